@@ -1,0 +1,3 @@
+module github.com/gleaner-dev/gleaner/hostabi
+
+go 1.23

@@ -1,0 +1,136 @@
+package act
+
+import (
+	"context"
+	"errors"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/gleaner-dev/gleaner/operator/decide"
+	"github.com/gleaner-dev/gleaner/operator/graph"
+)
+
+// dropReferences takes references off by UID where the type can do that, since
+// such a patch holds whatever else about the object changes meanwhile. It
+// can't where the type refuses it (G-56), or where another reference with the
+// same UID has to stay: then the whole list is replaced, under the judged
+// resourceVersion.
+func (a *Actor) dropReferences(ctx context.Context, d decide.DropReferences) (Result, error) {
+	t, err := a.target(d.Object)
+	if err != nil {
+		return Failed, err
+	}
+	kept, dropped := split(d.Object.Owners, d.References)
+	if len(dropped) == 0 {
+		return Already, nil
+	}
+	if _, refused := a.whole.Load(t.resource.GroupResource()); !refused && !shared(kept, dropped) {
+		err := t.patch(ctx, types.StrategicMergePatchType, patch{UID: t.UID, OwnerReferences: removals(dropped)})
+		if !apierrors.IsUnsupportedMediaType(err) {
+			return t.result("drop owner references of", err)
+		}
+		a.whole.Store(t.resource.GroupResource(), struct{}{})
+	}
+	return t.result("drop owner references of", t.replaceReferences(ctx, kept))
+}
+
+func (a *Actor) unblock(ctx context.Context, u decide.Unblock) (Result, error) {
+	t, err := a.target(u.Object)
+	if err != nil {
+		return Failed, err
+	}
+	refs, found := make([]metav1.OwnerReference, len(u.Object.Owners)), false
+	for i, ref := range u.Object.Owners {
+		if graph.IDOf(ref.UID) == u.Owner && ptr.Deref(ref.BlockOwnerDeletion, false) {
+			ref.BlockOwnerDeletion, found = ptr.To(false), true
+		}
+		refs[i] = ref
+	}
+	if !found {
+		return Already, nil
+	}
+	return t.result("unblock owner of", t.replaceReferences(ctx, refs))
+}
+
+// replaceReferences writes the whole list, which therefore has to be made from
+// the very resourceVersion that it insists on.
+func (t target) replaceReferences(ctx context.Context, refs []metav1.OwnerReference) error {
+	p := patch{UID: t.UID, ResourceVersion: t.ResourceVersion, OwnerReferences: refs}
+	if len(refs) == 0 {
+		p.OwnerReferences = null
+	}
+	return t.patch(ctx, types.MergePatchType, p)
+}
+
+// split parts a list of references into those to keep and those to drop.
+func split(refs, drop []metav1.OwnerReference) (kept, dropped []metav1.OwnerReference) {
+	for _, ref := range refs {
+		if contains(drop, ref) {
+			dropped = append(dropped, ref)
+			continue
+		}
+		kept = append(kept, ref)
+	}
+	return kept, dropped
+}
+
+func contains(refs []metav1.OwnerReference, ref metav1.OwnerReference) bool {
+	for _, r := range refs {
+		if equality.Semantic.DeepEqual(r, ref) {
+			return true
+		}
+	}
+	return false
+}
+
+// shared reports whether a UID is in both lists.
+func shared(a, b []metav1.OwnerReference) bool {
+	for _, x := range a {
+		for _, y := range b {
+			if x.UID == y.UID {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// removal is an entry of a strategic merge patch that takes one away (G-55).
+type removal struct {
+	Patch string    `json:"$patch"`
+	UID   types.UID `json:"uid"`
+}
+
+func removals(refs []metav1.OwnerReference) []removal {
+	list := make([]removal, len(refs))
+	for i, ref := range refs {
+		list[i] = removal{Patch: "delete", UID: ref.UID}
+	}
+	return list
+}
+
+// namesField reports whether err is about a field of the object.
+func namesField(err error, field string) bool {
+	d := details(err)
+	if d == nil {
+		return false
+	}
+	for _, cause := range d.Causes {
+		if cause.Field == field {
+			return true
+		}
+	}
+	return false
+}
+
+func details(err error) *metav1.StatusDetails {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return nil
+	}
+	return status.Status().Details
+}

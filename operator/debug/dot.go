@@ -1,0 +1,55 @@
+package debug
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/gleaner-dev/gleaner/operator/graph"
+)
+
+// writeDOT writes a dump in Graphviz' language, with the attributes that the
+// built-in collector's dump has (G-76). An edge goes from the dependent to the
+// owner.
+func writeDOT(w io.Writer, d graph.Dump) error {
+	var b strings.Builder
+	b.WriteString("strict digraph full {\n")
+	for _, n := range d.Nodes {
+		fmt.Fprintf(&b, "  %s [\n", quote(string(n.UID)))
+		for _, a := range attributes(n) {
+			fmt.Fprintf(&b, "    %s=%s\n", a[0], quote(a[1]))
+		}
+		b.WriteString("  ];\n")
+	}
+	for _, e := range d.Edges {
+		fmt.Fprintf(&b, "  %s -> %s;\n", quote(string(e.Dependent)), quote(string(e.Owner)))
+	}
+	b.WriteString("}\n")
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func attributes(n graph.DumpNode) [][2]string {
+	gvk := schema.FromAPIVersionAndKind(n.APIVersion, n.Kind)
+	return [][2]string{
+		{"label", fmt.Sprintf("uid=%s\nnamespace=%s\n%s\n%s", n.UID, n.Namespace, gvk.GroupKind(), n.Name)},
+		{"group", gvk.Group},
+		{"version", gvk.Version},
+		{"kind", gvk.Kind},
+		{"namespace", n.Namespace},
+		{"name", n.Name},
+		{"uid", string(n.UID)},
+		{"missing", fmt.Sprint(n.State == "gone")},
+		{"beingDeleted", fmt.Sprint(n.Terminating)},
+		{"deletingDependents", fmt.Sprint(n.Terminating && n.Foreground)},
+		{"virtual", fmt.Sprint(n.State == "named")},
+	}
+}
+
+// quote writes a quoted string of the DOT language, in which only the quote
+// and the backslash are special, and \n is a line break in a label.
+func quote(s string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(s) + `"`
+}

@@ -1,0 +1,159 @@
+// Package gather finds out what a decision about one object rests on.
+//
+// It starts from what the graph knows and reads from the API server only what
+// that leaves open: an owner that was never seen, or one that is waiting for
+// its dependents and may have been told otherwise since. What it learns about
+// others on the way is handed on as an ordinary event. It judges nothing, and
+// writes nothing.
+//
+// The rule that everything else here serves: a read that failed, for whatever
+// reason, leaves the owner Unknown. Only a proof makes it Absent; see prove.
+package gather
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/gleaner-dev/gleaner/operator/catalog"
+	"github.com/gleaner-dev/gleaner/operator/decide"
+	"github.com/gleaner-dev/gleaner/operator/graph"
+)
+
+// Graph is what is known of objects and their owners.
+type Graph interface {
+	Look(graph.ID) (graph.View, bool)
+	Cycle(graph.ID) (graph.Edge, bool)
+}
+
+// Gatherer gathers facts. All fields but Barrier are required. Its methods may
+// be called concurrently.
+type Gatherer struct {
+	Graph   Graph
+	Catalog func() *catalog.Catalog // the types served now
+	Reader  *Reader
+	Barrier *Barrier
+	Observe func(...graph.Event) // takes in what was learnt by the way
+	Now     func() time.Time
+}
+
+// Gather returns the facts about one object. It reports false if the object is
+// not there to decide about. An owner that could not be read is no error but a
+// fact.
+func (g *Gatherer) Gather(ctx context.Context, id graph.ID) (decide.Facts, bool) {
+	view, ok := g.Graph.Look(id)
+	if !ok {
+		return decide.Facts{}, false
+	}
+	facts := decide.Facts{Object: view.Object, Dependents: view.Dependents, Blocking: view.Blocking}
+	for _, claim := range view.Claims {
+		facts.Owners = append(facts.Owners, g.owner(ctx, view, claim))
+	}
+	if view.Waits() || view.Orphans() {
+		facts.Confirmed, facts.Unconfirmed = g.Barrier.Outcome(id)
+	}
+	if view.Waits() && view.Blocking != 0 {
+		if edge, found := g.Graph.Cycle(id); found {
+			facts.Cycle = &edge
+		}
+	}
+	return facts, true
+}
+
+// owner says how one owner reference stands.
+func (g *Gatherer) owner(ctx context.Context, view graph.View, claim graph.Claim) decide.Owner {
+	owner := decide.Owner{Reference: claim.Reference}
+	if claim.Known == graph.Orphaning {
+		owner.Standing, owner.Reason = decide.Orphaning, "it is being deleted and leaves its dependents"
+		return owner
+	}
+	if view.Object.Terminating {
+		owner.Reason = "not looked at, since the object itself is being deleted"
+		return owner
+	}
+	if claim.Known == graph.Elsewhere {
+		owner.ElsewhereSeen = claim.OwnerNamespace != "" && claim.OwnerNamespace != view.Object.Namespace
+		owner.Elsewhere = claim.OwnerNamespace
+	}
+	at := view.Claim(claim.Reference)
+	resource, served := g.Catalog().Resource(at.Kind)
+	switch claim.Known {
+	case graph.Disproved:
+		return absent(owner, claim.GoneAt, "a read found it not to exist")
+	case graph.Gone:
+		sameVersion := claim.ByVersion == at.Kind.Version
+		if served && resource.Local || !served && sameVersion {
+			return absent(owner, claim.GoneAt, "its deletion was watched")
+		}
+	case graph.Standing:
+		if served {
+			owner.Standing, owner.Reason = decide.Present, "it is watched"
+			return owner
+		}
+	}
+	switch {
+	case !served:
+		owner.Reason = fmt.Sprintf("%s is not served", at.Kind.GroupVersion().WithKind(at.Kind.Kind))
+		return owner
+	case view.Object.Namespace == "" && resource.Namespaced:
+		owner.Standing = decide.Unresolvable
+		owner.Reason = fmt.Sprintf("a cluster-scoped object can't be owned by one of the namespaced type %s", at.Kind.Kind)
+		return owner
+	}
+	if !resource.Namespaced {
+		at.Namespace = ""
+	}
+	return g.read(ctx, owner, at, resource)
+}
+
+func absent(owner decide.Owner, at time.Time, reason string) decide.Owner {
+	owner.Standing, owner.LearntAt, owner.Reason = decide.Absent, at, reason
+	return owner
+}
+
+// read asks the API server for an owner.
+func (g *Gatherer) read(ctx context.Context, owner decide.Owner, at graph.Coordinates, resource catalog.Resource) decide.Owner {
+	answer, err := g.Reader.Owner(ctx, at, resource)
+	if err != nil {
+		owner.Reason = err.Error()
+		return owner
+	}
+	if answer.absent {
+		now := g.Now()
+		if resource.Local { // of others, absence is asked for each time
+			g.Observe(graph.Absent{Claim: at, At: now})
+		}
+		return absent(owner, now, answer.reason)
+	}
+	g.Observe(graph.Read{Object: answer.object})
+	owner.Reason, owner.Polled = answer.reason, true
+	switch o := answer.object; {
+	case o.Terminating && o.Orphan:
+		owner.Standing = decide.Orphaning
+	case o.Terminating && o.Foreground:
+		owner.Standing = decide.Waiting
+	default:
+		owner.Standing = decide.Present
+	}
+	return owner
+}
+
+// Reread reads an object that turned out to be other than the graph had it,
+// and hands on what it found.
+func (g *Gatherer) Reread(ctx context.Context, o graph.Object) error {
+	resource, ok := g.Catalog().Preferred(o.Kind.GroupKind())
+	if !ok {
+		return fmt.Errorf("read %s %s/%s again: its type is not served", o.Kind.Kind, o.Namespace, o.Name)
+	}
+	at := graph.Coordinates{UID: o.UID, Kind: resource.Version.GroupVersion().WithKind(o.Kind.Kind), Namespace: o.Namespace, Name: o.Name}
+	answer, err := g.Reader.Item(ctx, at, resource)
+	switch {
+	case err != nil:
+		return err
+	case answer.absent && resource.Local:
+		g.Observe(graph.Absent{Claim: at, At: g.Now()})
+	case !answer.absent:
+		g.Observe(graph.Read{Object: answer.object})
+	}
+	return nil
+}

@@ -1,0 +1,66 @@
+package graph
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Check returns every breach of the invariants in the package comment, or nil.
+// It goes through the whole graph: for tests and the debug endpoint.
+func (g *Graph) Check() error {
+	var breaches []error
+	breach := func(n *node, format string, args ...any) {
+		breaches = append(breaches, fmt.Errorf("%s: "+format, append([]any{g.uidOf(n.id)}, args...)...))
+	}
+	edges, claimed := 0, map[*node]int{}
+	for _, n := range g.nodes {
+		for i := range n.claims {
+			claimed[n.claims[i].owner]++
+		}
+	}
+	for id, n := range g.nodes {
+		if n.id != id {
+			breach(n, "kept under the ID %s", id)
+		}
+		edges += len(n.claims)
+		listed, blocking := 0, 0
+		for c := n.dependents; c != nil; c = c.next {
+			listed++
+			if c.blocks() {
+				blocking++
+			}
+			if c.owner != n || g.nodes[c.dependent.id] != c.dependent || c.next != nil && c.next.prev != c {
+				breach(n, "list of dependents broken at %s", g.uidOf(c.dependent.id))
+			}
+		}
+		if claimed[n] != listed {
+			breach(n, "claimed %d times, listed %d times", claimed[n], listed)
+		}
+		if blocking != int(n.blocking) {
+			breach(n, "blocked %d times, counted %d", blocking, n.blocking)
+		}
+		g.checkState(n, breach)
+	}
+	if edges != g.edges {
+		breaches = append(breaches, fmt.Errorf("%d edges, counted %d", edges, g.edges))
+	}
+	return errors.Join(breaches...)
+}
+
+func (g *Graph) checkState(n *node, breach func(*node, string, ...any)) {
+	_, stone := g.gone[n.id]
+	switch {
+	case n.flags.has(seen | gone):
+		breach(n, "both seen and gone")
+	case stone != n.flags.has(gone):
+		breach(n, "gone is %t, but there being a time for it is %t", n.flags.has(gone), stone)
+	case n.flags.has(seen):
+		if int(n.place) >= len(n.kind.nodes) || n.kind.nodes[n.place] != n {
+			breach(n, "not among the %s at %d", n.kind.GroupKind, n.place)
+		}
+	case n.dependents == nil:
+		breach(n, "neither seen nor named")
+	case len(n.claims) != 0:
+		breach(n, "claims owners without being seen")
+	}
+}

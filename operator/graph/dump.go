@@ -1,0 +1,133 @@
+package graph
+
+import (
+	"cmp"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Dump is the graph as plain data, for people: nodes and edges in the order of
+// their UIDs. Objects with neither owners nor dependents are left out (G-76).
+type Dump struct {
+	Nodes []DumpNode `json:"nodes"`
+	Edges []DumpEdge `json:"edges"`
+}
+
+// DumpNode is one object.
+type DumpNode struct {
+	UID         types.UID `json:"uid"`
+	State       string    `json:"state"` // seen, named or gone
+	APIVersion  string    `json:"apiVersion,omitempty"`
+	Kind        string    `json:"kind,omitempty"`
+	Namespace   string    `json:"namespace,omitempty"`
+	Name        string    `json:"name,omitempty"`
+	Terminating bool      `json:"terminating,omitempty"`
+	Foreground  bool      `json:"foreground,omitempty"`
+	Orphan      bool      `json:"orphan,omitempty"`
+}
+
+// DumpEdge is one owner reference, from the dependent to the owner.
+type DumpEdge struct {
+	Dependent types.UID `json:"dependent"`
+	Owner     types.UID `json:"owner"`
+	Blocking  bool      `json:"blocking,omitempty"`
+}
+
+// Dump returns the whole graph or, if UIDs are given, the connected components
+// that they are in: owners and dependents, transitively (G-77). UIDs that the
+// graph does not have are ignored.
+func (g *Graph) Dump(uids ...types.UID) Dump {
+	included := func(n *node) bool { return len(n.claims) != 0 || n.dependents != nil }
+	if len(uids) != 0 {
+		component := g.component(uids)
+		included = func(n *node) bool { return component[n] }
+	}
+	var d Dump
+	for _, n := range g.nodes {
+		if !included(n) {
+			continue
+		}
+		d.Nodes = append(d.Nodes, g.dumpNode(n))
+		for i := range n.claims {
+			c := &n.claims[i]
+			d.Edges = append(d.Edges, DumpEdge{Dependent: g.uidOf(n.id), Owner: g.uidOf(c.owner.id), Blocking: c.blocks()})
+		}
+	}
+	slices.SortFunc(d.Nodes, func(a, b DumpNode) int { return cmp.Compare(a.UID, b.UID) })
+	slices.SortStableFunc(d.Edges, func(a, b DumpEdge) int {
+		return cmp.Or(cmp.Compare(a.Dependent, b.Dependent), cmp.Compare(a.Owner, b.Owner))
+	})
+	return d
+}
+
+func (g *Graph) component(uids []types.UID) map[*node]bool {
+	found, open := map[*node]bool{}, []*node{}
+	visit := func(n *node) {
+		if !found[n] {
+			found[n] = true
+			open = append(open, n)
+		}
+	}
+	for _, uid := range uids {
+		if n, ok := g.nodes[IDOf(uid)]; ok {
+			visit(n)
+		}
+	}
+	for len(open) != 0 {
+		n := open[len(open)-1]
+		open = open[:len(open)-1]
+		for i := range n.claims {
+			visit(n.claims[i].owner)
+		}
+		for c := n.dependents; c != nil; c = c.next {
+			visit(c.dependent)
+		}
+	}
+	return found
+}
+
+// dumpNode describes a node by its own coordinates or, where it was never
+// seen, by those that a dependent claims of it.
+func (g *Graph) dumpNode(n *node) DumpNode {
+	d := DumpNode{
+		UID:         g.uidOf(n.id),
+		State:       "named",
+		Terminating: n.flags.has(terminating),
+		Foreground:  n.flags.has(foreground),
+		Orphan:      n.flags.has(orphan),
+	}
+	switch {
+	case n.flags.has(seen):
+		d.State = "seen"
+	case n.flags.has(gone):
+		d.State = "gone"
+	default:
+		claimed := n.dependents
+		for c := claimed; c != nil; c = c.next {
+			if less(c, claimed) {
+				claimed = c
+			}
+		}
+		at := claimed.coordinates(d.UID)
+		d.APIVersion, d.Kind = at.Kind.ToAPIVersionAndKind()
+		d.Namespace, d.Name = at.Namespace, at.Name
+		return d
+	}
+	d.APIVersion, d.Kind = n.kind.WithVersion(n.version.Value()).ToAPIVersionAndKind()
+	d.Namespace, d.Name = n.namespace.Value(), n.name
+	return d
+}
+
+// less orders claims by what they say, so that a dump does not depend on which
+// came first.
+func less(a, b *claim) bool {
+	key := func(c *claim) (metav1.TypeMeta, string, string) {
+		return c.kind.Value(), c.dependent.namespace.Value(), c.name
+	}
+	at, ans, aname := key(a)
+	bt, bns, bname := key(b)
+	return cmp.Or(cmp.Compare(at.APIVersion, bt.APIVersion), cmp.Compare(at.Kind, bt.Kind),
+		cmp.Compare(ans, bns), cmp.Compare(aname, bname)) < 0
+}

@@ -1,0 +1,111 @@
+package graph
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Object is what one watch event or one read says of an object: all that the
+// collector ever keeps of it.
+type Object struct {
+	UID             types.UID
+	ResourceVersion string
+	Kind            schema.GroupVersionKind // with the version it was read by
+	Namespace       string                  // "" for a cluster-scoped object
+	Name            string
+	Owners          []metav1.OwnerReference
+
+	Terminating     bool // has a deletionTimestamp
+	Foreground      bool // has the finalizer foregroundDeletion
+	Orphan          bool // has the finalizer orphan
+	OtherFinalizers bool // has any finalizer beside those two
+}
+
+// ObjectOf copies out of meta what the graph keeps. The kind is given by the
+// caller, since list items and protobuf metadata may leave their own out. The
+// Object shares meta's owner references.
+func ObjectOf(kind schema.GroupVersionKind, meta metav1.Object) Object {
+	o := Object{
+		UID:             meta.GetUID(),
+		ResourceVersion: meta.GetResourceVersion(),
+		Kind:            kind,
+		Namespace:       meta.GetNamespace(),
+		Name:            meta.GetName(),
+		Owners:          meta.GetOwnerReferences(),
+		Terminating:     meta.GetDeletionTimestamp() != nil,
+	}
+	for _, f := range meta.GetFinalizers() {
+		switch f {
+		case metav1.FinalizerDeleteDependents:
+			o.Foreground = true
+		case metav1.FinalizerOrphanDependents:
+			o.Orphan = true
+		default:
+			o.OtherFinalizers = true
+		}
+	}
+	return o
+}
+
+// Event is something learnt about the cluster. The set is closed: everything
+// that changes the graph is one of these and comes in through Graph.Apply.
+type Event interface{ event() }
+
+// Seen is an object as a watch or a list of its type delivered it.
+type Seen struct{ Object Object }
+
+// Read is an object as a read outside the watch found it. It counts only when
+// it is newer than all that the watch of its type has delivered: then the
+// object's deletion, too, is still to come on that watch. An older one could
+// bring back an object whose deletion has been and gone.
+type Read struct{ Object Object }
+
+// Deleted is the end of an object as its type's watch reported it. It is the
+// only event that says so of a UID whatever its coordinates.
+type Deleted struct {
+	Object Object
+	At     time.Time // when it was learnt
+}
+
+// Relisted closes a full list of a type: what the graph has of that type and
+// the list does not is no longer seen. It is not taken for deleted.
+type Relisted struct {
+	Kind            schema.GroupKind
+	ResourceVersion string // of the list
+	Listed          map[ID]struct{}
+}
+
+// TypeGone says that a type is no longer served, or no longer watched. Its
+// objects are no longer seen; none is taken for deleted.
+type TypeGone struct{ Kind schema.GroupKind }
+
+// Absent says that a live read proved the object of these coordinates not to
+// exist with this UID. It holds for references that claim exactly the same.
+type Absent struct {
+	Claim Coordinates
+	At    time.Time
+}
+
+// Expired drops every proof by live read from before a time, so that one wrong
+// answer is not believed for ever.
+type Expired struct{ Before time.Time }
+
+func (Seen) event()     {}
+func (Read) event()     {}
+func (Deleted) event()  {}
+func (Relisted) event() {}
+func (TypeGone) event() {}
+func (Absent) event()   {}
+func (Expired) event()  {}
+
+// Coordinates are what a reference claims of its owner. Namespace is the
+// dependent's, also where the owner's type turns out to be cluster-scoped.
+type Coordinates struct {
+	UID       types.UID
+	Kind      schema.GroupVersionKind
+	Namespace string
+	Name      string
+}

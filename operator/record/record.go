@@ -1,0 +1,237 @@
+// Package record keeps what was decided, and why: one entry for each decision,
+// a bounded number of them.
+//
+// From the entries it answers the question that Kubernetes leaves open: why
+// was this object deleted, or why is it still here (defect 3.24).
+package record
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gleaner-dev/gleaner/operator/decide"
+	"github.com/gleaner-dev/gleaner/operator/graph"
+)
+
+// Object names an object in an entry.
+type Object struct {
+	APIVersion      string    `json:"apiVersion"`
+	Kind            string    `json:"kind"`
+	Namespace       string    `json:"namespace,omitempty"`
+	Name            string    `json:"name"`
+	UID             types.UID `json:"uid"`
+	ResourceVersion string    `json:"resourceVersion,omitempty"`
+}
+
+// String returns Kind namespace/name.
+func (o Object) String() string {
+	if o.Namespace == "" {
+		return o.Kind + " " + o.Name
+	}
+	return fmt.Sprintf("%s %s/%s", o.Kind, o.Namespace, o.Name)
+}
+
+// ObjectOf names a graph object.
+func ObjectOf(o graph.Object) Object {
+	apiVersion, kind := o.Kind.ToAPIVersionAndKind()
+	return Object{APIVersion: apiVersion, Kind: kind, Namespace: o.Namespace, Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion}
+}
+
+// Owner is one of the object's owner references and how it stood.
+type Owner struct {
+	Object   Object `json:"object"`
+	Standing string `json:"standing"`
+	Because  string `json:"because,omitempty"`
+}
+
+// OwnersOf names the owners among the facts of a decision. They are looked for
+// in the object's own namespace.
+func OwnersOf(f decide.Facts) []Owner {
+	owners := make([]Owner, 0, len(f.Owners))
+	for _, o := range f.Owners {
+		ref := o.Reference
+		owners = append(owners, Owner{
+			Object:   Object{APIVersion: ref.APIVersion, Kind: ref.Kind, Namespace: f.Object.Namespace, Name: ref.Name, UID: ref.UID},
+			Standing: o.Standing.String(),
+			Because:  o.Reason,
+		})
+	}
+	return owners
+}
+
+// Action is what was decided to be done, as a word.
+type Action string
+
+// The actions of entries.
+const (
+	None            Action = "None"
+	Delete          Action = "Delete"
+	DropReferences  Action = "DropOwnerReferences"
+	RemoveFinalizer Action = "RemoveFinalizer"
+	Unblock         Action = "UnblockOwner"
+)
+
+// ActionOf returns the word for an action, and what there is to say about how
+// it is done: the propagation policy, the references or the finalizer.
+func ActionOf(action decide.Action) (Action, string) {
+	switch a := action.(type) {
+	case decide.Delete:
+		return Delete, string(a.Propagation)
+	case decide.DropReferences:
+		names := make([]string, 0, len(a.References))
+		for _, ref := range a.References {
+			names = append(names, ref.Kind+" "+ref.Name)
+		}
+		return DropReferences, strings.Join(names, ", ")
+	case decide.RemoveFinalizer:
+		return RemoveFinalizer, a.Finalizer
+	case decide.Unblock:
+		return Unblock, ObjectOf(a.Object).String()
+	default:
+		return None, ""
+	}
+}
+
+// Entry is one decision and what became of it.
+type Entry struct {
+	Time     time.Time     `json:"time"`
+	Object   Object        `json:"object"`
+	Reason   decide.Reason `json:"reason"`
+	Action   Action        `json:"action"`
+	How      string        `json:"how,omitempty"`
+	Result   string        `json:"result,omitempty"`
+	Error    string        `json:"error,omitempty"`
+	Owners   []Owner       `json:"owners,omitempty"`
+	Policy   string        `json:"policy,omitempty"` // that gave the verdict, if one was asked
+	Because  string        `json:"because,omitempty"`
+	Duration time.Duration `json:"durationNanoseconds"`
+
+	// Chain is why, from the object upwards: each link's owner was deleted for
+	// the reason that the next one tells.
+	Chain []Link `json:"chain,omitempty"`
+}
+
+// Link is one step of an owner chain.
+type Link struct {
+	Owner   Owner  `json:"owner"`
+	Deleted string `json:"deleted,omitempty"` // why, if it was by us
+}
+
+// String tells the chain as one line.
+func (e Entry) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s", e.Object, e.Action)
+	if e.How != "" {
+		fmt.Fprintf(&b, " (%s)", e.How)
+	}
+	fmt.Fprintf(&b, ": %s", e.Reason)
+	for _, link := range e.Chain {
+		fmt.Fprintf(&b, " <- %s %s: %s", link.Owner.Object, link.Owner.Standing, link.Owner.Because)
+	}
+	return b.String()
+}
+
+// longestChain bounds a chain, which ends anyway unless owners own each other.
+const longestChain = 16
+
+// Store keeps the newest entries. Its methods may be called concurrently.
+type Store struct {
+	mu      sync.Mutex // covers what follows
+	entries []Entry    // a ring; next is the oldest once it is full
+	next    int
+	latest  map[types.UID]int // each object's newest entry
+}
+
+// NewStore returns a Store of at most size entries.
+func NewStore(size int) *Store {
+	return &Store{entries: make([]Entry, 0, size), latest: map[types.UID]int{}}
+}
+
+// Add completes an entry with its chain and keeps it. It reports false, and
+// keeps nothing, if it says just what the object's newest entry says and
+// nothing was done: being stuck is one decision, not one for each look.
+func (s *Store) Add(e Entry) (Entry, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if at, ok := s.latest[e.Object.UID]; ok && e.Action == None && same(s.entries[at], e) {
+		return s.entries[at], false
+	}
+	e.Chain = s.chain(e)
+	if len(s.entries) < cap(s.entries) {
+		s.latest[e.Object.UID] = len(s.entries)
+		s.entries = append(s.entries, e)
+		return e, true
+	}
+	oldest := s.entries[s.next].Object.UID
+	if s.latest[oldest] == s.next {
+		delete(s.latest, oldest)
+	}
+	s.latest[e.Object.UID] = s.next
+	s.entries[s.next] = e
+	s.next = (s.next + 1) % len(s.entries)
+	return e, true
+}
+
+func same(a, b Entry) bool {
+	if a.Action != b.Action || a.Reason != b.Reason || a.Because != b.Because || len(a.Owners) != len(b.Owners) {
+		return false
+	}
+	for i := range a.Owners {
+		if a.Owners[i] != b.Owners[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// chain follows the owners that an object lost to the decisions that they were
+// deleted by.
+func (s *Store) chain(e Entry) []Link {
+	var chain []Link
+	for len(chain) < longestChain {
+		lost, ok := e.lost()
+		if !ok {
+			return chain
+		}
+		link := Link{Owner: lost}
+		at, known := s.latest[lost.Object.UID]
+		if known && s.entries[at].Action == Delete {
+			e = s.entries[at]
+			link.Deleted = string(e.Reason)
+		}
+		chain = append(chain, link)
+		if link.Deleted == "" {
+			return chain
+		}
+	}
+	return chain
+}
+
+// lost returns the first owner that the decision was about.
+func (e Entry) lost() (Owner, bool) {
+	for _, o := range e.Owners {
+		if o.Standing != decide.Present.String() {
+			return o, true
+		}
+	}
+	return Owner{}, false
+}
+
+// Entries returns the kept entries from old to new: those of one object if uid
+// is not "".
+func (s *Store) Entries(uid types.UID) []Entry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var found []Entry
+	for i := range s.entries {
+		e := s.entries[(s.next+i)%len(s.entries)]
+		if uid == "" || e.Object.UID == uid {
+			found = append(found, e)
+		}
+	}
+	return found
+}
