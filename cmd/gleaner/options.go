@@ -1,0 +1,144 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// options are the flags of run.
+type options struct {
+	kubeconfig        string
+	collector         string
+	namespace         string
+	workers           int
+	discoveryInterval time.Duration
+	sweepInterval     time.Duration
+	ignoreResources   []string
+	canaryTimeout     time.Duration
+	apiQPS            float32
+	leaderElect       bool
+	metricsAddress    string
+	probeAddress      string
+	insecureDebug     bool
+	dryRun            bool
+	logFormat         string
+	verbosity         int
+}
+
+const (
+	primary   = "primary"
+	companion = "companion"
+)
+
+// defaultOptions returns what run does if nothing is said.
+func defaultOptions() options {
+	return options{
+		collector:         primary,
+		workers:           20,
+		discoveryInterval: 30 * time.Second,
+		sweepInterval:     5 * time.Minute,
+		ignoreResources:   []string{"events", "events.events.k8s.io"},
+		canaryTimeout:     10 * time.Second,
+		leaderElect:       true,
+		metricsAddress:    ":8443",
+		probeAddress:      ":8081",
+		logFormat:         "json",
+	}
+}
+
+func (o *options) addTo(flags *pflag.FlagSet) {
+	flags.StringVar(&o.kubeconfig, "kubeconfig", o.kubeconfig,
+		"kubeconfig `file`; by default $KUBECONFIG, the pod's service account, or ~/.kube/config")
+	flags.StringVar(&o.collector, "collector", o.collector,
+		"how to run: primary, as the cluster's only garbage collector")
+	flags.StringVar(&o.namespace, "namespace", o.namespace,
+		"the operator's own `namespace`, for its lease and its canaries; by default the pod's, else kube-system")
+	flags.IntVar(&o.workers, "workers", o.workers, "objects that are worked on at the same time")
+	flags.DurationVar(&o.discoveryInterval, "discovery-interval", o.discoveryInterval,
+		"between looks for new types that no CustomResourceDefinition or APIService has announced")
+	flags.DurationVar(&o.sweepInterval, "sweep-interval", o.sweepInterval,
+		"between looks at everything that may need something, whatever the watches have said")
+	flags.StringSliceVar(&o.ignoreResources, "ignore-resources", o.ignoreResources,
+		"resources that are neither watched nor collected, as `resource[.group],...`")
+	flags.DurationVar(&o.canaryTimeout, "canary-timeout", o.canaryTimeout,
+		"how long another garbage collector is given to show itself; 0 takes it that there is none")
+	flags.Float32Var(&o.apiQPS, "api-qps", o.apiQPS,
+		"calls about single objects in a second; 0 is unlimited, and leaves flow control to the API server")
+	flags.BoolVar(&o.leaderElect, "leader-elect", o.leaderElect,
+		"work only while holding a lease, so that replicas can stand by")
+	flags.StringVar(&o.metricsAddress, "metrics-bind-address", o.metricsAddress,
+		"`address` of /metrics and /debug/gc, by HTTPS with authentication; 0 for none")
+	flags.StringVar(&o.probeAddress, "health-probe-bind-address", o.probeAddress,
+		"`address` of /healthz and /readyz; 0 for none")
+	flags.BoolVar(&o.insecureDebug, "insecure-debug", o.insecureDebug,
+		"serve /metrics and /debug/gc by plain HTTP to anybody; for loopback addresses")
+	flags.BoolVar(&o.dryRun, "dry-run", o.dryRun, "decide and record, and write nothing")
+	flags.StringVar(&o.logFormat, "log-format", o.logFormat, "json or text")
+	flags.IntVarP(&o.verbosity, "verbosity", "v", o.verbosity, "of the log: 0 for decisions and what goes wrong, higher for more")
+}
+
+// validate returns everything that is wrong with the options, each with what
+// to write instead. It changes nothing.
+func (o *options) validate() error {
+	var wrong []error
+	refuse := func(bad bool, format string, args ...any) {
+		if bad {
+			wrong = append(wrong, fmt.Errorf(format, args...))
+		}
+	}
+	refuse(o.collector == companion,
+		"--collector=companion: it is not in this version; use --collector=primary and start kube-controller-manager "+
+			"with --controllers=*,-garbage-collector-controller")
+	refuse(o.collector != companion && o.collector != primary, "--collector=%s: use --collector=primary", o.collector)
+	refuse(o.workers < 1 || o.workers > 1000, "--workers=%d: use a number from 1 to 1000", o.workers)
+	refuse(o.discoveryInterval < time.Second, "--discovery-interval=%s: use 1s or more", o.discoveryInterval)
+	refuse(o.sweepInterval < time.Second, "--sweep-interval=%s: use 1s or more", o.sweepInterval)
+	refuse(o.canaryTimeout < 0, "--canary-timeout=%s: use 0 for no canary, or 1s or more", o.canaryTimeout)
+	refuse(o.canaryTimeout > 0 && o.canaryTimeout < time.Second,
+		"--canary-timeout=%s: another collector would not be given the time to show itself; use 1s or more, or 0 for no canary", o.canaryTimeout)
+	refuse(o.apiQPS < 0, "--api-qps=%g: use 0 for no limit, or a number above it", o.apiQPS)
+	refuse(o.logFormat != "json" && o.logFormat != "text", "--log-format=%s: use json or text", o.logFormat)
+	refuse(o.insecureDebug && !onLoopback(o.metricsAddress),
+		"--insecure-debug with --metrics-bind-address=%s would show every object's name to whoever can reach it; "+
+			"use --metrics-bind-address=127.0.0.1:8080, or leave --insecure-debug out", o.metricsAddress)
+	for flag, address := range map[string]string{"metrics-bind-address": o.metricsAddress, "health-probe-bind-address": o.probeAddress} {
+		_, _, err := net.SplitHostPort(address)
+		refuse(address != "0" && err != nil, "--%s=%s: use host:port, :port, or 0 for none", flag, address)
+	}
+	_, err := o.ignored()
+	return errors.Join(append(wrong, err)...)
+}
+
+func onLoopback(address string) bool {
+	if address == "0" {
+		return true
+	}
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+var resourceName = regexp.MustCompile(`^[a-z][a-z0-9]*(\.[a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$`)
+
+// ignored parses --ignore-resources.
+func (o *options) ignored() (map[schema.GroupResource]struct{}, error) {
+	ignored := map[schema.GroupResource]struct{}{}
+	for _, text := range o.ignoreResources {
+		if !resourceName.MatchString(text) {
+			return nil, fmt.Errorf("--ignore-resources: %q is no resource; write its plural name and group, as in events or events.events.k8s.io",
+				strings.TrimSpace(text))
+		}
+		ignored[schema.ParseGroupResource(text)] = struct{}{}
+	}
+	return ignored, nil
+}

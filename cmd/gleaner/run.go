@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"go.uber.org/zap/zapcore"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/gleaner-dev/gleaner/operator/debug"
+	"github.com/gleaner-dev/gleaner/operator/loop"
+	"github.com/gleaner-dev/gleaner/policies/builtin"
+)
+
+const (
+	syncTimeout    = 30 * time.Second // G-11
+	canaryInterval = 10 * time.Minute
+	reachTimeout   = 10 * time.Second
+
+	// namespaceFile is where a pod finds its own namespace.
+	namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+)
+
+func runCommand() *cobra.Command {
+	o := defaultOptions()
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Run the garbage collector against a cluster",
+		Long: "Run the garbage collector against a cluster.\n\nWith --collector=primary it is the cluster's only one: start " +
+			"kube-controller-manager with\n--controllers=*,-garbage-collector-controller first, and leave --enable-garbage-collector as it is.",
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.validate(); err != nil {
+				return usageError{err}
+			}
+			config, err := o.config()
+			if err != nil {
+				return err
+			}
+			return run(cmd.Context(), o, config, cmd.ErrOrStderr())
+		},
+	}
+	o.addTo(cmd.Flags())
+	return cmd
+}
+
+// config finds the API server and the identity to work under.
+func (o *options) config() (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = o.kubeconfig
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	switch {
+	case err != nil && clientcmd.IsEmptyConfig(err):
+		return nil, errors.New("no API server to work with: name a kubeconfig file with --kubeconfig, or run in a pod")
+	case err != nil:
+		return nil, fmt.Errorf("load kubeconfig: %w; name a good file with --kubeconfig", err)
+	}
+	return config, nil
+}
+
+// reach makes sure that the API server answers at all. One that goes away
+// later is waited for; one that was never there is a mistake.
+func reach(config *rest.Config) error {
+	config = rest.CopyConfig(config)
+	config.Timeout = reachTimeout
+	client, err := discovery.NewDiscoveryClientForConfig(config)
+	if err == nil {
+		_, err = client.ServerVersion()
+	}
+	if err != nil {
+		return fmt.Errorf("reach the API server at %s: %w; check --kubeconfig and that the server is up", config.Host, err)
+	}
+	return nil
+}
+
+// run runs the collector until ctx ends.
+func run(ctx context.Context, o options, config *rest.Config, logTo io.Writer) error {
+	log := o.logger(logTo)
+	ctrl.SetLogger(log)
+	klog.SetLogger(log)
+	if err := reach(config); err != nil {
+		return err
+	}
+	config = rest.CopyConfig(config)
+	config.UserAgent = "gleaner/" + version
+	config.Wrap(loop.Count)
+	if o.namespace == "" {
+		o.namespace = ownNamespace()
+	}
+	ignored, err := o.ignored()
+	if err != nil {
+		return err
+	}
+	collector, err := loop.New(loop.Options{
+		Config: config, Namespace: o.namespace, Workers: o.workers, APIQPS: o.apiQPS,
+		DiscoveryInterval: o.discoveryInterval, SweepInterval: o.sweepInterval,
+		CanaryTimeout: o.canaryTimeout, CanaryInterval: canaryInterval, SyncTimeout: syncTimeout,
+		Ignored: ignored, DryRun: o.dryRun, Evaluator: builtin.Policy{}, Log: log.WithName("collector"),
+	})
+	if err != nil {
+		return err
+	}
+	mgr, err := o.manager(config, collector, log)
+	if err != nil {
+		return err
+	}
+	if err := mgr.Start(ctx); err != nil {
+		return fmt.Errorf("run: %w", err)
+	}
+	return nil
+}
+
+func (o *options) manager(config *rest.Config, collector *loop.Loop, log logr.Logger) (manager.Manager, error) {
+	if err := metrics.Registry.Register(loop.Calls); err != nil {
+		return nil, fmt.Errorf("register metrics: %w", err)
+	}
+	serving := metricsserver.Options{BindAddress: o.metricsAddress}
+	source := collector.Show()
+	source.Sight = debug.Everything
+	if !o.insecureDebug {
+		guard, err := guardOf(config)
+		if err != nil {
+			return nil, err
+		}
+		source.Sight = guard.Sight(collector.ResourceOf)
+		serving.SecureServing = true
+		serving.FilterProvider = func(*rest.Config, *http.Client) (metricsserver.Filter, error) { return guard.Filter, nil }
+	}
+	serving.ExtraHandlers = debug.Handlers(source)
+	mgr, err := ctrl.NewManager(config, manager.Options{
+		Logger:                        log,
+		Metrics:                       serving,
+		HealthProbeBindAddress:        o.probeAddress,
+		LeaderElection:                o.leaderElect,
+		LeaderElectionID:              "gleaner.dev",
+		LeaderElectionNamespace:       o.namespace,
+		LeaderElectionReleaseOnCancel: true, // the process ends right after
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make manager: %w", err)
+	}
+	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return nil, fmt.Errorf("add health check: %w", err)
+	}
+	return mgr, collector.AddTo(mgr)
+}
+
+func guardOf(config *rest.Config) (*debug.Guard, error) {
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make client for reviews: %w", err)
+	}
+	return debug.NewGuard(client)
+}
+
+func (o *options) logger(to io.Writer) logr.Logger {
+	return zap.New(zap.WriteTo(to), zap.Level(zapcore.Level(-o.verbosity)), func(z *zap.Options) {
+		z.Development = o.logFormat == "text"
+		z.StacktraceLevel = zapcore.DPanicLevel
+	})
+}
+
+// ownNamespace is the namespace of the pod that this runs in, if it does.
+func ownNamespace() string {
+	if content, err := os.ReadFile(namespaceFile); err == nil {
+		return strings.TrimSpace(string(content))
+	}
+	return metav1.NamespaceSystem
+}

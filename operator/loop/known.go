@@ -1,0 +1,169 @@
+package loop
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gleaner-dev/gleaner/operator/graph"
+)
+
+// known is the graph behind the one lock that it has, with the set of objects
+// that are waiting to be looked at. It is the one door through which anything
+// learnt comes in: by watching, by gathering or by acting.
+type known struct {
+	now func() time.Time
+
+	mu      sync.Mutex // covers what follows
+	graph   *graph.Graph
+	add     func(graph.ID)         // into the work queue; nil while not leading
+	pending map[graph.ID]time.Time // since when something is to be done about an object
+	refused map[graph.ID]struct{}  // objects whose last write failed: any change wakes them
+	own     map[graph.ID]struct{}  // our canaries, which we leave alone
+	dirty   []graph.ID             // scratch
+}
+
+func newKnown(now func() time.Time) *known {
+	return &known{
+		now:     now,
+		graph:   graph.New(),
+		pending: map[graph.ID]time.Time{},
+		refused: map[graph.ID]struct{}{},
+		own:     map[graph.ID]struct{}{},
+	}
+}
+
+// Apply takes events into the graph and queues what they concern.
+func (k *known) Apply(events ...graph.Event) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.dirty = k.dirty[:0]
+	for _, e := range events {
+		k.dirty = k.graph.Apply(e, k.dirty)
+		if len(k.refused) != 0 {
+			k.wakeRefused(e)
+		}
+	}
+	for _, id := range k.dirty {
+		k.queue(id)
+	}
+}
+
+// wakeRefused has a refused write tried again as soon as its object changes,
+// however long it would have had to wait (defect 3.28).
+func (k *known) wakeRefused(e graph.Event) {
+	seen, ok := e.(graph.Seen)
+	if !ok {
+		return
+	}
+	id := graph.IDOf(seen.Object.UID)
+	if _, ok := k.refused[id]; ok {
+		delete(k.refused, id)
+		k.dirty = append(k.dirty, id)
+	}
+}
+
+func (k *known) queue(id graph.ID) {
+	if _, own := k.own[id]; own || k.add == nil {
+		return
+	}
+	if _, waits := k.pending[id]; !waits {
+		k.pending[id] = k.now()
+	}
+	k.add(id)
+}
+
+// Look and Cycle read the graph for gathering.
+func (k *known) Look(id graph.ID) (graph.View, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.graph.Look(id)
+}
+
+// Cycle is documented with Look.
+func (k *known) Cycle(id graph.ID) (graph.Edge, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.graph.Cycle(id)
+}
+
+// lead has everything queued that now asks for something, and from then on
+// whatever comes to ask. Before it, a follower only keeps the graph.
+func (k *known) lead(add func(graph.ID)) {
+	k.mu.Lock()
+	k.add = add
+	k.mu.Unlock()
+	k.sweep()
+}
+
+// sweep queues every object that may ask for something: nothing is lost for
+// longer than until the next one.
+func (k *known) sweep() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.graph.Needs(func(id graph.ID) bool {
+		k.queue(id)
+		return true
+	})
+}
+
+// again queues objects that somebody else has news about.
+func (k *known) again(ids []graph.ID) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, id := range ids {
+		k.queue(id)
+	}
+}
+
+// settle notes that nothing is left to be done about an object for now, and
+// whether its last write was refused.
+func (k *known) settle(id graph.ID, refused bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.pending, id)
+	delete(k.refused, id)
+	if refused {
+		k.refused[id] = struct{}{}
+	}
+}
+
+// ours sets a canary apart.
+func (k *known) ours(uid types.UID) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	clear(k.own) // the one before is long gone
+	k.own[graph.IDOf(uid)] = struct{}{}
+}
+
+// isOurs reports whether an object is our canary.
+func (k *known) isOurs(id graph.ID) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	_, own := k.own[id]
+	return own
+}
+
+// oldest returns for how long the object that waits longest has waited.
+func (k *known) oldest() time.Duration {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now, age := k.now(), time.Duration(0)
+	for _, since := range k.pending {
+		age = max(age, now.Sub(since))
+	}
+	return age
+}
+
+func (k *known) stats() graph.Stats {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.graph.Stats()
+}
+
+func (k *known) waiting() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.pending)
+}

@@ -1,0 +1,239 @@
+package loop
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/gleaner-dev/gleaner/operator/canary"
+	"github.com/gleaner-dev/gleaner/operator/catalog"
+	"github.com/gleaner-dev/gleaner/operator/gather"
+	"github.com/gleaner-dev/gleaner/operator/graph"
+)
+
+const (
+	// leaseInterval is how often kube-controller-manager's lease is looked at:
+	// another holder may be another version, with another collector.
+	leaseInterval = 10 * time.Second
+
+	// canaryRetry is when a canary that found nothing out is let out again.
+	canaryRetry = 5 * time.Second
+)
+
+// everywhere is a runnable that every replica runs, leading or not.
+type everywhere struct{ manager.RunnableFunc }
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (everywhere) NeedLeaderElection() bool { return false }
+
+// AddTo has a manager run the Loop. Every replica watches and keeps the graph,
+// so that a new leader has it already; only the leader works.
+func (l *Loop) AddTo(mgr manager.Manager) error {
+	c, err := controller.NewTypedUnmanaged("gleaner", controller.TypedOptions[graph.ID]{
+		Reconciler:              l,
+		MaxConcurrentReconciles: l.options.Workers,
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[graph.ID](firstRetry, longestRetry),
+		CacheSyncTimeout:        l.options.SyncTimeout + time.Minute, // ours ends sooner, and is no error
+		SkipNameValidation:      ptr.To(true),                        // tests run several in one process
+		Logger:                  l.log,
+	})
+	if err != nil {
+		return fmt.Errorf("make controller: %w", err)
+	}
+	if err := c.Watch(&feed{loop: l}); err != nil {
+		return fmt.Errorf("feed controller: %w", err)
+	}
+	for _, r := range []manager.Runnable{
+		everywhere{l.watcher.Run},
+		everywhere{l.tell},
+		manager.RunnableFunc(l.sweep),
+		manager.RunnableFunc(l.confirm),
+		manager.RunnableFunc(l.listen),
+		c,
+	} {
+		if err := mgr.Add(r); err != nil {
+			return fmt.Errorf("add to manager: %w", err)
+		}
+	}
+	if err := ctrlmetrics.Registry.Register(l.metrics); err != nil {
+		return fmt.Errorf("register metrics: %w", err)
+	}
+	return mgr.AddReadyzCheck("synced", l.ready())
+}
+
+// feed is the controller's source: the graph.
+type feed struct{ loop *Loop }
+
+var _ source.TypedSyncingSource[graph.ID] = &feed{}
+
+// Start connects the graph to the work queue.
+func (f *feed) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[graph.ID]) error {
+	f.loop.known.lead(func(id graph.ID) { queue.Add(id) })
+	return nil
+}
+
+// WaitForSync waits for all lists, and for SyncTimeout at most (G-11): a type
+// that can't be read holds only the decisions that need it (defect 3.7).
+func (f *feed) WaitForSync(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, f.loop.options.SyncTimeout)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !f.loop.watcher.Synced() {
+		select {
+		case <-ctx.Done():
+			f.loop.log.Info("Starting before everything is listed", "missing", f.loop.watcher.Unsynced())
+			return nil
+		case <-tick.C:
+		}
+	}
+	return nil
+}
+
+// String names the source in the controller's log.
+func (f *feed) String() string { return "owner graph" }
+
+// ready says whether a replica could take over: once it is synced, or after
+// SyncTimeout.
+func (l *Loop) ready() func(*http.Request) error {
+	began := l.now()
+	return func(*http.Request) error {
+		if l.watcher.Synced() || l.now().Sub(began) >= l.options.SyncTimeout {
+			return nil
+		}
+		return fmt.Errorf("%d resources are not listed yet", len(l.watcher.Unsynced()))
+	}
+}
+
+// sweep looks at everything once in a while, so that no lost event is lost for
+// ever, and forgets what was proven long ago.
+func (l *Loop) sweep(ctx context.Context) error {
+	tick := time.NewTicker(l.options.SweepInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		l.known.Apply(graph.Expired{Before: l.now().Add(-proofLife)})
+		l.known.sweep()
+	}
+}
+
+// confirm runs the barrier's rounds.
+func (l *Loop) confirm(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-l.barrier.Asked():
+		}
+		began := l.now()
+		l.known.again(l.barrier.Round(ctx))
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(gather.BarrierPeriod - l.now().Sub(began)):
+		}
+	}
+}
+
+// typesChanged wakes what waits for a type.
+func (l *Loop) typesChanged(*catalog.Catalog) { l.known.sweep() }
+
+// listen finds out whether another collector is alive: at once, then every
+// CanaryInterval, and when kube-controller-manager's lease changes hands.
+func (l *Loop) listen(ctx context.Context) error {
+	if l.options.CanaryTimeout == 0 || l.options.DryRun {
+		l.log.Info("Not looking for another collector", "canaryTimeout", l.options.CanaryTimeout, "dryRun", l.options.DryRun)
+		l.open()
+		return nil
+	}
+	holder := ""
+	for ctx.Err() == nil {
+		if !l.sing(ctx) {
+			wait(ctx, canaryRetry)
+			continue
+		}
+		holder = l.awaitReason(ctx, holder)
+	}
+	return nil
+}
+
+// awaitReason waits until there is a reason to look again, and returns the
+// lease's holder.
+func (l *Loop) awaitReason(ctx context.Context, holder string) string {
+	due := l.now().Add(l.options.CanaryInterval)
+	for ctx.Err() == nil && l.now().Before(due) {
+		wait(ctx, min(leaseInterval, l.options.CanaryInterval))
+		now, err := canary.Holder(ctx, l.client)
+		switch {
+		case err != nil || now == holder:
+		case holder == "":
+			holder = now // the first look: the canary has just been out
+		default:
+			l.log.Info("Lease of kube-controller-manager changed hands", "from", holder, "to", now)
+			return now
+		}
+	}
+	return holder
+}
+
+// sing lets a canary out and sets the gate by what it found. It reports
+// whether it found anything.
+func (l *Loop) sing(ctx context.Context) bool {
+	bird := canary.Canary{
+		Client: l.client, Namespace: l.options.Namespace,
+		Timeout: l.options.CanaryTimeout, Own: l.known.ours,
+	}
+	alive, err := bird.Sing(ctx)
+	switch {
+	case ctx.Err() != nil:
+		return false
+	case err != nil:
+		l.log.Error(err, "Could not find out whether another garbage collector is running; writing nothing until it is known",
+			"state", l.gate.get(),
+			"fix", "let Gleaner create, get, patch and delete ConfigMaps in its namespace, or set --canary-timeout=0")
+		return false
+	case alive:
+		l.shut()
+	default:
+		l.open()
+	}
+	return true
+}
+
+func (l *Loop) open() {
+	if l.gate.set(Open) {
+		l.log.Info("Collecting", "workers", l.options.Workers, "dryRun", l.options.DryRun)
+		l.known.sweep()
+	}
+}
+
+// Advice says what to do about another collector.
+const Advice = "start kube-controller-manager with --controllers=*,-garbage-collector-controller " +
+	"(leave --enable-garbage-collector as it is), or stop the other Gleaner"
+
+func (l *Loop) shut() {
+	if l.gate.set(Shut) {
+		l.log.Error(nil, "Another garbage collector is running: writing nothing", "fix", Advice)
+	}
+}
+
+func wait(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}

@@ -1,0 +1,178 @@
+// Package loop runs the collector: it is the only place that wires the stages
+// to each other and the only one, beside watch, that owns goroutines.
+//
+//	watch -> graph -> queue -> gather -> decide -> act -> record
+//
+// Data runs one way. What gathering and acting learn at first hand goes back
+// into the graph through the same door as a watch event; what acting changes
+// comes back only through the watch.
+package loop
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	eventrecord "k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/workqueue"
+	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
+
+	"github.com/gleaner-dev/gleaner/operator/act"
+	"github.com/gleaner-dev/gleaner/operator/gather"
+	"github.com/gleaner-dev/gleaner/operator/graph"
+	"github.com/gleaner-dev/gleaner/operator/record"
+	"github.com/gleaner-dev/gleaner/operator/watch"
+	"github.com/gleaner-dev/gleaner/policies"
+)
+
+const (
+	firstRetry   = 5 * time.Millisecond
+	longestRetry = time.Minute // a denied write waits no longer than this (defect 3.28)
+
+	// proofLife is how long a read is believed to have shown that an owner does
+	// not exist, before it is asked for again (defect 3.23).
+	proofLife = 10 * time.Minute
+
+	recordsKept = 10_000
+
+	// eventSource is whom the events are from that Kubernetes' own collector
+	// would raise too, so that whoever watches for them keeps finding them.
+	eventSource = "garbage-collector-controller"
+)
+
+// Options say how a Loop is to run. None has a default here.
+type Options struct {
+	Config    *rest.Config // with the identity to work under; its limits are not used
+	Namespace string       // the operator's own: where canaries are let out
+
+	Workers           int
+	APIQPS            float32       // of reads and writes about single objects; 0: unlimited
+	DiscoveryInterval time.Duration // between looks for new types that nothing has announced
+	SweepInterval     time.Duration // between looks at everything that may need something
+	CanaryTimeout     time.Duration // that another collector is given to show itself; 0: none is looked for
+	CanaryInterval    time.Duration // between looks for one
+	SyncTimeout       time.Duration // that the first lists are waited for
+	Ignored           map[schema.GroupResource]struct{}
+	DryRun            bool // decide and record, write nothing
+
+	Evaluator policies.Evaluator
+	Log       logr.Logger
+}
+
+// Loop is the collector. Create it with New, hand it to a manager with AddTo.
+type Loop struct {
+	options   Options
+	log       logr.Logger
+	now       func() time.Time
+	evaluator policies.Evaluator
+
+	known    *known
+	gate     gate
+	backoff  workqueue.TypedRateLimiter[graph.ID]
+	watcher  *watch.Watcher
+	gatherer *gather.Gatherer
+	barrier  *gather.Barrier
+	actor    *act.Actor
+	records  *record.Store
+	metrics  *metrics
+
+	client      kubernetes.Interface // for canaries and leases
+	events      eventrecord.EventRecorder
+	broadcaster eventrecord.EventBroadcaster
+}
+
+// New makes a Loop. It talks to no API server yet.
+func New(o Options) (*Loop, error) {
+	l := &Loop{
+		options:   o,
+		log:       o.Log,
+		now:       time.Now,
+		evaluator: o.Evaluator,
+		known:     newKnown(time.Now),
+		backoff:   workqueue.NewTypedItemExponentialFailureRateLimiter[graph.ID](firstRetry, longestRetry),
+		records:   record.NewStore(recordsKept),
+	}
+	if err := l.connect(); err != nil {
+		return nil, err
+	}
+	l.metrics = newMetrics(l)
+	return l, nil
+}
+
+// connect makes the clients. Watching, working and telling have one each, with
+// limits of its own, so that none slows another.
+func (l *Loop) connect() error {
+	watching, working, telling := l.limited(-1), l.limited(l.options.APIQPS), l.limited(50)
+	watchClient, err := metadata.NewForConfig(metadata.ConfigFor(watching))
+	if err != nil {
+		return fmt.Errorf("make client for watching: %w", err)
+	}
+	discoverer, err := discovery.NewDiscoveryClientForConfig(watching)
+	if err != nil {
+		return fmt.Errorf("make client for discovery: %w", err)
+	}
+	workClient, err := metadata.NewForConfig(metadata.ConfigFor(working))
+	if err != nil {
+		return fmt.Errorf("make client for working: %w", err)
+	}
+	if l.client, err = kubernetes.NewForConfig(telling); err != nil {
+		return fmt.Errorf("make client for events: %w", err)
+	}
+	services, err := aggregator.NewForConfig(watching)
+	if err != nil {
+		return fmt.Errorf("make client for API services: %w", err)
+	}
+	l.watcher = watch.New(watch.Options{
+		Discovery:   discoverer,
+		Metadata:    watchClient,
+		APIServices: watch.LocalVersions(services),
+		Ignored:     l.options.Ignored,
+		Interval:    l.options.DiscoveryInterval,
+		Sink:        l.known,
+		Log:         l.log.WithName("watch"),
+		OnChange:    l.typesChanged,
+	})
+	reader := gather.NewReader(workClient, l.watcher.Serves, l.now)
+	l.barrier = gather.NewBarrier(l.known, l.watcher.Catalog, workClient, l.known.Apply, l.now)
+	l.gatherer = &gather.Gatherer{
+		Graph: l.known, Catalog: l.watcher.Catalog, Reader: reader,
+		Barrier: l.barrier, Observe: l.known.Apply, Now: l.now,
+	}
+	l.actor = act.New(workClient, l.watcher.Catalog, l.options.DryRun)
+	l.broadcaster = eventrecord.NewBroadcaster()
+	l.events = l.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: eventSource})
+	return nil
+}
+
+func (l *Loop) limited(qps float32) *rest.Config {
+	config := rest.CopyConfig(l.options.Config)
+	config.QPS, config.Burst = qps, int(qps)
+	if qps <= 0 {
+		config.QPS, config.Burst = -1, 0 // flow control is the API server's
+	}
+	return config
+}
+
+// callTimeout bounds the calls of one reconciliation, and so how long a stop
+// has to wait for work in hand.
+func (l *Loop) callTimeout() time.Duration { return grace }
+
+// tell sends events for as long as ctx lasts.
+func (l *Loop) tell(ctx context.Context) error {
+	if l.options.DryRun {
+		return nil
+	}
+	l.broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: l.client.CoreV1().Events("")})
+	<-ctx.Done()
+	l.broadcaster.Shutdown()
+	return nil
+}

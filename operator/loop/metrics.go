@@ -1,0 +1,97 @@
+package loop
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gleaner-dev/gleaner/operator/decide"
+	"github.com/gleaner-dev/gleaner/operator/watch"
+)
+
+// metrics are those of one Loop. What can be read off is collected when asked
+// for, so that nothing has to be kept up to date.
+type metrics struct {
+	loop      *Loop
+	decisions *prometheus.CounterVec
+	delay     prometheus.Histogram
+}
+
+var (
+	objectsDesc = prometheus.NewDesc("gleaner_graph_objects",
+		"Objects in the owner graph: seen, named by a reference only, or gone with dependents left.", []string{"state"}, nil)
+	edgesDesc = prometheus.NewDesc("gleaner_graph_edges", "Owner references in the graph.", nil, nil)
+	twinsDesc = prometheus.NewDesc("gleaner_graph_twin_events_total",
+		"Events on an object that is seen under another kind already.", nil, nil)
+	pendingDesc = prometheus.NewDesc("gleaner_queue_oldest_seconds",
+		"For how long the object that has waited longest has waited to be looked at.", nil, nil)
+	syncedDesc = prometheus.NewDesc("gleaner_resource_synced",
+		"Whether a watched resource has been listed completely.", []string{"group", "version", "resource"}, nil)
+	gateDesc = prometheus.NewDesc("gleaner_writes_enabled",
+		"Whether Gleaner writes; not while another collector is alive, or might be.", nil, nil)
+	discoveryDesc = prometheus.NewDesc("gleaner_discovery_errors_total", "Failed or partly failed discovery passes.", nil, nil)
+)
+
+func newMetrics(l *Loop) *metrics {
+	return &metrics{
+		loop: l,
+		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "gleaner_decisions_total", Help: "Decisions by action, reason and result.",
+		}, []string{"action", "reason", "result"}),
+		delay: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "gleaner_collection_delay_seconds",
+			Help:    "Time from learning that an object's last owner is gone to the object's deletion.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 2, 18),
+		}),
+	}
+}
+
+func (m *metrics) observeDelay(facts decide.Facts, at time.Time) {
+	var last time.Time
+	for _, o := range facts.Owners {
+		if o.LearntAt.After(last) {
+			last = o.LearntAt
+		}
+	}
+	if !last.IsZero() {
+		m.delay.Observe(at.Sub(last).Seconds())
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (m *metrics) Describe(descs chan<- *prometheus.Desc) {
+	prometheus.DescribeByCollect(m, descs)
+}
+
+// Collect implements prometheus.Collector.
+func (m *metrics) Collect(out chan<- prometheus.Metric) {
+	m.decisions.Collect(out)
+	m.delay.Collect(out)
+	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
+	}
+	stats := m.loop.known.stats()
+	gauge(objectsDesc, float64(stats.Seen), "seen")
+	gauge(objectsDesc, float64(stats.Named), "named")
+	gauge(objectsDesc, float64(stats.Gone), "gone")
+	gauge(edgesDesc, float64(stats.Edges))
+	gauge(pendingDesc, m.loop.known.oldest().Seconds())
+	gauge(gateDesc, number(m.loop.gate.get() == Open))
+	out <- prometheus.MustNewConstMetric(twinsDesc, prometheus.CounterValue, float64(stats.Twins))
+	out <- prometheus.MustNewConstMetric(discoveryDesc, prometheus.CounterValue, float64(m.loop.watcher.Failures()))
+	for _, s := range m.loop.watcher.States() {
+		m.state(gauge, s)
+	}
+}
+
+func (m *metrics) state(gauge func(*prometheus.Desc, float64, ...string), s watch.State) {
+	v := s.Resource.Version
+	gauge(syncedDesc, number(s.Synced), v.Group, v.Version, v.Resource)
+}
+
+func number(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}

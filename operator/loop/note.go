@@ -1,0 +1,84 @@
+package loop
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/gleaner-dev/gleaner/hostabi"
+	"github.com/gleaner-dev/gleaner/operator/act"
+	"github.com/gleaner-dev/gleaner/operator/decide"
+	"github.com/gleaner-dev/gleaner/operator/record"
+)
+
+// outcome is what became of a plan.
+type outcome struct {
+	result act.Result
+	err    error
+	took   time.Duration
+}
+
+// note tells what was decided and what became of it: as a record, a log line,
+// metrics, and an event where the object's owner has to know.
+func (l *Loop) note(facts decide.Facts, plan decide.Plan, verdict hostabi.Verdict, out outcome) {
+	l.warn(facts, plan)
+	if plan.Reason == decide.NothingToDo {
+		return
+	}
+	action, how := record.ActionOf(plan.Action)
+	entry := record.Entry{
+		Time:     l.now(),
+		Object:   record.ObjectOf(facts.Object),
+		Reason:   plan.Reason,
+		Action:   action,
+		How:      how,
+		Owners:   record.OwnersOf(facts),
+		Because:  facts.Unconfirmed,
+		Duration: out.took,
+	}
+	if action != record.None {
+		entry.Result = string(out.result)
+	}
+	if out.err != nil {
+		entry.Result, entry.Error = "Failed", out.err.Error()
+	}
+	if verdict.Decision != "" {
+		entry.Policy = l.evaluator.Name()
+	}
+	l.metrics.decisions.WithLabelValues(string(action), string(plan.Reason), entry.Result).Inc()
+	if out.result == act.Done && action == record.Delete {
+		l.metrics.observeDelay(facts, entry.Time)
+	}
+	entry, isNew := l.records.Add(entry)
+	if isNew {
+		l.logEntry(entry)
+	}
+}
+
+func (l *Loop) logEntry(e record.Entry) {
+	keys := []any{
+		"object", e.Object.String(), "uid", e.Object.UID, "apiVersion", e.Object.APIVersion,
+		"action", e.Action, "reason", e.Reason, "result", e.Result, "why", e.String(),
+	}
+	if e.How != "" {
+		keys = append(keys, "how", e.How)
+	}
+	if e.Error != "" {
+		keys = append(keys, "error", e.Error)
+	}
+	l.log.Info("Decided", keys...)
+}
+
+// warn tells of references into another namespace, on the object that has them
+// (G-33). The reason and the source are those that people watch for today.
+func (l *Loop) warn(facts decide.Facts, plan decide.Plan) {
+	for _, o := range plan.Misplaced {
+		ref := facts.Object
+		apiVersion, kind := ref.Kind.ToAPIVersionAndKind()
+		l.events.Eventf(&corev1.ObjectReference{
+			APIVersion: apiVersion, Kind: kind, Namespace: ref.Namespace, Name: ref.Name, UID: ref.UID,
+		}, corev1.EventTypeWarning, "OwnerRefInvalidNamespace",
+			"ownerRef [%s/%s, namespace: %s, name: %s, uid: %s] does not exist in namespace %q",
+			o.Reference.APIVersion, o.Reference.Kind, ref.Namespace, o.Reference.Name, o.Reference.UID, ref.Namespace)
+	}
+}

@@ -1,0 +1,102 @@
+package loop
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/gleaner-dev/gleaner/hostabi"
+	"github.com/gleaner-dev/gleaner/operator/act"
+	"github.com/gleaner-dev/gleaner/operator/decide"
+	"github.com/gleaner-dev/gleaner/operator/graph"
+	"github.com/gleaner-dev/gleaner/operator/record"
+)
+
+const (
+	// attempts is how often one call of Reconcile judges an object anew that
+	// turned out to be other than it was judged.
+	attempts = 5
+
+	// grace is how long work in hand may take once the process is told to end.
+	grace = 10 * time.Second
+)
+
+// Reconcile does what is to be done about one object, as it is now.
+func (l *Loop) Reconcile(ctx context.Context, id graph.ID) (reconcile.Result, error) {
+	if l.gate.get() != Open || l.known.isOurs(id) {
+		return reconcile.Result{}, nil // the gate's opening queues everything again
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.callTimeout())
+	defer cancel()
+	for range attempts {
+		step, err := l.step(ctx, id)
+		if err != nil {
+			l.known.settle(id, true)
+			return reconcile.Result{}, err
+		}
+		if !step.again {
+			return l.finish(id, step.plan), nil
+		}
+	}
+	return reconcile.Result{RequeueAfter: l.backoff.When(id)}, nil
+}
+
+// finish says when an object is to be looked at again of itself.
+func (l *Loop) finish(id graph.ID, plan decide.Plan) reconcile.Result {
+	l.known.settle(id, false)
+	if !plan.Retry {
+		l.backoff.Forget(id)
+		return reconcile.Result{}
+	}
+	return reconcile.Result{RequeueAfter: l.backoff.When(id)}
+}
+
+// step is what one pass over an object came to.
+type step struct {
+	plan  decide.Plan
+	again bool // the object was other than judged: it has been read again
+}
+
+// step takes one object from facts to a write: gather, classify, consult,
+// choose, act, record.
+func (l *Loop) step(ctx context.Context, id graph.ID) (step, error) {
+	began := l.now()
+	facts, ok := l.gatherer.Gather(ctx, id)
+	if !ok {
+		return step{}, nil
+	}
+	situation := decide.Classify(facts)
+	verdict, err := l.consult(ctx, situation)
+	if err != nil {
+		return step{}, fmt.Errorf("consult policy for %s: %w", record.ObjectOf(facts.Object), err)
+	}
+	plan := decide.Choose(situation, verdict)
+	if plan.Confirm {
+		l.barrier.Ask(id)
+	}
+	result, err := l.actor.Do(ctx, plan.Action)
+	l.note(facts, plan, verdict, outcome{result: result, err: err, took: l.now().Sub(began)})
+	if err != nil {
+		return step{}, err
+	}
+	return step{plan: plan, again: result == act.Changed}, l.learn(ctx, plan, result)
+}
+
+// learn makes up for what a write showed the graph not to know.
+func (l *Loop) learn(ctx context.Context, plan decide.Plan, result act.Result) error {
+	object, ok := decide.Target(plan.Action)
+	if !ok || result != act.Changed && result != act.Already {
+		return nil
+	}
+	return l.gatherer.Reread(ctx, object)
+}
+
+// consult asks for a verdict where one is needed.
+func (l *Loop) consult(ctx context.Context, s decide.Situation) (hostabi.Verdict, error) {
+	if s.Kind != decide.Ownerless {
+		return hostabi.Verdict{}, nil
+	}
+	return l.evaluator.Evaluate(ctx, request(s, l.now()))
+}

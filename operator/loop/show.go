@@ -1,0 +1,79 @@
+package loop
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gleaner-dev/gleaner/operator/debug"
+	"github.com/gleaner-dev/gleaner/operator/graph"
+	"github.com/gleaner-dev/gleaner/operator/record"
+)
+
+// Show returns what the debug endpoints show; all but the sight of clients,
+// which is the server's to say.
+func (l *Loop) Show() debug.Source {
+	return debug.Source{
+		Dump:     l.known.dump,
+		Has:      l.known.has,
+		Synced:   l.watcher.Synced,
+		Unsynced: l.unsynced,
+		Records:  l.records.Entries,
+		Status:   l.status,
+	}
+}
+
+// Records returns the decisions so far, of one object if uid is not "".
+func (l *Loop) Records(uid types.UID) []record.Entry { return l.records.Entries(uid) }
+
+// ResourceOf returns the resource that serves a kind now.
+func (l *Loop) ResourceOf(gvk schema.GroupVersionKind) (schema.GroupVersionResource, bool) {
+	resource, ok := l.watcher.Catalog().Preferred(gvk.GroupKind())
+	return resource.Version, ok
+}
+
+func (l *Loop) unsynced() []string {
+	var lines []string
+	for _, s := range l.watcher.Unsynced() {
+		v := s.Resource.Version
+		line := v.GroupResource().String() + " " + v.Version
+		if s.LastError != "" {
+			line = fmt.Sprintf("%s: %s", line, s.LastError)
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+func (l *Loop) status() debug.Status {
+	switch l.gate.get() {
+	case Open:
+		if l.options.DryRun {
+			return debug.Status{Message: "dry run: decisions are recorded and nothing is written"}
+		}
+		return debug.Status{Collecting: true, Message: "collecting"}
+	case Shut:
+		return debug.Status{Message: "another garbage collector is running, so nothing is written: " + Advice}
+	default:
+		return debug.Status{Message: "not leading, or still finding out whether another garbage collector is running"}
+	}
+}
+
+func (k *known) dump(uids ...types.UID) graph.Dump {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.graph.Dump(uids...)
+}
+
+func (k *known) has(uid types.UID) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.graph.Has(uid)
+}
+
+// HasUID reports whether the graph has a node of this UID (G-78).
+func (l *Loop) HasUID(uid types.UID) bool { return l.known.has(uid) }
+
+// Pending returns how many objects wait to be looked at, or are in hand.
+func (l *Loop) Pending() int { return l.known.waiting() }
