@@ -1,6 +1,157 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"path/filepath"
+	"time"
 
-func devCommand() *cobra.Command  { return &cobra.Command{Use: "dev"} }
-func demoCommand() *cobra.Command { return &cobra.Command{Use: "demo"} }
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/gleaner-dev/gleaner/devcluster"
+	"github.com/gleaner-dev/gleaner/operator/loop"
+)
+
+// withoutCollector are the controllers of a control plane that leaves garbage
+// collection to Gleaner.
+var withoutCollector = []string{"*", "-garbage-collector-controller"}
+
+// localCanaryTimeout is enough for a collector on this machine to show itself.
+const localCanaryTimeout = 2 * time.Second
+
+func devCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "dev",
+		Short: "Run a control plane on this machine, with Gleaner as its garbage collector",
+		Long: "Run a real control plane on this machine, with Gleaner as its garbage collector, until interrupted.\n\n" +
+			"It is built from source the first time, from within a checkout of Gleaner; nothing listens beyond loopback.",
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return dev(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+}
+
+func dev(ctx context.Context, out, logTo io.Writer) error {
+	s, err := startStage(ctx, out, (&options{logFormat: "text"}).logger(logTo))
+	if err != nil {
+		return err
+	}
+	binaries, err := devcluster.Build(ctx, io.Discard)
+	if err == nil {
+		s.explain(out, filepath.Dir(binaries.Kubectl))
+		err = s.wait(ctx)
+	}
+	fmt.Fprintln(out, "\nStopping.")
+	return s.stop(err)
+}
+
+// explain says how to reach the control plane, and what to try.
+func (s *stage) explain(out io.Writer, bin string) {
+	fmt.Fprintf(out, `
+Ready. In another terminal:
+
+  export KUBECONFIG=%s PATH=%s:$PATH
+
+Three things to try:
+
+  1. Background: its ReplicaSet and Pods go after it.
+     kubectl create deployment web --image=nginx --replicas=3
+     kubectl delete deployment web
+
+  2. Foreground: it stays until they are gone. Orphan: they stay.
+     kubectl create deployment web --image=nginx --replicas=3
+     kubectl delete deployment web --cascade=foreground     (or --cascade=orphan)
+
+  3. See what Gleaner knows, and why it did what it did.
+     curl -s 'http://%[3]s/debug/gc/graph?format=json'
+     curl -s http://%[3]s/debug/gc/records
+
+Ctrl-C ends it and removes everything.
+
+`, s.cluster.Kubeconfig(), bin, s.address)
+}
+
+// stage is a control plane with a collector.
+type stage struct {
+	cluster   *devcluster.Cluster
+	collector *loop.Loop
+	address   string // of the debug endpoints
+	cancel    context.CancelFunc
+	done      chan error
+}
+
+func startStage(ctx context.Context, progress io.Writer, log logr.Logger) (*stage, error) {
+	ctrl.SetLogger(log)
+	klog.SetLogger(log)
+	began := time.Now()
+	cluster, err := devcluster.Start(ctx, devcluster.Options{Controllers: withoutCollector, Progress: progress})
+	if err != nil {
+		return nil, fmt.Errorf("start control plane: %w", err)
+	}
+	fmt.Fprintf(progress, "The control plane is up after %s.\n", time.Since(began).Round(100*time.Millisecond))
+	s := &stage{cluster: cluster, done: make(chan error, 1)}
+	if err := s.collect(log); err != nil {
+		return nil, s.stop(err)
+	}
+	return s, nil
+}
+
+// collect starts the collector.
+func (s *stage) collect(log logr.Logger) error {
+	address, err := freeAddress()
+	if err != nil {
+		return err
+	}
+	o := defaultOptions()
+	o.metricsAddress, o.insecureDebug, o.probeAddress = address, true, "0"
+	o.canaryTimeout, o.leaderElect = localCanaryTimeout, false
+	collector, mgr, err := o.assemble(s.cluster.RESTConfig(), log)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background()) // ended by stop, before the control plane is
+	s.collector, s.address, s.cancel = collector, address, cancel
+	go func() { s.done <- mgr.Start(ctx) }()
+	return nil
+}
+
+// wait waits for the end of ctx, or of the collector.
+func (s *stage) wait(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-s.done:
+		s.done <- nil
+		return fmt.Errorf("the collector ended: %w", err)
+	}
+}
+
+// stop ends everything and returns the first thing that went wrong.
+func (s *stage) stop(err error) error {
+	if s.cancel != nil {
+		s.cancel()
+		if ended := <-s.done; err == nil {
+			err = ended
+		}
+	}
+	if stopped := s.cluster.Stop(); err == nil {
+		err = stopped
+	}
+	return err
+}
+
+// freeAddress returns an address on loopback that nobody listens on.
+func freeAddress() (string, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("find a free port: %w", err)
+	}
+	defer listener.Close()
+	return listener.Addr().String(), nil
+}

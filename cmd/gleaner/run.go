@@ -100,6 +100,18 @@ func run(ctx context.Context, o options, config *rest.Config, logTo io.Writer) e
 	if err := reach(config); err != nil {
 		return err
 	}
+	_, mgr, err := o.assemble(config, log)
+	if err != nil {
+		return err
+	}
+	if err := mgr.Start(ctx); err != nil {
+		return fmt.Errorf("run: %w", err)
+	}
+	return nil
+}
+
+// assemble makes the collector and the manager that is to run it.
+func (o *options) assemble(config *rest.Config, log logr.Logger) (*loop.Loop, manager.Manager, error) {
 	config = rest.CopyConfig(config)
 	config.UserAgent = "gleaner/" + version
 	config.Wrap(loop.Count)
@@ -108,7 +120,7 @@ func run(ctx context.Context, o options, config *rest.Config, logTo io.Writer) e
 	}
 	ignored, err := o.ignored()
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	collector, err := loop.New(loop.Options{
 		Config: config, Namespace: o.namespace, Workers: o.workers, APIQPS: o.apiQPS,
@@ -117,16 +129,10 @@ func run(ctx context.Context, o options, config *rest.Config, logTo io.Writer) e
 		Ignored: ignored, DryRun: o.dryRun, Evaluator: builtin.Policy{}, Log: log.WithName("collector"),
 	})
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	mgr, err := o.manager(config, collector, log)
-	if err != nil {
-		return err
-	}
-	if err := mgr.Start(ctx); err != nil {
-		return fmt.Errorf("run: %w", err)
-	}
-	return nil
+	return collector, mgr, err
 }
 
 func (o *options) manager(config *rest.Config, collector *loop.Loop, log logr.Logger) (manager.Manager, error) {

@@ -64,7 +64,7 @@ func (g *Gatherer) Gather(ctx context.Context, id graph.ID) (decide.Facts, bool)
 func (g *Gatherer) owner(ctx context.Context, view graph.View, claim graph.Claim) decide.Owner {
 	owner := decide.Owner{Reference: claim.Reference}
 	if claim.Known == graph.Orphaning {
-		owner.Standing, owner.Reason = decide.Orphaning, "it is being deleted and leaves its dependents"
+		owner.Standing, owner.Reason = decide.Orphaning, leaves
 		return owner
 	}
 	if view.Object.Terminating {
@@ -106,6 +106,9 @@ func (g *Gatherer) owner(ctx context.Context, view graph.View, claim graph.Claim
 	return g.read(ctx, owner, at, resource)
 }
 
+// leaves is why an owner is orphaning.
+const leaves = "it is being deleted and leaves its dependents"
+
 func absent(owner decide.Owner, at time.Time, reason string) decide.Owner {
 	owner.Standing, owner.LearntAt, owner.Reason = decide.Absent, at, reason
 	return owner
@@ -126,14 +129,14 @@ func (g *Gatherer) read(ctx context.Context, owner decide.Owner, at graph.Coordi
 		return absent(owner, now, answer.reason)
 	}
 	g.Observe(graph.Read{Object: answer.object})
-	owner.Reason, owner.Polled = answer.reason, true
+	owner.Polled = true
 	switch o := answer.object; {
 	case o.Terminating && o.Orphan:
-		owner.Standing = decide.Orphaning
+		owner.Standing, owner.Reason = decide.Orphaning, leaves
 	case o.Terminating && o.Foreground:
-		owner.Standing = decide.Waiting
+		owner.Standing, owner.Reason = decide.Waiting, "it is being deleted in the foreground"
 	default:
-		owner.Standing = decide.Present
+		owner.Standing, owner.Reason = decide.Present, answer.reason
 	}
 	return owner
 }

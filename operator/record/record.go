@@ -121,18 +121,36 @@ type Link struct {
 	Deleted string `json:"deleted,omitempty"` // why, if it was by us
 }
 
-// String tells the chain as one line.
+// String tells the decision and its chain as one sentence.
 func (e Entry) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s", e.Object, e.Action)
-	if e.How != "" {
-		fmt.Fprintf(&b, " (%s)", e.How)
+	fmt.Fprintf(&b, "%s: %s", e.Object, e.did())
+	if len(e.Chain) == 0 {
+		fmt.Fprintf(&b, ", %s", e.Reason)
 	}
-	fmt.Fprintf(&b, ": %s", e.Reason)
 	for _, link := range e.Chain {
-		fmt.Fprintf(&b, " <- %s %s: %s", link.Owner.Object, link.Owner.Standing, link.Owner.Because)
+		fmt.Fprintf(&b, ", since %s is %s", link.Owner.Object, strings.ToLower(link.Owner.Standing))
+		if link.Owner.Because != "" {
+			fmt.Fprintf(&b, " (%s)", link.Owner.Because)
+		}
 	}
 	return b.String()
+}
+
+// did says what was decided, as a past participle.
+func (e Entry) did() string {
+	switch e.Action {
+	case Delete:
+		return "deleted (" + e.How + ")"
+	case DropReferences:
+		return "reference to " + e.How + " dropped"
+	case RemoveFinalizer:
+		return "finalizer " + e.How + " removed"
+	case Unblock:
+		return "owner of " + e.How + " unblocked"
+	default:
+		return "left as it is"
+	}
 }
 
 // longestChain bounds a chain, which ends anyway unless owners own each other.
@@ -211,8 +229,12 @@ func (s *Store) chain(e Entry) []Link {
 	return chain
 }
 
-// lost returns the first owner that the decision was about.
+// lost returns the first owner that the decision was about; an owner that goes
+// last is not let go on account of its own.
 func (e Entry) lost() (Owner, bool) {
+	if e.Action == RemoveFinalizer || e.Action == Unblock {
+		return Owner{}, false
+	}
 	for _, o := range e.Owners {
 		if o.Standing != decide.Present.String() {
 			return o, true

@@ -1,0 +1,292 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/gleaner-dev/gleaner/operator/record"
+)
+
+const (
+	demoNamespace = "demo"
+	demoReplicas  = 3
+	demoPatience  = 60 * time.Second
+	demoPoll      = 50 * time.Millisecond
+)
+
+func demoCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "demo",
+		Short: "Show what Gleaner does, on a control plane of its own",
+		Long: "Start a real control plane on this machine and Gleaner as its garbage collector, delete a Deployment in\n" +
+			"background, in foreground and orphaning, and show what is collected and why. Exits with 0 if all of it went\n" +
+			"as it should, and with 1 and the reason if not.",
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return demo(cmd.Context(), cmd.OutOrStdout())
+		},
+	}
+}
+
+func demo(ctx context.Context, out io.Writer) error {
+	fmt.Fprintln(out, "== A control plane whose kube-controller-manager runs everything but the garbage collector")
+	s, err := startStage(ctx, out, logr.Discard())
+	if err != nil {
+		return err
+	}
+	client, err := kubernetes.NewForConfig(s.cluster.RESTConfig())
+	if err != nil {
+		return s.stop(err)
+	}
+	d := &demonstration{stage: s, out: out, client: client, told: map[string]bool{}}
+	began := time.Now()
+	err = d.play(ctx)
+	if err == nil {
+		d.summarize(time.Since(began))
+	}
+	return s.stop(err)
+}
+
+// demonstration is the demo's play on a stage.
+type demonstration struct {
+	*stage
+	out    io.Writer
+	client kubernetes.Interface
+	told   map[string]bool // records that were shown
+	counts [3]int          // deletes, references dropped, finalizers removed
+}
+
+func (d *demonstration) play(ctx context.Context) error {
+	for _, act := range []struct {
+		name string
+		play func(context.Context) error
+	}{
+		{"Is any other collector alive? A canary is let out to see", d.canary},
+		{"Background: kubectl delete deployment", d.background},
+		{"Foreground: the owner goes last", d.foreground},
+		{"Orphan: the dependents stay", d.orphan},
+	} {
+		fmt.Fprintf(d.out, "\n== %s\n", act.name)
+		if err := act.play(ctx); err != nil {
+			return fmt.Errorf("%s: %w", strings.ToLower(act.name), err)
+		}
+	}
+	return nil
+}
+
+func (d *demonstration) canary(ctx context.Context) error {
+	if err := d.until(ctx, func() error {
+		if status := d.collector.Show().Status(); !status.Collecting {
+			return fmt.Errorf("not collecting: %s", status.Message)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	fmt.Fprintln(d.out, "None is: Gleaner is the collector.")
+	return d.kubectl(ctx, "create", "namespace", demoNamespace)
+}
+
+func (d *demonstration) background(ctx context.Context) error {
+	if err := d.deployment(ctx, "background"); err != nil {
+		return err
+	}
+	if err := d.kubectl(ctx, "delete", "deployment", "background", "-n", demoNamespace); err != nil {
+		return err
+	}
+	return d.until(ctx, func() error { return d.left(ctx, "background", 0, 0) })
+}
+
+func (d *demonstration) foreground(ctx context.Context) error {
+	if err := d.deployment(ctx, "foreground"); err != nil {
+		return err
+	}
+	if err := d.kubectl(ctx, "delete", "deployment", "foreground", "-n", demoNamespace, "--cascade=foreground"); err != nil {
+		return err
+	}
+	if err := d.until(ctx, func() error { return d.left(ctx, "foreground", 0, 0) }); err != nil {
+		return err
+	}
+	return d.ownersLast("foreground")
+}
+
+// ownersLast makes sure that, by the records, Pods went before their
+// ReplicaSet was let go, and that before the Deployment.
+func (d *demonstration) ownersLast(app string) error {
+	rank, last := map[string]int{"Pod": 1, "ReplicaSet": 2, "Deployment": 3}, 0
+	for _, e := range d.collector.Records("") {
+		final := e.Object.Kind == "Pod" && e.Action == record.Delete || e.Action == record.RemoveFinalizer
+		if !strings.HasPrefix(e.Object.Name, app) || !final || e.Result != "Done" {
+			continue
+		}
+		if rank[e.Object.Kind] < last {
+			return fmt.Errorf("%s went after what owns it", e.Object)
+		}
+		last = rank[e.Object.Kind]
+	}
+	if last != rank["Deployment"] {
+		return fmt.Errorf("no record shows that the Deployment was let go")
+	}
+	return nil
+}
+
+func (d *demonstration) orphan(ctx context.Context) error {
+	if err := d.deployment(ctx, "orphan"); err != nil {
+		return err
+	}
+	if err := d.kubectl(ctx, "delete", "deployment", "orphan", "-n", demoNamespace, "--cascade=orphan"); err != nil {
+		return err
+	}
+	if err := d.until(ctx, func() error { return d.left(ctx, "orphan", 1, demoReplicas) }); err != nil {
+		return err
+	}
+	return d.kubectl(ctx, "get", "replicasets,pods", "-n", demoNamespace, "-l", "app=orphan")
+}
+
+// deployment makes a Deployment, and waits for its controllers to have made
+// the rest.
+func (d *demonstration) deployment(ctx context.Context, name string) error {
+	err := d.kubectl(ctx, "create", "deployment", name, "-n", demoNamespace, "--image=registry.k8s.io/pause:3.10", fmt.Sprintf("--replicas=%d", demoReplicas))
+	if err != nil {
+		return err
+	}
+	err = d.until(ctx, func() error {
+		sets, pods, err := d.list(ctx, name)
+		if err != nil {
+			return err
+		}
+		if len(sets) != 1 || len(pods) != demoReplicas {
+			return fmt.Errorf("its controllers have made %d ReplicaSets and %d Pods", len(sets), len(pods))
+		}
+		return nil
+	})
+	if err == nil {
+		fmt.Fprintf(d.out, "  Its controllers have made 1 ReplicaSet and %d Pods.\n", demoReplicas)
+	}
+	return err
+}
+
+// left reports whether the Deployment is gone, and just so many ReplicaSets,
+// without owners, and Pods are left of it.
+func (d *demonstration) left(ctx context.Context, name string, wantSets, wantPods int) error {
+	deployments, err := d.client.AppsV1().Deployments(demoNamespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + name})
+	if err != nil {
+		return err
+	}
+	sets, pods, err := d.list(ctx, name)
+	if err != nil {
+		return err
+	}
+	if len(deployments.Items) != 0 || len(sets) != wantSets || len(pods) != wantPods {
+		return fmt.Errorf("left are %d Deployments, %d ReplicaSets and %d Pods; there should be 0, %d and %d",
+			len(deployments.Items), len(sets), len(pods), wantSets, wantPods)
+	}
+	for _, set := range sets {
+		if len(set.OwnerReferences) != 0 {
+			return fmt.Errorf("ReplicaSet %s still names its owner", set.Name)
+		}
+	}
+	return nil
+}
+
+func (d *demonstration) list(ctx context.Context, name string) ([]appsv1.ReplicaSet, []corev1.Pod, error) {
+	options := metav1.ListOptions{LabelSelector: "app=" + name}
+	sets, err := d.client.AppsV1().ReplicaSets(demoNamespace).List(ctx, options)
+	if err != nil {
+		return nil, nil, err
+	}
+	pods, err := d.client.CoreV1().Pods(demoNamespace).List(ctx, options)
+	if err != nil {
+		return nil, nil, err
+	}
+	return sets.Items, pods.Items, nil
+}
+
+// until shows what Gleaner decides as it happens, until check is content.
+func (d *demonstration) until(ctx context.Context, check func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, demoPatience)
+	defer cancel()
+	tick := time.NewTicker(demoPoll)
+	defer tick.Stop()
+	for {
+		err := check()
+		d.tell()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("after %s: %w", demoPatience, err)
+		case <-d.done:
+			d.done <- nil
+			return fmt.Errorf("the collector ended")
+		case <-tick.C:
+		}
+	}
+}
+
+// tell shows the records that were not shown yet.
+func (d *demonstration) tell() {
+	for _, e := range d.collector.Records("") {
+		key, err := json.Marshal(e)
+		if err != nil || d.told[string(key)] || e.Action == record.None || e.Object.Namespace != demoNamespace {
+			continue
+		}
+		d.told[string(key)] = true
+		fmt.Fprintf(d.out, "  %s\n", e)
+		if e.Result != "Done" {
+			continue
+		}
+		switch e.Action {
+		case record.Delete:
+			d.counts[0]++
+		case record.DropReferences:
+			d.counts[1]++
+		case record.RemoveFinalizer:
+			d.counts[2]++
+		}
+	}
+}
+
+func (d *demonstration) kubectl(ctx context.Context, args ...string) error {
+	fmt.Fprintf(d.out, "$ kubectl %s\n", strings.Join(args, " "))
+	type answer struct {
+		text string
+		err  error
+	}
+	done := make(chan answer, 1)
+	go func() {
+		text, err := d.cluster.Kubectl(ctx, args...)
+		done <- answer{text, err}
+	}()
+	tick := time.NewTicker(demoPoll)
+	defer tick.Stop()
+	for {
+		select {
+		case a := <-done:
+			d.tell()
+			for line := range strings.Lines(a.text) {
+				fmt.Fprintf(d.out, "  %s", line)
+			}
+			return a.err
+		case <-tick.C:
+			d.tell()
+		}
+	}
+}
+
+func (d *demonstration) summarize(took time.Duration) {
+	fmt.Fprintf(d.out, "\n== All as it should be, in %s. Objects deleted: %d. References dropped: %d. Owners let go after their dependents: %d.\n",
+		took.Round(100*time.Millisecond), d.counts[0], d.counts[1], d.counts[2])
+}
