@@ -228,9 +228,9 @@ func (d *demonstration) until(ctx context.Context, check func() error) error {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("after %s: %w", demoPatience, err)
-		case <-d.done:
+		case err := <-d.done:
 			d.done <- nil
-			return fmt.Errorf("the collector ended")
+			return fmt.Errorf("the collector ended: %w", err)
 		case <-tick.C:
 		}
 	}
@@ -255,6 +255,7 @@ func (d *demonstration) tell() {
 			d.counts[1]++
 		case record.RemoveFinalizer:
 			d.counts[2]++
+		default: // nothing that is counted
 		}
 	}
 }

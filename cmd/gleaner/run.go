@@ -126,7 +126,8 @@ func (o *options) assemble(config *rest.Config, log logr.Logger) (*loop.Loop, ma
 		Config: config, Namespace: o.namespace, Workers: o.workers, APIQPS: o.apiQPS,
 		DiscoveryInterval: o.discoveryInterval, SweepInterval: o.sweepInterval,
 		CanaryTimeout: o.canaryTimeout, CanaryInterval: canaryInterval, SyncTimeout: syncTimeout,
-		Ignored: ignored, DryRun: o.dryRun, Evaluator: builtin.Policy{}, Log: log.WithName("collector"),
+		Ignored: ignored, DryRun: o.dryRun, Evaluator: builtin.Policy{},
+		Metrics: metrics.Registry, Log: log.WithName("collector"),
 	})
 	if err != nil {
 		return nil, nil, err

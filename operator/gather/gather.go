@@ -90,6 +90,7 @@ func (g *Gatherer) owner(ctx context.Context, view graph.View, claim graph.Claim
 			owner.Standing, owner.Reason = decide.Present, "it is watched"
 			return owner
 		}
+	default: // the rest has to be asked for
 	}
 	switch {
 	case !served:

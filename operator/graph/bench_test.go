@@ -40,10 +40,9 @@ func BenchmarkApply(b *testing.B) {
 			var before, after runtime.MemStats
 			var g *graph.Graph
 			for b.Loop() {
-				g = nil
+				g = graph.New() // lets go of the one before
 				runtime.GC()
 				runtime.ReadMemStats(&before)
-				g = graph.New()
 				var dirty []graph.ID
 				for i := range list {
 					dirty = g.Apply(graph.Seen{Object: list[i]}, dirty[:0])

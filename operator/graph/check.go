@@ -12,39 +12,43 @@ func (g *Graph) Check() error {
 	breach := func(n *node, format string, args ...any) {
 		breaches = append(breaches, fmt.Errorf("%s: "+format, append([]any{g.uidOf(n.id)}, args...)...))
 	}
-	edges, claimed := 0, map[*node]int{}
+	claimed, edges := map[*node]int{}, 0
 	for _, n := range g.nodes {
+		edges += len(n.claims)
 		for i := range n.claims {
 			claimed[n.claims[i].owner]++
 		}
+	}
+	if edges != g.edges {
+		breaches = append(breaches, fmt.Errorf("%d edges, counted %d", edges, g.edges))
 	}
 	for id, n := range g.nodes {
 		if n.id != id {
 			breach(n, "kept under the ID %s", id)
 		}
-		edges += len(n.claims)
-		listed, blocking := 0, 0
-		for c := n.dependents; c != nil; c = c.next {
-			listed++
-			if c.blocks() {
-				blocking++
-			}
-			if c.owner != n || g.nodes[c.dependent.id] != c.dependent || c.next != nil && c.next.prev != c {
-				breach(n, "list of dependents broken at %s", g.uidOf(c.dependent.id))
-			}
-		}
-		if claimed[n] != listed {
-			breach(n, "claimed %d times, listed %d times", claimed[n], listed)
-		}
-		if blocking != int(n.blocking) {
-			breach(n, "blocked %d times, counted %d", blocking, n.blocking)
-		}
+		g.checkDependents(n, claimed[n], breach)
 		g.checkState(n, breach)
 	}
-	if edges != g.edges {
-		breaches = append(breaches, fmt.Errorf("%d edges, counted %d", edges, g.edges))
-	}
 	return errors.Join(breaches...)
+}
+
+func (g *Graph) checkDependents(n *node, claimed int, breach func(*node, string, ...any)) {
+	listed, blocking := 0, 0
+	for c := n.dependents; c != nil; c = c.next {
+		listed++
+		if c.blocks() {
+			blocking++
+		}
+		if c.owner != n || g.nodes[c.dependent.id] != c.dependent || c.next != nil && c.next.prev != c {
+			breach(n, "list of dependents broken at %s", g.uidOf(c.dependent.id))
+		}
+	}
+	if claimed != listed {
+		breach(n, "claimed %d times, listed %d times", claimed, listed)
+	}
+	if blocking != int(n.blocking) {
+		breach(n, "blocked %d times, counted %d", blocking, n.blocking)
+	}
 }
 
 func (g *Graph) checkState(n *node, breach func(*node, string, ...any)) {

@@ -3,6 +3,7 @@ package graph_test
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -179,8 +180,10 @@ func (a args) value(key, otherwise string) string {
 }
 
 func (a args) time(key string) time.Time {
-	var seconds int64
-	fmt.Sscan(a.value(key, "0"), &seconds)
+	seconds, err := strconv.ParseInt(a.value(key, "0"), 10, 64)
+	if err != nil {
+		panic(err) // a story that is written wrong
+	}
 	return time.Unix(seconds, 0)
 }
 

@@ -10,7 +10,6 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/gleaner-dev/gleaner/operator/canary"
@@ -63,7 +62,7 @@ func (l *Loop) AddTo(mgr manager.Manager) error {
 			return fmt.Errorf("add to manager: %w", err)
 		}
 	}
-	if err := ctrlmetrics.Registry.Register(l.metrics); err != nil {
+	if err := l.options.Metrics.Register(l.metrics); err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
 	return mgr.AddReadyzCheck("synced", l.ready())

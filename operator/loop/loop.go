@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
@@ -65,6 +66,7 @@ type Options struct {
 	DryRun            bool // decide and record, write nothing
 
 	Evaluator policies.Evaluator
+	Metrics   prometheus.Registerer // takes the Loop's metrics
 	Log       logr.Logger
 }
 

@@ -162,11 +162,12 @@ type Store struct {
 	entries []Entry    // a ring; next is the oldest once it is full
 	next    int
 	latest  map[types.UID]int // each object's newest entry
+	deletes map[types.UID]int // each object's newest entry that deletes it
 }
 
 // NewStore returns a Store of at most size entries.
 func NewStore(size int) *Store {
-	return &Store{entries: make([]Entry, 0, size), latest: map[types.UID]int{}}
+	return &Store{entries: make([]Entry, 0, size), latest: map[types.UID]int{}, deletes: map[types.UID]int{}}
 }
 
 // Add completes an entry with its chain and keeps it. It reports false, and
@@ -179,19 +180,30 @@ func (s *Store) Add(e Entry) (Entry, bool) {
 		return s.entries[at], false
 	}
 	e.Chain = s.chain(e)
-	if len(s.entries) < cap(s.entries) {
-		s.latest[e.Object.UID] = len(s.entries)
+	at := len(s.entries)
+	if at < cap(s.entries) {
 		s.entries = append(s.entries, e)
-		return e, true
+	} else {
+		at = s.next
+		s.next = (s.next + 1) % len(s.entries)
+		s.forget(at)
+		s.entries[at] = e
 	}
-	oldest := s.entries[s.next].Object.UID
-	if s.latest[oldest] == s.next {
-		delete(s.latest, oldest)
+	s.latest[e.Object.UID] = at
+	if e.Action == Delete {
+		s.deletes[e.Object.UID] = at
 	}
-	s.latest[e.Object.UID] = s.next
-	s.entries[s.next] = e
-	s.next = (s.next + 1) % len(s.entries)
 	return e, true
+}
+
+// forget takes the entry at a place out of the indexes.
+func (s *Store) forget(at int) {
+	uid := s.entries[at].Object.UID
+	for _, index := range []map[types.UID]int{s.latest, s.deletes} {
+		if place, ok := index[uid]; ok && place == at {
+			delete(index, uid)
+		}
+	}
 }
 
 func same(a, b Entry) bool {
@@ -216,8 +228,7 @@ func (s *Store) chain(e Entry) []Link {
 			return chain
 		}
 		link := Link{Owner: lost}
-		at, known := s.latest[lost.Object.UID]
-		if known && s.entries[at].Action == Delete {
+		if at, ok := s.deletes[lost.Object.UID]; ok {
 			e = s.entries[at]
 			link.Deleted = string(e.Reason)
 		}

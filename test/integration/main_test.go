@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
@@ -43,7 +44,8 @@ func options(config *rest.Config) loop.Options {
 		Config: config, Namespace: "kube-system", Workers: 20,
 		DiscoveryInterval: 30 * time.Second, SweepInterval: time.Minute,
 		CanaryInterval: time.Minute, SyncTimeout: 30 * time.Second,
-		Ignored: catalog.DefaultIgnored(), Evaluator: builtin.Policy{}, Log: ctrl.Log,
+		Ignored: catalog.DefaultIgnored(), Evaluator: builtin.Policy{},
+		Metrics: prometheus.NewRegistry(), Log: ctrl.Log,
 	}
 }
 
@@ -63,7 +65,7 @@ func start(o loop.Options) (collector *loop.Loop, stop func(), err error) {
 	if err := collector.AddTo(mgr); err != nil {
 		return nil, nil, err
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(context.Background()))
+	ctx, cancel := context.WithCancel(context.Background()) // outlives the test that starts it
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()
 	return collector, func() {

@@ -1,0 +1,115 @@
+# Needs Go, make, git and, for the race detector, a C compiler. "make help" lists what there is.
+
+SHELL       := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.NOTPARALLEL: # the order below is cheap first
+
+BIN     := bin/gleaner
+MODULE  := github.com/gleaner-dev/gleaner
+VERSION  = $(shell git describe --tags --always --dirty 2>/dev/null || echo development)
+
+# What the go command makes of these two patterns is every package of the root
+# module and of the one nested in it that is part of the product.
+PACKAGES := ./... $(MODULE)/hostabi/...
+
+# Packages that have something for the race detector to look at: a lock, an
+# atomic, a pool or a goroutine, in the code or in a test that hammers it.
+LOCKS  := ^(import)?[[:space:]]*"(sync|sync/atomic|golang.org/x/sync/.*)"|^[[:space:]]*go [a-zA-Z.]+[(]
+LOCKED  = $(shell grep -rlE '$(LOCKS)' --include='*.go' --exclude-dir=hostabi --exclude-dir=tools --exclude-dir=testdata . \
+	| xargs -r dirname | sort -u)
+
+# Tools are built once per version, from the module in tools/, into this folder.
+CACHE        := $(or $(GLEANER_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gleaner)
+GOVERSION    := $(shell go env GOVERSION)
+tool-version  = $(shell sed -n 's,^[[:space:]]*$(1) \(v[^ ]*\).*,\1,p' tools/go.mod)
+tool-path     = $(CACHE)/tools/$(notdir $(2))-$(call tool-version,$(1))-$(GOVERSION)/$(notdir $(2))
+LINT         := $(call tool-path,github.com/golangci/golangci-lint/v2,golangci-lint)
+TESTSUM      := $(call tool-path,gotest.tools/gotestsum,gotestsum)
+
+TESTSUM_FLAGS := --format pkgname --format-icons text --format-hide-empty-pkg
+
+##@ Try it
+
+.PHONY: demo
+demo: build ## start a real control plane, delete things on it, and show what is collected and why
+	$(BIN) demo
+
+.PHONY: build
+build: ## build bin/gleaner
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-X main.version=$(VERSION)' -o $(BIN) ./cmd/gleaner
+
+##@ Work on it
+
+.PHONY: test
+test: setup $(TESTSUM) ## run all tests, after all set-up that they need
+	$(TESTSUM) $(TESTSUM_FLAGS) -- -timeout 20m $(PACKAGES)
+
+.PHONY: check
+check: format-check vet lint generate-check test race ## all that CI asks, cheap first
+
+.PHONY: race
+race: setup $(TESTSUM) ## run the tests of packages that have locks under the race detector
+	@if ! command -v "$$(go env CC)" >/dev/null; then \
+		echo "race: skipped, since the race detector needs a C compiler and there is no $$(go env CC)"; \
+	elif [ -z "$(LOCKED)" ]; then \
+		echo "race: no package has a lock"; \
+	else \
+		CGO_ENABLED=1 $(TESTSUM) $(TESTSUM_FLAGS) -- -race -timeout 30m $(LOCKED); \
+	fi
+
+.PHONY: vet
+vet: ## run go vet, and see that hostabi builds on its own, also for a Wasm guest
+	go vet $(PACKAGES)
+	cd hostabi && GOWORK=off go vet ./... && GOWORK=off GOOS=wasip1 GOARCH=wasm go build ./...
+
+.PHONY: lint
+lint: $(LINT) ## run golangci-lint at the version of tools/go.mod
+	$(LINT) run ./...
+	cd hostabi && $(LINT) run --config ../.golangci.yml ./...
+
+.PHONY: fmt
+fmt: ## format all Go files
+	gofmt -w .
+
+.PHONY: generate
+generate: ## make the generated files again
+	go generate ./...
+
+.PHONY: clean
+clean: ## remove what was built in this folder; what is in the cache folder stays
+	rm -rf bin
+
+.PHONY: help
+help: ## print this list
+	@awk -F ':.*## ' '/^##@/ { printf "\n%s\n", substr($$0, 5) } /^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# Steps of the above.
+
+.PHONY: setup
+setup:
+	@go run ./tools/setup/main.go
+
+.PHONY: format-check
+format-check:
+	@diff=$$(gofmt -d . || true); \
+	if [ -n "$$diff" ]; then echo "$$diff"; echo 'Not formatted: run "make fmt".'; exit 1; fi
+
+# Compares with what was there before, rather than with the last commit, so that
+# it can be run before a commit as well. On a clean checkout it is the same.
+.PHONY: generate-check
+generate-check:
+	@state() { git diff; git ls-files --others --exclude-standard -z | xargs -0r git hash-object; }; \
+	before=$$(state); \
+	$(MAKE) --no-print-directory generate; \
+	if [ "$$before" != "$$(state)" ]; then \
+		git --no-pager diff --stat; git status --short; \
+		echo 'Generated files were out of date: commit what "make generate" has made.'; exit 1; \
+	fi
+
+$(LINT): PACKAGE := github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+$(TESTSUM): PACKAGE := gotest.tools/gotestsum
+$(LINT) $(TESTSUM): # renamed into place, so that a build that was cut short leaves nothing to trip over
+	@echo "Building $(@F) into $(@D) (once; it can take a few minutes)"
+	@mkdir -p $(@D)
+	@cd tools && GOWORK=off CGO_ENABLED=0 go build -trimpath -buildvcs=false -o $@.$$$$ $(PACKAGE) && mv $@.$$$$ $@

@@ -1,0 +1,141 @@
+// Package devtest gives tests a real control plane: one per test package,
+// started when the first test asks for it.
+//
+//	func TestMain(m *testing.M) { devtest.Run(m, devcluster.Options{}) }
+//
+//	func TestPodsAreStored(t *testing.T) {
+//		cfg := devtest.Shared(t).RESTConfig()
+//		namespace := devtest.Namespace(t, cfg)
+//		...
+//	}
+//
+// A test that stops components or changes what others see starts a cluster of
+// its own with devcluster.Start.
+package devtest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/gleaner-dev/gleaner/devcluster"
+)
+
+const (
+	eventuallyInterval = 25 * time.Millisecond
+	cleanupTimeout     = 10 * time.Second
+	maxNamePart        = 40 // of a test's name in a namespace's, which may have 63 characters
+)
+
+// shared is the cluster of this test binary.
+var shared struct {
+	once    sync.Once
+	running bool // inside Run
+	opts    devcluster.Options
+	cluster *devcluster.Cluster
+	err     error
+}
+
+// Run is the body of TestMain: it runs the tests, stops the shared cluster if
+// there was one, and exits.
+func Run(m *testing.M, opts devcluster.Options) {
+	shared.running = true
+	shared.opts = opts
+	code := m.Run()
+	if shared.cluster != nil {
+		if err := shared.cluster.Stop(); err != nil {
+			fmt.Fprintln(os.Stderr, "devtest: stop shared cluster:", err)
+			code = max(code, 1)
+		}
+	}
+	os.Exit(code)
+}
+
+// Shared gives the cluster of this test binary, with the options given to Run.
+// The first caller waits for its start. Nobody stops anything on it.
+func Shared(t testing.TB) *devcluster.Cluster {
+	t.Helper()
+	if !shared.running {
+		t.Fatal("devtest.Shared needs devtest.Run in TestMain, which stops the cluster")
+	}
+	shared.once.Do(func() {
+		// The first build takes minutes and should not look like a test that hangs.
+		if _, shared.err = devcluster.Build(t.Context(), os.Stderr); shared.err == nil {
+			shared.cluster, shared.err = devcluster.Start(t.Context(), shared.opts)
+		}
+	})
+	if shared.err != nil {
+		t.Fatal(shared.err)
+	}
+	return shared.cluster
+}
+
+// Namespace makes a namespace that is new and named for the test. It is
+// deleted, without waiting, when the test ends.
+func Namespace(t testing.TB, cfg *rest.Config) string {
+	t.Helper()
+	core, err := corev1client.NewForConfig(cfg)
+	if err != nil {
+		t.Fatalf("create namespace: %v", err)
+	}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: label(t.Name()) + "-"}}
+	namespace, err = core.Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatalf("create namespace: %v", err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), cleanupTimeout)
+		defer cancel()
+		err := core.Namespaces().Delete(ctx, namespace.Name, metav1.DeleteOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			t.Logf("delete namespace: %v", err) // the cluster may be gone already
+		}
+	})
+	return namespace.Name
+}
+
+// label makes the beginning of a DNS label out of any text.
+func label(text string) string {
+	clean := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9':
+			return r
+		case r >= 'A' && r <= 'Z':
+			return r - 'A' + 'a'
+		default:
+			return '-'
+		}
+	}, text)
+	return "t-" + strings.Trim(clean[:min(len(clean), maxNamePart)], "-")
+}
+
+// Eventually asks every 25 ms until the answer is nil, and fails the test with
+// the last error when time is up.
+func Eventually(t testing.TB, timeout time.Duration, ask func() error) {
+	t.Helper()
+	deadline := time.NewTimer(timeout)
+	defer deadline.Stop()
+	ticker := time.NewTicker(eventuallyInterval)
+	defer ticker.Stop()
+	for {
+		err := ask()
+		if err == nil {
+			return
+		}
+		select {
+		case <-ticker.C:
+		case <-deadline.C:
+			t.Fatalf("not within %s: %v", timeout, err)
+		}
+	}
+}

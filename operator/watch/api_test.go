@@ -1,0 +1,310 @@
+package watch
+
+import (
+	"encoding/json"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// api is as much of an API server as a Watcher needs: discovery in its old
+// form, lists, watches and streamed lists of metadata. Objects come and go by
+// put and remove.
+type api struct {
+	*httptest.Server
+
+	mu       sync.Mutex // covers what follows
+	versions []schema.GroupVersion
+	types    map[schema.GroupVersion][]metav1.APIResource
+	objects  map[schema.GroupResource]map[string]*metav1.PartialObjectMetadata
+	watches  map[*apiWatch]struct{}
+	version  int
+	answers  map[string]int // status codes to answer a path with
+	asked    map[string]int // requests by path, "watch " and "stream " before it
+	deaf     bool           // streamed lists are taken for watches
+	noStream bool           // streamed lists are refused
+}
+
+type apiWatch struct {
+	resource schema.GroupResource
+	events   chan metav1.WatchEvent
+}
+
+func newAPI(t *testing.T) *api {
+	a := &api{
+		types:   map[schema.GroupVersion][]metav1.APIResource{},
+		objects: map[schema.GroupResource]map[string]*metav1.PartialObjectMetadata{},
+		watches: map[*apiWatch]struct{}{},
+		version: 100,
+		answers: map[string]int{},
+		asked:   map[string]int{},
+	}
+	a.Server = httptest.NewServer(a)
+	t.Cleanup(a.Close)
+	return a
+}
+
+// serve adds resources to a version. The first version of a group is its
+// preferred one.
+func (a *api) serve(gv schema.GroupVersion, resources ...metav1.APIResource) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if _, known := a.types[gv]; !known {
+		a.versions = append(a.versions, gv)
+	}
+	a.types[gv] = append(a.types[gv], resources...)
+}
+
+// unserve takes a version away and ends nothing: open watches stay open, as
+// they do for a while when a definition is deleted.
+func (a *api) unserve(gv schema.GroupVersion) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.types, gv)
+	a.versions = slices.DeleteFunc(a.versions, func(v schema.GroupVersion) bool { return v == gv })
+}
+
+// answer has a path answered with a status code; 0 ends that.
+func (a *api) answer(path string, code int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.answers[path] = code
+}
+
+func (a *api) count(request string) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.asked[request]
+}
+
+func (a *api) openWatches(resource schema.GroupResource) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n := 0
+	for w := range a.watches {
+		if w.resource == resource {
+			n++
+		}
+	}
+	return n
+}
+
+// put creates or changes an object.
+func (a *api) put(resource schema.GroupResource, o *metav1.PartialObjectMetadata) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	byName := a.objects[resource]
+	if byName == nil {
+		byName = map[string]*metav1.PartialObjectMetadata{}
+		a.objects[resource] = byName
+	}
+	kind := "ADDED"
+	if _, known := byName[o.Namespace+"/"+o.Name]; known {
+		kind = "MODIFIED"
+	}
+	byName[o.Namespace+"/"+o.Name] = o
+	a.tell(resource, kind, o)
+}
+
+// remove deletes an object.
+func (a *api) remove(resource schema.GroupResource, key string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	o := a.objects[resource][key]
+	delete(a.objects[resource], key)
+	a.tell(resource, "DELETED", o)
+}
+
+// lose deletes an object behind the watches' back, and breaks them off.
+func (a *api) lose(resource schema.GroupResource, key string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.version++
+	delete(a.objects[resource], key)
+	for w := range a.watches {
+		if w.resource == resource {
+			gone := metav1.Status{Status: "Failure", Code: http.StatusGone, Reason: metav1.StatusReasonExpired, Message: "too old"}
+			gone.Kind, gone.APIVersion = "Status", "v1"
+			w.events <- event("ERROR", &gone)
+		}
+	}
+}
+
+func (a *api) tell(resource schema.GroupResource, kind string, o *metav1.PartialObjectMetadata) {
+	a.version++
+	o = o.DeepCopy()
+	o.ResourceVersion = strconv.Itoa(a.version)
+	if kind != "DELETED" {
+		a.objects[resource][o.Namespace+"/"+o.Name] = o
+	}
+	for w := range a.watches {
+		if w.resource == resource {
+			w.events <- event(kind, o)
+		}
+	}
+}
+
+func event(kind string, o any) metav1.WatchEvent {
+	if m, ok := o.(*metav1.PartialObjectMetadata); ok {
+		m.Kind, m.APIVersion = "PartialObjectMetadata", "meta.k8s.io/v1"
+	}
+	raw, err := json.Marshal(o)
+	if err != nil {
+		panic(err)
+	}
+	e := metav1.WatchEvent{Type: kind}
+	e.Object.Raw = raw
+	return e
+}
+
+func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	a.mu.Lock()
+	query := r.URL.Query()
+	streamed := query.Get("sendInitialEvents") == "true"
+	request := r.URL.Path
+	if streamed {
+		request = "stream " + request
+	} else if query.Get("watch") != "" {
+		request = "watch " + request
+	}
+	a.asked[request]++
+	code := a.answers[r.URL.Path]
+	if streamed && a.noStream {
+		code = http.StatusUnprocessableEntity
+	}
+	a.mu.Unlock()
+	if code != 0 {
+		http.Error(w, "refused by the test", code)
+		return
+	}
+	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	gv := schema.GroupVersion{}
+	switch {
+	case parts[0] == "api" && len(parts) > 1:
+		gv.Version, parts = parts[1], parts[2:]
+	case parts[0] == "apis" && len(parts) > 2:
+		gv.Group, gv.Version, parts = parts[1], parts[2], parts[3:]
+	default:
+		a.serveGroups(w, parts[0] == "api")
+		return
+	}
+	resource := schema.GroupResource{Group: gv.Group, Resource: strings.Join(parts, "/")}
+	switch {
+	case len(parts) == 0:
+		a.serveTypes(w, gv)
+	case query.Get("watch") != "":
+		a.serveWatch(w, r, resource, streamed)
+	default:
+		a.serveList(w, resource)
+	}
+}
+
+func (a *api) serveGroups(w http.ResponseWriter, core bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if core {
+		versions := metav1.APIVersions{}
+		if _, ok := a.types[schema.GroupVersion{Version: "v1"}]; ok {
+			versions.Versions = []string{"v1"}
+		}
+		reply(w, versions)
+		return
+	}
+	groups := metav1.APIGroupList{}
+	for _, gv := range a.versions {
+		v := metav1.GroupVersionForDiscovery{GroupVersion: gv.String(), Version: gv.Version}
+		at := slices.IndexFunc(groups.Groups, func(g metav1.APIGroup) bool { return g.Name == gv.Group })
+		switch {
+		case gv.Group == "":
+		case at >= 0:
+			groups.Groups[at].Versions = append(groups.Groups[at].Versions, v)
+		default:
+			groups.Groups = append(groups.Groups, metav1.APIGroup{
+				Name: gv.Group, Versions: []metav1.GroupVersionForDiscovery{v}, PreferredVersion: v,
+			})
+		}
+	}
+	reply(w, groups)
+}
+
+func (a *api) serveTypes(w http.ResponseWriter, gv schema.GroupVersion) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	resources, ok := a.types[gv]
+	if !ok {
+		http.NotFound(w, nil)
+		return
+	}
+	reply(w, metav1.APIResourceList{GroupVersion: gv.String(), APIResources: resources})
+}
+
+func (a *api) serveList(w http.ResponseWriter, resource schema.GroupResource) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	list := metav1.PartialObjectMetadataList{}
+	list.Kind, list.APIVersion = "PartialObjectMetadataList", "meta.k8s.io/v1"
+	list.ResourceVersion = strconv.Itoa(a.version)
+	for _, o := range a.objects[resource] {
+		list.Items = append(list.Items, *o)
+	}
+	reply(w, list)
+}
+
+func (a *api) serveWatch(w http.ResponseWriter, r *http.Request, resource schema.GroupResource, streamed bool) {
+	a.mu.Lock()
+	watch := &apiWatch{resource: resource, events: make(chan metav1.WatchEvent, 4096)}
+	a.watches[watch] = struct{}{}
+	if streamed && !a.deaf {
+		for _, o := range slices.Collect(maps.Values(a.objects[resource])) {
+			watch.events <- event("ADDED", o)
+		}
+		end := &metav1.PartialObjectMetadata{}
+		end.ResourceVersion = strconv.Itoa(a.version)
+		end.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
+		watch.events <- event("BOOKMARK", end)
+	}
+	a.mu.Unlock()
+	defer func() {
+		a.mu.Lock()
+		delete(a.watches, watch)
+		a.mu.Unlock()
+	}()
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusOK)
+	flush := http.NewResponseController(w)
+	for {
+		_ = flush.Flush()
+		select {
+		case <-r.Context().Done():
+			return
+		case e := <-watch.events:
+			_ = json.NewEncoder(w).Encode(e)
+			if e.Type == "ERROR" {
+				return
+			}
+		}
+	}
+}
+
+func reply(w http.ResponseWriter, answer any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(answer)
+}
+
+// object makes an object with much in it that nobody needs.
+func object(namespace, name string) *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: name, UID: types.UID("uid-" + name),
+		Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"c": "d"},
+		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m"}},
+	}}
+}

@@ -1,0 +1,86 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// listedFor is how long the answer about one group and version is reused.
+const listedFor = time.Second
+
+// listed is what discovery said of one group and version.
+type listed struct {
+	resources []string
+	at        time.Time // when it was asked
+}
+
+// Serves asks discovery whether a resource is served, live: what Catalog says
+// of it can be as old as the interval. Callers that ask about the same group
+// and version within a second share one request. A group or version that
+// discovery doesn't know serves nothing.
+func (w *Watcher) Serves(ctx context.Context, resource schema.GroupVersionResource) (bool, error) {
+	gv := resource.GroupVersion()
+	if l, ok := w.recent(gv); ok {
+		return slices.Contains(l.resources, resource.Resource), nil
+	}
+	l, err := w.ask(ctx, gv)
+	if errors.Is(err, context.Canceled) && ctx.Err() == nil {
+		// The one whose request was shared has gone away.
+		l, err = w.ask(ctx, gv)
+	}
+	if err != nil {
+		return false, fmt.Errorf("discover %s: %w", gv, err)
+	}
+	return slices.Contains(l.resources, resource.Resource), nil
+}
+
+func (w *Watcher) ask(ctx context.Context, gv schema.GroupVersion) (listed, error) {
+	answer, err, _ := w.calls.Do(gv.String(), func() (any, error) {
+		l := listed{at: time.Now()}
+		list, err := w.discovery.ServerResourcesForGroupVersionWithContext(ctx, gv.String())
+		switch {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return listed{}, err
+		default:
+			l.resources = resourceNames(list)
+		}
+		w.remember(gv, l)
+		return l, nil
+	})
+	if err != nil {
+		return listed{}, err
+	}
+	return answer.(listed), nil
+}
+
+func resourceNames(list *metav1.APIResourceList) []string {
+	names := make([]string, 0, len(list.APIResources))
+	for i := range list.APIResources {
+		names = append(names, list.APIResources[i].Name)
+	}
+	return names
+}
+
+func (w *Watcher) recent(gv schema.GroupVersion) (listed, bool) {
+	w.listMu.Lock()
+	defer w.listMu.Unlock()
+	l, ok := w.lists[gv]
+	return l, ok && time.Since(l.at) <= listedFor
+}
+
+// remember keeps an answer, and drops those that are too old by now.
+func (w *Watcher) remember(gv schema.GroupVersion, l listed) {
+	w.listMu.Lock()
+	defer w.listMu.Unlock()
+	maps.DeleteFunc(w.lists, func(_ schema.GroupVersion, l listed) bool { return time.Since(l.at) > listedFor })
+	w.lists[gv] = l
+}

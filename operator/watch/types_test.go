@@ -1,0 +1,131 @@
+package watch
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/gleaner-dev/gleaner/operator/catalog"
+	"github.com/gleaner-dev/gleaner/operator/graph"
+)
+
+func TestG14TypeGone(t *testing.T) {
+	a := newAPI(t)
+	a.serve(core, pods)
+	w, sink := run(t, a, nil)
+	eventually(t, "sync", w.Synced)
+	passes(t, a, 1)
+	for range 3 {
+		before := goleak.IgnoreCurrent()
+		gone := sink.count("gone Widget")
+		a.serve(demo, widgets)
+		a.put(widgetResource, object("ns", "one"))
+		eventually(t, "sync", func() bool { s, ok := stateOf(w, widgetKind); return ok && s.Synced })
+		a.unserve(demo)
+		eventually(t, "the type to go", func() bool { return sink.count("gone Widget") == gone+1 })
+		eventually(t, "its watch to end", func() bool { return a.openWatches(widgetResource) == 0 })
+		if err := goleak.Find(before, goleak.IgnoreTopFunction("internal/poll.runtime_pollWait"),
+			goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"),
+			goleak.IgnoreAnyFunction("net/http.(*conn).serve")); err != nil {
+			t.Error(err)
+		}
+	}
+	events := sink.all()
+	if last := describe(events[len(events)-1]); last != "gone Widget" {
+		t.Errorf("after the type was gone came %s", last)
+	}
+	if sink.count("deleted one") != 0 {
+		t.Error("a type that is gone proved a deletion")
+	}
+}
+
+func TestPreferredVersionChanges(t *testing.T) {
+	a := newAPI(t)
+	a.serve(demo, widgets)
+	a.put(widgetResource, object("ns", "one"))
+	w, sink := run(t, a, nil)
+	eventually(t, "sync", w.Synced)
+	a.unserve(demo)
+	a.serve(demoNew, widgets)
+	// Between the two calls nothing is served, which counts for nothing.
+	eventually(t, "the new version", func() bool {
+		s, ok := stateOf(w, widgetKind)
+		return ok && s.Synced && s.Resource.Version.GroupVersion() == demoNew
+	})
+	if sink.count("gone Widget") != 0 || sink.count("relisted Widget 1") != 2 {
+		t.Errorf("events: %v", sink.all())
+	}
+	events := sink.all()
+	last, ok := events[len(events)-2].(graph.Seen)
+	if !ok || last.Object.Kind != demoNew.WithKind("Widget") {
+		t.Errorf("seen by the new version: %+v", last)
+	}
+}
+
+func TestD314DefinitionsAreNoticed(t *testing.T) {
+	a := newAPI(t)
+	a.serve(crds, crd)
+	var changes atomic.Int32
+	w, sink := run(t, a, func(w *Watcher) {
+		w.options.Interval = time.Hour
+		w.options.OnChange = func(*catalog.Catalog) { changes.Add(1) }
+	})
+	eventually(t, "sync", w.Synced)
+	eventually(t, "the afterthought of the start", func() bool { return a.count("/apis") == 3 })
+	began := time.Now()
+	a.serve(demo, widgets)
+	a.put(schema.GroupResource{Group: crds.Group, Resource: crd.Name}, object("", "widgets.example.com"))
+	eventually(t, "the new type", sink.has("relisted Widget 0"))
+	if took := time.Since(began); took > 2*time.Second || took < quiet {
+		t.Errorf("noticed after %v", took)
+	}
+	a.unserve(demo)
+	a.remove(schema.GroupResource{Group: crds.Group, Resource: crd.Name}, "/widgets.example.com")
+	eventually(t, "the type to go", sink.has("gone Widget"))
+	eventually(t, "the last change", func() bool { return changes.Load() == 3 })
+}
+
+func TestStreamWithoutEnd(t *testing.T) {
+	a := newAPI(t)
+	a.deaf = true
+	a.serve(core, pods)
+	a.put(podResource, object("ns", "one"))
+	w, sink := run(t, a, func(w *Watcher) { w.stall = 50 * time.Millisecond })
+	eventually(t, "sync by an ordinary list", w.Synced)
+	if a.count("stream /api/v1/pods") != 1 || a.count("/api/v1/pods") != 1 || sink.count("seen one") != 1 {
+		t.Errorf("events %v", sink.all())
+	}
+}
+
+func TestRestartOfTheAPIServer(t *testing.T) {
+	a := newAPI(t)
+	a.serve(core, pods)
+	w, _ := run(t, a, nil)
+	eventually(t, "sync", w.Synced)
+	for _, path := range []string{"/api", "/apis", "/api/v1/pods"} {
+		a.answer(path, 503)
+	}
+	a.CloseClientConnections()
+	eventually(t, "the error", func() bool { s, _ := stateOf(w, podKind); return s.LastError != "" && s.Synced })
+	for _, path := range []string{"/api", "/apis", "/api/v1/pods"} {
+		a.answer(path, 0)
+	}
+	eventually(t, "the watch to be back", func() bool { s, _ := stateOf(w, podKind); return s.LastError == "" })
+}
+
+func TestLongList(t *testing.T) {
+	a := newAPI(t)
+	a.serve(core, pods)
+	for i := range 2*chunk + 1 {
+		a.put(podResource, object("ns", fmt.Sprint(i)))
+	}
+	w, sink := run(t, a, nil)
+	eventually(t, "sync", w.Synced)
+	if len(sink.all()) != 2*chunk+2 || sink.most != chunk || sink.count(fmt.Sprintf("relisted Pod %d", 2*chunk+1)) != 1 {
+		t.Errorf("%d events, at most %d at once", len(sink.all()), sink.most)
+	}
+}
