@@ -58,12 +58,7 @@ func TestScenario44_BlockingReferencesBlock(t *testing.T) {
 	held := w.make(thing{name: "held", owners: blocks(owner), finalizers: []string{hold}})
 	w.seen(held)
 	w.delete(owner, foreground)
-	devtest.Eventually(t, patience, func() error {
-		if live := w.get(held); live.GetDeletionTimestamp() == nil {
-			return fmt.Errorf("the dependent is not being deleted")
-		}
-		return nil
-	})
+	w.ending(held)
 	w.calm()
 	if w.get(owner) == nil {
 		t.Fatal("the owner did not wait for the dependent that blocks it")
@@ -150,14 +145,7 @@ func TestA09_ASecondDeleteTurnsForegroundIntoOrphan(t *testing.T) {
 	held := w.make(thing{name: "held", owners: blocks(owner), finalizers: []string{hold}})
 	w.seen(held)
 	w.delete(owner, foreground)
-	devtest.Eventually(t, patience, func() error {
-		if w.get(held).GetDeletionTimestamp() == nil {
-			return fmt.Errorf("the dependent is not being deleted yet")
-		}
-		return nil
-	})
-	late := w.make(thing{name: "late-owner"})
-	_ = late
+	w.ending(held)
 	w.delete(owner, orphan)
 	w.goes(owner)
 	w.ownedBy(held)
@@ -181,12 +169,7 @@ func TestBarrier_ADependentMadeJustBeforeIsNotMissed(t *testing.T) {
 					w.ownedBy(dependent)
 					continue
 				}
-				devtest.Eventually(t, patience, func() error {
-					if w.get(dependent).GetDeletionTimestamp() == nil {
-						return fmt.Errorf("the dependent is not being deleted yet")
-					}
-					return nil
-				})
+				w.ending(dependent)
 				if w.get(owner) == nil {
 					t.Fatal("the owner went before the dependent that blocks it")
 				}
