@@ -20,9 +20,11 @@ const (
 	// BarrierPeriod is the least time between two rounds of the barrier.
 	BarrierPeriod = 250 * time.Millisecond
 
-	// confirmedFor is how long a round's good news is believed. A dependent
-	// that is made later than the round is not covered by it in any case.
-	confirmedFor = 2 * time.Second
+	// confirmedFor is how long a round's good news is kept. It does not spoil:
+	// one list after the owner was seen terminating shows all that was made
+	// before, and what is made later no list could show. It outlasts a long
+	// queue, or an owner in it would have to be confirmed again and again.
+	confirmedFor = 5 * time.Minute
 
 	barrierPage = 500
 )

@@ -160,6 +160,16 @@ func (g *Graph) Has(uid types.UID) bool {
 	return ok
 }
 
+// NamespaceOf returns the namespace of a seen object; "" for a cluster-scoped
+// one, and for one that is not seen.
+func (g *Graph) NamespaceOf(id ID) string {
+	n, ok := g.nodes[id]
+	if !ok || !n.flags.has(seen) {
+		return ""
+	}
+	return n.namespace.Value()
+}
+
 func (g *Graph) uidOf(id ID) types.UID {
 	if uid, odd := g.oddUIDs[id]; odd {
 		return uid

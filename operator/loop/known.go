@@ -88,6 +88,10 @@ func (k *known) Cycle(id graph.ID) (graph.Edge, bool) {
 	return k.graph.Cycle(id)
 }
 
+// namespaceOf returns the namespace that an object takes its turn for. It is
+// called by what queue calls, under the lock.
+func (k *known) namespaceOf(id graph.ID) string { return k.graph.NamespaceOf(id) }
+
 // lead has everything queued that now asks for something, and from then on
 // whatever comes to ask. Before it, a follower only keeps the graph.
 func (k *known) lead(add func(graph.ID)) {

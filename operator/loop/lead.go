@@ -6,10 +6,12 @@ import (
 	"net/http"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/gleaner-dev/gleaner/operator/canary"
@@ -36,10 +38,13 @@ func (everywhere) NeedLeaderElection() bool { return false }
 // AddTo has a manager run the Loop. Every replica watches and keeps the graph,
 // so that a new leader has it already; only the leader works.
 func (l *Loop) AddTo(mgr manager.Manager) error {
-	c, err := controller.NewTypedUnmanaged("gleaner", controller.TypedOptions[graph.ID]{
-		Reconciler:              l,
+	c, err := controller.NewTypedUnmanaged("gleaner", controller.TypedOptions[item]{
+		Reconciler: reconcile.TypedFunc[item](func(ctx context.Context, i item) (reconcile.Result, error) {
+			return l.Reconcile(ctx, i.id)
+		}),
 		MaxConcurrentReconciles: l.options.Workers,
-		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[graph.ID](firstRetry, longestRetry),
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[item](firstRetry, longestRetry),
+		NewQueue:                newQueue,
 		CacheSyncTimeout:        l.options.SyncTimeout + time.Minute, // ours ends sooner, and is no error
 		SkipNameValidation:      ptr.To(true),                        // tests run several in one process
 		Logger:                  l.log,
@@ -71,11 +76,13 @@ func (l *Loop) AddTo(mgr manager.Manager) error {
 // feed is the controller's source: the graph.
 type feed struct{ loop *Loop }
 
-var _ source.TypedSyncingSource[graph.ID] = &feed{}
+var _ source.TypedSyncingSource[item] = &feed{}
 
 // Start connects the graph to the work queue.
-func (f *feed) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[graph.ID]) error {
-	f.loop.known.lead(func(id graph.ID) { queue.Add(id) })
+func (f *feed) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[item]) error {
+	f.loop.known.lead(func(id graph.ID) {
+		queue.Add(item{id: id, namespace: f.loop.known.namespaceOf(id)})
+	})
 	return nil
 }
 
@@ -146,8 +153,20 @@ func (l *Loop) confirm(ctx context.Context) error {
 	}
 }
 
+// migrations is the type that kube-controller-manager panics on when its
+// garbage collector is switched off.
+var migrations = schema.GroupKind{Group: "storagemigration.k8s.io", Kind: "StorageVersionMigration"}
+
 // typesChanged wakes what waits for a type.
-func (l *Loop) typesChanged(*catalog.Catalog) { l.known.sweep() }
+func (l *Loop) typesChanged(types *catalog.Catalog) {
+	l.known.sweep()
+	if _, served := types.Preferred(migrations); served {
+		l.warnOfMigrations.Do(func() {
+			l.log.Error(nil, "StorageVersionMigration is served: the first such object makes kube-controller-manager panic "+
+				"while its garbage collector is switched off", "fix", "set the feature gate StorageVersionMigrator=false on kube-controller-manager")
+		})
+	}
+}
 
 // listen finds out whether another collector is alive: at once, then every
 // CanaryInterval, and when kube-controller-manager's lease changes hands.

@@ -11,6 +11,7 @@ package loop
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -86,6 +87,8 @@ type Loop struct {
 	actor    *act.Actor
 	records  *record.Store
 	metrics  *metrics
+
+	warnOfMigrations sync.Once
 
 	client      kubernetes.Interface // for canaries and leases
 	events      eventrecord.EventRecorder

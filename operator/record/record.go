@@ -153,6 +153,10 @@ func (e Entry) did() string {
 	}
 }
 
+// dryRun is the result of what was decided and not done, which is decided again
+// at every look.
+const dryRun = "DryRun"
+
 // longestChain bounds a chain, which ends anyway unless owners own each other.
 const longestChain = 16
 
@@ -176,7 +180,8 @@ func NewStore(size int) *Store {
 func (s *Store) Add(e Entry) (Entry, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if at, ok := s.latest[e.Object.UID]; ok && e.Action == None && same(s.entries[at], e) {
+	repeated := e.Action == None || e.Result == dryRun
+	if at, ok := s.latest[e.Object.UID]; ok && repeated && same(s.entries[at], e) {
 		return s.entries[at], false
 	}
 	e.Chain = s.chain(e)
@@ -207,7 +212,7 @@ func (s *Store) forget(at int) {
 }
 
 func same(a, b Entry) bool {
-	if a.Action != b.Action || a.Reason != b.Reason || a.Because != b.Because || len(a.Owners) != len(b.Owners) {
+	if a.Action != b.Action || a.Result != b.Result || a.How != b.How || a.Reason != b.Reason || a.Because != b.Because || len(a.Owners) != len(b.Owners) {
 		return false
 	}
 	for i := range a.Owners {

@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"net/http"
@@ -28,7 +29,7 @@ type api struct {
 	objects  map[schema.GroupResource]map[string]*metav1.PartialObjectMetadata
 	watches  map[*apiWatch]struct{}
 	version  int
-	answers  map[string]int // status codes to answer a path with
+	answers  map[string]int // status codes to answer a path with, or a request as in asked
 	asked    map[string]int // requests by path, "watch " and "stream " before it
 	deaf     bool           // streamed lists are taken for watches
 	noStream bool           // streamed lists are refused
@@ -73,7 +74,8 @@ func (a *api) unserve(gv schema.GroupVersion) {
 	a.versions = slices.DeleteFunc(a.versions, func(v schema.GroupVersion) bool { return v == gv })
 }
 
-// answer has a path answered with a status code; 0 ends that.
+// answer has a path, or "watch " and a path, answered with a status code; 0
+// ends that.
 func (a *api) answer(path string, code int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -177,7 +179,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		request = "watch " + request
 	}
 	a.asked[request]++
-	code := a.answers[r.URL.Path]
+	code := cmp.Or(a.answers[request], a.answers[r.URL.Path])
 	if streamed && a.noStream {
 		code = http.StatusUnprocessableEntity
 	}

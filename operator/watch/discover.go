@@ -28,7 +28,7 @@ func (w *Watcher) discover(ctx context.Context) bool {
 		// were really gone is out of the question (G-03).
 		w.failures.Add(1)
 		if w.discoveryNews.tell("all") {
-			w.options.Log.Error(errors.Join(errNothing, err), "looking for types failed, the watches go on as they are")
+			w.options.Log.Error(errors.Join(errNothing, err), "Looking for types failed, the watches go on as they are")
 		}
 		return false
 	}
@@ -50,7 +50,7 @@ func (w *Watcher) discover(ctx context.Context) bool {
 func (w *Watcher) failedVersions(err error) map[schema.GroupVersion]error {
 	if err == nil {
 		if w.discoveryNews.tell("") {
-			w.options.Log.Info("looking for types works again")
+			w.options.Log.Info("Looking for types works again")
 		}
 		return nil
 	}
@@ -62,7 +62,7 @@ func (w *Watcher) failedVersions(err error) map[schema.GroupVersion]error {
 	}
 	slices.Sort(versions)
 	if w.discoveryNews.tell("some " + strings.Join(versions, " ")) {
-		w.options.Log.Info("looking for types failed in part", "versions", versions, "cause", err.Error())
+		w.options.Log.Info("Looking for types failed in part", "versions", versions, "cause", err.Error())
 	}
 	return failed
 }
@@ -112,7 +112,7 @@ func (w *Watcher) local(ctx context.Context) map[schema.GroupVersion]bool {
 
 func (w *Watcher) changed(found, old *catalog.Catalog) {
 	if added, removed := found.Diff(old); len(added) != 0 || len(removed) != 0 {
-		w.options.Log.Info("types changed", "added", names(added), "removed", names(removed))
+		w.options.Log.Info("Types changed", "added", names(added), "removed", names(removed))
 	}
 	if w.options.OnChange != nil {
 		w.options.OnChange(found)

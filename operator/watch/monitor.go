@@ -68,7 +68,7 @@ func (w *Watcher) start(ctx context.Context, resource catalog.Resource) *monitor
 		// The reflector logs every failed attempt. What is worth saying is said by
 		// failed and connected.
 		reflector.RunWithContext(logr.NewContext(ctx, logr.Discard()))
-		m.stream.delivered()
+		m.stream.over()
 	}()
 	return m
 }
@@ -90,8 +90,10 @@ func (m *monitor) reflector(ctx context.Context, s *store, client metadata.Inter
 	})
 }
 
-// list lists the type for the reflector.
+// list lists the type for the reflector, which it does only where a streamed
+// list has come to nothing.
 func (m *monitor) list(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+	m.stream.over()
 	list, err := m.client.List(ctx, options)
 	if err != nil {
 		m.failed(ctx, err)
@@ -103,6 +105,7 @@ func (m *monitor) list(ctx context.Context, options metav1.ListOptions) (runtime
 // watch opens a watch for the reflector. It notes failures, since the
 // reflector keeps to itself the ones that it gets over on its own.
 func (m *monitor) watch(ctx context.Context, options metav1.ListOptions) (apiwatch.Interface, error) {
+	m.stream.over() // a new request comes only after the one before has ended
 	streaming := options.SendInitialEvents != nil && *options.SendInitialEvents
 	if streaming && m.stream.stalled() {
 		return nil, errStalled
@@ -118,7 +121,7 @@ func (m *monitor) watch(ctx context.Context, options metav1.ListOptions) (apiwat
 	case streaming:
 		m.stream.opened(watch)
 	default:
-		m.connected(false)
+		m.connected()
 	}
 	return watch, nil
 }
@@ -143,25 +146,33 @@ func (m *monitor) failed(ctx context.Context, err error) {
 		m.level = 1
 		m.poke()
 	}
-	m.log.V(m.level).Info("watching a type fails, trying on", "cause", err.Error(), "synced", m.status.Synced)
+	m.log.V(m.level).Info("Watching a type fails, trying on", "cause", err.Error(), "synced", m.status.Synced)
 }
 
-// connected notes that the type is watched and, with synced, that a full list
-// of it has been delivered.
-func (m *monitor) connected(synced bool) {
+// connected notes that the type is being watched. That it can be listed is not
+// enough: where only the watch fails, each attempt begins with a good list.
+func (m *monitor) connected() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.status.LastError != "" {
-		m.status.LastError, m.status.Since = "", time.Now()
-		m.log.V(m.level).Info("watching a type works again")
-		if m.level > 0 {
-			m.poke() // what was missed meanwhile need not wait for the interval
-		}
+	if m.status.LastError == "" {
+		return
 	}
-	if synced && !m.status.Synced {
-		m.status.Synced, m.status.Since = true, time.Now()
-		m.log.V(1).Info("a type is synced", "after", m.status.Since.Sub(m.started))
+	m.status.LastError, m.status.Since = "", time.Now()
+	m.log.V(m.level).Info("Watching a type works again")
+	if m.level > 0 {
+		m.poke() // what was missed meanwhile need not wait for the interval
 	}
+}
+
+// synced notes that a full list of the type has been delivered.
+func (m *monitor) synced() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.status.Synced {
+		return
+	}
+	m.status.Synced, m.status.Since = true, time.Now()
+	m.log.V(1).Info("A type is synced", "after", m.status.Since.Sub(m.started))
 }
 
 // overdue says once that the type has not synced for longer than after (G-09).
@@ -172,7 +183,7 @@ func (m *monitor) overdue(after time.Duration) {
 		return
 	}
 	m.late = true
-	m.log.Info("a type has not synced yet", "since", m.started, "cause", status.LastError)
+	m.log.Info("A type has not synced yet", "since", m.started, "cause", status.LastError)
 }
 
 // describe notes what a later discovery says of the type.

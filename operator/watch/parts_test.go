@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 	apiregistration "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
@@ -197,6 +198,21 @@ func TestLocalIsTold(t *testing.T) {
 		t.Error("an aggregated type is local")
 	}
 	eventually(t, "sync all the same", w.Synced)
+}
+
+func TestStreamIsGivenUpOnlyWhileItLasts(t *testing.T) {
+	s, w := &stream{after: time.Millisecond}, apiwatch.NewFake()
+	s.opened(w)
+	<-w.ResultChan() // stopped
+	if !s.stalled() || s.over() {
+		t.Error("a stream without an end was not given up")
+	}
+
+	s = &stream{after: time.Hour}
+	s.opened(apiwatch.NewFake())
+	if !s.over() || s.over() || s.stalled() {
+		t.Error("a stream that is over is still looked after")
+	}
 }
 
 func TestStoppableClock(t *testing.T) {

@@ -32,8 +32,8 @@ func (w *Watcher) Serves(ctx context.Context, resource schema.GroupVersionResour
 		return slices.Contains(l.resources, resource.Resource), nil
 	}
 	l, err := w.ask(ctx, gv)
-	if errors.Is(err, context.Canceled) && ctx.Err() == nil {
-		// The one whose request was shared has gone away.
+	if ctx.Err() == nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
+		// The one whose request was shared has gone away, or was out of time.
 		l, err = w.ask(ctx, gv)
 	}
 	if err != nil {

@@ -33,7 +33,7 @@ func (s *store) Add(obj any) error { return s.Update(obj) }
 
 // Update hands on an object that changed.
 func (s *store) Update(obj any) error {
-	s.monitor.connected(false)
+	s.monitor.connected()
 	if o, ok := s.object(obj); ok {
 		s.sink.Apply(graph.Seen{Object: o})
 		s.tell()
@@ -45,7 +45,7 @@ func (s *store) Update(obj any) error {
 // the reflector's guess: that proves nothing, and the list that must have led
 // to it says the same without claiming to know.
 func (s *store) Delete(obj any) error {
-	s.monitor.connected(false)
+	s.monitor.connected()
 	if o, ok := s.object(obj); ok {
 		s.sink.Apply(graph.Deleted{Object: o, At: time.Now()})
 		s.tell()
@@ -55,7 +55,7 @@ func (s *store) Delete(obj any) error {
 
 // Replace hands on a full list.
 func (s *store) Replace(list []any, resourceVersion string) error {
-	s.monitor.stream.delivered()
+	streamed := s.monitor.stream.over()
 	ids := make(map[graph.ID]struct{}, len(list))
 	events := make([]graph.Event, 0, min(len(list), chunk))
 	for _, item := range list {
@@ -71,14 +71,17 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 	}
 	events = append(events, graph.Relisted{Kind: s.kind.GroupKind(), ResourceVersion: resourceVersion, Listed: ids})
 	s.sink.Apply(events...)
-	s.monitor.connected(true)
+	if streamed {
+		s.monitor.connected() // the stream goes on as the watch
+	}
+	s.monitor.synced()
 	s.tell()
 	return nil
 }
 
 // Bookmark notes that the watch is alive.
 func (s *store) Bookmark(string) error {
-	s.monitor.connected(false)
+	s.monitor.connected()
 	return nil
 }
 

@@ -43,7 +43,7 @@ func (s *stream) opened(w apiwatch.Interface) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		switch {
-		case s.timer != timer: // delivered, or another stream by now
+		case s.timer != timer: // over, or another stream by now
 		case s.moved:
 			s.moved = false
 			timer.Reset(s.after)
@@ -62,11 +62,14 @@ func (s *stream) progressed() {
 	s.moved = true
 }
 
-// delivered notes that the list is complete, however it was read.
-func (s *stream) delivered() {
+// over notes that a list is complete, or that another way to read it is tried.
+// It reports whether it was being streamed.
+func (s *stream) over() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	streamed := s.timer != nil
 	s.stopTimer()
+	return streamed
 }
 
 // stalled reports whether a stream was ended because nothing came.

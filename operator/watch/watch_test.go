@@ -2,9 +2,12 @@ package watch
 
 import (
 	"fmt"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gleaner-dev/gleaner/operator/graph"
@@ -141,8 +144,39 @@ func TestD38OneTypeDelaysNoOther(t *testing.T) {
 	}
 	a.answer("/apis/example.com/v1/widgets", 0)
 	eventually(t, "all to sync", w.Synced)
-	if s, _ := stateOf(w, widgetKind); s.LastError != "" || sink.count("relisted Widget 0") != 1 {
-		t.Errorf("state: %+v", s)
+	eventually(t, "the error to go", func() bool { s, _ := stateOf(w, widgetKind); return s.LastError == "" })
+	if sink.count("relisted Widget 0") != 1 {
+		t.Errorf("events: %v", sink.all())
+	}
+}
+
+func TestLogsChangesAndNotAttempts(t *testing.T) {
+	a := newAPI(t)
+	a.noStream = true
+	a.serve(core, pods)
+	a.answer("watch /api/v1/pods", 403)
+	var fails, works atomic.Int32
+	w, _ := run(t, a, func(w *Watcher) {
+		w.options.Log = funcr.New(func(_, line string) {
+			switch {
+			case strings.Contains(line, "Watching a type fails"):
+				fails.Add(1)
+			case strings.Contains(line, "Watching a type works again"):
+				works.Add(1)
+			}
+		}, funcr.Options{})
+	})
+	eventually(t, "several attempts", func() bool { return a.count("watch /api/v1/pods") > 2 })
+	if s, _ := stateOf(w, podKind); s.LastError == "" || !s.Synced {
+		t.Errorf("listed but not watched: %+v", s)
+	}
+	if fails.Load() != 1 || works.Load() != 0 {
+		t.Errorf("logged %d failures and %d recoveries of one failure that lasts", fails.Load(), works.Load())
+	}
+	a.answer("watch /api/v1/pods", 0)
+	eventually(t, "the watch", func() bool { return works.Load() == 1 })
+	if s, _ := stateOf(w, podKind); s.LastError != "" {
+		t.Errorf("watched: %+v", s)
 	}
 }
 
