@@ -39,6 +39,10 @@ demo: build ## start a real control plane, delete things on it, and show what is
 build: ## build bin/gleaner
 	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-X main.version=$(VERSION)' -o $(BIN) ./cmd/gleaner
 
+.PHONY: bench
+bench: build ## measure Gleaner beside the collector of kube-controller-manager (about a quarter of an hour)
+	go run ./test/bench -gleaner $(BIN)
+
 ##@ Work on it
 
 .PHONY: test

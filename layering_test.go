@@ -93,6 +93,7 @@ var layers = map[string]layer{
 		internal: []string{"devcluster"},
 		external: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/utils"},
 	},
+	"test/bench":  {anything: true},
 	"tools/setup": {internal: []string{"devcluster"}},
 }
 

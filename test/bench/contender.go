@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/gleaner-dev/gleaner/devcluster"
+)
+
+// contender is a collector that can be started and stopped.
+type contender interface {
+	name() string
+	start(ctx context.Context, b budget) error
+	synced(ctx context.Context) (bool, error) // false where only collecting shows it
+	pid() int
+	stop() error
+}
+
+const (
+	upstreamName = "kube-controller-manager"
+	gleanerName  = "Gleaner"
+)
+
+// upstream is the collector of kube-controller-manager, alone in its process.
+type upstream struct{ cluster *devcluster.Cluster }
+
+func (u *upstream) name() string { return upstreamName }
+
+func (u *upstream) start(ctx context.Context, _ budget) error {
+	return u.cluster.StartControllerManager(ctx, "garbage-collector-controller")
+}
+
+func (u *upstream) synced(context.Context) (bool, error) { return true, nil }
+func (u *upstream) pid() int                             { return u.cluster.PIDs()[devcluster.ControllerManager] }
+func (u *upstream) stop() error                          { return u.cluster.StopControllerManager() }
+
+// ours is Gleaner, as it is deployed, without a canary.
+type ours struct {
+	cluster *devcluster.Cluster
+	binary  string
+	address string
+	process *exec.Cmd
+}
+
+func (o *ours) name() string { return gleanerName }
+
+func (o *ours) start(_ context.Context, b budget) error {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return fmt.Errorf("find a free port: %w", err)
+	}
+	o.address = listener.Addr().String()
+	listener.Close()
+	o.process = exec.Command(o.binary, "run", "--kubeconfig="+o.cluster.Kubeconfig(), "--canary-timeout=0", "--leader-elect=false",
+		"--metrics-bind-address="+o.address, "--insecure-debug", "--health-probe-bind-address=0", fmt.Sprintf("--api-qps=%d", b.calls))
+	return o.process.Start()
+}
+
+func (o *ours) synced(ctx context.Context) (bool, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+o.address+"/debug/gc/synced", nil)
+	if err != nil {
+		return false, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return false, nil // it does not listen yet
+	}
+	defer response.Body.Close()
+	return response.StatusCode == http.StatusOK, nil
+}
+
+func (o *ours) pid() int { return o.process.Process.Pid }
+
+func (o *ours) stop() error {
+	if err := o.process.Process.Signal(syscall.SIGTERM); err != nil {
+		return fmt.Errorf("stop Gleaner: %w", err)
+	}
+	return o.process.Wait()
+}
+
+// resident returns a process's resident memory and its peak, in MiB.
+func resident(pid int) (now, peak float64, err error) {
+	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, 0, fmt.Errorf("read memory: %w", err)
+	}
+	for line := range strings.Lines(string(content)) {
+		fields := strings.Fields(line)
+		if len(fields) != 3 {
+			continue
+		}
+		kib, err := strconv.ParseFloat(fields[1], 64)
+		if err != nil {
+			continue
+		}
+		switch fields[0] {
+		case "VmRSS:":
+			now = kib / 1024
+		case "VmHWM:":
+			peak = kib / 1024
+		}
+	}
+	return now, peak, nil
+}
+
+// cpu returns the processor time that a process has used.
+func cpu(pid int) (time.Duration, error) {
+	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, fmt.Errorf("read processor time: %w", err)
+	}
+	text := string(content)
+	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
+	if len(fields) < 13 {
+		return 0, fmt.Errorf("read processor time: %q", text)
+	}
+	var ticks int64
+	for _, field := range fields[11:13] { // user and system
+		n, err := strconv.ParseInt(field, 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("read processor time: %w", err)
+		}
+		ticks += n
+	}
+	return time.Duration(ticks) * time.Second / 100, nil
+}

@@ -1,0 +1,208 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
+
+	"github.com/gleaner-dev/gleaner/devcluster"
+)
+
+const (
+	workers  = 20
+	patience = 15 * time.Minute
+)
+
+// field is a control plane on which contenders take turns.
+type field struct {
+	settings
+	client     kubernetes.Interface
+	contenders []contender
+}
+
+func newField(cluster *devcluster.Cluster, s settings) (*field, error) {
+	client, err := kubernetes.NewForConfig(cluster.RESTConfig())
+	if err != nil {
+		return nil, fmt.Errorf("make client: %w", err)
+	}
+	return &field{settings: s, client: client, contenders: []contender{
+		&upstream{cluster: cluster}, &ours{cluster: cluster, binary: s.binary},
+	}}, nil
+}
+
+// with runs a contender for the length of do, which begins when it collects.
+func (f *field) with(ctx context.Context, c contender, b budget, do func() error) error {
+	if err := c.start(ctx, b); err != nil {
+		return fmt.Errorf("start %s: %w", c.name(), err)
+	}
+	err := f.awake(ctx, c)
+	if err == nil {
+		err = do()
+	}
+	if stopped := c.stop(); err == nil {
+		err = stopped
+	}
+	return err
+}
+
+// awake waits until a contender is synced and has collected something.
+func (f *field) awake(ctx context.Context, c contender) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for ok := false; !ok; {
+		var err error
+		if ok, err = c.synced(ctx); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for %s: %w", c.name(), ctx.Err())
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	n, err := f.namespace(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = f.collect(ctx, n, 1, metav1.DeletePropagationBackground)
+	return err
+}
+
+func (f *field) namespace(ctx context.Context) (string, error) {
+	n, err := f.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "bench-"}}, metav1.CreateOptions{})
+	if err != nil {
+		return "", fmt.Errorf("create namespace: %w", err)
+	}
+	return n.Name, nil
+}
+
+// each calls do for 0 to n-1, by so many workers as the collectors have.
+func each(ctx context.Context, n int, do func(context.Context, int) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	var next atomic.Int64
+	for range workers {
+		group.Go(func() error {
+			for i := next.Add(1) - 1; i < int64(n); i = next.Add(1) - 1 {
+				if err := do(ctx, int(i)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+func configMap(name string, owners ...metav1.OwnerReference) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: owners}}
+}
+
+// family makes an owner with n dependents that block its deletion.
+func (f *field) family(ctx context.Context, namespace string, n int) (owner *corev1.ConfigMap, err error) {
+	maps := f.client.CoreV1().ConfigMaps(namespace)
+	if owner, err = maps.Create(ctx, configMap("owner-"+rand.String(8)), metav1.CreateOptions{}); err != nil {
+		return nil, fmt.Errorf("create owner: %w", err)
+	}
+	ref := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID, BlockOwnerDeletion: ptr.To(true)}
+	return owner, each(ctx, n, func(ctx context.Context, i int) error {
+		_, err := maps.Create(ctx, configMap(fmt.Sprintf("%s-%d", owner.Name, i), ref), metav1.CreateOptions{})
+		return err
+	})
+}
+
+// collect makes a family, deletes its owner and returns how long it took until
+// everything was done that the policy asks for.
+func (f *field) collect(ctx context.Context, namespace string, n int, policy metav1.DeletionPropagation) (time.Duration, error) {
+	owner, err := f.family(ctx, namespace, n)
+	if err != nil {
+		return 0, err
+	}
+	if n > 1 {
+		time.Sleep(time.Second) // until every watch has it: the measurement begins with a collector at rest
+	}
+	maps := f.client.CoreV1().ConfigMaps(namespace)
+	list, err := maps.List(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return 0, err
+	}
+	watching, err := maps.Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
+	if err != nil {
+		return 0, err
+	}
+	defer watching.Stop()
+	began := time.Now()
+	if err := maps.Delete(ctx, owner.Name, metav1.DeleteOptions{PropagationPolicy: &policy}); err != nil {
+		return 0, err
+	}
+	return await(ctx, watching, owner, n, began)
+}
+
+// await follows a watch until an owner is gone and its n dependents are gone,
+// or free of it.
+func await(ctx context.Context, watching watch.Interface, owner *corev1.ConfigMap, n int, began time.Time) (time.Duration, error) {
+	timeout := time.NewTimer(patience)
+	defer timeout.Stop()
+	left, ownerGone := map[types.UID]bool{}, false
+	done := 0
+	for done < n || !ownerGone {
+		select {
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		case <-timeout.C:
+			return 0, fmt.Errorf("after %s %d of %d are done", patience, done, n)
+		case e, open := <-watching.ResultChan():
+			if !open {
+				return 0, fmt.Errorf("the watch ended after %d of %d", done, n)
+			}
+			o, ok := e.Object.(*corev1.ConfigMap)
+			if !ok {
+				return 0, fmt.Errorf("watch: %v", e.Object)
+			}
+			finished := e.Type == watch.Deleted || e.Type == watch.Modified && len(o.OwnerReferences) == 0
+			switch {
+			case o.UID == owner.UID:
+				ownerGone = ownerGone || e.Type == watch.Deleted
+			case finished && strings.HasPrefix(o.Name, owner.Name) && !left[o.UID]:
+				left[o.UID] = true
+				done++
+			}
+		}
+	}
+	return time.Since(began), nil
+}
+
+// calls reads how many requests of the verbs that collectors use the API
+// server has answered.
+func (f *field) calls(ctx context.Context) (float64, error) {
+	content, err := f.client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("read the API server's metrics: %w", err)
+	}
+	sum := 0.0
+	for line := range strings.Lines(string(content)) {
+		if !strings.HasPrefix(line, "apiserver_request_total{") || !strings.Contains(line, `resource="configmaps"`) ||
+			strings.Contains(line, `verb="WATCH"`) || strings.Contains(line, `verb="POST"`) {
+			continue
+		}
+		var value float64
+		if _, err := fmt.Sscan(line[strings.LastIndexByte(line, ' ')+1:], &value); err != nil {
+			return 0, fmt.Errorf("read the API server's metrics: %w", err)
+		}
+		sum += value
+	}
+	return sum, nil
+}
+
+func progress(format string, args ...any) { fmt.Fprintf(os.Stderr, "bench: "+format+"\n", args...) }

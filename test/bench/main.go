@@ -1,0 +1,98 @@
+// Command bench measures Gleaner beside the garbage collector of
+// kube-controller-manager: in turn, on the same control plane, in one run.
+//
+// Absolute figures depend on the machine; the ratios are what to look at.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/gleaner-dev/gleaner/devcluster"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	objects := flag.Int("objects", 2000, "dependents of one owner that are collected")
+	large := flag.Int("large", 100_000, "objects in the cluster when memory is measured; 0 leaves it out")
+	rounds := flag.Int("rounds", 3, "measurements of each figure, of which the median is shown")
+	binary := flag.String("gleaner", "bin/gleaner", "the Gleaner to measure")
+	flag.Parse()
+	klog.SetOutput(os.Stderr)
+	r := report{}
+	if err := measure(ctx, &r, settings{objects: *objects, large: *large, rounds: *rounds, binary: *binary}); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+	fmt.Printf("\n%s, %d cores, %s\n\n", time.Now().UTC().Format(time.DateOnly), runtime.NumCPU(), runtime.Version())
+	r.print(os.Stdout)
+}
+
+type settings struct {
+	objects, large, rounds int
+	binary                 string
+}
+
+// budget is how many calls a collector may make in a second.
+type budget struct {
+	name  string
+	calls int // 0: as many as it likes
+}
+
+// budgets are upstream's default and none. The collector in
+// kube-controller-manager takes twice --kube-api-qps.
+var budgets = []budget{{"40 calls/s", 40}, {"unlimited", 0}}
+
+func measure(ctx context.Context, r *report, s settings) error {
+	for _, b := range budgets {
+		if err := measureBudget(ctx, r, s, b); err != nil {
+			return fmt.Errorf("%s: %w", b.name, err)
+		}
+	}
+	return nil
+}
+
+func measureBudget(ctx context.Context, r *report, s settings, b budget) error {
+	flags := []string{"--kube-api-qps=20", "--kube-api-burst=30"}
+	if b.calls == 0 {
+		flags = []string{"--kube-api-qps=10000", "--kube-api-burst=20000"}
+	}
+	cluster, err := devcluster.Start(ctx, devcluster.Options{
+		NoControllerManager: true, ControllerManagerFlags: flags, Progress: os.Stderr,
+	})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err := cluster.Stop(); err != nil {
+			fmt.Fprintln(os.Stderr, "bench: stop cluster:", err)
+		}
+	}()
+	f, err := newField(cluster, s)
+	if err != nil {
+		return err
+	}
+	if b.calls == 0 {
+		if err := f.floors(ctx, r); err != nil {
+			return err
+		}
+	}
+	if err := f.throughput(ctx, r, b); err != nil {
+		return err
+	}
+	if b.calls != 0 {
+		return nil
+	}
+	if err := f.delays(ctx, r, b); err != nil {
+		return err
+	}
+	return f.memory(ctx, r, b)
+}

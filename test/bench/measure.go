@@ -1,0 +1,243 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const floorName = "a client itself"
+
+// floors measure a client that deletes, and one that patches, the same objects
+// itself: no collector can be faster than one call for each.
+func (f *field) floors(ctx context.Context, r *report) error {
+	for figure, call := range map[string]func(context.Context, string, string) error{
+		"background": func(ctx context.Context, namespace, name string) error {
+			return f.client.CoreV1().ConfigMaps(namespace).Delete(ctx, name, metav1.DeleteOptions{})
+		},
+		"orphan": func(ctx context.Context, namespace, name string) error {
+			_, err := f.client.CoreV1().ConfigMaps(namespace).Patch(ctx, name, types.MergePatchType,
+				[]byte(`{"metadata":{"ownerReferences":null}}`), metav1.PatchOptions{})
+			return err
+		},
+	} {
+		var rates []float64
+		for range f.rounds {
+			namespace, err := f.namespace(ctx)
+			if err != nil {
+				return err
+			}
+			owner, err := f.family(ctx, namespace, f.objects)
+			if err != nil {
+				return err
+			}
+			began := time.Now()
+			err = each(ctx, f.objects, func(ctx context.Context, i int) error {
+				return call(ctx, namespace, fmt.Sprintf("%s-%d", owner.Name, i))
+			})
+			if err != nil {
+				return err
+			}
+			rates = append(rates, float64(f.objects)/time.Since(began).Seconds())
+		}
+		r.add(floorName, rate(figure, "unlimited"), median(rates))
+	}
+	return nil
+}
+
+func rate(figure, budget string) string { return fmt.Sprintf("%s, objects/s, %s", figure, budget) }
+
+// throughput measures how many objects a collector gets done in a second, and
+// with how many calls.
+func (f *field) throughput(ctx context.Context, r *report, b budget) error {
+	objects := f.objects
+	if b.calls != 0 {
+		objects = min(objects, 400) // at 13 objects/s, the rest would only take longer
+	}
+	policies := []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan}
+	rates, calls := map[string][]float64{}, map[string][]float64{}
+	for range f.rounds {
+		for _, c := range f.contenders {
+			err := f.with(ctx, c, b, func() error {
+				for _, policy := range policies {
+					namespace, err := f.namespace(ctx)
+					if err != nil {
+						return err
+					}
+					before, err := f.calls(ctx)
+					if err != nil {
+						return err
+					}
+					took, err := f.collect(ctx, namespace, objects, policy)
+					if err != nil {
+						return fmt.Errorf("%s, %s: %w", c.name(), policy, err)
+					}
+					after, err := f.calls(ctx)
+					if err != nil {
+						return err
+					}
+					key := c.name() + "/" + strings.ToLower(string(policy))
+					rates[key] = append(rates[key], float64(objects)/took.Seconds())
+					calls[key] = append(calls[key], (after-before)/float64(objects))
+					progress("%s: %s, %s: %d in %s", b.name, c.name(), policy, objects, took.Round(time.Millisecond))
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	for _, policy := range policies {
+		for _, c := range f.contenders {
+			figure := strings.ToLower(string(policy))
+			r.add(c.name(), rate(figure, b.name), median(rates[c.name()+"/"+figure]))
+			if b.calls == 0 {
+				r.add(c.name(), figure+", API calls/object", median(calls[c.name()+"/"+figure]))
+			}
+		}
+	}
+	return nil
+}
+
+// delays measure the time from an owner's removal to its dependent's, as a
+// client that watches sees them, at rest and beside unrelated updates.
+func (f *field) delays(ctx context.Context, r *report, b budget) error {
+	const pairs, updates = 200, 500
+	for _, c := range f.contenders {
+		err := f.with(ctx, c, b, func() error {
+			namespace, err := f.namespace(ctx)
+			if err != nil {
+				return err
+			}
+			if err := f.delay(ctx, r, c, namespace, pairs, "at rest"); err != nil {
+				return err
+			}
+			busy, stop := context.WithCancel(ctx)
+			before, err := cpu(c.pid())
+			if err != nil {
+				stop()
+				return err
+			}
+			began, made := time.Now(), make(chan int, 1)
+			go func() { made <- f.updates(busy, namespace, updates) }()
+			err = f.delay(ctx, r, c, namespace, pairs, "beside 500 updates/s")
+			time.Sleep(max(0, 10*time.Second-time.Since(began)))
+			stop()
+			n := <-made
+			after, cpuErr := cpu(c.pid())
+			if err == nil {
+				err = cpuErr
+			}
+			r.add(c.name(), "processor time, µs/unrelated event", float64((after-before).Microseconds())/float64(max(n, 1)))
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *field) delay(ctx context.Context, r *report, c contender, namespace string, pairs int, when string) error {
+	var took []float64
+	for range pairs {
+		d, err := f.collect(ctx, namespace, 1, metav1.DeletePropagationBackground)
+		if err != nil {
+			return err
+		}
+		took = append(took, d.Seconds()*1000)
+	}
+	slices.Sort(took)
+	r.add(c.name(), "delay p50, ms, "+when, took[len(took)/2])
+	r.add(c.name(), "delay p99, ms, "+when, took[len(took)*99/100])
+	return nil
+}
+
+// updates changes one object so many times a second until ctx ends, and
+// returns how many times it did.
+func (f *field) updates(ctx context.Context, namespace string, perSecond int) int {
+	maps := f.client.CoreV1().ConfigMaps(namespace)
+	made := 0
+	if _, err := maps.Create(ctx, configMap("busy"), metav1.CreateOptions{}); err != nil {
+		return made
+	}
+	tick := time.NewTicker(time.Second / time.Duration(perSecond))
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return made
+		case <-tick.C:
+		}
+		patch := fmt.Sprintf(`{"data":{"n":"%d"}}`, made)
+		if _, err := maps.Patch(ctx, "busy", types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err == nil {
+			made++
+		}
+	}
+}
+
+// memory measures what a collector takes for a large number of objects, with
+// 1 KiB of annotations each, and how long until it is synced.
+func (f *field) memory(ctx context.Context, r *report, b budget) error {
+	if f.large == 0 {
+		return nil
+	}
+	empty := map[string]float64{}
+	for _, c := range f.contenders {
+		if err := f.with(ctx, c, b, func() (err error) {
+			empty[c.name()], _, err = resident(c.pid())
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	progress("making %d objects", f.large)
+	if err := f.fill(ctx); err != nil {
+		return err
+	}
+	for _, c := range f.contenders {
+		began := time.Now()
+		if err := f.with(ctx, c, b, func() error {
+			synced := time.Since(began)
+			now, peak, err := resident(c.pid())
+			if err != nil {
+				return err
+			}
+			of := fmt.Sprintf(" with %d objects", f.large)
+			r.add(c.name(), "seconds from start to collecting"+of, synced.Seconds())
+			r.add(c.name(), "resident memory growth, MiB,"+of, now-empty[c.name()])
+			r.add(c.name(), "peak resident memory, MiB,"+of, peak)
+			runtime.GC()
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *field) fill(ctx context.Context) error {
+	namespace, err := f.namespace(ctx)
+	if err != nil {
+		return err
+	}
+	annotation := strings.Repeat("x", 1024)
+	return each(ctx, f.large, func(ctx context.Context, i int) error {
+		o := configMap(fmt.Sprintf("object-%d", i))
+		o.Annotations = map[string]string{"padding": annotation}
+		_, err := f.client.CoreV1().ConfigMaps(namespace).Create(ctx, o, metav1.CreateOptions{})
+		return err
+	})
+}
+
+func median(values []float64) float64 {
+	values = slices.Sorted(slices.Values(values))
+	return values[len(values)/2]
+}

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+)
+
+// report collects figures and prints them as a Markdown table.
+type report struct {
+	figures []string
+	values  map[string]map[string]float64 // by figure, then by contender
+}
+
+func (r *report) add(contender, figure string, value float64) {
+	if r.values == nil {
+		r.values = map[string]map[string]float64{}
+	}
+	if !slices.Contains(r.figures, figure) {
+		r.figures = append(r.figures, figure)
+		r.values[figure] = map[string]float64{}
+	}
+	r.values[figure][contender] = value
+}
+
+func (r *report) print(w io.Writer) {
+	fmt.Fprintf(w, "| | %s | %s | ratio | %s | of that |\n|---|---:|---:|---:|---:|---:|\n", upstreamName, gleanerName, floorName)
+	for _, figure := range r.figures {
+		row := r.values[figure]
+		theirs, ours := row[upstreamName], row[gleanerName]
+		fmt.Fprintf(w, "| %s | %s | %s | %s |", figure, show(theirs), show(ours), ratio(ours, theirs))
+		if floor, ok := row[floorName]; ok {
+			fmt.Fprintf(w, " %s | %.0f %% |\n", show(floor), 100*ours/floor)
+			continue
+		}
+		fmt.Fprintln(w, " | |")
+	}
+}
+
+func show(v float64) string {
+	if v >= 100 {
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.2f", v)
+}
+
+func ratio(ours, theirs float64) string {
+	if theirs == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.2f", ours/theirs)
+}
