@@ -3,9 +3,10 @@ package main
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"regexp"
-	"strings"
+	"strconv"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -103,17 +104,24 @@ func (o *options) validate() error {
 	refuse(o.canaryTimeout < 0, "--canary-timeout=%s: use 0 for no canary, or 1s or more", o.canaryTimeout)
 	refuse(o.canaryTimeout > 0 && o.canaryTimeout < time.Second,
 		"--canary-timeout=%s: another collector would not be given the time to show itself; use 1s or more, or 0 for no canary", o.canaryTimeout)
-	refuse(o.apiQPS < 0, "--api-qps=%g: use 0 for no limit, or a number above it", o.apiQPS)
+	refuse(!(o.apiQPS >= 0 && o.apiQPS <= math.MaxFloat32), "--api-qps=%g: use 0 for no limit, or a number above it", o.apiQPS)
 	refuse(o.logFormat != "json" && o.logFormat != "text", "--log-format=%s: use json or text", o.logFormat)
+	refuse(o.verbosity < 0 || o.verbosity > 10, "--verbosity=%d: use a number from 0 to 10", o.verbosity)
 	refuse(o.insecureDebug && !onLoopback(o.metricsAddress),
 		"--insecure-debug with --metrics-bind-address=%s would show every object's name to whoever can reach it; "+
 			"use --metrics-bind-address=127.0.0.1:8080, or leave --insecure-debug out", o.metricsAddress)
-	for flag, address := range map[string]string{"metrics-bind-address": o.metricsAddress, "health-probe-bind-address": o.probeAddress} {
-		_, _, err := net.SplitHostPort(address)
-		refuse(address != "0" && err != nil, "--%s=%s: use host:port, :port, or 0 for none", flag, address)
-	}
+	refuse(!isAddress(o.metricsAddress), "--metrics-bind-address=%s: use host:port, :port, or 0 for none", o.metricsAddress)
+	refuse(!isAddress(o.probeAddress), "--health-probe-bind-address=%s: use host:port, :port, or 0 for none", o.probeAddress)
 	_, err := o.ignored()
 	return errors.Join(append(wrong, err)...)
+}
+
+func isAddress(text string) bool {
+	_, port, err := net.SplitHostPort(text)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	return text == "0" || err == nil
 }
 
 func onLoopback(address string) bool {
@@ -133,12 +141,12 @@ var resourceName = regexp.MustCompile(`^[a-z][a-z0-9]*(\.[a-z0-9]([-a-z0-9.]*[a-
 // ignored parses --ignore-resources.
 func (o *options) ignored() (map[schema.GroupResource]struct{}, error) {
 	ignored := map[schema.GroupResource]struct{}{}
+	var wrong []error
 	for _, text := range o.ignoreResources {
 		if !resourceName.MatchString(text) {
-			return nil, fmt.Errorf("--ignore-resources: %q is no resource; write its plural name and group, as in events or events.events.k8s.io",
-				strings.TrimSpace(text))
+			wrong = append(wrong, fmt.Errorf("--ignore-resources: %q is no resource; write its plural name and group, as in events or events.events.k8s.io", text))
 		}
 		ignored[schema.ParseGroupResource(text)] = struct{}{}
 	}
-	return ignored, nil
+	return ignored, errors.Join(wrong...)
 }

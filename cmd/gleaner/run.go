@@ -13,8 +13,8 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"go.uber.org/zap/zapcore"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -77,14 +77,15 @@ func (o *options) config() (*rest.Config, error) {
 	return config, nil
 }
 
-// reach makes sure that the API server answers at all. One that goes away
-// later is waited for; one that was never there is a mistake.
-func reach(config *rest.Config) error {
+// reach makes sure that the API server answers, and knows who asks: its version
+// it would tell to anybody. One that goes away later is waited for; one that
+// was never there is a mistake.
+func reach(ctx context.Context, config *rest.Config) error {
 	config = rest.CopyConfig(config)
 	config.Timeout = reachTimeout
-	client, err := discovery.NewDiscoveryClientForConfig(config)
+	client, err := kubernetes.NewForConfig(config)
 	if err == nil {
-		_, err = client.ServerVersion()
+		_, err = client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	}
 	if err != nil {
 		return fmt.Errorf("reach the API server at %s: %w; check --kubeconfig and that the server is up", config.Host, err)
@@ -97,7 +98,7 @@ func run(ctx context.Context, o options, config *rest.Config, logTo io.Writer) e
 	log := o.logger(logTo)
 	ctrl.SetLogger(log)
 	klog.SetLogger(log)
-	if err := reach(config); err != nil {
+	if err := reach(ctx, config); err != nil {
 		return err
 	}
 	_, mgr, err := o.assemble(config, log)
@@ -157,7 +158,7 @@ func (o *options) manager(config *rest.Config, collector *loop.Loop, log logr.Lo
 		Logger:                        log,
 		Metrics:                       serving,
 		HealthProbeBindAddress:        o.probeAddress,
-		LeaderElection:                o.leaderElect,
+		LeaderElection:                o.leaderElect && !o.dryRun, // a dry run writes no lease, and takes nobody's place
 		LeaderElectionID:              "gleaner.dev",
 		LeaderElectionNamespace:       o.namespace,
 		LeaderElectionReleaseOnCancel: true, // the process ends right after
@@ -172,6 +173,8 @@ func (o *options) manager(config *rest.Config, collector *loop.Loop, log logr.Lo
 }
 
 func guardOf(config *rest.Config) (*debug.Guard, error) {
+	config = rest.CopyConfig(config)
+	config.QPS = -1 // a client that may not get everything is asked about for each object that it is shown
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("make client for reviews: %w", err)

@@ -85,7 +85,13 @@ type target struct {
 
 // target finds the version to write by anew each time, since the one that the
 // object was seen by may not be served any more (defect 3.5).
+//
+// Every write insists on a UID and a resourceVersion, so an object that has
+// none is not written to.
 func (a *Actor) target(o graph.Object) (target, error) {
+	if o.UID == "" || o.ResourceVersion == "" {
+		return target{}, fmt.Errorf("write to %s %s/%s: it has no UID or no resourceVersion to insist on", o.Kind.GroupKind(), o.Namespace, o.Name)
+	}
 	resource, ok := a.catalog().Preferred(o.Kind.GroupKind())
 	if !ok {
 		return target{}, fmt.Errorf("reach %s %s/%s: its type is not served", o.Kind.GroupKind(), o.Namespace, o.Name)
@@ -108,9 +114,6 @@ func (t target) result(verb string, err error) (Result, error) {
 }
 
 func (a *Actor) delete(ctx context.Context, d decide.Delete) (Result, error) {
-	if d.Object.UID == "" || d.Object.ResourceVersion == "" {
-		return Failed, fmt.Errorf("delete %s/%s: it has no UID or no resourceVersion to insist on", d.Object.Namespace, d.Object.Name)
-	}
 	t, err := a.target(d.Object)
 	if err != nil {
 		return Failed, err
@@ -166,6 +169,9 @@ func (a *Actor) removeFinalizer(ctx context.Context, r decide.RemoveFinalizer) (
 		live, err := t.client.Get(ctx, t.Name, metav1.GetOptions{})
 		if err != nil {
 			return err
+		}
+		if live.ResourceVersion == "" {
+			return fmt.Errorf("it was read without a resourceVersion to insist on")
 		}
 		kept, found := without(live.Finalizers, r.Finalizer)
 		if live.UID != t.UID || !found {

@@ -14,11 +14,11 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/graph"
 )
 
-// dropReferences takes references off by UID where the type can do that, since
-// such a patch holds whatever else about the object changes meanwhile. It
+// dropReferences takes references off by UID where the type can do that. It
 // can't where the type refuses it (G-56), or where another reference with the
-// same UID has to stay: then the whole list is replaced, under the judged
-// resourceVersion.
+// same UID has to stay: then the whole list is replaced. Either is done under
+// the judged resourceVersion, since a reference may have been put right since
+// it was judged; but for an owner's leave, which is taken by UID alone.
 func (a *Actor) dropReferences(ctx context.Context, d decide.DropReferences) (Result, error) {
 	t, err := a.target(d.Object)
 	if err != nil {
@@ -29,7 +29,11 @@ func (a *Actor) dropReferences(ctx context.Context, d decide.DropReferences) (Re
 		return Already, nil
 	}
 	if _, refused := a.whole.Load(t.resource.GroupResource()); !refused && !shared(kept, dropped) {
-		err := t.patch(ctx, types.StrategicMergePatchType, patch{UID: t.UID, OwnerReferences: removals(dropped)})
+		p := patch{UID: t.UID, ResourceVersion: t.ResourceVersion, OwnerReferences: removals(dropped)}
+		if d.Leave {
+			p.ResourceVersion = ""
+		}
+		err := t.patch(ctx, types.StrategicMergePatchType, p)
 		if !apierrors.IsUnsupportedMediaType(err) {
 			return t.result("drop owner references of", err)
 		}

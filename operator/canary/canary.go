@@ -2,13 +2,14 @@
 // cluster, without asking it: a throw-away object is deleted in the
 // foreground, and whoever then takes its finalizer off is a collector.
 //
-// Two collectors in one cluster are not dangerous to each other's objects, as
-// both act on the same rules, but one of them makes decisions that the user
-// believes the other to make.
+// It never takes silence for an answer: only reads that show the object still
+// waiting, up to the end of the time that another collector is given, mean
+// that there is none.
 package canary
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -23,6 +24,9 @@ import (
 // Label marks the throw-away objects.
 const Label = "gleaner.dev/canary"
 
+// cleanup is how long taking a canary in may last once something went wrong.
+const cleanup = 5 * time.Second
+
 // Canary tells whether another collector is alive.
 type Canary struct {
 	Client    kubernetes.Interface
@@ -35,8 +39,8 @@ type Canary struct {
 }
 
 // Sing reports whether another collector is alive. It takes up to Timeout, and
-// leaves nothing behind whatever it finds, unless ctx ends or the API server
-// goes away. An error means that nothing was found out.
+// leaves nothing behind unless the API server does not let it. An error means
+// that nothing was found out.
 func (c Canary) Sing(ctx context.Context) (alive bool, err error) {
 	maps := c.Client.CoreV1().ConfigMaps(c.Namespace)
 	object, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
@@ -50,53 +54,85 @@ func (c Canary) Sing(ctx context.Context) (alive bool, err error) {
 		return false, fmt.Errorf("create canary ConfigMap in namespace %q: %w", c.Namespace, err)
 	}
 	c.Own(object.UID)
-	err = maps.Delete(ctx, object.Name, metav1.DeleteOptions{
+	gone, err := c.watch(ctx, object)
+	if gone {
+		return true, nil
+	}
+	cleaning, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanup)
+	defer cancel()
+	finished, removal := c.takeIn(cleaning, object)
+	return finished && err == nil, errors.Join(err, removal)
+}
+
+// watch deletes the object and reports whether somebody finishes that.
+func (c Canary) watch(ctx context.Context, object *corev1.ConfigMap) (gone bool, err error) {
+	err = c.Client.CoreV1().ConfigMaps(c.Namespace).Delete(ctx, object.Name, metav1.DeleteOptions{
 		PropagationPolicy: ptr.To(metav1.DeletePropagationForeground),
 		Preconditions:     &metav1.Preconditions{UID: &object.UID},
 	})
 	if err != nil {
 		return false, fmt.Errorf("delete canary ConfigMap %s/%s: %w", c.Namespace, object.Name, err)
 	}
-	alive, err = c.listen(ctx, object)
-	if err != nil || alive {
-		return alive, err
-	}
-	return false, c.remove(ctx, object)
-}
-
-// listen waits for somebody to finish the object's deletion.
-func (c Canary) listen(ctx context.Context, object *corev1.ConfigMap) (gone bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	listening, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	tick := time.NewTicker(max(c.Timeout/50, 20*time.Millisecond))
 	defer tick.Stop()
+	began, heard := time.Now(), time.Time{}
 	for {
 		select {
-		case <-ctx.Done():
-			if ctx.Err() == context.DeadlineExceeded {
-				return false, nil
+		case <-listening.Done():
+			if ctx.Err() != nil {
+				return false, ctx.Err()
 			}
-			return false, ctx.Err()
+			if heard.Sub(began) < c.Timeout/2 {
+				return false, fmt.Errorf("read canary ConfigMap %s/%s: the API server did not answer in time", c.Namespace, object.Name)
+			}
+			return false, nil
 		case <-tick.C:
 		}
-		live, err := c.Client.CoreV1().ConfigMaps(c.Namespace).Get(ctx, object.Name, metav1.GetOptions{})
+		gone, err := c.isGone(listening, object)
 		switch {
-		case apierrors.IsNotFound(err), err == nil && live.UID != object.UID, err == nil && len(live.Finalizers) == 0:
+		case gone:
 			return true, nil
-		case err != nil && ctx.Err() == nil:
-			return false, fmt.Errorf("read canary ConfigMap %s/%s: %w", c.Namespace, object.Name, err)
+		case err == nil:
+			heard = time.Now()
+		case listening.Err() == nil:
+			return false, err
 		}
 	}
 }
 
-// remove finishes the deletion that nobody else did.
-func (c Canary) remove(ctx context.Context, object *corev1.ConfigMap) error {
-	patch := fmt.Sprintf(`{"metadata":{"uid":%q,"finalizers":null}}`, object.UID)
-	_, err := c.Client.CoreV1().ConfigMaps(c.Namespace).Patch(ctx, object.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("remove canary ConfigMap %s/%s: %w", c.Namespace, object.Name, err)
+func (c Canary) isGone(ctx context.Context, object *corev1.ConfigMap) (bool, error) {
+	live, err := c.Client.CoreV1().ConfigMaps(c.Namespace).Get(ctx, object.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return true, nil
+	case err != nil:
+		return false, fmt.Errorf("read canary ConfigMap %s/%s: %w", c.Namespace, object.Name, err)
 	}
-	return nil
+	return live.UID != object.UID || len(live.Finalizers) == 0, nil
+}
+
+// takeIn removes the object, whatever state it is in. It reports whether it
+// was gone already, which somebody else must have seen to: a collector that
+// was slower than Timeout, and quicker than this.
+func (c Canary) takeIn(ctx context.Context, object *corev1.ConfigMap) (gone bool, err error) {
+	maps := c.Client.CoreV1().ConfigMaps(c.Namespace)
+	patch := fmt.Sprintf(`{"metadata":{"uid":%q,"finalizers":null}}`, object.UID)
+	left, err := maps.Patch(ctx, object.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsInvalid(err), apierrors.IsConflict(err):
+		return true, nil
+	case err != nil:
+		return false, fmt.Errorf("remove canary ConfigMap %s/%s: %w", c.Namespace, object.Name, err)
+	case left.DeletionTimestamp != nil:
+		return false, nil // that was its last finalizer
+	}
+	err = maps.Delete(ctx, object.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &object.UID}})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return false, fmt.Errorf("remove canary ConfigMap %s/%s: %w", c.Namespace, object.Name, err)
+	}
+	return false, nil
 }
 
 // Holder returns who holds kube-controller-manager's lease, "" if there is no

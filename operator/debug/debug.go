@@ -140,8 +140,8 @@ func hide(e record.Entry, sees Sight) record.Entry {
 		}
 		chain = append(chain, link)
 	}
-	if len(owners) != len(e.Owners) || len(chain) != len(e.Chain) {
-		e.How, e.Error = "", "" // they may name the hidden ones
+	if len(owners) != len(e.Owners) || len(chain) != len(e.Chain) || e.Action == record.Unblock {
+		e.How, e.Error, e.Because = "", "", "" // they may name the hidden ones, or a dependent
 	}
 	e.Owners, e.Chain = owners, chain
 	return e

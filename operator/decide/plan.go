@@ -22,10 +22,14 @@ type Delete struct {
 type DropReferences struct {
 	Object     graph.Object
 	References []metav1.OwnerReference
+
+	// Leave says that the owners take leave of the object. That holds however
+	// the object has changed; otherwise it has to be as it was judged.
+	Leave bool
 }
 
-// RemoveFinalizer takes a finalizer off an object, provided that it is still
-// as it was judged.
+// RemoveFinalizer takes a finalizer off an object, whose other finalizers stay
+// as they are then.
 type RemoveFinalizer struct {
 	Object    graph.Object
 	Finalizer string
@@ -120,6 +124,7 @@ func choose(s Situation, v hostabi.Verdict) Plan {
 	case OwnerNeverFound:
 		return Plan{Reason: OwnersUnresolvable}
 	case LeftByOwner:
+		drop.Leave = true
 		return Plan{Reason: OwnerOrphans, Action: drop}
 	case PartlyOwned:
 		return Plan{Reason: OwnerRemains, Action: drop, Retry: s.Facts.polled()}

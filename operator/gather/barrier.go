@@ -49,8 +49,11 @@ type Barrier struct {
 	outcomes map[graph.ID]outcome
 }
 
+// outcome is what a round found out for one owner, and for one way of being
+// deleted: a second DELETE that changes it begins anew.
 type outcome struct {
 	failure string
+	orphans bool
 	at      time.Time
 }
 
@@ -79,41 +82,47 @@ func (b *Barrier) Ask(id graph.ID) {
 // Asked is readable when Round has something to do.
 func (b *Barrier) Asked() <-chan struct{} { return b.asked }
 
-// Outcome reports whether a recent round has confirmed the object's dependents
-// or, if it could not, why. Bad news is told once.
-func (b *Barrier) Outcome(id graph.ID) (confirmed bool, failure string) {
+// Outcome reports whether a recent round has confirmed the dependents of an
+// owner that is being deleted so, orphaning them or not, or, if it could not,
+// why. Bad news is told once.
+func (b *Barrier) Outcome(id graph.ID, orphans bool) (confirmed bool, failure string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	o, ok := b.outcomes[id]
 	if !ok {
 		return false, ""
 	}
-	if o.failure != "" || b.now().Sub(o.at) > confirmedFor {
-		delete(b.outcomes, id)
-		return false, o.failure
+	if o.failure == "" && o.orphans == orphans && b.now().Sub(o.at) <= confirmedFor {
+		return true, ""
 	}
-	return true, ""
+	delete(b.outcomes, id)
+	return false, o.failure
 }
 
 // Round looks for dependents of all owners that were asked about, and returns
-// those owners: each has an outcome now.
+// those owners. Each that is still there has an outcome now.
 func (b *Barrier) Round(ctx context.Context) []graph.ID {
 	ids := b.take()
 	began := b.now()
-	plan := b.places(ids)
+	owners := map[graph.ID]graph.View{}
+	for _, id := range ids {
+		if view, ok := b.graph.Look(id); ok && (view.Waits() || view.Orphans()) {
+			owners[id] = view
+		}
+	}
 	failures := map[graph.ID]string{}
-	for place, owners := range plan {
-		if err := b.look(ctx, place, owners); err != nil {
-			for _, id := range owners {
-				failures[id] = err.Error()
+	for at, there := range places(owners) {
+		if err := b.look(ctx, at, there); err != nil {
+			for _, owner := range there {
+				failures[owner.ID] = err.Error()
 			}
 		}
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	maps.DeleteFunc(b.outcomes, func(_ graph.ID, o outcome) bool { return began.Sub(o.at) > confirmedFor })
-	for _, id := range ids {
-		b.outcomes[id] = outcome{failure: failures[id], at: began}
+	for id, owner := range owners {
+		b.outcomes[id] = outcome{failure: failures[id], orphans: owner.Orphans(), at: began}
 	}
 	return ids
 }
@@ -136,16 +145,12 @@ type place struct {
 }
 
 // places says where the dependents of the owners may be, and of which owners.
-func (b *Barrier) places(ids []graph.ID) map[place][]graph.ID {
-	found := map[place][]graph.ID{}
-	for _, id := range ids {
-		view, ok := b.graph.Look(id)
-		if !ok {
-			continue
-		}
-		for _, gk := range view.DependentKinds {
-			at := place{kind: gk, namespace: view.Object.Namespace}
-			found[at] = append(found[at], id)
+func places(owners map[graph.ID]graph.View) map[place][]graph.View {
+	found := map[place][]graph.View{}
+	for _, owner := range owners {
+		for _, gk := range owner.DependentKinds {
+			at := place{kind: gk, namespace: owner.Object.Namespace}
+			found[at] = append(found[at], owner)
 		}
 	}
 	return found
@@ -154,38 +159,53 @@ func (b *Barrier) places(ids []graph.ID) map[place][]graph.ID {
 // look lists one place, and hands on the objects there that name one of the
 // owners. A kind that is not served has no objects, and no cluster-scoped
 // object can have an owner in a namespace.
-func (b *Barrier) look(ctx context.Context, at place, owners []graph.ID) error {
+func (b *Barrier) look(ctx context.Context, at place, owners []graph.View) error {
 	resource, served := b.catalog().Preferred(at.kind)
 	if !served || !resource.Namespaced && at.namespace != "" {
 		return nil
 	}
 	wanted := map[types.UID]struct{}{}
-	for _, id := range owners {
-		if view, ok := b.graph.Look(id); ok {
-			wanted[view.Object.UID] = struct{}{}
-		}
+	for _, owner := range owners {
+		wanted[owner.Object.UID] = struct{}{}
 	}
 	client := b.client.Resource(resource.Version).Namespace(at.namespace)
 	options := metav1.ListOptions{Limit: barrierPage}
+	var late error
 	for {
 		page, err := client.List(ctx, options)
 		if err != nil {
 			return fmt.Errorf("list %s for dependents: %w", resource.Version.Resource, err)
 		}
-		gvk := resource.Version.GroupVersion().WithKind(resource.Kind)
 		for i := range page.Items {
-			if namesAny(&page.Items[i], wanted) {
-				b.observe(graph.Read{Object: graph.ObjectOf(gvk, &page.Items[i])})
+			o := graph.ObjectOf(resource.GroupVersionKind(), &page.Items[i])
+			if !namesAny(o, wanted) {
+				continue
+			}
+			if err := b.takeIn(o, wanted); err != nil {
+				late = err // one of them is enough to say
 			}
 		}
 		if options.Continue = page.Continue; options.Continue == "" {
-			return nil
+			return late
 		}
 	}
 }
 
-func namesAny(o metav1.Object, wanted map[types.UID]struct{}) bool {
-	for _, ref := range o.GetOwnerReferences() {
+// takeIn hands a dependent on to the graph, and makes sure that it has it. The
+// graph does not if its watch is somewhere else at the moment, say in the
+// middle of a list; then nothing is confirmed.
+func (b *Barrier) takeIn(dependent graph.Object, wanted map[types.UID]struct{}) error {
+	b.observe(graph.Read{Object: dependent})
+	view, ok := b.graph.Look(graph.IDOf(dependent.UID))
+	if !ok || !namesAny(view.Object, wanted) {
+		return fmt.Errorf("%s %s/%s was listed as a dependent, and its watch says otherwise: one of them is late",
+			dependent.Kind.Kind, dependent.Namespace, dependent.Name)
+	}
+	return nil
+}
+
+func namesAny(o graph.Object, wanted map[types.UID]struct{}) bool {
+	for _, ref := range o.Owners {
 		if _, ok := wanted[ref.UID]; ok {
 			return true
 		}

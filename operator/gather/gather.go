@@ -15,6 +15,8 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/gleaner-dev/gleaner/operator/catalog"
 	"github.com/gleaner-dev/gleaner/operator/decide"
 	"github.com/gleaner-dev/gleaner/operator/graph"
@@ -50,7 +52,7 @@ func (g *Gatherer) Gather(ctx context.Context, id graph.ID) (decide.Facts, bool)
 		facts.Owners = append(facts.Owners, g.owner(ctx, view, claim))
 	}
 	if view.Waits() || view.Orphans() {
-		facts.Confirmed, facts.Unconfirmed = g.Barrier.Outcome(id)
+		facts.Confirmed, facts.Unconfirmed = g.Barrier.Outcome(id, view.Orphans())
 	}
 	if view.Waits() && view.Blocking != 0 {
 		if edge, found := g.Graph.Cycle(id); found {
@@ -81,8 +83,7 @@ func (g *Gatherer) owner(ctx context.Context, view graph.View, claim graph.Claim
 	case graph.Disproved:
 		return absent(owner, claim.GoneAt, "a read found it not to exist")
 	case graph.Gone:
-		sameVersion := claim.ByVersion == at.Kind.Version
-		if served && resource.Local || !served && sameVersion {
+		if g.believes(claim, at.Kind, resource, served) {
 			return absent(owner, claim.GoneAt, "its deletion was watched")
 		}
 	case graph.Standing:
@@ -105,6 +106,19 @@ func (g *Gatherer) owner(ctx context.Context, view graph.View, claim graph.Claim
 		at.Namespace = ""
 	}
 	return g.read(ctx, owner, at, resource)
+}
+
+// believes reports whether the watched deletion of an owner settles a claim on
+// it. Of an aggregated API server's type it does not, as long as the type is
+// there, if only as one that discovery can't be asked about. Once the type is
+// gone altogether the claim has to be by the version that the watch was of:
+// of another one nobody can tell that it was the same (G-36).
+func (g *Gatherer) believes(claim graph.Claim, kind schema.GroupVersionKind, resource catalog.Resource, served bool) bool {
+	if served {
+		return resource.Local
+	}
+	last, known := g.Catalog().Preferred(kind.GroupKind())
+	return claim.ByVersion == kind.Version && (!known || last.Local)
 }
 
 // leaves is why an owner is orphaning.

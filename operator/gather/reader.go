@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/singleflight"
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
@@ -42,7 +43,7 @@ type Reader struct {
 
 type found struct {
 	answer answer
-	at     time.Time
+	at     time.Time // when it was asked for
 }
 
 // NewReader returns a Reader.
@@ -64,10 +65,11 @@ func (r *Reader) Owner(ctx context.Context, at graph.Coordinates, resource catal
 	if a, ok := r.recent(at); ok {
 		return a, nil
 	}
-	shared, err, _ := r.calls.Do(fmt.Sprint(at), func() (any, error) {
+	shared, err, _ := r.calls.Do(fmt.Sprintf("%q", at), func() (any, error) {
+		asked := r.now()
 		a, err := r.Item(ctx, at, resource)
 		if err == nil && !a.absent {
-			r.remember(at, a)
+			r.remember(at, found{answer: a, at: asked})
 		}
 		return a, err
 	})
@@ -77,8 +79,12 @@ func (r *Reader) Owner(ctx context.Context, at graph.Coordinates, resource catal
 	return shared.(answer), nil
 }
 
-// Item reads one object, now.
+// Item reads one object, now. A reference may claim any text as a name; what
+// can't be one would lead the request to another path of the API server.
 func (r *Reader) Item(ctx context.Context, at graph.Coordinates, resource catalog.Resource) (answer, error) {
+	if wrong := path.IsValidPathSegmentName(at.Name); len(wrong) != 0 || at.Name == "" {
+		return answer{}, fmt.Errorf("read %s in namespace %q: %q can't be a name", at.Kind.Kind, at.Namespace, at.Name)
+	}
 	a, err := r.once(ctx, at, resource)
 	if err != nil || !a.absent || resource.Local {
 		return a, err
@@ -129,12 +135,12 @@ func (r *Reader) recent(at graph.Coordinates) (answer, bool) {
 	return f.answer, ok && r.now().Sub(f.at) < ownerBatch
 }
 
-func (r *Reader) remember(at graph.Coordinates, a answer) {
+func (r *Reader) remember(at graph.Coordinates, f found) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.now()
 	if len(r.found) >= ownersKept {
 		maps.DeleteFunc(r.found, func(_ graph.Coordinates, f found) bool { return now.Sub(f.at) >= ownerBatch })
 	}
-	r.found[at] = found{answer: a, at: now}
+	r.found[at] = f
 }

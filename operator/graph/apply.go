@@ -17,6 +17,7 @@ func (g *Graph) Apply(e Event, dirty []ID) []ID {
 	case Seen:
 		g.seen(e.Object, &w)
 	case Read:
+		g.disprove(e.Object)
 		if g.isNews(e.Object) {
 			g.see(e.Object, &w)
 		}
@@ -63,10 +64,17 @@ func (w *wake) released(owner *node) {
 // seen is see for what the type's own watch delivered.
 func (g *Graph) seen(o Object, w *wake) {
 	g.mark(o.Kind.GroupKind(), o.ResourceVersion)
-	if id := IDOf(o.UID); len(g.proofs) != 0 {
-		delete(g.proofs, id) // seen with our own eyes after all (defect 3.23)
-	}
+	g.disprove(o)
 	g.see(o, w)
+}
+
+// disprove drops the proofs that an object does not exist, since it was seen,
+// or read, after all (defect 3.23). They are not needed where it was seen
+// elsewhere than a reference claims, and cost one more read there.
+func (g *Graph) disprove(o Object) {
+	if len(g.proofs) != 0 {
+		delete(g.proofs, IDOf(o.UID))
+	}
 }
 
 // mark raises a type's watermark. A list may be older than what the watch

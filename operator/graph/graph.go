@@ -160,6 +160,12 @@ func (g *Graph) Has(uid types.UID) bool {
 	return ok
 }
 
+// Sees reports whether an object is seen.
+func (g *Graph) Sees(id ID) bool {
+	n, ok := g.nodes[id]
+	return ok && n.flags.has(seen)
+}
+
 // NamespaceOf returns the namespace of a seen object; "" for a cluster-scoped
 // one, and for one that is not seen.
 func (g *Graph) NamespaceOf(id ID) string {

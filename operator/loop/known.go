@@ -18,7 +18,8 @@ type known struct {
 	mu      sync.Mutex // covers what follows
 	graph   *graph.Graph
 	add     func(graph.ID)         // into the work queue; nil while not leading
-	pending map[graph.ID]time.Time // since when something is to be done about an object
+	pending map[graph.ID]time.Time // since when an object waits to be looked at
+	inHand  map[graph.ID]time.Time // the same of those that are looked at now
 	refused map[graph.ID]struct{}  // objects whose last write failed: any change wakes them
 	own     map[graph.ID]struct{}  // our canaries, which we leave alone
 	dirty   []graph.ID             // scratch
@@ -29,6 +30,7 @@ func newKnown(now func() time.Time) *known {
 		now:     now,
 		graph:   graph.New(),
 		pending: map[graph.ID]time.Time{},
+		inHand:  map[graph.ID]time.Time{},
 		refused: map[graph.ID]struct{}{},
 		own:     map[graph.ID]struct{}{},
 	}
@@ -64,8 +66,9 @@ func (k *known) wakeRefused(e graph.Event) {
 	}
 }
 
+// queue has a seen object looked at. There is nothing to be done about another.
 func (k *known) queue(id graph.ID) {
-	if _, own := k.own[id]; own || k.add == nil {
+	if _, own := k.own[id]; own || k.add == nil || !k.graph.Sees(id) {
 		return
 	}
 	if _, waits := k.pending[id]; !waits {
@@ -121,12 +124,23 @@ func (k *known) again(ids []graph.ID) {
 	}
 }
 
-// settle notes that nothing is left to be done about an object for now, and
-// whether its last write was refused.
+// take notes that an object is being looked at. What is learnt of it from now
+// on queues it again.
+func (k *known) take(id graph.ID) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if since, ok := k.pending[id]; ok {
+		k.inHand[id] = since
+		delete(k.pending, id)
+	}
+}
+
+// settle notes that an object has been looked at, and whether its last write
+// was refused.
 func (k *known) settle(id graph.ID, refused bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	delete(k.pending, id)
+	delete(k.inHand, id)
 	delete(k.refused, id)
 	if refused {
 		k.refused[id] = struct{}{}
@@ -154,8 +168,10 @@ func (k *known) oldest() time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now, age := k.now(), time.Duration(0)
-	for _, since := range k.pending {
-		age = max(age, now.Sub(since))
+	for _, waiting := range []map[graph.ID]time.Time{k.pending, k.inHand} {
+		for _, since := range waiting {
+			age = max(age, now.Sub(since))
+		}
 	}
 	return age
 }
@@ -169,5 +185,5 @@ func (k *known) stats() graph.Stats {
 func (k *known) waiting() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return len(k.pending)
+	return len(k.pending) + len(k.inHand)
 }

@@ -176,34 +176,38 @@ func (l *Loop) listen(ctx context.Context) error {
 		l.open()
 		return nil
 	}
-	holder := ""
 	for ctx.Err() == nil {
+		holder, known := l.holder(ctx)
 		if !l.sing(ctx) {
 			wait(ctx, canaryRetry)
 			continue
 		}
-		holder = l.awaitReason(ctx, holder)
+		l.awaitReason(ctx, holder, known)
 	}
 	return nil
 }
 
-// awaitReason waits until there is a reason to look again, and returns the
-// lease's holder.
-func (l *Loop) awaitReason(ctx context.Context, holder string) string {
+// awaitReason waits until there is a reason to look again: the interval is
+// over, or the lease's holder is another than before the last look.
+func (l *Loop) awaitReason(ctx context.Context, holder string, known bool) {
 	due := l.now().Add(l.options.CanaryInterval)
 	for ctx.Err() == nil && l.now().Before(due) {
 		wait(ctx, min(leaseInterval, l.options.CanaryInterval))
-		now, err := canary.Holder(ctx, l.client)
-		switch {
-		case err != nil || now == holder:
-		case holder == "":
-			holder = now // the first look: the canary has just been out
-		default:
+		now, ok := l.holder(ctx)
+		if ok && (!known || now != holder) {
 			l.log.Info("Lease of kube-controller-manager changed hands", "from", holder, "to", now)
-			return now
+			return
 		}
 	}
-	return holder
+}
+
+// holder returns who holds kube-controller-manager's lease, if that can be read.
+func (l *Loop) holder(ctx context.Context) (string, bool) {
+	holder, err := canary.Holder(ctx, l.client)
+	if err != nil && ctx.Err() == nil {
+		l.log.V(1).Info("Could not read the lease of kube-controller-manager", "error", err.Error())
+	}
+	return holder, err == nil
 }
 
 // sing lets a canary out and sets the gate by what it found. It reports
@@ -218,8 +222,7 @@ func (l *Loop) sing(ctx context.Context) bool {
 	case ctx.Err() != nil:
 		return false
 	case err != nil:
-		l.log.Error(err, "Could not find out whether another garbage collector is running; writing nothing until it is known",
-			"state", l.gate.get(),
+		l.log.Error(err, "Could not find out whether another garbage collector is running", "writing", l.gate.get() == Open,
 			"fix", "let Gleaner create, get, patch and delete ConfigMaps in its namespace, or set --canary-timeout=0")
 		return false
 	case alive:

@@ -167,10 +167,6 @@ func (l *Loop) limited(qps float32) *rest.Config {
 	return config
 }
 
-// callTimeout bounds the calls of one reconciliation, and so how long a stop
-// has to wait for work in hand.
-func (l *Loop) callTimeout() time.Duration { return grace }
-
 // tell sends events for as long as ctx lasts.
 func (l *Loop) tell(ctx context.Context) error {
 	if l.options.DryRun {

@@ -19,7 +19,8 @@ const (
 	// turned out to be other than it was judged.
 	attempts = 5
 
-	// grace is how long work in hand may take once the process is told to end.
+	// grace bounds the calls of one reconciliation, and so how long the end of
+	// the process waits for work in hand.
 	grace = 10 * time.Second
 )
 
@@ -28,7 +29,8 @@ func (l *Loop) Reconcile(ctx context.Context, id graph.ID) (reconcile.Result, er
 	if l.gate.get() != Open || l.known.isOurs(id) {
 		return reconcile.Result{}, nil // the gate's opening queues everything again
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.callTimeout())
+	l.known.take(id)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()
 	for range attempts {
 		step, err := l.step(ctx, id)
@@ -40,6 +42,7 @@ func (l *Loop) Reconcile(ctx context.Context, id graph.ID) (reconcile.Result, er
 			return l.finish(id, step.plan), nil
 		}
 	}
+	l.known.settle(id, false)
 	return reconcile.Result{RequeueAfter: l.backoff.When(id)}, nil
 }
 

@@ -125,6 +125,9 @@ type Link struct {
 func (e Entry) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s", e.Object, e.did())
+	if e.Result != "" && e.Result != done {
+		fmt.Fprintf(&b, " [%s]", e.Result)
+	}
 	if len(e.Chain) == 0 {
 		fmt.Fprintf(&b, ", %s", e.Reason)
 	}
@@ -153,9 +156,12 @@ func (e Entry) did() string {
 	}
 }
 
-// dryRun is the result of what was decided and not done, which is decided again
-// at every look.
-const dryRun = "DryRun"
+// Results of actions that make a difference here: what was done, and what was
+// decided and not done, which is decided again at every look.
+const (
+	done   = "Done"
+	dryRun = "DryRun"
+)
 
 // longestChain bounds a chain, which ends anyway unless owners own each other.
 const longestChain = 16
@@ -195,7 +201,7 @@ func (s *Store) Add(e Entry) (Entry, bool) {
 		s.entries[at] = e
 	}
 	s.latest[e.Object.UID] = at
-	if e.Action == Delete {
+	if e.Action == Delete && e.Result == done {
 		s.deletes[e.Object.UID] = at
 	}
 	return e, true

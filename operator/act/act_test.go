@@ -1,0 +1,282 @@
+package act_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+
+	"github.com/gleaner-dev/gleaner/operator/act"
+	"github.com/gleaner-dev/gleaner/operator/catalog"
+	"github.com/gleaner-dev/gleaner/operator/decide"
+	"github.com/gleaner-dev/gleaner/operator/graph"
+)
+
+func TestDeleteInsistsOnWhatWasJudged(t *testing.T) {
+	for name, c := range map[string]struct {
+		action decide.Delete
+		want   request
+	}{
+		"in the background": {decide.Delete{Object: object(podKind), Propagation: metav1.DeletePropagationBackground},
+			deletion(podPath, `{"kind":"DeleteOptions","apiVersion":"v1",`+preconditions+`,"propagationPolicy":"Background"}`)},
+		"in the foreground": {decide.Delete{Object: object(podKind), Propagation: metav1.DeletePropagationForeground},
+			deletion(podPath, `{"kind":"DeleteOptions","apiVersion":"v1",`+preconditions+`,"propagationPolicy":"Foreground"}`)},
+		"leaving its dependents": {decide.Delete{Object: object(podKind), Propagation: metav1.DeletePropagationOrphan},
+			deletion(podPath, `{"kind":"DeleteOptions","apiVersion":"v1",`+preconditions+`,"propagationPolicy":"Orphan"}`)},
+		"with a grace period": {decide.Delete{Object: object(podKind), Propagation: metav1.DeletePropagationBackground, GracePeriodSeconds: ptr.To[int64](0)},
+			deletion(podPath, `{"kind":"DeleteOptions","apiVersion":"v1","gracePeriodSeconds":0,`+preconditions+`,"propagationPolicy":"Background"}`)},
+		"of a cluster-scoped type": {decide.Delete{Object: object(nodeKind), Propagation: metav1.DeletePropagationBackground},
+			deletion(nodePath, `{"kind":"DeleteOptions","apiVersion":"v1",`+preconditions+`,"propagationPolicy":"Background"}`)},
+		"of a custom resource": {decide.Delete{Object: object(widgetKind), Propagation: metav1.DeletePropagationBackground},
+			deletion(widgetPath, `{"kind":"DeleteOptions","apiVersion":"v1",`+preconditions+`,"propagationPolicy":"Background"}`)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newAPI(t, done)
+			want := outcome{act.Done, false, []request{c.want}}
+			if diff := cmp.Diff(want, do(t, a, actor(t, a, false), c.action)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// Every write insists on the UID and the resourceVersion that were judged, and
+// none is made of an object that has none to insist on.
+func TestNothingIsWrittenThatHasNothingToInsistOn(t *testing.T) {
+	drop := []metav1.OwnerReference{owner("a")}
+	for name, change := range map[string]func(*graph.Object){
+		"no UID":             func(o *graph.Object) { o.UID = "" },
+		"no resourceVersion": func(o *graph.Object) { o.ResourceVersion = "" },
+	} {
+		o := object(podKind)
+		o.Owners[0].BlockOwnerDeletion = ptr.To(true)
+		change(&o)
+		twins := o
+		twins.Owners = append(slices.Clone(o.Owners), owner("a"))
+		for _, action := range []decide.Action{
+			decide.Delete{Object: o, Propagation: metav1.DeletePropagationBackground},
+			decide.RemoveFinalizer{Object: o, Finalizer: "orphan"},
+			decide.Unblock{Object: o, Owner: graph.IDOf("a")},
+			decide.DropReferences{Object: twins, References: drop},
+		} {
+			t.Run(fmt.Sprintf("%s: %T", name, action), func(t *testing.T) {
+				if _, isDelete := action.(decide.Delete); !isDelete {
+				}
+				a := newAPI(t, done)
+				if diff := cmp.Diff(outcome{act.Failed, true, nil}, do(t, a, actor(t, a, false), action)); diff != "" {
+					t.Error(diff)
+				}
+			})
+		}
+	}
+}
+
+// Defect 3.2: a delete that finds the object changed is not tried again, with
+// or without preconditions: it has to be judged again.
+func TestAnswersToADelete(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer http.HandlerFunc
+		want   act.Result
+		failed bool
+	}{
+		"done":                                {done, act.Done, false},
+		"accepted":                            {body(http.StatusAccepted, "application/json", `{"kind":"Status","apiVersion":"v1","status":"Success"}`), act.Done, false},
+		"3.2: 409, it was changed":            {conflict, act.Changed, false},
+		"404 that names it: it is gone":       {missing(podPath), act.Already, false},
+		"404 that names another":              {missing("/api/v1/namespaces/ns/pods/q"), act.Failed, true},
+		"404 that names another group's":      {missing("/apis/example.com/v1/namespaces/ns/pods/p"), act.Failed, true},
+		"404 of a proxy":                      {proxy404, act.Failed, true},
+		"404 of an API without the type":      {body(http.StatusNotFound, "text/plain", "404 page not found"), act.Failed, true},
+		"403, refused by a webhook":           {refused, act.Failed, true},
+		"500":                                 {oops, act.Failed, true},
+		"422":                                 {invalid("propagationPolicy"), act.Failed, true},
+		"429":                                 {status(apierrors.NewTooManyRequestsError("later")), act.Failed, true},
+		"hung up":                             {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, act.Failed, true},
+		"409 by a proxy, which is no verdict": {body(http.StatusConflict, "text/html", "<h1>409</h1>"), act.Changed, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newAPI(t, c.answer)
+			got := do(t, a, actor(t, a, false), decide.Delete{Object: object(podKind), Propagation: metav1.DeletePropagationBackground})
+			want := outcome{c.want, c.failed, []request{
+				deletion(podPath, `{"kind":"DeleteOptions","apiVersion":"v1",`+preconditions+`,"propagationPolicy":"Background"}`),
+			}}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestRemoveTheOnlyFinalizer(t *testing.T) {
+	blind := []request{patched(podPath, merge, `{"metadata":{"uid":"uid","resourceVersion":"7","finalizers":null}}`)}
+	for name, c := range map[string]struct {
+		answer http.HandlerFunc
+		want   outcome
+	}{
+		"done":                {done, outcome{act.Done, false, blind}},
+		"409":                 {conflict, outcome{act.Changed, false, blind}},
+		"G-55: another UID":   {invalid("metadata.uid"), outcome{act.Changed, false, blind}},
+		"404 that names it":   {missing(podPath), outcome{act.Already, false, blind}},
+		"404 of a proxy":      {proxy404, outcome{act.Failed, true, blind}},
+		"403 of a webhook":    {refused, outcome{act.Failed, true, blind}},
+		"500":                 {oops, outcome{act.Failed, true, blind}},
+		"422 of another kind": {invalid("metadata.finalizers"), outcome{act.Failed, true, blind}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newAPI(t, c.answer)
+			got := do(t, a, actor(t, a, false), decide.RemoveFinalizer{Object: object(podKind), Finalizer: "foregroundDeletion"})
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// G-57: with others on the object, the finalizer is taken out of the list as
+// it is at that moment.
+func TestRemoveOneFinalizerOfSeveral(t *testing.T) {
+	get := request{Method: "GET", Path: podPath}
+	write := func(resourceVersion, finalizers string) request {
+		return patched(podPath, merge, `{"metadata":{"uid":"uid","resourceVersion":"`+resourceVersion+`","finalizers":`+finalizers+`}}`)
+	}
+	again := []http.HandlerFunc{}
+	tries := []request{}
+	for i := range 4 {
+		rv := fmt.Sprint(20 + i)
+		again = append(again, live("uid", rv, "x/y", "orphan"), conflict)
+		tries = append(tries, get, write(rv, `["x/y"]`))
+	}
+	for name, c := range map[string]struct {
+		answers []http.HandlerFunc
+		want    outcome
+	}{
+		"the others keep their order": {[]http.HandlerFunc{live("uid", "20", "z/z", "orphan", "a/a", "m/m"), done},
+			outcome{act.Done, false, []request{get, write("20", `["z/z","a/a","m/m"]`)}}},
+		"the others have gone since": {[]http.HandlerFunc{live("uid", "20", "orphan"), done},
+			outcome{act.Done, false, []request{get, write("20", "null")}}},
+		"it has gone itself": {[]http.HandlerFunc{live("uid", "20", "x/y")},
+			outcome{act.Already, false, []request{get}}},
+		"another GC finalizer took its place (A-09)": {[]http.HandlerFunc{live("uid", "20", "x/y", "foregroundDeletion")},
+			outcome{act.Already, false, []request{get}}},
+		"another object by that name": {[]http.HandlerFunc{live("another", "20", "x/y", "orphan")},
+			outcome{act.Already, false, []request{get}}},
+		"another object by that name, between the read and the write": {
+			[]http.HandlerFunc{live("uid", "20", "x/y", "orphan"), invalid("metadata.uid"), live("another", "3", "orphan")},
+			outcome{act.Already, false, []request{get, write("20", `["x/y"]`), get}}},
+		"the object is gone": {[]http.HandlerFunc{missing(podPath)},
+			outcome{act.Already, false, []request{get}}},
+		"404 of a proxy, on the read": {[]http.HandlerFunc{proxy404},
+			outcome{act.Failed, true, []request{get}}},
+		"404 of a proxy, on the write": {[]http.HandlerFunc{live("uid", "20", "x/y", "orphan"), proxy404},
+			outcome{act.Failed, true, []request{get, write("20", `["x/y"]`)}}},
+		"500 on the read": {[]http.HandlerFunc{oops}, outcome{act.Failed, true, []request{get}}},
+		"a conflict is tried again, from a new read": {
+			[]http.HandlerFunc{live("uid", "20", "x/y", "orphan"), conflict, live("uid", "21", "x/y", "n/n", "orphan"), done},
+			outcome{act.Done, false, []request{get, write("20", `["x/y"]`), get, write("21", `["x/y","n/n"]`)}}},
+		"four conflicts are enough": {again, outcome{act.Changed, false, tries}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := object(podKind)
+			o.OtherFinalizers = true
+			a := newAPI(t, c.answers...)
+			got := do(t, a, actor(t, a, false), decide.RemoveFinalizer{Object: o, Finalizer: "orphan"})
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// every is an action of each kind.
+func every(o graph.Object) []decide.Action {
+	o.Owners[0].BlockOwnerDeletion = ptr.To(true)
+	held := o
+	held.OtherFinalizers = true
+	return []decide.Action{
+		decide.Delete{Object: o, Propagation: metav1.DeletePropagationBackground},
+		decide.DropReferences{Object: o, References: o.Owners[:1]},
+		decide.RemoveFinalizer{Object: o, Finalizer: "orphan"},
+		decide.RemoveFinalizer{Object: held, Finalizer: "orphan"},
+		decide.Unblock{Object: o, Owner: graph.IDOf("a")},
+	}
+}
+
+func TestADryRunMakesNoRequest(t *testing.T) {
+	for _, action := range every(object(podKind)) {
+		t.Run(fmt.Sprintf("%T", action), func(t *testing.T) {
+			a := newAPI(t, done)
+			if diff := cmp.Diff(outcome{act.DryRun, false, nil}, do(t, a, actor(t, a, true), action)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestAnObjectOfATypeThatIsNotServedIsNotWrittenTo(t *testing.T) {
+	for _, action := range every(object(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Gadget"})) {
+		t.Run(fmt.Sprintf("%T", action), func(t *testing.T) {
+			a := newAPI(t, done)
+			if diff := cmp.Diff(outcome{act.Failed, true, nil}, do(t, a, actor(t, a, false), action)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestNoActionIsDone(t *testing.T) {
+	a := newAPI(t, done)
+	if diff := cmp.Diff(outcome{act.Done, false, nil}, do(t, a, actor(t, a, false), nil)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Defect 3.5: the version to write by is looked up for each write, and need
+// not be the one that the object was seen by.
+func TestTheVersionIsPickedPerCall(t *testing.T) {
+	a := newAPI(t, done)
+	client, err := metadata.NewForConfig(&rest.Config{Host: a.URL, QPS: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := served("v1")
+	actor := act.New(client, func() *catalog.Catalog { return now }, false)
+	o := object(widgetKind)
+	o.Kind.Version = "v1alpha1"
+	for _, version := range []string{"v1", "v2"} {
+		now = served(version)
+		do(t, a, actor, decide.Delete{Object: o, Propagation: metav1.DeletePropagationBackground})
+	}
+	var got []string
+	for _, r := range a.requests() {
+		got = append(got, r.Path)
+	}
+	want := []string{widgetPath, strings.Replace(widgetPath, "v1", "v2", 1)}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Many workers at once, for the race detector.
+func TestDoMayBeCalledConcurrently(t *testing.T) {
+	a := newAPI(t, noMedia, done)
+	actor := actor(t, a, false)
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for _, action := range every(object(widgetKind)) {
+				_, _ = actor.Do(t.Context(), action)
+			}
+		})
+	}
+	all.Wait()
+}

@@ -1,0 +1,136 @@
+package act_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/gleaner-dev/gleaner/operator/act"
+	"github.com/gleaner-dev/gleaner/operator/decide"
+	"github.com/gleaner-dev/gleaner/operator/graph"
+)
+
+func TestDropReferences(t *testing.T) {
+	shared := object(podKind)
+	shared.Owners = []metav1.OwnerReference{owner("a"), {APIVersion: "v1", Kind: "Secret", Name: "wrong", UID: "a"}}
+	wrong := shared.Owners[1:]
+	byUID := patched(podPath, strategic, `{"metadata":{"uid":"uid","resourceVersion":"7","ownerReferences":[{"$patch":"delete","uid":"a"},{"$patch":"delete","uid":"c"}]}}`)
+	widgets := func(refs string) request {
+		return patched(widgetPath, merge, `{"metadata":{"uid":"uid","resourceVersion":"7","ownerReferences":`+refs+`}}`)
+	}
+	widgetsByUID := func(uids ...string) request {
+		var removals []string
+		for _, uid := range uids {
+			removals = append(removals, fmt.Sprintf(`{"$patch":"delete","uid":"%s"}`, uid))
+		}
+		return patched(widgetPath, strategic, `{"metadata":{"uid":"uid","resourceVersion":"7","ownerReferences":[`+strings.Join(removals, ",")+`]}}`)
+	}
+	for name, c := range map[string]struct {
+		object  graph.Object
+		drop    []metav1.OwnerReference
+		answers []http.HandlerFunc
+		want    outcome
+	}{
+		"scenario 11, G-55: by UID, and the rest stays": {object(podKind), []metav1.OwnerReference{owner("a"), owner("c")}, []http.HandlerFunc{done},
+			outcome{act.Done, false, []request{byUID}}},
+		"G-55: another object by that name": {object(podKind), []metav1.OwnerReference{owner("a"), owner("c")}, []http.HandlerFunc{invalid("metadata.uid")},
+			outcome{act.Changed, false, []request{byUID}}},
+		"422 about something else": {object(podKind), []metav1.OwnerReference{owner("a"), owner("c")}, []http.HandlerFunc{invalid("metadata.ownerReferences")},
+			outcome{act.Failed, true, []request{byUID}}},
+		"scenario 13: 409": {object(podKind), []metav1.OwnerReference{owner("a"), owner("c")}, []http.HandlerFunc{conflict},
+			outcome{act.Changed, false, []request{byUID}}},
+		"G-66: 404 that names it": {object(podKind), []metav1.OwnerReference{owner("a"), owner("c")}, []http.HandlerFunc{missing(podPath)},
+			outcome{act.Already, false, []request{byUID}}},
+		"404 of a proxy": {object(podKind), []metav1.OwnerReference{owner("a"), owner("c")}, []http.HandlerFunc{proxy404},
+			outcome{act.Failed, true, []request{byUID}}},
+		"500": {object(podKind), []metav1.OwnerReference{owner("a"), owner("c")}, []http.HandlerFunc{oops},
+			outcome{act.Failed, true, []request{byUID}}},
+		"none of them there": {object(podKind), []metav1.OwnerReference{owner("z")}, []http.HandlerFunc{done},
+			outcome{act.Already, false, nil}},
+
+		"G-56: 415, then the whole list that stays": {object(widgetKind), []metav1.OwnerReference{owner("b")}, []http.HandlerFunc{noMedia, done},
+			outcome{act.Done, false, []request{widgetsByUID("b"), widgets("[" + list("a", "c") + "]")}}},
+		"G-56: 415, and nothing stays": {object(widgetKind), []metav1.OwnerReference{owner("a"), owner("b"), owner("c")}, []http.HandlerFunc{noMedia, done},
+			outcome{act.Done, false, []request{widgetsByUID("a", "b", "c"), widgets("null")}}},
+		"G-56: 415, then 409": {object(widgetKind), []metav1.OwnerReference{owner("b")}, []http.HandlerFunc{noMedia, conflict},
+			outcome{act.Changed, false, []request{widgetsByUID("b"), widgets("[" + list("a", "c") + "]")}}},
+
+		"G-37: a UID that also a good reference has goes by the whole list": {shared, wrong, []http.HandlerFunc{done},
+			outcome{act.Done, false, []request{patched(podPath, merge, `{"metadata":{"uid":"uid","resourceVersion":"7","ownerReferences":[`+list("a")+`]}}`)}}},
+		"both references with one UID go by UID": {shared, shared.Owners, []http.HandlerFunc{done},
+			outcome{act.Done, false, []request{patched(podPath, strategic, `{"metadata":{"uid":"uid","resourceVersion":"7","ownerReferences":[{"$patch":"delete","uid":"a"},{"$patch":"delete","uid":"a"}]}}`)}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newAPI(t, c.answers...)
+			got := do(t, a, actor(t, a, false), decide.DropReferences{Object: c.object, References: c.drop})
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// G-56: what a type takes is asked once.
+func TestATypeThatTakesNoStrategicPatchIsRemembered(t *testing.T) {
+	a := newAPI(t, noMedia, done)
+	actor := actor(t, a, false)
+	drop := func(kind schema.GroupVersionKind) {
+		t.Helper()
+		if got := do(t, a, actor, decide.DropReferences{Object: object(kind), References: []metav1.OwnerReference{owner("a")}}); got.Result != act.Done {
+			t.Errorf("%s: %+v", kind.Kind, got)
+		}
+	}
+	drop(widgetKind)
+	drop(widgetKind)
+	drop(podKind)
+	var got []string
+	for _, r := range a.requests() {
+		got = append(got, r.Path+" "+r.Type)
+	}
+	want := []string{widgetPath + " " + strategic, widgetPath + " " + merge, widgetPath + " " + merge, podPath + " " + strategic}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestUnblock(t *testing.T) {
+	o := object(podKind)
+	o.Owners[0].BlockOwnerDeletion = ptr.To(true)
+	o.Owners[1].BlockOwnerDeletion, o.Owners[1].Controller = ptr.To(true), ptr.To(true)
+	o.Owners[2].BlockOwnerDeletion = ptr.To(false)
+	ref := func(uid, rest string) string {
+		return fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","name":"%s","uid":"%s"%s}`, uid, uid, rest)
+	}
+	whole := []request{patched(podPath, merge, `{"metadata":{"uid":"uid","resourceVersion":"7","ownerReferences":[`+
+		ref("a", `,"blockOwnerDeletion":true`)+","+ref("b", `,"controller":true,"blockOwnerDeletion":false`)+","+ref("c", `,"blockOwnerDeletion":false`)+`]}}`)}
+	for name, c := range map[string]struct {
+		owner  string
+		answer http.HandlerFunc
+		want   outcome
+	}{
+		"scenario 12: true becomes false, and of one owner alone": {"b", done, outcome{act.Done, false, whole}},
+		"scenario 12: false stays as it is":                       {"c", done, outcome{act.Already, false, nil}},
+		"scenario 12: no such owner":                              {"z", done, outcome{act.Already, false, nil}},
+		"409":                                                     {"b", conflict, outcome{act.Changed, false, whole}},
+		"404 that names it":                                       {"b", missing(podPath), outcome{act.Already, false, whole}},
+		"404 of a proxy":                                          {"b", proxy404, outcome{act.Failed, true, whole}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newAPI(t, c.answer)
+			got := do(t, a, actor(t, a, false), decide.Unblock{Object: o, Owner: graph.IDOf(types.UID(c.owner))})
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+	if *o.Owners[1].BlockOwnerDeletion != true {
+		t.Error("the object that was judged is another now")
+	}
+}

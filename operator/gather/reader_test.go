@@ -1,0 +1,219 @@
+package gather_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/metadata"
+
+	"github.com/gleaner-dev/gleaner/operator/decide"
+	"github.com/gleaner-dev/gleaner/operator/gather"
+	"github.com/gleaner-dev/gleaner/operator/graph"
+)
+
+// family is a graph of children that all name the one owner, of which this is
+// known.
+func family(n int, known graph.Knowledge) told {
+	g := told{}
+	for i := range n {
+		v := owned("ns", configMap, known)
+		uid := fmt.Sprintf("child-%d", i)
+		v.ID, v.Object = id(uid), child(uid, "ns", reference(configMap))
+		g[v.ID] = v
+	}
+	return g
+}
+
+// A waiting owner is read once for a batch of its dependents, and again for
+// the next batch: by then a second DELETE may have told it otherwise.
+func TestAWaitingOwnerIsReadOncePerBatch(t *testing.T) {
+	w := newWorld(t, family(4, graph.Foreground), nobody)
+	w.api.answer(mapPath, found(meta("ns", "owner", "owner", "foregroundDeletion")))
+	batch := func(pass time.Duration, uids ...string) (standings []decide.Standing, asked int) {
+		w.clock.pass(pass)
+		for _, uid := range uids {
+			standings = append(standings, one(t, w, uid).Standing)
+		}
+		return standings, len(w.api.asks())
+	}
+	const waiting, orphaning = decide.Waiting, decide.Orphaning
+	for _, c := range []struct {
+		name  string
+		pass  time.Duration
+		uids  []string
+		want  []decide.Standing
+		asked int
+	}{
+		{"the first of its dependents asks", 0, []string{"child-0", "child-1"}, []decide.Standing{waiting, waiting}, 1},
+		{"the next ones share its answer", time.Second - 1, []string{"child-2"}, []decide.Standing{waiting}, 0},
+		{"until it is a second old", 1, []string{"child-3", "child-0"}, []decide.Standing{orphaning, orphaning}, 1},
+	} {
+		standings, asked := batch(c.pass, c.uids...)
+		if diff := cmp.Diff(c.want, standings); diff != "" || asked != c.asked {
+			t.Errorf("%s: asked %d times, want %d\n%s", c.name, asked, c.asked, diff)
+		}
+		w.api.answer(mapPath, found(meta("ns", "owner", "owner", "orphan")))
+	}
+}
+
+// What is believed for a second is as old as the request, not as the answer.
+func TestAnAnswerIsAsOldAsItsRequest(t *testing.T) {
+	w := newWorld(t, family(2, graph.Foreground), nobody)
+	waits := found(meta("ns", "owner", "owner", "foregroundDeletion"))
+	w.api.answer(mapPath, func(rw http.ResponseWriter, r *http.Request) {
+		w.clock.pass(5 * time.Second)
+		waits(rw, r)
+	})
+	one(t, w, "child-0")
+	w.api.asks()
+	one(t, w, "child-1")
+	if asked := w.api.asks(); len(asked) != 1 {
+		t.Errorf("an answer that took five seconds was believed for another: asked %v", asked)
+	}
+}
+
+// Failures are not kept: the next one to ask may have more luck.
+func TestAFailedReadIsNotShared(t *testing.T) {
+	w := newWorld(t, family(2, graph.Unseen), nobody)
+	w.api.answer(mapPath, body(http.StatusInternalServerError, "text/plain", "oops"))
+	first := one(t, w, "child-0")
+	w.api.answer(mapPath, found(meta("ns", "owner", "owner")))
+	second := one(t, w, "child-1")
+	if diff := cmp.Diff([]decide.Standing{decide.Unknown, decide.Present}, []decide.Standing{first.Standing, second.Standing}); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// One claim's answer is not another's, however alike they look.
+func TestOnlyEqualClaimsShareARead(t *testing.T) {
+	g := told{}
+	for i, ref := range []metav1.OwnerReference{
+		{APIVersion: "v1", Kind: "ConfigMap", Name: "owner", UID: "owner"},
+		{APIVersion: "v1", Kind: "ConfigMap", Name: "owner", UID: "another"},
+		{APIVersion: "v1", Kind: "Pod", Name: "owner", UID: "owner"},
+	} {
+		uid := fmt.Sprint(i)
+		object := child(uid, "ns", ref)
+		g[id(uid)] = graph.View{ID: id(uid), Object: object, Claims: []graph.Claim{{Reference: ref}}}
+	}
+	w := newWorld(t, g, nobody)
+	w.api.answer(mapPath, found(meta("ns", "owner", "owner")))
+	var got []decide.Standing
+	for _, uid := range []string{"0", "1", "2"} {
+		got = append(got, one(t, w, uid).Standing)
+	}
+	if diff := cmp.Diff([]decide.Standing{decide.Present, decide.Absent, decide.Absent}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// slow is a client whose reads wait to be let go.
+type slow struct {
+	metadata.Interface
+	metadata.Getter
+	release chan struct{}
+
+	mu    sync.Mutex // covers reads
+	reads int
+}
+
+func (s *slow) Resource(schema.GroupVersionResource) metadata.Getter { return s }
+func (s *slow) Namespace(string) metadata.ResourceInterface          { return s }
+
+func (s *slow) Get(ctx context.Context, _ string, _ metav1.GetOptions, _ ...string) (*metav1.PartialObjectMetadata, error) {
+	s.mu.Lock()
+	s.reads++
+	s.mu.Unlock()
+	select {
+	case <-s.release:
+		return meta("ns", "owner", "owner", "foregroundDeletion"), nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func TestDependentsThatAskAtTheSameTimeShareARead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const many = 50
+		client := &slow{release: make(chan struct{})}
+		g := gather.Gatherer{
+			Graph: family(many, graph.Foreground), Catalog: served, Now: time.Now, Observe: nobody,
+			Reader: gather.NewReader(client, func(context.Context, schema.GroupVersionResource) (bool, error) { return true, nil }, time.Now),
+		}
+		standings := make([]decide.Standing, many)
+		var all sync.WaitGroup
+		for i := range many {
+			all.Go(func() {
+				facts, _ := g.Gather(t.Context(), id(fmt.Sprintf("child-%d", i)))
+				standings[i] = facts.Owners[0].Standing
+			})
+		}
+		synctest.Wait() // all of them wait for the one read
+		close(client.release)
+		all.Wait()
+		if diff := cmp.Diff(slices.Repeat([]decide.Standing{decide.Waiting}, many), standings); diff != "" || client.reads != 1 {
+			t.Errorf("%d reads\n%s", client.reads, diff)
+		}
+	})
+}
+
+// Whoever shares a read with one who gives up learns nothing, and nothing bad.
+func TestAReadGivenUpLeavesTheOwnerUnknownToAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := &slow{release: make(chan struct{})}
+		g := gather.Gatherer{
+			Graph: family(2, graph.Foreground), Catalog: served, Now: time.Now, Observe: nobody,
+			Reader: gather.NewReader(client, func(context.Context, schema.GroupVersionResource) (bool, error) { return true, nil }, time.Now),
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		standings := make([]decide.Standing, 2)
+		var all sync.WaitGroup
+		for i, ctx := range []context.Context{ctx, t.Context()} {
+			all.Go(func() {
+				facts, _ := g.Gather(ctx, id(fmt.Sprintf("child-%d", i)))
+				standings[i] = facts.Owners[0].Standing
+			})
+			synctest.Wait()
+		}
+		cancel()
+		synctest.Wait()
+		close(client.release)
+		all.Wait()
+		for i, s := range standings {
+			if s != decide.Unknown && s != decide.Waiting {
+				t.Errorf("dependent %d: owner is %s", i, s)
+			}
+		}
+	})
+}
+
+// Many workers at once, for the race detector.
+func TestGatherMayBeCalledConcurrently(t *testing.T) {
+	g := &locked{g: graph.New()}
+	w := newWorld(t, g, g.apply)
+	w.api.answer(mapPath, found(meta("ns", "owner", "owner", "foregroundDeletion")))
+	var all sync.WaitGroup
+	for i := range 16 {
+		uid := fmt.Sprint("child-", i)
+		g.apply(graph.Seen{Object: child(uid, "ns", reference(configMap), reference(widget))})
+		all.Go(func() {
+			for range 20 {
+				w.clock.pass(100 * time.Millisecond)
+				w.Gather(t.Context(), id(uid))
+				w.Barrier.Ask(id(uid))
+				w.Barrier.Round(t.Context())
+				w.Barrier.Outcome(id(uid), false)
+			}
+		})
+	}
+	all.Wait()
+}
