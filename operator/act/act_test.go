@@ -70,8 +70,6 @@ func TestNothingIsWrittenThatHasNothingToInsistOn(t *testing.T) {
 			decide.DropReferences{Object: twins, References: drop},
 		} {
 			t.Run(fmt.Sprintf("%s: %T", name, action), func(t *testing.T) {
-				if _, isDelete := action.(decide.Delete); !isDelete {
-				}
 				a := newAPI(t, done)
 				if diff := cmp.Diff(outcome{act.Failed, true, nil}, do(t, a, actor(t, a, false), action)); diff != "" {
 					t.Error(diff)

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/singleflight"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
@@ -82,7 +82,7 @@ func (r *Reader) Owner(ctx context.Context, at graph.Coordinates, resource catal
 // Item reads one object, now. A reference may claim any text as a name; what
 // can't be one would lead the request to another path of the API server.
 func (r *Reader) Item(ctx context.Context, at graph.Coordinates, resource catalog.Resource) (answer, error) {
-	if wrong := path.IsValidPathSegmentName(at.Name); len(wrong) != 0 || at.Name == "" {
+	if wrong := content.IsPathSegmentName(at.Name); len(wrong) != 0 || at.Name == "" {
 		return answer{}, fmt.Errorf("read %s in namespace %q: %q can't be a name", at.Kind.Kind, at.Namespace, at.Name)
 	}
 	a, err := r.once(ctx, at, resource)

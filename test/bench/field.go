@@ -129,10 +129,18 @@ func (f *field) collect(ctx context.Context, namespace string, n int, policy met
 	if err != nil {
 		return 0, err
 	}
+	return f.timed(ctx, owner, n, func(ctx context.Context) error {
+		return f.client.CoreV1().ConfigMaps(namespace).Delete(ctx, owner.Name, metav1.DeleteOptions{PropagationPolicy: &policy})
+	})
+}
+
+// timed returns how long it takes, from when do begins, until a client that
+// watches has seen an owner go and its n dependents go or be free of it.
+func (f *field) timed(ctx context.Context, owner *corev1.ConfigMap, n int, do func(context.Context) error) (time.Duration, error) {
 	if n > 1 {
 		time.Sleep(time.Second) // until every watch has it: the measurement begins with a collector at rest
 	}
-	maps := f.client.CoreV1().ConfigMaps(namespace)
+	maps := f.client.CoreV1().ConfigMaps(owner.Namespace)
 	list, err := maps.List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
 		return 0, err
@@ -143,15 +151,17 @@ func (f *field) collect(ctx context.Context, namespace string, n int, policy met
 	}
 	defer watching.Stop()
 	began := time.Now()
-	if err := maps.Delete(ctx, owner.Name, metav1.DeleteOptions{PropagationPolicy: &policy}); err != nil {
+	doing := make(chan error, 1)
+	go func() { doing <- do(ctx) }()
+	if err := await(ctx, watching, owner, n); err != nil {
 		return 0, err
 	}
-	return await(ctx, watching, owner, n, began)
+	return time.Since(began), <-doing
 }
 
 // await follows a watch until an owner is gone and its n dependents are gone,
 // or free of it.
-func await(ctx context.Context, watching watch.Interface, owner *corev1.ConfigMap, n int, began time.Time) (time.Duration, error) {
+func await(ctx context.Context, watching watch.Interface, owner *corev1.ConfigMap, n int) error {
 	timeout := time.NewTimer(patience)
 	defer timeout.Stop()
 	left, ownerGone := map[types.UID]bool{}, false
@@ -159,16 +169,16 @@ func await(ctx context.Context, watching watch.Interface, owner *corev1.ConfigMa
 	for done < n || !ownerGone {
 		select {
 		case <-ctx.Done():
-			return 0, ctx.Err()
+			return ctx.Err()
 		case <-timeout.C:
-			return 0, fmt.Errorf("after %s %d of %d are done", patience, done, n)
+			return fmt.Errorf("after %s %d of %d are done", patience, done, n)
 		case e, open := <-watching.ResultChan():
 			if !open {
-				return 0, fmt.Errorf("the watch ended after %d of %d", done, n)
+				return fmt.Errorf("the watch ended after %d of %d", done, n)
 			}
 			o, ok := e.Object.(*corev1.ConfigMap)
 			if !ok {
-				return 0, fmt.Errorf("watch: %v", e.Object)
+				return fmt.Errorf("watch: %v", e.Object)
 			}
 			finished := e.Type == watch.Deleted || e.Type == watch.Modified && len(o.OwnerReferences) == 0
 			switch {
@@ -180,7 +190,7 @@ func await(ctx context.Context, watching watch.Interface, owner *corev1.ConfigMa
 			}
 		}
 	}
-	return time.Since(began), nil
+	return nil
 }
 
 // calls reads how many requests of the verbs that collectors use the API

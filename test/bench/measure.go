@@ -15,43 +15,60 @@ import (
 const floorName = "a client itself"
 
 // floors measure a client that deletes, and one that patches, the same objects
-// itself: no collector can be faster than one call for each.
+// itself, and watches them like a collector: none can be faster than one call
+// for each.
 func (f *field) floors(ctx context.Context, r *report) error {
 	for figure, call := range map[string]func(context.Context, string, string) error{
-		"background": func(ctx context.Context, namespace, name string) error {
-			return f.client.CoreV1().ConfigMaps(namespace).Delete(ctx, name, metav1.DeleteOptions{})
-		},
-		"orphan": func(ctx context.Context, namespace, name string) error {
-			_, err := f.client.CoreV1().ConfigMaps(namespace).Patch(ctx, name, types.MergePatchType,
-				[]byte(`{"metadata":{"ownerReferences":null}}`), metav1.PatchOptions{})
-			return err
-		},
+		"background": f.deleteOne, "foreground": f.deleteOne, "orphan": f.patchOne,
 	} {
 		var rates []float64
 		for range f.rounds {
-			namespace, err := f.namespace(ctx)
+			took, err := f.floor(ctx, call)
 			if err != nil {
 				return err
 			}
-			owner, err := f.family(ctx, namespace, f.objects)
-			if err != nil {
-				return err
-			}
-			began := time.Now()
-			err = each(ctx, f.objects, func(ctx context.Context, i int) error {
-				return call(ctx, namespace, fmt.Sprintf("%s-%d", owner.Name, i))
-			})
-			if err != nil {
-				return err
-			}
-			rates = append(rates, float64(f.objects)/time.Since(began).Seconds())
+			rates = append(rates, float64(f.objects)/took.Seconds())
 		}
 		r.add(floorName, rate(figure, "unlimited"), median(rates))
 	}
 	return nil
 }
 
+func (f *field) deleteOne(ctx context.Context, namespace, name string) error {
+	return f.client.CoreV1().ConfigMaps(namespace).Delete(ctx, name, metav1.DeleteOptions{})
+}
+
+func (f *field) patchOne(ctx context.Context, namespace, name string) error {
+	_, err := f.client.CoreV1().ConfigMaps(namespace).Patch(ctx, name, types.MergePatchType,
+		[]byte(`{"metadata":{"ownerReferences":null}}`), metav1.PatchOptions{})
+	return err
+}
+
+func (f *field) floor(ctx context.Context, call func(context.Context, string, string) error) (time.Duration, error) {
+	namespace, err := f.namespace(ctx)
+	if err != nil {
+		return 0, err
+	}
+	owner, err := f.family(ctx, namespace, f.objects)
+	if err != nil {
+		return 0, err
+	}
+	return f.timed(ctx, owner, f.objects, func(ctx context.Context) error {
+		err := each(ctx, f.objects, func(ctx context.Context, i int) error {
+			return call(ctx, namespace, fmt.Sprintf("%s-%d", owner.Name, i))
+		})
+		if err != nil {
+			return err
+		}
+		return f.deleteOne(ctx, namespace, owner.Name)
+	})
+}
+
 func rate(figure, budget string) string { return fmt.Sprintf("%s, objects/s, %s", figure, budget) }
+
+var policies = []metav1.DeletionPropagation{
+	metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan,
+}
 
 // throughput measures how many objects a collector gets done in a second, and
 // with how many calls.
@@ -60,32 +77,18 @@ func (f *field) throughput(ctx context.Context, r *report, b budget) error {
 	if b.calls != 0 {
 		objects = min(objects, 400) // at 13 objects/s, the rest would only take longer
 	}
-	policies := []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan}
 	rates, calls := map[string][]float64{}, map[string][]float64{}
 	for range f.rounds {
 		for _, c := range f.contenders {
 			err := f.with(ctx, c, b, func() error {
 				for _, policy := range policies {
-					namespace, err := f.namespace(ctx)
-					if err != nil {
-						return err
-					}
-					before, err := f.calls(ctx)
-					if err != nil {
-						return err
-					}
-					took, err := f.collect(ctx, namespace, objects, policy)
+					perSecond, perObject, err := f.once(ctx, objects, policy)
 					if err != nil {
 						return fmt.Errorf("%s, %s: %w", c.name(), policy, err)
 					}
-					after, err := f.calls(ctx)
-					if err != nil {
-						return err
-					}
-					key := c.name() + "/" + strings.ToLower(string(policy))
-					rates[key] = append(rates[key], float64(objects)/took.Seconds())
-					calls[key] = append(calls[key], (after-before)/float64(objects))
-					progress("%s: %s, %s: %d in %s", b.name, c.name(), policy, objects, took.Round(time.Millisecond))
+					progress("%s: %s, %s: %.0f objects/s", b.name, c.name(), policy, perSecond)
+					key := c.name() + string(policy)
+					rates[key], calls[key] = append(rates[key], perSecond), append(calls[key], perObject)
 				}
 				return nil
 			})
@@ -96,14 +99,30 @@ func (f *field) throughput(ctx context.Context, r *report, b budget) error {
 	}
 	for _, policy := range policies {
 		for _, c := range f.contenders {
-			figure := strings.ToLower(string(policy))
-			r.add(c.name(), rate(figure, b.name), median(rates[c.name()+"/"+figure]))
-			if b.calls == 0 {
-				r.add(c.name(), figure+", API calls/object", median(calls[c.name()+"/"+figure]))
-			}
+			figure, key := strings.ToLower(string(policy)), c.name()+string(policy)
+			r.add(c.name(), rate(figure, b.name), median(rates[key]))
+			r.add(c.name(), fmt.Sprintf("%s, API calls/object, %s", figure, b.name), median(calls[key]))
 		}
 	}
 	return nil
+}
+
+// once measures one collection.
+func (f *field) once(ctx context.Context, objects int, policy metav1.DeletionPropagation) (perSecond, perObject float64, err error) {
+	namespace, err := f.namespace(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	before, err := f.calls(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	took, err := f.collect(ctx, namespace, objects, policy)
+	if err != nil {
+		return 0, 0, err
+	}
+	after, err := f.calls(ctx)
+	return float64(objects) / took.Seconds(), (after - before) / float64(objects), err
 }
 
 // delays measure the time from an owner's removal to its dependent's, as a

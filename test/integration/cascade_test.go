@@ -47,7 +47,7 @@ func TestG28_G33_G37_ReferencesIntoOtherNamespaces(t *testing.T) {
 	w.goes(invalid...)
 	w.stays(append(valid, parent)...)
 	w.seen(parent)
-	event := other.event(far, "OwnerRefInvalidNamespace")
+	event := other.warning(far)
 	if event.Type != "Warning" || event.Source.Component != "garbage-collector-controller" {
 		t.Errorf("event is a %s from %s", event.Type, event.Source.Component)
 	}
@@ -58,7 +58,7 @@ func TestG34_AClusterScopedObjectOfANamespacedOwnerIsKept(t *testing.T) {
 	owner := w.make(thing{name: "owner"})
 	w.seen(owner)
 	child := w.make(thing{name: w.ns + "-child", kind: clusterRole, owners: owns(owner)})
-	event := w.event(child, "OwnerRefInvalidNamespace")
+	event := w.warning(child)
 	if event.Namespace != metav1.NamespaceDefault {
 		t.Errorf("event is in namespace %s", event.Namespace)
 	}

@@ -88,9 +88,9 @@ func TestWhatTheDocumentationOfKubernetesPromises(t *testing.T) {
 			owner := w.make(thing{name: "owner"})
 			w.seen(owner)
 			child := w.make(thing{name: w.ns + "-child", kind: clusterRole, owners: owns(owner)})
-			w.event(child, "OwnerRefInvalidNamespace")
+			w.warning(child)
 			far := worldOn(w.T, w.config, w.collector)
-			far.event(far.make(thing{name: "far", owners: owns(owner), finalizers: []string{hold}}), "OwnerRefInvalidNamespace")
+			far.warning(far.make(thing{name: "far", owners: owns(owner), finalizers: []string{hold}}))
 		}},
 	} {
 		t.Run(promise.name, func(t *testing.T) { promise.test(newWorld(t)) })

@@ -367,8 +367,9 @@ func (w *world) defineAs(crd *apiextensionsv1.CustomResourceDefinition) {
 	})
 }
 
-// event waits for an event about an object and returns it.
-func (w *world) event(o *unstructured.Unstructured, reason string) corev1.Event {
+// warning waits for the event that an object's reference leads into another
+// namespace, and returns it.
+func (w *world) warning(o *unstructured.Unstructured) corev1.Event {
 	w.Helper()
 	namespace := o.GetNamespace()
 	if namespace == "" {
@@ -381,7 +382,7 @@ func (w *world) event(o *unstructured.Unstructured, reason string) corev1.Event 
 			return err
 		}
 		for _, e := range list.Items {
-			if e.InvolvedObject.UID == o.GetUID() && e.Reason == reason {
+			if e.InvolvedObject.UID == o.GetUID() && e.Reason == "OwnerRefInvalidNamespace" {
 				found = e
 				return nil
 			}
