@@ -125,6 +125,7 @@ func (o *options) assemble(config *rest.Config, log logr.Logger) (*loop.Loop, ma
 	}
 	collector, err := loop.New(loop.Options{
 		Config: config, Namespace: o.namespace, Workers: o.workers, APIQPS: o.apiQPS,
+		Elect:             o.leaderElect && !o.dryRun, // a dry run writes no lease, and takes nobody's place
 		DiscoveryInterval: o.discoveryInterval, SweepInterval: o.sweepInterval,
 		CanaryTimeout: o.canaryTimeout, CanaryInterval: canaryInterval, SyncTimeout: syncTimeout,
 		Ignored: ignored, DryRun: o.dryRun, Evaluator: builtin.Policy{},
@@ -155,13 +156,9 @@ func (o *options) manager(config *rest.Config, collector *loop.Loop, log logr.Lo
 	}
 	serving.ExtraHandlers = debug.Handlers(source)
 	mgr, err := ctrl.NewManager(config, manager.Options{
-		Logger:                        log,
-		Metrics:                       serving,
-		HealthProbeBindAddress:        o.probeAddress,
-		LeaderElection:                o.leaderElect && !o.dryRun, // a dry run writes no lease, and takes nobody's place
-		LeaderElectionID:              "gleaner.dev",
-		LeaderElectionNamespace:       o.namespace,
-		LeaderElectionReleaseOnCancel: true, // the process ends right after
+		Logger:                 log,
+		Metrics:                serving,
+		HealthProbeBindAddress: o.probeAddress,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("make manager: %w", err)

@@ -24,8 +24,13 @@ import (
 // Label marks the throw-away objects.
 const Label = "gleaner.dev/canary"
 
-// cleanup is how long taking a canary in may last once something went wrong.
-const cleanup = 5 * time.Second
+const (
+	// answer is how long one read may take.
+	answer = 5 * time.Second
+
+	// cleanup is how long taking a canary in may last.
+	cleanup = 5 * time.Second
+)
 
 // Canary tells whether another collector is alive.
 type Canary struct {
@@ -73,36 +78,28 @@ func (c Canary) watch(ctx context.Context, object *corev1.ConfigMap) (gone bool,
 	if err != nil {
 		return false, fmt.Errorf("delete canary ConfigMap %s/%s: %w", c.Namespace, object.Name, err)
 	}
-	listening, cancel := context.WithTimeout(ctx, c.Timeout)
-	defer cancel()
+	end := time.NewTimer(c.Timeout)
+	defer end.Stop()
 	tick := time.NewTicker(max(c.Timeout/50, 20*time.Millisecond))
 	defer tick.Stop()
-	began, heard := time.Now(), time.Time{}
 	for {
+		over := false
 		select {
-		case <-listening.Done():
-			if ctx.Err() != nil {
-				return false, ctx.Err()
-			}
-			if heard.Sub(began) < c.Timeout/2 {
-				return false, fmt.Errorf("read canary ConfigMap %s/%s: the API server did not answer in time", c.Namespace, object.Name)
-			}
-			return false, nil
+		case <-ctx.Done():
+			return false, ctx.Err()
+		case <-end.C:
+			over = true // and the last look is the one that counts
 		case <-tick.C:
 		}
-		gone, err := c.isGone(listening, object)
-		switch {
-		case gone:
-			return true, nil
-		case err == nil:
-			heard = time.Now()
-		case listening.Err() == nil:
-			return false, err
+		if gone, err := c.isGone(ctx, object); gone || err != nil || over {
+			return gone, err
 		}
 	}
 }
 
 func (c Canary) isGone(ctx context.Context, object *corev1.ConfigMap) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, answer)
+	defer cancel()
 	live, err := c.Client.CoreV1().ConfigMaps(c.Namespace).Get(ctx, object.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):

@@ -112,18 +112,38 @@ func (g *Guard) Sight(resourceOf func(schema.GroupVersionKind) (schema.GroupVers
 	}
 }
 
-// each asks about one object at a time. An object that can't be asked about is
-// not shown.
+// each asks about a resource as a whole first, then in the object's namespace,
+// and about the single object only if neither is allowed. An object that can't
+// be asked about is not shown.
 func (g *Guard) each(ctx context.Context, who user.Info, resourceOf func(schema.GroupVersionKind) (schema.GroupVersionResource, bool)) Sight {
+	answers := map[place]bool{} // for the length of the request
 	return func(o record.Object) bool {
 		resource, ok := resourceOf(schema.FromAPIVersionAndKind(o.APIVersion, o.Kind))
 		if !ok {
 			return false
 		}
-		allowed, err := g.may(ctx, authorizer.AttributesRecord{
-			User: who, Verb: "get", ResourceRequest: true, Namespace: o.Namespace, Name: o.Name,
-			APIGroup: resource.Group, APIVersion: resource.Version, Resource: resource.Resource,
-		})
-		return err == nil && allowed
+		for _, at := range []place{{resource: resource}, {resource, o.Namespace, ""}, {resource, o.Namespace, o.Name}} {
+			allowed, asked := answers[at]
+			if !asked {
+				var err error
+				allowed, err = g.may(ctx, authorizer.AttributesRecord{
+					User: who, Verb: "get", ResourceRequest: true, Namespace: at.namespace, Name: at.name,
+					APIGroup: resource.Group, APIVersion: resource.Version, Resource: resource.Resource,
+				})
+				allowed = allowed && err == nil
+				answers[at] = allowed
+			}
+			if allowed {
+				return true
+			}
+		}
+		return false
 	}
+}
+
+// place is what a client may or may not get: a resource, in a namespace or in
+// all of them, or one object.
+type place struct {
+	resource        schema.GroupVersionResource
+	namespace, name string
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -17,7 +18,6 @@ import (
 // Source is where the shown comes from. All fields are required.
 type Source struct {
 	Dump     func(...types.UID) graph.Dump
-	Has      func(types.UID) bool
 	Unsynced func() []string // the types that are not listed yet, each with the reason
 	Synced   func() bool
 	Records  func(types.UID) []record.Entry
@@ -51,13 +51,15 @@ func (s Source) graph(w http.ResponseWriter, r *http.Request) {
 	}
 	var uids []types.UID
 	for _, uid := range r.URL.Query()["uid"] {
-		if !s.Has(types.UID(uid)) {
-			http.Error(w, fmt.Sprintf("no object with the UID %q is in the graph", uid), http.StatusNotFound)
-			return
-		}
 		uids = append(uids, types.UID(uid))
 	}
 	dump := visible(s.Dump(uids...), s.Sight(r))
+	for _, uid := range uids {
+		if !slices.ContainsFunc(dump.Nodes, func(n graph.DumpNode) bool { return n.UID == uid }) {
+			http.Error(w, fmt.Sprintf("no object with the UID %q that you may get is in the graph", uid), http.StatusNotFound)
+			return
+		}
+	}
 	if format == "json" {
 		writeJSON(w, dump)
 		return

@@ -45,7 +45,7 @@ func source(objects ...graph.Object) Source {
 		g.Apply(graph.Seen{Object: o}, nil)
 	}
 	return Source{
-		Dump: g.Dump, Has: g.Has, Sight: Everything,
+		Dump: g.Dump, Sight: Everything,
 		Unsynced: func() []string { return nil },
 		Synced:   func() bool { return true },
 		Records:  func(types.UID) []record.Entry { return nil },
@@ -183,7 +183,7 @@ func TestABadQuestionIsToldWhatToAsk(t *testing.T) {
 		want string
 	}{
 		"an unknown format": {"/debug/gc/graph?format=xml", http.StatusBadRequest, "no format \"xml\": use format=dot or format=json\n"},
-		"an unknown UID":    {"/debug/gc/graph?uid=2&uid=77", http.StatusNotFound, "no object with the UID \"77\" is in the graph\n"},
+		"an unknown UID":    {"/debug/gc/graph?uid=2&uid=77", http.StatusNotFound, "no object with the UID \"77\" that you may get is in the graph\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := get(t, source(family()...), c.url)

@@ -17,7 +17,8 @@ type known struct {
 
 	mu      sync.Mutex // covers what follows
 	graph   *graph.Graph
-	add     func(graph.ID)         // into the work queue; nil while not leading
+	add     func(graph.ID)         // into the work queue; nil until there is one
+	leading bool                   // others only keep the graph
 	pending map[graph.ID]time.Time // since when an object waits to be looked at
 	inHand  map[graph.ID]time.Time // the same of those that are looked at now
 	refused map[graph.ID]struct{}  // objects whose last write failed: any change wakes them
@@ -68,7 +69,7 @@ func (k *known) wakeRefused(e graph.Event) {
 
 // queue has a seen object looked at. There is nothing to be done about another.
 func (k *known) queue(id graph.ID) {
-	if _, own := k.own[id]; own || k.add == nil || !k.graph.Sees(id) {
+	if _, own := k.own[id]; own || !k.leading || k.add == nil || !k.graph.Sees(id) {
 		return
 	}
 	if _, waits := k.pending[id]; !waits {
@@ -95,13 +96,30 @@ func (k *known) Cycle(id graph.ID) (graph.Edge, bool) {
 // called by what queue calls, under the lock.
 func (k *known) namespaceOf(id graph.ID) string { return k.graph.NamespaceOf(id) }
 
-// lead has everything queued that now asks for something, and from then on
-// whatever comes to ask. Before it, a follower only keeps the graph.
-func (k *known) lead(add func(graph.ID)) {
+// feed says where to queue what comes to ask for something.
+func (k *known) feed(add func(graph.ID)) {
 	k.mu.Lock()
 	k.add = add
 	k.mu.Unlock()
 	k.sweep()
+}
+
+// lead has everything queued that now asks for something, and from then on
+// whatever comes to ask.
+func (k *known) lead() {
+	k.mu.Lock()
+	k.leading = true
+	k.mu.Unlock()
+	k.sweep()
+}
+
+// follow has nothing queued any more: a follower only keeps the graph.
+func (k *known) follow() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.leading = false
+	clear(k.pending)
+	clear(k.refused)
 }
 
 // sweep queues every object that may ask for something: nothing is lost for

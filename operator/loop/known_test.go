@@ -68,7 +68,8 @@ func TestAFollowerQueuesNothingAndALeaderEverything(t *testing.T) {
 	if got := d.taken(); len(got) != 0 || d.waiting() != 0 {
 		t.Errorf("a follower queued %v, and %d wait", got, d.waiting())
 	}
-	d.lead(d.add)
+	d.feed(d.add)
+	d.lead()
 	if diff := cmp.Diff([]string{"orphan", "waits"}, d.taken()); diff != "" || d.waiting() != 2 {
 		t.Errorf("%d wait\n%s", d.waiting(), diff)
 	}
@@ -86,7 +87,8 @@ func TestAFollowerQueuesNothingAndALeaderEverything(t *testing.T) {
 // last write was refused, which is tried again on any change.
 func TestARefusedObjectWakesOnAnyChange(t *testing.T) {
 	d := newDesk("a", "b")
-	d.lead(d.add)
+	d.feed(d.add)
+	d.lead()
 	d.Apply(graph.Seen{Object: child("a", "1", "lost")}, graph.Seen{Object: child("b", "2", "lost")})
 	d.taken()
 	d.settle(id("a"), true)
@@ -120,7 +122,8 @@ func TestOurOwnCanaryIsNeverQueued(t *testing.T) {
 	for _, o := range []*graph.Object{&bird, &other} {
 		o.Terminating, o.Foreground = true, true
 	}
-	d.lead(d.add)
+	d.feed(d.add)
+	d.lead()
 	d.ours("bird")
 	d.Apply(graph.Seen{Object: bird}, graph.Seen{Object: other})
 	d.sweep()
@@ -140,7 +143,8 @@ func TestOurOwnCanaryIsNeverQueued(t *testing.T) {
 
 func TestHowLongTheOldestWaits(t *testing.T) {
 	d := newDesk("a", "b")
-	d.lead(d.add)
+	d.feed(d.add)
+	d.lead()
 	pass := func(seconds int) { d.t = d.t.Add(time.Duration(seconds) * time.Second) }
 	check := func(when string, want time.Duration, waiting int) {
 		t.Helper()
@@ -168,7 +172,8 @@ func TestHowLongTheOldestWaits(t *testing.T) {
 // What is asked for while an object is in hand is still to be done after it.
 func TestAnObjectThatIsQueuedWhileInHandStillWaits(t *testing.T) {
 	d := newDesk("a")
-	d.lead(d.add)
+	d.feed(d.add)
+	d.lead()
 	d.Apply(graph.Seen{Object: child("a", "1", "lost")})
 	d.taken()
 	d.take(id("a")) // it is in hand
@@ -184,7 +189,8 @@ func TestAnObjectThatIsQueuedWhileInHandStillWaits(t *testing.T) {
 func TestAnObjectIsAlwaysTheSameItem(t *testing.T) {
 	d := newDesk("a")
 	var items []item
-	d.lead(func(id graph.ID) { items = append(items, item{id: id, namespace: d.namespaceOf(id)}) })
+	d.feed(func(id graph.ID) { items = append(items, item{id: id, namespace: d.namespaceOf(id)}) })
+	d.lead()
 	d.Apply(graph.Seen{Object: child("a", "1", "lost")})
 	d.Apply(graph.TypeGone{Kind: configMap.GroupKind()})
 	d.again([]graph.ID{id("a")}) // a round of the barrier that began before
@@ -198,7 +204,8 @@ func TestAnObjectIsAlwaysTheSameItem(t *testing.T) {
 // Many at once, for the race detector.
 func TestKnownMayBeUsedConcurrently(t *testing.T) {
 	k := newKnown(time.Now)
-	k.lead(func(graph.ID) {})
+	k.feed(func(graph.ID) {})
+	k.lead()
 	var all sync.WaitGroup
 	for w := range 8 {
 		all.Go(func() {

@@ -29,14 +29,9 @@ const (
 	canaryRetry = 5 * time.Second
 )
 
-// everywhere is a runnable that every replica runs, leading or not.
-type everywhere struct{ manager.RunnableFunc }
-
-// NeedLeaderElection implements manager.LeaderElectionRunnable.
-func (everywhere) NeedLeaderElection() bool { return false }
-
 // AddTo has a manager run the Loop. Every replica watches and keeps the graph,
-// so that a new leader has it already; only the leader works.
+// so that a new leader has it already; only the leader works. The manager's own
+// leader election is not used: see elect.
 func (l *Loop) AddTo(mgr manager.Manager) error {
 	c, err := controller.NewTypedUnmanaged("gleaner", controller.TypedOptions[item]{
 		Reconciler: reconcile.TypedFunc[item](func(ctx context.Context, i item) (reconcile.Result, error) {
@@ -45,6 +40,7 @@ func (l *Loop) AddTo(mgr manager.Manager) error {
 		MaxConcurrentReconciles: l.options.Workers,
 		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[item](firstRetry, longestRetry),
 		NewQueue:                newQueue,
+		NeedLeaderElection:      ptr.To(false),
 		CacheSyncTimeout:        l.options.SyncTimeout + time.Minute, // ours ends sooner, and is no error
 		SkipNameValidation:      ptr.To(true),                        // tests run several in one process
 		Logger:                  l.log,
@@ -55,15 +51,8 @@ func (l *Loop) AddTo(mgr manager.Manager) error {
 	if err := c.Watch(&feed{loop: l}); err != nil {
 		return fmt.Errorf("feed controller: %w", err)
 	}
-	for _, r := range []manager.Runnable{
-		everywhere{l.watcher.Run},
-		everywhere{l.tell},
-		manager.RunnableFunc(l.sweep),
-		manager.RunnableFunc(l.confirm),
-		manager.RunnableFunc(l.listen),
-		c,
-	} {
-		if err := mgr.Add(r); err != nil {
+	for _, r := range []manager.RunnableFunc{l.watcher.Run, l.tell, l.sweep, l.confirm, l.elect, c.Start} {
+		if err := mgr.Add(everywhere{r}); err != nil {
 			return fmt.Errorf("add to manager: %w", err)
 		}
 	}
@@ -73,6 +62,12 @@ func (l *Loop) AddTo(mgr manager.Manager) error {
 	return mgr.AddReadyzCheck("synced", l.ready())
 }
 
+// everywhere is a runnable that every replica runs, leading or not.
+type everywhere struct{ manager.RunnableFunc }
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (everywhere) NeedLeaderElection() bool { return false }
+
 // feed is the controller's source: the graph.
 type feed struct{ loop *Loop }
 
@@ -80,7 +75,7 @@ var _ source.TypedSyncingSource[item] = &feed{}
 
 // Start connects the graph to the work queue.
 func (f *feed) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[item]) error {
-	f.loop.known.lead(func(id graph.ID) {
+	f.loop.known.feed(func(id graph.ID) {
 		queue.Add(item{id: id, namespace: f.loop.known.namespaceOf(id)})
 	})
 	return nil
@@ -170,11 +165,11 @@ func (l *Loop) typesChanged(types *catalog.Catalog) {
 
 // listen finds out whether another collector is alive: at once, then every
 // CanaryInterval, and when kube-controller-manager's lease changes hands.
-func (l *Loop) listen(ctx context.Context) error {
+func (l *Loop) listen(ctx context.Context) {
 	if l.options.CanaryTimeout == 0 || l.options.DryRun {
 		l.log.Info("Not looking for another collector", "canaryTimeout", l.options.CanaryTimeout, "dryRun", l.options.DryRun)
 		l.open()
-		return nil
+		return
 	}
 	for ctx.Err() == nil {
 		holder, known := l.holder(ctx)
@@ -184,7 +179,6 @@ func (l *Loop) listen(ctx context.Context) error {
 		}
 		l.awaitReason(ctx, holder, known)
 	}
-	return nil
 }
 
 // awaitReason waits until there is a reason to look again: the interval is
@@ -235,7 +229,11 @@ func (l *Loop) sing(ctx context.Context) bool {
 
 func (l *Loop) open() {
 	if l.gate.set(Open) {
-		l.log.Info("Collecting", "workers", l.options.Workers, "dryRun", l.options.DryRun)
+		message := "Collecting"
+		if l.options.DryRun {
+			message = "Deciding and recording, without writing anything"
+		}
+		l.log.Info(message, "workers", l.options.Workers)
 		l.known.sweep()
 	}
 }

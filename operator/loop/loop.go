@@ -46,6 +46,8 @@ const (
 
 	recordsKept = 10_000
 
+	eventsPerSecond = 50
+
 	// eventSource is whom the events are from that Kubernetes' own collector
 	// would raise too, so that whoever watches for them keeps finding them.
 	eventSource = "garbage-collector-controller"
@@ -54,7 +56,8 @@ const (
 // Options say how a Loop is to run. None has a default here.
 type Options struct {
 	Config    *rest.Config // with the identity to work under; its limits are not used
-	Namespace string       // the operator's own: where canaries are let out
+	Namespace string       // the operator's own: where canaries are let out, and the lease is
+	Elect     bool         // work only while holding the lease
 
 	Workers           int
 	APIQPS            float32       // of reads and writes about single objects; 0: unlimited
@@ -91,6 +94,7 @@ type Loop struct {
 	warnOfMigrations sync.Once
 
 	client      kubernetes.Interface // for canaries and leases
+	eventClient kubernetes.Interface
 	events      eventrecord.EventRecorder
 	broadcaster eventrecord.EventBroadcaster
 }
@@ -116,7 +120,7 @@ func New(o Options) (*Loop, error) {
 // connect makes the clients. Watching, working and telling have one each, with
 // limits of its own, so that none slows another.
 func (l *Loop) connect() error {
-	watching, working, telling := l.limited(-1), l.limited(l.options.APIQPS), l.limited(50)
+	watching, working := l.limited(-1), l.limited(l.options.APIQPS)
 	watchClient, err := metadata.NewForConfig(metadata.ConfigFor(watching))
 	if err != nil {
 		return fmt.Errorf("make client for watching: %w", err)
@@ -129,7 +133,10 @@ func (l *Loop) connect() error {
 	if err != nil {
 		return fmt.Errorf("make client for working: %w", err)
 	}
-	if l.client, err = kubernetes.NewForConfig(telling); err != nil {
+	if l.client, err = kubernetes.NewForConfig(watching); err != nil {
+		return fmt.Errorf("make client for leases: %w", err)
+	}
+	if l.eventClient, err = kubernetes.NewForConfig(l.limited(eventsPerSecond)); err != nil {
 		return fmt.Errorf("make client for events: %w", err)
 	}
 	services, err := aggregator.NewForConfig(watching)
@@ -172,7 +179,7 @@ func (l *Loop) tell(ctx context.Context) error {
 	if l.options.DryRun {
 		return nil
 	}
-	l.broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: l.client.CoreV1().Events("")})
+	l.broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: l.eventClient.CoreV1().Events("")})
 	<-ctx.Done()
 	l.broadcaster.Shutdown()
 	return nil

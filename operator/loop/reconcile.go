@@ -26,13 +26,20 @@ const (
 
 // Reconcile does what is to be done about one object, as it is now.
 func (l *Loop) Reconcile(ctx context.Context, id graph.ID) (reconcile.Result, error) {
-	if l.gate.get() != Open || l.known.isOurs(id) {
-		return reconcile.Result{}, nil // the gate's opening queues everything again
+	if ctx.Err() != nil {
+		return reconcile.Result{}, nil // the end has come: what is queued is left to whoever leads next
 	}
 	l.known.take(id)
+	if l.gate.get() != Open || l.known.isOurs(id) {
+		l.known.settle(id, false)
+		return reconcile.Result{}, nil // the gate's opening queues everything again
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()
 	for range attempts {
+		if l.gate.get() != Open {
+			break // it was shut in between
+		}
 		step, err := l.step(ctx, id)
 		if err != nil {
 			l.known.settle(id, true)

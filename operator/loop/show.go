@@ -16,7 +16,6 @@ import (
 func (l *Loop) Show() debug.Source {
 	return debug.Source{
 		Dump:     l.known.dump,
-		Has:      l.known.has,
 		Synced:   l.watcher.Synced,
 		Unsynced: l.unsynced,
 		Records:  l.records.Entries,
