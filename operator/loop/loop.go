@@ -29,6 +29,7 @@ import (
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 
 	"github.com/gleaner-dev/gleaner/operator/act"
+	"github.com/gleaner-dev/gleaner/operator/catalog"
 	"github.com/gleaner-dev/gleaner/operator/gather"
 	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/record"
@@ -101,20 +102,26 @@ type Loop struct {
 
 // New makes a Loop. It talks to no API server yet.
 func New(o Options) (*Loop, error) {
-	l := &Loop{
-		options:   o,
-		log:       o.Log,
-		now:       time.Now,
-		evaluator: o.Evaluator,
-		known:     newKnown(time.Now),
-		backoff:   workqueue.NewTypedItemExponentialFailureRateLimiter[graph.ID](firstRetry, longestRetry),
-		records:   record.NewStore(recordsKept),
-	}
+	l := unconnected(o, time.Now)
 	if err := l.connect(); err != nil {
 		return nil, err
 	}
-	l.metrics = newMetrics(l)
 	return l, nil
+}
+
+// unconnected makes a Loop without what reads or writes.
+func unconnected(o Options, now func() time.Time) *Loop {
+	l := &Loop{
+		options:   o,
+		log:       o.Log,
+		now:       now,
+		evaluator: o.Evaluator,
+		known:     newKnown(now),
+		backoff:   workqueue.NewTypedItemExponentialFailureRateLimiter[graph.ID](firstRetry, longestRetry),
+		records:   record.NewStore(recordsKept),
+	}
+	l.metrics = newMetrics(l)
+	return l
 }
 
 // connect makes the clients. Watching, working and telling have one each, with
@@ -153,16 +160,20 @@ func (l *Loop) connect() error {
 		Log:         l.log.WithName("watch"),
 		OnChange:    l.typesChanged,
 	})
-	reader := gather.NewReader(workClient, l.watcher.Serves, l.now)
-	l.barrier = gather.NewBarrier(l.known, l.watcher.Catalog, workClient, l.known.Apply, l.now)
-	l.gatherer = &gather.Gatherer{
-		Graph: l.known, Catalog: l.watcher.Catalog, Reader: reader,
-		Barrier: l.barrier, Observe: l.known.Apply, Now: l.now,
-	}
-	l.actor = act.New(workClient, l.watcher.Catalog, l.options.DryRun)
+	l.wire(workClient, l.watcher.Catalog, l.watcher.Serves)
 	l.broadcaster = eventrecord.NewBroadcaster()
 	l.events = l.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: eventSource})
 	return nil
+}
+
+// wire makes the stages that work on single objects, around the graph.
+func (l *Loop) wire(client metadata.Interface, types func() *catalog.Catalog, serves gather.Serves) {
+	l.barrier = gather.NewBarrier(l.known, types, client, l.known.Apply, l.now)
+	l.gatherer = &gather.Gatherer{
+		Graph: l.known, Catalog: types, Reader: gather.NewReader(client, serves, l.now),
+		Barrier: l.barrier, Observe: l.known.Apply, Now: l.now,
+	}
+	l.actor = act.New(client, types, l.options.DryRun)
 }
 
 func (l *Loop) limited(qps float32) *rest.Config {

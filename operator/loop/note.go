@@ -21,7 +21,6 @@ type outcome struct {
 // note tells what was decided and what became of it: as a record, a log line,
 // metrics, and an event where the object's owner has to know.
 func (l *Loop) note(facts decide.Facts, plan decide.Plan, verdict hostabi.Verdict, out outcome) {
-	l.warn(facts, plan)
 	if plan.Reason == decide.NothingToDo {
 		return
 	}
@@ -50,8 +49,9 @@ func (l *Loop) note(facts decide.Facts, plan decide.Plan, verdict hostabi.Verdic
 		l.metrics.observeDelay(facts, entry.Time)
 	}
 	entry, isNew := l.records.Add(entry)
-	if isNew {
+	if isNew { // and not the same as at the last look
 		l.logEntry(entry)
+		l.warn(facts, plan)
 	}
 }
 
