@@ -95,9 +95,9 @@ func (m *naive) knows(o graph.Object, ref metav1.OwnerReference) graph.Knowledge
 	}
 }
 
-// The graph knows what the naive one knows after any events, and wakes whoever
+// G-16, G-17, G-19, G-21: the graph knows what the naive one knows after any events, and wakes whoever
 // has come to know something else.
-func TestGraphEqualsTheNaiveOne(t *testing.T) {
+func TestG17_G19_G21_GraphEqualsTheNaiveOne(t *testing.T) {
 	for seed := range int64(200) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			random := rand.New(rand.NewSource(seed))

@@ -80,9 +80,13 @@ func TestCanary_TheBuiltInCollectorComesBack(t *testing.T) {
 	})
 	o = options(cluster.RESTConfig())
 	o.CanaryTimeout, o.CanaryInterval = 2*time.Second, 2*time.Second
+	before := worldOn(t, o.Config, nil)
+	left := before.make(thing{name: "left", owners: []metav1.OwnerReference{lost()}})
 	collector := run(t, o)
 	w := worldOn(t, o.Config, collector)
+	before.collector = collector
 	status(t, collector, true, "collecting")
+	before.goes(left) // G-54: from before the collector was there
 	w.goes(w.make(thing{name: "dependent", owners: []metav1.OwnerReference{lost()}}))
 	restart(t, cluster)
 	status(t, collector, false, "another garbage collector is running")
