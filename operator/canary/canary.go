@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -107,7 +108,7 @@ func (c Canary) isGone(ctx context.Context, object *corev1.ConfigMap) (bool, err
 	case err != nil:
 		return false, fmt.Errorf("read canary ConfigMap %s/%s: %w", c.Namespace, object.Name, err)
 	}
-	return live.UID != object.UID || len(live.Finalizers) == 0, nil
+	return live.UID != object.UID || !slices.Contains(live.Finalizers, metav1.FinalizerDeleteDependents), nil
 }
 
 // takeIn removes the object, whatever state it is in. It reports whether it

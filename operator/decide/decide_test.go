@@ -201,7 +201,7 @@ func TestChoose(t *testing.T) {
 	polled := facts(decide.Present)
 	polled.Owners[0].Polled = true
 	far := facts(decide.Absent)
-	far.Owners[0].ElsewhereSeen, far.Owners[0].Elsewhere = true, "other"
+	far.Owners[0].Elsewhere = "other"
 	grace := int64(3)
 	withGrace := toDelete
 	withGrace.GracePeriodSeconds = &grace

@@ -47,11 +47,9 @@ type Owner struct {
 	// Reason says in words what the standing was learnt from.
 	Reason string
 
-	// Elsewhere is the namespace in which the owner's UID was seen, where that
-	// is another than the dependent's (G-33). ElsewhereSeen tells the cluster
-	// scope, whose name is "", from none.
-	Elsewhere     string
-	ElsewhereSeen bool
+	// Elsewhere is the namespace in which the owner's UID is seen, if that is
+	// another than the dependent's (G-33); "" if not.
+	Elsewhere string
 
 	// Polled says that the owner stands by a read alone: the watch has not
 	// shown it, and would not show its end.

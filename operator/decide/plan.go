@@ -105,7 +105,7 @@ func Choose(s Situation, v hostabi.Verdict) Plan {
 	plan := choose(s, v)
 	if !s.Facts.Object.Terminating {
 		for _, o := range s.Facts.Owners {
-			if o.ElsewhereSeen {
+			if o.Elsewhere != "" {
 				plan.Misplaced = append(plan.Misplaced, o)
 			}
 		}

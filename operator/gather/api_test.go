@@ -1,6 +1,7 @@
 package gather_test
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -237,6 +238,8 @@ type world struct {
 	clock  *clock
 	learnt *[]graph.Event
 	serves func() (bool, error) // what discovery says of any type
+
+	absent bool // whether types that the catalog lacks are really not there
 }
 
 func newWorld(t *testing.T, g gather.Graph, observe func(...graph.Event)) *world {
@@ -253,7 +256,7 @@ func newWorld(t *testing.T, g gather.Graph, observe func(...graph.Event)) *world
 	w.Gatherer = &gather.Gatherer{
 		Graph: g, Catalog: served,
 		Reader:  gather.NewReader(client, w.askDiscovery, w.clock.now),
-		Barrier: gather.NewBarrier(g, served, client, all, w.clock.now),
+		Barrier: gather.NewBarrier(g, gather.Sources{Catalog: served, Absent: func(context.Context, schema.GroupKind) (bool, error) { return w.absent, nil }}, client, all, w.clock.now),
 		Observe: all, Now: w.clock.now,
 	}
 	return w

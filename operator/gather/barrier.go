@@ -2,11 +2,14 @@ package gather
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -20,25 +23,34 @@ const (
 	// BarrierPeriod is the least time between two rounds of the barrier.
 	BarrierPeriod = 250 * time.Millisecond
 
-	// confirmedFor is how long a round's good news is kept. It does not spoil:
-	// one list after the owner was seen terminating shows all that was made
-	// before, and what is made later no list could show. It outlasts a long
-	// queue, or an owner in it would have to be confirmed again and again.
-	confirmedFor = 5 * time.Minute
+	// confirmedFor is how long a round's good news is kept for its owner to
+	// come to its turn in the queue. It is used once.
+	confirmedFor = 30 * time.Second
 
-	barrierPage = 500
+	barrierPage    = 500
+	barrierLists   = 8                // at the same time
+	barrierTimeout = 30 * time.Second // of one list, with all its pages
 )
 
 // Barrier confirms, before an owner's last step, that it has no dependent
 // which the watch has not shown yet (defects 3.16 and 3.17). All owners that
-// wait share one round: the kinds of which the graph knows dependents of such
-// owners are listed once for each namespace in question, and what is found
-// enters the graph before the owners are told.
+// wait share one round: the kinds of which there may be dependents are listed
+// once for each namespace in question, and what is found enters the graph
+// before the owners are told.
+//
+// A dependent of an owner that orphans must not be missed: it would be
+// collected later, for want of its owner. So all kinds are listed for such an
+// owner, and it is held while any of the lists fails. An owner that waits
+// would only go before a dependent, which is collected in any case. For it,
+// the kinds are listed of which the graph has seen dependents of such owners,
+// and a list that fails does not hold it: one type that can't be read must not
+// stop the foreground deletion of everything that it ever named (G-63,
+// scenario 48).
 //
 // The watch's bookmarks would be cheaper, but come only once a minute.
 type Barrier struct {
 	graph   Graph
-	catalog func() *catalog.Catalog
+	sources Sources
 	client  metadata.Interface
 	observe func(...graph.Event)
 	now     func() time.Time
@@ -47,6 +59,15 @@ type Barrier struct {
 	mu       sync.Mutex // covers what follows
 	requests map[graph.ID]struct{}
 	outcomes map[graph.ID]outcome
+}
+
+// Sources say where dependents may be.
+type Sources struct {
+	Catalog func() *catalog.Catalog // the types served now
+
+	// Absent asks anew whether a kind that the catalog lacks is really served by
+	// no version of its group.
+	Absent func(context.Context, schema.GroupKind) (bool, error)
 }
 
 // outcome is what a round found out for one owner, and for one way of being
@@ -58,9 +79,9 @@ type outcome struct {
 }
 
 // NewBarrier returns a Barrier that passes what it finds to observe.
-func NewBarrier(g Graph, types func() *catalog.Catalog, client metadata.Interface, observe func(...graph.Event), now func() time.Time) *Barrier {
+func NewBarrier(g Graph, sources Sources, client metadata.Interface, observe func(...graph.Event), now func() time.Time) *Barrier {
 	return &Barrier{
-		graph: g, catalog: types, client: client, observe: observe, now: now,
+		graph: g, sources: sources, client: client, observe: observe, now: now,
 		asked:    make(chan struct{}, 1),
 		requests: map[graph.ID]struct{}{},
 		outcomes: map[graph.ID]outcome{},
@@ -84,23 +105,21 @@ func (b *Barrier) Asked() <-chan struct{} { return b.asked }
 
 // Outcome reports whether a recent round has confirmed the dependents of an
 // owner that is being deleted so, orphaning them or not, or, if it could not,
-// why. Bad news is told once.
+// why. It is told once: what comes after needs a round of its own.
 func (b *Barrier) Outcome(id graph.ID, orphans bool) (confirmed bool, failure string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	o, ok := b.outcomes[id]
-	if !ok {
+	delete(b.outcomes, id)
+	if !ok || o.orphans != orphans || b.now().Sub(o.at) > confirmedFor {
 		return false, ""
 	}
-	if o.failure == "" && o.orphans == orphans && b.now().Sub(o.at) <= confirmedFor {
-		return true, ""
-	}
-	delete(b.outcomes, id)
-	return false, o.failure
+	return o.failure == "", o.failure
 }
 
 // Round looks for dependents of all owners that were asked about, and returns
-// those owners. Each that is still there has an outcome now.
+// those owners. Each that is still there, and has nothing new to wait for, has
+// an outcome now.
 func (b *Barrier) Round(ctx context.Context) []graph.ID {
 	ids := b.take()
 	began := b.now()
@@ -110,21 +129,53 @@ func (b *Barrier) Round(ctx context.Context) []graph.ID {
 			owners[id] = view
 		}
 	}
-	failures := map[graph.ID]string{}
-	for at, there := range places(owners) {
-		if err := b.look(ctx, at, there); err != nil {
-			for _, owner := range there {
-				failures[owner.ID] = err.Error()
-			}
-		}
-	}
+	failures := b.lookAll(ctx, b.places(owners))
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	maps.DeleteFunc(b.outcomes, func(_ graph.ID, o outcome) bool { return began.Sub(o.at) > confirmedFor })
 	for id, owner := range owners {
-		b.outcomes[id] = outcome{failure: failures[id], orphans: owner.Orphans(), at: began}
+		if now, ok := b.graph.Look(id); !ok || !isLeft(now) {
+			continue // the round itself has found what it waits for
+		}
+		o := outcome{orphans: owner.Orphans(), at: began}
+		if err := failures[id]; err != nil && (o.orphans || errors.Is(err, errLate)) {
+			o.failure = err.Error()
+		}
+		b.outcomes[id] = o
 	}
 	return ids
+}
+
+// isLeft reports whether an owner has nothing left to wait for, as far as the
+// graph knows.
+func isLeft(owner graph.View) bool {
+	return owner.Orphans() && owner.Dependents == 0 || owner.Waits() && owner.Blocking == 0
+}
+
+// lookAll looks at all places, and says for which owners that failed, and why.
+func (b *Barrier) lookAll(ctx context.Context, plan map[place][]graph.View) map[graph.ID]error {
+	var mu sync.Mutex // covers failures
+	failures := map[graph.ID]error{}
+	var group errgroup.Group
+	group.SetLimit(barrierLists)
+	for at, owners := range plan {
+		group.Go(func() error {
+			ctx, cancel := context.WithTimeout(ctx, barrierTimeout)
+			defer cancel()
+			if err := b.look(ctx, at, owners); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				for _, owner := range owners {
+					if !errors.Is(failures[owner.ID], errLate) {
+						failures[owner.ID] = err
+					}
+				}
+			}
+			return nil // one place says nothing about another
+		})
+	}
+	_ = group.Wait() // always nil
+	return failures
 }
 
 func (b *Barrier) take() []graph.ID {
@@ -145,10 +196,10 @@ type place struct {
 }
 
 // places says where the dependents of the owners may be, and of which owners.
-func places(owners map[graph.ID]graph.View) map[place][]graph.View {
+func (b *Barrier) places(owners map[graph.ID]graph.View) map[place][]graph.View {
 	found := map[place][]graph.View{}
 	for _, owner := range owners {
-		for _, gk := range owner.DependentKinds {
+		for _, gk := range b.kinds(owner) {
 			at := place{kind: gk, namespace: owner.Object.Namespace}
 			found[at] = append(found[at], owner)
 		}
@@ -156,12 +207,37 @@ func places(owners map[graph.ID]graph.View) map[place][]graph.View {
 	return found
 }
 
+// kinds says of which kinds to look for dependents of an owner: those of which
+// the graph has seen any of an owner of its kind, and for one that orphans all
+// that there are.
+func (b *Barrier) kinds(owner graph.View) []schema.GroupKind {
+	kinds := slices.Clone(owner.DependentKinds)
+	if !owner.Orphans() {
+		return kinds
+	}
+	for _, resource := range b.sources.Catalog().Collected() {
+		if gk := resource.GroupKind(); !slices.Contains(kinds, gk) {
+			kinds = append(kinds, gk)
+		}
+	}
+	return kinds
+}
+
 // look lists one place, and hands on the objects there that name one of the
-// owners. A kind that is not served has no objects, and no cluster-scoped
-// object can have an owner in a namespace.
+// owners. No cluster-scoped object can have an owner in a namespace.
 func (b *Barrier) look(ctx context.Context, at place, owners []graph.View) error {
-	resource, served := b.catalog().Preferred(at.kind)
-	if !served || !resource.Namespaced && at.namespace != "" {
+	resource, served := b.sources.Catalog().Preferred(at.kind)
+	if !served {
+		absent, err := b.sources.Absent(ctx, at.kind)
+		if err == nil && !absent {
+			err = fmt.Errorf("it is served, and not watched yet")
+		}
+		if err != nil {
+			return fmt.Errorf("list %s for dependents: %w", at.kind, err)
+		}
+		return nil
+	}
+	if !resource.Namespaced && at.namespace != "" {
 		return nil
 	}
 	wanted := map[types.UID]struct{}{}
@@ -191,6 +267,10 @@ func (b *Barrier) look(ctx context.Context, at place, owners []graph.View) error
 	}
 }
 
+// errLate says that a dependent is known to exist, or to have existed a moment
+// ago, and that the graph does not have it.
+var errLate = errors.New("it was listed as a dependent, and its watch says otherwise: one of them is late")
+
 // takeIn hands a dependent on to the graph, and makes sure that it has it. The
 // graph does not if its watch is somewhere else at the moment, say in the
 // middle of a list; then nothing is confirmed.
@@ -198,8 +278,7 @@ func (b *Barrier) takeIn(dependent graph.Object, wanted map[types.UID]struct{}) 
 	b.observe(graph.Read{Object: dependent})
 	view, ok := b.graph.Look(graph.IDOf(dependent.UID))
 	if !ok || !namesAny(view.Object, wanted) {
-		return fmt.Errorf("%s %s/%s was listed as a dependent, and its watch says otherwise: one of them is late",
-			dependent.Kind.Kind, dependent.Namespace, dependent.Name)
+		return fmt.Errorf("%s %s/%s: %w", dependent.Kind.Kind, dependent.Namespace, dependent.Name, errLate)
 	}
 	return nil
 }

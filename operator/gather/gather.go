@@ -28,8 +28,8 @@ type Graph interface {
 	Cycle(graph.ID) (graph.Edge, bool)
 }
 
-// Gatherer gathers facts. All fields but Barrier are required. Its methods may
-// be called concurrently.
+// Gatherer gathers facts. All fields are required. Its methods may be called
+// concurrently.
 type Gatherer struct {
 	Graph   Graph
 	Catalog func() *catalog.Catalog // the types served now
@@ -73,11 +73,14 @@ func (g *Gatherer) owner(ctx context.Context, view graph.View, claim graph.Claim
 		owner.Reason = "not looked at, since the object itself is being deleted"
 		return owner
 	}
-	if claim.Known == graph.Elsewhere {
-		owner.ElsewhereSeen = claim.OwnerNamespace != "" && claim.OwnerNamespace != view.Object.Namespace
+	if claim.OwnerNamespace != view.Object.Namespace {
 		owner.Elsewhere = claim.OwnerNamespace
 	}
 	at := view.Claim(claim.Reference)
+	if at.UID == "" {
+		owner.Reason = "the reference names no UID"
+		return owner
+	}
 	resource, served := g.Catalog().Resource(at.Kind)
 	switch claim.Known {
 	case graph.Disproved:
@@ -100,6 +103,9 @@ func (g *Gatherer) owner(ctx context.Context, view graph.View, claim graph.Claim
 	case view.Object.Namespace == "" && resource.Namespaced:
 		owner.Standing = decide.Unresolvable
 		owner.Reason = fmt.Sprintf("a cluster-scoped object can't be owned by one of the namespaced type %s", at.Kind.Kind)
+		if owner.Elsewhere != "" {
+			owner.Reason += fmt.Sprintf(", as it is by one in namespace %s", owner.Elsewhere)
+		}
 		return owner
 	}
 	if !resource.Namespaced {

@@ -236,9 +236,9 @@ func (g *Graph) typeGone(gk schema.GroupKind, w *wake) {
 	for i := len(k.nodes) - 1; i >= 0; i-- {
 		g.lose(k.nodes[i], w)
 	}
-	delete(g.kinds, gk)
-	for _, other := range g.kinds {
-		delete(other.dependents, gk)
+	delete(g.kinds, gk) // but what depends on it, and it on what, may come back: see expectDependents
+	if len(k.dependents) != 0 {
+		g.kinds[gk] = &kind{GroupKind: gk, dependents: k.dependents}
 	}
 }
 

@@ -41,7 +41,8 @@ type Claim struct {
 	// (G-35).
 	ByVersion string
 
-	// OwnerNamespace is where the owner was seen, if Known is Elsewhere.
+	// OwnerNamespace is where the owner's UID is seen, if Known is Elsewhere or
+	// Disproved; "" for the cluster scope, and for nowhere.
 	OwnerNamespace string
 
 	// GoneAt is when the owner's end was learnt, if Known is Gone or Disproved.
@@ -198,6 +199,9 @@ func (g *Graph) know(c *claim, ref metav1.OwnerReference) Claim {
 	at := c.coordinates(ref.UID)
 	if learnt, ok := g.disproof(owner.id, at); ok {
 		known.Known, known.GoneAt = Disproved, learnt
+		if owner.flags.has(seen) {
+			known.OwnerNamespace = owner.namespace.Value()
+		}
 		return known
 	}
 	if owner.kind == nil {

@@ -63,6 +63,9 @@ func (l *Loop) stand(ctx context.Context, lock resourcelock.Interface) error {
 	if err != nil {
 		return fmt.Errorf("make elector: %w", err)
 	}
+	// Writing ends when the lease was due to be renewed, before anybody else can
+	// have it.
+	l.gate.under(func() error { return elector.Check(leaseRenewal - leaseDuration) })
 	elector.Run(ctx)
 	if ctx.Err() == nil { // it had the lease, and lost it
 		<-ended
@@ -73,6 +76,8 @@ func (l *Loop) stand(ctx context.Context, lock resourcelock.Interface) error {
 
 // lead works until ctx ends.
 func (l *Loop) lead(ctx context.Context) {
+	stop := context.AfterFunc(ctx, func() { l.gate.set(Unsure) })
+	defer stop()
 	l.known.lead()
 	l.listen(ctx)
 	<-ctx.Done()

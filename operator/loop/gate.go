@@ -16,14 +16,27 @@ const (
 
 // gate stands before every write.
 type gate struct {
-	mu    sync.Mutex // covers state
+	mu    sync.Mutex // covers what follows
 	state GateState
+	lease func() error // says if the lease is not to be relied on; nil without election
 }
 
+// get returns the state as it counts now: a gate that was opened under a lease
+// is not open once that has not been renewed in time.
 func (g *gate) get() GateState {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.state == Open && g.lease != nil && g.lease() != nil {
+		return Unsure
+	}
 	return g.state
+}
+
+// under has the gate depend on a lease.
+func (g *gate) under(lease func() error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.lease = lease
 }
 
 // set changes the state and reports whether it was another.

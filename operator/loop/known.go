@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -43,7 +44,11 @@ func (k *known) Apply(events ...graph.Event) {
 	defer k.mu.Unlock()
 	k.dirty = k.dirty[:0]
 	for _, e := range events {
+		before := len(k.dirty)
 		k.dirty = k.graph.Apply(e, k.dirty)
+		if _, absent := e.(graph.Absent); absent {
+			k.dirty = append(k.dirty[:before], slices.DeleteFunc(k.dirty[before:], k.isInHand)...)
+		}
 		if len(k.refused) != 0 {
 			k.wakeRefused(e)
 		}
@@ -51,6 +56,13 @@ func (k *known) Apply(events ...graph.Event) {
 	for _, id := range k.dirty {
 		k.queue(id)
 	}
+}
+
+// isInHand reports whether an object is being looked at. It need not be told of
+// an owner's absence: whoever looks at it finds that out, or looks again.
+func (k *known) isInHand(id graph.ID) bool {
+	_, ok := k.inHand[id]
+	return ok
 }
 
 // wakeRefused has a refused write tried again as soon as its object changes,

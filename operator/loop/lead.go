@@ -25,6 +25,10 @@ const (
 	// another holder may be another version, with another collector.
 	leaseInterval = 10 * time.Second
 
+	// shutInterval is how often a canary is let out while another collector is
+	// known to be there.
+	shutInterval = time.Minute
+
 	// canaryRetry is when a canary that found nothing out is let out again.
 	canaryRetry = 5 * time.Second
 )
@@ -168,7 +172,7 @@ func (l *Loop) typesChanged(types *catalog.Catalog) {
 func (l *Loop) listen(ctx context.Context) {
 	if l.options.CanaryTimeout == 0 || l.options.DryRun {
 		l.log.Info("Not looking for another collector", "canaryTimeout", l.options.CanaryTimeout, "dryRun", l.options.DryRun)
-		l.open()
+		l.open(ctx)
 		return
 	}
 	for ctx.Err() == nil {
@@ -184,9 +188,13 @@ func (l *Loop) listen(ctx context.Context) {
 // awaitReason waits until there is a reason to look again: the interval is
 // over, or the lease's holder is another than before the last look.
 func (l *Loop) awaitReason(ctx context.Context, holder string, known bool) {
-	due := l.now().Add(l.options.CanaryInterval)
+	interval := l.options.CanaryInterval
+	if l.gate.get() == Shut {
+		interval = min(interval, shutInterval) // the other one may be told to stop any moment
+	}
+	due := l.now().Add(interval)
 	for ctx.Err() == nil && l.now().Before(due) {
-		wait(ctx, min(leaseInterval, l.options.CanaryInterval))
+		wait(ctx, min(leaseInterval, interval))
 		now, ok := l.holder(ctx)
 		if ok && (!known || now != holder) {
 			l.log.Info("Lease of kube-controller-manager changed hands", "from", holder, "to", now)
@@ -222,12 +230,15 @@ func (l *Loop) sing(ctx context.Context) bool {
 	case alive:
 		l.shut()
 	default:
-		l.open()
+		l.open(ctx)
 	}
 	return true
 }
 
-func (l *Loop) open() {
+func (l *Loop) open(ctx context.Context) {
+	if ctx.Err() != nil {
+		return // what it was opened on is not true any more
+	}
 	if l.gate.set(Open) {
 		message := "Collecting"
 		if l.options.DryRun {

@@ -29,7 +29,6 @@ import (
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 
 	"github.com/gleaner-dev/gleaner/operator/act"
-	"github.com/gleaner-dev/gleaner/operator/catalog"
 	"github.com/gleaner-dev/gleaner/operator/gather"
 	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/record"
@@ -160,20 +159,21 @@ func (l *Loop) connect() error {
 		Log:         l.log.WithName("watch"),
 		OnChange:    l.typesChanged,
 	})
-	l.wire(workClient, l.watcher.Catalog, l.watcher.Serves)
+	l.wire(workClient, watchClient, gather.Sources{Catalog: l.watcher.Catalog, Absent: l.watcher.Absent}, l.watcher.Serves)
 	l.broadcaster = eventrecord.NewBroadcaster()
 	l.events = l.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: eventSource})
 	return nil
 }
 
-// wire makes the stages that work on single objects, around the graph.
-func (l *Loop) wire(client metadata.Interface, types func() *catalog.Catalog, serves gather.Serves) {
-	l.barrier = gather.NewBarrier(l.known, types, client, l.known.Apply, l.now)
+// wire makes the stages that work on single objects, around the graph. The
+// barrier's lists are watching by other means, and use its client.
+func (l *Loop) wire(client, watching metadata.Interface, types gather.Sources, serves gather.Serves) {
+	l.barrier = gather.NewBarrier(l.known, types, watching, l.known.Apply, l.now)
 	l.gatherer = &gather.Gatherer{
-		Graph: l.known, Catalog: types, Reader: gather.NewReader(client, serves, l.now),
+		Graph: l.known, Catalog: types.Catalog, Reader: gather.NewReader(client, serves, l.now),
 		Barrier: l.barrier, Observe: l.known.Apply, Now: l.now,
 	}
-	l.actor = act.New(client, types, l.options.DryRun)
+	l.actor = act.New(client, types.Catalog, l.options.DryRun)
 }
 
 func (l *Loop) limited(qps float32) *rest.Config {

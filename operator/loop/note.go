@@ -21,8 +21,8 @@ type outcome struct {
 // note tells what was decided and what became of it: as a record, a log line,
 // metrics, and an event where the object's owner has to know.
 func (l *Loop) note(facts decide.Facts, plan decide.Plan, verdict hostabi.Verdict, out outcome) {
-	if plan.Reason == decide.NothingToDo {
-		return
+	if plan.Reason == decide.NothingToDo || plan.Confirm {
+		return // nothing is decided, or not yet
 	}
 	action, how := record.ActionOf(plan.Action)
 	entry := record.Entry{

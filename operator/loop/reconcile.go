@@ -32,6 +32,7 @@ func (l *Loop) Reconcile(ctx context.Context, id graph.ID) (reconcile.Result, er
 	l.known.take(id)
 	if l.gate.get() != Open || l.known.isOurs(id) {
 		l.known.settle(id, false)
+		l.backoff.Forget(id)
 		return reconcile.Result{}, nil // the gate's opening queues everything again
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
@@ -57,7 +58,9 @@ func (l *Loop) Reconcile(ctx context.Context, id graph.ID) (reconcile.Result, er
 func (l *Loop) finish(id graph.ID, plan decide.Plan) reconcile.Result {
 	l.known.settle(id, false)
 	if !plan.Retry {
-		l.backoff.Forget(id)
+		if !plan.Confirm { // what comes of that may be a failure once more
+			l.backoff.Forget(id)
+		}
 		return reconcile.Result{}
 	}
 	return reconcile.Result{RequeueAfter: l.backoff.When(id)}
@@ -85,6 +88,9 @@ func (l *Loop) step(ctx context.Context, id graph.ID) (step, error) {
 	plan := decide.Choose(situation, verdict)
 	if plan.Confirm {
 		l.barrier.Ask(id)
+	}
+	if l.gate.get() != Open {
+		return step{}, nil // shut while this was found out
 	}
 	result, err := l.actor.Do(ctx, plan.Action)
 	l.note(facts, plan, verdict, outcome{result: result, err: err, took: l.now().Sub(began)})

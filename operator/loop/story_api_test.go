@@ -8,9 +8,11 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,6 +27,8 @@ import (
 // before RoundTrip returns. It writes down what it was asked, and how it
 // answered.
 type api struct {
+	mu sync.Mutex // one request at a time; the barrier makes several
+
 	types   []servedType
 	rv      int
 	objects map[key]*object
@@ -123,6 +127,8 @@ func (a *api) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Body != nil {
 		body, _ = io.ReadAll(r.Body)
 	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	gvr, namespace, name := locate(r.URL.Path)
 	verb, last := r.Method, name
 	if r.Method == http.MethodGet && name == "" {
@@ -131,17 +137,19 @@ func (a *api) RoundTrip(r *http.Request) (*http.Response, error) {
 	a.counts[verb]++
 	a.meet(verb, last)
 	how := a.answer(w, verb, gvr, key{gvr.GroupResource(), namespace, name}, r.Header.Get("Content-Type"), body)
-	at := strings.TrimPrefix(namespace+"/"+name, "/")
-	a.log(fmt.Sprintf("%s %s/%s %s%s: %d", verb, gvr.GroupVersion(), gvr.Resource, at, how, w.Code))
-	return w.Result(), nil
+	at := strings.TrimSuffix(strings.Join([]string{verb, gvr.GroupVersion().String() + "/" + gvr.Resource, path.Join(namespace, name)}, " "), " ")
+	a.log(fmt.Sprintf("%s%s: %d", at, how, w.Code))
+	response := w.Result()
+	response.Request = r
+	return response, nil
 }
 
 // locate reads a path: /api/VERSION or /apis/GROUP/VERSION, namespaces/NAMESPACE
 // for what is in one, the resource, and the name.
-func locate(path string) (gvr schema.GroupVersionResource, namespace, name string) {
-	parts := strings.Split(strings.Trim(path, "/"), "/")
+func locate(at string) (gvr schema.GroupVersionResource, namespace, name string) {
+	parts := strings.Split(strings.Trim(at, "/"), "/")
 	gvr.Version, parts = parts[1], parts[2:]
-	if strings.HasPrefix(path, "/apis/") {
+	if strings.HasPrefix(at, "/apis/") {
 		gvr.Group, gvr.Version, parts = gvr.Version, parts[0], parts[1:]
 	}
 	if len(parts) > 2 && parts[0] == "namespaces" {
@@ -156,20 +164,19 @@ func locate(path string) (gvr schema.GroupVersionResource, namespace, name strin
 
 // answer answers one request, and returns what there is to say of it in short.
 func (a *api) answer(w http.ResponseWriter, verb string, gvr schema.GroupVersionResource, at key, contentType string, body []byte) string {
+	last, how := at.name, brief(verb, contentType, body)
+	if verb == "LIST" {
+		last = at.Resource
+	}
+	if a.faulty(w, verb, last, at) {
+		return how
+	}
 	served, ok := a.serves(gvr)
 	if !ok {
 		refuse(w, &apierrors.StatusError{ErrStatus: metav1.Status{
 			Status: metav1.StatusFailure, Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound,
 			Message: "the server could not find the requested resource",
 		}})
-		return ""
-	}
-	how := brief(verb, contentType, body)
-	last := at.name
-	if verb == "LIST" {
-		last = at.Resource
-	}
-	if a.faulty(w, verb, last, at) {
 		return how
 	}
 	if verb == "LIST" {
@@ -274,6 +281,7 @@ func (a *api) delete(o *object, body []byte) *apierrors.StatusError {
 			o.Finalizers = append(o.Finalizers, metav1.FinalizerDeleteDependents)
 		case metav1.DeletePropagationOrphan:
 			o.Finalizers = append(o.Finalizers, metav1.FinalizerOrphanDependents)
+		case metav1.DeletePropagationBackground: // neither
 		}
 	}
 	if o.DeletionTimestamp == nil {
@@ -356,86 +364,6 @@ func merged(target, patch map[string]any) map[string]any {
 		}
 	}
 	return out
-}
-
-// brief says in short what is asked of an object, and on what condition.
-func brief(verb, contentType string, body []byte) string {
-	switch verb {
-	case http.MethodDelete:
-		return briefDelete(body)
-	case http.MethodPatch:
-		return briefPatch(contentType, body)
-	default:
-		return ""
-	}
-}
-
-func briefDelete(body []byte) string {
-	var options metav1.DeleteOptions
-	if err := json.Unmarshal(body, &options); err != nil {
-		return " " + err.Error()
-	}
-	var said strings.Builder
-	if p := options.Preconditions; p == nil || p.UID == nil {
-		said.WriteString(" WHATEVER-UID")
-	}
-	if p := options.Preconditions; p == nil || p.ResourceVersion == nil {
-		said.WriteString(" WHATEVER-VERSION")
-	} else {
-		said.WriteString(" rv=" + *p.ResourceVersion)
-	}
-	if options.PropagationPolicy != nil {
-		said.WriteString(" " + string(*options.PropagationPolicy))
-	}
-	return said.String()
-}
-
-func briefPatch(contentType string, body []byte) string {
-	var patch struct {
-		Metadata struct {
-			UID             string            `json:"uid"`
-			ResourceVersion string            `json:"resourceVersion"`
-			OwnerReferences []json.RawMessage `json:"ownerReferences"`
-			Finalizers      []string          `json:"finalizers"`
-		} `json:"metadata"`
-	}
-	if err := json.Unmarshal(body, &patch); err != nil {
-		return " " + err.Error()
-	}
-	m := patch.Metadata
-	said := []string{"", strings.TrimSuffix(strings.TrimPrefix(contentType, "application/"), "-patch+json")}
-	if m.UID == "" {
-		said = append(said, "WHATEVER-UID")
-	}
-	if m.ResourceVersion != "" {
-		said = append(said, "rv="+m.ResourceVersion)
-	}
-	if strings.Contains(string(body), `"ownerReferences"`) {
-		said = append(said, "owners=("+strings.Join(briefOwners(m.OwnerReferences), ",")+")")
-	}
-	if strings.Contains(string(body), `"finalizers"`) {
-		said = append(said, "finalizers=("+strings.Join(m.Finalizers, ",")+")")
-	}
-	return strings.Join(said, " ")
-}
-
-func briefOwners(refs []json.RawMessage) []string {
-	var said []string
-	for _, raw := range refs {
-		var ref struct {
-			Patch string `json:"$patch"`
-			metav1.OwnerReference
-		}
-		if err := json.Unmarshal(raw, &ref); err != nil {
-			panic(err)
-		}
-		if ref.Patch == "delete" {
-			said = append(said, "-"+string(ref.UID))
-			continue
-		}
-		said = append(said, ownerText(ref.OwnerReference))
-	}
-	return said
 }
 
 func conflict(o *object) *apierrors.StatusError {

@@ -42,6 +42,33 @@ func (w *Watcher) Serves(ctx context.Context, resource schema.GroupVersionResour
 	return slices.Contains(l.resources, resource.Resource), nil
 }
 
+// Absent asks discovery whether a kind is served by no version of its group,
+// live. One that the catalog lacks may have been missing from a single answer.
+func (w *Watcher) Absent(ctx context.Context, gk schema.GroupKind) (bool, error) {
+	groups, err := w.discovery.ServerGroupsWithContext(ctx)
+	if err != nil {
+		return false, fmt.Errorf("discover groups: %w", err)
+	}
+	for _, group := range groups.Groups {
+		if group.Name != gk.Group {
+			continue
+		}
+		for _, version := range group.Versions {
+			list, err := w.discovery.ServerResourcesForGroupVersionWithContext(ctx, version.GroupVersion)
+			switch {
+			case apierrors.IsNotFound(err):
+				continue
+			case err != nil:
+				return false, fmt.Errorf("discover %s: %w", version.GroupVersion, err)
+			}
+			if slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Kind == gk.Kind }) {
+				return false, nil
+			}
+		}
+	}
+	return true, nil
+}
+
 func (w *Watcher) ask(ctx context.Context, gv schema.GroupVersion) (listed, error) {
 	answer, err, _ := w.calls.Do(gv.String(), func() (any, error) {
 		l := listed{at: time.Now()}

@@ -1,0 +1,381 @@
+package loop
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	eventrecord "k8s.io/client-go/tools/record"
+
+	"github.com/gleaner-dev/gleaner/operator/catalog"
+	"github.com/gleaner-dev/gleaner/operator/gather"
+	"github.com/gleaner-dev/gleaner/operator/graph"
+	"github.com/gleaner-dev/gleaner/policies/builtin"
+)
+
+var beginning = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// world is a cluster and a Loop that collects in it, with neither goroutines
+// nor a queue: what is watched, what is worked on and what changes meanwhile
+// is a story's to say.
+type world struct {
+	t     *testing.T
+	api   *api
+	loop  *Loop
+	types *catalog.Catalog // as the Loop knows them
+	now   time.Time
+	told  *eventrecord.FakeRecorder
+
+	uids  map[graph.ID]types.UID
+	shown map[types.UID]int                 // the resourceVersion that was last delivered
+	marks map[schema.GroupResource]int      // the same of whole types
+	asked map[schema.GroupVersion]time.Time // when discovery was asked last
+	woken map[graph.ID]struct{}             // to be looked at
+	later map[graph.ID]struct{}             // to be looked at again of themselves
+	plans map[string][]func()               // what happens just before a request
+	out   strings.Builder
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{
+		t: t, now: beginning, uids: map[graph.ID]types.UID{}, plans: map[string][]func(){},
+	}
+	w.api = newAPI(w.say)
+	w.api.meet = w.happen
+	w.start()
+	return w
+}
+
+// start starts a Loop anew: it leads, may write, and knows nothing but the types.
+func (w *world) start() {
+	w.shown, w.marks = map[types.UID]int{}, map[schema.GroupResource]int{}
+	w.woken, w.later = map[graph.ID]struct{}{}, map[graph.ID]struct{}{}
+	w.asked = map[schema.GroupVersion]time.Time{}
+	w.types = w.api.catalog(nil)
+	client, err := metadata.NewForConfig(&rest.Config{Host: "http://api.invalid", Transport: w.api, QPS: -1})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.loop = unconnected(Options{Evaluator: builtin.Policy{}, Log: logr.New(decided(w.say))}, func() time.Time { return w.now })
+	w.loop.wire(client, client, gather.Sources{
+		Catalog: func() *catalog.Catalog { return w.types },
+		Absent: func(_ context.Context, gk schema.GroupKind) (bool, error) {
+			_, served := w.api.catalog(nil).Preferred(gk)
+			return !served, nil
+		},
+	}, w.discover)
+	w.told = eventrecord.NewFakeRecorder(100)
+	w.told.IncludeObject = true
+	w.loop.events = w.told
+	w.loop.known.feed(func(id graph.ID) { w.woken[id] = struct{}{} })
+	w.loop.known.lead()
+	w.loop.gate.set(Open)
+	w.list(w.types.Collected())
+}
+
+// discover is what discovery says at this moment, asked once a second for each
+// group and version.
+func (w *world) discover(_ context.Context, resource schema.GroupVersionResource) (bool, error) {
+	gv := resource.GroupVersion()
+	if at, ok := w.asked[gv]; !ok || w.now.Sub(at) > time.Second {
+		w.asked[gv] = w.now
+		w.api.counts["DISCOVER"]++
+		w.say("DISCOVER " + gv.String())
+	}
+	_, served := w.api.serves(resource)
+	return served, nil
+}
+
+// decided is a log that says what is decided, and only that.
+type decided func(string)
+
+func (decided) Init(logr.RuntimeInfo)            {}
+func (decided) Enabled(level int) bool           { return level == 0 }
+func (decided) Error(error, string, ...any)      {}
+func (d decided) WithValues(...any) logr.LogSink { return d }
+func (d decided) WithName(string) logr.LogSink   { return d }
+func (d decided) Info(_ int, text string, pairs ...any) {
+	if text != "Decided" {
+		return
+	}
+	value := map[any]any{}
+	for i := 0; i < len(pairs); i += 2 {
+		value[pairs[i]] = pairs[i+1]
+	}
+	said := fmt.Sprintf("%s: %s", value["reason"], value["action"])
+	if how, ok := value["how"]; ok {
+		said += fmt.Sprintf(" %s", how)
+	}
+	if result := value["result"]; result != "" {
+		said += fmt.Sprintf(" [%s]", result)
+	}
+	d(said)
+}
+
+func (w *world) say(line string) { fmt.Fprintf(&w.out, "  %s\n", line) }
+
+// plan has something happen just before the next request of that kind.
+func (w *world) plan(verb, name string, do func()) {
+	w.plans[verb+" "+name] = append(w.plans[verb+" "+name], do)
+}
+
+func (w *world) happen(verb, name string) {
+	next := w.plans[verb+" "+name]
+	if len(next) == 0 {
+		return
+	}
+	w.plans[verb+" "+name] = next[1:]
+	next[0]()
+}
+
+// object returns what the API server has by a UID.
+func (w *world) object(uid string) *object {
+	for _, o := range w.api.objects {
+		if string(o.UID) == uid {
+			return o
+		}
+	}
+	w.t.Fatalf("there is no object with the UID %s", uid)
+	return nil
+}
+
+// create makes an object in the API server.
+func (w *world) create(args words) *object {
+	gk := kindOf(args.plain[0]).GroupKind()
+	namespace, name, found := strings.Cut(args.plain[1], "/")
+	if !found {
+		namespace, name = "", namespace
+	}
+	i := slices.IndexFunc(w.api.types, func(t servedType) bool { return t.Group == gk.Group && t.kind == gk.Kind })
+	if i < 0 {
+		w.t.Fatalf("there is no type %s", gk)
+	}
+	o := &object{key: key{w.api.types[i].GroupResource(), namespace, name}}
+	o.Namespace, o.Name, o.UID = namespace, name, types.UID(args.value("uid", name))
+	o.CreationTimestamp = metav1.Time{Time: beginning}
+	o.OwnerReferences, o.Finalizers = references(args.values["owners"]), args.values["finalizers"]
+	w.api.objects[o.key] = o
+	w.api.changed(o)
+	w.name(o)
+	return o
+}
+
+// name remembers the UIDs that an object makes known.
+func (w *world) name(o *object) {
+	w.uids[graph.IDOf(o.UID)] = o.UID
+	for _, ref := range o.OwnerReferences {
+		w.uids[graph.IDOf(ref.UID)] = ref.UID
+	}
+}
+
+func (w *world) update(args words) {
+	o := w.object(args.plain[0])
+	if owners, ok := args.values["owners"]; ok || args.has("owners") {
+		o.OwnerReferences = references(owners)
+		w.name(o)
+	}
+	if finalizers, ok := args.values["finalizers"]; ok || args.has("finalizers") {
+		o.Finalizers = finalizers
+	}
+	w.api.changed(o)
+}
+
+func (w *world) delete(args words) {
+	var options metav1.DeleteOptions
+	if len(args.plain) > 1 {
+		policy := metav1.DeletionPropagation(args.plain[1])
+		options.PropagationPolicy = &policy
+	}
+	if err := w.api.delete(w.object(args.plain[0]), encode(options)); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// seen is an object as a watch delivers it, by the version that is watched.
+func (w *world) seen(o *object) graph.Object {
+	w.shown[o.UID] = versionOf(o)
+	r, ok := w.watched(o)
+	if !ok {
+		w.t.Fatalf("%s is not watched", o.key.GroupResource)
+	}
+	return graph.ObjectOf(r.GroupVersionKind(), &o.PartialObjectMetadata)
+}
+
+func (w *world) watched(o *object) (catalog.Resource, bool) {
+	all := w.types.Collected()
+	i := slices.IndexFunc(all, func(r catalog.Resource) bool { return r.Version.GroupResource() == o.key.GroupResource })
+	if i < 0 {
+		return catalog.Resource{}, false
+	}
+	return all[i], true
+}
+
+// deliver notes that the watch of a type has come to an object. It shows what
+// happens to objects of one type in the order in which it happened.
+func (w *world) deliver(o *object) graph.Object {
+	if versionOf(o) <= w.marks[o.key.GroupResource] {
+		w.t.Fatalf("the watch of %s is past %s already", o.key.GroupResource, o)
+	}
+	w.marks[o.key.GroupResource] = versionOf(o)
+	return w.seen(o)
+}
+
+func (w *world) see(o *object) { w.loop.known.Apply(graph.Seen{Object: w.deliver(o)}) }
+
+func (w *world) seeEnd(uid types.UID) {
+	o, ok := w.api.ended[uid]
+	if !ok {
+		w.t.Fatalf("%s has not ended", uid)
+	}
+	w.loop.known.Apply(graph.Deleted{Object: w.deliver(o), At: w.now})
+}
+
+// list lists types for their watches.
+func (w *world) list(resources []catalog.Resource) {
+	for _, r := range resources {
+		relisted := graph.Relisted{Kind: r.GroupKind(), ResourceVersion: fmt.Sprint(w.api.rv), Listed: map[graph.ID]struct{}{}}
+		var events []graph.Event
+		for _, o := range w.api.of(r.Version.GroupResource()) {
+			events = append(events, graph.Seen{Object: w.seen(o)})
+			relisted.Listed[graph.IDOf(o.UID)] = struct{}{}
+		}
+		for uid, o := range w.api.ended {
+			if o.key.GroupResource == r.Version.GroupResource() {
+				w.shown[uid] = versionOf(o) // no watch will tell
+			}
+		}
+		w.marks[r.Version.GroupResource()] = w.api.rv
+		w.loop.known.Apply(append(events, relisted)...)
+	}
+}
+
+// catchUp delivers all that was not delivered yet, in order.
+func (w *world) catchUp() {
+	var news []*object
+	for _, o := range w.api.objects {
+		news = append(news, o)
+	}
+	for _, o := range w.api.ended {
+		news = append(news, o)
+	}
+	news = slices.DeleteFunc(news, func(o *object) bool {
+		_, watched := w.watched(o)
+		return !watched || w.shown[o.UID] >= versionOf(o)
+	})
+	slices.SortFunc(news, func(x, y *object) int { return versionOf(x) - versionOf(y) })
+	for _, o := range news {
+		if _, ended := w.api.ended[o.UID]; ended {
+			w.seeEnd(o.UID)
+			continue
+		}
+		w.see(o)
+	}
+}
+
+// rediscover has the Loop take in what types are served now, as watch does.
+func (w *world) rediscover(failed ...string) {
+	before := w.types
+	w.types = w.api.catalog(before, failed...)
+	collected := map[schema.GroupKind]bool{}
+	for _, r := range w.types.Collected() {
+		collected[r.GroupKind()] = true
+	}
+	_, removed := w.types.Diff(before)
+	for _, r := range removed {
+		if !collected[r.GroupKind()] {
+			w.loop.known.Apply(graph.TypeGone{Kind: r.GroupKind()})
+		}
+	}
+	if !w.types.Equal(before) {
+		w.loop.typesChanged(w.types)
+	}
+}
+
+// work has objects looked at, in the order of their UIDs.
+func (w *world) work(ids []graph.ID) {
+	slices.SortFunc(ids, func(x, y graph.ID) int { return cmp.Compare(w.uids[x], w.uids[y]) })
+	for _, id := range ids {
+		delete(w.woken, id)
+		delete(w.later, id)
+		fmt.Fprintf(&w.out, "%s\n", w.uids[id])
+		result, err := w.loop.Reconcile(w.t.Context(), id)
+		w.hear()
+		switch {
+		case err != nil:
+			w.say("failed, so again later: " + err.Error())
+			w.later[id] = struct{}{}
+		case result.RequeueAfter != 0:
+			w.say(fmt.Sprintf("again in %s", result.RequeueAfter))
+			w.later[id] = struct{}{}
+		}
+	}
+}
+
+// hear writes down the events that were raised.
+func (w *world) hear() {
+	for len(w.told.Events) != 0 {
+		w.say("event: " + <-w.told.Events)
+	}
+}
+
+// settle lets watches and work run until there is nothing left to be done
+// but what is tried again later.
+func (w *world) settle() {
+	for range 50 {
+		w.catchUp()
+		if len(w.woken) == 0 && !w.barrier() {
+			return
+		}
+		w.work(slices.Collect(maps.Keys(w.woken)))
+	}
+	w.t.Fatal("it does not come to rest")
+}
+
+// barrier runs a round of the barrier, if somebody asked for one.
+func (w *world) barrier() bool {
+	select {
+	case <-w.loop.barrier.Asked():
+	default:
+		return false
+	}
+	before := w.out.String()
+	w.out.Reset()
+	ids := w.loop.barrier.Round(w.t.Context())
+	lines := strings.SplitAfter(w.out.String(), "\n")
+	slices.Sort(lines) // a round goes through places in no order
+	w.out.Reset()
+	w.out.WriteString(before + "barrier\n" + strings.Join(lines, ""))
+	w.loop.known.again(ids)
+	return true
+}
+
+// next says who is to be looked at now, and who later.
+func (w *world) next() {
+	for _, set := range []struct {
+		name string
+		ids  map[graph.ID]struct{}
+	}{{"woken", w.woken}, {"later", w.later}} {
+		var names []string
+		for id := range set.ids {
+			names = append(names, string(w.uids[id]))
+		}
+		slices.Sort(names)
+		if len(names) != 0 {
+			fmt.Fprintf(&w.out, "%s: %s\n", set.name, strings.Join(names, " "))
+		}
+	}
+	if len(w.loop.barrier.Asked()) != 0 {
+		w.out.WriteString("the barrier was asked\n")
+	}
+}
