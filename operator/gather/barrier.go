@@ -227,17 +227,10 @@ func (b *Barrier) kinds(owner graph.View) []schema.GroupKind {
 // owners. No cluster-scoped object can have an owner in a namespace.
 func (b *Barrier) look(ctx context.Context, at place, owners []graph.View) error {
 	resource, served := b.sources.Catalog().Preferred(at.kind)
-	if !served {
-		absent, err := b.sources.Absent(ctx, at.kind)
-		if err == nil && !absent {
-			err = fmt.Errorf("it is served, and not watched yet")
-		}
-		if err != nil {
-			return fmt.Errorf("list %s for dependents: %w", at.kind, err)
-		}
-		return nil
-	}
-	if !resource.Namespaced && at.namespace != "" {
+	switch {
+	case !served:
+		return b.makeSureIsAbsent(ctx, at.kind)
+	case !resource.Namespaced && at.namespace != "":
 		return nil
 	}
 	wanted := map[types.UID]struct{}{}
@@ -264,6 +257,19 @@ func (b *Barrier) look(ctx context.Context, at place, owners []graph.View) error
 		if options.Continue = page.Continue; options.Continue == "" {
 			return late
 		}
+	}
+}
+
+// makeSureIsAbsent returns nil if a kind that the catalog lacks has no objects.
+func (b *Barrier) makeSureIsAbsent(ctx context.Context, gk schema.GroupKind) error {
+	absent, err := b.sources.Absent(ctx, gk)
+	switch {
+	case err != nil:
+		return fmt.Errorf("list %s for dependents: %w", gk, err)
+	case !absent:
+		return fmt.Errorf("list %s for dependents: it is served, and not watched yet", gk)
+	default:
+		return nil
 	}
 }
 

@@ -17,10 +17,17 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/graph"
 )
 
-// ownerBatch is for how long an owner that was read and found is taken to be
-// so for its other dependents. It bounds how late a second DELETE of a waiting
-// owner, one that the watch has not shown yet, can be noticed.
-const ownerBatch = time.Second
+const (
+	// ownerBatch is for how long an owner that was read and found, or could not
+	// be read, is taken to be so for its other dependents. It bounds how late a
+	// second DELETE of a waiting owner, one that the watch has not shown yet, can
+	// be noticed.
+	ownerBatch = time.Second
+
+	// ownerTimeout bounds a read that dependents share, so that an API server
+	// which does not answer holds no worker for longer.
+	ownerTimeout = 5 * time.Second
+)
 
 // ownersKept is how many such owners are kept before old ones are cleared out.
 const ownersKept = 512
@@ -43,6 +50,7 @@ type Reader struct {
 
 type found struct {
 	answer answer
+	err    error     // that it could not be read
 	at     time.Time // when it was asked for
 }
 
@@ -62,14 +70,16 @@ type answer struct {
 // Owner reads the owner that a reference claims. An error means that nothing
 // was learnt.
 func (r *Reader) Owner(ctx context.Context, at graph.Coordinates, resource catalog.Resource) (answer, error) {
-	if a, ok := r.recent(at); ok {
-		return a, nil
+	if f, ok := r.recent(at); ok {
+		return f.answer, f.err
 	}
 	shared, err, _ := r.calls.Do(fmt.Sprintf("%q", at), func() (any, error) {
 		asked := r.now()
+		ctx, cancel := context.WithTimeout(ctx, ownerTimeout)
+		defer cancel()
 		a, err := r.Item(ctx, at, resource)
-		if err == nil && !a.absent {
-			r.remember(at, found{answer: a, at: asked})
+		if err != nil || !a.absent {
+			r.remember(at, found{answer: a, err: err, at: asked})
 		}
 		return a, err
 	})
@@ -128,11 +138,11 @@ func (r *Reader) prove(ctx context.Context, at graph.Coordinates, resource catal
 	return answer{absent: true, reason: "the API server has no such object"}, nil
 }
 
-func (r *Reader) recent(at graph.Coordinates) (answer, bool) {
+func (r *Reader) recent(at graph.Coordinates) (found, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	f, ok := r.found[at]
-	return f.answer, ok && r.now().Sub(f.at) < ownerBatch
+	return f, ok && r.now().Sub(f.at) < ownerBatch
 }
 
 func (r *Reader) remember(at graph.Coordinates, f found) {

@@ -81,14 +81,17 @@ func TestAnAnswerIsAsOldAsItsRequest(t *testing.T) {
 	}
 }
 
-// Failures are not kept: the next one to ask may have more luck.
-func TestAFailedReadIsNotShared(t *testing.T) {
+// A failure is shared for a second, too, so that the dependents of an owner
+// that can't be read do not all ask at once. Then the next may have more luck.
+func TestAFailedReadIsSharedForASecond(t *testing.T) {
 	w := newWorld(t, family(2, graph.Unseen), nobody)
 	w.api.answer(mapPath, body(http.StatusInternalServerError, "text/plain", "oops"))
 	first := one(t, w, "child-0")
 	w.api.answer(mapPath, found(meta("ns", "owner", "owner")))
 	second := one(t, w, "child-1")
-	if diff := cmp.Diff([]decide.Standing{decide.Unknown, decide.Present}, []decide.Standing{first.Standing, second.Standing}); diff != "" {
+	w.clock.pass(time.Second)
+	third := one(t, w, "child-1")
+	if diff := cmp.Diff([]decide.Standing{decide.Unknown, decide.Unknown, decide.Present}, []decide.Standing{first.Standing, second.Standing, third.Standing}); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"slices"
 	"unique"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -263,13 +264,20 @@ func (g *Graph) absent(e Absent, w *wake) {
 		}
 	}
 	p := proof{claim: e.Claim, at: e.At}
+	if len(proofs) == proofsKept {
+		proofs = slices.Delete(proofs, 0, 1)
+	}
 	g.proofs[n.id] = append(proofs, p)
 	for c := n.dependents; c != nil; c = c.next {
-		if p.covers(c.coordinates(e.Claim.UID)) {
+		if c.name == e.Claim.Name && p.covers(c.coordinates(e.Claim.UID)) {
 			w.node(c.dependent)
 		}
 	}
 }
+
+// proofsKept is how many different claims on one UID are remembered to be
+// disproved. Honest references need one; others are asked about again.
+const proofsKept = 64
 
 // isAt reports whether the node's own coordinates are these, by whatever
 // version.

@@ -32,7 +32,7 @@ import (
 //	see-end U...               the watch delivers the end of objects
 //	list KIND...               a watch begins anew, with a list
 //	work [U...]                those, or all that are woken, are looked at
-//	retry                      those are looked at that were to be tried again
+//	retry                      those are looked at that were to be tried again, a second later
 //	barrier                    a round of the barrier, if one was asked for
 //	settle                     see, work and barrier, until nothing is left
 //	sweep, restart, pass DURATION, expire
@@ -83,13 +83,16 @@ func init() { // since before runs commands
 				w.create(args)
 			}
 		},
-		"update":   func(w *world, args words, _ string) { w.update(args) },
-		"delete":   func(w *world, args words, _ string) { w.delete(args) },
-		"see":      func(w *world, args words, _ string) { w.each(args, func(uid string) { w.see(w.object(uid)) }) },
-		"see-end":  func(w *world, args words, _ string) { w.each(args, func(uid string) { w.seeEnd(types.UID(uid)) }) },
-		"list":     listKinds,
-		"work":     work,
-		"retry":    func(w *world, _ words, _ string) { w.work(slices.Collect(maps.Keys(w.later))) },
+		"update":  func(w *world, args words, _ string) { w.update(args) },
+		"delete":  func(w *world, args words, _ string) { w.delete(args) },
+		"see":     func(w *world, args words, _ string) { w.each(args, func(uid string) { w.see(w.object(uid)) }) },
+		"see-end": func(w *world, args words, _ string) { w.each(args, func(uid string) { w.seeEnd(types.UID(uid)) }) },
+		"list":    listKinds,
+		"work":    work,
+		"retry": func(w *world, _ words, _ string) {
+			w.now = w.now.Add(time.Second)
+			w.work(slices.Collect(maps.Keys(w.later)))
+		},
 		"barrier":  func(w *world, _ words, _ string) { w.barrier() },
 		"settle":   func(w *world, _ words, _ string) { w.settle() },
 		"sweep":    func(w *world, _ words, _ string) { w.loop.known.sweep() },
