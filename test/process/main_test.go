@@ -18,6 +18,11 @@ import (
 	"testing"
 
 	"github.com/gleaner-dev/gleaner/devcluster"
+
+	// What the command is made of. Go keeps the results of tests, and can't see
+	// that these depend on what another process builds.
+	_ "github.com/gleaner-dev/gleaner/operator/loop"
+	_ "github.com/gleaner-dev/gleaner/policies/builtin"
 )
 
 // noCollector are the controllers that run: all but the built-in collector.
@@ -55,6 +60,9 @@ func binary(t *testing.T) string {
 	t.Helper()
 	shared.build.Do(func() {
 		if shared.err != nil {
+			return
+		}
+		if shared.err = readSources("../../cmd/gleaner"); shared.err != nil {
 			return
 		}
 		build := exec.CommandContext(t.Context(), "go", "build", "-o", shared.folder+"/", "../../cmd/gleaner")
@@ -103,4 +111,19 @@ func startCluster(ctx context.Context) (*devcluster.Cluster, error) {
 		return nil, err
 	}
 	return devcluster.Start(ctx, devcluster.Options{Controllers: noCollector})
+}
+
+// readSources reads the files of a folder, so that Go runs these tests again
+// when one of them has changed.
+func readSources(folder string) error {
+	files, err := filepath.Glob(folder + "/*.go")
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		if _, err := os.ReadFile(file); err != nil {
+			return err
+		}
+	}
+	return nil
 }
