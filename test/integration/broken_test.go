@@ -1,0 +1,82 @@
+package integration
+
+import (
+	"fmt"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/gleaner-dev/gleaner/devcluster/devtest"
+)
+
+// 3.7: a type whose conversion webhook is down can't be listed. Everything else
+// goes on; only what an owner would orphan is held, since it might be of that
+// type.
+func TestScenario48_3_7_ABrokenConversionWebhookHoldsOnlyWhatNeedsTheType(t *testing.T) {
+	w := newWorld(t)
+	custom := w.define(true)
+	w.make(thing{name: "stored", kind: custom})
+	w.breakConversion(custom)
+	devtest.Eventually(t, patience, func() error {
+		if w.collector.Show().Synced() {
+			return fmt.Errorf("all types are listed")
+		}
+		return nil
+	})
+	for _, policy := range []metav1.DeletionPropagation{background, foreground} {
+		owner := w.make(thing{name: "owner"})
+		dependent := w.make(thing{name: "dependent", owners: blocks(owner)})
+		w.delete(owner, policy)
+		w.goes(owner, dependent)
+	}
+	owner := w.make(thing{name: "owner"})
+	w.delete(owner, orphan)
+	w.calm()
+	if w.get(owner) == nil {
+		t.Error("an orphaning owner went while a type could not be listed")
+	}
+	w.mendConversion(custom)
+	w.goes(owner)
+}
+
+// breakConversion has a custom type stored by one version and preferred by
+// another, to which nobody can convert it.
+func (w *world) breakConversion(k *kind) {
+	w.Helper()
+	w.changeType(k, func(crd *apiextensionsv1.CustomResourceDefinition) {
+		second := crd.Spec.Versions[0]
+		second.Name, second.Storage = "v2", false
+		crd.Spec.Versions = append(crd.Spec.Versions, second)
+		crd.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{
+			Strategy: apiextensionsv1.WebhookConverter,
+			Webhook: &apiextensionsv1.WebhookConversion{
+				ClientConfig:             &apiextensionsv1.WebhookClientConfig{URL: ptr.To("https://127.0.0.1:1/convert")},
+				ConversionReviewVersions: []string{"v1"},
+			},
+		}
+	})
+}
+
+// mendConversion undoes breakConversion.
+func (w *world) mendConversion(k *kind) {
+	w.Helper()
+	w.changeType(k, func(crd *apiextensionsv1.CustomResourceDefinition) {
+		crd.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter}
+	})
+}
+
+func (w *world) changeType(k *kind, change func(*apiextensionsv1.CustomResourceDefinition)) {
+	w.Helper()
+	crds := w.types.ApiextensionsV1().CustomResourceDefinitions()
+	devtest.Eventually(w, patience, func() error {
+		crd, err := crds.Get(w.Context(), k.resource.GroupResource().String(), metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		change(crd)
+		_, err = crds.Update(w.Context(), crd, metav1.UpdateOptions{})
+		return err
+	})
+}
