@@ -27,6 +27,7 @@ type options struct {
 	leaderElect       bool
 	metricsAddress    string
 	probeAddress      string
+	pprofAddress      string
 	insecureDebug     bool
 	dryRun            bool
 	logFormat         string
@@ -50,6 +51,7 @@ func defaultOptions() options {
 		leaderElect:       true,
 		metricsAddress:    ":8443",
 		probeAddress:      ":8081",
+		pprofAddress:      "0",
 		logFormat:         "json",
 	}
 }
@@ -78,6 +80,8 @@ func (o *options) addTo(flags *pflag.FlagSet) {
 		"`address` of /metrics and /debug/gc, by HTTPS with authentication; 0 for none")
 	flags.StringVar(&o.probeAddress, "health-probe-bind-address", o.probeAddress,
 		"`address` of /healthz and /readyz; 0 for none")
+	flags.StringVar(&o.pprofAddress, "pprof-bind-address", o.pprofAddress,
+		"`address` of Go's profiles, by plain HTTP to anybody; a loopback address, or 0 for none")
 	flags.BoolVar(&o.insecureDebug, "insecure-debug", o.insecureDebug,
 		"serve /metrics and /debug/gc by plain HTTP to anybody; for loopback addresses")
 	flags.BoolVar(&o.dryRun, "dry-run", o.dryRun, "decide and record, and write nothing")
@@ -112,6 +116,8 @@ func (o *options) validate() error {
 			"use --metrics-bind-address=127.0.0.1:8080, or leave --insecure-debug out", o.metricsAddress)
 	refuse(!isAddress(o.metricsAddress), "--metrics-bind-address=%s: use host:port, :port, or 0 for none", o.metricsAddress)
 	refuse(!isAddress(o.probeAddress), "--health-probe-bind-address=%s: use host:port, :port, or 0 for none", o.probeAddress)
+	refuse(!isAddress(o.pprofAddress) || !onLoopback(o.pprofAddress),
+		"--pprof-bind-address=%s: use a loopback address, as in 127.0.0.1:6060, or 0 for none", o.pprofAddress)
 	_, err := o.ignored()
 	return errors.Join(append(wrong, err)...)
 }

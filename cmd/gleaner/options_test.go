@@ -48,6 +48,7 @@ func TestDefaults_AreThoseThatAreDocumented(t *testing.T) {
 		leaderElect:       true,
 		metricsAddress:    ":8443",
 		probeAddress:      ":8081",
+		pprofAddress:      "0",
 		logFormat:         "json",
 	}
 	got := defaultOptions()
@@ -86,6 +87,8 @@ func TestWrongValue_IsRefusedWithWhatToWriteInstead(t *testing.T) {
 		{"--metrics-bind-address=127.0.0.1", "use host:port, :port, or 0 for none"},
 		{"--metrics-bind-address=:nowhere", "use host:port, :port, or 0 for none"},
 		{"--metrics-bind-address=:65536", "use host:port, :port, or 0 for none"},
+		{"--pprof-bind-address=:6060", "use a loopback address"},
+		{"--pprof-bind-address=127.0.0.1", "use a loopback address"},
 		{"--health-probe-bind-address=8081", "use host:port, :port, or 0 for none"},
 		{"--health-probe-bind-address=::1:8081", "use host:port, :port, or 0 for none"},
 	} {

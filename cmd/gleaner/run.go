@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	runtimedebug "runtime/debug"
 	"strings"
 	"time"
 
@@ -35,6 +36,11 @@ const (
 	syncTimeout    = 30 * time.Second // G-11
 	canaryInterval = 10 * time.Minute
 	reachTimeout   = 10 * time.Second
+
+	// gcPercent is by how much the heap may grow between collections: the graph
+	// is small, and stays, so it is cheaper to go through it twice as often
+	// than to hold another of its size in garbage. $GOGC overrides it.
+	gcPercent = 50
 
 	// namespaceFile is where a pod finds its own namespace.
 	namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
@@ -95,6 +101,9 @@ func reach(ctx context.Context, config *rest.Config) error {
 
 // run runs the collector until ctx ends.
 func run(ctx context.Context, o options, config *rest.Config, logTo io.Writer) error {
+	if os.Getenv("GOGC") == "" {
+		runtimedebug.SetGCPercent(gcPercent)
+	}
 	log := o.logger(logTo)
 	ctrl.SetLogger(log)
 	klog.SetLogger(log)
@@ -159,6 +168,7 @@ func (o *options) manager(config *rest.Config, collector *loop.Loop, log logr.Lo
 		Logger:                 log,
 		Metrics:                serving,
 		HealthProbeBindAddress: o.probeAddress,
+		PprofBindAddress:       o.pprofAddress,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("make manager: %w", err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"runtime/debug"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -88,6 +89,7 @@ func (f *feed) Start(_ context.Context, queue workqueue.TypedRateLimitingInterfa
 // WaitForSync waits for all lists, and for SyncTimeout at most (G-11): a type
 // that can't be read holds only the decisions that need it (defect 3.7).
 func (f *feed) WaitForSync(ctx context.Context) error {
+	defer debug.FreeOSMemory() // listing leaves behind many times what is kept
 	ctx, cancel := context.WithTimeout(ctx, f.loop.options.SyncTimeout)
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)

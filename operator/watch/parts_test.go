@@ -26,27 +26,32 @@ func testStore() (*store, *recorder) {
 	return &store{sink: sink, kind: core.WithKind("Pod"), monitor: m}, sink
 }
 
-func TestTransformerStrips(t *testing.T) {
+func TestTransformer_KeepsJustWhatBecomesOfAnObjectInTheEnd(t *testing.T) {
 	now := metav1.Now()
-	kept := metav1.ObjectMeta{
+	o := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		UID: "u", ResourceVersion: "7", Namespace: "ns", Name: "a",
 		OwnerReferences:   []metav1.OwnerReference{{Name: "o", UID: "v"}},
 		Finalizers:        []string{"foregroundDeletion"},
 		DeletionTimestamp: &now,
+		Labels:            map[string]string{"a": "b"},
+	}}
+	s, sink := testStore()
+	kept, err := s.Transformer()(o)
+	if err != nil {
+		t.Fatal(err)
 	}
-	o := &metav1.PartialObjectMetadata{ObjectMeta: *kept.DeepCopy()}
-	o.Labels = map[string]string{"a": "b"}
-	o.Annotations = map[string]string{"c": "d"}
-	o.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "m"}}
-	o.GenerateName, o.Generation, o.CreationTimestamp = "a-", 3, now
-
-	s, _ := testStore()
-	got, err := s.Transformer()(o)
-	if err != nil || got != any(o) {
-		t.Fatalf("transformed to %v, %v; want the same object", got, err)
+	if kept == any(o) {
+		t.Error("the whole object is kept")
 	}
-	if diff := cmp.Diff(kept, o.ObjectMeta); diff != "" {
-		t.Errorf("kept (-want +got):\n%s", diff)
+	if key, err := cache.MetaNamespaceKeyFunc(kept); key != "ns/a" || err != nil {
+		t.Errorf("the key is %q, %v; want ns/a", key, err)
+	}
+	if err := errors.Join(s.Replace([]any{o}, "9"), s.Replace([]any{kept}, "9")); err != nil {
+		t.Fatal(err)
+	}
+	events := sink.all()
+	if diff := cmp.Diff(events[:2], events[2:]); diff != "" {
+		t.Errorf("of the object (-), and of what was kept (+):\n%s", diff)
 	}
 	if got, err := s.Transformer()("else"); got != "else" || err != nil {
 		t.Errorf("something else became %v, %v", got, err)

@@ -5,6 +5,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/gleaner-dev/gleaner/operator/graph"
@@ -93,14 +94,40 @@ func (s *store) Resync() error { return nil }
 func (s *store) Transformer() cache.TransformFunc {
 	return func(obj any) (any, error) {
 		s.monitor.stream.progressed()
-		strip(obj)
+		if o, ok := s.object(obj); ok {
+			return &gathered{ObjectMeta: nothing, object: o}, nil
+		}
 		return obj, nil
 	}
 }
 
+// gathered is all that is kept of an object while a whole type is gathered. Of
+// an object's metadata the reflector asks for what follows.
+type gathered struct {
+	*metav1.ObjectMeta // nothing, for what it may come to ask for
+	object             graph.Object
+}
+
+var nothing = &metav1.ObjectMeta{}
+
+// GetNamespace implements metav1.Object.
+func (g *gathered) GetNamespace() string { return g.object.Namespace }
+
+// GetName implements metav1.Object.
+func (g *gathered) GetName() string { return g.object.Name }
+
+// GetUID implements metav1.Object.
+func (g *gathered) GetUID() types.UID { return g.object.UID }
+
+// GetResourceVersion implements metav1.Object.
+func (g *gathered) GetResourceVersion() string { return g.object.ResourceVersion }
+
 // object makes a graph object of what the reflector delivers. Without a UID it
 // is none.
 func (s *store) object(obj any) (graph.Object, bool) {
+	if g, ok := obj.(*gathered); ok {
+		return g.object, true
+	}
 	meta, ok := obj.(*metav1.PartialObjectMetadata)
 	if !ok || meta.UID == "" {
 		return graph.Object{}, false
@@ -111,24 +138,6 @@ func (s *store) object(obj any) (graph.Object, bool) {
 func (s *store) tell() {
 	if s.poke != nil {
 		s.poke()
-	}
-}
-
-// strip takes off an object all that ObjectOf does not read, in place: this is
-// most of an object's metadata.
-func strip(obj any) {
-	o, ok := obj.(*metav1.PartialObjectMetadata)
-	if !ok {
-		return
-	}
-	o.ObjectMeta = metav1.ObjectMeta{
-		UID:               o.UID,
-		ResourceVersion:   o.ResourceVersion,
-		Namespace:         o.Namespace,
-		Name:              o.Name,
-		OwnerReferences:   o.OwnerReferences,
-		Finalizers:        o.Finalizers,
-		DeletionTimestamp: o.DeletionTimestamp,
 	}
 }
 

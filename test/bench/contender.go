@@ -46,6 +46,7 @@ func (u *upstream) stop() error                          { return u.cluster.Stop
 type ours struct {
 	cluster *devcluster.Cluster
 	binary  string
+	pprof   string
 	address string
 	process *exec.Cmd
 }
@@ -60,7 +61,7 @@ func (o *ours) start(_ context.Context, b budget) error {
 	o.address = listener.Addr().String()
 	listener.Close()
 	o.process = exec.Command(o.binary, "run", "--kubeconfig="+o.cluster.Kubeconfig(), "--canary-timeout=0", "--leader-elect=false",
-		"--metrics-bind-address="+o.address, "--insecure-debug", "--health-probe-bind-address=0", fmt.Sprintf("--api-qps=%d", b.calls))
+		"--metrics-bind-address="+o.address, "--insecure-debug", "--health-probe-bind-address=0", "--pprof-bind-address="+o.pprof, fmt.Sprintf("--api-qps=%d", b.calls))
 	return o.process.Start()
 }
 

@@ -38,7 +38,7 @@ func newField(cluster *devcluster.Cluster, s settings) (*field, error) {
 		return nil, fmt.Errorf("make client: %w", err)
 	}
 	return &field{settings: s, client: client, contenders: []contender{
-		&upstream{cluster: cluster}, &ours{cluster: cluster, binary: s.binary},
+		&upstream{cluster: cluster}, &ours{cluster: cluster, binary: s.binary, pprof: s.pprof},
 	}}, nil
 }
 

@@ -11,6 +11,8 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -25,10 +27,12 @@ func main() {
 	large := flag.Int("large", 100_000, "objects in the cluster when memory is measured; 0 leaves it out")
 	rounds := flag.Int("rounds", 3, "measurements of each figure, of which the median is shown")
 	binary := flag.String("gleaner", "bin/gleaner", "the Gleaner to measure")
+	pprof := flag.String("pprof", "0", "loopback address where Gleaner serves its profiles meanwhile, as in 127.0.0.1:6060")
+	only := flag.String("only", strings.Join(parts, ","), "what to measure")
 	flag.Parse()
 	klog.SetOutput(os.Stderr)
 	r := report{}
-	if err := measure(ctx, &r, settings{objects: *objects, large: *large, rounds: *rounds, binary: *binary}); err != nil {
+	if err := measure(ctx, &r, settings{objects: *objects, large: *large, rounds: *rounds, binary: *binary, pprof: *pprof, only: strings.Split(*only, ",")}); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
@@ -38,8 +42,12 @@ func main() {
 
 type settings struct {
 	objects, large, rounds int
-	binary                 string
+	binary, pprof          string
+	only                   []string
 }
+
+// parts are what can be measured.
+var parts = []string{"throughput", "delay", "memory", "large"}
 
 // budget is how many calls a collector may make in a second.
 type budget struct {
@@ -52,6 +60,11 @@ type budget struct {
 var budgets = []budget{{"40 calls/s", 40}, {"unlimited", 0}}
 
 func measure(ctx context.Context, r *report, s settings) error {
+	for _, part := range s.only {
+		if !slices.Contains(parts, part) {
+			return fmt.Errorf("-only=%s: use some of %s", part, strings.Join(parts, ","))
+		}
+	}
 	for _, b := range budgets {
 		if err := measureBudget(ctx, r, s, b); err != nil {
 			return fmt.Errorf("%s: %w", b.name, err)
@@ -60,10 +73,14 @@ func measure(ctx context.Context, r *report, s settings) error {
 	return nil
 }
 
+// measureBudget measures all parts without a limit, and the throughput under
+// one.
 func measureBudget(ctx context.Context, r *report, s settings, b budget) error {
 	flags := []string{"--kube-api-qps=20", "--kube-api-burst=30"}
 	if b.calls == 0 {
 		flags = []string{"--kube-api-qps=10000", "--kube-api-burst=20000"}
+	} else if !slices.Contains(s.only, "throughput") {
+		return nil
 	}
 	cluster, err := devcluster.Start(ctx, devcluster.Options{
 		NoControllerManager: true, ControllerManagerFlags: flags, Progress: os.Stderr,
@@ -80,19 +97,16 @@ func measureBudget(ctx context.Context, r *report, s settings, b budget) error {
 	if err != nil {
 		return err
 	}
-	if b.calls == 0 {
-		if err := f.floors(ctx, r); err != nil {
-			return err
+	all := map[string]func(context.Context, *report, budget) error{
+		"throughput": f.throughput, "delay": f.delays, "memory": f.memory, "large": f.throughputOfMany,
+	}
+	for _, part := range parts {
+		if !slices.Contains(s.only, part) || b.calls != 0 && part != "throughput" {
+			continue
+		}
+		if err := all[part](ctx, r, b); err != nil {
+			return fmt.Errorf("%s: %w", part, err)
 		}
 	}
-	if err := f.throughput(ctx, r, b); err != nil {
-		return err
-	}
-	if b.calls != 0 {
-		return nil
-	}
-	if err := f.delays(ctx, r, b); err != nil {
-		return err
-	}
-	return f.memory(ctx, r, b)
+	return nil
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -14,24 +13,20 @@ import (
 
 const floorName = "a client itself"
 
-// floors measure a client that deletes, and one that patches, the same objects
-// itself, and watches them like a collector: none can be faster than one call
-// for each.
-func (f *field) floors(ctx context.Context, r *report) error {
-	for figure, call := range map[string]func(context.Context, string, string) error{
-		"background": f.deleteOne, "foreground": f.deleteOne, "orphan": f.patchOne,
-	} {
-		var rates []float64
-		for range f.rounds {
-			took, err := f.floor(ctx, call)
-			if err != nil {
-				return err
-			}
-			rates = append(rates, float64(f.objects)/took.Seconds())
-		}
-		r.add(floorName, rate(figure, "unlimited"), median(rates))
+// floor is a client that deletes, or patches, the same objects itself, and
+// watches them like a collector: none can be faster than one call for each.
+type floor struct {
+	policy metav1.DeletionPropagation
+	call   func(ctx context.Context, namespace, name string) error
+}
+
+// floors are what each policy is measured against.
+func (f *field) floors() []floor {
+	return []floor{
+		{metav1.DeletePropagationBackground, f.deleteOne},
+		{metav1.DeletePropagationForeground, f.deleteOne},
+		{metav1.DeletePropagationOrphan, f.patchOne},
 	}
-	return nil
 }
 
 func (f *field) deleteOne(ctx context.Context, namespace, name string) error {
@@ -44,24 +39,26 @@ func (f *field) patchOne(ctx context.Context, namespace, name string) error {
 	return err
 }
 
-func (f *field) floor(ctx context.Context, call func(context.Context, string, string) error) (time.Duration, error) {
+// touchdown measures a floor with so many objects.
+func (f *field) touchdown(ctx context.Context, fl floor, objects int) (perSecond float64, err error) {
 	namespace, err := f.namespace(ctx)
 	if err != nil {
 		return 0, err
 	}
-	owner, err := f.family(ctx, namespace, f.objects)
+	owner, err := f.family(ctx, namespace, objects)
 	if err != nil {
 		return 0, err
 	}
-	return f.timed(ctx, owner, f.objects, func(ctx context.Context) error {
-		err := each(ctx, f.objects, func(ctx context.Context, i int) error {
-			return call(ctx, namespace, fmt.Sprintf("%s-%d", owner.Name, i))
+	took, err := f.timed(ctx, owner, objects, func(ctx context.Context) error {
+		err := each(ctx, objects, func(ctx context.Context, i int) error {
+			return fl.call(ctx, namespace, fmt.Sprintf("%s-%d", owner.Name, i))
 		})
 		if err != nil {
 			return err
 		}
 		return f.deleteOne(ctx, namespace, owner.Name)
 	})
+	return float64(objects) / took.Seconds(), err
 }
 
 func rate(figure, budget string) string { return fmt.Sprintf("%s, objects/s, %s", figure, budget) }
@@ -79,6 +76,9 @@ func (f *field) throughput(ctx context.Context, r *report, b budget) error {
 	}
 	rates, calls := map[string][]float64{}, map[string][]float64{}
 	for range f.rounds {
+		if err := f.throughputOfFloors(ctx, b, objects, rates); err != nil {
+			return err
+		}
 		for _, c := range f.contenders {
 			err := f.with(ctx, c, b, func() error {
 				for _, policy := range policies {
@@ -102,6 +102,52 @@ func (f *field) throughput(ctx context.Context, r *report, b budget) error {
 			figure, key := strings.ToLower(string(policy)), c.name()+string(policy)
 			r.add(c.name(), rate(figure, b.name), median(rates[key]))
 			r.add(c.name(), fmt.Sprintf("%s, API calls/object, %s", figure, b.name), median(calls[key]))
+			if floors := rates[floorName+string(policy)]; len(floors) != 0 {
+				r.add(floorName, rate(figure, b.name), median(floors))
+			}
+		}
+	}
+	return nil
+}
+
+// throughputOfFloors measures the floors in the same round as the contenders,
+// since a control plane changes its pace as it fills up.
+func (f *field) throughputOfFloors(ctx context.Context, b budget, objects int, rates map[string][]float64) error {
+	if b.calls != 0 {
+		return nil // the budget is the floor
+	}
+	for _, fl := range f.floors() {
+		perSecond, err := f.touchdown(ctx, fl, objects)
+		if err != nil {
+			return err
+		}
+		key := floorName + string(fl.policy)
+		rates[key] = append(rates[key], perSecond)
+	}
+	return nil
+}
+
+// throughputOfMany measures once how a background cascade of very many
+// objects goes.
+func (f *field) throughputOfMany(ctx context.Context, r *report, b budget) error {
+	if f.large == 0 {
+		return nil
+	}
+	figure := fmt.Sprintf("background of %d, objects/s, %s", f.large, b.name)
+	perSecond, err := f.touchdown(ctx, f.floors()[0], f.large)
+	if err != nil {
+		return err
+	}
+	r.add(floorName, figure, perSecond)
+	for _, c := range f.contenders {
+		err := f.with(ctx, c, b, func() error {
+			perSecond, _, err := f.once(ctx, f.large, metav1.DeletePropagationBackground)
+			progress("%s: %s, %d: %.0f objects/s", b.name, c.name(), f.large, perSecond)
+			r.add(c.name(), figure, perSecond)
+			return err
+		})
+		if err != nil {
+			return err
 		}
 	}
 	return nil
@@ -202,6 +248,9 @@ func (f *field) updates(ctx context.Context, namespace string, perSecond int) in
 	}
 }
 
+// settling is how long a collector is given to come to rest.
+const settling = 15 * time.Second
+
 // memory measures what a collector takes for a large number of objects, with
 // 1 KiB of annotations each, and how long until it is synced.
 func (f *field) memory(ctx context.Context, r *report, b budget) error {
@@ -233,8 +282,10 @@ func (f *field) memory(ctx context.Context, r *report, b budget) error {
 			r.add(c.name(), "seconds from start to collecting"+of, synced.Seconds())
 			r.add(c.name(), "resident memory growth, MiB,"+of, now-empty[c.name()])
 			r.add(c.name(), "peak resident memory, MiB,"+of, peak)
-			runtime.GC()
-			return nil
+			time.Sleep(settling)
+			later, _, err := resident(c.pid())
+			r.add(c.name(), fmt.Sprintf("the same growth %.0f s later", settling.Seconds()), later-empty[c.name()])
+			return err
 		}); err != nil {
 			return err
 		}
