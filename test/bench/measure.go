@@ -80,19 +80,7 @@ func (f *field) throughput(ctx context.Context, r *report, b budget) error {
 			return err
 		}
 		for _, c := range f.contenders {
-			err := f.with(ctx, c, b, func() error {
-				for _, policy := range policies {
-					perSecond, perObject, err := f.once(ctx, objects, policy)
-					if err != nil {
-						return fmt.Errorf("%s, %s: %w", c.name(), policy, err)
-					}
-					progress("%s: %s, %s: %.0f objects/s", b.name, c.name(), policy, perSecond)
-					key := c.name() + string(policy)
-					rates[key], calls[key] = append(rates[key], perSecond), append(calls[key], perObject)
-				}
-				return nil
-			})
-			if err != nil {
+			if err := f.throughputOf(ctx, c, b, objects, rates, calls); err != nil {
 				return err
 			}
 		}
@@ -108,6 +96,22 @@ func (f *field) throughput(ctx context.Context, r *report, b budget) error {
 		}
 	}
 	return nil
+}
+
+// throughputOf measures each policy once.
+func (f *field) throughputOf(ctx context.Context, c contender, b budget, objects int, rates, calls map[string][]float64) error {
+	return f.with(ctx, c, b, func() error {
+		for _, policy := range policies {
+			perSecond, perObject, err := f.once(ctx, objects, policy)
+			if err != nil {
+				return fmt.Errorf("%s, %s: %w", c.name(), policy, err)
+			}
+			progress("%s: %s, %s: %.0f objects/s", b.name, c.name(), policy, perSecond)
+			key := c.name() + string(policy)
+			rates[key], calls[key] = append(rates[key], perSecond), append(calls[key], perObject)
+		}
+		return nil
+	})
 }
 
 // throughputOfFloors measures the floors in the same round as the contenders,
