@@ -24,6 +24,8 @@ func (g *Graph) Apply(e Event, dirty []ID) []ID {
 		}
 	case Deleted:
 		g.deleted(e, &w)
+	case Listing:
+		g.listing(e)
 	case Relisted:
 		g.relisted(e, &w)
 	case TypeGone:
@@ -82,7 +84,7 @@ func (g *Graph) disprove(o Object) {
 // before it delivered; the mark stays then, since a Read below it is not news.
 func (g *Graph) mark(gk schema.GroupKind, resourceVersion string) {
 	k := g.kindOf(gk)
-	if v, ok := number(resourceVersion); ok && v > k.watermark {
+	if v, ok := number(resourceVersion); ok && v > k.watermark && !k.incomparable {
 		k.watermark = v
 	}
 }
@@ -105,10 +107,10 @@ func (g *Graph) see(o Object, w *wake) {
 	n := g.ensure(o.UID)
 	if n.flags.has(seen) {
 		if n.kind.GroupKind != o.Kind.GroupKind() {
-			g.twins++ // one object under two groups: the first keeps the node
+			g.twin(n.kind, o.Kind.GroupKind())
 			return
 		}
-		if v, ok := number(o.ResourceVersion); ok && v < n.resourceVersion {
+		if n.isNewerThan(o) {
 			return // a watch catching up with what a read told earlier
 		}
 	}
@@ -123,6 +125,21 @@ func (g *Graph) see(o Object, w *wake) {
 	if moved || n.flags&^otherFinalizers != was&^otherFinalizers {
 		w.dependentsOf(n)
 	}
+}
+
+// twin notes that an object is shown under two kinds.
+func (g *Graph) twin(first *kind, second schema.GroupKind) {
+	g.twins++
+	g.pairs[Twins{First: first.GroupKind, Second: second}] = struct{}{}
+}
+
+// isNewerThan reports whether a seen node is known to be newer than what came.
+func (n *node) isNewerThan(o Object) bool {
+	if n.kind.incomparable || n.kind.restoring {
+		return false
+	}
+	v, ok := number(o.ResourceVersion)
+	return ok && v < n.resourceVersion
 }
 
 func flagsOf(o Object) flags {
@@ -175,7 +192,7 @@ func (g *Graph) deleted(e Deleted, w *wake) {
 		return
 	}
 	if n.kind != nil && n.kind.GroupKind != e.Object.Kind.GroupKind() {
-		g.twins++
+		g.twin(n.kind, e.Object.Kind.GroupKind())
 		return
 	}
 	if !n.flags.has(seen) { // its deletion is the first we hear of it (G-29)
@@ -211,36 +228,6 @@ func (g *Graph) lose(n *node, w *wake) {
 	g.unsee(n, w)
 	w.dependentsOf(n)
 	g.drop(n)
-}
-
-func (g *Graph) relisted(e Relisted, w *wake) {
-	g.mark(e.Kind, e.ResourceVersion)
-	listed, comparable := number(e.ResourceVersion)
-	k := g.kindOf(e.Kind)
-	for i := len(k.nodes) - 1; i >= 0; i-- { // backwards, since losing one swaps the last into its place
-		n := k.nodes[i]
-		if _, ok := e.Listed[n.id]; ok {
-			continue
-		}
-		if comparable && n.resourceVersion > listed {
-			continue // a read told of it after the list was made
-		}
-		g.lose(n, w)
-	}
-}
-
-func (g *Graph) typeGone(gk schema.GroupKind, w *wake) {
-	k, ok := g.kinds[gk]
-	if !ok {
-		return
-	}
-	for i := len(k.nodes) - 1; i >= 0; i-- {
-		g.lose(k.nodes[i], w)
-	}
-	delete(g.kinds, gk) // but what depends on it, and it on what, may come back: see expectDependents
-	if len(k.dependents) != 0 {
-		g.kinds[gk] = &kind{GroupKind: gk, dependents: k.dependents}
-	}
 }
 
 func (g *Graph) absent(e Absent, w *wake) {

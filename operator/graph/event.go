@@ -70,6 +70,20 @@ type Deleted struct {
 	At     time.Time // when it was learnt
 }
 
+// Listing opens a full list of a type, which Relisted closes. A list that is
+// older than what the watch before it delivered comes of an API server whose
+// storage was restored: what it says of an object then counts, however new the
+// object was before.
+type Listing struct {
+	Kind            schema.GroupKind
+	ResourceVersion string // of the list
+
+	// Incomparable says that nothing is known of how the resourceVersions of
+	// this type follow each other, as for an aggregated API server's. What the
+	// watch delivers last is then the newest, and no Read is news.
+	Incomparable bool
+}
+
 // Relisted closes a full list of a type: what the graph has of that type and
 // the list does not is no longer seen. It is not taken for deleted.
 type Relisted struct {
@@ -96,6 +110,7 @@ type Expired struct{ Before time.Time }
 func (Seen) event()     {}
 func (Read) event()     {}
 func (Deleted) event()  {}
+func (Listing) event()  {}
 func (Relisted) event() {}
 func (TypeGone) event() {}
 func (Absent) event()   {}

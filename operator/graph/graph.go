@@ -20,6 +20,9 @@
 package graph
 
 import (
+	"cmp"
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 	"unique"
@@ -43,6 +46,7 @@ type Graph struct {
 
 	edges int
 	twins int
+	pairs map[Twins]struct{}
 }
 
 // kind is one type of object: a group and a kind, whatever the version.
@@ -53,6 +57,9 @@ type kind struct {
 	// watermark is the newest resourceVersion that the type's watch has
 	// delivered; 0 when there is none that is a number.
 	watermark uint64
+
+	incomparable bool // its resourceVersions say nothing of what is newer
+	restoring    bool // a list is coming in that is older than the watermark
 
 	// dependents are the kinds of which any object ever named an owner of this
 	// kind: where a new dependent can be expected.
@@ -123,6 +130,17 @@ type proof struct {
 	at    time.Time
 }
 
+// Twins are two kinds under which one object was seen (defect 3.30). The first
+// keeps its node.
+type Twins struct{ First, Second schema.GroupKind }
+
+// Twins returns the pairs of kinds that show the same objects, sorted.
+func (g *Graph) Twins() []Twins {
+	return slices.SortedFunc(maps.Keys(g.pairs), func(a, b Twins) int {
+		return cmp.Or(cmp.Compare(a.First.String(), b.First.String()), cmp.Compare(a.Second.String(), b.Second.String()))
+	})
+}
+
 // New returns an empty graph.
 func New() *Graph {
 	return &Graph{
@@ -132,6 +150,7 @@ func New() *Graph {
 		oddVersions: map[ID]string{},
 		gone:        map[ID]time.Time{},
 		proofs:      map[ID][]proof{},
+		pairs:       map[Twins]struct{}{},
 	}
 }
 

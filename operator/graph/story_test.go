@@ -69,6 +69,12 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 			listed[graph.IDOf(types.UID(uid))] = struct{}{}
 		}
 		return s.apply(graph.Relisted{Kind: kindOf(args.words[0]).GroupKind(), ResourceVersion: args.value("rv", ""), Listed: listed})
+	case "listing":
+		return s.apply(graph.Listing{
+			Kind: kindOf(args.words[0]).GroupKind(), ResourceVersion: args.value("rv", ""), Incomparable: args.has("incomparable"),
+		})
+	case "twins":
+		return fmt.Sprint(s.g.Twins())
 	case "typegone":
 		return s.apply(graph.TypeGone{Kind: kindOf(args.words[0]).GroupKind()})
 	case "absent":

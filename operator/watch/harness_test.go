@@ -85,6 +85,8 @@ func describe(e graph.Event) string {
 		return "seen " + e.Object.Name
 	case graph.Deleted:
 		return "deleted " + e.Object.Name
+	case graph.Listing:
+		return "listing " + e.Kind.Kind
 	case graph.Relisted:
 		return fmt.Sprintf("relisted %s %d", e.Kind.Kind, len(e.Listed))
 	case graph.TypeGone:

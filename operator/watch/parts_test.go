@@ -50,7 +50,7 @@ func TestTransformer_KeepsJustWhatBecomesOfAnObjectInTheEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	events := sink.all()
-	if diff := cmp.Diff(events[:2], events[2:]); diff != "" {
+	if diff := cmp.Diff(events[:3], events[3:]); diff != "" {
 		t.Errorf("of the object (-), and of what was kept (+):\n%s", diff)
 	}
 	if got, err := s.Transformer()("else"); got != "else" || err != nil {
@@ -76,10 +76,10 @@ func TestStoreBelievesOnlyObjects(t *testing.T) {
 	for _, e := range sink.all() {
 		got = append(got, describe(e))
 	}
-	if diff := cmp.Diff([]string{"seen whole", "relisted Pod 1", "deleted whole"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"listing Pod", "seen whole", "relisted Pod 1", "deleted whole"}, got); diff != "" {
 		t.Error(diff)
 	}
-	relisted := sink.all()[1].(graph.Relisted)
+	relisted := sink.all()[2].(graph.Relisted)
 	if _, ok := relisted.Listed[graph.IDOf(whole.UID)]; !ok || relisted.ResourceVersion != "9" {
 		t.Errorf("relisted: %+v", relisted)
 	}

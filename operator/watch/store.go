@@ -57,6 +57,9 @@ func (s *store) Delete(obj any) error {
 // Replace hands on a full list.
 func (s *store) Replace(list []any, resourceVersion string) error {
 	streamed := s.monitor.stream.over()
+	s.sink.Apply(graph.Listing{
+		Kind: s.kind.GroupKind(), ResourceVersion: resourceVersion, Incomparable: !s.monitor.state().Resource.Local,
+	})
 	ids := make(map[graph.ID]struct{}, len(list))
 	events := make([]graph.Event, 0, min(len(list), chunk))
 	for _, item := range list {

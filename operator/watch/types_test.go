@@ -125,7 +125,7 @@ func TestLongList(t *testing.T) {
 	}
 	w, sink := run(t, a, nil)
 	eventually(t, "sync", w.Synced)
-	if len(sink.all()) != 2*chunk+2 || sink.most != chunk || sink.count(fmt.Sprintf("relisted Pod %d", 2*chunk+1)) != 1 {
+	if len(sink.all()) != 2*chunk+3 || sink.most != chunk || sink.count(fmt.Sprintf("relisted Pod %d", 2*chunk+1)) != 1 {
 		t.Errorf("%d events, at most %d at once", len(sink.all()), sink.most)
 	}
 }
