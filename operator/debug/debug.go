@@ -29,6 +29,10 @@ type Source struct {
 type Status struct {
 	Collecting bool   `json:"collecting"`
 	Message    string `json:"message"` // if it is not: why, and what to do
+
+	// Twins are pairs of types that show the same objects, of which one is to be
+	// ignored (defect 3.30).
+	Twins []string `json:"twins,omitempty"`
 }
 
 // Handlers returns the handlers by path.
@@ -135,6 +139,12 @@ func hide(e record.Entry, sees Sight) record.Entry {
 			owners = append(owners, o)
 		}
 	}
+	var blockers []record.Blocker
+	for _, b := range e.WaitsFor {
+		if sees(b.Object) {
+			blockers = append(blockers, b)
+		}
+	}
 	var chain []record.Link
 	for _, link := range e.Chain {
 		if !sees(link.Owner.Object) {
@@ -145,7 +155,7 @@ func hide(e record.Entry, sees Sight) record.Entry {
 	if len(owners) != len(e.Owners) || len(chain) != len(e.Chain) || e.Action == record.Unblock {
 		e.How, e.Error, e.Because = "", "", "" // they may name the hidden ones, or a dependent
 	}
-	e.Owners, e.Chain = owners, chain
+	e.Owners, e.Chain, e.WaitsFor = owners, chain, blockers
 	return e
 }
 

@@ -346,12 +346,19 @@ func TestRecordsAreShownToWhoMaySeeThem(t *testing.T) {
 	}
 }
 
-// An unblocked owner's entry names a dependent, which is none of its owners.
+// The entries of an unblocked owner, and of one that waits, name dependents,
+// which are none of its owners.
 func TestADependentThatAClientMayNotSeeIsNotNamed(t *testing.T) {
 	s := source()
 	s.Sight = except("secret")
 	s.Records = func(types.UID) []record.Entry {
-		return []record.Entry{{Object: named("owner"), Action: record.Unblock, How: "ConfigMap ns/secret", Error: "unblock owner of configmaps ns/secret: no"}}
+		return []record.Entry{
+			{Object: named("owner"), Action: record.Unblock, How: "ConfigMap ns/secret", Error: "unblock owner of configmaps ns/secret: no"},
+			{Object: named("owner"), Action: record.None, WaitsFor: []record.Blocker{{Object: named("secret")}, {Object: named("known")}}},
+		}
+	}
+	if text := get(t, s, "/debug/gc/records").Body.String(); !strings.Contains(text, "known") {
+		t.Errorf("not named: %s", text)
 	}
 	if text := get(t, s, "/debug/gc/records").Body.String(); strings.Contains(text, "secret") {
 		t.Errorf("named: %s", text)

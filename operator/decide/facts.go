@@ -68,6 +68,9 @@ type Facts struct {
 	Dependents int // objects that name this one as their owner
 	Blocking   int // references to this object that block its deletion
 
+	// Blockers are some of the objects that Blocking counts.
+	Blockers []graph.Blocker
+
 	// Confirmed says that a read made after the object was seen terminating
 	// has shown no dependent that the graph did not know (defects 3.16, 3.17).
 	Confirmed bool

@@ -47,7 +47,7 @@ func (g *Gatherer) Gather(ctx context.Context, id graph.ID) (decide.Facts, bool)
 	if !ok {
 		return decide.Facts{}, false
 	}
-	facts := decide.Facts{Object: view.Object, Dependents: view.Dependents, Blocking: view.Blocking}
+	facts := decide.Facts{Object: view.Object, Dependents: view.Dependents, Blocking: view.Blocking, Blockers: view.Blockers}
 	for _, claim := range view.Claims {
 		facts.Owners = append(facts.Owners, g.owner(ctx, view, claim))
 	}

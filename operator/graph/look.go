@@ -59,7 +59,20 @@ type View struct {
 	Dependents     int // that are seen, each counted once
 	Blocking       int // references to it that block
 	DependentKinds []schema.GroupKind
+
+	// Blockers are some of those whose references block, at most blockersNamed.
+	Blockers []Blocker
 }
+
+// Blocker is an object that holds up its owner's deletion.
+type Blocker struct {
+	Object      Coordinates
+	Terminating bool // it is on its way out
+	Held        bool // and finalizers hold it, other than those of garbage collection
+}
+
+// blockersNamed is how many blockers a View names: enough to go and look.
+const blockersNamed = 3
 
 // Waits reports whether the object is being deleted in the foreground, and
 // Orphans whether it is being deleted and leaves its dependents behind.
@@ -90,11 +103,24 @@ func (g *Graph) Look(id ID) (View, bool) {
 		if c.first() {
 			v.Dependents++
 		}
+		if c.blocks() && len(v.Blockers) < blockersNamed && n.waits() {
+			v.Blockers = append(v.Blockers, g.blockerOf(c.dependent))
+		}
 	}
 	for gk := range n.kind.dependents {
 		v.DependentKinds = append(v.DependentKinds, gk)
 	}
 	return v, true
+}
+
+func (g *Graph) blockerOf(n *node) Blocker {
+	return Blocker{
+		Object: Coordinates{
+			UID: g.uidOf(n.id), Kind: n.kind.WithVersion(n.version.Value()), Namespace: n.namespace.Value(), Name: n.name,
+		},
+		Terminating: n.flags.has(terminating),
+		Held:        n.flags.has(terminating | otherFinalizers),
+	}
 }
 
 // first reports whether the claim is its dependent's first on this owner.

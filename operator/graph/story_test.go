@@ -153,6 +153,10 @@ func (s *story) look(uid string) string {
 		}
 		b.WriteString("\n")
 	}
+	for _, blocker := range view.Blockers {
+		state := map[bool]string{true: " on its way out"}[blocker.Terminating] + map[bool]string{true: " held"}[blocker.Held]
+		fmt.Fprintf(&b, "held up by %s %s%s\n", blocker.Object.Kind.Kind, blocker.Object.Name, state)
+	}
 	return b.String()
 }
 

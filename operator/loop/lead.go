@@ -125,6 +125,7 @@ func (l *Loop) ready() func(*http.Request) error {
 func (l *Loop) sweep(ctx context.Context) error {
 	tick := time.NewTicker(l.options.SweepInterval)
 	defer tick.Stop()
+	told := map[graph.Twins]bool{}
 	for {
 		select {
 		case <-ctx.Done():
@@ -133,6 +134,18 @@ func (l *Loop) sweep(ctx context.Context) error {
 		}
 		l.known.Apply(graph.Expired{Before: l.now().Add(-proofLife)})
 		l.known.sweep()
+		l.tellTwins(told)
+	}
+}
+
+// tellTwins says once of each pair of types that they show the same objects.
+func (l *Loop) tellTwins(told map[graph.Twins]bool) {
+	for _, pair := range l.known.twins() {
+		if !told[pair] {
+			told[pair] = true
+			l.log.Info("Two types show the same objects, of which the first counts", "first", pair.First.String(), "second", pair.Second.String(),
+				"fix", "name the resource of one of them in --ignore-resources")
+		}
 	}
 }
 

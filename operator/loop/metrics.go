@@ -36,8 +36,8 @@ func newMetrics(l *Loop) *metrics {
 	return &metrics{
 		loop: l,
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "gleaner_decisions_total", Help: "Decisions by action, reason and result.",
-		}, []string{"action", "reason", "result"}),
+			Name: "gleaner_decisions_total", Help: "Decisions by action, reason, result, and the object's group and kind.",
+		}, []string{"action", "reason", "result", "group", "kind"}),
 		delay: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "gleaner_collection_delay_seconds",
 			Help:    "Time from learning that an object's last owner is gone to the object's deletion.",

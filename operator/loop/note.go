@@ -41,10 +41,14 @@ func (l *Loop) note(facts decide.Facts, plan decide.Plan, verdict hostabi.Verdic
 	if out.err != nil {
 		entry.Result, entry.Error = "Failed", out.err.Error()
 	}
+	if plan.Reason == decide.DependentsRemain {
+		entry.WaitsFor, entry.Blocking = record.BlockersOf(facts), facts.Blocking
+	}
 	if verdict.Decision != "" {
 		entry.Policy = l.evaluator.Name()
 	}
-	l.metrics.decisions.WithLabelValues(string(action), string(plan.Reason), entry.Result).Inc()
+	l.metrics.decisions.WithLabelValues(string(action), string(plan.Reason), entry.Result,
+		facts.Object.Kind.Group, facts.Object.Kind.Kind).Inc()
 	if out.result == act.Done && action == record.Delete {
 		l.metrics.observeDelay(facts, entry.Time)
 	}

@@ -46,6 +46,15 @@ func (l *Loop) unsynced() []string {
 }
 
 func (l *Loop) status() debug.Status {
+	status := l.collecting()
+	for _, pair := range l.known.twins() {
+		status.Twins = append(status.Twins, fmt.Sprintf("%s and %s show the same objects: name the resource of one in --ignore-resources",
+			pair.First, pair.Second))
+	}
+	return status
+}
+
+func (l *Loop) collecting() debug.Status {
 	switch l.gate.get() {
 	case Open:
 		if l.options.DryRun {
@@ -57,6 +66,12 @@ func (l *Loop) status() debug.Status {
 	default:
 		return debug.Status{Message: "not leading, or still finding out whether another garbage collector is running"}
 	}
+}
+
+func (k *known) twins() []graph.Twins {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.graph.Twins()
 }
 
 func (k *known) dump(uids ...types.UID) graph.Dump {

@@ -7,6 +7,7 @@ package record
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -63,6 +64,32 @@ func OwnersOf(f decide.Facts) []Owner {
 	return owners
 }
 
+// Blocker is an object that another one's deletion waits for, and why it takes
+// its time.
+type Blocker struct {
+	Object Object `json:"object"`
+	State  string `json:"state"`
+}
+
+// BlockersOf names some of the objects that a deletion waits for.
+func BlockersOf(f decide.Facts) []Blocker {
+	var blockers []Blocker
+	for _, b := range f.Blockers {
+		apiVersion, kind := b.Object.Kind.ToAPIVersionAndKind()
+		state := "not being deleted yet"
+		switch {
+		case b.Held:
+			state = "being deleted, and held by its finalizers"
+		case b.Terminating:
+			state = "being deleted"
+		}
+		blockers = append(blockers, Blocker{State: state, Object: Object{
+			APIVersion: apiVersion, Kind: kind, Namespace: b.Object.Namespace, Name: b.Object.Name, UID: b.Object.UID,
+		}})
+	}
+	return blockers
+}
+
 // Action is what was decided to be done, as a word.
 type Action string
 
@@ -110,6 +137,11 @@ type Entry struct {
 	Because  string        `json:"because,omitempty"`
 	Duration time.Duration `json:"durationNanoseconds"`
 
+	// WaitsFor names some of the dependents that hold the object up, if any do,
+	// and Blocking is how many there are (defect 3.29).
+	WaitsFor []Blocker `json:"waitsFor,omitempty"`
+	Blocking int       `json:"blocking,omitempty"`
+
 	// Chain is why, from the object upwards: each link's owner was deleted for
 	// the reason that the next one tells.
 	Chain []Link `json:"chain,omitempty"`
@@ -130,6 +162,12 @@ func (e Entry) String() string {
 	}
 	if len(e.Chain) == 0 {
 		fmt.Fprintf(&b, ", %s", e.Reason)
+	}
+	for _, blocker := range e.WaitsFor {
+		fmt.Fprintf(&b, ", waits for %s (%s)", blocker.Object, blocker.State)
+	}
+	if more := e.Blocking - len(e.WaitsFor); more > 0 && len(e.WaitsFor) != 0 {
+		fmt.Fprintf(&b, " and %d more", more)
 	}
 	for _, link := range e.Chain {
 		fmt.Fprintf(&b, ", since %s is %s", link.Owner.Object, strings.ToLower(link.Owner.Standing))
@@ -218,15 +256,10 @@ func (s *Store) forget(at int) {
 }
 
 func same(a, b Entry) bool {
-	if a.Action != b.Action || a.Result != b.Result || a.How != b.How || a.Reason != b.Reason || a.Because != b.Because || len(a.Owners) != len(b.Owners) {
+	if a.Action != b.Action || a.Result != b.Result || a.How != b.How || a.Reason != b.Reason || a.Because != b.Because {
 		return false
 	}
-	for i := range a.Owners {
-		if a.Owners[i] != b.Owners[i] {
-			return false
-		}
-	}
-	return true
+	return slices.Equal(a.Owners, b.Owners) && slices.Equal(a.WaitsFor, b.WaitsFor)
 }
 
 // chain follows the owners that an object lost to the decisions that they were

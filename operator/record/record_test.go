@@ -318,3 +318,29 @@ func TestAStoreMayBeUsedConcurrently(t *testing.T) {
 		t.Errorf("%d entries are kept", got)
 	}
 }
+
+func Test3_29_AnEntryNamesWhatAnObjectWaitsFor(t *testing.T) {
+	pod := schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
+	facts := decide.Facts{Blockers: []graph.Blocker{
+		{Object: graph.Coordinates{UID: "1", Kind: pod, Namespace: "ns", Name: "idle"}},
+		{Object: graph.Coordinates{UID: "2", Kind: pod, Namespace: "ns", Name: "held"}, Terminating: true, Held: true},
+	}}
+	e := record.Entry{
+		Object: named("owner"), Action: record.None, Reason: decide.DependentsRemain,
+		WaitsFor: record.BlockersOf(facts), Blocking: 12,
+	}
+	want := e.Object.String() + ": left as it is, DependentsRemain, waits for Pod ns/idle (not being deleted yet)" +
+		", waits for Pod ns/held (being deleted, and held by its finalizers) and 10 more"
+	if diff := cmp.Diff(want, e.String()); diff != "" {
+		t.Error(diff)
+	}
+	s := record.NewStore(8)
+	s.Add(e)
+	if _, isNew := s.Add(e); isNew {
+		t.Error("the same wait is told twice")
+	}
+	e.WaitsFor = e.WaitsFor[:1]
+	if _, isNew := s.Add(e); !isNew {
+		t.Error("another wait is not told")
+	}
+}

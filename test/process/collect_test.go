@@ -78,7 +78,7 @@ func TestMetrics_TellWhatItKnowsAndDoes(t *testing.T) {
 		{"gleaner_graph_objects", []string{`state="named"`}, 0},
 		{"gleaner_graph_objects", []string{`state="gone"`}, 0},
 		{"gleaner_graph_edges", nil, 0},
-		{"gleaner_decisions_total", []string{`action="Delete"`, `reason="OwnersAbsent"`, `result="Done"`}, 1},
+		{"gleaner_decisions_total", []string{`action="Delete"`, `reason="OwnersAbsent"`, `result="Done"`, `group=""`, `kind="ConfigMap"`}, 1},
 		{"gleaner_api_calls_total", []string{`verb="delete"`, `code="200"`}, 1},
 		{"gleaner_api_calls_total", []string{`verb="watch"`, `code="200"`}, 10},
 		{"gleaner_resource_synced", []string{`group=""`, `version="v1"`, `resource="configmaps"`}, 1},
