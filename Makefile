@@ -16,7 +16,7 @@ PACKAGES := ./... $(MODULE)/hostabi/...
 # Packages that have something for the race detector to look at: a lock, an
 # atomic, a pool or a goroutine, in the code or in a test that hammers it.
 LOCKS  := ^(import)?[[:space:]]*"(sync|sync/atomic|golang.org/x/sync/.*)"|^[[:space:]]*go [a-zA-Z.]+[(]
-LOCKED  = $(shell grep -rlE '$(LOCKS)' --include='*.go' --exclude-dir=hostabi --exclude-dir=tools --exclude-dir=testdata . \
+LOCKED  = $(shell grep -rlE '$(LOCKS)' --include='*.go' --exclude-dir=hostabi --exclude-dir=go --exclude-dir=tools --exclude-dir=testdata . \
 	| xargs -r dirname | sort -u)
 
 # Tools are built once per version, from the module in tools/, into this folder.
@@ -47,6 +47,7 @@ bench: build ## measure Gleaner beside the collector of kube-controller-manager 
 
 .PHONY: test
 test: setup $(TESTSUM) ## run all tests, after all set-up that they need
+	cd sdk/go && GOWORK=off $(TESTSUM) $(TESTSUM_FLAGS) -- ./...
 	$(TESTSUM) $(TESTSUM_FLAGS) -- -timeout 20m $(PACKAGES)
 
 .PHONY: check
@@ -63,14 +64,16 @@ race: setup $(TESTSUM) ## run the tests of packages that have locks under the ra
 	fi
 
 .PHONY: vet
-vet: ## run go vet, and see that hostabi builds on its own, also for a Wasm guest
+vet: ## run go vet, and see that hostabi and the SDK build on their own, also for a Wasm guest
 	go vet $(PACKAGES)
 	cd hostabi && GOWORK=off go vet ./... && GOWORK=off GOOS=wasip1 GOARCH=wasm go build ./...
+	cd sdk/go && GOWORK=off go vet ./... && GOWORK=off GOOS=wasip1 GOARCH=wasm go build -o /dev/null ./...
 
 .PHONY: lint
 lint: $(LINT) ## run golangci-lint at the version of tools/go.mod
 	$(LINT) run ./...
 	cd hostabi && $(LINT) run --config ../.golangci.yml ./...
+	cd sdk/go && GOWORK=off $(LINT) run --config ../../.golangci.yml ./...
 
 .PHONY: fmt
 fmt: ## format all Go files
@@ -79,6 +82,7 @@ fmt: ## format all Go files
 .PHONY: generate
 generate: ## make the generated files again
 	go generate ./...
+	cd hostabi && GOWORK=off go generate ./...
 
 .PHONY: clean
 clean: ## remove what was built in this folder; what is in the cache folder stays

@@ -37,6 +37,21 @@ var layers = map[string]layer{
 	"hostabi":          {},
 	"policies":         {internal: []string{"hostabi"}},
 	"policies/builtin": {internal: []string{"hostabi", "policies"}},
+	"policies/fixed":   {internal: []string{"hostabi", "policies"}},
+	"policies/policytest": {
+		internal: []string{"hostabi", "policies"},
+		external: []string{"github.com/google/go-cmp", "sigs.k8s.io/yaml"},
+	},
+
+	"policies/wasm/fuel": {pure: true},
+	"policies/wasm/sandbox": {
+		internal: []string{"policies/wasm/fuel"},
+		external: []string{"github.com/tetratelabs/wazero", "golang.org/x/sys"},
+	},
+	"policies/wasm": {
+		internal: []string{"hostabi", "policies", "policies/wasm/fuel", "policies/wasm/sandbox"},
+		external: []string{"github.com/tetratelabs/wazero"},
+	},
 
 	"operator/graph":   {pure: true, external: []string{"k8s.io/apimachinery", "k8s.io/utils"}},
 	"operator/catalog": {pure: true, external: []string{"k8s.io/apimachinery"}},
@@ -93,8 +108,21 @@ var layers = map[string]layer{
 		internal: []string{"devcluster"},
 		external: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/utils"},
 	},
-	"test/bench":  {anything: true},
+	"test/bench": {anything: true},
+	"test/integration/hook": {
+		internal: []string{"devcluster", "devcluster/devtest"},
+		external: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
+	},
 	"tools/setup": {internal: []string{"devcluster"}},
+	"tools/schema": {
+		internal: []string{"hostabi"},
+		external: []string{"github.com/invopop/jsonschema"},
+	},
+
+	"sdk/go":                    {internal: []string{"hostabi", "sdk/go/internal/guest"}},
+	"sdk/go/gleanertest":        {internal: []string{"hostabi", "sdk/go", "sdk/go/internal/guest"}},
+	"sdk/go/internal/guest":     {internal: []string{"hostabi"}},
+	"sdk/go/examples/keep-data": {internal: []string{"sdk/go"}},
 }
 
 // impure lists what a pure package may not import, nor anything below it.

@@ -1,6 +1,11 @@
 package hostabi
 
-import "time"
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"time"
+)
 
 // Hook is a question that a policy can be asked.
 type Hook string
@@ -13,7 +18,18 @@ const (
 
 	// HookCollect is asked when an object has lost its last owner.
 	HookCollect Hook = "collect"
+
+	// HookFinalize is asked when an object is being deleted that has the
+	// module's finalizer.
+	HookFinalize Hook = "finalize"
+
+	// HookValidate is asked when settings for the module are applied. The
+	// request then has no object.
+	HookValidate Hook = "validate"
 )
+
+// Hooks are all hooks.
+func Hooks() []Hook { return []Hook{HookPropagate, HookCollect, HookFinalize, HookValidate} }
 
 // Standing is how an owner stands.
 type Standing string
@@ -38,37 +54,65 @@ const (
 	RequestedOrphan      Requested = "Orphan"
 )
 
-// Request is one question about one object.
+// Request is one question about one object. The same request gets the same
+// verdict: whatever an answer may depend on is in it.
 type Request struct {
-	APIVersion string     `json:"apiVersion"`
-	Hook       Hook       `json:"hook"`
-	Object     Object     `json:"object"`
-	Owners     []Owner    `json:"owners,omitempty"`
+	APIVersion string `json:"apiVersion"` // Version
+	Hook       Hook   `json:"hook"`
+
+	// Policy is the resource on whose behalf the question is put.
+	Policy Policy `json:"policy"`
+
+	// Object is what the question is about. HookValidate has none.
+	Object Object `json:"object"`
+
+	// Owners are the object's owner references, each with how its owner stands.
+	Owners     []Owner    `json:"owners"`
 	Dependents Dependents `json:"dependents"`
-	Requested  Requested  `json:"requested,omitempty"`
+
+	// Requested is what the client that deleted the object asked for.
+	Requested Requested `json:"requested,omitempty"`
+
+	// OwnerlessSince is when the object was first seen to have no owner left.
+	OwnerlessSince *time.Time `json:"ownerlessSince,omitempty"`
 
 	// Time is the only clock there is.
 	Time time.Time `json:"time"`
+
+	// NamespaceTerminating tells that the object's namespace is being deleted,
+	// in which nothing can be created any more.
+	NamespaceTerminating bool `json:"namespaceTerminating"`
+
+	// Attempt counts from 1 how often this question has been started on. It goes
+	// up after a wait and after a failure, and Round starts again.
+	Attempt int `json:"attempt"`
+
+	// Round counts from 1 the answers within an attempt: it goes up each time
+	// the answer was Act.
+	Round int `json:"round"`
+
+	// IdempotencyKey stays the same over all attempts and rounds of one question,
+	// for systems that take such a key and so do nothing twice.
+	IdempotencyKey string `json:"idempotencyKey,omitempty"`
+
+	// State is what the last verdict that had a state left to remember: any JSON
+	// value. There is none at first.
+	State json.RawMessage `json:"state,omitempty"`
+
+	// Results has what came of the intents of all rounds of this attempt, by the
+	// intent's id. An id that was used again has its last result.
+	Results map[string]Result `json:"results"`
+
+	// Withheld names what belongs into this request and was left out, since the
+	// policy's service account may not read it: "object", for example.
+	Withheld []string `json:"withheld"`
 }
 
-// Object is the object in question, as far as its metadata goes.
-type Object struct {
-	APIVersion string   `json:"apiVersion"`
-	Kind       string   `json:"kind"`
-	Metadata   Metadata `json:"metadata"`
-}
-
-// Metadata is what is known of an object's metadata without reading it.
-type Metadata struct {
-	Name            string      `json:"name"`
-	Namespace       string      `json:"namespace,omitempty"`
-	UID             string      `json:"uid"`
-	ResourceVersion string      `json:"resourceVersion"`
-	OwnerReferences []Reference `json:"ownerReferences,omitempty"`
-
-	// Finalizers are those of garbage collection, orphan and
-	// foregroundDeletion; others are not known here.
-	Finalizers []string `json:"finalizers,omitempty"`
+// Policy is the resource on whose behalf a question is put.
+type Policy struct {
+	Name      string          `json:"name"`
+	Namespace string          `json:"namespace,omitempty"` // none: of the whole cluster
+	Settings  json.RawMessage `json:"settings,omitempty"`  // a JSON object, as the resource has it
 }
 
 // Reference is an owner reference.
@@ -90,5 +134,39 @@ type Owner struct {
 
 // Dependents counts the objects that name the object as their owner.
 type Dependents struct {
-	Count int `json:"count"`
+	Count  int         `json:"count"`
+	ByKind []KindCount `json:"byKind"` // sorted by group and kind; may be left out where nobody asks for it
+}
+
+// KindCount is how many dependents are of a kind.
+type KindCount struct {
+	Group string `json:"group"` // empty: the core group
+	Kind  string `json:"kind"`
+	Count int    `json:"count"`
+}
+
+// DecodeSettings reads the policy's settings. A setting that the type has no
+// field for is an error; without settings nothing is read.
+func (r Request) DecodeSettings(into any) error {
+	if len(r.Policy.Settings) == 0 {
+		return nil
+	}
+	d := json.NewDecoder(bytes.NewReader(r.Policy.Settings))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return fmt.Errorf("read the settings: %w", err)
+	}
+	return nil
+}
+
+// DecodeState reads what was left to remember, and tells whether there is
+// anything.
+func (r Request) DecodeState(into any) (bool, error) {
+	if len(r.State) == 0 {
+		return false, nil
+	}
+	if err := json.Unmarshal(r.State, into); err != nil {
+		return false, fmt.Errorf("read the state: %w", err)
+	}
+	return true, nil
 }

@@ -50,6 +50,7 @@ func collectedNames(c *Catalog) []string {
 	return names
 }
 
+// Scenario 14: all answers are in.
 func TestBuild(t *testing.T) {
 	tests := map[string]struct {
 		groups   []*metav1.APIGroup
@@ -173,6 +174,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+// Scenario 16: some are not.
 func TestStale(t *testing.T) {
 	failed := func(versions ...schema.GroupVersion) map[schema.GroupVersion]error {
 		m := map[schema.GroupVersion]error{}

@@ -201,7 +201,7 @@ func TestAnObjectIsAlwaysTheSameItem(t *testing.T) {
 	}
 }
 
-// Many at once, for the race detector.
+// Scenario 9: many at once, for the race detector.
 func TestKnownMayBeUsedConcurrently(t *testing.T) {
 	k := newKnown(time.Now)
 	k.feed(func(graph.ID) {})

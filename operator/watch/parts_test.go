@@ -26,7 +26,7 @@ func testStore() (*store, *recorder) {
 	return &store{sink: sink, kind: core.WithKind("Pod"), monitor: m}, sink
 }
 
-func TestTransformer_KeepsJustWhatBecomesOfAnObjectInTheEnd(t *testing.T) {
+func TestG13_TheTransformerKeepsJustWhatBecomesOfAnObjectInTheEnd(t *testing.T) {
 	now := metav1.Now()
 	o := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		UID: "u", ResourceVersion: "7", Namespace: "ns", Name: "a",

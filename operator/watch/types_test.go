@@ -66,7 +66,7 @@ func TestPreferredVersionChanges(t *testing.T) {
 	}
 }
 
-func TestD314DefinitionsAreNoticed(t *testing.T) {
+func Test3_14_DefinitionsAreNoticed(t *testing.T) {
 	a := newAPI(t)
 	a.serve(crds, crd)
 	var changes atomic.Int32

@@ -60,6 +60,7 @@ func TestRelistProvesNoDeletion(t *testing.T) {
 	}
 }
 
+// Scenario 17: total failure.
 func TestG03EmptyDiscoveryChangesNothing(t *testing.T) {
 	for _, code := range []int{0, 500, 404} {
 		t.Run(fmt.Sprint(code), func(t *testing.T) {
@@ -82,6 +83,7 @@ func TestG03EmptyDiscoveryChangesNothing(t *testing.T) {
 	}
 }
 
+// Scenarios 16 and 18.
 func TestG04PartialFailure(t *testing.T) {
 	a := newAPI(t)
 	a.serve(core, pods)
@@ -131,7 +133,8 @@ func TestG05WhatRemainsIsUsed(t *testing.T) {
 	}
 }
 
-func TestD38OneTypeDelaysNoOther(t *testing.T) {
+// Scenario 18.
+func Test3_8_G08_OneTypeDelaysNoOther(t *testing.T) {
 	a := newAPI(t)
 	a.serve(core, pods, secrets)
 	a.serve(demo, widgets)

@@ -3,8 +3,10 @@ package integration
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -39,6 +41,40 @@ func TestScenario48_3_7_ABrokenConversionWebhookHoldsOnlyWhatNeedsTheType(t *tes
 	}
 	w.mendConversion(custom)
 	w.goes(owner)
+}
+
+// On a control plane of its own, since the type is broken before the collector
+// starts.
+func TestG11_WorkBeginsAlthoughATypeWasNeverListed(t *testing.T) {
+	config := bare(t).RESTConfig()
+	before := worldOn(t, config, nil)
+	custom := before.define(true)
+	before.make(thing{name: "stored", kind: custom})
+	before.breakConversion(custom)
+	unlistable := *custom
+	unlistable.resource.Version = "v2"
+	devtest.Eventually(t, patience, func() error {
+		_, err := before.client(&unlistable, "").List(t.Context(), metav1.ListOptions{})
+		if err == nil || apierrors.IsNotFound(err) {
+			return fmt.Errorf("the type is not broken yet: %w", err)
+		}
+		return nil
+	})
+	o := options(config)
+	o.SyncTimeout = 2 * time.Second
+	w := worldOn(t, config, run(t, o))
+	dependent := w.make(thing{name: "dependent", owners: []metav1.OwnerReference{lost()}})
+	w.goes(dependent)
+	if w.collector.Show().Synced() {
+		t.Error("all types are listed")
+	}
+	before.mendConversion(custom)
+	devtest.Eventually(t, patience, func() error {
+		if !w.collector.Show().Synced() {
+			return fmt.Errorf("not all types are listed")
+		}
+		return nil
+	})
 }
 
 // breakConversion has a custom type stored by one version and preferred by

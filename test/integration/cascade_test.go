@@ -28,7 +28,7 @@ func TestG53_CreatedWithAnOwnerThatNeverExisted(t *testing.T) {
 	w.goes(w.make(thing{name: "dependent", owners: []metav1.OwnerReference{lost()}}))
 }
 
-func TestG28_G33_G37_ReferencesIntoOtherNamespaces(t *testing.T) {
+func TestScenario36_G28_G33_G37_ReferencesIntoOtherNamespaces(t *testing.T) {
 	w := newWorld(t)
 	other := newWorld(t)
 	parent := w.make(thing{name: "parent"})

@@ -83,7 +83,7 @@ func TestScenario43_3_4_ASecondForegroundDeleteOfAHeldObject(t *testing.T) {
 	w.goes(owner)
 }
 
-func TestG64_3_19_ACycleOfThreeIsCollectedByUnblockingOneEdge(t *testing.T) {
+func TestScenario57_G64_3_19_ACycleOfThreeIsCollectedByUnblockingOneEdge(t *testing.T) {
 	w := newWorld(t)
 	var ring []*unstructured.Unstructured
 	for i := range 3 {

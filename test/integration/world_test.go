@@ -27,7 +27,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/loop"
 )
 
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // world is one test's namespace and its clients.
 type world struct {
@@ -170,7 +170,7 @@ const (
 // kindOf finds an object's kind back.
 func kindOf(o *unstructured.Unstructured) *kind {
 	gvk := o.GroupVersionKind()
-	for _, k := range []*kind{configMap, pod, clusterRole, hpa} {
+	for _, k := range []*kind{configMap, pod, replicationController, clusterRole, hpa} {
 		if k.kind == gvk.Kind && k.resource.Group == gvk.Group {
 			return k
 		}
