@@ -1,0 +1,16 @@
+package builtin_test
+
+import (
+	"testing"
+
+	"github.com/gleaner-dev/gleaner/policies/builtin"
+	"github.com/gleaner-dev/gleaner/policies/policytest"
+)
+
+func TestBuiltinDoesWhatKubernetesDoes(t *testing.T) {
+	policytest.Run(t, builtin.Policy{}, "../policytest/testdata/default.yaml")
+}
+
+func TestBuiltinAnswersItsOwnCases(t *testing.T) {
+	policytest.Run(t, builtin.Policy{}, "testdata/cases.yaml")
+}

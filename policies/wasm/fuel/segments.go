@@ -1,0 +1,129 @@
+package fuel
+
+// readConstant reads a constant expression. Which of them are constant where,
+// and of what type, the engine judges; here it is that they use nothing that
+// the original does not have.
+func (m *module) readConstant(r *reader) {
+	for r.fault == nil {
+		at := r.offset()
+		switch op := r.byte(); op {
+		case opEnd:
+			return
+		case opI32Const:
+			r.signed(32)
+		case opI64Const:
+			r.signed(64)
+		case opF32Const:
+			r.bytes(4)
+		case opF64Const:
+			r.bytes(8)
+		case opGlobalGet:
+			if i := r.index("global", m.borrowed); r.fault == nil && m.globals[i].mutable {
+				r.fail("the expression at offset %#x is not constant", at)
+			}
+		case opRefNull:
+			r.refType()
+		case opRefFunc:
+			r.index("function", len(m.funcs))
+		case opVector:
+			if r.u32() != vecConst {
+				r.fail("the expression at offset %#x is not constant", at)
+			}
+			r.bytes(16)
+		case 0x6a, 0x6b, 0x6c, opI64Add, opI64Sub, opI64Mul:
+			r.unsupported("extended constant expressions")
+		default:
+			r.fail("the expression at offset %#x is not constant", at)
+		}
+	}
+}
+
+// Bits of the number that an element segment begins with.
+const (
+	elementNotActive   = 1
+	elementExplicit    = 2 // the table of an active one; of another: only declares
+	elementExpressions = 4
+)
+
+func (m *module) readElement(r *reader) {
+	at := r.offset()
+	flags := r.u32()
+	if flags > 7 {
+		r.fail("the element segment at offset %#x is of an unknown kind", at)
+		return
+	}
+	if flags&elementNotActive == 0 {
+		if flags&elementExplicit != 0 {
+			r.index("table", m.tables)
+		}
+		m.readConstant(r)
+	}
+	if flags&(elementNotActive|elementExplicit) != 0 {
+		if flags&elementExpressions != 0 {
+			r.refType()
+		} else if r.byte() != 0 {
+			r.fail("the element segment at offset %#x is of an unknown kind", at)
+		}
+	}
+	n := r.count("elements in one segment", m.options.Limits.TableElements)
+	for i := 0; i < n && r.fault == nil; i++ {
+		if flags&elementExpressions != 0 {
+			m.readConstant(r)
+		} else {
+			r.index("function", len(m.funcs))
+		}
+	}
+}
+
+func (m *module) readData(r *reader) {
+	at := r.offset()
+	switch flags := r.u32(); flags {
+	case 0:
+		m.readConstant(r)
+	case 1:
+	case 2:
+		r.index("memory", m.memories())
+		m.readConstant(r)
+	default:
+		r.fail("the data segment at offset %#x is of an unknown kind", at)
+	}
+	r.bytes(r.u32())
+}
+
+// readCustom keeps the names of functions, for readable traces, and nothing
+// else. What is wrong with them is no reason to refuse the module.
+func (m *module) readCustom(r *reader) {
+	isNames := r.name() == "name"
+	part := &reader{data: r.data, pos: r.pos, base: r.base}
+	r.pos = len(r.data)
+	if r.fault == nil && isNames {
+		m.readNames(part)
+	}
+}
+
+func (m *module) readNames(part *reader) {
+	names := map[uint32]string{}
+	for part.more() {
+		const functionNames = 1
+		id := part.byte()
+		subsection := part.part(part.u32())
+		if id == functionNames {
+			readNameMap(subsection, names)
+		}
+		part.adopt(subsection)
+	}
+	if part.fault == nil {
+		m.names = names
+	}
+}
+
+func readNameMap(r *reader, names map[uint32]string) {
+	for range r.count("names", len(r.data)) {
+		i := r.u32()
+		name := r.name()
+		if r.fault != nil {
+			return
+		}
+		names[i] = name
+	}
+}

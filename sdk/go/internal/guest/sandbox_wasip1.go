@@ -1,0 +1,39 @@
+//go:build wasip1
+
+package guest
+
+import (
+	"unsafe"
+
+	"github.com/gleaner-dev/gleaner/hostabi"
+)
+
+// Current is the host of the call that is going on.
+var Current Host = sandbox{}
+
+//go:wasmimport gleaner_v1 request_read
+func requestRead(ptr unsafe.Pointer, limit uint32) (length uint32)
+
+//go:wasmimport gleaner_v1 verdict_write
+func verdictWrite(ptr unsafe.Pointer, length uint32)
+
+//go:wasmimport gleaner_v1 log
+func log(level uint32, ptr unsafe.Pointer, length uint32)
+
+// sandbox is the host that runs this module.
+type sandbox struct{}
+
+// ReadRequest implements Host.
+func (sandbox) ReadRequest(into []byte) int {
+	return int(requestRead(unsafe.Pointer(unsafe.SliceData(into)), uint32(len(into))))
+}
+
+// WriteVerdict implements Host.
+func (sandbox) WriteVerdict(data []byte) {
+	verdictWrite(unsafe.Pointer(unsafe.SliceData(data)), uint32(len(data)))
+}
+
+// Log implements Host.
+func (sandbox) Log(level hostabi.LogLevel, message string) {
+	log(uint32(level), unsafe.Pointer(unsafe.StringData(message)), uint32(len(message)))
+}
