@@ -25,8 +25,25 @@ type Evaluator interface {
 // about is kept.
 type Fault struct {
 	Policy  string
-	Message string
+	Kind    FaultKind
+	Message string // the rest of a sentence about the policy, for its author
 }
 
 // Error implements error.
 func (f *Fault) Error() string { return fmt.Sprintf("policy %s is at fault: %s", f.Policy, f.Message) }
+
+// FaultKind is what a policy did wrong. It is a label of metrics.
+type FaultKind string
+
+// The kinds of faults. The empty FaultKind is a fault that nobody has sorted.
+const (
+	FaultRefused     FaultKind = "Refused"     // it was not run: there is no telling what it would do
+	FaultMissingHook FaultKind = "MissingHook" // it does not answer this hook
+	FaultExhausted   FaultKind = "Exhausted"   // it used up its fuel
+	FaultMemoryLimit FaultKind = "MemoryLimit" // it wanted more memory than it may have
+	FaultTimedOut    FaultKind = "TimedOut"    // it took too long
+	FaultTrapped     FaultKind = "Trapped"     // it broke off
+	FaultMisuse      FaultKind = "Misuse"      // it called the host as it must not
+	FaultNoVerdict   FaultKind = "NoVerdict"   // it ended without an answer
+	FaultBadVerdict  FaultKind = "BadVerdict"  // its answer makes no sense
+)
