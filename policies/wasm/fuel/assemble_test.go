@@ -78,7 +78,6 @@ func i32const(n int32) []byte { return join([]byte{0x41}, signed(int64(n))) }
 // Types that the tests' modules use.
 var (
 	typeVoid  = []byte{0x60, 0, 0}
-	typeI32   = []byte{0x60, 0, 1, 0x7f}
 	typeUnary = []byte{0x60, 1, 0x7f, 1, 0x7f}
 )
 

@@ -54,7 +54,6 @@ type function struct {
 	marks     []mark
 	frames    []frame
 	straight  bool // neither block nor call so far
-	leaf      bool // neither loop nor call so far, nor anything of variable size
 	effort    effort
 }
 
@@ -66,7 +65,7 @@ func (m *module) readFunctionBody(r *reader, index int) *function {
 	}
 	f := &function{
 		reader: r.part(length), module: m, number: index, signature: m.types[m.funcs[index]],
-		straight: true, leaf: true,
+		straight: true,
 	}
 	f.readLocals()
 	f.readCode()
@@ -141,8 +140,7 @@ func (f *function) control(op byte) {
 	case opReturn:
 		f.pay(int64(len(f.signature.results)))
 	case opCall:
-		index := f.index("function", len(f.module.funcs))
-		f.call(f.module.funcs, index)
+		f.call()
 	case opCallIndirect:
 		f.callIndirect()
 	default:
@@ -189,7 +187,6 @@ func (f *function) begin(op byte) {
 // a little straight code lies between: most functions of a Go guest are one
 // loop, and would otherwise pay twice for each call.
 func (f *function) beginLoop() {
-	f.leaf = false
 	f.effort.loops++
 	i := f.mark(head, f.pos)
 	f.marks[i].cost = 1
@@ -245,15 +242,14 @@ func (f *function) blockType() signature {
 	}
 }
 
-func (f *function) call(of []uint32, index uint32) {
-	f.leaf = false
+func (f *function) call() {
+	i := f.index("function", len(f.module.funcs))
 	if f.fault == nil {
-		f.pay(int64(len(f.module.types[of[index]].results)))
+		f.pay(int64(len(f.module.types[f.module.funcs[i]].results)))
 	}
 }
 
 func (f *function) callIndirect() {
-	f.leaf = false
 	t := f.index("type", len(f.module.types))
 	f.index("table", f.module.tables)
 	if f.fault == nil {
@@ -269,8 +265,8 @@ func (f *function) settle() {
 			m.kind = none
 		}
 	}
-	if f.leaf && f.marks[0].cost <= tinyCost {
-		f.marks[0].kind = none // callCost has paid for it
+	if f.marks[0].cost <= tinyCost {
+		f.marks[0].kind = none // callCost has paid for it, and for no call within it
 	}
 }
 

@@ -51,6 +51,7 @@ func TestHostileModulesAreRefused(t *testing.T) {
 		"an unknown instruction":       {body(0, 0x27, 0x0b), "unknown instruction 0x27"},
 		"an unknown bulk instruction":  {body(0, 0xfc, 18, 0x0b), "unknown instruction 0xfc 18"},
 		"a branch table without end":   {body(join([]byte{0, 0x41, 0, 0x0e}, huge)...), "targets of one branch"},
+		"a label cut short":            {body(0, 0x41, 0, 0x0e, 1, 0xfd, 0xfd, 0xfd), "cut short"},
 		"locals without end":           {body(join(huge, []byte{0x0b})...), "over the limit"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -82,10 +82,10 @@ const emptyBlock = 0x40 // the type of a block without parameters and results
 var costs = [256]uint16{
 	opNop: free, opBlock: free, opLoop: free, opElse: free, opEnd: free,
 	opCall: callCost, opCallIndirect: callCost + 3,
-	opMemoryGrow: growCost, opRefFunc: growCost,
+	opMemoryGrow: growCost, opRefFunc: 2 * growCost,
 	0x6d: 8, 0x6e: 8, 0x6f: 8, 0x70: 8, // i32.div_s … i32.rem_u
 	0x7f: 12, 0x80: 12, 0x81: 12, 0x82: 12, // i64.div_s … i64.rem_u
-	0x91: 4, 0x95: 4, 0x9f: 5, 0xa3: 5, // f32 and f64: sqrt, div
+	0x91: 10, 0x95: 10, 0x9f: 15, 0xa3: 12, // f32 and f64: sqrt, div
 }
 
 // free marks an instruction that takes no time, since 0 in costs means 1.
@@ -109,7 +109,7 @@ const (
 func vectorCost(op uint32) int64 {
 	switch op {
 	case 0xe3, 0xe7, 0xef, 0xf3: // f32x4 and f64x2: sqrt, div
-		return 7
+		return 15
 	default:
 		return 1
 	}

@@ -56,7 +56,6 @@ func (f *function) constant(op byte) {
 // sized marks an operation by whose last operand, a number of bytes, elements
 // or pages, the helper charges.
 func (f *function) sized(helper, at int) {
-	f.leaf = false
 	f.marks[f.mark(size, at)].helper = helper
 }
 

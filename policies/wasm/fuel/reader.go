@@ -82,6 +82,9 @@ func (r *reader) unsigned(bits uint) uint64 {
 	var n uint64
 	for shift := uint(0); shift < bits; shift += 7 {
 		b := r.byte()
+		if r.fault != nil {
+			return 0 // and not what has been read of it
+		}
 		left := bits - shift
 		if left < 7 && b>>left != 0 {
 			break
@@ -101,6 +104,9 @@ func (r *reader) signed(bits uint) int64 {
 	var n int64
 	for shift := uint(0); shift < bits; shift += 7 {
 		b := r.byte()
+		if r.fault != nil {
+			return 0
+		}
 		if left := bits - shift; left < 7 {
 			// What does not fit has to repeat the sign.
 			sign := int8(b<<1) >> left

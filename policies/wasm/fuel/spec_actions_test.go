@@ -132,7 +132,7 @@ func (s *script) traps(t *testing.T, c command) error {
 		text = "invalid table access"
 	}
 	if text == "" || !strings.Contains(err.Error(), text) {
-		return fmt.Errorf("it trapped with %q, want %q", err, c.Text)
+		return fmt.Errorf("want a trap %q: %w", c.Text, err)
 	}
 	for _, g := range s.guests {
 		if g.left() < 0 {

@@ -127,6 +127,10 @@ func runScript(t *testing.T, name, file string, features api.CoreFeatures, total
 	}
 	nameModules(source.Commands)
 	for _, c := range source.Commands {
+		if c.ModuleType == "text" {
+			total["in the text format, skipped"]++
+			continue
+		}
 		if reason, ok := skipped[fmt.Sprintf("%s:%d", name, c.Line)]; ok {
 			t.Logf("line %d is skipped: %s", c.Line, reason)
 			total["skipped"]++
@@ -151,14 +155,12 @@ func (s *script) run(t *testing.T, c command) error {
 	case "assert_trap", "assert_exhaustion":
 		return s.traps(t, c)
 	case "assert_malformed", "assert_invalid":
-		if c.ModuleType == "text" {
-			return nil
-		}
 		return s.refuses(t, c)
 	case "assert_unlinkable", "assert_uninstantiable":
 		_, err := s.instantiate(t, c.Filename, "")
-		if tolerated := c.Text == "out of bounds table access"; (err == nil) != tolerated {
-			return fmt.Errorf("its instantiation ended with %v", err)
+		// The engine keeps such an instance, since its functions may be in tables of others.
+		if tolerated := c.Text == "out of bounds table access"; err == nil && !tolerated {
+			return errors.New("it could be instantiated")
 		}
 		return nil
 	default:

@@ -44,10 +44,10 @@ func (v value) encode() []uint64 {
 }
 
 func (v value) lane(word string, bits uint) uint64 {
-	switch {
-	case word == "null" || word == "":
+	switch word {
+	case "null", "":
 		return 0
-	case word == "nan:canonical" || word == "nan:arithmetic":
+	case "nan:canonical", "nan:arithmetic":
 		return quiet(bits)
 	}
 	n, err := strconv.ParseUint(word, 10, int(bits))
