@@ -1,0 +1,137 @@
+package differential
+
+import (
+	"fmt"
+	"math/rand"
+	"slices"
+)
+
+// hold is a finalizer that nobody serves: the script itself takes it off.
+const hold = "differential.gleaner.dev/hold"
+
+// policies that a delete is sent with; the empty one sends none.
+var policies = []string{"", "Background", "Background", "Foreground", "Foreground", "Foreground", "Orphan", "Orphan", "orphanDependents", "noOrphanDependents"}
+
+// generator makes a script out of a seed. Each object has one kind and one
+// place for the whole script, so that making it again makes it again there.
+type generator struct {
+	*rand.Rand
+	objects []step // as they were first made
+}
+
+// generate returns the script of a seed.
+func generate(seed int64) script {
+	g := &generator{Rand: rand.New(rand.NewSource(seed))}
+	var s script
+	for range 3 + g.Intn(6) {
+		s = append(s, g.create())
+	}
+	for range 2 + g.Intn(6) {
+		s = append(s, g.act())
+	}
+	return s
+}
+
+func (g *generator) create() step {
+	s := step{op: "create", object: string(rune('a' + len(g.objects))), kind: kinds[g.Intn(len(kinds))]}
+	s.elsewhere = s.kind.namespaced && g.Intn(8) == 0
+	s.owners = g.references("")
+	s.finalizers = g.finalizers()
+	g.objects = append(g.objects, s)
+	return s
+}
+
+// act is a step about an object that was made before.
+func (g *generator) act() step {
+	o := g.objects[g.Intn(len(g.objects))]
+	switch n := g.Intn(10); {
+	case n < 5:
+		return step{op: "delete", object: o.object, policy: policies[g.Intn(len(policies))]}
+	case n < 7:
+		return step{op: "own", object: o.object, owners: g.references(o.object)}
+	case n < 8:
+		return step{op: "finalizers", object: o.object} // all off, which lets it go
+	case n < 9 && len(g.objects) < 12:
+		return g.create()
+	default:
+		o.owners, o.finalizers = g.references(o.object), g.finalizers()
+		return o // made again, or refused since it is there
+	}
+}
+
+// references are to objects that were made before, each named once: several
+// references to one UID differ in what is known to differ (docs/differential.md).
+func (g *generator) references(self string) []reference {
+	var refs []reference
+	for range g.Intn(3) {
+		if len(g.objects) == 0 {
+			break
+		}
+		r := reference{object: g.objects[g.Intn(len(g.objects))].object, blocks: g.Intn(2) == 0}
+		if g.Intn(6) == 0 {
+			r.wrong = []string{"name", "kind", "uid", "version"}[g.Intn(4)]
+		}
+		if r.object == self || slices.ContainsFunc(refs, func(other reference) bool { return other.object == r.object }) {
+			continue
+		}
+		refs = append(refs, r)
+	}
+	return refs
+}
+
+func (g *generator) finalizers() []string {
+	switch g.Intn(12) {
+	case 0, 1:
+		return []string{hold}
+	case 2:
+		return []string{"orphan"}
+	case 3:
+		return []string{"foregroundDeletion"}
+	case 4:
+		return []string{hold, "foregroundDeletion"}
+	default:
+		return nil
+	}
+}
+
+// without returns a script without one of its steps. References to an object
+// that is not made any more are left out.
+func (s script) without(i int) script {
+	var smaller script
+	made := map[string]bool{}
+	for j, st := range s {
+		if j == i {
+			continue
+		}
+		if st.op != "create" && !made[st.object] {
+			continue
+		}
+		made[st.object] = true
+		st.owners = slices.DeleteFunc(slices.Clone(st.owners), func(r reference) bool { return !made[r.object] })
+		smaller = append(smaller, st)
+	}
+	return smaller
+}
+
+// simpler returns scripts that are a little simpler than s, the most promising first.
+func (s script) simpler() []script {
+	var all []script
+	for i := len(s) - 1; i >= 0; i-- {
+		all = append(all, s.without(i))
+	}
+	for i, st := range s {
+		for j := range st.owners {
+			changed := slices.Clone(s)
+			changed[i].owners = slices.Delete(slices.Clone(st.owners), j, j+1)
+			all = append(all, changed)
+		}
+		if len(st.finalizers) != 0 && st.op == "create" {
+			changed := slices.Clone(s)
+			changed[i].finalizers = nil
+			all = append(all, changed)
+		}
+	}
+	return all
+}
+
+func name(seed int64) string { return fmt.Sprintf("seed=%d", seed) }
