@@ -16,12 +16,13 @@ var policies = []string{"", "Background", "Background", "Foreground", "Foregroun
 // place for the whole script, so that making it again makes it again there.
 type generator struct {
 	*rand.Rand
-	objects []step // as they were first made
+	objects []step              // as they were first made
+	named   map[string][]string // the owners that each has ever named
 }
 
 // generate returns the script of a seed.
 func generate(seed int64) script {
-	g := &generator{Rand: rand.New(rand.NewSource(seed))}
+	g := &generator{Rand: rand.New(rand.NewSource(seed)), named: map[string][]string{}}
 	var s script
 	for range 3 + g.Intn(6) {
 		s = append(s, g.create())
@@ -35,7 +36,7 @@ func generate(seed int64) script {
 func (g *generator) create() step {
 	s := step{op: "create", object: string(rune('a' + len(g.objects))), kind: kinds[g.Intn(len(kinds))]}
 	s.elsewhere = s.kind.namespaced && g.Intn(8) == 0
-	s.owners = g.references("")
+	s.owners = g.references(s)
 	s.finalizers = g.finalizers()
 	g.objects = append(g.objects, s)
 	return s
@@ -48,31 +49,38 @@ func (g *generator) act() step {
 	case n < 5:
 		return step{op: "delete", object: o.object, policy: policies[g.Intn(len(policies))]}
 	case n < 7:
-		return step{op: "own", object: o.object, owners: g.references(o.object)}
+		return step{op: "own", object: o.object, owners: g.references(o)}
 	case n < 8:
 		return step{op: "finalizers", object: o.object} // all off, which lets it go
 	case n < 9 && len(g.objects) < 12:
 		return g.create()
 	default:
-		o.owners, o.finalizers = g.references(o.object), g.finalizers()
+		o.owners, o.finalizers = g.references(o), g.finalizers()
 		return o // made again, or refused since it is there
 	}
 }
 
-// references are to objects that were made before, each named once: several
-// references to one UID differ in what is known to differ (docs/differential.md).
-func (g *generator) references(self string) []reference {
+// references are to objects that were made before. Two things are known to
+// differ, and left out (docs/differential.md): an owner that is named again, or
+// in another way (3.31), and one in a namespace that a cluster-scoped object
+// names beside others (3.4).
+func (g *generator) references(of step) []reference {
 	var refs []reference
 	for range g.Intn(3) {
 		if len(g.objects) == 0 {
 			break
 		}
-		r := reference{object: g.objects[g.Intn(len(g.objects))].object, blocks: g.Intn(2) == 0}
+		owner := g.objects[g.Intn(len(g.objects))]
+		r := reference{object: owner.object, blocks: g.Intn(2) == 0}
 		if g.Intn(6) == 0 {
 			r.wrong = []string{"name", "kind", "uid", "version"}[g.Intn(4)]
 		}
-		if r.object == self || slices.ContainsFunc(refs, func(other reference) bool { return other.object == r.object }) {
+		if r.object == of.object || slices.Contains(g.named[of.object], r.object) {
 			continue
+		}
+		g.named[of.object] = append(g.named[of.object], r.object)
+		if owner.kind.namespaced && !of.kind.namespaced {
+			return []reference{r}
 		}
 		refs = append(refs, r)
 	}
