@@ -44,6 +44,7 @@ var layers = map[string]layer{
 	},
 
 	"policies/wasm/fuel": {pure: true},
+	"policies/wasm/asm":  {},
 	"policies/wasm/sandbox": {
 		internal: []string{"policies/wasm/fuel"},
 		external: []string{"github.com/tetratelabs/wazero", "golang.org/x/sys"},
@@ -52,6 +53,12 @@ var layers = map[string]layer{
 		internal: []string{"hostabi", "policies", "policies/wasm/fuel", "policies/wasm/sandbox"},
 		external: []string{"github.com/tetratelabs/wazero"},
 	},
+
+	"policies/rego": {
+		internal: []string{"hostabi", "policies", "policies/wasm/fuel", "policies/wasm/sandbox", "sdk/rego"},
+		external: []string{"github.com/open-policy-agent/opa/v1", "github.com/tetratelabs/wazero/api"},
+	},
+	"sdk/rego": {},
 
 	"operator/graph":   {pure: true, external: []string{"k8s.io/apimachinery", "k8s.io/utils"}},
 	"operator/catalog": {pure: true, external: []string{"k8s.io/apimachinery"}},

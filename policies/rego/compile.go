@@ -1,0 +1,77 @@
+package rego
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/bundle"
+	"github.com/open-policy-agent/opa/v1/compile"
+
+	"github.com/gleaner-dev/gleaner/hostabi"
+)
+
+// compiled is what OPA's compiler makes of a policy.
+type compiled struct {
+	code  []byte // WebAssembly
+	hooks []hostabi.Hook
+}
+
+// compileFiles checks and compiles a policy. An entry point's number is its
+// place in hooks.
+func compileFiles(ctx context.Context, files []File) (compiled, error) {
+	modules, err := parse(files, false)
+	if err != nil {
+		return compiled{}, err
+	}
+	if len(modules) == 0 {
+		return compiled{}, &Error{Message: "no file of rules: those that end in " + testSuffix + " hold tests only"}
+	}
+	all, err := withLibrary(modules)
+	if err != nil {
+		return compiled{}, err
+	}
+	compiler := ast.NewCompiler().WithCapabilities(language()).WithDefaultRegoVersion(ast.RegoV1)
+	if compiler.Compile(all); compiler.Failed() {
+		return compiled{}, explain(compiler.Errors)
+	}
+	hooks, err := check(modules, compiler)
+	if err != nil {
+		return compiled{}, err
+	}
+	entries := make([]string, 0, len(hooks))
+	for _, hook := range hooks {
+		entries = append(entries, root+"/"+string(hook))
+	}
+	code, err := toWasm(ctx, all, entries)
+	if err != nil {
+		return compiled{}, err
+	}
+	return compiled{code: code, hooks: hooks}, nil
+}
+
+// toWasm compiles the modules, with an entry point for each rule that is named.
+func toWasm(ctx context.Context, modules map[string]*ast.Module, entries []string) ([]byte, error) {
+	source := &bundle.Bundle{Data: map[string]any{}}
+	source.Manifest.Init()
+	source.SetRegoVersion(ast.RegoV1)
+	for _, name := range sortedKeys(modules) {
+		source.Modules = append(source.Modules, bundle.ModuleFile{URL: name, Path: name, Parsed: modules[name]})
+	}
+	c := compile.New().
+		WithTarget(compile.TargetWasm).
+		WithCapabilities(language()).
+		WithRegoVersion(ast.RegoV1).
+		WithBundle(source).
+		WithEntrypoints(entries...).
+		WithPruneUnused(true) // what nobody asks for is left out
+	if err := c.Build(ctx); err != nil {
+		return nil, fmt.Errorf("compile to WebAssembly: %w", err)
+	}
+	built := c.Bundle().WasmModules
+	if len(built) != 1 {
+		return nil, errors.New("compile to WebAssembly: no module came out")
+	}
+	return built[0].Raw, nil
+}

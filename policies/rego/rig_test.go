@@ -1,0 +1,71 @@
+package rego
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+
+	"github.com/gleaner-dev/gleaner/hostabi"
+	"github.com/gleaner-dev/gleaner/policies/wasm/sandbox"
+)
+
+// newHost returns a Host that compiles everything anew.
+func newHost(t testing.TB) *Host {
+	t.Helper()
+	h, err := NewHost(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(h.Close)
+	return h
+}
+
+// newPolicy compiles files and returns the policy.
+func newPolicy(t testing.TB, h *Host, limits sandbox.Limits, files ...File) *Policy {
+	t.Helper()
+	m, err := h.Load(t.Context(), files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Close)
+	p, err := m.NewPolicy(t.Context(), Options{Name: "test", Limits: limits})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p
+}
+
+// value asks a hook for its value, whatever it is.
+func value(ctx context.Context, p *Policy, hook hostabi.Hook, input string) (string, error) {
+	answer, _, err := p.askDocument(ctx, hook, []byte(input))
+	return string(answer), err
+}
+
+// request is one about an object with labels, whose owners stand so.
+func request(hook hostabi.Hook, labels map[string]string, standings ...hostabi.Standing) hostabi.Request {
+	body, err := json.Marshal(map[string]any{
+		"apiVersion": "v1", "kind": "ConfigMap",
+		"metadata": map[string]any{"name": "a", "namespace": "b", "uid": "1", "resourceVersion": "2", "labels": labels},
+	})
+	if err != nil {
+		panic(err)
+	}
+	r := hostabi.Request{Hook: hook, Attempt: 1, Round: 1}
+	if err := json.Unmarshal(body, &r.Object); err != nil {
+		panic(err)
+	}
+	for _, s := range standings {
+		r.Owners = append(r.Owners, hostabi.Owner{Standing: s})
+	}
+	return r
+}
+
+// stoppedBy says why the sandbox ended a call.
+func stoppedBy(err error) sandbox.Kind {
+	if stopped := (*sandbox.Stopped)(nil); errors.As(err, &stopped) {
+		return stopped.Kind
+	}
+	return ""
+}

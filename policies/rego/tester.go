@@ -1,0 +1,136 @@
+package rego
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/cover"
+	"github.com/open-policy-agent/opa/v1/tester"
+)
+
+// testPatience is how long one test of a policy may take.
+const testPatience = 10 * time.Second
+
+// TestResult is how one test of a policy came out: it passed if nothing else is
+// said of it.
+type TestResult struct {
+	File    string
+	Line    int
+	Name    string // package and rule, as in gleaner_test.test_keeps_volumes
+	Failed  bool
+	Skipped bool
+	Error   string // why it came to no end
+	Output  string // of print
+}
+
+// FileCoverage is what the tests of a policy reached in one of its files.
+type FileCoverage struct {
+	File    string
+	Covered int   // lines
+	Missed  []int // the lines that no test reached
+}
+
+// TestReport is how the tests of a policy came out. Its order is that of the files.
+type TestReport struct {
+	Results  []TestResult
+	Coverage []FileCoverage
+}
+
+// Passed says whether there were tests, and none failed.
+func (r TestReport) Passed() bool {
+	failed := func(t TestResult) bool { return t.Failed || t.Error != "" }
+	return len(r.Results) > 0 && !slices.ContainsFunc(r.Results, failed)
+}
+
+// Test runs the tests of a policy with OPA's own tester: every rule that begins
+// with test_, in any of the files. Stock opa test does the same with these files
+// beside those of the library. It runs on OPA's evaluator, without limits, and is
+// for people who write policies.
+func Test(ctx context.Context, files []File) (TestReport, error) {
+	modules, err := parse(files, true)
+	if err != nil {
+		return TestReport{}, err
+	}
+	all, err := withLibrary(modules)
+	if err != nil {
+		return TestReport{}, err
+	}
+	return runTests(ctx, modules, all)
+}
+
+// runTests runs the tests that are in modules, which need all to compile.
+func runTests(ctx context.Context, modules, all map[string]*ast.Module) (TestReport, error) {
+	compiler := ast.NewCompiler().
+		WithCapabilities(language()).
+		WithDefaultRegoVersion(ast.RegoV1).
+		WithEnablePrintStatements(true)
+	covered := cover.New()
+	runner := tester.NewRunner().
+		SetCompiler(compiler).
+		SetModules(all).
+		SetTimeout(testPatience).
+		SetCoverageQueryTracer(covered).
+		CapturePrintOutput(true)
+	results, err := runner.RunTests(ctx, nil)
+	if err != nil {
+		return TestReport{}, explain(err)
+	}
+	var report TestReport
+	for result := range results {
+		if _, ok := modules[result.Location.File]; ok {
+			report.Results = append(report.Results, testResult(result))
+		}
+	}
+	slices.SortFunc(report.Results, func(a, b TestResult) int {
+		return cmp.Or(strings.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), strings.Compare(a.Name, b.Name))
+	})
+	report.Coverage = coverage(covered.Report(modules), modules)
+	return report, ctx.Err()
+}
+
+func testResult(r *tester.Result) TestResult {
+	result := TestResult{
+		File:    r.Location.File,
+		Line:    r.Location.Row,
+		Name:    strings.TrimPrefix(r.Package, "data.") + "." + r.Name,
+		Failed:  r.Fail,
+		Skipped: r.Skip,
+		Output:  string(r.Output),
+	}
+	if r.Error != nil {
+		result.Error = r.Error.Error()
+	}
+	for names, sub := range r.SubResults.Iter {
+		if sub.Fail {
+			result.Error = fmt.Sprintf("case %s failed", strings.Join(names, "/"))
+		}
+	}
+	return result
+}
+
+// coverage leaves out the tests themselves.
+func coverage(report cover.Report, modules map[string]*ast.Module) []FileCoverage {
+	var files []FileCoverage
+	for _, name := range sortedKeys(modules) {
+		of, ok := report.Files[name]
+		if !ok || isTest(name) {
+			continue
+		}
+		file := FileCoverage{File: name, Covered: of.CoveredLines}
+		for _, r := range of.NotCovered {
+			for row := r.Start.Row; row <= r.End.Row; row++ {
+				if !slices.Contains(file.Missed, row) {
+					file.Missed = append(file.Missed, row)
+				}
+			}
+		}
+		slices.Sort(file.Missed)
+		files = append(files, file)
+	}
+	return files
+}

@@ -1,0 +1,48 @@
+package wasm
+
+import (
+	"context"
+
+	"github.com/gleaner-dev/gleaner/hostabi"
+	"github.com/gleaner-dev/gleaner/policies/wasm/sandbox"
+)
+
+// AskFresh asks an instance that has initialised itself, in place of one that
+// starts from what another's initialisation led to. It returns the verdict as it
+// was written, and the fuel of the call.
+func AskFresh(ctx context.Context, m *Module, request hostabi.Request) (string, int64, error) {
+	document, err := hostabi.MarshalRequest(request)
+	if err != nil {
+		return "", 0, err
+	}
+	c := newCall(document, request.Time, defaultLogBytes)
+	before := newCall(nil, request.Time, 0)
+	run := func(then ...func(ctx context.Context, in *sandbox.Instance) error) (int64, error) {
+		pool, err := m.loaded.NewPool(ctx, sandbox.PoolOptions{
+			Initialize: func(ctx context.Context, in *sandbox.Instance) error {
+				_, err := in.Call(context.WithValue(ctx, callKey{}, before), initialize)
+				for _, do := range then {
+					if err == nil {
+						err = do(ctx, in)
+					}
+				}
+				return err
+			},
+		})
+		if err != nil {
+			return 0, err
+		}
+		defer pool.Close()
+		return pool.InitFuel, nil
+	}
+	alone, err := run()
+	if err != nil {
+		return "", 0, err
+	}
+	before = newCall(nil, request.Time, 0)
+	both, err := run(func(ctx context.Context, in *sandbox.Instance) error {
+		_, err := in.Call(context.WithValue(ctx, callKey{}, c), string(request.Hook))
+		return err
+	})
+	return string(c.verdict), both - alone, err
+}

@@ -1,0 +1,220 @@
+package wasm_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gleaner-dev/gleaner/hostabi"
+	"github.com/gleaner-dev/gleaner/policies"
+	"github.com/gleaner-dev/gleaner/policies/wasm"
+	"github.com/gleaner-dev/gleaner/policies/wasm/asm"
+)
+
+func TestAModuleIsRefusedWhenItIsLoaded(t *testing.T) {
+	for _, c := range []struct {
+		claim string
+		code  func() []byte
+		words []string
+	}{
+		{"all undeclared imports are named at once", func() []byte {
+			m := newModule()
+			m.Import("env", "launch", nil, nil)
+			m.Import("wasi_snapshot_preview1", "path_unlink", nil, nil)
+			m.Import("gleaner_v2", "log", nil, nil)
+			m.Import("env", "launch", nil, nil)
+			return m.answers(abstain)
+		}, []string{"it imports what there is not: env.launch, wasi_snapshot_preview1.path_unlink, gleaner_v2.log"}},
+
+		{"an import of another type is named with both types", func() []byte {
+			m := &module{}
+			m.Import("gleaner_v1", "log", []byte{asm.I64}, nil)
+			return m.answers(abstain)
+		}, []string{"gleaner_v1.log with the type (i64) → () (its type is (i32, i32, i32) → ())"}},
+
+		{"a function of megabytes", func() []byte {
+			return newModule().answers(abstain, bytes.Repeat(asm.Nop, 4<<20))
+		}, []string{"bytes of code, which is over the limit of"}},
+
+		{"no hook", func() []byte {
+			m := newModule()
+			m.Hook("decide")
+			return m.Bytes()
+		}, []string{"it exports no hook: it must export a function for each hook that it answers, of propagate, collect, finalize, validate"}},
+
+		{"a command", func() []byte {
+			m := newModule()
+			m.Hook("_start")
+			return m.Bytes()
+		}, []string{"it is a command, and must be a reactor", "-buildmode=c-shared"}},
+
+		{"a hook with parameters", func() []byte {
+			m := newModule()
+			m.Func("collect", []byte{asm.I32}, nil, 0)
+			return m.Bytes()
+		}, []string{"it exports collect, which must be a function without parameters and results"}},
+
+		{"what is no module", func() []byte { return []byte("#!/bin/sh") }, []string{"it is not a WebAssembly module"}},
+
+		{"nothing", func() []byte { return nil }, []string{"it is not a WebAssembly module"}},
+
+		{"code that is ill typed", func() []byte {
+			return newModule().answers(abstain, asm.Drop)
+		}, []string{"it is not a valid module"}},
+	} {
+		t.Run(c.claim, func(t *testing.T) {
+			_, err := engine(t).Load(t.Context(), c.code())
+			refusal := new(wasm.Refusal)
+			if !errors.As(err, &refusal) {
+				t.Fatalf("got %v, want a refusal", err)
+			}
+			for _, words := range c.words {
+				if !strings.Contains(refusal.Message, words) {
+					t.Errorf("the message is %q, want %q in it", refusal.Message, words)
+				}
+			}
+		})
+	}
+}
+
+func TestAModuleFailsWhileItIsInitialised(t *testing.T) {
+	for _, c := range []struct {
+		claim string
+		code  func(*module) []byte
+		kind  policies.FaultKind
+		words string
+	}{
+		{"an endless loop in the start function", func(m *module) []byte {
+			m.Start(m.Func("", nil, nil, 0, asm.Forever()))
+			return m.answers(abstain)
+		}, policies.FaultExhausted, "while it was initialised, start function: it used up its fuel"},
+
+		{"an endless loop in _initialize", func(m *module) []byte {
+			m.Hook("_initialize", asm.Forever())
+			return m.answers(abstain)
+		}, policies.FaultExhausted, "while it was initialised, it used up its fuel"},
+
+		{"a trap in _initialize", func(m *module) []byte {
+			m.Hook("_initialize", asm.Unreachable)
+			return m.answers(abstain)
+		}, policies.FaultTrapped, "while it was initialised, it trapped: unreachable"},
+
+		{"a request read too early", func(m *module) []byte {
+			m.Hook("_initialize", asm.Call(m.read, 0, 0), asm.Drop)
+			return m.answers(abstain)
+		}, policies.FaultMisuse, "there is no request yet"},
+
+		{"a verdict written too early", func(m *module) []byte {
+			m.Hook("_initialize", asm.Call(m.write, 0, 0))
+			return m.answers(abstain)
+		}, policies.FaultMisuse, "there is no request yet"},
+
+		{"more memory than it may have, to begin with", func(m *module) []byte {
+			m.Memory(1000, 2000)
+			return m.answers(abstain)
+		}, policies.FaultRefused, "it needs 64000 KiB of memory to begin with, which is over its limit of 32 MiB"},
+
+		{"data outside of its memory", func(m *module) []byte {
+			m.Data(-1, []byte("x"))
+			return m.answers(abstain)
+		}, policies.FaultRefused, "it can't be instantiated"},
+	} {
+		t.Run(c.claim, func(t *testing.T) {
+			m := load(t, engine(t), c.code(newModule()))
+			_, err := wasm.NewPolicy(t.Context(), m, wasm.Options{Name: "test", Limits: hostileLimits})
+			if fault := wantFault(t, err, c.kind); !strings.Contains(fault.Message, c.words) {
+				t.Errorf("the message is %q, want %q in it", fault.Message, c.words)
+			}
+		})
+	}
+}
+
+func TestAModuleSaysWhatItIs(t *testing.T) {
+	m := newModule()
+	m.Hook("validate")
+	m.Hook("propagate")
+	code := m.answers(abstain)
+	got := load(t, engine(t), code)
+	want := []any{len(code), []hostabi.Hook{"propagate", "collect", "validate"},
+		[]string{"gleaner_v1.request_read", "gleaner_v1.verdict_write", "gleaner_v1.log"}}
+	if diff := cmp.Diff(want, []any{got.Size, got.Hooks, got.Imports}); diff != "" {
+		t.Errorf("size, hooks and imports (-want +got):\n%s", diff)
+	}
+	if len(got.Digest) != 64 {
+		t.Errorf("the digest is %q", got.Digest)
+	}
+}
+
+func TestAHookThatIsNotThereIsAFault(t *testing.T) {
+	p := policy(t, load(t, engine(t), newModule().answers(abstain)), wasm.Options{})
+	request := ask("", 0)
+	request.Hook = hostabi.HookFinalize
+	_, err := p.Evaluate(t.Context(), request)
+	fault := wantFault(t, err, policies.FaultMissingHook)
+	if want := "its module exports no hook finalize"; fault.Message != want {
+		t.Errorf("the message is %q, want %q", fault.Message, want)
+	}
+}
+
+func TestACallIsNotBegunOnceItsContextIsDone(t *testing.T) {
+	p := policy(t, load(t, engine(t), newModule().answers(abstain)), wasm.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := p.Evaluate(ctx, ask("", 0))
+	if fault := new(policies.Fault); errors.As(err, &fault) || !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want that the context was canceled, and nobody's fault", err)
+	}
+}
+
+func TestARequestThatIsTooLongIsNotTheModulesFault(t *testing.T) {
+	p := policy(t, load(t, engine(t), newModule().answers(abstain)), wasm.Options{})
+	request := ask("", 0)
+	request.IdempotencyKey = strings.Repeat("x", hostabi.MaxRequestBytes)
+	_, err := p.Evaluate(t.Context(), request)
+	if fault := new(policies.Fault); err == nil || errors.As(err, &fault) {
+		t.Errorf("got %v, want an error that is nobody's fault", err)
+	}
+}
+
+func TestDecompress(t *testing.T) {
+	packed := func(content []byte) []byte {
+		var b bytes.Buffer
+		w := gzip.NewWriter(&b)
+		if _, err := w.Write(content); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return b.Bytes()
+	}
+	code := newModule().answers(abstain)
+	bomb := packed(make([]byte, 64<<20))
+	for _, c := range []struct {
+		claim   string
+		data    []byte
+		want    []byte
+		refusal string
+	}{
+		{"a module that is not compressed stays as it is", code, code, ""},
+		{"a compressed one is unpacked", packed(code), code, ""},
+		{"a gzip bomb ends at the limit", bomb, nil, "it is larger than the limit of 1048576 bytes"},
+		{"one that is too large as it is", make([]byte, 2<<20), nil, "it is larger than the limit of 1048576 bytes"},
+		{"one that breaks off", packed(code)[:40], nil, "it is compressed with gzip, and damaged"},
+	} {
+		t.Run(c.claim, func(t *testing.T) {
+			got, err := wasm.Decompress(c.data, 1<<20)
+			if (err != nil) != (c.refusal != "") || err != nil && !strings.Contains(err.Error(), c.refusal) {
+				t.Fatalf("got %v, want %q", err, c.refusal)
+			}
+			if !bytes.Equal(got, c.want) {
+				t.Errorf("got %d bytes, want %d", len(got), len(c.want))
+			}
+		})
+	}
+}

@@ -1,0 +1,151 @@
+package sandbox
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// diskCache keeps what the engine made of modules, each in a folder of its own
+// with a seal: the hash of all that is in it. What the engine reads is executed,
+// so a folder whose seal does not fit is removed and never shown to it. The seal
+// guards against damage. Against other users, the folder is closed.
+type diskCache struct {
+	root string
+}
+
+const (
+	sealName    = "seal"
+	beginPrefix = "new-"
+	mostCached  = 100 // modules; the oldest go first
+	abandoned   = time.Hour
+)
+
+func newDiskCache(dir string) (*diskCache, error) {
+	// A folder below the one that was named, since that may be a volume, which
+	// everybody may write to.
+	c := &diskCache{root: filepath.Join(dir, "wasm")}
+	if err := os.MkdirAll(c.root, 0o700); err != nil {
+		return nil, fmt.Errorf("open module cache: %w", err)
+	}
+	info, err := os.Lstat(c.root)
+	if err != nil {
+		return nil, fmt.Errorf("open module cache: %w", err)
+	}
+	if !info.IsDir() || info.Mode().Perm()&0o022 != 0 {
+		return nil, fmt.Errorf("open module cache: %s must be a folder that only its owner may write to", c.root)
+	}
+	return c, nil
+}
+
+func cacheKey(code []byte) string {
+	sum := sha256.Sum256(code)
+	return hex.EncodeToString(sum[:])
+}
+
+// find returns the folder of a module if its seal fits.
+func (c *diskCache) find(key string) (folder string, ok bool) {
+	folder = filepath.Join(c.root, key)
+	want, err := os.ReadFile(filepath.Join(folder, sealName))
+	if err == nil {
+		var have string
+		if have, err = hashFolder(folder); err == nil && have == string(want) {
+			return folder, true
+		}
+	}
+	c.drop(key)
+	return "", false
+}
+
+func (c *diskCache) drop(key string) { _ = os.RemoveAll(filepath.Join(c.root, key)) }
+
+// begin returns a folder to compile into.
+func (c *diskCache) begin() (string, error) { return os.MkdirTemp(c.root, beginPrefix) }
+
+// end seals what has been compiled and puts it in its place, unless another
+// process has been faster. If it can't, there is nothing in the cache.
+func (c *diskCache) end(folder, key string, ok bool) {
+	defer func() { _ = os.RemoveAll(folder) }()
+	if !ok {
+		return
+	}
+	hash, err := hashFolder(folder)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(folder, sealName), []byte(hash), 0o600)
+	}
+	if err == nil {
+		_ = os.Rename(folder, filepath.Join(c.root, key))
+	}
+	c.prune()
+}
+
+// prune removes the modules that were compiled first, and what processes that
+// died have left.
+func (c *diskCache) prune() {
+	entries, err := os.ReadDir(c.root)
+	if err != nil {
+		return
+	}
+	type entry struct {
+		name string
+		at   time.Time
+	}
+	var kept []entry
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil {
+			continue
+		}
+		if !strings.HasPrefix(e.Name(), beginPrefix) {
+			kept = append(kept, entry{e.Name(), info.ModTime()})
+		} else if time.Since(info.ModTime()) > abandoned {
+			c.drop(e.Name())
+		}
+	}
+	slices.SortFunc(kept, func(a, b entry) int { return b.at.Compare(a.at) })
+	for _, old := range kept[min(mostCached, len(kept)):] {
+		c.drop(old.name)
+	}
+}
+
+var errIrregular = errors.New("it is neither a file nor a folder")
+
+// hashFolder hashes the names and contents of all files but the seal.
+func hashFolder(folder string) (string, error) {
+	all := sha256.New()
+	err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || path == filepath.Join(folder, sealName) {
+			return err
+		}
+		if !d.Type().IsRegular() {
+			return errIrregular
+		}
+		name, err := filepath.Rel(folder, path)
+		if err != nil {
+			return err
+		}
+		sum, err := hashFile(path)
+		_, _ = fmt.Fprintf(all, "%s %x\n", filepath.ToSlash(name), sum)
+		return err
+	})
+	return hex.EncodeToString(all.Sum(nil)), err
+}
+
+func hashFile(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	sum := sha256.New()
+	_, err = io.Copy(sum, file)
+	return sum.Sum(nil), err
+}

@@ -1,0 +1,264 @@
+package sandbox_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gleaner-dev/gleaner/policies/wasm/asm"
+	"github.com/gleaner-dev/gleaner/policies/wasm/sandbox"
+)
+
+// world is a host that offers host.do, which does whatever a test wants.
+type world struct {
+	host *sandbox.Host
+	do   func(ctx context.Context, in *sandbox.Instance) error
+}
+
+func newWorld(t testing.TB, c sandbox.Config) *world {
+	t.Helper()
+	w := &world{}
+	c.Functions = []sandbox.Function{{
+		Module: "host", Name: "do",
+		Call: func(ctx context.Context, in *sandbox.Instance, _ []uint64) error { return w.do(ctx, in) },
+	}}
+	var err error
+	if w.host, err = sandbox.New(c); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.host.Close)
+	return w
+}
+
+func (w *world) pool(t testing.TB, code []byte, o sandbox.PoolOptions) *sandbox.Pool {
+	t.Helper()
+	m, err := w.host.Load(t.Context(), code)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Close)
+	p, err := m.NewPool(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p
+}
+
+// calling returns what calls an exported function.
+func calling(name string) func(ctx context.Context, in *sandbox.Instance) error {
+	return func(ctx context.Context, in *sandbox.Instance) error {
+		_, err := in.Call(ctx, name)
+		return err
+	}
+}
+
+// guest has functions that change an instance in each way there is.
+func guest() *asm.Module {
+	m := &asm.Module{}
+	do := m.Import("host", "do", nil, nil)
+	m.Memory(4, 100)
+	m.Data(100, []byte("as it was"))
+	state := m.Global(7)
+	m.Table(m.Func("", nil, nil, 0))
+	m.Hook("nothing")
+	m.Hook("write", asm.I32Store(100, 1), asm.I32Store(200_000, 1), asm.I32Const(9), asm.GlobalSet(state))
+	m.Hook("grow", asm.I32Const(1), asm.MemoryGrow, asm.Drop)
+	m.Hook("clear", asm.TableClear)
+	m.Hook("trap", asm.Unreachable)
+	m.Hook("spin", asm.Forever())
+	m.Hook("ask", asm.Call(do))
+	m.Hook("ask_for_ever", asm.Forever(asm.Call(do)))
+	m.Func("state", nil, []byte{asm.I32}, 0, asm.GlobalGet(state))
+	return m
+}
+
+// whole is all that a guest can see of itself.
+type whole struct {
+	Memory string
+	State  []uint64
+}
+
+func look(t *testing.T, p *sandbox.Pool) (whole, sandbox.Usage) {
+	t.Helper()
+	var w whole
+	usage, err := p.Run(t.Context(), func(ctx context.Context, in *sandbox.Instance) error {
+		data, ok := in.Read(0, uint32(in.MemorySize()))
+		if !ok {
+			return errors.New("the memory can't be read")
+		}
+		w.Memory = string(data)
+		var err error
+		w.State, err = in.Call(ctx, "state")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w, usage
+}
+
+func TestEveryCallFindsTheSameState(t *testing.T) {
+	for _, c := range []struct {
+		claim    string
+		function string
+		restored bool // the instance can be used again
+	}{
+		{"after one that changed nothing", "nothing", true},
+		{"after one that wrote to memory and a global", "write", true},
+		{"after one that grew its memory, on another instance", "grow", false},
+		{"after one that changed a table, on another instance", "clear", false},
+		{"after one that trapped, on another instance", "trap", false},
+		{"after one that ran out, on another instance", "spin", false},
+	} {
+		t.Run(c.claim, func(t *testing.T) {
+			p := newWorld(t, sandbox.Config{}).pool(t, guest().Bytes(), sandbox.PoolOptions{
+				Instances: 1, Limits: sandbox.Limits{Fuel: 10_000},
+			})
+			want, _ := look(t, p)
+			_, _ = p.Run(t.Context(), calling(c.function)) // traps are wanted in some cases
+			got, usage := look(t, p)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Error("the memory or the global is not as it was")
+			}
+			if usage.Restored != c.restored {
+				t.Errorf("an instance that had been used is there: %t, want %t", usage.Restored, c.restored)
+			}
+		})
+	}
+}
+
+func TestInitialisationThatChangesATableRunsForEachCall(t *testing.T) {
+	times := 0
+	p := newWorld(t, sandbox.Config{}).pool(t, guest().Bytes(), sandbox.PoolOptions{
+		Initialize: func(ctx context.Context, in *sandbox.Instance) error {
+			times++
+			return calling("clear")(ctx, in)
+		},
+	})
+	for range 3 {
+		if _, usage := look(t, p); usage.Restored {
+			t.Error("an instance was restored that can't be")
+		}
+	}
+	if times != 4 {
+		t.Errorf("it was initialised %d times, want once for the pool and once for each of 3 calls", times)
+	}
+}
+
+func TestInitialisationThatGrowsItsMemoryRunsOnce(t *testing.T) {
+	times := 0
+	p := newWorld(t, sandbox.Config{}).pool(t, guest().Bytes(), sandbox.PoolOptions{
+		Initialize: func(ctx context.Context, in *sandbox.Instance) error {
+			times++
+			return errors.Join(calling("grow")(ctx, in), calling("write")(ctx, in))
+		},
+	})
+	for range 3 {
+		if w, _ := look(t, p); len(w.Memory) != 5<<16 || w.Memory[100] != 1 || w.State[0] != 9 {
+			t.Errorf("an instance has %d bytes and the global %d", len(w.Memory), w.State)
+		}
+	}
+	if times != 1 {
+		t.Errorf("it was initialised %d times", times)
+	}
+}
+
+func TestHostFunctionsEndACallWithTheirError(t *testing.T) {
+	w := newWorld(t, sandbox.Config{})
+	p := w.pool(t, guest().Bytes(), sandbox.PoolOptions{Limits: sandbox.Limits{Fuel: 10_000}})
+	mine := errors.New("mine")
+
+	w.do = func(context.Context, *sandbox.Instance) error { return mine }
+	if _, err := p.Run(t.Context(), calling("ask")); !errors.Is(err, mine) {
+		t.Errorf("got %v, want the host function's error", err)
+	}
+
+	w.do = func(_ context.Context, in *sandbox.Instance) error { return in.Charge(10_000) }
+	usage, err := p.Run(t.Context(), calling("ask"))
+	if stopped := new(sandbox.Stopped); !errors.As(err, &stopped) || stopped.Kind != sandbox.Exhausted || usage.Fuel != 10_000 {
+		t.Errorf("got %v for %d units, want that the fuel is used up", err, usage.Fuel)
+	}
+
+	w.do = func(ctx context.Context, in *sandbox.Instance) error { return calling("spin")(ctx, in) }
+	_, err = p.Run(t.Context(), calling("ask"))
+	if stopped := new(sandbox.Stopped); !errors.As(err, &stopped) || stopped.Kind != sandbox.Exhausted {
+		t.Errorf("got %v, want what the inner call ended with", err)
+	}
+
+	var none []int
+	w.do = func(context.Context, *sandbox.Instance) error { none[0]++; return nil }
+	_, err = p.Run(t.Context(), calling("ask"))
+	if stopped := new(sandbox.Stopped); err == nil || errors.As(err, &stopped) {
+		t.Errorf("got %v, want that a bug of the host is not the guest's fault", err)
+	}
+}
+
+func TestAContextThatIsDoneEndsACallAtTheNextOfTheHost(t *testing.T) {
+	w := newWorld(t, sandbox.Config{})
+	p := w.pool(t, guest().Bytes(), sandbox.PoolOptions{})
+	ctx, cancel := context.WithCancel(t.Context())
+	w.do = func(context.Context, *sandbox.Instance) error {
+		cancel()
+		return nil
+	}
+	_, err := p.Run(ctx, calling("ask_for_ever"))
+	if stopped := new(sandbox.Stopped); errors.As(err, &stopped) || !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want that the context was canceled", err)
+	}
+}
+
+func TestNoMoreGuestsRunThanThereMayBe(t *testing.T) {
+	w := newWorld(t, sandbox.Config{})
+	p := w.pool(t, guest().Bytes(), sandbox.PoolOptions{Instances: 2})
+	inside, release := make(chan struct{}), make(chan struct{})
+	w.do = func(context.Context, *sandbox.Instance) error {
+		inside <- struct{}{}
+		<-release
+		return nil
+	}
+	var guests sync.WaitGroup
+	for range 2 {
+		guests.Go(func() {
+			if _, err := p.Run(t.Context(), calling("ask")); err != nil {
+				t.Error(err)
+			}
+		})
+		<-inside
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	mine := errors.New("mine")
+	third := make(chan error)
+	go func() {
+		_, err := p.Run(ctx, calling("nothing"))
+		third <- err
+	}()
+	cancel(mine)
+	if err := <-third; !errors.Is(err, mine) {
+		t.Errorf("a third guest ended with %v, want why its caller stopped waiting", err)
+	}
+	close(release)
+	guests.Wait()
+}
+
+func TestATrapNamesFunctions(t *testing.T) {
+	p := newWorld(t, sandbox.Config{}).pool(t, guest().Bytes(), sandbox.PoolOptions{})
+	_, err := p.Run(t.Context(), calling("trap"))
+	if err == nil || err.Error() != "it trapped: unreachable, in function 6" {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestLimitsThatMakeNoSense(t *testing.T) {
+	for _, l := range []sandbox.Limits{{Fuel: -1}, {Memory: 1}, {Memory: 1 << 32}, {Timeout: -1}} {
+		if err := l.Validate(); err == nil {
+			t.Errorf("%+v is taken for valid", l)
+		}
+	}
+	if err := (sandbox.Limits{}).Validate(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,42 @@
+package gleaner.sdk.verdict_test
+
+import data.gleaner.sdk.verdict
+
+test_a_reason_is_added_to_any_verdict if {
+	verdict.because(verdict.delete, "nobody owns it") == {"decision": "Delete", "reason": "nobody owns it"}
+	verdict.because(verdict.wait_for("10m"), "not yet") == {"decision": "Wait", "after": "10m", "reason": "not yet"}
+}
+
+test_what_is_added_last_stays if {
+	verdict.because(verdict.fail("first"), "last").reason == "last"
+}
+
+test_a_delete_can_be_delayed_and_passed_on if {
+	verdict.within(verdict.propagating(verdict.delete_after("1h"), "Foreground"), 5) == {
+		"decision": "Delete",
+		"delay": "1h",
+		"propagation": "Foreground",
+		"gracePeriodSeconds": 5,
+	}
+}
+
+test_a_finalizer_acts_and_remembers if {
+	verdict.remembering(verdict.act([{"id": "a"}]), {"step": 2}) == {
+		"decision": "Act",
+		"intents": [{"id": "a"}],
+		"state": {"step": 2},
+	}
+}
+
+test_each_decision_has_its_name if {
+	decisions := {v.decision |
+		some v in [
+			verdict.abstain, verdict.wait, verdict.delete, verdict.orphan, verdict.background, verdict.foreground,
+			verdict.done, verdict.fail(""), verdict.act([]), verdict.valid, verdict.invalid(""),
+		]
+	}
+	decisions == {
+		"Abstain", "Wait", "Delete", "Orphan", "Background", "Foreground",
+		"Done", "Fail", "Act", "Valid", "Invalid",
+	}
+}
