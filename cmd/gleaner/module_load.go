@@ -138,21 +138,21 @@ func loadWasm(ctx context.Context, limits sandbox.Limits, name string, data []by
 }
 
 func loadRego(ctx context.Context, limits sandbox.Limits, name string, files []rego.File) (*loaded, error) {
-	host, err := rego.NewHost(rego.Config{})
+	engine, err := rego.New(rego.Config{})
 	if err != nil {
 		return nil, err
 	}
 	began := time.Now()
-	module, err := host.Load(ctx, files)
+	module, err := engine.Load(ctx, files)
 	if err != nil {
-		host.Close()
+		engine.Close()
 		return nil, err // names the file
 	}
 	took := time.Since(began)
-	policy, err := module.NewPolicy(ctx, rego.Options{Name: name, Limits: limits, Instances: 1})
+	policy, err := rego.NewPolicy(ctx, module, rego.Options{Name: name, Limits: limits, Instances: 1})
 	if err != nil {
 		module.Close()
-		host.Close()
+		engine.Close()
 		return nil, err
 	}
 	return &loaded{
@@ -163,6 +163,6 @@ func loadRego(ctx context.Context, limits sandbox.Limits, name string, files []r
 			a, err := policy.Ask(ctx, r)
 			return answer{verdict: a.Verdict, usage: a.Usage}, err
 		},
-		close: func() { policy.Close(); module.Close(); host.Close() },
+		close: func() { policy.Close(); module.Close(); engine.Close() },
 	}, nil
 }

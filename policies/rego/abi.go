@@ -207,14 +207,11 @@ func (g guest) answer(ctx context.Context, name string, args []uint64) (uint32, 
 			return 0, err
 		}
 		if len(text) > mostText {
-			return 0, gaveUp("%s: its arguments have more than %d bytes", name, mostText)
+			return 0, &builtinError{name, fmt.Errorf("its arguments have more than %d bytes", mostText)}
 		}
 		texts = append(texts, string(text))
 	}
 	result, err := callBuiltin(ctx, name, texts, g.Charge)
-	if fault := (*builtinError)(nil); errors.As(err, &fault) {
-		return 0, gaveUp("%s", fault)
-	}
 	if err != nil || len(result) == 0 {
 		return 0, err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/types"
 
+	"github.com/gleaner-dev/gleaner/policies"
 	"github.com/gleaner-dev/gleaner/policies/wasm/sandbox"
 )
 
@@ -17,7 +18,7 @@ import (
 // within the module, the host answers it, or it is refused with advice. A new
 // version of OPA with a built-in more fails here.
 func TestEveryBuiltinOfOPAIsAccountedFor(t *testing.T) {
-	h := newHost(t)
+	h := newEngine(t)
 	for _, b := range language().Builtins {
 		if spelt[b.Name] || b.IsDeprecated() {
 			continue
@@ -45,7 +46,7 @@ var spelt = map[string]bool{
 }
 
 // leftToHost compiles a call of the built-in with arguments of any type.
-func leftToHost(t *testing.T, h *Host, b *ast.Builtin) bool {
+func leftToHost(t *testing.T, h *Engine, b *ast.Builtin) bool {
 	t.Helper()
 	args := make([]string, 0, len(b.Decl.FuncArgs().Args))
 	for i := range b.Decl.FuncArgs().Args {
@@ -71,7 +72,7 @@ func leftToHost(t *testing.T, h *Host, b *ast.Builtin) bool {
 }
 
 func TestBuiltinsThatAskForTooMuch(t *testing.T) {
-	h := newHost(t)
+	h := newEngine(t)
 	long := func(n int) string { return strings.Repeat("a", n) }
 	for claim, c := range map[string]struct{ call, want, input string }{
 		"sprintf with a wide verb":                  {`sprintf("%900000d%900000d", [1, 1])`, "sprintf: the text could pass 1048576 bytes", "{}"},
@@ -98,7 +99,7 @@ func TestBuiltinsThatAskForTooMuch(t *testing.T) {
 
 			_, err := value(t.Context(), p, "collect", c.input)
 
-			if stoppedBy(err) != sandbox.Trapped || !strings.HasPrefix(err.Error(), c.want) {
+			if kind(p, err) != policies.FaultMisuse || !strings.HasPrefix(err.Error(), c.want) {
 				t.Errorf("got %.300v, want %s", err, c.want)
 			}
 		})

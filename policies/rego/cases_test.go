@@ -35,7 +35,7 @@ func TestCasesScratch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := newHost(t)
+	h := newEngine(t)
 	counts := map[string]int{}
 	for i, c := range set {
 		r := runCase(t, h, c)
@@ -48,7 +48,7 @@ func TestCasesScratch(t *testing.T) {
 	t.Log(len(set), counts)
 }
 
-func runCase(t *testing.T, h *Host, c cases.TestCase) string {
+func runCase(t *testing.T, h *Engine, c cases.TestCase) string {
 	if c.Data != nil && len(*c.Data) > 0 || c.StrictError || c.InputTerm != nil || len(c.Env) > 0 {
 		return "skip: data"
 	}
@@ -79,16 +79,16 @@ func runCase(t *testing.T, h *Host, c cases.TestCase) string {
 	if err != nil {
 		return "skip: wasm " + err.Error()
 	}
-	m, err := h.sandbox.Load(t.Context(), code)
+	m, err := h.host.Load(t.Context(), code)
 	if err != nil {
 		return "load: " + err.Error()
 	}
 	defer m.Close()
-	module := &Module{module: m, Hooks: hookNames[:1]}
+	module := &Module{loaded: m, Hooks: hookNames[:1]}
 	if err := module.readBuiltins(t.Context()); err != nil {
 		return "load: " + err.Error()
 	}
-	p, err := module.NewPolicy(t.Context(), Options{})
+	p, err := NewPolicy(t.Context(), module, Options{})
 	if err != nil {
 		return "load: " + err.Error()
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
+	"github.com/gleaner-dev/gleaner/policies"
 	"github.com/gleaner-dev/gleaner/policies/wasm/sandbox"
 )
 
@@ -19,7 +20,7 @@ import (
 // but those in the file differences. After a change run it with -rewrite, and then
 // read the diff.
 func TestCorpus(t *testing.T) {
-	h := newHost(t)
+	h := newEngine(t)
 	datadriven.Walk(t, "testdata/corpus", func(t *testing.T, path string) {
 		input := "{}"
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
@@ -44,7 +45,7 @@ func TestCorpus(t *testing.T) {
 
 // values makes a policy of expressions, whose verdict lists what each comes to:
 // nothing, or one value.
-func values(t *testing.T, h *Host, input, lines string) string {
+func values(t *testing.T, h *Engine, input, lines string) string {
 	var policy, collect strings.Builder
 	expressions := strings.Split(strings.TrimSpace(lines), "\n")
 	for i, e := range expressions {
@@ -96,7 +97,7 @@ func compared(want, got string) string {
 }
 
 // bothWays asks a whole policy.
-func bothWays(t *testing.T, h *Host, input, policy string) string {
+func bothWays(t *testing.T, h *Engine, input, policy string) string {
 	files := File{Name: "corpus.rego", Text: policy}
 	p := newPolicy(t, h, sandbox.Limits{}, files)
 	o := newOracle(t, files)
@@ -105,6 +106,9 @@ func bothWays(t *testing.T, h *Host, input, policy string) string {
 		want, err := o.ask(t.Context(), hook, []byte(input))
 		a := outcome(want, err)
 		got, err := value(t.Context(), p, hook, input)
+		if fault := (*policies.Fault)(nil); err != nil && errors.As(p.fault(hook, err), &fault) && kind(p, err) != policies.FaultNoVerdict {
+			err = errors.New(fault.Message)
+		}
 		fmt.Fprintf(&out, "%s: %s\n", hook, compared(a, outcome([]byte(got), err)))
 	}
 	return out.String()

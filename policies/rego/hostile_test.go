@@ -6,17 +6,18 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gleaner-dev/gleaner/policies"
 	"github.com/gleaner-dev/gleaner/policies/wasm/sandbox"
 )
 
 func TestHostilePoliciesAreStopped(t *testing.T) {
-	h := newHost(t)
+	h := newEngine(t)
 	neighbour := newPolicy(t, h, sandbox.Limits{}, keep)
 	for claim, c := range map[string]struct {
 		rules  string
 		input  string
 		limits sandbox.Limits
-		want   sandbox.Kind
+		want   policies.FaultKind
 	}{
 		"one that iterates for a very long time": {
 			rules: `collect := 1 if {
@@ -27,57 +28,57 @@ func TestHostilePoliciesAreStopped(t *testing.T) {
 	some d in r
 	a + b + c + d < 0
 }`,
-			want: sandbox.Exhausted,
+			want: policies.FaultExhausted,
 		},
 		"one that takes exponential time": {
 			rules: exponential(40),
-			want:  sandbox.Exhausted,
+			want:  policies.FaultExhausted,
 		},
 		"one that doubles a text": {
 			rules:  doubling(`concat("", [x, x])`, `"aaaaaaaa"`),
 			limits: sandbox.Limits{Memory: 4 << 20},
-			want:   sandbox.NoMemory,
+			want:   policies.FaultMemoryLimit,
 		},
 		"one that doubles a list": {
 			rules:  doubling(`array.concat(x, x)`, `[1, 2, 3, 4]`),
 			limits: sandbox.Limits{Memory: 4 << 20},
-			want:   sandbox.NoMemory,
+			want:   policies.FaultMemoryLimit,
 		},
 		"one that doubles by replacing": {
 			rules: doubling(`replace(x, "a", "aa")`, `"aaaaaaaa"`),
-			want:  sandbox.Exhausted, // each replacement copies the whole text
+			want:  policies.FaultExhausted, // each replacement copies the whole text
 		},
 		"one that doubles by sprintf": {
 			rules: doubling(`sprintf("%s%s", [x, x])`, `"aaaaaaaa"`),
-			want:  sandbox.Trapped, // its arguments have too many bytes
+			want:  policies.FaultMisuse, // its arguments have too many bytes
 		},
 		"one that counts to a billion": {
 			rules: `collect := count(numbers.range(1, 1000000000))`,
-			want:  sandbox.Exhausted,
+			want:  policies.FaultExhausted,
 		},
 		"one that shifts a bit far": {
 			rules: `collect := bits.lsh(1, 100000000000)`,
-			want:  sandbox.Trapped,
+			want:  policies.FaultTrapped,
 		},
 		"one that repeats what the host does": {
 			rules: `collect := count([x | some i in numbers.range(1, 1000000); x := sprintf("%d", [i])])`,
-			want:  sandbox.Exhausted,
+			want:  policies.FaultExhausted,
 		},
 		"one whose pattern is slow": {
 			rules: `collect := count([1 | some i in numbers.range(1, 100000); regex.find_n("(x+x+)+y", input, -1)])`,
 			input: `"` + strings.Repeat("x", 1000) + `"`,
-			want:  sandbox.Exhausted,
+			want:  policies.FaultExhausted,
 		},
 		"a document that is nested deeply": {
 			rules:  `collect := count(input)`,
 			input:  strings.Repeat("[", 1_000_000) + strings.Repeat("]", 1_000_000),
 			limits: sandbox.Limits{Fuel: 1 << 40},
-			want:   sandbox.Trapped, // its stack is used up
+			want:   policies.FaultTrapped, // its stack is used up
 		},
 		"a built-in that is given a document that is nested deeply": {
 			rules: `collect := sprintf("%v", [input])`,
 			input: strings.Repeat("[", 1_000) + strings.Repeat("]", 1_000),
-			want:  sandbox.Trapped,
+			want:  policies.FaultMisuse,
 		},
 	} {
 		t.Run(claim, func(t *testing.T) {
@@ -90,7 +91,7 @@ func TestHostilePoliciesAreStopped(t *testing.T) {
 
 			answer, err := value(t.Context(), p, "collect", input)
 
-			if stoppedBy(err) != c.want {
+			if kind(p, err) != c.want {
 				t.Errorf("got %.200s, %v, want %q", answer, err, c.want)
 			}
 			if grown := int64(heapInUse()) - int64(before); grown > 200<<20 {

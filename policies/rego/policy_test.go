@@ -13,8 +13,6 @@ import (
 	"github.com/gleaner-dev/gleaner/policies/wasm/sandbox"
 )
 
-var _ policies.Evaluator = (*Policy)(nil)
-
 // keep orphans what is labelled so, and deletes what else has lost its owners.
 var keep = File{"keep.rego", `package gleaner
 
@@ -30,7 +28,7 @@ collect := verdict.because(verdict.orphan, sprintf("%s is labelled keep", [input
 `}
 
 func TestAPolicyAnswers(t *testing.T) {
-	p := newPolicy(t, newHost(t), sandbox.Limits{}, keep)
+	p := newPolicy(t, newEngine(t), sandbox.Limits{}, keep)
 	for claim, c := range map[string]struct {
 		request hostabi.Request
 		want    hostabi.Verdict
@@ -61,7 +59,7 @@ func TestAPolicyAnswers(t *testing.T) {
 }
 
 func TestAModuleSaysWhatItIs(t *testing.T) {
-	h := newHost(t)
+	h := newEngine(t)
 	m, err := h.Load(t.Context(), []File{keep})
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +78,7 @@ func TestAModuleSaysWhatItIs(t *testing.T) {
 }
 
 func TestFaults(t *testing.T) {
-	h := newHost(t)
+	h := newEngine(t)
 	for claim, c := range map[string]struct{ rules, want string }{
 		"a rule that is undefined": {
 			`collect := {"decision": "Delete"} if input.never`,
@@ -126,7 +124,7 @@ c := concat("", [a | some _ in numbers.range(1, 1000)])`,
 			if !errors.As(err, &fault) {
 				t.Fatalf("got %v, %v", verdict, err)
 			}
-			if fault.Policy != "test" || !strings.HasPrefix(fault.Message, c.want) {
+			if fault.Policy != "test" || fault.Kind == "" || !strings.HasPrefix(fault.Message, c.want) {
 				t.Errorf("got  %s\nwant %s", fault.Message, c.want)
 			}
 			if diff := cmp.Diff(hostabi.Verdict{}, verdict); diff != "" {
@@ -137,7 +135,7 @@ c := concat("", [a | some _ in numbers.range(1, 1000)])`,
 }
 
 func TestAContextThatIsDoneIsNoFault(t *testing.T) {
-	p := newPolicy(t, newHost(t), sandbox.Limits{}, keep)
+	p := newPolicy(t, newEngine(t), sandbox.Limits{}, keep)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 
@@ -148,8 +146,8 @@ func TestAContextThatIsDoneIsNoFault(t *testing.T) {
 	}
 }
 
-func TestAHostThatIsClosedLoadsNothing(t *testing.T) {
-	h, err := NewHost(Config{})
+func TestAnEngineThatIsClosedLoadsNothing(t *testing.T) {
+	h, err := New(Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

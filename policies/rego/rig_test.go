@@ -7,13 +7,14 @@ import (
 	"testing"
 
 	"github.com/gleaner-dev/gleaner/hostabi"
+	"github.com/gleaner-dev/gleaner/policies"
 	"github.com/gleaner-dev/gleaner/policies/wasm/sandbox"
 )
 
-// newHost returns a Host that compiles everything anew.
-func newHost(t testing.TB) *Host {
+// newHost returns an engine that compiles everything anew.
+func newEngine(t testing.TB) *Engine {
 	t.Helper()
-	h, err := NewHost(Config{})
+	h, err := New(Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -22,14 +23,14 @@ func newHost(t testing.TB) *Host {
 }
 
 // newPolicy compiles files and returns the policy.
-func newPolicy(t testing.TB, h *Host, limits sandbox.Limits, files ...File) *Policy {
+func newPolicy(t testing.TB, h *Engine, limits sandbox.Limits, files ...File) *Policy {
 	t.Helper()
 	m, err := h.Load(t.Context(), files)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(m.Close)
-	p, err := m.NewPolicy(t.Context(), Options{Name: "test", Limits: limits})
+	p, err := NewPolicy(t.Context(), m, Options{Name: "test", Limits: limits})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,10 +63,10 @@ func request(hook hostabi.Hook, labels map[string]string, standings ...hostabi.S
 	return r
 }
 
-// stoppedBy says why the sandbox ended a call.
-func stoppedBy(err error) sandbox.Kind {
-	if stopped := (*sandbox.Stopped)(nil); errors.As(err, &stopped) {
-		return stopped.Kind
+// kind says what the policy did wrong.
+func kind(p *Policy, err error) policies.FaultKind {
+	if fault := (*policies.Fault)(nil); err != nil && errors.As(p.fault("collect", err), &fault) {
+		return fault.Kind
 	}
 	return ""
 }

@@ -12,25 +12,24 @@ import (
 	"github.com/gleaner-dev/gleaner/policies/wasm/sandbox"
 )
 
-// Host compiles policies and runs them. There is one in a process.
-type Host struct {
-	sandbox *sandbox.Host
+// Engine compiles policies. There is one in a process.
+type Engine struct {
+	host *sandbox.Host
 
 	// compiling has room for one: OPA's compiler takes no limits, so no more than
 	// one policy at a time may make the most of that.
 	compiling chan struct{}
 }
 
-// Config says how a Host works.
+// Config is what all policies have in common.
 type Config struct {
-	// CacheDir keeps what was compiled between runs of the program, as it does
-	// for the sandbox. Empty: nothing is kept.
+	// CacheDir keeps compiled modules between runs; see sandbox.Config.
 	CacheDir string
 }
 
-// NewHost returns a Host, which is to be closed.
-func NewHost(c Config) (*Host, error) {
-	h, err := sandbox.New(sandbox.Config{
+// New returns an engine, which is to be closed.
+func New(c Config) (*Engine, error) {
+	host, err := sandbox.New(sandbox.Config{
 		CacheDir:     c.CacheDir,
 		Functions:    functions(),
 		DefineMemory: true, // OPA's compiler imports it
@@ -38,11 +37,11 @@ func NewHost(c Config) (*Host, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the sandbox: %w", err)
 	}
-	return &Host{sandbox: h, compiling: make(chan struct{}, 1)}, nil
+	return &Engine{host: host, compiling: make(chan struct{}, 1)}, nil
 }
 
 // Close frees everything. Modules and policies are to be closed before.
-func (h *Host) Close() { h.sandbox.Close() }
+func (e *Engine) Close() { e.host.Close() }
 
 // Module is a policy's source, compiled.
 type Module struct {
@@ -51,22 +50,22 @@ type Module struct {
 	Builtins []string       // that it leaves to the host, sorted
 	Size     int            // bytes of WebAssembly
 
-	module *sandbox.Module
+	loaded *sandbox.Module
 	names  builtinNames
 }
 
 // Load compiles a policy. The error is an *Error when its author is to blame. The
 // Module is to be closed by the caller, after its policies.
-func (h *Host) Load(ctx context.Context, files []File) (*Module, error) {
-	c, err := h.compile(ctx, files)
+func (e *Engine) Load(ctx context.Context, files []File) (*Module, error) {
+	c, err := e.compile(ctx, files)
 	if err != nil {
 		return nil, err
 	}
-	loaded, err := h.sandbox.Load(ctx, c.code)
+	loaded, err := e.host.Load(ctx, c.code)
 	if err != nil {
 		return nil, blame(err)
 	}
-	m := &Module{Digest: Digest(files), Hooks: c.hooks, Size: len(c.code), module: loaded}
+	m := &Module{Digest: Digest(files), Hooks: c.hooks, Size: len(c.code), loaded: loaded}
 	if err := m.readBuiltins(ctx); err != nil {
 		loaded.Close()
 		return nil, blame(err)
@@ -74,10 +73,10 @@ func (h *Host) Load(ctx context.Context, files []File) (*Module, error) {
 	return m, nil
 }
 
-func (h *Host) compile(ctx context.Context, files []File) (compiled, error) {
+func (e *Engine) compile(ctx context.Context, files []File) (compiled, error) {
 	select {
-	case h.compiling <- struct{}{}:
-		defer func() { <-h.compiling }()
+	case e.compiling <- struct{}{}:
+		defer func() { <-e.compiling }()
 		return compileFiles(ctx, files)
 	case <-ctx.Done():
 		return compiled{}, fmt.Errorf("wait to compile: %w", context.Cause(ctx))
@@ -101,11 +100,11 @@ func blame(err error) error {
 // that is not allowed is a mistake of this package, and the policy is not run.
 func (m *Module) readBuiltins(ctx context.Context) error {
 	for _, name := range []string{exportBuiltins, exportMalloc, exportHeap, exportEval, exportParse, exportDump, exportDumpJSON} {
-		if !slices.ContainsFunc(m.module.Exports(), func(e fuel.Export) bool { return e.Name == name && len(e.Results) == 1 }) {
+		if !slices.ContainsFunc(m.loaded.Exports(), func(e fuel.Export) bool { return e.Name == name && len(e.Results) == 1 }) {
 			return fmt.Errorf("load module: it does not export %s", name)
 		}
 	}
-	pool, err := m.module.NewPool(ctx, sandbox.PoolOptions{Instances: 1})
+	pool, err := m.loaded.NewPool(ctx, sandbox.PoolOptions{Instances: 1})
 	if err != nil {
 		return fmt.Errorf("start module: %w", err)
 	}
@@ -127,4 +126,4 @@ func (m *Module) readBuiltins(ctx context.Context) error {
 }
 
 // Close gives the module back. It is to be called once.
-func (m *Module) Close() { m.module.Close() }
+func (m *Module) Close() { m.loaded.Close() }
