@@ -35,7 +35,7 @@ type layer struct {
 // gets its row before it gets its first file.
 var layers = map[string]layer{
 	"hostabi":          {},
-	"policies":         {internal: []string{"hostabi"}},
+	"policies":         {internal: []string{"hostabi"}, external: []string{"k8s.io/apimachinery"}},
 	"policies/builtin": {internal: []string{"hostabi", "policies"}},
 	"policies/fixed":   {internal: []string{"hostabi", "policies"}},
 	"policies/policytest": {
@@ -60,12 +60,34 @@ var layers = map[string]layer{
 	},
 	"sdk/rego": {},
 
-	"operator/graph":   {pure: true, external: []string{"k8s.io/apimachinery", "k8s.io/utils"}},
+	"policies/source": {
+		internal: []string{"policies/source/egress", "policies/source/oci"},
+		external: []string{"github.com/google/go-containerregistry/pkg/v1"},
+	},
+	"policies/source/egress": {},
+	"policies/source/oci":    {external: []string{"github.com/google/go-containerregistry/pkg/v1"}},
+
+	"operator/memo":    {pure: true, external: []string{"k8s.io/apimachinery"}},
+	"operator/graph":   {pure: true, internal: []string{"operator/memo"}, external: []string{"k8s.io/apimachinery", "k8s.io/utils"}},
 	"operator/catalog": {pure: true, external: []string{"k8s.io/apimachinery"}},
 	"operator/decide": {
 		pure:     true,
-		internal: []string{"hostabi", "operator/graph"},
+		internal: []string{"hostabi", "operator/graph", "operator/memo"},
 		external: []string{"k8s.io/apimachinery"},
+	},
+	"operator/consult": {
+		internal: []string{"hostabi", "policies", "operator/catalog", "operator/decide", "operator/graph", "operator/memo"},
+		external: []string{"k8s.io/apimachinery", "k8s.io/client-go"},
+	},
+	"operator/modules": {
+		internal: []string{
+			"hostabi", "policies", "policies/fixed", "policies/rego", "policies/source", "policies/wasm",
+			"crds/v1alpha1", "operator/catalog", "operator/graph",
+		},
+		external: []string{
+			"github.com/go-logr/logr", "github.com/google/cel-go", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/apiserver",
+			"k8s.io/client-go", "k8s.io/component-base", "sigs.k8s.io/controller-runtime",
+		},
 	},
 	"operator/watch": {
 		internal: []string{"operator/catalog", "operator/graph"},
@@ -79,7 +101,7 @@ var layers = map[string]layer{
 		external: []string{"golang.org/x/sync", "k8s.io/apimachinery", "k8s.io/client-go"},
 	},
 	"operator/act": {
-		internal: []string{"operator/catalog", "operator/decide", "operator/graph"},
+		internal: []string{"operator/catalog", "operator/decide", "operator/graph", "operator/memo"},
 		external: []string{"k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/utils"},
 	},
 	"operator/record": {
@@ -96,14 +118,19 @@ var layers = map[string]layer{
 	"operator/loop": {
 		internal: []string{
 			"hostabi", "policies",
-			"operator/act", "operator/canary", "operator/catalog", "operator/debug", "operator/decide",
-			"operator/gather", "operator/graph", "operator/record", "operator/watch",
+			"operator/act", "operator/canary", "operator/catalog", "operator/consult", "operator/debug", "operator/decide",
+			"operator/gather", "operator/graph", "operator/memo", "operator/record", "operator/watch",
 		},
 		external: []string{
 			"github.com/go-logr/logr", "github.com/prometheus",
 			"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/kube-aggregator", "k8s.io/utils",
 			"sigs.k8s.io/controller-runtime",
 		},
+	},
+
+	"crds": {external: []string{"k8s.io/apiextensions-apiserver/pkg/apis", "sigs.k8s.io/yaml"}},
+	"crds/v1alpha1": {
+		external: []string{"k8s.io/apiextensions-apiserver/pkg/apis", "k8s.io/apimachinery"},
 	},
 
 	"cmd/gleaner": {anything: true},

@@ -24,6 +24,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/catalog"
 	"github.com/gleaner-dev/gleaner/operator/decide"
 	"github.com/gleaner-dev/gleaner/operator/graph"
+	"github.com/gleaner-dev/gleaner/operator/memo"
 )
 
 // Result is what became of a write.
@@ -71,6 +72,11 @@ func (a *Actor) Do(ctx context.Context, action decide.Action) (Result, error) {
 		return a.removeFinalizer(ctx, action)
 	case decide.Unblock:
 		return a.unblock(ctx, action)
+	case decide.Remember:
+		text := action.Memo.String()
+		return a.annotate(ctx, action.Object, &text)
+	case decide.Forget:
+		return a.annotate(ctx, action.Object, nil)
 	default:
 		return Failed, fmt.Errorf("carry out %T: no such action", action)
 	}
@@ -132,6 +138,8 @@ type patch struct {
 	ResourceVersion string    `json:"resourceVersion,omitempty"`
 	OwnerReferences any       `json:"ownerReferences,omitempty"`
 	Finalizers      any       `json:"finalizers,omitempty"`
+
+	Annotations map[string]*string `json:"annotations,omitempty"` // nil takes one off
 }
 
 // null takes a whole list off an object.
@@ -147,6 +155,17 @@ func (t target) patch(ctx context.Context, how types.PatchType, p patch) error {
 		return apierrors.NewConflict(t.resource.GroupResource(), t.Name, err) // another object by that name (G-55)
 	}
 	return err
+}
+
+// annotate writes a memo onto an object, or takes it off.
+func (a *Actor) annotate(ctx context.Context, o graph.Object, text *string) (Result, error) {
+	t, err := a.target(o)
+	if err != nil {
+		return Failed, err
+	}
+	return t.result("annotate", t.patch(ctx, types.MergePatchType, patch{
+		UID: t.UID, ResourceVersion: t.ResourceVersion, Annotations: map[string]*string{memo.Annotation: text},
+	}))
 }
 
 // finalizerBackoff is for taking one finalizer off an object that others

@@ -2,6 +2,7 @@ package decide_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -10,6 +11,7 @@ import (
 	"github.com/gleaner-dev/gleaner/hostabi"
 	"github.com/gleaner-dev/gleaner/operator/decide"
 	"github.com/gleaner-dev/gleaner/operator/graph"
+	"github.com/gleaner-dev/gleaner/operator/memo"
 )
 
 var (
@@ -32,7 +34,7 @@ func facts(standings ...decide.Standing) decide.Facts {
 }
 
 func plan(f decide.Facts, v hostabi.Verdict) decide.Plan {
-	return decide.Choose(decide.Classify(f), v)
+	return decide.Choose(decide.Classify(f), decide.Judgement{Verdict: v})
 }
 
 // combinations returns every combination of up to three standings.
@@ -215,7 +217,7 @@ func TestChoose(t *testing.T) {
 		"a silent policy keeps the object": {lost, hostabi.Verdict{}, decide.Plan{Reason: decide.PolicySilent, Retry: true}},
 		"a policy keeps it for good": {lost, hostabi.Verdict{Decision: hostabi.DecisionOrphan}, decide.Plan{Reason: decide.KeptByPolicy,
 			Action: decide.DropReferences{Object: object(lost), References: lost.Object.Owners}}},
-		"a policy keeps it for now": {lost, hostabi.Verdict{Decision: hostabi.DecisionWait}, decide.Plan{Reason: decide.WaitsByPolicy, Retry: true}},
+		"a policy keeps it for now": {lost, hostabi.Verdict{Decision: hostabi.DecisionWait}, decide.Plan{Reason: decide.WaitsByPolicy, After: 30 * time.Second}},
 		"G-47: exactly the lost references are dropped": {partly, toDelete, decide.Plan{Reason: decide.OwnerRemains,
 			Action: decide.DropReferences{Object: object(partly), References: partly.Object.Owners[1:]}}},
 		"G-57: the finalizer goes": {done, toDelete, decide.Plan{Reason: decide.DependentsGone,
@@ -230,5 +232,64 @@ func TestChoose(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// What the policies say of an object without owners, beside a plain verdict.
+func TestJudgementsOnAnObjectWithoutOwners(t *testing.T) {
+	noticed := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	known := memo.New("object", nil, noticed)
+	delayed := toDelete
+	delayed.Delay = hostabi.Duration(time.Hour)
+	waits := hostabi.Verdict{Decision: hostabi.DecisionWait, After: hostabi.Duration(time.Minute)}
+	lost := facts(decide.Absent)
+	remember := decide.Remember{Object: lost.Object, Memo: known}
+	gone := decide.Delete{Object: lost.Object, Propagation: metav1.DeletePropagationBackground}
+	for claim, c := range map[string]struct {
+		judgement decide.Judgement
+		want      decide.Plan
+	}{
+		"a policy at fault holds it, whatever it said": {decide.Judgement{Verdict: toDelete, Fault: true},
+			decide.Plan{Reason: decide.PolicyAtFault, Retry: true}},
+		"a delay begins by remembering since when": {decide.Judgement{Verdict: delayed, Memo: known, Now: noticed},
+			decide.Plan{Reason: decide.DelayedByPolicy, After: time.Hour, Action: remember}},
+		"a delay that is remembered takes what is left of it": {decide.Judgement{Verdict: delayed, Memo: known, Remembered: known, Now: noticed.Add(50 * time.Minute)},
+			decide.Plan{Reason: decide.DelayedByPolicy, After: 10 * time.Minute}},
+		"a delay that is over is none": {decide.Judgement{Verdict: delayed, Memo: known, Remembered: known, Now: noticed.Add(time.Hour)},
+			decide.Plan{Reason: decide.OwnersAbsent, Action: gone}},
+		"while nobody knows since when, all of the delay is left": {decide.Judgement{Verdict: delayed, Now: noticed},
+			decide.Plan{Reason: decide.DelayedByPolicy, After: time.Hour}},
+		"a clock that went back makes no delay longer than it is": {decide.Judgement{Verdict: delayed, Memo: known, Remembered: known, Now: noticed.Add(-time.Hour)},
+			decide.Plan{Reason: decide.DelayedByPolicy, After: time.Hour}},
+		"to wait is remembered, too": {decide.Judgement{Verdict: waits, Memo: known, Now: noticed},
+			decide.Plan{Reason: decide.WaitsByPolicy, After: time.Minute, Action: remember}},
+		"and written once": {decide.Judgement{Verdict: waits, Memo: known, Remembered: known, Now: noticed},
+			decide.Plan{Reason: decide.WaitsByPolicy, After: time.Minute}},
+	} {
+		t.Run(claim, func(t *testing.T) {
+			if diff := cmp.Diff(c.want, decide.Choose(decide.Classify(lost), c.judgement)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestAMemoGoesOnceTheObjectHasAnOwnerAgainOrNeedsNone(t *testing.T) {
+	for claim, f := range map[string]decide.Facts{"an owner": facts(decide.Present), "no references left": facts()} {
+		f.Object.Memo = true
+		if diff := cmp.Diff(decide.Plan{Reason: decide.MemoObsolete, Action: decide.Forget{Object: f.Object}}, plan(f, toDelete)); diff != "" {
+			t.Error(claim, diff)
+		}
+		f.Object.Terminating = true
+		if got := plan(f, toDelete); got.Action != nil {
+			t.Errorf("%s, and being deleted: %+v", claim, got)
+		}
+	}
+	for _, s := range []decide.Standing{decide.Unknown, decide.Unresolvable} {
+		f := facts(s)
+		f.Object.Memo = true
+		if got := plan(f, toDelete); got.Action != nil {
+			t.Errorf("%s: %+v", s, got)
+		}
 	}
 }

@@ -1,10 +1,13 @@
 package decide
 
 import (
+	"time"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gleaner-dev/gleaner/hostabi"
 	"github.com/gleaner-dev/gleaner/operator/graph"
+	"github.com/gleaner-dev/gleaner/operator/memo"
 )
 
 // Action is one write to the API server. The set is closed.
@@ -42,10 +45,22 @@ type Unblock struct {
 	Owner  graph.ID
 }
 
+// Remember writes a memo onto the object, provided that it is still as it was
+// judged.
+type Remember struct {
+	Object graph.Object
+	Memo   memo.Memo
+}
+
+// Forget takes the memo off the object, provided that it is still as it was judged.
+type Forget struct{ Object graph.Object }
+
 func (Delete) action()          {}
 func (DropReferences) action()  {}
 func (RemoveFinalizer) action() {}
 func (Unblock) action()         {}
+func (Remember) action()        {}
+func (Forget) action()          {}
 
 // Target returns the object that an action writes to; false for none.
 func Target(action Action) (graph.Object, bool) {
@@ -57,6 +72,10 @@ func Target(action Action) (graph.Object, bool) {
 	case RemoveFinalizer:
 		return a.Object, true
 	case Unblock:
+		return a.Object, true
+	case Remember:
+		return a.Object, true
+	case Forget:
 		return a.Object, true
 	default:
 		return graph.Object{}, false
@@ -70,6 +89,9 @@ type Plan struct {
 
 	Confirm bool // have the object's dependents confirmed, then look again
 	Retry   bool // look again, later each time: nothing that is watched will say when
+
+	// After is when to look again, exactly; 0: not because of the time.
+	After time.Duration
 
 	// Misplaced are the references whose owner was seen in another namespace,
 	// of which the object's owner is told (G-33).
@@ -90,6 +112,9 @@ const (
 	OwnersWaiting         Reason = "OwnersWaiting"
 	KeptByPolicy          Reason = "KeptByPolicy"
 	WaitsByPolicy         Reason = "WaitsByPolicy"
+	DelayedByPolicy       Reason = "DelayedByPolicy"
+	PolicyAtFault         Reason = "PolicyAtFault"
+	MemoObsolete          Reason = "MemoObsolete"
 	PolicySilent          Reason = "PolicySilent"
 	DependentsRemain      Reason = "DependentsRemain"
 	DependentsUnreadable  Reason = "DependentsUnreadable"
@@ -99,10 +124,25 @@ const (
 	OwnershipCycle        Reason = "OwnershipCycle"
 )
 
-// Choose makes the plan for a situation. The verdict counts only where the
+// Judgement is what the policies had to say about an object without owners. The
+// zero Judgement keeps it.
+type Judgement struct {
+	Verdict hostabi.Verdict // with the propagation, if it is to delete
+
+	// Fault says that a policy is at fault which holds the object for that.
+	Fault bool
+
+	// Memo is what is to be remembered of the object while it waits, and
+	// Remembered what is on it now; the zero Memo if nothing is that counts.
+	Memo, Remembered memo.Memo
+
+	Now time.Time
+}
+
+// Choose makes the plan for a situation. The judgement counts only where the
 // object is Ownerless; anything but a complete verdict to delete keeps it.
-func Choose(s Situation, v hostabi.Verdict) Plan {
-	plan := choose(s, v)
+func Choose(s Situation, j Judgement) Plan {
+	plan := choose(s, j)
 	if !s.Facts.Object.Terminating {
 		for _, o := range s.Facts.Owners {
 			if o.Elsewhere != "" {
@@ -113,12 +153,12 @@ func Choose(s Situation, v hostabi.Verdict) Plan {
 	return plan
 }
 
-func choose(s Situation, v hostabi.Verdict) Plan {
+func choose(s Situation, j Judgement) Plan {
 	o := s.Facts.Object
 	drop := DropReferences{Object: o, References: s.References}
 	switch s.Kind {
 	case Settled:
-		return Plan{Retry: s.Facts.polled()}
+		return settled(s)
 	case OwnerUnreadable:
 		return Plan{Reason: OwnersUnreadable, Retry: true}
 	case OwnerNeverFound:
@@ -129,7 +169,7 @@ func choose(s Situation, v hostabi.Verdict) Plan {
 	case PartlyOwned:
 		return Plan{Reason: OwnerRemains, Action: drop, Retry: s.Facts.polled()}
 	case Ownerless:
-		return collect(s, v)
+		return collect(s, j)
 	case ReleasesOrphans, AwaitsDependents:
 		return Plan{Reason: DependentsRemain}
 	case AwaitsItself:
@@ -149,20 +189,55 @@ func choose(s Situation, v hostabi.Verdict) Plan {
 	}
 }
 
-func collect(s Situation, v hostabi.Verdict) Plan {
+// settled leaves an object alone, but for a memo of having been without owners.
+func settled(s Situation) Plan {
+	o := s.Facts.Object
+	if o.Memo && !o.Terminating {
+		return Plan{Reason: MemoObsolete, Action: Forget{o}, Retry: s.Facts.polled()}
+	}
+	return Plan{Retry: s.Facts.polled()}
+}
+
+func collect(s Situation, j Judgement) Plan {
+	o, v := s.Facts.Object, j.Verdict
 	propagation, known := propagations[v.Propagation]
 	switch {
+	case j.Fault:
+		return Plan{Reason: PolicyAtFault, Retry: true}
 	case v.Decision == hostabi.DecisionDelete && known:
+		if left := j.left(v.Delay); left > 0 {
+			return j.wait(DelayedByPolicy, o, left)
+		}
 		return Plan{Reason: s.lost(), Action: Delete{
-			Object: s.Facts.Object, Propagation: propagation, GracePeriodSeconds: v.GracePeriodSeconds,
+			Object: o, Propagation: propagation, GracePeriodSeconds: v.GracePeriodSeconds,
 		}}
 	case v.Decision == hostabi.DecisionOrphan:
-		return Plan{Reason: KeptByPolicy, Action: DropReferences{Object: s.Facts.Object, References: s.References}}
+		return Plan{Reason: KeptByPolicy, Action: DropReferences{Object: o, References: s.References}}
 	case v.Decision == hostabi.DecisionWait:
-		return Plan{Reason: WaitsByPolicy, Retry: true}
+		return j.wait(WaitsByPolicy, o, v.WaitFor())
 	default:
 		return Plan{Reason: PolicySilent, Retry: true}
 	}
+}
+
+// left is how much of a delay is left. While nobody knows since when the object
+// has had no owner, all of it is.
+func (j Judgement) left(delay hostabi.Duration) time.Duration {
+	since := j.Memo.OwnerlessSince
+	if since.IsZero() {
+		return time.Duration(delay)
+	}
+	return min(time.Duration(delay), since.Add(time.Duration(delay)).Sub(j.Now))
+}
+
+// wait has the object looked at again after a time, and remembers what is to be
+// known then.
+func (j Judgement) wait(why Reason, o graph.Object, after time.Duration) Plan {
+	plan := Plan{Reason: why, After: after}
+	if !j.Memo.Equal(j.Remembered) {
+		plan.Action = Remember{Object: o, Memo: j.Memo}
+	}
+	return plan
 }
 
 var propagations = map[hostabi.Propagation]metav1.DeletionPropagation{

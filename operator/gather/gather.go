@@ -82,19 +82,15 @@ func (g *Gatherer) owner(ctx context.Context, view graph.View, claim graph.Claim
 		return owner
 	}
 	resource, served := g.Catalog().Resource(at.Kind)
-	switch claim.Known {
-	case graph.Disproved:
+	doubted := claim.Doubted && served // there is no asking for what is not served
+	switch {
+	case claim.Known == graph.Disproved && !doubted:
 		return absent(owner, claim.GoneAt, "a read found it not to exist")
-	case graph.Gone:
-		if g.believes(claim, at.Kind, resource, served) {
-			return absent(owner, claim.GoneAt, "its deletion was watched")
-		}
-	case graph.Standing:
-		if served {
-			owner.Standing, owner.Reason = decide.Present, "it is watched"
-			return owner
-		}
-	default: // the rest has to be asked for
+	case claim.Known == graph.Gone && !doubted && g.believes(claim, at.Kind, resource, served):
+		return absent(owner, claim.GoneAt, "its deletion was watched")
+	case claim.Known == graph.Standing && served:
+		owner.Standing, owner.Reason = decide.Present, "it is watched"
+		return owner
 	}
 	switch {
 	case !served:

@@ -134,6 +134,40 @@ func TestStandingOfAnOwner(t *testing.T) {
 	}
 }
 
+// What was learnt before a watch was interrupted may be of a storage that has
+// been restored since. It is asked for again, where that is possible.
+func TestDoubtedAbsenceIsAskedForAgain(t *testing.T) {
+	minuteAgo := start.Add(-time.Minute)
+	stands := meta("ns", "owner", "owner")
+	for name, c := range map[string]struct {
+		kind    schema.GroupVersionKind
+		known   graph.Knowledge
+		answers map[string]http.HandlerFunc
+		want    outcome
+	}{
+		"watched, and it stands again": {configMap, graph.Gone, map[string]http.HandlerFunc{mapPath: found(stands)},
+			outcome{Standing: decide.Present, Polled: true, Asked: []string{mapPath}, Learnt: []graph.Event{read(configMap, stands)}}},
+		"watched, and it is gone": {configMap, graph.Gone, nil,
+			outcome{Standing: decide.Absent, LearntAt: start, Asked: []string{mapPath}, Learnt: []graph.Event{absent(configMap, "ns")}}},
+		"read, and it stands again": {configMap, graph.Disproved, map[string]http.HandlerFunc{mapPath: found(stands)},
+			outcome{Standing: decide.Present, Polled: true, Asked: []string{mapPath}, Learnt: []graph.Event{read(configMap, stands)}}},
+		"watched, and its type is gone with it: nobody can be asked": {unknown, graph.Gone, nil,
+			outcome{Standing: decide.Absent, LearntAt: minuteAgo}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			view := owned("ns", c.kind, c.known)
+			view.Claims[0].Doubted = true
+			w := newWorld(t, told{id("child"): view}, nobody)
+			for at, answer := range c.answers {
+				w.api.answer(at, answer)
+			}
+			if diff := cmp.Diff(c.want, outcomeOf(w, one(t, w, "child"))); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
 // A watch of an aggregated type is not believed while the type is served; all
 // the less may it be while nobody can say whether it is.
 func TestAGoneOwnerOfAStaleAggregatedTypeIsUnknown(t *testing.T) {

@@ -32,6 +32,8 @@ func (g *Graph) Apply(e Event, dirty []ID) []ID {
 		g.typeGone(e.Kind, &w)
 	case Absent:
 		g.absent(e, &w)
+	case Interrupted:
+		g.interrupted(e)
 	case Expired:
 		g.expired(e)
 	}
@@ -122,7 +124,7 @@ func (g *Graph) see(o Object, w *wake) {
 		return // nothing but the resourceVersion: that wakes nobody (defect 3.13)
 	}
 	w.node(n)
-	if moved || n.flags&^otherFinalizers != was&^otherFinalizers {
+	if moved || n.flags&^private != was&^private {
 		w.dependentsOf(n)
 	}
 }
@@ -150,6 +152,7 @@ func flagsOf(o Object) flags {
 	}{
 		{o.Terminating, terminating}, {o.Foreground, foreground},
 		{o.Orphan, orphan}, {o.OtherFinalizers, otherFinalizers},
+		{o.Held, held}, {o.Memo, remembered},
 	} {
 		if bit.on {
 			f |= bit.f

@@ -6,6 +6,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gleaner-dev/gleaner/operator/memo"
 )
 
 // Object is what one watch event or one read says of an object: all that the
@@ -21,8 +23,15 @@ type Object struct {
 	Terminating     bool // has a deletionTimestamp
 	Foreground      bool // has the finalizer foregroundDeletion
 	Orphan          bool // has the finalizer orphan
-	OtherFinalizers bool // has any finalizer beside those two
+	Held            bool // has our own finalizer, Hold
+	OtherFinalizers bool // has any finalizer beside those three
+
+	Memo bool // has an annotation in which we remember something
 }
+
+// Hold is our own finalizer. It keeps an object that is deleted until what is to
+// become of its dependents has been decided.
+const Hold = "gleaner.dev/hold"
 
 // ObjectOf copies out of meta what the graph keeps. The kind is given by the
 // caller, since list items and protobuf metadata may leave their own out. The
@@ -37,12 +46,15 @@ func ObjectOf(kind schema.GroupVersionKind, meta metav1.Object) Object {
 		Owners:          meta.GetOwnerReferences(),
 		Terminating:     meta.GetDeletionTimestamp() != nil,
 	}
+	_, o.Memo = meta.GetAnnotations()[memo.Annotation]
 	for _, f := range meta.GetFinalizers() {
 		switch f {
 		case metav1.FinalizerDeleteDependents:
 			o.Foreground = true
 		case metav1.FinalizerOrphanDependents:
 			o.Orphan = true
+		case Hold:
+			o.Held = true
 		default:
 			o.OtherFinalizers = true
 		}
@@ -103,18 +115,28 @@ type Absent struct {
 	At    time.Time
 }
 
+// Interrupted says that the watch of a type has ended, if only to begin anew.
+// What proved until then that one of its objects is gone proved it of the
+// storage that was watched. It may have been restored to an earlier state
+// since, in which the object is.
+type Interrupted struct {
+	Kind schema.GroupKind
+	At   time.Time // when it was noticed
+}
+
 // Expired drops every proof by live read from before a time, so that one wrong
 // answer is not believed for ever.
 type Expired struct{ Before time.Time }
 
-func (Seen) event()     {}
-func (Read) event()     {}
-func (Deleted) event()  {}
-func (Listing) event()  {}
-func (Relisted) event() {}
-func (TypeGone) event() {}
-func (Absent) event()   {}
-func (Expired) event()  {}
+func (Seen) event()        {}
+func (Read) event()        {}
+func (Deleted) event()     {}
+func (Listing) event()     {}
+func (Relisted) event()    {}
+func (TypeGone) event()    {}
+func (Absent) event()      {}
+func (Interrupted) event() {}
+func (Expired) event()     {}
 
 // Coordinates are what a reference claims of its owner. Namespace is the
 // dependent's, also where the owner's type turns out to be cluster-scoped.

@@ -61,6 +61,8 @@ type kind struct {
 	incomparable bool // its resourceVersions say nothing of what is newer
 	restoring    bool // a list is coming in that is older than the watermark
 
+	interrupted time.Time // when its watch last ended; zero: not yet
+
 	// dependents are the kinds of which any object ever named an owner of this
 	// kind: where a new dependent can be expected.
 	dependents map[schema.GroupKind]struct{}
@@ -91,7 +93,12 @@ const (
 	foreground
 	orphan
 	otherFinalizers
+	held
+	remembered
 )
+
+// private are the flags that are nobody's business but the object's own.
+const private = otherFinalizers | held | remembered
 
 func (f flags) has(bits flags) bool { return f&bits == bits }
 

@@ -1,6 +1,10 @@
 package graph
 
-import "k8s.io/apimachinery/pkg/runtime/schema"
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
 
 func (g *Graph) listing(e Listing) {
 	k := g.kindOf(e.Kind)
@@ -41,6 +45,19 @@ func (g *Graph) typeGone(gk schema.GroupKind, w *wake) {
 	}
 	delete(g.kinds, gk) // but what depends on it, and it on what, may come back: see expectDependents
 	if len(k.dependents) != 0 {
-		g.kinds[gk] = &kind{GroupKind: gk, dependents: k.dependents}
+		g.kinds[gk] = &kind{GroupKind: gk, dependents: k.dependents, interrupted: k.interrupted}
 	}
+}
+
+func (g *Graph) interrupted(e Interrupted) {
+	if k := g.kindOf(e.Kind); e.At.After(k.interrupted) {
+		k.interrupted = e.At
+	}
+}
+
+// doubts reports whether what was learnt of a type's objects at a time was
+// learnt before its watch was last interrupted.
+func (g *Graph) doubts(gk schema.GroupKind, learnt time.Time) bool {
+	k, ok := g.kinds[gk]
+	return ok && !k.interrupted.IsZero() && !learnt.After(k.interrupted)
 }

@@ -47,6 +47,10 @@ type Claim struct {
 
 	// GoneAt is when the owner's end was learnt, if Known is Gone or Disproved.
 	GoneAt time.Time
+
+	// Doubted says that this was before the watch of the owner's type was
+	// interrupted: it is to be asked for once more, if that is possible.
+	Doubted bool
 }
 
 // View is one seen object as the graph has it: a copy, which stays as it is
@@ -119,7 +123,7 @@ func (g *Graph) blockerOf(n *node) Blocker {
 			UID: g.uidOf(n.id), Kind: n.kind.WithVersion(n.version.Value()), Namespace: n.namespace.Value(), Name: n.name,
 		},
 		Terminating: n.flags.has(terminating),
-		Held:        n.flags.has(terminating | otherFinalizers),
+		Held:        n.flags.has(terminating) && n.flags&(otherFinalizers|held) != 0,
 	}
 }
 
@@ -144,6 +148,8 @@ func (g *Graph) objectOf(n *node) Object {
 		Foreground:      n.flags.has(foreground),
 		Orphan:          n.flags.has(orphan),
 		OtherFinalizers: n.flags.has(otherFinalizers),
+		Held:            n.flags.has(held),
+		Memo:            n.flags.has(remembered),
 	}
 	for i := range n.claims {
 		o.Owners = append(o.Owners, g.referenceOf(&n.claims[i]))
@@ -225,6 +231,7 @@ func (g *Graph) know(c *claim, ref metav1.OwnerReference) Claim {
 	at := c.coordinates(ref.UID)
 	if learnt, ok := g.disproof(owner.id, at); ok {
 		known.Known, known.GoneAt = Disproved, learnt
+		known.Doubted = g.doubts(at.Kind.GroupKind(), learnt)
 		if owner.flags.has(seen) {
 			known.OwnerNamespace = owner.namespace.Value()
 		}
@@ -243,6 +250,7 @@ func (g *Graph) know(c *claim, ref metav1.OwnerReference) Claim {
 	switch {
 	case owner.flags.has(gone):
 		known.Known, known.GoneAt = Gone, g.gone[owner.id]
+		known.Doubted = g.doubts(owner.kind.GroupKind, known.GoneAt)
 	case owner.waits():
 		known.Known = Foreground
 	case owner.flags.has(seen):
@@ -288,7 +296,10 @@ func needs(n *node) bool {
 	if !n.flags.has(seen) {
 		return false
 	}
-	if n.flags.has(terminating) && n.flags&(foreground|orphan) != 0 {
+	switch {
+	case n.flags.has(terminating) && n.flags&(foreground|orphan|held) != 0:
+		return true
+	case n.flags.has(remembered) && !n.flags.has(terminating): // perhaps for no reason any more
 		return true
 	}
 	for i := range n.claims {

@@ -22,7 +22,8 @@ import (
 //
 //	see KIND NAMESPACE/NAME [uid=U] [rv=N] [owners=(...)] [terminating] [foreground] [orphan] [held]
 //	read ...                         a read outside the watch
-//	delete KIND NAMESPACE/NAME [uid=U]
+//	delete KIND NAMESPACE/NAME [uid=U] [at=SECONDS]
+//	interrupted KIND at=SECONDS      its watch has ended
 //	relist KIND rv=N [listed=(U,...)]
 //	typegone KIND
 //	absent KIND NAMESPACE/NAME [uid=U] [at=SECONDS]
@@ -62,7 +63,9 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 	case "read":
 		return s.apply(graph.Read{Object: s.object(args)})
 	case "delete":
-		return s.apply(graph.Deleted{Object: s.object(args), At: time.Unix(0, 0)})
+		return s.apply(graph.Deleted{Object: s.object(args), At: args.time("at")})
+	case "interrupted":
+		return s.apply(graph.Interrupted{Kind: kindOf(args.words[0]).GroupKind(), At: args.time("at")})
 	case "relist":
 		listed := map[graph.ID]struct{}{}
 		for _, uid := range args.list("listed") {
@@ -150,6 +153,9 @@ func (s *story) look(uid string) string {
 		fmt.Fprintf(&b, "%s %s is %s", c.Reference.Kind, c.Reference.Name, c.Known)
 		if c.Known == graph.Elsewhere {
 			fmt.Fprintf(&b, " (seen in %q)", c.OwnerNamespace)
+		}
+		if c.Doubted {
+			b.WriteString(", which is to be asked for again")
 		}
 		b.WriteString("\n")
 	}

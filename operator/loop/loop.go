@@ -29,6 +29,7 @@ import (
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 
 	"github.com/gleaner-dev/gleaner/operator/act"
+	"github.com/gleaner-dev/gleaner/operator/consult"
 	"github.com/gleaner-dev/gleaner/operator/gather"
 	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/record"
@@ -69,27 +70,31 @@ type Options struct {
 	Ignored           map[schema.GroupResource]struct{}
 	DryRun            bool // decide and record, write nothing
 
-	Evaluator policies.Evaluator
+	Evaluator policies.Evaluator    // answers where no policy does
+	Policies  func() *policies.Set  // in force at the moment; nil: there are none
 	Metrics   prometheus.Registerer // takes the Loop's metrics
 	Log       logr.Logger
 }
 
 // Loop is the collector. Create it with New, hand it to a manager with AddTo.
 type Loop struct {
-	options   Options
-	log       logr.Logger
-	now       func() time.Time
-	evaluator policies.Evaluator
+	options Options
+	log     logr.Logger
+	now     func() time.Time
 
 	known    *known
+	waits    waits
 	gate     gate
 	backoff  workqueue.TypedRateLimiter[graph.ID]
 	watcher  *watch.Watcher
 	gatherer *gather.Gatherer
 	barrier  *gather.Barrier
 	actor    *act.Actor
-	records  *record.Store
-	metrics  *metrics
+
+	consultant *consult.Consultant
+
+	records *record.Store
+	metrics *metrics
 
 	warnOfMigrations sync.Once
 
@@ -111,13 +116,12 @@ func New(o Options) (*Loop, error) {
 // unconnected makes a Loop without what reads or writes.
 func unconnected(o Options, now func() time.Time) *Loop {
 	l := &Loop{
-		options:   o,
-		log:       o.Log,
-		now:       now,
-		evaluator: o.Evaluator,
-		known:     newKnown(now),
-		backoff:   workqueue.NewTypedItemExponentialFailureRateLimiter[graph.ID](firstRetry, longestRetry),
-		records:   record.NewStore(recordsKept),
+		options: o,
+		log:     o.Log,
+		now:     now,
+		known:   newKnown(now),
+		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[graph.ID](firstRetry, longestRetry),
+		records: record.NewStore(recordsKept),
 	}
 	l.metrics = newMetrics(l)
 	return l
@@ -159,7 +163,7 @@ func (l *Loop) connect() error {
 		Log:         l.log.WithName("watch"),
 		OnChange:    l.typesChanged,
 	})
-	l.wire(workClient, watchClient, gather.Sources{Catalog: l.watcher.Catalog, Absent: l.watcher.Absent}, l.watcher.Serves)
+	l.wire(workClient, watchClient, gather.Sources{Catalog: l.watcher.Catalog, Absent: l.watcher.Absent}, l.watcher.Serves, consult.NewLive(working))
 	l.broadcaster = eventrecord.NewBroadcaster()
 	l.events = l.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: eventSource})
 	return nil
@@ -167,13 +171,16 @@ func (l *Loop) connect() error {
 
 // wire makes the stages that work on single objects, around the graph. The
 // barrier's lists are watching by other means, and use its client.
-func (l *Loop) wire(client, watching metadata.Interface, types gather.Sources, serves gather.Serves) {
+func (l *Loop) wire(client, watching metadata.Interface, types gather.Sources, serves gather.Serves, reader consult.Reader) {
 	l.barrier = gather.NewBarrier(l.known, types, watching, l.known.Apply, l.now)
 	l.gatherer = &gather.Gatherer{
 		Graph: l.known, Catalog: types.Catalog, Reader: gather.NewReader(client, serves, l.now),
 		Barrier: l.barrier, Observe: l.known.Apply, Now: l.now,
 	}
 	l.actor = act.New(client, types.Catalog, l.options.DryRun)
+	l.consultant = &consult.Consultant{
+		Policies: l.policiesInForce, Default: l.options.Evaluator, Catalog: types.Catalog, Reader: reader, Now: l.now,
+	}
 }
 
 func (l *Loop) limited(qps float32) *rest.Config {

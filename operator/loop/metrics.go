@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/gleaner-dev/gleaner/operator/decide"
+	"github.com/gleaner-dev/gleaner/operator/record"
 	"github.com/gleaner-dev/gleaner/operator/watch"
 )
 
@@ -14,6 +15,7 @@ import (
 type metrics struct {
 	loop      *Loop
 	decisions *prometheus.CounterVec
+	policies  *prometheus.CounterVec
 	delay     prometheus.Histogram
 }
 
@@ -38,6 +40,9 @@ func newMetrics(l *Loop) *metrics {
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "gleaner_decisions_total", Help: "Decisions by action, reason, result, and the object's group and kind.",
 		}, []string{"action", "reason", "result", "group", "kind"}),
+		policies: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "gleaner_policy_answers_total", Help: "What policies answered, by policy, mode and decision; Fault for no answer.",
+		}, []string{"policy", "mode", "decision"}),
 		delay: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "gleaner_collection_delay_seconds",
 			Help:    "Time from learning that an object's last owner is gone to the object's deletion.",
@@ -58,6 +63,16 @@ func (m *metrics) observeDelay(facts decide.Facts, at time.Time) {
 	}
 }
 
+func (m *metrics) observePolicies(e record.Entry) {
+	for _, asked := range e.Asked {
+		decision := asked.Decision
+		if asked.Fault != "" {
+			decision = "Fault"
+		}
+		m.policies.WithLabelValues(asked.Policy, asked.Mode, decision).Inc()
+	}
+}
+
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(descs chan<- *prometheus.Desc) {
 	prometheus.DescribeByCollect(m, descs)
@@ -66,6 +81,7 @@ func (m *metrics) Describe(descs chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	m.decisions.Collect(out)
+	m.policies.Collect(out)
 	m.delay.Collect(out)
 	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)

@@ -5,8 +5,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/gleaner-dev/gleaner/hostabi"
 	"github.com/gleaner-dev/gleaner/operator/act"
+	"github.com/gleaner-dev/gleaner/operator/consult"
 	"github.com/gleaner-dev/gleaner/operator/decide"
 	"github.com/gleaner-dev/gleaner/operator/record"
 )
@@ -20,7 +20,7 @@ type outcome struct {
 
 // note tells what was decided and what became of it: as a record, a log line,
 // metrics, and an event where the object's owner has to know.
-func (l *Loop) note(facts decide.Facts, plan decide.Plan, verdict hostabi.Verdict, out outcome) {
+func (l *Loop) note(facts decide.Facts, plan decide.Plan, opinion consult.Opinion, out outcome) {
 	if plan.Reason == decide.NothingToDo || plan.Confirm {
 		return // nothing is decided, or not yet
 	}
@@ -44,9 +44,12 @@ func (l *Loop) note(facts decide.Facts, plan decide.Plan, verdict hostabi.Verdic
 	if plan.Reason == decide.DependentsRemain {
 		entry.WaitsFor, entry.Blocking = record.BlockersOf(facts), facts.Blocking
 	}
-	if verdict.Decision != "" {
-		entry.Policy = l.evaluator.Name()
+	entry.Policy, entry.Asked = l.by(opinion), askedOf(opinion)
+	if plan.After > 0 {
+		until := entry.Time.Add(plan.After)
+		entry.Until = &until
 	}
+	l.metrics.observePolicies(entry)
 	l.metrics.decisions.WithLabelValues(string(action), string(plan.Reason), entry.Result,
 		facts.Object.Kind.Group, facts.Object.Kind.Kind).Inc()
 	if out.result == act.Done && action == record.Delete {

@@ -7,7 +7,6 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/gleaner-dev/gleaner/hostabi"
 	"github.com/gleaner-dev/gleaner/operator/act"
 	"github.com/gleaner-dev/gleaner/operator/decide"
 	"github.com/gleaner-dev/gleaner/operator/graph"
@@ -56,7 +55,11 @@ func (l *Loop) Reconcile(ctx context.Context, id graph.ID) (reconcile.Result, er
 
 // finish says when an object is to be looked at again of itself.
 func (l *Loop) finish(id graph.ID, plan decide.Plan) reconcile.Result {
-	l.known.settle(id, false)
+	l.known.settle(id, plan.Reason == decide.PolicyAtFault)
+	if plan.After > 0 {
+		l.backoff.Forget(id)
+		return reconcile.Result{RequeueAfter: plan.After}
+	}
 	if !plan.Retry {
 		if !plan.Confirm { // what comes of that may be a failure once more
 			l.backoff.Forget(id)
@@ -81,11 +84,18 @@ func (l *Loop) step(ctx context.Context, id graph.ID) (step, error) {
 		return step{}, nil
 	}
 	situation := decide.Classify(facts)
-	verdict, err := l.consult(ctx, situation)
+	opinion, judgement, err := l.consult(ctx, id, situation)
 	if err != nil {
-		return step{}, fmt.Errorf("consult policy for %s: %w", record.ObjectOf(facts.Object), err)
+		return step{}, fmt.Errorf("consult policies for %s: %w", record.ObjectOf(facts.Object), err)
 	}
-	plan := decide.Choose(situation, verdict)
+	if opinion.Changed != nil {
+		l.known.Apply(graph.Read{Object: *opinion.Changed})
+		return step{again: true}, nil
+	}
+	plan := decide.Choose(situation, judgement)
+	if plan.After > 0 || situation.Kind == decide.Ownerless {
+		plan.After = l.waits.schedule(id, plan, l.waits.attempt(id, began), began)
+	}
 	if plan.Confirm {
 		l.barrier.Ask(id)
 	}
@@ -93,7 +103,7 @@ func (l *Loop) step(ctx context.Context, id graph.ID) (step, error) {
 		return step{}, nil // shut while this was found out
 	}
 	result, err := l.actor.Do(ctx, plan.Action)
-	l.note(facts, plan, verdict, outcome{result: result, err: err, took: l.now().Sub(began)})
+	l.note(facts, plan, opinion, outcome{result: result, err: err, took: l.now().Sub(began)})
 	if err != nil {
 		return step{}, err
 	}
@@ -107,12 +117,4 @@ func (l *Loop) learn(ctx context.Context, plan decide.Plan, result act.Result) e
 		return nil
 	}
 	return l.gatherer.Reread(ctx, object)
-}
-
-// consult asks for a verdict where one is needed.
-func (l *Loop) consult(ctx context.Context, s decide.Situation) (hostabi.Verdict, error) {
-	if s.Kind != decide.Ownerless {
-		return hostabi.Verdict{}, nil
-	}
-	return l.evaluator.Evaluate(ctx, request(s, l.now()))
 }

@@ -100,6 +100,8 @@ const (
 	DropReferences  Action = "DropOwnerReferences"
 	RemoveFinalizer Action = "RemoveFinalizer"
 	Unblock         Action = "UnblockOwner"
+	Remember        Action = "Remember"
+	Forget          Action = "Forget"
 )
 
 // ActionOf returns the word for an action, and what there is to say about how
@@ -118,6 +120,10 @@ func ActionOf(action decide.Action) (Action, string) {
 		return RemoveFinalizer, a.Finalizer
 	case decide.Unblock:
 		return Unblock, ObjectOf(a.Object).String()
+	case decide.Remember:
+		return Remember, "without an owner since " + a.Memo.OwnerlessSince.Format(time.RFC3339)
+	case decide.Forget:
+		return Forget, ""
 	default:
 		return None, ""
 	}
@@ -133,7 +139,9 @@ type Entry struct {
 	Result   string        `json:"result,omitempty"`
 	Error    string        `json:"error,omitempty"`
 	Owners   []Owner       `json:"owners,omitempty"`
-	Policy   string        `json:"policy,omitempty"` // that gave the verdict, if one was asked
+	Policy   string        `json:"policy,omitempty"` // whose verdict or fault it goes by, if one was asked
+	Asked    []Asked       `json:"asked,omitempty"`  // all that were, in order
+	Until    *time.Time    `json:"until,omitempty"`  // when it is looked at again
 	Because  string        `json:"because,omitempty"`
 	Duration time.Duration `json:"durationNanoseconds"`
 
@@ -145,6 +153,36 @@ type Entry struct {
 	// Chain is why, from the object upwards: each link's owner was deleted for
 	// the reason that the next one tells.
 	Chain []Link `json:"chain,omitempty"`
+}
+
+// Asked is a policy that was asked, and what it said.
+type Asked struct {
+	Policy     string `json:"policy"`
+	Generation int64  `json:"generation"`
+	Mode       string `json:"mode"` // Monitor: what it said changed nothing
+	Module     string `json:"module,omitempty"`
+	Digest     string `json:"digest,omitempty"`
+	Decision   string `json:"decision,omitempty"`
+	Reason     string `json:"reason,omitempty"` // as the policy gave it
+	Fault      string `json:"fault,omitempty"`
+	Fuel       int64  `json:"fuel,omitempty"`
+	Rounds     int    `json:"rounds,omitempty"`
+	Duration   int64  `json:"durationNanoseconds"`
+}
+
+// says returns what a policy said in a few words.
+func (a Asked) says() string {
+	said := a.Decision
+	switch {
+	case a.Fault != "":
+		said = "is at fault: " + a.Fault
+	case a.Reason != "":
+		said += " (" + a.Reason + ")"
+	}
+	if a.Mode == "Monitor" {
+		said += " [Monitor: without effect]"
+	}
+	return a.Policy + ": " + said
 }
 
 // Link is one step of an owner chain.
@@ -162,6 +200,9 @@ func (e Entry) String() string {
 	}
 	if len(e.Chain) == 0 {
 		fmt.Fprintf(&b, ", %s", e.Reason)
+	}
+	for _, asked := range e.Asked {
+		fmt.Fprintf(&b, ", %s", asked.says())
 	}
 	for _, blocker := range e.WaitsFor {
 		fmt.Fprintf(&b, ", waits for %s (%s)", blocker.Object, blocker.State)
@@ -189,6 +230,10 @@ func (e Entry) did() string {
 		return "finalizer " + e.How + " removed"
 	case Unblock:
 		return "owner of " + e.How + " unblocked"
+	case Remember:
+		return "kept for now, " + e.How
+	case Forget:
+		return "memo removed"
 	default:
 		return "left as it is"
 	}
@@ -259,7 +304,14 @@ func same(a, b Entry) bool {
 	if a.Action != b.Action || a.Result != b.Result || a.How != b.How || a.Reason != b.Reason || a.Because != b.Because {
 		return false
 	}
-	return slices.Equal(a.Owners, b.Owners) && slices.Equal(a.WaitsFor, b.WaitsFor)
+	return slices.Equal(a.Owners, b.Owners) && slices.Equal(a.WaitsFor, b.WaitsFor) &&
+		slices.EqualFunc(a.Asked, b.Asked, sameAnswer)
+}
+
+// sameAnswer reports whether a policy said the same twice, however long it took.
+func sameAnswer(a, b Asked) bool {
+	a.Duration, a.Fuel = b.Duration, b.Fuel
+	return a == b
 }
 
 // chain follows the owners that an object lost to the decisions that they were

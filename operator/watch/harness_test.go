@@ -91,6 +91,8 @@ func describe(e graph.Event) string {
 		return fmt.Sprintf("relisted %s %d", e.Kind.Kind, len(e.Listed))
 	case graph.TypeGone:
 		return "gone " + e.Kind.Kind
+	case graph.Interrupted:
+		return "interrupted " + e.Kind.Kind
 	}
 	return fmt.Sprintf("%T", e)
 }

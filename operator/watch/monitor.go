@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/gleaner-dev/gleaner/operator/catalog"
+	"github.com/gleaner-dev/gleaner/operator/graph"
 )
 
 // retry is the wait between attempts to watch a type. It is shorter than the
@@ -36,6 +37,7 @@ type monitor struct {
 	started time.Time
 	late    bool   // it was said that syncing takes long; only for overdue
 	poke    func() // has the types looked for
+	broken  func() // tells that the watch has ended, or could not be opened
 
 	mu     sync.Mutex // covers what follows
 	status State      // its Resource is as it is now
@@ -56,6 +58,9 @@ func (w *Watcher) start(ctx context.Context, resource catalog.Resource) *monitor
 		status:   State{Resource: resource, Since: now},
 		started:  now,
 		poke:     w.poke,
+		broken: func() {
+			w.options.Sink.Apply(graph.Interrupted{Kind: resource.GroupVersionKind().GroupKind(), At: time.Now()})
+		},
 	}
 	s := &store{sink: w.options.Sink, kind: resource.GroupVersionKind(), monitor: m}
 	if tellsOfTypes(resource.Version.GroupResource()) {
@@ -123,7 +128,20 @@ func (m *monitor) watch(ctx context.Context, options metav1.ListOptions) (apiwat
 	default:
 		m.connected()
 	}
-	return watch, nil
+	return &telling{Interface: watch, stopped: m.broken}, nil
+}
+
+// telling is a watch that tells of its end, whoever ended it. The reflector
+// stops each watch once no more comes of it, before it opens another.
+type telling struct {
+	apiwatch.Interface
+	stopped func()
+}
+
+// Stop implements watch.Interface.
+func (t *telling) Stop() {
+	t.stopped()
+	t.Interface.Stop()
 }
 
 // failed notes that the type can't be watched at this moment. It logs that
@@ -133,6 +151,7 @@ func (m *monitor) failed(ctx context.Context, err error) {
 	if ctx.Err() != nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
 		return // the watch is being stopped, or has only to begin anew
 	}
+	m.broken() // what was read meanwhile may have been read before a restore, too
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	before := m.status.LastError

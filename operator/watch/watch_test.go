@@ -2,6 +2,7 @@ package watch
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -57,6 +58,30 @@ func TestRelistProvesNoDeletion(t *testing.T) {
 	}
 	if s, _ := stateOf(w, podKind); !s.Synced || s.LastError != "" {
 		t.Errorf("state: %+v", s)
+	}
+}
+
+// Between the end of a watch and the next one the storage can be restored.
+func TestTheEndOfAWatchIsToldBeforeTheNextOneTellsAnything(t *testing.T) {
+	a := newAPI(t)
+	a.serve(core, pods)
+	a.put(podResource, object("ns", "first"))
+	w, sink := run(t, a, nil)
+	eventually(t, "sync", w.Synced)
+	eventually(t, "the watch", func() bool { return a.openWatches(podResource) == 1 })
+	if sink.count("interrupted Pod") != 0 {
+		t.Errorf("events while the watch lasts: %v", sink.all())
+	}
+	a.lose(podResource, "ns/first")
+	eventually(t, "the second list", sink.has("relisted Pod 0"))
+	var order []string
+	for _, e := range sink.all() {
+		if text := describe(e); text == "interrupted Pod" || text == "listing Pod" {
+			order = append(order, text)
+		}
+	}
+	if want := []string{"listing Pod", "interrupted Pod", "listing Pod"}; !slices.Equal(slices.Compact(order), want) {
+		t.Errorf("got %v, want %v", order, want)
 	}
 }
 

@@ -1,9 +1,10 @@
-package loop
+package consult
 
 import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gleaner-dev/gleaner/hostabi"
 	"github.com/gleaner-dev/gleaner/operator/decide"
@@ -18,18 +19,22 @@ var standings = map[decide.Standing]hostabi.Standing{
 	decide.Unresolvable: hostabi.StandingUnresolvable,
 }
 
-// request puts a situation into the words that policies are asked with.
-func request(s decide.Situation, now time.Time) hostabi.Request {
-	o := s.Facts.Object
+// request puts a question into the words that policies are asked with, by what
+// the graph knows of the object.
+func (c *Consultant) request(q Question) hostabi.Request {
+	o := q.Facts.Object
 	apiVersion, kind := o.Kind.ToAPIVersionAndKind()
 	r := hostabi.Request{
 		APIVersion: hostabi.Version,
-		Hook:       hostabi.HookCollect,
+		Hook:       q.Hook,
 		Object: hostabi.Object{APIVersion: apiVersion, Kind: kind, Metadata: hostabi.Metadata{
 			Name: o.Name, Namespace: o.Namespace, UID: string(o.UID), ResourceVersion: o.ResourceVersion,
 		}},
-		Dependents: hostabi.Dependents{Count: s.Facts.Dependents},
-		Time:       now,
+		Dependents: hostabi.Dependents{Count: q.Facts.Dependents},
+		Requested:  q.Requested,
+		Time:       c.Now().UTC().Truncate(time.Second),
+		Attempt:    max(q.Attempt, 1),
+		Round:      1,
 	}
 	meta := &r.Object.Metadata
 	if o.Orphan {
@@ -38,10 +43,11 @@ func request(s decide.Situation, now time.Time) hostabi.Request {
 	if o.Foreground {
 		meta.Finalizers = append(meta.Finalizers, metav1.FinalizerDeleteDependents)
 	}
-	for _, owner := range s.Facts.Owners {
-		ref := reference(owner.Reference)
-		meta.OwnerReferences = append(meta.OwnerReferences, ref)
-		r.Owners = append(r.Owners, hostabi.Owner{Reference: ref, Standing: standings[owner.Standing]})
+	for _, ref := range o.Owners {
+		meta.OwnerReferences = append(meta.OwnerReferences, reference(ref))
+	}
+	for _, owner := range q.Facts.Owners {
+		r.Owners = append(r.Owners, hostabi.Owner{Reference: reference(owner.Reference), Standing: standings[owner.Standing]})
 	}
 	return r
 }
@@ -51,4 +57,12 @@ func reference(ref metav1.OwnerReference) hostabi.Reference {
 		APIVersion: ref.APIVersion, Kind: ref.Kind, Name: ref.Name, UID: string(ref.UID),
 		Controller: ref.Controller, BlockOwnerDeletion: ref.BlockOwnerDeletion,
 	}
+}
+
+func kindOf(apiVersion, kind string) schema.GroupVersionKind {
+	gv, err := schema.ParseGroupVersion(apiVersion)
+	if err != nil {
+		gv = schema.GroupVersion{Version: apiVersion}
+	}
+	return gv.WithKind(kind)
 }

@@ -1,0 +1,208 @@
+// Package consult asks the policies that govern an object what is to become of
+// it: which ones those are, in which order, what each of them is told, and whose
+// word counts.
+//
+// It changes nothing. What it reads for a policy of a namespace it reads as that
+// policy's service account, and leaves out what that may not read.
+//
+// The rule that everything here serves: whatever goes wrong keeps the object,
+// unless the policy that it goes wrong with says that it is to be passed over.
+package consult
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/gleaner-dev/gleaner/hostabi"
+	"github.com/gleaner-dev/gleaner/operator/catalog"
+	"github.com/gleaner-dev/gleaner/operator/decide"
+	"github.com/gleaner-dev/gleaner/operator/graph"
+	"github.com/gleaner-dev/gleaner/operator/memo"
+	"github.com/gleaner-dev/gleaner/policies"
+)
+
+// Consultant asks policies. All fields are required. Its methods may be called
+// concurrently.
+type Consultant struct {
+	Policies func() *policies.Set
+	Default  policies.Evaluator // is asked where no policy has an answer
+	Catalog  func() *catalog.Catalog
+	Reader   Reader
+	Now      func() time.Time
+}
+
+// Question is what the policies are asked about.
+type Question struct {
+	Hook      hostabi.Hook
+	Facts     decide.Facts
+	Requested hostabi.Requested
+	Attempt   int // from 1
+}
+
+// Opinion is what came of asking.
+type Opinion struct {
+	Verdict hostabi.Verdict  // the zero Verdict keeps the object
+	By      *policies.Policy // whose verdict it is; nil: the default's
+
+	// Fault is why the object is kept, where a policy that is at fault holds it.
+	Fault error
+
+	// Asked are all that were asked, in order, with those that have no say.
+	Asked []Asked
+
+	// Memo is what was remembered of the object, or would be. Remembered tells
+	// that it is on the object, and Stray that something is there which counts
+	// for nothing.
+	Memo       memo.Memo
+	Remembered bool
+	Stray      bool
+
+	// Changed is the object as a read found it, if that is other than judged:
+	// nothing else of the Opinion counts then.
+	Changed *graph.Object
+}
+
+// Asked is one policy, and what it said.
+type Asked struct {
+	Policy  *policies.Policy
+	Verdict hostabi.Verdict
+	Fault   error // it has no verdict
+	Fuel    int64
+	Took    time.Duration
+	Rounds  int
+}
+
+// Ask asks about an object. The error is one of reading, after which nothing is
+// known.
+func (c *Consultant) Ask(ctx context.Context, q Question) (Opinion, error) {
+	o := q.Facts.Object
+	set, resource, known := c.Policies(), schema.GroupResource{}, false
+	if r, ok := c.Catalog().Preferred(o.Kind.GroupKind()); ok {
+		resource, known = r.Version.GroupResource(), true
+	}
+	governed := known && set.Has(q.Hook, resource, o.Namespace)
+	if !governed && !o.Memo {
+		return c.byDefault(ctx, q, Opinion{})
+	}
+	s := &subject{Consultant: c, question: q, resource: resource}
+	var opinion Opinion
+	if err := s.remember(ctx, &opinion); opinion.Changed != nil {
+		return opinion, nil
+	} else if err != nil {
+		return opinion, err
+	}
+	for p := range set.For(q.Hook, resource, o.Namespace) {
+		asked, governs := s.ask(ctx, p, opinion.Memo)
+		if s.changed != nil {
+			return Opinion{Changed: s.changed}, nil
+		}
+		if !governs {
+			continue
+		}
+		opinion.Asked = append(opinion.Asked, asked)
+		switch {
+		case !p.Enforce, asked.Fault == nil && asked.Verdict.Decision == hostabi.DecisionAbstain:
+		case asked.Fault == nil:
+			opinion.Verdict, opinion.By = asked.Verdict, p
+			return c.complete(ctx, q, opinion)
+		case p.OnFault != policies.OnFaultDefault:
+			opinion.By, opinion.Fault = p, asked.Fault
+			return opinion, nil
+		}
+	}
+	return c.byDefault(ctx, q, opinion)
+}
+
+// byDefault is what happens where no policy has an answer.
+func (c *Consultant) byDefault(ctx context.Context, q Question, opinion Opinion) (Opinion, error) {
+	verdict, err := c.Default.Evaluate(ctx, c.request(q))
+	if err != nil {
+		return opinion, fmt.Errorf("ask %s: %w", c.Default.Name(), err)
+	}
+	opinion.Verdict = verdict
+	return opinion, nil
+}
+
+// complete has the default choose how to delete where a policy only says that.
+func (c *Consultant) complete(ctx context.Context, q Question, opinion Opinion) (Opinion, error) {
+	if opinion.Verdict.Decision != hostabi.DecisionDelete || opinion.Verdict.Propagation != "" {
+		return opinion, nil
+	}
+	usual, err := c.Default.Evaluate(ctx, c.request(q))
+	if err != nil {
+		return opinion, fmt.Errorf("ask %s: %w", c.Default.Name(), err)
+	}
+	opinion.Verdict.Propagation = usual.Propagation
+	return opinion, nil
+}
+
+// errNotReady is a policy that can't be asked.
+var errNotReady = errors.New("it is not ready")
+
+// subject is the object that a question is about, read as often as whoever asks
+// differs, and not before it is needed.
+type subject struct {
+	*Consultant
+	question Question
+	resource schema.GroupResource
+
+	own     *unstructured.Unstructured // as Gleaner reads it
+	changed *graph.Object              // it is other than judged
+}
+
+// ask asks one policy, if it governs the object.
+func (s *subject) ask(ctx context.Context, p *policies.Policy, m memo.Memo) (asked Asked, governs bool) {
+	began := s.Now()
+	asked.Policy = p
+	governs, err := s.governs(ctx, p)
+	switch {
+	case err != nil:
+		asked.Fault, governs = err, true
+	case governs && p.Asker == nil:
+		asked.Fault = fmt.Errorf("%w: %s", errNotReady, p.NotReady)
+	case governs:
+		s.put(ctx, p, m, &asked)
+	}
+	asked.Took = s.Now().Sub(began)
+	return asked, governs
+}
+
+// governs reports whether the policy's selectors and conditions let it govern the
+// object. An error is a fault of the policy.
+func (s *subject) governs(ctx context.Context, p *policies.Policy) (bool, error) {
+	if p.Namespaces != nil && !p.Namespaces.Empty() {
+		namespace, err := s.Reader.Namespace(ctx, s.question.Facts.Object.Namespace)
+		if err != nil {
+			return false, fmt.Errorf("whether its namespaceSelector selects the object is not known: %w", err)
+		}
+		if !p.Namespaces.Matches(namespace) {
+			return false, nil
+		}
+	}
+	if !p.Looks() {
+		return true, nil
+	}
+	object, err := s.read(ctx)
+	if err != nil {
+		return false, fmt.Errorf("whether it selects the object is not known: %w", err)
+	}
+	if p.Objects != nil && !p.Objects.Matches(labelsOf(object)) {
+		return false, nil
+	}
+	if p.Matches == nil {
+		return true, nil
+	}
+	seen, withheld, err := s.seenBy(ctx, p)
+	switch {
+	case err != nil:
+		return false, fmt.Errorf("whether its matchConditions hold is not known: %w", err)
+	case withheld != "":
+		return false, fmt.Errorf("whether its matchConditions hold is not known: %s", withheld)
+	}
+	return p.Matches(ctx, seen.Object)
+}

@@ -1,0 +1,154 @@
+package consult
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/gleaner-dev/gleaner/hostabi"
+	"github.com/gleaner-dev/gleaner/operator/catalog"
+	"github.com/gleaner-dev/gleaner/operator/graph"
+	"github.com/gleaner-dev/gleaner/operator/memo"
+	"github.com/gleaner-dev/gleaner/policies"
+)
+
+// read returns the object as Gleaner itself may read it.
+func (s *subject) read(ctx context.Context) (*unstructured.Unstructured, error) {
+	if s.own != nil {
+		return s.own, nil
+	}
+	object, err := s.readAs(ctx, policies.Account{})
+	if err == nil {
+		s.own = object
+	}
+	return object, err
+}
+
+// readAs reads the object as somebody. If it is other than it was judged, that is
+// noted, and is an error.
+func (s *subject) readAs(ctx context.Context, who policies.Account) (*unstructured.Unstructured, error) {
+	o := s.question.Facts.Object
+	resource, ok := s.Catalog().Preferred(o.Kind.GroupKind())
+	if !ok {
+		return nil, fmt.Errorf("read %s %s: its type is not served", o.Kind.Kind, o.Name)
+	}
+	object, err := s.Reader.Get(ctx, who, resource.Version, o.Namespace, o.Name)
+	if err != nil {
+		return nil, err
+	}
+	if object.GetUID() != o.UID || object.GetResourceVersion() != o.ResourceVersion {
+		found := graph.ObjectOf(o.Kind, object)
+		s.changed = &found
+		return nil, fmt.Errorf("read %s %s: it has changed since it was judged", o.Kind.Kind, o.Name)
+	}
+	return object, nil
+}
+
+// seenBy returns the object as a policy may see it. Withheld says why it may not.
+func (s *subject) seenBy(ctx context.Context, p *policies.Policy) (object *unstructured.Unstructured, withheld string, err error) {
+	switch {
+	case p.Namespace == "":
+		object, err = s.read(ctx)
+		return object, "", err
+	case p.Account == policies.Account{}:
+		return nil, "the policy names no serviceAccount to read the object as", nil
+	}
+	if object, err = s.readAs(ctx, p.Account); apierrors.IsForbidden(err) {
+		withheld, err = err.Error(), nil
+	}
+	return object, withheld, err
+}
+
+// remember finds what is remembered of the object.
+func (s *subject) remember(ctx context.Context, opinion *Opinion) error {
+	o, now := s.question.Facts.Object, s.Now()
+	if !o.Memo {
+		opinion.Memo = memo.New(o.UID, o.Owners, now)
+		return nil
+	}
+	object, err := s.read(ctx)
+	if err != nil {
+		opinion.Changed = s.changed
+		return err
+	}
+	opinion.Memo, opinion.Remembered = memo.Of(object, now)
+	if !opinion.Remembered {
+		opinion.Memo, opinion.Stray = memo.New(o.UID, o.Owners, now), true
+	}
+	return nil
+}
+
+// put puts the question to a policy, in as many rounds as it takes.
+func (s *subject) put(ctx context.Context, p *policies.Policy, m memo.Memo, asked *Asked) {
+	request := s.request(s.question)
+	request.Policy = hostabi.Policy{Name: p.Name, Namespace: p.Namespace, Settings: p.Settings}
+	request.IdempotencyKey = fmt.Sprintf("%s/%s/%s", request.Object.Metadata.UID, request.Hook, p)
+	if request.Hook == hostabi.HookCollect {
+		request.OwnerlessSince = &m.OwnerlessSince
+	}
+	if m.Policy == p.String() {
+		request.State, request.Attempt = m.State, max(request.Attempt, m.Attempt)
+	}
+	if asked.Fault = s.show(ctx, p, &request); asked.Fault != nil {
+		return
+	}
+	for asked.Rounds < mostRounds {
+		asked.Rounds++
+		request.Round = asked.Rounds
+		answer, err := p.Asker.Ask(ctx, request)
+		asked.Fuel += answer.Fuel
+		if err != nil || answer.Verdict.Decision != hostabi.DecisionAct {
+			asked.Verdict, asked.Fault = answer.Verdict, err
+			return
+		}
+		request.Results = s.results(ctx, p, answer.Verdict.Intents, request.Results)
+		if len(answer.Verdict.State) != 0 {
+			request.State = answer.Verdict.State
+		}
+	}
+	asked.Fault = fmt.Errorf("after %d rounds it still asks for more to read: decide by what it has been shown", mostRounds)
+}
+
+// mostRounds bounds how often a policy may ask for more.
+const mostRounds = 16
+
+// show adds the object to what a policy is told.
+func (s *subject) show(ctx context.Context, p *policies.Policy, request *hostabi.Request) error {
+	if p.Needs == policies.NeedsMetadata {
+		request.Withheld = append(request.Withheld, "metadata.labels", "metadata.annotations", "object")
+		return nil
+	}
+	object, withheld, err := s.seenBy(ctx, p)
+	switch {
+	case err != nil:
+		return fmt.Errorf("it needs the object: %w", err)
+	case withheld != "":
+		request.Withheld = append(request.Withheld, "object")
+		return nil
+	}
+	shown, err := document(object)
+	if err != nil {
+		return err
+	}
+	request.Object = shown
+	return nil
+}
+
+// document makes a document of an object.
+func document(object *unstructured.Unstructured) (o hostabi.Object, err error) {
+	data, err := object.MarshalJSON()
+	if err != nil {
+		return o, fmt.Errorf("write %s %s: %w", object.GetKind(), object.GetName(), err)
+	}
+	return o, o.UnmarshalJSON(data)
+}
+
+func labelsOf(object *unstructured.Unstructured) labels.Labels { return labels.Set(object.GetLabels()) }
+
+// resourceOf finds the resource that an intent names by kind.
+func (s *subject) resourceOf(apiVersion, kind string) (catalog.Resource, bool) {
+	return s.Catalog().Resource(kindOf(apiVersion, kind))
+}

@@ -1,0 +1,133 @@
+package loop
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/gleaner-dev/gleaner/hostabi"
+	"github.com/gleaner-dev/gleaner/operator/consult"
+	"github.com/gleaner-dev/gleaner/operator/decide"
+	"github.com/gleaner-dev/gleaner/operator/graph"
+	"github.com/gleaner-dev/gleaner/operator/memo"
+	"github.com/gleaner-dev/gleaner/operator/record"
+	"github.com/gleaner-dev/gleaner/policies"
+)
+
+// consult asks for a judgement where one is needed.
+func (l *Loop) consult(ctx context.Context, id graph.ID, s decide.Situation) (consult.Opinion, decide.Judgement, error) {
+	if s.Kind != decide.Ownerless {
+		return consult.Opinion{}, decide.Judgement{}, nil
+	}
+	opinion, err := l.consultant.Ask(ctx, consult.Question{
+		Hook: hostabi.HookCollect, Facts: s.Facts, Requested: hostabi.RequestedUnspecified, Attempt: l.waits.attempt(id, l.now()),
+	})
+	if err != nil {
+		return opinion, decide.Judgement{}, err
+	}
+	return opinion, judge(opinion, l.now()), nil
+}
+
+// judge makes a judgement of what the policies had to say.
+func judge(o consult.Opinion, now time.Time) decide.Judgement {
+	j := decide.Judgement{Verdict: o.Verdict, Fault: o.Fault != nil, Memo: o.Memo, Now: now}
+	if o.Remembered {
+		j.Remembered = o.Memo
+	}
+	if o.Stray {
+		j.Remembered = memo.Memo{} // whatever is there is to be overwritten
+	}
+	if o.By != nil && len(o.Verdict.State) != 0 {
+		j.Memo.State, j.Memo.Policy = o.Verdict.State, o.By.String()
+	}
+	return j
+}
+
+// waits are the objects whose policy has said when to ask again.
+type waits struct {
+	mu sync.Mutex // covers of
+	of map[graph.ID]waiting
+}
+
+type waiting struct {
+	attempt int // that ended in waiting
+	after   time.Duration
+	due     time.Time
+}
+
+// attempt returns which attempt at an answer is made now. Asking again before the
+// time, since something has changed, is the same attempt.
+func (w *waits) attempt(id graph.ID, now time.Time) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	earlier, waits := w.of[id]
+	switch {
+	case !waits:
+		return 1
+	case now.Before(earlier.due):
+		return earlier.attempt
+	default:
+		return earlier.attempt + 1
+	}
+}
+
+// schedule notes what a plan says of the time, and returns how long it is from
+// now. To be told the same wait again before its time doesn't prolong it.
+func (w *waits) schedule(id graph.ID, plan decide.Plan, attempt int, now time.Time) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if plan.After <= 0 {
+		delete(w.of, id)
+		return 0
+	}
+	earlier, waits := w.of[id]
+	if waits && earlier.after == plan.After && now.Before(earlier.due) {
+		return earlier.due.Sub(now)
+	}
+	if w.of == nil {
+		w.of = map[graph.ID]waiting{}
+	}
+	w.of[id] = waiting{attempt: attempt, after: plan.After, due: now.Add(plan.After)}
+	return plan.After
+}
+
+// askedOf puts what the policies said into the words of records.
+func askedOf(o consult.Opinion) []record.Asked {
+	var list []record.Asked
+	for _, a := range o.Asked {
+		entry := record.Asked{
+			Policy: a.Policy.String(), Generation: a.Policy.Generation, Mode: "Enforce",
+			Module: a.Policy.Module, Digest: a.Policy.Digest,
+			Decision: string(a.Verdict.Decision), Reason: a.Verdict.Reason,
+			Fuel: a.Fuel, Rounds: a.Rounds, Duration: int64(a.Took),
+		}
+		if !a.Policy.Enforce {
+			entry.Mode = "Monitor"
+		}
+		if a.Fault != nil {
+			entry.Decision, entry.Fault = "", a.Fault.Error()
+		}
+		list = append(list, entry)
+	}
+	return list
+}
+
+// by names the policy whose word a decision goes by.
+func (l *Loop) by(o consult.Opinion) string {
+	switch {
+	case o.By != nil:
+		return o.By.String()
+	case o.Verdict.Decision != "":
+		return l.options.Evaluator.Name()
+	default:
+		return ""
+	}
+}
+
+// policiesInForce returns the policies in force now.
+func (l *Loop) policiesInForce() *policies.Set {
+	if l.options.Policies == nil {
+		return nil
+	}
+	return l.options.Policies()
+}

@@ -1,0 +1,85 @@
+// Package memo holds what Gleaner remembers of an object, on the object itself:
+// since when it has had no owner, and what a module left to remember.
+//
+// Annotations travel. A Deployment copies its own to its ReplicaSets, and backups
+// restore them. So a memo names the object and the owner references that it is
+// about. One that names others, or a time that can't be, says nothing, and is to
+// be removed.
+package memo
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Annotation is the name of the annotation that holds a memo.
+const Annotation = "gleaner.dev/memo"
+
+// Memo is what is remembered. The zero Memo remembers nothing.
+type Memo struct {
+	UID        types.UID `json:"uid"`
+	References string    `json:"references"` // see Hash
+
+	// OwnerlessSince is when the object was first seen to have no owner left.
+	OwnerlessSince time.Time `json:"ownerlessSince"`
+
+	// Attempt counts how often its policies have been asked after a wait.
+	Attempt int `json:"attempt,omitempty"`
+
+	// State is what the policy left to remember, and Policy is whose it is.
+	State  json.RawMessage `json:"state,omitempty"`
+	Policy string          `json:"policy,omitempty"`
+}
+
+// New returns the memo of an object with these owner references, which has just
+// been seen to have no owner.
+func New(uid types.UID, refs []metav1.OwnerReference, now time.Time) Memo {
+	return Memo{UID: uid, References: Hash(refs), OwnerlessSince: now.UTC().Truncate(time.Second)}
+}
+
+// Of returns the memo on an object, and whether there is one that counts. One
+// that does not is about another object, about other references, or of a time
+// that can't be.
+func Of(o metav1.Object, now time.Time) (m Memo, counts bool) {
+	text, ok := o.GetAnnotations()[Annotation]
+	if !ok {
+		return Memo{}, false
+	}
+	if err := json.Unmarshal([]byte(text), &m); err != nil {
+		return Memo{}, false
+	}
+	counts = m.UID == o.GetUID() && m.References == Hash(o.GetOwnerReferences()) &&
+		!m.OwnerlessSince.IsZero() && !m.OwnerlessSince.After(now) &&
+		!m.OwnerlessSince.Before(o.GetCreationTimestamp().Time)
+	if !counts {
+		return Memo{}, false
+	}
+	return m, true
+}
+
+// Equal reports whether two memos say the same.
+func (m Memo) Equal(other Memo) bool { return m.String() == other.String() }
+
+// String is what the annotation holds.
+func (m Memo) String() string {
+	data, err := json.Marshal(m)
+	if err != nil {
+		return fmt.Sprintf("{%q: %q}", "error", err) // state that is no JSON; it counts for nothing
+	}
+	return string(data)
+}
+
+// Hash tells lists of owner references apart, by what they claim.
+func Hash(refs []metav1.OwnerReference) string {
+	h := sha256.New()
+	for _, ref := range refs {
+		fmt.Fprintf(h, "%q %q %q %q\n", ref.UID, ref.APIVersion, ref.Kind, ref.Name)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}
