@@ -26,6 +26,7 @@ tool-version  = $(shell sed -n 's,^[[:space:]]*$(1) \(v[^ ]*\).*,\1,p' tools/go.
 tool-path     = $(CACHE)/tools/$(notdir $(2))-$(call tool-version,$(1))-$(GOVERSION)/$(notdir $(2))
 LINT         := $(call tool-path,github.com/golangci/golangci-lint/v2,golangci-lint)
 TESTSUM      := $(call tool-path,gotest.tools/gotestsum,gotestsum)
+CRDGEN       := $(call tool-path,sigs.k8s.io/controller-tools,controller-gen)
 
 TESTSUM_FLAGS := --format pkgname --format-icons text --format-hide-empty-pkg
 
@@ -38,6 +39,15 @@ demo: build ## start a real control plane, delete things on it, and show what is
 .PHONY: build
 build: ## build bin/gleaner
 	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-X main.version=$(VERSION)' -o $(BIN) ./cmd/gleaner
+
+# For a registry that wants a password: "docker login", "crane auth login" or the like, once.
+.PHONY: image
+image: $(addprefix build-image-,amd64 arm64) ## make a container image in bin/image, and push it to $IMAGE if that is set
+	go run ./tools/image/main.go -folder bin/image -version $(VERSION) $(if $(IMAGE),-push $(IMAGE)) $(BIN)-linux-amd64 $(BIN)-linux-arm64
+
+.PHONY: build-image-amd64 build-image-arm64
+build-image-amd64 build-image-arm64: build-image-%:
+	CGO_ENABLED=0 GOOS=linux GOARCH=$* go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o $(BIN)-linux-$* ./cmd/gleaner
 
 .PHONY: bench
 bench: build ## measure Gleaner beside the collector of kube-controller-manager (about a quarter of an hour)
@@ -84,7 +94,8 @@ fmt: ## format all Go files
 	gofmt -w .
 
 .PHONY: generate
-generate: ## make the generated files again
+generate: $(CRDGEN) ## make the generated files again
+	$(CRDGEN) object crd paths=./crds/v1alpha1 output:crd:dir=crds/manifests output:object:dir=crds/v1alpha1
 	go generate ./...
 	cd hostabi && GOWORK=off go generate ./...
 
@@ -121,7 +132,8 @@ generate-check:
 
 $(LINT): PACKAGE := github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 $(TESTSUM): PACKAGE := gotest.tools/gotestsum
-$(LINT) $(TESTSUM): # renamed into place, so that a build that was cut short leaves nothing to trip over
+$(CRDGEN): PACKAGE := sigs.k8s.io/controller-tools/cmd/controller-gen
+$(LINT) $(TESTSUM) $(CRDGEN): # renamed into place, so that a build that was cut short leaves nothing to trip over
 	@echo "Building $(@F) into $(@D) (once; it can take a few minutes)"
 	@mkdir -p $(@D)
 	@cd tools && GOWORK=off CGO_ENABLED=0 go build -trimpath -buildvcs=false -o $@.$$$$ $(PACKAGE) && mv $@.$$$$ $@

@@ -82,7 +82,7 @@ var layers = map[string]layer{
 	"operator/modules": {
 		internal: []string{
 			"hostabi", "policies", "policies/fixed", "policies/rego", "policies/source", "policies/wasm",
-			"crds/v1alpha1", "operator/catalog", "operator/graph",
+			"crds/v1alpha1", "operator/graph",
 		},
 		external: []string{
 			"github.com/go-logr/logr", "github.com/google/cel-go", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/apiserver",
@@ -119,7 +119,7 @@ var layers = map[string]layer{
 		internal: []string{
 			"hostabi", "policies",
 			"operator/act", "operator/canary", "operator/catalog", "operator/consult", "operator/debug", "operator/decide",
-			"operator/gather", "operator/graph", "operator/memo", "operator/record", "operator/watch",
+			"operator/gather", "operator/graph", "operator/memo", "operator/modules", "operator/record", "operator/watch",
 		},
 		external: []string{
 			"github.com/go-logr/logr", "github.com/prometheus",
@@ -147,6 +147,7 @@ var layers = map[string]layer{
 		internal: []string{"devcluster", "devcluster/devtest"},
 		external: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
 	},
+	"tools/image": {external: []string{"github.com/google/go-containerregistry/pkg"}},
 	"tools/setup": {internal: []string{"devcluster"}},
 	"tools/schema": {
 		internal: []string{"hostabi"},

@@ -27,7 +27,7 @@ func moduleCommand() *cobra.Command {
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(moduleInspect(), moduleValidate(), moduleBench())
+	cmd.AddCommand(moduleInspect(), moduleValidate(), moduleBench(), modulePush())
 	return cmd
 }
 

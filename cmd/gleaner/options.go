@@ -18,6 +18,7 @@ type options struct {
 	kubeconfig        string
 	collector         string
 	namespace         string
+	cacheDir          string
 	workers           int
 	discoveryInterval time.Duration
 	sweepInterval     time.Duration
@@ -63,6 +64,8 @@ func (o *options) addTo(flags *pflag.FlagSet) {
 		"how to run: primary, as the cluster's only garbage collector")
 	flags.StringVar(&o.namespace, "namespace", o.namespace,
 		"the operator's own `namespace`, for its lease and its canaries; by default the pod's, else kube-system")
+	flags.StringVar(&o.cacheDir, "cache-dir", o.cacheDir,
+		"`folder` that keeps fetched and compiled modules, for the time when a registry is away; by default none")
 	flags.IntVar(&o.workers, "workers", o.workers, "objects that are worked on at the same time")
 	flags.DurationVar(&o.discoveryInterval, "discovery-interval", o.discoveryInterval,
 		"between looks for new types that no CustomResourceDefinition or APIService has announced")

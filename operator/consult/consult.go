@@ -29,8 +29,8 @@ import (
 // Consultant asks policies. All fields are required. Its methods may be called
 // concurrently.
 type Consultant struct {
-	Policies func() *policies.Set
-	Default  policies.Evaluator // is asked where no policy has an answer
+	Policies func() *policies.Set // nil: not known yet
+	Default  policies.Evaluator   // is asked where no policy has an answer
 	Catalog  func() *catalog.Catalog
 	Reader   Reader
 	Now      func() time.Time
@@ -84,6 +84,9 @@ func (c *Consultant) Ask(ctx context.Context, q Question) (Opinion, error) {
 	set, resource, known := c.Policies(), schema.GroupResource{}, false
 	if r, ok := c.Catalog().Preferred(o.Kind.GroupKind()); ok {
 		resource, known = r.Version.GroupResource(), true
+	}
+	if set == nil {
+		return Opinion{Fault: errUnread}, nil
 	}
 	governed := known && set.Has(q.Hook, resource, o.Namespace)
 	if !governed && !o.Memo {
@@ -140,6 +143,9 @@ func (c *Consultant) complete(ctx context.Context, q Question, opinion Opinion) 
 	opinion.Verdict.Propagation = usual.Propagation
 	return opinion, nil
 }
+
+// errUnread is why everything is kept at first.
+var errUnread = errors.New("the policies have not been read yet")
 
 // errNotReady is a policy that can't be asked.
 var errNotReady = errors.New("it is not ready")

@@ -124,10 +124,13 @@ func (l *Loop) by(o consult.Opinion) string {
 	}
 }
 
-// policiesInForce returns the policies in force now.
+// noPolicies is the set where none can be.
+var noPolicies = policies.NewSet(nil)
+
+// policiesInForce returns the policies in force now; nil until they are known.
 func (l *Loop) policiesInForce() *policies.Set {
-	if l.options.Policies == nil {
-		return nil
+	if l.keeper == nil {
+		return noPolicies
 	}
-	return l.options.Policies()
+	return l.keeper.Policies()
 }

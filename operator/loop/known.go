@@ -125,6 +125,13 @@ func (k *known) lead() {
 	k.sweep()
 }
 
+// leads reports whether this replica leads.
+func (k *known) leads() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.leading
+}
+
 // follow has nothing queued any more: a follower only keeps the graph.
 func (k *known) follow() {
 	k.mu.Lock()

@@ -32,6 +32,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/consult"
 	"github.com/gleaner-dev/gleaner/operator/gather"
 	"github.com/gleaner-dev/gleaner/operator/graph"
+	"github.com/gleaner-dev/gleaner/operator/modules"
 	"github.com/gleaner-dev/gleaner/operator/record"
 	"github.com/gleaner-dev/gleaner/operator/watch"
 	"github.com/gleaner-dev/gleaner/policies"
@@ -71,7 +72,7 @@ type Options struct {
 	DryRun            bool // decide and record, write nothing
 
 	Evaluator policies.Evaluator    // answers where no policy does
-	Policies  func() *policies.Set  // in force at the moment; nil: there are none
+	CacheDir  string                // keeps the policies' modules between runs; empty: nothing is kept
 	Metrics   prometheus.Registerer // takes the Loop's metrics
 	Log       logr.Logger
 }
@@ -92,6 +93,7 @@ type Loop struct {
 	actor    *act.Actor
 
 	consultant *consult.Consultant
+	keeper     *modules.Keeper // nil only in tests: there are no policies
 
 	records *record.Store
 	metrics *metrics
@@ -153,13 +155,21 @@ func (l *Loop) connect() error {
 	if err != nil {
 		return fmt.Errorf("make client for API services: %w", err)
 	}
+	if l.keeper, err = modules.New(modules.Options{
+		Config: watching, CacheDir: l.options.CacheDir, Log: l.log.WithName("policies"), Now: l.now,
+		Absent:   func(ctx context.Context, gk schema.GroupKind) (bool, error) { return l.watcher.Absent(ctx, gk) },
+		Leads:    func() bool { return l.known.leads() && !l.options.DryRun },
+		OnChange: l.known.sweep,
+	}); err != nil {
+		return err
+	}
 	l.watcher = watch.New(watch.Options{
 		Discovery:   discoverer,
 		Metadata:    watchClient,
 		APIServices: watch.LocalVersions(services),
 		Ignored:     l.options.Ignored,
 		Interval:    l.options.DiscoveryInterval,
-		Sink:        l.known,
+		Sink:        sinks{l.known, l.keeper},
 		Log:         l.log.WithName("watch"),
 		OnChange:    l.typesChanged,
 	})
@@ -180,6 +190,16 @@ func (l *Loop) wire(client, watching metadata.Interface, types gather.Sources, s
 	l.actor = act.New(client, types.Catalog, l.options.DryRun)
 	l.consultant = &consult.Consultant{
 		Policies: l.policiesInForce, Default: l.options.Evaluator, Catalog: types.Catalog, Reader: reader, Now: l.now,
+	}
+}
+
+// sinks hand events on to each.
+type sinks []watch.Sink
+
+// Apply implements watch.Sink.
+func (s sinks) Apply(events ...graph.Event) {
+	for _, sink := range s {
+		sink.Apply(events...)
 	}
 }
 

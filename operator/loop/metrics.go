@@ -63,13 +63,17 @@ func (m *metrics) observeDelay(facts decide.Facts, at time.Time) {
 	}
 }
 
-func (m *metrics) observePolicies(e record.Entry) {
+// count counts what policies answered, here and for their status.
+func (l *Loop) count(e record.Entry) {
 	for _, asked := range e.Asked {
 		decision := asked.Decision
 		if asked.Fault != "" {
 			decision = "Fault"
 		}
-		m.policies.WithLabelValues(asked.Policy, asked.Mode, decision).Inc()
+		l.metrics.policies.WithLabelValues(asked.Policy, asked.Mode, decision).Inc()
+		if l.keeper != nil {
+			l.keeper.Decided(asked.Policy, decision)
+		}
 	}
 }
 

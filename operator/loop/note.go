@@ -49,7 +49,7 @@ func (l *Loop) note(facts decide.Facts, plan decide.Plan, opinion consult.Opinio
 		until := entry.Time.Add(plan.After)
 		entry.Until = &until
 	}
-	l.metrics.observePolicies(entry)
+	l.count(entry)
 	l.metrics.decisions.WithLabelValues(string(action), string(plan.Reason), entry.Result,
 		facts.Object.Kind.Group, facts.Object.Kind.Kind).Inc()
 	if out.result == act.Done && action == record.Delete {

@@ -46,7 +46,7 @@ func refuse(at *ast.Location, format string, args ...any) *Error {
 	return &Error{Message: fmt.Sprintf("%s:%d: ", at.File, at.Row) + fmt.Sprintf(format, args...)}
 }
 
-// Digest is what the files are known by. Neither their order nor their tests
+// Digest is what the files are known by: a SHA-256 in hexadecimal. Neither their order nor their tests
 // count, since they don't change an answer.
 func Digest(files []File) string {
 	sum := sha256.New()
@@ -58,7 +58,7 @@ func Digest(files []File) string {
 		fmt.Fprintf(sum, "%d %d\n", len(f.Name), len(f.Text))
 		_, _ = io.WriteString(sum, f.Name+f.Text)
 	}
-	return "sha256:" + hex.EncodeToString(sum.Sum(nil))
+	return hex.EncodeToString(sum.Sum(nil))
 }
 
 func isTest(name string) bool { return strings.HasSuffix(name, testSuffix) }

@@ -57,6 +57,10 @@ type Options struct {
 	// MaxMemoryPages is how many pages of 64 KiB the module's own memory may
 	// have, also when it has grown. Zero leaves it to the module.
 	MaxMemoryPages uint32
+	// TakeData leaves out the data that is written into the memory when the
+	// module is instantiated: it is Module.Data, for the host to write. A module
+	// whose own code refers to its segments keeps them.
+	TakeData bool
 }
 
 // Kind is what an import or export is.
@@ -141,6 +145,15 @@ type Module struct {
 	// it sets ChangedGlobal.
 	Globals []string
 	Memory  *Memory // nil when there is none
+	// Data belongs into the memory of a new instance before anything of it runs,
+	// in this order.
+	Data []Segment
+}
+
+// Segment is data, and the address where it belongs.
+type Segment struct {
+	Offset uint32
+	Bytes  []byte
 }
 
 // Refusal is a module that is not taken in. The module's author is to blame,

@@ -83,6 +83,8 @@ type module struct {
 	names      map[uint32]string
 	code       *reader // entries of the code section, kept until everything else is read
 	bodies     int
+	data       []Segment // with keepsData, only as far as they are known
+	keepsData  bool      // the data can't be moved out: see takeData
 }
 
 func read(code []byte, o Options) (*module, *Refusal) {

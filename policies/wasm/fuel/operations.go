@@ -86,6 +86,7 @@ func (f *function) misc(at int) {
 	switch op := f.u32(); op {
 	case miscMemoryInit:
 		f.u32()
+		f.module.keepsData = true
 		f.memoryIndex()
 		f.bulk(chargeBytes, at)
 	case miscMemoryCopy:
@@ -97,6 +98,7 @@ func (f *function) misc(at int) {
 		f.bulk(chargeBytes, at)
 	case miscDataDrop, miscElemDrop:
 		f.u32()
+		f.module.keepsData = f.module.keepsData || op == miscDataDrop
 		f.mark(changed, at)
 	case miscTableInit:
 		f.u32()

@@ -77,17 +77,56 @@ func (m *module) readElement(r *reader) {
 
 func (m *module) readData(r *reader) {
 	at := r.offset()
+	s, plain := Segment{}, false
 	switch flags := r.u32(); flags {
 	case 0:
-		m.readConstant(r)
+		s.Offset, plain = m.readOffset(r)
 	case 1:
 	case 2:
 		r.index("memory", m.memories())
-		m.readConstant(r)
+		s.Offset, plain = m.readOffset(r)
 	default:
 		r.fail("the data segment at offset %#x is of an unknown kind", at)
 	}
-	r.bytes(r.u32())
+	s.Bytes = r.bytes(r.u32())
+	m.data = append(m.data, s)
+	m.keepsData = m.keepsData || !plain
+}
+
+// readOffset reads where a segment goes, and tells whether that is a plain
+// number.
+func (m *module) readOffset(r *reader) (offset uint32, plain bool) {
+	at := r.pos
+	m.readConstant(r)
+	if r.fault != nil {
+		return 0, false
+	}
+	expression := &reader{data: r.data[at:r.pos]}
+	if expression.byte() != opI32Const {
+		return 0, false
+	}
+	offset = uint32(expression.signed(32))
+	return offset, expression.byte() == opEnd && !expression.more()
+}
+
+// takeData moves the data out of the module, if no code of its own can tell. The
+// segments are copied, so that they don't hold on to the original.
+func (m *module) takeData() []Segment {
+	if !m.options.TakeData || m.keepsData || m.memory == nil || m.memory.Imported {
+		return nil
+	}
+	m.lists[sectionData], m.lists[sectionDataCount] = list{}, list{}
+	size := 0
+	for _, s := range m.data {
+		size += len(s.Bytes)
+	}
+	room := make([]byte, 0, size)
+	for i, s := range m.data {
+		at := len(room)
+		room = append(room, s.Bytes...)
+		m.data[i].Bytes = room[at:len(room):len(room)]
+	}
+	return m.data
 }
 
 // readCustom keeps the names of functions, for readable traces, and nothing

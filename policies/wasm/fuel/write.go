@@ -28,6 +28,7 @@ func (m *module) write() Module {
 	m.addGlobals()
 	m.addHelpers()
 	m.addExports(&out)
+	out.Data = m.takeData()
 	b := []byte("\x00asm\x01\x00\x00\x00")
 	for _, id := range order {
 		b = m.appendSection(b, id)

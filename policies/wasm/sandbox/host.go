@@ -120,7 +120,11 @@ func (h *Host) compile(c *compilation, code []byte) {
 // rewrite gives the module its fuel, and refuses what it can't have. There is no
 // other way to run one: what can't be rewritten, the engine would not run either.
 func (h *Host) rewrite(code []byte) (fuel.Module, error) {
-	rewritten, err := fuel.Rewrite(code, fuel.Options{Limits: h.config.Limits, DefineMemory: h.config.DefineMemory})
+	rewritten, err := fuel.Rewrite(code, fuel.Options{
+		Limits:       h.config.Limits,
+		DefineMemory: h.config.DefineMemory,
+		TakeData:     true, // an instance that is made from an image has no use for it
+	})
 	if refusal := (*fuel.Refusal)(nil); errors.As(err, &refusal) {
 		return fuel.Module{}, &Refusal{Message: refusal.Message}
 	}

@@ -58,6 +58,17 @@ func (p *Pool) instantiate(ctx context.Context, from *image) (*Instance, error) 
 	return in, nil
 }
 
+// fill writes the module's data into the memory of an instance that is new.
+func (in *Instance) fill(data []fuel.Segment) error {
+	for i, s := range data {
+		if !in.Write(s.Offset, s.Bytes) {
+			return &Refusal{Message: fmt.Sprintf("it can't be instantiated: data segment %d, of %d bytes at %#x, lies outside of its memory of %d bytes",
+				i, len(s.Bytes), s.Offset, in.MemorySize())}
+		}
+	}
+	return nil
+}
+
 // initialize runs what has to come before any call.
 func (in *Instance) initialize(ctx context.Context, _ *Instance) error {
 	if start := in.pool.module.compiled.fuel.Start; start != "" {

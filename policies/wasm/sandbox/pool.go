@@ -138,7 +138,11 @@ func (p *Pool) initialized(ctx context.Context) (*Instance, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := in.run(ctx, in.initialize); err != nil {
+	err = in.fill(p.module.compiled.fuel.Data)
+	if err == nil {
+		err = in.run(ctx, in.initialize)
+	}
+	if err != nil {
 		in.close()
 		return nil, err
 	}

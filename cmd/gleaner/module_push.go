@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gleaner-dev/gleaner/policies/rego"
+	"github.com/gleaner-dev/gleaner/policies/source"
+	"github.com/gleaner-dev/gleaner/policies/source/egress"
+	"github.com/gleaner-dev/gleaner/policies/source/oci"
+	"github.com/gleaner-dev/gleaner/policies/wasm/sandbox"
+)
+
+func modulePush() *cobra.Command {
+	var limits sandbox.Limits
+	cmd := &cobra.Command{
+		Use:   "push FILE... REGISTRY/REPOSITORY[:TAG]",
+		Short: "Put a module into a registry, as an OCI artifact",
+		Long: "Put a module into a registry, as an OCI artifact, if it is valid; and print what to write in the resource.\n" +
+			"Without a tag it gets one of its digest, since some registries remove what has none. Who you are comes\n" +
+			"from docker login or podman login. The registry is spoken to by HTTPS; one on this machine may use HTTP.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) < 2 {
+				return usageError{fmt.Errorf("%s needs a module, and where to put it: registry/repository", cmd.CommandPath())}
+			}
+			if err := checkLimits(limits); err != nil {
+				return err
+			}
+			names, to := args[:len(args)-1], args[len(args)-1]
+			reference, err := oci.ParseReference(to)
+			if err != nil {
+				return usageError{fmt.Errorf("put the module at %s: %w", to, err)}
+			}
+			if reference.Digest != "" {
+				return usageError{fmt.Errorf("put the module at %s: leave out the digest, which is the module's own", to)}
+			}
+			m, err := loadModule(cmd.Context(), limits, names)
+			if err != nil {
+				return err
+			}
+			m.close() // it is valid
+			return push(cmd.Context(), cmd.OutOrStdout(), names, reference)
+		},
+	}
+	limitFlags(cmd.Flags(), &limits)
+	return cmd
+}
+
+// push packs the files and puts them at the reference.
+func push(ctx context.Context, out io.Writer, names []string, to oci.Reference) error {
+	files, artifact, err := packModule(names)
+	if err != nil {
+		return err
+	}
+	sum := source.Digest(files)
+	if to.Tag == "" {
+		to.Tag = "sha256-" + sum[:16]
+	}
+	credential, err := oci.UserCredential(ctx, to)
+	if err != nil {
+		return err
+	}
+	client, err := egress.New(egress.Config{Private: true, PlainLoopback: true})
+	if err != nil {
+		return err
+	}
+	defer client.CloseIdleConnections()
+	digest, err := oci.NewRepository(client, to, credential).Push(ctx, artifact, to.Tag)
+	if err != nil {
+		return explainPush(to, err)
+	}
+	fmt.Fprintf(out, "image: %s\nsha256: %s\n", to.ByDigest(digest), sum)
+	return nil
+}
+
+// packModule reads the module once more, as it will be pulled: decompressed, and
+// without tests.
+func packModule(names []string) ([]source.File, oci.Artifact, error) {
+	policies, err := regoFiles(names)
+	if err != nil {
+		return nil, oci.Artifact{}, err
+	}
+	if len(policies) != 0 {
+		files, err := packRego(policies)
+		if err != nil {
+			return nil, oci.Artifact{}, err
+		}
+		artifact, err := oci.PackRego(files)
+		return files, artifact, err
+	}
+	data, err := os.ReadFile(names[0])
+	if err != nil {
+		return nil, oci.Artifact{}, fmt.Errorf("read module: %w", err)
+	}
+	code, err := source.Decompress(data, mostModule)
+	if err != nil {
+		return nil, oci.Artifact{}, fmt.Errorf("%s: %w", names[0], err)
+	}
+	file := source.File{Name: strings.TrimSuffix(filepath.Base(names[0]), ".gz"), Data: code}
+	artifact, err := oci.PackWasm(file)
+	return []source.File{file}, artifact, err
+}
+
+func packRego(policies []rego.File) ([]source.File, error) {
+	var files []source.File
+	for _, p := range policies {
+		name := filepath.Base(p.Name)
+		if strings.HasSuffix(name, "_test.rego") {
+			continue
+		}
+		if slices.ContainsFunc(files, func(f source.File) bool { return f.Name == name }) {
+			return nil, fmt.Errorf("pack %s: there is another file of this name, and an artifact has no folders: give it another", p.Name)
+		}
+		files = append(files, source.File{Name: name, Data: []byte(p.Text)})
+	}
+	slices.SortFunc(files, func(a, b source.File) int { return strings.Compare(a.Name, b.Name) })
+	return files, nil
+}
+
+// explainPush says what to do about a registry that refuses.
+func explainPush(to oci.Reference, err error) error {
+	status := new(oci.StatusError)
+	if errors.As(err, &status) && (status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden) {
+		return fmt.Errorf("push to %s: %w: log in with docker login %s, as somebody who may push there", to, err, to.Registry)
+	}
+	return fmt.Errorf("push to %s: %w", to, err)
+}

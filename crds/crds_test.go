@@ -1,0 +1,142 @@
+package crds_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gleaner-dev/gleaner/crds"
+	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
+)
+
+func definitions(t *testing.T) []*apiextensionsv1.CustomResourceDefinition {
+	t.Helper()
+	list, err := crds.Definitions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+func TestEveryKindHasADefinition(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, definition := range definitions(t) {
+		names = append(names, definition.Name)
+		for _, kind := range []string{definition.Spec.Names.Kind, definition.Spec.Names.ListKind} {
+			if !scheme.Recognizes(v1alpha1.GroupVersion.WithKind(kind)) {
+				t.Errorf("%s: the scheme does not know %s", definition.Name, kind)
+			}
+		}
+	}
+	want := []string{
+		"clustergcpolicies.gleaner.dev", "clusterpolicymodules.gleaner.dev",
+		"gcpolicies.gleaner.dev", "policymodules.gleaner.dev",
+	}
+	if diff := cmp.Diff(want, names); diff != "" {
+		t.Errorf("definitions (-want +got):\n%s", diff)
+	}
+}
+
+func TestTheKustomizationHasEveryManifest(t *testing.T) {
+	data, err := os.ReadFile("manifests/kustomization.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kustomization struct {
+		Resources []string `json:"resources"`
+	}
+	if err := yaml.Unmarshal(data, &kustomization); err != nil {
+		t.Fatal(err)
+	}
+	paths, err := filepath.Glob("manifests/gleaner.dev_*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var files []string
+	for _, path := range paths {
+		files = append(files, filepath.Base(path))
+	}
+	if diff := cmp.Diff(files, kustomization.Resources); diff != "" {
+		t.Errorf("resources (-want +got):\n%s", diff)
+	}
+}
+
+// A field without a comment is one that kubectl explain has nothing to say about.
+func TestEveryFieldIsExplained(t *testing.T) {
+	for _, definition := range definitions(t) {
+		schema := definition.Spec.Versions[0].Schema.OpenAPIV3Schema
+		for _, part := range []string{"spec", "status"} {
+			unexplained(t, definition.Name+": "+part, schema.Properties[part])
+		}
+	}
+}
+
+func unexplained(t *testing.T, at string, schema apiextensionsv1.JSONSchemaProps) {
+	t.Helper()
+	if schema.Description == "" {
+		t.Errorf("%s has no description", at)
+	}
+	for name, property := range schema.Properties {
+		unexplained(t, at+"."+name, property)
+	}
+	if schema.Items != nil {
+		for name, property := range schema.Items.Schema.Properties {
+			unexplained(t, at+"[]."+name, property)
+		}
+	}
+}
+
+// What has no bound may be so large that the API server gives up on the rules
+// about it, and cost estimates of rules rely on it.
+func TestEverythingThatAUserWritesIsBounded(t *testing.T) {
+	for _, definition := range definitions(t) {
+		unbounded(t, definition.Name+": spec", definition.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"])
+	}
+}
+
+func unbounded(t *testing.T, at string, schema apiextensionsv1.JSONSchemaProps) {
+	t.Helper()
+	switch {
+	case strings.HasSuffix(at, "Selector"):
+		return // of a type that is not ours
+	case schema.Type == "array" && schema.MaxItems == nil:
+		t.Errorf("%s has no maxItems", at)
+	case schema.Type == "string" && schema.MaxLength == nil && len(schema.Enum) == 0:
+		t.Errorf("%s has neither maxLength nor enum", at)
+	case schema.AdditionalProperties != nil:
+		t.Errorf("%s may have any number of fields", at)
+	}
+	for name, property := range schema.Properties {
+		unbounded(t, at+"."+name, property)
+	}
+	if schema.Items != nil {
+		unbounded(t, at+"[]", *schema.Items.Schema)
+	}
+}
+
+func TestTheStatusOfAPolicyMayListAsManyResourcesAsItsConstantSays(t *testing.T) {
+	found := 0
+	for _, definition := range definitions(t) {
+		resources, ok := definition.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["status"].Properties["resources"]
+		if !ok {
+			continue
+		}
+		found++
+		if resources.MaxItems == nil || *resources.MaxItems != v1alpha1.MaxStatusResources {
+			t.Errorf("%s: maxItems is not %d", definition.Name, v1alpha1.MaxStatusResources)
+		}
+	}
+	if found != 2 {
+		t.Errorf("%d kinds list resources in their status, and it should be both kinds of policies", found)
+	}
+}

@@ -1,0 +1,172 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// GCPolicy says what becomes of objects of its namespace when their owners go,
+// and of their dependents when they are deleted themselves.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=gcpolicies,singular=gcpolicy,shortName=gcp,categories=gleaner
+// +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`
+// +kubebuilder:printcolumn:name="Module",type=string,JSONPath=`.spec.module.name`
+// +kubebuilder:printcolumn:name="Collect",type=string,JSONPath=`.spec.fixed.collect.decision`
+// +kubebuilder:printcolumn:name="Propagate",type=string,JSONPath=`.spec.fixed.propagate.decision`
+// +kubebuilder:printcolumn:name="Accepted",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].status`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="ModuleReady")].status`
+// +kubebuilder:printcolumn:name="Enforcing",type=string,JSONPath=`.status.conditions[?(@.type=="Enforcing")].status`
+// +kubebuilder:printcolumn:name="Held",type=integer,JSONPath=`.status.held`,priority=1
+// +kubebuilder:printcolumn:name="Priority",type=integer,JSONPath=`.spec.priority`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type GCPolicy struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// What is wanted.
+	//
+	// +kubebuilder:validation:XValidation:rule="!has(self.namespaceSelector)",fieldPath=".namespaceSelector",reason=FieldValueForbidden,message="a GCPolicy governs its own namespace alone: leave namespaceSelector out, or write a ClusterGCPolicy"
+	// +kubebuilder:validation:XValidation:rule="!has(self.overridable)",fieldPath=".overridable",reason=FieldValueForbidden,message="only cluster policies can be overridden: leave overridable out, or write a ClusterGCPolicy"
+	// +kubebuilder:validation:XValidation:rule="self.resources.all(r, !('*' in r.apiGroups) && !('*' in r.resources))",fieldPath=".resources",message="a GCPolicy can't govern *: write groups and resources by name, or write a ClusterGCPolicy"
+	// +kubebuilder:validation:XValidation:rule="!has(self.serviceAccount) || !has(self.serviceAccount.namespace)",fieldPath=".serviceAccount.namespace",reason=FieldValueForbidden,message="the service account of a GCPolicy is one of its own namespace: leave serviceAccount.namespace out, or write a ClusterGCPolicy"
+	// +kubebuilder:validation:XValidation:rule="!has(self.grants) || !has(self.grants.read) || self.grants.read.all(g, !has(g.namespaces))",fieldPath=".grants.read",message="the module of a GCPolicy reads its own namespace alone: leave namespaces out, or write a ClusterGCPolicy"
+	Spec GCPolicySpec `json:"spec"`
+
+	// What Gleaner makes of it.
+	//
+	// +optional
+	Status GCPolicyStatus `json:"status,omitempty"`
+}
+
+// GCPolicyList is a list of GCPolicies.
+//
+// +kubebuilder:object:root=true
+type GCPolicyList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []GCPolicy `json:"items"`
+}
+
+// ClusterGCPolicy says what becomes of objects of any namespace, or of none,
+// when their owners go, and of their dependents when they are deleted themselves.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=clustergcpolicies,singular=clustergcpolicy,scope=Cluster,shortName=cgcp,categories=gleaner
+// +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`
+// +kubebuilder:printcolumn:name="Module",type=string,JSONPath=`.spec.module.name`
+// +kubebuilder:printcolumn:name="Collect",type=string,JSONPath=`.spec.fixed.collect.decision`
+// +kubebuilder:printcolumn:name="Propagate",type=string,JSONPath=`.spec.fixed.propagate.decision`
+// +kubebuilder:printcolumn:name="Accepted",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].status`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="ModuleReady")].status`
+// +kubebuilder:printcolumn:name="Enforcing",type=string,JSONPath=`.status.conditions[?(@.type=="Enforcing")].status`
+// +kubebuilder:printcolumn:name="Held",type=integer,JSONPath=`.status.held`,priority=1
+// +kubebuilder:printcolumn:name="Priority",type=integer,JSONPath=`.spec.priority`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type ClusterGCPolicy struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// What is wanted.
+	//
+	// +kubebuilder:validation:XValidation:rule="!has(self.module) || !has(self.module.kind) || self.module.kind == 'ClusterPolicyModule'",fieldPath=".module.kind",message="a ClusterGCPolicy has no namespace to look for a PolicyModule in: write ClusterPolicyModule, or a GCPolicy"
+	// +kubebuilder:validation:XValidation:rule="!has(self.serviceAccount) || has(self.serviceAccount.namespace)",fieldPath=".serviceAccount.namespace",reason=FieldValueRequired,message="a ClusterGCPolicy has no namespace of its own: write that of the service account, serviceAccount: {namespace: …, name: …}"
+	Spec GCPolicySpec `json:"spec"`
+
+	// What Gleaner makes of it.
+	//
+	// +optional
+	Status GCPolicyStatus `json:"status,omitempty"`
+}
+
+// ClusterGCPolicyList is a list of ClusterGCPolicies.
+//
+// +kubebuilder:object:root=true
+type ClusterGCPolicyList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []ClusterGCPolicy `json:"items"`
+}
+
+// PolicyModule is a program, in Rego or as WebAssembly, that decides for the
+// policies of its namespace.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=policymodules,singular=policymodule,shortName=pmod,categories=gleaner
+// +kubebuilder:printcolumn:name="Engine",type=string,JSONPath=`.status.engine`
+// +kubebuilder:printcolumn:name="Hooks",type=string,JSONPath=`.status.hooks`
+// +kubebuilder:printcolumn:name="Fetched",type=string,JSONPath=`.status.conditions[?(@.type=="Fetched")].status`
+// +kubebuilder:printcolumn:name="Compiled",type=string,JSONPath=`.status.conditions[?(@.type=="Compiled")].status`
+// +kubebuilder:printcolumn:name="Digest",type=string,JSONPath=`.status.digest`,priority=1
+// +kubebuilder:printcolumn:name="ABI",type=string,JSONPath=`.status.abi`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type PolicyModule struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Where the module comes from, and what it may use.
+	//
+	// +kubebuilder:validation:XValidation:rule="!has(self.rego) || !has(self.rego.configMap) || !has(self.rego.configMap.namespace)",fieldPath=".rego.configMap.namespace",reason=FieldValueForbidden,message="the ConfigMap of a PolicyModule is one of its own namespace: leave configMap.namespace out, or write a ClusterPolicyModule"
+	// +kubebuilder:validation:XValidation:rule="!has(self.rego) || !has(self.rego.pullSecrets) || self.rego.pullSecrets.all(s, !has(s.namespace))",fieldPath=".rego.pullSecrets",message="the Secrets of a PolicyModule are of its own namespace: leave their namespace out, or write a ClusterPolicyModule"
+	// +kubebuilder:validation:XValidation:rule="!has(self.wasm) || !has(self.wasm.configMap) || !has(self.wasm.configMap.namespace)",fieldPath=".wasm.configMap.namespace",reason=FieldValueForbidden,message="the ConfigMap of a PolicyModule is one of its own namespace: leave configMap.namespace out, or write a ClusterPolicyModule"
+	// +kubebuilder:validation:XValidation:rule="!has(self.wasm) || !has(self.wasm.pullSecrets) || self.wasm.pullSecrets.all(s, !has(s.namespace))",fieldPath=".wasm.pullSecrets",message="the Secrets of a PolicyModule are of its own namespace: leave their namespace out, or write a ClusterPolicyModule"
+	Spec PolicyModuleSpec `json:"spec"`
+
+	// What Gleaner makes of it.
+	//
+	// +optional
+	Status PolicyModuleStatus `json:"status,omitempty"`
+}
+
+// PolicyModuleList is a list of PolicyModules.
+//
+// +kubebuilder:object:root=true
+type PolicyModuleList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []PolicyModule `json:"items"`
+}
+
+// ClusterPolicyModule is a program, in Rego or as WebAssembly, that decides for
+// policies anywhere.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=clusterpolicymodules,singular=clusterpolicymodule,scope=Cluster,shortName=cpmod,categories=gleaner
+// +kubebuilder:printcolumn:name="Engine",type=string,JSONPath=`.status.engine`
+// +kubebuilder:printcolumn:name="Hooks",type=string,JSONPath=`.status.hooks`
+// +kubebuilder:printcolumn:name="Fetched",type=string,JSONPath=`.status.conditions[?(@.type=="Fetched")].status`
+// +kubebuilder:printcolumn:name="Compiled",type=string,JSONPath=`.status.conditions[?(@.type=="Compiled")].status`
+// +kubebuilder:printcolumn:name="Digest",type=string,JSONPath=`.status.digest`,priority=1
+// +kubebuilder:printcolumn:name="ABI",type=string,JSONPath=`.status.abi`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type ClusterPolicyModule struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Where the module comes from, and what it may use.
+	//
+	// +kubebuilder:validation:XValidation:rule="!has(self.rego) || !has(self.rego.configMap) || has(self.rego.configMap.namespace)",fieldPath=".rego.configMap.namespace",reason=FieldValueRequired,message="a ClusterPolicyModule has no namespace of its own: write that of the ConfigMap, configMap: {namespace: …, name: …, key: …}"
+	// +kubebuilder:validation:XValidation:rule="!has(self.rego) || !has(self.rego.pullSecrets) || self.rego.pullSecrets.all(s, has(s.namespace))",fieldPath=".rego.pullSecrets",message="a ClusterPolicyModule has no namespace of its own: write that of each Secret, pullSecrets: [{namespace: …, name: …}]"
+	// +kubebuilder:validation:XValidation:rule="!has(self.wasm) || !has(self.wasm.configMap) || has(self.wasm.configMap.namespace)",fieldPath=".wasm.configMap.namespace",reason=FieldValueRequired,message="a ClusterPolicyModule has no namespace of its own: write that of the ConfigMap, configMap: {namespace: …, name: …, key: …}"
+	// +kubebuilder:validation:XValidation:rule="!has(self.wasm) || !has(self.wasm.pullSecrets) || self.wasm.pullSecrets.all(s, has(s.namespace))",fieldPath=".wasm.pullSecrets",message="a ClusterPolicyModule has no namespace of its own: write that of each Secret, pullSecrets: [{namespace: …, name: …}]"
+	Spec PolicyModuleSpec `json:"spec"`
+
+	// What Gleaner makes of it.
+	//
+	// +optional
+	Status PolicyModuleStatus `json:"status,omitempty"`
+}
+
+// ClusterPolicyModuleList is a list of ClusterPolicyModules.
+//
+// +kubebuilder:object:root=true
+type ClusterPolicyModuleList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []ClusterPolicyModule `json:"items"`
+}

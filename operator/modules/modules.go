@@ -1,0 +1,223 @@
+// Package modules makes the policies in force of the custom resources that
+// declare them, and tells their authors by status what became of them.
+//
+// It reads all of them anew whenever one of them, or something that they name, has
+// changed, and makes one immutable set, which replaces the one before as a whole.
+// What could not be read leaves the set as it was: unread is not absent. Until it
+// has been read once there is no set, and whoever asks has to wait.
+package modules
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/google/cel-go/cel"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
+	"github.com/gleaner-dev/gleaner/operator/graph"
+	"github.com/gleaner-dev/gleaner/policies"
+	"github.com/gleaner-dev/gleaner/policies/source"
+)
+
+// Options are what a Keeper is made of.
+type Options struct {
+	Config   *rest.Config // with what rights it reads, and writes status
+	CacheDir string       // keeps fetched and compiled modules between runs; empty: nothing is kept
+	Log      logr.Logger
+	Now      func() time.Time
+
+	// Absent tells whether a kind is not served, asked anew.
+	Absent func(context.Context, schema.GroupKind) (bool, error)
+
+	Leads    func() bool // only who leads writes status
+	OnChange func()      // is called after each new set
+}
+
+// Keeper keeps the set of policies in force. Its methods may be called
+// concurrently.
+type Keeper struct {
+	options Options
+	client  client.Client
+	cel     *cel.Env
+	engines *engines
+	fetcher *source.Fetcher
+	before  map[types.UID]fetchedBefore // only for Run's goroutine
+
+	set   atomic.Pointer[policies.Set]
+	named atomic.Pointer[map[types.NamespacedName]struct{}] // ConfigMaps that modules come from
+	pokes chan struct{}                                     // capacity 1: something has changed
+
+	mu     sync.Mutex // covers counts
+	counts map[string]map[string]int64
+}
+
+// New returns a Keeper without a set. It talks to no API server yet.
+func New(o Options) (*Keeper, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("make scheme: %w", err)
+		}
+	}
+	httpClient, err := rest.HTTPClientFor(o.Config)
+	if err != nil {
+		return nil, fmt.Errorf("make client for policies: %w", err)
+	}
+	k := &Keeper{options: o, pokes: make(chan struct{}, 1), counts: map[string]map[string]int64{}, before: map[types.UID]fetchedBefore{}}
+	if k.client, err = newClient(o.Config, httpClient, scheme); err != nil {
+		return nil, fmt.Errorf("make client for policies: %w", err)
+	}
+	if k.cel, err = celEnvironment(); err != nil {
+		return nil, err
+	}
+	if k.engines, err = newEngines(o.CacheDir); err != nil {
+		return nil, err
+	}
+	fetch := source.Config{}
+	if o.CacheDir != "" {
+		fetch.CacheDir = filepath.Join(o.CacheDir, "fetched")
+	}
+	if k.fetcher, err = source.New(fetch); err != nil {
+		return nil, err
+	}
+	k.poke()
+	return k, nil
+}
+
+// newClient returns a client that reads live. Its types are mapped as they are
+// asked for, since they may not be served yet.
+func newClient(config *rest.Config, httpClient *http.Client, scheme *runtime.Scheme) (client.Client, error) {
+	return client.New(config, client.Options{HTTPClient: httpClient, Scheme: scheme})
+}
+
+// Policies returns the set in force; nil until it is known.
+func (k *Keeper) Policies() *policies.Set { return k.set.Load() }
+
+// Apply listens to what is watched, for whatever policies are made of.
+func (k *Keeper) Apply(events ...graph.Event) {
+	for _, e := range events {
+		if k.concerns(e) {
+			k.poke()
+			return
+		}
+	}
+}
+
+func (k *Keeper) concerns(e graph.Event) bool {
+	switch e := e.(type) {
+	case graph.Seen:
+		return k.makes(e.Object)
+	case graph.Deleted:
+		return k.makes(e.Object)
+	case graph.Relisted:
+		return e.Kind.Group == v1alpha1.GroupVersion.Group
+	case graph.TypeGone:
+		return e.Kind.Group == v1alpha1.GroupVersion.Group
+	default:
+		return false
+	}
+}
+
+// makes reports whether policies are made of an object.
+func (k *Keeper) makes(o graph.Object) bool {
+	if o.Kind.Group == v1alpha1.GroupVersion.Group {
+		return true
+	}
+	if o.Kind.Kind != "ConfigMap" || o.Kind.Group != "" {
+		return false
+	}
+	named := k.named.Load()
+	if named == nil {
+		return false
+	}
+	_, is := (*named)[types.NamespacedName{Namespace: o.Namespace, Name: o.Name}]
+	return is
+}
+
+// TypesChanged looks anew, since the types of policies may have come or gone.
+func (k *Keeper) TypesChanged() { k.poke() }
+
+func (k *Keeper) poke() {
+	select {
+	case k.pokes <- struct{}{}:
+	default:
+	}
+}
+
+const (
+	// settle is how long the keeper waits for more of the same change: kubectl apply
+	// of a folder is many.
+	settle = 100 * time.Millisecond
+
+	// firstRetry and longestRetry bound the wait after a failure to read something.
+	firstRetry   = time.Second
+	longestRetry = time.Minute
+
+	// statusInterval is how often the counts of decisions are written, if they have
+	// changed.
+	statusInterval = 10 * time.Second
+)
+
+// Run keeps the set until ctx ends, and frees it then.
+func (k *Keeper) Run(ctx context.Context) error {
+	defer k.engines.close()
+	defer k.fetcher.Close()
+	tick := time.NewTicker(statusInterval)
+	defer tick.Stop()
+	again := time.NewTimer(0)
+	defer again.Stop()
+	var last *build
+	wait := firstRetry
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			if last != nil {
+				k.report(ctx, last)
+			}
+			continue
+		case <-again.C:
+		case <-k.pokes:
+			pause(ctx, settle)
+		}
+		b, err := k.rebuild(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			k.options.Log.Error(err, "Could not read the policies, leaving them as they were", "known", k.set.Load() != nil)
+		} else {
+			last = b
+			k.report(ctx, b)
+		}
+		again.Stop()
+		if err == nil && !b.incomplete {
+			wait = firstRetry
+			continue
+		}
+		again.Reset(wait)
+		wait = min(2*wait, longestRetry)
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}

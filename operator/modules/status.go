@@ -1,0 +1,207 @@
+package modules
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
+	"github.com/gleaner-dev/gleaner/hostabi"
+)
+
+// Decided counts what a policy answered, for its status. The policy is named as
+// policies.Policy.String does.
+func (k *Keeper) Decided(policy, decision string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	of := k.counts[policy]
+	if of == nil {
+		of = map[string]int64{}
+		k.counts[policy] = of
+	}
+	of[decision]++
+}
+
+func (k *Keeper) decisions(policy string) map[string]int64 {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return maps.Clone(k.counts[policy])
+}
+
+// report writes the status of every resource that says something else by now.
+func (k *Keeper) report(ctx context.Context, b *build) {
+	if !k.options.Leads() {
+		return
+	}
+	for _, m := range b.modules {
+		k.write(ctx, m.object, func() { m.describe() })
+	}
+	for _, p := range b.policies {
+		k.write(ctx, p.object, func() { k.describe(b, p) })
+	}
+}
+
+// write writes an object's status, if describing changes it.
+func (k *Keeper) write(ctx context.Context, o client.Object, describe func()) {
+	before := o.DeepCopyObject().(client.Object)
+	describe()
+	if equality.Semantic.DeepEqual(before, o) {
+		return
+	}
+	err := k.client.Status().Patch(ctx, o, client.MergeFrom(before))
+	if err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil {
+		k.options.Log.Error(err, "Could not write the status", "kind", fmt.Sprintf("%T", o), "namespace", o.GetNamespace(), "name", o.GetName())
+	}
+}
+
+// describe says in the status what became of a module.
+func (m *moduleState) describe() {
+	s := m.status
+	s.ObservedGeneration = m.object.GetGeneration()
+	s.Digest, s.Engine, s.ABI, s.Hooks = "", "", "", nil
+	if c := m.compiled; c != nil {
+		s.Digest, s.Engine, s.ABI, s.Hooks = c.digest, c.engine, hostabi.Version, words(c.hooks)
+	}
+	set := setter(&s.Conditions, m.object)
+	fetched, compiled := !m.problem.is() || m.problem.condition == v1alpha1.ConditionCompiled, m.compiled != nil
+	switch {
+	case m.problem.condition == v1alpha1.ConditionFetched:
+		set(v1alpha1.ConditionFetched, false, m.problem.reason, m.problem.message)
+	case m.pinned:
+		set(v1alpha1.ConditionFetched, fetched, "Fetched", "its bytes are there, and can't become others unnoticed")
+	default:
+		set(v1alpha1.ConditionFetched, fetched, "FetchedUnpinned",
+			"its bytes are there, and may become others unnoticed: policies that enforce need sha256, or an image by digest")
+	}
+	switch {
+	case compiled:
+		set(v1alpha1.ConditionCompiled, true, "Compiled", "it answers "+strings.Join(words(m.compiled.hooks), ", "))
+	case m.problem.condition == v1alpha1.ConditionCompiled:
+		set(v1alpha1.ConditionCompiled, false, m.problem.reason, m.problem.message)
+	default:
+		set(v1alpha1.ConditionCompiled, false, "NotFetched", "its bytes are not there")
+	}
+}
+
+func words(hooks []hostabi.Hook) []string {
+	var list []string
+	for _, h := range hooks {
+		list = append(list, string(h))
+	}
+	return list
+}
+
+// mostMessage bounds the message of a condition: compilers can say a lot.
+const mostMessage = 4096
+
+// setter returns what sets a condition of an object.
+func setter(conditions *[]metav1.Condition, o client.Object) func(kind string, is bool, reason, message string) {
+	return func(kind string, is bool, reason, message string) {
+		status := metav1.ConditionFalse
+		if is {
+			status = metav1.ConditionTrue
+		}
+		if len(message) > mostMessage {
+			message = strings.ToValidUTF8(message[:mostMessage], "") + " …"
+		}
+		meta.SetStatusCondition(conditions, metav1.Condition{
+			Type: kind, Status: status, ObservedGeneration: o.GetGeneration(), Reason: reason, Message: message,
+		})
+	}
+}
+
+// describe says in the status what became of a policy.
+func (k *Keeper) describe(b *build, p *policyState) {
+	s := p.status
+	s.ObservedGeneration = p.object.GetGeneration()
+	s.Digest, s.Engine, s.Hooks, s.ABI = p.policy.Digest, p.engine, nil, ""
+	if p.policy.Asker != nil {
+		s.Hooks, s.ABI = words(p.policy.Hooks), hostabi.Version
+	}
+	s.Decisions = k.decisions(p.policy.String())
+	s.Resources = p.resources()
+	set := setter(&s.Conditions, p.object)
+	accepted, ready := p.problem.condition != v1alpha1.ConditionAccepted, !p.problem.is()
+	if accepted {
+		set(v1alpha1.ConditionAccepted, true, "Accepted", "it makes sense")
+	} else {
+		set(v1alpha1.ConditionAccepted, false, p.problem.reason, p.problem.message)
+	}
+	switch {
+	case ready:
+		set(v1alpha1.ConditionModuleReady, true, "Ready", "it answers "+strings.Join(words(p.policy.Hooks), ", "))
+	case accepted:
+		set(v1alpha1.ConditionModuleReady, false, p.problem.reason, p.problem.message+p.meanwhile())
+	default:
+		set(v1alpha1.ConditionModuleReady, false, "NotAccepted", "it is not asked"+p.meanwhile())
+	}
+	switch {
+	case !p.policy.Enforce:
+		set(v1alpha1.ConditionEnforcing, false, "Monitor", "it decides and records, and changes nothing: write mode: Enforce for that")
+	case !ready:
+		set(v1alpha1.ConditionEnforcing, false, "NotReady", "it can't be asked"+p.meanwhile())
+	default:
+		set(v1alpha1.ConditionEnforcing, true, "Enforcing", "it is done as it decides")
+	}
+	overlapping(b, p, set)
+}
+
+// meanwhile says what becomes of the objects while the policy is not ready.
+func (p *policyState) meanwhile() string {
+	switch {
+	case !p.policy.Enforce:
+		return ""
+	case p.spec.OnFault == v1alpha1.OnFaultDefault:
+		return "; meanwhile objects go as if it were not there (onFault: Default)"
+	default:
+		return "; meanwhile the objects that it governs are kept (onFault: Hold)"
+	}
+}
+
+// overlapping says who goes first where several policies govern the same.
+func overlapping(b *build, p *policyState, set func(string, bool, string, string)) {
+	var texts []string
+	for _, o := range b.set.Overlaps(p.policy) {
+		var names []string
+		for _, first := range o.Before {
+			names = append(names, first.String())
+		}
+		resource := o.Resource
+		if resource == "*" {
+			resource = "all others"
+		}
+		texts = append(texts, fmt.Sprintf("%s of %s: %s", o.Hook, resource, strings.Join(names, ", ")))
+	}
+	if len(texts) == 0 {
+		set(v1alpha1.ConditionOverlapping, false, "First", "no other policy is asked before it")
+		return
+	}
+	slices.Sort(texts)
+	set(v1alpha1.ConditionOverlapping, true, "OthersFirst", "others are asked before it, and their word counts unless they abstain: "+strings.Join(texts, "; "))
+}
+
+func (p *policyState) resources() []string {
+	var list []string
+	for _, rule := range p.policy.Rules {
+		for _, group := range rule.Groups {
+			for _, resource := range rule.Resources {
+				name := resource
+				if group != "" {
+					name += "." + group
+				}
+				list = append(list, name)
+			}
+		}
+	}
+	slices.Sort(list)
+	list = slices.Compact(list)
+	return list[:min(len(list), v1alpha1.MaxStatusResources)]
+}

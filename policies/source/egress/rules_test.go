@@ -1,0 +1,73 @@
+package egress
+
+import (
+	"net/netip"
+	"testing"
+)
+
+func TestRules(t *testing.T) {
+	prefixes := func(s ...string) []netip.Prefix {
+		var p []netip.Prefix
+		for _, one := range s {
+			p = append(p, netip.MustParsePrefix(one))
+		}
+		return p
+	}
+	public, private := rules{}, rules{private: true}
+	configured := rules{
+		allow:  prefixes("10.1.0.0/16", "169.254.0.0/16", "fd00:1::/32"),
+		refuse: prefixes("203.0.113.0/24", "10.1.9.0/24"),
+	}
+	for _, c := range []struct {
+		claim   string
+		rules   rules
+		address string
+		refused bool
+	}{
+		{"a public address is reached", public, "93.184.215.14", false},
+		{"a public address of IPv6 is reached", public, "2606:2800:21f::1", false},
+		{"loopback is not", public, "127.0.0.1", true},
+		{"nor of IPv6", public, "::1", true},
+		{"nor as one of IPv6 that holds it", public, "::ffff:127.0.0.1", true},
+		{"nor through NAT64", public, "64:ff9b::7f00:1", true},
+		{"nor through 6to4", public, "2002:7f00:1::", true},
+		{"a private address is not", public, "10.0.0.1", true},
+		{"nor another", public, "172.16.5.4", true},
+		{"nor another", public, "192.168.1.1", true},
+		{"nor one of IPv6", public, "fd12:3456::1", true},
+		{"nor behind a carrier", public, "100.64.0.1", true},
+		{"nor one kept for tests", public, "198.18.0.1", true},
+		{"nor one kept for later", public, "240.0.0.1", true},
+		{"nor this network", public, "0.1.2.3", true},
+
+		{"a source that may be private reaches loopback", private, "127.0.0.1", false},
+		{"and private addresses", private, "10.0.0.1", false},
+		{"and those of IPv6", private, "fd12:3456::1", false},
+		{"but no metadata", private, "169.254.169.254", true},
+		{"nor written as IPv6", private, "::ffff:169.254.169.254", true},
+		{"nor through NAT64", private, "64:ff9b::a9fe:a9fe", true},
+		{"nor through 6to4", private, "2002:a9fe:a9fe::1", true},
+		{"nor link-local", private, "fe80::1", true},
+		{"nor with a zone", private, "fe80::1%eth0", true},
+		{"nor AWS's own of IPv6", private, "fd00:ec2::254", true},
+		{"nor Alibaba's", private, "100.100.100.200", true},
+		{"nor Azure's, which looks public", private, "168.63.129.16", true},
+		{"nor nowhere", private, "0.0.0.0", true},
+		{"nor nowhere of IPv6", private, "::", true},
+		{"nor many at once", private, "224.0.0.1", true},
+
+		{"a network that is allowed is reached", configured, "10.1.2.3", false},
+		{"and of IPv6", configured, "fd00:1::5", false},
+		{"but not one that is refused", configured, "10.1.9.3", true},
+		{"nor one that looks public", configured, "203.0.113.9", true},
+		{"and metadata can't be allowed", configured, "169.254.169.254", true},
+		{"one beside it is as private as before", configured, "10.2.0.1", true},
+	} {
+		t.Run(c.claim+" "+c.address, func(t *testing.T) {
+			err := c.rules.check(netip.MustParseAddr(c.address))
+			if (err != nil) != c.refused {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}

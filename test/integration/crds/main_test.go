@@ -1,0 +1,213 @@
+// Package crds shows what the API server makes of the custom resources: what it
+// refuses, and what it says then; what it fills in; what kubectl shows of it.
+// There is no collector on the control plane of these tests.
+package crds
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
+	"github.com/gleaner-dev/gleaner/devcluster"
+	"github.com/gleaner-dev/gleaner/devcluster/devtest"
+)
+
+const (
+	patience  = time.Minute
+	manifests = "../../../crds/manifests"
+	namespace = "default"
+)
+
+func TestMain(m *testing.M) { devtest.Run(m, devcluster.Options{NoControllerManager: true}) }
+
+// kind is one of the custom resources.
+type kind struct {
+	name, resource string
+	cluster        bool
+}
+
+var (
+	policy        = kind{v1alpha1.KindGCPolicy, "gcpolicies", false}
+	clusterPolicy = kind{v1alpha1.KindClusterGCPolicy, "clustergcpolicies", true}
+	module        = kind{v1alpha1.KindPolicyModule, "policymodules", false}
+	clusterModule = kind{v1alpha1.KindClusterPolicyModule, "clusterpolicymodules", true}
+
+	kinds = []kind{policy, clusterPolicy, module, clusterModule}
+)
+
+func kindOf(t *testing.T, name string) kind {
+	t.Helper()
+	for _, k := range kinds {
+		if k.name == name {
+			return k
+		}
+	}
+	t.Fatalf("no kind is called %q", name)
+	return kind{}
+}
+
+// api is the way of one test to the API server, which knows the custom resources.
+type api struct {
+	*testing.T
+	cluster *devcluster.Cluster
+	objects dynamic.Interface
+}
+
+var install struct {
+	once sync.Once
+	err  error
+}
+
+func newAPI(t *testing.T) *api {
+	t.Helper()
+	cluster := devtest.Shared(t)
+	a := &api{T: t, cluster: cluster, objects: dynamic.NewForConfigOrDie(cluster.RESTConfig())}
+	install.once.Do(func() { install.err = a.install() })
+	if install.err != nil {
+		t.Fatal(install.err)
+	}
+	return a
+}
+
+// install applies the manifests as a user would. Discovery knows of a new kind a
+// little later than it is served, and kubectl keeps what discovery said.
+func (a *api) install() error {
+	if _, err := a.cluster.Kubectl(a.Context(), "apply", "--server-side", "-k", manifests); err != nil {
+		return err
+	}
+	if _, err := a.cluster.Kubectl(a.Context(), "wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"); err != nil {
+		return err
+	}
+	devtest.Eventually(a, patience, func() error {
+		found, err := a.cluster.Kubectl(a.Context(), "api-resources", "--cached=false", "--api-group="+v1alpha1.GroupVersion.Group, "-o", "name")
+		if err == nil && len(lines(found)) != len(kinds) {
+			err = fmt.Errorf("discovery knows %q", found)
+		}
+		return err
+	})
+	return nil
+}
+
+func (a *api) client(k kind) dynamic.ResourceInterface {
+	resource := a.objects.Resource(v1alpha1.GroupVersion.WithResource(k.resource))
+	if k.cluster {
+		return resource
+	}
+	return resource.Namespace(namespace)
+}
+
+// try asks what would be made of an object, as strictly as kubectl does. It
+// gives the object's spec.
+func (a *api) try(k kind, spec any) (map[string]any, error) {
+	o := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+	o.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(k.name))
+	o.SetName("tried")
+	options := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict}
+	made, err := a.client(k).Create(a.Context(), o, options)
+	if err != nil {
+		return nil, err
+	}
+	return made.Object["spec"].(map[string]any), nil
+}
+
+func (a *api) kubectl(args ...string) string {
+	a.Helper()
+	out, err := a.cluster.Kubectl(a.Context(), args...)
+	if err != nil {
+		a.Fatal(err)
+	}
+	return out
+}
+
+// complaints are what the API server finds wrong with an object: a field, which
+// is empty for what could not be read at all, and a message.
+func complaints(err error) ([]string, error) {
+	status := apierrors.APIStatus(nil)
+	if !errors.As(err, &status) {
+		return nil, fmt.Errorf("not a refusal: %w", err)
+	}
+	details := status.Status().Details
+	if details == nil || len(details.Causes) == 0 {
+		return []string{": " + status.Status().Message}, nil
+	}
+	var list []string
+	for _, cause := range details.Causes {
+		if strings.Contains(cause.Message, "some validation rules were not checked") {
+			continue // of no field: what is wrong with the fields comes with it
+		}
+		list = append(list, cause.Field+": "+cause.Message)
+	}
+	slices.Sort(list)
+	return list, nil
+}
+
+// load reads a file of testdata strictly.
+func load[T any](t *testing.T, name string) T {
+	t.Helper()
+	var into T
+	data, err := os.ReadFile("testdata/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.UnmarshalStrict(data, &into); err != nil {
+		t.Fatalf("read %s: %v", name, err)
+	}
+	return into
+}
+
+// merge changes a document as a JSON merge patch does.
+func merge(document, patch any) any {
+	changes, ok := patch.(map[string]any)
+	if !ok {
+		return patch
+	}
+	old, _ := document.(map[string]any)
+	merged := map[string]any{}
+	for field, value := range old {
+		merged[field] = value
+	}
+	for field, value := range changes {
+		if value == nil {
+			delete(merged, field)
+			continue
+		}
+		merged[field] = merge(old[field], value)
+	}
+	return merged
+}
+
+// convert takes a value through JSON, as into what.
+func convert[T any](t *testing.T, from any) T {
+	t.Helper()
+	var into T
+	data, err := json.Marshal(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.UnmarshalStrict(data, &into); err != nil {
+		t.Fatalf("read %s: %v", data, err)
+	}
+	return into
+}
+
+// lines are those of a text, without the space at their ends.
+func lines(text string) []string {
+	var list []string
+	for line := range strings.Lines(text) {
+		list = append(list, strings.TrimRight(line, " \n"))
+	}
+	return list
+}

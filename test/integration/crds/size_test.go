@@ -1,0 +1,85 @@
+package crds
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/gleaner-dev/gleaner/hostabi"
+)
+
+// Rules have a budget at run time: what the bounds of lists and texts let in must
+// not use it up, since the message would then be about that.
+func TestTheLargestResourcesAreAccepted(t *testing.T) {
+	rules := fill(32, func(i int) any {
+		return map[string]any{"apiGroups": names(32, 253), "resources": names(64, 253)}
+	})
+	selector := map[string]any{"matchExpressions": fill(500, func(i int) any {
+		return map[string]any{"key": fmt.Sprint("example.com/", i), "operator": "In", "values": names(3, 63)}
+	})}
+	for claim, c := range map[string]struct {
+		kind kind
+		spec map[string]any
+	}{
+		"fixed verdicts": {policy, map[string]any{
+			"resources": rules, "objectSelector": selector,
+			"fixed": map[string]any{"propagate": map[string]any{
+				"decision": "Foreground", "reason": strings.Repeat("x", hostabi.MaxReasonBytes),
+				"dependents": fill(hostabi.MaxDependents, func(i int) any {
+					return map[string]any{"group": name(i, 253), "kind": name(i, 63), "decision": "Delete"}
+				}),
+			}},
+		}},
+		"conditions": {clusterPolicy, map[string]any{
+			"resources": rules[:1], "module": map[string]any{"name": name(0, 253)},
+			"matchConditions": fill(64, func(i int) any {
+				return map[string]any{"name": name(i, 63), "expression": strings.Repeat("x", 8192)}
+			}),
+		}},
+		"grants": {clusterPolicy, map[string]any{
+			"resources": rules[:1], "module": map[string]any{"name": name(0, 253)},
+			"serviceAccount": map[string]any{"namespace": name(0, 63), "name": name(0, 253)},
+			"grants": map[string]any{"read": fill(32, func(i int) any {
+				return map[string]any{"apiGroups": names(32, 253), "resources": names(64, 253), "namespaces": names(64, 63)}
+			})},
+		}},
+		"Rego": {clusterModule, map[string]any{
+			"rego": map[string]any{"inline": strings.Repeat("x", 256<<10)},
+		}},
+		"an image": {module, map[string]any{
+			"wasm": map[string]any{
+				"image": "ghcr.io/" + strings.Repeat("a/", 200) + "policy:v1",
+				"pullSecrets": fill(8, func(i int) any {
+					return map[string]any{"name": name(i, 253)}
+				}),
+			},
+		}},
+		"an address": {module, map[string]any{
+			"wasm": map[string]any{"url": "https://example.com/" + strings.Repeat("@", 2000)},
+		}},
+	} {
+		t.Run(claim, func(t *testing.T) {
+			if _, err := newAPI(t).try(c.kind, c.spec); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func fill(n int, item func(int) any) []any {
+	var list []any
+	for i := range n {
+		list = append(list, item(i))
+	}
+	return list
+}
+
+// name is one of this length, which is different for each number.
+func name(i, length int) string {
+	text := fmt.Sprint("n", i)
+	return text + strings.Repeat("x", length-len(text))
+}
+
+func names(n, length int) []any {
+	return fill(n, func(i int) any { return name(i, length) })
+}

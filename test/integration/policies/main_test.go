@@ -1,0 +1,112 @@
+// Package policies runs the collector with policies against a real control plane
+// whose own collector is switched off.
+package policies
+
+import (
+	"context"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/gleaner-dev/gleaner/crds"
+	"github.com/gleaner-dev/gleaner/devcluster"
+	"github.com/gleaner-dev/gleaner/devcluster/devtest"
+	"github.com/gleaner-dev/gleaner/operator/catalog"
+	"github.com/gleaner-dev/gleaner/operator/loop"
+	"github.com/gleaner-dev/gleaner/policies/builtin"
+)
+
+func TestMain(m *testing.M) {
+	log := logr.Discard()
+	if os.Getenv("GLEANER_TEST_LOG") != "" {
+		log = zap.New(zap.UseDevMode(true))
+	}
+	ctrl.SetLogger(log)
+	devtest.Run(m, devcluster.Options{Controllers: []string{"*", "-garbage-collector-controller"}})
+}
+
+// shared is what the tests share, made when the first of them asks for it.
+var shared struct {
+	once      sync.Once
+	collector *loop.Loop
+	err       error
+}
+
+// collector returns the collector that the tests share. It ends with the process.
+func collector(t *testing.T) *loop.Loop {
+	t.Helper()
+	config := devtest.Shared(t).RESTConfig()
+	shared.once.Do(func() {
+		if shared.err = define(config); shared.err == nil {
+			shared.collector, _, shared.err = run(options(config))
+		}
+	})
+	if shared.err != nil {
+		t.Fatal(shared.err)
+	}
+	return shared.collector
+}
+
+// define creates the custom resources' types.
+func define(config *rest.Config) error {
+	definitions, err := crds.Definitions()
+	if err != nil {
+		return err
+	}
+	client, err := apiextensions.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	for _, d := range definitions {
+		_, err := client.ApiextensionsV1().CustomResourceDefinitions().Create(context.Background(), d, metav1.CreateOptions{})
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+func options(config *rest.Config) loop.Options {
+	return loop.Options{
+		Config: config, Namespace: "kube-system", Workers: 20,
+		DiscoveryInterval: 30 * time.Second, SweepInterval: time.Minute,
+		CanaryInterval: time.Minute, SyncTimeout: 30 * time.Second,
+		Ignored: catalog.DefaultIgnored(), Evaluator: builtin.Policy{},
+		Metrics: prometheus.NewRegistry(), Log: ctrl.Log,
+	}
+}
+
+// run runs a collector until stop is called, which waits for its end.
+func run(o loop.Options) (collector *loop.Loop, stop func() error, err error) {
+	if collector, err = loop.New(o); err != nil {
+		return nil, nil, err
+	}
+	mgr, err := ctrl.NewManager(o.Config, manager.Options{
+		Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0", Logger: ctrl.Log,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := collector.AddTo(mgr); err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background()) // outlives the test that starts it
+	done := make(chan error, 1)
+	go func() { done <- mgr.Start(ctx) }()
+	return collector, func() error {
+		cancel()
+		return <-done
+	}, nil
+}
