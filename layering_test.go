@@ -67,7 +67,7 @@ var layers = map[string]layer{
 	"policies/source/egress": {},
 	"policies/source/oci":    {external: []string{"github.com/google/go-containerregistry/pkg/v1"}},
 
-	"operator/memo":    {pure: true, external: []string{"k8s.io/apimachinery"}},
+	"operator/memo":    {pure: true, internal: []string{"hostabi"}, external: []string{"k8s.io/apimachinery"}},
 	"operator/graph":   {pure: true, internal: []string{"operator/memo"}, external: []string{"k8s.io/apimachinery", "k8s.io/utils"}},
 	"operator/catalog": {pure: true, external: []string{"k8s.io/apimachinery"}},
 	"operator/decide": {
@@ -147,7 +147,7 @@ var layers = map[string]layer{
 		internal: []string{"devcluster", "devcluster/devtest"},
 		external: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
 	},
-	"tools/image": {external: []string{"github.com/google/go-containerregistry/pkg"}},
+	"tools/image": {internal: []string{"policies/source/oci"}, external: []string{"github.com/google/go-containerregistry/pkg/v1"}},
 	"tools/setup": {internal: []string{"devcluster"}},
 	"tools/schema": {
 		internal: []string{"hostabi"},

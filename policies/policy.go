@@ -104,9 +104,10 @@ type Policy struct {
 	// Matches evaluates the policy's conditions on an object. Nil: it has none.
 	Matches func(ctx context.Context, object map[string]any) (bool, error)
 
-	// Hooks are those that it answers. One that is NotReady counts as if it
-	// answered whatever it may have been meant to.
-	Hooks []hostabi.Hook
+	// Hooks are those that it answers. Of one whose module is not there nobody can
+	// tell: it counts as if it answered all, but nothing is written ahead for it.
+	Hooks  []hostabi.Hook
+	Unsure bool
 
 	// Asker is nil while the policy is not ready; NotReady then says why. What it
 	// governs it governs all the same, by OnFault.
@@ -149,6 +150,12 @@ func (p *Policy) Looks() bool {
 // rules select.
 func (p *Policy) conditional() bool {
 	return p.Looks() || p.Namespaces != nil && !p.Namespaces.Empty()
+}
+
+// Selects reports whether the policy's rules select a resource.
+func (p *Policy) Selects(resource schema.GroupResource) bool {
+	selected, _ := p.selects(resource)
+	return selected
 }
 
 // selects reports whether a rule selects a resource, and whether one does by name.

@@ -66,10 +66,14 @@ func (a *Actor) Do(ctx context.Context, action decide.Action) (Result, error) {
 	switch action := action.(type) {
 	case decide.Delete:
 		return a.delete(ctx, action)
+	case decide.Propagate:
+		return a.delete(ctx, decide.Delete{Object: action.Object, Propagation: action.Propagation})
 	case decide.DropReferences:
 		return a.dropReferences(ctx, action)
 	case decide.RemoveFinalizer:
 		return a.removeFinalizer(ctx, action)
+	case decide.AddFinalizer:
+		return a.addFinalizer(ctx, action)
 	case decide.Unblock:
 		return a.unblock(ctx, action)
 	case decide.Remember:
@@ -179,7 +183,7 @@ func (a *Actor) removeFinalizer(ctx context.Context, r decide.RemoveFinalizer) (
 	if err != nil {
 		return Failed, err
 	}
-	if !t.OtherFinalizers {
+	if t.only(r.Finalizer) {
 		err := t.patch(ctx, types.MergePatchType, patch{UID: t.UID, ResourceVersion: t.ResourceVersion, Finalizers: null})
 		return t.result("remove finalizer of", err)
 	}
@@ -207,6 +211,39 @@ func (a *Actor) removeFinalizer(ctx context.Context, r decide.RemoveFinalizer) (
 		return t.result("remove finalizer of", err)
 	}
 	return result, nil
+}
+
+// addFinalizer puts one more finalizer at the end of those that there are.
+func (a *Actor) addFinalizer(ctx context.Context, f decide.AddFinalizer) (Result, error) {
+	t, err := a.target(f.Object)
+	if err != nil {
+		return Failed, err
+	}
+	finalizers := []string{f.Finalizer}
+	if t.OtherFinalizers || t.Foreground || t.Orphan {
+		live, err := t.client.Get(ctx, t.Name, metav1.GetOptions{})
+		if err != nil {
+			return t.result("read finalizers of", err)
+		}
+		if live.UID != t.UID || live.ResourceVersion != t.ResourceVersion {
+			return Changed, nil
+		}
+		finalizers = append(live.Finalizers, f.Finalizer)
+	}
+	err = t.patch(ctx, types.MergePatchType, patch{UID: t.UID, ResourceVersion: t.ResourceVersion, Finalizers: finalizers})
+	return t.result("add finalizer to", err)
+}
+
+// only reports whether a finalizer is the only one that the object has.
+func (t target) only(finalizer string) bool {
+	for other, on := range map[string]bool{
+		metav1.FinalizerDeleteDependents: t.Foreground, metav1.FinalizerOrphanDependents: t.Orphan, graph.Hold: t.Held,
+	} {
+		if on && other != finalizer {
+			return false
+		}
+	}
+	return !t.OtherFinalizers
 }
 
 // without returns the list without one entry, in its order, and whether it was

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -34,6 +35,11 @@ type Consultant struct {
 	Catalog  func() *catalog.Catalog
 	Reader   Reader
 	Now      func() time.Time
+
+	// ByKind counts an object's dependents, for requests.
+	ByKind func(graph.ID) []graph.KindCount
+
+	unwritten unwritten
 }
 
 // Question is what the policies are asked about.
@@ -61,6 +67,9 @@ type Opinion struct {
 	Memo       memo.Memo
 	Remembered bool
 	Stray      bool
+
+	// Decided names the policy that decided before, if that decision stands.
+	Decided string
 
 	// Changed is the object as a read found it, if that is other than judged:
 	// nothing else of the Opinion counts then.
@@ -99,7 +108,17 @@ func (c *Consultant) Ask(ctx context.Context, q Question) (Opinion, error) {
 	} else if err != nil {
 		return opinion, err
 	}
+	if q.Hook == hostabi.HookPropagate && opinion.stands(q.Requested) {
+		return opinion, nil
+	}
+	if err := s.locate(ctx); err != nil {
+		opinion.Fault = err
+		return opinion, nil
+	}
 	for p := range set.For(q.Hook, resource, o.Namespace) {
+		if s.exempt(p) {
+			continue
+		}
 		asked, governs := s.ask(ctx, p, opinion.Memo)
 		if s.changed != nil {
 			return Opinion{Changed: s.changed}, nil
@@ -119,6 +138,80 @@ func (c *Consultant) Ask(ctx context.Context, q Question) (Opinion, error) {
 		}
 	}
 	return c.byDefault(ctx, q, opinion)
+}
+
+// stands reports whether it was decided before what becomes of the dependents, and
+// takes that decision over. It doesn't stand once somebody has asked for something
+// else than what was asked for then and what was decided.
+func (o *Opinion) stands(requested hostabi.Requested) bool {
+	p := o.Memo.Propagation
+	if !o.Remembered || p == nil {
+		return false
+	}
+	now := string(requested)
+	if requested == hostabi.RequestedUnspecified {
+		now = string(hostabi.DecisionBackground)
+	}
+	if string(requested) != p.Requested && now != p.Decision {
+		o.Memo.Propagation = nil
+		return false
+	}
+	o.Verdict = hostabi.Verdict{Decision: hostabi.Decision(p.Decision), Dependents: p.Dependents, Reason: p.Reason}
+	o.Decided = p.Policy
+	return true
+}
+
+// locate reads the object's namespace, where that matters.
+func (s *subject) locate(ctx context.Context) (err error) {
+	if s.question.Hook == hostabi.HookPropagate {
+		s.namespace, err = s.Reader.Namespace(ctx, s.question.Facts.Object.Namespace)
+	}
+	return err
+}
+
+// exempt reports whether a policy has no say on the dependents of an object.
+func (s *subject) exempt(p *policies.Policy) bool {
+	if s.question.Hook != hostabi.HookPropagate {
+		return false
+	}
+	asked := s.question.Requested
+	return s.question.Facts.Object.Namespace == metav1.NamespaceSystem ||
+		s.namespace.Terminating && p.Namespace != "" ||
+		asked != hostabi.RequestedUnspecified && asked != "" && !p.Override
+}
+
+// Holds reports whether an object is to have a hold: whether a policy is to be asked
+// once it is deleted. Known is false where nobody can tell, and then it stays as it
+// is. An error is one of reading, after which it may be known later.
+func (c *Consultant) Holds(ctx context.Context, facts decide.Facts) (wanted, known bool, err error) {
+	o, set := facts.Object, c.Policies()
+	r, served := c.Catalog().Preferred(o.Kind.GroupKind())
+	if set == nil || !served {
+		return false, false, nil // both will be told
+	}
+	s := &subject{Consultant: c, question: Question{Hook: hostabi.HookPropagate, Facts: facts}, resource: r.Version.GroupResource()}
+	if !set.Has(hostabi.HookPropagate, s.resource, o.Namespace) {
+		return false, true, nil
+	}
+	if err := s.locate(ctx); err != nil {
+		return false, false, err
+	}
+	known = true
+	for p := range set.For(hostabi.HookPropagate, s.resource, o.Namespace) {
+		if !p.Enforce || s.exempt(p) {
+			continue
+		}
+		governs, err := s.governs(ctx, p)
+		switch {
+		case err != nil:
+			return false, false, err
+		case governs && !p.Unsure:
+			return true, true, nil
+		case governs:
+			known = false
+		}
+	}
+	return false, known, nil
 }
 
 // byDefault is what happens where no policy has an answer.
@@ -157,8 +250,9 @@ type subject struct {
 	question Question
 	resource schema.GroupResource
 
-	own     *unstructured.Unstructured // as Gleaner reads it
-	changed *graph.Object              // it is other than judged
+	own       *unstructured.Unstructured // as Gleaner reads it
+	changed   *graph.Object              // it is other than judged
+	namespace Namespace                  // that it is in; only for propagate
 }
 
 // ask asks one policy, if it governs the object.
@@ -186,7 +280,7 @@ func (s *subject) governs(ctx context.Context, p *policies.Policy) (bool, error)
 		if err != nil {
 			return false, fmt.Errorf("whether its namespaceSelector selects the object is not known: %w", err)
 		}
-		if !p.Namespaces.Matches(namespace) {
+		if !p.Namespaces.Matches(namespace.Labels) {
 			return false, nil
 		}
 	}

@@ -22,9 +22,8 @@ type Reader interface {
 	Get(ctx context.Context, who policies.Account, resource schema.GroupVersionResource, ns, name string) (*unstructured.Unstructured, error)
 	List(ctx context.Context, who policies.Account, resource schema.GroupVersionResource, ns string, o metav1.ListOptions) (*unstructured.UnstructuredList, error)
 
-	// Namespace returns a namespace's labels. What is in no namespace is selected
-	// by no labels.
-	Namespace(ctx context.Context, name string) (labels.Labels, error)
+	// Namespace reads a namespace. What is in none is in the zero Namespace.
+	Namespace(ctx context.Context, name string) (Namespace, error)
 }
 
 const (
@@ -40,6 +39,12 @@ const (
 	readersKept = 1000
 )
 
+// Namespace is what policies turn on of a namespace.
+type Namespace struct {
+	Labels      labels.Set
+	Terminating bool
+}
+
 // Live is a Reader that asks the API server.
 type Live struct {
 	config *rest.Config
@@ -50,8 +55,8 @@ type Live struct {
 }
 
 type namespace struct {
-	labels labels.Set
-	at     time.Time
+	Namespace
+	at time.Time
 }
 
 // NewLive returns a Reader with the rights of config, which is not changed, and
@@ -121,26 +126,27 @@ func (l *Live) List(ctx context.Context, who policies.Account, resource schema.G
 var namespaceResource = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 
 // Namespace implements Reader.
-func (l *Live) Namespace(ctx context.Context, name string) (labels.Labels, error) {
+func (l *Live) Namespace(ctx context.Context, name string) (Namespace, error) {
 	if name == "" {
-		return labels.Set{}, nil
+		return Namespace{}, nil
 	}
 	asked := time.Now()
 	l.mu.Lock()
 	known, ok := l.namespaces[name]
 	l.mu.Unlock()
 	if ok && asked.Sub(known.at) < namespaceLife {
-		return known.labels, nil
+		return known.Namespace, nil
 	}
 	object, err := l.Get(ctx, policies.Account{}, namespaceResource, "", name)
 	if err != nil {
-		return nil, err
+		return Namespace{}, err
 	}
+	read := Namespace{Labels: object.GetLabels(), Terminating: object.GetDeletionTimestamp() != nil}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.namespaces) >= readersKept {
 		clear(l.namespaces)
 	}
-	l.namespaces[name] = namespace{labels: object.GetLabels(), at: asked}
-	return labels.Set(object.GetLabels()), nil
+	l.namespaces[name] = namespace{Namespace: read, at: asked}
+	return read, nil
 }

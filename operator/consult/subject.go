@@ -3,10 +3,13 @@ package consult
 import (
 	"context"
 	"fmt"
+	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gleaner-dev/gleaner/hostabi"
 	"github.com/gleaner-dev/gleaner/operator/catalog"
@@ -65,8 +68,16 @@ func (s *subject) seenBy(ctx context.Context, p *policies.Policy) (object *unstr
 // remember finds what is remembered of the object.
 func (s *subject) remember(ctx context.Context, opinion *Opinion) error {
 	o, now := s.question.Facts.Object, s.Now()
+	fresh := memo.New(o.UID, o.Owners, now)
+	if s.question.Hook == hostabi.HookPropagate {
+		fresh.OwnerlessSince = time.Time{} // it may well have owners
+	}
+	if !memo.Fits(o.Kind.Group) {
+		opinion.Memo = s.unwritten.of(fresh)
+		return nil
+	}
 	if !o.Memo {
-		opinion.Memo = memo.New(o.UID, o.Owners, now)
+		opinion.Memo = fresh
 		return nil
 	}
 	object, err := s.read(ctx)
@@ -76,7 +87,7 @@ func (s *subject) remember(ctx context.Context, opinion *Opinion) error {
 	}
 	opinion.Memo, opinion.Remembered = memo.Of(object, now)
 	if !opinion.Remembered {
-		opinion.Memo, opinion.Stray = memo.New(o.UID, o.Owners, now), true
+		opinion.Memo, opinion.Stray = fresh, true
 	}
 	return nil
 }
@@ -86,6 +97,12 @@ func (s *subject) put(ctx context.Context, p *policies.Policy, m memo.Memo, aske
 	request := s.request(s.question)
 	request.Policy = hostabi.Policy{Name: p.Name, Namespace: p.Namespace, Settings: p.Settings}
 	request.IdempotencyKey = fmt.Sprintf("%s/%s/%s", request.Object.Metadata.UID, request.Hook, p)
+	if request.Dependents.Count != 0 {
+		for _, k := range s.ByKind(graph.IDOf(s.question.Facts.Object.UID)) {
+			request.Dependents.ByKind = append(request.Dependents.ByKind, hostabi.KindCount{Group: k.Kind.Group, Kind: k.Kind.Kind, Count: k.Count})
+		}
+	}
+	request.NamespaceTerminating = s.namespace.Terminating
 	if request.Hook == hostabi.HookCollect {
 		request.OwnerlessSince = &m.OwnerlessSince
 	}
@@ -135,6 +152,30 @@ func (s *subject) show(ctx context.Context, p *policies.Policy, request *hostabi
 	}
 	request.Object = shown
 	return nil
+}
+
+// unwritten are the memos of objects that can't have any. They are lost with the
+// process, which makes a delay begin anew.
+type unwritten struct {
+	mu sync.Mutex // covers by
+	by map[types.UID]memo.Memo
+}
+
+// unwrittenKept bounds them: roles and bindings without owners are few.
+const unwrittenKept = 10_000
+
+// of returns what is remembered of an object since it has had these references.
+func (u *unwritten) of(fresh memo.Memo) memo.Memo {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if known, ok := u.by[fresh.UID]; ok && known.References == fresh.References && known.OwnerlessSince.IsZero() == fresh.OwnerlessSince.IsZero() {
+		return known
+	}
+	if u.by == nil || len(u.by) >= unwrittenKept {
+		u.by = map[types.UID]memo.Memo{}
+	}
+	u.by[fresh.UID] = fresh
+	return fresh
 }
 
 // document makes a document of an object.

@@ -21,6 +21,14 @@ type Delete struct {
 	GracePeriodSeconds *int64 // nil: the object's own
 }
 
+// Propagate deletes an object once more that is being deleted already, which
+// changes nothing but what becomes of its dependents. UID and
+// resourceVersion are preconditions.
+type Propagate struct {
+	Object      graph.Object
+	Propagation metav1.DeletionPropagation
+}
+
 // DropReferences takes owner references off the object, these and no others.
 type DropReferences struct {
 	Object     graph.Object
@@ -34,6 +42,13 @@ type DropReferences struct {
 // RemoveFinalizer takes a finalizer off an object, whose other finalizers stay
 // as they are then.
 type RemoveFinalizer struct {
+	Object    graph.Object
+	Finalizer string
+}
+
+// AddFinalizer puts a finalizer onto an object, provided that it is still as it
+// was judged.
+type AddFinalizer struct {
 	Object    graph.Object
 	Finalizer string
 }
@@ -56,8 +71,10 @@ type Remember struct {
 type Forget struct{ Object graph.Object }
 
 func (Delete) action()          {}
+func (Propagate) action()       {}
 func (DropReferences) action()  {}
 func (RemoveFinalizer) action() {}
+func (AddFinalizer) action()    {}
 func (Unblock) action()         {}
 func (Remember) action()        {}
 func (Forget) action()          {}
@@ -67,9 +84,13 @@ func Target(action Action) (graph.Object, bool) {
 	switch a := action.(type) {
 	case Delete:
 		return a.Object, true
+	case Propagate:
+		return a.Object, true
 	case DropReferences:
 		return a.Object, true
 	case RemoveFinalizer:
+		return a.Object, true
+	case AddFinalizer:
 		return a.Object, true
 	case Unblock:
 		return a.Object, true
@@ -115,6 +136,11 @@ const (
 	DelayedByPolicy       Reason = "DelayedByPolicy"
 	PolicyAtFault         Reason = "PolicyAtFault"
 	MemoObsolete          Reason = "MemoObsolete"
+	PropagationDecided    Reason = "PropagationDecided"
+	HoldReleased          Reason = "HoldReleased"
+	HoldWanted            Reason = "HoldWanted"
+	HoldObsolete          Reason = "HoldObsolete"
+	ExceptedByPolicy      Reason = "ExceptedByPolicy"
 	PolicySilent          Reason = "PolicySilent"
 	DependentsRemain      Reason = "DependentsRemain"
 	DependentsUnreadable  Reason = "DependentsUnreadable"
@@ -170,6 +196,8 @@ func choose(s Situation, j Judgement) Plan {
 		return Plan{Reason: OwnerRemains, Action: drop, Retry: s.Facts.polled()}
 	case Ownerless:
 		return collect(s, j)
+	case Held:
+		return propagate(s, j)
 	case ReleasesOrphans, AwaitsDependents:
 		return Plan{Reason: DependentsRemain}
 	case AwaitsItself:
@@ -220,6 +248,11 @@ func collect(s Situation, j Judgement) Plan {
 	}
 }
 
+// unwritten reports whether there is something to be written onto the object.
+func (j Judgement) unwritten(o graph.Object) bool {
+	return memo.Fits(o.Kind.Group) && !j.Memo.Equal(j.Remembered)
+}
+
 // left is how much of a delay is left. While nobody knows since when the object
 // has had no owner, all of it is.
 func (j Judgement) left(delay hostabi.Duration) time.Duration {
@@ -234,10 +267,58 @@ func (j Judgement) left(delay hostabi.Duration) time.Duration {
 // known then.
 func (j Judgement) wait(why Reason, o graph.Object, after time.Duration) Plan {
 	plan := Plan{Reason: why, After: after}
-	if !j.Memo.Equal(j.Remembered) {
+	if j.unwritten(o) {
 		plan.Action = Remember{Object: o, Memo: j.Memo}
 	}
 	return plan
+}
+
+// Keep makes the plan for the hold of an object that is not being deleted.
+func Keep(o graph.Object, wanted bool) Plan {
+	switch {
+	case o.Terminating || o.Held == wanted:
+		return Plan{}
+	case wanted:
+		return Plan{Reason: HoldWanted, Action: AddFinalizer{o, graph.Hold}}
+	default:
+		return Plan{Reason: HoldObsolete, Action: RemoveFinalizer{o, graph.Hold}}
+	}
+}
+
+// propagate carries out what was decided of a held object's dependents, one write
+// at a time: remember it, have the API server change its finalizers, let it go.
+// Each step is told from the object as it is, so that it can be taken up again
+// wherever it was broken off.
+func propagate(s Situation, j Judgement) Plan {
+	o, v := s.Facts.Object, j.Verdict
+	propagation, known := propagations[hostabi.Propagation(v.Decision)]
+	switch {
+	case j.Fault:
+		return Plan{Reason: PolicyAtFault, Retry: true}
+	case v.Decision == hostabi.DecisionWait:
+		return j.wait(WaitsByPolicy, o, v.WaitFor())
+	case !known:
+		return Plan{Reason: PolicySilent, Retry: true}
+	case propagation == requested(o):
+		return Plan{Reason: HoldReleased, Action: RemoveFinalizer{o, graph.Hold}}
+	case j.unwritten(o):
+		return Plan{Reason: PropagationDecided, Action: Remember{Object: o, Memo: j.Memo}}
+	default:
+		return Plan{Reason: PropagationDecided, Action: Propagate{o, propagation}}
+	}
+}
+
+// requested is what the object's finalizers now say is to become of its
+// dependents. The orphan finalizer is looked at first (G-23).
+func requested(o graph.Object) metav1.DeletionPropagation {
+	switch {
+	case o.Orphan:
+		return metav1.DeletePropagationOrphan
+	case o.Foreground:
+		return metav1.DeletePropagationForeground
+	default:
+		return metav1.DeletePropagationBackground
+	}
 }
 
 var propagations = map[hostabi.Propagation]metav1.DeletionPropagation{

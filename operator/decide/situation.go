@@ -24,6 +24,7 @@ const (
 	LeftByOwner                  // an owner leaves it behind: drop the reference
 	PartlyOwned                  // an owner stands, others do not: drop those
 	Ownerless                    // no owner is left: a policy is asked
+	Held                         // it is being deleted, and a policy is asked what becomes of its dependents
 	ReleasesOrphans              // it leaves its dependents behind, and some still name it
 	AwaitsDependents             // it waits for blocking dependents
 	AwaitsItself                 // it waits for blocking dependents that wait for it
@@ -64,6 +65,8 @@ func terminating(f Facts) (Situation, bool) {
 	switch {
 	case !f.Object.Terminating:
 		return Situation{}, false
+	case f.Object.Held:
+		return Situation{Kind: Held}, true
 	case f.Object.Orphan:
 		return Situation{Kind: orphaning(f)}, true
 	case f.Object.Foreground:

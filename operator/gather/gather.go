@@ -148,6 +148,8 @@ func (g *Gatherer) read(ctx context.Context, owner decide.Owner, at graph.Coordi
 	g.Observe(graph.Read{Object: answer.object})
 	owner.Polled = true
 	switch o := answer.object; {
+	case o.Held: // what becomes of its dependents is still to be decided
+		owner.Standing, owner.Reason = decide.Present, answer.reason
 	case o.Terminating && o.Orphan:
 		owner.Standing, owner.Reason = decide.Orphaning, leaves
 	case o.Terminating && o.Foreground:

@@ -98,17 +98,21 @@ const (
 )
 
 // private are the flags that are nobody's business but the object's own.
-const private = otherFinalizers | held | remembered
+const private = otherFinalizers | remembered
 
 func (f flags) has(bits flags) bool { return f&bits == bits }
 
 // waits reports whether the object is being deleted in the foreground, and
 // orphans whether it is being deleted and leaves its dependents behind. The
-// orphan finalizer is looked at first, as Kubernetes does (G-23).
+// orphan finalizer is looked at first, as Kubernetes does (G-23). While the object
+// has a hold it does neither: what becomes of its dependents is still to be
+// decided.
 func (n *node) waits() bool {
-	return n.flags.has(seen|terminating|foreground) && !n.flags.has(orphan)
+	return n.flags.has(seen|terminating|foreground) && n.flags&(orphan|held) == 0
 }
-func (n *node) orphans() bool { return n.flags.has(seen | terminating | orphan) }
+func (n *node) orphans() bool {
+	return n.flags.has(seen|terminating|orphan) && !n.flags.has(held)
+}
 
 // claim is one owner reference, linked into the list of claims on the owner.
 // Claims live in their dependent's slice, which is replaced whole and never

@@ -1,6 +1,8 @@
 package graph
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -81,11 +83,11 @@ const blockersNamed = 3
 // Waits reports whether the object is being deleted in the foreground, and
 // Orphans whether it is being deleted and leaves its dependents behind.
 func (v View) Waits() bool {
-	return v.Object.Terminating && v.Object.Foreground && !v.Object.Orphan
+	return v.Object.Terminating && v.Object.Foreground && !v.Object.Orphan && !v.Object.Held
 }
 
 // Orphans is documented with Waits.
-func (v View) Orphans() bool { return v.Object.Terminating && v.Object.Orphan }
+func (v View) Orphans() bool { return v.Object.Terminating && v.Object.Orphan && !v.Object.Held }
 
 // Claim returns the coordinates that a reference of the object claims.
 func (v View) Claim(ref metav1.OwnerReference) Coordinates {
@@ -115,6 +117,34 @@ func (g *Graph) Look(id ID) (View, bool) {
 		v.DependentKinds = append(v.DependentKinds, gk)
 	}
 	return v, true
+}
+
+// KindCount is how many objects there are of a kind.
+type KindCount struct {
+	Kind  schema.GroupKind
+	Count int
+}
+
+// ByKind counts an object's dependents by kind, sorted; each once.
+func (g *Graph) ByKind(id ID) []KindCount {
+	n, ok := g.nodes[id]
+	if !ok {
+		return nil
+	}
+	counts := map[schema.GroupKind]int{}
+	for c := n.dependents; c != nil; c = c.next {
+		if c.first() && c.dependent.kind != nil {
+			counts[c.dependent.kind.GroupKind]++
+		}
+	}
+	list := make([]KindCount, 0, len(counts))
+	for kind, count := range counts {
+		list = append(list, KindCount{kind, count})
+	}
+	slices.SortFunc(list, func(a, b KindCount) int {
+		return cmp.Or(cmp.Compare(a.Kind.Group, b.Kind.Group), cmp.Compare(a.Kind.Kind, b.Kind.Kind))
+	})
+	return list
 }
 
 func (g *Graph) blockerOf(n *node) Blocker {
@@ -284,6 +314,32 @@ func (g *Graph) Needs(yield func(ID) bool) {
 	for _, k := range g.kinds {
 		for _, n := range k.nodes {
 			if needs(n) && !yield(n.id) {
+				return
+			}
+		}
+	}
+}
+
+// OfKind calls yield for every seen object of a kind, in no order, until yield
+// returns false.
+func (g *Graph) OfKind(gk schema.GroupKind, yield func(ID) bool) {
+	k, ok := g.kinds[gk]
+	if !ok {
+		return
+	}
+	for _, n := range k.nodes {
+		if !yield(n.id) {
+			return
+		}
+	}
+}
+
+// Holds calls yield for every seen object that has our own finalizer, in no order,
+// until yield returns false.
+func (g *Graph) Holds(yield func(ID) bool) {
+	for _, k := range g.kinds {
+		for _, n := range k.nodes {
+			if n.flags.has(held) && !yield(n.id) {
 				return
 			}
 		}

@@ -16,29 +16,52 @@ import (
 
 // consult asks for a judgement where one is needed.
 func (l *Loop) consult(ctx context.Context, id graph.ID, s decide.Situation) (consult.Opinion, decide.Judgement, error) {
-	if s.Kind != decide.Ownerless {
+	q := consult.Question{Facts: s.Facts, Requested: hostabi.RequestedUnspecified, Attempt: l.waits.attempt(id, l.now())}
+	switch s.Kind {
+	case decide.Ownerless:
+		q.Hook = hostabi.HookCollect
+	case decide.Held:
+		q.Hook, q.Requested = hostabi.HookPropagate, requested(s.Facts.Object)
+	default:
 		return consult.Opinion{}, decide.Judgement{}, nil
 	}
-	opinion, err := l.consultant.Ask(ctx, consult.Question{
-		Hook: hostabi.HookCollect, Facts: s.Facts, Requested: hostabi.RequestedUnspecified, Attempt: l.waits.attempt(id, l.now()),
-	})
+	opinion, err := l.consultant.Ask(ctx, q)
 	if err != nil {
 		return opinion, decide.Judgement{}, err
 	}
-	return opinion, judge(opinion, l.now()), nil
+	return opinion, judge(q, opinion, l.now()), nil
+}
+
+// requested is what a client asked to become of an object's dependents, as far as
+// its finalizers tell.
+func requested(o graph.Object) hostabi.Requested {
+	switch {
+	case o.Orphan:
+		return hostabi.RequestedOrphan
+	case o.Foreground:
+		return hostabi.RequestedForeground
+	default:
+		return hostabi.RequestedUnspecified
+	}
 }
 
 // judge makes a judgement of what the policies had to say.
-func judge(o consult.Opinion, now time.Time) decide.Judgement {
+func judge(q consult.Question, o consult.Opinion, now time.Time) decide.Judgement {
 	j := decide.Judgement{Verdict: o.Verdict, Fault: o.Fault != nil, Memo: o.Memo, Now: now}
 	if o.Remembered {
 		j.Remembered = o.Memo
 	}
-	if o.Stray {
-		j.Remembered = memo.Memo{} // whatever is there is to be overwritten
+	if o.By == nil {
+		return j
 	}
-	if o.By != nil && len(o.Verdict.State) != 0 {
+	if len(o.Verdict.State) != 0 {
 		j.Memo.State, j.Memo.Policy = o.Verdict.State, o.By.String()
+	}
+	if q.Hook == hostabi.HookPropagate && o.Verdict.Decision != hostabi.DecisionWait {
+		j.Memo.Propagation = &memo.Propagation{
+			Policy: o.By.String(), Decision: string(o.Verdict.Decision), Requested: string(q.Requested),
+			Reason: o.Verdict.Reason, Dependents: o.Verdict.Dependents,
+		}
 	}
 	return j
 }
@@ -117,6 +140,8 @@ func (l *Loop) by(o consult.Opinion) string {
 	switch {
 	case o.By != nil:
 		return o.By.String()
+	case o.Decided != "":
+		return o.Decided
 	case o.Verdict.Decision != "":
 		return l.options.Evaluator.Name()
 	default:

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gleaner-dev/gleaner/operator/graph"
@@ -18,13 +19,14 @@ type known struct {
 
 	mu      sync.Mutex // covers what follows
 	graph   *graph.Graph
-	add     func(graph.ID)         // into the work queue; nil until there is one
-	leading bool                   // others only keep the graph
-	pending map[graph.ID]time.Time // since when an object waits to be looked at
-	inHand  map[graph.ID]time.Time // the same of those that are looked at now
-	refused map[graph.ID]struct{}  // objects whose last write failed: any change wakes them
-	own     map[graph.ID]struct{}  // our canaries, which we leave alone
-	dirty   []graph.ID             // scratch
+	add     func(graph.ID)                // into the work queue; nil until there is one
+	leading bool                          // others only keep the graph
+	pending map[graph.ID]time.Time        // since when an object waits to be looked at
+	inHand  map[graph.ID]time.Time        // the same of those that are looked at now
+	refused map[graph.ID]struct{}         // objects whose last write failed: any change wakes them
+	held    map[schema.GroupKind]struct{} // kinds of which objects are to have a hold, some of them at least
+	own     map[graph.ID]struct{}         // our canaries, which we leave alone
+	dirty   []graph.ID                    // scratch
 }
 
 func newKnown(now func() time.Time) *known {
@@ -52,6 +54,7 @@ func (k *known) Apply(events ...graph.Event) {
 		if len(k.refused) != 0 {
 			k.wakeRefused(e)
 		}
+		k.wakeHolds(e)
 	}
 	for _, id := range k.dirty {
 		k.queue(id)
@@ -77,6 +80,54 @@ func (k *known) wakeRefused(e graph.Event) {
 		delete(k.refused, id)
 		k.dirty = append(k.dirty, id)
 	}
+}
+
+// wakeHolds has the hold of an object looked at that may have to be put there, or
+// taken away.
+func (k *known) wakeHolds(e graph.Event) {
+	seen, ok := e.(graph.Seen)
+	if !ok || seen.Object.Terminating {
+		return
+	}
+	if _, governed := k.held[seen.Object.Kind.GroupKind()]; governed != seen.Object.Held {
+		k.dirty = append(k.dirty, graph.IDOf(seen.Object.UID))
+	}
+}
+
+// hold says of which kinds objects are to have a hold, and queues those of which
+// it has changed, or may have.
+func (k *known) hold(kinds map[schema.GroupKind]struct{}) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	former := k.held
+	k.held = kinds
+	for _, list := range []map[schema.GroupKind]struct{}{kinds, former} {
+		for gk := range list {
+			k.graph.OfKind(gk, func(id graph.ID) bool {
+				k.queue(id)
+				return true
+			})
+		}
+	}
+	k.graph.Holds(func(id graph.ID) bool { // of a time before this process
+		k.queue(id)
+		return true
+	})
+}
+
+// holds reports whether objects of a kind are to have a hold, some of them at least.
+func (k *known) holds(gk schema.GroupKind) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	_, governed := k.held[gk]
+	return governed
+}
+
+// ByKind counts an object's dependents.
+func (k *known) ByKind(id graph.ID) []graph.KindCount {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.graph.ByKind(id)
 }
 
 // queue has a seen object looked at. There is nothing to be done about another.

@@ -176,7 +176,7 @@ func (l *Loop) typesChanged(types *catalog.Catalog) {
 	if l.keeper != nil {
 		l.keeper.TypesChanged()
 	}
-	l.known.sweep()
+	l.policiesChanged()
 	if _, served := types.Preferred(migrations); served {
 		l.warnOfMigrations.Do(func() {
 			l.log.Error(nil, "StorageVersionMigration is served: the first such object makes kube-controller-manager panic "+

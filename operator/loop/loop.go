@@ -29,6 +29,7 @@ import (
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 
 	"github.com/gleaner-dev/gleaner/operator/act"
+	"github.com/gleaner-dev/gleaner/operator/catalog"
 	"github.com/gleaner-dev/gleaner/operator/consult"
 	"github.com/gleaner-dev/gleaner/operator/gather"
 	"github.com/gleaner-dev/gleaner/operator/graph"
@@ -93,6 +94,9 @@ type Loop struct {
 	actor    *act.Actor
 
 	consultant *consult.Consultant
+	working    metadata.Interface
+	types      func() *catalog.Catalog
+	absent     func(context.Context, schema.GroupKind) (bool, error)
 	keeper     *modules.Keeper // nil only in tests: there are no policies
 
 	records *record.Store
@@ -159,7 +163,7 @@ func (l *Loop) connect() error {
 		Config: watching, CacheDir: l.options.CacheDir, Log: l.log.WithName("policies"), Now: l.now,
 		Absent:   func(ctx context.Context, gk schema.GroupKind) (bool, error) { return l.watcher.Absent(ctx, gk) },
 		Leads:    func() bool { return l.known.leads() && !l.options.DryRun },
-		OnChange: l.known.sweep,
+		OnChange: l.policiesChanged,
 	}); err != nil {
 		return err
 	}
@@ -190,7 +194,9 @@ func (l *Loop) wire(client, watching metadata.Interface, types gather.Sources, s
 	l.actor = act.New(client, types.Catalog, l.options.DryRun)
 	l.consultant = &consult.Consultant{
 		Policies: l.policiesInForce, Default: l.options.Evaluator, Catalog: types.Catalog, Reader: reader, Now: l.now,
+		ByKind: l.known.ByKind,
 	}
+	l.working, l.types, l.absent = client, types.Catalog, types.Absent
 }
 
 // sinks hand events on to each.

@@ -93,7 +93,10 @@ func (l *Loop) step(ctx context.Context, id graph.ID) (step, error) {
 		return step{again: true}, nil
 	}
 	plan := decide.Choose(situation, judgement)
-	if plan.After > 0 || situation.Kind == decide.Ownerless {
+	if plan.Action == nil && situation.Kind == decide.Settled {
+		plan = l.keep(ctx, facts, plan)
+	}
+	if plan.After > 0 || situation.Kind == decide.Ownerless || situation.Kind == decide.Held {
 		plan.After = l.waits.schedule(id, plan, l.waits.attempt(id, began), began)
 	}
 	if plan.Confirm {
@@ -101,6 +104,9 @@ func (l *Loop) step(ctx context.Context, id graph.ID) (step, error) {
 	}
 	if l.gate.get() != Open {
 		return step{}, nil // shut while this was found out
+	}
+	if err := l.except(ctx, plan, opinion); err != nil {
+		return step{}, err
 	}
 	result, err := l.actor.Do(ctx, plan.Action)
 	l.note(facts, plan, opinion, outcome{result: result, err: err, took: l.now().Sub(began)})

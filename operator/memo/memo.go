@@ -16,6 +16,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gleaner-dev/gleaner/hostabi"
 )
 
 // Annotation is the name of the annotation that holds a memo.
@@ -26,8 +28,14 @@ type Memo struct {
 	UID        types.UID `json:"uid"`
 	References string    `json:"references"` // see Hash
 
-	// OwnerlessSince is when the object was first seen to have no owner left.
-	OwnerlessSince time.Time `json:"ownerlessSince"`
+	// OwnerlessSince is when the object was first seen to have no owner left; zero
+	// for one that has, or never had any.
+	OwnerlessSince time.Time `json:"ownerlessSince,omitzero"`
+
+	// Propagation is what was decided of the dependents of an object that is being
+	// deleted. While there is one, the object's finalizers of garbage collection
+	// are ours, unless they say what nobody has decided or asked for before.
+	Propagation *Propagation `json:"propagation,omitempty"`
 
 	// Attempt counts how often its policies have been asked after a wait.
 	Attempt int `json:"attempt,omitempty"`
@@ -36,6 +44,21 @@ type Memo struct {
 	State  json.RawMessage `json:"state,omitempty"`
 	Policy string          `json:"policy,omitempty"`
 }
+
+// Propagation is a decision on an object's dependents.
+type Propagation struct {
+	Policy    string `json:"policy"`
+	Decision  string `json:"decision"`  // Background, Foreground or Orphan
+	Requested string `json:"requested"` // what a client had asked for before
+	Reason    string `json:"reason,omitempty"`
+
+	Dependents []hostabi.DependentDecision `json:"dependents,omitempty"` // exceptions
+}
+
+// Fits reports whether objects of a group can have a memo. A write to a role or a
+// binding that touches more than its owner references and finalizers is checked
+// as if it gave all the rights in it (A-16).
+func Fits(group string) bool { return group != "rbac.authorization.k8s.io" }
 
 // New returns the memo of an object with these owner references, which has just
 // been seen to have no owner.
@@ -54,13 +77,20 @@ func Of(o metav1.Object, now time.Time) (m Memo, counts bool) {
 	if err := json.Unmarshal([]byte(text), &m); err != nil {
 		return Memo{}, false
 	}
-	counts = m.UID == o.GetUID() && m.References == Hash(o.GetOwnerReferences()) &&
-		!m.OwnerlessSince.IsZero() && !m.OwnerlessSince.After(now) &&
-		!m.OwnerlessSince.Before(o.GetCreationTimestamp().Time)
+	counts = m.UID == o.GetUID() && m.References == Hash(o.GetOwnerReferences()) && m.timely(o, now)
 	if !counts {
 		return Memo{}, false
 	}
 	return m, true
+}
+
+// timely reports whether its times can be: one that has a time has it between the
+// object's creation and now, and one that has none is about a deletion.
+func (m Memo) timely(o metav1.Object, now time.Time) bool {
+	if m.OwnerlessSince.IsZero() {
+		return m.Propagation != nil && o.GetDeletionTimestamp() != nil
+	}
+	return !m.OwnerlessSince.After(now) && !m.OwnerlessSince.Before(o.GetCreationTimestamp().Time)
 }
 
 // Equal reports whether two memos say the same.

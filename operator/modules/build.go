@@ -160,7 +160,7 @@ func (k *Keeper) make(ctx context.Context, s *policyState, modules map[string]*m
 		Enforce: s.spec.Mode == v1alpha1.ModeEnforce,
 		OnFault: policies.OnFault(s.spec.OnFault), Override: s.spec.Explicit == v1alpha1.ExplicitOverride,
 		Priority: s.spec.Priority, Overridable: s.spec.Overridable,
-		Hooks: []hostabi.Hook{hostabi.HookCollect, hostabi.HookPropagate}, // until it is known better
+		Hooks: []hostabi.Hook{hostabi.HookCollect, hostabi.HookPropagate}, Unsure: true,
 	}
 	s.policy = p
 	for _, r := range s.spec.Resources {
@@ -263,7 +263,7 @@ func (s *policyState) fix() {
 		s.refuse(v1alpha1.ConditionAccepted, "Invalid", "fixed: "+err.Error())
 		return
 	}
-	s.policy.Hooks = slices.Sorted(maps.Keys(verdicts))
+	s.policy.Hooks, s.policy.Unsure = slices.Sorted(maps.Keys(verdicts)), false
 	s.policy.Asker = fixedAsker{answers}
 }
 
@@ -285,6 +285,7 @@ func (k *Keeper) assign(ctx context.Context, s *policyState, modules map[string]
 	s.policy.Hooks = slices.DeleteFunc(slices.Clone(c.hooks), func(h hostabi.Hook) bool {
 		return h != hostabi.HookCollect && h != hostabi.HookPropagate
 	})
+	s.policy.Unsure = false
 	if s.policy.Enforce && !m.pinned {
 		s.refuse(v1alpha1.ConditionModuleReady, "NotPinned", fmt.Sprintf(
 			"%s could become another module unnoticed, and mode is Enforce: write sha256: %s into it, or name its image by digest", name, c.digest))

@@ -97,8 +97,10 @@ type Action string
 const (
 	None            Action = "None"
 	Delete          Action = "Delete"
+	Propagate       Action = "Propagate"
 	DropReferences  Action = "DropOwnerReferences"
 	RemoveFinalizer Action = "RemoveFinalizer"
+	AddFinalizer    Action = "AddFinalizer"
 	Unblock         Action = "UnblockOwner"
 	Remember        Action = "Remember"
 	Forget          Action = "Forget"
@@ -110,6 +112,8 @@ func ActionOf(action decide.Action) (Action, string) {
 	switch a := action.(type) {
 	case decide.Delete:
 		return Delete, string(a.Propagation)
+	case decide.Propagate:
+		return Propagate, string(a.Propagation)
 	case decide.DropReferences:
 		names := make([]string, 0, len(a.References))
 		for _, ref := range a.References {
@@ -118,9 +122,14 @@ func ActionOf(action decide.Action) (Action, string) {
 		return DropReferences, strings.Join(names, ", ")
 	case decide.RemoveFinalizer:
 		return RemoveFinalizer, a.Finalizer
+	case decide.AddFinalizer:
+		return AddFinalizer, a.Finalizer
 	case decide.Unblock:
 		return Unblock, ObjectOf(a.Object).String()
 	case decide.Remember:
+		if p := a.Memo.Propagation; p != nil {
+			return Remember, "its dependents are to go by " + p.Decision
+		}
 		return Remember, "without an owner since " + a.Memo.OwnerlessSince.Format(time.RFC3339)
 	case decide.Forget:
 		return Forget, ""
@@ -224,10 +233,14 @@ func (e Entry) did() string {
 	switch e.Action {
 	case Delete:
 		return "deleted (" + e.How + ")"
+	case Propagate:
+		return "dependents to go by " + e.How
 	case DropReferences:
 		return "reference to " + e.How + " dropped"
 	case RemoveFinalizer:
 		return "finalizer " + e.How + " removed"
+	case AddFinalizer:
+		return "finalizer " + e.How + " added"
 	case Unblock:
 		return "owner of " + e.How + " unblocked"
 	case Remember:

@@ -1,6 +1,8 @@
 package rego
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"strings"
 	"testing"
@@ -185,6 +187,9 @@ func TestADigestIsOfWhatCountsForAnswers(t *testing.T) {
 
 	if Digest([]File{b, a}) != digest || Digest([]File{a, b, {"a_test.rego", "y"}}) != digest {
 		t.Error("the order of files or a test changes the digest")
+	}
+	if plain, err := hex.DecodeString(digest); err != nil || len(plain) != sha256.Size || digest != strings.ToLower(digest) {
+		t.Errorf("the digest is %q, want a SHA-256 in lower case, and nothing before it", digest)
 	}
 	for _, other := range [][]File{{a}, {a, {"b.rego", "y"}}, {a, {"c.rego", "x"}}, {{"a.rego", "package gleanerb.rego"}, {"", "x"}}} {
 		if Digest(other) == digest {

@@ -46,8 +46,8 @@ func refuse(at *ast.Location, format string, args ...any) *Error {
 	return &Error{Message: fmt.Sprintf("%s:%d: ", at.File, at.Row) + fmt.Sprintf(format, args...)}
 }
 
-// Digest is what the files are known by: a SHA-256 in hexadecimal. Neither their order nor their tests
-// count, since they don't change an answer.
+// Digest is what the files are known by: a SHA-256 in hexadecimal. Neither their
+// order nor their tests count, since they don't change an answer.
 func Digest(files []File) string {
 	sum := sha256.New()
 	for _, f := range sorted(files) {

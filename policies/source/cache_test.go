@@ -3,6 +3,7 @@ package source_test
 import (
 	"os"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -92,5 +93,34 @@ func TestCache_MakesRoomByWhatWasNotUsed(t *testing.T) {
 	got, err := f.Fetch(t.Context(), large)
 	if err != nil || got.KeepErr == nil || !strings.Contains(got.KeepErr.Error(), "more than the whole cache") {
 		t.Errorf("what does not fit at all: %v, %v", err, got.KeepErr)
+	}
+}
+
+func TestCache_IsUsedByManyAtOnce(t *testing.T) {
+	folder := t.TempDir()
+	limits := source.Limits{Cache: 3500} // room for three
+	fetchers := []*source.Fetcher{fetcher(t, folder, limits), fetcher(t, folder, limits)}
+	const modules, rounds = 6, 10
+	var sources [modules]source.Source
+	var codes [modules][]byte
+	for i := range modules {
+		codes[i] = module(strings.Repeat(string(rune('a'+i)), 1000))
+		sources[i] = wasmURL(serve(t, gives(codes[i])).URL)
+		sources[i].SHA256 = sum(codes[i])
+	}
+	var all sync.WaitGroup
+	for i := range modules {
+		for _, f := range fetchers {
+			all.Go(func() {
+				for range rounds {
+					gets(t, f, sources[i], codes[i])
+				}
+			})
+		}
+	}
+	all.Wait()
+	fetch(t, fetchers[0], sources[0])
+	if n := every(t, folder, func(string) {}); n > 3 {
+		t.Errorf("%d modules are kept, and there is room for three", n)
 	}
 }

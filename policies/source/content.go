@@ -26,6 +26,9 @@ var (
 // fetchLocal takes what the resource, or a ConfigMap, has in it.
 func (f *Fetcher) fetchLocal(s Source) (Fetched, error) {
 	if s.Inline != "" {
+		if int64(len(s.Inline)) > f.limits.Rego {
+			return Fetched{}, fault(TooLarge, "inline: it is larger than the limit of %d bytes", f.limits.Rego)
+		}
 		return f.finish(s, "inline", "", []File{{Name: defaultRegoName, Data: []byte(s.Inline)}})
 	}
 	from := fmt.Sprintf("the key %s of the ConfigMap %s", s.ConfigMap.Key, s.ConfigMap.Name)
@@ -144,7 +147,7 @@ func Digest(files []File) string {
 func plausible(language Language, file File) error {
 	if language == Rego {
 		if !utf8.Valid(file.Data) {
-			return fault(BadArtifact, "%s is no Rego: it is no text in UTF-8", file.Name)
+			return fault(BadArtifact, "%q is no Rego: it is no text in UTF-8", file.Name)
 		}
 		return nil
 	}

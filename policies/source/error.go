@@ -33,8 +33,8 @@ const (
 type Error struct {
 	Reason  Reason
 	Message string
-	// Temporary tells that trying again may help although nobody changes the
-	// resource.
+	// Temporary tells that trying again may help although nobody changes anything.
+	// Without it, it may help once somebody has: soon, it does not.
 	Temporary bool
 
 	cause error

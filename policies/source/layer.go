@@ -27,17 +27,23 @@ func unpackArtifact(language Language, layers []layer, limits Limits) ([]File, e
 		if err != nil {
 			return nil, err
 		}
-		name := path.Base(strings.TrimSuffix(l.title, ".gz"))
-		if l.title == "" && language == Rego {
-			name = defaultRegoName
-		} else if l.title == "" || language == Wasm {
-			name = defaultWasmName
-		}
-		if !isTest(name) {
+		if name := l.name(language); !isTest(name) {
 			files = append(files, File{Name: name, Data: content})
 		}
 	}
 	return files, enough(language, files)
+}
+
+// name is that of the file which the layer is.
+func (l layer) name(language Language) string {
+	base := path.Base(strings.TrimSuffix(l.title, ".gz"))
+	switch {
+	case language == Wasm:
+		return defaultWasmName
+	case strings.HasSuffix(base, ".rego"):
+		return base
+	}
+	return defaultRegoName
 }
 
 // unpackImage looks for the module among the files of archives.

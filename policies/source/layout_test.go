@@ -36,6 +36,7 @@ func TestImage_OfAnyLayoutIsUnderstood(t *testing.T) {
 		"Rego in an image":      {layers(t, "application/vnd.oci.image.layer.v1.tar", tarball), source.Rego, files("policy.rego", text)},
 		"Rego beside its tests": {layers(t, "application/vnd.oci.image.layer.v1.tar", string(archive(t, "a.rego", text, "a_test.rego", "junk"))), source.Rego, files("a.rego", text)},
 		"several files of Rego": {rego, source.Rego, several},
+		"Rego with odd titles":  {titled(t, "..", text, "x/y.rego", text+"#", "z_test.rego", "junk"), source.Rego, append(files("policy.rego", text), files("y.rego", text+"#")...)},
 		"what conftest pushes":  {layers(t, "application/vnd.cncf.openpolicyagent.policy.layer.v1+rego", text), source.Rego, files("policy.rego", text)},
 	} {
 		t.Run(claim, func(t *testing.T) {
@@ -194,6 +195,20 @@ func FuzzManifest(f *testing.F) {
 
 func files(name, content string) []source.File {
 	return []source.File{{Name: name, Data: []byte(content)}}
+}
+
+// titled makes an artifact of Rego, in pairs of title and content.
+func titled(t *testing.T, pairs ...string) oci.Artifact {
+	t.Helper()
+	var all []source.File
+	for i := 0; i < len(pairs); i += 2 {
+		all = append(all, files(pairs[i], pairs[i+1])...)
+	}
+	a, err := oci.PackRego(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
 }
 
 // named makes an artifact whose layer was never pushed.

@@ -92,6 +92,7 @@ func TestFetch_SaysWhatIsWrongWithWhatItIsHanded(t *testing.T) {
 		"a short digest":   {source.Source{Language: source.Rego, Inline: "x", SHA256: "12"}, source.BadReference, "use 64 hex digits"},
 		"another digest":   {source.Source{Language: source.Rego, Inline: "x", SHA256: "sha256:" + sum(nil)}, source.BadReference, "use 64 hex digits"},
 		"capital letters":  {source.Source{Language: source.Rego, Inline: "x", SHA256: strings.ToUpper(sum(nil))}, source.BadReference, "in lower case"},
+		"much inline":      {source.Source{Language: source.Rego, Inline: strings.Repeat("x", 1001)}, source.TooLarge, "limit of 1000 bytes"},
 		"no such key":      {missing, source.NotFound, `no key "K": use one of k, other`},
 		"no keys":          {source.Source{Language: source.Rego, ConfigMap: &source.ConfigMap{Name: "ns/c", Key: "k"}}, source.NotFound, "nor any other"},
 		"a bomb":           {data(source.Wasm, bomb), source.TooLarge, "limit of 1048576 bytes, decompressed"},

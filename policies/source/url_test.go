@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"sync"
@@ -47,9 +48,12 @@ func TestURL_WithADigestOutlivesItsServer(t *testing.T) {
 	if diff := cmp.Diff(first, second); diff != "" || !second.Pinned {
 		t.Errorf("pinned: %t\n%s", second.Pinned, diff)
 	}
-	e := refused(t, fetcher(t, folder, source.Limits{}), wasmURL(server.URL), source.Unreachable, server.URL)
+	e := refused(t, fetcher(t, folder, source.Limits{}), wasmURL(server.URL+"?signature=secret"), source.Unreachable, server.URL)
 	if !e.Temporary {
 		t.Error("a server that is away will not come back")
+	}
+	if strings.Contains(e.Message, "secret") {
+		t.Errorf("the signature is in the message: %s", e.Message)
 	}
 	elsewhere := pinned
 	elsewhere.Namespace = "tenant"
@@ -135,6 +139,9 @@ func TestURL_WithoutABelievedCertificateIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused(t, f, wasmURL(server.URL), source.Untrusted, "certificate")
+	plain := httptest.NewServer(gives(module("x")))
+	t.Cleanup(plain.Close)
+	refused(t, f, wasmURL(strings.Replace(plain.URL, "http:", "https:", 1)), source.Untrusted, "does not speak HTTPS")
 }
 
 func TestURL_ThatNeverEndsIsEnded(t *testing.T) {

@@ -3,6 +3,7 @@ package wasm_test
 import (
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -45,6 +46,18 @@ func TestTheSameRequestGetsTheSameAnswer(t *testing.T) {
 					t.Errorf("%s gave %s, %v; before: %s", do, told(a), err, want[do])
 					return
 				}
+			}
+		})
+	}
+	callers.Wait()
+
+	fresh := stockPolicy(t, wasm.Options{Instances: 3})
+	for n := range 1000 {
+		callers.Go(func() {
+			do := deeds[n%len(deeds)]
+			a, err := wasm.AskOnce(t.Context(), fresh, ask(do, 1))
+			if err != nil || a.Restored || told(a) != want[do] {
+				t.Errorf("on a fresh instance (restored: %t) %s gave %s, %v; before: %s", a.Restored, do, told(a), err, want[do])
 			}
 		})
 	}
@@ -92,7 +105,7 @@ func TestAnotherProcessGetsTheSameAnswer(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(folder, "guest.wasm"), stockCode(t), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	answers := map[string]bool{}
+	answers, caches := map[string]bool{}, map[string]bool{}
 	for range 2 {
 		c := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.count=1")
 		c.Env = append(os.Environ(), answerIn+"="+folder)
@@ -105,10 +118,35 @@ func TestAnotherProcessGetsTheSameAnswer(t *testing.T) {
 			t.Fatal(err)
 		}
 		answers[string(file)] = true
+		caches[listing(t, filepath.Join(folder, "cache"))] = true
 	}
 	if len(answers) != 1 {
 		t.Errorf("two processes gave %v", answers)
 	}
+	if len(caches) != 1 {
+		t.Errorf("the second process compiled the module again: %v", caches)
+	}
+}
+
+// listing tells of the files below a folder, and when each was written.
+func listing(t *testing.T, folder string) string {
+	t.Helper()
+	var all []string
+	err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		all = append(all, fmt.Sprintf("%s %d %d", path, info.Size(), info.ModTime().UnixNano()))
+		return nil
+	})
+	if err != nil || len(all) == 0 {
+		t.Fatalf("the cache has %d files: %v", len(all), err)
+	}
+	return strings.Join(all, "\n")
 }
 
 // answer is the other process. The second finds the module compiled on disk.

@@ -2,6 +2,7 @@ package wasm
 
 import (
 	"context"
+	"errors"
 
 	"github.com/gleaner-dev/gleaner/hostabi"
 	"github.com/gleaner-dev/gleaner/policies/wasm/sandbox"
@@ -45,4 +46,28 @@ func AskFresh(ctx context.Context, m *Module, request hostabi.Request) (string, 
 		return err
 	})
 	return string(c.verdict), both - alone, err
+}
+
+var errThrownAway = errors.New("thrown away")
+
+// AskOnce is Ask with an instance that is thrown away afterwards, as one is that
+// grew its memory. A policy that is asked in no other way has a fresh one for
+// each call.
+func AskOnce(ctx context.Context, p *Policy, request hostabi.Request) (Answer, error) {
+	document, err := hostabi.MarshalRequest(request)
+	if err != nil {
+		return Answer{}, err
+	}
+	c := newCall(document, request.Time, p.options.LogBytes)
+	var a Answer
+	a.Usage, err = p.pool.Run(ctx, func(ctx context.Context, in *sandbox.Instance) error {
+		_, err := in.Call(context.WithValue(ctx, callKey{}, c), string(request.Hook))
+		return errors.Join(err, errThrownAway)
+	})
+	if stopped := (*sandbox.Stopped)(nil); !errors.Is(err, errThrownAway) || errors.As(err, &stopped) {
+		return a, err
+	}
+	a.Log = c.log.end()
+	a.Verdict, err = hostabi.ParseVerdict(request.Hook, c.verdict)
+	return a, err
 }

@@ -1,6 +1,9 @@
 package wasm_test
 
 import (
+	"bytes"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -118,9 +121,44 @@ var atCall = []hostile{
 		return m.answers(abstain, asm.Forever(asm.Call(m.log, 1, 0, 1000)))
 	}, policies.FaultExhausted, "fuel"},
 
+	{"one that sleeps for ever runs out of fuel", func(m *module) []byte {
+		poll := m.Import("wasi_snapshot_preview1", "poll_oneoff", []byte{asm.I32, asm.I32, asm.I32, asm.I32}, []byte{asm.I32})
+		return m.answers(abstain, asm.Forever(asm.Call(poll, 0, 512, 1, 768), asm.Drop))
+	}, policies.FaultExhausted, "fuel"},
+
 	{"a log of more than its memory runs out of fuel before it is read", func(m *module) []byte {
 		return m.answers(abstain, asm.Forever(asm.Call(m.log, 1, 0, -1)))
 	}, policies.FaultExhausted, "fuel"},
+}
+
+// TestPointersOutOfTheMemoryAreErrorsOfWASI holds for functions that say so to
+// the module, which goes on.
+func TestPointersOutOfTheMemoryAreErrorsOfWASI(t *testing.T) {
+	const fault = 21
+	params := func(n int) []byte { return bytes.Repeat([]byte{asm.I32}, n) }
+	for _, c := range []struct {
+		function string
+		args     []int32
+	}{
+		{"args_sizes_get", []int32{-4, 0}},
+		{"environ_sizes_get", []int32{0, -4}},
+		{"random_get", []int32{-16, 100}},
+		{"fd_fdstat_get", []int32{1, -4}},
+		{"fd_write", []int32{1, -8, 1, 0}},
+		{"poll_oneoff", []int32{-4, 0, 1, 0}},
+		{"poll_oneoff", []int32{0, -4, 1, 0}},
+		{"poll_oneoff", []int32{0, 0, 1, -4}},
+	} {
+		t.Run(fmt.Sprint(c.function, c.args), func(t *testing.T) {
+			m := newModule()
+			f := m.Import("wasi_snapshot_preview1", c.function, params(len(c.args)), params(1))
+			isFault := slices.Concat(asm.I32Const(-fault), asm.I32Add, asm.If(asm.Unreachable))
+			p := policy(t, load(t, engine(t), m.answers(abstain, asm.Call(f, c.args...), isFault)), wasm.Options{Limits: hostileLimits})
+			if got, err := p.Evaluate(t.Context(), ask("", 0)); err != nil || got.Decision != hostabi.DecisionAbstain {
+				t.Errorf("got %v, %v, want that it was told of a fault", got, err)
+			}
+		})
+	}
 }
 
 // deepFrame keeps 200 locals alive across a call of itself.

@@ -99,6 +99,19 @@ func TestAModuleFailsWhileItIsInitialised(t *testing.T) {
 			return m.answers(abstain)
 		}, policies.FaultExhausted, "while it was initialised, it used up its fuel"},
 
+		{"an endless recursion in the start function", func(m *module) []byte {
+			self := m.log + 1
+			m.Start(m.Func("", nil, nil, 0, asm.Call(self)))
+			return m.answers(abstain)
+		}, policies.FaultExhausted, "while it was initialised, start function: it used up its fuel"},
+
+		{"a memory bomb in _initialize", func(m *module) []byte {
+			grow := append(asm.I32Const(256), asm.MemoryGrow...)
+			failed := append(asm.I32Const(1), asm.I32Add...)
+			m.Hook("_initialize", asm.Forever(grow, failed, asm.I32Eqz, asm.If(asm.Unreachable)))
+			return m.answers(abstain)
+		}, policies.FaultMemoryLimit, "while it was initialised, it needed more memory than its limit of 32 MiB"},
+
 		{"a trap in _initialize", func(m *module) []byte {
 			m.Hook("_initialize", asm.Unreachable)
 			return m.answers(abstain)

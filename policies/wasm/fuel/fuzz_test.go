@@ -15,7 +15,7 @@ import (
 // the engine takes in what was rewritten if, and only if, it takes in the
 // original.
 func FuzzRewrite(f *testing.F) {
-	for _, a := range []assembly{varied(), endless(), with(0x41, 0, 0x0e, 1, 0, 0), with(0x41, 0, 0x41, 0, 0x41, 0, 0xfc, 12, 0, 0)} {
+	for _, a := range []assembly{varied(), endless(), withData(), with(0x41, 0, 0x0e, 1, 0, 0), with(0x41, 0, 0x41, 0, 0x41, 0, 0xfc, 12, 0, 0)} {
 		f.Add(a.bytes())
 	}
 	for seed := range uint64(5) {
@@ -24,19 +24,21 @@ func FuzzRewrite(f *testing.F) {
 	r := wazero.NewRuntimeWithConfig(f.Context(), wazero.NewRuntimeConfigCompiler().WithCoreFeatures(api.CoreFeaturesV2))
 	limits := fuel.Limits{ModuleSize: 1 << 16, Branches: 1_000, Loops: 100, Locals: 1_000, Joins: 100_000}
 	f.Fuzz(func(t *testing.T, code []byte) {
-		m, err := fuel.Rewrite(code, fuel.Options{Limits: limits})
-		if err != nil {
-			if refusal := (*fuel.Refusal)(nil); !errors.As(err, &refusal) || refusal.Message == "" {
-				t.Errorf("the error is not a refusal in words: %v", err)
+		for _, takeData := range []bool{false, true} {
+			m, err := fuel.Rewrite(code, fuel.Options{Limits: limits, TakeData: takeData})
+			if err != nil {
+				if refusal := (*fuel.Refusal)(nil); !errors.As(err, &refusal) || refusal.Message == "" {
+					t.Errorf("the error is not a refusal in words: %v", err)
+				}
+				return
 			}
-			return
-		}
-		original, rewritten := compiles(t, r, withoutCustom(code)), compiles(t, r, m.Code)
-		if original == nil && rewritten != nil {
-			t.Errorf("the engine refuses the rewritten module only: %v", rewritten)
-		}
-		if original != nil && rewritten == nil && m.Start == "" {
-			t.Errorf("the engine refuses the original only: %v", original)
+			original, rewritten := compiles(t, r, withoutCustom(code)), compiles(t, r, m.Code)
+			if original == nil && rewritten != nil {
+				t.Errorf("the engine refuses the rewritten module only: %v", rewritten)
+			}
+			if original != nil && rewritten == nil && m.Start == "" {
+				t.Errorf("the engine refuses the original only: %v", original)
+			}
 		}
 	})
 }

@@ -115,6 +115,9 @@ func (m *module) takeData() []Segment {
 	if !m.options.TakeData || m.keepsData || m.memory == nil || m.memory.Imported {
 		return nil
 	}
+	if announced := m.lists[sectionDataCount]; announced.entries != nil && announced.count != len(m.data) {
+		return nil // the engine refuses it for that
+	}
 	m.lists[sectionData], m.lists[sectionDataCount] = list{}, list{}
 	size := 0
 	for _, s := range m.data {

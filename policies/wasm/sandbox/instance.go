@@ -108,6 +108,9 @@ func (in *Instance) Call(ctx context.Context, function string, args ...uint64) (
 	if err != nil {
 		return nil, in.explain(err)
 	}
+	if int64(in.left.Get()) < 0 {
+		return nil, in.exhausted(nil) // whoever used it up has kept it to himself
+	}
 	return results, nil
 }
 

@@ -183,6 +183,15 @@ func TestHostFunctionsEndACallWithTheirError(t *testing.T) {
 		t.Errorf("got %v for %d units, want that the fuel is used up", err, usage.Fuel)
 	}
 
+	w.do = func(_ context.Context, in *sandbox.Instance) error {
+		_ = in.Charge(10_000) // and it goes on
+		return nil
+	}
+	_, err = p.Run(t.Context(), calling("ask"))
+	if stopped := new(sandbox.Stopped); !errors.As(err, &stopped) || stopped.Kind != sandbox.Exhausted {
+		t.Errorf("got %v, want that a call which comes to its end without fuel is none", err)
+	}
+
 	w.do = func(ctx context.Context, in *sandbox.Instance) error { return calling("spin")(ctx, in) }
 	_, err = p.Run(t.Context(), calling("ask"))
 	if stopped := new(sandbox.Stopped); !errors.As(err, &stopped) || stopped.Kind != sandbox.Exhausted {
@@ -242,6 +251,41 @@ func TestNoMoreGuestsRunThanThereMayBe(t *testing.T) {
 	}
 	close(release)
 	guests.Wait()
+}
+
+func TestPoliciesOfOneModuleShareNoInstances(t *testing.T) {
+	w := newWorld(t, sandbox.Config{})
+	code := guest().Bytes()
+	pools := []*sandbox.Pool{w.pool(t, code, sandbox.PoolOptions{}), w.pool(t, code, sandbox.PoolOptions{})}
+	var lock sync.Mutex
+	owner, restored := map[*sandbox.Instance]*sandbox.Pool{}, 0
+	var callers sync.WaitGroup
+	for n := range 1000 {
+		callers.Go(func() {
+			p := pools[n%len(pools)]
+			usage, err := p.Run(t.Context(), func(ctx context.Context, in *sandbox.Instance) error {
+				lock.Lock()
+				if before, used := owner[in]; used && before != p {
+					t.Error("an instance has been used by two policies")
+				}
+				owner[in] = p
+				lock.Unlock()
+				return calling("write")(ctx, in)
+			})
+			if err != nil {
+				t.Error(err)
+			}
+			lock.Lock()
+			defer lock.Unlock()
+			if usage.Restored {
+				restored++
+			}
+		})
+	}
+	callers.Wait()
+	if len(owner) < len(pools) || restored == 0 {
+		t.Errorf("%d instances were used, and %d calls found one that had been", len(owner), restored)
+	}
 }
 
 func TestATrapNamesFunctions(t *testing.T) {

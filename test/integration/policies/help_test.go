@@ -3,6 +3,8 @@ package policies
 import (
 	"encoding/json"
 	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 func errorf(format string, args ...any) error { return fmt.Errorf(format, args...) }
@@ -30,4 +32,36 @@ kind: RoleBinding
 metadata: {name: %[1]s}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: %[1]s}
 subjects: [{kind: ServiceAccount, name: %[1]s, namespace: NS}]`, name))
+}
+
+// policyObserved waits until a policy's last change is in force.
+func (w *world) policyObserved(p *unstructured.Unstructured) {
+	w.Helper()
+	w.eventually(func() error {
+		live := w.get(p)
+		observed, _, _ := unstructured.NestedInt64(live.Object, "status", "observedGeneration")
+		if observed != live.GetGeneration() {
+			return errorf("%s: generation %d, observed %d", p.GetName(), live.GetGeneration(), observed)
+		}
+		return nil
+	})
+}
+
+// claim makes a PersistentVolumeClaim with owners.
+func (w *world) claim(name string, owners ...*unstructured.Unstructured) *unstructured.Unstructured {
+	w.Helper()
+	o := w.apply(fmt.Sprintf(`
+kind: PersistentVolumeClaim
+metadata: {name: %s}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}`, name))
+	refs := []map[string]any{}
+	for _, owner := range owners {
+		refs = append(refs, map[string]any{"apiVersion": owner.GetAPIVersion(), "kind": owner.GetKind(), "name": owner.GetName(), "uid": owner.GetUID()})
+	}
+	data, err := json.Marshal(map[string]any{"metadata": map[string]any{"ownerReferences": refs}})
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.patch(o, string(data))
+	return w.get(o)
 }

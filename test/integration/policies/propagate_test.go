@@ -1,0 +1,221 @@
+package policies
+
+import (
+	"slices"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/gleaner-dev/gleaner/operator/graph"
+)
+
+// governing is a policy that governs the Secrets of a test, so that its ConfigMaps
+// are free to depend on them.
+const governing = `
+kind: GCPolicy
+metadata: {name: governs}
+spec:
+  resources: [{apiGroups: [""], resources: [secrets]}]
+  mode: Enforce
+  fixed: `
+
+// held waits until an object has a hold, or has none.
+func (w *world) held(o *unstructured.Unstructured, wanted bool) {
+	w.Helper()
+	w.eventually(func() error {
+		if is := slices.Contains(w.get(o).GetFinalizers(), graph.Hold); is != wanted {
+			return errorf("%s has a hold: %t; %s", o.GetName(), is, w.decisions(o))
+		}
+		return nil
+	})
+}
+
+// secret makes an owner that is governed, and waits for its hold.
+func (w *world) secret(name string) *unstructured.Unstructured {
+	w.Helper()
+	o := w.object("Secret", name, nil)
+	w.held(o, true)
+	return o
+}
+
+// free waits until an object is there without references to owners.
+func (w *world) free(o *unstructured.Unstructured) {
+	w.Helper()
+	w.eventually(func() error {
+		live := w.get(o)
+		if live.GetName() == "" {
+			w.Fatalf("%s is gone; %s", o.GetName(), w.decisions(o))
+		}
+		if refs := live.GetOwnerReferences(); len(refs) != 0 {
+			return errorf("%s: %v", o.GetName(), refs)
+		}
+		return nil
+	})
+}
+
+func TestAHoldComesAndGoesWithThePolicy(t *testing.T) {
+	w := newWorld(t)
+	before := w.object("Secret", "before", nil)
+	p := w.policy(governing + `{propagate: {decision: Orphan}}`)
+	w.held(before, true)
+	after := w.object("Secret", "after", nil)
+	w.held(after, true)
+	other := w.make("other")
+	w.patch(p, `{"spec": {"mode": "Monitor"}}`)
+	w.held(before, false)
+	w.held(after, false)
+	w.patch(p, `{"spec": {"mode": "Enforce"}}`)
+	w.held(before, true)
+	w.patch(before, `{"metadata": {"finalizers": null}}`) // somebody takes it off
+	w.held(before, true)
+	w.remove(p)
+	w.held(before, false)
+	w.held(other, false)
+}
+
+func TestAPolicyDecidesWhatBecomesOfTheDependents(t *testing.T) {
+	w := newWorld(t)
+	w.policy(governing + `{propagate: {decision: Orphan, reason: they are data}}`)
+	owner := w.secret("owner")
+	dependent := w.make("dependent", owner)
+	w.delete(owner) // as kubectl does: Background, explicitly
+	w.goes(owner)
+	w.free(dependent)
+	e := w.decided(owner, "PropagationDecided")
+	if e.Policy != "GCPolicy "+w.ns+"/governs" || e.Asked[0].Reason != "they are data" {
+		t.Errorf("recorded: %+v", e)
+	}
+}
+
+func TestForegroundIsDecidedForAnOwnerThatIsDeletedInBackground(t *testing.T) {
+	w := newWorld(t)
+	w.policy(governing + `{propagate: {decision: Foreground}}`)
+	owner := w.secret("owner")
+	dependent := w.make("dependent", owner)
+	w.patch(dependent, `{"metadata": {"finalizers": ["test.gleaner.dev/slow"],
+		"ownerReferences": [{"apiVersion": "v1", "kind": "Secret", "name": "owner", "uid": "`+string(owner.GetUID())+`", "blockOwnerDeletion": true}]}}`)
+	w.delete(owner)
+	w.eventually(func() error {
+		if w.get(dependent).GetDeletionTimestamp() == nil {
+			return errorf("the dependent is not being deleted; %s", w.decisions(owner))
+		}
+		return nil
+	})
+	if live := w.get(owner); !slices.Contains(live.GetFinalizers(), metav1.FinalizerDeleteDependents) {
+		t.Errorf("the owner has not waited: %v", live.GetFinalizers())
+	}
+	w.patch(dependent, `{"metadata": {"finalizers": null}}`)
+	w.goes(dependent, owner)
+}
+
+func TestWhatAClientAskedForIsRespected(t *testing.T) {
+	w := newWorld(t)
+	w.policy(governing + `{propagate: {decision: Foreground}}`)
+	owner := w.secret("owner")
+	dependent := w.make("dependent", owner)
+	w.deleteBy(owner, metav1.DeletePropagationOrphan)
+	w.goes(owner)
+	w.free(dependent)
+}
+
+func TestWhatAClientAskedForIsOverriddenWhereThePolicySaysSo(t *testing.T) {
+	w := newWorld(t)
+	p := w.policy(governing + `{propagate: {decision: Orphan}}`)
+	w.patch(p, `{"spec": {"explicit": "Override"}}`)
+	w.policyObserved(p)
+	owner := w.secret("owner")
+	dependent := w.make("dependent", owner)
+	w.deleteBy(owner, metav1.DeletePropagationForeground)
+	w.goes(owner)
+	w.free(dependent)
+}
+
+func TestDependentsOfSomeKindsAreExceptions(t *testing.T) {
+	w := newWorld(t)
+	w.policy(governing + `{propagate: {decision: Foreground, dependents: [{kind: PersistentVolumeClaim, decision: Orphan}]}}`)
+	owner := w.secret("owner")
+	var claims, maps []*unstructured.Unstructured
+	for _, name := range []string{"a", "b", "c"} {
+		maps = append(maps, w.make(name, owner))
+		claims = append(claims, w.claim(name, owner))
+	}
+	w.delete(owner)
+	w.goes(owner)
+	w.goes(maps...)
+	for _, claim := range claims {
+		w.free(claim)
+	}
+}
+
+func TestDependentsOfSomeKindsGoThoughTheRestIsKept(t *testing.T) {
+	w := newWorld(t)
+	w.policy(governing + `{propagate: {decision: Orphan, dependents: [{kind: ConfigMap, decision: Delete}]}}`)
+	owner, another := w.secret("owner"), w.make("another")
+	claim, gone, shared := w.claim("claim", owner), w.make("gone", owner), w.make("shared", owner, another)
+	w.delete(owner)
+	w.goes(owner, gone)
+	w.free(claim)
+	w.eventually(func() error {
+		if refs := w.get(shared).GetOwnerReferences(); len(refs) != 1 || refs[0].Name != "another" {
+			return errorf("references: %v", refs)
+		}
+		return nil
+	})
+}
+
+func TestAHeldObjectIsLetGoOnceNoPolicyGovernsIt(t *testing.T) {
+	w := newWorld(t)
+	p := w.policy(governing + `{propagate: {decision: Wait, after: 1h}}`)
+	owner := w.secret("owner")
+	dependent := w.make("dependent", owner)
+	w.delete(owner)
+	w.decided(owner, "WaitsByPolicy")
+	if w.get(dependent).GetName() == "" || w.get(owner).GetName() == "" {
+		t.Error("nobody has waited")
+	}
+	w.remove(p)
+	w.goes(owner, dependent)
+}
+
+func TestAHoldStaysWhileItsPolicyIsAtFault(t *testing.T) {
+	w := newWorld(t)
+	module := w.policy(`
+kind: PolicyModule
+metadata: {name: orphans}
+spec:
+  rego:
+    inline: |
+      package gleaner
+      propagate := {"decision": "Orphan"}`)
+	p := w.policy(`
+kind: GCPolicy
+metadata: {name: governs}
+spec:
+  resources: [{apiGroups: [""], resources: [secrets]}]
+  mode: Enforce
+  module: {name: orphans}`)
+	owner := w.secret("owner")
+	dependent := w.make("dependent", owner)
+	w.remove(module)
+	w.says(p, "ModuleReady", metav1.ConditionFalse, "NotFound", "objects that it governs are kept")
+	unheld := w.object("Secret", "unheld", nil) // nobody knows what the module would answer
+	w.delete(owner)
+	w.decided(owner, "PolicyAtFault")
+	if slices.Contains(w.get(unheld).GetFinalizers(), graph.Hold) {
+		t.Error("a hold was placed for a module that is not there")
+	}
+	w.patch(p, `{"spec": {"onFault": "Default"}}`)
+	w.goes(owner, dependent)
+}
+
+func TestAnAnnotationOfAnotherObjectDecidesNothing(t *testing.T) {
+	w := newWorld(t)
+	w.policy(governing + `{propagate: {decision: Orphan}}`)
+	owner := w.secret("owner")
+	w.patch(owner, `{"metadata": {"annotations": {"gleaner.dev/memo": "{\"uid\":\"another\",\"references\":\"x\",\"propagation\":{\"policy\":\"p\",\"decision\":\"Background\",\"requested\":\"Unspecified\"}}"}}}`)
+	dependent := w.make("dependent", owner)
+	w.delete(owner)
+	w.goes(owner)
+	w.free(dependent)
+}
