@@ -85,7 +85,7 @@ var layers = map[string]layer{
 			"crds/v1alpha1", "operator/graph",
 		},
 		external: []string{
-			"github.com/go-logr/logr", "github.com/google/cel-go", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/apiserver",
+			"github.com/go-logr/logr", "github.com/google/cel-go", "golang.org/x/sync", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/apiserver",
 			"k8s.io/client-go", "k8s.io/component-base", "sigs.k8s.io/controller-runtime",
 		},
 	},
@@ -107,6 +107,10 @@ var layers = map[string]layer{
 	"operator/record": {
 		internal: []string{"operator/decide", "operator/graph"},
 		external: []string{"k8s.io/apimachinery"},
+	},
+	"operator/release": {
+		internal: []string{"operator/graph", "operator/memo"},
+		external: []string{"k8s.io/apimachinery", "k8s.io/client-go"},
 	},
 	"operator/canary": {
 		external: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/utils"},

@@ -42,6 +42,10 @@ type moduleState struct {
 	compiled *compiled // nil: see problem
 	pinned   bool      // it can't become another one unnoticed
 	problem  problem
+
+	fresh     bool                  // it was fetched and compiled now
+	temporary bool                  // its problem may be gone later
+	configMap *types.NamespacedName // that it comes from
 }
 
 func (m *moduleState) name() string { return m.kind + " " + nameOf(m.key) }
@@ -82,9 +86,18 @@ func (k *Keeper) rebuild(ctx context.Context) (*build, error) {
 	}
 	modules := map[string]*moduleState{}
 	named := map[types.NamespacedName]struct{}{}
+	k.loadAll(ctx, b.modules)
 	for _, m := range b.modules {
-		k.load(ctx, b, m, named)
 		modules[m.name()] = m
+		b.incomplete = b.incomplete || m.temporary
+		if m.configMap != nil {
+			named[*m.configMap] = struct{}{}
+		}
+		if m.fresh {
+			k.before[m.object.GetUID()] = fetchedBefore{
+				generation: m.object.GetGeneration(), compiled: m.compiled, pinned: m.pinned, at: k.options.Now(),
+			}
+		}
 	}
 	k.named.Store(&named)
 	inUse := map[string]struct{}{}

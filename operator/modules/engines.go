@@ -91,6 +91,10 @@ func (e *engines) compile(ctx context.Context, engine v1alpha1.Engine, name stri
 	c.digest = fetched.Digest
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if first, ok := e.compiled[key]; ok { // somebody else was as fast
+		c.close()
+		return first, nil
+	}
 	e.compiled[key] = c
 	return c, nil
 }

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -16,20 +18,22 @@ import (
 
 // load fetches and compiles a module. If it can't be fetched again for now, the
 // one that was stays.
-func (k *Keeper) load(ctx context.Context, b *build, m *moduleState, named map[types.NamespacedName]struct{}) {
+func (k *Keeper) load(ctx context.Context, m *moduleState) {
 	engine := v1alpha1.EngineWasm
 	if m.spec.Rego != nil {
 		engine = v1alpha1.EngineRego
 	}
-	fetched, err := k.fetch(ctx, m, named)
+	if was, ok := k.fetchedBefore(m); ok && !k.due(m, was) {
+		m.compiled, m.pinned = was.compiled, was.pinned
+		return
+	}
+	fetched, err := k.fetch(ctx, m)
 	if err != nil {
-		m.problem = problem{v1alpha1.ConditionFetched, "Failed", err.Error()}
-		temporary := true
+		m.problem, m.temporary = problem{v1alpha1.ConditionFetched, "Failed", err.Error()}, true
 		if fault := (*source.Error)(nil); errors.As(err, &fault) {
-			m.problem.reason, temporary = string(fault.Reason), fault.Temporary
+			m.problem.reason, m.temporary = string(fault.Reason), fault.Temporary
 		}
-		b.incomplete = b.incomplete || temporary
-		if was, ok := k.fetchedBefore(m); ok && temporary {
+		if was, ok := k.fetchedBefore(m); ok && m.temporary {
 			m.compiled, m.pinned = was.compiled, was.pinned
 			m.problem.message += "; until it can be had again, the module that was fetched before is asked"
 		}
@@ -41,12 +45,42 @@ func (k *Keeper) load(ctx context.Context, b *build, m *moduleState, named map[t
 		message, blamed := blames(err)
 		m.problem = problem{v1alpha1.ConditionCompiled, "DoesNotCompile", message}
 		if !blamed {
-			m.problem.reason = "NotCompiled"
-			b.incomplete = true
+			m.problem.reason, m.temporary = "NotCompiled", true
 		}
 		return
 	}
-	k.before[m.object.GetUID()] = fetchedBefore{generation: m.object.GetGeneration(), compiled: m.compiled, pinned: m.pinned}
+	m.fresh = true
+}
+
+// atOnce is how many modules are fetched and compiled at the same time. One whose
+// server is slow delays three others at most.
+const atOnce = 4
+
+// loadAll loads modules. It writes to each of them, and to nothing else.
+func (k *Keeper) loadAll(ctx context.Context, all []*moduleState) {
+	var loading errgroup.Group
+	loading.SetLimit(atOnce)
+	for _, m := range all {
+		loading.Go(func() error {
+			k.load(ctx, m)
+			return nil
+		})
+	}
+	_ = loading.Wait() // what goes wrong is said of each module
+}
+
+// due reports whether a module is to be fetched again. What is in the cluster costs
+// little to read. What is elsewhere, and pinned, can't have become anything else;
+// the rest is asked for once in a while.
+func (k *Keeper) due(m *moduleState, was fetchedBefore) bool {
+	switch {
+	case m.spec.Rego != nil && m.spec.Rego.Image == "", m.spec.Wasm != nil && m.spec.Wasm.ConfigMap != nil:
+		return true
+	case was.pinned:
+		return false
+	default:
+		return k.options.Now().Sub(was.at) >= refetch
+	}
 }
 
 // fetchedBefore is what a module was compiled from at an earlier reading.
@@ -54,6 +88,7 @@ type fetchedBefore struct {
 	generation int64
 	compiled   *compiled
 	pinned     bool
+	at         time.Time
 }
 
 // fetchedBefore returns what the same generation of the module gave before.
@@ -72,7 +107,7 @@ func (k *Keeper) forget(b *build) {
 }
 
 // fetch gets a module's files from where it says they are.
-func (k *Keeper) fetch(ctx context.Context, m *moduleState, named map[types.NamespacedName]struct{}) (source.Fetched, error) {
+func (k *Keeper) fetch(ctx context.Context, m *moduleState) (source.Fetched, error) {
 	s := source.Source{SHA256: m.spec.SHA256, Namespace: m.key.Namespace, Private: m.key.Namespace == ""}
 	var configMap *v1alpha1.ConfigMapKeyReference
 	var secrets []v1alpha1.SecretReference
@@ -87,7 +122,7 @@ func (k *Keeper) fetch(ctx context.Context, m *moduleState, named map[types.Name
 		configMap, secrets = w.ConfigMap, w.PullSecrets
 	}
 	if configMap != nil {
-		read, err := k.configMap(ctx, m, *configMap, named)
+		read, err := k.configMap(ctx, m, *configMap)
 		if err != nil {
 			return source.Fetched{}, err
 		}
@@ -103,12 +138,12 @@ func (k *Keeper) fetch(ctx context.Context, m *moduleState, named map[types.Name
 	return k.fetcher.Fetch(ctx, s)
 }
 
-func (k *Keeper) configMap(ctx context.Context, m *moduleState, ref v1alpha1.ConfigMapKeyReference, named map[types.NamespacedName]struct{}) (*source.ConfigMap, error) {
+func (k *Keeper) configMap(ctx context.Context, m *moduleState, ref v1alpha1.ConfigMapKeyReference) (*source.ConfigMap, error) {
 	key := types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
 	if m.key.Namespace != "" {
 		key.Namespace = m.key.Namespace
 	}
-	named[key] = struct{}{} // also while it is not there
+	m.configMap = &key // also while it is not there
 	var o corev1.ConfigMap
 	if err := k.client.Get(ctx, key, &o); err != nil {
 		if apierrors.IsNotFound(err) {

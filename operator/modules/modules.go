@@ -165,6 +165,10 @@ const (
 	firstRetry   = time.Second
 	longestRetry = time.Minute
 
+	// refetch is how often a module is fetched again that may have become another
+	// one: an image by its tag, or an address without a digest.
+	refetch = 5 * time.Minute
+
 	// statusInterval is how often the counts of decisions are written, if they have
 	// changed.
 	statusInterval = 10 * time.Second
@@ -206,6 +210,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 		again.Stop()
 		if err == nil && !b.incomplete {
 			wait = firstRetry
+			again.Reset(refetch)
 			continue
 		}
 		again.Reset(wait)

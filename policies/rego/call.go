@@ -52,7 +52,7 @@ func callBuiltin(ctx context.Context, name string, args []string, pay func(units
 	if answer == nil || err != nil {
 		return nil, err
 	}
-	text, err := appendValue(nil, answer.Value)
+	text, err := writeValue(answer.Value)
 	if err != nil {
 		return nil, &builtinError{name: name, cause: err}
 	}
@@ -109,7 +109,7 @@ func evaluate(ctx context.Context, name string, args []*ast.Term) (answer *ast.T
 		return nil, &builtinError{name: name, cause: halt.Err}
 	}
 	if failed != nil {
-		return nil, nil // undefined: OPA's evaluator drops the error too, unless it is told to be strict
+		return nil, nil //nolint:nilerr // undefined: OPA's evaluator drops the error too, unless it is told to be strict
 	}
 	return answer, nil
 }

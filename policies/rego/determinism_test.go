@@ -31,9 +31,11 @@ collect := {
 		sprintf("%d", [sum([y | some x in numbers.range(1, 100); y := x * x])]),
 	]),
 }
+
+propagate := collect
 `}
 
-// questions are requests that differ in size.
+// questions are requests that differ in size, and for two hooks.
 func questions() []hostabi.Request {
 	var all []hostabi.Request
 	for n := range 5 {
@@ -41,7 +43,7 @@ func questions() []hostabi.Request {
 		for i := range 4 * n {
 			labels[fmt.Sprintf("label-%d", i)] = strings.Repeat("x", i)
 		}
-		all = append(all, request("collect", labels, hostabi.StandingAbsent))
+		all = append(all, request("collect", labels, hostabi.StandingAbsent), request("propagate", labels))
 	}
 	return all
 }

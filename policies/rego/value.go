@@ -111,22 +111,27 @@ func (r *reader) braces() (*ast.Term, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !r.take(":") {
-		elems := []*ast.Term{first}
-		for r.take(",") {
-			elem, err := r.value()
-			if err != nil {
-				return nil, err
-			}
-			elems = append(elems, elem)
-		}
-		if !r.take("}") {
-			return nil, r.unexpected()
-		}
-		return ast.SetTerm(elems...), nil
+	if r.take(":") {
+		return r.object(first)
 	}
+	elems := []*ast.Term{first}
+	for r.take(",") {
+		elem, err := r.value()
+		if err != nil {
+			return nil, err
+		}
+		elems = append(elems, elem)
+	}
+	if !r.take("}") {
+		return nil, r.unexpected()
+	}
+	return ast.SetTerm(elems...), nil
+}
+
+// object reads on after the colon behind the first key.
+func (r *reader) object(key *ast.Term) (*ast.Term, error) {
 	object := ast.NewObject()
-	for key := first; ; {
+	for {
 		value, err := r.value()
 		if err != nil {
 			return nil, err
@@ -196,13 +201,13 @@ func checkNumber(digits string) error {
 	return nil
 }
 
-// appendValue writes a value as the module reads it.
-func appendValue(to []byte, value ast.Value) ([]byte, error) {
-	to, err := appendDeep(to, value, 0)
-	if len(to) > mostBytes {
+// writeValue writes a value as the module reads it.
+func writeValue(value ast.Value) ([]byte, error) {
+	text, err := appendDeep(nil, value, 0)
+	if len(text) > mostBytes {
 		return nil, errLong
 	}
-	return to, err
+	return text, err
 }
 
 func appendDeep(to []byte, value ast.Value, depth int) (_ []byte, err error) {

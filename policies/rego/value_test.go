@@ -27,7 +27,7 @@ func TestValuesAreReadAsTheModuleWritesThem(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 			continue
 		}
-		got, err := appendValue(nil, term.Value)
+		got, err := writeValue(term.Value)
 		if err != nil || string(got) != want {
 			t.Errorf("%s: got %s, %v, want %s", text, got, err, want)
 		}
@@ -56,7 +56,7 @@ func TestAnAnswerHasBounds(t *testing.T) {
 		wide = ast.ArrayTerm(wide, ast.StringTerm(strings.Repeat("x", 500_000)))
 	}
 	for _, value := range []ast.Value{deep.Value, wide.Value, ast.MustParseRef("a.b"), ast.Var("x")} {
-		if text, err := appendValue(nil, value); err == nil {
+		if text, err := writeValue(value); err == nil {
 			t.Errorf("an answer of %d bytes was written", len(text))
 		}
 	}
@@ -72,7 +72,7 @@ func FuzzValue(f *testing.F) {
 		if err != nil {
 			return
 		}
-		written, err := appendValue(nil, term.Value)
+		written, err := writeValue(term.Value)
 		if err != nil {
 			t.Fatalf("write %v: %v", term, err)
 		}

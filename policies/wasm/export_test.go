@@ -51,7 +51,7 @@ func AskFresh(ctx context.Context, m *Module, request hostabi.Request) (string, 
 var errThrownAway = errors.New("thrown away")
 
 // AskOnce is Ask with an instance that is thrown away afterwards, as one is that
-// grew its memory. A policy that is asked in no other way has a fresh one for
+// changed a table. A policy that is asked in no other way has a fresh one for
 // each call.
 func AskOnce(ctx context.Context, p *Policy, request hostabi.Request) (Answer, error) {
 	document, err := hostabi.MarshalRequest(request)

@@ -25,7 +25,7 @@ collect := {"decision": "Delete"} if {
 `
 
 // compileRego returns the policy as OPA compiles it.
-func compileRego(t *testing.T) []byte {
+func compileRego(t testing.TB) []byte {
 	t.Helper()
 	fs := fstest.MapFS{"policy.rego": {Data: []byte(regoSource)}}
 	c := compile.New().WithTarget(compile.TargetWasm).WithEntrypoints("gleaner/collect").WithFS(fs).WithPaths("policy.rego")

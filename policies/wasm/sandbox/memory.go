@@ -21,7 +21,9 @@ type memory interface {
 // contents is how a memory's content is kept, and put back.
 type contents interface {
 	keep(data []byte) content
-	restore(*image) error // when the memory has the image's size
+	// restore puts the image's content back, with zeros in all that the memory
+	// is larger. The next Reallocate gives the image's size, whatever it asks for.
+	restore(*image) error
 }
 
 // image is the state of a guest that has been initialised.
@@ -74,9 +76,7 @@ func (in *Instance) growTo(i *image) error {
 }
 
 // restorable tells whether all that the guest has changed can be put back.
-func (in *Instance) restorable(i *image) bool {
-	return in.changed.Get() == 0 && in.MemorySize() == i.size
-}
+func (in *Instance) restorable() bool { return in.changed.Get() == 0 }
 
 func (in *Instance) restore(i *image) error {
 	for n, g := range in.globals {
@@ -85,7 +85,26 @@ func (in *Instance) restore(i *image) error {
 	if in.memory == nil {
 		return nil
 	}
-	return in.memory.restore(i)
+	if err := in.memory.restore(i); err != nil {
+		return err
+	}
+	return in.shrinkTo(i)
+}
+
+var errNotShrunk = errors.New("the engine does not make a memory smaller")
+
+// shrinkTo takes from an instance what its memory has grown, since a guest can
+// see how large it is. The engine knows growing only; but it goes by the length
+// that it is given, so it is told to grow, and given less.
+func (in *Instance) shrinkTo(i *image) error {
+	memory := in.module.Memory()
+	if in.memory.size() == i.size {
+		return nil
+	}
+	if _, ok := memory.Grow(1); !ok || int(memory.Size()) != i.size || in.memory.size() != i.size {
+		return errNotShrunk // as when it has grown to the most that the module allows itself
+	}
+	return nil
 }
 
 // heapMemory is memory that Go manages, for want of a better one.
@@ -93,10 +112,14 @@ type heapMemory struct {
 	buffer  []byte
 	limit   uint64
 	refused bool
+	shrink  *image // the next Reallocate gives its size
 }
 
 // Reallocate implements experimental.LinearMemory.
 func (m *heapMemory) Reallocate(size uint64) []byte {
+	if m.shrink != nil {
+		size, m.shrink = uint64(m.shrink.size), nil
+	}
 	if size > m.limit {
 		m.refused = true
 		return nil
@@ -133,6 +156,10 @@ func (m *heapMemory) restore(i *image) error {
 			copy(have, want)
 		}
 	}
+	clear(m.buffer[len(kept):])
 	m.refused = false
+	if len(m.buffer) > len(kept) {
+		m.shrink = i
+	}
 	return nil
 }

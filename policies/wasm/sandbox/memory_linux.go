@@ -19,6 +19,7 @@ type mappedMemory struct {
 	used    int
 	limit   int64
 	refused bool
+	shrink  *image // the next Reallocate gives its size
 	entries []byte // of pagemap, room for them
 }
 
@@ -41,6 +42,9 @@ func newMemory(limit int64, from *image) memory {
 
 // Reallocate implements experimental.LinearMemory.
 func (m *mappedMemory) Reallocate(size uint64) []byte {
+	if m.shrink != nil {
+		size, m.shrink = uint64(m.shrink.size), nil
+	}
 	if size > uint64(m.limit) {
 		m.refused = true
 		return nil
@@ -67,6 +71,9 @@ func (m *mappedMemory) restore(i *image) error {
 	m.refused = false
 	if m.used == 0 {
 		return nil
+	}
+	if m.used > i.size {
+		m.shrink = i
 	}
 	if m.writeBack(i.content.(*mappedContent)) {
 		return nil
@@ -105,7 +112,7 @@ func (m *mappedMemory) writeBack(kept *mappedContent) bool {
 		if written++; written > mostWrittenBack {
 			return false
 		}
-		copy(m.region[n*page:][:page], kept.data[n*page:])
+		kept.copyTo(m.region[n*page:][:page], n*page)
 	}
 	return true
 }
@@ -114,7 +121,17 @@ func (m *mappedMemory) writeBack(kept *mappedContent) bool {
 type mappedContent struct {
 	file    *os.File
 	data    []byte   // the file, mapped
+	size    int      // of the image
 	pagemap *os.File // nil when the machine has none
+}
+
+// copyTo gives a page its content, which beyond the image is zeros.
+func (c *mappedContent) copyTo(page []byte, at int) {
+	if at < c.size {
+		copy(page, c.data[at:])
+		return
+	}
+	clear(page)
 }
 
 func (c *mappedContent) free() {
@@ -131,7 +148,7 @@ func (m *mappedMemory) keep(data []byte) content {
 	if err != nil {
 		return heapContent(bytes.Clone(data))
 	}
-	c := &mappedContent{file: os.NewFile(uintptr(fd), "gleaner-wasm")}
+	c := &mappedContent{file: os.NewFile(uintptr(fd), "gleaner-wasm"), size: len(data)}
 	_, err = c.file.Write(data)
 	// Beyond what is written it reads as zeros, up to what a guest may grow to.
 	err = errors.Join(err, c.file.Truncate(m.limit))

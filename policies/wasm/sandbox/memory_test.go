@@ -61,6 +61,25 @@ func TestAMemoryIsRestoredWhereverItWasWrittenTo(t *testing.T) {
 					t.Errorf("written to at each of %d bytes, it is not restored: %v", step, err)
 				}
 			}
+			for _, step := range []int{1, 4096, 65536} {
+				data = m.Reallocate(pages * pageSize)
+				for at := 0; at < len(data); at += step {
+					data[at] ^= 0xff
+				}
+				if err := m.restore(i); err != nil {
+					t.Fatal(err)
+				}
+				if data = m.Reallocate(1); !bytes.Equal(data, want) || m.size() != len(want) {
+					t.Errorf("grown and written to at each of %d bytes, it is restored to %d bytes", step, m.size())
+				}
+				if grown := m.Reallocate(pages * pageSize)[len(want):]; len(bytes.Trim(grown, "\x00")) > 0 {
+					t.Errorf("grown anew, it is not empty")
+				}
+				if err := m.restore(i); err != nil {
+					t.Fatal(err)
+				}
+				m.Reallocate(1)
+			}
 		})
 	}
 }

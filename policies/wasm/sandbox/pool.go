@@ -123,7 +123,7 @@ func (p *Pool) take(ctx context.Context) (*Instance, error) {
 // put restores a guest at once, so that what it was told is not kept, or throws
 // it away.
 func (p *Pool) put(in *Instance, failed error) {
-	if failed != nil || p.image == nil || !in.restorable(p.image) || in.restore(p.image) != nil {
+	if failed != nil || p.image == nil || !in.restorable() || in.restore(p.image) != nil {
 		in.close()
 		return
 	}

@@ -73,6 +73,11 @@ func guest() *asm.Module {
 	m.Hook("ask", asm.Call(do))
 	m.Hook("ask_for_ever", asm.Forever(asm.Call(do)))
 	m.Func("state", nil, []byte{asm.I32}, 0, asm.GlobalGet(state))
+	m.Hook("grow_and_write", asm.I32Const(2), asm.MemoryGrow, asm.Drop, asm.I32Store(5<<16, 1), asm.I32Store(100, 1))
+	m.Hook("grow_fully", asm.I32Const(96), asm.MemoryGrow, asm.Drop)
+	m.Hook("beyond", asm.I32Load(4<<16), asm.Drop)
+	// Where it grew from, unless there is something where it grew to.
+	m.Func("anew", nil, []byte{asm.I32}, 0, asm.I32Const(2), asm.MemoryGrow, asm.I32Load(5<<16), asm.I32Add)
 	return m
 }
 
@@ -109,14 +114,16 @@ func TestEveryCallFindsTheSameState(t *testing.T) {
 	}{
 		{"after one that changed nothing", "nothing", true},
 		{"after one that wrote to memory and a global", "write", true},
-		{"after one that grew its memory, on another instance", "grow", false},
+		{"after one that grew its memory", "grow", true},
+		{"after one that grew its memory and wrote there", "grow_and_write", true},
+		{"after one that grew its memory to the end of what the module allows itself, on another instance", "grow_fully", false},
 		{"after one that changed a table, on another instance", "clear", false},
 		{"after one that trapped, on another instance", "trap", false},
 		{"after one that ran out, on another instance", "spin", false},
 	} {
 		t.Run(c.claim, func(t *testing.T) {
 			p := newWorld(t, sandbox.Config{}).pool(t, guest().Bytes(), sandbox.PoolOptions{
-				Instances: 1, Limits: sandbox.Limits{Fuel: 10_000},
+				Instances: 1, Limits: sandbox.Limits{Fuel: 10_000_000},
 			})
 			want, _ := look(t, p)
 			_, _ = p.Run(t.Context(), calling(c.function)) // traps are wanted in some cases
@@ -128,6 +135,29 @@ func TestEveryCallFindsTheSameState(t *testing.T) {
 				t.Errorf("an instance that had been used is there: %t, want %t", usage.Restored, c.restored)
 			}
 		})
+	}
+}
+
+func TestAGuestThatGrewFindsNothingOfIt(t *testing.T) {
+	p := newWorld(t, sandbox.Config{}).pool(t, guest().Bytes(), sandbox.PoolOptions{Instances: 1})
+	for n := range 3 {
+		if _, err := p.Run(t.Context(), calling("grow_and_write")); err != nil {
+			t.Fatal(err)
+		}
+		usage, err := p.Run(t.Context(), func(ctx context.Context, in *sandbox.Instance) error {
+			results, err := in.Call(ctx, "anew")
+			if err == nil && results[0] != 4 {
+				t.Errorf("grown anew, it has had %d pages, or there is something in the new ones", results[0])
+			}
+			return err
+		})
+		if err != nil || !usage.Restored || usage.Memory != 6<<16 {
+			t.Errorf("%d: it used %d bytes (restored: %t): %v", n, usage.Memory, usage.Restored, err)
+		}
+		usage, err = p.Run(t.Context(), calling("beyond"))
+		if stopped := new(sandbox.Stopped); !errors.As(err, &stopped) || stopped.Kind != sandbox.Trapped || !usage.Restored {
+			t.Errorf("%d: what lies where another call grew to is read (restored: %t): %v", n, usage.Restored, err)
+		}
 	}
 }
 

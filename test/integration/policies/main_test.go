@@ -49,7 +49,7 @@ func collector(t *testing.T) *loop.Loop {
 	t.Helper()
 	config := devtest.Shared(t).RESTConfig()
 	shared.once.Do(func() {
-		if shared.err = define(config); shared.err == nil {
+		if shared.err = define(t, config); shared.err == nil {
 			shared.collector, _, shared.err = run(options(config))
 		}
 	})
@@ -59,8 +59,8 @@ func collector(t *testing.T) *loop.Loop {
 	return shared.collector
 }
 
-// define creates the custom resources' types.
-func define(config *rest.Config) error {
+// define creates the custom resources' types, and waits until they are served.
+func define(t *testing.T, config *rest.Config) error {
 	definitions, err := crds.Definitions()
 	if err != nil {
 		return err
@@ -75,6 +75,17 @@ func define(config *rest.Config) error {
 			return err
 		}
 	}
+	devtest.Eventually(t, patience, func() error {
+		for _, d := range definitions {
+			for _, v := range d.Spec.Versions {
+				path := "/apis/" + d.Spec.Group + "/" + v.Name + "/" + d.Spec.Names.Plural
+				if err := client.ApiextensionsV1().RESTClient().Get().AbsPath(path).Do(t.Context()).Error(); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
 	return nil
 }
 

@@ -32,9 +32,9 @@ func (w *world) held(o *unstructured.Unstructured, wanted bool) {
 }
 
 // secret makes an owner that is governed, and waits for its hold.
-func (w *world) secret(name string) *unstructured.Unstructured {
+func (w *world) secret() *unstructured.Unstructured {
 	w.Helper()
-	o := w.object("Secret", name, nil)
+	o := w.object("Secret", "owner", nil)
 	w.held(o, true)
 	return o
 }
@@ -77,7 +77,7 @@ func TestAHoldComesAndGoesWithThePolicy(t *testing.T) {
 func TestAPolicyDecidesWhatBecomesOfTheDependents(t *testing.T) {
 	w := newWorld(t)
 	w.policy(governing + `{propagate: {decision: Orphan, reason: they are data}}`)
-	owner := w.secret("owner")
+	owner := w.secret()
 	dependent := w.make("dependent", owner)
 	w.delete(owner) // as kubectl does: Background, explicitly
 	w.goes(owner)
@@ -91,7 +91,7 @@ func TestAPolicyDecidesWhatBecomesOfTheDependents(t *testing.T) {
 func TestForegroundIsDecidedForAnOwnerThatIsDeletedInBackground(t *testing.T) {
 	w := newWorld(t)
 	w.policy(governing + `{propagate: {decision: Foreground}}`)
-	owner := w.secret("owner")
+	owner := w.secret()
 	dependent := w.make("dependent", owner)
 	w.patch(dependent, `{"metadata": {"finalizers": ["test.gleaner.dev/slow"],
 		"ownerReferences": [{"apiVersion": "v1", "kind": "Secret", "name": "owner", "uid": "`+string(owner.GetUID())+`", "blockOwnerDeletion": true}]}}`)
@@ -112,7 +112,7 @@ func TestForegroundIsDecidedForAnOwnerThatIsDeletedInBackground(t *testing.T) {
 func TestWhatAClientAskedForIsRespected(t *testing.T) {
 	w := newWorld(t)
 	w.policy(governing + `{propagate: {decision: Foreground}}`)
-	owner := w.secret("owner")
+	owner := w.secret()
 	dependent := w.make("dependent", owner)
 	w.deleteBy(owner, metav1.DeletePropagationOrphan)
 	w.goes(owner)
@@ -124,7 +124,7 @@ func TestWhatAClientAskedForIsOverriddenWhereThePolicySaysSo(t *testing.T) {
 	p := w.policy(governing + `{propagate: {decision: Orphan}}`)
 	w.patch(p, `{"spec": {"explicit": "Override"}}`)
 	w.policyObserved(p)
-	owner := w.secret("owner")
+	owner := w.secret()
 	dependent := w.make("dependent", owner)
 	w.deleteBy(owner, metav1.DeletePropagationForeground)
 	w.goes(owner)
@@ -134,7 +134,7 @@ func TestWhatAClientAskedForIsOverriddenWhereThePolicySaysSo(t *testing.T) {
 func TestDependentsOfSomeKindsAreExceptions(t *testing.T) {
 	w := newWorld(t)
 	w.policy(governing + `{propagate: {decision: Foreground, dependents: [{kind: PersistentVolumeClaim, decision: Orphan}]}}`)
-	owner := w.secret("owner")
+	owner := w.secret()
 	var claims, maps []*unstructured.Unstructured
 	for _, name := range []string{"a", "b", "c"} {
 		maps = append(maps, w.make(name, owner))
@@ -151,7 +151,7 @@ func TestDependentsOfSomeKindsAreExceptions(t *testing.T) {
 func TestDependentsOfSomeKindsGoThoughTheRestIsKept(t *testing.T) {
 	w := newWorld(t)
 	w.policy(governing + `{propagate: {decision: Orphan, dependents: [{kind: ConfigMap, decision: Delete}]}}`)
-	owner, another := w.secret("owner"), w.make("another")
+	owner, another := w.secret(), w.make("another")
 	claim, gone, shared := w.claim("claim", owner), w.make("gone", owner), w.make("shared", owner, another)
 	w.delete(owner)
 	w.goes(owner, gone)
@@ -167,7 +167,7 @@ func TestDependentsOfSomeKindsGoThoughTheRestIsKept(t *testing.T) {
 func TestAHeldObjectIsLetGoOnceNoPolicyGovernsIt(t *testing.T) {
 	w := newWorld(t)
 	p := w.policy(governing + `{propagate: {decision: Wait, after: 1h}}`)
-	owner := w.secret("owner")
+	owner := w.secret()
 	dependent := w.make("dependent", owner)
 	w.delete(owner)
 	w.decided(owner, "WaitsByPolicy")
@@ -195,7 +195,7 @@ spec:
   resources: [{apiGroups: [""], resources: [secrets]}]
   mode: Enforce
   module: {name: orphans}`)
-	owner := w.secret("owner")
+	owner := w.secret()
 	dependent := w.make("dependent", owner)
 	w.remove(module)
 	w.says(p, "ModuleReady", metav1.ConditionFalse, "NotFound", "objects that it governs are kept")
@@ -212,7 +212,7 @@ spec:
 func TestAnAnnotationOfAnotherObjectDecidesNothing(t *testing.T) {
 	w := newWorld(t)
 	w.policy(governing + `{propagate: {decision: Orphan}}`)
-	owner := w.secret("owner")
+	owner := w.secret()
 	w.patch(owner, `{"metadata": {"annotations": {"gleaner.dev/memo": "{\"uid\":\"another\",\"references\":\"x\",\"propagation\":{\"policy\":\"p\",\"decision\":\"Background\",\"requested\":\"Unspecified\"}}"}}}`)
 	dependent := w.make("dependent", owner)
 	w.delete(owner)

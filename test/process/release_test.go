@@ -1,0 +1,97 @@
+package process
+
+import (
+	"bytes"
+	"context"
+	"os/exec"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/gleaner-dev/gleaner/devcluster/devtest"
+)
+
+const hold = "gleaner.dev/hold"
+
+// releaseWith runs gleaner release without an operator, and returns what it said.
+func releaseWith(t *testing.T, input string, args ...string) (string, error) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), binary(t), append([]string{"release", "--kubeconfig", sharedCluster(t).Kubeconfig()}, args...)...)
+	cmd.Stdin = strings.NewReader(input)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
+	return out.String(), err
+}
+
+func TestHoldsAreReleasedWithoutTheOperator(t *testing.T) {
+	config := sharedCluster(t).RESTConfig()
+	client := kubernetes.NewForConfigOrDie(config)
+	ns := devtest.Namespace(t, config)
+	maps := client.CoreV1().ConfigMaps(ns)
+	t.Cleanup(func() { // the namespace could not go with them in it
+		for _, name := range []string{"a", "b", "c"} {
+			_, _ = maps.Patch(context.WithoutCancel(t.Context()), name, "application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+		}
+	})
+	finalizers := func(name string) []string {
+		o, err := maps.Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o.Finalizers
+	}
+	for name, list := range map[string][]string{"a": {hold}, "b": {"example.com/other", hold}, "c": {hold}} {
+		o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: list}}
+		if _, err := maps.Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := maps.Delete(t.Context(), "c", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+
+	out, err := releaseWith(t, "n\n", "--all", "-n", ns)
+	if err != nil || !strings.Contains(out, "Release 3? [y/N]") || !strings.Contains(out, "Nothing was released.") || len(finalizers("a")) != 1 {
+		t.Fatalf("asked, and told no: %v\n%s", err, out)
+	}
+	if !strings.Contains(out, "configmaps/c") || !strings.Contains(out, "being deleted: goes once it is released") {
+		t.Errorf("the list:\n%s", out)
+	}
+
+	out, err = releaseWith(t, "y\n", "configmaps/a", "-n", ns)
+	if err != nil || !strings.Contains(out, "Released 1.") || len(finalizers("a")) != 0 || len(finalizers("b")) != 2 {
+		t.Fatalf("one object: %v\n%s", err, out)
+	}
+
+	out, err = releaseWith(t, "", "--all", "--yes", "-n", ns)
+	if err != nil || !strings.Contains(out, "Released 2.") {
+		t.Fatalf("all: %v\n%s", err, out)
+	}
+	if left := finalizers("b"); len(left) != 1 || left[0] != "example.com/other" {
+		t.Errorf("left on b: %v", left)
+	}
+	if _, err := maps.Get(t.Context(), "c", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("c: %v", err)
+	}
+	if out, err = releaseWith(t, "", "--all", "-n", ns); err != nil || !strings.Contains(out, "Nothing there has a hold.") {
+		t.Errorf("none left: %v\n%s", err, out)
+	}
+}
+
+func TestAReleaseThatMakesNoSenseSaysWhatToWrite(t *testing.T) {
+	for want, args := range map[string][]string{
+		"say what to release":           {},
+		"only one of them":              {"configmaps/a", "--all"},
+		"write RESOURCE/NAME":           {"configmaps"},
+		"of a GCPolicy write NAMESPACE": {"--policy", "missing"},
+	} {
+		if out, err := releaseWith(t, "", args...); err == nil || !strings.Contains(out, want) {
+			t.Errorf("%v: %v\n%s", args, err, out)
+		}
+	}
+}
