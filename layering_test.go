@@ -86,7 +86,7 @@ var layers = map[string]layer{
 		},
 		external: []string{
 			"github.com/go-logr/logr", "github.com/google/cel-go", "golang.org/x/sync", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/apiserver",
-			"k8s.io/client-go", "k8s.io/component-base", "sigs.k8s.io/controller-runtime",
+			"k8s.io/client-go", "k8s.io/utils", "sigs.k8s.io/controller-runtime",
 		},
 	},
 	"operator/watch": {

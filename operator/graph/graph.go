@@ -206,6 +206,15 @@ func (g *Graph) NamespaceOf(id ID) string {
 	return n.namespace.Value()
 }
 
+// PlaceOf returns the kind and the namespace of a seen object.
+func (g *Graph) PlaceOf(id ID) (gk schema.GroupKind, namespace string) {
+	n, ok := g.nodes[id]
+	if !ok || !n.flags.has(seen) {
+		return gk, ""
+	}
+	return n.kind.GroupKind, n.namespace.Value()
+}
+
 func (g *Graph) uidOf(id ID) types.UID {
 	if uid, odd := g.oddUIDs[id]; odd {
 		return uid

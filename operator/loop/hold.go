@@ -14,6 +14,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/consult"
 	"github.com/gleaner-dev/gleaner/operator/decide"
 	"github.com/gleaner-dev/gleaner/operator/graph"
+	"github.com/gleaner-dev/gleaner/operator/modules"
 )
 
 // policiesChanged has everything looked at again that the policies in force, or
@@ -34,6 +35,17 @@ func (l *Loop) policiesChanged() {
 		}
 	}
 	l.known.hold(kinds)
+}
+
+// heldByPlace counts the objects with a hold.
+func (l *Loop) heldByPlace() map[modules.Place]int {
+	counts := map[modules.Place]int{}
+	for place, n := range l.known.heldByPlace() {
+		if r, ok := l.types().Preferred(place.kind); ok {
+			counts[modules.Place{Resource: r.Version.GroupResource(), Namespace: place.namespace}] += n
+		}
+	}
+	return counts
 }
 
 // keep plans the hold of an object about which there is nothing else to be done.

@@ -123,6 +123,24 @@ func (k *known) holds(gk schema.GroupKind) bool {
 	return governed
 }
 
+// place is where objects are that are counted.
+type place struct {
+	kind      schema.GroupKind
+	namespace string
+}
+
+func (k *known) heldByPlace() map[place]int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	counts := map[place]int{}
+	k.graph.Holds(func(id graph.ID) bool {
+		kind, namespace := k.graph.PlaceOf(id)
+		counts[place{kind, namespace}]++
+		return true
+	})
+	return counts
+}
+
 // ByKind counts an object's dependents.
 func (k *known) ByKind(id graph.ID) []graph.KindCount {
 	k.mu.Lock()

@@ -160,7 +160,7 @@ func (l *Loop) connect() error {
 		return fmt.Errorf("make client for API services: %w", err)
 	}
 	if l.keeper, err = modules.New(modules.Options{
-		Config: watching, CacheDir: l.options.CacheDir, Log: l.log.WithName("policies"), Now: l.now,
+		Config: watching, Namespace: l.options.Namespace, Held: l.heldByPlace, CacheDir: l.options.CacheDir, Log: l.log.WithName("policies"), Now: l.now,
 		Absent:   func(ctx context.Context, gk schema.GroupKind) (bool, error) { return l.watcher.Absent(ctx, gk) },
 		Leads:    func() bool { return l.known.leads() && !l.options.DryRun },
 		OnChange: l.policiesChanged,

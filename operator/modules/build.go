@@ -27,6 +27,8 @@ type build struct {
 	modules  []*moduleState
 	policies []*policyState
 
+	held map[Place]int
+
 	// incomplete says that something could not be had that may be there later.
 	incomplete bool
 }

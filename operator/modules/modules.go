@@ -33,16 +33,26 @@ import (
 
 // Options are what a Keeper is made of.
 type Options struct {
-	Config   *rest.Config // with what rights it reads, and writes status
-	CacheDir string       // keeps fetched and compiled modules between runs; empty: nothing is kept
-	Log      logr.Logger
-	Now      func() time.Time
+	Config    *rest.Config // with what rights it reads, and writes status
+	Namespace string       // the operator's own
+	CacheDir  string       // keeps fetched and compiled modules between runs; empty: nothing is kept
+	Log       logr.Logger
+	Now       func() time.Time
+
+	// Held counts the objects with a hold, by resource and namespace.
+	Held func() map[Place]int
 
 	// Absent tells whether a kind is not served, asked anew.
 	Absent func(context.Context, schema.GroupKind) (bool, error)
 
 	Leads    func() bool // only who leads writes status
 	OnChange func()      // is called after each new set
+}
+
+// Place is a resource in one namespace, or "" for what is in none.
+type Place struct {
+	Resource  schema.GroupResource
+	Namespace string
 }
 
 // Keeper keeps the set of policies in force. Its methods may be called
@@ -53,7 +63,10 @@ type Keeper struct {
 	cel     *cel.Env
 	engines *engines
 	fetcher *source.Fetcher
-	before  map[types.UID]fetchedBefore // only for Run's goroutine
+
+	// For Run's goroutine alone:
+	before map[types.UID]fetchedBefore
+	user   string // see whoAmI
 
 	set   atomic.Pointer[policies.Set]
 	named atomic.Pointer[map[types.NamespacedName]struct{}] // ConfigMaps that modules come from

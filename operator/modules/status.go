@@ -41,11 +41,16 @@ func (k *Keeper) report(ctx context.Context, b *build) {
 	if !k.options.Leads() {
 		return
 	}
+	unplaced := k.placeHolds(ctx, b)
+	if unplaced != nil && ctx.Err() == nil {
+		k.options.Log.Error(unplaced, "Holds are placed after creation only")
+	}
+	b.held = k.options.Held()
 	for _, m := range b.modules {
 		k.write(ctx, m.object, func() { m.describe() })
 	}
 	for _, p := range b.policies {
-		k.write(ctx, p.object, func() { k.describe(b, p) })
+		k.write(ctx, p.object, func() { k.describe(b, p, unplaced) })
 	}
 }
 
@@ -119,13 +124,14 @@ func setter(conditions *[]metav1.Condition, o client.Object) func(kind string, i
 }
 
 // describe says in the status what became of a policy.
-func (k *Keeper) describe(b *build, p *policyState) {
+func (k *Keeper) describe(b *build, p *policyState, unplaced error) {
 	s := p.status
 	s.ObservedGeneration = p.object.GetGeneration()
 	s.Digest, s.Engine, s.Hooks, s.ABI = p.policy.Digest, p.engine, nil, ""
 	if p.policy.Asker != nil {
 		s.Hooks, s.ABI = words(p.policy.Hooks), hostabi.Version
 	}
+	s.Held = p.held(b.held)
 	s.Decisions = k.decisions(p.policy.String())
 	s.Resources = p.resources()
 	set := setter(&s.Conditions, p.object)
@@ -148,6 +154,8 @@ func (k *Keeper) describe(b *build, p *policyState) {
 		set(v1alpha1.ConditionEnforcing, false, "Monitor", "it decides and records, and changes nothing: write mode: Enforce for that")
 	case !ready:
 		set(v1alpha1.ConditionEnforcing, false, "NotReady", "it can't be asked"+p.meanwhile())
+	case unplaced != nil && p.policy.Answers(hostabi.HookPropagate):
+		set(v1alpha1.ConditionEnforcing, true, "HoldsComeLate", "it is done as it decides, but holds are placed only after an object was created: "+unplaced.Error())
 	default:
 		set(v1alpha1.ConditionEnforcing, true, "Enforcing", "it is done as it decides")
 	}
@@ -186,6 +194,19 @@ func overlapping(b *build, p *policyState, set func(string, bool, string, string
 	}
 	slices.Sort(texts)
 	set(v1alpha1.ConditionOverlapping, true, "OthersFirst", "others are asked before it, and their word counts unless they abstain: "+strings.Join(texts, "; "))
+}
+
+// held counts the objects with a hold that the policy's rules select.
+func (p *policyState) held(holds map[Place]int) int64 {
+	n := 0
+	if p.policy.Enforce && !p.policy.Unsure && p.policy.Answers(hostabi.HookPropagate) {
+		for place, count := range holds {
+			if p.policy.Selects(place.Resource) && (p.key.Namespace == "" || p.key.Namespace == place.Namespace) {
+				n += count
+			}
+		}
+	}
+	return int64(n)
 }
 
 func (p *policyState) resources() []string {

@@ -50,13 +50,24 @@ func collector(t *testing.T) *loop.Loop {
 	config := devtest.Shared(t).RESTConfig()
 	shared.once.Do(func() {
 		if shared.err = define(t, config); shared.err == nil {
-			shared.collector, _, shared.err = run(options(config))
+			shared.collector, _, shared.err = run(options(operator(t)))
 		}
 	})
 	if shared.err != nil {
 		t.Fatal(shared.err)
 	}
 	return shared.collector
+}
+
+// operator is whom the collector works as: what it writes itself is told apart by
+// that.
+func operator(t *testing.T) *rest.Config {
+	t.Helper()
+	config, err := devtest.Shared(t).ConfigFor("gleaner", "system:masters")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config
 }
 
 // define creates the custom resources' types, and waits until they are served.

@@ -219,3 +219,36 @@ func TestAnAnnotationOfAnotherObjectDecidesNothing(t *testing.T) {
 	w.goes(owner)
 	w.free(dependent)
 }
+
+func TestAHoldIsThereAsSoonAsTheObjectIs(t *testing.T) {
+	w := newWorld(t)
+	p := w.policy(`
+kind: ClusterGCPolicy
+metadata: {name: born-held-NS}
+spec:
+  resources: [{apiGroups: [""], resources: [secrets]}]
+  namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: NS}}
+  matchConditions: [{name: not-plain, expression: "object.metadata.name != 'plain'"}]
+  fixed: {propagate: {decision: Orphan}}
+  mode: Enforce`)
+	w.says(p, "Enforcing", metav1.ConditionTrue, "Enforcing", "")
+	n := 0
+	w.eventually(func() error { // API servers take a moment to know of it
+		n++
+		if o := w.object("Secret", errorf("born-%d", n).Error(), nil); !slices.Contains(o.GetFinalizers(), graph.Hold) {
+			return errorf("created with %v", o.GetFinalizers())
+		}
+		return nil
+	})
+	if o := w.object("Secret", "plain", nil); len(o.GetFinalizers()) != 0 {
+		t.Errorf("one that is not governed was created with %v", o.GetFinalizers())
+	}
+	w.remove(p)
+	w.eventually(func() error {
+		n++
+		if o := w.object("Secret", errorf("born-%d", n).Error(), nil); len(o.GetFinalizers()) != 0 {
+			return errorf("created with %v", o.GetFinalizers())
+		}
+		return nil
+	})
+}

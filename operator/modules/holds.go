@@ -1,0 +1,209 @@
+package modules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/gleaner-dev/gleaner/hostabi"
+	"github.com/gleaner-dev/gleaner/operator/graph"
+)
+
+// Holds are placed in the write that creates an object, by a
+// MutatingAdmissionPolicy for each policy; what was there before, and what slips
+// through, is written by the loop. The admission policies do nothing without the
+// ConfigMap holdParameter, so that deleting the operator's namespace disarms them.
+const (
+	holdParameter = "gleaner-holds"
+	holdPrefix    = "gleaner-hold-"
+
+	managedBy = "app.kubernetes.io/managed-by"
+	gleaner   = "gleaner"
+
+	// mostAdmissionPolicies bounds what every write of an object has to go through.
+	// Beyond it, holds are placed after creation alone.
+	mostAdmissionPolicies = 50
+)
+
+// addHold is the mutation, in CEL.
+const addHold = `has(object.metadata.finalizers) ?
+  [JSONPatch{op: "add", path: "/metadata/finalizers/-", value: "` + graph.Hold + `"}] :
+  [JSONPatch{op: "add", path: "/metadata/finalizers", value: ["` + graph.Hold + `"]}]`
+
+// placeHolds has the API server place holds for the policies in force. What fails
+// is no fault of a policy: its holds come a moment later.
+func (k *Keeper) placeHolds(ctx context.Context, b *build) error {
+	var wanted []*policyState
+	for _, p := range b.policies {
+		if p.key.Namespace == "" && p.policy.Enforce && !p.policy.Unsure && p.policy.Answers(hostabi.HookPropagate) {
+			wanted = append(wanted, p)
+		}
+	}
+	if len(wanted) > mostAdmissionPolicies {
+		wanted = nil
+	}
+	err := k.removeHolds(ctx, wanted)
+	if meta.IsNoMatchError(err) || len(wanted) == 0 && err == nil {
+		return nil // the server has no such policies, or needs none
+	}
+	if err != nil {
+		return err
+	}
+	user, err := k.whoAmI(ctx)
+	if err != nil {
+		return err
+	}
+	parameter := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: k.options.Namespace, Name: holdParameter}}
+	if err := k.ensure(ctx, parameter, func() { own(parameter) }); err != nil {
+		return err
+	}
+	for _, p := range wanted {
+		err = errors.Join(err, k.placeHold(ctx, p, user))
+	}
+	return err
+}
+
+func (k *Keeper) placeHold(ctx context.Context, p *policyState, user string) error {
+	policy := &admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: holdPrefix + p.key.Name}}
+	if err := k.ensure(ctx, policy, func() {
+		own(policy)
+		policy.Spec = holdPolicy(p, user, k.options.Namespace)
+	}); err != nil {
+		return err
+	}
+	binding := &admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: policy.Name}}
+	return k.ensure(ctx, binding, func() {
+		own(binding)
+		binding.Spec = admissionv1.MutatingAdmissionPolicyBindingSpec{
+			PolicyName: policy.Name,
+			ParamRef: &admissionv1.ParamRef{
+				Name: holdParameter, Namespace: k.options.Namespace,
+				ParameterNotFoundAction: ptr.To(admissionv1.AllowAction),
+			},
+		}
+	})
+}
+
+// holdPolicy is the admission policy that does for a policy what the loop does.
+// Fields that the API server would fill in are filled in here, so that nothing
+// differs when nothing has changed.
+func holdPolicy(p *policyState, user, namespace string) admissionv1.MutatingAdmissionPolicySpec {
+	spec := admissionv1.MutatingAdmissionPolicySpec{
+		ParamKind:          &admissionv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"},
+		FailurePolicy:      ptr.To(admissionv1.Ignore),
+		ReinvocationPolicy: admissionv1.IfNeededReinvocationPolicy,
+		Mutations: []admissionv1.Mutation{{
+			PatchType: admissionv1.PatchTypeJSONPatch, JSONPatch: &admissionv1.JSONPatch{Expression: addHold},
+		}},
+		MatchConstraints: &admissionv1.MatchResources{
+			MatchPolicy:       ptr.To(admissionv1.Equivalent),
+			NamespaceSelector: &metav1.LabelSelector{},
+			ObjectSelector:    &metav1.LabelSelector{},
+		},
+		MatchConditions: []admissionv1.MatchCondition{
+			{Name: "gleaner.dev/not-by-gleaner", Expression: fmt.Sprintf("request.userInfo.username != %q", user)},
+			{Name: "gleaner.dev/not-being-deleted", Expression: "!has(object.metadata.deletionTimestamp)"},
+			{Name: "gleaner.dev/not-held", Expression: fmt.Sprintf("!has(object.metadata.finalizers) || !(%q in object.metadata.finalizers)", graph.Hold)},
+		},
+	}
+	if s := p.spec.NamespaceSelector; s != nil {
+		spec.MatchConstraints.NamespaceSelector = s.DeepCopy()
+	}
+	if s := p.spec.ObjectSelector; s != nil {
+		spec.MatchConstraints.ObjectSelector = s.DeepCopy()
+	}
+	exempt := []string{metav1.NamespaceSystem}
+	if namespace != metav1.NamespaceSystem {
+		exempt = append(exempt, namespace)
+	}
+	selector := spec.MatchConstraints.NamespaceSelector
+	selector.MatchExpressions = append(selector.MatchExpressions, metav1.LabelSelectorRequirement{
+		Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: exempt,
+	})
+	for _, r := range p.spec.Resources {
+		spec.MatchConstraints.ResourceRules = append(spec.MatchConstraints.ResourceRules, admissionv1.NamedRuleWithOperations{
+			RuleWithOperations: admissionv1.RuleWithOperations{
+				Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update},
+				Rule: admissionv1.Rule{
+					APIGroups: r.APIGroups, APIVersions: []string{"*"}, Resources: r.Resources, Scope: ptr.To(admissionv1.AllScopes),
+				},
+			},
+		})
+	}
+	for _, c := range p.spec.MatchConditions {
+		spec.MatchConditions = append(spec.MatchConditions, admissionv1.MatchCondition{Name: "policy/" + c.Name, Expression: "(" + c.Expression + "\n) == true"})
+	}
+	return spec
+}
+
+// removeHolds takes away the admission policies that are not wanted any more, the
+// bindings first.
+func (k *Keeper) removeHolds(ctx context.Context, wanted []*policyState) error {
+	keep := map[string]bool{}
+	for _, p := range wanted {
+		keep[holdPrefix+p.key.Name] = true
+	}
+	for _, list := range []client.ObjectList{&admissionv1.MutatingAdmissionPolicyBindingList{}, &admissionv1.MutatingAdmissionPolicyList{}} {
+		if err := k.client.List(ctx, list, client.MatchingLabels{managedBy: gleaner}); err != nil {
+			return fmt.Errorf("list admission policies: %w", err)
+		}
+		items, err := meta.ExtractList(list)
+		if err != nil {
+			return fmt.Errorf("list admission policies: %w", err)
+		}
+		for _, item := range items {
+			o := item.(client.Object)
+			if keep[o.GetName()] {
+				continue
+			}
+			if err := k.client.Delete(ctx, o); err != nil && !apierrors.IsNotFound(err) {
+				return fmt.Errorf("remove admission policy %s: %w", o.GetName(), err)
+			}
+		}
+	}
+	return nil
+}
+
+// whoAmI is the user that Gleaner's own writes are by.
+func (k *Keeper) whoAmI(ctx context.Context) (string, error) {
+	if k.user != "" {
+		return k.user, nil
+	}
+	review := &authenticationv1.SelfSubjectReview{}
+	if err := k.client.Create(ctx, review); err != nil {
+		return "", fmt.Errorf("ask who Gleaner is: %w", err)
+	}
+	k.user = review.Status.UserInfo.Username
+	return k.user, nil
+}
+
+// ensure creates an object, or has it changed to what it should be.
+func (k *Keeper) ensure(ctx context.Context, o client.Object, change func()) error {
+	_, err := controllerutil.CreateOrUpdate(ctx, k.client, o, func() error {
+		change()
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("place holds at creation by %s: %w", o.GetName(), err)
+	}
+	return nil
+}
+
+func own(o client.Object) {
+	labels := o.GetLabels()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[managedBy] = gleaner
+	o.SetLabels(labels)
+}

@@ -1,0 +1,265 @@
+package deploy
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/gleaner-dev/gleaner/policies/source/oci"
+)
+
+const mostManifest = 1 << 20 // bytes
+
+// other is the architecture that this machine does not have.
+var other = map[string]string{"amd64": "arm64", "arm64": "amd64"}[runtime.GOARCH]
+
+// makeImage runs tools/image.
+func makeImage(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	if err := readSources("../../tools/image", ".go"); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"run", "../../tools/image/main.go", "-version", version}, args...)...)
+	cmd.Env = append(os.Environ(), "DOCKER_CONFIG="+t.TempDir()) // nobody's passwords
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return "", errors.New(stderr.String())
+	}
+	return stdout.String(), nil
+}
+
+// foreign builds a small command for the architecture that this machine does
+// not have, which takes less time than the whole of Gleaner.
+func foreign(t *testing.T) string {
+	t.Helper()
+	folder := t.TempDir()
+	source, path := filepath.Join(folder, "main.go"), filepath.Join(folder, "foreign")
+	if err := os.WriteFile(source, []byte("package main\n\nfunc main() {}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := build(t.Context(), path, source, "GOOS=linux", "GOARCH="+other); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// pulled is an image as it comes from a registry.
+type pulled struct {
+	*testing.T
+	from *oci.Repository
+}
+
+func (p pulled) blob(d v1.Descriptor, into any) []byte {
+	p.Helper()
+	data, err := p.from.Blob(p.Context(), d.Digest.String(), d.Size)
+	if err == nil && into != nil {
+		err = json.Unmarshal(data, into)
+	}
+	if err != nil {
+		p.Fatal(err)
+	}
+	return data
+}
+
+func (p pulled) manifest(name string, into any) (digest string) {
+	p.Helper()
+	data, digest, err := p.from.Manifest(p.Context(), name, mostManifest)
+	if err == nil {
+		err = json.Unmarshal(data, into)
+	}
+	if err != nil {
+		p.Fatal(err)
+	}
+	return digest
+}
+
+// files unpacks a layer into a folder, and names what is in it. Its content has
+// to have the digest by which the config knows it.
+func (p pulled) files(folder string, d v1.Descriptor, diffID v1.Hash) []string {
+	p.Helper()
+	packed, err := gzip.NewReader(bytes.NewReader(p.blob(d, nil)))
+	if err != nil {
+		p.Fatal(err)
+	}
+	plain, err := io.ReadAll(packed)
+	if err != nil {
+		p.Fatal(err)
+	}
+	if got := oci.Digest(plain); got != diffID.String() {
+		p.Errorf("a layer unpacks to %s, and the config says %s", got, diffID)
+	}
+	var names []string
+	for reader := tar.NewReader(bytes.NewReader(plain)); ; {
+		header, err := reader.Next()
+		if errors.Is(err, io.EOF) {
+			return names
+		}
+		if err != nil {
+			p.Fatal(err)
+		}
+		names = append(names, header.Name)
+		if header.Uid != 0 || header.Gid != 0 || header.Mode&0o022 != 0 {
+			p.Errorf("%s is %d's with mode %o: others than root could write it", header.Name, header.Uid, header.Mode)
+		}
+		if header.Typeflag == tar.TypeReg {
+			unpack(p.T, filepath.Join(folder, filepath.Base(header.Name)), reader, fs.FileMode(header.Mode))
+		}
+	}
+}
+
+func unpack(t *testing.T, path string, from io.Reader, mode fs.FileMode) {
+	t.Helper()
+	content, err := io.ReadAll(from)
+	if err == nil {
+		err = os.WriteFile(path, content, mode)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestImage_IsPulledFromARegistryAndRunsItsCommand(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the image is for Linux")
+	}
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	t.Cleanup(server.Close)
+	reference := strings.TrimPrefix(server.URL, "http://") + "/gleaner/gleaner:" + version
+	folder := t.TempDir()
+	out, err := makeImage(t, "-folder", filepath.Join(folder, "image"), "-push", reference, binary(t), foreign(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	to, err := oci.ParseReference(reference)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := pulled{t, oci.NewRepository(http.DefaultClient, to, oci.Credential{})}
+	var index v1.IndexManifest
+	digest := p.manifest(version, &index)
+	if want := "@" + digest + "\n"; !strings.HasSuffix(out, want) {
+		t.Errorf("the command does not name the image as …%s but says\n%s", want, out)
+	}
+	platforms := map[string]v1.Descriptor{}
+	for _, d := range index.Manifests {
+		platforms[d.Platform.String()] = d
+	}
+	if len(platforms) != 2 || platforms["linux/"+other].Size == 0 {
+		t.Fatalf("it is for %v", platforms)
+	}
+
+	var manifest v1.Manifest
+	var config v1.ConfigFile
+	p.manifest(platforms["linux/"+runtime.GOARCH].Digest.String(), &manifest)
+	p.blob(manifest.Config, &config)
+	if config.OS != "linux" || config.Architecture != runtime.GOARCH || len(config.RootFS.DiffIDs) != len(manifest.Layers) {
+		t.Fatalf("its config is %+v", config)
+	}
+	var names []string
+	for i, layer := range manifest.Layers {
+		names = append(names, p.files(folder, layer, config.RootFS.DiffIDs[i])...)
+	}
+	if diff := cmp.Diff([]string{"etc/", "etc/ssl/", "etc/ssl/certs/", "etc/ssl/certs/ca-certificates.crt", "gleaner"}, names); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+	if config.Config.User != "65532:65532" || config.Config.Labels["org.opencontainers.image.version"] != version {
+		t.Errorf("it runs as %q with labels %v", config.Config.User, config.Config.Labels)
+	}
+	if diff := cmp.Diff([]string{"/gleaner"}, config.Config.Entrypoint); diff != "" {
+		t.Errorf("entrypoint (-want +got):\n%s", diff)
+	}
+	said, err := exec.CommandContext(t.Context(), filepath.Join(folder, "gleaner"), "version").CombinedOutput()
+	if err != nil || !strings.Contains(string(said), version) {
+		t.Errorf("gleaner version says %q, %v", said, err)
+	}
+}
+
+func TestImage_IsTheSameOfTheSameCommands(t *testing.T) {
+	command, folder := foreign(t), t.TempDir()
+	var contents [2]map[string]bool
+	for i := range contents {
+		if _, err := makeImage(t, "-folder", folder, command); err != nil {
+			t.Fatal(err)
+		}
+		contents[i] = layoutOf(t, folder)
+	}
+	if diff := cmp.Diff(contents[0], contents[1]); diff != "" {
+		t.Errorf("the first and the second:\n%s", diff)
+	}
+}
+
+// layoutOf names the files of an OCI layout, with what they are known by.
+func layoutOf(t *testing.T, folder string) map[string]bool {
+	t.Helper()
+	found := map[string]bool{}
+	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		digest := oci.Digest(content)
+		if filepath.Base(filepath.Dir(path)) == "sha256" && digest != "sha256:"+entry.Name() {
+			t.Errorf("%s has the digest %s", entry.Name(), digest)
+		}
+		found[entry.Name()+" "+digest] = true
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(found) != 7 { // two layers, config, manifest, index, index.json, oci-layout
+		t.Errorf("there are %v", found)
+	}
+	return found
+}
+
+func TestImage_IsNotMadeOfWhatCouldNotRunInIt(t *testing.T) {
+	command := foreign(t)
+	script := filepath.Join(t.TempDir(), "script")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	shell, err := exec.LookPath("bash")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for claim, tc := range map[string]struct {
+		commands []string
+		says     string
+	}{
+		"nothing":                          {nil, "name commands"},
+		"a script":                         {[]string{script}, "not a command for Linux"},
+		"a command that needs libraries":   {[]string{shell}, "build it with CGO_ENABLED=0"},
+		"two commands of one architecture": {[]string{command, command}, "is for " + other + ", too"},
+	} {
+		t.Run(claim, func(t *testing.T) {
+			folder := filepath.Join(t.TempDir(), "image")
+			_, err := makeImage(t, append([]string{"-folder", folder}, tc.commands...)...)
+			if err == nil || !strings.Contains(err.Error(), tc.says) {
+				t.Errorf("it says %v", err)
+			}
+			if _, err := os.Stat(folder); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("it has written an image, or something: %v", err)
+			}
+		})
+	}
+}

@@ -1,0 +1,118 @@
+package deploy
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/gleaner-dev/gleaner/devcluster/devtest"
+)
+
+func TestRoles(t *testing.T) {
+	for role, rights := range map[string]struct{ may, mayNot []string }{
+		"view": {
+			[]string{"list gleaner.dev gcpolicies", "get gleaner.dev policymodules"},
+			[]string{"create gleaner.dev gcpolicies", "patch gleaner.dev policymodules"},
+		},
+		"edit": {
+			[]string{"create gleaner.dev gcpolicies", "delete gleaner.dev policymodules", "watch gleaner.dev gcpolicies"},
+			[]string{"create gleaner.dev clustergcpolicies", "patch gleaner.dev gcpolicies/status"},
+		},
+		"admin": {
+			[]string{"create gleaner.dev gcpolicies", "list gleaner.dev policymodules"},
+			[]string{"create gleaner.dev clusterpolicymodules"},
+		},
+		"gleaner-cluster-viewer": {
+			[]string{"list gleaner.dev clustergcpolicies", "watch gleaner.dev gcpolicies"},
+			[]string{"patch gleaner.dev clustergcpolicies"},
+		},
+		"gleaner-cluster-editor": {
+			[]string{"create gleaner.dev clustergcpolicies", "delete gleaner.dev clusterpolicymodules", "patch gleaner.dev gcpolicies"},
+			[]string{"update gleaner.dev clustergcpolicies/status"},
+		},
+	} {
+		t.Run(role, func(t *testing.T) {
+			w := newWorld(t, installed(t).RESTConfig())
+			user := "holder-of-" + w.ns
+			w.bind(role, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user})
+			for _, right := range rights.may { // when the first is known, so are the others
+				devtest.Eventually(t, patience, func() error { return w.may(user, right, w.ns) })
+			}
+			for _, right := range rights.mayNot {
+				if w.may(user, right, w.ns) == nil {
+					t.Errorf("it gives the right to %s", right)
+				}
+			}
+		})
+	}
+}
+
+// What the account must not be able to do shows that what it did in other tests
+// it did not as an administrator.
+func TestG71_TheAccountMayCollectAnythingAndGiveNothingToItself(t *testing.T) {
+	w := newWorld(t, installed(t).RESTConfig())
+	for _, right := range []string{
+		"delete example.com things", "patch apps deployments", "watch  secrets", "list apiregistration.k8s.io apiservices",
+		"create  events", "create events.k8s.io events", "create authentication.k8s.io tokenreviews",
+		"create authorization.k8s.io subjectaccessreviews", "update gleaner.dev gcpolicies/status",
+		"impersonate  serviceaccounts", "create admissionregistration.k8s.io mutatingadmissionpolicies",
+	} {
+		devtest.Eventually(t, patience, func() error { return w.may(account, right, w.ns) })
+	}
+	for _, right := range []string{"create  configmaps", "create coordination.k8s.io leases", "update coordination.k8s.io leases"} {
+		devtest.Eventually(t, patience, func() error { return w.may(account, right, namespace) })
+		if w.may(account, right, w.ns) == nil {
+			t.Errorf("it has the right to %s outside of its namespace", right)
+		}
+	}
+	for _, right := range []string{
+		"create  pods", "update apps deployments", "create  pods/exec", "create  serviceaccounts/token",
+		"impersonate  users", "impersonate  groups", "escalate rbac.authorization.k8s.io clusterroles",
+		"bind rbac.authorization.k8s.io clusterroles", "deletecollection  configmaps", "create gleaner.dev clustergcpolicies",
+	} {
+		if w.may(account, right, namespace) == nil {
+			t.Errorf("it has the right to %s", right)
+		}
+	}
+}
+
+func TestG71_TheAccountCanNotWidenItsRole(t *testing.T) {
+	cluster := installed(t)
+	config := &rest.Config{Host: cluster.RESTConfig().Host, BearerToken: token(t, cluster, namespace, "gleaner")}
+	config.CAData = cluster.RESTConfig().CAData
+	_, err := kubernetes.NewForConfigOrDie(config).RbacV1().ClusterRoles().Patch(t.Context(), "gleaner", types.JSONPatchType,
+		[]byte(`[{"op": "add", "path": "/rules/-", "value": {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}}]`), metav1.PatchOptions{})
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "attempting to grant RBAC permissions not currently held") {
+		t.Errorf("the API server says %v", err)
+	}
+}
+
+// may asks for a right, as "verb group resource/subresource".
+func (w *world) may(user, right, namespace string) error {
+	w.Helper()
+	parts := strings.Split(right, " ")
+	resource, subresource, _ := strings.Cut(parts[2], "/")
+	review, err := w.kube.AuthorizationV1().SubjectAccessReviews().Create(w.Context(), &authorizationv1.SubjectAccessReview{
+		Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: user, Groups: []string{"system:authenticated"},
+			ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Namespace: namespace, Verb: parts[0], Group: parts[1], Resource: resource, Subresource: subresource,
+			},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	if !review.Status.Allowed {
+		return fmt.Errorf("%s may not %s in %s", user, right, namespace)
+	}
+	return nil
+}
