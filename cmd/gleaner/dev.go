@@ -10,9 +10,13 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/gleaner-dev/gleaner/crds"
 	"github.com/gleaner-dev/gleaner/devcluster"
 	"github.com/gleaner-dev/gleaner/operator/loop"
 )
@@ -72,6 +76,13 @@ Three things to try:
      curl -s 'http://%[3]s/debug/gc/graph?format=json'
      curl -s http://%[3]s/debug/gc/records
 
+Policies: keep ConfigMaps that lose their owner, and see what it would do before it does.
+     kubectl apply -f - <<EOF
+     {apiVersion: gleaner.dev/v1alpha1, kind: ClusterGCPolicy, metadata: {name: keep}, spec: {
+        resources: [{apiGroups: [""], resources: [configmaps]}], fixed: {collect: {decision: Orphan}}, mode: Monitor}}
+     EOF
+     kubectl get clustergcpolicies
+
 Ctrl-C ends it and removes everything.
 
 `, s.cluster.Kubeconfig(), bin, s.address)
@@ -96,6 +107,9 @@ func startStage(ctx context.Context, progress io.Writer, log logr.Logger) (*stag
 	}
 	fmt.Fprintf(progress, "The control plane is up after %s.\n", time.Since(began).Round(100*time.Millisecond))
 	s := &stage{cluster: cluster, done: make(chan error, 1)}
+	if err := define(ctx, cluster.RESTConfig()); err != nil {
+		return nil, s.stop(err)
+	}
 	if err := s.collect(log); err != nil {
 		return nil, s.stop(err)
 	}
@@ -111,13 +125,36 @@ func (s *stage) collect(log logr.Logger) error {
 	o := defaultOptions()
 	o.metricsAddress, o.insecureDebug, o.probeAddress = address, true, "0"
 	o.canaryTimeout, o.leaderElect = localCanaryTimeout, false
-	collector, mgr, err := o.assemble(s.cluster.RESTConfig(), log)
+	// An identity of its own, since what Gleaner writes itself gets no hold.
+	config, err := s.cluster.ConfigFor("gleaner", "system:masters")
+	if err != nil {
+		return err
+	}
+	collector, mgr, err := o.assemble(config, log)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(context.Background()) // ended by stop, before the control plane is
 	s.collector, s.address, s.cancel = collector, address, cancel
 	go func() { s.done <- mgr.Start(ctx) }()
+	return nil
+}
+
+// define creates the types of Gleaner's custom resources.
+func define(ctx context.Context, config *rest.Config) error {
+	definitions, err := crds.Definitions()
+	if err != nil {
+		return err
+	}
+	client, err := apiextensions.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("make client: %w", err)
+	}
+	for _, d := range definitions {
+		if _, err := client.ApiextensionsV1().CustomResourceDefinitions().Create(ctx, d, metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("define %s: %w", d.Name, err)
+		}
+	}
 	return nil
 }
 

@@ -175,6 +175,7 @@ func resident(b *testing.B) float64 {
 // BenchmarkParallel asks from as many goroutines as there are cores.
 func BenchmarkParallel(b *testing.B) {
 	p := stockPolicy(b, wasm.Options{})
+	b.ResetTimer()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
 			if _, err := p.Ask(b.Context(), ask("", 0)); err != nil {

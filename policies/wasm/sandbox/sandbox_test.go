@@ -6,8 +6,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/gleaner-dev/gleaner/policies/wasm/asm"
 	"github.com/gleaner-dev/gleaner/policies/wasm/sandbox"
 )
@@ -79,122 +77,6 @@ func guest() *asm.Module {
 	// Where it grew from, unless there is something where it grew to.
 	m.Func("anew", nil, []byte{asm.I32}, 0, asm.I32Const(2), asm.MemoryGrow, asm.I32Load(5<<16), asm.I32Add)
 	return m
-}
-
-// whole is all that a guest can see of itself.
-type whole struct {
-	Memory string
-	State  []uint64
-}
-
-func look(t *testing.T, p *sandbox.Pool) (whole, sandbox.Usage) {
-	t.Helper()
-	var w whole
-	usage, err := p.Run(t.Context(), func(ctx context.Context, in *sandbox.Instance) error {
-		data, ok := in.Read(0, uint32(in.MemorySize()))
-		if !ok {
-			return errors.New("the memory can't be read")
-		}
-		w.Memory = string(data)
-		var err error
-		w.State, err = in.Call(ctx, "state")
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return w, usage
-}
-
-func TestEveryCallFindsTheSameState(t *testing.T) {
-	for _, c := range []struct {
-		claim    string
-		function string
-		restored bool // the instance can be used again
-	}{
-		{"after one that changed nothing", "nothing", true},
-		{"after one that wrote to memory and a global", "write", true},
-		{"after one that grew its memory", "grow", true},
-		{"after one that grew its memory and wrote there", "grow_and_write", true},
-		{"after one that grew its memory to the end of what the module allows itself, on another instance", "grow_fully", false},
-		{"after one that changed a table, on another instance", "clear", false},
-		{"after one that trapped, on another instance", "trap", false},
-		{"after one that ran out, on another instance", "spin", false},
-	} {
-		t.Run(c.claim, func(t *testing.T) {
-			p := newWorld(t, sandbox.Config{}).pool(t, guest().Bytes(), sandbox.PoolOptions{
-				Instances: 1, Limits: sandbox.Limits{Fuel: 10_000_000},
-			})
-			want, _ := look(t, p)
-			_, _ = p.Run(t.Context(), calling(c.function)) // traps are wanted in some cases
-			got, usage := look(t, p)
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Error("the memory or the global is not as it was")
-			}
-			if usage.Restored != c.restored {
-				t.Errorf("an instance that had been used is there: %t, want %t", usage.Restored, c.restored)
-			}
-		})
-	}
-}
-
-func TestAGuestThatGrewFindsNothingOfIt(t *testing.T) {
-	p := newWorld(t, sandbox.Config{}).pool(t, guest().Bytes(), sandbox.PoolOptions{Instances: 1})
-	for n := range 3 {
-		if _, err := p.Run(t.Context(), calling("grow_and_write")); err != nil {
-			t.Fatal(err)
-		}
-		usage, err := p.Run(t.Context(), func(ctx context.Context, in *sandbox.Instance) error {
-			results, err := in.Call(ctx, "anew")
-			if err == nil && results[0] != 4 {
-				t.Errorf("grown anew, it has had %d pages, or there is something in the new ones", results[0])
-			}
-			return err
-		})
-		if err != nil || !usage.Restored || usage.Memory != 6<<16 {
-			t.Errorf("%d: it used %d bytes (restored: %t): %v", n, usage.Memory, usage.Restored, err)
-		}
-		usage, err = p.Run(t.Context(), calling("beyond"))
-		if stopped := new(sandbox.Stopped); !errors.As(err, &stopped) || stopped.Kind != sandbox.Trapped || !usage.Restored {
-			t.Errorf("%d: what lies where another call grew to is read (restored: %t): %v", n, usage.Restored, err)
-		}
-	}
-}
-
-func TestInitialisationThatChangesATableRunsForEachCall(t *testing.T) {
-	times := 0
-	p := newWorld(t, sandbox.Config{}).pool(t, guest().Bytes(), sandbox.PoolOptions{
-		Initialize: func(ctx context.Context, in *sandbox.Instance) error {
-			times++
-			return calling("clear")(ctx, in)
-		},
-	})
-	for range 3 {
-		if _, usage := look(t, p); usage.Restored {
-			t.Error("an instance was restored that can't be")
-		}
-	}
-	if times != 4 {
-		t.Errorf("it was initialised %d times, want once for the pool and once for each of 3 calls", times)
-	}
-}
-
-func TestInitialisationThatGrowsItsMemoryRunsOnce(t *testing.T) {
-	times := 0
-	p := newWorld(t, sandbox.Config{}).pool(t, guest().Bytes(), sandbox.PoolOptions{
-		Initialize: func(ctx context.Context, in *sandbox.Instance) error {
-			times++
-			return errors.Join(calling("grow")(ctx, in), calling("write")(ctx, in))
-		},
-	})
-	for range 3 {
-		if w, _ := look(t, p); len(w.Memory) != 5<<16 || w.Memory[100] != 1 || w.State[0] != 9 {
-			t.Errorf("an instance has %d bytes and the global %d", len(w.Memory), w.State)
-		}
-	}
-	if times != 1 {
-		t.Errorf("it was initialised %d times", times)
-	}
 }
 
 func TestHostFunctionsEndACallWithTheirError(t *testing.T) {

@@ -1,0 +1,253 @@
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// regoPolicy keeps ConfigMaps by a label, and does so in the mode that is filled in.
+const regoPolicy = `apiVersion: gleaner.dev/v1alpha1
+kind: ClusterPolicyModule
+metadata: {name: by-label}
+spec:
+  rego:
+    inline: |
+      package gleaner
+
+      collect := {"decision": "Orphan", "reason": "it has keep=true"} if {
+        input.object.metadata.labels.keep == "true"
+      } else := {"decision": "Abstain"}
+---
+apiVersion: gleaner.dev/v1alpha1
+kind: ClusterGCPolicy
+metadata: {name: by-label}
+spec:
+  resources: [{apiGroups: [""], resources: [configmaps]}]
+  module: {name: by-label}
+  mode: %s
+`
+
+// wasmPolicy keeps PersistentVolumeClaims by a label, by a module that was built
+// from Go.
+const wasmPolicy = `apiVersion: gleaner.dev/v1alpha1
+kind: ClusterPolicyModule
+metadata: {name: keep-data}
+spec:
+  wasm:
+    configMap: {namespace: ` + demoNamespace + `, name: keep-data, key: keep-data.wasm.gz}
+  sha256: %s
+---
+apiVersion: gleaner.dev/v1alpha1
+kind: ClusterGCPolicy
+metadata: {name: keep-data}
+spec:
+  resources: [{apiGroups: [""], resources: [persistentvolumeclaims]}]
+  module: {name: keep-data}
+  mode: Enforce
+`
+
+// claim is a PersistentVolumeClaim with an owner.
+const claim = `apiVersion: v1
+kind: PersistentVolumeClaim
+metadata:
+  name: %[1]s
+  namespace: ` + demoNamespace + `
+  labels: {keep: "%[2]t"}
+  ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: %[3]s, uid: %[4]s}]
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+---
+`
+
+// setting is a ConfigMap with an owner.
+const setting = `apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: %[1]s
+  namespace: ` + demoNamespace + `
+  labels: {keep: "%[2]t"}
+  ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: %[3]s, uid: %[4]s}]
+---
+`
+
+// monitor applies a policy that only tells what it would do.
+func (d *demonstration) monitor(ctx context.Context) error {
+	if err := d.apply(ctx, fmt.Sprintf(regoPolicy, "Monitor"), true); err != nil {
+		return err
+	}
+	if err := d.inForce(ctx, "by-label"); err != nil {
+		return err
+	}
+	if err := d.family(ctx, "monitored", setting); err != nil {
+		return err
+	}
+	return d.until(ctx, func() error { return d.remain(ctx, "configmap", "monitored-kept", false) })
+}
+
+// enforce has the same policy carried out.
+func (d *demonstration) enforce(ctx context.Context) error {
+	if err := d.kubectl(ctx, "patch", "clustergcpolicy", "by-label", "--type=merge", "-p", `{"spec":{"mode":"Enforce"}}`); err != nil {
+		return err
+	}
+	if err := d.inForce(ctx, "by-label"); err != nil {
+		return err
+	}
+	if err := d.family(ctx, "enforced", setting); err != nil {
+		return err
+	}
+	if err := d.until(ctx, func() error { return d.remain(ctx, "configmap", "enforced-dropped", false) }); err != nil {
+		return err
+	}
+	return d.until(ctx, func() error { return d.remain(ctx, "configmap", "enforced-kept", true) })
+}
+
+// wasm does the like by a module that it builds.
+func (d *demonstration) wasm(ctx context.Context) error {
+	folder, err := os.MkdirTemp("", "gleaner-demo-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(folder)
+	digest, zipped, err := d.module(ctx, folder)
+	if err != nil {
+		return err
+	}
+	if err := d.kubectl(ctx, "create", "configmap", "keep-data", "-n", demoNamespace, "--from-file=keep-data.wasm.gz="+zipped); err != nil {
+		return err
+	}
+	if err := d.apply(ctx, fmt.Sprintf(wasmPolicy, digest), true); err != nil {
+		return err
+	}
+	if err := d.inForce(ctx, "keep-data"); err != nil {
+		return err
+	}
+	if err := d.family(ctx, "claimed", claim); err != nil {
+		return err
+	}
+	if err := d.until(ctx, func() error { return d.remain(ctx, "persistentvolumeclaim", "claimed-dropped", false) }); err != nil {
+		return err
+	}
+	return d.until(ctx, func() error { return d.remain(ctx, "persistentvolumeclaim", "claimed-kept", true) })
+}
+
+// module builds a module from Go, and returns its digest and the file that has it
+// compressed.
+func (d *demonstration) module(ctx context.Context, folder string) (digest, zipped string, err error) {
+	plain := filepath.Join(folder, "keep-data.wasm")
+	args := []string{"build", "-buildmode=c-shared", "-ldflags=-s -w", "-o", plain, "./examples/keep-data"}
+	fmt.Fprintf(d.out, "$ cd sdk/go && GOOS=wasip1 GOARCH=wasm go %s\n", strings.Join(args, " "))
+	build := exec.CommandContext(ctx, "go", args...)
+	build.Dir = filepath.Join("sdk", "go")
+	build.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "GOWORK=off", "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", "", fmt.Errorf("build the module: %w\n%s", err, out)
+	}
+	code, err := os.ReadFile(plain)
+	if err != nil {
+		return "", "", err
+	}
+	var compressed bytes.Buffer
+	w, err := gzip.NewWriterLevel(&compressed, gzip.BestCompression)
+	if err != nil {
+		return "", "", err
+	}
+	if _, err := w.Write(code); err != nil {
+		return "", "", err
+	}
+	if err := w.Close(); err != nil {
+		return "", "", err
+	}
+	sum := sha256.Sum256(code)
+	fmt.Fprintf(d.out, "  %d KiB, %d KiB compressed\n", len(code)>>10, compressed.Len()>>10)
+	zipped = plain + ".gz"
+	return hex.EncodeToString(sum[:]), zipped, os.WriteFile(zipped, compressed.Bytes(), 0o600)
+}
+
+// inForce waits until a policy is ready.
+func (d *demonstration) inForce(ctx context.Context, name string) error {
+	err := d.until(ctx, func() error {
+		text, err := d.cluster.Kubectl(ctx, "get", "clustergcpolicy", name, "-o",
+			`jsonpath={.metadata.generation}={.status.observedGeneration} {.status.conditions[?(@.type=="ModuleReady")].status}`)
+		if err != nil {
+			return err
+		}
+		versions, ready, _ := strings.Cut(strings.TrimSpace(text), " ")
+		if now, seen, _ := strings.Cut(versions, "="); now != seen || ready != "True" {
+			return fmt.Errorf("policy %s is not in force: %s", name, text)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return d.kubectl(ctx, "get", "clustergcpolicy", name)
+}
+
+// family makes an owner with two dependents, of which one is to be kept, and
+// deletes it.
+func (d *demonstration) family(ctx context.Context, owner, dependent string) error {
+	if err := d.kubectl(ctx, "create", "configmap", owner, "-n", demoNamespace); err != nil {
+		return err
+	}
+	o, err := d.client.CoreV1().ConfigMaps(demoNamespace).Get(ctx, owner, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	text := fmt.Sprintf(dependent, owner+"-kept", true, owner, o.UID) + fmt.Sprintf(dependent, owner+"-dropped", false, owner, o.UID)
+	if err := d.apply(ctx, text, false); err != nil {
+		return err
+	}
+	return d.kubectl(ctx, "delete", "configmap", owner, "-n", demoNamespace)
+}
+
+// remain reports whether an object is there, or is not, as it should be.
+func (d *demonstration) remain(ctx context.Context, kind, name string, wanted bool) error {
+	var o metav1.Object
+	var err error
+	switch kind {
+	case "configmap":
+		o, err = d.client.CoreV1().ConfigMaps(demoNamespace).Get(ctx, name, metav1.GetOptions{})
+	default:
+		o, err = d.client.CoreV1().PersistentVolumeClaims(demoNamespace).Get(ctx, name, metav1.GetOptions{})
+	}
+	there := !apierrors.IsNotFound(err)
+	if there && err != nil {
+		return err
+	}
+	refs := len(o.GetOwnerReferences())
+	if there != wanted || there && refs != 0 {
+		return fmt.Errorf("%s %s: there: %t, with %d owner references", kind, name, there, refs)
+	}
+	return nil
+}
+
+// apply applies a text, and shows it if it is worth that.
+func (d *demonstration) apply(ctx context.Context, text string, show bool) error {
+	file, err := os.CreateTemp("", "gleaner-demo-*.yaml")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(file.Name())
+	if _, err := file.WriteString(text); err != nil {
+		return err
+	}
+	if err := file.Close(); err != nil {
+		return err
+	}
+	if show {
+		for line := range strings.Lines(text) {
+			fmt.Fprintf(d.out, "  | %s", line)
+		}
+	}
+	return d.kubectl(ctx, "apply", "-f", file.Name())
+}
