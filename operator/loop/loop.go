@@ -104,10 +104,11 @@ type Loop struct {
 
 	warnOfMigrations sync.Once
 
-	client      kubernetes.Interface // for canaries and leases
-	eventClient kubernetes.Interface
-	events      eventrecord.EventRecorder
-	broadcaster eventrecord.EventBroadcaster
+	client       kubernetes.Interface // for canaries and leases
+	eventClient  kubernetes.Interface
+	events       eventrecord.EventRecorder // those that Kubernetes' own collector would raise
+	policyEvents eventrecord.EventRecorder // and our own
+	broadcaster  eventrecord.EventBroadcaster
 }
 
 // New makes a Loop. It talks to no API server yet.
@@ -180,6 +181,7 @@ func (l *Loop) connect() error {
 	l.wire(workClient, watchClient, gather.Sources{Catalog: l.watcher.Catalog, Absent: l.watcher.Absent}, l.watcher.Serves, consult.NewLive(working))
 	l.broadcaster = eventrecord.NewBroadcaster()
 	l.events = l.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: eventSource})
+	l.policyEvents = l.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "gleaner"})
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/act"
 	"github.com/gleaner-dev/gleaner/operator/consult"
 	"github.com/gleaner-dev/gleaner/operator/decide"
+	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/record"
 )
 
@@ -59,6 +60,7 @@ func (l *Loop) note(facts decide.Facts, plan decide.Plan, opinion consult.Opinio
 	if isNew { // and not the same as at the last look
 		l.logEntry(entry)
 		l.warn(facts, plan)
+		l.announce(facts, entry)
 	}
 }
 
@@ -76,15 +78,37 @@ func (l *Loop) logEntry(e record.Entry) {
 	l.log.Info("Decided", keys...)
 }
 
+// announced are the decisions of policies that an object's owner has to know of, and
+// how they are told. A plain delete is none of them: the object is gone.
+var announced = map[decide.Reason]string{
+	decide.KeptByPolicy:       corev1.EventTypeNormal,
+	decide.DelayedByPolicy:    corev1.EventTypeNormal,
+	decide.WaitsByPolicy:      corev1.EventTypeNormal,
+	decide.PropagationDecided: corev1.EventTypeNormal,
+	decide.ExceptedByPolicy:   corev1.EventTypeNormal,
+	decide.PolicyAtFault:      corev1.EventTypeWarning,
+}
+
+// announce tells of what a policy decided, on the object.
+func (l *Loop) announce(facts decide.Facts, e record.Entry) {
+	kind, ok := announced[e.Reason]
+	if !ok || l.policyEvents == nil || e.Result != "" && e.Result != string(act.Done) {
+		return
+	}
+	l.policyEvents.Eventf(referenceTo(facts.Object), kind, string(e.Reason), "%s", e.String())
+}
+
+func referenceTo(o graph.Object) *corev1.ObjectReference {
+	apiVersion, kind := o.Kind.ToAPIVersionAndKind()
+	return &corev1.ObjectReference{APIVersion: apiVersion, Kind: kind, Namespace: o.Namespace, Name: o.Name, UID: o.UID}
+}
+
 // warn tells of references into another namespace, on the object that has them
 // (G-33). The reason and the source are those that people watch for today.
 func (l *Loop) warn(facts decide.Facts, plan decide.Plan) {
 	for _, o := range plan.Misplaced {
 		ref := facts.Object
-		apiVersion, kind := ref.Kind.ToAPIVersionAndKind()
-		l.events.Eventf(&corev1.ObjectReference{
-			APIVersion: apiVersion, Kind: kind, Namespace: ref.Namespace, Name: ref.Name, UID: ref.UID,
-		}, corev1.EventTypeWarning, "OwnerRefInvalidNamespace",
+		l.events.Eventf(referenceTo(ref), corev1.EventTypeWarning, "OwnerRefInvalidNamespace",
 			"ownerRef [%s/%s, namespace: %s, name: %s, uid: %s] does not exist in namespace %q",
 			o.Reference.APIVersion, o.Reference.Kind, ref.Namespace, o.Reference.Name, o.Reference.UID, ref.Namespace)
 	}

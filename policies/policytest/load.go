@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
+	"strings"
 
 	"sigs.k8s.io/yaml"
 
@@ -16,6 +18,7 @@ import (
 // document is a file of cases, in YAML or JSON. The requests in it are merge
 // patches: of a case on what is common to the file, and of that on defaults.
 type document struct {
+	Module  json.RawMessage `json:"module"`
 	Request json.RawMessage `json:"request"`
 	Cases   []struct {
 		Name      string          `json:"name"`
@@ -54,45 +57,113 @@ const terminating = `{
 // Load reads a file of cases. Whatever in it is unknown, repeated or missing is
 // an error, since a misspelt case would otherwise ask something else.
 func Load(file string) ([]Case, error) {
+	suite, err := LoadSuite(file)
+	return suite.Cases, err
+}
+
+// LoadSuite reads a file as Load does, with the modules that it names.
+func LoadSuite(file string) (Suite, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
-		return nil, fmt.Errorf("load cases: %w", err)
+		return Suite{}, fmt.Errorf("load cases: %w", err)
 	}
-	cases, err := Parse(data)
+	suite, err := parse(data)
 	if err != nil {
-		return nil, fmt.Errorf("load cases from %s: %w", file, err)
+		return Suite{}, fmt.Errorf("load cases from %s: %w", file, err)
 	}
-	return cases, nil
+	return suite, nil
 }
 
 // Parse reads cases as Load does.
 func Parse(data []byte) ([]Case, error) {
+	suite, err := parse(data)
+	return suite.Cases, err
+}
+
+func parse(data []byte) (Suite, error) {
 	var doc document
 	if err := yaml.UnmarshalStrict(data, &doc); err != nil {
-		return nil, fmt.Errorf("read: %w", err)
+		return Suite{}, fmt.Errorf("read: %w", err)
 	}
 	if len(doc.Cases) == 0 {
-		return nil, errors.New("there are no cases: write some below cases")
+		return Suite{}, errors.New("there are no cases: write some below cases")
 	}
-	var cases []Case
+	modules, err := doc.modules()
+	if err != nil {
+		return Suite{}, err
+	}
+	suite := Suite{Modules: modules}
 	for i, c := range doc.Cases {
 		if c.Name == "" {
-			return nil, fmt.Errorf("case %d has no name: write what it claims", i+1)
+			return Suite{}, fmt.Errorf("case %d has no name: write what it claims", i+1)
 		}
-		if slices.ContainsFunc(cases, func(other Case) bool { return other.Name == c.Name }) {
-			return nil, fmt.Errorf("case %q is there twice: give each a name of its own", c.Name)
+		if slices.ContainsFunc(suite.Cases, func(other Case) bool { return other.Name == c.Name }) {
+			return Suite{}, fmt.Errorf("case %q is there twice: give each a name of its own", c.Name)
 		}
-		read := Case{Name: c.Name}
+		read := Case{Name: c.Name, Line: lineOf(data, c.Name)}
 		var err error
 		if read.Request, err = request(doc.Request, c.Request); err != nil {
-			return nil, fmt.Errorf("case %q: request: %w", c.Name, err)
+			return Suite{}, fmt.Errorf("case %q: request: %w", c.Name, err)
 		}
 		if err := read.wish(c.Want, c.WantFault); err != nil {
-			return nil, fmt.Errorf("case %q: %w", c.Name, err)
+			return Suite{}, fmt.Errorf("case %q: %w", c.Name, err)
 		}
-		cases = append(cases, read)
+		suite.Cases = append(suite.Cases, read)
 	}
-	return cases, nil
+	return suite, nil
+}
+
+// modules reads the names of the modules: one, several or none.
+func (d document) modules() ([]string, error) {
+	if len(d.Module) == 0 {
+		return nil, nil
+	}
+	var names []string
+	if err := json.Unmarshal(d.Module, &names); err != nil {
+		names = []string{""}
+		if json.Unmarshal(d.Module, &names[0]) != nil {
+			return nil, errors.New("module is no text: write a file or a folder, such as policy.rego, or a list of them")
+		}
+	}
+	if len(names) == 0 || slices.Contains(names, "") {
+		return nil, errors.New("module is empty: write a file or a folder, such as policy.rego, or leave it out")
+	}
+	return names, nil
+}
+
+// lineOf finds the line that a case's name is in; 0 if it is written in a way
+// that is not seen through. The first line after cases that reads as the name
+// counts, and else the first that holds it.
+func lineOf(data []byte, name string) int {
+	held, begun := 0, false
+	for i, line := range strings.Split(string(data), "\n") {
+		if !begun {
+			begun = startsCases.MatchString(line)
+		}
+		if !begun {
+			continue
+		}
+		if found := namesCase.FindStringSubmatch(line); found != nil && scalar(found[1]) == name {
+			return i + 1
+		}
+		if held == 0 && strings.Contains(line, "name") && strings.Contains(line, name) {
+			held = i + 1
+		}
+	}
+	return held
+}
+
+var (
+	startsCases = regexp.MustCompile(`^[\s{]*"?cases"?\s*:`)
+	namesCase   = regexp.MustCompile(`^[\s\-]*name:\s*(.*)$`)
+)
+
+// scalar reads a text as YAML has it in a line of its own; "" if it is none.
+func scalar(text string) (s string) {
+	if yaml.Unmarshal([]byte(text), &s) != nil {
+		return ""
+	}
+	return s
 }
 
 // wish reads what is wanted.

@@ -24,9 +24,19 @@ import (
 // Case is a request, and the verdict or the fault that has to come of it.
 type Case struct {
 	Name      string // a claim
+	Line      int    // in its file; 0: not known
 	Request   hostabi.Request
 	Want      hostabi.Verdict
 	WantFault string // part of a fault's message; empty: Want counts
+}
+
+// Suite is what a file of cases holds.
+type Suite struct {
+	// Modules are those that are to answer the cases, each on its own: files or
+	// folders, as the file names them, which is from its own folder. Whoever calls
+	// Run or Check has a policy and needs none.
+	Modules []string
+	Cases   []Case
 }
 
 // Run asks a policy every case of a file, as tests with the cases' names.
@@ -48,18 +58,25 @@ func Run(t *testing.T, policy policies.Evaluator, file string) {
 // Check asks a policy one case, twice: the same request has to get the same
 // verdict. The error says what is wrong with the answer.
 func Check(ctx context.Context, policy policies.Evaluator, c Case) error {
+	_, err := Ask(ctx, policy, c)
+	return err
+}
+
+// Ask is Check, and gives the verdict as well: the zero Verdict where there is
+// none. A verdict that is wrong comes with an error.
+func Ask(ctx context.Context, policy policies.Evaluator, c Case) (hostabi.Verdict, error) {
 	first, err := ask(ctx, policy, c)
 	if err != nil {
-		return err
+		return first, err
 	}
 	second, err := ask(ctx, policy, c)
 	if err != nil {
-		return fmt.Errorf("ask %s again: %w", policy.Name(), err)
+		return first, fmt.Errorf("ask %s again: %w", policy.Name(), err)
 	}
 	if diff := cmp.Diff(first, second, byValue); diff != "" {
-		return fmt.Errorf("%s answers the same request in two ways (-first +second):\n%s", policy.Name(), diff)
+		return first, fmt.Errorf("%s answers the same request in two ways (-first +second):\n%s", policy.Name(), diff)
 	}
-	return nil
+	return first, nil
 }
 
 // ask asks once.

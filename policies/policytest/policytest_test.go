@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -52,7 +54,7 @@ cases:
 		`{"labels":{"x":"y"},"name":"mine","namespace":"shop","resourceVersion":"7","uid":"uid"}}`)
 	reference := hostabi.Reference{APIVersion: "v1", Kind: "ConfigMap", Name: "owner", UID: "owner-uid"}
 	want := []policytest.Case{{
-		Name: "claim",
+		Name: "claim", Line: 4,
 		Request: hostabi.Request{
 			APIVersion: hostabi.Version, Hook: hostabi.HookCollect,
 			Policy: hostabi.Policy{Name: "policy", Settings: json.RawMessage(`{"a":1,"c":{"d":"e"}}`)},
@@ -66,24 +68,65 @@ cases:
 	}
 }
 
+func TestAFileNamesItsModulesAndTheLinesOfItsCases(t *testing.T) {
+	const question = `, request: {hook: collect}, want: {decision: Delete}}`
+	for claim, c := range map[string]struct {
+		file    string
+		modules []string
+		lines   []int
+	}{
+		"a module":         {"module: a.rego\ncases:\n- {name: x" + question, []string{"a.rego"}, []int{3}},
+		"several modules":  {"module: [a.rego, b.wasm]\ncases:\n- {name: x" + question, []string{"a.rego", "b.wasm"}, []int{3}},
+		"no module":        {"cases:\n- {name: x" + question, nil, []int{2}},
+		"a part of a name": {"cases:\n- name: it goes there\n  request: {hook: validate}\n  want: {decision: Valid}\n- name: \"it goes\"\n  request: {hook: validate}\n  want: {decision: Valid}", nil, []int{2, 5}},
+		"names above":      {"request:\n  object:\n    metadata:\n      name: x\ncases:\n- name: x # a claim\n  request: {hook: validate}\n  want: {decision: Valid}", nil, []int{6}},
+		"JSON":             {"{\"cases\": [\n{\"name\": \"x\", \"request\": {\"hook\": \"validate\"}, \"want\": {\"decision\": \"Valid\"}}]}", nil, []int{2}},
+		"a name in parts":  {"cases:\n- name: >-\n    it\n    goes\n  request: {hook: validate}\n  want: {decision: Valid}", nil, []int{0}},
+	} {
+		t.Run(claim, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "cases.yaml")
+			if err := os.WriteFile(file, []byte(c.file), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			suite, err := policytest.LoadSuite(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var lines []int
+			for _, read := range suite.Cases {
+				lines = append(lines, read.Line)
+			}
+			if diff := cmp.Diff(c.modules, suite.Modules); diff != "" {
+				t.Error("modules", diff)
+			}
+			if diff := cmp.Diff(c.lines, lines); diff != "" {
+				t.Error("lines", diff)
+			}
+		})
+	}
+}
+
 func TestAFileThatMakesNoSenseIsRefused(t *testing.T) {
 	for claim, c := range map[string]struct{ file, message string }{
-		"no cases":           {"cases: []", "there are no cases"},
-		"no document":        {"", "there are no cases"},
-		"an unknown field":   {"cases: [{name: a, request: {hook: collect}, wants: {decision: Delete}}]", `unknown field "wants"`},
-		"a repeated field":   {"cases: [{name: a, name: b}]", `"name" already set`},
-		"no name":            {"cases: [{request: {hook: collect}, want: {decision: Delete}}]", "case 1 has no name"},
-		"a name twice":       {"cases: [{name: a, request: {hook: collect}, want: {decision: Delete}}, {name: a}]", "twice"},
-		"no hook":            {"cases: [{name: a, want: {decision: Delete}}]", `hook is ""`},
-		"no such hook":       {"cases: [{name: a, request: {hook: Collect}, want: {decision: Delete}}]", `hook is "Collect"`},
-		"a field of no use":  {"cases: [{name: a, request: {hook: collect, dependants: {}}, want: {decision: Delete}}]", `unknown field "dependants"`},
-		"a wrong standing":   {"cases: [{name: a, request: {hook: collect, owners: [{standing: Gone}]}, want: {decision: Delete}}]", "owners[0].standing"},
-		"a wrong wish":       {"cases: [{name: a, request: {hook: propagate, requested: Background}, want: {decision: Orphan}}]", `requested is "Background"`},
-		"another version":    {"cases: [{name: a, request: {hook: collect, apiVersion: v2}, want: {decision: Delete}}]", `apiVersion is "v2"`},
-		"nothing wanted":     {"cases: [{name: a, request: {hook: collect}}]", "either want"},
-		"two things wanted":  {"cases: [{name: a, request: {hook: collect}, want: {decision: Delete}, wantFault: x}]", "either want"},
-		"any fault":          {"cases: [{name: a, request: {hook: collect}, wantFault: ''}]", "wantFault is empty"},
-		"a verdict in error": {"cases: [{name: a, request: {hook: collect}, want: {decision: Background}}]", `decision is "Background"`},
+		"a module that is none":     {"module: {a: b}\ncases: [{name: a}]", "module is no text"},
+		"a module without a name":   {"module: ''\ncases: [{name: a}]", "module is empty"},
+		"modules, and none of them": {"module: []\ncases: [{name: a}]", "module is empty"},
+		"no cases":                  {"cases: []", "there are no cases"},
+		"no document":               {"", "there are no cases"},
+		"an unknown field":          {"cases: [{name: a, request: {hook: collect}, wants: {decision: Delete}}]", `unknown field "wants"`},
+		"a repeated field":          {"cases: [{name: a, name: b}]", `"name" already set`},
+		"no name":                   {"cases: [{request: {hook: collect}, want: {decision: Delete}}]", "case 1 has no name"},
+		"a name twice":              {"cases: [{name: a, request: {hook: collect}, want: {decision: Delete}}, {name: a}]", "twice"},
+		"no hook":                   {"cases: [{name: a, want: {decision: Delete}}]", `hook is ""`},
+		"no such hook":              {"cases: [{name: a, request: {hook: Collect}, want: {decision: Delete}}]", `hook is "Collect"`},
+		"a field of no use":         {"cases: [{name: a, request: {hook: collect, dependants: {}}, want: {decision: Delete}}]", `unknown field "dependants"`},
+		"a wrong standing":          {"cases: [{name: a, request: {hook: collect, owners: [{standing: Gone}]}, want: {decision: Delete}}]", "owners[0].standing"},
+		"a wrong wish":              {"cases: [{name: a, request: {hook: propagate, requested: Background}, want: {decision: Orphan}}]", `requested is "Background"`},
+		"another version":           {"cases: [{name: a, request: {hook: collect, apiVersion: v2}, want: {decision: Delete}}]", `apiVersion is "v2"`},
+		"nothing wanted":            {"cases: [{name: a, request: {hook: collect}}]", "either want"},
+		"two things wanted":         {"cases: [{name: a, request: {hook: collect}, want: {decision: Delete}, wantFault: x}]", "either want"},
+		"any fault":                 {"cases: [{name: a, request: {hook: collect}, wantFault: ''}]", "wantFault is empty"},
+		"a verdict in error":        {"cases: [{name: a, request: {hook: collect}, want: {decision: Background}}]", `decision is "Background"`},
 	} {
 		t.Run(claim, func(t *testing.T) {
 			cases, err := policytest.Parse([]byte(c.file))

@@ -1,5 +1,5 @@
 // Package rego holds the library that policies in Rego may import, as
-// data.gleaner.sdk: verdicts, owners, metadata, the clock and settings. It holds
+// data.gleaner.sdk: verdicts, owners, kinds, metadata, the clock and settings. It holds
 // the sources and their tests; what compiles them is policies/rego.
 package rego
 

@@ -45,6 +45,7 @@ func worldOn(t *testing.T, config *rest.Config, collector *loop.Loop) *world {
 
 // resources are the types that tests write of, by kind.
 var resources = map[string]schema.GroupVersionResource{
+	"Event":                 {Version: "v1", Resource: "events"},
 	"ConfigMap":             {Version: "v1", Resource: "configmaps"},
 	"Secret":                {Version: "v1", Resource: "secrets"},
 	"Namespace":             {Version: "v1", Resource: "namespaces"},

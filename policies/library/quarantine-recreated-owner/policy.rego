@@ -1,0 +1,80 @@
+# An object stays in quarantine while an owner of the same name, and with another UID,
+# is there: a restored backup, for example, whose owners were created anew.
+package gleaner
+
+import data.gleaner.sdk.clock
+import data.gleaner.sdk.owners
+import data.gleaner.sdk.settings
+import data.gleaner.sdk.verdict
+
+collect := verdict.abstain if count(lost) == 0
+
+else := verdict.abstain if over
+
+else := verdict.act(array.concat(beside, above)) if count(beside) + count(above) > 0
+
+else := verdict.because(keep, sprintf("%s %s is there with another UID: %s", [recreated[0].kind, recreated[0].name, advice])) if count(recreated) > 0
+
+else := verdict.because(keep, sprintf("whether %s %s was created anew is not known: %s", [unread[0].kind, unread[0].name, unread[0].why])) if count(unread) > 0
+
+else := verdict.abstain
+
+validate := settings.checked({"for": "duration", "recheck": "duration"})
+
+keep := verdict.wait_for(settings.get("recheck", "5m"))
+
+advice := "give the object its new ownerReferences, or take them off, or delete it"
+
+# lost are the owners that are known to be gone.
+lost := owners.standing("Absent")
+
+# over: it has been in quarantine for as long as the settings say.
+over if clock.ownerless_for(settings.all["for"])
+
+namespace := object.get(input.object.metadata, "namespace", "")
+
+# An owner is in the object's namespace or in none. Which, only the host can tell: it
+# refuses as Invalid to look in a namespace for what has none.
+beside := [read(i, owner, namespace) |
+	namespace != ""
+	some i, owner in lost
+	not input.results[id(i, namespace)]
+]
+
+above := [read(i, owner, "") |
+	some i, owner in lost
+	needs_above(i)
+	not input.results[id(i, "")]
+]
+
+needs_above(_) if namespace == ""
+
+needs_above(i) if input.results[id(i, namespace)].error.reason == "Invalid"
+
+id(i, "") := sprintf("cluster-%d", [i])
+
+id(i, ns) := sprintf("namespace-%d", [i]) if ns != ""
+
+read(i, owner, ns) := {"id": id(i, ns), "get": object.union(target(owner.reference), where(ns))}
+
+target(reference) := {"apiVersion": reference.apiVersion, "kind": reference.kind, "name": reference.name}
+
+where("") := {}
+
+where(ns) := {"namespace": ns} if ns != ""
+
+# answers are what came of reading the owners of these names.
+answers := [{"kind": owner.reference.kind, "name": owner.reference.name, "uid": owner.reference.uid, "result": result(i)} |
+	some i, owner in lost
+]
+
+result(i) := input.results[id(i, "")] if needs_above(i)
+
+else := input.results[id(i, namespace)]
+
+recreated := [a | some a in answers; a.result.object.metadata.uid != a.uid]
+
+unread := array.concat(
+	[object.union(a, {"why": sprintf("it can't be read, %s", [a.result.error.reason])}) | some a in answers; a.result.error.reason != "NotFound"],
+	[object.union(a, {"why": "it is there after all"}) | some a in answers; a.result.object.metadata.uid == a.uid],
+)
