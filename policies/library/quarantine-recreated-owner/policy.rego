@@ -29,7 +29,7 @@ advice := "give the object its new ownerReferences, or take them off, or delete 
 lost := owners.standing("Absent")
 
 # over: it has been in quarantine for as long as the settings say.
-over if clock.ownerless_for(settings.all["for"])
+over if clock.ownerless_for(settings.all.for)
 
 namespace := object.get(input.object.metadata, "namespace", "")
 
