@@ -58,7 +58,8 @@ var layers = map[string]layer{
 		internal: []string{"hostabi", "policies", "policies/wasm/fuel", "policies/wasm/sandbox", "sdk/rego"},
 		external: []string{"github.com/open-policy-agent/opa/v1", "github.com/tetratelabs/wazero/api"},
 	},
-	"sdk/rego": {},
+	"sdk/rego":         {},
+	"policies/library": {},
 
 	"policies/source": {
 		internal: []string{"policies/source/egress", "policies/source/oci"},

@@ -181,7 +181,9 @@ var fenced = regexp.MustCompile("(?s)```yaml\n(.*?)```")
 func documents(p library.Policy) []string {
 	var all []string
 	for _, block := range fenced.FindAllStringSubmatch(p.Readme, -1) {
-		all = append(all, strings.Split(block[1], "\n---\n")...)
+		for document := range strings.SplitSeq(block[1], "---\n") {
+			all = append(all, document)
+		}
 	}
 	return all
 }

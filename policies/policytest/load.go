@@ -199,7 +199,8 @@ func request(file, own json.RawMessage) (hostabi.Request, error) {
 	if !slices.Contains(hostabi.Hooks(), start.Hook) {
 		return hostabi.Request{}, fmt.Errorf("hook is %q: write one of %v", start.Hook, hostabi.Hooks())
 	}
-	whole, err := merge(json.RawMessage(common), json.RawMessage(about[start.Hook]), said)
+	// One upon the other again, since a null takes out what is in the defaults, too.
+	whole, err := merge(json.RawMessage(common), json.RawMessage(about[start.Hook]), file, own)
 	if err != nil {
 		return hostabi.Request{}, err
 	}

@@ -68,6 +68,22 @@ cases:
 	}
 }
 
+func TestANullTakesOutWhatIsFilledIn(t *testing.T) {
+	cases, err := policytest.Parse([]byte(`
+request: {hook: collect, object: {metadata: {namespace: null}}}
+cases:
+- name: claim
+  request: {owners: null}
+  want: {decision: Delete}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := cases[0].Request; r.Object.Metadata.Namespace != "" || r.Owners != nil || r.Object.Metadata.Name != "object" {
+		t.Errorf("got %+v", r)
+	}
+}
+
 func TestAFileNamesItsModulesAndTheLinesOfItsCases(t *testing.T) {
 	const question = `, request: {hook: collect}, want: {decision: Delete}}`
 	for claim, c := range map[string]struct {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
 	"github.com/gleaner-dev/gleaner/devcluster"
@@ -28,6 +29,7 @@ const (
 // field is a control plane on which contenders take turns.
 type field struct {
 	settings
+	config     *rest.Config
 	client     kubernetes.Interface
 	contenders []contender
 }
@@ -37,7 +39,7 @@ func newField(cluster *devcluster.Cluster, s settings) (*field, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make client: %w", err)
 	}
-	return &field{settings: s, client: client, contenders: []contender{
+	return &field{settings: s, config: cluster.RESTConfig(), client: client, contenders: []contender{
 		&upstream{cluster: cluster}, &ours{cluster: cluster, binary: s.binary, pprof: s.pprof},
 	}}, nil
 }

@@ -47,7 +47,7 @@ type settings struct {
 }
 
 // parts are what can be measured.
-var parts = []string{"throughput", "delay", "memory", "large"}
+var parts = []string{"throughput", "policies", "delay", "memory", "large"}
 
 // budget is how many calls a collector may make in a second.
 type budget struct {
@@ -98,7 +98,7 @@ func measureBudget(ctx context.Context, r *report, s settings, b budget) error {
 		return err
 	}
 	all := map[string]func(context.Context, *report, budget) error{
-		"throughput": f.throughput, "delay": f.delays, "memory": f.memory, "large": f.throughputOfMany,
+		"throughput": f.throughput, "policies": f.policies, "delay": f.delays, "memory": f.memory, "large": f.throughputOfMany,
 	}
 	for _, part := range parts {
 		if !slices.Contains(s.only, part) || b.calls != 0 && part != "throughput" {

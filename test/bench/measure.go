@@ -63,7 +63,7 @@ func (f *field) touchdown(ctx context.Context, fl floor, objects int) (perSecond
 
 func rate(figure, budget string) string { return fmt.Sprintf("%s, objects/s, %s", figure, budget) }
 
-var policies = []metav1.DeletionPropagation{
+var propagations = []metav1.DeletionPropagation{
 	metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan,
 }
 
@@ -85,7 +85,7 @@ func (f *field) throughput(ctx context.Context, r *report, b budget) error {
 			}
 		}
 	}
-	for _, policy := range policies {
+	for _, policy := range propagations {
 		for _, c := range f.contenders {
 			figure, key := strings.ToLower(string(policy)), c.name()+string(policy)
 			r.add(c.name(), rate(figure, b.name), median(rates[key]))
@@ -101,7 +101,7 @@ func (f *field) throughput(ctx context.Context, r *report, b budget) error {
 // throughputOf measures each policy once.
 func (f *field) throughputOf(ctx context.Context, c contender, b budget, objects int, rates, calls map[string][]float64) error {
 	return f.with(ctx, c, b, func() error {
-		for _, policy := range policies {
+		for _, policy := range propagations {
 			perSecond, perObject, err := f.once(ctx, objects, policy)
 			if err != nil {
 				return fmt.Errorf("%s, %s: %w", c.name(), policy, err)

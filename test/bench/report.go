@@ -10,6 +10,13 @@ import (
 type report struct {
 	figures []string
 	values  map[string]map[string]float64 // by figure, then by contender
+	notes   []string                      // figures that have nothing beside them
+}
+
+// note adds a figure of Gleaner's own.
+func (r *report) note(format string, args ...any) {
+	r.notes = append(r.notes, fmt.Sprintf(format, args...))
+	progress(format, args...)
 }
 
 func (r *report) add(contender, figure string, value float64) {
@@ -34,6 +41,12 @@ func (r *report) print(w io.Writer) {
 			continue
 		}
 		fmt.Fprintln(w, " | |")
+	}
+	if len(r.notes) != 0 {
+		fmt.Fprintln(w)
+	}
+	for _, note := range r.notes {
+		fmt.Fprintf(w, "* %s\n", note)
 	}
 }
 

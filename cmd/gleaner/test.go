@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// testOptions are the flags of gleaner test.
+type testOptions struct {
+	run      *regexp.Regexp // nil: all
+	verbose  bool
+	output   string
+	coverage bool
+	timeout  time.Duration
+}
+
+func testCommand() *cobra.Command {
+	o := testOptions{output: "text", timeout: 5 * time.Minute}
+	var run string
+	cmd := &cobra.Command{
+		Use:   "test [PATH...]",
+		Short: "Run the tests of policies, without a cluster",
+		Long: "Run the tests of policies, without a cluster. Folders are searched with all that is below them, the\n" +
+			"current one if none is named, for two kinds of tests:\n\n" +
+			"  Rego   every rule that begins with test_, with the files of its folder, as \"opa test\" runs them\n" +
+			"  cases  YAML files with cases, each a request and the verdict that has to come of it, and\n" +
+			"         module: policy.rego or policy.wasm at their top, from their own folder\n\n" +
+			"It exits with 1 if a test fails, and with 2 if a file can't be read or there is nothing to test.",
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.complete(run); err != nil {
+				return err
+			}
+			return o.test(cmd, args)
+		},
+	}
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if unknown := new(pflag.NotExistError); errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "run" {
+			return usageError{errors.New("-run is --run here, with two dashes")}
+		}
+		return cmd.Parent().FlagErrorFunc()(cmd, err)
+	})
+	cmd.Flags().StringVar(&run, "run", "", "run only the tests and cases whose name matches the regular `expression`")
+	cmd.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "show all tests, with what was decided and what the operator would do")
+	cmd.Flags().StringVarP(&o.output, "output", "o", o.output, "text, json or junit")
+	cmd.Flags().BoolVar(&o.coverage, "coverage", false, "show which lines of Rego its tests have not reached")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", o.timeout, "that all of it may take")
+	return cmd
+}
+
+func (o *testOptions) complete(run string) error {
+	if _, known := testReporters[o.output]; !known {
+		return usageError{fmt.Errorf("--output=%s: use text, json or junit", o.output)}
+	}
+	if o.timeout <= 0 {
+		return usageError{fmt.Errorf("--timeout=%s: use 1s or more", o.timeout)}
+	}
+	if run == "" {
+		return nil
+	}
+	if o.coverage {
+		return usageError{errors.New("--coverage is of all tests: leave --run out")}
+	}
+	var err error
+	if o.run, err = regexp.Compile(run); err != nil {
+		return usageError{fmt.Errorf("--run: %w", err)}
+	}
+	return nil
+}
+
+// test finds the tests, runs them and reports on them.
+func (o *testOptions) test(cmd *cobra.Command, paths []string) error {
+	if len(paths) == 0 {
+		paths = []string{"."}
+	}
+	targets, err := findTests(paths)
+	if err != nil {
+		return usageError{err}
+	}
+	ctx, cancel := context.WithTimeoutCause(cmd.Context(), o.timeout, fmt.Errorf("it took longer than --timeout=%s", o.timeout))
+	defer cancel()
+	report := testReporters[o.output](cmd.OutOrStdout(), *o)
+	var suites []testSuite
+	for _, target := range targets {
+		began := time.Now()
+		suite := target.run(ctx, *o)
+		suite.Seconds = time.Since(began).Seconds()
+		if len(suite.Results) == 0 && suite.Broken == "" {
+			continue
+		}
+		suites = append(suites, suite)
+		if err := report.suite(suite); err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			break // the suite says so
+		}
+	}
+	if err := report.end(suites); err != nil {
+		return err
+	}
+	return o.judge(ctx, suites)
+}
+
+// judge makes the exit code of what came out.
+func (o *testOptions) judge(ctx context.Context, suites []testSuite) error {
+	tally, broken := tallyOf(suites), 0
+	for _, s := range suites {
+		if s.Broken != "" {
+			broken++
+		}
+	}
+	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("the tests did not end: %w", context.Cause(ctx))
+	case broken != 0:
+		return usageError{fmt.Errorf("%s can't be tested", counted(broken, "file or folder", "files or folders"))}
+	case tally.failed != 0:
+		return fmt.Errorf("%d of %s failed", tally.failed, counted(tally.total(), "test", "tests"))
+	case tally.total() == 0 && o.run != nil:
+		return usageError{fmt.Errorf("no test matches --run=%s", o.run)}
+	case tally.total() == 0:
+		return usageError{errNoTests}
+	}
+	return nil
+}
+
+// errNoTests says what to write.
+var errNoTests = errors.New(`there is nothing to test. Write a rule that begins with test_ into policy_test.rego, beside policy.rego:
+	test_a_claim_stays if collect.decision == "Orphan" with input.object.kind as "PersistentVolumeClaim"
+or cases.yaml:
+	module: policy.rego
+	cases:
+	- name: a claim stays
+	  request: {hook: collect, object: {kind: PersistentVolumeClaim}}
+	  want: {decision: Orphan}`)
+
+func counted(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}

@@ -1,0 +1,288 @@
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gleaner-dev/gleaner/crds"
+	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
+)
+
+// Of policies there is nothing to compare with upstream: what is measured is what
+// asking one costs, beside asking none.
+const (
+	manyPolicies = 500
+	manyModules  = 50
+)
+
+// variant is a way to have every object decided about.
+type variant struct {
+	name   string
+	policy *v1alpha1.ClusterGCPolicy
+	module *v1alpha1.ClusterPolicyModule
+}
+
+const deleting = `package gleaner
+collect := {"decision": "Delete"} if input.object.kind == "ConfigMap"
+`
+
+// policyOf is a policy for all ConfigMaps.
+func policyOf(name string, needs v1alpha1.Need, module string) *v1alpha1.ClusterGCPolicy {
+	p := &v1alpha1.ClusterGCPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	p.Spec.Resources = []v1alpha1.ResourceRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}}}
+	p.Spec.Mode, p.Spec.Needs = v1alpha1.ModeEnforce, needs
+	if module == "" {
+		p.Spec.Fixed = &v1alpha1.FixedVerdicts{Collect: &v1alpha1.FixedVerdict{Decision: "Delete"}}
+		return p
+	}
+	p.Spec.Module = &v1alpha1.ModuleReference{Name: module}
+	return p
+}
+
+func regoModule(name, text string) *v1alpha1.ClusterPolicyModule {
+	m := &v1alpha1.ClusterPolicyModule{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	m.Spec.Rego = &v1alpha1.RegoSource{Inline: &text}
+	return m
+}
+
+func (f *field) variants(ctx context.Context, c client.Client) ([]variant, error) {
+	wasm, err := wasmModule(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	rego := regoModule("bench-rego", deleting)
+	return []variant{
+		{name: "no policy"},
+		{"a fixed answer", policyOf("bench", v1alpha1.NeedMetadata, ""), nil},
+		{"Rego, needs: Metadata", policyOf("bench", v1alpha1.NeedMetadata, rego.Name), rego},
+		{"Go, needs: Metadata", policyOf("bench", v1alpha1.NeedMetadata, wasm.Name), wasm},
+		{"Rego, needs: Object", policyOf("bench", v1alpha1.NeedObject, rego.Name), rego},
+		{"Go, needs: Object", policyOf("bench", v1alpha1.NeedObject, wasm.Name), wasm},
+	}, nil
+}
+
+// wasmModule builds the SDK's example, and puts it into a ConfigMap.
+func wasmModule(ctx context.Context, c client.Client) (*v1alpha1.ClusterPolicyModule, error) {
+	folder, err := os.MkdirTemp("", "gleaner-bench-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(folder)
+	file := filepath.Join(folder, "keep-data.wasm")
+	build := exec.CommandContext(ctx, "go", "build", "-buildmode=c-shared", "-ldflags=-s -w", "-o", file, "./examples/keep-data")
+	build.Dir = filepath.Join("sdk", "go")
+	build.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "GOWORK=off", "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("build a module: %w\n%s", err, out)
+	}
+	code, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	var zipped bytes.Buffer
+	w, err := gzip.NewWriterLevel(&zipped, gzip.BestCompression)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := w.Write(code); err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	holder := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "bench-module"},
+		BinaryData: map[string][]byte{"module": zipped.Bytes()},
+	}
+	if err := c.Create(ctx, holder); err != nil {
+		return nil, err
+	}
+	m := &v1alpha1.ClusterPolicyModule{ObjectMeta: metav1.ObjectMeta{Name: "bench-wasm"}}
+	m.Spec.Wasm = &v1alpha1.WasmSource{ConfigMap: &v1alpha1.ConfigMapKeyReference{Namespace: holder.Namespace, Name: holder.Name, Key: "module"}}
+	m.Spec.SHA256 = sum(code)
+	return m, nil
+}
+
+// policies measures what it costs to have policies asked.
+func (f *field) policies(ctx context.Context, r *report, b budget) error {
+	c, err := f.define(ctx)
+	if err != nil {
+		return err
+	}
+	variants, err := f.variants(ctx, c)
+	if err != nil {
+		return err
+	}
+	rates := map[string][]float64{}
+	for range f.rounds {
+		for _, v := range variants {
+			perSecond, err := f.under(ctx, c, v, b)
+			if err != nil {
+				return fmt.Errorf("%s: %w", v.name, err)
+			}
+			progress("background, %s: %.0f objects/s", v.name, perSecond)
+			rates[v.name] = append(rates[v.name], perSecond)
+		}
+	}
+	none := median(rates[variants[0].name])
+	for _, v := range variants {
+		r.note("background, objects/s, %s: %.0f (%.0f %% of no policy)", v.name, median(rates[v.name]), 100*median(rates[v.name])/none)
+	}
+	return f.many(ctx, c, r, b)
+}
+
+func (f *field) define(ctx context.Context) (client.Client, error) {
+	definitions, err := crds.Definitions()
+	if err != nil {
+		return nil, err
+	}
+	types, err := apiextensions.NewForConfig(f.config)
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range definitions {
+		if _, err := types.ApiextensionsV1().CustomResourceDefinitions().Create(ctx, d, metav1.CreateOptions{}); err != nil {
+			return nil, err
+		}
+	}
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, err
+		}
+	}
+	c, err := client.New(f.config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, err
+	}
+	return c, until(ctx, func() error { return c.List(ctx, &v1alpha1.ClusterGCPolicyList{}) })
+}
+
+// until tries until something works.
+func until(ctx context.Context, works func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for {
+		err := works()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// under measures one collection under a policy, which is taken away after it.
+func (f *field) under(ctx context.Context, c client.Client, v variant, b budget) (perSecond float64, err error) {
+	var created []client.Object
+	if v.module != nil {
+		created = append(created, v.module.DeepCopy())
+	}
+	if v.policy != nil {
+		created = append(created, v.policy.DeepCopy())
+	}
+	for _, o := range created {
+		if err := c.Create(ctx, o); err != nil {
+			return 0, err
+		}
+	}
+	gleaner := f.contenders[1]
+	err = f.with(ctx, gleaner, b, func() error {
+		if v.policy != nil {
+			if err := until(ctx, func() error { return enforcing(ctx, c, v.policy.Name) }); err != nil {
+				return err
+			}
+		}
+		perSecond, _, err = f.once(ctx, f.objects, metav1.DeletePropagationBackground)
+		return err
+	})
+	for _, o := range created {
+		if deleted := c.Delete(ctx, o); err == nil {
+			err = deleted
+		}
+	}
+	return perSecond, err
+}
+
+func enforcing(ctx context.Context, c client.Client, name string) error {
+	var p v1alpha1.ClusterGCPolicy
+	if err := c.Get(ctx, client.ObjectKey{Name: name}, &p); err != nil {
+		return err
+	}
+	if !meta.IsStatusConditionTrue(p.Status.Conditions, v1alpha1.ConditionEnforcing) {
+		return fmt.Errorf("policy %s is not enforcing: %v", name, p.Status.Conditions)
+	}
+	return nil
+}
+
+// many measures with very many policies, all of which are looked at and none of
+// which governs the objects.
+func (f *field) many(ctx context.Context, c client.Client, r *report, b budget) error {
+	gleaner := f.contenders[1]
+	var empty float64
+	if err := f.with(ctx, gleaner, b, func() (err error) {
+		empty, _, err = resident(gleaner.pid())
+		return err
+	}); err != nil {
+		return err
+	}
+	for i := range manyModules {
+		if err := c.Create(ctx, regoModule(fmt.Sprintf("many-%d", i), fmt.Sprintf("%s# %d\n", deleting, i))); err != nil {
+			return err
+		}
+	}
+	for i := range manyPolicies {
+		p := policyOf(fmt.Sprintf("many-%d", i), v1alpha1.NeedMetadata, fmt.Sprintf("many-%d", i%manyModules))
+		p.Spec.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"group": fmt.Sprint(i)}}
+		if err := c.Create(ctx, p); err != nil {
+			return err
+		}
+	}
+	return f.with(ctx, gleaner, b, func() error {
+		began := time.Now()
+		if err := until(ctx, func() error { return enforcing(ctx, c, fmt.Sprintf("many-%d", manyPolicies-1)) }); err != nil {
+			return err
+		}
+		r.note("%d policies of %d Rego modules: seconds until all are in force: %.1f", manyPolicies, manyModules, time.Since(began).Seconds())
+		perSecond, _, err := f.once(ctx, f.objects, metav1.DeletePropagationBackground)
+		if err != nil {
+			return err
+		}
+		r.note("background, objects/s, with %d policies whose selectors are looked at: %.0f", manyPolicies, perSecond)
+		began = time.Now()
+		if err := c.Create(ctx, policyOf("one-more", v1alpha1.NeedMetadata, "")); err != nil {
+			return err
+		}
+		if err := until(ctx, func() error { return enforcing(ctx, c, "one-more") }); err != nil {
+			return err
+		}
+		r.note("seconds until one more policy is in force: %.2f", time.Since(began).Seconds())
+		now, _, err := resident(gleaner.pid())
+		r.note("resident memory growth, MiB, with them: %.0f", now-empty)
+		return err
+	})
+}
+
+func sum(code []byte) string {
+	digest := sha256.Sum256(code)
+	return hex.EncodeToString(digest[:])
+}
