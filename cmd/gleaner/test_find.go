@@ -94,7 +94,7 @@ func (f *testFinder) walk(root string) error {
 		case entry.IsDir():
 			return f.folder(path)
 		case entry.Type().IsRegular() && isYAML(path):
-			found, err := holds(path, looksLikeCases)
+			found, err := holds(path, looksLikeCases, asksHooks)
 			if found {
 				f.cases = append(f.cases, path)
 			}
@@ -127,11 +127,13 @@ func (f *testFinder) folder(path string) error {
 var (
 	looksLikeTests = regexp.MustCompile(`(?m)^(todo_)?test_`)
 	looksLikeCases = regexp.MustCompile(`(?m)^cases:`)
+	asksHooks      = regexp.MustCompile(`\bhook:`)
 )
 
-func holds(file string, what *regexp.Regexp) (bool, error) {
+// holds reports whether a file has all of these in it.
+func holds(file string, what ...*regexp.Regexp) (bool, error) {
 	text, err := os.ReadFile(file)
-	return what.Match(text), err
+	return !slices.ContainsFunc(what, func(w *regexp.Regexp) bool { return !w.Match(text) }), err
 }
 
 // quoted is a path as a pattern that matches it alone.

@@ -87,18 +87,10 @@ func (t *testText) suite(s testSuite) error {
 func (t *testText) result(r testResult) {
 	t.printf("--- %s: %s\n", strings.ToUpper(string(r.Outcome)), r.Name)
 	if r.Outcome == failed {
-		t.printf("    %s: ", at(r))
-		if r.Hook != "" {
-			t.printf("%s, asked of %s", r.Hook, r.Module)
-		}
-		t.printf("\n%s", block(r.Message))
+		t.printf("    %s\n%s", at(r), block(r.Message))
 	}
-	if t.verbose && r.Decision != "" {
-		t.printf("    %s: %s", r.Hook, r.Decision)
-		if r.Reason != "" {
-			t.printf(", since %s", r.Reason)
-		}
-		t.printf("\n")
+	if t.verbose && r.Hook != "" {
+		t.printf("    %s: %s\n", r.Hook, answered(r))
 		if r.Action != "" {
 			t.printf("    the operator: %s\n", r.Action)
 		}
@@ -114,6 +106,18 @@ func (t *testText) end(all []testSuite) error {
 		t.printf("%d passed, %d failed, %d skipped\n", tally.passed, tally.failed, tally.skipped)
 	}
 	return t.err
+}
+
+// answered is what a module answered to a case.
+func answered(r testResult) string {
+	switch {
+	case r.Decision == "":
+		return "no verdict"
+	case r.Reason == "":
+		return string(r.Decision)
+	default:
+		return fmt.Sprintf("%s, since %s", r.Decision, r.Reason)
+	}
 }
 
 // at is where a test is.

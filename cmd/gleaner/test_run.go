@@ -71,9 +71,11 @@ func runRego(ctx context.Context, target testTarget, o testOptions) testSuite {
 		files = append(files, rego.File{Name: path, Text: string(text)})
 	}
 	report, err := rego.Test(ctx, files)
-	if err != nil {
+	switch {
+	case ctx.Err() != nil:
+		suite.Broken = context.Cause(ctx).Error()
+	case err != nil:
 		suite.Broken = err.Error()
-		return suite
 	}
 	for _, r := range report.Results {
 		if o.matches(r.Name) {

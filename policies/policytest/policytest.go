@@ -88,8 +88,8 @@ func ask(ctx context.Context, policy policies.Evaluator, c Case) (hostabi.Verdic
 	if c.WantFault != "" {
 		return got, fmt.Errorf("%s answers %s, and should be at fault with %q", policy.Name(), write(got), c.WantFault)
 	}
-	if diff := cmp.Diff(c.Want, got, byValue); diff != "" {
-		return got, fmt.Errorf("%s answers (-want +got):\n%s", policy.Name(), diff)
+	if !cmp.Equal(c.Want, got, byValue) {
+		return got, fmt.Errorf("%s answers (-want +got):\n- %s\n+ %s", policy.Name(), write(c.Want), write(got))
 	}
 	return got, strict(policy, c.Request.Hook, got)
 }
