@@ -111,7 +111,7 @@ func TestTest_ShowsWhatTheOperatorWouldDo(t *testing.T) {
   want: {decision: Abstain}
 - name: no hook to speak of
   request: {hook: validate}
-  wantFault: it has no hook named validate
+  wantFault: it has no rule validate
 `})
 	out, err := execute(t, "test", "-v", filepath.Join(root, "a/cases.yaml"))
 	if err != nil {

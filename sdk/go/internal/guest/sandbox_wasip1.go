@@ -37,3 +37,10 @@ func (sandbox) WriteVerdict(data []byte) {
 func (sandbox) Log(level hostabi.LogLevel, message string) {
 	log(uint32(level), unsafe.Pointer(unsafe.StringData(message)), uint32(len(message)))
 }
+
+// The module's initialisation is not part of any call.
+func init() {
+	if err := warm(); err != nil {
+		panic(err) // a mistake of this package
+	}
+}

@@ -1,0 +1,55 @@
+package guest
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/gleaner-dev/gleaner/hostabi"
+)
+
+// warm reads and writes one document of each sort. encoding/json learns what a
+// type looks like when it first meets it. A module starts afresh for each request,
+// from the state that its initialisation has left: what is learnt there is learnt
+// once, and not in each call.
+func warm() error {
+	now := time.Unix(0, 0).UTC()
+	yes := true
+	object := hostabi.Object{APIVersion: "v1", Kind: "ConfigMap", Metadata: hostabi.Metadata{
+		Name: "a", CreationTimestamp: &now, DeletionTimestamp: &now,
+		Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"a": "b"}, Finalizers: []string{"a"},
+		OwnerReferences: []hostabi.Reference{{Name: "a", Controller: &yes, BlockOwnerDeletion: &yes}},
+	}}
+	document, err := hostabi.MarshalRequest(hostabi.Request{
+		Hook: hostabi.HookCollect, Object: object, OwnerlessSince: &now, Time: now, State: json.RawMessage(`{"a":1}`),
+		Policy:     hostabi.Policy{Name: "a", Settings: json.RawMessage(`{"a":1}`)},
+		Owners:     []hostabi.Owner{{Reference: hostabi.Reference{Name: "a"}, Standing: hostabi.StandingAbsent}},
+		Dependents: hostabi.Dependents{Count: 1, ByKind: []hostabi.KindCount{{Kind: "a", Count: 1}}},
+		Results: map[string]hostabi.Result{"a": {
+			Object: &object, List: &hostabi.ListResult{Items: []hostabi.Object{object}},
+			HTTP: &hostabi.HTTPResult{Headers: map[string]string{"a": "b"}}, Error: &hostabi.ResultError{Reason: hostabi.ErrorNotFound},
+		}},
+		Withheld: []string{"object"},
+	})
+	if err != nil {
+		return err
+	}
+	return Serve(rehearsal{document}, func(r hostabi.Request) (hostabi.Verdict, error) {
+		return hostabi.Verdict{
+			Decision: hostabi.DecisionAct, Propagation: hostabi.PropagationBackground, Delay: 1, After: 1, State: r.State, Reason: "a",
+			Dependents: []hostabi.DependentDecision{{Kind: "a", Decision: hostabi.DecisionOrphan}},
+			Intents:    []hostabi.Intent{{ID: "a", Get: &hostabi.GetIntent{Target: hostabi.Target{Name: "a"}}}},
+		}, nil
+	})
+}
+
+// rehearsal is a host that nobody is on.
+type rehearsal struct{ request []byte }
+
+// ReadRequest implements Host.
+func (r rehearsal) ReadRequest(into []byte) int { return copy(into, r.request) }
+
+// WriteVerdict implements Host.
+func (rehearsal) WriteVerdict([]byte) {}
+
+// Log implements Host.
+func (rehearsal) Log(hostabi.LogLevel, string) {}
