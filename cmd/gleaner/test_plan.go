@@ -28,16 +28,14 @@ func actionOn(ctx context.Context, r hostabi.Request, v hostabi.Verdict) string 
 	if situation.Kind != decide.Ownerless && situation.Kind != decide.Held {
 		return "nobody is asked: " + planned(decide.Choose(situation, decide.Judgement{}))
 	}
-	switch v.Decision {
-	case hostabi.DecisionAct:
+	usual, _ := builtin.Policy{}.Evaluate(ctx, r) // it knows both hooks
+	switch {
+	case v.Decision == hostabi.DecisionAct:
 		return reads(v.Intents) + ", and ask again"
-	case hostabi.DecisionAbstain:
-		usual, _ := builtin.Policy{}.Evaluate(ctx, r) // it knows both hooks
+	case v.Decision == hostabi.DecisionAbstain:
 		return "ask the next policy; without one, " + planned(choose(situation, r, usual))
-	case hostabi.DecisionDelete:
-		if usual, err := (builtin.Policy{}).Evaluate(ctx, r); err == nil && v.Propagation == "" {
-			v.Propagation = usual.Propagation
-		}
+	case v.Decision == hostabi.DecisionDelete && v.Propagation == "":
+		v.Propagation = usual.Propagation
 	}
 	action := planned(choose(situation, r, v))
 	for _, d := range v.Dependents {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -248,6 +249,31 @@ func TestTest_PassesForTheLibrary(t *testing.T) {
 	if strings.Count(out, "ok    ") < 14 {
 		t.Errorf("not everything ran:\n%s", out)
 	}
+}
+
+func TestTest_PassesForWhatTheSDKSaysToWrite(t *testing.T) {
+	readme, err := os.ReadFile("../../sdk/rego/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := map[string][]string{}
+	for _, found := range regexp.MustCompile("(?s)```(rego|yaml)\n(.*?)```").FindAllStringSubmatch(string(readme), -1) {
+		blocks[found[1]] = append(blocks[found[1]], found[2])
+	}
+	if len(blocks["rego"]) != 3 || len(blocks["yaml"]) != 1 {
+		t.Fatalf("the blocks are %v", blocks)
+	}
+	root := folder(t, map[string]string{
+		"policy.rego":      blocks["rego"][0],
+		"settings.rego":    "package gleaner\n\nimport data.gleaner.sdk.settings\n\n" + blocks["rego"][1],
+		"policy_test.rego": "package gleaner\n\n" + blocks["rego"][2],
+		"cases.yaml":       blocks["yaml"][0],
+	})
+	out, err := execute(t, "test", root)
+	if err != nil {
+		t.Fatal(err, out)
+	}
+	says(t, out, "3 passed, 0 failed")
 }
 
 func TestTest_ThatCannotRunSaysWhatToWrite(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 // within the module, the host answers it, or it is refused with advice. A new
 // version of OPA with a built-in more fails here.
 func TestEveryBuiltinOfOPAIsAccountedFor(t *testing.T) {
+	notUnderRace(t)
 	h := newEngine(t)
 	for _, b := range language().Builtins {
 		if spelt[b.Name] || b.IsDeprecated() {
@@ -72,6 +73,7 @@ func leftToHost(t *testing.T, h *Engine, b *ast.Builtin) bool {
 }
 
 func TestBuiltinsThatAskForTooMuch(t *testing.T) {
+	notUnderRace(t)
 	h := newEngine(t)
 	long := func(n int) string { return strings.Repeat("a", n) }
 	for claim, c := range map[string]struct{ call, want, input string }{

@@ -23,17 +23,11 @@ import (
 
 var every = flag.Int("every", 10, "run one in so many of OPA's own test cases; 1: all of them, which takes minutes")
 
-// underRace tells that the race detector looks on, with which OPA's compiler
-// takes ten times as long.
-var underRace bool
-
 // TestModulesPassTheTestsOfOPA holds for OPA's own cases, as far as they can be
 // put to a policy at all, but for those in testdata/opa-differences, which are
 // run always. One that is listed there and does not differ fails, too.
 func TestModulesPassTheTestsOfOPA(t *testing.T) {
-	if underRace {
-		t.Skip("its cases run one after another, in one goroutine: there is nothing to race")
-	}
+	notUnderRace(t)
 	all := opaCases(t)
 	listed := readDifferences(t)
 	rig := caseRig{engine: newEngine(t)}

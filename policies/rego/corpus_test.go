@@ -20,6 +20,7 @@ import (
 // but those in the file differences. After a change run it with -rewrite, and then
 // read the diff.
 func TestCorpus(t *testing.T) {
+	notUnderRace(t)
 	h := newEngine(t)
 	datadriven.Walk(t, "testdata/corpus", func(t *testing.T, path string) {
 		input := "{}"

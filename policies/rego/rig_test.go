@@ -22,6 +22,18 @@ func newEngine(t testing.TB) *Engine {
 	return h
 }
 
+// underRace tells that the race detector looks on, with which compiling takes ten
+// times as long.
+var underRace bool
+
+// notUnderRace is for tests that compile hundreds of modules.
+func notUnderRace(t *testing.T) {
+	t.Helper()
+	if underRace {
+		t.Skip("its cases run one after another, in one goroutine: there is nothing to race")
+	}
+}
+
 // newPolicy compiles files and returns the policy.
 func newPolicy(t testing.TB, h *Engine, limits sandbox.Limits, files ...File) *Policy {
 	t.Helper()

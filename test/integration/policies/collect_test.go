@@ -173,7 +173,7 @@ spec:
   settings: {value: "yes"}
   mode: Enforce`)
 	w.says(p, "ModuleReady", metav1.ConditionTrue, "Ready", "collect")
-	w.reader("reader", "configmaps")
+	w.reader("configmaps")
 	owner := w.make("owner")
 	kept := w.object("ConfigMap", "kept", map[string]string{"keep": "yes"}, owner)
 	dropped := w.object("ConfigMap", "dropped", map[string]string{"keep": "no"}, owner)

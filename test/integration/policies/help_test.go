@@ -18,10 +18,11 @@ func quoted(text string) string {
 	return string(data)
 }
 
-// reader makes a service account that may get and list a resource in the test's
+// reader makes a service account of that name that may get and list a resource in the test's
 // namespace.
-func (w *world) reader(name, resource string) {
+func (w *world) reader(resource string) {
 	w.Helper()
+	const name = "reader"
 	w.apply(fmt.Sprintf(`{kind: ServiceAccount, metadata: {name: %s}}`, name))
 	w.apply(fmt.Sprintf(`
 kind: Role

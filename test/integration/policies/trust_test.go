@@ -42,7 +42,7 @@ data: {password: hunter2}`))
 
 func TestATenantsModuleSeesWhatItsServiceAccountMayRead(t *testing.T) {
 	w := newWorld(t)
-	w.reader("reader", "configmaps")
+	w.reader("configmaps")
 	if reason := w.tells("\n  serviceAccount: {name: reader}"); !strings.Contains(reason, "hunter2") || !strings.HasSuffix(reason, "[]]") {
 		t.Errorf("told: %s", reason)
 	}
@@ -56,7 +56,7 @@ func TestATenantsModuleSeesNothingThatItsServiceAccountMayNotRead(t *testing.T) 
 	} {
 		t.Run(claim, func(t *testing.T) {
 			w := newWorld(t)
-			w.reader("reader", "secrets")
+			w.reader("secrets")
 			if reason := w.tells(account); strings.Contains(reason, "hunter2") || !strings.Contains(reason, `"object"`) {
 				t.Errorf("told: %s", reason)
 			}
@@ -111,7 +111,7 @@ func (w *world) elsewhere() string {
 
 func TestATenantsModuleReadsWhatIsGrantedInItsOwnNamespace(t *testing.T) {
 	w := newWorld(t)
-	w.reader("reader", "secrets")
+	w.reader("secrets")
 	said := w.reads("PolicyModule", `
 kind: GCPolicy
 metadata: {name: reading}
@@ -131,7 +131,7 @@ spec:
 
 func TestAClusterPolicyReadsWithTheRightsOfItsServiceAccount(t *testing.T) {
 	w := newWorld(t)
-	w.reader("reader", "secrets")
+	w.reader("secrets")
 	said := w.reads("ClusterPolicyModule", `
 kind: ClusterGCPolicy
 metadata: {name: reading-NS}
