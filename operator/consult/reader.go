@@ -75,8 +75,7 @@ func (l *Live) client(who policies.Account) (dynamic.Interface, error) {
 	config := rest.CopyConfig(l.config)
 	if who != (policies.Account{}) {
 		config.Impersonate = rest.ImpersonationConfig{
-			UserName: "system:serviceaccount:" + who.Namespace + ":" + who.Name,
-			Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + who.Namespace, "system:authenticated"},
+			UserName: "system:serviceaccount:" + who.Namespace + ":" + who.Name, // in the groups that it has
 		}
 	}
 	client, err := dynamic.NewForConfig(config)
