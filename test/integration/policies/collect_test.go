@@ -261,3 +261,51 @@ spec:
 	w.stays(small, "DelayedByPolicy")
 	w.stays(other, "DelayedByPolicy")
 }
+
+func TestWhatAModuleLeavesToRememberIsBroughtBack(t *testing.T) {
+	w := newWorld(t)
+	w.policy(`
+kind: PolicyModule
+metadata: {name: twice}
+spec:
+  rego:
+    inline: |
+      package gleaner
+      collect := {"decision": "Delete", "reason": sprintf("attempt %d, after %d", [input.attempt, input.state.attempt])} if input.state.attempt
+      else := {"decision": "Wait", "after": "1s", "state": {"attempt": input.attempt}}`)
+	w.policy(`
+kind: GCPolicy
+metadata: {name: twice}
+spec:
+  resources: [{apiGroups: [""], resources: [configmaps]}]
+  needs: Metadata
+  module: {name: twice}
+  mode: Enforce`)
+	owner := w.make("owner")
+	dependent := w.make("dependent", owner)
+	w.delete(owner)
+	w.goes(dependent)
+	if e := w.decided(dependent, "OwnersAbsent"); !strings.HasSuffix(e.Asked[0].Reason, ", after 1") {
+		t.Errorf("recorded: %+v", e.Asked)
+	}
+}
+
+func TestAPolicyChoosesHowAnObjectGoes(t *testing.T) {
+	w := newWorld(t)
+	w.policy(`
+kind: GCPolicy
+metadata: {name: how}
+spec:
+  resources: [{apiGroups: [""], resources: [secrets]}]
+  fixed: {collect: {decision: Delete, propagation: Orphan, gracePeriodSeconds: 0}}
+  mode: Enforce`)
+	owner := w.make("owner")
+	middle := w.object("Secret", "middle", nil, owner)
+	below := w.make("below", middle)
+	w.delete(owner)
+	w.goes(middle)
+	w.free(below)
+	if e := w.decided(middle, "OwnersAbsent"); e.How != "Orphan" {
+		t.Errorf("recorded: %+v", e)
+	}
+}
