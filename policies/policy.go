@@ -31,8 +31,8 @@ func (r Rule) Selects(resource schema.GroupResource) (selected, byName bool) {
 // wide reports whether the rule selects resources that it does not name.
 func (r Rule) wide() bool { return slices.Contains(r.Groups, All) || slices.Contains(r.Resources, All) }
 
-// names are the resources that the rule names.
-func (r Rule) names() []schema.GroupResource {
+// Names are the resources that the rule names.
+func (r Rule) Names() []schema.GroupResource {
 	var names []schema.GroupResource
 	for _, group := range r.Groups {
 		for _, resource := range r.Resources {

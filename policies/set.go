@@ -42,7 +42,7 @@ func (s *Set) add(hook hostabi.Hook) {
 		wide := false
 		for _, rule := range p.Rules {
 			wide = wide || rule.wide()
-			for _, name := range rule.names() {
+			for _, name := range rule.Names() {
 				s.named[hook][name] = nil
 			}
 		}

@@ -111,9 +111,11 @@ func (c *Consultant) Ask(ctx context.Context, q Question) (Opinion, error) {
 	if q.Hook == hostabi.HookPropagate && opinion.stands(q.Requested) {
 		return opinion, nil
 	}
-	if err := s.locate(ctx); err != nil {
-		opinion.Fault = err
-		return opinion, nil
+	if q.Hook == hostabi.HookPropagate {
+		if err := s.locate(ctx); err != nil {
+			opinion.Fault = err
+			return opinion, nil
+		}
 	}
 	for p := range set.For(q.Hook, resource, o.Namespace) {
 		if s.exempt(p) {
@@ -161,11 +163,9 @@ func (o *Opinion) stands(requested hostabi.Requested) bool {
 	return true
 }
 
-// locate reads the object's namespace, where that matters.
+// locate reads the object's namespace.
 func (s *subject) locate(ctx context.Context) (err error) {
-	if s.question.Hook == hostabi.HookPropagate {
-		s.namespace, err = s.Reader.Namespace(ctx, s.question.Facts.Object.Namespace)
-	}
+	s.namespace, err = s.Reader.Namespace(ctx, s.question.Facts.Object.Namespace)
 	return err
 }
 
@@ -252,7 +252,7 @@ type subject struct {
 
 	own       *unstructured.Unstructured // as Gleaner reads it
 	changed   *graph.Object              // it is other than judged
-	namespace Namespace                  // that it is in; only for propagate
+	namespace Namespace                  // that it is in, once it is located
 }
 
 // ask asks one policy, if it governs the object.

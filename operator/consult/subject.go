@@ -102,7 +102,6 @@ func (s *subject) put(ctx context.Context, p *policies.Policy, m memo.Memo, aske
 			request.Dependents.ByKind = append(request.Dependents.ByKind, hostabi.KindCount{Group: k.Kind.Group, Kind: k.Kind.Kind, Count: k.Count})
 		}
 	}
-	request.NamespaceTerminating = s.namespace.Terminating
 	if request.Hook == hostabi.HookCollect {
 		request.OwnerlessSince = &m.OwnerlessSince
 	}
@@ -134,10 +133,15 @@ const mostRounds = 16
 
 // show adds the object to what a policy is told.
 func (s *subject) show(ctx context.Context, p *policies.Policy, request *hostabi.Request) error {
+	request.NamespaceTerminating = s.namespace.Terminating
 	if p.Needs == policies.NeedsMetadata {
 		request.Withheld = append(request.Withheld, "metadata.labels", "metadata.annotations", "object")
 		return nil
 	}
+	if err := s.locate(ctx); err != nil {
+		return fmt.Errorf("whether its namespace is being deleted is not known: %w", err)
+	}
+	request.NamespaceTerminating = s.namespace.Terminating
 	object, withheld, err := s.seenBy(ctx, p)
 	switch {
 	case err != nil:

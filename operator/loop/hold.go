@@ -3,6 +3,7 @@ package loop
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/gleaner-dev/gleaner/hostabi"
 	"github.com/gleaner-dev/gleaner/operator/act"
+	"github.com/gleaner-dev/gleaner/operator/catalog"
 	"github.com/gleaner-dev/gleaner/operator/consult"
 	"github.com/gleaner-dev/gleaner/operator/decide"
 	"github.com/gleaner-dev/gleaner/operator/graph"
@@ -46,6 +48,11 @@ func (l *Loop) heldByPlace() map[modules.Place]int {
 		}
 	}
 	return counts
+}
+
+// serves reports whether discovery has seen a resource.
+func (l *Loop) serves(r schema.GroupResource) bool {
+	return slices.ContainsFunc(l.types().Collected(), func(t catalog.Resource) bool { return t.Version.GroupResource() == r })
 }
 
 // keep plans the hold of an object about which there is nothing else to be done.

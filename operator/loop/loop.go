@@ -165,6 +165,10 @@ func (l *Loop) connect() error {
 		Absent:   func(ctx context.Context, gk schema.GroupKind) (bool, error) { return l.watcher.Absent(ctx, gk) },
 		Leads:    func() bool { return l.known.leads() && !l.options.DryRun },
 		OnChange: l.policiesChanged,
+		Serves:   l.serves,
+		Tell: func(about *corev1.ObjectReference, kind, reason, message string) {
+			l.policyEvents.Event(about, kind, reason, message)
+		},
 	}); err != nil {
 		return err
 	}

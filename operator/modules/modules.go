@@ -18,6 +18,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/google/cel-go/cel"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -44,6 +45,12 @@ type Options struct {
 
 	// Absent tells whether a kind is not served, asked anew.
 	Absent func(context.Context, schema.GroupKind) (bool, error)
+
+	// Serves tells whether discovery has seen a resource.
+	Serves func(schema.GroupResource) bool
+
+	// Tell raises an event about a policy or a module.
+	Tell func(about *corev1.ObjectReference, kind, reason, message string)
 
 	Leads    func() bool // only who leads writes status
 	OnChange func()      // is called after each new set

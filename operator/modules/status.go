@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -47,24 +48,57 @@ func (k *Keeper) report(ctx context.Context, b *build) {
 	}
 	b.held = k.options.Held()
 	for _, m := range b.modules {
-		k.write(ctx, m.object, func() { m.describe() })
+		k.write(ctx, m.object, m.kind, &m.status.Conditions, m.describe)
 	}
 	for _, p := range b.policies {
-		k.write(ctx, p.object, func() { k.describe(b, p, unplaced) })
+		k.write(ctx, p.object, p.kind(), &p.status.Conditions, func() { k.describe(b, p, unplaced) })
 	}
 }
 
-// write writes an object's status, if describing changes it.
-func (k *Keeper) write(ctx context.Context, o client.Object, describe func()) {
-	before := o.DeepCopyObject().(client.Object)
+// write writes an object's status, if describing changes it, and tells of conditions
+// that have changed.
+func (k *Keeper) write(ctx context.Context, o client.Object, kind string, conditions *[]metav1.Condition, describe func()) {
+	before, former := o.DeepCopyObject().(client.Object), slices.Clone(*conditions)
 	describe()
 	if equality.Semantic.DeepEqual(before, o) {
 		return
 	}
 	err := k.client.Status().Patch(ctx, o, client.MergeFrom(before))
-	if err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil {
-		k.options.Log.Error(err, "Could not write the status", "kind", fmt.Sprintf("%T", o), "namespace", o.GetNamespace(), "name", o.GetName())
+	switch {
+	case err == nil:
+		k.tell(o, kind, former, *conditions)
+	case !apierrors.IsNotFound(err) && ctx.Err() == nil:
+		k.options.Log.Error(err, "Could not write the status", "kind", kind, "namespace", o.GetNamespace(), "name", o.GetName())
 	}
+}
+
+// told are the conditions of which a change is told as an event.
+var told = []string{v1alpha1.ConditionAccepted, v1alpha1.ConditionModuleReady, v1alpha1.ConditionFetched, v1alpha1.ConditionCompiled}
+
+// tell tells what has come to be wrong, or right again.
+func (k *Keeper) tell(o client.Object, kind string, former, now []metav1.Condition) {
+	for _, c := range now {
+		was := meta.FindStatusCondition(former, c.Type)
+		bad := c.Status != metav1.ConditionTrue
+		if !slices.Contains(told, c.Type) || was != nil && was.Status == c.Status && was.Reason == c.Reason || was == nil && !bad {
+			continue
+		}
+		level := corev1.EventTypeNormal
+		if bad {
+			level = corev1.EventTypeWarning
+		}
+		k.options.Tell(&corev1.ObjectReference{
+			APIVersion: v1alpha1.GroupVersion.String(), Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(),
+		}, level, c.Reason, c.Message)
+	}
+}
+
+// kind is the kind of the policy's resource.
+func (p *policyState) kind() string {
+	if p.key.Namespace == "" {
+		return "ClusterGCPolicy"
+	}
+	return "GCPolicy"
 }
 
 // describe says in the status what became of a module.
@@ -136,10 +170,14 @@ func (k *Keeper) describe(b *build, p *policyState, unplaced error) {
 	s.Resources = p.resources()
 	set := setter(&s.Conditions, p.object)
 	accepted, ready := p.problem.condition != v1alpha1.ConditionAccepted, !p.problem.is()
-	if accepted {
-		set(v1alpha1.ConditionAccepted, true, "Accepted", "it makes sense")
-	} else {
+	switch missing := k.unserved(p); {
+	case !accepted:
 		set(v1alpha1.ConditionAccepted, false, p.problem.reason, p.problem.message)
+	case len(missing) != 0:
+		set(v1alpha1.ConditionAccepted, true, "NotServed", fmt.Sprintf("it makes sense, but this API server serves no %s: write resources in the "+
+			"plural and with their group, as kubectl api-resources shows them, unless the type is still to come", strings.Join(missing, " and no ")))
+	default:
+		set(v1alpha1.ConditionAccepted, true, "Accepted", "it makes sense")
 	}
 	switch {
 	case ready:
@@ -194,6 +232,20 @@ func overlapping(b *build, p *policyState, set func(string, bool, string, string
 	}
 	slices.Sort(texts)
 	set(v1alpha1.ConditionOverlapping, true, "OthersFirst", "others are asked before it, and their word counts unless they abstain: "+strings.Join(texts, "; "))
+}
+
+// unserved are the resources that the policy names and nobody serves.
+func (k *Keeper) unserved(p *policyState) []string {
+	var missing []string
+	for _, rule := range p.policy.Rules {
+		for _, r := range rule.Names() {
+			if !k.options.Serves(r) {
+				missing = append(missing, r.String())
+			}
+		}
+	}
+	slices.Sort(missing)
+	return slices.Compact(missing)
 }
 
 // held counts the objects with a hold that the policy's rules select.

@@ -174,3 +174,25 @@ spec:
   module: {name: keeping-NS}`)
 	w.says(p, "Accepted", metav1.ConditionFalse, "NotGovernable", "can't govern pods")
 }
+
+func TestAPolicyThatNamesNoSuchResourceIsTold(t *testing.T) {
+	w := newWorld(t)
+	p := w.policy(`
+kind: GCPolicy
+metadata: {name: singular}
+spec:
+  resources: [{apiGroups: [apps], resources: [deployment, deployments]}]
+  fixed: {collect: {decision: Orphan}}`)
+	w.says(p, "Accepted", metav1.ConditionTrue, "NotServed", "serves no deployment.apps: write resources in the plural")
+}
+
+func TestWhatIsWrongWithAPolicyIsToldAsAnEvent(t *testing.T) {
+	w := newWorld(t)
+	p := w.policy(`
+kind: GCPolicy
+metadata: {name: broken}
+spec:
+  resources: [{apiGroups: [""], resources: [configmaps]}]
+  module: {name: missing}`)
+	w.event(p, "NotFound", "there is no PolicyModule "+w.ns+"/missing")
+}

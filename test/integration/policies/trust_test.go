@@ -163,16 +163,22 @@ spec:
 	kept := w.make("kept", owner)
 	w.delete(owner)
 	w.stays(kept, "KeptByPolicy")
+	w.event(kept, "KeptByPolicy", "GCPolicy "+w.ns+"/keep: Orphan (it is data)")
+}
+
+// event waits for an event about an object.
+func (w *world) event(about *unstructured.Unstructured, reason, message string) {
+	w.Helper()
 	events := w.objects.Resource(resources["Event"]).Namespace(w.ns)
 	w.eventually(func() error {
-		list, err := events.List(w.Context(), metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(kept.GetUID())})
+		list, err := events.List(w.Context(), metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(about.GetUID())})
 		if err != nil {
 			return err
 		}
 		for _, e := range list.Items {
-			reason, _, _ := unstructured.NestedString(e.Object, "reason")
-			message, _, _ := unstructured.NestedString(e.Object, "message")
-			if reason == "KeptByPolicy" && strings.Contains(message, "GCPolicy "+w.ns+"/keep: Orphan (it is data)") {
+			r, _, _ := unstructured.NestedString(e.Object, "reason")
+			m, _, _ := unstructured.NestedString(e.Object, "message")
+			if r == reason && strings.Contains(m, message) {
 				return nil
 			}
 		}
