@@ -108,22 +108,33 @@ func (c *Consultant) Ask(ctx context.Context, q Question) (Opinion, error) {
 	} else if err != nil {
 		return opinion, err
 	}
-	if q.Hook == hostabi.HookPropagate && opinion.stands(q.Requested) {
-		return opinion, nil
-	}
 	if q.Hook == hostabi.HookPropagate {
-		if err := s.locate(ctx); err != nil {
-			opinion.Fault = err
+		if opinion.fails(s.locate(ctx)) || opinion.stands(q.Requested) {
 			return opinion, nil
 		}
 	}
-	for p := range set.For(q.Hook, resource, o.Namespace) {
+	if s.askAll(ctx, set, &opinion) {
+		return opinion, nil
+	}
+	if opinion.By != nil {
+		return c.complete(ctx, q, opinion)
+	}
+	return c.byDefault(ctx, q, opinion)
+}
+
+// askAll asks the policies in their order until one of them has an answer. It
+// reports whether there is nothing else to be said: one at fault holds the object,
+// or the object has changed.
+func (s *subject) askAll(ctx context.Context, set *policies.Set, opinion *Opinion) (final bool) {
+	q := s.question
+	for p := range set.For(q.Hook, s.resource, q.Facts.Object.Namespace) {
 		if s.exempt(p) {
 			continue
 		}
 		asked, governs := s.ask(ctx, p, opinion.Memo)
 		if s.changed != nil {
-			return Opinion{Changed: s.changed}, nil
+			*opinion = Opinion{Changed: s.changed}
+			return true
 		}
 		if !governs {
 			continue
@@ -133,13 +144,19 @@ func (c *Consultant) Ask(ctx context.Context, q Question) (Opinion, error) {
 		case !p.Enforce, asked.Fault == nil && asked.Verdict.Decision == hostabi.DecisionAbstain:
 		case asked.Fault == nil:
 			opinion.Verdict, opinion.By = asked.Verdict, p
-			return c.complete(ctx, q, opinion)
+			return false
 		case p.OnFault != policies.OnFaultDefault:
 			opinion.By, opinion.Fault = p, asked.Fault
-			return opinion, nil
+			return true
 		}
 	}
-	return c.byDefault(ctx, q, opinion)
+	return false
+}
+
+// fails reports whether an error keeps the object.
+func (o *Opinion) fails(err error) bool {
+	o.Fault = err
+	return err != nil
 }
 
 // stands reports whether it was decided before what becomes of the dependents, and

@@ -320,15 +320,15 @@ func (g *Graph) Needs(yield func(ID) bool) {
 	}
 }
 
-// OfKind calls yield for every seen object of a kind, in no order, until yield
-// returns false.
-func (g *Graph) OfKind(gk schema.GroupKind, yield func(ID) bool) {
+// OfKind calls yield for every seen object of a kind, in no order, and with whether
+// it has our own finalizer, until yield returns false.
+func (g *Graph) OfKind(gk schema.GroupKind, yield func(id ID, isHeld bool) bool) {
 	k, ok := g.kinds[gk]
 	if !ok {
 		return
 	}
 	for _, n := range k.nodes {
-		if !yield(n.id) {
+		if !yield(n.id, n.flags.has(held)) {
 			return
 		}
 	}

@@ -99,18 +99,26 @@ func (k *known) wakeHolds(e graph.Event) {
 func (k *known) hold(kinds map[schema.GroupKind]struct{}) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	former := k.held
 	k.held = kinds
-	for _, list := range []map[schema.GroupKind]struct{}{kinds, former} {
-		for gk := range list {
-			k.graph.OfKind(gk, func(id graph.ID) bool {
+	k.queueHolds(func(governed, held bool) bool { return governed || held })
+}
+
+// queueHolds queues the objects whose hold is to be looked at, by whether their
+// kind is governed and whether they have one.
+func (k *known) queueHolds(which func(governed, held bool) bool) {
+	for gk := range k.held {
+		k.graph.OfKind(gk, func(id graph.ID, held bool) bool {
+			if which(true, held) {
 				k.queue(id)
-				return true
-			})
-		}
+			}
+			return true
+		})
 	}
-	k.graph.Holds(func(id graph.ID) bool { // of a time before this process
-		k.queue(id)
+	k.graph.Holds(func(id graph.ID) bool {
+		kind, _ := k.graph.PlaceOf(id)
+		if _, governed := k.held[kind]; !governed && which(false, true) {
+			k.queue(id)
+		}
 		return true
 	})
 }
@@ -219,6 +227,7 @@ func (k *known) sweep() {
 		k.queue(id)
 		return true
 	})
+	k.queueHolds(func(governed, held bool) bool { return governed != held })
 }
 
 // again queues objects that somebody else has news about.

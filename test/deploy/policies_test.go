@@ -69,7 +69,6 @@ func TestPolicies_AreCarriedOutByTheServiceAccount(t *testing.T) {
 	w := newWorld(t, cluster.RESTConfig())
 	o := startOperator(t, cluster)
 	o.ready("/readyz")
-	o.says("/metrics", token(t, cluster, w.ns, w.bound("prometheus", "gleaner-metrics-reader")), "gleaner_writes_enabled 1")
 
 	t.Run("which has holds placed at creation", func(t *testing.T) {
 		w.apply(cluster, holding, "clustergcpolicy/"+w.ns)

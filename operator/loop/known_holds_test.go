@@ -1,0 +1,41 @@
+package loop
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gleaner-dev/gleaner/operator/graph"
+)
+
+// Whoever comes to lead, or to write, has the holds looked at that came to be
+// wanted or unwanted before.
+func TestASweepLooksAtHoldsToo(t *testing.T) {
+	secret := schema.GroupVersionKind{Version: "v1", Kind: "Secret"}
+	configMap := schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
+	k := newKnown(func() time.Time { return time.Unix(0, 0) })
+	see := func(uid types.UID, kind schema.GroupVersionKind, held bool) {
+		k.Apply(graph.Seen{Object: graph.Object{UID: uid, ResourceVersion: "1", Kind: kind, Namespace: "ns", Name: string(uid), Held: held}})
+	}
+	see("wants", secret, false)
+	see("has", secret, true)
+	see("unwanted", configMap, true)
+	see("plain", configMap, false)
+	k.hold(map[schema.GroupKind]struct{}{secret.GroupKind(): {}}) // nobody leads yet
+
+	var queued []graph.ID
+	k.feed(func(id graph.ID) { queued = append(queued, id) })
+	if len(queued) != 0 {
+		t.Fatalf("queued while nobody leads: %v", queued)
+	}
+	k.lead()
+
+	for uid, want := range map[types.UID]bool{"wants": true, "has": false, "unwanted": true, "plain": false} {
+		if got := slices.Contains(queued, graph.IDOf(uid)); got != want {
+			t.Errorf("%s: queued: %t, want %t", uid, got, want)
+		}
+	}
+}
