@@ -50,10 +50,16 @@ const (
 	ExplicitOverride Explicit = "Override"
 )
 
+// PolicyHook is a question that a policy can be asked.
+//
+// +kubebuilder:validation:Enum=collect;propagate
+type PolicyHook string
+
 // GCPolicySpec is what GCPolicy and ClusterGCPolicy have in common.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.fixed) != has(self.module)",message="write exactly one of fixed (one verdict for all objects) and module (a program that decides)"
 // +kubebuilder:validation:XValidation:rule="!has(self.settings) || has(self.module)",fieldPath=".settings",reason=FieldValueForbidden,message="settings are for a module, and there is none: leave them out, or write module in place of fixed"
+// +kubebuilder:validation:XValidation:rule="!has(self.hooks) || has(self.module)",fieldPath=".hooks",reason=FieldValueForbidden,message="fixed verdicts answer what they are written for: leave hooks out, or write module in place of fixed"
 // +kubebuilder:validation:XValidation:rule="!has(self.grants) || has(self.module)",fieldPath=".grants",reason=FieldValueForbidden,message="fixed verdicts read nothing: leave grants out, or write module in place of fixed"
 // +kubebuilder:validation:XValidation:rule="!has(self.grants) || has(self.serviceAccount)",fieldPath=".serviceAccount",reason=FieldValueRequired,message="what grants allow is read as a service account: write serviceAccount, or leave grants out"
 // +kubebuilder:validation:XValidation:rule="!has(self.fixed) || !has(self.fixed.propagate) || self.resources.all(r, !('*' in r.apiGroups) && !('*' in r.resources))",fieldPath=".resources",message="propagate needs every object to be written ahead of time, so it can't govern *: write groups and resources by name, or leave propagate out"
@@ -99,6 +105,15 @@ type GCPolicySpec struct {
 	//
 	// +optional
 	Module *ModuleReference `json:"module,omitempty"`
+
+	// What the module is asked, of what it answers; without it, all of that. Without
+	// propagate no object gets a hold.
+	//
+	// +optional
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=2
+	// +listType=set
+	Hooks []PolicyHook `json:"hooks,omitempty"`
 
 	// What is shown to the policy: Object, which costs one call of the API server
 	// for each decision, or Metadata, which costs none.

@@ -302,6 +302,11 @@ func (in *GCPolicySpec) DeepCopyInto(out *GCPolicySpec) {
 		*out = new(ModuleReference)
 		**out = **in
 	}
+	if in.Hooks != nil {
+		in, out := &in.Hooks, &out.Hooks
+		*out = make([]PolicyHook, len(*in))
+		copy(*out, *in)
+	}
 	if in.Settings != nil {
 		in, out := &in.Settings, &out.Settings
 		*out = new(apiextensionsv1.JSON)

@@ -178,6 +178,7 @@ func (k *Keeper) make(ctx context.Context, s *policyState, modules map[string]*m
 		Hooks: []hostabi.Hook{hostabi.HookCollect, hostabi.HookPropagate}, Unsure: true,
 	}
 	s.policy = p
+	p.Hooks = s.wanted(p.Hooks)
 	for _, r := range s.spec.Resources {
 		p.Rules = append(p.Rules, policies.Rule{Groups: r.APIGroups, Resources: r.Resources})
 	}
@@ -301,6 +302,13 @@ func (k *Keeper) assign(ctx context.Context, s *policyState, modules map[string]
 		return h != hostabi.HookCollect && h != hostabi.HookPropagate
 	})
 	s.policy.Unsure = false
+	for _, hook := range s.spec.Hooks {
+		if !slices.Contains(c.hooks, hostabi.Hook(hook)) {
+			s.refuse(v1alpha1.ConditionModuleReady, "MissingHook", fmt.Sprintf(
+				"%s does not answer %s: leave that out of hooks, or write a rule, or export a function, for it", name, hook))
+		}
+	}
+	s.policy.Hooks = s.wanted(s.policy.Hooks)
 	if s.policy.Enforce && !m.pinned {
 		s.refuse(v1alpha1.ConditionModuleReady, "NotPinned", fmt.Sprintf(
 			"%s could become another module unnoticed, and mode is Enforce: write sha256: %s into it, or name its image by digest", name, c.digest))
@@ -328,6 +336,16 @@ func (k *Keeper) assign(ctx context.Context, s *policyState, modules map[string]
 	}
 	k.validate(ctx, s, c, asker)
 	s.policy.Asker = asker
+}
+
+// wanted are those of some hooks that the policy has asked.
+func (s *policyState) wanted(hooks []hostabi.Hook) []hostabi.Hook {
+	if len(s.spec.Hooks) == 0 {
+		return hooks
+	}
+	return slices.DeleteFunc(slices.Clone(hooks), func(h hostabi.Hook) bool {
+		return !slices.Contains(s.spec.Hooks, v1alpha1.PolicyHook(h))
+	})
 }
 
 // moduleOf names the module of a policy.

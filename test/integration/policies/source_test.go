@@ -196,3 +196,30 @@ spec:
   module: {name: missing}`)
 	w.event(p, "NotFound", "there is no PolicyModule "+w.ns+"/missing")
 }
+
+func TestOnlyTheHooksThatAPolicyNamesAreAsked(t *testing.T) {
+	w := newWorld(t)
+	w.policy(`
+kind: PolicyModule
+metadata: {name: both}
+spec: {rego: {inline: "package gleaner\n\ncollect := {\"decision\": \"Orphan\"}\n\npropagate := {\"decision\": \"Orphan\"}"}}`)
+	p := w.policy(`
+kind: GCPolicy
+metadata: {name: collects}
+spec:
+  resources: [{apiGroups: [""], resources: [configmaps, pods]}]
+  module: {name: both}
+  hooks: [collect]
+  mode: Enforce`)
+	w.says(p, "Enforcing", metav1.ConditionTrue, "Enforcing", "")
+	w.says(p, "ModuleReady", metav1.ConditionTrue, "Ready", "it answers collect")
+	owner := w.make("owner")
+	kept := w.make("kept", owner)
+	w.delete(owner)
+	w.stays(kept, "KeptByPolicy")
+	if finalizers := w.get(kept).GetFinalizers(); len(finalizers) != 0 {
+		t.Errorf("it has finalizers: %v", finalizers)
+	}
+	w.patch(p, `{"spec": {"hooks": ["propagate"]}}`)
+	w.says(p, "Accepted", metav1.ConditionFalse, "NotGovernable", "can't govern pods")
+}
