@@ -12,6 +12,7 @@ import (
 
 	"github.com/gleaner-dev/gleaner/hostabi"
 	"github.com/gleaner-dev/gleaner/policies/rego"
+	"github.com/gleaner-dev/gleaner/policies/source"
 	"github.com/gleaner-dev/gleaner/policies/wasm"
 	"github.com/gleaner-dev/gleaner/policies/wasm/sandbox"
 )
@@ -100,7 +101,7 @@ func regoFiles(names []string) ([]rego.File, error) {
 }
 
 func loadWasm(ctx context.Context, limits sandbox.Limits, name string, data []byte) (*loaded, error) {
-	code, err := wasm.Decompress(data, mostModule)
+	code, err := source.Decompress(data, mostModule)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}

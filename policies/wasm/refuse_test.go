@@ -2,7 +2,6 @@ package wasm_test
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
 	"errors"
 	"strings"
@@ -191,43 +190,5 @@ func TestARequestThatIsTooLongIsNotTheModulesFault(t *testing.T) {
 	_, err := p.Evaluate(t.Context(), request)
 	if fault := new(policies.Fault); err == nil || errors.As(err, &fault) {
 		t.Errorf("got %v, want an error that is nobody's fault", err)
-	}
-}
-
-func TestDecompress(t *testing.T) {
-	packed := func(content []byte) []byte {
-		var b bytes.Buffer
-		w := gzip.NewWriter(&b)
-		if _, err := w.Write(content); err != nil {
-			t.Fatal(err)
-		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
-		return b.Bytes()
-	}
-	code := newModule().answers(abstain)
-	bomb := packed(make([]byte, 64<<20))
-	for _, c := range []struct {
-		claim   string
-		data    []byte
-		want    []byte
-		refusal string
-	}{
-		{"a module that is not compressed stays as it is", code, code, ""},
-		{"a compressed one is unpacked", packed(code), code, ""},
-		{"a gzip bomb ends at the limit", bomb, nil, "it is larger than the limit of 1048576 bytes"},
-		{"one that is too large as it is", make([]byte, 2<<20), nil, "it is larger than the limit of 1048576 bytes"},
-		{"one that breaks off", packed(code)[:40], nil, "it is compressed with gzip, and damaged"},
-	} {
-		t.Run(c.claim, func(t *testing.T) {
-			got, err := wasm.Decompress(c.data, 1<<20)
-			if (err != nil) != (c.refusal != "") || err != nil && !strings.Contains(err.Error(), c.refusal) {
-				t.Fatalf("got %v, want %q", err, c.refusal)
-			}
-			if !bytes.Equal(got, c.want) {
-				t.Errorf("got %d bytes, want %d", len(got), len(c.want))
-			}
-		})
 	}
 }
