@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
-	"github.com/gleaner-dev/gleaner/hostabi"
 	"github.com/gleaner-dev/gleaner/operator/graph"
 )
 
@@ -45,7 +44,7 @@ const addHold = `has(object.metadata.finalizers) ?
 func (k *Keeper) placeHolds(ctx context.Context, b *build) error {
 	var wanted []*policyState
 	for _, p := range b.policies {
-		if p.key.Namespace == "" && p.policy.Enforce && !p.policy.Unsure && p.policy.Answers(hostabi.HookPropagate) {
+		if p.key.Namespace == "" && p.holds() {
 			wanted = append(wanted, p)
 		}
 	}

@@ -74,6 +74,9 @@ type Keeper struct {
 	// For Run's goroutine alone:
 	before map[types.UID]fetchedBefore
 	user   string // see whoAmI
+	placed *build // whose holds the API server has been told to place
+
+	unplaced error // why that failed
 
 	set   atomic.Pointer[policies.Set]
 	named atomic.Pointer[map[types.NamespacedName]struct{}] // ConfigMaps that modules come from

@@ -42,16 +42,20 @@ func (k *Keeper) report(ctx context.Context, b *build) {
 	if !k.options.Leads() {
 		return
 	}
-	unplaced := k.placeHolds(ctx, b)
-	if unplaced != nil && ctx.Err() == nil {
-		k.options.Log.Error(unplaced, "Holds are placed after creation only")
+	if k.placed != b || k.unplaced != nil {
+		k.placed, k.unplaced = b, k.placeHolds(ctx, b)
+		if k.unplaced != nil && ctx.Err() == nil {
+			k.options.Log.Error(k.unplaced, "Holds are placed after creation only")
+		}
 	}
-	b.held = k.options.Held()
+	if b.holds() {
+		b.held = k.options.Held()
+	}
 	for _, m := range b.modules {
 		k.write(ctx, m.object, m.kind, &m.status.Conditions, m.describe)
 	}
 	for _, p := range b.policies {
-		k.write(ctx, p.object, p.kind(), &p.status.Conditions, func() { k.describe(b, p, unplaced) })
+		k.write(ctx, p.object, p.kind(), &p.status.Conditions, func() { k.describe(b, p) })
 	}
 }
 
@@ -158,7 +162,7 @@ func setter(conditions *[]metav1.Condition, o client.Object) func(kind string, i
 }
 
 // describe says in the status what became of a policy.
-func (k *Keeper) describe(b *build, p *policyState, unplaced error) {
+func (k *Keeper) describe(b *build, p *policyState) {
 	s := p.status
 	s.ObservedGeneration = p.object.GetGeneration()
 	s.Digest, s.Engine, s.Hooks, s.ABI = p.policy.Digest, p.engine, nil, ""
@@ -192,8 +196,8 @@ func (k *Keeper) describe(b *build, p *policyState, unplaced error) {
 		set(v1alpha1.ConditionEnforcing, false, "Monitor", "it decides and records, and changes nothing: write mode: Enforce for that")
 	case !ready:
 		set(v1alpha1.ConditionEnforcing, false, "NotReady", "it can't be asked"+p.meanwhile())
-	case unplaced != nil && p.policy.Answers(hostabi.HookPropagate):
-		set(v1alpha1.ConditionEnforcing, true, "HoldsComeLate", "it is done as it decides, but holds are placed only after an object was created: "+unplaced.Error())
+	case k.unplaced != nil && p.holds():
+		set(v1alpha1.ConditionEnforcing, true, "HoldsComeLate", "it is done as it decides, but holds are placed only after an object was created: "+k.unplaced.Error())
 	default:
 		set(v1alpha1.ConditionEnforcing, true, "Enforcing", "it is done as it decides")
 	}
@@ -248,10 +252,20 @@ func (k *Keeper) unserved(p *policyState) []string {
 	return slices.Compact(missing)
 }
 
+// holds reports whether objects get a hold for the policy.
+func (p *policyState) holds() bool {
+	return p.policy.Enforce && !p.policy.Unsure && p.policy.Answers(hostabi.HookPropagate)
+}
+
+// holds reports whether objects get a hold for any policy.
+func (b *build) holds() bool {
+	return slices.ContainsFunc(b.policies, (*policyState).holds)
+}
+
 // held counts the objects with a hold that the policy's rules select.
 func (p *policyState) held(holds map[Place]int) int64 {
 	n := 0
-	if p.policy.Enforce && !p.policy.Unsure && p.policy.Answers(hostabi.HookPropagate) {
+	if p.holds() {
 		for place, count := range holds {
 			if p.policy.Selects(place.Resource) && (p.key.Namespace == "" || p.key.Namespace == place.Namespace) {
 				n += count

@@ -1,0 +1,142 @@
+package modules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
+	"github.com/gleaner-dev/gleaner/hostabi"
+	"github.com/gleaner-dev/gleaner/policies"
+)
+
+// assign gives the policy its module.
+func (k *Keeper) assign(ctx context.Context, s *policyState, modules map[string]*moduleState, inUse map[string]struct{}) {
+	name := moduleOf(s)
+	s.policy.Module = name
+	m, ok := modules[name]
+	switch {
+	case !ok:
+		s.refuse(v1alpha1.ConditionModuleReady, "NotFound", fmt.Sprintf("there is no %s: apply it, or name another in module", name))
+		return
+	case m.compiled == nil:
+		s.refuse(v1alpha1.ConditionModuleReady, m.problem.reason, fmt.Sprintf("%s: %s", name, m.problem.message))
+		return
+	}
+	c := m.compiled
+	s.engine, s.policy.Digest = c.engine, c.digest
+	s.policy.Hooks = slices.DeleteFunc(slices.Clone(c.hooks), func(h hostabi.Hook) bool {
+		return h != hostabi.HookCollect && h != hostabi.HookPropagate
+	})
+	s.policy.Unsure = false
+	for _, hook := range s.spec.Hooks {
+		if !slices.Contains(c.hooks, hostabi.Hook(hook)) {
+			s.refuse(v1alpha1.ConditionModuleReady, "MissingHook", fmt.Sprintf(
+				"%s does not answer %s: leave that out of hooks, or write a rule, or export a function, for it", name, hook))
+		}
+	}
+	s.policy.Hooks = s.wanted(s.policy.Hooks)
+	if s.policy.Enforce && !m.pinned {
+		s.refuse(v1alpha1.ConditionModuleReady, "NotPinned", fmt.Sprintf(
+			"%s could become another module unnoticed, and mode is Enforce: write sha256: %s into it, or name its image by digest", name, c.digest))
+		return
+	}
+	if len(s.policy.Hooks) == 0 {
+		s.refuse(v1alpha1.ConditionModuleReady, "MissingHook", fmt.Sprintf(
+			"%s answers neither collect nor propagate: write a rule, or export a function, for what it is to decide", name))
+		return
+	}
+	if why := governable(s); why != "" {
+		s.refuse(v1alpha1.ConditionAccepted, "NotGovernable", why)
+		return
+	}
+	asker, id, err := k.engines.asker(ctx, s, m)
+	inUse[id] = struct{}{}
+	var fault *policies.Fault
+	switch {
+	case errors.As(err, &fault):
+		s.refuse(v1alpha1.ConditionModuleReady, string(fault.Kind), fmt.Sprintf("%s: %s", name, fault.Message))
+		return
+	case err != nil:
+		s.refuse(v1alpha1.ConditionModuleReady, "NotStarted", fmt.Sprintf("%s: %s", name, err))
+		return
+	}
+	k.validate(ctx, s, c, asker)
+	s.policy.Asker = asker
+}
+
+// wanted are those of some hooks that the policy has asked.
+func (s *policyState) wanted(hooks []hostabi.Hook) []hostabi.Hook {
+	if len(s.spec.Hooks) == 0 {
+		return hooks
+	}
+	return slices.DeleteFunc(slices.Clone(hooks), func(h hostabi.Hook) bool {
+		return !slices.Contains(s.spec.Hooks, v1alpha1.PolicyHook(h))
+	})
+}
+
+// moduleOf names the module of a policy.
+func moduleOf(s *policyState) string {
+	ref, key := s.spec.Module, types.NamespacedName{Name: s.spec.Module.Name}
+	kind := ref.Kind
+	if kind == "" {
+		kind = map[bool]string{true: "ClusterPolicyModule", false: "PolicyModule"}[s.key.Namespace == ""]
+	}
+	if kind == "PolicyModule" {
+		key.Namespace = s.key.Namespace
+	}
+	return kind + " " + nameOf(key)
+}
+
+// validate has the module look at the policy's settings.
+func (k *Keeper) validate(ctx context.Context, s *policyState, c *compiled, asker policies.Asker) {
+	if !slices.Contains(c.hooks, hostabi.HookValidate) {
+		return
+	}
+	answer, err := asker.Ask(ctx, hostabi.Request{
+		APIVersion: hostabi.Version, Hook: hostabi.HookValidate, Attempt: 1, Round: 1, Time: k.options.Now().UTC(),
+		Policy: hostabi.Policy{Name: s.key.Name, Namespace: s.key.Namespace, Settings: s.policy.Settings},
+	})
+	switch {
+	case err != nil:
+		s.refuse(v1alpha1.ConditionModuleReady, "ValidateFailed", "whether its settings are good could not be asked: "+err.Error())
+	case answer.Verdict.Decision != hostabi.DecisionValid:
+		s.refuse(v1alpha1.ConditionAccepted, "SettingsRefused", "the module refuses settings: "+answer.Verdict.Reason)
+	}
+}
+
+// governable says why a policy may not govern what its rules select, now that the
+// hooks of its module are known.
+func governable(s *policyState) string {
+	if !s.policy.Answers(hostabi.HookPropagate) {
+		return ""
+	}
+	for _, rule := range s.policy.Rules {
+		for _, group := range rule.Groups {
+			for _, resource := range rule.Resources {
+				if group == policies.All || resource == policies.All || untouchable(schema.GroupResource{Group: group, Resource: resource}) {
+					return fmt.Sprintf("its module answers propagate, which needs every object to be written ahead of time, and so can't govern %s: "+
+						"name other resources, or a module without propagate", schema.GroupResource{Group: group, Resource: resource})
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// untouchable are resources whose objects are not written ahead of time: there
+// are too many, or a hold on them would stop the cluster.
+func untouchable(r schema.GroupResource) bool {
+	switch r.Group {
+	case "admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io", v1alpha1.GroupVersion.Group, "events.k8s.io":
+		return true
+	}
+	return slices.Contains([]schema.GroupResource{
+		{Resource: "pods"}, {Resource: "nodes"}, {Resource: "events"}, {Resource: "endpoints"}, {Resource: "namespaces"},
+		{Group: "coordination.k8s.io", Resource: "leases"}, {Group: "discovery.k8s.io", Resource: "endpointslices"},
+	}, r)
+}
