@@ -10,7 +10,6 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	registrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
 	"github.com/gleaner-dev/gleaner/test/integration/hook"
@@ -121,12 +120,5 @@ func TestW08_3_28_ARefusedDeleteIsTriedAgain(t *testing.T) {
 		t.Fatal("it is gone, although it was refused")
 	}
 	allow.Store(true)
-	w.touch(refused)
 	w.goes(refused)
-}
-
-// touch changes an object in a way that means nothing to the collector.
-func (w *world) touch(o *unstructured.Unstructured) {
-	w.Helper()
-	w.patch(o, map[string]any{"metadata": map[string]any{"labels": map[string]string{"touched": "yes"}}})
 }
