@@ -83,6 +83,13 @@ type Request struct {
 	// in which nothing can be created any more.
 	NamespaceTerminating bool `json:"namespaceTerminating"`
 
+	// ServiceAccountMissing tells that the service account as which intents are
+	// carried out does not exist, or not any more: they may all be Forbidden.
+	ServiceAccountMissing bool `json:"serviceAccountMissing,omitempty"`
+
+	// Deadline is until when a finalizer may keep the object. None: for ever.
+	Deadline *time.Time `json:"deadline,omitempty"`
+
 	// Attempt counts from 1 how often this question has been started on. It goes
 	// up after a wait and after a failure, and Round starts again.
 	Attempt int `json:"attempt"`

@@ -26,6 +26,8 @@ const (
 	KindClusterGCPolicy     = "ClusterGCPolicy"
 	KindPolicyModule        = "PolicyModule"
 	KindClusterPolicyModule = "ClusterPolicyModule"
+	KindFinalizer           = "Finalizer"
+	KindClusterFinalizer    = "ClusterFinalizer"
 )
 
 // GroupVersion is the group and version of all kinds here.
@@ -43,6 +45,7 @@ func addKinds(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion,
 		&GCPolicy{}, &GCPolicyList{}, &ClusterGCPolicy{}, &ClusterGCPolicyList{},
 		&PolicyModule{}, &PolicyModuleList{}, &ClusterPolicyModule{}, &ClusterPolicyModuleList{},
+		&Finalizer{}, &FinalizerList{}, &ClusterFinalizer{}, &ClusterFinalizerList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil

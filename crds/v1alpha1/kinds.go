@@ -170,3 +170,93 @@ type ClusterPolicyModuleList struct {
 
 	Items []ClusterPolicyModule `json:"items"`
 }
+
+// Finalizer has a module do what is to be done before objects of its namespace go.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=finalizers,singular=finalizer,shortName=fin,categories=gleaner
+// +kubebuilder:printcolumn:name="Finalizer",type=string,JSONPath=`.status.finalizer`
+// +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`
+// +kubebuilder:printcolumn:name="Module",type=string,JSONPath=`.spec.module.name`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="ModuleReady")].status`
+// +kubebuilder:printcolumn:name="Enforcing",type=string,JSONPath=`.status.conditions[?(@.type=="Enforcing")].status`
+// +kubebuilder:printcolumn:name="Pending",type=integer,JSONPath=`.status.pending`
+// +kubebuilder:printcolumn:name="Stuck",type=integer,JSONPath=`.status.stuckCount`
+// +kubebuilder:printcolumn:name="Released",type=integer,JSONPath=`.status.released`,priority=1
+// +kubebuilder:printcolumn:name="Accepted",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].status`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="the finalizer is named after its resource, and may be no longer than 63 characters: write a shorter metadata.name"
+type Finalizer struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// What is wanted.
+	//
+	// +kubebuilder:validation:XValidation:rule="!has(self.finalizer)",fieldPath=".finalizer",reason=FieldValueForbidden,message="that of a Finalizer is always <namespace>.gleaner.dev/<name>: leave finalizer out, or write a ClusterFinalizer"
+	// +kubebuilder:validation:XValidation:rule="!has(self.namespaceSelector)",fieldPath=".namespaceSelector",reason=FieldValueForbidden,message="a Finalizer is for its own namespace alone: leave namespaceSelector out, or write a ClusterFinalizer"
+	// +kubebuilder:validation:XValidation:rule="!has(self.serviceAccount) || !has(self.serviceAccount.namespace)",fieldPath=".serviceAccount.namespace",reason=FieldValueForbidden,message="the service account of a Finalizer is one of its own namespace: leave serviceAccount.namespace out, or write a ClusterFinalizer"
+	// +kubebuilder:validation:XValidation:rule="!has(self.grants) || !has(self.grants.read) || self.grants.read.all(g, !has(g.namespaces))",fieldPath=".grants.read",message="the module of a Finalizer reads its own namespace alone: leave namespaces out, or write a ClusterFinalizer"
+	// +kubebuilder:validation:XValidation:rule="!has(self.grants) || !has(self.grants.write) || self.grants.write.all(g, !has(g.namespaces))",fieldPath=".grants.write",message="the module of a Finalizer writes its own namespace alone: leave namespaces out, or write a ClusterFinalizer"
+	// +kubebuilder:validation:XValidation:rule="!has(self.grants) || !has(self.grants.http) || self.grants.http.all(g, (!has(g.headersFrom) || g.headersFrom.all(f, !has(f.secretKeyRef.namespace))) && (!has(g.basicAuth) || !has(g.basicAuth.username.namespace) && !has(g.basicAuth.password.namespace)) && (!has(g.sigV4) || !has(g.sigV4.accessKeyID.namespace) && !has(g.sigV4.secretAccessKey.namespace) && (!has(g.sigV4.sessionToken) || !has(g.sigV4.sessionToken.namespace))) && (!has(g.ca) || (!has(g.ca.configMapKeyRef) || !has(g.ca.configMapKeyRef.namespace)) && (!has(g.ca.secretKeyRef) || !has(g.ca.secretKeyRef.namespace))))",fieldPath=".grants.http",reason=FieldValueForbidden,message="the Secrets and ConfigMaps of a Finalizer are of its own namespace: leave their namespace out, or write a ClusterFinalizer"
+	Spec FinalizerSpec `json:"spec"`
+
+	// What Gleaner makes of it.
+	//
+	// +optional
+	Status FinalizerStatus `json:"status,omitempty"`
+}
+
+// FinalizerList is a list of Finalizers.
+//
+// +kubebuilder:object:root=true
+type FinalizerList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []Finalizer `json:"items"`
+}
+
+// ClusterFinalizer has a module do what is to be done before objects of any
+// namespace, or of none, go.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=clusterfinalizers,singular=clusterfinalizer,scope=Cluster,shortName=cfin,categories=gleaner
+// +kubebuilder:printcolumn:name="Finalizer",type=string,JSONPath=`.status.finalizer`
+// +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`
+// +kubebuilder:printcolumn:name="Module",type=string,JSONPath=`.spec.module.name`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="ModuleReady")].status`
+// +kubebuilder:printcolumn:name="Enforcing",type=string,JSONPath=`.status.conditions[?(@.type=="Enforcing")].status`
+// +kubebuilder:printcolumn:name="Pending",type=integer,JSONPath=`.status.pending`
+// +kubebuilder:printcolumn:name="Stuck",type=integer,JSONPath=`.status.stuckCount`
+// +kubebuilder:printcolumn:name="Released",type=integer,JSONPath=`.status.released`,priority=1
+// +kubebuilder:printcolumn:name="Accepted",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].status`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type ClusterFinalizer struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// What is wanted.
+	//
+	// +kubebuilder:validation:XValidation:rule="has(self.finalizer)",fieldPath=".finalizer",reason=FieldValueRequired,message="write the entry of metadata.finalizers that is served, such as example.com/bucket"
+	// +kubebuilder:validation:XValidation:rule="!has(self.module.kind) || self.module.kind == 'ClusterPolicyModule'",fieldPath=".module.kind",message="a ClusterFinalizer has no namespace to look for a PolicyModule in: write ClusterPolicyModule, or a Finalizer"
+	// +kubebuilder:validation:XValidation:rule="!has(self.serviceAccount) || has(self.serviceAccount.namespace)",fieldPath=".serviceAccount.namespace",reason=FieldValueRequired,message="a ClusterFinalizer has no namespace of its own: write that of the service account, serviceAccount: {namespace: …, name: …}"
+	// +kubebuilder:validation:XValidation:rule="!has(self.grants) || !has(self.grants.http) || self.grants.http.all(g, (!has(g.headersFrom) || g.headersFrom.all(f, has(f.secretKeyRef.namespace))) && (!has(g.basicAuth) || has(g.basicAuth.username.namespace) && has(g.basicAuth.password.namespace)) && (!has(g.sigV4) || has(g.sigV4.accessKeyID.namespace) && has(g.sigV4.secretAccessKey.namespace) && (!has(g.sigV4.sessionToken) || has(g.sigV4.sessionToken.namespace))) && (!has(g.ca) || (!has(g.ca.configMapKeyRef) || has(g.ca.configMapKeyRef.namespace)) && (!has(g.ca.secretKeyRef) || has(g.ca.secretKeyRef.namespace))))",fieldPath=".grants.http",reason=FieldValueRequired,message="a ClusterFinalizer has no namespace of its own: write that of each Secret and ConfigMap, such as secretKeyRef: {namespace: …, name: …, key: …}"
+	Spec FinalizerSpec `json:"spec"`
+
+	// What Gleaner makes of it.
+	//
+	// +optional
+	Status FinalizerStatus `json:"status,omitempty"`
+}
+
+// ClusterFinalizerList is a list of ClusterFinalizers.
+//
+// +kubebuilder:object:root=true
+type ClusterFinalizerList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []ClusterFinalizer `json:"items"`
+}
