@@ -80,6 +80,17 @@ var layers = map[string]layer{
 		internal: []string{"hostabi", "policies", "operator/catalog", "operator/decide", "operator/graph", "operator/memo"},
 		external: []string{"k8s.io/apimachinery", "k8s.io/client-go"},
 	},
+	"operator/intents": {
+		internal: []string{"hostabi", "policies", "policies/source/egress", "operator/catalog"},
+		external: []string{
+			"github.com/aws/aws-sdk-go-v2/aws", "github.com/go-logr/logr", "golang.org/x/net/http/httpguts", "golang.org/x/net/idna",
+			"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/klog/v2",
+		},
+	},
+	"operator/finalize": {
+		internal: []string{"hostabi", "policies", "operator/catalog", "operator/consult", "operator/graph", "operator/intents", "operator/memo"},
+		external: []string{"github.com/go-logr/logr", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
+	},
 	"operator/modules": {
 		internal: []string{
 			"hostabi", "policies", "policies/fixed", "policies/rego", "policies/source", "policies/wasm",
@@ -106,7 +117,7 @@ var layers = map[string]layer{
 		external: []string{"k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/utils"},
 	},
 	"operator/record": {
-		internal: []string{"operator/decide", "operator/graph"},
+		internal: []string{"hostabi", "policies", "operator/decide", "operator/graph"},
 		external: []string{"k8s.io/apimachinery"},
 	},
 	"operator/release": {
@@ -117,14 +128,14 @@ var layers = map[string]layer{
 		external: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/utils"},
 	},
 	"operator/debug": {
-		internal: []string{"operator/graph", "operator/record"},
+		internal: []string{"hostabi", "operator/graph", "operator/record"},
 		external: []string{"github.com/go-logr/logr", "k8s.io/apimachinery", "k8s.io/apiserver", "k8s.io/client-go"},
 	},
 	"operator/loop": {
 		internal: []string{
 			"hostabi", "policies",
-			"operator/act", "operator/canary", "operator/catalog", "operator/consult", "operator/debug", "operator/decide",
-			"operator/gather", "operator/graph", "operator/memo", "operator/modules", "operator/record", "operator/watch",
+			"operator/act", "operator/canary", "operator/catalog", "operator/consult", "operator/debug", "operator/decide", "operator/finalize",
+			"operator/gather", "operator/graph", "operator/intents", "operator/memo", "operator/modules", "operator/record", "operator/watch",
 		},
 		external: []string{
 			"github.com/go-logr/logr", "github.com/prometheus",
@@ -147,7 +158,9 @@ var layers = map[string]layer{
 		internal: []string{"devcluster"},
 		external: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/utils"},
 	},
-	"test/bench": {anything: true},
+	"devcluster/s3server": {external: []string{"github.com/aws/aws-sdk-go-v2/aws"}},
+	"test/bench":          {anything: true},
+	"test/s3":             {external: []string{"github.com/versity/versitygw"}},
 	"test/integration/hook": {
 		internal: []string{"devcluster", "devcluster/devtest"},
 		external: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
@@ -160,9 +173,15 @@ var layers = map[string]layer{
 	},
 
 	"sdk/go":                    {internal: []string{"hostabi", "sdk/go/internal/guest"}},
+	"sdk/go/finalize":           {internal: []string{"hostabi"}},
 	"sdk/go/gleanertest":        {internal: []string{"hostabi", "sdk/go", "sdk/go/internal/guest"}},
 	"sdk/go/internal/guest":     {internal: []string{"hostabi"}},
 	"sdk/go/examples/keep-data": {internal: []string{"sdk/go"}},
+
+	"examples/bucket-finalizer":     {internal: []string{"sdk/go", "sdk/go/finalize"}},
+	"examples/drain-before-delete":  {internal: []string{"sdk/go", "sdk/go/finalize"}},
+	"examples/backup-before-delete": {internal: []string{"sdk/go", "sdk/go/finalize"}},
+	"examples/dns-finalizer/server": {},
 }
 
 // impure lists what a pure package may not import, nor anything below it.

@@ -39,8 +39,8 @@ func TestEveryKindHasADefinition(t *testing.T) {
 		}
 	}
 	want := []string{
-		"clustergcpolicies.gleaner.dev", "clusterpolicymodules.gleaner.dev",
-		"gcpolicies.gleaner.dev", "policymodules.gleaner.dev",
+		"clusterfinalizers.gleaner.dev", "clustergcpolicies.gleaner.dev", "clusterpolicymodules.gleaner.dev",
+		"finalizers.gleaner.dev", "gcpolicies.gleaner.dev", "policymodules.gleaner.dev",
 	}
 	if diff := cmp.Diff(want, names); diff != "" {
 		t.Errorf("definitions (-want +got):\n%s", diff)
@@ -138,5 +138,22 @@ func TestTheStatusOfAPolicyMayListAsManyResourcesAsItsConstantSays(t *testing.T)
 	}
 	if found != 2 {
 		t.Errorf("%d kinds list resources in their status, and it should be both kinds of policies", found)
+	}
+}
+
+func TestTheStatusOfAFinalizerMayListAsManyStuckObjectsAsItsConstantSays(t *testing.T) {
+	found := 0
+	for _, definition := range definitions(t) {
+		stuck, ok := definition.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["status"].Properties["stuck"]
+		if !ok {
+			continue
+		}
+		found++
+		if stuck.MaxItems == nil || *stuck.MaxItems != v1alpha1.MaxStuck {
+			t.Errorf("%s: maxItems is not %d", definition.Name, v1alpha1.MaxStuck)
+		}
+	}
+	if found != 2 {
+		t.Errorf("%d kinds list what is stuck in their status, and it should be both kinds of finalizers", found)
 	}
 }

@@ -97,22 +97,16 @@ type Finalizer struct {
 	RetryInitial, RetryMax time.Duration
 }
 
-// Kind is that of the resource.
-func (f *Finalizer) Kind() string {
-	if f.Namespace == "" {
-		return "ClusterFinalizer"
-	}
-	return "Finalizer"
-}
-
-// String returns what the finalizer is called in records and metrics.
-func (f *Finalizer) String() string {
-	if f.Namespace == "" {
-		return "ClusterFinalizer " + f.Policy.Name
-	}
-	return "Finalizer " + f.Namespace + "/" + f.Policy.Name
-}
-
-// Allows reports whether an object in a namespace, or in none, may be written in
-// this way.
+// Allows reports whether objects may be written in this way.
 func (w Writes) Allows(verb Verb) bool { return slices.Contains(w.Verbs, verb) }
+
+// Attaches reports whether the finalizer is put on objects ahead of time.
+func (f *Finalizer) Attaches() bool {
+	return f.Attach && f.Enforce && !f.Removed && f.Asker != nil
+}
+
+// Same reports whether two readings of a resource come to the same.
+func (f *Finalizer) Same(other *Finalizer) bool {
+	return f.UID == other.UID && f.Generation == other.Generation && f.Digest == other.Digest && f.Entry == other.Entry &&
+		f.Removed == other.Removed && (f.Asker == nil) == (other.Asker == nil) && f.NotReady == other.NotReady
+}

@@ -93,6 +93,7 @@ type Account struct{ Namespace, Name string }
 // Policy is one GCPolicy or ClusterGCPolicy as it is in force. It is not changed
 // once it is in a Set.
 type Policy struct {
+	Kind       string // of its resource; empty: GCPolicy, or ClusterGCPolicy
 	Namespace  string // empty: of the whole cluster
 	Name       string
 	Generation int64
@@ -131,10 +132,11 @@ type Policy struct {
 
 // String returns what the policy is called in records and metrics.
 func (p *Policy) String() string {
+	kind := p.Kind
 	if p.Namespace == "" {
-		return "ClusterGCPolicy " + p.Name
+		return cmp.Or(kind, "ClusterGCPolicy") + " " + p.Name
 	}
-	return "GCPolicy " + p.Namespace + "/" + p.Name
+	return cmp.Or(kind, "GCPolicy") + " " + p.Namespace + "/" + p.Name
 }
 
 // Answers reports whether it has something to say to a hook, or might have.

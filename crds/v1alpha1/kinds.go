@@ -187,6 +187,7 @@ type ClusterPolicyModuleList struct {
 // +kubebuilder:printcolumn:name="Accepted",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].status`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="the finalizer is named after its resource, and may be no longer than 63 characters: write a shorter metadata.name"
+// +kubebuilder:validation:XValidation:rule="!has(self.spec.after) || ['.gleaner.dev/' + self.metadata.name].all(own, self.spec.after.all(f, !f.endsWith(own)))",fieldPath=".spec.after",message="a finalizer can't wait for itself: leave it out of after"
 type Finalizer struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -240,6 +241,7 @@ type ClusterFinalizer struct {
 	// What is wanted.
 	//
 	// +kubebuilder:validation:XValidation:rule="has(self.finalizer)",fieldPath=".finalizer",reason=FieldValueRequired,message="write the entry of metadata.finalizers that is served, such as example.com/bucket"
+	// +kubebuilder:validation:XValidation:rule="!has(self.finalizer) || !has(self.after) || !(self.finalizer in self.after)",fieldPath=".after",message="a finalizer can't wait for itself: leave it out of after"
 	// +kubebuilder:validation:XValidation:rule="!has(self.module.kind) || self.module.kind == 'ClusterPolicyModule'",fieldPath=".module.kind",message="a ClusterFinalizer has no namespace to look for a PolicyModule in: write ClusterPolicyModule, or a Finalizer"
 	// +kubebuilder:validation:XValidation:rule="!has(self.serviceAccount) || has(self.serviceAccount.namespace)",fieldPath=".serviceAccount.namespace",reason=FieldValueRequired,message="a ClusterFinalizer has no namespace of its own: write that of the service account, serviceAccount: {namespace: …, name: …}"
 	// +kubebuilder:validation:XValidation:rule="!has(self.grants) || !has(self.grants.http) || self.grants.http.all(g, (!has(g.headersFrom) || g.headersFrom.all(f, has(f.secretKeyRef.namespace))) && (!has(g.basicAuth) || has(g.basicAuth.username.namespace) && has(g.basicAuth.password.namespace)) && (!has(g.sigV4) || has(g.sigV4.accessKeyID.namespace) && has(g.sigV4.secretAccessKey.namespace) && (!has(g.sigV4.sessionToken) || has(g.sigV4.sessionToken.namespace))) && (!has(g.ca) || (!has(g.ca.configMapKeyRef) || has(g.ca.configMapKeyRef.namespace)) && (!has(g.ca.secretKeyRef) || has(g.ca.secretKeyRef.namespace))))",fieldPath=".grants.http",reason=FieldValueRequired,message="a ClusterFinalizer has no namespace of its own: write that of each Secret and ConfigMap, such as secretKeyRef: {namespace: …, name: …, key: …}"

@@ -19,6 +19,10 @@ const (
 	// of the same resources.
 	ConditionOverlapping = "Overlapping"
 
+	// ConditionAttached (finalizers) says that the finalizer is put on objects in the
+	// write that creates them.
+	ConditionAttached = "Attached"
+
 	// ConditionFetched (modules) says that the module's bytes are there, and are
 	// those that its digest names.
 	ConditionFetched = "Fetched"

@@ -84,6 +84,10 @@ type Asked struct {
 	Fuel    int64
 	Took    time.Duration
 	Rounds  int
+
+	// Exchanges are what its module was asked, round by round. Without a module
+	// there are none.
+	Exchanges []policies.Exchange
 }
 
 // Ask asks about an object. The error is one of reading, after which nothing is

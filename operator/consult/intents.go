@@ -44,7 +44,7 @@ func (s *subject) get(ctx context.Context, p *policies.Policy, get hostabi.GetIn
 	if err != nil {
 		return failed(s.reasonOf(err, resource, get.Name), err)
 	}
-	shown, err := document(object)
+	shown, err := Document(object)
 	if err != nil {
 		return failed(hostabi.ErrorUnavailable, err)
 	}
@@ -68,7 +68,7 @@ func (s *subject) list(ctx context.Context, p *policies.Policy, list hostabi.Lis
 	}
 	r := &hostabi.ListResult{Items: []hostabi.Object{}, Continue: page.GetContinue()}
 	for i := range page.Items {
-		shown, err := document(&page.Items[i])
+		shown, err := Document(&page.Items[i])
 		if err != nil {
 			return failed(hostabi.ErrorUnavailable, err)
 		}

@@ -116,6 +116,9 @@ func (s *subject) put(ctx context.Context, p *policies.Policy, m memo.Memo, aske
 		request.Round = asked.Rounds
 		answer, err := p.Asker.Ask(ctx, request)
 		asked.Fuel += answer.Fuel
+		if p.Module != "" {
+			asked.Exchanges = append(asked.Exchanges, policies.ExchangeOf(request, answer, err))
+		}
 		if err != nil || answer.Verdict.Decision != hostabi.DecisionAct {
 			asked.Verdict, asked.Fault = answer.Verdict, err
 			return
@@ -150,7 +153,7 @@ func (s *subject) show(ctx context.Context, p *policies.Policy, request *hostabi
 		request.Withheld = append(request.Withheld, "object")
 		return nil
 	}
-	shown, err := document(object)
+	shown, err := Document(object)
 	if err != nil {
 		return err
 	}
@@ -182,8 +185,8 @@ func (u *unwritten) of(fresh memo.Memo) memo.Memo {
 	return fresh
 }
 
-// document makes a document of an object.
-func document(object *unstructured.Unstructured) (o hostabi.Object, err error) {
+// Document makes a document of an object.
+func Document(object *unstructured.Unstructured) (o hostabi.Object, err error) {
 	data, err := object.MarshalJSON()
 	if err != nil {
 		return o, fmt.Errorf("write %s %s: %w", object.GetKind(), object.GetName(), err)

@@ -119,51 +119,13 @@ func (s Source) synced(w http.ResponseWriter, _ *http.Request) {
 	http.Error(w, "not listed yet:\n"+strings.Join(missing, "\n"), http.StatusServiceUnavailable)
 }
 
-// records serves the decisions, or with uid= those about one object.
-func (s Source) records(w http.ResponseWriter, r *http.Request) {
-	sees := s.Sight(r)
-	entries := []record.Entry{}
-	for _, e := range s.Records(types.UID(r.URL.Query().Get("uid"))) {
-		if sees(e.Object) {
-			entries = append(entries, hide(e, sees))
-		}
-	}
-	writeJSON(w, map[string]any{"items": entries})
-}
-
-// hide takes out of an entry the owners that the client may not see.
-func hide(e record.Entry, sees Sight) record.Entry {
-	var owners []record.Owner
-	for _, o := range e.Owners {
-		if sees(o.Object) {
-			owners = append(owners, o)
-		}
-	}
-	var blockers []record.Blocker
-	for _, b := range e.WaitsFor {
-		if sees(b.Object) {
-			blockers = append(blockers, b)
-		}
-	}
-	var chain []record.Link
-	for _, link := range e.Chain {
-		if !sees(link.Owner.Object) {
-			break // what comes after is about this one
-		}
-		chain = append(chain, link)
-	}
-	if len(owners) != len(e.Owners) || len(chain) != len(e.Chain) || e.Action == record.Unblock {
-		e.How, e.Error, e.Because = "", "", "" // they may name the hidden ones, or a dependent
-	}
-	e.Owners, e.Chain, e.WaitsFor = owners, chain, blockers
-	return e
-}
-
 func (s Source) status(w http.ResponseWriter, _ *http.Request) { writeJSON(w, s.Status()) }
 
 func writeJSON(w http.ResponseWriter, value any) {
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
-	_ = encoder.Encode(value) // the client has gone: nobody is left to tell
+	encoder.SetEscapeHTML(false) // or a document in a record would not be the one that a module was asked with
+	_ = encoder.Encode(value)    // the client has gone: nobody is left to tell
 }

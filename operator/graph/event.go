@@ -27,6 +27,10 @@ type Object struct {
 	OtherFinalizers bool // has any finalizer beside those three
 
 	Memo bool // has an annotation in which we remember something
+
+	// Finalizers are all entries of metadata.finalizers. The graph does not keep
+	// them: they are for whoever listens to events.
+	Finalizers []string
 }
 
 // Hold is our own finalizer. It keeps an object that is deleted until what is to
@@ -35,7 +39,7 @@ const Hold = "gleaner.dev/hold"
 
 // ObjectOf copies out of meta what the graph keeps. The kind is given by the
 // caller, since list items and protobuf metadata may leave their own out. The
-// Object shares meta's owner references.
+// Object shares meta's owner references and finalizers.
 func ObjectOf(kind schema.GroupVersionKind, meta metav1.Object) Object {
 	o := Object{
 		UID:             meta.GetUID(),
@@ -45,6 +49,7 @@ func ObjectOf(kind schema.GroupVersionKind, meta metav1.Object) Object {
 		Name:            meta.GetName(),
 		Owners:          meta.GetOwnerReferences(),
 		Terminating:     meta.GetDeletionTimestamp() != nil,
+		Finalizers:      meta.GetFinalizers(),
 	}
 	_, o.Memo = meta.GetAnnotations()[memo.Annotation]
 	for _, f := range meta.GetFinalizers() {

@@ -130,6 +130,7 @@ func askedOf(o consult.Opinion) []record.Asked {
 		if a.Fault != nil {
 			entry.Decision, entry.Fault = "", a.Fault.Error()
 		}
+		entry.Transcribe(a.Exchanges, false) // no policy may have secrets recorded
 		list = append(list, entry)
 	}
 	return list

@@ -79,8 +79,10 @@ func (l *Loop) lead(ctx context.Context) {
 	stop := context.AfterFunc(ctx, func() { l.gate.set(Unsure) })
 	defer stop()
 	l.known.lead()
+	l.finalizers.Poke()
 	l.listen(ctx)
 	<-ctx.Done()
 	l.gate.set(Unsure)
 	l.known.follow()
+	l.finalizers.Poke()
 }

@@ -23,6 +23,9 @@ import (
 // the types that they are about, may concern.
 func (l *Loop) policiesChanged() {
 	l.known.sweep()
+	if l.finalizers != nil {
+		l.finalizers.Poke()
+	}
 	set := l.policiesInForce()
 	if set == nil {
 		return // holds stay as they are

@@ -31,8 +31,10 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/act"
 	"github.com/gleaner-dev/gleaner/operator/catalog"
 	"github.com/gleaner-dev/gleaner/operator/consult"
+	"github.com/gleaner-dev/gleaner/operator/finalize"
 	"github.com/gleaner-dev/gleaner/operator/gather"
 	"github.com/gleaner-dev/gleaner/operator/graph"
+	"github.com/gleaner-dev/gleaner/operator/intents"
 	"github.com/gleaner-dev/gleaner/operator/modules"
 	"github.com/gleaner-dev/gleaner/operator/record"
 	"github.com/gleaner-dev/gleaner/operator/watch"
@@ -98,6 +100,7 @@ type Loop struct {
 	types      func() *catalog.Catalog
 	absent     func(context.Context, schema.GroupKind) (bool, error)
 	keeper     *modules.Keeper // nil only in tests: there are no policies
+	finalizers *finalize.Runner
 
 	records *record.Store
 	metrics *metrics
@@ -165,7 +168,7 @@ func (l *Loop) connect() error {
 		Absent:   func(ctx context.Context, gk schema.GroupKind) (bool, error) { return l.watcher.Absent(ctx, gk) },
 		Leads:    func() bool { return l.known.leads() && !l.options.DryRun },
 		OnChange: l.policiesChanged,
-		Serves:   l.serves,
+		Serves:   l.serves, CheckGrants: intents.Check, Progress: l.progress,
 		Tell: func(about *corev1.ObjectReference, kind, reason, message string) {
 			l.policyEvents.Event(about, kind, reason, message)
 		},
@@ -178,11 +181,13 @@ func (l *Loop) connect() error {
 		APIServices: watch.LocalVersions(services),
 		Ignored:     l.options.Ignored,
 		Interval:    l.options.DiscoveryInterval,
-		Sink:        sinks{l.known, l.keeper},
+		Sink:        sinks{l.known, l.keeper, listener{l}},
 		Log:         l.log.WithName("watch"),
 		OnChange:    l.typesChanged,
 	})
-	l.wire(workClient, watchClient, gather.Sources{Catalog: l.watcher.Catalog, Absent: l.watcher.Absent}, l.watcher.Serves, consult.NewLive(working))
+	reader := consult.NewLive(working)
+	l.wire(workClient, watchClient, gather.Sources{Catalog: l.watcher.Catalog, Absent: l.watcher.Absent}, l.watcher.Serves, reader)
+	l.wireFinalizers(working, workClient, reader)
 	l.broadcaster = eventrecord.NewBroadcaster()
 	l.events = l.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: eventSource})
 	l.policyEvents = l.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "gleaner"})

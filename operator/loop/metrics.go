@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/gleaner-dev/gleaner/operator/decide"
+	"github.com/gleaner-dev/gleaner/operator/finalize"
 	"github.com/gleaner-dev/gleaner/operator/record"
 	"github.com/gleaner-dev/gleaner/operator/watch"
 )
@@ -17,6 +18,9 @@ type metrics struct {
 	decisions *prometheus.CounterVec
 	policies  *prometheus.CounterVec
 	delay     prometheus.Histogram
+
+	intents  *prometheus.CounterVec
+	released *prometheus.HistogramVec
 }
 
 var (
@@ -31,6 +35,8 @@ var (
 		"Whether a watched resource has been listed completely.", []string{"group", "version", "resource"}, nil)
 	gateDesc = prometheus.NewDesc("gleaner_writes_enabled",
 		"Whether Gleaner writes; not while another collector is alive, or might be.", nil, nil)
+	finalizingDesc = prometheus.NewDesc("gleaner_finalizer_objects",
+		"Objects that are being deleted and wait for a finalizer: pending, and those of them that are stuck.", []string{"finalizer", "state"}, nil)
 	discoveryDesc = prometheus.NewDesc("gleaner_discovery_errors_total", "Failed or partly failed discovery passes.", nil, nil)
 )
 
@@ -48,6 +54,26 @@ func newMetrics(l *Loop) *metrics {
 			Help:    "Time from learning that an object's last owner is gone to the object's deletion.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 18),
 		}),
+		intents: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "gleaner_finalizer_intents_total",
+			Help: "What modules of finalizers had done, by finalizer, type, and result: Done, an HTTP status, or the reason of an error.",
+		}, []string{"finalizer", "type", "result"}),
+		released: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "gleaner_finalizer_seconds",
+			Help:    "Time from an object's deletion to the removal of a finalizer, by finalizer and reason.",
+			Buckets: prometheus.ExponentialBuckets(0.01, 4, 12),
+		}, []string{"finalizer", "reason"}),
+	}
+}
+
+// noteFinalizer counts what was decided about an object that has a finalizer.
+func (m *metrics) noteFinalizer(n finalize.Note, e record.Entry) {
+	name := n.Finalizer.String()
+	for _, intent := range e.Intents {
+		m.intents.WithLabelValues(name, string(intent.Type), intent.Result).Inc()
+	}
+	if n.Taken {
+		m.released.WithLabelValues(name, string(n.Reason)).Observe(n.Lasted.Seconds())
 	}
 }
 
@@ -87,6 +113,8 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	m.decisions.Collect(out)
 	m.policies.Collect(out)
 	m.delay.Collect(out)
+	m.intents.Collect(out)
+	m.released.Collect(out)
 	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
 	}
@@ -99,6 +127,12 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	gauge(gateDesc, number(m.loop.gate.get() == Open))
 	out <- prometheus.MustNewConstMetric(twinsDesc, prometheus.CounterValue, float64(stats.Twins))
 	out <- prometheus.MustNewConstMetric(discoveryDesc, prometheus.CounterValue, float64(m.loop.watcher.Failures()))
+	if m.loop.finalizers != nil {
+		for name, p := range m.loop.finalizers.All() {
+			gauge(finalizingDesc, float64(p.Pending), name, "pending")
+			gauge(finalizingDesc, float64(len(p.Stuck)), name, "stuck")
+		}
+	}
 	for _, s := range m.loop.watcher.States() {
 		m.state(gauge, s)
 	}

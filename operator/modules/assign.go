@@ -16,19 +16,11 @@ import (
 
 // assign gives the policy its module.
 func (k *Keeper) assign(ctx context.Context, s *policyState, modules map[string]*moduleState, inUse map[string]struct{}) {
-	name := moduleOf(s)
-	s.policy.Module = name
-	m, ok := modules[name]
-	switch {
-	case !ok:
-		s.refuse(v1alpha1.ConditionModuleReady, "NotFound", fmt.Sprintf("there is no %s: apply it, or name another in module", name))
-		return
-	case m.compiled == nil:
-		s.refuse(v1alpha1.ConditionModuleReady, m.problem.reason, fmt.Sprintf("%s: %s", name, m.problem.message))
+	m := s.module(*s.spec.Module, modules)
+	if m == nil {
 		return
 	}
 	c := m.compiled
-	s.engine, s.policy.Digest = c.engine, c.digest
 	s.policy.Hooks = slices.DeleteFunc(slices.Clone(c.hooks), func(h hostabi.Hook) bool {
 		return h != hostabi.HookCollect && h != hostabi.HookPropagate
 	})
@@ -36,36 +28,67 @@ func (k *Keeper) assign(ctx context.Context, s *policyState, modules map[string]
 	for _, hook := range s.spec.Hooks {
 		if !slices.Contains(c.hooks, hostabi.Hook(hook)) {
 			s.refuse(v1alpha1.ConditionModuleReady, "MissingHook", fmt.Sprintf(
-				"%s does not answer %s: leave that out of hooks, or write a rule, or export a function, for it", name, hook))
+				"%s does not answer %s: leave that out of hooks, or write a rule, or export a function, for it", m.name(), hook))
 		}
 	}
 	s.policy.Hooks = s.wanted(s.policy.Hooks)
-	if s.policy.Enforce && !m.pinned {
-		s.refuse(v1alpha1.ConditionModuleReady, "NotPinned", fmt.Sprintf(
-			"%s could become another module unnoticed, and mode is Enforce: write sha256: %s into it, or name its image by digest", name, c.digest))
+	if !s.pinned(m) {
 		return
 	}
 	if len(s.policy.Hooks) == 0 {
 		s.refuse(v1alpha1.ConditionModuleReady, "MissingHook", fmt.Sprintf(
-			"%s answers neither collect nor propagate: write a rule, or export a function, for what it is to decide", name))
+			"%s answers neither collect nor propagate: write a rule, or export a function, for what it is to decide", m.name()))
 		return
 	}
 	if why := governable(s); why != "" {
 		s.refuse(v1alpha1.ConditionAccepted, "NotGovernable", why)
 		return
 	}
+	k.start(ctx, &s.asking, m, inUse)
+}
+
+// module finds the module that a resource names; nil if it can't be asked.
+func (s *asking) module(ref v1alpha1.ModuleReference, modules map[string]*moduleState) *moduleState {
+	name := s.moduleName(ref)
+	s.policy.Module = name
+	m, ok := modules[name]
+	switch {
+	case !ok:
+		s.refuse(v1alpha1.ConditionModuleReady, "NotFound", fmt.Sprintf("there is no %s: apply it, or name another in module", name))
+		return nil
+	case m.compiled == nil:
+		s.refuse(v1alpha1.ConditionModuleReady, m.problem.reason, fmt.Sprintf("%s: %s", name, m.problem.message))
+		return nil
+	}
+	s.engine, s.policy.Digest = m.compiled.engine, m.compiled.digest
+	return m
+}
+
+// pinned reports whether the module can be relied on to be what it is now, if that
+// is asked for.
+func (s *asking) pinned(m *moduleState) bool {
+	if !s.policy.Enforce || m.pinned {
+		return true
+	}
+	s.refuse(v1alpha1.ConditionModuleReady, "NotPinned", fmt.Sprintf(
+		"%s could become another module unnoticed, and mode is Enforce: write sha256: %s into it, or name its image by digest", m.name(), m.compiled.digest))
+	return false
+}
+
+// start has the module ready to be asked.
+func (k *Keeper) start(ctx context.Context, s *asking, m *moduleState, inUse map[string]struct{}) {
 	asker, id, err := k.engines.asker(ctx, s, m)
 	inUse[id] = struct{}{}
 	var fault *policies.Fault
 	switch {
 	case errors.As(err, &fault):
-		s.refuse(v1alpha1.ConditionModuleReady, string(fault.Kind), fmt.Sprintf("%s: %s", name, fault.Message))
+		s.refuse(v1alpha1.ConditionModuleReady, string(fault.Kind), fmt.Sprintf("%s: %s", m.name(), fault.Message))
 		return
 	case err != nil:
-		s.refuse(v1alpha1.ConditionModuleReady, "NotStarted", fmt.Sprintf("%s: %s", name, err))
+		s.refuse(v1alpha1.ConditionModuleReady, "NotStarted", fmt.Sprintf("%s: %s", m.name(), err))
 		return
 	}
-	k.validate(ctx, s, c, asker)
+	k.validate(ctx, s, m.compiled, asker)
 	s.policy.Asker = asker
 }
 
@@ -79,9 +102,9 @@ func (s *policyState) wanted(hooks []hostabi.Hook) []hostabi.Hook {
 	})
 }
 
-// moduleOf names the module of a policy.
-func moduleOf(s *policyState) string {
-	ref, key := s.spec.Module, types.NamespacedName{Name: s.spec.Module.Name}
+// moduleName names a module as a resource refers to it.
+func (s *asking) moduleName(ref v1alpha1.ModuleReference) string {
+	key := types.NamespacedName{Name: ref.Name}
 	kind := ref.Kind
 	if kind == "" {
 		kind = map[bool]string{true: "ClusterPolicyModule", false: "PolicyModule"}[s.key.Namespace == ""]
@@ -92,8 +115,8 @@ func moduleOf(s *policyState) string {
 	return kind + " " + nameOf(key)
 }
 
-// validate has the module look at the policy's settings.
-func (k *Keeper) validate(ctx context.Context, s *policyState, c *compiled, asker policies.Asker) {
+// validate has the module look at the settings.
+func (k *Keeper) validate(ctx context.Context, s *asking, c *compiled, asker policies.Asker) {
 	if !slices.Contains(c.hooks, hostabi.HookValidate) {
 		return
 	}

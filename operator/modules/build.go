@@ -22,9 +22,10 @@ import (
 
 // build is what one reading of all resources came to.
 type build struct {
-	set      *policies.Set
-	modules  []*moduleState
-	policies []*policyState
+	set        *policies.Set
+	modules    []*moduleState
+	policies   []*policyState
+	finalizers []*finalizerState
 
 	held map[Place]int
 
@@ -67,16 +68,42 @@ type problem struct {
 
 func (p problem) is() bool { return p.reason != "" }
 
-// policyState is a GCPolicy or ClusterGCPolicy, and what became of it.
-type policyState struct {
+// asking is a resource that has something asked, a policy or a finalizer, and what
+// became of it.
+type asking struct {
 	object client.Object
+	kind   string
 	key    types.NamespacedName
-	spec   v1alpha1.GCPolicySpec
-	status *v1alpha1.GCPolicyStatus
 
+	selection
 	policy  *policies.Policy
 	engine  v1alpha1.Engine
 	problem problem
+}
+
+// selection is what the specs of those resources say of the objects that they are
+// for.
+type selection struct {
+	resources  []v1alpha1.ResourceRule
+	namespaces *metav1.LabelSelector
+	objects    *metav1.LabelSelector
+	conditions []v1alpha1.MatchCondition
+}
+
+// policyState is a GCPolicy or ClusterGCPolicy.
+type policyState struct {
+	asking
+	spec   v1alpha1.GCPolicySpec
+	status *v1alpha1.GCPolicyStatus
+}
+
+func newPolicyState(o client.Object, kind string, spec v1alpha1.GCPolicySpec, status *v1alpha1.GCPolicyStatus) *policyState {
+	return &policyState{
+		asking: asking{object: o, kind: kind, key: client.ObjectKeyFromObject(o), selection: selection{
+			spec.Resources, spec.NamespaceSelector, spec.ObjectSelector, spec.MatchConditions,
+		}},
+		spec: spec, status: status,
+	}
 }
 
 // rebuild reads all resources, and puts into force what they say.
@@ -109,6 +136,8 @@ func (k *Keeper) rebuild(ctx context.Context) (*build, error) {
 	}
 	b.set = policies.NewSet(all)
 	k.set.Store(b.set)
+	served := k.makeFinalizers(ctx, b, modules, inUse)
+	k.finalizers.Store(&served)
 	k.engines.retire(inUse, modules)
 	k.forget(b)
 	k.options.OnChange()
@@ -132,11 +161,19 @@ func (k *Keeper) read(ctx context.Context, b *build) error {
 		}},
 		{"GCPolicy", &v1alpha1.GCPolicyList{}, func(o client.Object) {
 			p := o.(*v1alpha1.GCPolicy)
-			b.policies = append(b.policies, &policyState{object: p, key: client.ObjectKeyFromObject(p), spec: p.Spec, status: &p.Status})
+			b.policies = append(b.policies, newPolicyState(p, "GCPolicy", p.Spec, &p.Status))
 		}},
 		{"ClusterGCPolicy", &v1alpha1.ClusterGCPolicyList{}, func(o client.Object) {
 			p := o.(*v1alpha1.ClusterGCPolicy)
-			b.policies = append(b.policies, &policyState{object: p, key: client.ObjectKeyFromObject(p), spec: p.Spec, status: &p.Status})
+			b.policies = append(b.policies, newPolicyState(p, "ClusterGCPolicy", p.Spec, &p.Status))
+		}},
+		{"Finalizer", &v1alpha1.FinalizerList{}, func(o client.Object) {
+			f := o.(*v1alpha1.Finalizer)
+			b.finalizers = append(b.finalizers, newFinalizerState(f, "Finalizer", f.Spec, &f.Status))
+		}},
+		{"ClusterFinalizer", &v1alpha1.ClusterFinalizerList{}, func(o client.Object) {
+			f := o.(*v1alpha1.ClusterFinalizer)
+			b.finalizers = append(b.finalizers, newFinalizerState(f, "ClusterFinalizer", f.Spec, &f.Status))
 		}},
 	}
 	for _, l := range lists {
@@ -178,18 +215,12 @@ func (k *Keeper) make(ctx context.Context, s *policyState, modules map[string]*m
 	}
 	s.policy = p
 	p.Hooks = s.wanted(p.Hooks)
-	for _, r := range s.spec.Resources {
-		p.Rules = append(p.Rules, policies.Rule{Groups: r.APIGroups, Resources: r.Resources})
-	}
 	if s.spec.Settings != nil {
 		p.Settings = s.spec.Settings.Raw
 	}
 	s.grant()
-	err := k.select_(s)
 	switch {
-	case err != nil:
-		s.refuse(v1alpha1.ConditionAccepted, "Invalid", err.Error())
-		p.Namespaces, p.Objects, p.Matches = nil, nil, nil // all may be meant
+	case !k.select_(&s.asking):
 	case s.spec.Fixed != nil:
 		s.fix()
 	case s.spec.Module != nil:
@@ -203,7 +234,7 @@ func (k *Keeper) make(ctx context.Context, s *policyState, modules map[string]*m
 }
 
 // refuse notes what is wrong; the first thing counts.
-func (s *policyState) refuse(condition, reason, message string) {
+func (s *asking) refuse(condition, reason, message string) {
 	if !s.problem.is() {
 		s.problem = problem{condition, reason, message}
 	}
@@ -211,33 +242,63 @@ func (s *policyState) refuse(condition, reason, message string) {
 
 // grant says what the policy may read, and as whom.
 func (s *policyState) grant() {
-	if a := s.spec.ServiceAccount; a != nil {
-		s.policy.Account = policies.Account{Namespace: a.Namespace, Name: a.Name}
-		if s.key.Namespace != "" {
-			s.policy.Account.Namespace = s.key.Namespace
-		}
-	}
-	if s.spec.Grants == nil {
-		return
-	}
-	for _, g := range s.spec.Grants.Read {
-		r := policies.Reads{Rule: policies.Rule{Groups: g.APIGroups, Resources: g.Resources}, Namespaces: g.Namespaces}
-		if s.key.Namespace != "" {
-			r.Namespaces = []string{s.key.Namespace}
-		}
-		s.policy.Reads = append(s.policy.Reads, r)
+	s.policy.Account = s.account(s.spec.ServiceAccount)
+	if s.spec.Grants != nil {
+		s.policy.Reads = s.reads(s.spec.Grants.Read)
 	}
 }
 
-// select_ compiles what tells which objects are governed.
-func (k *Keeper) select_(s *policyState) error {
+// account is whom a resource has act for it.
+func (s *asking) account(ref *v1alpha1.ServiceAccountReference) (a policies.Account) {
+	if ref == nil {
+		return a
+	}
+	a = policies.Account{Namespace: ref.Namespace, Name: ref.Name}
+	if s.key.Namespace != "" {
+		a.Namespace = s.key.Namespace
+	}
+	return a
+}
+
+func (s *asking) reads(grants []v1alpha1.ReadGrant) []policies.Reads {
+	var list []policies.Reads
+	for _, g := range grants {
+		list = append(list, policies.Reads{Rule: policies.Rule{Groups: g.APIGroups, Resources: g.Resources}, Namespaces: s.within(g.Namespaces)})
+	}
+	return list
+}
+
+// within are the namespaces that a grant is for: a resource of a namespace has that
+// alone.
+func (s *asking) within(namespaces []string) []string {
+	if s.key.Namespace != "" {
+		return []string{s.key.Namespace}
+	}
+	return namespaces
+}
+
+// select_ compiles what tells which objects are governed, and reports whether it
+// makes sense. Where it does not, all may be meant.
+func (k *Keeper) select_(s *asking) bool {
+	for _, r := range s.resources {
+		s.policy.Rules = append(s.policy.Rules, policies.Rule{Groups: r.APIGroups, Resources: r.Resources})
+	}
+	err := k.compileSelection(s)
+	if err != nil {
+		s.refuse(v1alpha1.ConditionAccepted, "Invalid", err.Error())
+		s.policy.Namespaces, s.policy.Objects, s.policy.Matches = nil, nil, nil
+	}
+	return err == nil
+}
+
+func (k *Keeper) compileSelection(s *asking) error {
 	for _, selector := range []struct {
 		field string
 		from  *metav1.LabelSelector
 		to    *labels.Selector
 	}{
-		{"namespaceSelector", s.spec.NamespaceSelector, &s.policy.Namespaces},
-		{"objectSelector", s.spec.ObjectSelector, &s.policy.Objects},
+		{"namespaceSelector", s.namespaces, &s.policy.Namespaces},
+		{"objectSelector", s.objects, &s.policy.Objects},
 	} {
 		if selector.from == nil {
 			continue
@@ -248,7 +309,7 @@ func (k *Keeper) select_(s *policyState) error {
 		}
 		*selector.to = compiled
 	}
-	conditions, err := compileConditions(k.cel, s.spec.MatchConditions)
+	conditions, err := compileConditions(k.cel, s.conditions)
 	if err != nil {
 		return err
 	}

@@ -139,9 +139,9 @@ func (e *engines) compileRego(ctx context.Context, name string, files []source.F
 		}}, nil
 }
 
-// asker returns the instances of a module that a policy has to itself, and what
-// they are kept by.
-func (e *engines) asker(ctx context.Context, s *policyState, m *moduleState) (policies.Asker, string, error) {
+// asker returns the instances of a module that a policy or finalizer has to itself,
+// and what they are kept by.
+func (e *engines) asker(ctx context.Context, s *asking, m *moduleState) (policies.Asker, string, error) {
 	limits := limitsOf(m.spec.Limits)
 	id := fmt.Sprintf("%s %s %s %v", s.object.GetUID(), m.compiled.engine, m.compiled.digest, limits)
 	e.mu.Lock()

@@ -18,13 +18,14 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/graph"
 )
 
-// Holds are placed in the write that creates an object, by a
-// MutatingAdmissionPolicy for each policy; what was there before, and what slips
-// through, is written by the loop. The admission policies do nothing without the
+// Holds, and finalizers that are to be attached, are placed in the write that
+// creates an object, by a MutatingAdmissionPolicy for each; what was there before,
+// and what slips through, is written afterwards. The admission policies do nothing without the
 // ConfigMap holdParameter, so that deleting the operator's namespace disarms them.
 const (
 	holdParameter = "gleaner-holds"
 	holdPrefix    = "gleaner-hold-"
+	attachPrefix  = "gleaner-attach-"
 
 	managedBy = "app.kubernetes.io/managed-by"
 	gleaner   = "gleaner"
@@ -34,20 +35,42 @@ const (
 	mostAdmissionPolicies = 50
 )
 
-// addHold is the mutation, in CEL.
-const addHold = `has(object.metadata.finalizers) ?
-  [JSONPatch{op: "add", path: "/metadata/finalizers/-", value: "` + graph.Hold + `"}] :
-  [JSONPatch{op: "add", path: "/metadata/finalizers", value: ["` + graph.Hold + `"]}]`
+// addition is the mutation that puts a finalizer on an object, in CEL.
+func addition(finalizer string) string {
+	return fmt.Sprintf(`has(object.metadata.finalizers) ?
+  [JSONPatch{op: "add", path: "/metadata/finalizers/-", value: %[1]q}] :
+  [JSONPatch{op: "add", path: "/metadata/finalizers", value: [%[1]q]}]`, finalizer)
+}
+
+// placement is a finalizer that is to be put on objects as they are created: a hold,
+// or one that a module serves.
+type placement struct {
+	*asking
+	name, finalizer string
+}
+
+// placements are those of the cluster's policies and finalizers. Those of namespaces
+// come after creation, since whoever may write one there has no say about the
+// admission of anything.
+func (b *build) placements() []placement {
+	var wanted []placement
+	for _, p := range b.policies {
+		if p.key.Namespace == "" && p.holds() {
+			wanted = append(wanted, placement{&p.asking, holdPrefix + p.key.Name, graph.Hold})
+		}
+	}
+	for _, f := range b.finalizers {
+		if f.key.Namespace == "" && f.finalizer.Attaches() {
+			wanted = append(wanted, placement{&f.asking, attachPrefix + f.key.Name, f.finalizer.Entry})
+		}
+	}
+	return wanted
+}
 
 // placeHolds has the API server place holds for the policies in force. What fails
 // is no fault of a policy: its holds come a moment later.
 func (k *Keeper) placeHolds(ctx context.Context, b *build) error {
-	var wanted []*policyState
-	for _, p := range b.policies {
-		if p.key.Namespace == "" && p.holds() {
-			wanted = append(wanted, p)
-		}
-	}
+	wanted := b.placements()
 	if len(wanted) > mostAdmissionPolicies {
 		wanted = nil
 	}
@@ -72,8 +95,8 @@ func (k *Keeper) placeHolds(ctx context.Context, b *build) error {
 	return err
 }
 
-func (k *Keeper) placeHold(ctx context.Context, p *policyState, user string) error {
-	policy := &admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: holdPrefix + p.key.Name}}
+func (k *Keeper) placeHold(ctx context.Context, p placement, user string) error {
+	policy := &admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: p.name}}
 	if err := k.ensure(ctx, policy, func() {
 		own(policy)
 		policy.Spec = holdPolicy(p, user, k.options.Namespace)
@@ -96,13 +119,13 @@ func (k *Keeper) placeHold(ctx context.Context, p *policyState, user string) err
 // holdPolicy is the admission policy that does for a policy what the loop does.
 // Fields that the API server would fill in are filled in here, so that nothing
 // differs when nothing has changed.
-func holdPolicy(p *policyState, user, namespace string) admissionv1.MutatingAdmissionPolicySpec {
+func holdPolicy(p placement, user, namespace string) admissionv1.MutatingAdmissionPolicySpec {
 	spec := admissionv1.MutatingAdmissionPolicySpec{
 		ParamKind:          &admissionv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"},
 		FailurePolicy:      ptr.To(admissionv1.Ignore),
 		ReinvocationPolicy: admissionv1.IfNeededReinvocationPolicy,
 		Mutations: []admissionv1.Mutation{{
-			PatchType: admissionv1.PatchTypeJSONPatch, JSONPatch: &admissionv1.JSONPatch{Expression: addHold},
+			PatchType: admissionv1.PatchTypeJSONPatch, JSONPatch: &admissionv1.JSONPatch{Expression: addition(p.finalizer)},
 		}},
 		MatchConstraints: &admissionv1.MatchResources{
 			MatchPolicy:       ptr.To(admissionv1.Equivalent),
@@ -112,13 +135,13 @@ func holdPolicy(p *policyState, user, namespace string) admissionv1.MutatingAdmi
 		MatchConditions: []admissionv1.MatchCondition{
 			{Name: "gleaner.dev/not-by-gleaner", Expression: fmt.Sprintf("request.userInfo.username != %q", user)},
 			{Name: "gleaner.dev/not-being-deleted", Expression: "!has(object.metadata.deletionTimestamp)"},
-			{Name: "gleaner.dev/not-held", Expression: fmt.Sprintf("!has(object.metadata.finalizers) || !(%q in object.metadata.finalizers)", graph.Hold)},
+			{Name: "gleaner.dev/not-held", Expression: fmt.Sprintf("!has(object.metadata.finalizers) || !(%q in object.metadata.finalizers)", p.finalizer)},
 		},
 	}
-	if s := p.spec.NamespaceSelector; s != nil {
+	if s := p.namespaces; s != nil {
 		spec.MatchConstraints.NamespaceSelector = s.DeepCopy()
 	}
-	if s := p.spec.ObjectSelector; s != nil {
+	if s := p.objects; s != nil {
 		spec.MatchConstraints.ObjectSelector = s.DeepCopy()
 	}
 	exempt := []string{metav1.NamespaceSystem}
@@ -129,7 +152,7 @@ func holdPolicy(p *policyState, user, namespace string) admissionv1.MutatingAdmi
 	selector.MatchExpressions = append(selector.MatchExpressions, metav1.LabelSelectorRequirement{
 		Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: exempt,
 	})
-	for _, r := range p.spec.Resources {
+	for _, r := range p.resources {
 		spec.MatchConstraints.ResourceRules = append(spec.MatchConstraints.ResourceRules, admissionv1.NamedRuleWithOperations{
 			RuleWithOperations: admissionv1.RuleWithOperations{
 				Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update},
@@ -139,7 +162,7 @@ func holdPolicy(p *policyState, user, namespace string) admissionv1.MutatingAdmi
 			},
 		})
 	}
-	for _, c := range p.spec.MatchConditions {
+	for _, c := range p.conditions {
 		spec.MatchConditions = append(spec.MatchConditions, admissionv1.MatchCondition{Name: "policy/" + c.Name, Expression: "(" + c.Expression + "\n) == true"})
 	}
 	return spec
@@ -147,10 +170,10 @@ func holdPolicy(p *policyState, user, namespace string) admissionv1.MutatingAdmi
 
 // removeHolds takes away the admission policies that are not wanted any more, the
 // bindings first.
-func (k *Keeper) removeHolds(ctx context.Context, wanted []*policyState) error {
+func (k *Keeper) removeHolds(ctx context.Context, wanted []placement) error {
 	keep := map[string]bool{}
 	for _, p := range wanted {
-		keep[holdPrefix+p.key.Name] = true
+		keep[p.name] = true
 	}
 	for _, list := range []client.ObjectList{&admissionv1.MutatingAdmissionPolicyBindingList{}, &admissionv1.MutatingAdmissionPolicyList{}} {
 		if err := k.client.List(ctx, list, client.MatchingLabels{managedBy: gleaner}); err != nil {

@@ -52,6 +52,12 @@ type Options struct {
 	// Tell raises an event about a policy or a module.
 	Tell func(about *corev1.ObjectReference, kind, reason, message string)
 
+	// CheckGrants says what is wrong with grants, if anything is.
+	CheckGrants func(policies.Grants) error
+
+	// Progress says how a finalizer gets on, by the UID of its resource.
+	Progress func(types.UID) Progress
+
 	Leads    func() bool // only who leads writes status
 	OnChange func()      // is called after each new set
 }
@@ -78,9 +84,11 @@ type Keeper struct {
 
 	unplaced error // why that failed
 
-	set   atomic.Pointer[policies.Set]
-	named atomic.Pointer[map[types.NamespacedName]struct{}] // ConfigMaps that modules come from
-	pokes chan struct{}                                     // capacity 1: something has changed
+	set        atomic.Pointer[policies.Set]
+	finalizers atomic.Pointer[[]*policies.Finalizer]
+	named      atomic.Pointer[map[types.NamespacedName]struct{}] // ConfigMaps that modules come from
+	pokes      chan struct{}                                     // capacity 1: something has changed
+	moved      chan struct{}                                     // capacity 1: a finalizer got on
 
 	mu     sync.Mutex // covers counts
 	counts map[string]map[string]int64
@@ -98,7 +106,7 @@ func New(o Options) (*Keeper, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make client for policies: %w", err)
 	}
-	k := &Keeper{options: o, pokes: make(chan struct{}, 1), counts: map[string]map[string]int64{}, before: map[types.UID]fetchedBefore{}}
+	k := &Keeper{options: o, pokes: make(chan struct{}, 1), moved: make(chan struct{}, 1), counts: map[string]map[string]int64{}, before: map[types.UID]fetchedBefore{}}
 	if k.client, err = newClient(o.Config, httpClient, scheme); err != nil {
 		return nil, fmt.Errorf("make client for policies: %w", err)
 	}
@@ -172,9 +180,15 @@ func (k *Keeper) makes(o graph.Object) bool {
 // TypesChanged looks anew, since the types of policies may have come or gone.
 func (k *Keeper) TypesChanged() { k.poke() }
 
-func (k *Keeper) poke() {
+func (k *Keeper) poke() { signal(k.pokes) }
+
+// Moved has status written soon: a finalizer got on, or got stuck.
+func (k *Keeper) Moved() { signal(k.moved) }
+
+// signal has whoever waits at a channel of capacity 1 look, now or later.
+func signal(to chan struct{}) {
 	select {
-	case k.pokes <- struct{}{}:
+	case to <- struct{}{}:
 	default:
 	}
 }
@@ -191,6 +205,10 @@ const (
 	// refetch is how often a module is fetched again that may have become another
 	// one: an image by its tag, or an address without a digest.
 	refetch = 5 * time.Minute
+
+	// movedPause is how long the status of finalizers lags behind at most: a thousand
+	// objects can get on within a second.
+	movedPause = time.Second
 
 	// statusInterval is how often the counts of decisions are written, if they have
 	// changed.
@@ -215,6 +233,12 @@ func (k *Keeper) Run(ctx context.Context) error {
 			if last != nil {
 				k.report(ctx, last)
 			}
+			continue
+		case <-k.moved:
+			if last != nil {
+				k.reportFinalizers(ctx, last)
+			}
+			pause(ctx, movedPause)
 			continue
 		case <-again.C:
 		case <-k.pokes:

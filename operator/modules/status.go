@@ -55,8 +55,9 @@ func (k *Keeper) report(ctx context.Context, b *build) {
 		k.write(ctx, m.object, m.kind, &m.status.Conditions, m.describe)
 	}
 	for _, p := range b.policies {
-		k.write(ctx, p.object, p.kind(), &p.status.Conditions, func() { k.describe(b, p) })
+		k.write(ctx, p.object, p.kind, &p.status.Conditions, func() { k.describe(b, p) })
 	}
+	k.reportFinalizers(ctx, b)
 }
 
 // write writes an object's status, if describing changes it, and tells of conditions
@@ -95,14 +96,6 @@ func (k *Keeper) tell(o client.Object, kind string, former, now []metav1.Conditi
 			APIVersion: v1alpha1.GroupVersion.String(), Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(),
 		}, level, c.Reason, c.Message)
 	}
-}
-
-// kind is the kind of the policy's resource.
-func (p *policyState) kind() string {
-	if p.key.Namespace == "" {
-		return "ClusterGCPolicy"
-	}
-	return "GCPolicy"
 }
 
 // describe says in the status what became of a module.
@@ -171,26 +164,9 @@ func (k *Keeper) describe(b *build, p *policyState) {
 	}
 	s.Held = p.held(b.held)
 	s.Decisions = k.decisions(p.policy.String())
-	s.Resources = p.resources()
-	set := setter(&s.Conditions, p.object)
-	accepted, ready := p.problem.condition != v1alpha1.ConditionAccepted, !p.problem.is()
-	switch missing := k.unserved(p); {
-	case !accepted:
-		set(v1alpha1.ConditionAccepted, false, p.problem.reason, p.problem.message)
-	case len(missing) != 0:
-		set(v1alpha1.ConditionAccepted, true, "NotServed", fmt.Sprintf("it makes sense, but this API server serves no %s: write resources in the "+
-			"plural and with their group, as kubectl api-resources shows them, unless the type is still to come", strings.Join(missing, " and no ")))
-	default:
-		set(v1alpha1.ConditionAccepted, true, "Accepted", "it makes sense")
-	}
-	switch {
-	case ready:
-		set(v1alpha1.ConditionModuleReady, true, "Ready", "it answers "+strings.Join(words(p.policy.Hooks), ", "))
-	case accepted:
-		set(v1alpha1.ConditionModuleReady, false, p.problem.reason, p.problem.message+p.meanwhile())
-	default:
-		set(v1alpha1.ConditionModuleReady, false, "NotAccepted", "it is not asked"+p.meanwhile())
-	}
+	s.Resources = p.governed()
+	set, ready := setter(&s.Conditions, p.object), !p.problem.is()
+	k.readiness(&p.asking, set, p.meanwhile())
 	switch {
 	case !p.policy.Enforce:
 		set(v1alpha1.ConditionEnforcing, false, "Monitor", "it decides and records, and changes nothing: write mode: Enforce for that")
@@ -202,6 +178,29 @@ func (k *Keeper) describe(b *build, p *policyState) {
 		set(v1alpha1.ConditionEnforcing, true, "Enforcing", "it is done as it decides")
 	}
 	overlapping(b, p, set)
+}
+
+// readiness says whether a resource makes sense, and whether what it has asked can
+// be; meanwhile is what becomes of objects if not.
+func (k *Keeper) readiness(p *asking, set func(string, bool, string, string), meanwhile string) {
+	accepted := p.problem.condition != v1alpha1.ConditionAccepted
+	switch missing := k.unserved(p); {
+	case !accepted:
+		set(v1alpha1.ConditionAccepted, false, p.problem.reason, p.problem.message)
+	case len(missing) != 0:
+		set(v1alpha1.ConditionAccepted, true, "NotServed", fmt.Sprintf("it makes sense, but this API server serves no %s: write resources in the "+
+			"plural and with their group, as kubectl api-resources shows them, unless the type is still to come", strings.Join(missing, " and no ")))
+	default:
+		set(v1alpha1.ConditionAccepted, true, "Accepted", "it makes sense")
+	}
+	switch {
+	case !p.problem.is():
+		set(v1alpha1.ConditionModuleReady, true, "Ready", "it answers "+strings.Join(words(p.policy.Hooks), ", "))
+	case accepted:
+		set(v1alpha1.ConditionModuleReady, false, p.problem.reason, p.problem.message+meanwhile)
+	default:
+		set(v1alpha1.ConditionModuleReady, false, "NotAccepted", "it is not asked"+meanwhile)
+	}
 }
 
 // meanwhile says what becomes of the objects while the policy is not ready.
@@ -239,7 +238,7 @@ func overlapping(b *build, p *policyState, set func(string, bool, string, string
 }
 
 // unserved are the resources that the policy names and nobody serves.
-func (k *Keeper) unserved(p *policyState) []string {
+func (k *Keeper) unserved(p *asking) []string {
 	var missing []string
 	for _, rule := range p.policy.Rules {
 		for _, r := range rule.Names() {
@@ -275,7 +274,7 @@ func (p *policyState) held(holds map[Place]int) int64 {
 	return int64(n)
 }
 
-func (p *policyState) resources() []string {
+func (p *policyState) governed() []string {
 	var list []string
 	for _, rule := range p.policy.Rules {
 		for _, group := range rule.Groups {

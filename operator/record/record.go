@@ -7,15 +7,14 @@ package record
 
 import (
 	"fmt"
-	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gleaner-dev/gleaner/operator/decide"
 	"github.com/gleaner-dev/gleaner/operator/graph"
+	"github.com/gleaner-dev/gleaner/policies"
 )
 
 // Object names an object in an entry.
@@ -138,13 +137,17 @@ func ActionOf(action decide.Action) (Action, string) {
 	}
 }
 
+// Reason is why something was decided. Reasons are those of plans, and what whoever
+// else decides calls its own.
+type Reason = decide.Reason
+
 // Entry is one decision and what became of it.
 type Entry struct {
 	Time     time.Time     `json:"time"`
 	Object   Object        `json:"object"`
-	Reason   decide.Reason `json:"reason"`
+	Reason   Reason        `json:"reason"`
 	Action   Action        `json:"action"`
-	How      string        `json:"how,omitempty"`
+	How      string        `json:"how,omitempty"` // with None, the finalizer that keeps it, if one does
 	Result   string        `json:"result,omitempty"`
 	Error    string        `json:"error,omitempty"`
 	Owners   []Owner       `json:"owners,omitempty"`
@@ -158,6 +161,14 @@ type Entry struct {
 	// and Blocking is how many there are (defect 3.29).
 	WaitsFor []Blocker `json:"waitsFor,omitempty"`
 	Blocking int       `json:"blocking,omitempty"`
+
+	// Intents are what a module had done, or tried to, before it said what it says.
+	Intents []Intent `json:"intents,omitempty"`
+
+	// ExchangesDropped tells that there were transcripts, which had to make room for
+	// newer ones; ExchangesHidden that they name what the client may not see.
+	ExchangesDropped bool `json:"exchangesDropped,omitempty"`
+	ExchangesHidden  bool `json:"exchangesHidden,omitempty"`
 
 	// Chain is why, from the object upwards: each link's owner was deleted for
 	// the reason that the next one tells.
@@ -177,6 +188,11 @@ type Asked struct {
 	Fuel       int64  `json:"fuel,omitempty"`
 	Rounds     int    `json:"rounds,omitempty"`
 	Duration   int64  `json:"durationNanoseconds"`
+
+	// Exchanges are the transcript: what a module was asked and answered, round by
+	// round. It is replayable if it is there with nothing replaced by a hash.
+	Exchanges  []policies.Exchange `json:"exchanges,omitempty"`
+	Replayable bool                `json:"replayable"`
 }
 
 // says returns what a policy said in a few words.
@@ -213,6 +229,9 @@ func (e Entry) String() string {
 	for _, asked := range e.Asked {
 		fmt.Fprintf(&b, ", %s", asked.says())
 	}
+	for _, intent := range e.Intents {
+		fmt.Fprintf(&b, ", %s", intent)
+	}
 	for _, blocker := range e.WaitsFor {
 		fmt.Fprintf(&b, ", waits for %s (%s)", blocker.Object, blocker.State)
 	}
@@ -247,133 +266,12 @@ func (e Entry) did() string {
 		return "kept for now, " + e.How
 	case Forget:
 		return "memo removed"
+	case None:
+		if e.How == "" {
+			return "left as it is"
+		}
+		return "kept by the finalizer " + e.How
 	default:
 		return "left as it is"
 	}
-}
-
-// Results of actions that make a difference here: what was done, and what was
-// decided and not done, which is decided again at every look.
-const (
-	done   = "Done"
-	dryRun = "DryRun"
-)
-
-// longestChain bounds a chain, which ends anyway unless owners own each other.
-const longestChain = 16
-
-// Store keeps the newest entries. Its methods may be called concurrently.
-type Store struct {
-	mu      sync.Mutex // covers what follows
-	entries []Entry    // a ring; next is the oldest once it is full
-	next    int
-	latest  map[types.UID]int // each object's newest entry
-	deletes map[types.UID]int // each object's newest entry that deletes it
-}
-
-// NewStore returns a Store of at most size entries.
-func NewStore(size int) *Store {
-	return &Store{entries: make([]Entry, 0, size), latest: map[types.UID]int{}, deletes: map[types.UID]int{}}
-}
-
-// Add completes an entry with its chain and keeps it. It reports false, and
-// keeps nothing, if it says just what the object's newest entry says and
-// nothing was done: being stuck is one decision, not one for each look.
-func (s *Store) Add(e Entry) (Entry, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	repeated := e.Action == None || e.Result == dryRun
-	if at, ok := s.latest[e.Object.UID]; ok && repeated && same(s.entries[at], e) {
-		return s.entries[at], false
-	}
-	e.Chain = s.chain(e)
-	at := len(s.entries)
-	if at < cap(s.entries) {
-		s.entries = append(s.entries, e)
-	} else {
-		at = s.next
-		s.next = (s.next + 1) % len(s.entries)
-		s.forget(at)
-		s.entries[at] = e
-	}
-	s.latest[e.Object.UID] = at
-	if e.Action == Delete && e.Result == done {
-		s.deletes[e.Object.UID] = at
-	}
-	return e, true
-}
-
-// forget takes the entry at a place out of the indexes.
-func (s *Store) forget(at int) {
-	uid := s.entries[at].Object.UID
-	for _, index := range []map[types.UID]int{s.latest, s.deletes} {
-		if place, ok := index[uid]; ok && place == at {
-			delete(index, uid)
-		}
-	}
-}
-
-func same(a, b Entry) bool {
-	if a.Action != b.Action || a.Result != b.Result || a.How != b.How || a.Reason != b.Reason || a.Because != b.Because {
-		return false
-	}
-	return slices.Equal(a.Owners, b.Owners) && slices.Equal(a.WaitsFor, b.WaitsFor) &&
-		slices.EqualFunc(a.Asked, b.Asked, sameAnswer)
-}
-
-// sameAnswer reports whether a policy said the same twice, however long it took.
-func sameAnswer(a, b Asked) bool {
-	a.Duration, a.Fuel = b.Duration, b.Fuel
-	return a == b
-}
-
-// chain follows the owners that an object lost to the decisions that they were
-// deleted by.
-func (s *Store) chain(e Entry) []Link {
-	var chain []Link
-	for len(chain) < longestChain {
-		lost, ok := e.lost()
-		if !ok {
-			return chain
-		}
-		link := Link{Owner: lost}
-		if at, ok := s.deletes[lost.Object.UID]; ok {
-			e = s.entries[at]
-			link.Deleted = string(e.Reason)
-		}
-		chain = append(chain, link)
-		if link.Deleted == "" {
-			return chain
-		}
-	}
-	return chain
-}
-
-// lost returns the first owner that the decision was about; an owner that goes
-// last is not let go on account of its own.
-func (e Entry) lost() (Owner, bool) {
-	if e.Action == RemoveFinalizer || e.Action == Unblock {
-		return Owner{}, false
-	}
-	for _, o := range e.Owners {
-		if o.Standing != decide.Present.String() {
-			return o, true
-		}
-	}
-	return Owner{}, false
-}
-
-// Entries returns the kept entries from old to new: those of one object if uid
-// is not "".
-func (s *Store) Entries(uid types.UID) []Entry {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var found []Entry
-	for i := range s.entries {
-		e := s.entries[(s.next+i)%len(s.entries)]
-		if uid == "" || e.Object.UID == uid {
-			found = append(found, e)
-		}
-	}
-	return found
 }

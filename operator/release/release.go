@@ -1,9 +1,11 @@
-// Package release takes Gleaner's holds off objects, without the operator: when it
-// has gone, or when somebody has to have an object go now.
+// Package release takes finalizers off objects, without the operator: when it has
+// gone, or when somebody has to have an object go now. They are Gleaner's own, or one
+// that is named.
 //
 // It deletes nothing. An object that is being deleted and has no other finalizer
-// goes once its hold is off, and its dependents with it as its other finalizers
-// and Kubernetes' own rules say.
+// goes once they are off, and its dependents with it as its other finalizers and
+// Kubernetes' own rules say. Which finalizers may be taken off which objects is for
+// the caller to say.
 package release
 
 import (
@@ -28,7 +30,11 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/memo"
 )
 
-// Held is an object that has a hold.
+// InUse is the finalizer that keeps a Finalizer or ClusterFinalizer itself until its
+// own removal is dealt with.
+const InUse = "gleaner.dev/in-use"
+
+// Held is an object that has a finalizer that is looked for.
 type Held struct {
 	Resource    schema.GroupVersionResource
 	Kind        string
@@ -36,7 +42,8 @@ type Held struct {
 	Name        string
 	UID         types.UID
 	Terminating bool
-	Others      []string // its other finalizers
+	Finalizers  []string // those that are looked for
+	Others      []string // those that are not
 }
 
 // String returns resource.group/name, as kubectl takes it.
@@ -44,21 +51,31 @@ func (h Held) String() string {
 	return h.Resource.GroupResource().String() + "/" + h.Name
 }
 
-// Releaser finds holds and takes them off. Both fields are required.
+// Releaser finds finalizers and takes them off. Both fields are required.
 type Releaser struct {
 	Metadata  metadata.Interface
 	Discovery discovery.DiscoveryInterface
 }
 
-// Where narrows down what is looked through. The zero Where is everything.
+// Where says what is looked for, and narrows down what is looked through. The zero
+// Where is Gleaner's own finalizers on everything.
 type Where struct {
-	Select    func(schema.GroupResource) bool // nil: all resources
-	Namespace string                          // "": all, and what is in none
-	Labels    string                          // a label selector
-	Name      string
+	Finalizers []string                        // those that are looked for; none: Gleaner's own
+	Select     func(schema.GroupResource) bool // nil: all resources
+	Namespace  string                          // "": all, and what is in none
+	Labels     string                          // a label selector
+	Name       string
 }
 
-// Find lists the objects that have a hold. An error comes with what was found
+// has reports whether a finalizer is looked for.
+func (w Where) has(finalizer string) bool {
+	if len(w.Finalizers) == 0 {
+		return finalizer == graph.Hold || finalizer == InUse
+	}
+	return slices.Contains(w.Finalizers, finalizer)
+}
+
+// Find lists the objects that have what is looked for. An error comes with what was found
 // nevertheless: some types may not be there to be listed.
 func (r *Releaser) Find(ctx context.Context, where Where) ([]Held, error) {
 	types, err := r.types(where)
@@ -80,7 +97,8 @@ type resource struct {
 	namespaced bool
 }
 
-// types finds the types that can have holds: those that can be listed and patched.
+// types finds the types whose finalizers can be found and taken off: those that can
+// be listed and patched.
 func (r *Releaser) types(where Where) ([]resource, error) {
 	lists, err := r.Discovery.ServerPreferredResources()
 	if err != nil {
@@ -116,12 +134,14 @@ func (r *Releaser) list(ctx context.Context, t resource, where Where) ([]Held, e
 		if !ok {
 			return fmt.Errorf("listed a %T", item)
 		}
-		if !slices.Contains(o.Finalizers, graph.Hold) {
+		if !slices.ContainsFunc(o.Finalizers, where.has) {
 			return nil
 		}
 		found = append(found, Held{
 			Resource: t.GroupVersionResource, Kind: t.kind, Namespace: o.Namespace, Name: o.Name, UID: o.UID,
-			Terminating: o.DeletionTimestamp != nil, Others: without(o.Finalizers),
+			Terminating: o.DeletionTimestamp != nil,
+			Finalizers:  slices.DeleteFunc(slices.Clone(o.Finalizers), func(f string) bool { return !where.has(f) }),
+			Others:      slices.DeleteFunc(slices.Clone(o.Finalizers), where.has),
 		})
 		return nil
 	})
@@ -134,27 +154,19 @@ func (r *Releaser) list(ctx context.Context, t resource, where Where) ([]Held, e
 	return found, nil
 }
 
-func without(finalizers []string) []string {
-	return slices.DeleteFunc(slices.Clone(finalizers), func(f string) bool { return f == graph.Hold })
-}
-
-// Release takes the hold off one object, and what is remembered of its deletion. It
-// reports whether there was one.
+// Release takes the finalizers that were found off one object, and what is
+// remembered for them. It reports whether there was one left.
 func (r *Releaser) Release(ctx context.Context, h Held) (released bool, err error) {
 	client := r.Metadata.Resource(h.Resource).Namespace(h.Namespace)
 	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		o, err := client.Get(ctx, h.Name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) || err == nil && (o.UID != h.UID || !slices.Contains(o.Finalizers, graph.Hold)) {
+		if apierrors.IsNotFound(err) || err == nil && (o.UID != h.UID || !slices.ContainsFunc(o.Finalizers, h.has)) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		meta := map[string]any{"uid": o.UID, "resourceVersion": o.ResourceVersion, "finalizers": without(o.Finalizers)}
-		if _, remembers := o.Annotations[memo.Annotation]; remembers && memo.Fits(h.Resource.Group) {
-			meta["annotations"] = map[string]any{memo.Annotation: nil}
-		}
-		body, err := json.Marshal(map[string]any{"metadata": meta})
+		body, err := json.Marshal(map[string]any{"metadata": h.without(o)})
 		if err != nil {
 			return err
 		}
@@ -167,4 +179,27 @@ func (r *Releaser) Release(ctx context.Context, h Held) (released bool, err erro
 		return false, fmt.Errorf("release %s in namespace %q: %w", h, h.Namespace, err)
 	}
 	return released, nil
+}
+
+func (h Held) has(finalizer string) bool { return slices.Contains(h.Finalizers, finalizer) }
+
+// without is the change to an object's metadata, which is of that state of it alone.
+func (h Held) without(o *metav1.PartialObjectMetadata) map[string]any {
+	meta := map[string]any{
+		"uid": o.UID, "resourceVersion": o.ResourceVersion, "finalizers": slices.DeleteFunc(slices.Clone(o.Finalizers), h.has),
+	}
+	if !memo.Fits(h.Resource.Group) {
+		return meta
+	}
+	annotations := map[string]*string{}
+	if _, remembers := o.Annotations[memo.Annotation]; remembers && h.has(graph.Hold) {
+		annotations[memo.Annotation] = nil
+	}
+	if text, remembers := o.Annotations[Notes]; remembers {
+		annotations[Notes] = forget(text, h.has)
+	}
+	if len(annotations) != 0 {
+		meta["annotations"] = annotations
+	}
+	return meta
 }

@@ -180,12 +180,18 @@ func TestAuthors_AreCheckedByExpressionsThatFitTheTypes(t *testing.T) {
 var (
 	gcPolicies        = schema.GroupVersionResource{Group: "gleaner.dev", Version: "v1alpha1", Resource: "gcpolicies"}
 	clusterGCPolicies = schema.GroupVersionResource{Group: "gleaner.dev", Version: "v1alpha1", Resource: "clustergcpolicies"}
+	finalizers        = schema.GroupVersionResource{Group: "gleaner.dev", Version: "v1alpha1", Resource: "finalizers"}
+	clusterFinalizers = schema.GroupVersionResource{Group: "gleaner.dev", Version: "v1alpha1", Resource: "clusterfinalizers"}
+
+	kinds = map[schema.GroupVersionResource]string{
+		gcPolicies: "GCPolicy", clusterGCPolicies: "ClusterGCPolicy", finalizers: "Finalizer", clusterFinalizers: "ClusterFinalizer",
+	}
 )
 
 // inForce waits once for the API server to ask whether authors may.
 var inForce sync.Once
 
-// author is somebody who may write policies, and at first nothing else.
+// author is somebody who may write policies or finalizers, and at first nothing else.
 type author struct {
 	*world
 	admin, as *rest.Config
@@ -242,7 +248,7 @@ func (a *author) inNamespace(namespace string, rules ...rbacv1.PolicyRule) {
 
 func (a *author) policies(config *rest.Config) dynamic.ResourceInterface {
 	client := dynamic.NewForConfigOrDie(config).Resource(a.resource)
-	if a.resource == gcPolicies {
+	if a.resource == gcPolicies || a.resource == finalizers {
 		return client.Namespace(a.ns)
 	}
 	return client
@@ -254,9 +260,8 @@ func (a *author) policy(spec string) *unstructured.Unstructured {
 	if err := yaml.UnmarshalStrict([]byte(spec), &content); err != nil {
 		a.Fatal(err)
 	}
-	kind := map[schema.GroupVersionResource]string{gcPolicies: "GCPolicy", clusterGCPolicies: "ClusterGCPolicy"}[a.resource]
 	policy := &unstructured.Unstructured{Object: map[string]any{"spec": content}}
-	policy.SetGroupVersionKind(a.resource.GroupVersion().WithKind(kind))
+	policy.SetGroupVersionKind(a.resource.GroupVersion().WithKind(kinds[a.resource]))
 	policy.SetName("policy")
 	return policy
 }

@@ -19,24 +19,30 @@ import (
 func TestRoles(t *testing.T) {
 	for role, rights := range map[string]struct{ may, mayNot []string }{
 		"view": {
-			[]string{"list gleaner.dev gcpolicies", "get gleaner.dev policymodules"},
-			[]string{"create gleaner.dev gcpolicies", "patch gleaner.dev policymodules"},
+			[]string{"list gleaner.dev gcpolicies", "get gleaner.dev policymodules", "watch gleaner.dev finalizers"},
+			[]string{"create gleaner.dev gcpolicies", "patch gleaner.dev policymodules", "create gleaner.dev finalizers", "list gleaner.dev clusterfinalizers"},
 		},
 		"edit": {
-			[]string{"create gleaner.dev gcpolicies", "delete gleaner.dev policymodules", "watch gleaner.dev gcpolicies"},
-			[]string{"create gleaner.dev clustergcpolicies", "patch gleaner.dev gcpolicies/status"},
+			[]string{"create gleaner.dev gcpolicies", "delete gleaner.dev policymodules", "watch gleaner.dev gcpolicies", "patch gleaner.dev finalizers"},
+			[]string{
+				"create gleaner.dev clustergcpolicies", "patch gleaner.dev gcpolicies/status",
+				"create gleaner.dev clusterfinalizers", "patch gleaner.dev finalizers/status",
+			},
 		},
 		"admin": {
-			[]string{"create gleaner.dev gcpolicies", "list gleaner.dev policymodules"},
-			[]string{"create gleaner.dev clusterpolicymodules"},
+			[]string{"create gleaner.dev gcpolicies", "list gleaner.dev policymodules", "delete gleaner.dev finalizers"},
+			[]string{"create gleaner.dev clusterpolicymodules", "create gleaner.dev clusterfinalizers"},
 		},
 		"gleaner-cluster-viewer": {
-			[]string{"list gleaner.dev clustergcpolicies", "watch gleaner.dev gcpolicies"},
-			[]string{"patch gleaner.dev clustergcpolicies"},
+			[]string{"list gleaner.dev clustergcpolicies", "watch gleaner.dev gcpolicies", "get gleaner.dev clusterfinalizers"},
+			[]string{"patch gleaner.dev clustergcpolicies", "patch gleaner.dev clusterfinalizers"},
 		},
 		"gleaner-cluster-editor": {
-			[]string{"create gleaner.dev clustergcpolicies", "delete gleaner.dev clusterpolicymodules", "patch gleaner.dev gcpolicies"},
-			[]string{"update gleaner.dev clustergcpolicies/status"},
+			[]string{
+				"create gleaner.dev clustergcpolicies", "delete gleaner.dev clusterpolicymodules", "patch gleaner.dev gcpolicies",
+				"create gleaner.dev clusterfinalizers", "patch gleaner.dev finalizers",
+			},
+			[]string{"update gleaner.dev clustergcpolicies/status", "update gleaner.dev clusterfinalizers/status"},
 		},
 	} {
 		t.Run(role, func(t *testing.T) {
@@ -63,6 +69,7 @@ func TestG71_TheAccountMayCollectAnythingAndGiveNothingToItself(t *testing.T) {
 		"delete example.com things", "patch apps deployments", "watch  secrets", "list apiregistration.k8s.io apiservices",
 		"create  events", "create events.k8s.io events", "create authentication.k8s.io tokenreviews",
 		"create authorization.k8s.io subjectaccessreviews", "update gleaner.dev gcpolicies/status",
+		"update gleaner.dev finalizers/status", "patch gleaner.dev clusterfinalizers", "watch gleaner.dev finalizers",
 		"impersonate  serviceaccounts", "create admissionregistration.k8s.io mutatingadmissionpolicies",
 	} {
 		devtest.Eventually(t, patience, func() error { return w.may(account, right, w.ns) })
@@ -77,6 +84,7 @@ func TestG71_TheAccountMayCollectAnythingAndGiveNothingToItself(t *testing.T) {
 		"create  pods", "update apps deployments", "create  pods/exec", "create  serviceaccounts/token",
 		"impersonate  users", "impersonate  groups", "escalate rbac.authorization.k8s.io clusterroles",
 		"bind rbac.authorization.k8s.io clusterroles", "deletecollection  configmaps", "create gleaner.dev clustergcpolicies",
+		"create gleaner.dev finalizers", "update gleaner.dev clusterfinalizers",
 	} {
 		if w.may(account, right, namespace) == nil {
 			t.Errorf("it has the right to %s", right)

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/gleaner-dev/gleaner/devcluster"
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
 )
 
@@ -20,7 +21,12 @@ const hold = "gleaner.dev/hold"
 // releaseWith runs gleaner release without an operator, and returns what it said.
 func releaseWith(t *testing.T, input string, args ...string) (string, error) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), binary(t), append([]string{"release", "--kubeconfig", sharedCluster(t).Kubeconfig()}, args...)...)
+	return releaseOn(t, sharedCluster(t), input, args...)
+}
+
+func releaseOn(t *testing.T, cluster *devcluster.Cluster, input string, args ...string) (string, error) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), binary(t), append([]string{"release", "--kubeconfig", cluster.Kubeconfig()}, args...)...)
 	cmd.Stdin = strings.NewReader(input)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -89,6 +95,23 @@ func TestAReleaseThatMakesNoSenseSaysWhatToWrite(t *testing.T) {
 		"only one of them":              {"configmaps/a", "--all"},
 		"write RESOURCE/NAME":           {"configmaps"},
 		"of a GCPolicy write NAMESPACE": {"--policy", "missing"},
+
+		"say what to release: RESOURCE/NAME":  {"--finalizer", "example.com/bucket"},
+		"leave it out":                        {"--finalizer", "example.com/bucket", "--policy", "p"},
+		"as it stands in metadata.finalizers": {"--finalizer", "a/b/c", "--all"},
+		"leave --finalizer out, or write":     {"finalizer/a", "--finalizer", "example.com/bucket"},
+		"a Finalizer is in a namespace":       {"finalizers.gleaner.dev/a"},
+		"read the ClusterFinalizer":           {"clusterfinalizer/missing"},
+		"--live goes with --finalizer":        {"--all", "--live"},
+		"leave --live out":                    {"--all", "--live", "--finalizer", "example.com/bucket"},
+
+		"leave --finalizer out\n":             {"--all", "--finalizer", "gleaner.dev/hold"},
+		"the garbage collector keeps":         {"--all", "--finalizer", "orphan"},
+		"the object waits for its dependents": {"--all", "--finalizer", "foregroundDeletion"},
+		"a namespace has it in spec":          {"--all", "--finalizer", "kubernetes"},
+		"delete the pod":                      {"--all", "--finalizer", "kubernetes.io/pvc-protection"},
+		"delete the claim":                    {"--all", "--finalizer", "kubernetes.io/pv-protection"},
+		"it is Kubernetes' own":               {"--all", "--finalizer", "service.kubernetes.io/load-balancer-cleanup"},
 	} {
 		if out, err := releaseWith(t, "", args...); err == nil || !strings.Contains(out, want) {
 			t.Errorf("%v: %v\n%s", args, err, out)

@@ -1,10 +1,12 @@
-// Package egress makes the HTTP clients by which modules are fetched. Where such
-// a client goes may have been written by anybody who may create a resource in
-// some namespace, so each connection is judged by the address that it is about
-// to be made to, after names were resolved: what a name resolved to earlier, or
-// resolves to later, is of no importance.
+// Package egress makes the HTTP clients by which modules are fetched, and by
+// which they have requests sent. Where such a client goes may have been written
+// by anybody who may create a resource in some namespace, so each connection is
+// judged by the address that it is about to be made to, after names were
+// resolved: what a name resolved to earlier, or resolves to later, is of no
+// importance.
 //
-// It knows neither registries nor modules, and bounds no body: who reads one does.
+// It knows neither registries nor modules nor grants, and bounds no body: who
+// reads one does.
 package egress
 
 import (
@@ -42,11 +44,18 @@ type Config struct {
 	// PlainLoopback allows HTTP without TLS, to loopback addresses only. It means
 	// nothing without Private.
 	PlainLoopback bool
+	// Plain allows HTTP without TLS to whatever can be reached, and never by a proxy.
+	Plain bool
 	// Allow are networks that can be reached although they are private.
 	Allow []netip.Prefix
 	// Refuse are networks that can't be reached although they look public, such as
 	// the cluster's own if those are not of a private range.
 	Refuse []netip.Prefix
+	// Inside are networks that count as private although they look public.
+	Inside []netip.Prefix
+	// Remedy says, at the end of a refusal, what to do about a private address.
+	// Default: that it is for the operator to allow it.
+	Remedy string
 	// CAs are certificates in PEM, believed beside those of the system.
 	CAs []byte
 	// Redirects is how often a request may be sent elsewhere. 0: DefaultRedirects.
@@ -56,7 +65,13 @@ type Config struct {
 	Proxy func(*http.Request) (*url.URL, error)
 	// Resolver resolves names. Default: the system's.
 	Resolver *net.Resolver
+	// Once makes a connection for each request. What a server sends on one that
+	// nobody waits on is logged by net/http: it may be what was sent to it.
+	Once bool
 }
+
+// Direct is for Config.Proxy: there is none.
+func Direct(*http.Request) (*url.URL, error) { return nil, nil }
 
 // Refusal is a request that was not made, since it led where it must not. Who
 // wrote down the place is to blame, or the server that sent it on.
@@ -73,6 +88,18 @@ func refuse(format string, args ...any) *Refusal {
 
 // New returns a client. The error is about the certificates.
 func New(c Config) (*http.Client, error) {
+	t, err := build(c)
+	if err != nil {
+		return nil, err
+	}
+	return &http.Client{Transport: t, CheckRedirect: t.checkRedirect}, nil
+}
+
+// NewTransport returns what sends single requests, for those who judge on their
+// own where a server sends them on to. The error is about the certificates.
+func NewTransport(c Config) (http.RoundTripper, error) { return build(c) }
+
+func build(c Config) (*transport, error) {
 	roots, err := pool(c.CAs)
 	if err != nil {
 		return nil, err
@@ -83,7 +110,7 @@ func New(c Config) (*http.Client, error) {
 	if c.Proxy == nil {
 		c.Proxy = http.ProxyFromEnvironment
 	}
-	r := rules{private: c.Private, allow: c.Allow, refuse: c.Refuse}
+	r := rules{private: c.Private, allow: c.Allow, refuse: c.Refuse, inside: c.Inside, remedy: c.Remedy}
 	t := &transport{
 		rules:     r,
 		proxy:     c.Proxy,
@@ -98,10 +125,18 @@ func New(c Config) (*http.Client, error) {
 		}
 		return proxy, err
 	}
-	if c.Private && c.PlainLoopback {
+	switch {
+	case c.Plain:
+		t.plain = t.direct
+	case c.Private && c.PlainLoopback:
 		t.plain = newTransport(roots, dialer(c.Resolver, onlyLoopback))
 	}
-	return &http.Client{Transport: t, CheckRedirect: t.checkRedirect}, nil
+	for _, way := range []*http.Transport{t.direct, t.proxied, t.plain} {
+		if way != nil {
+			way.DisableKeepAlives = c.Once
+		}
+	}
+	return t, nil
 }
 
 // pool is nil, which means the system's, unless there is something to add.

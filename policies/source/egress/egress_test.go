@@ -288,3 +288,34 @@ func TestClient_BehindAProxyReachesNoPrivateAddressEither(t *testing.T) {
 		t.Errorf("the proxy was asked for %q", host)
 	}
 }
+
+func TestTransport_GoesByPlainHTTPWhereItMay(t *testing.T) {
+	plain := httptest.NewServer(http.HandlerFunc(hello))
+	t.Cleanup(plain.Close)
+	loopback := []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
+	if body, err := get(t, client(t, egress.Config{Plain: true, Allow: loopback}), plain.URL); err != nil || body != "hello" {
+		t.Errorf("got %q, %v", body, err)
+	}
+	_, err := get(t, client(t, egress.Config{Plain: true, Remedy: "write it down"}), plain.URL)
+	refused(t, err, "127.0.0.1 is private; write it down")
+}
+
+func TestTransport_FollowsNoRedirectOfItsOwn(t *testing.T) {
+	s, asked := server(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/on", http.StatusFound) })
+	transport, err := egress.NewTransport(egress.Config{Private: true, CAs: certificate(s), Once: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := transport.RoundTrip(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusFound || asked.Load() != 1 || !response.Close {
+		t.Errorf("got %s after %d requests, and the connection is closed: %v", response.Status, asked.Load(), response.Close)
+	}
+}

@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"cmp"
 	"net/netip"
 )
 
@@ -34,9 +35,13 @@ var (
 
 // rules say which addresses may be reached.
 type rules struct {
-	private       bool
-	allow, refuse []netip.Prefix
+	private               bool
+	allow, refuse, inside []netip.Prefix
+	remedy                string
 }
+
+// defaultRemedy is for those who may not say themselves what is reached.
+const defaultRemedy = "a resource in a namespace reaches public addresses only, and those that the operator is told to allow"
 
 // check refuses an address that must not be reached. The error is a *Refusal.
 func (r rules) check(address netip.Addr) error {
@@ -47,11 +52,10 @@ func (r rules) check(address netip.Addr) error {
 	if within(r.refuse, address) {
 		return refuse("the address %s is of a network that the operator is told not to reach", address)
 	}
-	if r.private || !isPrivate(address) || within(r.allow, address) {
+	if r.private || within(r.allow, address) || !isPrivate(address) && !within(r.inside, address) {
 		return nil
 	}
-	return refuse("the address %s is private; a resource in a namespace reaches public addresses only, "+
-		"and those that the operator is told to allow", address)
+	return refuse("the address %s is private; %s", address, cmp.Or(r.remedy, defaultRemedy))
 }
 
 // inner is the address of IPv4 that one of IPv6 stands for, or the address itself.
@@ -66,6 +70,9 @@ func inner(address netip.Addr) netip.Addr {
 	}
 	return address
 }
+
+// Never tells whether no configuration lets this address be reached.
+func Never(address netip.Addr) bool { return neverReached(inner(address)) }
 
 func neverReached(address netip.Addr) bool {
 	if address.IsLinkLocalUnicast() || address.IsMulticast() || address.IsUnspecified() {

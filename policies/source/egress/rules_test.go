@@ -17,6 +17,7 @@ func TestRules(t *testing.T) {
 	configured := rules{
 		allow:  prefixes("10.1.0.0/16", "169.254.0.0/16", "fd00:1::/32"),
 		refuse: prefixes("203.0.113.0/24", "10.1.9.0/24"),
+		inside: prefixes("198.51.100.0/24"),
 	}
 	for _, c := range []struct {
 		claim   string
@@ -61,6 +62,7 @@ func TestRules(t *testing.T) {
 		{"but not one that is refused", configured, "10.1.9.3", true},
 		{"nor one that looks public", configured, "203.0.113.9", true},
 		{"and metadata can't be allowed", configured, "169.254.169.254", true},
+		{"a network inside is private although it looks public", configured, "198.51.100.7", true},
 		{"one beside it is as private as before", configured, "10.2.0.1", true},
 	} {
 		t.Run(c.claim+" "+c.address, func(t *testing.T) {

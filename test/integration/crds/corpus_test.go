@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gleaner-dev/gleaner/crds"
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
@@ -23,6 +24,8 @@ type refusals struct {
 type refusal struct {
 	Claim   string            `json:"claim"`
 	Kinds   []string          `json:"kinds"`
+	Name    string            `json:"name"` // of the object; without it, "tried"
+	Was     any               `json:"was"`  // a change to what it was before, for rules about changes
 	Spec    any               `json:"spec"`
 	Each    []any             `json:"each"` // further changes, each to be tried on its own
 	Refused map[string]string `json:"refused"`
@@ -53,7 +56,7 @@ func TestABadResourceIsRefusedWithAMessageThatSaysWhatToWrite(t *testing.T) {
 		for _, name := range c.Kinds {
 			for i, spec := range c.specs(file.Bases[name]) {
 				t.Run(fmt.Sprintf("%s/%s/%d", c.Claim, name, i), func(t *testing.T) {
-					_, err := a.try(kindOf(t, name), spec)
+					err := a.tryCase(c, kindOf(t, name), file.Bases[name], spec)
 					if err == nil {
 						t.Fatal("it was accepted")
 					}
@@ -62,6 +65,31 @@ func TestABadResourceIsRefusedWithAMessageThatSaysWhatToWrite(t *testing.T) {
 			}
 		}
 	}
+}
+
+// tryCase asks what would be made of an object, or of a change to it.
+func (a *api) tryCase(c refusal, k kind, base, spec any) error {
+	a.Helper()
+	if c.Name != "" {
+		_, err := a.tryNamed(k, c.Name, spec)
+		return err
+	}
+	if c.Was == nil {
+		_, err := a.try(k, spec)
+		return err
+	}
+	was, err := a.client(k).Create(a.Context(), object(k, "tried", merge(base, c.Was)), metav1.CreateOptions{})
+	if err != nil {
+		a.Fatal(err)
+	}
+	defer func() {
+		if err := a.client(k).Delete(a.Context(), "tried", metav1.DeleteOptions{}); err != nil {
+			a.Error(err)
+		}
+	}()
+	was.Object["spec"] = spec
+	_, err = a.client(k).Update(a.Context(), was, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
+	return err
 }
 
 // compareComplaints holds an error against what is wanted, by field.
@@ -99,7 +127,7 @@ func TestEveryRuleRefusesACaseOfTheCorpus(t *testing.T) {
 	}
 	rules := 0
 	for _, definition := range definitions {
-		for _, schema := range schemas("spec", definition.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]) {
+		for _, schema := range schemas("", *definition.Spec.Versions[0].Schema.OpenAPIV3Schema) {
 			for _, rule := range schema.XValidations {
 				rules++
 				if !slices.Contains(shown, rule.Message) {
@@ -179,10 +207,14 @@ func TestNothingIsLostInTheGoTypes(t *testing.T) {
 
 func typed(t *testing.T, kind string, spec any) any {
 	t.Helper()
-	if kind == v1alpha1.KindPolicyModule || kind == v1alpha1.KindClusterPolicyModule {
+	switch kind {
+	case v1alpha1.KindPolicyModule, v1alpha1.KindClusterPolicyModule:
 		return convert[v1alpha1.PolicyModuleSpec](t, spec)
+	case v1alpha1.KindFinalizer, v1alpha1.KindClusterFinalizer:
+		return convert[v1alpha1.FinalizerSpec](t, spec)
+	default:
+		return convert[v1alpha1.GCPolicySpec](t, spec)
 	}
-	return convert[v1alpha1.GCPolicySpec](t, spec)
 }
 
 // The API server and the parser of verdicts must agree, or a policy is accepted

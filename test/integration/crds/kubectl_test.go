@@ -27,6 +27,7 @@ var told = []struct {
 	name string
 }{
 	{clusterPolicy, "keep-claims"}, {policy, "keep-secrets"}, {module, "keep-labelled"}, {clusterModule, "keep-data"},
+	{finalizer, "remove-bucket"}, {clusterFinalizer, "backup"},
 }
 
 // tell applies testdata/story.yaml, and takes it away when the test ends.
@@ -153,17 +154,53 @@ func TestGetShowsWhatAPolicyDoesAndWhetherItIsInForce(t *testing.T) {
 			"keep-data|||||AGE",
 		},
 	} {
-		t.Run(command, func(t *testing.T) {
-			out := a.kubectl(append([]string{"get"}, strings.Fields(command)...)...)
-			if diff := cmp.Diff(want, cells(out)); diff != "" {
-				t.Errorf("kubectl get %s (-want +got):\n%s\n%s", command, diff, out)
-			}
-		})
+		a.shows(command, want)
 	}
 
 	if out := a.kubectl("get", "gleaner", "-o", "name"); strings.Count(out, ".gleaner.dev/") != len(told) {
 		t.Errorf("kubectl get gleaner has not all kinds:\n%s", out)
 	}
+}
+
+func TestGetShowsWhatAFinalizerWaitsFor(t *testing.T) {
+	a := newAPI(t)
+	a.tell()
+	a.status(finalizer, "remove-bucket", v1alpha1.FinalizerStatus{
+		Conditions: []metav1.Condition{
+			condition(v1alpha1.ConditionAccepted, metav1.ConditionTrue),
+			condition(v1alpha1.ConditionModuleReady, metav1.ConditionTrue),
+			condition(v1alpha1.ConditionEnforcing, metav1.ConditionFalse),
+		},
+		Finalizer: "default.gleaner.dev/remove-bucket", Pending: 12, Released: 3, StuckCount: 1,
+		Stuck: []v1alpha1.StuckObject{{APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: "a", UID: "1", Reason: "Failed", Since: metav1.Now()}},
+	})
+	for command, want := range map[string][]string{
+		"fin": {
+			"NAME|FINALIZER|MODE|MODULE|READY|ENFORCING|PENDING|STUCK|AGE",
+			"remove-bucket|default.gleaner.dev/remove-bucket|Monitor|keep-labelled|True|False|12|1|AGE",
+		},
+		"fin -o wide": {
+			"NAME|FINALIZER|MODE|MODULE|READY|ENFORCING|PENDING|STUCK|RELEASED|ACCEPTED|AGE",
+			"remove-bucket|default.gleaner.dev/remove-bucket|Monitor|keep-labelled|True|False|12|1|3|True|AGE",
+		},
+		"cfin": {
+			"NAME|FINALIZER|MODE|MODULE|READY|ENFORCING|PENDING|STUCK|AGE",
+			"backup||Enforce|keep-data|||||AGE",
+		},
+	} {
+		a.shows(command, want)
+	}
+}
+
+// shows compares the columns of kubectl get.
+func (a *api) shows(command string, want []string) {
+	a.Helper()
+	a.Run(command, func(t *testing.T) {
+		out := a.kubectl(append([]string{"get"}, strings.Fields(command)...)...)
+		if diff := cmp.Diff(want, cells(out)); diff != "" {
+			t.Errorf("kubectl get %s (-want +got):\n%s\n%s", command, diff, out)
+		}
+	})
 }
 
 var age = regexp.MustCompile(`^([0-9]+[dhms])+$|^<unknown>$`)
@@ -230,6 +267,11 @@ func TestExplainShowsTheCommentsOfTheGoTypes(t *testing.T) {
 		"policymodule.spec.rego.inline":          "The source, of package gleaner.",
 		"clusterpolicymodule.spec.limits.memory": "from 64Ki to 1Gi",
 		"clusterpolicymodule.status.hooks":       "The hooks that it answers.",
+		"finalizer":                              "Finalizer has a module do what is to be done before objects of its namespace go.",
+		"finalizer.spec.grants.http.url":         "with * at its end every URL that begins so",
+		"clusterfinalizer.spec.finalizer":        "that of a Finalizer is always its namespace, then .gleaner.dev/, then its name",
+		"clusterfinalizer.spec.deadline":         "from its deletionTimestamp; without it, for ever. At most 8760h.",
+		"clusterfinalizer.status.stuck":          "Those of them that have been so for the longest time, at most 20.",
 	} {
 		t.Run(field, func(t *testing.T) {
 			devtest.Eventually(t, patience, func() error { // the API server publishes its schema a little later

@@ -45,7 +45,10 @@ var (
 	module        = kind{v1alpha1.KindPolicyModule, "policymodules", false}
 	clusterModule = kind{v1alpha1.KindClusterPolicyModule, "clusterpolicymodules", true}
 
-	kinds = []kind{policy, clusterPolicy, module, clusterModule}
+	finalizer        = kind{v1alpha1.KindFinalizer, "finalizers", false}
+	clusterFinalizer = kind{v1alpha1.KindClusterFinalizer, "clusterfinalizers", true}
+
+	kinds = []kind{policy, clusterPolicy, module, clusterModule, finalizer, clusterFinalizer}
 )
 
 func kindOf(t *testing.T, name string) kind {
@@ -111,16 +114,22 @@ func (a *api) client(k kind) dynamic.ResourceInterface {
 
 // try asks what would be made of an object, as strictly as kubectl does. It
 // gives the object's spec.
-func (a *api) try(k kind, spec any) (map[string]any, error) {
-	o := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
-	o.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(k.name))
-	o.SetName("tried")
+func (a *api) try(k kind, spec any) (map[string]any, error) { return a.tryNamed(k, "tried", spec) }
+
+func (a *api) tryNamed(k kind, name string, spec any) (map[string]any, error) {
 	options := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict}
-	made, err := a.client(k).Create(a.Context(), o, options)
+	made, err := a.client(k).Create(a.Context(), object(k, name, spec), options)
 	if err != nil {
 		return nil, err
 	}
 	return made.Object["spec"].(map[string]any), nil
+}
+
+func object(k kind, name string, spec any) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+	o.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(k.name))
+	o.SetName(name)
+	return o
 }
 
 func (a *api) kubectl(args ...string) string {

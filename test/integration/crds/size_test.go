@@ -2,6 +2,7 @@ package crds
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -43,6 +44,24 @@ func TestTheLargestResourcesAreAccepted(t *testing.T) {
 				return map[string]any{"apiGroups": names(32, 253), "resources": names(64, 253), "namespaces": names(64, 63)}
 			})},
 		}},
+		"what a finalizer is for": {clusterFinalizer, clusterFinalizerWith(map[string]any{
+			"resources": rules, "attach": true, "objectSelector": selector, "namespaceSelector": selector, "after": names(16, 63),
+		})},
+		"what a finalizer may write": {clusterFinalizer, clusterFinalizerWith(map[string]any{
+			"grants": map[string]any{"write": fill(32, func(i int) any {
+				return map[string]any{
+					"apiGroups": names(32, 253), "resources": names(64, 253), "namespaces": names(64, 63),
+					"verbs": []any{"create", "delete", "patch"},
+				}
+			})},
+		})},
+		"what a finalizer may send": {clusterFinalizer, clusterFinalizerWith(map[string]any{
+			"grants": map[string]any{"http": fill(32, largestHTTP)},
+		})},
+		"finalizers to wait for": {finalizer, map[string]any{
+			"resources": rules[:1], "module": map[string]any{"name": name(0, 253)},
+			"after": fill(16, func(i int) any { return name(i, 249) + ".com/" + name(i, 63) }),
+		}},
 		"Rego": {clusterModule, map[string]any{
 			"rego": map[string]any{"inline": strings.Repeat("x", 256<<10)},
 		}},
@@ -63,6 +82,33 @@ func TestTheLargestResourcesAreAccepted(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// clusterFinalizerWith adds what every ClusterFinalizer needs.
+func clusterFinalizerWith(more map[string]any) map[string]any {
+	spec := map[string]any{
+		"finalizer": name(0, 249) + ".com/" + name(0, 63), "module": map[string]any{"name": name(0, 253)},
+		"resources":      []any{map[string]any{"apiGroups": []any{""}, "resources": []any{"configmaps"}}},
+		"serviceAccount": map[string]any{"namespace": name(0, 63), "name": name(0, 253)},
+	}
+	maps.Copy(spec, more)
+	return spec
+}
+
+func largestHTTP(i int) any {
+	secret := map[string]any{"namespace": name(0, 63), "name": name(0, 253), "key": name(0, 253)}
+	return map[string]any{
+		"url":     "https://example.com/" + strings.Repeat(fmt.Sprint("a", i%10, "/"), 600) + "*",
+		"methods": []any{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"},
+		"headersFrom": fill(16, func(i int) any {
+			return map[string]any{"header": name(i, 127), "secretKeyRef": secret}
+		}),
+		"sigV4": map[string]any{
+			"region": name(0, 63), "service": name(0, 63), "accessKeyID": secret, "secretAccessKey": secret, "sessionToken": secret,
+		},
+		"ca":        map[string]any{"secretKeyRef": secret},
+		"addresses": fill(16, func(i int) any { return fmt.Sprintf("fd00:1111:1111:1111:1111:1111:1111:11%02x/128", i) }),
 	}
 }
 

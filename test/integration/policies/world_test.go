@@ -59,10 +59,12 @@ var resources = map[string]schema.GroupVersionResource{
 	"ClusterGCPolicy":       {Group: "gleaner.dev", Version: "v1alpha1", Resource: "clustergcpolicies"},
 	"PolicyModule":          {Group: "gleaner.dev", Version: "v1alpha1", Resource: "policymodules"},
 	"ClusterPolicyModule":   {Group: "gleaner.dev", Version: "v1alpha1", Resource: "clusterpolicymodules"},
+	"Finalizer":             {Group: "gleaner.dev", Version: "v1alpha1", Resource: "finalizers"},
+	"ClusterFinalizer":      {Group: "gleaner.dev", Version: "v1alpha1", Resource: "clusterfinalizers"},
 }
 
 var clusterScoped = map[string]bool{
-	"Namespace": true, "ClusterRole": true, "ClusterRoleBinding": true, "ClusterGCPolicy": true, "ClusterPolicyModule": true,
+	"Namespace": true, "ClusterRole": true, "ClusterRoleBinding": true, "ClusterGCPolicy": true, "ClusterPolicyModule": true, "ClusterFinalizer": true,
 }
 
 func (w *world) client(o *unstructured.Unstructured) dynamic.ResourceInterface {

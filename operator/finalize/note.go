@@ -1,0 +1,87 @@
+package finalize
+
+import (
+	"time"
+
+	"github.com/gleaner-dev/gleaner/hostabi"
+	"github.com/gleaner-dev/gleaner/operator/graph"
+	"github.com/gleaner-dev/gleaner/policies"
+)
+
+// Reason is why an object is let go, or is not.
+type Reason string
+
+// The reasons.
+const (
+	Done     Reason = "FinalizerDone"     // the module is done: the finalizer is taken off
+	Waits    Reason = "FinalizerWaits"    // the module waits for something
+	Failed   Reason = "FinalizerFailed"   // the module has given up, and somebody has to look
+	AtFault  Reason = "FinalizerAtFault"  // the module did not answer as it must
+	Released Reason = "FinalizerReleased" // the finalizer is taken off, whatever was left to be done
+	Overdue  Reason = "FinalizerOverdue"  // its deadline is over, and it is kept
+	NotReady Reason = "FinalizerNotReady" // nobody can be asked
+	Unmeant  Reason = "FinalizerUnmeant"  // the finalizer is not for this object
+	Watched  Reason = "FinalizerWatched"  // the mode is Monitor: nothing is done
+	Attached Reason = "FinalizerAttached" // the finalizer is put on
+	Troubled Reason = "FinalizerTroubled" // the object could not be read or written
+)
+
+// stuck are the reasons after which an object gets no further of itself, and what
+// status calls them.
+var stuck = map[Reason]string{
+	Failed: "Failed", AtFault: "Fault", Overdue: "DeadlineExceeded", NotReady: "NotReady", Unmeant: "NotSelected", Watched: "Monitor", Troubled: "Unreachable",
+}
+
+// Note is what was decided about one object, and what became of it.
+type Note struct {
+	Finalizer *policies.Finalizer
+	Object    graph.Object
+	Reason    Reason
+	Message   string // for people
+	Err       error  // of reading or writing
+
+	// Taken tells that the finalizer was taken off, and Lasted how long it kept the
+	// object.
+	Taken  bool
+	Lasted time.Duration
+
+	// What the module said, if it was asked.
+	Asked     bool
+	Verdict   hostabi.Verdict
+	Fault     error
+	Fuel      int64
+	Rounds    int
+	Took      time.Duration
+	Exchanges []policies.Exchange
+	Intents   []Carried
+
+	Until time.Time // when it is looked at again; zero: when something changes
+}
+
+// Carried is an intent, and what came of it.
+type Carried struct {
+	Intent hostabi.Intent
+	Result hostabi.Result
+}
+
+// Progress is how a finalizer gets on.
+type Progress struct {
+	Pending  int
+	Released int
+	Stuck    []Stuck // the longest first
+
+	// Carriers are the objects that had the finalizer when somebody looked last;
+	// Counted tells whether that was since its resource was deleted.
+	Carriers int
+	Counted  bool
+}
+
+// Stuck is an object that gets no further.
+type Stuck struct {
+	Object   graph.Object
+	Reason   string
+	Message  string
+	Since    time.Time
+	Retry    time.Time // zero: when something changes
+	Deadline time.Time // zero: none
+}

@@ -1,0 +1,71 @@
+package intents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gleaner-dev/gleaner/hostabi"
+	"github.com/gleaner-dev/gleaner/operator/catalog"
+)
+
+// problemOf makes a problem of what the API server said to a call, or did not say.
+func (e *Executor) problemOf(doing string, c call, err error) error {
+	p := &problem{reasonOf(c, err), fmt.Sprintf("%s: %s", doing, err)}
+	switch {
+	case errors.Is(err, errLarge):
+		p.message = fmt.Sprintf("%s: the answer has more than %d bytes", doing, mostAnswer)
+	case p.reason == hostabi.ErrorUnavailable && c.method != http.MethodGet && errors.Is(err, context.DeadlineExceeded):
+		p.message = doing + ": no answer in time, so whether it was done is not known"
+	case apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict):
+		p.message += "; apply takes over nothing that is another's: leave the field out, or write a patch of type merge"
+	}
+	if seconds, ok := apierrors.SuggestsClientDelay(err); ok && p.reason == hostabi.ErrorUnavailable {
+		at := e.options.Now().Add(min(time.Duration(seconds)*time.Second, longestWait))
+		p.message += "; try again at " + at.UTC().Format(time.RFC3339)
+	}
+	return p
+}
+
+// reasonOf sorts the API server's answer. A proxy's answer is none. That there is
+// no such object counts only where the answer names it.
+func reasonOf(c call, err error) hostabi.ErrorReason {
+	if c.name != "" && catalog.Denies(err, c.resource.GroupResource(), c.name) {
+		return hostabi.ErrorNotFound
+	}
+	if errors.Is(err, errLarge) {
+		return hostabi.ErrorInvalid
+	}
+	if apierrors.IsUnexpectedServerError(err) {
+		return hostabi.ErrorUnavailable
+	}
+	for _, r := range []struct {
+		is     func(error) bool
+		reason hostabi.ErrorReason
+	}{
+		{apierrors.IsAlreadyExists, hostabi.ErrorAlreadyExists},
+		{apierrors.IsConflict, hostabi.ErrorConflict},
+		{apierrors.IsForbidden, hostabi.ErrorForbidden},
+		{apierrors.IsResourceExpired, hostabi.ErrorExpired},
+		{apierrors.IsGone, hostabi.ErrorExpired},
+		{apierrors.IsBadRequest, hostabi.ErrorInvalid},
+		{apierrors.IsInvalid, hostabi.ErrorInvalid},
+		{apierrors.IsMethodNotSupported, hostabi.ErrorInvalid},
+		{apierrors.IsNotAcceptable, hostabi.ErrorInvalid},
+		{apierrors.IsUnsupportedMediaType, hostabi.ErrorInvalid},
+		{apierrors.IsRequestEntityTooLargeError, hostabi.ErrorInvalid},
+	} {
+		if r.is(err) {
+			return r.reason
+		}
+	}
+	if c.method == http.MethodPost && apierrors.IsNotFound(err) {
+		return hostabi.ErrorInvalid // there is no such namespace
+	}
+	return hostabi.ErrorUnavailable
+}

@@ -1,0 +1,198 @@
+package intents
+
+import (
+	"bufio"
+	"bytes"
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+	"testing"
+)
+
+func TestURLsAreReadIntoOneForm(t *testing.T) {
+	for text, want := range map[string]string{
+		"HTTPS://S3.Example.COM":               "https://s3.example.com/",
+		"https://s3.example.com.:443/a/":       "https://s3.example.com/a/",
+		"http://s3.example.com:0080":           "http://s3.example.com/",
+		"https://s3.example.com:080/a":         "https://s3.example.com:80/a",
+		"https://s3.example.com:/a":            "https://s3.example.com/a",
+		"https://bücher.example/a":             "https://xn--bcher-kva.example/a",
+		"https://s3。example。com/a":             "https://s3.example.com/a",
+		"https://１２７.0.0.1/a":                  "https://127.0.0.1/a",
+		"https://[0:0::1]:8443/a":              "https://[::1]:8443/a",
+		"https://h.example/a%20b?x=1&y=%2e%2e": "https://h.example/a%20b?x=1&y=%2e%2e",
+		"https://h.example/ü?ü":                "https://h.example/%C3%BC?%C3%BC",
+		"https://h.example/a//b/.c/d..":        "https://h.example/a//b/.c/d..",
+		"https://h.example/100%25":             "https://h.example/100%25",
+	} {
+		if u, err := parseURL(text); err != nil || u.String() != want {
+			t.Errorf("%s: got %v, %v; want %s", text, u, err, want)
+		}
+	}
+}
+
+func TestURLsThatCouldMeanSomethingElseAreRefused(t *testing.T) {
+	for text, says := range map[string]string{
+		"":                                                  "not absolute",
+		"s3.example.com/a":                                  "not absolute",
+		"//s3.example.com/a":                                "not absolute",
+		"ftp://s3.example.com/a":                            "not absolute",
+		"https:s3.example.com/a":                            "not absolute",
+		"https:///a":                                        "not absolute",
+		"https://me@s3.example.com/a":                       "user name",
+		"https://me:secret@s3.example.com/a":                "user name",
+		"https://s3.example.com@evil.example/a":             "user name",
+		"https://s3.example.com\\@evil.example/a":           "backslash",
+		"https://evil.example#@s3.example.com/a":            "fragment",
+		"https://s3.example.com/a#b":                        "fragment",
+		"https://s3.example.com/a\r\nHost: evil":            "control character",
+		"https://s3.example.com/a\tb":                       "control character",
+		"https://s3.example.com/a b":                        "space",
+		"https://s3.example.com/a\u0085b":                   "control character",
+		"https://s3.example.com/\xff":                       "UTF-8",
+		"https://s3.example.com/%ff":                        "UTF-8",
+		"https://s3.example.com/%c0%ae%c0%ae/a":             "UTF-8",
+		"https://s3.example.com/%00":                        "control character",
+		"https://s3.example.com/a%0d%0a":                    "control character",
+		"https://s3.example.com/a/../b":                     "step",
+		"https://s3.example.com/a/./b":                      "step",
+		"https://s3.example.com/a/..":                       "step",
+		"https://s3.example.com/a/..;x=1/b":                 "step",
+		"https://s3.example.com/a/..%3bx/b":                 "step",
+		"https://s3.example.com/a/%2e%2e/b":                 "by %",
+		"https://s3.example.com/a/.%2E/b":                   "by %",
+		"https://s3.example.com/a%2fb":                      "by %",
+		"https://s3.example.com/a%5Cb":                      "by %",
+		"https://s3.example.com/a/%252e%252e/b":             "twice",
+		"https://s3.example.com/a/%25252e/b":                "twice",
+		"https://s3.example.com//evil.example/a":            "two slashes",
+		"https://s3.example.com/%zz":                        "invalid URL escape",
+		"https://s3.example.com:0/a":                        "no port",
+		"https://s3.example.com:65536/a":                    "no port",
+		"https://s3.example.com:x/a":                        "invalid port",
+		"https://s3..example.com/a":                         "no name",
+		"https://s3.example.com../a":                        "no name",
+		"https://*.example.com/a":                           "no name",
+		"https://2130706433/a":                              "unusual spelling",
+		"https://0x7f.1/a":                                  "unusual spelling",
+		"https://127.1/a":                                   "unusual spelling",
+		"https://0177.0.0.1/a":                              "unusual spelling",
+		"https://127.0.0.0x1/a":                             "unusual spelling",
+		"https://[fe80::1%25eth0]/a":                        "zone",
+		"https://h.example/" + strings.Repeat("a", mostURL): "more than",
+	} {
+		if u, err := parseURL(text); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%.60q: got %v, %v; want an error with %q", text, u, err, says)
+		} else if strings.Contains(err.Error(), "secret") {
+			t.Errorf("the password is in %q", err)
+		}
+	}
+}
+
+func TestGrantsCoverURLs(t *testing.T) {
+	for _, c := range []struct {
+		pattern, url string
+		want         bool
+	}{
+		{"https://s3.example.com/backups/*", "https://s3.example.com/backups/a/b?versionId=1", true},
+		{"https://s3.example.com/backups/*", "https://s3.example.com/backups/", true},
+		{"https://s3.example.com/backups/*", "HTTPS://S3.example.com.:443/backups/a", true},
+		{"https://s3.example.com/backups/*", "https://s3.example.com/%62ackups/a", true},
+		{"https://s3.example.com/backups/*", "https://s3.example.com/backups", false},
+		{"https://s3.example.com/backups/*", "https://s3.example.com/backups-of-others/a", false},
+		{"https://s3.example.com/backups/*", "https://s3.example.com/Backups/a", false},
+		{"https://s3.example.com/backups/*", "http://s3.example.com/backups/a", false},
+		{"https://s3.example.com/backups/*", "https://s3.example.com:8443/backups/a", false},
+		{"https://s3.example.com/backups/*", "https://s3.example.com.evil.example/backups/a", false},
+		{"https://s3.example.com/backups/*", "https://evil.example/s3.example.com/backups/a", false},
+		{"https://s3.example.com/*", "https://s3.example.com", true},
+		{"https://s3.example.com:443/*", "https://s3.example.com/a", true},
+		{"https://s3.example.com/a", "https://s3.example.com/a?x", true},
+		{"https://s3.example.com/a", "https://s3.example.com/a/", false},
+		{"https://s3.example.com/a", "https://s3.example.com/a/b", false},
+		{"https://s3.example.com", "https://s3.example.com/", true},
+		{"https://s3.example.com", "https://s3.example.com/a", false},
+		{"http://[::1]:8080/*", "http://[0::1]:8080/a", true},
+	} {
+		p, err := parsePattern(c.pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u, err := parseURL(c.url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := p.covers(u); got != c.want {
+			t.Errorf("%s covers %s: %v", c.pattern, c.url, got)
+		}
+	}
+}
+
+// FuzzGrantedURLReachesWhatWasGranted sends what matches through net/http's own
+// writer and reader, and reads the path as the most obliging server would.
+func FuzzGrantedURLReachesWhatWasGranted(f *testing.F) {
+	for _, seed := range []string{
+		"https://s3.example.com/backups/a", "https://s3.example.com/backups/../a", "https://s3.example.com/backups/%2e%2e/a",
+		"https://s3.example.com/backups/..%2fa", "https://s3.example.com/backups/%252e%252e%252fa", "https://s3.example.com/backups/..;/a",
+		"https://s3.example.com\\.evil.example/backups/a", "https://s3.example.com@evil.example/backups/a", "HTTPS://S3.EXAMPLE.COM.:443/%62ackups//x?y#z",
+		"https://evil.example/backups/a", "https://s3.example.com/backups/\r\nHost: evil", "https://s3。example。com/backups/．．/a",
+	} {
+		f.Add(seed)
+	}
+	p, err := parsePattern("https://s3.example.com/backups/*")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		u, err := parseURL(text)
+		if err != nil || !p.covers(u) {
+			return
+		}
+		for _, signed := range []bool{false, true} {
+			sent := *u
+			if signed {
+				sent.RawPath = escapePath(u.Path)
+			}
+			received := throughTheWire(t, &sent)
+			if received.Host != "s3.example.com" {
+				t.Errorf("%q reaches host %q", text, received.Host)
+			}
+			if got := obligingly(received.RequestURI); !strings.HasPrefix(got, "/backups/") && got != "/backups" {
+				t.Errorf("%q reaches %q", text, got)
+			}
+		}
+	})
+}
+
+func throughTheWire(t *testing.T, u *url.URL) *http.Request {
+	t.Helper()
+	var wire bytes.Buffer
+	if err := (&http.Request{Method: http.MethodGet, URL: u, Header: http.Header{}}).Write(&wire); err != nil {
+		t.Fatal(err)
+	}
+	received, err := http.ReadRequest(bufio.NewReader(&wire))
+	if err != nil {
+		t.Fatalf("%q can't be read by a server: %v", u, err)
+	}
+	return received
+}
+
+// obligingly reads a path as servers do that decode it again and again, take a
+// backslash for a slash, and drop parameters.
+func obligingly(uri string) string {
+	at, _, _ := strings.Cut(uri, "?")
+	for range 10 {
+		if decoded, err := url.PathUnescape(at); err == nil {
+			at = decoded
+		}
+	}
+	var steps []string
+	for step := range strings.SplitSeq(strings.ReplaceAll(at, `\`, "/"), "/") {
+		if bare, _, _ := strings.Cut(step, ";"); bare == ".." {
+			step = bare
+		}
+		steps = append(steps, step)
+	}
+	return path.Clean(strings.Join(steps, "/"))
+}

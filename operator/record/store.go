@@ -1,0 +1,147 @@
+package record
+
+import (
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gleaner-dev/gleaner/operator/decide"
+)
+
+// Results of actions that make a difference here: what was done, and what was
+// decided and not done, which is decided again at every look.
+const (
+	done   = "Done"
+	dryRun = "DryRun"
+)
+
+// longestChain bounds a chain, which ends anyway unless owners own each other.
+const longestChain = 16
+
+// Store keeps the newest entries. Its methods may be called concurrently.
+type Store struct {
+	mu      sync.Mutex // covers what follows
+	entries []Entry    // a ring; next is the oldest once it is full
+	next    int
+	latest  map[types.UID]int // each object's newest entry
+	deletes map[types.UID]int // each object's newest entry that deletes it
+
+	transcripts []transcripts // of the entries that have any, from old to new
+	bytes       int           // of them all
+}
+
+// transcripts are those of one entry.
+type transcripts struct{ at, size int }
+
+// NewStore returns a Store of at most size entries.
+func NewStore(size int) *Store {
+	return &Store{entries: make([]Entry, 0, size), latest: map[types.UID]int{}, deletes: map[types.UID]int{}}
+}
+
+// Add completes an entry with its chain and keeps it. It reports false, and
+// keeps nothing, if it says just what the object's newest entry says and
+// nothing was done: being stuck is one decision, not one for each look.
+func (s *Store) Add(e Entry) (Entry, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	repeated := e.Action == None || e.Result == dryRun
+	if at, ok := s.latest[e.Object.UID]; ok && repeated && same(s.entries[at], e) {
+		return s.entries[at], false
+	}
+	e.Chain = s.chain(e)
+	at := len(s.entries)
+	if at < cap(s.entries) {
+		s.entries = append(s.entries, e)
+	} else {
+		at = s.next
+		s.next = (s.next + 1) % len(s.entries)
+		s.forget(at)
+		s.entries[at] = e
+	}
+	s.keepTranscripts(at)
+	s.latest[e.Object.UID] = at
+	if e.Action == Delete && e.Result == done {
+		s.deletes[e.Object.UID] = at
+	}
+	return e, true
+}
+
+// forget takes the entry at a place, which is the oldest, out of the indexes.
+func (s *Store) forget(at int) {
+	if len(s.transcripts) != 0 && s.transcripts[0].at == at {
+		s.dropOldest()
+	}
+	uid := s.entries[at].Object.UID
+	for _, index := range []map[types.UID]int{s.latest, s.deletes} {
+		if place, ok := index[uid]; ok && place == at {
+			delete(index, uid)
+		}
+	}
+}
+
+func same(a, b Entry) bool {
+	if a.Action != b.Action || a.Result != b.Result || a.How != b.How || a.Reason != b.Reason || a.Because != b.Because {
+		return false
+	}
+	return slices.Equal(a.Owners, b.Owners) && slices.Equal(a.WaitsFor, b.WaitsFor) && slices.Equal(a.Intents, b.Intents) &&
+		slices.EqualFunc(a.Asked, b.Asked, sameAnswer)
+}
+
+// sameAnswer reports whether a policy said the same twice, whatever it was shown
+// and however long it took.
+func sameAnswer(a, b Asked) bool {
+	return a.Policy == b.Policy && a.Generation == b.Generation && a.Mode == b.Mode && a.Module == b.Module &&
+		a.Digest == b.Digest && a.Decision == b.Decision && a.Reason == b.Reason && a.Fault == b.Fault && a.Rounds == b.Rounds
+}
+
+// chain follows the owners that an object lost to the decisions that they were
+// deleted by.
+func (s *Store) chain(e Entry) []Link {
+	var chain []Link
+	for len(chain) < longestChain {
+		lost, ok := e.lost()
+		if !ok {
+			return chain
+		}
+		link := Link{Owner: lost}
+		if at, ok := s.deletes[lost.Object.UID]; ok {
+			e = s.entries[at]
+			link.Deleted = string(e.Reason)
+		}
+		chain = append(chain, link)
+		if link.Deleted == "" {
+			return chain
+		}
+	}
+	return chain
+}
+
+// lost returns the first owner that the decision was about; an owner that goes
+// last is not let go on account of its own.
+func (e Entry) lost() (Owner, bool) {
+	if e.Action == RemoveFinalizer || e.Action == Unblock {
+		return Owner{}, false
+	}
+	for _, o := range e.Owners {
+		if o.Standing != decide.Present.String() {
+			return o, true
+		}
+	}
+	return Owner{}, false
+}
+
+// Entries returns the kept entries from old to new: those of one object if uid
+// is not "".
+func (s *Store) Entries(uid types.UID) []Entry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var found []Entry
+	for i := range s.entries {
+		e := s.entries[(s.next+i)%len(s.entries)]
+		if uid == "" || e.Object.UID == uid {
+			found = append(found, e)
+		}
+	}
+	return found
+}

@@ -1,0 +1,104 @@
+package examples
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/gleaner-dev/gleaner/policies/wasm"
+)
+
+// maxConfigMap is what a ConfigMap may hold in all.
+const maxConfigMap = 1 << 20
+
+// folder is that of an example.
+func folder(name string) string { return filepath.Join("..", "..", "examples", name) }
+
+// goExamples are those with a module in Go.
+var goExamples = []string{"backup-before-delete", "bucket-finalizer", "drain-before-delete"}
+
+// module is one that was built from Go.
+type module struct {
+	code, zipped []byte
+	digest       string
+}
+
+// built are the modules of this test binary, each made when a test asks for it.
+var built struct {
+	mu   sync.Mutex // covers made
+	made map[string]module
+}
+
+// build builds an example as its README says.
+func build(t *testing.T, name string) module {
+	t.Helper()
+	built.mu.Lock()
+	defer built.mu.Unlock()
+	if m, ok := built.made[name]; ok {
+		return m
+	}
+	m, err := compile(t.Context(), folder(name), filepath.Join(t.TempDir(), "module.wasm"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if built.made == nil {
+		built.made = map[string]module{}
+	}
+	built.made[name] = m
+	return m
+}
+
+func compile(ctx context.Context, source, target string) (module, error) {
+	cmd := exec.CommandContext(ctx, "go", "build", "-buildmode=c-shared", "-trimpath", "-gcflags=all=-l", "-ldflags=-s -w", "-o", target, ".")
+	cmd.Dir = source
+	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "GOWORK=off", "GOFLAGS=", "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return module{}, fmt.Errorf("build %s: %w\n%s", source, err, out)
+	}
+	code, err := os.ReadFile(target)
+	if err != nil {
+		return module{}, err
+	}
+	var zipped bytes.Buffer
+	w, err := gzip.NewWriterLevel(&zipped, gzip.BestCompression)
+	if err != nil {
+		return module{}, err
+	}
+	if _, err := w.Write(code); err != nil {
+		return module{}, err
+	}
+	if err := w.Close(); err != nil {
+		return module{}, err
+	}
+	sum := sha256.Sum256(code)
+	return module{code: code, zipped: zipped.Bytes(), digest: hex.EncodeToString(sum[:])}, nil
+}
+
+// asker compiles a module as the operator does.
+func asker(t *testing.T, name string) *wasm.Policy {
+	t.Helper()
+	engine, err := wasm.New(wasm.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(engine.Close)
+	loaded, err := engine.Load(t.Context(), build(t, name).code)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(loaded.Close)
+	policy, err := wasm.NewPolicy(t.Context(), loaded, wasm.Options{Name: name, Instances: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(policy.Close)
+	return policy
+}

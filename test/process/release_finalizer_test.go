@@ -1,0 +1,286 @@
+package process
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/gleaner-dev/gleaner/crds"
+	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
+	"github.com/gleaner-dev/gleaner/devcluster"
+	"github.com/gleaner-dev/gleaner/devcluster/devtest"
+)
+
+const bucket = "example.com/bucket"
+
+// carriers are ConfigMaps of a namespace of the test's own, with finalizers.
+type carriers struct {
+	*testing.T
+	ns   string
+	maps typedcorev1.ConfigMapInterface
+}
+
+func newCarriers(t *testing.T, cluster *devcluster.Cluster) *carriers {
+	t.Helper()
+	ns := devtest.Namespace(t, cluster.RESTConfig())
+	c := &carriers{t, ns, kubernetes.NewForConfigOrDie(cluster.RESTConfig()).CoreV1().ConfigMaps(ns)}
+	t.Cleanup(func() { // the namespace could not go with them in it
+		ctx := context.WithoutCancel(t.Context())
+		list, err := c.maps.List(ctx, metav1.ListOptions{})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		for _, o := range list.Items {
+			_, err := c.maps.Patch(ctx, o.Name, "application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+			if err != nil && !apierrors.IsNotFound(err) {
+				t.Error(err)
+			}
+		}
+	})
+	return c
+}
+
+// make creates an object, and deletes it if it is to wait for its finalizers.
+func (c *carriers) make(name string, deleted bool, annotations map[string]string, finalizers ...string) {
+	c.Helper()
+	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: finalizers, Annotations: annotations}}
+	if _, err := c.maps.Create(c.Context(), o, metav1.CreateOptions{}); err != nil {
+		c.Fatal(err)
+	}
+	if !deleted {
+		return
+	}
+	if err := c.maps.Delete(c.Context(), name, metav1.DeleteOptions{}); err != nil {
+		c.Fatal(err)
+	}
+}
+
+// left are the finalizers and annotations of the objects that are still there.
+func (c *carriers) left() map[string][]string {
+	c.Helper()
+	list, err := c.maps.List(c.Context(), metav1.ListOptions{})
+	if err != nil {
+		c.Fatal(err)
+	}
+	found := map[string][]string{}
+	for _, o := range list.Items {
+		if o.Name == "kube-root-ca.crt" {
+			continue
+		}
+		words := append([]string{}, o.Finalizers...)
+		for _, name := range slices.Sorted(maps.Keys(o.Annotations)) {
+			words = append(words, name+": "+o.Annotations[name])
+		}
+		found[o.Name] = words
+	}
+	return found
+}
+
+func (c *carriers) expect(when string, want map[string][]string) {
+	c.Helper()
+	if diff := cmp.Diff(want, c.left()); diff != "" {
+		c.Errorf("%s (-want +got):\n%s", when, diff)
+	}
+}
+
+func contains(t *testing.T, text string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			t.Errorf("it does not say %q:\n%s", part, text)
+		}
+	}
+}
+
+func TestSomebodyElsesFinalizerIsTakenOffWhatIsBeingDeletedAndOffNothingElse(t *testing.T) {
+	const note = "gleaner.dev/finalizers"
+	c := newCarriers(t, sharedCluster(t))
+	c.make("goes", true, nil, bucket)
+	c.make("remembered", true, map[string]string{note: `{"uid":"1","by":{"example.com/bucket":{"attempt":2}}}`}, bucket, "example.com/other")
+	c.make("waits", true, map[string]string{note: `{"uid":"2","by":{"example.com/bucket":{},"example.com/other":{"attempt":1}}}`}, bucket, "example.com/other")
+	c.make("stays", false, nil, bucket)
+	before := c.left()
+
+	out, err := releaseWith(t, "n\n", "--finalizer", bucket, "--all", "-n", c.ns)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	contains(t, out, "configmaps/goes", "configmaps/waits", "1 have example.com/bucket and are not being deleted: they keep it.",
+		"is somebody else's", "Whatever it was to clean up is not cleaned up", "Take it off 3? [y/N]", "Nothing was released.")
+	if strings.Contains(out, "configmaps/stays") {
+		t.Errorf("it would take it off an object that is not being deleted:\n%s", out)
+	}
+	c.expect("after no", before)
+
+	out, err = releaseWith(t, "y\n", "configmaps/stays", "--finalizer", bucket, "-n", c.ns)
+	if err == nil || !strings.Contains(out, "stays is not being deleted, or does not have example.com/bucket") {
+		t.Errorf("one that is not being deleted: %v\n%s", err, out)
+	}
+	c.expect("after an object that is not being deleted", before)
+
+	if out, err = releaseWith(t, "y\n", "configmaps/goes", "--finalizer", bucket, "-n", c.ns); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	delete(before, "goes")
+	c.expect("after one object", before)
+
+	if out, err = releaseWith(t, "", "--all", "--finalizer", bucket, "-n", c.ns, "--yes"); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	contains(t, out, "Released 2.")
+	c.expect("after all", map[string][]string{
+		"remembered": {"example.com/other"},
+		"waits":      {"example.com/other", note + `: {"uid":"2","by":{"example.com/other":{"attempt":1}}}`},
+		"stays":      {bucket},
+	})
+
+	if out, err = releaseWith(t, "", "--all", "--finalizer", bucket, "-n", c.ns); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	contains(t, out, "Nothing there is being deleted and has example.com/bucket.")
+}
+
+func TestANameThatObjectsOfSeveralNamespacesHaveIsNotEnough(t *testing.T) {
+	c, other := newCarriers(t, sharedCluster(t)), newCarriers(t, sharedCluster(t))
+	name := "same-" + c.ns
+	c.make(name, true, nil, bucket, hold)
+	other.make(name, true, nil, bucket, hold)
+	for _, more := range [][]string{nil, {"--finalizer", bucket}} {
+		out, err := releaseWith(t, "", append([]string{"configmaps/" + name, "--yes"}, more...)...)
+		if err == nil || !strings.Contains(out, "say which is meant, with -n") {
+			t.Errorf("%v: %v\n%s", more, err, out)
+		}
+	}
+	want := map[string][]string{name: {bucket, hold}}
+	c.expect("in one namespace", want)
+	other.expect("in the other", want)
+}
+
+// withFinalizers returns a control plane of the test's own that knows Gleaner's kinds.
+func withFinalizers(t *testing.T) *devcluster.Cluster {
+	t.Helper()
+	cluster := ownCluster(t)
+	definitions, err := crds.Definitions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	types := apiextensions.NewForConfigOrDie(cluster.RESTConfig()).ApiextensionsV1().CustomResourceDefinitions()
+	for _, d := range definitions {
+		if _, err := types.Create(t.Context(), d, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return cluster
+}
+
+// inUse creates a finalizer's resource, which stays when it is deleted.
+func inUse(t *testing.T, cluster *devcluster.Cluster, kind, resource, ns string, spec map[string]any) dynamic.ResourceInterface {
+	t.Helper()
+	var client dynamic.ResourceInterface = dynamic.NewForConfigOrDie(cluster.RESTConfig()).Resource(v1alpha1.GroupVersion.WithResource(resource)).Namespace(ns)
+	spec["module"] = map[string]any{"name": "m"}
+	spec["resources"] = []any{map[string]any{"apiGroups": []any{""}, "resources": []any{"configmaps"}}}
+	o := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+	o.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind))
+	o.SetName("remove")
+	o.SetFinalizers([]string{"gleaner.dev/in-use"})
+	devtest.Eventually(t, patience, func() error { // the type is served a moment after it was defined
+		_, err := client.Create(t.Context(), o, metav1.CreateOptions{})
+		return err
+	})
+	return client
+}
+
+func isThere(t *testing.T, client dynamic.ResourceInterface) bool {
+	t.Helper()
+	_, err := client.Get(t.Context(), "remove", metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		t.Fatal(err)
+	}
+	return err == nil
+}
+
+func TestAFinalizerOfOursIsReleased(t *testing.T) {
+	cluster := withFinalizers(t)
+	t.Run("with its resource", func(t *testing.T) { releaseFinalizerResource(t, cluster) })
+	t.Run("by its own name, and by that of the resource", func(t *testing.T) { releaseClusterFinalizer(t, cluster) })
+}
+
+func releaseFinalizerResource(t *testing.T, cluster *devcluster.Cluster) {
+	t.Helper()
+	c := newCarriers(t, cluster)
+	own := c.ns + ".gleaner.dev/remove"
+	resource := inUse(t, cluster, "Finalizer", "finalizers", c.ns, map[string]any{})
+	c.make("goes", true, nil, own)
+	c.make("stays", false, map[string]string{"a": "b"}, own)
+	release := func(args ...string) string {
+		t.Helper()
+		out, err := releaseOn(t, cluster, "", append(args, "--yes")...)
+		if err != nil {
+			t.Fatalf("%v: %v\n%s", args, err, out)
+		}
+		return out
+	}
+
+	contains(t, release("finalizer/remove", "-n", c.ns), "is of Finalizer "+c.ns+"/remove", "1 have "+own+" and are not being deleted", "Released 1.")
+	c.expect("objects that are being deleted", map[string][]string{"stays": {own, "a: b"}})
+
+	if err := resource.Delete(t.Context(), "remove", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	contains(t, release("finalizer/remove", "-n", c.ns), "So Finalizer "+c.ns+"/remove stays as well")
+	if !isThere(t, resource) {
+		t.Fatal("the resource has gone before its objects")
+	}
+
+	contains(t, release("finalizers.gleaner.dev/remove", "-n", c.ns, "--live"), "1 of these are not being deleted", "finalizers.gleaner.dev/remove", "Released 2.")
+	c.expect("others", map[string][]string{"stays": {"a: b"}})
+	if isThere(t, resource) {
+		t.Error("the resource is still there")
+	}
+}
+
+func releaseClusterFinalizer(t *testing.T, cluster *devcluster.Cluster) {
+	t.Helper()
+	c := newCarriers(t, cluster)
+	resource := inUse(t, cluster, "ClusterFinalizer", "clusterfinalizers", "", map[string]any{"finalizer": bucket})
+	c.make("goes", true, nil, bucket)
+	c.make("stays", false, nil, bucket)
+
+	out, err := releaseOn(t, cluster, "", "clusterfinalizer/remove", "--yes")
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	c.expect("objects that are being deleted", map[string][]string{"stays": {bucket}})
+
+	out, err = releaseOn(t, cluster, "", "--all", "--finalizer", bucket, "--live", "--yes")
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	contains(t, out, "example.com/bucket is of ClusterFinalizer remove.", "Released 1.")
+	c.expect("others", map[string][]string{"stays": {}})
+
+	if err := resource.Delete(t.Context(), "remove", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	out, err = releaseOn(t, cluster, "", "--all", "--yes")
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	contains(t, out, "clusterfinalizers.gleaner.dev/remove", "nobody serves the finalizer any more", "Released 1.")
+	if isThere(t, resource) {
+		t.Error("the resource is still there")
+	}
+}
