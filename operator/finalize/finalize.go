@@ -112,7 +112,7 @@ func (r *Runner) seen(o graph.Object) {
 	}
 	for _, entry := range o.Finalizers {
 		if s, ok := r.byEntry[entry]; ok {
-			s.add(keyOf(o))
+			s.await(keyOf(o))
 		}
 	}
 	for _, s := range r.servers {

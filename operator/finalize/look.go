@@ -91,7 +91,10 @@ func (s *server) lookAt(ctx context.Context, f served, t catalog.Resource) (carr
 		if carries {
 			carriers++
 		}
-		if o.Terminating && carries || !o.Terminating && f.wants(carries) {
+		switch {
+		case o.Terminating && carries:
+			s.await(keyOf(o))
+		case !o.Terminating && f.wants(carries):
 			s.add(keyOf(o))
 		}
 		return nil

@@ -97,6 +97,12 @@ func (s *server) next(ctx context.Context) bool {
 
 func (s *server) add(k key) { s.queue.Add(k) }
 
+// await looks at an object that waits for the finalizer.
+func (s *server) await(k key) {
+	s.tracked(k)
+	s.queue.Add(k)
+}
+
 // wake looks at an object again that waits for the finalizer.
 func (s *server) wake(uid types.UID) {
 	s.mu.Lock()
@@ -141,6 +147,7 @@ func (s *server) tracked(k key) track {
 	}
 	t := &track{key: k, since: s.Now()}
 	s.tracks[k.uid] = t
+	s.Changed()
 	return *t
 }
 

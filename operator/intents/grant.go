@@ -53,14 +53,14 @@ func (e *Executor) served(t hostabi.Target) (catalog.Resource, error) {
 		return catalog.Resource{}, problemf(hostabi.ErrorInvalid, "%s is no apiVersion", t.APIVersion)
 	}
 	known := e.options.Catalog()
-	if known == nil {
-		return catalog.Resource{}, problemf(hostabi.ErrorUnavailable, "which types there are is not known yet")
-	}
 	if r, ok := known.Resource(gv.WithKind(t.Kind)); ok {
 		return r, nil
 	}
 	if r, ok := known.Preferred(schema.GroupKind{Group: gv.Group, Kind: t.Kind}); ok && r.Stale {
 		return catalog.Resource{}, problemf(hostabi.ErrorUnavailable, "whether %s %s is served is not known: discovery failed for its group", t.APIVersion, t.Kind)
+	}
+	if !known.Serves(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}) { // every API server has them
+		return catalog.Resource{}, problemf(hostabi.ErrorUnavailable, "which types there are is not known yet")
 	}
 	return catalog.Resource{}, problemf(hostabi.ErrorInvalid, "%s %s is not served", t.APIVersion, t.Kind)
 }

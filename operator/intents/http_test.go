@@ -91,7 +91,7 @@ func TestHTTP_SendsWhatTheModuleWroteAndShowsWhatCame(t *testing.T) {
 	want := hostabi.Result{HTTP: &hostabi.HTTPResult{
 		Status: http.StatusTeapot, Body: "PUT /a/b%20c?d=e mine gleaner body",
 		Headers: map[string]string{
-			"X-Several": "a, b", "Date": "now", "Content-Length": "34", "Content-Type": "text/plain; charset=utf-8", "Connection": "close",
+			"X-Several": "a, b", "Date": "now", "Content-Length": "34", "Content-Type": "text/plain; charset=utf-8",
 		},
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {

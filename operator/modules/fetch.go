@@ -27,6 +27,10 @@ func (k *Keeper) load(ctx context.Context, m *moduleState) {
 		m.compiled, m.pinned = was.compiled, was.pinned
 		return
 	}
+	if was, ok := k.before[m.object.GetUID()]; ok && was.compiled != nil && m.object.GetDeletionTimestamp() != nil {
+		m.compiled, m.pinned = was.compiled, was.pinned // what it comes from may be gone already
+		return
+	}
 	fetched, err := k.fetch(ctx, m)
 	if err != nil {
 		m.problem, m.temporary = problem{v1alpha1.ConditionFetched, "Failed", err.Error()}, true

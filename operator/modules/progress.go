@@ -3,6 +3,7 @@ package modules
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -16,8 +17,8 @@ import (
 	"github.com/gleaner-dev/gleaner/hostabi"
 )
 
-// InUse is the finalizer of Finalizers and ClusterFinalizers themselves: they stay
-// until their onRemoval is done.
+// InUse is the finalizer of Finalizers and ClusterFinalizers themselves, which stay
+// until their onRemoval is done, and of their modules.
 const InUse = "gleaner.dev/in-use"
 
 // Progress is how a finalizer gets on.
@@ -54,36 +55,67 @@ func (k *Keeper) reportFinalizers(ctx context.Context, b *build) {
 		}
 		k.write(ctx, f.object, f.kind, &f.status.Conditions, func() { k.describeFinalizer(f, progress) })
 	}
+	if err := k.guardModules(ctx, b); err != nil && ctx.Err() == nil {
+		k.options.Log.Error(err, "Could not keep the modules of finalizers")
+	}
 }
 
 // guard keeps the resource for as long as objects wait for it, and lets it go then.
 func (k *Keeper) guard(ctx context.Context, f *finalizerState, progress Progress) error {
-	finalizers := f.object.GetFinalizers()
-	guarded := slices.Contains(finalizers, InUse)
 	switch {
-	case !f.finalizer.Removed && !guarded && f.policy.Enforce:
-		finalizers = append(slices.Clone(finalizers), InUse)
-	case f.finalizer.Removed && guarded && progress.Counted && progress.Carriers == 0:
-		finalizers = slices.DeleteFunc(slices.Clone(finalizers), func(name string) bool { return name == InUse })
+	case !f.finalizer.Removed && f.policy.Enforce:
+		return k.setInUse(ctx, f.object, true)
+	case f.finalizer.Removed && progress.Counted && progress.Carriers == 0:
+		return k.setInUse(ctx, f.object, false)
 	default:
 		return nil
 	}
+}
+
+// guardModules keeps the modules of finalizers: a namespace that is deleted would
+// take them along before the objects that wait for them.
+func (k *Keeper) guardModules(ctx context.Context, b *build) error {
+	used := map[string]bool{}
+	for _, f := range b.finalizers {
+		used[f.policy.Module] = used[f.policy.Module] || f.policy.Enforce
+	}
+	var all error
+	for _, m := range b.modules {
+		if removed := m.object.GetDeletionTimestamp() != nil; used[m.name()] && removed {
+			continue // it has it, or it is too late
+		}
+		all = errors.Join(all, k.setInUse(ctx, m.object, used[m.name()]))
+	}
+	return all
+}
+
+// setInUse puts our finalizer on a resource of ours, or takes it off.
+func (k *Keeper) setInUse(ctx context.Context, o client.Object, want bool) error {
+	finalizers := slices.Clone(o.GetFinalizers())
+	if slices.Contains(finalizers, InUse) == want {
+		return nil
+	}
+	if want {
+		finalizers = append(finalizers, InUse)
+	} else {
+		finalizers = slices.DeleteFunc(finalizers, func(name string) bool { return name == InUse })
+	}
 	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": f.object.GetUID(), "resourceVersion": f.object.GetResourceVersion(), "finalizers": finalizers,
+		"uid": o.GetUID(), "resourceVersion": o.GetResourceVersion(), "finalizers": finalizers,
 	}})
 	if err != nil {
 		return err
 	}
-	patched := f.object.DeepCopyObject().(client.Object)
+	patched := o.DeepCopyObject().(client.Object)
 	err = k.client.Patch(ctx, patched, client.RawPatch(types.MergePatchType, body))
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return nil // it has changed: it is read anew
 	}
 	if err != nil {
-		return fmt.Errorf("write finalizer %s: %w", InUse, err)
+		return fmt.Errorf("write finalizer %s of %s: %w", InUse, o.GetName(), err)
 	}
-	f.object.SetFinalizers(finalizers)
-	f.object.SetResourceVersion(patched.GetResourceVersion())
+	o.SetFinalizers(finalizers)
+	o.SetResourceVersion(patched.GetResourceVersion())
 	return nil
 }
 

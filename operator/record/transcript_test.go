@@ -112,7 +112,7 @@ func TestTheOldestTranscriptsMakeRoomAndTheEntriesStay(t *testing.T) {
 func TestAnOverwrittenEntryGivesItsRoomBack(t *testing.T) {
 	big := object(t, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","uid":"u","resourceVersion":"7"},"data":{"a":"`+strings.Repeat("x", 7<<20)+`"}}`)
 	s := record.NewStore(4)
-	for i := range 30 {
+	for i := range 12 {
 		s.Add(conversed(fmt.Sprint(i), about(big)))
 		for _, e := range s.Entries("") {
 			if !e.Converses() {
