@@ -51,7 +51,7 @@ func root() *cobra.Command {
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())}
 	})
-	cmd.AddCommand(runCommand(), devCommand(), demoCommand(), moduleCommand(), releaseCommand(), testCommand(), versionCommand())
+	cmd.AddCommand(runCommand(), devCommand(), demoCommand(), moduleCommand(), releaseCommand(), replayCommand(), testCommand(), versionCommand())
 	return cmd
 }
 

@@ -1,14 +1,11 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
+	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/release"
 	"github.com/gleaner-dev/gleaner/policies"
 )
@@ -28,28 +26,42 @@ type releaseOptions struct {
 	kubeconfig string
 	namespace  string
 	policy     string
+	finalizer  string
+	live       bool
 	all        bool
 	yes        bool
 }
 
-const releaseLong = `Take Gleaner's holds off objects, with or without the operator.
+const releaseLong = `Take finalizers off objects, with or without the operator.
 
 A hold (the finalizer gleaner.dev/hold) keeps an object that is deleted until a policy has decided what becomes of
-its dependents. Released, an object that is being deleted goes as Kubernetes would have it.
+its dependents. Released, an object that is being deleted goes as Kubernetes would have it. A Finalizer or
+ClusterFinalizer, and the module that it asks, have gleaner.dev/in-use in the same way, until its own removal is dealt
+with. These two are what is taken off if nothing else is said.
 
 A running operator puts the hold of a policy in force back onto objects that are not being deleted: delete the
-policy first, or write mode: Monitor into it.`
+policy first, or write mode: Monitor into it.
+
+With --finalizer, another finalizer is taken off, whoever serves it, and objects that are being deleted go although
+it was not dealt with: what it was to clean up is left behind. finalizer/NAME and clusterfinalizer/NAME take off the
+one of that resource, and free the resource as well if it is being deleted itself. Objects that are not being deleted
+keep it, unless it is of such a resource and --live is given.`
 
 func releaseCommand() *cobra.Command {
 	var o releaseOptions
 	cmd := &cobra.Command{
-		Use:   "release [RESOURCE/NAME] [--policy [NAMESPACE/]NAME] [--all]",
-		Short: "Take Gleaner's holds off objects",
+		Use:   "release [RESOURCE/NAME] [--policy [NAMESPACE/]NAME] [--finalizer NAME] [--all]",
+		Short: "Take Gleaner's holds, or a finalizer, off objects",
 		Long:  releaseLong,
 		Example: `  gleaner release deployments.apps/web -n shop
   gleaner release --policy keep-data          # what a ClusterGCPolicy holds
   gleaner release --policy shop/keep-data     # what a GCPolicy holds
-  gleaner release --all --yes                 # before uninstalling`,
+  gleaner release --all --yes                 # before uninstalling
+
+  gleaner release buckets.example.com/data -n shop --finalizer example.com/bucket
+  gleaner release --all -n shop --finalizer example.com/bucket
+  gleaner release finalizer/remove-bucket -n shop --live
+  gleaner release clusterfinalizer/remove-bucket`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.validate(args); err != nil {
@@ -62,6 +74,8 @@ func releaseCommand() *cobra.Command {
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig `file`; by default $KUBECONFIG or ~/.kube/config")
 	flags.StringVarP(&o.namespace, "namespace", "n", "", "of the object; with --all, the only one that is looked through")
 	flags.StringVar(&o.policy, "policy", "", "release what this policy governs: `[NAMESPACE/]NAME`")
+	flags.StringVar(&o.finalizer, "finalizer", "", "take off this `FINALIZER` in place of Gleaner's holds")
+	flags.BoolVar(&o.live, "live", false, "take it off objects, too, that are not being deleted; for finalizers of a Finalizer or ClusterFinalizer")
 	flags.BoolVar(&o.all, "all", false, "release everything")
 	flags.BoolVar(&o.yes, "yes", false, "don't ask")
 	return cmd
@@ -82,7 +96,7 @@ func (o *releaseOptions) validate(args []string) error {
 			return fmt.Errorf("can't read %q: write RESOURCE/NAME, such as configmaps/settings or deployments.apps/web", args[0])
 		}
 	}
-	return nil
+	return o.validateFinalizer(args)
 }
 
 func (o *releaseOptions) run(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
@@ -101,43 +115,62 @@ func (o *releaseOptions) run(ctx context.Context, args []string, in io.Reader, o
 	if r.Discovery, err = discovery.NewDiscoveryClientForConfig(config); err != nil {
 		return fmt.Errorf("make client: %w", err)
 	}
-	where, err := o.where(ctx, config, args)
+	c, err := gleanerClient(config)
+	if err != nil {
+		return err
+	}
+	if _, _, named := o.resource(args); named || o.finalizer != "" {
+		t, err := o.target(ctx, c, args)
+		if err != nil {
+			return err
+		}
+		return o.releaseFinalizer(ctx, r, t, in, out)
+	}
+	where, err := o.where(ctx, c, args)
 	if err != nil {
 		return err
 	}
 	return o.release(ctx, r, where, in, out)
 }
 
+// gleanerClient reads Gleaner's own kinds.
+func gleanerClient(config *rest.Config) (client.Client, error) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("make client: %w", err)
+	}
+	return c, nil
+}
+
 // where says what is to be looked through.
-func (o *releaseOptions) where(ctx context.Context, config *rest.Config, args []string) (release.Where, error) {
+func (o *releaseOptions) where(ctx context.Context, c client.Client, args []string) (release.Where, error) {
 	where := release.Where{Namespace: o.namespace}
 	switch {
 	case o.all:
 		return where, nil
 	case len(args) == 1:
 		text, name, _ := strings.Cut(args[0], "/")
-		wanted := schema.ParseGroupResource(text)
-		where.Name = name
-		where.Select = func(r schema.GroupResource) bool { return r == wanted }
+		where.Name, where.Select = name, only(schema.ParseGroupResource(text))
 		return where, nil
 	default:
-		return o.wherePolicy(ctx, config)
+		return o.wherePolicy(ctx, c)
 	}
+}
+
+func only(wanted schema.GroupResource) func(schema.GroupResource) bool {
+	return func(r schema.GroupResource) bool { return r == wanted }
 }
 
 // wherePolicy is what the policy's rules select. Its conditions don't count here:
 // what they left out has no hold because of it.
-func (o *releaseOptions) wherePolicy(ctx context.Context, config *rest.Config) (release.Where, error) {
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		return release.Where{}, err
-	}
-	c, err := client.New(config, client.Options{Scheme: scheme})
-	if err != nil {
-		return release.Where{}, fmt.Errorf("make client: %w", err)
-	}
+func (o *releaseOptions) wherePolicy(ctx context.Context, c client.Client) (release.Where, error) {
 	namespace, name, namespaced := strings.Cut(o.policy, "/")
 	var spec v1alpha1.GCPolicySpec
+	var err error
 	if namespaced {
 		var p v1alpha1.GCPolicy
 		err = c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &p)
@@ -150,7 +183,7 @@ func (o *releaseOptions) wherePolicy(ctx context.Context, config *rest.Config) (
 	if err != nil {
 		return release.Where{}, fmt.Errorf("read the policy: %w; of a GCPolicy write NAMESPACE/NAME; of one that is gone, release its objects or --all", err)
 	}
-	where := release.Where{Namespace: namespace}
+	where := release.Where{Namespace: namespace, Finalizers: []string{graph.Hold}}
 	if spec.ObjectSelector != nil {
 		where.Labels = metav1.FormatLabelSelector(spec.ObjectSelector)
 	}
@@ -160,101 +193,4 @@ func (o *releaseOptions) wherePolicy(ctx context.Context, config *rest.Config) (
 	}
 	where.Select = p.Selects
 	return where, nil
-}
-
-// quiet is how many sweeps in a row have to find nothing: one that finds nothing
-// may have looked before somebody else's write.
-const quiet = 2
-
-// mostRounds is how often holds may turn up again before it is given up.
-const mostRounds = 5
-
-// sweepPause is between two sweeps.
-const sweepPause = 2 * time.Second
-
-func (o *releaseOptions) release(ctx context.Context, r *release.Releaser, where release.Where, in io.Reader, out io.Writer) error {
-	held, err := r.Find(ctx, where)
-	if len(held) == 0 {
-		if err == nil {
-			fmt.Fprintln(out, "Nothing there has a hold.")
-		}
-		return err
-	}
-	show(out, held)
-	if err != nil {
-		fmt.Fprintf(out, "Not everything could be looked through: %v\n", err)
-	}
-	if !o.yes && !confirmed(in, out, len(held)) {
-		fmt.Fprintln(out, "Nothing was released.")
-		return nil
-	}
-	released, err := releaseAll(ctx, r, held, out)
-	rounds := 0
-	for calm := 0; o.all && err == nil && calm < quiet; calm++ {
-		if err = sleep(ctx, sweepPause); err != nil {
-			break
-		}
-		if held, err = r.Find(ctx, where); err != nil || len(held) == 0 {
-			continue
-		}
-		if rounds++; rounds > mostRounds {
-			err = fmt.Errorf("%d objects have a hold again: stop the operator, or delete the policies that it enforces, and try again", len(held))
-			break
-		}
-		more := 0
-		more, err = releaseAll(ctx, r, held, out)
-		released, calm = released+more, -1
-	}
-	fmt.Fprintf(out, "Released %d.\n", released)
-	return err
-}
-
-func releaseAll(ctx context.Context, r *release.Releaser, held []release.Held, out io.Writer) (released int, err error) {
-	for _, h := range held {
-		done, failed := r.Release(ctx, h)
-		if failed != nil {
-			fmt.Fprintf(out, "%v\n", failed)
-			err = errors.Join(err, failed)
-		}
-		if done {
-			released++
-		}
-	}
-	return released, err
-}
-
-func show(out io.Writer, held []release.Held) {
-	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(table, "NAMESPACE\tOBJECT\tSTATE\tOTHER FINALIZERS")
-	for _, h := range held {
-		state := "held"
-		if h.Terminating {
-			state = "being deleted: goes once it is released"
-			if len(h.Others) != 0 {
-				state = "being deleted: waits for others, too"
-			}
-		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", h.Namespace, h, state, strings.Join(h.Others, ","))
-	}
-	_ = table.Flush() // nobody is left to be told
-}
-
-// confirmed asks whether to go on.
-func confirmed(in io.Reader, out io.Writer, n int) bool {
-	fmt.Fprintf(out, "Release %d? [y/N] ", n)
-	line, _ := bufio.NewReader(in).ReadString('\n')
-	fmt.Fprintln(out)
-	answer := strings.ToLower(strings.TrimSpace(line))
-	return answer == "y" || answer == "yes"
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
 }

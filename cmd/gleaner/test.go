@@ -22,6 +22,7 @@ type testOptions struct {
 
 func testCommand() *cobra.Command {
 	o := testOptions{output: "text", timeout: 5 * time.Minute}
+	var from fromOptions
 	var run string
 	cmd := &cobra.Command{
 		Use:   "test [PATH...]",
@@ -31,9 +32,16 @@ func testCommand() *cobra.Command {
 			"  Rego   every rule that begins with test_, with the files of its folder, as \"opa test\" runs them\n" +
 			"  cases  YAML files with cases, each a request and the verdict that has to come of it, and\n" +
 			"         module: policy.rego or policy.wasm at their top, from their own folder\n\n" +
-			"It exits with 1 if a test fails, and with 2 if a file can't be read or there is nothing to test.",
+			"It exits with 1 if a test fails, and with 2 if a file can't be read or there is nothing to test.\n\n" +
+			"With --from it runs nothing, and makes what a module was asked in a cluster into cases.",
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := from.check(cmd, args); err != nil {
+				return err
+			}
+			if from.file != "" {
+				return from.write(cmd, changed(cmd, "output"))
+			}
 			if err := o.complete(run); err != nil {
 				return err
 			}
@@ -48,10 +56,19 @@ func testCommand() *cobra.Command {
 	})
 	cmd.Flags().StringVar(&run, "run", "", "run only the tests and cases whose name matches the regular `expression`")
 	cmd.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "show all tests, with what was decided and what the operator would do")
-	cmd.Flags().StringVarP(&o.output, "output", "o", o.output, "text, json or junit")
+	cmd.Flags().StringVarP(&o.output, "output", "o", o.output, "text, json or junit; with --from, the file to write")
 	cmd.Flags().BoolVar(&o.coverage, "coverage", false, "show which lines of Rego its tests have not reached")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", o.timeout, "that all of it may take")
+	from.add(cmd)
 	return cmd
+}
+
+// changed is the value of a flag that was set, or else nothing.
+func changed(cmd *cobra.Command, flag string) string {
+	if f := cmd.Flags().Lookup(flag); f.Changed {
+		return f.Value.String()
+	}
+	return ""
 }
 
 func (o *testOptions) complete(run string) error {

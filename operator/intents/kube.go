@@ -162,11 +162,7 @@ func pageOf(data []byte, r catalog.Resource) (*hostabi.ListResult, error) {
 		if item == nil {
 			return nil, errors.New("the answer has an item that is no object")
 		}
-		for name, value := range map[string]string{"apiVersion": r.Version.GroupVersion().String(), "kind": r.Kind} {
-			if _, ok := item[name]; !ok {
-				item[name] = json.RawMessage(strconv.Quote(value))
-			}
-		}
+		complete(item, map[string]string{"apiVersion": r.Version.GroupVersion().String(), "kind": r.Kind})
 		body, err := json.Marshal(item)
 		if err != nil {
 			return nil, fmt.Errorf("write an item: %w", err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -44,6 +45,9 @@ func reasonOf(c call, err error) hostabi.ErrorReason {
 	if apierrors.IsUnexpectedServerError(err) {
 		return hostabi.ErrorUnavailable
 	}
+	if isAnother(err) {
+		return hostabi.ErrorConflict
+	}
 	for _, r := range []struct {
 		is     func(error) bool
 		reason hostabi.ErrorReason
@@ -68,4 +72,14 @@ func reasonOf(c call, err error) hostabi.ErrorReason {
 		return hostabi.ErrorInvalid // there is no such namespace
 	}
 	return hostabi.ErrorUnavailable
+}
+
+// isAnother tells that a patch was for an object of another uid: to the API server
+// that is an attempt to change it.
+func isAnother(err error) bool {
+	answer := apierrors.APIStatus(nil)
+	if !apierrors.IsInvalid(err) || !errors.As(err, &answer) || answer.Status().Details == nil {
+		return false
+	}
+	return slices.ContainsFunc(answer.Status().Details.Causes, func(c metav1.StatusCause) bool { return c.Field == "metadata.uid" })
 }

@@ -31,7 +31,7 @@ import (
 )
 
 // InUse is the finalizer that keeps a Finalizer or ClusterFinalizer itself until its
-// own removal is dealt with.
+// own removal is dealt with, and the module that it asks for as long.
 const InUse = "gleaner.dev/in-use"
 
 // Held is an object that has a finalizer that is looked for.

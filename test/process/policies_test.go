@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
 	"github.com/gleaner-dev/gleaner/crds"
@@ -26,16 +27,7 @@ import (
 func TestSIGKILL_BetweenTheWritesOfADecision(t *testing.T) {
 	cluster := ownCluster(t)
 	config := cluster.RESTConfig()
-	definitions, err := crds.Definitions()
-	if err != nil {
-		t.Fatal(err)
-	}
-	types := apiextensions.NewForConfigOrDie(config).ApiextensionsV1().CustomResourceDefinitions()
-	for _, d := range definitions {
-		if _, err := types.Create(t.Context(), d, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
+	define(t, config)
 	client, ns := kubernetes.NewForConfigOrDie(config), devtest.Namespace(t, config)
 	policies := dynamic.NewForConfigOrDie(config).
 		Resource(schema.GroupVersionResource{Group: "gleaner.dev", Version: "v1alpha1", Resource: "gcpolicies"}).Namespace(ns)
@@ -108,6 +100,21 @@ func TestSIGKILL_BetweenTheWritesOfADecision(t *testing.T) {
 		}
 		if len(o.OwnerReferences) != 0 {
 			t.Errorf("%s still names its owner", o.Name)
+		}
+	}
+}
+
+// define creates the types of the custom resources.
+func define(t *testing.T, config *rest.Config) {
+	t.Helper()
+	definitions, err := crds.Definitions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	types := apiextensions.NewForConfigOrDie(config).ApiextensionsV1().CustomResourceDefinitions()
+	for _, d := range definitions {
+		if _, err := types.Create(t.Context(), d, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

@@ -189,7 +189,7 @@ func withFinalizers(t *testing.T) *devcluster.Cluster {
 // inUse creates a finalizer's resource, which stays when it is deleted.
 func inUse(t *testing.T, cluster *devcluster.Cluster, kind, resource, ns string, spec map[string]any) dynamic.ResourceInterface {
 	t.Helper()
-	var client dynamic.ResourceInterface = dynamic.NewForConfigOrDie(cluster.RESTConfig()).Resource(v1alpha1.GroupVersion.WithResource(resource)).Namespace(ns)
+	client := dynamic.NewForConfigOrDie(cluster.RESTConfig()).Resource(v1alpha1.GroupVersion.WithResource(resource)).Namespace(ns)
 	spec["module"] = map[string]any{"name": "m"}
 	spec["resources"] = []any{map[string]any{"apiGroups": []any{""}, "resources": []any{"configmaps"}}}
 	o := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}

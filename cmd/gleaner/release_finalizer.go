@@ -1,0 +1,226 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
+	"github.com/gleaner-dev/gleaner/operator/graph"
+	"github.com/gleaner-dev/gleaner/operator/release"
+)
+
+// protected are finalizers that are not taken off, and what to do in place of it.
+var protected = map[string]string{
+	graph.Hold:    "it is what is taken off anyway: leave --finalizer out",
+	release.InUse: "it is what is taken off anyway: leave --finalizer out",
+
+	"orphan":             "the garbage collector keeps the object's dependents before it takes it off, which would be deleted otherwise: have it running, or delete the object once more with --cascade=background if they are to go",
+	"foregroundDeletion": "the object waits for its dependents, which would lose their owner: see what keeps those, or delete the object once more with --cascade=background",
+	"kubernetes":         "a namespace has it in spec, and waits for all that is in it: its status says what is left",
+
+	"kubernetes.io/pvc-protection": "a pod still uses the claim, and its data would go under it: delete the pod",
+	"kubernetes.io/pv-protection":  "a claim is still bound to the volume, and its data would go under it: delete the claim",
+}
+
+var (
+	finalizerName = regexp.MustCompile(`^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$`)
+	kubernetesOwn = regexp.MustCompile(`^([^/]*\.)?(kubernetes\.io|k8s\.io)/`)
+)
+
+func (o *releaseOptions) validateFinalizer(args []string) error {
+	resource, _, named := o.resource(args)
+	switch {
+	case o.finalizer != "" && o.policy != "":
+		return errors.New("a policy has holds and no other finalizer: write RESOURCE/NAME or --all with --finalizer, or leave it out")
+	case named && o.finalizer != "":
+		return fmt.Errorf("%s says which finalizer is meant: leave --finalizer out, or write RESOURCE/NAME of the objects", args[0])
+	case named && resource == finalizers && o.namespace == "":
+		return fmt.Errorf("a Finalizer is in a namespace: say which, with -n, or write clusterfinalizer/%s", strings.SplitN(args[0], "/", 2)[1])
+	case o.live && !named && o.finalizer == "":
+		return errors.New("--live goes with --finalizer, finalizer/NAME or clusterfinalizer/NAME: holds are taken off all objects")
+	case o.finalizer == "":
+		return nil
+	case !finalizerName.MatchString(o.finalizer):
+		return fmt.Errorf("can't read %q: write a finalizer as it stands in metadata.finalizers, such as example.com/bucket", o.finalizer)
+	}
+	reason, refused := protected[o.finalizer]
+	if !refused && kubernetesOwn.MatchString(o.finalizer) {
+		reason, refused = "it is Kubernetes' own, and something still uses the object, or what takes it off doesn't run: see to that", true
+	}
+	if refused {
+		return fmt.Errorf("finalizer %s is not taken off: %s", o.finalizer, reason)
+	}
+	return nil
+}
+
+var (
+	finalizers        = schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "finalizers"}
+	clusterFinalizers = schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "clusterfinalizers"}
+
+	// spellings are what people call them.
+	spellings = map[string]schema.GroupResource{
+		"finalizer": finalizers, "finalizers": finalizers, "fin": finalizers,
+		"clusterfinalizer": clusterFinalizers, "clusterfinalizers": clusterFinalizers, "cfin": clusterFinalizers,
+	}
+)
+
+// resource is the Finalizer or ClusterFinalizer that is named in place of an object.
+func (o *releaseOptions) resource(args []string) (resource schema.GroupResource, name string, named bool) {
+	if len(args) != 1 {
+		return schema.GroupResource{}, "", false
+	}
+	text, name, _ := strings.Cut(args[0], "/")
+	resource, named = spellings[strings.TrimSuffix(text, "."+v1alpha1.GroupVersion.Group)]
+	return resource, name, named
+}
+
+// target is a finalizer that is to be taken off.
+type target struct {
+	finalizer string
+	where     release.Where
+	ours      string         // the Finalizer or ClusterFinalizer whose it is, if it is of one
+	resource  *release.Where // that one itself, if it is to be freed as well
+}
+
+func (o *releaseOptions) target(ctx context.Context, c client.Client, args []string) (target, error) {
+	resource, name, named := o.resource(args)
+	switch {
+	case named && resource == finalizers:
+		t := target{finalizer: o.namespace + ".gleaner.dev/" + name, ours: "Finalizer " + o.namespace + "/" + name}
+		t.where = release.Where{Namespace: o.namespace, Finalizers: []string{t.finalizer}}
+		t.resource = &release.Where{Namespace: o.namespace, Name: name, Select: only(resource), Finalizers: []string{release.InUse}}
+		return t, nil
+	case named:
+		var f v1alpha1.ClusterFinalizer
+		if err := c.Get(ctx, client.ObjectKey{Name: name}, &f); err != nil {
+			return target{}, fmt.Errorf("read the ClusterFinalizer: %w; of one that is gone, write --all and --finalizer with what it served", err)
+		}
+		t := target{finalizer: f.Spec.Finalizer, ours: "ClusterFinalizer " + name}
+		t.where = release.Where{Namespace: o.namespace, Finalizers: []string{t.finalizer}}
+		t.resource = &release.Where{Name: name, Select: only(resource), Finalizers: []string{release.InUse}}
+		return t, nil
+	}
+	t := target{finalizer: o.finalizer}
+	var err error
+	if t.ours, err = whose(ctx, c, o.finalizer); err != nil {
+		return t, err
+	}
+	if o.live && t.ours == "" {
+		return t, fmt.Errorf("no Finalizer or ClusterFinalizer serves %s, and another's finalizer is not taken off objects that are not being deleted: leave --live out", o.finalizer)
+	}
+	t.where, err = o.where(ctx, c, args)
+	t.where.Finalizers = []string{t.finalizer}
+	return t, err
+}
+
+// whose is the Finalizer or ClusterFinalizer that serves a finalizer, or served it;
+// "" if it is somebody else's.
+func whose(ctx context.Context, c client.Client, finalizer string) (string, error) {
+	domain, name, _ := strings.Cut(finalizer, "/")
+	if namespace, ok := strings.CutSuffix(domain, "."+v1alpha1.GroupVersion.Group); ok {
+		return "Finalizer " + namespace + "/" + name, nil
+	}
+	var list v1alpha1.ClusterFinalizerList
+	err := c.List(ctx, &list)
+	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+		return "", nil // there are none in this cluster
+	}
+	if err != nil {
+		return "", fmt.Errorf("list ClusterFinalizers: %w", err)
+	}
+	for _, f := range list.Items {
+		if f.Spec.Finalizer == finalizer {
+			return "ClusterFinalizer " + f.Name, nil
+		}
+	}
+	return "", nil
+}
+
+// releaseFinalizer takes a finalizer off the objects that are being deleted, and off
+// others if that was said.
+func (o *releaseOptions) releaseFinalizer(ctx context.Context, r *release.Releaser, t target, in io.Reader, out io.Writer) error {
+	taken, err := o.find(ctx, r, t, out)
+	if len(taken) == 0 {
+		switch {
+		case err != nil:
+		case t.where.Name != "":
+			err = fmt.Errorf("%s is not being deleted, or does not have %s", t.where.Name, t.finalizer)
+		default:
+			fmt.Fprintf(out, "Nothing there is being deleted and has %s.\n", t.finalizer)
+		}
+		return err
+	}
+	show(out, taken)
+	if err != nil {
+		fmt.Fprintf(out, "Not everything could be looked through: %v\n", err)
+	}
+	t.warn(out, taken)
+	if !o.yes && !confirmed(in, out, fmt.Sprintf("Take it off %d?", len(taken))) {
+		fmt.Fprintln(out, "Nothing was released.")
+		return nil
+	}
+	released, err := releaseAll(ctx, r, taken, out)
+	fmt.Fprintf(out, "Released %d.\n", released)
+	return err
+}
+
+// find lists what the finalizer is to be taken off, and says what it is not taken
+// off. An error comes with what was found nevertheless.
+func (o *releaseOptions) find(ctx context.Context, r *release.Releaser, t target, out io.Writer) ([]release.Held, error) {
+	found, err := r.Find(ctx, t.where)
+	if err := o.oneNamespace(found); err != nil {
+		return nil, err
+	}
+	going, staying := terminating(found)
+	if o.live {
+		going, staying = found, 0
+	}
+	if staying != 0 {
+		fmt.Fprintf(out, "%d have %s and are not being deleted: they keep it.\n", staying, t.finalizer)
+	}
+	if t.resource == nil {
+		return going, err
+	}
+	itself, findErr := r.Find(ctx, *t.resource)
+	err = errors.Join(err, findErr)
+	if itself, _ = terminating(itself); staying != 0 && len(itself) != 0 {
+		fmt.Fprintf(out, "So %s stays as well: --live takes it off all.\n", t.ours)
+		return going, err
+	}
+	return append(going, itself...), err
+}
+
+// terminating are the objects that are being deleted, and how many are not.
+func terminating(found []release.Held) (going []release.Held, others int) {
+	for _, h := range found {
+		if h.Terminating {
+			going = append(going, h)
+		} else {
+			others++
+		}
+	}
+	return going, others
+}
+
+// warn says what may be left behind.
+func (t target) warn(out io.Writer, taken []release.Held) {
+	by := "somebody else's: see first why whoever serves it does not take it off"
+	if t.ours != "" {
+		by = "of " + t.ours
+	}
+	fmt.Fprintf(out, "\n%s is %s.\nWhatever it was to clean up is not cleaned up, and nothing will remember that it is there.\n", t.finalizer, by)
+	if _, live := terminating(taken); live != 0 {
+		fmt.Fprintf(out, "%d of these are not being deleted: nothing is cleaned up for them either, when they are deleted one day. "+
+			"A running operator puts it back if attach is true: delete the resource first.\n", live)
+	}
+	fmt.Fprintln(out)
+}

@@ -1,0 +1,254 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/gleaner-dev/gleaner/devcluster"
+	"github.com/gleaner-dev/gleaner/devcluster/devtest"
+)
+
+// steps is a module that takes two steps over HTTP, remembers the first in between,
+// and writes a ConfigMap before it is done.
+const steps = `package gleaner
+
+import rego.v1
+
+step(n) := {"id": n, "http": {"method": "POST", "url": sprintf("%s/%s", [input.policy.settings.url, n]), "headers": {"Idempotency-Key": input.idempotencyKey}}}
+
+copy := {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "copy", "namespace": input.object.metadata.namespace}}
+
+default finalize := {"decision": "Wait", "after": "20ms"}
+
+finalize := {"decision": "Act", "intents": [step("one")]} if {
+	not input.state
+	not input.results.one
+} else := {"decision": "Wait", "after": "20ms", "state": {"one": true}} if {
+	not input.state
+	input.results.one.http.status == 200
+} else := {"decision": "Act", "intents": [step("two"), {"id": "copy", "create": {"object": copy}}]} if {
+	input.state.one
+	not input.results.two
+} else := {"decision": "Done"} if {
+	input.results.two.http.status == 200
+	input.results.copy.object
+} else := {"decision": "Done"} if {
+	input.results.two.http.status == 200
+	input.results.copy.error.reason == "AlreadyExists"
+}
+`
+
+// killer kills the operator the first time that it gets to a point: before or after
+// something outside of it happens.
+type killer struct {
+	mu     sync.Mutex // covers what follows
+	victim *gleaner
+	points []string // at which it has been killed
+	done   map[string]int
+}
+
+// at has something happen, and the operator killed before it the first time, and
+// after it the second time.
+func (k *killer) at(point string, happen func()) {
+	if k.strikes("before " + point) {
+		return
+	}
+	happen()
+	k.strikes("after " + point)
+}
+
+func (k *killer) strikes(point string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if slices.Contains(k.points, point) || k.victim == nil {
+		return false
+	}
+	k.points = append(k.points, point)
+	k.victim.kill()
+	k.victim = nil
+	return true
+}
+
+// aim has the next process killed.
+func (k *killer) aim(g *gleaner) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.victim = g
+}
+
+// The operator is killed before and after each thing that it does for a finalizer:
+// each call, and each write to the API server.
+func TestSIGKILL_AtEveryStepOfAFinalizer(t *testing.T) {
+	cluster := ownCluster(t)
+	config := cluster.RESTConfig()
+	define(t, config)
+	ns := devtest.Namespace(t, config)
+	k := &killer{done: map[string]int{}}
+	site := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		k.at("the call "+r.URL.Path, func() {
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			k.done[r.URL.Path+" "+r.Header.Get("Idempotency-Key")]++
+		})
+	}))
+	defer site.Close()
+	kubeconfig := behind(t, cluster, func(r *http.Request, pass func()) {
+		path := strings.TrimPrefix(r.URL.Path, "/api/v1/namespaces/"+ns)
+		if r.Method == http.MethodGet || !strings.HasPrefix(path, "/configmaps") {
+			pass()
+			return
+		}
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		r.Body = io.NopCloser(strings.NewReader(string(body)))
+		what := "the write " + r.Method + " " + path
+		if strings.Contains(string(body), `"finalizers"`) {
+			what += " of finalizers"
+		}
+		k.at(what, pass)
+	})
+	applyAll(t, cluster, ns, fmt.Sprintf(finalizing, indent(steps), site.URL))
+	maps := kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps(ns)
+	if err := maps.Delete(t.Context(), "o", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	gone := func() bool {
+		_, err := maps.Get(t.Context(), "o", metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
+	}
+	for !gone() {
+		g := start(t, cluster, "--kubeconfig="+kubeconfig)
+		k.aim(g)
+		devtest.Eventually(t, patience, func() error {
+			if g.lives() && !gone() {
+				return errors.New("it neither is killed nor comes to an end")
+			}
+			return nil
+		})
+		g.stop()
+	}
+	t.Logf("killed %q, and done %v", k.points, k.done)
+	if len(k.points) < 10 {
+		t.Errorf("it was killed at %d points only", len(k.points))
+	}
+	if len(k.done) != 2 { // and not a third with another key
+		t.Errorf("done: %v", k.done)
+	}
+	if _, err := maps.Get(t.Context(), "copy", metav1.GetOptions{}); err != nil {
+		t.Errorf("the copy: %v", err)
+	}
+}
+
+const finalizing = `
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: finalizer}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: finalizer}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: edit}
+subjects: [{kind: ServiceAccount, name: finalizer}]
+---
+apiVersion: gleaner.dev/v1alpha1
+kind: PolicyModule
+metadata: {name: steps}
+spec:
+  rego:
+    inline: |
+%s
+---
+apiVersion: gleaner.dev/v1alpha1
+kind: Finalizer
+metadata: {name: steps}
+spec:
+  resources: [{apiGroups: [""], resources: [configmaps]}]
+  module: {name: steps}
+  mode: Enforce
+  settings: {url: "%[2]s"}
+  serviceAccount: {name: finalizer}
+  grants:
+    write: [{apiGroups: [""], resources: [configmaps], verbs: [create]}]
+    http: [{url: "%[2]s/*", methods: [POST], addresses: [127.0.0.0/8]}]
+  retry: {initial: 50ms, max: 200ms}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: o, finalizers: [NS.gleaner.dev/steps]}
+`
+
+func indent(text string) string { return "      " + strings.ReplaceAll(text, "\n", "\n      ") }
+
+// applyAll applies a text with kubectl.
+func applyAll(t *testing.T, cluster *devcluster.Cluster, ns, text string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "all.yaml")
+	text = strings.ReplaceAll(text, "NS", ns)
+	text = strings.ReplaceAll(text, "kind: ServiceAccount, name: finalizer}", "kind: ServiceAccount, name: finalizer, namespace: "+ns+"}")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	devtest.Eventually(t, patience, func() error { // types are served a moment after they were defined
+		out, err := cluster.Kubectl(t.Context(), "apply", "--server-side", "-n", ns, "-f", file)
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
+}
+
+// behind returns a kubeconfig that leads to the API server through a proxy, which
+// asks about each request.
+func behind(t *testing.T, cluster *devcluster.Cluster, ask func(r *http.Request, pass func())) string {
+	t.Helper()
+	admin := cluster.RESTConfig()
+	target, err := url.Parse(admin.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport, err := rest.TransportFor(admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	silent := log.New(io.Discard, "", 0)
+	proxy := &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, Transport: transport, FlushInterval: -1, ErrorLog: silent,
+	}
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ask(r, func() { proxy.ServeHTTP(w, r) })
+	}))
+	server.Config.ErrorLog = silent
+	server.Start()
+	t.Cleanup(server.Close)
+	config := clientcmdapi.NewConfig()
+	config.Clusters["proxy"] = &clientcmdapi.Cluster{Server: server.URL}
+	config.Contexts["proxy"] = &clientcmdapi.Context{Cluster: "proxy"}
+	config.CurrentContext = "proxy"
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, file); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
