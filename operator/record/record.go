@@ -7,6 +7,7 @@ package record
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -216,6 +217,9 @@ type Link struct {
 	Deleted string `json:"deleted,omitempty"` // why, if it was by us
 }
 
+// intentsTold is how many of an entry's intents its sentence tells.
+const intentsTold = 5
+
 // String tells the decision and its chain as one sentence.
 func (e Entry) String() string {
 	var b strings.Builder
@@ -226,11 +230,17 @@ func (e Entry) String() string {
 	if len(e.Chain) == 0 {
 		fmt.Fprintf(&b, ", %s", e.Reason)
 	}
+	if e.Because != "" && !slices.ContainsFunc(e.Asked, func(a Asked) bool { return a.Reason == e.Because || a.Fault == e.Because }) {
+		fmt.Fprintf(&b, " (%s)", e.Because)
+	}
 	for _, asked := range e.Asked {
 		fmt.Fprintf(&b, ", %s", asked.says())
 	}
-	for _, intent := range e.Intents {
+	for _, intent := range e.Intents[:min(len(e.Intents), intentsTold)] {
 		fmt.Fprintf(&b, ", %s", intent)
+	}
+	if more := len(e.Intents) - intentsTold; more > 0 {
+		fmt.Fprintf(&b, " and %d more", more)
 	}
 	for _, blocker := range e.WaitsFor {
 		fmt.Fprintf(&b, ", waits for %s (%s)", blocker.Object, blocker.State)

@@ -103,7 +103,11 @@ func TestSIGKILL_AtEveryStepOfAFinalizer(t *testing.T) {
 	define(t, config)
 	ns := devtest.Namespace(t, config)
 	k := &killer{done: map[string]int{}}
+	const secret = "open-sesame-51c9"
 	site := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != secret {
+			t.Errorf("called without the token: %v", r.Header)
+		}
 		k.at("the call "+r.URL.Path, func() {
 			k.mu.Lock()
 			defer k.mu.Unlock()
@@ -128,7 +132,7 @@ func TestSIGKILL_AtEveryStepOfAFinalizer(t *testing.T) {
 		}
 		k.at(what, pass)
 	})
-	applyAll(t, cluster, ns, fmt.Sprintf(finalizing, indent(steps), site.URL))
+	applyAll(t, cluster, ns, fmt.Sprintf(finalizing, indent(steps), site.URL, secret))
 	maps := kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps(ns)
 	if err := maps.Delete(t.Context(), "o", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -147,6 +151,9 @@ func TestSIGKILL_AtEveryStepOfAFinalizer(t *testing.T) {
 			return nil
 		})
 		g.stop()
+		if told := strings.Join(g.log.lines(), "\n"); strings.Contains(told, secret) {
+			t.Errorf("the secret is in the log:\n%s", told)
+		}
 	}
 	t.Logf("killed %q, and done %v", k.points, k.done)
 	if len(k.points) < 10 {
@@ -171,6 +178,11 @@ metadata: {name: finalizer}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: edit}
 subjects: [{kind: ServiceAccount, name: finalizer}]
 ---
+apiVersion: v1
+kind: Secret
+metadata: {name: token}
+stringData: {header: %[3]s}
+---
 apiVersion: gleaner.dev/v1alpha1
 kind: PolicyModule
 metadata: {name: steps}
@@ -190,7 +202,7 @@ spec:
   serviceAccount: {name: finalizer}
   grants:
     write: [{apiGroups: [""], resources: [configmaps], verbs: [create]}]
-    http: [{url: "%[2]s/*", methods: [POST], addresses: [127.0.0.0/8]}]
+    http: [{url: "%[2]s/*", methods: [POST], addresses: [127.0.0.0/8], headersFrom: [{header: Authorization, secretKeyRef: {name: token, key: header}}]}]
   retry: {initial: 50ms, max: 200ms}
 ---
 apiVersion: v1
