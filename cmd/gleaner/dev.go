@@ -125,6 +125,7 @@ func (s *stage) collect(log logr.Logger) error {
 	o := defaultOptions()
 	o.metricsAddress, o.insecureDebug, o.probeAddress = address, true, "0"
 	o.canaryTimeout, o.leaderElect = localCanaryTimeout, false
+	o.finalizerNetworks = []string{"127.0.0.0/8", "::1/128"}
 	// An identity of its own, since what Gleaner writes itself gets no hold.
 	config, err := s.cluster.ConfigFor("gleaner", "system:masters")
 	if err != nil {

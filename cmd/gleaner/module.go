@@ -21,13 +21,14 @@ import (
 func moduleCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "module",
-		Short: "Look at modules before a cluster does",
-		Long: "Look at modules before a cluster does. A module is a file of WebAssembly, plain or compressed with\n" +
-			"gzip, or a file, several files or a folder of Rego. It is taken in and run just as the operator does it.",
+		Short: "Write modules, and look at them before a cluster does",
+		Long: "Write modules, and look at them before a cluster does. A module is a file of WebAssembly, plain or\n" +
+			"compressed with gzip, or a file, several files or a folder of Rego. It is taken in and run just as the\n" +
+			"operator does it.",
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(moduleInspect(), moduleValidate(), moduleBench(), modulePush())
+	cmd.AddCommand(moduleNew(), moduleBuild(), moduleInspect(), moduleValidate(), moduleBench(), modulePush())
 	return cmd
 }
 

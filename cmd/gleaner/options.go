@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"net"
+	"net/netip"
 	"regexp"
 	"strconv"
 	"time"
@@ -23,6 +24,7 @@ type options struct {
 	discoveryInterval time.Duration
 	sweepInterval     time.Duration
 	ignoreResources   []string
+	finalizerNetworks []string
 	canaryTimeout     time.Duration
 	apiQPS            float32
 	leaderElect       bool
@@ -73,6 +75,8 @@ func (o *options) addTo(flags *pflag.FlagSet) {
 		"between looks at everything that may need something, whatever the watches have said")
 	flags.StringSliceVar(&o.ignoreResources, "ignore-resources", o.ignoreResources,
 		"resources that are neither watched nor collected, as `resource[.group],...`")
+	flags.StringSliceVar(&o.finalizerNetworks, "finalizer-networks", o.finalizerNetworks,
+		"private `networks`, as 10.96.0.0/16,..., to which Finalizers of namespaces may grant requests, too; ClusterFinalizers may to all")
 	flags.DurationVar(&o.canaryTimeout, "canary-timeout", o.canaryTimeout,
 		"how long another garbage collector is given to show itself; 0 takes it that there is none")
 	flags.Float32Var(&o.apiQPS, "api-qps", o.apiQPS,
@@ -122,7 +126,8 @@ func (o *options) validate() error {
 	refuse(!isAddress(o.pprofAddress) || !onLoopback(o.pprofAddress),
 		"--pprof-bind-address=%s: use a loopback address, as in 127.0.0.1:6060, or 0 for none", o.pprofAddress)
 	_, err := o.ignored()
-	return errors.Join(append(wrong, err)...)
+	_, badNetworks := o.networks()
+	return errors.Join(append(wrong, err, badNetworks)...)
 }
 
 func isAddress(text string) bool {
@@ -158,4 +163,19 @@ func (o *options) ignored() (map[schema.GroupResource]struct{}, error) {
 		ignored[schema.ParseGroupResource(text)] = struct{}{}
 	}
 	return ignored, errors.Join(wrong...)
+}
+
+// networks parses --finalizer-networks.
+func (o *options) networks() ([]netip.Prefix, error) {
+	var networks []netip.Prefix
+	var wrong []error
+	for _, text := range o.finalizerNetworks {
+		network, err := netip.ParsePrefix(text)
+		if err != nil {
+			wrong = append(wrong, fmt.Errorf("--finalizer-networks: %q is no network; write an address and a length, as in 10.96.0.0/16", text))
+			continue
+		}
+		networks = append(networks, network.Masked())
+	}
+	return networks, errors.Join(wrong...)
 }

@@ -132,12 +132,16 @@ func (o *options) assemble(config *rest.Config, log logr.Logger) (*loop.Loop, ma
 	if err != nil {
 		return nil, nil, err
 	}
+	networks, err := o.networks()
+	if err != nil {
+		return nil, nil, err
+	}
 	collector, err := loop.New(loop.Options{
 		Config: config, Namespace: o.namespace, Workers: o.workers, APIQPS: o.apiQPS,
 		Elect:             o.leaderElect && !o.dryRun, // a dry run writes no lease, and takes nobody's place
 		DiscoveryInterval: o.discoveryInterval, SweepInterval: o.sweepInterval,
 		CanaryTimeout: o.canaryTimeout, CanaryInterval: canaryInterval, SyncTimeout: syncTimeout,
-		Ignored: ignored, DryRun: o.dryRun, Evaluator: builtin.Policy{}, CacheDir: o.cacheDir,
+		Ignored: ignored, DryRun: o.dryRun, Evaluator: builtin.Policy{}, CacheDir: o.cacheDir, FinalizerNetworks: networks,
 		Metrics: metrics.Registry, Log: log.WithName("collector"),
 	})
 	if err != nil {

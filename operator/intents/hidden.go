@@ -51,9 +51,7 @@ func (h *hidden) spell(value string, least int) {
 	all := []string{
 		value, html.EscapeString(value), strings.Trim(strconv.Quote(value), `"`), hex.EncodeToString([]byte(value)),
 		base64.StdEncoding.EncodeToString([]byte(value)), base64.RawURLEncoding.EncodeToString([]byte(value)),
-	}
-	for _, escaped := range []string{url.QueryEscape(value), url.PathEscape(value), strings.ReplaceAll(url.QueryEscape(value), "+", "%20")} {
-		all = append(all, escaped)
+		url.QueryEscape(value), url.PathEscape(value), strings.ReplaceAll(url.QueryEscape(value), "+", "%20"),
 	}
 	for _, escape := range []bool{true, false} {
 		inJSON := jsonText(value, escape)

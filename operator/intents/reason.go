@@ -1,7 +1,6 @@
 package intents
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -21,8 +20,8 @@ func (e *Executor) problemOf(doing string, c call, err error) error {
 	switch {
 	case errors.Is(err, errLarge):
 		p.message = fmt.Sprintf("%s: the answer has more than %d bytes", doing, mostAnswer)
-	case p.reason == hostabi.ErrorUnavailable && c.method != http.MethodGet && errors.Is(err, context.DeadlineExceeded):
-		p.message = doing + ": no answer in time, so whether it was done is not known"
+	case p.reason == hostabi.ErrorUnavailable && c.method != http.MethodGet && !answered(err):
+		p.message += "; whether it was done is not known"
 	case apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict):
 		p.message += "; apply takes over nothing that is another's: leave the field out, or write a patch of type merge"
 	}
@@ -72,6 +71,12 @@ func reasonOf(c call, err error) hostabi.ErrorReason {
 		return hostabi.ErrorInvalid // there is no such namespace
 	}
 	return hostabi.ErrorUnavailable
+}
+
+// answered tells that somebody said something else than that it took too long.
+func answered(err error) bool {
+	status := apierrors.APIStatus(nil)
+	return errors.As(err, &status) && !apierrors.IsTimeout(err)
 }
 
 // isAnother tells that a patch was for an object of another uid: to the API server

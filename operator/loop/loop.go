@@ -11,6 +11,7 @@ package loop
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -74,10 +75,12 @@ type Options struct {
 	Ignored           map[schema.GroupResource]struct{}
 	DryRun            bool // decide and record, write nothing
 
-	Evaluator policies.Evaluator    // answers where no policy does
-	CacheDir  string                // keeps the policies' modules between runs; empty: nothing is kept
-	Metrics   prometheus.Registerer // takes the Loop's metrics
-	Log       logr.Logger
+	Evaluator         policies.Evaluator // answers where no policy does
+	FinalizerNetworks []netip.Prefix     // that are not public, and to which Finalizers of namespaces may grant requests
+
+	CacheDir string                // keeps the policies' modules between runs; empty: nothing is kept
+	Metrics  prometheus.Registerer // takes the Loop's metrics
+	Log      logr.Logger
 }
 
 // Loop is the collector. Create it with New, hand it to a manager with AddTo.
@@ -168,7 +171,7 @@ func (l *Loop) connect() error {
 		Absent:   func(ctx context.Context, gk schema.GroupKind) (bool, error) { return l.watcher.Absent(ctx, gk) },
 		Leads:    func() bool { return l.known.leads() && !l.options.DryRun },
 		OnChange: l.policiesChanged,
-		Serves:   l.serves, CheckGrants: intents.Check, Progress: l.progress,
+		Serves:   l.serves, Networks: l.options.FinalizerNetworks, CheckGrants: intents.Check, Progress: l.progress,
 		Tell: func(about *corev1.ObjectReference, kind, reason, message string) {
 			l.policyEvents.Event(about, kind, reason, message)
 		},

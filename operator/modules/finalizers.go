@@ -150,7 +150,7 @@ func (k *Keeper) grant(s *finalizerState) error {
 		grants.Write = append(grants.Write, writes)
 	}
 	for i, h := range g.HTTP {
-		granted, err := s.http(h)
+		granted, err := k.http(s, h)
 		if err != nil {
 			return fmt.Errorf("http[%d]: %w", i, err)
 		}
@@ -159,7 +159,7 @@ func (k *Keeper) grant(s *finalizerState) error {
 	return k.options.CheckGrants(*grants)
 }
 
-func (s *finalizerState) http(h v1alpha1.HTTPGrant) (granted policies.HTTP, err error) {
+func (k *Keeper) http(s *finalizerState, h v1alpha1.HTTPGrant) (granted policies.HTTP, err error) {
 	granted.URL = h.URL
 	for _, m := range h.Methods {
 		granted.Methods = append(granted.Methods, string(m))
@@ -193,9 +193,20 @@ func (s *finalizerState) http(h v1alpha1.HTTPGrant) (granted policies.HTTP, err 
 		if err != nil {
 			return granted, fmt.Errorf("addresses: %w: write a network with its length, such as 10.96.0.17/32", err)
 		}
-		granted.Addresses = append(granted.Addresses, network.Masked())
+		if network = network.Masked(); !k.mayReach(s, network) {
+			return granted, fmt.Errorf("addresses: a Finalizer of a namespace may name only networks that the operator allows by --finalizer-networks, "+
+				"and %s is not within them: have it allowed there, or write a ClusterFinalizer", network)
+		}
+		granted.Addresses = append(granted.Addresses, network)
 	}
 	return granted, nil
+}
+
+// mayReach reports whether a finalizer may grant requests to a network.
+func (k *Keeper) mayReach(s *finalizerState, network netip.Prefix) bool {
+	return s.key.Namespace == "" || slices.ContainsFunc(k.options.Networks, func(allowed netip.Prefix) bool {
+		return allowed.Bits() <= network.Bits() && allowed.Contains(network.Addr())
+	})
 }
 
 // secret is where a Secret or ConfigMap is: a resource of a namespace names those of

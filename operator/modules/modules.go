@@ -11,6 +11,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -51,6 +52,11 @@ type Options struct {
 
 	// Tell raises an event about a policy or a module.
 	Tell func(about *corev1.ObjectReference, kind, reason, message string)
+
+	// Networks are those beyond the public ones to which Finalizers of namespaces may
+	// grant requests: they are sent from where the operator is, which may be where
+	// who writes Finalizers could not send any.
+	Networks []netip.Prefix
 
 	// CheckGrants says what is wrong with grants, if anything is.
 	CheckGrants func(policies.Grants) error

@@ -142,7 +142,7 @@ func TestSIGKILL_AtEveryStepOfAFinalizer(t *testing.T) {
 		return apierrors.IsNotFound(err)
 	}
 	for !gone() {
-		g := start(t, cluster, "--kubeconfig="+kubeconfig)
+		g := start(t, cluster, "--kubeconfig="+kubeconfig, "--finalizer-networks=127.0.0.0/8")
 		k.aim(g)
 		devtest.Eventually(t, patience, func() error {
 			if g.lives() && !gone() {
@@ -189,7 +189,7 @@ metadata: {name: steps}
 spec:
   rego:
     inline: |
-%s
+%[1]s
 ---
 apiVersion: gleaner.dev/v1alpha1
 kind: Finalizer

@@ -318,23 +318,6 @@ func TestHTTP_ServersAreBelievedByTheGrantsCertificates(t *testing.T) {
 	w.fails(w.http("GET", plain), hostabi.ErrorNotGranted)
 }
 
-func TestHTTP_GoesByNoProxy(t *testing.T) {
-	var asked atomic.Int64
-	proxy := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
-	t.Cleanup(proxy.Close)
-	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "https_proxy"} {
-		t.Setenv(name, proxy.URL)
-	}
-	w := newWorld(t, "configmaps get")
-	s := w.serve(func(http.ResponseWriter, *http.Request) {})
-	w.grant(s, func(h *policies.HTTP) { h.URL = "https://example.invalid/*" })
-	// Only a proxy would try to find out what that name stands for.
-	w.fails(w.http("GET", "https://example.invalid/a"), hostabi.ErrorUnavailable, "no address")
-	if n := asked.Load(); n != 0 {
-		t.Errorf("the proxy was asked %d times", n)
-	}
-}
-
 // nowhere finds no names: tests ask nobody beyond loopback.
 var nowhere = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 	return nil, &net.DNSError{Err: "no such host", IsNotFound: true}

@@ -250,3 +250,14 @@ spec:
 		t.Errorf("answered: %v", err)
 	}
 }
+
+// Requests go out from where the operator is: who may write Finalizers in a namespace
+// could reach what the network keeps from them.
+func TestAFinalizerOfANamespaceReachesNoNetworkThatTheOperatorDoesNotAllow(t *testing.T) {
+	w := newWorld(t)
+	f := w.finalizer("calls", calls, w.calling("https://10.0.0.7/x", `  - {url: "https://10.0.0.7/*", methods: [DELETE], addresses: [10.0.0.0/8]}`))
+	w.says(f, "Accepted", metav1.ConditionFalse, "InvalidGrants", "by --finalizer-networks, and 10.0.0.0/8 is not within them")
+	o := w.carrying("o", w.entry("calls"))
+	w.delete(o)
+	w.kept(o, "FinalizerNotReady")
+}

@@ -4,6 +4,7 @@ package policies
 
 import (
 	"context"
+	"net/netip"
 	"os"
 	"sync"
 	"testing"
@@ -105,7 +106,8 @@ func options(config *rest.Config) loop.Options {
 		Config: config, Namespace: "kube-system", Workers: 20,
 		DiscoveryInterval: 30 * time.Second, SweepInterval: time.Minute,
 		CanaryInterval: time.Minute, SyncTimeout: 30 * time.Second,
-		Ignored: catalog.DefaultIgnored(), Evaluator: builtin.Policy{},
+		FinalizerNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+		Ignored:           catalog.DefaultIgnored(), Evaluator: builtin.Policy{},
 		Metrics: prometheus.NewRegistry(), Log: ctrl.Log,
 	}
 }

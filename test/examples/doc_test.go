@@ -1,3 +1,0 @@
-// Package examples runs the examples as their READMEs say: their own tests, and
-// on a real control plane.
-package examples
