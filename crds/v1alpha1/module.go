@@ -106,8 +106,8 @@ type Image string
 
 // ConfigMapKeyReference names one entry of a ConfigMap.
 type ConfigMapKeyReference struct {
-	// The namespace of the ConfigMap. A ClusterPolicyModule needs it; a PolicyModule
-	// has it from its own.
+	// The namespace of the ConfigMap. Resources of the cluster need it; those of a
+	// namespace have it from their own.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1

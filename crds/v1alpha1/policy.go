@@ -219,8 +219,8 @@ type MatchCondition struct {
 
 // ModuleReference names a module.
 type ModuleReference struct {
-	// PolicyModule or ClusterPolicyModule; without it, the one of the policy's own
-	// scope. A ClusterGCPolicy can name a ClusterPolicyModule only.
+	// PolicyModule or ClusterPolicyModule; without it, the one of the same scope. A
+	// ClusterGCPolicy or ClusterFinalizer can name a ClusterPolicyModule only.
 	//
 	// +optional
 	// +kubebuilder:validation:Enum=PolicyModule;ClusterPolicyModule
@@ -270,8 +270,8 @@ type ReadGrant struct {
 	Resources []string `json:"resources"`
 
 	// Namespaces of the objects; * is all, and without it only objects outside of
-	// namespaces can be read. For a ClusterGCPolicy only: the module of a GCPolicy
-	// reads in the policy's namespace.
+	// namespaces can be read. For a ClusterGCPolicy or ClusterFinalizer only: the
+	// module of a GCPolicy or Finalizer reads in the namespace of that.
 	//
 	// +optional
 	// +kubebuilder:validation:MinItems=1
@@ -284,7 +284,8 @@ type ReadGrant struct {
 
 // ServiceAccountReference names a service account.
 type ServiceAccountReference struct {
-	// Its namespace. A ClusterGCPolicy needs it; a GCPolicy has it from its own.
+	// Its namespace. A ClusterGCPolicy or ClusterFinalizer needs it; a GCPolicy or
+	// Finalizer has it from its own.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
