@@ -77,7 +77,7 @@ var layers = map[string]layer{
 		external: []string{"k8s.io/apimachinery"},
 	},
 	"operator/consult": {
-		internal: []string{"hostabi", "policies", "operator/catalog", "operator/decide", "operator/graph", "operator/memo"},
+		internal: []string{"hostabi", "policies", "operator/catalog", "operator/decide", "operator/graph", "operator/intents", "operator/memo"},
 		external: []string{"k8s.io/apimachinery", "k8s.io/client-go"},
 	},
 	"operator/intents": {

@@ -14,7 +14,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gleaner-dev/gleaner/policies/source"
 	"github.com/gleaner-dev/gleaner/policies/wasm/sandbox"
 )
 
@@ -95,7 +94,6 @@ func (o *buildOptions) lookAtRego(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	m.facts.Digest = source.Digest(packed) // of the files, as a resource names them
 	fmt.Fprintf(cmd.OutOrStdout(), "%s: it compiles, and as it is Rego there is nothing to build\n\n", o.folder)
 	where := "It fits into a ConfigMap, and into the resource itself."
 	if len(packed) > 1 {

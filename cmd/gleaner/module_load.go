@@ -158,7 +158,7 @@ func loadRego(ctx context.Context, limits sandbox.Limits, name string, files []r
 	}
 	return &loaded{
 		facts: moduleFacts{
-			Engine: "rego", Digest: module.Digest, Size: module.Size, Hooks: module.Hooks, Imports: module.Builtins, Compiled: took,
+			Engine: "rego", Digest: digestOf(files, false), Size: module.Size, Hooks: module.Hooks, Imports: module.Builtins, Compiled: took,
 		},
 		ask: func(ctx context.Context, r hostabi.Request) (answer, error) {
 			a, err := policy.Ask(ctx, r)

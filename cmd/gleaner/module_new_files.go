@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"embed"
-	"errors"
 	"fmt"
 	"io/fs"
 	"path"
@@ -27,9 +26,6 @@ func (o *newModule) files() ([]newFile, error) {
 	files, err := o.own()
 	if err != nil || o.lang == "rego" {
 		return files, err
-	}
-	if len(goSDK()) == 0 {
-		return nil, errors.New("this gleaner was built without the SDK for Go, with which a module in Go begins")
 	}
 	for _, from := range goSDK() {
 		copied, err := copies(from.files, path.Join("gleaner-sdk", from.folder))

@@ -1,5 +1,3 @@
-//go:build gosdk
-
 package main
 
 import (

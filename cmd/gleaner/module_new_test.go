@@ -147,3 +147,19 @@ func TestModuleNew_OfNonsenseSaysWhatToWrite(t *testing.T) {
 		t.Errorf("something was written: %v, %v", entries, err)
 	}
 }
+
+func TestModuleValidate_TakesTheFinalizerThatTheSDKForRegoShows(t *testing.T) {
+	readme, err := os.ReadFile("../../sdk/rego/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, shown, found := strings.Cut(string(readme), "    finalize := steps.in_turn(")
+	if !found {
+		t.Fatal("it shows none")
+	}
+	shown, _, _ = strings.Cut(shown, "\n\n")
+	policy := "package gleaner\n\nimport data.gleaner.sdk.steps\n\nurl := \"https://db.example.com/a\"\n\nfinalize := steps.in_turn(" + shown + "\n"
+	if out, err := execute(t, "module", "validate", written(t, "policy.rego", policy)); err != nil {
+		t.Errorf("%v\n%s\n%s", err, out, policy)
+	}
+}

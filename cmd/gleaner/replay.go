@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gleaner-dev/gleaner/policies"
+	"github.com/gleaner-dev/gleaner/policies/rego"
 	"github.com/gleaner-dev/gleaner/policies/source"
 	"github.com/gleaner-dev/gleaner/policies/wasm/sandbox"
 )
@@ -113,18 +114,19 @@ func digestsOf(m *loaded, names []string) ([]string, error) {
 	if err != nil || len(files) == 0 {
 		return []string{m.facts.Digest}, err
 	}
-	var all, code []source.File
+	return []string{digestOf(files, false), digestOf(files, true)}, nil
+}
+
+// digestOf is what a resource knows a module in Rego by, with its tests or without.
+func digestOf(files []rego.File, tests bool) string {
+	var list []source.File
 	for _, f := range files {
-		file := source.File{Name: filepath.Base(f.Name), Data: []byte(f.Text)}
-		all = append(all, file)
-		if !strings.HasSuffix(f.Name, "_test.rego") {
-			code = append(code, file)
+		if tests || !strings.HasSuffix(f.Name, "_test.rego") {
+			list = append(list, source.File{Name: filepath.Base(f.Name), Data: []byte(f.Text)})
 		}
 	}
-	for _, list := range [][]source.File{all, code} {
-		slices.SortFunc(list, func(a, b source.File) int { return strings.Compare(a.Name, b.Name) })
-	}
-	return []string{source.Digest(code), source.Digest(all)}, nil
+	slices.SortFunc(list, func(a, b source.File) int { return strings.Compare(a.Name, b.Name) })
+	return source.Digest(list)
 }
 
 // replayer asks one module.

@@ -22,6 +22,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/debug"
 	"github.com/gleaner-dev/gleaner/operator/decide"
 	"github.com/gleaner-dev/gleaner/operator/graph"
+	"github.com/gleaner-dev/gleaner/operator/intents"
 	"github.com/gleaner-dev/gleaner/operator/record"
 	"github.com/gleaner-dev/gleaner/policies"
 	"github.com/gleaner-dev/gleaner/policies/builtin"
@@ -67,9 +68,10 @@ func consulted(t *testing.T, policy, file string) record.Asked {
 	c := consult.Consultant{
 		Policies: func() *policies.Set { return policies.NewSet([]*policies.Policy{p}) },
 		Default:  builtin.Policy{}, Catalog: func() *catalog.Catalog { return claims },
-		Reader: consult.NewLive(&rest.Config{Host: "https://127.0.0.1:1"}), // it names no account, and so is let read nothing
-		Now:    func() time.Time { return time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC) },
-		ByKind: func(graph.ID) []graph.KindCount { return nil },
+		Reader:  consult.NewLive(&rest.Config{Host: "https://127.0.0.1:1"}),
+		Intents: intents.New(intents.Options{Catalog: func() *catalog.Catalog { return claims }}), // it names no account, and so is let read nothing
+		Now:     func() time.Time { return time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC) },
+		ByKind:  func(graph.ID) []graph.KindCount { return nil },
 	}
 	owner := metav1.OwnerReference{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "db", UID: "db"}
 	opinion, err := c.Ask(t.Context(), consult.Question{Hook: hostabi.HookCollect, Requested: hostabi.RequestedUnspecified, Facts: decide.Facts{

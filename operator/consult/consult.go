@@ -23,6 +23,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/catalog"
 	"github.com/gleaner-dev/gleaner/operator/decide"
 	"github.com/gleaner-dev/gleaner/operator/graph"
+	"github.com/gleaner-dev/gleaner/operator/intents"
 	"github.com/gleaner-dev/gleaner/operator/memo"
 	"github.com/gleaner-dev/gleaner/policies"
 )
@@ -34,12 +35,18 @@ type Consultant struct {
 	Default  policies.Evaluator   // is asked where no policy has an answer
 	Catalog  func() *catalog.Catalog
 	Reader   Reader
+	Intents  Intents
 	Now      func() time.Time
 
 	// ByKind counts an object's dependents, for requests.
 	ByKind func(graph.ID) []graph.KindCount
 
 	unwritten unwritten
+}
+
+// Intents carries out what modules ask for.
+type Intents interface {
+	Do(ctx context.Context, on intents.Behalf, intent hostabi.Intent) hostabi.Result
 }
 
 // Question is what the policies are asked about.

@@ -18,9 +18,8 @@ import (
 
 // Reader reads what policies are told. Its methods may be called concurrently.
 type Reader interface {
-	// Get and List read as a service account; as Gleaner itself for none.
+	// Get reads as a service account; as Gleaner itself for none.
 	Get(ctx context.Context, who policies.Account, resource schema.GroupVersionResource, ns, name string) (*unstructured.Unstructured, error)
-	List(ctx context.Context, who policies.Account, resource schema.GroupVersionResource, ns string, o metav1.ListOptions) (*unstructured.UnstructuredList, error)
 
 	// Namespace reads a namespace. What is in none is in the zero Namespace.
 	Namespace(ctx context.Context, name string) (Namespace, error)
@@ -105,21 +104,6 @@ func (l *Live) Get(ctx context.Context, who policies.Account, resource schema.Gr
 		return nil, fmt.Errorf("read %s %s/%s: the answer is about another object, or about none", resource.Resource, ns, name)
 	}
 	return object, nil
-}
-
-// List implements Reader.
-func (l *Live) List(ctx context.Context, who policies.Account, resource schema.GroupVersionResource, ns string, o metav1.ListOptions) (*unstructured.UnstructuredList, error) {
-	client, err := l.client(who)
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	list, err := client.Resource(resource).Namespace(ns).List(ctx, o)
-	if err != nil {
-		return nil, fmt.Errorf("list %s in namespace %q: %w", resource.Resource, ns, err)
-	}
-	return list, nil
 }
 
 var namespaceResource = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}

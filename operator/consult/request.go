@@ -4,7 +4,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gleaner-dev/gleaner/hostabi"
 	"github.com/gleaner-dev/gleaner/operator/decide"
@@ -57,12 +56,4 @@ func reference(ref metav1.OwnerReference) hostabi.Reference {
 		APIVersion: ref.APIVersion, Kind: ref.Kind, Name: ref.Name, UID: string(ref.UID),
 		Controller: ref.Controller, BlockOwnerDeletion: ref.BlockOwnerDeletion,
 	}
-}
-
-func kindOf(apiVersion, kind string) schema.GroupVersionKind {
-	gv, err := schema.ParseGroupVersion(apiVersion)
-	if err != nil {
-		gv = schema.GroupVersion{Version: apiVersion}
-	}
-	return gv.WithKind(kind)
 }

@@ -3,6 +3,7 @@ package consult
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -12,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gleaner-dev/gleaner/hostabi"
-	"github.com/gleaner-dev/gleaner/operator/catalog"
 	"github.com/gleaner-dev/gleaner/operator/graph"
+	"github.com/gleaner-dev/gleaner/operator/intents"
 	"github.com/gleaner-dev/gleaner/operator/memo"
 	"github.com/gleaner-dev/gleaner/policies"
 )
@@ -196,7 +197,16 @@ func Document(object *unstructured.Unstructured) (o hostabi.Object, err error) {
 
 func labelsOf(object *unstructured.Unstructured) labels.Labels { return labels.Set(object.GetLabels()) }
 
-// resourceOf finds the resource that an intent names by kind.
-func (s *subject) resourceOf(apiVersion, kind string) (catalog.Resource, bool) {
-	return s.Catalog().Resource(kindOf(apiVersion, kind))
+// results carries out what a policy asks to read, and adds what came of it to the
+// results of earlier rounds. The parser lets nothing else pass.
+func (s *subject) results(ctx context.Context, p *policies.Policy, asked []hostabi.Intent, earlier map[string]hostabi.Result) map[string]hostabi.Result {
+	all := maps.Clone(earlier)
+	if all == nil {
+		all = map[string]hostabi.Result{}
+	}
+	on := intents.Behalf{Namespace: p.Namespace, Name: p.String(), Account: p.Account, Grants: policies.Grants{Read: p.Reads}, ReadOnly: true}
+	for _, intent := range asked {
+		all[intent.ID] = s.Intents.Do(ctx, on, intent)
+	}
+	return all
 }

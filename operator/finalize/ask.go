@@ -28,15 +28,15 @@ func (v *visitor) ask(ctx context.Context) time.Duration {
 	v.track.attempt = max(v.track.attempt, v.memory.Attempt) + 1
 	request, err := v.request(ctx)
 	if err != nil {
-		return v.troubled(err)
+		return v.failed(ctx, Note{}, err)
 	}
 	n := Note{Asked: true}
 	for n.Rounds < mostRounds {
 		n.Rounds++
 		request.Round = n.Rounds
 		answer, err := v.f.Asker.Ask(ctx, request)
-		if ctx.Err() != nil {
-			return 0 // whoever serves it next asks again
+		if v.over(ctx) {
+			return lookAgain // whoever serves it next asks again
 		}
 		n.Exchanges = append(n.Exchanges, policies.ExchangeOf(request, answer, err))
 		n.Fuel += answer.Fuel
@@ -45,12 +45,12 @@ func (v *visitor) ask(ctx context.Context) time.Duration {
 			return v.answered(ctx, n)
 		}
 		if err := v.remember(ctx, answer.Verdict.State); err != nil {
-			return v.troubled(err)
+			return v.failed(ctx, n, err)
 		}
 		request.State = v.memory.State
 		request.Results = v.act(ctx, &n, request.Results)
-		if ctx.Err() != nil {
-			return 0
+		if v.over(ctx) {
+			return lookAgain
 		}
 	}
 	n.Verdict = hostabi.Verdict{}
@@ -71,14 +71,26 @@ func (v *visitor) act(ctx context.Context, n *Note, earlier map[string]hostabi.R
 		About: &corev1.ObjectReference{APIVersion: apiVersion, Kind: kind, Namespace: v.key.namespace, Name: v.key.name, UID: v.key.uid},
 	}
 	for _, intent := range n.Verdict.Intents {
-		if ctx.Err() != nil {
+		if v.over(ctx) {
 			break
 		}
 		r := v.Intents.Do(ctx, on, intent)
 		results[intent.ID] = r
+		v.track.wrote = v.track.wrote || writes(intent) && r.Error == nil
 		n.Intents = append(n.Intents, Carried{intent, r})
 	}
 	return results
+}
+
+// writes reports whether an intent writes objects, of which one may be that which the
+// module is asked about.
+func writes(intent hostabi.Intent) bool {
+	switch intent.Type() {
+	case hostabi.IntentCreate, hostabi.IntentDelete, hostabi.IntentPatch:
+		return true
+	default:
+		return false
+	}
 }
 
 // answered does as the module said at last.
@@ -86,14 +98,12 @@ func (v *visitor) answered(ctx context.Context, n Note) time.Duration {
 	verdict := n.Verdict
 	n.Message = verdict.Reason
 	if n.Fault != nil {
-		v.track.failures++
 		n.Reason, n.Message = AtFault, n.Fault.Error()
-		return v.conclude(n, v.backoff())
+		return v.conclude(ctx, n, v.afterwards(n))
 	}
-	v.track.failures = 0
 	if !v.f.Enforce && verdict.Decision != hostabi.DecisionWait {
 		n.Reason, n.Message = Watched, fmt.Sprintf("the module says %s, and nothing is done about it (mode: Monitor)", verdict.Decision)
-		return v.conclude(n, 0)
+		return v.conclude(ctx, n, v.afterwards(n))
 	}
 	switch verdict.Decision {
 	case hostabi.DecisionDone:
@@ -101,20 +111,21 @@ func (v *visitor) answered(ctx context.Context, n Note) time.Duration {
 		return v.letGo(ctx, n)
 	case hostabi.DecisionFail:
 		if err := v.fail(ctx, verdict.Reason); err != nil {
-			return v.troubled(err)
+			return v.failed(ctx, n, err)
 		}
-		n.Reason = Failed
-		return v.conclude(n, 0)
+		n.Reason, n.Message = Failed, v.memory.Failed
+		return v.conclude(ctx, n, v.afterwards(n))
 	case hostabi.DecisionWait:
 		if err := v.remember(ctx, verdict.State); err != nil {
-			return v.troubled(err)
+			return v.failed(ctx, n, err)
 		}
 		n.Reason = Waits
-		return v.conclude(n, verdict.WaitFor())
+		v.track.failures = 0
+		return v.conclude(ctx, n, verdict.WaitFor())
 	default: // the parser lets no other pass
-		n.Reason, n.Message = AtFault, fmt.Sprintf("it says %q", verdict.Decision)
-		v.track.failures++
-		return v.conclude(n, v.backoff())
+		n.Fault = fmt.Errorf("it says %q", verdict.Decision)
+		n.Reason, n.Message = AtFault, n.Fault.Error()
+		return v.conclude(ctx, n, v.afterwards(n))
 	}
 }
 
@@ -205,7 +216,7 @@ func (v *visitor) seenBy(ctx context.Context) (o *unstructured.Unstructured, wit
 	case apierrors.IsForbidden(err):
 		return nil, err.Error(), nil
 	case err == nil && o.GetUID() != v.key.uid:
-		return nil, "", fmt.Errorf("read %s: it is another object by now", v.key)
+		return nil, "", fmt.Errorf("read it as %s/%s: it is another object by now", v.f.Account.Namespace, v.f.Account.Name)
 	}
 	return o, "", err
 }

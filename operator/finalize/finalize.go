@@ -13,22 +13,18 @@ package finalize
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
 
-	"github.com/gleaner-dev/gleaner/hostabi"
 	"github.com/gleaner-dev/gleaner/operator/catalog"
 	"github.com/gleaner-dev/gleaner/operator/consult"
 	"github.com/gleaner-dev/gleaner/operator/graph"
-	"github.com/gleaner-dev/gleaner/operator/intents"
 	"github.com/gleaner-dev/gleaner/policies"
 )
 
@@ -40,7 +36,7 @@ type Options struct {
 	Catalog func() *catalog.Catalog
 	Reader  consult.Reader
 	Client  metadata.Interface // writes finalizers and annotations
-	Intents Intents
+	Intents consult.Intents
 
 	Leads   func() bool // only who leads does anything
 	Note    func(Note)  // is told each decision
@@ -51,21 +47,19 @@ type Options struct {
 	Log      logr.Logger
 }
 
-// Intents carries out what modules ask for.
-type Intents interface {
-	Do(ctx context.Context, on intents.Behalf, intent hostabi.Intent) hostabi.Result
-}
-
 // Runner serves finalizers. Its methods may be called concurrently.
 type Runner struct {
 	Options
 
 	pokes chan struct{} // capacity 1: something has changed
 
-	mu      sync.RWMutex // covers what follows
+	ending sync.WaitGroup // servers that end
+
+	mu      sync.RWMutex // covers what follows; it is taken before a server's
 	servers map[types.UID]*server
 	byEntry map[string]*server
 	kinds   map[schema.GroupKind][]*server // that are to be put on objects of a kind, or taken off
+	left    map[types.UID]bool             // removed finalizers that leave their objects to another of the same name
 }
 
 // New returns a Runner that serves nothing yet.
@@ -97,14 +91,24 @@ func (r *Runner) Apply(events ...graph.Event) {
 			for _, s := range r.servers {
 				s.wake(e.Object.UID)
 			}
+		case graph.Relisted: // nobody tells of what is missing
+			r.wakeKind(e.Kind)
+		case graph.TypeGone:
+			r.wakeKind(e.Kind)
 		}
+	}
+}
+
+func (r *Runner) wakeKind(gk schema.GroupKind) {
+	for _, s := range r.servers {
+		s.wakeAll(func(t *track) bool { return t.key.kind == gk })
 	}
 }
 
 func (r *Runner) seen(o graph.Object) {
 	if !o.Terminating {
 		for _, s := range r.kinds[o.Kind.GroupKind()] {
-			if s.finalizer().wants(slices.Contains(o.Finalizers, s.entry)) {
+			if f := s.finalizer(); f.reaches(o.Namespace) && f.wants(slices.Contains(o.Finalizers, s.entry)) {
 				s.add(keyOf(o))
 			}
 		}
@@ -157,36 +161,49 @@ func (r *Runner) sync(ctx context.Context, all bool) {
 	if !known {
 		return
 	}
-	var look []*server
+	serve, left := heirs(list)
 	r.mu.Lock()
-	there := map[types.UID]bool{}
-	for _, f := range list {
+	more := len(left) > len(r.left)
+	r.left = left
+	there, changed := map[types.UID]bool{}, false
+	var look []*server
+	for _, f := range serve {
 		there[f.UID] = true
 		s, ok := r.servers[f.UID]
 		if ok && s.entry != f.Entry {
-			go s.stop()
+			r.end(s)
 			ok = false
 		}
-		if !ok {
+		switch {
+		case !ok:
 			s = startServer(ctx, r, f)
 			r.servers[f.UID] = s
-			look = append(look, s)
-			continue
-		}
-		if s.replace(f) || all || f.Removed {
+			changed, look = true, append(look, s)
+		case s.replace(f):
+			changed, look = true, append(look, s)
+		case all:
 			look = append(look, s)
 		}
 	}
 	for uid, s := range r.servers {
 		if !there[uid] {
-			go s.stop()
+			r.end(s)
 			delete(r.servers, uid)
+			changed = true
 		}
 	}
 	r.index()
+	if changed { // a circle may be broken in any of the finalizers that make it
+		for _, s := range r.servers {
+			s.wakeAll(func(t *track) bool { return t.reason == Circular })
+		}
+	}
 	r.mu.Unlock()
 	for _, s := range look {
 		s.look()
+	}
+	if more {
+		r.Changed()
 	}
 }
 
@@ -208,49 +225,30 @@ func (r *Runner) index() {
 	}
 }
 
-// stop ends all serving.
+// end has a server end.
+func (r *Runner) end(s *server) {
+	s.cancel()
+	r.ending.Go(s.stop)
+}
+
+// stop ends all serving, and waits until it has ended.
 func (r *Runner) stop() {
 	r.mu.Lock()
-	servers := r.servers
-	r.servers, r.byEntry, r.kinds = map[types.UID]*server{}, nil, nil
+	for _, s := range r.servers {
+		r.end(s)
+	}
+	r.servers, r.byEntry, r.kinds, r.left = map[types.UID]*server{}, nil, nil, nil
 	r.mu.Unlock()
-	for _, s := range servers {
-		s.stop()
+	r.ending.Wait()
+}
+
+// after are the finalizers that go before another one.
+func (r *Runner) after(entry string) []string {
+	r.mu.RLock()
+	s, ok := r.byEntry[entry]
+	r.mu.RUnlock()
+	if !ok {
+		return nil
 	}
+	return s.finalizer().After
 }
-
-// key names an object.
-type key struct {
-	kind      schema.GroupKind
-	namespace string
-	name      string
-	uid       types.UID
-}
-
-func (k key) String() string {
-	if k.namespace == "" {
-		return fmt.Sprintf("%s %s", k.kind.Kind, k.name)
-	}
-	return fmt.Sprintf("%s %s/%s", k.kind.Kind, k.namespace, k.name)
-}
-
-func keyOf(o graph.Object) key {
-	return key{o.Kind.GroupKind(), o.Namespace, o.Name, o.UID}
-}
-
-// served is a finalizer in force, with what follows from it.
-type served struct{ *policies.Finalizer }
-
-// frees reports whether the finalizer is taken off everything.
-func (f served) frees() bool { return f.Removed && f.FreeAtRemoval }
-
-// wants reports whether an object that is not being deleted is to be written.
-func (f served) wants(carries bool) bool {
-	if carries {
-		return f.frees()
-	}
-	return f.Attaches()
-}
-
-// exempt reports whether the finalizer is never put on objects of a namespace.
-func exempt(namespace string) bool { return namespace == metav1.NamespaceSystem }

@@ -2,6 +2,7 @@ package finalize
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -15,12 +16,14 @@ import (
 )
 
 const (
-	// lookAgain is when a look that failed is tried again.
-	lookAgain = 5 * time.Second
+	// lookAgain and lookAtLast bound the wait after a look that failed.
+	lookAgain  = 5 * time.Second
+	lookAtLast = 5 * time.Minute
 
-	// lookRemoved is how often the objects of a finalizer are counted whose resource
-	// waits for them to be gone.
-	lookRemoved = 3 * time.Second
+	// lookRemoved and lookRemovedAtLast bound the wait between two counts of the
+	// objects of a finalizer whose resource waits for them to be gone.
+	lookRemoved       = 3 * time.Second
+	lookRemovedAtLast = time.Minute
 )
 
 // look has all objects of the finalizer's resources looked at, soon.
@@ -31,50 +34,75 @@ func (s *server) look() {
 	}
 }
 
-// keepLooking looks at all objects whenever somebody asks for it.
+// keepLooking looks at all objects whenever somebody asks for it, and again by itself
+// after a look that does not suffice.
 func (s *server) keepLooking(ctx context.Context) {
+	var again <-chan time.Time
+	failed, removed := lookAgain, lookRemoved
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-s.looks:
+		case <-again:
 		}
-		again := time.Duration(0)
-		if err := s.lookAtAll(ctx); err != nil && ctx.Err() == nil {
-			s.Log.Error(err, "Could not look for the objects of a finalizer", "finalizer", s.finalizer().String())
-			again = lookAgain
-		} else if s.finalizer().Removed {
-			again = lookRemoved
-		}
-		if again > 0 {
-			time.AfterFunc(again, s.look)
+		again = nil
+		progressed, err := s.lookAtAll(ctx)
+		switch {
+		case s.over(ctx): // whoever serves next looks anew
+		case err != nil:
+			s.Log.Error(err, "Could not look for the objects of a finalizer", "finalizer", s.finalizer().String(), "again", failed.String())
+			again = time.After(failed)
+			failed = min(2*failed, lookAtLast)
+		case s.finalizer().Removed:
+			if progressed {
+				removed = lookRemoved
+			}
+			again = time.After(removed)
+			failed, removed = lookAgain, min(2*removed, lookRemovedAtLast)
+		default:
+			failed = lookAgain
 		}
 	}
 }
 
 // lookAtAll lists the resources that the finalizer is for, and has each object
-// visited about which there is something to be done.
-func (s *server) lookAtAll(ctx context.Context) error {
-	f := s.finalizer()
+// visited about which there is something to be done, and all that are waited for: one
+// that is not listed may be gone. It reports whether the count is another.
+func (s *server) lookAtAll(ctx context.Context) (progressed bool, all error) {
+	f, began := s.finalizer(), s.Now()
 	carriers := 0
 	for _, t := range s.Catalog().Collected() {
 		if !f.Selects(t.Version.GroupResource()) || f.Namespace != "" && !t.Namespaced {
 			continue
 		}
 		n, err := s.lookAt(ctx, f, t)
-		if err != nil {
-			return err
-		}
+		all = errors.Join(all, err)
 		carriers += n
 	}
+	s.wakeAll(every)
+	if all != nil {
+		return false, all
+	}
 	s.mu.Lock()
-	changed := s.carriers != carriers || s.counted != f.Removed
-	s.carriers, s.counted = carriers, f.Removed
+	counted := f.Removed && began.Sub(s.removed) >= f.latecomers()
+	progressed = s.carriers != carriers || s.counted != counted
+	s.carriers, s.counted = carriers, counted
 	s.mu.Unlock()
-	if changed {
+	if progressed {
 		s.Changed()
 	}
-	return nil
+	return progressed, nil
+}
+
+// latecomers is for how long objects may still be created with the finalizer after its
+// resource was deleted: API servers take a moment to notice that it is not attached
+// any more.
+func (f served) latecomers() time.Duration {
+	if f.Attach && f.Namespace == "" {
+		return lookRemoved - time.Second
+	}
+	return 0
 }
 
 // lookAt counts the objects of a resource that have the finalizer.

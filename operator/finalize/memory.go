@@ -41,8 +41,16 @@ func notebookOf(o metav1.Object) notebook {
 	return notebook{UID: o.GetUID(), By: map[string]memory{}}
 }
 
+// mostAttempts is where counting ends: whoever may write the object may write any
+// number.
+const mostAttempts = 1 << 30
+
 // memoryOf is what is remembered for one finalizer.
-func memoryOf(o metav1.Object, entry string) memory { return notebookOf(o).By[entry] }
+func memoryOf(o metav1.Object, entry string) memory {
+	m := notebookOf(o).By[entry]
+	m.Attempt = min(max(m.Attempt, 0), mostAttempts)
+	return m
+}
 
 // with returns the annotation's value with another memory for one finalizer; nil if
 // nothing is left to be remembered.

@@ -21,6 +21,7 @@ const (
 	Overdue  Reason = "FinalizerOverdue"  // its deadline is over, and it is kept
 	NotReady Reason = "FinalizerNotReady" // nobody can be asked
 	Unmeant  Reason = "FinalizerUnmeant"  // the finalizer is not for this object
+	Circular Reason = "FinalizerCircular" // it waits for finalizers that wait for it
 	Watched  Reason = "FinalizerWatched"  // the mode is Monitor: nothing is done
 	Attached Reason = "FinalizerAttached" // the finalizer is put on
 	Troubled Reason = "FinalizerTroubled" // the object could not be read or written
@@ -29,7 +30,8 @@ const (
 // stuck are the reasons after which an object gets no further of itself, and what
 // status calls them.
 var stuck = map[Reason]string{
-	Failed: "Failed", AtFault: "Fault", Overdue: "DeadlineExceeded", NotReady: "NotReady", Unmeant: "NotSelected", Watched: "Monitor", Troubled: "Unreachable",
+	Failed: "Failed", AtFault: "Fault", Overdue: "DeadlineExceeded", NotReady: "NotReady", Unmeant: "NotSelected", Circular: "Circular",
+	Watched: "Monitor", Troubled: "Unreachable",
 }
 
 // Note is what was decided about one object, and what became of it.
@@ -62,26 +64,4 @@ type Note struct {
 type Carried struct {
 	Intent hostabi.Intent
 	Result hostabi.Result
-}
-
-// Progress is how a finalizer gets on.
-type Progress struct {
-	Pending  int
-	Released int
-	Stuck    []Stuck // the longest first
-
-	// Carriers are the objects that had the finalizer when somebody looked last;
-	// Counted tells whether that was since its resource was deleted.
-	Carriers int
-	Counted  bool
-}
-
-// Stuck is an object that gets no further.
-type Stuck struct {
-	Object   graph.Object
-	Reason   string
-	Message  string
-	Since    time.Time
-	Retry    time.Time // zero: when something changes
-	Deadline time.Time // zero: none
 }

@@ -1,9 +1,7 @@
 package finalize
 
 import (
-	"cmp"
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -27,8 +25,11 @@ type server struct {
 	cancel context.CancelFunc
 	ended  sync.WaitGroup
 
+	retries workqueue.TypedRateLimiter[key] // of what is written to objects that are not being deleted
+
 	mu       sync.Mutex // covers what follows
-	current  *policies.Finalizer
+	current  served
+	removed  time.Time // when its resource was first seen to be deleted
 	tracks   map[types.UID]*track
 	released int
 	carriers int
@@ -42,9 +43,11 @@ type track struct {
 	key    key
 	object graph.Object
 
-	asked    *policies.Finalizer // that it was asked by last
+	asked    *policies.Finalizer // that it was asked by last; nil if something else was said since
 	face     string              // of the object then, see fingerprint
 	last     time.Time           // when that was
+	wrote    bool                // it had objects written then
+	hurried  int                 // how often in a row a change followed on that
 	due      time.Time           // when it is to be asked again; zero: when something changes
 	attempt  int
 	memory   memory // where the object can't have it
@@ -57,12 +60,10 @@ type track struct {
 }
 
 // startServer serves a finalizer until it is stopped.
-func startServer(ctx context.Context, r *Runner, f *policies.Finalizer) *server {
+func startServer(ctx context.Context, r *Runner, f served) *server {
 	ctx, cancel := context.WithCancel(ctx)
-	s := &server{
-		Runner: r, entry: f.Entry, current: f, cancel: cancel, tracks: map[types.UID]*track{}, looks: make(chan struct{}, 1),
-		queue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[key]{}),
-	}
+	s := newServer(r, f)
+	s.cancel = cancel
 	for range workers {
 		s.ended.Go(func() {
 			for s.next(ctx) {
@@ -70,6 +71,18 @@ func startServer(ctx context.Context, r *Runner, f *policies.Finalizer) *server 
 		})
 	}
 	s.ended.Go(func() { s.keepLooking(ctx) })
+	return s
+}
+
+func newServer(r *Runner, f served) *server {
+	s := &server{
+		Runner: r, entry: f.Entry, current: f, tracks: map[types.UID]*track{}, looks: make(chan struct{}, 1),
+		queue:   workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[key]{}),
+		retries: workqueue.NewTypedItemExponentialFailureRateLimiter[key](lookAgain, lookAtLast),
+	}
+	if f.Removed {
+		s.removed = r.Now()
+	}
 	return s
 }
 
@@ -87,13 +100,20 @@ func (s *server) next(ctx context.Context) bool {
 		return false
 	}
 	defer s.queue.Done(k)
-	if ctx.Err() == nil && s.Leads() {
-		if again := s.visit(ctx, k); again > 0 {
-			s.queue.AddAfter(k, again)
-		}
+	again := lookAgain // it may lead again before anybody has noticed that it did not
+	if !s.over(ctx) {
+		again = s.visit(ctx, k)
 	}
+	if again == 0 {
+		s.retries.Forget(k)
+		return true
+	}
+	s.queue.AddAfter(k, again)
 	return true
 }
+
+// over reports whether nothing is to be done any more: somebody else may be doing it.
+func (s *server) over(ctx context.Context) bool { return ctx.Err() != nil || !s.Leads() }
 
 func (s *server) add(k key) { s.queue.Add(k) }
 
@@ -113,29 +133,48 @@ func (s *server) wake(uid types.UID) {
 	}
 }
 
+// wakeAll looks again at the objects that wait for the finalizer, of some kind.
+func (s *server) wakeAll(which func(*track) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, t := range s.tracks {
+		if which(t) {
+			s.queue.Add(t.key)
+		}
+	}
+}
+
+func every(*track) bool { return true }
+
 // finalizer is the one in force.
 func (s *server) finalizer() served {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return served{s.current}
+	return s.current
 }
 
 // replace has another reading of the resource served. It reports whether anything
 // has changed; then all that wait are looked at again.
-func (s *server) replace(f *policies.Finalizer) bool {
+func (s *server) replace(f served) bool {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	changed := !f.Same(s.current)
+	changed := !f.Same(s.current.Finalizer) || f.shared != s.current.shared
 	if f.Removed && !s.current.Removed {
-		s.counted = false
+		s.counted, s.removed = false, s.Now()
 	}
 	s.current = f
+	s.mu.Unlock()
 	if changed {
-		for _, t := range s.tracks {
-			s.queue.Add(t.key)
-		}
+		s.wakeAll(every)
 	}
 	return changed
+}
+
+// waits reports whether an object waits for the finalizer.
+func (s *server) waits(uid types.UID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.tracks[uid]
+	return ok
 }
 
 // tracked returns what is known of an object, and starts on it if that is nothing.
@@ -151,8 +190,9 @@ func (s *server) tracked(k key) track {
 	return *t
 }
 
-// keep keeps what is known of an object by now.
+// keep keeps what is known of an object by now, without what is read again anyway.
 func (s *server) keep(t track) {
+	t.object.Owners, t.object.Finalizers = nil, nil
 	s.mu.Lock()
 	was := s.tracks[t.key.uid]
 	if was == nil || was.reason != t.reason {
@@ -166,7 +206,8 @@ func (s *server) keep(t track) {
 	}
 }
 
-// drop forgets an object. It reports whether it was waited for.
+// drop forgets an object. The last one may be what the removal of the resource waits
+// for.
 func (s *server) drop(k key, released bool) {
 	s.mu.Lock()
 	_, ok := s.tracks[k.uid]
@@ -174,45 +215,12 @@ func (s *server) drop(k key, released bool) {
 	if released {
 		s.released++
 	}
+	last := ok && len(s.tracks) == 0 && s.current.Removed
 	s.mu.Unlock()
 	if ok || released {
 		s.Changed()
 	}
-}
-
-// Progress says how the finalizer of a resource gets on.
-func (r *Runner) Progress(uid types.UID) Progress {
-	r.mu.RLock()
-	s, ok := r.servers[uid]
-	r.mu.RUnlock()
-	if !ok {
-		return Progress{}
+	if last {
+		s.look()
 	}
-	return s.progress()
-}
-
-// All says how each finalizer gets on, by what it is called.
-func (r *Runner) All() map[string]Progress {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	all := map[string]Progress{}
-	for _, s := range r.servers {
-		all[s.finalizer().String()] = s.progress()
-	}
-	return all
-}
-
-func (s *server) progress() Progress {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p := Progress{Pending: len(s.tracks), Released: s.released, Carriers: s.carriers, Counted: s.counted}
-	for _, t := range s.tracks {
-		if word, is := stuck[t.reason]; is {
-			p.Stuck = append(p.Stuck, Stuck{Object: t.object, Reason: word, Message: t.message, Since: t.since, Retry: t.due, Deadline: t.deadline})
-		}
-	}
-	slices.SortFunc(p.Stuck, func(a, b Stuck) int {
-		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Object.Namespace, b.Object.Namespace), cmp.Compare(a.Object.Name, b.Object.Name))
-	})
-	return p
 }

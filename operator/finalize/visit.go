@@ -2,21 +2,25 @@ package finalize
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/gleaner-dev/gleaner/operator/catalog"
 	"github.com/gleaner-dev/gleaner/operator/consult"
 	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/policies"
+)
+
+// Bounds of how often a module is asked since the object has changed: at once, but not
+// all the time. It goes up only while the changes follow on what the module has written.
+const (
+	pace       = time.Second
+	paceAtLast = time.Minute
 )
 
 // visitor is one look at one object.
@@ -25,7 +29,8 @@ type visitor struct {
 	f         served
 	key       key
 	resource  catalog.Resource
-	object    *unstructured.Unstructured
+	object    *unstructured.Unstructured // as it was read; nil: it could not be
+	latest    metav1.Object              // the newest that is known of its metadata; nil: to be read
 	track     track
 	namespace consult.Namespace
 	memory    memory
@@ -37,21 +42,22 @@ func (s *server) visit(ctx context.Context, k key) time.Duration {
 	v := &visitor{server: s, f: s.finalizer(), key: k}
 	resource, ok := s.Catalog().Preferred(k.kind)
 	if !ok {
-		return lookAgain // its type may be back
+		s.drop(k, false) // once the type is back, its objects are looked for
+		return 0
 	}
 	v.resource = resource
 	object, err := s.Reader.Get(ctx, policies.Account{}, resource.Version, k.namespace, k.name)
 	switch {
-	case err != nil && catalog.Denies(err, resource.Version.GroupResource(), k.name):
+	case err != nil && v.denied(err):
 		s.drop(k, false)
 		return 0
 	case err != nil:
-		return v.troubled(fmt.Errorf("read: %w", err))
+		return v.unread(ctx, fmt.Errorf("read: %w", err))
 	case object.GetUID() != k.uid:
 		s.drop(k, false)
 		return 0
 	}
-	v.object = object
+	v.object, v.latest = object, object
 	carries := slices.Contains(object.GetFinalizers(), s.entry)
 	if object.GetDeletionTimestamp() == nil {
 		s.drop(k, false)
@@ -65,6 +71,18 @@ func (s *server) visit(ctx context.Context, k key) time.Duration {
 	v.track.object = graph.ObjectOf(resource.GroupVersionKind(), object)
 	v.track.deadline = v.due()
 	return v.terminating(ctx)
+}
+
+// unread keeps an object that could not be read. Nobody waits for one that is not
+// known to be deleted.
+func (v *visitor) unread(ctx context.Context, err error) time.Duration {
+	if !v.waits(v.key.uid) {
+		return v.postpone(ctx, Note{Err: err})
+	}
+	v.track = v.tracked(v.key)
+	o := &v.track.object
+	o.Namespace, o.Name, o.UID, o.Kind = v.key.namespace, v.key.name, v.key.uid, v.resource.GroupVersionKind()
+	return v.failed(ctx, Note{}, err)
 }
 
 // due is when the object's deadline is; zero: never.
@@ -83,59 +101,60 @@ func (v *visitor) overdue() bool {
 // terminating does what is to be done about an object that waits for the finalizer.
 func (v *visitor) terminating(ctx context.Context) time.Duration {
 	switch {
+	case !v.f.reaches(v.key.namespace):
+		v.track.asked = nil
+		return v.conclude(ctx, Note{Reason: Unmeant, Message: fmt.Sprintf("%s serves nothing outside its namespace: take the finalizer off", v.f)}, 0)
 	case v.f.frees():
-		return v.release(ctx, Released, "its finalizer's resource is deleted (onRemoval: Release), whatever was left to be done")
-	case v.f.Enforce && v.f.FreeAtDeadline && v.overdue():
-		return v.release(ctx, Released, fmt.Sprintf("its deadline of %s is over (onDeadline: Release), whatever was left to be done", v.f.Longest))
+		return v.release(ctx, "its finalizer's resource is deleted (onRemoval: Release), whatever was left to be done")
+	case v.f.freesAtDeadline() && v.overdue():
+		return v.release(ctx, fmt.Sprintf("its deadline of %s is over (onDeadline: Release), whatever was left to be done", v.f.Longest))
 	}
-	if first := v.mustGoFirst(); first != "" {
-		return v.settle(Waits, "it waits for the finalizer "+first+" to be gone (after)", 0)
-	}
-	if v.f.Asker == nil {
-		return v.settle(NotReady, v.f.NotReady, 0)
-	}
-	var err error
-	if v.namespace, err = v.Reader.Namespace(ctx, v.key.namespace); err != nil {
-		return v.troubled(fmt.Errorf("read its namespace: %w", err))
-	}
-	meant, err := v.meant(ctx)
-	switch {
-	case err != nil:
-		return v.troubled(err)
-	case !meant:
-		return v.settle(Unmeant, fmt.Sprintf("%s does not select it: change that, or take the finalizer off", v.f), 0)
+	if n, is := v.hindered(ctx); is {
+		v.track.asked = nil // it is asked as soon as nothing hinders that
+		return v.conclude(ctx, n, v.afterwards(n))
 	}
 	v.recall()
 	face, now := fingerprint(v.object), v.Now()
 	if m := v.memory; m.Failed != "" && m.Of == v.identity(face) {
-		return v.settle(Failed, m.Failed, 0)
+		v.track.asked = nil
+		return v.conclude(ctx, Note{Reason: Failed, Message: m.Failed}, 0)
 	}
 	t := &v.track
 	if t.asked != nil && t.asked.Same(v.f.Finalizer) {
 		soonest := t.due
-		if face != t.face { // it is asked at once, but not all the time
-			soonest = t.last.Add(min(time.Second, v.f.RetryInitial))
+		if paced := t.last.Add(v.pace()); face != t.face && (soonest.IsZero() || paced.Before(soonest)) {
+			soonest = paced
 		}
 		if soonest.IsZero() || now.Before(soonest) {
-			return v.later(soonest)
+			return v.later(ctx, soonest)
 		}
 	}
-	t.asked, t.face, t.last = v.f.Finalizer, face, now
+	t.hurried = v.hurried(face)
+	t.asked, t.face, t.last, t.wrote = v.f.Finalizer, face, now, false
 	return v.ask(ctx)
 }
 
-// recall finds what is remembered of the object.
-func (v *visitor) recall() {
-	if v.remembers() {
-		v.memory = memoryOf(v.object, v.entry)
-	} else {
-		v.memory = v.track.memory
+// hurried is how often in a row the object has changed after the module had something
+// written: most likely it wakes itself.
+func (v *visitor) hurried(face string) int {
+	if t := v.track; t.wrote && face != t.face {
+		return t.hurried + 1
 	}
+	return 0
+}
+
+// pace is how long to wait from one question to the next, if the object changes.
+func (v *visitor) pace() time.Duration {
+	first := min(pace, v.f.RetryInitial)
+	if v.track.wrote {
+		return double(first, v.track.hurried, paceAtLast)
+	}
+	return first
 }
 
 // later leaves the object until it is due. If its deadline has come meanwhile, that
 // is told.
-func (v *visitor) later(due time.Time) time.Duration {
+func (v *visitor) later(ctx context.Context, due time.Time) time.Duration {
 	t := &v.track
 	if _, is := stuck[t.reason]; is || !v.overdue() {
 		return v.again(due)
@@ -144,64 +163,7 @@ func (v *visitor) later(due time.Time) time.Duration {
 	if !due.IsZero() {
 		after = due.Sub(v.Now())
 	}
-	return v.settle(t.reason, t.message, after)
-}
-
-// mustGoFirst is a finalizer that the object has and that goes first.
-func (v *visitor) mustGoFirst() string {
-	for _, entry := range v.f.After {
-		if entry != v.entry && slices.Contains(v.object.GetFinalizers(), entry) {
-			return entry
-		}
-	}
-	return ""
-}
-
-// identity is what a failure is about: it stands until any of it changes.
-func (v *visitor) identity(face string) string {
-	return fmt.Sprintf("%s %d %.12s %s", v.f.UID, v.f.Generation, v.f.Digest, face)
-}
-
-// fingerprint tells two states of an object apart, by all that is not our own doing.
-func fingerprint(o *unstructured.Unstructured) string {
-	o = o.DeepCopy()
-	o.SetManagedFields(nil)
-	o.SetResourceVersion("")
-	annotations := o.GetAnnotations()
-	delete(annotations, Annotation)
-	if len(annotations) == 0 {
-		annotations = nil
-	}
-	o.SetAnnotations(annotations)
-	data, err := json.Marshal(o.Object)
-	if err != nil {
-		return err.Error() // it is as good as any
-	}
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:8])
-}
-
-// meant reports whether the finalizer is for the object.
-func (v *visitor) meant(ctx context.Context) (bool, error) {
-	p := v.f.Policy
-	switch {
-	case !p.Selects(v.resource.Version.GroupResource()), p.Namespace != "" && p.Namespace != v.key.namespace:
-		return false, nil
-	case p.Namespaces != nil && !p.Namespaces.Empty() && !p.Namespaces.Matches(v.namespace.Labels):
-		return false, nil
-	case p.Objects != nil && !p.Objects.Matches(labels.Set(v.object.GetLabels())):
-		return false, nil
-	case p.Matches == nil:
-		return true, nil
-	}
-	seen, withheld, err := v.seenBy(ctx)
-	if err == nil && withheld != "" {
-		err = fmt.Errorf("%s", withheld)
-	}
-	if err != nil {
-		return false, fmt.Errorf("whether its matchConditions hold is not known: %w", err)
-	}
-	return p.Matches(ctx, seen.Object)
+	return v.conclude(ctx, Note{Reason: t.reason, Message: t.message}, after)
 }
 
 // again is how long it is until a time, or until the deadline if that comes first; 0:
@@ -217,34 +179,39 @@ func (v *visitor) again(due time.Time) time.Duration {
 	return max(due.Sub(v.Now()), time.Millisecond)
 }
 
-// settle keeps the object for a reason, and says when to look again: after a while,
-// or with 0 when something changes.
-func (v *visitor) settle(reason Reason, message string, after time.Duration) time.Duration {
-	return v.conclude(Note{Reason: reason, Message: message}, after)
+// failed keeps the object since it could not be read or written.
+func (v *visitor) failed(ctx context.Context, n Note, err error) time.Duration {
+	n.Reason, n.Message, n.Err = Troubled, err.Error(), err
+	if v.object != nil && v.object.GetDeletionTimestamp() == nil {
+		return v.postpone(ctx, n)
+	}
+	return v.conclude(ctx, n, v.afterwards(n))
 }
 
-// troubled keeps the object since it could not be read or written.
-func (v *visitor) troubled(err error) time.Duration {
-	if v.object == nil {
-		v.track = v.tracked(v.key)
-		v.track.object.Namespace, v.track.object.Name, v.track.object.UID = v.key.namespace, v.key.name, v.key.uid
-		v.track.object.Kind = v.resource.GroupVersionKind()
+// afterwards is how long to wait after something went wrong; after anything else, until
+// something changes.
+func (v *visitor) afterwards(n Note) time.Duration {
+	if n.Err == nil && n.Fault == nil {
+		v.track.failures = 0
+		return 0
 	}
 	v.track.failures++
-	return v.conclude(Note{Reason: Troubled, Message: err.Error(), Err: err}, v.backoff())
+	return double(v.f.RetryInitial, v.track.failures-1, v.f.RetryMax)
 }
 
-// backoff is how long to wait after a failure.
-func (v *visitor) backoff() time.Duration {
-	wait := v.f.RetryInitial
-	for i := 1; i < v.track.failures && wait < v.f.RetryMax; i++ {
-		wait *= 2
+// double doubles a wait so many times, up to the longest.
+func double(d time.Duration, times int, longest time.Duration) time.Duration {
+	for ; times > 0 && d < longest; times-- {
+		d = min(2*d, longest)
 	}
-	return min(wait, v.f.RetryMax)
+	return min(d, longest)
 }
 
 // conclude tells what was decided, and keeps it.
-func (v *visitor) conclude(n Note, after time.Duration) time.Duration {
+func (v *visitor) conclude(ctx context.Context, n Note, after time.Duration) time.Duration {
+	if v.over(ctx) {
+		return lookAgain // what was cut off is no failure
+	}
 	t := &v.track
 	n.Finalizer, n.Object = v.f.Finalizer, t.object
 	if after > 0 {
@@ -252,10 +219,22 @@ func (v *visitor) conclude(n Note, after time.Duration) time.Duration {
 	}
 	if _, is := stuck[n.Reason]; !is && v.overdue() {
 		n.Reason = Overdue
-		n.Message = strings.TrimSuffix(fmt.Sprintf("its deadline of %s is over (onDeadline: Hold): %s", v.f.Longest, n.Message), ": ")
+		n.Message = strings.TrimSuffix(fmt.Sprintf("its deadline of %s is over (%s): %s", v.f.Longest, v.held(), n.Message), ": ")
 	}
 	t.reason, t.message, t.due = n.Reason, n.Message, n.Until
 	v.keep(*t)
 	v.Note(n)
 	return v.again(t.due)
+}
+
+// held is why an object is kept that is overdue.
+func (v *visitor) held() string {
+	switch {
+	case !v.f.Enforce:
+		return "mode: Monitor"
+	case v.f.FreeAtDeadline:
+		return "another resource has the same finalizer"
+	default:
+		return "onDeadline: Hold"
+	}
 }

@@ -134,7 +134,7 @@ func (v *vault) read(ctx context.Context, key vaultKey, what string) (map[string
 		if reason != hostabi.ErrorForbidden {
 			reason = hostabi.ErrorUnavailable
 		}
-		return nil, problemf(reason, "read %s, which a grant names: %s", what, err)
+		return nil, problemf(reason, "read %s, which a grant names: %s", what, cause(err))
 	}
 	if key.configMap {
 		var configMap struct{ Data map[string]string }

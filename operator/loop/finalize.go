@@ -15,19 +15,24 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/record"
 )
 
+// executor makes what carries out the intents of modules.
+func (l *Loop) executor(working *rest.Config) *intents.Executor {
+	return intents.New(intents.Options{
+		Config: working, Catalog: l.watcher.Catalog, Now: l.now, Log: l.log.WithName("intents"),
+		Tell: func(about *corev1.ObjectReference, kind, reason, message string) {
+			l.policyEvents.Event(about, kind, reason, message)
+		},
+	})
+}
+
 // wireFinalizers makes what serves finalizers. It works beside the collector, with
 // queues of its own.
-func (l *Loop) wireFinalizers(working *rest.Config, client metadata.Interface, reader consult.Reader) {
+func (l *Loop) wireFinalizers(client metadata.Interface, reader consult.Reader, executor consult.Intents) {
 	l.finalizers = finalize.New(finalize.Options{
 		Finalizers: l.keeper.Finalizers, Catalog: l.types, Reader: reader, Client: client,
-		Intents: intents.New(intents.Options{
-			Config: working, Catalog: l.types, Now: l.now, Log: l.log.WithName("intents"),
-			Tell: func(about *corev1.ObjectReference, kind, reason, message string) {
-				l.policyEvents.Event(about, kind, reason, message)
-			},
-		}),
-		Leads: func() bool { return l.known.leads() && !l.options.DryRun },
-		Note:  l.noteFinalizer, Changed: l.keeper.Moved,
+		Intents: executor,
+		Leads:   func() bool { return l.known.leads() && !l.options.DryRun },
+		Note:    l.noteFinalizer, Changed: l.keeper.Moved,
 		Interval: l.options.SweepInterval, Now: l.now, Log: l.log.WithName("finalizers"),
 	})
 }

@@ -188,9 +188,9 @@ func (l *Loop) connect() error {
 		Log:         l.log.WithName("watch"),
 		OnChange:    l.typesChanged,
 	})
-	reader := consult.NewLive(working)
-	l.wire(workClient, watchClient, gather.Sources{Catalog: l.watcher.Catalog, Absent: l.watcher.Absent}, l.watcher.Serves, reader)
-	l.wireFinalizers(working, workClient, reader)
+	reader, executor := consult.NewLive(working), l.executor(working)
+	l.wire(workClient, watchClient, gather.Sources{Catalog: l.watcher.Catalog, Absent: l.watcher.Absent}, l.watcher.Serves, reader, executor)
+	l.wireFinalizers(workClient, reader, executor)
 	l.broadcaster = eventrecord.NewBroadcaster()
 	l.events = l.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: eventSource})
 	l.policyEvents = l.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "gleaner"})
@@ -199,7 +199,7 @@ func (l *Loop) connect() error {
 
 // wire makes the stages that work on single objects, around the graph. The
 // barrier's lists are watching by other means, and use its client.
-func (l *Loop) wire(client, watching metadata.Interface, types gather.Sources, serves gather.Serves, reader consult.Reader) {
+func (l *Loop) wire(client, watching metadata.Interface, types gather.Sources, serves gather.Serves, reader consult.Reader, executor consult.Intents) {
 	l.barrier = gather.NewBarrier(l.known, types, watching, l.known.Apply, l.now)
 	l.gatherer = &gather.Gatherer{
 		Graph: l.known, Catalog: types.Catalog, Reader: gather.NewReader(client, serves, l.now),
@@ -207,7 +207,7 @@ func (l *Loop) wire(client, watching metadata.Interface, types gather.Sources, s
 	}
 	l.actor = act.New(client, types.Catalog, l.options.DryRun)
 	l.consultant = &consult.Consultant{
-		Policies: l.policiesInForce, Default: l.options.Evaluator, Catalog: types.Catalog, Reader: reader, Now: l.now,
+		Policies: l.policiesInForce, Default: l.options.Evaluator, Catalog: types.Catalog, Reader: reader, Intents: executor, Now: l.now,
 		ByKind: l.known.ByKind,
 	}
 	l.working, l.types, l.absent = client, types.Catalog, types.Absent

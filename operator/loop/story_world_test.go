@@ -74,7 +74,7 @@ func (w *world) start() {
 			_, served := w.api.catalog(nil).Preferred(gk)
 			return !served, nil
 		},
-	}, w.discover, nil)
+	}, w.discover, nil, nil)
 	w.told = eventrecord.NewFakeRecorder(100)
 	w.told.IncludeObject = true
 	w.loop.events = w.told

@@ -318,6 +318,31 @@ func TestHTTP_ServersAreBelievedByTheGrantsCertificates(t *testing.T) {
 	w.fails(w.http("GET", plain), hostabi.ErrorNotGranted)
 }
 
+func TestManyIntentsAreCarriedOutAtOnce(t *testing.T) {
+	w := newWorld(t, "secrets get", "configmaps get")
+	w.reads("configmaps")
+	w.configMap("a", nil)
+	w.secret("token", map[string]string{"t": "some-secret"})
+	s := w.serve(func(out http.ResponseWriter, r *http.Request) {
+		out.Header().Set("Retry-After", "1")
+		_, _ = io.WriteString(out, r.Header.Get("X-A"))
+	})
+	w.grant(s, w.header("X-A", "token", "t"))
+	results := make(chan hostabi.Result)
+	for i := range 20 {
+		intent := hostabi.Intent{ID: "a", HTTP: &hostabi.HTTPIntent{Method: "GET", URL: s.URL}}
+		if i%2 == 0 {
+			intent = hostabi.Intent{ID: "a", Get: &hostabi.GetIntent{Target: w.target("a")}}
+		}
+		go func() { results <- w.do.Do(t.Context(), w.on, intent) }()
+	}
+	for range 20 {
+		if r := <-results; r.Error != nil || r.HTTP != nil && r.HTTP.Body != "***" {
+			t.Error(show(r))
+		}
+	}
+}
+
 // nowhere finds no names: tests ask nobody beyond loopback.
 var nowhere = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 	return nil, &net.DNSError{Err: "no such host", IsNotFound: true}

@@ -4,9 +4,6 @@
 package guest
 
 import (
-	"encoding/json"
-	"fmt"
-
 	"github.com/gleaner-dev/gleaner/hostabi"
 )
 
@@ -47,9 +44,5 @@ func read(host Host) (hostabi.Request, error) {
 		data = make([]byte, length)
 		length = host.ReadRequest(data)
 	}
-	var request hostabi.Request
-	if err := json.Unmarshal(data[:length], &request); err != nil {
-		return hostabi.Request{}, fmt.Errorf("read the request: %w", err)
-	}
-	return request, nil
+	return decode(data[:length])
 }

@@ -1,0 +1,79 @@
+package finalize
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gleaner-dev/gleaner/operator/memo"
+)
+
+// recall finds what is remembered of the object.
+func (v *visitor) recall() {
+	v.memory = v.track.memory
+	if v.remembers() || v.memory.empty() && memo.Fits(v.key.kind.Group) {
+		v.memory = memoryOf(v.object, v.entry)
+	}
+}
+
+// remembers reports whether what is remembered is written onto the object. A role or
+// a binding has no annotation of ours, and Monitor writes nothing: then it is
+// lost with the process.
+func (v *visitor) remembers() bool { return memo.Fits(v.key.kind.Group) && v.f.Enforce }
+
+// remember keeps a state, if that is another than before. That the module gave up
+// once is forgotten: it has thought better of it.
+func (v *visitor) remember(ctx context.Context, state json.RawMessage) error {
+	if len(state) == 0 {
+		state = v.memory.State
+	}
+	if v.memory.Failed == "" && bytes.Equal(compact(state), compact(v.memory.State)) {
+		return nil
+	}
+	v.memory = memory{Attempt: v.track.attempt, State: state}
+	return v.writeMemory(ctx)
+}
+
+func compact(state json.RawMessage) []byte {
+	var b bytes.Buffer
+	if json.Compact(&b, state) != nil {
+		return state
+	}
+	return b.Bytes()
+}
+
+// fail remembers that the module has given up, so that it is not asked again before
+// something has changed.
+func (v *visitor) fail(ctx context.Context, reason string) error {
+	if reason == "" {
+		reason = "the module gave no reason"
+	}
+	v.memory.Attempt, v.memory.Failed, v.memory.Of = v.track.attempt, reason, v.identity(v.track.face)
+	return v.writeMemory(ctx)
+}
+
+// writeMemory keeps what is remembered.
+func (v *visitor) writeMemory(ctx context.Context) error {
+	if !v.remembers() {
+		v.track.memory = v.memory
+		return nil
+	}
+	v.track.memory = memory{}
+	_, err := v.write(ctx, func(o metav1.Object) (map[string]any, error) {
+		text, err := notebookOf(o).with(v.entry, v.memory)
+		return map[string]any{"annotations": map[string]*string{Annotation: text}}, err
+	})
+	if err != nil && !errors.Is(err, errGone) {
+		return fmt.Errorf("remember what the module said: %w", err)
+	}
+	return nil
+}
+
+// identity is what a failure is about: it stands until any of it changes.
+func (v *visitor) identity(face string) string {
+	return fmt.Sprintf("%s %d %.12s %s", v.f.UID, v.f.Generation, v.f.Digest, face)
+}
