@@ -4,6 +4,7 @@ package examples
 
 import (
 	"context"
+	"net/netip"
 	"os"
 	"sync"
 	"testing"
@@ -103,7 +104,8 @@ func operate(cluster *devcluster.Cluster) error {
 		DiscoveryInterval: 30 * time.Second, SweepInterval: time.Minute,
 		CanaryInterval: time.Minute, SyncTimeout: 30 * time.Second,
 		Ignored: catalog.DefaultIgnored(), Evaluator: builtin.Policy{},
-		Metrics: prometheus.NewRegistry(), Log: ctrl.Log,
+		FinalizerNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, // the tests' servers
+		Metrics:           prometheus.NewRegistry(), Log: ctrl.Log,
 	})
 	if err != nil {
 		return err

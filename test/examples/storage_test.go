@@ -36,7 +36,7 @@ func newStorage(t *testing.T) storage {
 	return s
 }
 
-func (s storage) send(method, path, body string, want int) string {
+func (s storage) send(method, path, body string, want int) {
 	s.Helper()
 	response, err := s.Request(s.Context(), method, path, body)
 	if err != nil {
@@ -45,7 +45,6 @@ func (s storage) send(method, path, body string, want int) string {
 	if response.Status != want {
 		s.Fatalf("%s %s: %d, want %d: %s", method, path, response.Status, want, response.Body)
 	}
-	return response.Body
 }
 
 // put puts objects into the bucket.
@@ -79,7 +78,7 @@ func (s storage) try(policy *wasm.Policy, busyAfter int) attempt {
 		if err != nil {
 			s.Fatal(err)
 		}
-		a.verdict, a.fuel = answer.Verdict, max(a.fuel, answer.Usage.Fuel)
+		a.verdict, a.fuel = answer.Verdict, max(a.fuel, answer.Fuel)
 		if a.verdict.Decision != hostabi.DecisionAct {
 			return a
 		}

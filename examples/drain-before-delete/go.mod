@@ -1,0 +1,13 @@
+module github.com/gleaner-dev/gleaner/examples/drain-before-delete
+
+go 1.24
+
+require (
+	github.com/gleaner-dev/gleaner/hostabi v0.0.0 // indirect
+	github.com/gleaner-dev/gleaner/sdk/go v0.0.0
+)
+
+replace (
+	github.com/gleaner-dev/gleaner/hostabi => ../../hostabi
+	github.com/gleaner-dev/gleaner/sdk/go => ../../sdk/go
+)
