@@ -88,7 +88,7 @@ type Keeper struct {
 	user   string // see whoAmI
 	placed *build // whose holds the API server has been told to place
 
-	unplaced error // why that failed
+	late lateness // why they are not placed so
 
 	set        atomic.Pointer[policies.Set]
 	finalizers atomic.Pointer[[]*policies.Finalizer]

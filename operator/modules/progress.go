@@ -160,8 +160,8 @@ func (k *Keeper) describeAttached(f *finalizerState, set func(string, bool, stri
 		set(v1alpha1.ConditionAttached, false, "NotWanted", "only objects are served on which somebody has put the finalizer: write attach: true to have it put on all")
 	case !f.finalizer.Attaches():
 		set(v1alpha1.ConditionAttached, false, "NotEnforcing", "it is put on objects once decisions are carried out")
-	case k.unplaced != nil:
-		set(v1alpha1.ConditionAttached, true, "Late", "it is put on objects only after they were created: "+k.unplaced.Error())
+	case f.key.Namespace == "" && k.late.of(attachPrefix+f.key.Name) != nil:
+		set(v1alpha1.ConditionAttached, true, "Late", "it is put on objects only after they were created: "+k.late.of(attachPrefix+f.key.Name).Error())
 	case f.key.Namespace != "":
 		set(v1alpha1.ConditionAttached, true, "AfterCreation", "it is put on objects right after they were created")
 	default:
