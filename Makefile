@@ -13,6 +13,9 @@ VERSION  = $(shell git describe --tags --always --dirty 2>/dev/null || echo deve
 # module and of the one nested in it that is part of the product.
 PACKAGES := ./... $(MODULE)/hostabi/...
 
+# Examples in Go are modules of their own, so that each can be copied.
+EXAMPLES := $(patsubst %/go.mod,%,$(wildcard examples/*/go.mod))
+
 # Packages that have something for the race detector to look at: a lock, an
 # atomic, a pool or a goroutine, in the code or in a test that hammers it.
 # The rewriter of modules is pure; its tests only share what they build.
@@ -83,12 +86,15 @@ vet: ## run go vet, and see that hostabi and the SDK build on their own, also fo
 	go vet $(PACKAGES)
 	cd hostabi && GOWORK=off go vet ./... && GOWORK=off GOOS=wasip1 GOARCH=wasm go build ./...
 	cd sdk/go && GOWORK=off go vet ./... && GOWORK=off GOOS=wasip1 GOARCH=wasm go build -o /dev/null ./...
+	for folder in $(EXAMPLES) test/s3; do (cd $$folder && GOWORK=off go vet ./...); done
 
 .PHONY: lint
 lint: $(LINT) ## run golangci-lint at the version of tools/go.mod
 	$(LINT) run ./...
 	cd hostabi && $(LINT) run --config ../.golangci.yml ./...
 	cd sdk/go && GOWORK=off $(LINT) run --config ../../.golangci.yml ./...
+	for folder in $(EXAMPLES); do (cd $$folder && GOWORK=off $(LINT) run --config ../../.golangci.yml ./...); done
+	cd test/s3 && GOWORK=off $(LINT) run --config ../../.golangci.yml ./...
 
 .PHONY: fmt
 fmt: ## format all Go files
