@@ -38,6 +38,11 @@ type Consultant struct {
 	Intents  Intents
 	Now      func() time.Time
 
+	// Beside says that another collector carries out what is decided of dependents: a
+	// finalizer that is gone was taken off by it, and tells nothing of what anybody
+	// wishes.
+	Beside bool
+
 	// ByKind counts an object's dependents, for requests.
 	ByKind func(graph.ID) []graph.KindCount
 
@@ -64,6 +69,9 @@ type Opinion struct {
 
 	// Fault is why the object is kept, where a policy that is at fault holds it.
 	Fault error
+
+	// Usual says that the verdict to delete is also the default's, to the word.
+	Usual bool
 
 	// Asked are all that were asked, in order, with those that have no say.
 	Asked []Asked
@@ -120,7 +128,7 @@ func (c *Consultant) Ask(ctx context.Context, q Question) (Opinion, error) {
 		return opinion, err
 	}
 	if q.Hook == hostabi.HookPropagate {
-		if opinion.fails(s.locate(ctx)) || opinion.stands(q.Requested) {
+		if opinion.fails(s.locate(ctx)) || opinion.stands(q.Requested, c.Beside) {
 			return opinion, nil
 		}
 	}
@@ -173,7 +181,7 @@ func (o *Opinion) fails(err error) bool {
 // stands reports whether it was decided before what becomes of the dependents, and
 // takes that decision over. It doesn't stand once somebody has asked for something
 // else than what was asked for then and what was decided.
-func (o *Opinion) stands(requested hostabi.Requested) bool {
+func (o *Opinion) stands(requested hostabi.Requested, beside bool) bool {
 	p := o.Memo.Propagation
 	if !o.Remembered || p == nil {
 		return false
@@ -182,7 +190,8 @@ func (o *Opinion) stands(requested hostabi.Requested) bool {
 	if requested == hostabi.RequestedUnspecified {
 		now = string(hostabi.DecisionBackground)
 	}
-	if string(requested) != p.Requested && now != p.Decision {
+	carriedOut := beside && requested == hostabi.RequestedUnspecified
+	if string(requested) != p.Requested && now != p.Decision && !carriedOut {
 		o.Memo.Propagation = nil
 		return false
 	}
@@ -248,20 +257,23 @@ func (c *Consultant) byDefault(ctx context.Context, q Question, opinion Opinion)
 	if err != nil {
 		return opinion, fmt.Errorf("ask %s: %w", c.Default.Name(), err)
 	}
-	opinion.Verdict = verdict
+	opinion.Verdict, opinion.Usual = verdict, true
 	return opinion, nil
 }
 
 // complete has the default choose how to delete where a policy only says that.
 func (c *Consultant) complete(ctx context.Context, q Question, opinion Opinion) (Opinion, error) {
-	if opinion.Verdict.Decision != hostabi.DecisionDelete || opinion.Verdict.Propagation != "" {
+	if opinion.Verdict.Decision != hostabi.DecisionDelete {
 		return opinion, nil
 	}
 	usual, err := c.Default.Evaluate(ctx, c.request(q))
 	if err != nil {
 		return opinion, fmt.Errorf("ask %s: %w", c.Default.Name(), err)
 	}
-	opinion.Verdict.Propagation = usual.Propagation
+	if opinion.Verdict.Propagation == "" {
+		opinion.Verdict.Propagation = usual.Propagation
+	}
+	opinion.Usual = opinion.Verdict.Propagation == usual.Propagation && opinion.Verdict.GracePeriodSeconds == nil
 	return opinion, nil
 }
 

@@ -35,6 +35,8 @@ var (
 		"Whether a watched resource has been listed completely.", []string{"group", "version", "resource"}, nil)
 	gateDesc = prometheus.NewDesc("gleaner_writes_enabled",
 		"Whether Gleaner writes; not while another collector is alive, or might be.", nil, nil)
+	companyDesc = prometheus.NewDesc("gleaner_collector_missing",
+		"Whether Gleaner runs as a companion, and there is no other collector.", nil, nil)
 	finalizingDesc = prometheus.NewDesc("gleaner_finalizer_objects",
 		"Objects that are being deleted and wait for a finalizer: pending, and those of them that are stuck.", []string{"finalizer", "state"}, nil)
 	discoveryDesc = prometheus.NewDesc("gleaner_discovery_errors_total", "Failed or partly failed discovery passes.", nil, nil)
@@ -125,6 +127,7 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	gauge(edgesDesc, float64(stats.Edges))
 	gauge(pendingDesc, m.loop.known.oldest().Seconds())
 	gauge(gateDesc, number(m.loop.gate.get() == Open))
+	gauge(companyDesc, number(m.loop.company.missing()))
 	out <- prometheus.MustNewConstMetric(twinsDesc, prometheus.CounterValue, float64(stats.Twins))
 	out <- prometheus.MustNewConstMetric(discoveryDesc, prometheus.CounterValue, float64(m.loop.watcher.Failures()))
 	if m.loop.finalizers != nil {

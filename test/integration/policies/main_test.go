@@ -35,8 +35,15 @@ func TestMain(m *testing.M) {
 		log = zap.New(zap.UseDevMode(true))
 	}
 	ctrl.SetLogger(log)
-	devtest.Run(m, devcluster.Options{Controllers: []string{"*", "-garbage-collector-controller"}})
+	devtest.Run(m, devcluster.Options{Controllers: controllers})
 }
+
+// controllers are those of the control planes.
+var controllers = []string{"*", "-garbage-collector-controller"}
+
+// unlessBeside marks a scenario that can't go the same way beside another collector.
+// There is none here.
+func unlessBeside(*testing.T, string) {}
 
 // shared is what the tests share, made when the first of them asks for it.
 var shared struct {

@@ -65,7 +65,7 @@ func newOperation(t *testing.T) *operation {
 	if _, err := devcluster.Build(t.Context(), os.Stderr); err != nil {
 		t.Fatal(err)
 	}
-	cluster, err := devcluster.Start(t.Context(), devcluster.Options{Controllers: []string{"*", "-garbage-collector-controller"}})
+	cluster, err := devcluster.Start(t.Context(), devcluster.Options{Controllers: controllers})
 	if err != nil {
 		t.Fatal(err)
 	}
