@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"github.com/gleaner-dev/gleaner/hostabi"
 	"github.com/gleaner-dev/gleaner/operator/consult"
 	"github.com/gleaner-dev/gleaner/operator/decide"
@@ -15,8 +17,8 @@ import (
 )
 
 // consult asks for a judgement where one is needed.
-func (l *Loop) consult(ctx context.Context, id graph.ID, s decide.Situation, consultant *consult.Consultant) (consult.Opinion, decide.Judgement, error) {
-	q := consult.Question{Facts: s.Facts, Requested: hostabi.RequestedUnspecified, Attempt: l.waits.attempt(id, l.now())}
+func (l *Loop) consult(ctx context.Context, id graph.ID, s decide.Situation, given *unstructured.Unstructured) (consult.Opinion, decide.Judgement, error) {
+	q := consult.Question{Facts: s.Facts, Requested: hostabi.RequestedUnspecified, Attempt: l.waits.attempt(id, l.now()), Given: given}
 	switch s.Kind {
 	case decide.Ownerless:
 		q.Hook = hostabi.HookCollect
@@ -25,7 +27,7 @@ func (l *Loop) consult(ctx context.Context, id graph.ID, s decide.Situation, con
 	default:
 		return consult.Opinion{}, decide.Judgement{Attempt: q.Attempt}, nil
 	}
-	opinion, err := consultant.Ask(ctx, q)
+	opinion, err := l.consultant.Ask(ctx, q)
 	if err != nil {
 		return opinion, decide.Judgement{}, err
 	}

@@ -69,6 +69,11 @@ type Options struct {
 	// policies and finalizers ask for is written.
 	Beside bool
 
+	// Veto says how the API server is to ask about what the other collector deletes.
+	// Without it policies on what loses its owner can't be enforced beside another
+	// collector. KindOf is the Loop's to say.
+	Veto *modules.Veto
+
 	Workers           int
 	APIQPS            float32       // of reads and writes about single objects; 0: unlimited
 	DiscoveryInterval time.Duration // between looks for new types that nothing has announced
@@ -172,7 +177,11 @@ func (l *Loop) connect() error {
 	if err != nil {
 		return fmt.Errorf("make client for API services: %w", err)
 	}
+	if l.options.Veto != nil {
+		l.options.Veto.KindOf = l.kindOf
+	}
 	if l.keeper, err = modules.New(modules.Options{
+		Veto:   l.options.Veto,
 		Config: watching, Namespace: l.options.Namespace, Held: l.heldByPlace, CacheDir: l.options.CacheDir, Log: l.log.WithName("policies"), Now: l.now,
 		Absent:   func(ctx context.Context, gk schema.GroupKind) (bool, error) { return l.watcher.Absent(ctx, gk) },
 		Leads:    func() bool { return l.known.leads() && !l.options.DryRun },

@@ -18,6 +18,7 @@ type metrics struct {
 	decisions *prometheus.CounterVec
 	policies  *prometheus.CounterVec
 	delay     prometheus.Histogram
+	vetoes    *prometheus.CounterVec
 
 	intents  *prometheus.CounterVec
 	released *prometheus.HistogramVec
@@ -51,6 +52,9 @@ func newMetrics(l *Loop) *metrics {
 		policies: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "gleaner_policy_answers_total", Help: "What policies answered, by policy, mode and decision; Fault for no answer.",
 		}, []string{"policy", "mode", "decision"}),
+		vetoes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "gleaner_vetoes_total", Help: "Deletes of the other collector, by answer (passed or refused) and the object's group and kind.",
+		}, []string{"answer", "group", "kind"}),
 		delay: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "gleaner_collection_delay_seconds",
 			Help:    "Time from learning that an object's last owner is gone to the object's deletion.",
@@ -115,6 +119,7 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	m.decisions.Collect(out)
 	m.policies.Collect(out)
 	m.delay.Collect(out)
+	m.vetoes.Collect(out)
 	m.intents.Collect(out)
 	m.released.Collect(out)
 	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/gleaner-dev/gleaner/operator/act"
@@ -84,7 +85,7 @@ func (l *Loop) step(ctx context.Context, id graph.ID) (step, error) {
 		l.forget(id)
 		return step{}, nil
 	}
-	d, err := l.decide(ctx, id, facts, l.consultant)
+	d, err := l.decide(ctx, id, facts, nil)
 	if err != nil {
 		return step{}, err
 	}
@@ -104,11 +105,11 @@ type decision struct {
 }
 
 // decide takes facts to a plan. There is none if the object turned out to be another
-// than judged.
-func (l *Loop) decide(ctx context.Context, id graph.ID, facts decide.Facts, consultant *consult.Consultant) (decision, error) {
+// than judged. Given is the object, if somebody has read it already.
+func (l *Loop) decide(ctx context.Context, id graph.ID, facts decide.Facts, given *unstructured.Unstructured) (decision, error) {
 	d := decision{began: l.now(), facts: facts}
 	situation := decide.Classify(facts)
-	opinion, judgement, err := l.consult(ctx, id, situation, consultant)
+	opinion, judgement, err := l.consult(ctx, id, situation, given)
 	if err != nil {
 		return d, fmt.Errorf("consult policies for %s: %w", record.ObjectOf(facts.Object), err)
 	}

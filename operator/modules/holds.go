@@ -92,7 +92,10 @@ func (k *Keeper) placeHolds(ctx context.Context, b *build) error {
 	for _, p := range wanted {
 		err = errors.Join(err, k.placeHold(ctx, p, user))
 	}
-	return err
+	if err != nil {
+		return fmt.Errorf("place holds at creation: %w", err)
+	}
+	return nil
 }
 
 func (k *Keeper) placeHold(ctx context.Context, p placement, user string) error {
@@ -144,14 +147,8 @@ func holdPolicy(p placement, user, namespace string) admissionv1.MutatingAdmissi
 	if s := p.objects; s != nil {
 		spec.MatchConstraints.ObjectSelector = s.DeepCopy()
 	}
-	exempt := []string{metav1.NamespaceSystem}
-	if namespace != metav1.NamespaceSystem {
-		exempt = append(exempt, namespace)
-	}
 	selector := spec.MatchConstraints.NamespaceSelector
-	selector.MatchExpressions = append(selector.MatchExpressions, metav1.LabelSelectorRequirement{
-		Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: exempt,
-	})
+	selector.MatchExpressions = append(selector.MatchExpressions, exempt(namespace))
 	for _, r := range p.resources {
 		spec.MatchConstraints.ResourceRules = append(spec.MatchConstraints.ResourceRules, admissionv1.NamedRuleWithOperations{
 			RuleWithOperations: admissionv1.RuleWithOperations{
@@ -216,7 +213,7 @@ func (k *Keeper) ensure(ctx context.Context, o client.Object, change func()) err
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("place holds at creation by %s: %w", o.GetName(), err)
+		return fmt.Errorf("make %T %s: %w", o, o.GetName(), err)
 	}
 	return nil
 }

@@ -60,7 +60,7 @@ func collector(t *testing.T) *loop.Loop {
 	config := devtest.Shared(t).RESTConfig()
 	shared.once.Do(func() {
 		if shared.err = define(t, config); shared.err == nil {
-			shared.collector, _, shared.err = run(options(operator(t)))
+			shared.collector, _, shared.err = run(options(t, devtest.Shared(t), operator(t)))
 		}
 	})
 	if shared.err != nil {
@@ -110,14 +110,14 @@ func define(t *testing.T, config *rest.Config) error {
 	return nil
 }
 
-func options(config *rest.Config) loop.Options {
+func options(t *testing.T, cluster *devcluster.Cluster, config *rest.Config) loop.Options {
 	return loop.Options{
 		Config: config, Namespace: "kube-system", Workers: 20, Beside: true,
 		DiscoveryInterval: 30 * time.Second, SweepInterval: time.Minute,
 		CanaryInterval: time.Minute, SyncTimeout: 30 * time.Second,
 		FinalizerNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
 		Ignored:           catalog.DefaultIgnored(), Evaluator: builtin.Policy{},
-		Metrics: prometheus.NewRegistry(), Log: ctrl.Log,
+		Metrics: prometheus.NewRegistry(), Log: ctrl.Log, Veto: served(t, cluster),
 	}
 }
 
@@ -133,6 +133,13 @@ func run(o loop.Options) (collector *loop.Loop, stop func() error, err error) {
 		return nil, nil, err
 	}
 	if err := collector.AddTo(mgr); err != nil {
+		return nil, nil, err
+	}
+	hook, err := server(o.Veto, collector.Vetoes())
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := mgr.Add(hook); err != nil {
 		return nil, nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background()) // outlives the test that starts it

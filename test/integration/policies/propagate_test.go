@@ -120,7 +120,6 @@ func TestWhatAClientAskedForIsRespected(t *testing.T) {
 }
 
 func TestWhatAClientAskedForIsOverriddenWhereThePolicySaysSo(t *testing.T) {
-	unlessBeside(t, "the other collector acts on an explicit Foreground at once, whatever holds the owner")
 	w := newWorld(t)
 	p := w.policy(governing + `{propagate: {decision: Orphan}}`)
 	w.patch(p, `{"spec": {"explicit": "Override"}}`)
