@@ -109,6 +109,12 @@ var layers = map[string]layer{
 		},
 	},
 	"operator/veto": {external: []string{"github.com/go-logr/logr", "k8s.io/api", "k8s.io/apimachinery"}},
+	"operator/certs": {
+		external: []string{
+			"github.com/go-logr/logr", "github.com/open-policy-agent/cert-controller",
+			"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/controller-runtime",
+		},
+	},
 	"operator/gather": {
 		internal: []string{"operator/catalog", "operator/decide", "operator/graph"},
 		external: []string{"golang.org/x/sync", "k8s.io/apimachinery", "k8s.io/client-go"},

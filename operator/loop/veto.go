@@ -34,6 +34,10 @@ func (l *Loop) Vetoes() http.Handler {
 	})
 }
 
+// CertificateChanged has the API server told what the webhook's certificate is now
+// signed by.
+func (l *Loop) CertificateChanged() { l.keeper.CertificateChanged() }
+
 // judge answers whether the other collector may delete an object. What is not known
 // for certain is refused, as long as a policy might have a say: it comes again, and
 // what a policy has deleted we delete ourselves if it does not come in time.

@@ -51,9 +51,8 @@ func Handler(judge Judge) http.Handler {
 			http.Error(w, fmt.Sprintf("this is no AdmissionReview with a request: %v", err), http.StatusBadRequest)
 			return
 		}
-		answer := Refuse("")
-		request, err := requestOf(review.Request)
-		if err != nil {
+		var answer Answer
+		if request, err := requestOf(review.Request); err != nil {
 			answer = Refuse("%s", err)
 		} else {
 			answer = judge(r.Context(), request)

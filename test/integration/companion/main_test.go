@@ -41,12 +41,6 @@ func TestMain(m *testing.M) {
 // controllers are those of the control planes.
 var controllers = []string{"*"}
 
-// unlessBeside skips a scenario that can't go the same way beside another collector.
-func unlessBeside(t *testing.T, why string) {
-	t.Helper()
-	t.Skip(why)
-}
-
 // shared is what the tests share, made when the first of them asks for it.
 var shared struct {
 	once      sync.Once

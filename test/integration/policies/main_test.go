@@ -41,10 +41,6 @@ func TestMain(m *testing.M) {
 // controllers are those of the control planes.
 var controllers = []string{"*", "-garbage-collector-controller"}
 
-// unlessBeside marks a scenario that can't go the same way beside another collector.
-// There is none here.
-func unlessBeside(*testing.T, string) {}
-
 // shared is what the tests share, made when the first of them asks for it.
 var shared struct {
 	once      sync.Once
