@@ -32,6 +32,9 @@ func Beside(s Situation, j Judgement) Plan {
 // collectBeside deletes only what the other collector would not, or not so, or may
 // have been kept from.
 func collectBeside(s Situation, j Judgement) Plan {
+	if j.Fault && !j.Contested {
+		return Plan{Retry: true} // the policies are still to be read: the webhook refuses for as long
+	}
 	plan := collect(s, j)
 	if _, deletes := plan.Action.(Delete); !deletes || j.Kept || s.Facts.Object.Memo {
 		return plan

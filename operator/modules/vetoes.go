@@ -68,10 +68,7 @@ func (k *Keeper) placeVetoes(ctx context.Context, b *build) error {
 	webhooks := b.vetoes(v, k.options.Namespace)
 	configuration := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: VetoName}}
 	if len(webhooks) == 0 {
-		if err := k.client.Delete(ctx, configuration); err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("remove the webhook: %w", err)
-		}
-		return nil
+		return k.removeVetoes(ctx, configuration)
 	}
 	ca := v.CA()
 	if len(ca) == 0 {
@@ -90,6 +87,19 @@ func (k *Keeper) placeVetoes(ctx context.Context, b *build) error {
 		}
 		configuration.Webhooks = webhooks
 	})
+}
+
+// removeVetoes takes the configuration away, if there is one: where nothing is governed
+// nothing is written.
+func (k *Keeper) removeVetoes(ctx context.Context, configuration *admissionv1.ValidatingWebhookConfiguration) error {
+	err := k.client.Get(ctx, client.ObjectKeyFromObject(configuration), configuration)
+	if err == nil {
+		err = k.client.Delete(ctx, configuration)
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("remove the webhook: %w", err)
+	}
+	return nil
 }
 
 // vetoes are the webhooks that the policies call for: one for each way to select

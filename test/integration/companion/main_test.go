@@ -115,6 +115,8 @@ func options(t *testing.T, cluster *devcluster.Cluster, config *rest.Config) loo
 	}
 }
 
+func (o *operation) options() loop.Options { return options(o.T, o.cluster, o.config) }
+
 // run runs a collector until stop is called, which waits for its end.
 func run(o loop.Options) (collector *loop.Loop, stop func() error, err error) {
 	if collector, err = loop.New(o); err != nil {

@@ -115,6 +115,8 @@ func options(config *rest.Config) loop.Options {
 	}
 }
 
+func (o *operation) options() loop.Options { return options(o.config) }
+
 // run runs a collector until stop is called, which waits for its end.
 func run(o loop.Options) (collector *loop.Loop, stop func() error, err error) {
 	if collector, err = loop.New(o); err != nil {
