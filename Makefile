@@ -37,6 +37,10 @@ TESTSUM_FLAGS := --format pkgname --format-icons text --format-hide-empty-pkg
 demo: build ## start a real control plane, delete things on it, and show what is collected and why
 	$(BIN) demo
 
+.PHONY: demo-companion
+demo-companion: build ## the like beside the garbage collector of kube-controller-manager
+	$(BIN) demo --companion
+
 .PHONY: build
 build: ## build bin/gleaner
 	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-X main.version=$(VERSION)' -o $(BIN) ./cmd/gleaner
