@@ -41,7 +41,7 @@ func (d *demonstration) leftToTheOther(ctx context.Context) error {
 		return err
 	}
 	if d.counts != [3]int{} {
-		return errors.New("Gleaner has written something, and there is no policy")
+		return errors.New("there is no policy, and something was written")
 	}
 	fmt.Fprintln(d.out, "All of it went, and Gleaner has written nothing.")
 	return nil

@@ -121,7 +121,7 @@ func TestCompanion_KeepsWhatAPolicyKeeps(t *testing.T) {
 	}
 	devtest.Eventually(t, patience, func() error {
 		if _, err := b.configuration(); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("the webhook's configuration is still there: %v", err)
+			return fmt.Errorf("the webhook's configuration is still there: %w", err)
 		}
 		return nil
 	})
