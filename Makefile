@@ -64,6 +64,10 @@ bench: build ## measure Gleaner beside the collector of kube-controller-manager 
 test-differential: setup ## run 200 random scripts on both collectors and compare what they leave (about five minutes)
 	go test ./test/differential -count=1 -v -timeout 60m -run '^(TestRandomScripts|TestKnown)' -scripts 200 | grep -v '^=== '
 
+.PHONY: test-beside
+test-beside: setup ## run 200 random scripts with and without Gleaner beside the other collector (about five minutes)
+	go test ./test/differential -count=1 -v -timeout 60m -run '^TestRandomScripts' -scripts 200 -beside | grep -v '^=== '
+
 .PHONY: test
 test: setup $(TESTSUM) ## run all tests, after all set-up that they need
 	cd sdk/go && GOWORK=off $(TESTSUM) $(TESTSUM_FLAGS) -- ./...
