@@ -136,15 +136,19 @@ spec:
 	await(map[string]asked{"configmaps": passes})
 }
 
-// What can't be equal: see docs/companion.md.
-func TestAnExplicitOrphanIsNotOverridden(t *testing.T) {
-	w := newWorld(t)
-	p := w.policy(governing + `{propagate: {decision: Background}}`)
-	w.patch(p, `{"spec": {"explicit": "Override"}}`)
-	w.policyObserved(p)
-	owner := w.secret()
-	dependent := w.make("dependent", owner)
-	w.deleteBy(owner, metav1.DeletePropagationOrphan)
-	w.goes(owner)
-	w.free(dependent)
+// What can't be equal: see docs/companion.md. In primary mode nothing happens to the
+// dependents before the policy is asked.
+func TestAnExplicitOrphanIsCarriedOutBeforeAPolicyCanOverrideIt(t *testing.T) {
+	o := newOperation(t)
+	p := o.policy(governing + `{propagate: {decision: Background}}`)
+	o.patch(p, `{"spec": {"explicit": "Override"}}`)
+	o.policyObserved(p)
+	owner := o.secret()
+	dependent := o.make("dependent", owner)
+	o.end() // it is a matter of who is first, else
+	o.deleteBy(owner, metav1.DeletePropagationOrphan)
+	o.free(dependent)
+	o.start()
+	o.goes(owner)
+	o.free(dependent)
 }
