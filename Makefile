@@ -13,11 +13,15 @@ VERSION  = $(shell git describe --tags --always --dirty 2>/dev/null || echo deve
 # module and of the one nested in it that is part of the product.
 PACKAGES := ./... $(MODULE)/hostabi/...
 
+# Examples in Go are modules of their own, so that each can be copied.
+EXAMPLES := $(patsubst %/go.mod,%,$(wildcard examples/*/go.mod))
+
 # Packages that have something for the race detector to look at: a lock, an
 # atomic, a pool or a goroutine, in the code or in a test that hammers it.
-# The rewriter of modules is pure; its tests only share what they build.
+# The rewriter of modules is pure; its tests only share what they build. What the tests
+# of examples run has been looked at by then, and the S3 server is somebody else's.
 LOCKS  := ^(import)?[[:space:]]*"(sync|sync/atomic|golang.org/x/sync/.*)"|^[[:space:]]*go [a-zA-Z.]+[(]
-LOCKED  = $(shell grep -rlE '$(LOCKS)' --include='*.go' --exclude-dir=hostabi --exclude-dir=fuel --exclude-dir=go --exclude-dir=tools --exclude-dir=testdata . \
+LOCKED  = $(shell grep -rlE '$(LOCKS)' --include='*.go' --exclude-dir=hostabi --exclude-dir=fuel --exclude-dir=go --exclude-dir=s3 --exclude-dir=examples --exclude-dir=tools --exclude-dir=testdata . \
 	| xargs -r dirname | sort -u)
 
 # Tools are built once per version, from the module in tools/, into this folder.
@@ -91,12 +95,15 @@ vet: ## run go vet, and see that hostabi and the SDK build on their own, also fo
 	go vet $(PACKAGES)
 	cd hostabi && GOWORK=off go vet ./... && GOWORK=off GOOS=wasip1 GOARCH=wasm go build ./...
 	cd sdk/go && GOWORK=off go vet ./... && GOWORK=off GOOS=wasip1 GOARCH=wasm go build -o /dev/null ./...
+	for folder in $(EXAMPLES) test/s3; do (cd $$folder && GOWORK=off go vet ./...); done
 
 .PHONY: lint
 lint: $(LINT) ## run golangci-lint at the version of tools/go.mod
 	$(LINT) run ./...
 	cd hostabi && $(LINT) run --config ../.golangci.yml ./...
 	cd sdk/go && GOWORK=off $(LINT) run --config ../../.golangci.yml ./...
+	for folder in $(EXAMPLES); do (cd $$folder && GOWORK=off $(LINT) run --config ../../.golangci.yml ./...); done
+	cd test/s3 && GOWORK=off $(LINT) run --config ../../.golangci.yml ./...
 
 .PHONY: fmt
 fmt: ## format all Go files

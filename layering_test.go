@@ -173,7 +173,7 @@ var layers = map[string]layer{
 		external: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
 	},
 	"tools/image": {internal: []string{"policies/source/oci"}, external: []string{"github.com/google/go-containerregistry/pkg/v1"}},
-	"tools/setup": {internal: []string{"devcluster"}},
+	"tools/setup": {internal: []string{"devcluster", "devcluster/s3server"}},
 	"tools/schema": {
 		internal: []string{"hostabi"},
 		external: []string{"github.com/invopop/jsonschema"},

@@ -31,8 +31,8 @@ func demoCommand() *cobra.Command {
 		Use:   "demo",
 		Short: "Show what Gleaner does, on a control plane of its own",
 		Long: "Start a real control plane on this machine and Gleaner as its garbage collector, delete a Deployment in\n" +
-			"background, in foreground and orphaning, then apply policies in Rego and in Go and delete things again, and show\n" +
-			"what is collected and why. Exits with 0 if all of it went as it should, and with 1 and the reason if not.",
+			"background, in foreground and orphaning, then apply policies in Rego and in Go and delete things again, and have\n" +
+			"a finalizer in Go remove a bucket from a real S3 server. Show what is collected and why. Exits with 0 if all of it went as it should, and with 1 and the reason if not.",
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return demo(cmd.Context(), modeOf(beside), cmd.OutOrStdout())
@@ -93,6 +93,7 @@ func (d *demonstration) acts() []act {
 		{"A policy in Rego, in Monitor: it says what it would do, and changes nothing", d.monitor},
 		{"The same policy, in Enforce: what has the label stays", d.enforce},
 		{"A policy in Go, built to WebAssembly: the claim with the label stays", d.wasm},
+		{"A finalizer in Go: a real bucket goes before the object that stands for it", d.bucket},
 	}
 }
 

@@ -249,7 +249,7 @@ type StuckObject struct {
 	UID string `json:"uid"`
 
 	// Why, in one word: Failed, DeadlineExceeded, Fault, NotReady, NotSelected,
-	// Unreachable or Monitor.
+	// Circular, Unreachable or Monitor.
 	Reason string `json:"reason"`
 
 	// Why, for people.

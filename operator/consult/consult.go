@@ -36,7 +36,10 @@ type Consultant struct {
 	Catalog  func() *catalog.Catalog
 	Reader   Reader
 	Intents  Intents
-	Now      func() time.Time
+
+	Namespace string // Gleaner's own, in which nothing has a hold: it could keep the namespace from being deleted
+
+	Now func() time.Time
 
 	// Beside says that another collector carries out what is decided of dependents: a
 	// finalizer that is gone was taken off by it, and tells nothing of what anybody
@@ -216,7 +219,8 @@ func (s *subject) exempt(p *policies.Policy) bool {
 		return false
 	}
 	asked := s.question.Requested
-	return s.question.Facts.Object.Namespace == metav1.NamespaceSystem ||
+	namespace := s.question.Facts.Object.Namespace
+	return namespace == metav1.NamespaceSystem || namespace != "" && namespace == s.Namespace ||
 		s.namespace.Terminating && p.Namespace != "" ||
 		asked != hostabi.RequestedUnspecified && asked != "" && !p.Override
 }

@@ -21,6 +21,9 @@ import (
 // mostRounds bounds how often a module may ask for more within one attempt.
 const mostRounds = 16
 
+// shortestWait is how soon a module can be asked again that waits.
+const shortestWait = 20 * time.Millisecond
+
 // ask has the module say what is to be done, and does it, until there is another
 // answer than that.
 func (v *visitor) ask(ctx context.Context) time.Duration {
@@ -44,6 +47,10 @@ func (v *visitor) ask(ctx context.Context) time.Duration {
 		if err != nil || answer.Verdict.Decision != hostabi.DecisionAct {
 			return v.answered(ctx, n)
 		}
+		if would := v.withheld(answer.Verdict.Intents); would != "" {
+			n.Reason, n.Message = Watched, "the module asks for "+would+", and nothing is done about it (mode: Monitor)"
+			return v.conclude(ctx, n, v.afterwards(n))
+		}
 		if err := v.remember(ctx, answer.Verdict.State); err != nil {
 			return v.failed(ctx, n, err)
 		}
@@ -56,6 +63,20 @@ func (v *visitor) ask(ctx context.Context) time.Duration {
 	n.Verdict = hostabi.Verdict{}
 	n.Fault = fmt.Errorf("after %d rounds it still asks for more: remember what is done in state, and Wait for a second in between", mostRounds)
 	return v.answered(ctx, n)
+}
+
+// withheld names what is not done in Monitor of what the module asks for: the first
+// thing that might change something.
+func (v *visitor) withheld(asked []hostabi.Intent) string {
+	if v.f.Enforce {
+		return ""
+	}
+	for _, intent := range asked {
+		if !intents.OnlyReads(intent) {
+			return intents.Describe(intent)
+		}
+	}
+	return ""
 }
 
 // act carries out what the module asks for, and adds what came of it to the results
@@ -121,7 +142,7 @@ func (v *visitor) answered(ctx context.Context, n Note) time.Duration {
 		}
 		n.Reason = Waits
 		v.track.failures = 0
-		return v.conclude(ctx, n, verdict.WaitFor())
+		return v.conclude(ctx, n, max(verdict.WaitFor(), shortestWait))
 	default: // the parser lets no other pass
 		n.Fault = fmt.Errorf("it says %q", verdict.Decision)
 		n.Reason, n.Message = AtFault, n.Fault.Error()

@@ -38,6 +38,8 @@ type Options struct {
 	Client  metadata.Interface // writes finalizers and annotations
 	Intents consult.Intents
 
+	Namespace string // the operator's own, in which nothing is attached
+
 	Leads   func() bool // only who leads does anything
 	Note    func(Note)  // is told each decision
 	Changed func()      // is called when some Progress has changed
@@ -89,7 +91,7 @@ func (r *Runner) Apply(events ...graph.Event) {
 			r.seen(e.Object)
 		case graph.Deleted:
 			for _, s := range r.servers {
-				s.wake(e.Object.UID)
+				s.gone(e.Object.UID)
 			}
 		case graph.Relisted: // nobody tells of what is missing
 			r.wakeKind(e.Kind)

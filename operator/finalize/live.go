@@ -18,7 +18,7 @@ func (v *visitor) live(ctx context.Context, carries bool) time.Duration {
 		return 0
 	case carries:
 		return v.release(ctx, "its finalizer's resource is deleted (onRemoval: Release)")
-	case exempt(v.key.namespace):
+	case v.exempt(v.key.namespace):
 		return 0
 	}
 	meant, err := v.meant(ctx)

@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/pager"
 
 	"github.com/gleaner-dev/gleaner/operator/catalog"
@@ -40,14 +41,16 @@ func (s *server) keepLooking(ctx context.Context) {
 	var again <-chan time.Time
 	failed, removed := lookAgain, lookRemoved
 	for {
+		asked := true
 		select {
 		case <-ctx.Done():
 			return
 		case <-s.looks:
 		case <-again:
+			asked = false
 		}
 		again = nil
-		progressed, err := s.lookAtAll(ctx)
+		progressed, err := s.lookAtAll(ctx, asked)
 		switch {
 		case s.over(ctx): // whoever serves next looks anew
 		case err != nil:
@@ -66,21 +69,21 @@ func (s *server) keepLooking(ctx context.Context) {
 	}
 }
 
-// lookAtAll lists the resources that the finalizer is for, and has each object
-// visited about which there is something to be done, and all that are waited for: one
-// that is not listed may be gone. It reports whether the count is another.
-func (s *server) lookAtAll(ctx context.Context) (progressed bool, all error) {
+// lookAtAll lists the resources that the finalizer is for, and has the objects visited
+// that it did not know of, and those that are not listed: they may be gone. With
+// thorough, all that wait are. It reports whether the count is another.
+func (s *server) lookAtAll(ctx context.Context, thorough bool) (progressed bool, all error) {
 	f, began := s.finalizer(), s.Now()
-	carriers := 0
+	carriers, listed := 0, map[types.UID]bool{}
 	for _, t := range s.Catalog().Collected() {
 		if !f.Selects(t.Version.GroupResource()) || f.Namespace != "" && !t.Namespaced {
 			continue
 		}
-		n, err := s.lookAt(ctx, f, t)
+		n, err := s.lookAt(ctx, f, t, listed)
 		all = errors.Join(all, err)
 		carriers += n
 	}
-	s.wakeAll(every)
+	s.wakeAll(func(t *track) bool { return thorough || !listed[t.key.uid] })
 	if all != nil {
 		return false, all
 	}
@@ -105,8 +108,9 @@ func (f served) latecomers() time.Duration {
 	return 0
 }
 
-// lookAt counts the objects of a resource that have the finalizer.
-func (s *server) lookAt(ctx context.Context, f served, t catalog.Resource) (carriers int, err error) {
+// lookAt counts the objects of a resource that have the finalizer, and notes which of
+// them wait for it.
+func (s *server) lookAt(ctx context.Context, f served, t catalog.Resource, listed map[types.UID]bool) (carriers int, err error) {
 	client := s.Client.Resource(t.Version).Namespace(f.Namespace)
 	list := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return client.List(ctx, o) })
 	err = list.EachListItem(ctx, metav1.ListOptions{}, func(item runtime.Object) error {
@@ -121,7 +125,9 @@ func (s *server) lookAt(ctx context.Context, f served, t catalog.Resource) (carr
 		}
 		switch {
 		case o.Terminating && carries:
-			s.await(keyOf(o))
+			if listed[o.UID] = true; !s.waits(o.UID) {
+				s.await(keyOf(o))
+			}
 		case !o.Terminating && f.wants(carries):
 			s.add(keyOf(o))
 		}

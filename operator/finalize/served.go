@@ -61,8 +61,11 @@ func (f served) wants(carries bool) bool {
 	return f.Attaches()
 }
 
-// exempt reports whether the finalizer is never put on objects of a namespace.
-func exempt(namespace string) bool { return namespace == metav1.NamespaceSystem }
+// exempt reports whether finalizers are never put on objects of a namespace. Those of
+// the operator's own could keep it from being deleted.
+func (o Options) exempt(namespace string) bool {
+	return namespace == metav1.NamespaceSystem || namespace != "" && namespace == o.Namespace
+}
 
 // heirs returns the finalizers that have their objects served. Of several of one name
 // those that are being deleted leave the objects to another one, and need not wait for

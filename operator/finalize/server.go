@@ -146,6 +146,18 @@ func (s *server) wakeAll(which func(*track) bool) {
 
 func every(*track) bool { return true }
 
+// gone forgets an object that a watch has shown to be gone, as most are that the
+// finalizer was taken off just now.
+func (s *server) gone(uid types.UID) {
+	s.mu.Lock()
+	_, ok := s.tracks[uid]
+	delete(s.tracks, uid)
+	s.mu.Unlock()
+	if ok {
+		s.Changed()
+	}
+}
+
 // finalizer is the one in force.
 func (s *server) finalizer() served {
 	s.mu.Lock()

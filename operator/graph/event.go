@@ -28,9 +28,10 @@ type Object struct {
 
 	Memo bool // has an annotation in which we remember something
 
-	// Finalizers are all entries of metadata.finalizers. The graph does not keep
-	// them: they are for whoever listens to events.
+	// Finalizers are all entries of metadata.finalizers, and Generation is that of
+	// the spec. The graph does not keep them: they are for whoever listens to events.
 	Finalizers []string
+	Generation int64
 }
 
 // Hold is our own finalizer. It keeps an object that is deleted until what is to
@@ -50,6 +51,7 @@ func ObjectOf(kind schema.GroupVersionKind, meta metav1.Object) Object {
 		Owners:          meta.GetOwnerReferences(),
 		Terminating:     meta.GetDeletionTimestamp() != nil,
 		Finalizers:      meta.GetFinalizers(),
+		Generation:      meta.GetGeneration(),
 	}
 	_, o.Memo = meta.GetAnnotations()[memo.Annotation]
 	for _, f := range meta.GetFinalizers() {

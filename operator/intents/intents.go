@@ -90,7 +90,7 @@ func (e *Executor) Do(ctx context.Context, on Behalf, intent hostabi.Intent) hos
 }
 
 func (e *Executor) do(ctx context.Context, on Behalf, intent hostabi.Intent) (hostabi.Result, error) {
-	if on.ReadOnly && !onlyReads(intent) {
+	if on.ReadOnly && !OnlyReads(intent) {
 		return hostabi.Result{}, problemf(hostabi.ErrorNotGranted,
 			"the mode is Monitor: objects are read and HTTP requests sent by GET and HEAD, and nothing else is done")
 	}
@@ -114,11 +114,32 @@ func (e *Executor) do(ctx context.Context, on Behalf, intent hostabi.Intent) (ho
 	}
 }
 
-func onlyReads(intent hostabi.Intent) bool {
+// OnlyReads reports whether an intent changes nothing, as far as can be told: it is
+// carried out in Monitor, too.
+func OnlyReads(intent hostabi.Intent) bool {
 	if intent.Type() == hostabi.IntentHTTP {
 		return intent.HTTP.Method == http.MethodGet || intent.HTTP.Method == http.MethodHead
 	}
 	return intent.Type().Reads()
+}
+
+// Describe says in a few words what an intent is, without what a query or a body may
+// hold.
+func Describe(intent hostabi.Intent) string {
+	target := func(t hostabi.Target) string {
+		return fmt.Sprintf("%s of %s %s", intent.Type(), t.Kind, strings.TrimPrefix(t.Namespace+"/"+t.Name, "/"))
+	}
+	switch {
+	case intent.Delete != nil:
+		return target(intent.Delete.Target)
+	case intent.Patch != nil:
+		return target(intent.Patch.Target)
+	case intent.HTTP != nil:
+		address, _, _ := strings.Cut(intent.HTTP.URL, "?")
+		return intent.HTTP.Method + " " + address
+	default:
+		return string(intent.Type())
+	}
 }
 
 // event needs no grant: it is about no other object than the module was asked

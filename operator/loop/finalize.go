@@ -30,9 +30,9 @@ func (l *Loop) executor(working *rest.Config) *intents.Executor {
 func (l *Loop) wireFinalizers(client metadata.Interface, reader consult.Reader, executor consult.Intents) {
 	l.finalizers = finalize.New(finalize.Options{
 		Finalizers: l.keeper.Finalizers, Catalog: l.types, Reader: reader, Client: client,
-		Intents: executor,
-		Leads:   func() bool { return l.known.leads() && !l.options.DryRun },
-		Note:    l.noteFinalizer, Changed: l.keeper.Moved,
+		Intents: executor, Namespace: l.options.Namespace,
+		Leads: func() bool { return l.known.leads() && l.gate.holds() && !l.options.DryRun },
+		Note:  l.noteFinalizer, Changed: l.keeper.Moved,
 		Interval: l.options.SweepInterval, Now: l.now, Log: l.log.WithName("finalizers"),
 	})
 }
@@ -109,7 +109,8 @@ func askedByFinalizer(n finalize.Note) record.Asked {
 	return asked
 }
 
-// toldOfFinalizers are the decisions on finalizers that an object's owner has to know of.
+// toldOfFinalizers are the decisions on finalizers that an object's owner has to know
+// of. That a module is done is none of them: the object is gone.
 var toldOfFinalizers = map[finalize.Reason]string{
 	finalize.Waits:    corev1.EventTypeNormal,
 	finalize.Released: corev1.EventTypeWarning,
@@ -119,7 +120,8 @@ var toldOfFinalizers = map[finalize.Reason]string{
 	finalize.NotReady: corev1.EventTypeWarning,
 	finalize.Unmeant:  corev1.EventTypeWarning,
 	finalize.Watched:  corev1.EventTypeNormal,
-	finalize.Done:     corev1.EventTypeNormal,
+	finalize.Circular: corev1.EventTypeWarning,
+	finalize.Troubled: corev1.EventTypeWarning,
 }
 
 func (l *Loop) announceFinalizer(n finalize.Note, e record.Entry) {

@@ -32,6 +32,13 @@ func (g *gate) get() GateState {
 	return g.state
 }
 
+// holds reports whether the lease can be relied on, if there is one.
+func (g *gate) holds() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.lease == nil || g.lease() == nil
+}
+
 // under has the gate depend on a lease.
 func (g *gate) under(lease func() error) {
 	g.mu.Lock()

@@ -20,7 +20,7 @@ import (
 
 // lastCalls is how long what has been replaced is kept for those that are using
 // it. It is longer than the loop gives one object.
-const lastCalls = time.Minute
+const lastCalls = 5 * time.Minute
 
 // engines compile modules, and keep them for as long as a policy uses them.
 type engines struct {

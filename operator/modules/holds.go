@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -11,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -47,6 +49,7 @@ func addition(finalizer string) string {
 type placement struct {
 	*asking
 	name, finalizer string
+	rules           []admissionv1.NamedRuleWithOperations
 }
 
 // placements are those of the cluster's policies and finalizers. Those of namespaces
@@ -56,24 +59,53 @@ func (b *build) placements() []placement {
 	var wanted []placement
 	for _, p := range b.policies {
 		if p.key.Namespace == "" && p.holds() {
-			wanted = append(wanted, placement{&p.asking, holdPrefix + p.key.Name, graph.Hold})
+			wanted = append(wanted, placement{asking: &p.asking, name: holdPrefix + p.key.Name, finalizer: graph.Hold})
 		}
 	}
 	for _, f := range b.finalizers {
 		if f.key.Namespace == "" && f.finalizer.Attaches() {
-			wanted = append(wanted, placement{&f.asking, attachPrefix + f.key.Name, f.finalizer.Entry})
+			wanted = append(wanted, placement{asking: &f.asking, name: attachPrefix + f.key.Name, finalizer: f.finalizer.Entry})
 		}
 	}
 	return wanted
 }
 
-// placeHolds has the API server place holds for the policies in force. What fails
-// is no fault of a policy: its holds come a moment later.
-func (k *Keeper) placeHolds(ctx context.Context, b *build) error {
-	wanted := b.placements()
+// lateness is why finalizers come to objects only after these were created, by the
+// name of the placement; "" is about all.
+type lateness map[string]error
+
+// of is why those of one placement come late; nil: they don't.
+func (l lateness) of(name string) error {
+	if l[""] != nil {
+		return l[""]
+	}
+	return l[name]
+}
+
+// placeHolds has the API server place holds, and what else is to be attached, for the
+// resources in force. What fails is no fault of theirs: it comes a moment later.
+func (k *Keeper) placeHolds(ctx context.Context, b *build) lateness {
+	late := lateness{}
+	var wanted []placement
+	for _, p := range b.placements() {
+		var err error
+		if p.rules, err = k.placeable(ctx, p); err != nil {
+			late[p.name] = err
+		}
+		if len(p.rules) != 0 {
+			wanted = append(wanted, p)
+		}
+	}
 	if len(wanted) > mostAdmissionPolicies {
 		wanted = nil
 	}
+	if err := k.placeAll(ctx, wanted, late); err != nil {
+		late[""] = err
+	}
+	return late
+}
+
+func (k *Keeper) placeAll(ctx context.Context, wanted []placement, late lateness) error {
 	err := k.removeHolds(ctx, wanted)
 	if meta.IsNoMatchError(err) || len(wanted) == 0 && err == nil {
 		return nil // the server has no such policies, or needs none
@@ -90,12 +122,60 @@ func (k *Keeper) placeHolds(ctx context.Context, b *build) error {
 		return err
 	}
 	for _, p := range wanted {
-		err = errors.Join(err, k.placeHold(ctx, p, user))
-	}
-	if err != nil {
-		return fmt.Errorf("place holds at creation: %w", err)
+		if err := k.placeHold(ctx, p, user); err != nil {
+			late[p.name] = err
+		}
 	}
 	return nil
+}
+
+// settled is how long a custom type has to be there before an admission policy
+// changes its objects. The API server looks for new types every five seconds, and
+// until then it refuses, whatever the failure policy, to create objects of one that a
+// policy matches.
+const settled = 10 * time.Second
+
+// placeable are the rules of a placement that can be had. The error names types
+// that are too new.
+func (k *Keeper) placeable(ctx context.Context, p placement) (rules []admissionv1.NamedRuleWithOperations, err error) {
+	for _, rule := range p.policy.Rules {
+		for _, r := range rule.Names() {
+			young, lookErr := k.young(ctx, r)
+			switch {
+			case lookErr != nil:
+				err = errors.Join(err, lookErr)
+				continue
+			case young:
+				err = errors.Join(err, fmt.Errorf("%s is not served yet, or has been for less than %s", r, settled))
+				continue
+			}
+			rules = append(rules, admissionv1.NamedRuleWithOperations{RuleWithOperations: admissionv1.RuleWithOperations{
+				Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update},
+				Rule: admissionv1.Rule{
+					APIGroups: []string{r.Group}, APIVersions: []string{"*"}, Resources: []string{r.Resource}, Scope: ptr.To(admissionv1.AllScopes),
+				},
+			}})
+		}
+	}
+	return rules, err
+}
+
+// young reports whether a resource is not there, or is a custom one that has come just
+// now.
+func (k *Keeper) young(ctx context.Context, r schema.GroupResource) (bool, error) {
+	if !k.options.Serves(r) {
+		return true, nil
+	}
+	definition := &metav1.PartialObjectMetadata{}
+	definition.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
+	err := k.client.Get(ctx, client.ObjectKey{Name: r.String()}, definition)
+	if apierrors.IsNotFound(err) || r.Group == "" {
+		return false, nil
+	}
+	if err != nil {
+		return true, fmt.Errorf("look at the definition of %s: %w", r, err)
+	}
+	return k.options.Now().Sub(definition.CreationTimestamp.Time) < settled, nil
 }
 
 func (k *Keeper) placeHold(ctx context.Context, p placement, user string) error {
@@ -103,6 +183,7 @@ func (k *Keeper) placeHold(ctx context.Context, p placement, user string) error 
 	if err := k.ensure(ctx, policy, func() {
 		own(policy)
 		policy.Spec = holdPolicy(p, user, k.options.Namespace)
+		policy.Spec.MatchConstraints.ResourceRules = p.rules
 	}); err != nil {
 		return err
 	}
@@ -149,16 +230,6 @@ func holdPolicy(p placement, user, namespace string) admissionv1.MutatingAdmissi
 	}
 	selector := spec.MatchConstraints.NamespaceSelector
 	selector.MatchExpressions = append(selector.MatchExpressions, exempt(namespace))
-	for _, r := range p.resources {
-		spec.MatchConstraints.ResourceRules = append(spec.MatchConstraints.ResourceRules, admissionv1.NamedRuleWithOperations{
-			RuleWithOperations: admissionv1.RuleWithOperations{
-				Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update},
-				Rule: admissionv1.Rule{
-					APIGroups: r.APIGroups, APIVersions: []string{"*"}, Resources: r.Resources, Scope: ptr.To(admissionv1.AllScopes),
-				},
-			},
-		})
-	}
 	for _, c := range p.conditions {
 		spec.MatchConditions = append(spec.MatchConditions, admissionv1.MatchCondition{Name: "policy/" + c.Name, Expression: "(" + c.Expression + "\n) == true"})
 	}

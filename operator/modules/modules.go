@@ -92,8 +92,8 @@ type Keeper struct {
 	vetoed *build // whose vetoes it has been told to ask for
 	placed *build // whose holds the API server has been told to place
 
-	unplaced error // why that failed
-	unvetoed error // why the API server does not ask about what another collector deletes
+	late     lateness // why they are not placed so
+	unvetoed error    // why the API server does not ask about what another collector deletes
 
 	set        atomic.Pointer[policies.Set]
 	finalizers atomic.Pointer[[]*policies.Finalizer]
@@ -101,8 +101,9 @@ type Keeper struct {
 	pokes      chan struct{}                                     // capacity 1: something has changed
 	moved      chan struct{}                                     // capacity 1: a finalizer got on
 
-	mu     sync.Mutex // covers counts
+	mu     sync.Mutex // covers what follows
 	counts map[string]map[string]int64
+	faces  map[types.UID]string // of our resources, see face
 }
 
 // New returns a Keeper without a set. It talks to no API server yet.
@@ -117,7 +118,7 @@ func New(o Options) (*Keeper, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make client for policies: %w", err)
 	}
-	k := &Keeper{options: o, pokes: make(chan struct{}, 1), moved: make(chan struct{}, 1), counts: map[string]map[string]int64{}, before: map[types.UID]fetchedBefore{}}
+	k := &Keeper{options: o, pokes: make(chan struct{}, 1), moved: make(chan struct{}, 1), counts: map[string]map[string]int64{}, faces: map[types.UID]string{}, before: map[types.UID]fetchedBefore{}}
 	if k.client, err = newClient(o.Config, httpClient, scheme); err != nil {
 		return nil, fmt.Errorf("make client for policies: %w", err)
 	}
@@ -160,8 +161,9 @@ func (k *Keeper) Apply(events ...graph.Event) {
 func (k *Keeper) concerns(e graph.Event) bool {
 	switch e := e.(type) {
 	case graph.Seen:
-		return k.makes(e.Object)
+		return k.makes(e.Object) && k.differs(e.Object)
 	case graph.Deleted:
+		k.differs(graph.Object{UID: e.Object.UID})
 		return k.makes(e.Object)
 	case graph.Relisted:
 		return e.Kind.Group == v1alpha1.GroupVersion.Group
@@ -186,6 +188,22 @@ func (k *Keeper) makes(o graph.Object) bool {
 	}
 	_, is := (*named)[types.NamespacedName{Namespace: o.Namespace, Name: o.Name}]
 	return is
+}
+
+// differs reports whether one of our resources is another than when it was seen last,
+// but for its status, which we write ourselves. Of what has no generation that can't be
+// told.
+func (k *Keeper) differs(o graph.Object) bool {
+	face := fmt.Sprint(o.Generation, o.Terminating, o.Finalizers)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if o.Kind.Group != v1alpha1.GroupVersion.Group {
+		delete(k.faces, o.UID)
+		return true
+	}
+	was, ok := k.faces[o.UID]
+	k.faces[o.UID] = face
+	return !ok || was != face || o.Generation == 0
 }
 
 // TypesChanged looks anew, since the types of policies may have come or gone.

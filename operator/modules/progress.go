@@ -65,7 +65,7 @@ func (k *Keeper) guard(ctx context.Context, f *finalizerState, progress Progress
 	switch {
 	case !f.finalizer.Removed && f.policy.Enforce:
 		return k.setInUse(ctx, f.object, true)
-	case f.finalizer.Removed && progress.Counted && progress.Carriers == 0:
+	case f.finalizer.Removed && progress.Counted && progress.Carriers == 0 && k.late[""] == nil: // or it would still be put on others
 		return k.setInUse(ctx, f.object, false)
 	default:
 		return nil
@@ -109,7 +109,8 @@ func (k *Keeper) setInUse(ctx context.Context, o client.Object, want bool) error
 	patched := o.DeepCopyObject().(client.Object)
 	err = k.client.Patch(ctx, patched, client.RawPatch(types.MergePatchType, body))
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return nil // it has changed: it is read anew
+		k.poke() // it has changed: it is read anew
+		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("write finalizer %s of %s: %w", InUse, o.GetName(), err)
@@ -160,8 +161,8 @@ func (k *Keeper) describeAttached(f *finalizerState, set func(string, bool, stri
 		set(v1alpha1.ConditionAttached, false, "NotWanted", "only objects are served on which somebody has put the finalizer: write attach: true to have it put on all")
 	case !f.finalizer.Attaches():
 		set(v1alpha1.ConditionAttached, false, "NotEnforcing", "it is put on objects once decisions are carried out")
-	case k.unplaced != nil:
-		set(v1alpha1.ConditionAttached, true, "Late", "it is put on objects only after they were created: "+k.unplaced.Error())
+	case f.key.Namespace == "" && k.late.of(attachPrefix+f.key.Name) != nil:
+		set(v1alpha1.ConditionAttached, true, "Late", "it is put on objects only after they were created: "+k.late.of(attachPrefix+f.key.Name).Error())
 	case f.key.Namespace != "":
 		set(v1alpha1.ConditionAttached, true, "AfterCreation", "it is put on objects right after they were created")
 	default:

@@ -42,10 +42,11 @@ func (k *Keeper) report(ctx context.Context, b *build) {
 	if !k.options.Leads() {
 		return
 	}
-	if k.placed != b || k.unplaced != nil {
-		k.placed, k.unplaced = b, k.placeHolds(ctx, b)
-		if k.unplaced != nil && ctx.Err() == nil {
-			k.options.Log.Error(k.unplaced, "Holds are placed after creation only")
+	if k.placed != b || len(k.late) != 0 {
+		before := fmt.Sprint(k.late)
+		k.placed, k.late = b, k.placeHolds(ctx, b)
+		if now := fmt.Sprint(k.late); len(k.late) != 0 && now != before && ctx.Err() == nil {
+			k.options.Log.Info("Some holds and finalizers are placed after creation only", "why", now)
 		}
 	}
 	if k.vetoed != b || k.unvetoed != nil {
@@ -180,8 +181,9 @@ func (k *Keeper) describe(b *build, p *policyState) {
 		set(v1alpha1.ConditionEnforcing, false, "NotReady", "it can't be asked"+p.meanwhile())
 	case k.unvetoed != nil && p.policy.Answers(hostabi.HookCollect):
 		set(v1alpha1.ConditionEnforcing, false, "NotVetoed", "the other collector deletes what it would keep: "+k.unvetoed.Error())
-	case k.unplaced != nil && p.holds():
-		set(v1alpha1.ConditionEnforcing, true, "HoldsComeLate", "it is done as it decides, but holds are placed only after an object was created: "+k.unplaced.Error())
+	case k.late.of(holdPrefix+p.key.Name) != nil && p.holds():
+		set(v1alpha1.ConditionEnforcing, true, "HoldsComeLate", "it is done as it decides, but holds are placed only after an object was created: "+
+			k.late.of(holdPrefix+p.key.Name).Error())
 	default:
 		set(v1alpha1.ConditionEnforcing, true, "Enforcing", "it is done as it decides")
 	}

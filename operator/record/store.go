@@ -24,7 +24,7 @@ type Store struct {
 	mu      sync.Mutex // covers what follows
 	entries []Entry    // a ring; next is the oldest once it is full
 	next    int
-	latest  map[types.UID]int // each object's newest entry
+	latest  map[topic]int     // each object's newest entry, by what it is about
 	deletes map[types.UID]int // each object's newest entry that deletes it
 
 	transcripts []transcripts // of the entries that have any, from old to new
@@ -36,7 +36,7 @@ type transcripts struct{ at, size int }
 
 // NewStore returns a Store of at most size entries.
 func NewStore(size int) *Store {
-	return &Store{entries: make([]Entry, 0, size), latest: map[types.UID]int{}, deletes: map[types.UID]int{}}
+	return &Store{entries: make([]Entry, 0, size), latest: map[topic]int{}, deletes: map[types.UID]int{}}
 }
 
 // Add completes an entry with its chain and keeps it. It reports false, and
@@ -46,7 +46,7 @@ func (s *Store) Add(e Entry) (Entry, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	repeated := e.Action == None || e.Result == dryRun
-	if at, ok := s.latest[e.Object.UID]; ok && repeated && same(s.entries[at], e) {
+	if at, ok := s.latest[topicOf(e)]; ok && repeated && same(s.entries[at], e) {
 		return s.entries[at], false
 	}
 	e.Chain = s.chain(e)
@@ -60,7 +60,7 @@ func (s *Store) Add(e Entry) (Entry, bool) {
 		s.entries[at] = e
 	}
 	s.keepTranscripts(at)
-	s.latest[e.Object.UID] = at
+	s.latest[topicOf(e)] = at
 	if e.Action == Delete && e.Result == done {
 		s.deletes[e.Object.UID] = at
 	}
@@ -72,12 +72,28 @@ func (s *Store) forget(at int) {
 	if len(s.transcripts) != 0 && s.transcripts[0].at == at {
 		s.dropOldest()
 	}
-	uid := s.entries[at].Object.UID
-	for _, index := range []map[types.UID]int{s.latest, s.deletes} {
-		if place, ok := index[uid]; ok && place == at {
-			delete(index, uid)
-		}
+	about, uid := topicOf(s.entries[at]), s.entries[at].Object.UID
+	if place, ok := s.latest[about]; ok && place == at {
+		delete(s.latest, about)
 	}
+	if place, ok := s.deletes[uid]; ok && place == at {
+		delete(s.deletes, uid)
+	}
+}
+
+// topic is what entries about one object are about: its owners, or one of its
+// finalizers. What is said of one does not make what is said of another new.
+type topic struct {
+	uid       types.UID
+	finalizer string
+}
+
+func topicOf(e Entry) topic {
+	t := topic{uid: e.Object.UID}
+	if e.Action == None {
+		t.finalizer = e.How
+	}
+	return t
 }
 
 func same(a, b Entry) bool {

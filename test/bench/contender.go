@@ -112,6 +112,14 @@ func resident(pid int) (now, peak float64, err error) {
 	return now, peak, nil
 }
 
+// forgetPeak has the peak of a process's resident memory begin anew.
+func forgetPeak(pid int) error {
+	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0); err != nil {
+		return fmt.Errorf("forget the peak of memory: %w", err)
+	}
+	return nil
+}
+
 // cpu returns the processor time that a process has used.
 func cpu(pid int) (time.Duration, error) {
 	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))

@@ -29,6 +29,7 @@ const (
 // field is a control plane on which contenders take turns.
 type field struct {
 	settings
+	cluster    *devcluster.Cluster
 	config     *rest.Config
 	client     kubernetes.Interface
 	contenders []contender
@@ -39,7 +40,7 @@ func newField(cluster *devcluster.Cluster, s settings) (*field, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make client: %w", err)
 	}
-	return &field{settings: s, config: cluster.RESTConfig(), client: client, contenders: []contender{
+	return &field{settings: s, cluster: cluster, config: cluster.RESTConfig(), client: client, contenders: []contender{
 		&upstream{cluster: cluster}, &ours{cluster: cluster, binary: s.binary, pprof: s.pprof},
 	}}, nil
 }
@@ -198,14 +199,21 @@ func await(ctx context.Context, watching watch.Interface, owner *corev1.ConfigMa
 // calls reads how many requests of the verbs that collectors use the API
 // server has answered.
 func (f *field) calls(ctx context.Context) (float64, error) {
+	return f.requests(ctx, func(line string) bool {
+		return strings.Contains(line, `resource="configmaps"`) && !strings.Contains(line, `verb="WATCH"`) && !strings.Contains(line, `verb="POST"`)
+	})
+}
+
+// requests reads how many requests the API server has answered, of those that
+// count by their line in its metrics.
+func (f *field) requests(ctx context.Context, counts func(line string) bool) (float64, error) {
 	content, err := f.client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("read the API server's metrics: %w", err)
 	}
 	sum := 0.0
 	for line := range strings.Lines(string(content)) {
-		if !strings.HasPrefix(line, "apiserver_request_total{") || !strings.Contains(line, `resource="configmaps"`) ||
-			strings.Contains(line, `verb="WATCH"`) || strings.Contains(line, `verb="POST"`) {
+		if !strings.HasPrefix(line, "apiserver_request_total{") || !counts(line) {
 			continue
 		}
 		var value float64

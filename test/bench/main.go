@@ -1,5 +1,6 @@
 // Command bench measures Gleaner beside the garbage collector of
-// kube-controller-manager: in turn, on the same control plane, in one run.
+// kube-controller-manager, and its finalizers beside a controller written by hand:
+// in turn, on the same control plane, in one run.
 //
 // Absolute figures depend on the machine; the ratios are what to look at.
 package main
@@ -16,23 +17,34 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/gleaner-dev/gleaner/devcluster"
 )
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == byHandCommand {
+		if err := runByHand(os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, "bench: "+byHandCommand+":", err)
+			os.Exit(1)
+		}
+		return
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	objects := flag.Int("objects", 2000, "dependents of one owner that are collected")
 	large := flag.Int("large", 100_000, "objects in the cluster when memory is measured; 0 leaves it out")
+	finalized := flag.Int("finalized", 1000, "objects with a finalizer that are deleted at once")
 	rounds := flag.Int("rounds", 3, "measurements of each figure, of which the median is shown")
 	binary := flag.String("gleaner", "bin/gleaner", "the Gleaner to measure")
 	pprof := flag.String("pprof", "0", "loopback address where Gleaner serves its profiles meanwhile, as in 127.0.0.1:6060")
 	only := flag.String("only", strings.Join(parts, ","), "what to measure")
 	flag.Parse()
 	klog.SetOutput(os.Stderr)
+	ctrl.SetLogger(klog.Background())
 	r := report{}
-	if err := measure(ctx, &r, settings{objects: *objects, large: *large, rounds: *rounds, binary: *binary, pprof: *pprof, only: strings.Split(*only, ",")}); err != nil {
+	s := settings{objects: *objects, large: *large, finalized: *finalized, rounds: *rounds, binary: *binary, pprof: *pprof, only: strings.Split(*only, ",")}
+	if err := measure(ctx, &r, s); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
@@ -41,13 +53,14 @@ func main() {
 }
 
 type settings struct {
-	objects, large, rounds int
-	binary, pprof          string
-	only                   []string
+	objects, large, finalized, rounds int
+
+	binary, pprof string
+	only          []string
 }
 
 // parts are what can be measured.
-var parts = []string{"throughput", "policies", "delay", "memory", "large"}
+var parts = []string{"throughput", "policies", "finalizers", "delay", "memory", "large"}
 
 // budget is how many calls a collector may make in a second.
 type budget struct {
@@ -98,7 +111,7 @@ func measureBudget(ctx context.Context, r *report, s settings, b budget) error {
 		return err
 	}
 	all := map[string]func(context.Context, *report, budget) error{
-		"throughput": f.throughput, "policies": f.policies, "delay": f.delays, "memory": f.memory, "large": f.throughputOfMany,
+		"throughput": f.throughput, "policies": f.policies, "finalizers": f.finalizers, "delay": f.delays, "memory": f.memory, "large": f.throughputOfMany,
 	}
 	for _, part := range parts {
 		if !slices.Contains(s.only, part) || b.calls != 0 && part != "throughput" {

@@ -1,19 +1,13 @@
 package main
 
 import (
-	"bytes"
-	"compress/gzip"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
+	"errors"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -62,7 +56,7 @@ func regoModule(name, text string) *v1alpha1.ClusterPolicyModule {
 }
 
 func (f *field) variants(ctx context.Context, c client.Client) ([]variant, error) {
-	wasm, err := wasmModule(ctx, c)
+	wasm, err := wasmModule(ctx, c, "bench-wasm", deletingInGo)
 	if err != nil {
 		return nil, err
 	}
@@ -77,9 +71,9 @@ func (f *field) variants(ctx context.Context, c client.Client) ([]variant, error
 	}, nil
 }
 
-// goSource answers collect alone, as deleting does: a module that answers propagate
+// deletingInGo answers collect alone, as deleting does: a module that answers propagate
 // as well has a hold put on every object, which costs more than asking it.
-const goSource = `package main
+const deletingInGo = `package main
 
 import gleaner "github.com/gleaner-dev/gleaner/sdk/go"
 
@@ -95,73 +89,6 @@ func collect(r gleaner.Request) (gleaner.Verdict, error) {
 	return gleaner.Verdict{Decision: gleaner.Abstain}, nil
 }
 `
-
-// goModule has the module built with the SDK of this checkout.
-const goModule = `module bench
-
-go 1.24
-
-require (
-	github.com/gleaner-dev/gleaner/hostabi v0.0.0
-	github.com/gleaner-dev/gleaner/sdk/go v0.0.0
-)
-
-replace (
-	github.com/gleaner-dev/gleaner/hostabi => %[1]s/hostabi
-	github.com/gleaner-dev/gleaner/sdk/go => %[1]s/sdk/go
-)
-`
-
-// wasmModule builds a module from Go, and puts it into a ConfigMap.
-func wasmModule(ctx context.Context, c client.Client) (*v1alpha1.ClusterPolicyModule, error) {
-	folder, err := os.MkdirTemp("", "gleaner-bench-")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(folder)
-	checkout, err := os.Getwd()
-	if err != nil {
-		return nil, err
-	}
-	for name, text := range map[string]string{"main.go": goSource, "go.mod": fmt.Sprintf(goModule, checkout)} {
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
-			return nil, err
-		}
-	}
-	file := filepath.Join(folder, "bench.wasm")
-	build := exec.CommandContext(ctx, "go", "build", "-buildmode=c-shared", "-ldflags=-s -w", "-o", file, ".")
-	build.Dir = folder
-	build.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "GOWORK=off", "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("build a module: %w\n%s", err, out)
-	}
-	code, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	var zipped bytes.Buffer
-	w, err := gzip.NewWriterLevel(&zipped, gzip.BestCompression)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := w.Write(code); err != nil {
-		return nil, err
-	}
-	if err := w.Close(); err != nil {
-		return nil, err
-	}
-	holder := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "bench-module"},
-		BinaryData: map[string][]byte{"module": zipped.Bytes()},
-	}
-	if err := c.Create(ctx, holder); err != nil {
-		return nil, err
-	}
-	m := &v1alpha1.ClusterPolicyModule{ObjectMeta: metav1.ObjectMeta{Name: "bench-wasm"}}
-	m.Spec.Wasm = &v1alpha1.WasmSource{ConfigMap: &v1alpha1.ConfigMapKeyReference{Namespace: holder.Namespace, Name: holder.Name, Key: "module"}}
-	m.Spec.SHA256 = sum(code)
-	return m, nil
-}
 
 // policies measures what it costs to have policies asked.
 func (f *field) policies(ctx context.Context, r *report, b budget) error {
@@ -188,9 +115,11 @@ func (f *field) policies(ctx context.Context, r *report, b budget) error {
 	for _, v := range variants {
 		r.note("background, objects/s, %s: %.0f (%.0f %% of no policy)", v.name, median(rates[v.name]), 100*median(rates[v.name])/none)
 	}
-	return f.many(ctx, c, r, b)
+	err = f.many(ctx, c, r, b)
+	return errors.Join(err, c.DeleteAllOf(ctx, &v1alpha1.ClusterGCPolicy{}), c.DeleteAllOf(ctx, &v1alpha1.ClusterPolicyModule{}))
 }
 
+// define has the types served that policies and finalizers are made of.
 func (f *field) define(ctx context.Context) (client.Client, error) {
 	definitions, err := crds.Definitions()
 	if err != nil {
@@ -201,7 +130,7 @@ func (f *field) define(ctx context.Context) (client.Client, error) {
 		return nil, err
 	}
 	for _, d := range definitions {
-		if _, err := types.ApiextensionsV1().CustomResourceDefinitions().Create(ctx, d, metav1.CreateOptions{}); err != nil {
+		if _, err := types.ApiextensionsV1().CustomResourceDefinitions().Create(ctx, d, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 			return nil, err
 		}
 	}
@@ -215,7 +144,9 @@ func (f *field) define(ctx context.Context) (client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c, until(ctx, func() error { return c.List(ctx, &v1alpha1.ClusterGCPolicyList{}) })
+	return c, until(ctx, func() error {
+		return errors.Join(c.List(ctx, &v1alpha1.ClusterGCPolicyList{}), c.List(ctx, &v1alpha1.ClusterFinalizerList{}))
+	})
 }
 
 // until tries until something works.
@@ -324,9 +255,4 @@ func (f *field) many(ctx context.Context, c client.Client, r *report, b budget) 
 		r.note("resident memory growth, MiB, with them: %.0f", now-empty)
 		return err
 	})
-}
-
-func sum(code []byte) string {
-	digest := sha256.Sum256(code)
-	return hex.EncodeToString(digest[:])
 }

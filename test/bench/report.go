@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 )
 
 // report collects figures and prints them as a Markdown table.
@@ -11,6 +12,20 @@ type report struct {
 	figures []string
 	values  map[string]map[string]float64 // by figure, then by contender
 	notes   []string                      // figures that have nothing beside them
+	tables  []table
+}
+
+// table is a part of the report with columns of its own.
+type table struct {
+	columns []string // of which the first says what a row is about
+	rows    [][]string
+}
+
+func (t table) print(w io.Writer) {
+	fmt.Fprintf(w, "\n| %s |\n|---%s|\n", strings.Join(t.columns, " | "), strings.Repeat("|---:", len(t.columns)-1))
+	for _, row := range t.rows {
+		fmt.Fprintf(w, "| %s |\n", strings.Join(row, " | "))
+	}
 }
 
 // note adds a figure of Gleaner's own.
@@ -31,6 +46,21 @@ func (r *report) add(contender, figure string, value float64) {
 }
 
 func (r *report) print(w io.Writer) {
+	if len(r.figures) != 0 {
+		r.printFigures(w)
+	}
+	for _, t := range r.tables {
+		t.print(w)
+	}
+	if len(r.notes) != 0 {
+		fmt.Fprintln(w)
+	}
+	for _, note := range r.notes {
+		fmt.Fprintf(w, "* %s\n", note)
+	}
+}
+
+func (r *report) printFigures(w io.Writer) {
 	fmt.Fprintf(w, "| | %s | %s | ratio | %s | of that |\n|---|---:|---:|---:|---:|---:|\n", upstreamName, gleanerName, floorName)
 	for _, figure := range r.figures {
 		row := r.values[figure]
@@ -41,12 +71,6 @@ func (r *report) print(w io.Writer) {
 			continue
 		}
 		fmt.Fprintln(w, " | |")
-	}
-	if len(r.notes) != 0 {
-		fmt.Fprintln(w)
-	}
-	for _, note := range r.notes {
-		fmt.Fprintf(w, "* %s\n", note)
 	}
 }
 

@@ -48,7 +48,8 @@ func TestWhatIsApplied(t *testing.T) {
 			})
 
 			t.Run("goes without a trace when it is deleted", func(t *testing.T) {
-				kubectl(t, cluster, "delete", "-k", overlay)
+				// With the namespace, which is among it, goes what is in it.
+				kubectl(t, cluster, "delete", "-k", overlay, "--ignore-not-found")
 				devtest.Eventually(t, patience, func() error {
 					after, err := everything(t, cluster)
 					if diff := cmp.Diff(before, after); err == nil && diff != "" {

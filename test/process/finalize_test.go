@@ -263,4 +263,3 @@ func behind(t *testing.T, cluster *devcluster.Cluster, ask func(r *http.Request,
 	}
 	return file
 }
-

@@ -1,8 +1,8 @@
 //go:build ignore
 
-// Command setup builds, once per user and version, the control plane that the
-// tests run against, and shows how that goes on: go test would keep the
-// minutes it takes to itself. Run it from the root module.
+// Command setup builds, once per user and version, the control plane and the S3
+// server that the tests run against, and shows how that goes on: go test would
+// keep the minutes it takes to itself. Run it from the root module.
 package main
 
 import (
@@ -12,12 +12,17 @@ import (
 	"os/signal"
 
 	"github.com/gleaner-dev/gleaner/devcluster"
+	"github.com/gleaner-dev/gleaner/devcluster/s3server"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if _, err := devcluster.Build(ctx, os.Stderr); err != nil {
+	_, err := devcluster.Build(ctx, os.Stderr)
+	if err == nil {
+		_, err = s3server.Build(ctx, os.Stderr)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "setup:", err)
 		stop()
 		os.Exit(1)

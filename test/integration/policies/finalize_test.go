@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
@@ -63,6 +64,62 @@ spec:
 	plain := w.object("ConfigMap", "plain", map[string]string{"plain": ""})
 	if got := plain.GetFinalizers(); len(got) != 0 {
 		t.Errorf("what is not selected has finalizers %v", got)
+	}
+}
+
+// The API server refuses objects of a type that it has not looked at, whatever the
+// failure policy, where an admission policy would change them.
+func TestObjectsOfANewTypeAreNotRefusedForTheFinalizerThatTheyAreToHave(t *testing.T) {
+	w := newWorld(t)
+	w.policy(`
+kind: ClusterPolicyModule
+metadata: {name: NS}
+spec: {rego: {inline: "package gleaner\nfinalize := {\"decision\": \"Done\"}"}}`)
+	f := w.policy(`
+kind: ClusterFinalizer
+metadata: {name: NS}
+spec:
+  finalizer: new.example.com/done
+  resources: [{apiGroups: [new.example.com], resources: [things]}]
+  module: {name: NS}
+  mode: Enforce
+  attach: true`)
+	w.says(f, "Attached", metav1.ConditionTrue, "Late", "things.new.example.com is not served yet")
+	w.apply(`
+kind: CustomResourceDefinition
+metadata: {name: things.new.example.com}
+spec:
+  group: new.example.com
+  names: {kind: Thing, plural: things}
+  scope: Namespaced
+  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]`)
+	made, known := 0, false
+	w.eventually(func() error {
+		o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "new.example.com/v1", "kind": "Thing", "metadata": map[string]any{"generateName": "thing-"}}}
+		_, err := w.client(o).Create(t.Context(), o, metav1.CreateOptions{})
+		switch {
+		case err == nil:
+			made, known = made+1, true
+		case known || !apierrors.IsNotFound(err): // it is served a moment after it was defined
+			t.Fatalf("after %d were created: %v", made, err)
+		}
+		if c := w.condition(w.get(f), "Attached"); c.Reason != "Attached" {
+			return errorf("%s: %s", c.Reason, c.Message)
+		}
+		return nil
+	})
+	things, err := w.objects.Resource(resources["Thing"]).Namespace(w.ns).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range things.Items {
+		w.carries(&o, "new.example.com/done")
+	}
+	if err := w.objects.Resource(resources["Thing"]).Namespace(w.ns).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range things.Items {
+		w.goes(&o)
 	}
 }
 

@@ -45,26 +45,29 @@ func worldOn(t *testing.T, config *rest.Config, collector *loop.Loop) *world {
 
 // resources are the types that tests write of, by kind.
 var resources = map[string]schema.GroupVersionResource{
-	"Event":                 {Version: "v1", Resource: "events"},
-	"ConfigMap":             {Version: "v1", Resource: "configmaps"},
-	"Secret":                {Version: "v1", Resource: "secrets"},
-	"Namespace":             {Version: "v1", Resource: "namespaces"},
-	"ServiceAccount":        {Version: "v1", Resource: "serviceaccounts"},
-	"PersistentVolumeClaim": {Version: "v1", Resource: "persistentvolumeclaims"},
-	"Role":                  {Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "roles"},
-	"RoleBinding":           {Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "rolebindings"},
-	"ClusterRole":           {Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"},
-	"ClusterRoleBinding":    {Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterrolebindings"},
-	"GCPolicy":              {Group: "gleaner.dev", Version: "v1alpha1", Resource: "gcpolicies"},
-	"ClusterGCPolicy":       {Group: "gleaner.dev", Version: "v1alpha1", Resource: "clustergcpolicies"},
-	"PolicyModule":          {Group: "gleaner.dev", Version: "v1alpha1", Resource: "policymodules"},
-	"ClusterPolicyModule":   {Group: "gleaner.dev", Version: "v1alpha1", Resource: "clusterpolicymodules"},
-	"Finalizer":             {Group: "gleaner.dev", Version: "v1alpha1", Resource: "finalizers"},
-	"ClusterFinalizer":      {Group: "gleaner.dev", Version: "v1alpha1", Resource: "clusterfinalizers"},
+	"Event":                    {Version: "v1", Resource: "events"},
+	"ConfigMap":                {Version: "v1", Resource: "configmaps"},
+	"Secret":                   {Version: "v1", Resource: "secrets"},
+	"Namespace":                {Version: "v1", Resource: "namespaces"},
+	"ServiceAccount":           {Version: "v1", Resource: "serviceaccounts"},
+	"PersistentVolumeClaim":    {Version: "v1", Resource: "persistentvolumeclaims"},
+	"Role":                     {Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "roles"},
+	"RoleBinding":              {Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "rolebindings"},
+	"ClusterRole":              {Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"},
+	"ClusterRoleBinding":       {Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterrolebindings"},
+	"GCPolicy":                 {Group: "gleaner.dev", Version: "v1alpha1", Resource: "gcpolicies"},
+	"ClusterGCPolicy":          {Group: "gleaner.dev", Version: "v1alpha1", Resource: "clustergcpolicies"},
+	"PolicyModule":             {Group: "gleaner.dev", Version: "v1alpha1", Resource: "policymodules"},
+	"ClusterPolicyModule":      {Group: "gleaner.dev", Version: "v1alpha1", Resource: "clusterpolicymodules"},
+	"Finalizer":                {Group: "gleaner.dev", Version: "v1alpha1", Resource: "finalizers"},
+	"CustomResourceDefinition": {Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"},
+	"Thing":                    {Group: "new.example.com", Version: "v1", Resource: "things"},
+	"ClusterFinalizer":         {Group: "gleaner.dev", Version: "v1alpha1", Resource: "clusterfinalizers"},
 }
 
 var clusterScoped = map[string]bool{
-	"Namespace": true, "ClusterRole": true, "ClusterRoleBinding": true, "ClusterGCPolicy": true, "ClusterPolicyModule": true, "ClusterFinalizer": true,
+	"CustomResourceDefinition": true,
+	"Namespace":                true, "ClusterRole": true, "ClusterRoleBinding": true, "ClusterGCPolicy": true, "ClusterPolicyModule": true, "ClusterFinalizer": true,
 }
 
 func (w *world) client(o *unstructured.Unstructured) dynamic.ResourceInterface {

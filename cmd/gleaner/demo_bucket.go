@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/gleaner-dev/gleaner/devcluster/s3server"
+)
+
+// bucketExample is the folder of the example that the demo ends with, in a checkout.
+var bucketExample = filepath.Join("examples", "bucket-finalizer")
+
+// overlay makes the example's resources fit a storage with an address, a key and a
+// certificate of its own.
+const overlay = `apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+resources: [../deploy]
+secretGenerator:
+- {name: bucket-credentials, namespace: gleaner-examples, literals: [accessKeyID=%[2]s, secretAccessKey=%[3]s]}
+configMapGenerator:
+- {name: bucket-ca, namespace: gleaner-examples, files: [ca.crt]}
+generatorOptions: {disableNameSuffixHash: true}
+patches:
+- target: {kind: ClusterPolicyModule}
+  patch: |
+    - {op: add, path: /spec/sha256, value: %[4]s}
+- target: {kind: Role}
+  patch: |
+    - {op: add, path: /rules/-, value: {apiGroups: [""], resources: [configmaps], resourceNames: [bucket-ca], verbs: [get]}}
+- target: {kind: ClusterFinalizer}
+  patch: |
+    - {op: replace, path: /spec/settings/endpoint, value: %[1]s}
+    - {op: replace, path: /spec/grants/http/0/url, value: %[1]s/*}
+    - {op: add, path: /spec/grants/http/0/addresses, value: [127.0.0.1/32]}
+    - {op: add, path: /spec/grants/http/0/ca, value: {configMapKeyRef: {namespace: gleaner-examples, name: bucket-ca, key: ca.crt}}}
+`
+
+// bucket has a finalizer that is a module remove a real bucket.
+func (d *demonstration) bucket(ctx context.Context) error {
+	folder, err := os.MkdirTemp("", "gleaner-demo-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(folder)
+	objects := filepath.Join(folder, "objects")
+	if err := os.Mkdir(objects, 0o700); err != nil {
+		return err
+	}
+	storage, err := s3server.Start(ctx, objects, d.out)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.bucketIn(ctx, storage, folder), storage.Close())
+}
+
+func (d *demonstration) bucketIn(ctx context.Context, storage *s3server.Server, folder string) error {
+	for _, path := range []string{"/photos", "/photos/cat.jpg", "/photos/2026/dog.jpg"} {
+		if err := d.send(ctx, storage, http.MethodPut, path, http.StatusOK); err != nil {
+			return err
+		}
+	}
+	if err := d.install(ctx, storage, folder); err != nil {
+		return err
+	}
+	const wait = "--timeout=60s"
+	if err := d.kubectl(ctx, "wait", "--for=condition=Attached", "clusterfinalizer/bucket", wait); err != nil {
+		return err
+	}
+	text, err := os.ReadFile(filepath.Join(bucketExample, "bucket.yaml"))
+	if err != nil {
+		return err
+	}
+	if err := d.apply(ctx, strings.ReplaceAll(string(text), "namespace: default", "namespace: "+demoNamespace), true); err != nil {
+		return err
+	}
+	if err := d.until(ctx, func() error {
+		text, err := d.cluster.Kubectl(ctx, "get", "bucket", "photos", "-n", demoNamespace, "-o", "jsonpath={.metadata.finalizers}")
+		if err == nil && !strings.Contains(text, "example.com/bucket") {
+			err = fmt.Errorf("the Bucket has no finalizer yet: %s", text)
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	if err := d.kubectl(ctx, "delete", "bucket", "photos", "-n", demoNamespace, wait); err != nil {
+		return err
+	}
+	d.tell()
+	return d.send(ctx, storage, http.MethodGet, "/photos?list-type=2", http.StatusNotFound)
+}
+
+// send sends the storage a request, and shows it.
+func (d *demonstration) send(ctx context.Context, storage *s3server.Server, method, path string, want int) error {
+	response, err := storage.Request(ctx, method, path, "")
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(d.out, "  storage: %s %s: %d\n", method, path, response.Status)
+	if response.Status != want {
+		return fmt.Errorf("%s %s: the storage answered %d, and not %d: %s", method, path, response.Status, want, response.Body)
+	}
+	return nil
+}
+
+// install builds the module and applies the example's resources.
+func (d *demonstration) install(ctx context.Context, storage *s3server.Server, folder string) error {
+	deploy, local := filepath.Join(folder, "deploy"), filepath.Join(folder, "local")
+	if err := os.CopyFS(deploy, os.DirFS(filepath.Join(bucketExample, "deploy"))); err != nil {
+		return err
+	}
+	digest, zipped, err := d.module(ctx, bucketExample, ".", filepath.Join(folder, "module.wasm"))
+	if err != nil {
+		return err
+	}
+	if err := os.Rename(zipped, filepath.Join(deploy, "module.wasm.gz")); err != nil {
+		return err
+	}
+	if err := os.Mkdir(local, 0o700); err != nil {
+		return err
+	}
+	for name, text := range map[string]string{
+		"ca.crt":             string(storage.CA),
+		"kustomization.yaml": fmt.Sprintf(overlay, storage.URL, storage.AccessKey, storage.SecretKey, digest),
+	} {
+		if err := os.WriteFile(filepath.Join(local, name), []byte(text), 0o600); err != nil {
+			return err
+		}
+	}
+	if err := d.show(filepath.Join(bucketExample, "deploy", "finalizer.yaml")); err != nil {
+		return err
+	}
+	return d.kubectl(ctx, "apply", "--server-side", "-k", local)
+}
+
+// show shows a file.
+func (d *demonstration) show(name string) error {
+	text, err := os.ReadFile(name)
+	for line := range strings.Lines(string(text)) {
+		fmt.Fprintf(d.out, "  | %s", line)
+	}
+	return err
+}

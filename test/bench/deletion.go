@@ -1,0 +1,211 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// deletion is what it took until objects with a finalizer were gone that were deleted
+// at once.
+type deletion struct {
+	seconds float64 // until the last was gone
+	marked  float64 // seconds until the API server had marked all as deleted, one after the other
+	calls   float64 // to the API server, for each object, without events
+	events  float64 // written, for each object
+	cpu     float64 // of whoever serves, ms for each object
+	peak    float64 // resident memory of whoever serves, MiB, since its start
+	growth  float64 // of that, MiB, by the deletion
+
+	backlog float64 // objects/s, when all were marked before anybody served them
+	alone   float64 // seconds until they were marked then
+}
+
+// deletionUnder measures one deletion.
+func (f *field) deletionUnder(ctx context.Context, c client.Client, s *site, v serving, b budget) (d deletion, err error) {
+	err = f.serve(ctx, c, v, b, func(begin func() error) error {
+		if err := begin(); err != nil {
+			return err
+		}
+		if _, err := f.deletion(ctx, v.by, 1); err != nil { // until it serves
+			return err
+		}
+		before := s.requests.Load()
+		if d, err = f.deletion(ctx, v.by, f.finalized); err != nil {
+			return err
+		}
+		if sent := s.requests.Load() - before; v.sends && sent != int64(f.finalized) {
+			progress("%s: %d requests were sent for %d objects", v.name, sent, f.finalized)
+		}
+		return nil
+	})
+	return d, err
+}
+
+// measureBacklog measures how many objects a second go that are all marked as deleted
+// already when they begin to be served. From the first to the last: how long it takes
+// to begin is another figure.
+func (f *field) measureBacklog(ctx context.Context, c client.Client, v serving, b budget, d *deletion) error {
+	namespace, err := f.withFinalizers(ctx, f.finalized, benchFinalizer)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	if err := f.deleteCollection(ctx, namespace); err != nil {
+		return err
+	}
+	d.alone = time.Since(began).Seconds()
+	settle(f.finalized)
+	return f.serve(ctx, c, v, b, func(begin func() error) error {
+		first, last, err := f.follow(ctx, namespace, f.finalized, isGone, begin)
+		d.backlog = float64(f.finalized-1) / (last - first)
+		return err
+	})
+}
+
+// deletion makes n objects with the finalizer, deletes them by one call, and follows
+// them until they are gone.
+func (f *field) deletion(ctx context.Context, by contender, n int) (d deletion, err error) {
+	namespace, err := f.withFinalizers(ctx, n, benchFinalizer)
+	if err != nil {
+		return d, err
+	}
+	before, err := f.gauge(ctx, by.pid())
+	if err != nil {
+		return d, err
+	}
+	if err := forgetPeak(by.pid()); err != nil {
+		return d, err
+	}
+	d.seconds, d.marked, err = f.deleteAll(ctx, namespace, n)
+	if err != nil {
+		return d, err
+	}
+	settle(n) // what is written late counts as well
+	after, err := f.gauge(ctx, by.pid())
+	if err != nil {
+		return d, err
+	}
+	of := float64(n)
+	d.calls, d.events, d.cpu = (after.calls-before.calls)/of, (after.events-before.events)/of, (after.cpu-before.cpu).Seconds()*1000/of
+	d.peak, d.growth = max(before.peak, after.peak), max(0, after.peak-before.resident)
+	return d, nil
+}
+
+// settle waits until every watch has what was written, and is at rest.
+func settle(n int) {
+	if n > 1 {
+		time.Sleep(time.Second)
+	}
+}
+
+// withFinalizers makes n objects in a namespace of their own.
+func (f *field) withFinalizers(ctx context.Context, n int, finalizers ...string) (namespace string, err error) {
+	if namespace, err = f.namespace(ctx); err != nil {
+		return "", err
+	}
+	err = each(ctx, n, func(ctx context.Context, i int) error {
+		o := configMap(fmt.Sprintf("object-%d", i))
+		o.Finalizers = finalizers
+		_, err := f.client.CoreV1().ConfigMaps(namespace).Create(ctx, o, metav1.CreateOptions{})
+		return err
+	})
+	settle(n)
+	return namespace, err
+}
+
+func isGone(e watch.Event) bool { return e.Type == watch.Deleted }
+
+func (f *field) deleteCollection(ctx context.Context, namespace string) error {
+	return f.client.CoreV1().ConfigMaps(namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
+}
+
+// deleteAll deletes the n objects of a namespace by one call. It returns the seconds
+// until they were gone, and until that call was answered.
+func (f *field) deleteAll(ctx context.Context, namespace string, n int) (seconds, marked float64, err error) {
+	_, seconds, err = f.follow(ctx, namespace, n, isGone, func() error {
+		began := time.Now()
+		err := f.deleteCollection(ctx, namespace)
+		marked = time.Since(began).Seconds()
+		return err
+	})
+	return seconds, marked, err
+}
+
+// follow returns the seconds, from when do begins, until a client that watches a
+// namespace has seen something of the first of n objects, and of the last.
+func (f *field) follow(ctx context.Context, namespace string, n int, is func(watch.Event) bool, do func() error) (first, last float64, err error) {
+	maps := f.client.CoreV1().ConfigMaps(namespace)
+	list, err := maps.List(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return 0, 0, err
+	}
+	watching, err := maps.Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
+	if err != nil {
+		return 0, 0, err
+	}
+	defer watching.Stop()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	began := time.Now()
+	doing := make(chan error, 1)
+	go func() { doing <- do() }()
+	seen := map[types.UID]bool{}
+	for len(seen) < n {
+		select {
+		case <-ctx.Done():
+			return 0, 0, fmt.Errorf("%d of %d are done: %w", len(seen), n, ctx.Err())
+		case e, open := <-watching.ResultChan():
+			o, ok := e.Object.(*corev1.ConfigMap)
+			if !open || !ok {
+				return 0, 0, fmt.Errorf("the watch ended after %d of %d: %v", len(seen), n, e.Object)
+			}
+			if !is(e) || seen[o.UID] {
+				continue
+			}
+			seen[o.UID], last = true, time.Since(began).Seconds()
+			if len(seen) == 1 {
+				first = last
+			}
+		}
+	}
+	return first, last, <-doing
+}
+
+// gauge is what has been used by now.
+type gauge struct {
+	calls, events  float64 // to the API server
+	resident, peak float64 // MiB
+	cpu            time.Duration
+}
+
+// gauge reads what a process, and all that call the API server, have used. Watches
+// and what this program itself calls while it measures are left out.
+func (f *field) gauge(ctx context.Context, pid int) (g gauge, err error) {
+	if g.resident, g.peak, err = resident(pid); err != nil {
+		return g, err
+	}
+	if g.cpu, err = cpu(pid); err != nil {
+		return g, err
+	}
+	isEvent := func(line string) bool { return strings.Contains(line, `,resource="events"`) }
+	if g.events, err = f.requests(ctx, isEvent); err != nil {
+		return g, err
+	}
+	g.calls, err = f.requests(ctx, func(line string) bool {
+		for _, other := range []string{`verb="WATCH"`, `verb="DELETECOLLECTION"`, `,resource=""`, `,resource="leases"`} {
+			if strings.Contains(line, other) {
+				return false
+			}
+		}
+		return !isEvent(line)
+	})
+	return g, err
+}
