@@ -41,6 +41,10 @@ TESTSUM_FLAGS := --format pkgname --format-icons text --format-hide-empty-pkg
 demo: build ## start a real control plane, delete things on it, and show what is collected and why
 	$(BIN) demo
 
+.PHONY: demo-companion
+demo-companion: build ## the like beside the garbage collector of kube-controller-manager
+	$(BIN) demo --companion
+
 .PHONY: build
 build: ## build bin/gleaner
 	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-X main.version=$(VERSION)' -o $(BIN) ./cmd/gleaner
@@ -63,6 +67,10 @@ bench: build ## measure Gleaner beside the collector of kube-controller-manager 
 .PHONY: test-differential
 test-differential: setup ## run 200 random scripts on both collectors and compare what they leave (about five minutes)
 	go test ./test/differential -count=1 -v -timeout 60m -run '^(TestRandomScripts|TestKnown)' -scripts 200 | grep -v '^=== '
+
+.PHONY: test-beside
+test-beside: setup ## run 200 random scripts with and without Gleaner beside the other collector (about five minutes)
+	go test ./test/differential -count=1 -v -timeout 60m -run '^TestRandomScripts' -scripts 200 -beside | grep -v '^=== '
 
 .PHONY: test
 test: setup $(TESTSUM) ## run all tests, after all set-up that they need
@@ -113,7 +121,7 @@ clean: ## remove what was built in this folder; what is in the cache folder stay
 
 .PHONY: help
 help: ## print this list
-	@awk -F ':.*## ' '/^##@/ { printf "\n%s\n", substr($$0, 5) } /^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^##@/ { printf "\n%s\n", substr($$0, 5) } /^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # Steps of the above.
 

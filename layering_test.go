@@ -108,6 +108,13 @@ var layers = map[string]layer{
 			"k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/kube-aggregator", "k8s.io/utils",
 		},
 	},
+	"operator/veto": {external: []string{"github.com/go-logr/logr", "k8s.io/api", "k8s.io/apimachinery"}},
+	"operator/certs": {
+		external: []string{
+			"github.com/go-logr/logr", "github.com/open-policy-agent/cert-controller",
+			"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/controller-runtime",
+		},
+	},
 	"operator/gather": {
 		internal: []string{"operator/catalog", "operator/decide", "operator/graph"},
 		external: []string{"golang.org/x/sync", "k8s.io/apimachinery", "k8s.io/client-go"},
@@ -135,7 +142,7 @@ var layers = map[string]layer{
 		internal: []string{
 			"hostabi", "policies",
 			"operator/act", "operator/canary", "operator/catalog", "operator/consult", "operator/debug", "operator/decide", "operator/finalize",
-			"operator/gather", "operator/graph", "operator/intents", "operator/memo", "operator/modules", "operator/record", "operator/watch",
+			"operator/gather", "operator/graph", "operator/intents", "operator/memo", "operator/modules", "operator/record", "operator/veto", "operator/watch",
 		},
 		external: []string{
 			"github.com/go-logr/logr", "github.com/prometheus",

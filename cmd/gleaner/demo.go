@@ -26,7 +26,8 @@ const (
 )
 
 func demoCommand() *cobra.Command {
-	return &cobra.Command{
+	var beside bool
+	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Show what Gleaner does, on a control plane of its own",
 		Long: "Start a real control plane on this machine and Gleaner as its garbage collector, delete a Deployment in\n" +
@@ -34,14 +35,20 @@ func demoCommand() *cobra.Command {
 			"a finalizer in Go remove a bucket from a real S3 server. Show what is collected and why. Exits with 0 if all of it went as it should, and with 1 and the reason if not.",
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return demo(cmd.Context(), cmd.OutOrStdout())
+			return demo(cmd.Context(), modeOf(beside), cmd.OutOrStdout())
 		},
 	}
+	addCompanion(cmd.Flags(), &beside)
+	return cmd
 }
 
-func demo(ctx context.Context, out io.Writer) error {
-	fmt.Fprintln(out, "== A control plane whose kube-controller-manager runs everything but the garbage collector")
-	s, err := startStage(ctx, out, logr.Discard())
+func demo(ctx context.Context, mode string, out io.Writer) error {
+	if mode == companion {
+		fmt.Fprintln(out, "== A control plane whose kube-controller-manager runs everything, its garbage collector as well")
+	} else {
+		fmt.Fprintln(out, "== A control plane whose kube-controller-manager runs everything but the garbage collector")
+	}
+	s, err := startStage(ctx, mode, out, logr.Discard())
 	if err != nil {
 		return err
 	}
@@ -51,7 +58,11 @@ func demo(ctx context.Context, out io.Writer) error {
 	}
 	d := &demonstration{stage: s, out: out, client: client, told: map[string]bool{}}
 	began := time.Now()
-	err = d.play(ctx)
+	if mode == companion {
+		err = d.play(ctx, d.companionActs())
+	} else {
+		err = d.play(ctx, d.acts())
+	}
 	if err == nil {
 		d.summarize(time.Since(began))
 	}
@@ -67,11 +78,14 @@ type demonstration struct {
 	counts [3]int          // deletes, references dropped, finalizers removed
 }
 
-func (d *demonstration) play(ctx context.Context) error {
-	for _, act := range []struct {
-		name string
-		play func(context.Context) error
-	}{
+// act is one thing that is shown.
+type act struct {
+	name string
+	play func(context.Context) error
+}
+
+func (d *demonstration) acts() []act {
+	return []act{
 		{"Is any other collector alive? A canary is let out to see", d.canary},
 		{"Background: kubectl delete deployment", d.background},
 		{"Foreground: the owner goes last", d.foreground},
@@ -80,7 +94,11 @@ func (d *demonstration) play(ctx context.Context) error {
 		{"The same policy, in Enforce: what has the label stays", d.enforce},
 		{"A policy in Go, built to WebAssembly: the claim with the label stays", d.wasm},
 		{"A finalizer in Go: a real bucket goes before the object that stands for it", d.bucket},
-	} {
+	}
+}
+
+func (d *demonstration) play(ctx context.Context, acts []act) error {
+	for _, act := range acts {
 		fmt.Fprintf(d.out, "\n== %s\n", act.name)
 		if err := act.play(ctx); err != nil {
 			return fmt.Errorf("%s: %w", strings.ToLower(act.name), err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -19,6 +20,7 @@ import (
 	"github.com/gleaner-dev/gleaner/crds"
 	"github.com/gleaner-dev/gleaner/devcluster"
 	"github.com/gleaner-dev/gleaner/operator/loop"
+	"github.com/gleaner-dev/gleaner/operator/veto"
 )
 
 // withoutCollector are the controllers of a control plane that leaves garbage
@@ -29,20 +31,35 @@ var withoutCollector = []string{"*", "-garbage-collector-controller"}
 const localCanaryTimeout = 2 * time.Second
 
 func devCommand() *cobra.Command {
-	return &cobra.Command{
+	var beside bool
+	cmd := &cobra.Command{
 		Use:   "dev",
 		Short: "Run a control plane on this machine, with Gleaner as its garbage collector",
 		Long: "Run a real control plane on this machine, with Gleaner as its garbage collector, until interrupted.\n\n" +
 			"It is built from source the first time, from within a checkout of Gleaner; nothing listens beyond loopback.",
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return dev(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return dev(cmd.Context(), modeOf(beside), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
+	addCompanion(cmd.Flags(), &beside)
+	return cmd
 }
 
-func dev(ctx context.Context, out, logTo io.Writer) error {
-	s, err := startStage(ctx, out, (&options{logFormat: "text"}).logger(logTo))
+// addCompanion adds the flag that has a stage's collector beside another.
+func addCompanion(flags *pflag.FlagSet, beside *bool) {
+	flags.BoolVar(beside, companion, false, "leave the collector of kube-controller-manager on, and run Gleaner beside it")
+}
+
+func modeOf(beside bool) string {
+	if beside {
+		return companion
+	}
+	return primary
+}
+
+func dev(ctx context.Context, mode string, out, logTo io.Writer) error {
+	s, err := startStage(ctx, mode, out, (&options{logFormat: "text"}).logger(logTo))
 	if err != nil {
 		return err
 	}
@@ -97,11 +114,15 @@ type stage struct {
 	done      chan error
 }
 
-func startStage(ctx context.Context, progress io.Writer, log logr.Logger) (*stage, error) {
+func startStage(ctx context.Context, mode string, progress io.Writer, log logr.Logger) (*stage, error) {
 	ctrl.SetLogger(log)
 	klog.SetLogger(log)
 	began := time.Now()
-	cluster, err := devcluster.Start(ctx, devcluster.Options{Controllers: withoutCollector, Progress: progress})
+	controllers := withoutCollector
+	if mode == companion {
+		controllers = nil // all
+	}
+	cluster, err := devcluster.Start(ctx, devcluster.Options{Controllers: controllers, Progress: progress})
 	if err != nil {
 		return nil, fmt.Errorf("start control plane: %w", err)
 	}
@@ -110,19 +131,24 @@ func startStage(ctx context.Context, progress io.Writer, log logr.Logger) (*stag
 	if err := define(ctx, cluster.RESTConfig()); err != nil {
 		return nil, s.stop(err)
 	}
-	if err := s.collect(log); err != nil {
+	if err := s.collect(mode, log); err != nil {
 		return nil, s.stop(err)
 	}
 	return s, nil
 }
 
 // collect starts the collector.
-func (s *stage) collect(log logr.Logger) error {
+func (s *stage) collect(mode string, log logr.Logger) error {
 	address, err := freeAddress()
 	if err != nil {
 		return err
 	}
 	o := defaultOptions()
+	o.collector = mode
+	if o.webhookAddress, err = freeAddress(); err != nil {
+		return err
+	}
+	o.webhookURL = onLocalhost(o.webhookAddress)
 	o.metricsAddress, o.insecureDebug, o.probeAddress = address, true, "0"
 	o.canaryTimeout, o.leaderElect = localCanaryTimeout, false
 	o.finalizerNetworks = []string{"127.0.0.0/8", "::1/128"}
@@ -139,6 +165,13 @@ func (s *stage) collect(log logr.Logger) error {
 	s.collector, s.address, s.cancel = collector, address, cancel
 	go func() { s.done <- mgr.Start(ctx) }()
 	return nil
+}
+
+// onLocalhost is the URL of a webhook at an address on loopback, by the name that its
+// certificate is made for.
+func onLocalhost(address string) string {
+	_, port, _ := net.SplitHostPort(address) // it comes from a listener
+	return "https://" + net.JoinHostPort("localhost", port) + veto.Path
 }
 
 // define creates the types of Gleaner's custom resources.

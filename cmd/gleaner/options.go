@@ -35,6 +35,8 @@ type options struct {
 	dryRun            bool
 	logFormat         string
 	verbosity         int
+
+	besideOptions
 }
 
 const (
@@ -56,6 +58,7 @@ func defaultOptions() options {
 		probeAddress:      ":8081",
 		pprofAddress:      "0",
 		logFormat:         "json",
+		besideOptions:     defaultBesideOptions(),
 	}
 }
 
@@ -63,7 +66,7 @@ func (o *options) addTo(flags *pflag.FlagSet) {
 	flags.StringVar(&o.kubeconfig, "kubeconfig", o.kubeconfig,
 		"kubeconfig `file`; by default $KUBECONFIG, the pod's service account, or ~/.kube/config")
 	flags.StringVar(&o.collector, "collector", o.collector,
-		"how to run: primary, as the cluster's only garbage collector")
+		"how to run: primary, as the cluster's only garbage collector, or companion, beside that of kube-controller-manager")
 	flags.StringVar(&o.namespace, "namespace", o.namespace,
 		"the operator's own `namespace`, for its lease and its canaries; by default the pod's, else kube-system")
 	flags.StringVar(&o.cacheDir, "cache-dir", o.cacheDir,
@@ -93,6 +96,7 @@ func (o *options) addTo(flags *pflag.FlagSet) {
 		"serve /metrics and /debug/gc by plain HTTP to anybody; for loopback addresses")
 	flags.BoolVar(&o.dryRun, "dry-run", o.dryRun, "decide and record, and write nothing")
 	flags.StringVar(&o.logFormat, "log-format", o.logFormat, "json or text")
+	o.besideOptions.addTo(flags)
 	flags.IntVarP(&o.verbosity, "verbosity", "v", o.verbosity, "of the log: 0 for decisions and what goes wrong, higher for more")
 }
 
@@ -105,10 +109,11 @@ func (o *options) validate() error {
 			wrong = append(wrong, fmt.Errorf(format, args...))
 		}
 	}
-	refuse(o.collector == companion,
-		"--collector=companion: it is not in this version; use --collector=primary and start kube-controller-manager "+
-			"with --controllers=*,-garbage-collector-controller")
-	refuse(o.collector != companion && o.collector != primary, "--collector=%s: use --collector=primary", o.collector)
+	refuse(o.collector != companion && o.collector != primary,
+		"--collector=%s: use --collector=primary where the collector of kube-controller-manager is switched off, or --collector=companion", o.collector)
+	if o.collector == companion {
+		wrong = append(wrong, o.besideOptions.validate())
+	}
 	refuse(o.workers < 1 || o.workers > 1000, "--workers=%d: use a number from 1 to 1000", o.workers)
 	refuse(o.discoveryInterval < time.Second, "--discovery-interval=%s: use 1s or more", o.discoveryInterval)
 	refuse(o.sweepInterval < time.Second, "--sweep-interval=%s: use 1s or more", o.sweepInterval)

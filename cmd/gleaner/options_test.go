@@ -50,9 +50,14 @@ func TestDefaults_AreThoseThatAreDocumented(t *testing.T) {
 		probeAddress:      ":8081",
 		pprofAddress:      "0",
 		logFormat:         "json",
+		besideOptions: besideOptions{
+			collectorUser:  "system:serviceaccount:kube-system:generic-garbage-collector",
+			webhookAddress: ":9443",
+			webhookService: "gleaner-webhook",
+		},
 	}
 	got := defaultOptions()
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(options{})); diff != "" {
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(options{}, besideOptions{})); diff != "" {
 		t.Error(diff)
 	}
 	if err := got.validate(); err != nil {
@@ -62,7 +67,6 @@ func TestDefaults_AreThoseThatAreDocumented(t *testing.T) {
 
 func TestWrongValue_IsRefusedWithWhatToWriteInstead(t *testing.T) {
 	for _, tc := range []struct{ flag, instead string }{
-		{"--collector=companion", "use --collector=primary and start kube-controller-manager with --controllers=*,-garbage-collector-controller"},
 		{"--collector=secondary", "use --collector=primary"},
 		{"--collector=", "use --collector=primary"},
 		{"--workers=0", "use a number from 1 to 1000"},
@@ -97,6 +101,30 @@ func TestWrongValue_IsRefusedWithWhatToWriteInstead(t *testing.T) {
 			name, _, _ := strings.Cut(tc.flag, "=")
 			refused(t, err, name, tc.instead)
 		})
+	}
+}
+
+func TestCompanion_WantsToBeReached(t *testing.T) {
+	for flag, instead := range map[string]string{
+		"--collector-user=":                          "name the user that the other collector works as",
+		"--webhook-bind-address=0":                   "use host:port or :port",
+		"--webhook-service=":                         "name the Service in front of the webhook",
+		"--webhook-url=https://127.0.0.1:9443/veto":  "with a host name",
+		"--webhook-url=http://localhost:9443/veto":   "use https://host:port/veto",
+		"--webhook-url=https://localhost:9443/hooks": "use https://host:port/veto",
+	} {
+		t.Run(flag, func(t *testing.T) {
+			_, err := execute(t, "run", "--collector=companion", flag)
+			name, _, _ := strings.Cut(flag, "=")
+			refused(t, err, name, instead)
+		})
+	}
+	for _, url := range []string{"", "https://localhost:9443/veto"} {
+		o := defaultOptions()
+		o.collector, o.webhookURL = companion, url
+		if err := o.validate(); err != nil {
+			t.Errorf("--webhook-url=%s is refused: %v", url, err)
+		}
 	}
 }
 

@@ -29,6 +29,7 @@ import (
 
 	"github.com/gleaner-dev/gleaner/operator/debug"
 	"github.com/gleaner-dev/gleaner/operator/loop"
+	"github.com/gleaner-dev/gleaner/operator/modules"
 	"github.com/gleaner-dev/gleaner/policies/builtin"
 )
 
@@ -52,7 +53,9 @@ func runCommand() *cobra.Command {
 		Use:   "run",
 		Short: "Run the garbage collector against a cluster",
 		Long: "Run the garbage collector against a cluster.\n\nWith --collector=primary it is the cluster's only one: start " +
-			"kube-controller-manager with\n--controllers=*,-garbage-collector-controller first, and leave --enable-garbage-collector as it is.",
+			"kube-controller-manager with\n--controllers=*,-garbage-collector-controller first, and leave --enable-garbage-collector as it is.\n\n" +
+			"With --collector=companion that of kube-controller-manager goes on, as it has to on most managed clusters, and Gleaner\n" +
+			"does only what policies and finalizers ask for.",
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.validate(); err != nil {
@@ -136,7 +139,14 @@ func (o *options) assemble(config *rest.Config, log logr.Logger) (*loop.Loop, ma
 	if err != nil {
 		return nil, nil, err
 	}
+	var hook *webhook
+	var asked *modules.Veto
+	if o.collector == companion {
+		hook = &webhook{options: o}
+		asked = hook.veto()
+	}
 	collector, err := loop.New(loop.Options{
+		Beside: o.collector == companion, Veto: asked,
 		Config: config, Namespace: o.namespace, Workers: o.workers, APIQPS: o.apiQPS,
 		Elect:             o.leaderElect && !o.dryRun, // a dry run writes no lease, and takes nobody's place
 		DiscoveryInterval: o.discoveryInterval, SweepInterval: o.sweepInterval,
@@ -148,6 +158,9 @@ func (o *options) assemble(config *rest.Config, log logr.Logger) (*loop.Loop, ma
 		return nil, nil, err
 	}
 	mgr, err := o.manager(config, collector, log)
+	if err == nil && hook != nil && !o.dryRun {
+		err = hook.addTo(mgr, config, collector, log)
+	}
 	return collector, mgr, err
 }
 

@@ -41,6 +41,11 @@ type Consultant struct {
 
 	Now func() time.Time
 
+	// Beside says that another collector carries out what is decided of dependents: a
+	// finalizer that is gone was taken off by it, and tells nothing of what anybody
+	// wishes.
+	Beside bool
+
 	// ByKind counts an object's dependents, for requests.
 	ByKind func(graph.ID) []graph.KindCount
 
@@ -58,6 +63,10 @@ type Question struct {
 	Facts     decide.Facts
 	Requested hostabi.Requested
 	Attempt   int // from 1
+
+	// Given is the object, as Gleaner itself may see it, if somebody has read it
+	// already; nil if not.
+	Given *unstructured.Unstructured
 }
 
 // Opinion is what came of asking.
@@ -67,6 +76,9 @@ type Opinion struct {
 
 	// Fault is why the object is kept, where a policy that is at fault holds it.
 	Fault error
+
+	// Usual says that the verdict to delete is also the default's, to the word.
+	Usual bool
 
 	// Asked are all that were asked, in order, with those that have no say.
 	Asked []Asked
@@ -123,7 +135,7 @@ func (c *Consultant) Ask(ctx context.Context, q Question) (Opinion, error) {
 		return opinion, err
 	}
 	if q.Hook == hostabi.HookPropagate {
-		if opinion.fails(s.locate(ctx)) || opinion.stands(q.Requested) {
+		if opinion.fails(s.locate(ctx)) || opinion.stands(q.Requested, c.Beside) {
 			return opinion, nil
 		}
 	}
@@ -176,7 +188,7 @@ func (o *Opinion) fails(err error) bool {
 // stands reports whether it was decided before what becomes of the dependents, and
 // takes that decision over. It doesn't stand once somebody has asked for something
 // else than what was asked for then and what was decided.
-func (o *Opinion) stands(requested hostabi.Requested) bool {
+func (o *Opinion) stands(requested hostabi.Requested, beside bool) bool {
 	p := o.Memo.Propagation
 	if !o.Remembered || p == nil {
 		return false
@@ -185,7 +197,8 @@ func (o *Opinion) stands(requested hostabi.Requested) bool {
 	if requested == hostabi.RequestedUnspecified {
 		now = string(hostabi.DecisionBackground)
 	}
-	if string(requested) != p.Requested && now != p.Decision {
+	carriedOut := beside && requested == hostabi.RequestedUnspecified
+	if string(requested) != p.Requested && now != p.Decision && !carriedOut {
 		o.Memo.Propagation = nil
 		return false
 	}
@@ -246,26 +259,62 @@ func (c *Consultant) Holds(ctx context.Context, facts decide.Facts) (wanted, kno
 	return false, known, nil
 }
 
+// Rule is how policies govern an object.
+type Rule uint8
+
+// The ways to be governed.
+const (
+	Nobody   Rule = iota
+	Watched       // by policies that change nothing
+	Enforced      // by one at least that has its word carried out
+)
+
+// Governs reports whether policies would be asked about an object, without asking
+// them. An error is one of reading, after which it may be known later.
+func (c *Consultant) Governs(ctx context.Context, q Question) (Rule, error) {
+	o, rule := q.Facts.Object, Nobody
+	r, served := c.Catalog().Preferred(o.Kind.GroupKind())
+	if !served {
+		return rule, fmt.Errorf("%s is not served", o.Kind.GroupKind())
+	}
+	s := &subject{Consultant: c, question: q, resource: r.Version.GroupResource()}
+	for p := range c.Policies().For(q.Hook, s.resource, o.Namespace) {
+		governs, err := s.governs(ctx, p)
+		switch {
+		case err != nil && p.Enforce:
+			return Enforced, err
+		case governs && p.Enforce:
+			return Enforced, nil
+		case governs:
+			rule = Watched
+		}
+	}
+	return rule, nil
+}
+
 // byDefault is what happens where no policy has an answer.
 func (c *Consultant) byDefault(ctx context.Context, q Question, opinion Opinion) (Opinion, error) {
 	verdict, err := c.Default.Evaluate(ctx, c.request(q))
 	if err != nil {
 		return opinion, fmt.Errorf("ask %s: %w", c.Default.Name(), err)
 	}
-	opinion.Verdict = verdict
+	opinion.Verdict, opinion.Usual = verdict, true
 	return opinion, nil
 }
 
 // complete has the default choose how to delete where a policy only says that.
 func (c *Consultant) complete(ctx context.Context, q Question, opinion Opinion) (Opinion, error) {
-	if opinion.Verdict.Decision != hostabi.DecisionDelete || opinion.Verdict.Propagation != "" {
+	if opinion.Verdict.Decision != hostabi.DecisionDelete {
 		return opinion, nil
 	}
 	usual, err := c.Default.Evaluate(ctx, c.request(q))
 	if err != nil {
 		return opinion, fmt.Errorf("ask %s: %w", c.Default.Name(), err)
 	}
-	opinion.Verdict.Propagation = usual.Propagation
+	if opinion.Verdict.Propagation == "" {
+		opinion.Verdict.Propagation = usual.Propagation
+	}
+	opinion.Usual = opinion.Verdict.Propagation == usual.Propagation && opinion.Verdict.GracePeriodSeconds == nil
 	return opinion, nil
 }
 

@@ -24,6 +24,10 @@ func (s *subject) read(ctx context.Context) (*unstructured.Unstructured, error) 
 	if s.own != nil {
 		return s.own, nil
 	}
+	if given, o := s.question.Given, s.question.Facts.Object; given != nil && given.GetUID() == o.UID && given.GetResourceVersion() == o.ResourceVersion {
+		s.own = given
+		return given, nil
+	}
 	object, err := s.readAs(ctx, policies.Account{})
 	if err == nil {
 		s.own = object

@@ -148,6 +148,7 @@ const (
 	DependentsReleased    Reason = "DependentsReleased"
 	DependentsGone        Reason = "DependentsGone"
 	OwnershipCycle        Reason = "OwnershipCycle"
+	LeftToCollector       Reason = "LeftToCollector" // the other one, beside which we work
 )
 
 // Judgement is what the policies had to say about an object without owners. The
@@ -163,6 +164,15 @@ type Judgement struct {
 	Memo, Remembered memo.Memo
 
 	Now time.Time
+
+	// What follows counts only for Beside.
+
+	Decided   bool // the verdict is a policy's, and not what happens without any
+	Contested bool // a policy was asked that enforces what it says
+	Watched   bool // a policy was asked that does not
+	Usual     bool // the verdict is what the other collector does by itself
+	Kept      bool // a policy has kept the object from the other collector before
+	Attempt   int  // how often it was asked after a wait, from 1
 }
 
 // Choose makes the plan for a situation. The judgement counts only where the
@@ -291,7 +301,7 @@ func Keep(o graph.Object, wanted bool) Plan {
 // wherever it was broken off.
 func propagate(s Situation, j Judgement) Plan {
 	o, v := s.Facts.Object, j.Verdict
-	propagation, known := propagations[hostabi.Propagation(v.Decision)]
+	propagation, known := propagations[propagationOf(j)]
 	switch {
 	case j.Fault:
 		return Plan{Reason: PolicyAtFault, Retry: true}
@@ -307,6 +317,9 @@ func propagate(s Situation, j Judgement) Plan {
 		return Plan{Reason: PropagationDecided, Action: Propagate{o, propagation}}
 	}
 }
+
+// propagationOf is what a verdict on dependents says is to become of them.
+func propagationOf(j Judgement) hostabi.Propagation { return hostabi.Propagation(j.Verdict.Decision) }
 
 // requested is what the object's finalizers now say is to become of its
 // dependents. The orphan finalizer is looked at first (G-23).

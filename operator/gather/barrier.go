@@ -56,6 +56,10 @@ type Barrier struct {
 	now     func() time.Time
 	asked   chan struct{} // capacity 1: there are requests
 
+	// Holds says that owners with a hold are asked about as well, on which another
+	// collector lets their dependents go. It is set before the first use.
+	Holds bool
+
 	mu       sync.Mutex // covers what follows
 	requests map[graph.ID]struct{}
 	outcomes map[graph.ID]outcome
@@ -125,7 +129,7 @@ func (b *Barrier) Round(ctx context.Context) []graph.ID {
 	began := b.now()
 	owners := map[graph.ID]graph.View{}
 	for _, id := range ids {
-		if view, ok := b.graph.Look(id); ok && (view.Waits() || view.Orphans()) {
+		if view, ok := b.graph.Look(id); ok && b.Concerns(view) {
 			owners[id] = view
 		}
 	}
@@ -134,10 +138,10 @@ func (b *Barrier) Round(ctx context.Context) []graph.ID {
 	defer b.mu.Unlock()
 	maps.DeleteFunc(b.outcomes, func(_ graph.ID, o outcome) bool { return began.Sub(o.at) > confirmedFor })
 	for id, owner := range owners {
-		if now, ok := b.graph.Look(id); !ok || !isLeft(now) {
+		if now, ok := b.graph.Look(id); !ok || !b.isLeft(now) {
 			continue // the round itself has found what it waits for
 		}
-		o := outcome{orphans: owner.Orphans(), at: began}
+		o := outcome{orphans: b.orphans(owner), at: began}
 		if err := failures[id]; err != nil && (o.orphans || errors.Is(err, errLate)) {
 			o.failure = err.Error()
 		}
@@ -148,8 +152,16 @@ func (b *Barrier) Round(ctx context.Context) []graph.ID {
 
 // isLeft reports whether an owner has nothing left to wait for, as far as the
 // graph knows.
-func isLeft(owner graph.View) bool {
-	return owner.Orphans() && owner.Dependents == 0 || owner.Waits() && owner.Blocking == 0
+func (b *Barrier) isLeft(owner graph.View) bool {
+	return b.orphans(owner) && owner.Dependents == 0 || owner.Waits() && owner.Blocking == 0
+}
+
+// Concerns reports whether there may be something to confirm of an owner.
+func (b *Barrier) Concerns(owner graph.View) bool { return owner.Waits() || b.orphans(owner) }
+
+// orphans reports whether no dependent of an owner must be missed.
+func (b *Barrier) orphans(owner graph.View) bool {
+	return owner.Orphans() || owner.Object.Terminating && owner.Object.Held && b.Holds
 }
 
 // lookAll looks at all places, and says for which owners that failed, and why.
@@ -212,7 +224,7 @@ func (b *Barrier) places(owners map[graph.ID]graph.View) map[place][]graph.View 
 // that there are.
 func (b *Barrier) kinds(owner graph.View) []schema.GroupKind {
 	kinds := slices.Clone(owner.DependentKinds)
-	if !owner.Orphans() {
+	if !b.orphans(owner) {
 		return kinds
 	}
 	for _, resource := range b.sources.Catalog().Collected() {

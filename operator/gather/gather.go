@@ -51,8 +51,8 @@ func (g *Gatherer) Gather(ctx context.Context, id graph.ID) (decide.Facts, bool)
 	for _, claim := range view.Claims {
 		facts.Owners = append(facts.Owners, g.owner(ctx, view, claim))
 	}
-	if view.Waits() || view.Orphans() {
-		facts.Confirmed, facts.Unconfirmed = g.Barrier.Outcome(id, view.Orphans())
+	if g.Barrier.Concerns(view) {
+		facts.Confirmed, facts.Unconfirmed = g.Barrier.Outcome(id, g.Barrier.orphans(view))
 	}
 	if view.Waits() && view.Blocking != 0 {
 		if edge, found := g.Graph.Cycle(id); found {

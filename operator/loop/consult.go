@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"github.com/gleaner-dev/gleaner/hostabi"
 	"github.com/gleaner-dev/gleaner/operator/consult"
 	"github.com/gleaner-dev/gleaner/operator/decide"
@@ -15,21 +17,23 @@ import (
 )
 
 // consult asks for a judgement where one is needed.
-func (l *Loop) consult(ctx context.Context, id graph.ID, s decide.Situation) (consult.Opinion, decide.Judgement, error) {
-	q := consult.Question{Facts: s.Facts, Requested: hostabi.RequestedUnspecified, Attempt: l.waits.attempt(id, l.now())}
+func (l *Loop) consult(ctx context.Context, id graph.ID, s decide.Situation, given *unstructured.Unstructured) (consult.Opinion, decide.Judgement, error) {
+	q := consult.Question{Facts: s.Facts, Requested: hostabi.RequestedUnspecified, Attempt: l.waits.attempt(id, l.now()), Given: given}
 	switch s.Kind {
 	case decide.Ownerless:
 		q.Hook = hostabi.HookCollect
 	case decide.Held:
 		q.Hook, q.Requested = hostabi.HookPropagate, requested(s.Facts.Object)
 	default:
-		return consult.Opinion{}, decide.Judgement{}, nil
+		return consult.Opinion{}, decide.Judgement{Attempt: q.Attempt}, nil
 	}
 	opinion, err := l.consultant.Ask(ctx, q)
 	if err != nil {
 		return opinion, decide.Judgement{}, err
 	}
-	return opinion, judge(q, opinion, l.now()), nil
+	judgement := judge(q, opinion, l.now())
+	judgement.Kept = l.kept.has(id)
+	return opinion, judgement, nil
 }
 
 // requested is what a client asked to become of an object's dependents, as far as
@@ -47,7 +51,13 @@ func requested(o graph.Object) hostabi.Requested {
 
 // judge makes a judgement of what the policies had to say.
 func judge(q consult.Question, o consult.Opinion, now time.Time) decide.Judgement {
-	j := decide.Judgement{Verdict: o.Verdict, Fault: o.Fault != nil, Memo: o.Memo, Now: now}
+	j := decide.Judgement{
+		Verdict: o.Verdict, Fault: o.Fault != nil, Memo: o.Memo, Now: now,
+		Decided: o.By != nil || o.Decided != "", Usual: o.Usual, Attempt: q.Attempt,
+	}
+	for _, a := range o.Asked {
+		j.Contested, j.Watched = j.Contested || a.Policy.Enforce, j.Watched || !a.Policy.Enforce
+	}
 	if o.Remembered {
 		j.Remembered = o.Memo
 	}
@@ -112,6 +122,13 @@ func (w *waits) schedule(id graph.ID, plan decide.Plan, attempt int, now time.Ti
 	}
 	w.of[id] = waiting{attempt: attempt, after: plan.After, due: now.Add(plan.After)}
 	return plan.After
+}
+
+// forget forgets an object that is gone.
+func (w *waits) forget(id graph.ID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.of, id)
 }
 
 // askedOf puts what the policies said into the words of records.

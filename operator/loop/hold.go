@@ -58,6 +58,16 @@ func (l *Loop) serves(r schema.GroupResource) bool {
 	return slices.ContainsFunc(l.types().Collected(), func(t catalog.Resource) bool { return t.Version.GroupResource() == r })
 }
 
+// kindOf is the kind of a resource, if discovery has seen it.
+func (l *Loop) kindOf(r schema.GroupResource) (schema.GroupKind, bool) {
+	for _, t := range l.types().Collected() {
+		if t.Version.GroupResource() == r {
+			return t.GroupKind(), true
+		}
+	}
+	return schema.GroupKind{}, false
+}
+
 // keep plans the hold of an object about which there is nothing else to be done.
 func (l *Loop) keep(ctx context.Context, facts decide.Facts, plan decide.Plan) decide.Plan {
 	o := facts.Object

@@ -177,7 +177,7 @@ func (l *Loop) typesChanged(types *catalog.Catalog) {
 		l.keeper.TypesChanged()
 	}
 	l.policiesChanged()
-	if _, served := types.Preferred(migrations); served {
+	if _, served := types.Preferred(migrations); served && !l.options.Beside {
 		l.warnOfMigrations.Do(func() {
 			l.log.Error(nil, "StorageVersionMigration is served: the first such object makes kube-controller-manager panic "+
 				"while its garbage collector is switched off", "fix", "set the feature gate StorageVersionMigrator=false on kube-controller-manager")
@@ -188,6 +188,9 @@ func (l *Loop) typesChanged(types *catalog.Catalog) {
 // listen finds out whether another collector is alive: at once, then every
 // CanaryInterval, and when kube-controller-manager's lease changes hands.
 func (l *Loop) listen(ctx context.Context) {
+	if l.options.Beside {
+		l.open(ctx) // what policies ask for is ours to do, whoever does the rest
+	}
 	if l.options.CanaryTimeout == 0 || l.options.DryRun {
 		l.log.Info("Not looking for another collector", "canaryTimeout", l.options.CanaryTimeout, "dryRun", l.options.DryRun)
 		l.open(ctx)
@@ -207,7 +210,7 @@ func (l *Loop) listen(ctx context.Context) {
 // over, or the lease's holder is another than before the last look.
 func (l *Loop) awaitReason(ctx context.Context, holder string, known bool) {
 	interval := l.options.CanaryInterval
-	if l.gate.get() == Shut {
+	if l.gate.get() == Shut || l.company.missing() {
 		interval = min(interval, shutInterval) // the other one may be told to stop any moment
 	}
 	due := l.now().Add(interval)
@@ -245,6 +248,8 @@ func (l *Loop) sing(ctx context.Context) bool {
 		l.log.Error(err, "Could not find out whether another garbage collector is running", "writing", l.gate.get() == Open,
 			"fix", "let Gleaner create, get, patch and delete ConfigMaps in its namespace, or set --canary-timeout=0")
 		return false
+	case l.options.Beside:
+		l.found(alive)
 	case alive:
 		l.shut()
 	default:
@@ -259,8 +264,11 @@ func (l *Loop) open(ctx context.Context) {
 	}
 	if l.gate.set(Open) {
 		message := "Collecting"
-		if l.options.DryRun {
+		switch {
+		case l.options.DryRun:
 			message = "Deciding and recording, without writing anything"
+		case l.options.Beside:
+			message = "Doing what policies and finalizers ask for, beside another collector"
 		}
 		l.log.Info(message, "workers", l.options.Workers)
 		l.known.sweep()

@@ -65,6 +65,15 @@ type Options struct {
 	Namespace string       // the operator's own: where canaries are let out, and the lease is
 	Elect     bool         // work only while holding the lease
 
+	// Beside says that another collector does the collecting, and that only what
+	// policies and finalizers ask for is written.
+	Beside bool
+
+	// Veto says how the API server is to ask about what the other collector deletes.
+	// Without it policies on what loses its owner can't be enforced beside another
+	// collector. KindOf is the Loop's to say.
+	Veto *modules.Veto
+
 	Workers           int
 	APIQPS            float32       // of reads and writes about single objects; 0: unlimited
 	DiscoveryInterval time.Duration // between looks for new types that nothing has announced
@@ -91,6 +100,8 @@ type Loop struct {
 
 	known    *known
 	waits    waits
+	kept     kept
+	company  company
 	gate     gate
 	backoff  workqueue.TypedRateLimiter[graph.ID]
 	watcher  *watch.Watcher
@@ -166,7 +177,11 @@ func (l *Loop) connect() error {
 	if err != nil {
 		return fmt.Errorf("make client for API services: %w", err)
 	}
+	if l.options.Veto != nil {
+		l.options.Veto.KindOf = l.kindOf
+	}
 	if l.keeper, err = modules.New(modules.Options{
+		Veto:   l.options.Veto,
 		Config: watching, Namespace: l.options.Namespace, Held: l.heldByPlace, CacheDir: l.options.CacheDir, Log: l.log.WithName("policies"), Now: l.now,
 		Absent:   func(ctx context.Context, gk schema.GroupKind) (bool, error) { return l.watcher.Absent(ctx, gk) },
 		Leads:    func() bool { return l.known.leads() && !l.options.DryRun },
@@ -201,6 +216,7 @@ func (l *Loop) connect() error {
 // barrier's lists are watching by other means, and use its client.
 func (l *Loop) wire(client, watching metadata.Interface, types gather.Sources, serves gather.Serves, reader consult.Reader, executor consult.Intents) {
 	l.barrier = gather.NewBarrier(l.known, types, watching, l.known.Apply, l.now)
+	l.barrier.Holds = l.options.Beside
 	l.gatherer = &gather.Gatherer{
 		Graph: l.known, Catalog: types.Catalog, Reader: gather.NewReader(client, serves, l.now),
 		Barrier: l.barrier, Observe: l.known.Apply, Now: l.now,
@@ -208,7 +224,7 @@ func (l *Loop) wire(client, watching metadata.Interface, types gather.Sources, s
 	l.actor = act.New(client, types.Catalog, l.options.DryRun)
 	l.consultant = &consult.Consultant{
 		Policies: l.policiesInForce, Default: l.options.Evaluator, Catalog: types.Catalog, Reader: reader, Intents: executor, Namespace: l.options.Namespace, Now: l.now,
-		ByKind: l.known.ByKind,
+		ByKind: l.known.ByKind, Beside: l.options.Beside,
 	}
 	l.working, l.types, l.absent = client, types.Catalog, types.Absent
 }

@@ -18,6 +18,7 @@ type metrics struct {
 	decisions *prometheus.CounterVec
 	policies  *prometheus.CounterVec
 	delay     prometheus.Histogram
+	vetoes    *prometheus.CounterVec
 
 	intents  *prometheus.CounterVec
 	released *prometheus.HistogramVec
@@ -35,6 +36,8 @@ var (
 		"Whether a watched resource has been listed completely.", []string{"group", "version", "resource"}, nil)
 	gateDesc = prometheus.NewDesc("gleaner_writes_enabled",
 		"Whether Gleaner writes; not while another collector is alive, or might be.", nil, nil)
+	companyDesc = prometheus.NewDesc("gleaner_collector_missing",
+		"Whether Gleaner runs as a companion, and there is no other collector.", nil, nil)
 	finalizingDesc = prometheus.NewDesc("gleaner_finalizer_objects",
 		"Objects that are being deleted and wait for a finalizer: pending, and those of them that are stuck.", []string{"finalizer", "state"}, nil)
 	discoveryDesc = prometheus.NewDesc("gleaner_discovery_errors_total", "Failed or partly failed discovery passes.", nil, nil)
@@ -49,6 +52,9 @@ func newMetrics(l *Loop) *metrics {
 		policies: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "gleaner_policy_answers_total", Help: "What policies answered, by policy, mode and decision; Fault for no answer.",
 		}, []string{"policy", "mode", "decision"}),
+		vetoes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "gleaner_vetoes_total", Help: "Deletes of the other collector, by answer (passed or refused) and the object's group and kind.",
+		}, []string{"answer", "group", "kind"}),
 		delay: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "gleaner_collection_delay_seconds",
 			Help:    "Time from learning that an object's last owner is gone to the object's deletion.",
@@ -113,6 +119,7 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	m.decisions.Collect(out)
 	m.policies.Collect(out)
 	m.delay.Collect(out)
+	m.vetoes.Collect(out)
 	m.intents.Collect(out)
 	m.released.Collect(out)
 	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
@@ -125,6 +132,7 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	gauge(edgesDesc, float64(stats.Edges))
 	gauge(pendingDesc, m.loop.known.oldest().Seconds())
 	gauge(gateDesc, number(m.loop.gate.get() == Open))
+	gauge(companyDesc, number(m.loop.company.missing()))
 	out <- prometheus.MustNewConstMetric(twinsDesc, prometheus.CounterValue, float64(stats.Twins))
 	out <- prometheus.MustNewConstMetric(discoveryDesc, prometheus.CounterValue, float64(m.loop.watcher.Failures()))
 	if m.loop.finalizers != nil {

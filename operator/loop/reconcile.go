@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/gleaner-dev/gleaner/operator/act"
+	"github.com/gleaner-dev/gleaner/operator/consult"
 	"github.com/gleaner-dev/gleaner/operator/decide"
 	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/record"
@@ -78,38 +80,71 @@ type step struct {
 // step takes one object from facts to a write: gather, classify, consult,
 // choose, act, record.
 func (l *Loop) step(ctx context.Context, id graph.ID) (step, error) {
-	began := l.now()
 	facts, ok := l.gatherer.Gather(ctx, id)
 	if !ok {
+		l.forget(id)
 		return step{}, nil
 	}
-	situation := decide.Classify(facts)
-	opinion, judgement, err := l.consult(ctx, id, situation)
+	d, err := l.decide(ctx, id, facts, nil)
 	if err != nil {
-		return step{}, fmt.Errorf("consult policies for %s: %w", record.ObjectOf(facts.Object), err)
+		return step{}, err
 	}
-	if opinion.Changed != nil {
-		l.known.Apply(graph.Read{Object: *opinion.Changed})
+	if d.opinion.Changed != nil {
+		l.known.Apply(graph.Read{Object: *d.opinion.Changed})
 		return step{again: true}, nil
 	}
-	plan := decide.Choose(situation, judgement)
-	if plan.Action == nil && situation.Kind == decide.Settled {
-		plan = l.keep(ctx, facts, plan)
+	return l.carryOut(ctx, d)
+}
+
+// decision is what was decided about one object, and what it rests on.
+type decision struct {
+	began   time.Time
+	facts   decide.Facts
+	opinion consult.Opinion
+	plan    decide.Plan
+}
+
+// decide takes facts to a plan. There is none if the object turned out to be another
+// than judged. Given is the object, if somebody has read it already.
+func (l *Loop) decide(ctx context.Context, id graph.ID, facts decide.Facts, given *unstructured.Unstructured) (decision, error) {
+	d := decision{began: l.now(), facts: facts}
+	situation := decide.Classify(facts)
+	opinion, judgement, err := l.consult(ctx, id, situation, given)
+	if err != nil {
+		return d, fmt.Errorf("consult policies for %s: %w", record.ObjectOf(facts.Object), err)
 	}
-	if plan.After > 0 || situation.Kind == decide.Ownerless || situation.Kind == decide.Held {
-		plan.After = l.waits.schedule(id, plan, l.waits.attempt(id, began), began)
+	if d.opinion = opinion; opinion.Changed != nil {
+		return d, nil
 	}
+	if l.options.Beside {
+		d.plan = decide.Beside(situation, judgement)
+		l.kept.note(id, situation, judgement, d.plan)
+	} else {
+		d.plan = decide.Choose(situation, judgement)
+	}
+	if d.plan.Action == nil && situation.Kind == decide.Settled {
+		d.plan = l.keep(ctx, facts, d.plan)
+	}
+	if d.plan.After > 0 || situation.Kind == decide.Ownerless || situation.Kind == decide.Held {
+		d.plan.After = l.waits.schedule(id, d.plan, judgement.Attempt, d.began)
+	}
+	return d, nil
+}
+
+// carryOut does what was decided.
+func (l *Loop) carryOut(ctx context.Context, d decision) (step, error) {
+	plan := d.plan
 	if plan.Confirm {
-		l.barrier.Ask(id)
+		l.barrier.Ask(graph.IDOf(d.facts.Object.UID))
 	}
 	if l.gate.get() != Open {
 		return step{}, nil // shut while this was found out
 	}
-	if err := l.except(ctx, plan, opinion); err != nil {
+	if err := l.except(ctx, plan, d.opinion); err != nil {
 		return step{}, err
 	}
 	result, err := l.actor.Do(ctx, plan.Action)
-	l.note(facts, plan, opinion, outcome{result: result, err: err, took: l.now().Sub(began)})
+	l.note(d.facts, plan, d.opinion, outcome{result: result, err: err, took: l.now().Sub(d.began)})
 	if err != nil {
 		return step{}, err
 	}

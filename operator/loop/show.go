@@ -60,6 +60,12 @@ func (l *Loop) collecting() debug.Status {
 		if l.options.DryRun {
 			return debug.Status{Message: "dry run: decisions are recorded and nothing is written"}
 		}
+		switch {
+		case l.options.Beside && l.company.missing():
+			return debug.Status{Message: "no other garbage collector is running, so what no policy governs is not collected: " + AdviceAlone}
+		case l.options.Beside:
+			return debug.Status{Collecting: true, Message: "doing what policies and finalizers ask for, beside another collector"}
+		}
 		return debug.Status{Collecting: true, Message: "collecting"}
 	case Shut:
 		return debug.Status{Message: "another garbage collector is running, so nothing is written: " + Advice}

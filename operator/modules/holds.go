@@ -228,14 +228,8 @@ func holdPolicy(p placement, user, namespace string) admissionv1.MutatingAdmissi
 	if s := p.objects; s != nil {
 		spec.MatchConstraints.ObjectSelector = s.DeepCopy()
 	}
-	exempt := []string{metav1.NamespaceSystem}
-	if namespace != metav1.NamespaceSystem {
-		exempt = append(exempt, namespace)
-	}
 	selector := spec.MatchConstraints.NamespaceSelector
-	selector.MatchExpressions = append(selector.MatchExpressions, metav1.LabelSelectorRequirement{
-		Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: exempt,
-	})
+	selector.MatchExpressions = append(selector.MatchExpressions, exempt(namespace))
 	for _, c := range p.conditions {
 		spec.MatchConditions = append(spec.MatchConditions, admissionv1.MatchCondition{Name: "policy/" + c.Name, Expression: "(" + c.Expression + "\n) == true"})
 	}
@@ -290,7 +284,7 @@ func (k *Keeper) ensure(ctx context.Context, o client.Object, change func()) err
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("place holds at creation by %s: %w", o.GetName(), err)
+		return fmt.Errorf("make %T %s: %w", o, o.GetName(), err)
 	}
 	return nil
 }

@@ -64,6 +64,9 @@ type Options struct {
 	// Progress says how a finalizer gets on, by the UID of its resource.
 	Progress func(types.UID) Progress
 
+	// Veto is nil where there is no other collector to be kept from anything.
+	Veto *Veto
+
 	Leads    func() bool // only who leads writes status
 	OnChange func()      // is called after each new set
 }
@@ -86,9 +89,11 @@ type Keeper struct {
 	// For Run's goroutine alone:
 	before map[types.UID]fetchedBefore
 	user   string // see whoAmI
+	vetoed *build // whose vetoes it has been told to ask for
 	placed *build // whose holds the API server has been told to place
 
-	late lateness // why they are not placed so
+	late     lateness // why they are not placed so
+	unvetoed error    // why the API server does not ask about what another collector deletes
 
 	set        atomic.Pointer[policies.Set]
 	finalizers atomic.Pointer[[]*policies.Finalizer]

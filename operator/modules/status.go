@@ -49,6 +49,12 @@ func (k *Keeper) report(ctx context.Context, b *build) {
 			k.options.Log.Info("Some holds and finalizers are placed after creation only", "why", now)
 		}
 	}
+	if k.vetoed != b || k.unvetoed != nil {
+		k.vetoed, k.unvetoed = b, k.placeVetoes(ctx, b)
+		if k.unvetoed != nil && ctx.Err() == nil {
+			k.options.Log.Error(k.unvetoed, "The other collector is not kept from anything")
+		}
+	}
 	if b.holds() {
 		b.held = k.options.Held()
 	}
@@ -173,6 +179,8 @@ func (k *Keeper) describe(b *build, p *policyState) {
 		set(v1alpha1.ConditionEnforcing, false, "Monitor", "it decides and records, and changes nothing: write mode: Enforce for that")
 	case !ready:
 		set(v1alpha1.ConditionEnforcing, false, "NotReady", "it can't be asked"+p.meanwhile())
+	case k.unvetoed != nil && p.policy.Answers(hostabi.HookCollect):
+		set(v1alpha1.ConditionEnforcing, false, "NotVetoed", "the other collector deletes what it would keep: "+k.unvetoed.Error())
 	case k.late.of(holdPrefix+p.key.Name) != nil && p.holds():
 		set(v1alpha1.ConditionEnforcing, true, "HoldsComeLate", "it is done as it decides, but holds are placed only after an object was created: "+
 			k.late.of(holdPrefix+p.key.Name).Error())

@@ -39,7 +39,7 @@ type operator struct {
 
 // startOperator runs what the Deployment says, with a token of its service
 // account, and is ended with the test.
-func startOperator(t *testing.T, cluster *devcluster.Cluster) *operator {
+func startOperator(t *testing.T, cluster *devcluster.Cluster, flags ...string) *operator {
 	t.Helper()
 	metrics, probes := freeAddress(t), freeAddress(t)
 	o := &operator{T: t, log: &logbook{}, metrics: "https://" + metrics, probes: "http://" + probes, exited: make(chan struct{})}
@@ -47,7 +47,7 @@ func startOperator(t *testing.T, cluster *devcluster.Cluster) *operator {
 	args = append(args, // what a pod has of its own
 		"--kubeconfig="+kubeconfig(t, cluster), "--namespace="+namespace, "--cache-dir="+t.TempDir(),
 		"--metrics-bind-address="+metrics, "--health-probe-bind-address="+probes)
-	o.cmd = exec.Command(binary(t), args...)
+	o.cmd = exec.Command(binary(t), append(args, flags...)...)
 	o.cmd.Stderr = o.log
 	tieToParent(o.cmd)
 	if err := o.cmd.Start(); err != nil {

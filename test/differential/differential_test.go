@@ -15,6 +15,7 @@ import (
 var (
 	scripts = flag.Int("scripts", 12, "random scripts to run")
 	seed    = flag.Int64("seed", 1, "of the first random script; the others count up from it")
+	beside  = flag.Bool("beside", false, "run Gleaner beside the other collector, and not in its place")
 	file    = flag.String("script", "", "a file with a script to run instead")
 )
 

@@ -7,8 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -76,7 +78,11 @@ func both(t *testing.T) (theirs, ours *side) {
 		if sides.theirs, sides.err = newSide(t.Context(), "kube-controller-manager", upstream); sides.err != nil {
 			return
 		}
-		sides.ours, sides.err = newSide(t.Context(), "Gleaner", gleaner)
+		start := gleaner
+		if *beside {
+			start = companion
+		}
+		sides.ours, sides.err = newSide(t.Context(), "Gleaner", start)
 	})
 	if sides.err != nil {
 		t.Fatal(sides.err)
@@ -120,8 +126,45 @@ func upstream(ctx context.Context, cluster *devcluster.Cluster) (func() int, fun
 }
 
 func gleaner(_ context.Context, cluster *devcluster.Cluster) (func() int, func() error, error) {
+	return collect(cluster.RESTConfig())
+}
+
+// companion starts both collectors on one control plane. Gleaner has no policies, and
+// is to write nothing.
+func companion(ctx context.Context, cluster *devcluster.Cluster) (func() int, func() error, error) {
+	if err := cluster.StartControllerManager(ctx, "garbage-collector-controller"); err != nil {
+		return nil, nil, err
+	}
+	var writes atomic.Int64
 	config := cluster.RESTConfig()
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return counter{next, &writes} })
+	pending, stop, err := collect(config)
+	return pending, func() error {
+		err := stop()
+		if n := writes.Load(); n != 0 {
+			err = errors.Join(err, fmt.Errorf("without a policy, it has written %d times", n))
+		}
+		return err
+	}, err
+}
+
+// counter counts what is written.
+type counter struct {
+	next   http.RoundTripper
+	writes *atomic.Int64
+}
+
+// RoundTrip implements http.RoundTripper.
+func (c counter) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method != http.MethodGet {
+		c.writes.Add(1)
+	}
+	return c.next.RoundTrip(r)
+}
+
+func collect(config *rest.Config) (func() int, func() error, error) {
 	collector, err := loop.New(loop.Options{
+		Beside: *beside,
 		Config: config, Namespace: metav1.NamespaceSystem, Workers: 20,
 		DiscoveryInterval: 30 * time.Second, SweepInterval: time.Minute,
 		CanaryInterval: time.Minute, SyncTimeout: 30 * time.Second,

@@ -35,8 +35,11 @@ func TestMain(m *testing.M) {
 		log = zap.New(zap.UseDevMode(true))
 	}
 	ctrl.SetLogger(log)
-	devtest.Run(m, devcluster.Options{Controllers: []string{"*", "-garbage-collector-controller"}})
+	devtest.Run(m, devcluster.Options{Controllers: controllers})
 }
+
+// controllers are those of the control planes.
+var controllers = []string{"*", "-garbage-collector-controller"}
 
 // shared is what the tests share, made when the first of them asks for it.
 var shared struct {
@@ -111,6 +114,8 @@ func options(config *rest.Config) loop.Options {
 		Metrics: prometheus.NewRegistry(), Log: ctrl.Log,
 	}
 }
+
+func (o *operation) options() loop.Options { return options(o.config) }
 
 // run runs a collector until stop is called, which waits for its end.
 func run(o loop.Options) (collector *loop.Loop, stop func() error, err error) {

@@ -57,7 +57,8 @@ spec:
 // goes.
 type operation struct {
 	*world
-	stop func() error
+	cluster *devcluster.Cluster
+	stop    func() error
 }
 
 func newOperation(t *testing.T) *operation {
@@ -65,7 +66,7 @@ func newOperation(t *testing.T) *operation {
 	if _, err := devcluster.Build(t.Context(), os.Stderr); err != nil {
 		t.Fatal(err)
 	}
-	cluster, err := devcluster.Start(t.Context(), devcluster.Options{Controllers: []string{"*", "-garbage-collector-controller"}})
+	cluster, err := devcluster.Start(t.Context(), devcluster.Options{Controllers: controllers})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +78,7 @@ func newOperation(t *testing.T) *operation {
 	if err := define(t, cluster.RESTConfig()); err != nil {
 		t.Fatal(err)
 	}
-	o := &operation{world: worldOn(t, cluster.RESTConfig(), nil)}
+	o := &operation{world: worldOn(t, cluster.RESTConfig(), nil), cluster: cluster}
 	if o.config, err = cluster.ConfigFor("gleaner", "system:masters"); err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +90,7 @@ func newOperation(t *testing.T) *operation {
 func (o *operation) start() {
 	o.Helper()
 	var err error
-	if o.collector, o.stop, err = run(options(o.config)); err != nil {
+	if o.collector, o.stop, err = run(o.options()); err != nil {
 		o.Fatal(err)
 	}
 }

@@ -1,0 +1,158 @@
+package loop
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/gleaner-dev/gleaner/hostabi"
+	"github.com/gleaner-dev/gleaner/operator/consult"
+	"github.com/gleaner-dev/gleaner/operator/decide"
+	"github.com/gleaner-dev/gleaner/operator/graph"
+	"github.com/gleaner-dev/gleaner/operator/record"
+	"github.com/gleaner-dev/gleaner/operator/veto"
+)
+
+const (
+	// vetoTimeout bounds an answer: the other collector's worker waits for it.
+	vetoTimeout = 900 * time.Millisecond
+
+	// catchUp is how long the watch is given to show that the owners are gone that
+	// the other collector has found to be.
+	catchUp     = 300 * time.Millisecond
+	catchUpPoll = 5 * time.Millisecond
+)
+
+// Vetoes is the webhook that is asked about what the other collector wants to delete.
+func (l *Loop) Vetoes() http.Handler {
+	return veto.Handler(func(ctx context.Context, r veto.Request) veto.Answer {
+		ctx, cancel := context.WithTimeout(ctx, vetoTimeout)
+		defer cancel()
+		answer := l.judge(ctx, r)
+		l.metrics.vetoes.WithLabelValues(map[bool]string{true: "passed", false: "refused"}[answer.Passes], r.Kind.Group, r.Kind.Kind).Inc()
+		return answer
+	})
+}
+
+// CertificateChanged has the API server told what the webhook's certificate is now
+// signed by.
+func (l *Loop) CertificateChanged() { l.keeper.CertificateChanged() }
+
+// judge answers whether the other collector may delete an object. What is not known
+// for certain is refused, as long as a policy might have a say: it comes again, and
+// what a policy has deleted we delete ourselves if it does not come in time.
+func (l *Loop) judge(ctx context.Context, r veto.Request) veto.Answer {
+	o, set := graph.ObjectOf(r.Kind, r.Object), l.policiesInForce()
+	resource, served := l.types().Preferred(r.Kind.GroupKind())
+	switch {
+	case set == nil:
+		return veto.Refuse("the policies have not been read yet")
+	case !served:
+		return veto.Refuse("objects of this kind are not known yet")
+	}
+	l.known.Apply(graph.Read{Object: o})
+	if why := l.decidedAbove(ctx, o); why != "" {
+		return veto.Refuse("%s", why)
+	}
+	if !set.Has(hostabi.HookCollect, resource.Version.GroupResource(), o.Namespace) {
+		return veto.Answer{Passes: true}
+	}
+	if resource.Version.Version != r.Kind.Version {
+		r.Object = nil // policies are shown objects in one version
+	}
+	governed, err := l.consultant.Governs(ctx, consult.Question{Hook: hostabi.HookCollect, Facts: decide.Facts{Object: o}, Given: r.Object})
+	switch {
+	case err == nil && governed == consult.Nobody:
+		return veto.Answer{Passes: true}
+	case err != nil:
+		governed = consult.Enforced // it may be
+	}
+	return l.judgeGoverned(ctx, r, o, governed)
+}
+
+// judgeGoverned answers where a policy governs the object, or watches it.
+func (l *Loop) judgeGoverned(ctx context.Context, r veto.Request, o graph.Object, by consult.Rule) veto.Answer {
+	watched := veto.Answer{Passes: by != consult.Enforced, Why: "its owners are not known to be gone yet"}
+	id := graph.IDOf(o.UID)
+	facts, ok := l.ownerless(ctx, id)
+	if !ok {
+		return watched
+	}
+	facts.Object.ResourceVersion = o.ResourceVersion // what the API server is about to delete
+	d, err := l.decide(ctx, id, facts, r.Object)
+	if watched.Why = "it could not be judged in time"; err != nil || d.opinion.Changed != nil {
+		return watched
+	}
+	if d.passes(r) {
+		d.plan.Action = nil // it is not ours
+		if d.plan.Reason == decide.NothingToDo || d.plan.Reason == decide.LeftToCollector {
+			d.plan.Reason = decide.OwnersAbsent
+		}
+		l.note(d.facts, d.plan, d.opinion, outcome{took: l.now().Sub(d.began)})
+		return veto.Answer{Passes: true}
+	}
+	if l.gate.get() == Open && !r.DryRun {
+		if _, err := l.carryOut(ctx, d); err != nil {
+			l.log.V(1).Info("Could not carry out at once what was decided", "object", record.ObjectOf(o).String(), "error", err.Error())
+		}
+		l.known.again([]graph.ID{id})
+	}
+	return veto.Refuse("%s, by %s", d.plan.Reason, l.by(d.opinion))
+}
+
+// passes reports whether what was decided is what the other collector is about to do.
+func (d decision) passes(r veto.Request) bool {
+	v, contested := d.opinion.Verdict, false
+	for _, a := range d.opinion.Asked {
+		contested = contested || a.Policy.Enforce
+	}
+	if d.opinion.Fault != nil || !contested {
+		return d.opinion.Fault == nil
+	}
+	_, deletes := d.plan.Action.(decide.Delete)
+	return (deletes || d.plan.Reason == decide.LeftToCollector) && d.opinion.Usual && string(v.Propagation) == string(r.Propagation)
+}
+
+// ownerless gathers facts until they say that no owner is left, for a moment.
+func (l *Loop) ownerless(ctx context.Context, id graph.ID) (decide.Facts, bool) {
+	due := l.now().Add(catchUp)
+	for {
+		facts, ok := l.gatherer.Gather(ctx, id)
+		if ok && decide.Classify(facts).Kind == decide.Ownerless {
+			return facts, true
+		}
+		if ctx.Err() != nil || !l.now().Before(due) {
+			return facts, false
+		}
+		wait(ctx, catchUpPoll)
+	}
+}
+
+// decidedAbove says why an object may not go on account of an owner of which a policy
+// has not decided yet what becomes of its dependents, or has decided that they stay:
+// a client asked for Foreground, and the policy overrides that.
+func (l *Loop) decidedAbove(ctx context.Context, o graph.Object) string {
+	for _, ref := range o.Owners {
+		facts, ok := l.gatherer.Gather(ctx, graph.IDOf(ref.UID))
+		if !ok || !facts.Object.Held || !facts.Object.Terminating {
+			continue
+		}
+		opinion, err := l.consultant.Ask(ctx, consult.Question{
+			Hook: hostabi.HookPropagate, Facts: facts, Requested: requested(facts.Object), Attempt: 1,
+		})
+		owner := record.ObjectOf(facts.Object)
+		if err != nil || opinion.Changed != nil || opinion.Fault != nil {
+			return "what becomes of the dependents of " + owner.String() + " is not decided yet"
+		}
+		decision := opinion.Verdict.Decision
+		for _, exception := range opinion.Verdict.Dependents {
+			if exception.Group == o.Kind.Group && exception.Kind == o.Kind.Kind {
+				decision = exception.Decision
+			}
+		}
+		if decision == hostabi.DecisionOrphan || decision == hostabi.DecisionWait {
+			return "it stays for now although " + owner.String() + " is being deleted, by " + l.by(opinion)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,250 @@
+package modules
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
+	"github.com/gleaner-dev/gleaner/hostabi"
+)
+
+// VetoName is the name of the ValidatingWebhookConfiguration.
+const VetoName = "gleaner-veto"
+
+const (
+	vetoSuffix = ".veto.gleaner.dev"
+
+	// vetoSeconds is what the API server gives an answer, which takes less than one.
+	vetoSeconds = 3
+
+	// mostVetoes bounds the webhooks that differ in what they select. Beyond it there
+	// is one for all.
+	mostVetoes = 50
+)
+
+// Veto says how the API server is to ask about what another collector deletes.
+type Veto struct {
+	User string // that the other collector works as
+
+	// Client is where the webhook is served. Its CABundle is not used: see CA.
+	Client admissionv1.WebhookClientConfig
+
+	// CA is what its certificate is signed by; nil: there is none yet.
+	CA func() []byte
+
+	// KindOf is the kind of a resource, if discovery has seen it.
+	KindOf func(schema.GroupResource) (schema.GroupKind, bool)
+}
+
+// errNoCertificate passes by itself: see CertificateChanged.
+var errNoCertificate = errors.New("there is no certificate for the webhook yet")
+
+// CertificateChanged has the webhook's configuration looked at again.
+func (k *Keeper) CertificateChanged() { k.poke() }
+
+// placeVetoes has the API server ask about what the other collector deletes of what
+// policies govern, and about nothing else. Without such policies it asks nobody.
+func (k *Keeper) placeVetoes(ctx context.Context, b *build) error {
+	v := k.options.Veto
+	if v == nil {
+		return nil
+	}
+	webhooks := b.vetoes(v, k.options.Namespace)
+	configuration := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: VetoName}}
+	if len(webhooks) == 0 {
+		return k.removeVetoes(ctx, configuration)
+	}
+	ca := v.CA()
+	if len(ca) == 0 {
+		return errNoCertificate
+	}
+	// Whoever removes the operator's namespace removes this with it.
+	namespace := &corev1.Namespace{}
+	if err := k.client.Get(ctx, client.ObjectKey{Name: k.options.Namespace}, namespace); err != nil {
+		return fmt.Errorf("read the operator's namespace: %w", err)
+	}
+	return k.ensure(ctx, configuration, func() {
+		own(configuration)
+		configuration.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: namespace.Name, UID: namespace.UID}}
+		for i := range webhooks {
+			webhooks[i].ClientConfig.CABundle = ca
+		}
+		configuration.Webhooks = webhooks
+	})
+}
+
+// removeVetoes takes the configuration away, if there is one: where nothing is governed
+// nothing is written.
+func (k *Keeper) removeVetoes(ctx context.Context, configuration *admissionv1.ValidatingWebhookConfiguration) error {
+	err := k.client.Get(ctx, client.ObjectKeyFromObject(configuration), configuration)
+	if err == nil {
+		err = k.client.Delete(ctx, configuration)
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("remove the webhook: %w", err)
+	}
+	return nil
+}
+
+// vetoes are the webhooks that the policies call for: one for each way to select
+// objects.
+func (b *build) vetoes(v *Veto, namespace string) []admissionv1.ValidatingWebhook {
+	found := map[string]*admissionv1.ValidatingWebhook{}
+	for _, p := range b.policies {
+		if !p.policy.Answers(hostabi.HookCollect) {
+			continue
+		}
+		objects := cmp.Or(p.objects, &metav1.LabelSelector{}).DeepCopy()
+		add(found, v.webhook(p, namespace, objects), p.collected())
+	}
+	for _, p := range b.policies {
+		if p.holds() && p.policy.Override {
+			w := v.webhook(p, namespace, &metav1.LabelSelector{})
+			w.MatchConditions = append(w.MatchConditions, v.dependsOn(p))
+			add(found, w, []admissionv1.RuleWithOperations{deleting([]string{"*"}, []string{"*"})})
+		}
+	}
+	if len(found) > mostVetoes {
+		found = inOne(found)
+	}
+	list := make([]admissionv1.ValidatingWebhook, 0, len(found))
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		w := found[name]
+		w.Name = name + vetoSuffix
+		slices.SortFunc(w.Rules, func(a, b admissionv1.RuleWithOperations) int { return cmp.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+		w.Rules = slices.CompactFunc(w.Rules, func(a, b admissionv1.RuleWithOperations) bool { return fmt.Sprint(a) == fmt.Sprint(b) })
+		list = append(list, *w)
+	}
+	return list
+}
+
+// webhook is a webhook for what a policy selects, still without rules. Fields that the
+// API server would fill in are filled in here, so that nothing differs when nothing
+// has changed.
+func (v *Veto) webhook(p *policyState, namespace string, objects *metav1.LabelSelector) *admissionv1.ValidatingWebhook {
+	failure := admissionv1.Fail
+	if !p.policy.Enforce || p.spec.OnFault == v1alpha1.OnFaultDefault {
+		failure = admissionv1.Ignore
+	}
+	return &admissionv1.ValidatingWebhook{
+		ClientConfig: v.Client, FailurePolicy: &failure, MatchPolicy: ptr.To(admissionv1.Equivalent),
+		SideEffects: ptr.To(admissionv1.SideEffectClassNoneOnDryRun), TimeoutSeconds: ptr.To[int32](vetoSeconds),
+		AdmissionReviewVersions: []string{"v1"},
+		NamespaceSelector:       p.vetoedNamespaces(namespace), ObjectSelector: objects,
+		MatchConditions: []admissionv1.MatchCondition{
+			{Name: "gleaner.dev/by-the-collector", Expression: fmt.Sprintf("request.userInfo.username == %q", v.User)},
+		},
+	}
+}
+
+// add takes up a webhook, with the one that selects the same if there is one.
+func add(found map[string]*admissionv1.ValidatingWebhook, w *admissionv1.ValidatingWebhook, rules []admissionv1.RuleWithOperations) {
+	key, err := json.Marshal([]any{w.NamespaceSelector, w.ObjectSelector, w.MatchConditions})
+	if err != nil {
+		panic(err) // they are plain data
+	}
+	sum := sha256.Sum256(key)
+	name := "s" + hex.EncodeToString(sum[:6])
+	if same, ok := found[name]; ok {
+		if *w.FailurePolicy == admissionv1.Fail {
+			same.FailurePolicy = w.FailurePolicy // it takes all of them to ignore a failure
+		}
+		w = same
+	}
+	w.Rules = append(w.Rules, rules...)
+	found[name] = w
+}
+
+// inOne makes one webhook of many, which selects more than each.
+func inOne(found map[string]*admissionv1.ValidatingWebhook) map[string]*admissionv1.ValidatingWebhook {
+	var all *admissionv1.ValidatingWebhook
+	for _, w := range found {
+		if all == nil {
+			all = w.DeepCopy()
+			all.Rules, all.ObjectSelector, all.MatchConditions = nil, &metav1.LabelSelector{}, w.MatchConditions[:1]
+			all.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: exempted(w.NamespaceSelector)}
+		}
+		if *w.FailurePolicy == admissionv1.Fail {
+			all.FailurePolicy = w.FailurePolicy
+		}
+		all.Rules = append(all.Rules, w.Rules...)
+	}
+	return map[string]*admissionv1.ValidatingWebhook{"all": all}
+}
+
+// exempted is the part of a selector of namespaces that exempts some by name.
+func exempted(s *metav1.LabelSelector) []metav1.LabelSelectorRequirement {
+	return s.MatchExpressions[len(s.MatchExpressions)-1:]
+}
+
+// vetoedNamespaces selects the namespaces that a policy governs, without those in
+// which nobody is to depend on a webhook. What exempts those comes last.
+func (p *policyState) vetoedNamespaces(namespace string) *metav1.LabelSelector {
+	s := cmp.Or(p.namespaces, &metav1.LabelSelector{}).DeepCopy()
+	if p.key.Namespace != "" {
+		s.MatchExpressions = append(s.MatchExpressions, metav1.LabelSelectorRequirement{
+			Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn, Values: []string{p.key.Namespace},
+		})
+	}
+	s.MatchExpressions = append(s.MatchExpressions, exempt(namespace))
+	return s
+}
+
+// exempt is what namespaces are exempt from admission by Gleaner: the operator's own,
+// and that of the cluster's.
+func exempt(namespace string) metav1.LabelSelectorRequirement {
+	names := []string{metav1.NamespaceSystem}
+	if namespace != metav1.NamespaceSystem {
+		names = append(names, namespace)
+	}
+	return metav1.LabelSelectorRequirement{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: names}
+}
+
+func (p *policyState) collected() []admissionv1.RuleWithOperations {
+	var rules []admissionv1.RuleWithOperations
+	for _, r := range p.resources {
+		rules = append(rules, deleting(r.APIGroups, r.Resources))
+	}
+	return rules
+}
+
+func deleting(groups, resources []string) admissionv1.RuleWithOperations {
+	return admissionv1.RuleWithOperations{
+		Operations: []admissionv1.OperationType{admissionv1.Delete},
+		Rule:       admissionv1.Rule{APIGroups: groups, APIVersions: []string{"*"}, Resources: resources, Scope: ptr.To(admissionv1.AllScopes)},
+	}
+}
+
+// dependsOn is true of the objects that name an owner of a kind that a policy governs.
+func (v *Veto) dependsOn(p *policyState) admissionv1.MatchCondition {
+	var kinds []string
+	for _, rule := range p.policy.Rules {
+		for _, r := range rule.Names() {
+			if gk, ok := v.KindOf(r); ok {
+				kinds = append(kinds, fmt.Sprintf("r.kind == %q", gk.Kind))
+			}
+		}
+	}
+	slices.Sort(kinds)
+	expression := "false" // nobody serves what it governs
+	if kinds = slices.Compact(kinds); len(kinds) != 0 {
+		expression = "has(oldObject.metadata.ownerReferences) && oldObject.metadata.ownerReferences.exists(r, " + strings.Join(kinds, " || ") + ")"
+	}
+	return admissionv1.MatchCondition{Name: "gleaner.dev/depends-on-governed", Expression: expression}
+}

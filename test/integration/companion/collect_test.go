@@ -1,0 +1,1 @@
+../policies/collect_test.go

@@ -1,0 +1,1 @@
+../policies/help_test.go

@@ -1,0 +1,1 @@
+../policies/propagate_test.go

@@ -1,0 +1,1 @@
+../policies/race_test.go

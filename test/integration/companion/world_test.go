@@ -1,0 +1,1 @@
+../policies/world_test.go
