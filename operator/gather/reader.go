@@ -68,14 +68,16 @@ type answer struct {
 }
 
 // Owner reads the owner that a reference claims. An error means that nothing
-// was learnt.
+// was learnt. The read is nobody's own: who gives up does not end it for the
+// others, and nobody waits for it longer than their context lasts. A webhook is
+// answered in less time than an API server may take.
 func (r *Reader) Owner(ctx context.Context, at graph.Coordinates, resource catalog.Resource) (answer, error) {
 	if f, ok := r.recent(at); ok {
 		return f.answer, f.err
 	}
-	shared, err, _ := r.calls.Do(fmt.Sprintf("%q", at), func() (any, error) {
+	shared := r.calls.DoChan(fmt.Sprintf("%q", at), func() (any, error) {
 		asked := r.now()
-		ctx, cancel := context.WithTimeout(ctx, ownerTimeout)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ownerTimeout)
 		defer cancel()
 		a, err := r.Item(ctx, at, resource)
 		if err != nil || !a.absent {
@@ -83,10 +85,15 @@ func (r *Reader) Owner(ctx context.Context, at graph.Coordinates, resource catal
 		}
 		return a, err
 	})
-	if err != nil {
-		return answer{}, err
+	select {
+	case <-ctx.Done():
+		return answer{}, fmt.Errorf("read %s %s/%s: %w", at.Kind.Kind, at.Namespace, at.Name, ctx.Err())
+	case result := <-shared:
+		if result.Err != nil {
+			return answer{}, result.Err
+		}
+		return result.Val.(answer), nil
 	}
-	return shared.(answer), nil
 }
 
 // Item reads one object, now. A reference may claim any text as a name; what

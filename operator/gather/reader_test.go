@@ -169,34 +169,44 @@ func TestDependentsThatAskAtTheSameTimeShareARead(t *testing.T) {
 	})
 }
 
-// Whoever shares a read with one who gives up learns nothing, and nothing bad.
-func TestAReadGivenUpLeavesTheOwnerUnknownToAll(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		client := &slow{release: make(chan struct{})}
-		g := gather.Gatherer{
-			Graph: family(2, graph.Foreground), Catalog: served, Now: time.Now, Observe: nobody,
-			Reader: gather.NewReader(client, func(context.Context, schema.GroupVersionResource) (bool, error) { return true, nil }, time.Now),
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		standings := make([]decide.Standing, 2)
-		var all sync.WaitGroup
-		for i, ctx := range []context.Context{ctx, t.Context()} {
-			all.Go(func() {
-				facts, _ := g.Gather(ctx, id(fmt.Sprintf("child-%d", i)))
-				standings[i] = facts.Owners[0].Standing
+// Who gives up on a read learns nothing, at once. The others do not suffer from it.
+func TestAReadThatOneGivesUpGoesOnForTheOthers(t *testing.T) {
+	for claim, gives := range map[string]int{"who asked first": 0, "who joined": 1} {
+		t.Run(claim, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client := &slow{release: make(chan struct{})}
+				g := gather.Gatherer{
+					Graph: family(2, graph.Foreground), Catalog: served, Now: time.Now, Observe: nobody,
+					Reader: gather.NewReader(client, func(context.Context, schema.GroupVersionResource) (bool, error) { return true, nil }, time.Now),
+				}
+				standings := make([]decide.Standing, 2)
+				var ends [2]time.Duration
+				var all sync.WaitGroup
+				began := time.Now()
+				for i := range 2 {
+					ctx, cancel := t.Context(), context.CancelFunc(func() {})
+					if i == gives {
+						ctx, cancel = context.WithTimeout(ctx, 900*time.Millisecond)
+					}
+					all.Go(func() {
+						defer cancel()
+						facts, _ := g.Gather(ctx, id(fmt.Sprintf("child-%d", i)))
+						standings[i], ends[i] = facts.Owners[0].Standing, time.Since(began)
+					})
+					synctest.Wait()
+				}
+				time.Sleep(2 * time.Second) // of the test's own clock
+				close(client.release)
+				all.Wait()
+				if standings[gives] != decide.Unknown || ends[gives] != 900*time.Millisecond {
+					t.Errorf("who gave up: owner is %s, after %s", standings[gives], ends[gives])
+				}
+				if other := 1 - gives; standings[other] != decide.Waiting || ends[other] != 2*time.Second {
+					t.Errorf("the other: owner is %s, after %s", standings[other], ends[other])
+				}
 			})
-			synctest.Wait()
-		}
-		cancel()
-		synctest.Wait()
-		close(client.release)
-		all.Wait()
-		for i, s := range standings {
-			if s != decide.Unknown && s != decide.Waiting {
-				t.Errorf("dependent %d: owner is %s", i, s)
-			}
-		}
-	})
+		})
+	}
 }
 
 // Many workers at once, for the race detector.
