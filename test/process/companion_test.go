@@ -31,6 +31,14 @@ type beside struct {
 
 func newBeside(t *testing.T) *beside {
 	t.Helper()
+	b := idleBeside(t)
+	b.run()
+	return b
+}
+
+// idleBeside is one whose companion is not running yet.
+func idleBeside(t *testing.T) *beside {
+	t.Helper()
 	if _, err := devcluster.Build(t.Context(), t.Output()); err != nil {
 		t.Fatal(err)
 	}
@@ -44,17 +52,17 @@ func newBeside(t *testing.T) *beside {
 		}
 	})
 	define(t, cluster.RESTConfig())
-	b := &beside{world: newWorld(t, cluster), cluster: cluster, address: freeAddress(t)}
-	b.run()
-	return b
+	return &beside{world: newWorld(t, cluster), cluster: cluster, address: freeAddress(t)}
 }
 
 func (b *beside) run(flags ...string) {
 	b.Helper()
+	b.gleaner = running(b.T, b.cluster, append(b.flags(), flags...)...)
+}
+
+func (b *beside) flags() []string {
 	_, port, _ := strings.Cut(b.address, ":")
-	b.gleaner = running(b.T, b.cluster, append([]string{
-		"--collector=companion", "--webhook-bind-address=" + b.address, "--webhook-url=https://localhost:" + port + "/veto",
-	}, flags...)...)
+	return []string{"--collector=companion", "--webhook-bind-address=" + b.address, "--webhook-url=https://localhost:" + port + "/veto"}
 }
 
 // keeps has a policy keep ConfigMaps, and waits until it is enforced.

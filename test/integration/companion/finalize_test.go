@@ -1,0 +1,1 @@
+../policies/finalize_test.go

@@ -1,0 +1,1 @@
+../policies/finalizing_test.go

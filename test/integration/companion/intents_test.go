@@ -1,0 +1,1 @@
+../policies/intents_test.go

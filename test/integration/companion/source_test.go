@@ -1,0 +1,1 @@
+../policies/source_test.go

@@ -1,0 +1,1 @@
+../policies/trust_test.go
