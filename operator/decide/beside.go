@@ -40,12 +40,14 @@ func collectBeside(s Situation, j Judgement) Plan {
 		return plan
 	}
 	switch {
-	case j.Contested && (!j.Usual || j.Attempt > 1):
+	case j.Contested && !j.Usual, (j.Contested || j.Refusable) && j.Attempt > 1:
 		return plan
 	case j.Contested:
 		return Plan{Reason: LeftToCollector, After: collectorPatience}
 	case j.Watched:
 		return Plan{Reason: LeftToCollector}
+	case j.Refusable:
+		return Plan{After: collectorPatience} // without a word: it concerns no policy
 	default:
 		return Plan{}
 	}

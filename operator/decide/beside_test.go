@@ -52,14 +52,16 @@ func TestBesideAnotherCollectorAnObjectWithoutOwnersIsLeftToItFirst(t *testing.T
 		judgement decide.Judgement
 		want      decide.Plan
 	}{
-		"no policy was asked":                            {decide.Judgement{Usual: true}, decide.Plan{}},
-		"a policy was asked that changes nothing":        {decide.Judgement{Usual: true, Watched: true}, decide.Plan{Reason: decide.LeftToCollector}},
-		"a policy has it go as usual":                    {decide.Judgement{Usual: true, Contested: true, Attempt: 1}, decide.Plan{Reason: decide.LeftToCollector, After: 10 * time.Second}},
-		"and it is still there after that":               {decide.Judgement{Usual: true, Contested: true, Attempt: 2}, ours},
-		"a policy has it go in another way":              {decide.Judgement{Contested: true, Attempt: 1}, ours},
-		"a policy had kept it, and has it go now":        {decide.Judgement{Usual: true, Contested: true, Kept: true, Attempt: 1}, ours},
-		"a policy had kept it, and does not govern it":   {decide.Judgement{Usual: true, Kept: true, Attempt: 1}, ours},
-		"the policies have not been read, so it is kept": {decide.Judgement{Fault: true}, decide.Plan{Retry: true}},
+		"no policy was asked":                              {decide.Judgement{Usual: true}, decide.Plan{}},
+		"a policy was asked that changes nothing":          {decide.Judgement{Usual: true, Watched: true}, decide.Plan{Reason: decide.LeftToCollector}},
+		"a policy has it go as usual":                      {decide.Judgement{Usual: true, Contested: true, Attempt: 1}, decide.Plan{Reason: decide.LeftToCollector, After: 10 * time.Second}},
+		"and it is still there after that":                 {decide.Judgement{Usual: true, Contested: true, Attempt: 2}, ours},
+		"no policy governs it, but the API server may ask": {decide.Judgement{Usual: true, Refusable: true, Attempt: 1}, decide.Plan{After: 10 * time.Second}},
+		"and it is still there after that, too":            {decide.Judgement{Usual: true, Refusable: true, Attempt: 2}, ours},
+		"a policy has it go in another way":                {decide.Judgement{Contested: true, Attempt: 1}, ours},
+		"a policy had kept it, and has it go now":          {decide.Judgement{Usual: true, Contested: true, Kept: true, Attempt: 1}, ours},
+		"a policy had kept it, and does not govern it":     {decide.Judgement{Usual: true, Kept: true, Attempt: 1}, ours},
+		"the policies have not been read, so it is kept":   {decide.Judgement{Fault: true}, decide.Plan{Retry: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.judgement.Verdict = toDelete

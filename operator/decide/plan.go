@@ -172,6 +172,7 @@ type Judgement struct {
 	Watched   bool // a policy was asked that does not
 	Usual     bool // the verdict is what the other collector does by itself
 	Kept      bool // a policy has kept the object from the other collector before
+	Refusable bool // the other collector may have been refused, if only since the webhook was away
 	Attempt   int  // how often it was asked after a wait, from 1
 }
 

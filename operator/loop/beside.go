@@ -4,6 +4,9 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/gleaner-dev/gleaner/hostabi"
 	"github.com/gleaner-dev/gleaner/operator/decide"
 	"github.com/gleaner-dev/gleaner/operator/graph"
 )
@@ -45,6 +48,28 @@ func (l *Loop) forget(id graph.ID) {
 	l.kept.mu.Lock()
 	defer l.kept.mu.Unlock()
 	delete(l.kept.of, id)
+}
+
+// refusable reports whether the API server asks about an object that the other
+// collector wants to delete, be it governed or not. If nobody answered, or not soon
+// enough, that one may not come again for a quarter of an hour.
+func (l *Loop) refusable(o graph.Object) bool {
+	set, types := l.policiesInForce(), l.types()
+	if r, ok := types.Preferred(o.Kind.GroupKind()); ok && set.Has(hostabi.HookCollect, r.Version.GroupResource(), o.Namespace) {
+		return true
+	}
+	for _, ref := range o.Owners {
+		r, ok := types.Preferred(schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind())
+		if !ok {
+			continue
+		}
+		for p := range set.For(hostabi.HookPropagate, r.Version.GroupResource(), o.Namespace) {
+			if p.Enforce && p.Override {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // company is what is known of the other collector. The zero company is nothing.

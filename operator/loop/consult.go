@@ -33,6 +33,7 @@ func (l *Loop) consult(ctx context.Context, id graph.ID, s decide.Situation, giv
 	}
 	judgement := judge(q, opinion, l.now())
 	judgement.Kept = l.kept.has(id)
+	judgement.Refusable = l.options.Beside && s.Kind == decide.Ownerless && l.refusable(s.Facts.Object)
 	return opinion, judgement, nil
 }
 
