@@ -148,7 +148,14 @@ func (l *Loop) carryOut(ctx context.Context, d decision) (step, error) {
 	if err != nil {
 		return step{}, err
 	}
-	return step{plan: plan, again: result == act.Changed}, l.learn(ctx, plan, result)
+	return step{plan: plan, again: result == act.Changed || result == act.Done && leadsOn(plan)}, l.learn(ctx, plan, result)
+}
+
+// leadsOn reports whether a write is followed by another one that the watch may not
+// bring about: to the graph one memo is like another.
+func leadsOn(plan decide.Plan) bool {
+	_, remembers := plan.Action.(decide.Remember)
+	return remembers && plan.Reason == decide.PropagationDecided
 }
 
 // learn makes up for what a write showed the graph not to know.

@@ -42,6 +42,16 @@ func TestWhatIsRememberedIsFoundAgain(t *testing.T) {
 	}
 }
 
+func TestWhatIsRememberedOfADeletionNeedsNoTime(t *testing.T) {
+	o, want := object(), memo.New(object().UID, object().OwnerReferences, noticed)
+	want.OwnerlessSince, want.State = time.Time{}, []byte(`{"asked":true}`)
+	o.Annotations, o.DeletionTimestamp = map[string]string{memo.Annotation: want.String()}, &metav1.Time{Time: noticed}
+	got, counts := memo.Of(o, now)
+	if diff := cmp.Diff(want, got); diff != "" || !counts {
+		t.Error(counts, diff)
+	}
+}
+
 func TestAMemoThatTravelledSaysNothing(t *testing.T) {
 	good := memo.New(object().UID, object().OwnerReferences, noticed)
 	for claim, change := range map[string]func(*metav1.ObjectMeta, *memo.Memo){

@@ -127,8 +127,11 @@ func ActionOf(action decide.Action) (Action, string) {
 	case decide.Unblock:
 		return Unblock, ObjectOf(a.Object).String()
 	case decide.Remember:
-		if p := a.Memo.Propagation; p != nil {
+		switch p := a.Memo.Propagation; {
+		case p != nil:
 			return Remember, "its dependents are to go by " + p.Decision
+		case a.Memo.OwnerlessSince.IsZero():
+			return Remember, "what becomes of its dependents is not decided yet"
 		}
 		return Remember, "without an owner since " + a.Memo.OwnerlessSince.Format(time.RFC3339)
 	case decide.Forget:

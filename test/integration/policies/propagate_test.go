@@ -131,6 +131,42 @@ func TestWhatAClientAskedForIsOverriddenWhereThePolicySaysSo(t *testing.T) {
 	w.free(dependent)
 }
 
+func TestAPolicyThatOverridesAForegroundMayTakeItsTime(t *testing.T) {
+	for _, decision := range []string{"Foreground", "Background", "Orphan"} {
+		t.Run(decision, func(t *testing.T) {
+			w := newWorld(t)
+			w.policy(`
+kind: PolicyModule
+metadata: {name: later}
+spec:
+  rego:
+    inline: |
+      package gleaner
+      propagate := {"decision": "` + decision + `"} if input.state.asked
+      else := {"decision": "Wait", "after": "1s", "state": {"asked": true}}`)
+			w.policy(`
+kind: GCPolicy
+metadata: {name: governs}
+spec:
+  resources: [{apiGroups: [""], resources: [secrets]}]
+  mode: Enforce
+  explicit: Override
+  module: {name: later}`)
+			owner := w.secret()
+			dependent := w.make("dependent", owner)
+			w.patch(dependent, `{"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "Secret", "name": "owner", "uid": "`+string(owner.GetUID())+`", "blockOwnerDeletion": true}]}}`)
+			w.deleteBy(owner, metav1.DeletePropagationForeground)
+			w.decided(owner, "WaitsByPolicy")
+			w.goes(owner)
+			if decision == "Orphan" {
+				w.free(dependent)
+				return
+			}
+			w.goes(dependent)
+		})
+	}
+}
+
 func TestDependentsOfSomeKindsAreExceptions(t *testing.T) {
 	w := newWorld(t)
 	w.policy(governing + `{propagate: {decision: Foreground, dependents: [{kind: PersistentVolumeClaim, decision: Orphan}]}}`)
