@@ -1,14 +1,17 @@
 package loop
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gleaner-dev/gleaner/hostabi"
 	"github.com/gleaner-dev/gleaner/operator/decide"
 	"github.com/gleaner-dev/gleaner/operator/graph"
+	"github.com/gleaner-dev/gleaner/policies"
 )
 
 // kept are the objects that a policy has kept from the other collector. That one may
@@ -54,19 +57,24 @@ func (l *Loop) forget(id graph.ID) {
 // collector wants to delete, be it governed or not. If nobody answered, or not soon
 // enough, that one may not come again for a quarter of an hour.
 func (l *Loop) refusable(o graph.Object) bool {
-	set, types := l.policiesInForce(), l.types()
-	if r, ok := types.Preferred(o.Kind.GroupKind()); ok && set.Has(hostabi.HookCollect, r.Version.GroupResource(), o.Namespace) {
+	if l.enforced(hostabi.HookCollect, o.Kind.GroupKind(), o.Namespace, func(*policies.Policy) bool { return true }) {
 		return true
 	}
-	for _, ref := range o.Owners {
-		r, ok := types.Preferred(schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind())
-		if !ok {
-			continue
-		}
-		for p := range set.For(hostabi.HookPropagate, r.Version.GroupResource(), o.Namespace) {
-			if p.Enforce && p.Override {
-				return true
-			}
+	return slices.ContainsFunc(o.Owners, func(ref metav1.OwnerReference) bool {
+		kind := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind()
+		return l.enforced(hostabi.HookPropagate, kind, o.Namespace, func(p *policies.Policy) bool { return p.Override })
+	})
+}
+
+// enforced reports whether there is such a policy on a kind whose word is carried out.
+func (l *Loop) enforced(hook hostabi.Hook, kind schema.GroupKind, namespace string, such func(*policies.Policy) bool) bool {
+	resource, ok := l.types().Preferred(kind)
+	if !ok {
+		return false
+	}
+	for p := range l.policiesInForce().For(hook, resource.Version.GroupResource(), namespace) {
+		if p.Enforce && such(p) {
+			return true
 		}
 	}
 	return false
