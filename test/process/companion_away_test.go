@@ -76,7 +76,7 @@ func TestCompanion_WhatWasRefusedWhileItWasAwayIsSettledWithoutTheOtherCollector
 	if err := maps.Delete(t.Context(), "plain", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	devtest.Eventually(t, patience, func() error {
+	devtest.Eventually(t, 3*patience, func() error {
 		if _, gone := seen.gone("ungoverned"); !gone {
 			return fmt.Errorf("what no policy selects is not collected")
 		}
@@ -91,7 +91,7 @@ func TestCompanion_WhatWasRefusedWhileItWasAwayIsSettledWithoutTheOtherCollector
 		}
 	}
 	b.run()
-	devtest.Eventually(t, 2*patience, func() error {
+	devtest.Eventually(t, 3*patience, func() error {
 		for _, name := range []string{"usual", "spared"} {
 			if _, gone := seen.gone(name); !gone {
 				return fmt.Errorf("%s is still there", name)
@@ -108,7 +108,7 @@ func TestCompanion_WhatWasRefusedWhileItWasAwayIsSettledWithoutTheOtherCollector
 // asksBy waits until the API server is told of so many webhooks.
 func (b *beside) asksBy(n int) {
 	b.Helper()
-	devtest.Eventually(b, patience, func() error {
+	devtest.Eventually(b, 2*patience, func() error {
 		c, err := b.configuration()
 		if err == nil && len(c.Webhooks) != n {
 			err = fmt.Errorf("it is told of %d webhooks", len(c.Webhooks))
@@ -121,7 +121,7 @@ func (b *beside) asksBy(n int) {
 // heard of the webhooks.
 func (b *beside) inForce(names ...string) {
 	b.Helper()
-	devtest.Eventually(b, patience, func() error {
+	devtest.Eventually(b, 2*patience, func() error {
 		for _, name := range names {
 			if !b.heard(name) {
 				return fmt.Errorf("%s could be deleted", name)

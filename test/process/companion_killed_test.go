@@ -270,7 +270,7 @@ func TestCompanion_SIGKILLAtEveryStep(t *testing.T) {
 	for seen.settled() != nil {
 		g := start(t, b.cluster, flags...)
 		k.aim(g)
-		devtest.Eventually(t, patience, func() error {
+		devtest.Eventually(t, 3*patience, func() error {
 			if !deleted {
 				deleted = b.deleteOwners()
 			}
