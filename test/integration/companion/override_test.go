@@ -16,10 +16,11 @@ import (
 )
 
 const overriding = `
-kind: GCPolicy
-metadata: {name: overrides}
+kind: ClusterGCPolicy
+metadata: {name: overrides-NS}
 spec:
   resources: [{apiGroups: [""], resources: [secrets]}]
+  namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: NS}}
   objectSelector: {matchLabels: {governed: "true"}}
   matchConditions: [{name: no-exception, expression: "object.metadata.name != 'exception'"}]
   explicit: Override
@@ -71,7 +72,7 @@ func TestADeleteThatAsksForOrphanIsRefusedWhereThePolicyOverridesIt(t *testing.T
 			t.Errorf("%s: %v", name, err)
 		}
 		for _, part := range []string{
-			"GCPolicy " + w.ns + "/overrides decides what becomes of the dependents",
+			"ClusterGCPolicy overrides-" + w.ns + " decides what becomes of the dependents",
 			"delete without --cascade=orphan, or set explicit: Respect on the policy",
 		} {
 			if !strings.Contains(err.Error(), part) {
@@ -83,12 +84,16 @@ func TestADeleteThatAsksForOrphanIsRefusedWhereThePolicyOverridesIt(t *testing.T
 	w.goes(owner, dependent)
 }
 
-func TestADeleteOfManyThatAsksForOrphanIsRefusedForThoseThatArePolicysOwn(t *testing.T) {
+func TestADeleteOfManyThatAsksForOrphanIsRefusedByAPolicyOfTheNamespace(t *testing.T) {
 	w := newWorld(t)
-	w.policy(overriding + `{propagate: {decision: Background}}`)
+	p := w.policy(governing + `{propagate: {decision: Background}}`)
+	w.patch(p, `{"spec": {"explicit": "Override"}}`)
 	owner := w.object("Secret", "owner", governed)
 	w.held(owner, true)
-	w.refused(owner, orphaning()["propagationPolicy"])
+	refusal := w.refused(owner, orphaning()["propagationPolicy"])
+	if by := "GCPolicy " + w.ns + "/governs"; !strings.Contains(refusal.Error(), by) {
+		t.Errorf("%v does not name %s", refusal, by)
+	}
 	err := w.objects.Resource(resources["Secret"]).Namespace(w.ns).
 		DeleteCollection(t.Context(), orphaning()["propagationPolicy"], metav1.ListOptions{LabelSelector: "governed=true"})
 	if !apierrors.IsForbidden(err) {
