@@ -177,9 +177,14 @@ func (k *Keeper) young(ctx context.Context, r schema.GroupResource) (bool, error
 }
 
 func (k *Keeper) placeHold(ctx context.Context, p placement, user string) error {
+	home, err := k.home(ctx)
+	if err != nil {
+		return err
+	}
 	policy := &admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: p.name}}
 	if err := k.ensure(ctx, policy, func() {
 		own(policy)
+		policy.OwnerReferences = home
 		policy.Spec = holdPolicy(p, user, k.options.Namespace)
 		policy.Spec.MatchConstraints.ResourceRules = p.rules
 	}); err != nil {
@@ -188,6 +193,7 @@ func (k *Keeper) placeHold(ctx context.Context, p placement, user string) error 
 	binding := &admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: policy.Name}}
 	return k.ensure(ctx, binding, func() {
 		own(binding)
+		binding.OwnerReferences = home
 		binding.Spec = admissionv1.MutatingAdmissionPolicyBindingSpec{
 			PolicyName: policy.Name, ParamRef: k.parameter(),
 		}

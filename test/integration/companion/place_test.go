@@ -15,7 +15,8 @@ import (
 
 // withoutMutating are the flags of an API server as those before Kubernetes 1.36 are.
 var withoutMutating = []string{"--runtime-config=" +
-	"admissionregistration.k8s.io/v1/mutatingadmissionpolicies=false,admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings=false"}
+	"admissionregistration.k8s.io/v1/mutatingadmissionpolicies=false,admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings=false",
+	"--disable-admission-plugins=MutatingAdmissionPolicy"}
 
 const bornHeld = `
 kind: ClusterGCPolicy
