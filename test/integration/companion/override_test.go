@@ -158,7 +158,7 @@ func TestWhatGleanerAndTheOtherCollectorDeleteIsNotRefused(t *testing.T) {
 	w.free(last)
 }
 
-func TestWithoutTheOperatorsNamespaceNothingIsRefused(t *testing.T) {
+func TestWithoutTheOperatorsNamespaceNothingIsRefusedAndNoAdmissionObjectIsLeft(t *testing.T) {
 	o := newOperation(t)
 	o.end()
 	own := devtest.Namespace(t, o.config)
@@ -178,7 +178,10 @@ func TestWithoutTheOperatorsNamespaceNothingIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.passes(owner, orphaning()["propagationPolicy"])
-	for _, resource := range []string{"validatingadmissionpolicies", "validatingadmissionpolicybindings"} {
+	for _, resource := range []string{
+		"validatingadmissionpolicies", "validatingadmissionpolicybindings", "mutatingadmissionpolicies", "mutatingadmissionpolicybindings",
+		"validatingwebhookconfigurations", "mutatingwebhookconfigurations",
+	} {
 		gvr := resources["CustomResourceDefinition"].GroupVersion().WithResource(resource)
 		gvr.Group = "admissionregistration.k8s.io"
 		o.eventually(func() error {
