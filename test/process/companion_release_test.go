@@ -91,6 +91,8 @@ func (b *beside) secret(name string) {
 
 func TestCompanion_IsRemovedInAnyOrder(t *testing.T) {
 	b := newBeside(t)
+	b.gleaner.stop()
+	b.run("--leader-elect=true") // by its lease it is known to run
 	keeps, remove := b.keeps("Hold"), b.overrides()
 	b.awaitAdmissions(5)
 	b.secret("held")
