@@ -129,7 +129,7 @@ var layers = map[string]layer{
 	},
 	"operator/release": {
 		internal: []string{"operator/graph", "operator/memo"},
-		external: []string{"k8s.io/apimachinery", "k8s.io/client-go"},
+		external: []string{"k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/utils"},
 	},
 	"operator/canary": {
 		external: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/utils"},

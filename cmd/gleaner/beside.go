@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -21,12 +22,17 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/veto"
 )
 
+// usualCollector is whom the other collector works as nearly everywhere: it is taken to
+// until it shows who it is.
+const usualCollector = "system:serviceaccount:kube-system:generic-garbage-collector"
+
 // webhookSecret holds the webhook's certificate.
 const webhookSecret = "gleaner-webhook"
 
 // besideOptions are the flags of run that count for a companion only.
 type besideOptions struct {
-	collectorUser  string
+	collectorUser  string // "": it is learnt
+	webhookCerts   string // "": the certificate is made
 	webhookAddress string
 	webhookService string
 	webhookURL     string
@@ -34,7 +40,6 @@ type besideOptions struct {
 
 func defaultBesideOptions() besideOptions {
 	return besideOptions{
-		collectorUser:  "system:serviceaccount:kube-system:generic-garbage-collector",
 		webhookAddress: ":9443",
 		webhookService: "gleaner-webhook",
 	}
@@ -42,21 +47,20 @@ func defaultBesideOptions() besideOptions {
 
 func (o *besideOptions) addTo(flags *pflag.FlagSet) {
 	flags.StringVar(&o.collectorUser, "collector-user", o.collectorUser,
-		"`user` that the other collector works as, in its deletes; for a companion")
+		"`user` that the other collector works as, in its deletes; by default that is found out; for a companion")
 	flags.StringVar(&o.webhookAddress, "webhook-bind-address", o.webhookAddress,
 		"`address` of the webhook that is asked about the other collector's deletes; for a companion")
 	flags.StringVar(&o.webhookService, "webhook-service", o.webhookService,
 		"`name` of the Service in the operator's namespace by which the API server reaches the webhook, on port 443; for a companion")
 	flags.StringVar(&o.webhookURL, "webhook-url", o.webhookURL,
 		"`URL` by which the API server reaches the webhook in place of a Service, as https://localhost:9443"+veto.Path+"; for a companion")
+	flags.StringVar(&o.webhookCerts, "webhook-cert-dir", o.webhookCerts,
+		"`folder` with the webhook's certificate as tls.crt, tls.key and ca.crt, as cert-manager makes it; by default Gleaner makes one; for a companion")
 }
 
 // validate returns what is wrong with the options.
 func (o *besideOptions) validate() error {
 	var wrong []error
-	if o.collectorUser == "" {
-		wrong = append(wrong, errors.New("--collector-user is empty: name the user that the other collector works as, as in the API server's audit log"))
-	}
 	if !isAddress(o.webhookAddress) || o.webhookAddress == "0" {
 		wrong = append(wrong, fmt.Errorf("--webhook-bind-address=%s: use host:port or :port", o.webhookAddress))
 	}
@@ -93,7 +97,7 @@ type webhook struct {
 
 // veto says how the API server is to ask it.
 func (w *webhook) veto() *modules.Veto {
-	v := &modules.Veto{User: w.options.collectorUser, CA: func() []byte {
+	v := &modules.Veto{User: cmp.Or(w.options.collectorUser, usualCollector), Given: w.options.collectorUser != "", CA: func() []byte {
 		if w.certificates == nil {
 			return nil
 		}
@@ -103,17 +107,27 @@ func (w *webhook) veto() *modules.Veto {
 	return v
 }
 
-// addTo has a manager serve it, with a certificate that it makes.
-func (w *webhook) addTo(mgr manager.Manager, config *rest.Config, collector *loop.Loop, log logr.Logger) error {
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
+// certify has a manager keep its certificate: one that it makes, or one from elsewhere.
+func (w *webhook) certify(mgr manager.Manager, config *rest.Config, collector *loop.Loop, log logr.Logger) (err error) {
+	o := certs.Options{
+		Namespace: w.options.namespace, Secret: webhookSecret, Host: w.host, Configuration: modules.VetoName,
+		Folder: w.options.cacheDir, OnChange: collector.CertificateChanged, Log: log.WithName("webhook"),
+	}
+	if w.options.webhookCerts != "" {
+		o.Folder = w.options.webhookCerts
+		w.certificates, err = certs.Follow(mgr, o)
+		return err
+	}
+	if o.Client, err = kubernetes.NewForConfig(config); err != nil {
 		return fmt.Errorf("make client for certificates: %w", err)
 	}
-	w.certificates, err = certs.Add(mgr, certs.Options{
-		Client: client, Namespace: w.options.namespace, Secret: webhookSecret, Host: w.host, Configuration: modules.VetoName,
-		Folder: w.options.cacheDir, OnChange: collector.CertificateChanged, Log: log.WithName("webhook"),
-	})
-	if err != nil {
+	w.certificates, err = certs.Add(mgr, o)
+	return err
+}
+
+// addTo has a manager serve it.
+func (w *webhook) addTo(mgr manager.Manager, config *rest.Config, collector *loop.Loop, log logr.Logger) error {
+	if err := w.certify(mgr, config, collector, log); err != nil {
 		return err
 	}
 	if err := mgr.AddReadyzCheck("webhook", func(*http.Request) error {

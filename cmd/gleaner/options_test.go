@@ -106,7 +106,6 @@ func TestWrongValue_IsRefusedWithWhatToWriteInstead(t *testing.T) {
 
 func TestCompanion_WantsToBeReached(t *testing.T) {
 	for flag, instead := range map[string]string{
-		"--collector-user=":                          "name the user that the other collector works as",
 		"--webhook-bind-address=0":                   "use host:port or :port",
 		"--webhook-service=":                         "name the Service in front of the webhook",
 		"--webhook-url=https://127.0.0.1:9443/veto":  "with a host name",

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
+	coordination "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -38,6 +39,10 @@ A hold (the finalizer gleaner.dev/hold) keeps an object that is deleted until a 
 its dependents. Released, an object that is being deleted goes as Kubernetes would have it. A Finalizer or
 ClusterFinalizer, and the module that it asks, have gleaner.dev/in-use in the same way, until its own removal is dealt
 with. These two are what is taken off if nothing else is said.
+
+With --all, in all namespaces, Gleaner's admission objects are removed first: the webhook configurations and admission
+policies that would put holds back, and that have the API server ask an operator that is gone. While the operator runs
+they stay: they go by themselves with the last policy and finalizer.
 
 A running operator puts the hold of a policy in force back onto objects that are not being deleted: delete the
 policy first, or write mode: Monitor into it.
@@ -113,6 +118,9 @@ func (o *releaseOptions) run(ctx context.Context, args []string, in io.Reader, o
 		return fmt.Errorf("make client: %w", err)
 	}
 	if r.Discovery, err = discovery.NewDiscoveryClientForConfig(config); err != nil {
+		return fmt.Errorf("make client: %w", err)
+	}
+	if r.Leases, err = coordination.NewForConfig(config); err != nil {
 		return fmt.Errorf("make client: %w", err)
 	}
 	c, err := gleanerClient(config)

@@ -27,14 +27,20 @@ const mostRounds = 5
 const sweepPause = 2 * time.Second
 
 func (o *releaseOptions) release(ctx context.Context, r *release.Releaser, where release.Where, in io.Reader, out io.Writer) error {
+	admissions, err := o.admissions(ctx, r, out)
+	if err != nil {
+		return err
+	}
 	held, err := r.Find(ctx, where)
-	if len(held) == 0 {
+	if len(held) == 0 && len(admissions) == 0 {
 		if err == nil {
 			fmt.Fprintln(out, "Nothing there has a hold.")
 		}
 		return err
 	}
-	show(out, held)
+	if len(held) != 0 {
+		show(out, held)
+	}
 	if err != nil {
 		fmt.Fprintf(out, "Not everything could be looked through: %v\n", err)
 	}
@@ -44,10 +50,16 @@ func (o *releaseOptions) release(ctx context.Context, r *release.Releaser, where
 	if unserved := slices.ContainsFunc(held, func(h release.Held) bool { return slices.Contains(h.Finalizers, release.InUse) }); unserved {
 		fmt.Fprint(out, inUseWarning)
 	}
-	if !o.yes && !confirmed(in, out, fmt.Sprintf("Release %d?", len(held))) {
+	if !o.yes && !confirmed(in, out, question(held, admissions)) {
 		fmt.Fprintln(out, "Nothing was released.")
 		return nil
 	}
+	removed := removeAll(ctx, r, admissions, out)
+	return errors.Join(removed, o.sweep(ctx, r, where, held, out))
+}
+
+// sweep releases what was found, and looks again until nothing turns up any more.
+func (o *releaseOptions) sweep(ctx context.Context, r *release.Releaser, where release.Where, held []release.Held, out io.Writer) error {
 	released, err := releaseAll(ctx, r, held, out)
 	rounds := 0
 	for calm := 0; o.all && err == nil && calm < quiet; calm++ {
@@ -66,7 +78,7 @@ func (o *releaseOptions) release(ctx context.Context, r *release.Releaser, where
 		released, calm = released+more, -1
 	}
 	fmt.Fprintf(out, "Released %d.\n", released)
-	return err
+	return errors.Join(err, o.back(ctx, r))
 }
 
 func releaseAll(ctx context.Context, r *release.Releaser, held []release.Held, out io.Writer) (released int, err error) {

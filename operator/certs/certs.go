@@ -1,5 +1,6 @@
 // Package certs has the certificate of the webhook: in a Secret, where cert-controller
-// makes it, renews it, and puts what it is signed by into the webhook's configuration.
+// makes it, renews it, and puts what it is signed by into the webhook's configuration; or
+// in a folder, where somebody else does all that.
 //
 // It serves nothing. Whoever does takes the certificate from here at each handshake, so
 // that a renewed one counts at once; the file that cert-controller waits for is of no
@@ -36,14 +37,15 @@ const (
 	certKey, privateKey, authorityKey = "tls.crt", "tls.key", "ca.crt"
 )
 
-// Options say what a certificate is for. All fields but Folder are required.
+// Options say what a certificate is for. All fields but Folder are required by Add; by
+// Follow Host, Folder, OnChange and Log are.
 type Options struct {
 	Client        kubernetes.Interface
 	Namespace     string // of the Secret
 	Secret        string // its name
 	Host          string // that the API server knows the webhook by
 	Configuration string // name of the webhook's configuration
-	Folder        string // to put a folder into; empty: where temporary files go
+	Folder        string // to put a folder into, empty: where temporary files go; or to follow
 	OnChange      func() // is called when there is another certificate
 	Log           logr.Logger
 }
@@ -55,6 +57,7 @@ type Certificates struct {
 	ready   chan struct{} // closed once there is a certificate
 	once    sync.Once     // closes it
 	now     atomic.Pointer[pair]
+	why     atomic.Pointer[error] // there is none, or no good one
 }
 
 type pair struct {
@@ -142,7 +145,11 @@ func (c *Certificates) take(object any) {
 		c.options.Log.Error(err, "The webhook's certificate is no good: going on with the one at hand", "secret", secret.Name)
 		return
 	}
-	c.now.Store(&pair{certificate: certificate, authority: secret.Data[authorityKey]})
+	c.set(pair{certificate: certificate, authority: secret.Data[authorityKey]})
+}
+
+func (c *Certificates) set(p pair) {
+	c.now.Store(&p)
 	c.once.Do(func() { close(c.ready) })
 	c.options.OnChange()
 }
@@ -154,6 +161,9 @@ func (c *Certificates) Ready() <-chan struct{} { return c.ready }
 func (c *Certificates) Certificate() (*tls.Certificate, error) {
 	if p := c.now.Load(); p != nil {
 		return &p.certificate, nil
+	}
+	if why := c.why.Load(); why != nil {
+		return nil, *why
 	}
 	return nil, errNone
 }

@@ -30,6 +30,10 @@ type Status struct {
 	Collecting bool   `json:"collecting"`
 	Message    string `json:"message"` // if it is not: why, and what to do
 
+	// CollectorUser is whom the other collector is taken to work as, if there is to be
+	// one.
+	CollectorUser string `json:"collectorUser,omitempty"`
+
 	// Twins are pairs of types that show the same objects, of which one is to be
 	// ignored (defect 3.30).
 	Twins []string `json:"twins,omitempty"`

@@ -1,9 +1,11 @@
 package loop
 
 import (
+	"context"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -81,7 +83,10 @@ func (l *Loop) enforced(hook hostabi.Hook, kind schema.GroupKind, namespace stri
 }
 
 // company is what is known of the other collector. The zero company is nothing.
-type company struct{ state atomic.Pointer[bool] }
+type company struct {
+	state atomic.Pointer[bool]
+	ask   chan struct{} // capacity 1: let a canary out soon
+}
 
 // missing reports whether it is known that there is no other collector.
 func (c *company) missing() bool {
@@ -97,10 +102,49 @@ const AdviceAlone = "start kube-controller-manager with its garbage-collector-co
 // what it does, which is right in itself; but nobody does the rest.
 func (l *Loop) found(alive bool) {
 	before := l.company.state.Swap(&alive)
+	if alive || before == nil || *before {
+		l.keeper.Listen() // it may have shown who it is, or is to be told as missing
+	}
 	switch {
 	case !alive && (before == nil || *before):
 		l.log.Error(nil, "No other garbage collector is running: what no policy governs is not collected", "fix", AdviceAlone)
 	case alive && before != nil && !*before:
 		l.log.Info("Another garbage collector is running again")
+	}
+}
+
+const (
+	// hearing is how long the API server is given to know of a new webhook.
+	hearing = 2 * time.Second
+
+	// mostSongs is how often a canary is let out to be told who the other collector is,
+	// before that is left to the next one that is let out anyway.
+	mostSongs = 5
+)
+
+// askAround has a canary let out, if it is not known yet who the other collector is and
+// the API server would tell by now.
+func (l *Loop) askAround() {
+	if l.keeper.Heard() != "" {
+		return
+	}
+	select {
+	case l.company.ask <- struct{}{}:
+	default: // it is about to be
+	}
+}
+
+// hear lets canaries out until it is known who the other collector is.
+func (l *Loop) hear(ctx context.Context) {
+	for n := 1; n <= mostSongs && ctx.Err() == nil && l.keeper.Heard() == ""; n++ {
+		wait(ctx, time.Duration(n)*hearing)
+		if !l.sing(ctx) || l.company.missing() {
+			return
+		}
+		wait(ctx, hearing) // the keeper looks what was heard
+	}
+	if ctx.Err() == nil && l.keeper.Heard() == "" {
+		l.log.Error(nil, "The API server has not told who the other collector is: it may not reach the webhook", "assumed", l.keeper.CollectorUser(),
+			"fix", "look for failed calls of webhooks in the API server's log; see the Service, and what of the network lies between")
 	}
 }

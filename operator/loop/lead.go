@@ -215,12 +215,30 @@ func (l *Loop) awaitReason(ctx context.Context, holder string, known bool) {
 	}
 	due := l.now().Add(interval)
 	for ctx.Err() == nil && l.now().Before(due) {
-		wait(ctx, min(leaseInterval, interval))
+		if l.asked(ctx, min(leaseInterval, interval)) {
+			l.hear(ctx)
+			return
+		}
 		now, ok := l.holder(ctx)
 		if ok && (!known || now != holder) {
 			l.log.Info("Lease of kube-controller-manager changed hands", "from", holder, "to", now)
 			return
 		}
+	}
+}
+
+// asked waits, and reports whether it is to be found out meanwhile who the other
+// collector is.
+func (l *Loop) asked(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return false
+	case <-l.company.ask:
+		return true
 	}
 }
 

@@ -30,6 +30,7 @@ import (
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 
 	"github.com/gleaner-dev/gleaner/operator/act"
+	"github.com/gleaner-dev/gleaner/operator/canary"
 	"github.com/gleaner-dev/gleaner/operator/catalog"
 	"github.com/gleaner-dev/gleaner/operator/consult"
 	"github.com/gleaner-dev/gleaner/operator/finalize"
@@ -71,7 +72,7 @@ type Options struct {
 
 	// Veto says how the API server is to ask about what the other collector deletes.
 	// Without it policies on what loses its owner can't be enforced beside another
-	// collector. KindOf is the Loop's to say.
+	// collector. KindOf, Canary and Placed are the Loop's to say.
 	Veto *modules.Veto
 
 	Workers           int
@@ -146,6 +147,7 @@ func unconnected(o Options, now func() time.Time) *Loop {
 		known:   newKnown(now),
 		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[graph.ID](firstRetry, longestRetry),
 		records: record.NewStore(recordsKept),
+		company: company{ask: make(chan struct{}, 1)},
 	}
 	l.metrics = newMetrics(l)
 	return l
@@ -178,10 +180,10 @@ func (l *Loop) connect() error {
 		return fmt.Errorf("make client for API services: %w", err)
 	}
 	if l.options.Veto != nil {
-		l.options.Veto.KindOf = l.kindOf
+		l.options.Veto.KindOf, l.options.Veto.Canary, l.options.Veto.Placed = l.kindOf, canary.Label, l.askAround
 	}
 	if l.keeper, err = modules.New(modules.Options{
-		Veto:   l.options.Veto,
+		Veto: l.options.Veto, Alone: l.company.missing,
 		Config: watching, Namespace: l.options.Namespace, Held: l.heldByPlace, CacheDir: l.options.CacheDir, Log: l.log.WithName("policies"), Now: l.now,
 		Absent:   func(ctx context.Context, gk schema.GroupKind) (bool, error) { return l.watcher.Absent(ctx, gk) },
 		Leads:    func() bool { return l.known.leads() && !l.options.DryRun },

@@ -47,6 +47,9 @@ func (l *Loop) unsynced() []string {
 
 func (l *Loop) status() debug.Status {
 	status := l.collecting()
+	if l.options.Beside {
+		status.CollectorUser = l.keeper.CollectorUser()
+	}
 	for _, pair := range l.known.twins() {
 		status.Twins = append(status.Twins, fmt.Sprintf("%s and %s show the same objects: name the resource of one in --ignore-resources",
 			pair.First, pair.Second))
@@ -63,6 +66,8 @@ func (l *Loop) collecting() debug.Status {
 		switch {
 		case l.options.Beside && l.company.missing():
 			return debug.Status{Message: "no other garbage collector is running, so what no policy governs is not collected: " + AdviceAlone}
+		case l.options.Beside && l.keeper.Mistaken() != nil:
+			return debug.Status{Message: l.keeper.Mistaken().Error()}
 		case l.options.Beside:
 			return debug.Status{Collecting: true, Message: "doing what policies and finalizers ask for, beside another collector"}
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/consult"
 	"github.com/gleaner-dev/gleaner/operator/decide"
 	"github.com/gleaner-dev/gleaner/operator/graph"
+	"github.com/gleaner-dev/gleaner/operator/modules"
 	"github.com/gleaner-dev/gleaner/operator/record"
 	"github.com/gleaner-dev/gleaner/operator/veto"
 )
@@ -23,15 +24,24 @@ const (
 	catchUpPoll = 5 * time.Millisecond
 )
 
-// Vetoes is the webhook that is asked about what the other collector wants to delete.
+// Vetoes is the webhook that is asked about what the other collector wants to delete,
+// with what else the API server asks.
 func (l *Loop) Vetoes() http.Handler {
-	return veto.Handler(func(ctx context.Context, r veto.Request) veto.Answer {
+	mux := http.NewServeMux()
+	mux.Handle("POST "+veto.Path, veto.Handler(func(ctx context.Context, r veto.Request) veto.Answer {
 		ctx, cancel := context.WithTimeout(ctx, vetoTimeout)
 		defer cancel()
 		answer := l.judge(ctx, r)
 		l.metrics.vetoes.WithLabelValues(map[bool]string{true: "passed", false: "refused"}[answer.Passes], r.Kind.Group, r.Kind.Kind).Inc()
 		return answer
-	})
+	}))
+	mux.Handle("POST "+modules.CanaryPath, veto.Witness(func(ctx context.Context, user string) {
+		ctx, cancel := context.WithTimeout(ctx, vetoTimeout)
+		defer cancel()
+		l.keeper.Finished(ctx, user)
+	}))
+	mux.Handle("POST "+modules.PlacePath+"{name}", veto.Placer(l.keeper.Placed))
+	return mux
 }
 
 // CertificateChanged has the API server told what the webhook's certificate is now

@@ -7,15 +7,11 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	authenticationv1 "k8s.io/api/authentication/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/gleaner-dev/gleaner/operator/graph"
 )
@@ -25,12 +21,8 @@ import (
 // and what slips through, is written afterwards. The admission policies do nothing without the
 // ConfigMap holdParameter, so that deleting the operator's namespace disarms them.
 const (
-	holdParameter = "gleaner-holds"
-	holdPrefix    = "gleaner-hold-"
-	attachPrefix  = "gleaner-attach-"
-
-	managedBy = "app.kubernetes.io/managed-by"
-	gleaner   = "gleaner"
+	holdPrefix   = "gleaner-hold-"
+	attachPrefix = "gleaner-attach-"
 
 	// mostAdmissionPolicies bounds what every write of an object has to go through.
 	// Beyond it, holds are placed after creation alone.
@@ -106,19 +98,25 @@ func (k *Keeper) placeHolds(ctx context.Context, b *build) lateness {
 }
 
 func (k *Keeper) placeAll(ctx context.Context, wanted []placement, late lateness) error {
-	err := k.removeHolds(ctx, wanted)
-	if meta.IsNoMatchError(err) || len(wanted) == 0 && err == nil {
-		return nil // the server has no such policies, or needs none
+	keep := map[string]bool{}
+	for _, p := range wanted {
+		keep[p.name] = true
 	}
-	if err != nil {
+	err := k.removeOthers(ctx, keep, "", &admissionv1.MutatingAdmissionPolicyBindingList{}, &admissionv1.MutatingAdmissionPolicyList{})
+	if lacks(err) {
+		return k.placeByWebhook(ctx, wanted)
+	}
+	if err == nil {
+		err = k.placeByWebhook(ctx, nil)
+	}
+	if err != nil || len(wanted) == 0 {
 		return err
 	}
 	user, err := k.whoAmI(ctx)
 	if err != nil {
 		return err
 	}
-	parameter := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: k.options.Namespace, Name: holdParameter}}
-	if err := k.ensure(ctx, parameter, func() { own(parameter) }); err != nil {
+	if err := k.placeParameter(ctx); err != nil {
 		return err
 	}
 	for _, p := range wanted {
@@ -179,9 +177,14 @@ func (k *Keeper) young(ctx context.Context, r schema.GroupResource) (bool, error
 }
 
 func (k *Keeper) placeHold(ctx context.Context, p placement, user string) error {
+	home, err := k.home(ctx)
+	if err != nil {
+		return err
+	}
 	policy := &admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: p.name}}
 	if err := k.ensure(ctx, policy, func() {
 		own(policy)
+		policy.OwnerReferences = home
 		policy.Spec = holdPolicy(p, user, k.options.Namespace)
 		policy.Spec.MatchConstraints.ResourceRules = p.rules
 	}); err != nil {
@@ -190,12 +193,9 @@ func (k *Keeper) placeHold(ctx context.Context, p placement, user string) error 
 	binding := &admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: policy.Name}}
 	return k.ensure(ctx, binding, func() {
 		own(binding)
+		binding.OwnerReferences = home
 		binding.Spec = admissionv1.MutatingAdmissionPolicyBindingSpec{
-			PolicyName: policy.Name,
-			ParamRef: &admissionv1.ParamRef{
-				Name: holdParameter, Namespace: k.options.Namespace,
-				ParameterNotFoundAction: ptr.To(admissionv1.AllowAction),
-			},
+			PolicyName: policy.Name, ParamRef: k.parameter(),
 		}
 	})
 }
@@ -234,66 +234,4 @@ func holdPolicy(p placement, user, namespace string) admissionv1.MutatingAdmissi
 		spec.MatchConditions = append(spec.MatchConditions, admissionv1.MatchCondition{Name: "policy/" + c.Name, Expression: "(" + c.Expression + "\n) == true"})
 	}
 	return spec
-}
-
-// removeHolds takes away the admission policies that are not wanted any more, the
-// bindings first.
-func (k *Keeper) removeHolds(ctx context.Context, wanted []placement) error {
-	keep := map[string]bool{}
-	for _, p := range wanted {
-		keep[p.name] = true
-	}
-	for _, list := range []client.ObjectList{&admissionv1.MutatingAdmissionPolicyBindingList{}, &admissionv1.MutatingAdmissionPolicyList{}} {
-		if err := k.client.List(ctx, list, client.MatchingLabels{managedBy: gleaner}); err != nil {
-			return fmt.Errorf("list admission policies: %w", err)
-		}
-		items, err := meta.ExtractList(list)
-		if err != nil {
-			return fmt.Errorf("list admission policies: %w", err)
-		}
-		for _, item := range items {
-			o := item.(client.Object)
-			if keep[o.GetName()] {
-				continue
-			}
-			if err := k.client.Delete(ctx, o); err != nil && !apierrors.IsNotFound(err) {
-				return fmt.Errorf("remove admission policy %s: %w", o.GetName(), err)
-			}
-		}
-	}
-	return nil
-}
-
-// whoAmI is the user that Gleaner's own writes are by.
-func (k *Keeper) whoAmI(ctx context.Context) (string, error) {
-	if k.user != "" {
-		return k.user, nil
-	}
-	review := &authenticationv1.SelfSubjectReview{}
-	if err := k.client.Create(ctx, review); err != nil {
-		return "", fmt.Errorf("ask who Gleaner is: %w", err)
-	}
-	k.user = review.Status.UserInfo.Username
-	return k.user, nil
-}
-
-// ensure creates an object, or has it changed to what it should be.
-func (k *Keeper) ensure(ctx context.Context, o client.Object, change func()) error {
-	_, err := controllerutil.CreateOrUpdate(ctx, k.client, o, func() error {
-		change()
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("make %T %s: %w", o, o.GetName(), err)
-	}
-	return nil
-}
-
-func own(o client.Object) {
-	labels := o.GetLabels()
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	labels[managedBy] = gleaner
-	o.SetLabels(labels)
 }

@@ -64,6 +64,10 @@ type Options struct {
 	// Progress says how a finalizer gets on, by the UID of its resource.
 	Progress func(types.UID) Progress
 
+	// Alone reports whether it is known that there is no other collector where there
+	// should be one.
+	Alone func() bool
+
 	// Veto is nil where there is no other collector to be kept from anything.
 	Veto *Veto
 
@@ -92,8 +96,12 @@ type Keeper struct {
 	vetoed *build // whose vetoes it has been told to ask for
 	placed *build // whose holds the API server has been told to place
 
-	late     lateness // why they are not placed so
-	unvetoed error    // why the API server does not ask about what another collector deletes
+	late      lateness // why they are not placed so
+	unvetoed  error    // why the API server does not ask about what another collector deletes
+	unrefused lateness // why it does not refuse deletes that ask for Orphan
+
+	heard   atomic.Pointer[string]            // see Heard
+	placing atomic.Pointer[map[string]string] // finalizers that a webhook places, by placement
 
 	set        atomic.Pointer[policies.Set]
 	finalizers atomic.Pointer[[]*policies.Finalizer]

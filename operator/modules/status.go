@@ -42,19 +42,7 @@ func (k *Keeper) report(ctx context.Context, b *build) {
 	if !k.options.Leads() {
 		return
 	}
-	if k.placed != b || len(k.late) != 0 {
-		before := fmt.Sprint(k.late)
-		k.placed, k.late = b, k.placeHolds(ctx, b)
-		if now := fmt.Sprint(k.late); len(k.late) != 0 && now != before && ctx.Err() == nil {
-			k.options.Log.Info("Some holds and finalizers are placed after creation only", "why", now)
-		}
-	}
-	if k.vetoed != b || k.unvetoed != nil {
-		k.vetoed, k.unvetoed = b, k.placeVetoes(ctx, b)
-		if k.unvetoed != nil && ctx.Err() == nil {
-			k.options.Log.Error(k.unvetoed, "The other collector is not kept from anything")
-		}
-	}
+	k.place(ctx, b)
 	if b.holds() {
 		b.held = k.options.Held()
 	}
@@ -65,6 +53,30 @@ func (k *Keeper) report(ctx context.Context, b *build) {
 		k.write(ctx, p.object, p.kind, &p.status.Conditions, func() { k.describe(b, p) })
 	}
 	k.reportFinalizers(ctx, b)
+}
+
+// place has the API server do what the resources in force need it to. What could not be
+// done is tried again.
+func (k *Keeper) place(ctx context.Context, b *build) {
+	if k.placed != b || len(k.late) != 0 {
+		before := fmt.Sprint(k.late)
+		k.placed, k.late = b, k.placeHolds(ctx, b)
+		if now := fmt.Sprint(k.late); len(k.late) != 0 && now != before && ctx.Err() == nil {
+			k.options.Log.Info("Some holds and finalizers are placed after creation only", "why", now)
+		}
+	}
+	if k.vetoed == b && k.unvetoed == nil && len(k.unrefused) == 0 {
+		return
+	}
+	before := fmt.Sprint(k.unrefused)
+	k.vetoed, k.unvetoed = b, k.placeVetoes(ctx, b)
+	if k.unvetoed != nil && ctx.Err() == nil {
+		k.options.Log.Error(k.unvetoed, "The other collector is not kept from anything")
+	}
+	k.unrefused = k.placeRefusals(ctx, b) // after that is known who the other collector is
+	if now := fmt.Sprint(k.unrefused); len(k.unrefused) != 0 && now != before && ctx.Err() == nil {
+		k.options.Log.Info("Some deletes that ask for Orphan are not refused", "why", now)
+	}
 }
 
 // write writes an object's status, if describing changes it, and tells of conditions
@@ -91,18 +103,30 @@ var told = []string{v1alpha1.ConditionAccepted, v1alpha1.ConditionModuleReady, v
 func (k *Keeper) tell(o client.Object, kind string, former, now []metav1.Condition) {
 	for _, c := range now {
 		was := meta.FindStatusCondition(former, c.Type)
-		bad := c.Status != metav1.ConditionTrue
-		if !slices.Contains(told, c.Type) || was != nil && was.Status == c.Status && was.Reason == c.Reason || was == nil && !bad {
+		level, news := tidings(was, c)
+		if !news {
 			continue
-		}
-		level := corev1.EventTypeNormal
-		if bad {
-			level = corev1.EventTypeWarning
 		}
 		k.options.Tell(&corev1.ObjectReference{
 			APIVersion: v1alpha1.GroupVersion.String(), Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(),
 		}, level, c.Reason, c.Message)
 	}
+}
+
+// tidings reports whether a change of a condition is told, and how bad that is.
+func tidings(was *metav1.Condition, c metav1.Condition) (level string, news bool) {
+	bad := c.Status != metav1.ConditionTrue
+	if c.Type == v1alpha1.ConditionEnforcing {
+		// Whoever writes policies knows why they are not enforced, but for this.
+		bad = c.Reason == reasonAlone
+		news = bad != (was != nil && was.Reason == reasonAlone)
+	} else {
+		news = slices.Contains(told, c.Type) && (was == nil && bad || was != nil && (was.Status != c.Status || was.Reason != c.Reason))
+	}
+	if bad {
+		return corev1.EventTypeWarning, news
+	}
+	return corev1.EventTypeNormal, news
 }
 
 // describe says in the status what became of a module.
@@ -174,20 +198,43 @@ func (k *Keeper) describe(b *build, p *policyState) {
 	s.Resources = p.governed()
 	set, ready := setter(&s.Conditions, p.object), !p.problem.is()
 	k.readiness(&p.asking, set, p.meanwhile())
+	k.describeEnforcing(p, set, ready)
+	overlapping(b, p, set)
+}
+
+// reasonAlone is why a policy is not enforced, or not all is well, where there should be
+// another collector.
+const reasonAlone = "NoOtherCollector"
+
+const adviceAlone = "no other garbage collector is running: start kube-controller-manager with its garbage-collector-controller, or run Gleaner with --collector=primary"
+
+// describeEnforcing says in the status whether it is done as the policy decides.
+func (k *Keeper) describeEnforcing(p *policyState, set func(string, bool, string, string), ready bool) {
+	alone, collects := k.options.Alone != nil && k.options.Alone(), p.policy.Answers(hostabi.HookCollect)
+	notVetoed := k.unvetoed
+	if notVetoed == nil {
+		notVetoed = k.Mistaken()
+	}
+	late, unrefused := k.late.of(holdPrefix+p.key.Name), k.unrefused.of(p.refusalName())
 	switch {
 	case !p.policy.Enforce:
 		set(v1alpha1.ConditionEnforcing, false, "Monitor", "it decides and records, and changes nothing: write mode: Enforce for that")
 	case !ready:
 		set(v1alpha1.ConditionEnforcing, false, "NotReady", "it can't be asked"+p.meanwhile())
-	case k.unvetoed != nil && p.policy.Answers(hostabi.HookCollect):
-		set(v1alpha1.ConditionEnforcing, false, "NotVetoed", "the other collector deletes what it would keep: "+k.unvetoed.Error())
-	case k.late.of(holdPrefix+p.key.Name) != nil && p.holds():
-		set(v1alpha1.ConditionEnforcing, true, "HoldsComeLate", "it is done as it decides, but holds are placed only after an object was created: "+
-			k.late.of(holdPrefix+p.key.Name).Error())
+	case alone && p.holds():
+		set(v1alpha1.ConditionEnforcing, false, reasonAlone, "it decides what becomes of dependents, and nobody carries that out, since "+adviceAlone)
+	case alone:
+		set(v1alpha1.ConditionEnforcing, true, reasonAlone, "it is done as it decides, and nobody collects the rest, since "+adviceAlone)
+	case notVetoed != nil && collects:
+		set(v1alpha1.ConditionEnforcing, false, "NotVetoed", "the other collector deletes what it would keep: "+notVetoed.Error())
+	case late != nil && p.holds():
+		set(v1alpha1.ConditionEnforcing, true, "HoldsComeLate", "it is done as it decides, but holds are placed only after an object was created: "+late.Error())
+	case unrefused != nil && p.refuses():
+		set(v1alpha1.ConditionEnforcing, true, "OrphanNotRefused",
+			"it is done as it decides, but a client that asks for Orphan may get it: "+unrefused.Error())
 	default:
 		set(v1alpha1.ConditionEnforcing, true, "Enforcing", "it is done as it decides")
 	}
-	overlapping(b, p, set)
 }
 
 // readiness says whether a resource makes sense, and whether what it has asked can

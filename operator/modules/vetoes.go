@@ -14,11 +14,9 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
 	"github.com/gleaner-dev/gleaner/hostabi"
@@ -30,6 +28,8 @@ const VetoName = "gleaner-veto"
 const (
 	vetoSuffix = ".veto.gleaner.dev"
 
+	dependsOnGoverned = "gleaner.dev/depends-on-governed"
+
 	// vetoSeconds is what the API server gives an answer, which takes less than one.
 	vetoSeconds = 3
 
@@ -40,10 +40,19 @@ const (
 
 // Veto says how the API server is to ask about what another collector deletes.
 type Veto struct {
-	User string // that the other collector works as
+	// User is whom the other collector is taken to work as, until it shows who it is, and
+	// for good if it was Given by somebody.
+	User  string
+	Given bool
+
+	// Canary is the label of the objects that have it show itself.
+	Canary string
 
 	// Client is where the webhook is served. Its CABundle is not used: see CA.
 	Client admissionv1.WebhookClientConfig
+
+	// Placed is called when the API server has been told, and may be nil.
+	Placed func()
 
 	// CA is what its certificate is signed by; nil: there is none yet.
 	CA func() []byte
@@ -61,43 +70,45 @@ func (k *Keeper) CertificateChanged() { k.poke() }
 // placeVetoes has the API server ask about what the other collector deletes of what
 // policies govern, and about nothing else. Without such policies it asks nobody.
 func (k *Keeper) placeVetoes(ctx context.Context, b *build) error {
-	v := k.options.Veto
-	if v == nil {
+	if k.options.Veto == nil {
 		return nil
 	}
-	webhooks := b.vetoes(v, k.options.Namespace)
 	configuration := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: VetoName}}
-	if len(webhooks) == 0 {
-		return k.removeVetoes(ctx, configuration)
+	if err := k.learn(ctx); err != nil {
+		return err
 	}
+	v := *k.options.Veto
+	v.User = k.CollectorUser()
+	webhooks := b.vetoes(&v, k.options.Namespace)
+	if len(webhooks) == 0 {
+		return k.removeConfiguration(ctx, configuration)
+	}
+	gleaner, err := k.whoAmI(ctx)
+	if err != nil {
+		return err
+	}
+	webhooks = append(webhooks, v.overhears(k.options.Namespace, gleaner))
 	ca := v.CA()
 	if len(ca) == 0 {
 		return errNoCertificate
 	}
-	// Whoever removes the operator's namespace removes this with it.
-	namespace := &corev1.Namespace{}
-	if err := k.client.Get(ctx, client.ObjectKey{Name: k.options.Namespace}, namespace); err != nil {
-		return fmt.Errorf("read the operator's namespace: %w", err)
+	home, err := k.home(ctx)
+	if err != nil {
+		return err
 	}
-	return k.ensure(ctx, configuration, func() {
+	if err := k.ensure(ctx, configuration, func() {
 		own(configuration)
-		configuration.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: namespace.Name, UID: namespace.UID}}
+		configuration.OwnerReferences = home
+		k.note(configuration)
 		for i := range webhooks {
 			webhooks[i].ClientConfig.CABundle = ca
 		}
 		configuration.Webhooks = webhooks
-	})
-}
-
-// removeVetoes takes the configuration away, if there is one: where nothing is governed
-// nothing is written.
-func (k *Keeper) removeVetoes(ctx context.Context, configuration *admissionv1.ValidatingWebhookConfiguration) error {
-	err := k.client.Get(ctx, client.ObjectKeyFromObject(configuration), configuration)
-	if err == nil {
-		err = k.client.Delete(ctx, configuration)
+	}); err != nil {
+		return err
 	}
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("remove the webhook: %w", err)
+	if v.Placed != nil {
+		v.Placed()
 	}
 	return nil
 }
@@ -114,7 +125,7 @@ func (b *build) vetoes(v *Veto, namespace string) []admissionv1.ValidatingWebhoo
 		add(found, v.webhook(p, namespace, objects), p.collected())
 	}
 	for _, p := range b.policies {
-		if p.holds() && p.policy.Override {
+		if p.overrides() {
 			w := v.webhook(p, namespace, &metav1.LabelSelector{})
 			w.MatchConditions = append(w.MatchConditions, v.dependsOn(p))
 			add(found, w, []admissionv1.RuleWithOperations{deleting([]string{"*"}, []string{"*"})})
@@ -142,16 +153,30 @@ func (v *Veto) webhook(p *policyState, namespace string, objects *metav1.LabelSe
 	if !p.policy.Enforce || p.spec.OnFault == v1alpha1.OnFaultDefault {
 		failure = admissionv1.Ignore
 	}
+	conditions := []admissionv1.MatchCondition{
+		{Name: "gleaner.dev/by-the-collector", Expression: fmt.Sprintf("request.userInfo.username == %q", v.User)},
+	}
+	if !strings.HasSuffix(v.User, collectorAccount) {
+		conditions = append(conditions, admissionv1.MatchCondition{Name: "gleaner.dev/as-the-collector-does", Expression: collects})
+	}
 	return &admissionv1.ValidatingWebhook{
 		ClientConfig: v.Client, FailurePolicy: &failure, MatchPolicy: ptr.To(admissionv1.Equivalent),
 		SideEffects: ptr.To(admissionv1.SideEffectClassNoneOnDryRun), TimeoutSeconds: ptr.To[int32](vetoSeconds),
 		AdmissionReviewVersions: []string{"v1"},
 		NamespaceSelector:       p.vetoedNamespaces(namespace), ObjectSelector: objects,
-		MatchConditions: []admissionv1.MatchCondition{
-			{Name: "gleaner.dev/by-the-collector", Expression: fmt.Sprintf("request.userInfo.username == %q", v.User)},
-		},
+		MatchConditions: conditions,
 	}
 }
+
+const (
+	// collectorAccount ends the name of a user that is the collector, and no other controller.
+	collectorAccount = ":generic-garbage-collector"
+
+	// collects is true of the collector's deletes, and not of most others' that may be by
+	// the same user, such as the controller of namespaces.
+	collects = "has(request.options.propagationPolicy) && has(request.options.preconditions) && has(request.options.preconditions.uid) && " +
+		"has(oldObject.metadata.ownerReferences)"
+)
 
 // add takes up a webhook, with the one that selects the same if there is one.
 func add(found map[string]*admissionv1.ValidatingWebhook, w *admissionv1.ValidatingWebhook, rules []admissionv1.RuleWithOperations) {
@@ -177,7 +202,7 @@ func inOne(found map[string]*admissionv1.ValidatingWebhook) map[string]*admissio
 	for _, w := range found {
 		if all == nil {
 			all = w.DeepCopy()
-			all.Rules, all.ObjectSelector, all.MatchConditions = nil, &metav1.LabelSelector{}, w.MatchConditions[:1]
+			all.Rules, all.ObjectSelector, all.MatchConditions = nil, &metav1.LabelSelector{}, byCollector(w.MatchConditions)
 			all.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: exempted(w.NamespaceSelector)}
 		}
 		if *w.FailurePolicy == admissionv1.Fail {
@@ -186,6 +211,11 @@ func inOne(found map[string]*admissionv1.ValidatingWebhook) map[string]*admissio
 		all.Rules = append(all.Rules, w.Rules...)
 	}
 	return map[string]*admissionv1.ValidatingWebhook{"all": all}
+}
+
+// byCollector are those of the conditions that are about who deletes.
+func byCollector(conditions []admissionv1.MatchCondition) []admissionv1.MatchCondition {
+	return slices.DeleteFunc(slices.Clone(conditions), func(c admissionv1.MatchCondition) bool { return c.Name == dependsOnGoverned })
 }
 
 // exempted is the part of a selector of namespaces that exempts some by name.
@@ -246,5 +276,5 @@ func (v *Veto) dependsOn(p *policyState) admissionv1.MatchCondition {
 	if kinds = slices.Compact(kinds); len(kinds) != 0 {
 		expression = "has(oldObject.metadata.ownerReferences) && oldObject.metadata.ownerReferences.exists(r, " + strings.Join(kinds, " || ") + ")"
 	}
-	return admissionv1.MatchCondition{Name: "gleaner.dev/depends-on-governed", Expression: expression}
+	return admissionv1.MatchCondition{Name: dependsOnGoverned, Expression: expression}
 }

@@ -2,7 +2,8 @@
 // gone, or when somebody has to have an object go now. They are Gleaner's own, or one
 // that is named.
 //
-// It deletes nothing. An object that is being deleted and has no other finalizer
+// It deletes nothing but the operator's admission objects, which would put them back. An
+// object that is being deleted and has no other finalizer
 // goes once they are off, and its dependents with it as its other finalizers and
 // Kubernetes' own rules say. Which finalizers may be taken off which objects is for
 // the caller to say.
@@ -22,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
+	coordination "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/pager"
 	"k8s.io/client-go/util/retry"
@@ -51,10 +53,11 @@ func (h Held) String() string {
 	return h.Resource.GroupResource().String() + "/" + h.Name
 }
 
-// Releaser finds finalizers and takes them off. Both fields are required.
+// Releaser finds finalizers and takes them off. All fields are required.
 type Releaser struct {
 	Metadata  metadata.Interface
 	Discovery discovery.DiscoveryInterface
+	Leases    coordination.LeasesGetter
 }
 
 // Where says what is looked for, and narrows down what is looked through. The zero

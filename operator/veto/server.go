@@ -40,10 +40,8 @@ func (s *Server) Start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listen for the webhook: %w", err)
 	}
-	mux := http.NewServeMux()
-	mux.Handle("POST "+Path, s.Handler)
 	server := &http.Server{
-		Handler: mux, ReadTimeout: readTimeout, ReadHeaderTimeout: readTimeout,
+		Handler: s.Handler, ReadTimeout: readTimeout, ReadHeaderTimeout: readTimeout,
 		TLSConfig: &tls.Config{
 			MinVersion:     tls.VersionTLS12,
 			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return s.Certificate() },

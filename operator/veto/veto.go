@@ -1,5 +1,7 @@
 // Package veto answers the API server when another collector wants to delete an
-// object: it speaks the language of admission webhooks, and serves it.
+// object: it speaks the language of admission webhooks, and serves it. It also tells
+// who that collector is, and puts finalizers on objects as they are created, where the
+// API server can't do that itself.
 //
 // It decides nothing: whoever judges is handed in. What can't be understood is
 // refused, since it may be about an object that a policy keeps.
@@ -46,21 +48,13 @@ type Judge func(context.Context, Request) Answer
 // Handler serves the webhook. One DELETE may be asked about more than once (W-05).
 func Handler(judge Judge) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var review admissionv1.AdmissionReview
-		if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, mostBytes)).Decode(&review); err != nil || review.Request == nil {
-			http.Error(w, fmt.Sprintf("this is no AdmissionReview with a request: %v", err), http.StatusBadRequest)
-			return
-		}
-		var answer Answer
-		if request, err := requestOf(review.Request); err != nil {
-			answer = Refuse("%s", err)
-		} else {
-			answer = judge(r.Context(), request)
-		}
-		review.Response = respond(review.Request, answer)
-		review.Request = nil
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(review) // who asked has gone: nobody is left to tell
+		review(w, r, func(asked *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+			request, err := requestOf(asked)
+			if err != nil {
+				return respond(asked, Refuse("%s", err))
+			}
+			return respond(asked, judge(r.Context(), request))
+		})
 	})
 }
 

@@ -101,6 +101,9 @@ spec:
 		}
 		all := map[string]asked{}
 		for _, w := range c.Webhooks {
+			if w.Name == "canary.veto.gleaner.dev" {
+				continue // it is about objects of our own
+			}
 			a := asked{Failure: *w.FailurePolicy, Namespaces: *w.NamespaceSelector, Objects: *w.ObjectSelector}
 			for _, r := range w.Rules {
 				a.Resources = append(a.Resources, r.Resources...)
@@ -134,21 +137,4 @@ spec:
 	})
 	o.remove(cluster)
 	await(map[string]asked{"configmaps": passes})
-}
-
-// What can't be equal: see docs/companion.md. In primary mode nothing happens to the
-// dependents before the policy is asked.
-func TestAnExplicitOrphanIsCarriedOutBeforeAPolicyCanOverrideIt(t *testing.T) {
-	o := newOperation(t)
-	p := o.policy(governing + `{propagate: {decision: Background}}`)
-	o.patch(p, `{"spec": {"explicit": "Override"}}`)
-	o.policyObserved(p)
-	owner := o.secret()
-	dependent := o.make("dependent", owner)
-	o.end() // it is a matter of who is first, else
-	o.deleteBy(owner, metav1.DeletePropagationOrphan)
-	o.free(dependent)
-	o.start()
-	o.goes(owner)
-	o.free(dependent)
 }

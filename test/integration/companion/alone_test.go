@@ -1,0 +1,52 @@
+package policies
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/gleaner-dev/gleaner/devcluster"
+	"github.com/gleaner-dev/gleaner/operator/loop"
+)
+
+func TestPoliciesSayThatThereIsNoOtherCollectorUntilThereIs(t *testing.T) {
+	o := operationOn(t, devcluster.Options{Controllers: []string{"*", "-garbage-collector-controller"}})
+	o.startWith(func(l *loop.Options) { l.CanaryTimeout = 5 * time.Second })
+	collects := o.policy(keepsMaps)
+	propagates := o.policy(governing + `{propagate: {decision: Background}}`)
+	const advice = "start kube-controller-manager with its garbage-collector-controller"
+	o.says(collects, "Enforcing", metav1.ConditionTrue, "NoOtherCollector", advice)
+	o.says(propagates, "Enforcing", metav1.ConditionFalse, "NoOtherCollector", advice)
+	told := func(level, reason string) {
+		t.Helper()
+		o.eventually(func() error {
+			events, err := kubernetes.NewForConfigOrDie(o.config).CoreV1().Events(o.ns).List(t.Context(), metav1.ListOptions{})
+			if err != nil {
+				return err
+			}
+			about := map[string]bool{}
+			for _, e := range events.Items {
+				if e.Type == level && e.Reason == reason {
+					about[e.InvolvedObject.Name] = true
+				}
+			}
+			if !about["keeps"] || !about["governs"] {
+				return errorf("%s is told about %v", reason, about)
+			}
+			return nil
+		})
+	}
+	told(corev1.EventTypeWarning, "NoOtherCollector")
+	if err := o.cluster.StopControllerManager(); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.cluster.StartControllerManager(t.Context(), controllers...); err != nil {
+		t.Fatal(err)
+	}
+	o.says(collects, "Enforcing", metav1.ConditionTrue, "Enforcing", "")
+	o.says(propagates, "Enforcing", metav1.ConditionTrue, "Enforcing", "")
+	told(corev1.EventTypeNormal, "Enforcing")
+}
