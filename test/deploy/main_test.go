@@ -25,7 +25,7 @@ import (
 )
 
 const (
-	patience = time.Minute
+	patience = 2 * time.Minute // beside other work
 
 	companion = "../../config/default"
 	primary   = "../../config/primary"

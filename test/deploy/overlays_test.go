@@ -40,7 +40,7 @@ func TestOverlays(t *testing.T) {
 type overlay struct {
 	cluster       *devcluster.Cluster
 	folder, claim string
-	flags         []string                                        // of kubectl apply
+	flags         []string                                           // of kubectl apply
 	before        func(*testing.T, *devcluster.Cluster) (and func()) // what has to be there first, and what it does then; nil: nothing
 }
 

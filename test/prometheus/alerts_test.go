@@ -28,7 +28,7 @@ import (
 // interval is how often rules are evaluated, and series have samples.
 const interval = time.Minute
 
-// quiet is where what is wrong, or is not for long enough, must not make an alert fire.
+// story is what happens to some series, and what an alert makes of it.
 type story struct {
 	alert  string
 	series string        // from 0 on, a sample a minute
@@ -39,11 +39,11 @@ type story struct {
 var stories = map[string]story{
 	"nothing is scraped": {
 		"GleanerDown", `up{job="other"} 1x30`, 6 * time.Minute,
-		[]string{"job=gleaner severity=critical: No replica of Gleaner answers"},
+		[]string{"severity=critical: No replica of Gleaner answers"},
 	},
 	"no replica answers": {
 		"GleanerDown", `up{job="gleaner", pod="a"} 1x3 0x30`, 10 * time.Minute,
-		[]string{"job=gleaner severity=critical: No replica of Gleaner answers"},
+		[]string{"severity=critical: No replica of Gleaner answers"},
 	},
 	"one replica answers": {
 		"GleanerDown", "up{job=\"gleaner\", pod=\"a\"} 0x30\n up{job=\"gleaner\", pod=\"b\"} 1x30", 30 * time.Minute, nil,
@@ -126,19 +126,19 @@ var stories = map[string]story{
 	"discovery has failed once": {"GleanerDiscoveryFails", `gleaner_discovery_errors_total{namespace="n"} 0x3 1x60`, 40 * time.Minute, nil},
 
 	"a module fails again and again": {
-		"GleanerPolicyAtFault", `gleaner_policy_answers_total{namespace="n", policy="shop/keep", mode="Enforce", decision="Fault"} 1+1x30`, 20 * time.Minute,
-		[]string{"namespace=n policy=shop/keep severity=warning: The policy shop/keep fails"},
+		"GleanerPolicyAtFault", `gleaner_policy_answers_total{namespace="n", policy="GCPolicy shop/keep", mode="Enforce", decision="Fault"} 1+1x30`, 20 * time.Minute,
+		[]string{"namespace=n policy=GCPolicy shop/keep severity=warning: GCPolicy shop/keep is at fault"},
 	},
 	"a policy answers": {
-		"GleanerPolicyAtFault", `gleaner_policy_answers_total{namespace="n", policy="shop/keep", mode="Enforce", decision="Delete"} 1+1x30`, 30 * time.Minute, nil,
+		"GleanerPolicyAtFault", `gleaner_policy_answers_total{namespace="n", policy="GCPolicy shop/keep", mode="Enforce", decision="Delete"} 1+1x30`, 30 * time.Minute, nil,
 	},
 	"a module has failed long ago": {
-		"GleanerPolicyAtFault", `gleaner_policy_answers_total{namespace="n", policy="shop/keep", mode="Enforce", decision="Fault"} 0 7x60`, 40 * time.Minute, nil,
+		"GleanerPolicyAtFault", `gleaner_policy_answers_total{namespace="n", policy="GCPolicy shop/keep", mode="Enforce", decision="Fault"} 0 7x60`, 40 * time.Minute, nil,
 	},
 
 	"objects are stuck": {
-		"GleanerFinalizerStuck", "gleaner_finalizer_objects{namespace=\"n\", finalizer=\"example.com/bucket\", state=\"stuck\"} 3x30",
-		20 * time.Minute, []string{"finalizer=example.com/bucket namespace=n severity=warning: 3 objects can not go because of the finalizer example.com/bucket"},
+		"GleanerFinalizerStuck", "gleaner_finalizer_objects{namespace=\"n\", finalizer=\"ClusterFinalizer bucket\", state=\"stuck\"} 3x30",
+		20 * time.Minute, []string{"finalizer=ClusterFinalizer bucket namespace=n severity=warning: 3 objects can not go because of ClusterFinalizer bucket"},
 	},
 	"objects wait, and none is stuck": {
 		"GleanerFinalizerStuck",
