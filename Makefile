@@ -55,7 +55,7 @@ build: ## build bin/gleaner
 # For a registry that wants a password: "docker login", "crane auth login" or the like, once.
 .PHONY: image
 image: $(addprefix build-image-,amd64 arm64) ## make a container image in bin/image, and push it to $IMAGE if that is set
-	go run ./tools/image/main.go -folder bin/image -version $(VERSION) $(if $(IMAGE),-push $(IMAGE)) $(BIN)-linux-amd64 $(BIN)-linux-arm64
+	go run ./tools/image/main.go -folder bin/image -version $(VERSION) -revision "$$(git rev-parse HEAD 2>/dev/null || true)" $(if $(IMAGE),-push $(IMAGE)) $(BIN)-linux-amd64 $(BIN)-linux-arm64
 
 .PHONY: build-image-amd64 build-image-arm64
 build-image-amd64 build-image-arm64: build-image-%:
