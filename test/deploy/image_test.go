@@ -236,7 +236,7 @@ func TestImage_IsPulledFromARegistryAndCollects(t *testing.T) {
 	t.Run("collects, and writes nothing but what it has volumes for", func(t *testing.T) {
 		cluster := installed(t)
 		before := filesOf(t, root)
-		o := startImage(t, cluster, root)
+		o := startPod(t, makePod(t, cluster, root, canConfine))
 		o.ready("/healthz", "/readyz")
 		w := newWorld(t, cluster.RESTConfig())
 		w.collects("image")

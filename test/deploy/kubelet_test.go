@@ -33,14 +33,14 @@ type pod struct {
 }
 
 // makePod makes one in a folder that has the files of the image.
-func makePod(t *testing.T, cluster *devcluster.Cluster, root string) pod {
+func makePod(t *testing.T, cluster *devcluster.Cluster, root string, confined bool) pod {
 	t.Helper()
 	client := kubernetes.NewForConfigOrDie(cluster.RESTConfig())
 	deployment, err := client.AppsV1().Deployments(namespace).Get(t.Context(), "gleaner", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := pod{root: root, spec: deployment.Spec.Template.Spec, confined: canConfine}
+	p := pod{root: root, spec: deployment.Spec.Template.Spec, confined: confined}
 	container := p.spec.Containers[0]
 	p.args = slices.Clone(container.Args)
 	p.mount(t, client, container.VolumeMounts)

@@ -97,7 +97,7 @@ func TestMonitoring(t *testing.T) {
 	}
 
 	w := newWorld(t, cluster.RESTConfig())
-	o := startOperator(t, cluster)
+	o := startPod(t, makePod(t, cluster, imageOf(t), false)) // in a root of its own it has no /proc, as pods have
 	o.ready("/readyz")
 	w.apply(cluster, strings.ReplaceAll(keepsAll, `"keep"`, `"keep-NAMESPACE"`), "clustergcpolicy/keep-"+w.ns)
 	w.keeps("kept")
@@ -118,10 +118,9 @@ func TestMonitoring(t *testing.T) {
 	t.Run("metrics are those that rules and the dashboard were tried with", func(t *testing.T) { compare(t, text) })
 	t.Run("metrics are named as is usual", func(t *testing.T) { lint(t, text) })
 
-	kubectl(t, cluster, "delete", "-n", w.ns, "finalizers.gleaner.dev/served", "--timeout", patience.String())
-	kubectl(t, cluster, "delete", "clustergcpolicy/keep-"+w.ns, "--timeout", patience.String())
+	removeResources(t, cluster)
 	o.stop()
-	kubectl(t, cluster, "delete", "-k", own)
+	kubectl(t, cluster, "delete", "-k", own, "--timeout", patience.String())
 }
 
 var firstKustomization = regexp.MustCompile("(?s)```yaml\n(.*?)```")

@@ -39,22 +39,21 @@ type operator struct {
 // account, and is ended with the test.
 func startOperator(t *testing.T, cluster *devcluster.Cluster, flags ...string) *operator {
 	t.Helper()
-	return startImage(t, cluster, imageOf(t), flags...)
+	return startPod(t, makePod(t, cluster, imageOf(t), canConfine), flags...)
 }
 
-// startImage does so with the files of an image.
-func startImage(t *testing.T, cluster *devcluster.Cluster, root string, flags ...string) *operator {
+// startPod runs a pod.
+func startPod(t *testing.T, p pod, flags ...string) *operator {
 	t.Helper()
-	p := makePod(t, cluster, root)
 	metrics, probes := p.places(t)
 	o := &operator{T: t, log: &logbook{}, metrics: "https://" + metrics, probes: "http://" + probes, exited: make(chan struct{})}
-	o.cmd = exec.Command(filepath.Join(root, "gleaner"), append(p.args, flags...)...)
+	o.cmd = exec.Command(filepath.Join(p.root, "gleaner"), append(p.args, flags...)...)
 	o.cmd.Env = p.environment
 	o.cmd.Stderr = o.log
 	tieToParent(o.cmd)
 	if p.confined {
 		o.cmd.Path = "/gleaner"
-		confine(o.cmd, root)
+		confine(o.cmd, p.root)
 	}
 	if err := o.cmd.Start(); err != nil {
 		t.Fatal(err)

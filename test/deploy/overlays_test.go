@@ -75,7 +75,7 @@ func (o overlay) test(t *testing.T) {
 
 	t.Run("goes without a trace when it is deleted", func(t *testing.T) {
 		// With the namespace, which is among it, goes what is in it.
-		kubectl(t, o.cluster, "delete", "-k", o.folder, "--ignore-not-found")
+		kubectl(t, o.cluster, "delete", "-k", o.folder, "--ignore-not-found", "--timeout", patience.String())
 		devtest.Eventually(t, patience, func() error {
 			after, err := everything(t, o.cluster)
 			if diff := cmp.Diff(before, after); err == nil && diff != "" {
