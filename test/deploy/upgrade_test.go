@@ -171,14 +171,19 @@ func (u *upgraded) holds(name string) {
 	u.eventually(u.make(name, u.ns), func(live *corev1.ConfigMap) bool { return live != nil && slices.Contains(live.Finalizers, graph.Hold) })
 }
 
-// delays makes an object that has lost its owner, and is to go later.
+// delays makes an object that has lost its owner, which no policy governs, and is to
+// go later.
 func (u *upgraded) delays(name string) {
 	u.Helper()
-	owner := u.make("owner-of-"+name, u.ns)
+	maps := u.kube.CoreV1().ConfigMaps(u.ns)
+	owner, err := maps.Create(u.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Name: "owner-of-" + name, Labels: map[string]string{"free": ""},
+	}}, metav1.CreateOptions{})
+	if err != nil {
+		u.Fatal(err)
+	}
 	o := u.make(name, u.ns, owner)
-	background := metav1.DeletePropagationBackground
-	u.eventually(o, func(live *corev1.ConfigMap) bool { return live != nil })
-	if err := u.kube.CoreV1().ConfigMaps(u.ns).Delete(u.Context(), owner.Name, metav1.DeleteOptions{PropagationPolicy: &background}); err != nil {
+	if err := maps.Delete(u.Context(), owner.Name, metav1.DeleteOptions{}); err != nil {
 		u.Fatal(err)
 	}
 	u.eventually(o, func(live *corev1.ConfigMap) bool { return live != nil && live.Annotations["gleaner.dev/memo"] != "" })
