@@ -140,9 +140,12 @@ func TestUpgradeAndRemoval(t *testing.T) {
 		u.on(t).apply(cluster, resources, "-n", u.ns, "clustergcpolicies/holds", "finalizers.gleaner.dev/f")
 		u.on(t).holds("held")
 		removeResources(t, cluster)
-		if out := u.on(t).releases(); !strings.Contains(out, "Nothing there has a hold.") {
-			t.Errorf("gleaner release says %s", out)
-		}
+		devtest.Eventually(t, patience, func() error { // the operator may still be at it
+			if out := u.on(t).releases(); !strings.Contains(out, "Nothing there has a hold.") {
+				return fmt.Errorf("gleaner release says %s", out)
+			}
+			return nil
+		})
 		o.stop()
 		unforbidden(t, o)
 		kubectl(t, cluster, "delete", "-k", companion, "--timeout", patience.String())
