@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/gleaner-dev/gleaner/operator/certs"
 	"github.com/gleaner-dev/gleaner/operator/loop"
@@ -129,6 +130,9 @@ func (w *webhook) certify(mgr manager.Manager, config *rest.Config, collector *l
 func (w *webhook) addTo(mgr manager.Manager, config *rest.Config, collector *loop.Loop, log logr.Logger) error {
 	if err := w.certify(mgr, config, collector, log); err != nil {
 		return err
+	}
+	if err := metrics.Registry.Register(expiration(w.certificates.Certificate)); err != nil {
+		return fmt.Errorf("register the certificate's metric: %w", err)
 	}
 	if err := mgr.AddReadyzCheck("webhook", func(*http.Request) error {
 		_, err := w.certificates.Certificate()

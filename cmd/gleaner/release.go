@@ -110,6 +110,7 @@ func (o *releaseOptions) run(ctx context.Context, args []string, in io.Reader, o
 		return err
 	}
 	config.QPS = -1
+	config.WarningHandler = rest.NoWarnings{} // about types that are deprecated, which it looks through as well
 	if err := reach(ctx, config); err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gleaner-dev/gleaner/devcluster"
@@ -35,12 +36,35 @@ func status(t *testing.T, collector *loop.Loop, collecting bool, message string)
 	})
 }
 
+// value is that of a metric without labels.
+func value(t *testing.T, from prometheus.Gatherer, name string) float64 {
+	t.Helper()
+	families, err := from.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() == name {
+			return family.Metric[0].GetGauge().GetValue()
+		}
+	}
+	t.Fatalf("there is no %s", name)
+	return 0
+}
+
 func TestCanary_ASecondCollectorWritesNothing(t *testing.T) {
 	w := newWorld(t) // with the shared collector, which is the other one here
 	o := options(w.config)
 	o.CanaryTimeout = 2 * time.Second
+	shown := prometheus.NewRegistry()
+	o.Metrics = shown
 	second := run(t, o)
 	status(t, second, false, "--controllers=*,-garbage-collector-controller")
+	for name, want := range map[string]float64{"gleaner_collector_unexpected": 1, "gleaner_writes_enabled": 0} {
+		if got := value(t, shown, name); got != want {
+			t.Errorf("%s is %g", name, got)
+		}
+	}
 	w.goes(w.make(thing{name: "dependent", owners: []metav1.OwnerReference{lost()}}))
 	if records := second.Records(""); len(records) != 0 {
 		t.Errorf("the second collector decided: %v", records)
