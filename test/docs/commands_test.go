@@ -1,0 +1,130 @@
+package docs
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gleaner-dev/gleaner/devcluster"
+	"github.com/gleaner-dev/gleaner/devcluster/devtest"
+
+	// What the command is made of. Go keeps the results of tests, and can't see
+	// that these depend on what another process builds.
+	_ "github.com/gleaner-dev/gleaner/operator/loop"
+	_ "github.com/gleaner-dev/gleaner/policies/rego"
+)
+
+// TestCommands runs what the README and the tutorials say, one document after the
+// other: they share a control plane, and so each has to clean up after itself.
+func TestCommands(t *testing.T) {
+	if _, err := devcluster.Build(t.Context(), os.Stderr); err != nil { // takes minutes, the first time
+		t.Fatal(err)
+	}
+	for _, name := range append([]string{"README.md"}, tutorials(t)...) {
+		t.Run(name, func(t *testing.T) {
+			d := readDocument(t, name)
+			blocks, err := d.blocks()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(blocks) == 0 {
+				t.Fatal("it has no commands")
+			}
+			follow(t, name, blocks)
+		})
+	}
+}
+
+// tutorials are the pages of docs/tutorials, in the order of their names.
+func tutorials(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob(root + "/docs/tutorials/*.md")
+	if err != nil || len(files) < 4 {
+		t.Fatalf("%d tutorials are found: %v", len(files), err)
+	}
+	var names []string
+	for _, file := range files {
+		names = append(names, "docs/tutorials/"+filepath.Base(file))
+	}
+	slices.Sort(names)
+	return names
+}
+
+// follow types a document's commands into a new shell, in a copy of the checkout.
+func follow(t *testing.T, name string, blocks []block) {
+	t.Helper()
+	tree := newTree(t, name)
+	s := newSession(t, tree)
+	before := ""
+	for _, b := range blocks {
+		if b.runBy != nil {
+			checkRunBy(t, name, b)
+			continue
+		}
+		for _, c := range b.commands {
+			at := fmt.Sprintf("%s:%d: %s", name, c.line, c.text)
+			lines, err := s.follow(t, tree, c)
+			if before == "" && development.process != nil {
+				before = remains(t)
+			}
+			switch missing, is := mismatch(c.want, lines); {
+			case c.checked && is:
+				t.Fatalf("%s\nis to print %q, and prints:\n%s", at, missing, strings.Join(lines, "\n"))
+			case !c.checked && err != nil:
+				t.Fatalf("%s\nfails with %v:\n%s", at, err, strings.Join(lines, "\n"))
+			}
+		}
+		built(tree)
+	}
+	if before != "" {
+		devtest.Eventually(t, patience, func() error {
+			if after := remains(t); after != before {
+				return fmt.Errorf("it leaves more behind than it found:\n%s\nand before:\n%s", after, before)
+			}
+			return nil
+		})
+	}
+}
+
+// follow types a command. A control plane is started in a terminal of its own, and
+// what it says is to be typed is typed.
+func (s *session) follow(t *testing.T, tree string, c command) ([]string, error) {
+	t.Helper()
+	if !isDev(c.text) {
+		return s.run(t, strings.ReplaceAll(c.text, example, development.address))
+	}
+	development.start(t, tree)
+	if _, err := s.run(t, development.export); err != nil {
+		return nil, err
+	}
+	return development.printed, nil
+}
+
+// remains names what a document may leave behind.
+func remains(t *testing.T) string {
+	t.Helper()
+	out, err := development.kubectl(t, "get", "all,configmaps,namespaces,crds,clusterroles,clusterrolebindings,"+
+		"clustergcpolicies,gcpolicies,clusterpolicymodules,policymodules,clusterfinalizers,finalizers.gleaner.dev", "-A", "-o", "name")
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	lines := strings.Split(out, "\n")
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+// checkRunBy sees that somebody else runs what is not run here.
+func checkRunBy(t *testing.T, name string, b block) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(b.runBy.file)))
+	if err != nil {
+		t.Errorf("%s:%d: %v", name, b.line, err)
+		return
+	}
+	if !strings.Contains(string(data), b.runBy.text) {
+		t.Errorf("%s:%d: %s has no %q any more: who runs this now?", name, b.line, b.runBy.file, b.runBy.text)
+	}
+}
