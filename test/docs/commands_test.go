@@ -58,7 +58,6 @@ func follow(t *testing.T, name string, blocks []block) {
 	t.Helper()
 	tree := newTree(t, name)
 	s := newSession(t, tree)
-	before := ""
 	for _, b := range blocks {
 		if b.runBy != nil {
 			checkRunBy(t, name, b)
@@ -67,9 +66,6 @@ func follow(t *testing.T, name string, blocks []block) {
 		for _, c := range b.commands {
 			at := fmt.Sprintf("%s:%d: %s", name, c.line, c.text)
 			lines, err := s.follow(t, tree, c)
-			if before == "" && development.process != nil {
-				before = remains(t)
-			}
 			switch missing, is := mismatch(c.want, lines); {
 			case c.checked && is:
 				t.Fatalf("%s\nis to print %q, and prints:\n%s", at, missing, strings.Join(lines, "\n"))
@@ -79,14 +75,15 @@ func follow(t *testing.T, name string, blocks []block) {
 		}
 		built(tree)
 	}
-	if before != "" {
-		devtest.Eventually(t, patience, func() error {
-			if after := remains(t); after != before {
-				return fmt.Errorf("it leaves more behind than it found:\n%s\nand before:\n%s", after, before)
-			}
-			return nil
-		})
+	if development.process == nil {
+		return
 	}
+	devtest.Eventually(t, patience, func() error {
+		if left := remains(t); len(left) != 0 {
+			return fmt.Errorf("it does not clean up: %q is left", left)
+		}
+		return nil
+	})
 }
 
 // follow types a command. A control plane is started in a terminal of its own, and
@@ -103,18 +100,25 @@ func (s *session) follow(t *testing.T, tree string, c command) ([]string, error)
 	return development.printed, nil
 }
 
-// remains names what a document may leave behind.
-func remains(t *testing.T) string {
+// remains names what a document has left behind, which is to be nothing.
+func remains(t *testing.T) []string {
 	t.Helper()
-	out, err := development.kubectl(t, "get", "all,configmaps,namespaces,crds,clusterroles,clusterrolebindings,"+
-		"clustergcpolicies,gcpolicies,clusterpolicymodules,policymodules,clusterfinalizers,finalizers.gleaner.dev", "-A", "-o", "name")
-	if err != nil {
-		t.Fatalf("%v: %s", err, out)
+	list := func(arguments ...string) []string {
+		out, err := development.kubectl(t, append([]string{"get", "-o", "name"}, arguments...)...)
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		return strings.Fields(out)
 	}
-	lines := strings.Split(out, "\n")
-	slices.Sort(lines)
-	return strings.Join(lines, "\n")
+	left := append(list("gleaner", "-A"), list("all,configmaps,persistentvolumeclaims,rolebindings,serviceaccounts", "-n", "default")...)
+	left = append(left, list("namespaces")...)
+	return slices.DeleteFunc(left, func(name string) bool {
+		return slices.Contains(always, name) || strings.HasPrefix(name, "namespace/kube-")
+	})
 }
+
+// always are there.
+var always = []string{"service/kubernetes", "configmap/kube-root-ca.crt", "serviceaccount/default", "namespace/default"}
 
 // checkRunBy sees that somebody else runs what is not run here.
 func checkRunBy(t *testing.T, name string, b block) {
@@ -124,7 +128,9 @@ func checkRunBy(t *testing.T, name string, b block) {
 		t.Errorf("%s:%d: %v", name, b.line, err)
 		return
 	}
-	if !strings.Contains(string(data), b.runBy.text) {
-		t.Errorf("%s:%d: %s has no %q any more: who runs this now?", name, b.line, b.runBy.file, b.runBy.text)
+	for _, text := range b.runBy.texts {
+		if !strings.Contains(string(data), text) {
+			t.Errorf("%s:%d: %s has no %q any more: who runs this now?", name, b.line, b.runBy.file, text)
+		}
 	}
 }

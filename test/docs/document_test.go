@@ -51,8 +51,11 @@ type command struct {
 	want    []string // lines
 }
 
-// place is where else commands are run: a file, and the text in it that runs them.
-type place struct{ file, text string }
+// place is where else commands are run: a file, and the texts in it that run them.
+type place struct {
+	file  string
+	texts []string
+}
 
 // runBy is the comment before a block that is run elsewhere.
 var runBy = regexp.MustCompile(`^<!-- run by (\S+): (.+) -->$`)
@@ -109,7 +112,7 @@ func (d document) marked(n ast.Node) *place {
 	if m == nil {
 		return nil
 	}
-	return &place{m[1], m[2]}
+	return &place{m[1], strings.Split(m[2], " | ")}
 }
 
 func (d document) text(n ast.Node) string {

@@ -7,9 +7,9 @@
 // for what differs from time to time. A block that takes too long here is marked by
 // a comment before it,
 //
-//	<!-- run by FILE: TEXT -->
+//	<!-- run by FILE: TEXT | TEXT -->
 //
-// which names the file of a test or of CI that runs it, and the text there that does.
+// which names the file of a test or of CI that runs it, and the texts there that do.
 package docs
 
 import (
