@@ -16,6 +16,9 @@ PACKAGES := ./... $(MODULE)/hostabi/...
 # Examples in Go are modules of their own, so that each can be copied.
 EXAMPLES := $(patsubst %/go.mod,%,$(wildcard examples/*/go.mod))
 
+# What tests need and the product does not, kept out of its dependencies.
+ASIDE := test/s3 test/prometheus
+
 # Packages that have something for the race detector to look at: a lock, an
 # atomic, a pool or a goroutine, in the code or in a test that hammers it.
 # The rewriter of modules is pure; its tests only share what they build. What the tests
@@ -52,7 +55,7 @@ build: ## build bin/gleaner
 # For a registry that wants a password: "docker login", "crane auth login" or the like, once.
 .PHONY: image
 image: $(addprefix build-image-,amd64 arm64) ## make a container image in bin/image, and push it to $IMAGE if that is set
-	go run ./tools/image/main.go -folder bin/image -version $(VERSION) $(if $(IMAGE),-push $(IMAGE)) $(BIN)-linux-amd64 $(BIN)-linux-arm64
+	go run ./tools/image/main.go -folder bin/image -version $(VERSION) -revision "$$(git rev-parse HEAD 2>/dev/null || true)" $(if $(IMAGE),-push $(IMAGE)) $(BIN)-linux-amd64 $(BIN)-linux-arm64
 
 .PHONY: build-image-amd64 build-image-arm64
 build-image-amd64 build-image-arm64: build-image-%:
@@ -75,6 +78,7 @@ test-beside: setup ## run 200 random scripts with and without Gleaner beside the
 .PHONY: test
 test: setup $(TESTSUM) ## run all tests, after all set-up that they need
 	cd sdk/go && GOWORK=off $(TESTSUM) $(TESTSUM_FLAGS) -- ./...
+	cd test/prometheus && GOWORK=off $(TESTSUM) $(TESTSUM_FLAGS) -- ./...
 	$(TESTSUM) $(TESTSUM_FLAGS) -- -timeout 20m $(PACKAGES)
 
 .PHONY: check
@@ -95,15 +99,14 @@ vet: ## run go vet, and see that hostabi and the SDK build on their own, also fo
 	go vet $(PACKAGES)
 	cd hostabi && GOWORK=off go vet ./... && GOWORK=off GOOS=wasip1 GOARCH=wasm go build ./...
 	cd sdk/go && GOWORK=off go vet ./... && GOWORK=off GOOS=wasip1 GOARCH=wasm go build -o /dev/null ./...
-	for folder in $(EXAMPLES) test/s3; do (cd $$folder && GOWORK=off go vet ./...); done
+	for folder in $(EXAMPLES) $(ASIDE); do (cd $$folder && GOWORK=off go vet ./...); done
 
 .PHONY: lint
 lint: $(LINT) ## run golangci-lint at the version of tools/go.mod
 	$(LINT) run ./...
 	cd hostabi && $(LINT) run --config ../.golangci.yml ./...
 	cd sdk/go && GOWORK=off $(LINT) run --config ../../.golangci.yml ./...
-	for folder in $(EXAMPLES); do (cd $$folder && GOWORK=off $(LINT) run --config ../../.golangci.yml ./...); done
-	cd test/s3 && GOWORK=off $(LINT) run --config ../../.golangci.yml ./...
+	for folder in $(EXAMPLES) $(ASIDE); do (cd $$folder && GOWORK=off $(LINT) run --config ../../.golangci.yml ./...); done
 
 .PHONY: fmt
 fmt: ## format all Go files

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/gleaner-dev/gleaner/operator/certs"
 	"github.com/gleaner-dev/gleaner/operator/loop"
@@ -115,6 +116,9 @@ func (w *webhook) addTo(mgr manager.Manager, config *rest.Config, collector *loo
 	})
 	if err != nil {
 		return err
+	}
+	if err := metrics.Registry.Register(expiration(w.certificates.Certificate)); err != nil {
+		return fmt.Errorf("register the certificate's metric: %w", err)
 	}
 	if err := mgr.AddReadyzCheck("webhook", func(*http.Request) error {
 		_, err := w.certificates.Certificate()

@@ -38,6 +38,8 @@ var (
 		"Whether Gleaner writes; not while another collector is alive, or might be.", nil, nil)
 	companyDesc = prometheus.NewDesc("gleaner_collector_missing",
 		"Whether Gleaner runs as a companion, and there is no other collector.", nil, nil)
+	rivalDesc = prometheus.NewDesc("gleaner_collector_unexpected",
+		"Whether Gleaner runs as the only collector, and another one is alive; it does not write then.", nil, nil)
 	finalizingDesc = prometheus.NewDesc("gleaner_finalizer_objects",
 		"Objects that are being deleted and wait for a finalizer: pending, and those of them that are stuck.", []string{"finalizer", "state"}, nil)
 	discoveryDesc = prometheus.NewDesc("gleaner_discovery_errors_total", "Failed or partly failed discovery passes.", nil, nil)
@@ -133,6 +135,7 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	gauge(pendingDesc, m.loop.known.oldest().Seconds())
 	gauge(gateDesc, number(m.loop.gate.get() == Open))
 	gauge(companyDesc, number(m.loop.company.missing()))
+	gauge(rivalDesc, number(m.loop.gate.get() == Shut))
 	out <- prometheus.MustNewConstMetric(twinsDesc, prometheus.CounterValue, float64(stats.Twins))
 	out <- prometheus.MustNewConstMetric(discoveryDesc, prometheus.CounterValue, float64(m.loop.watcher.Failures()))
 	if m.loop.finalizers != nil {

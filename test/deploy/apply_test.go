@@ -1,12 +1,16 @@
 package deploy
 
 import (
+	"bytes"
 	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -15,60 +19,26 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/gleaner-dev/gleaner/devcluster"
-	"github.com/gleaner-dev/gleaner/devcluster/devtest"
 )
 
-func TestWhatIsApplied(t *testing.T) {
-	for claim, flags := range map[string][]string{
-		"by kubectl":        nil,
-		"by the API server": {"--server-side"},
-	} {
-		t.Run(claim, func(t *testing.T) {
-			cluster := bare(t)
-			before, err := everything(t, cluster)
-			if err != nil {
-				t.Fatal(err)
-			}
-
-			kubectl(t, cluster, append([]string{"apply", "-k", overlay}, flags...)...)
-			settled(t, cluster)
-			first := wanted(t, cluster)
-
-			out := kubectl(t, cluster, append([]string{"apply", "-k", overlay}, flags...)...)
-			t.Run("is the same when it is applied again", func(t *testing.T) {
-				if diff := cmp.Diff(first, wanted(t, cluster)); diff != "" {
-					t.Errorf("after the first and the second time:\n%s", diff)
-				}
-				for line := range strings.Lines(out) {
-					// kubectl sends the selector of a budget each time.
-					if flags == nil && !strings.HasSuffix(line, " unchanged\n") && !strings.HasPrefix(line, "poddisruptionbudget") {
-						t.Errorf("kubectl says %s", line)
-					}
-				}
-			})
-
-			t.Run("goes without a trace when it is deleted", func(t *testing.T) {
-				// With the namespace, which is among it, goes what is in it.
-				kubectl(t, cluster, "delete", "-k", overlay, "--ignore-not-found")
-				devtest.Eventually(t, patience, func() error {
-					after, err := everything(t, cluster)
-					if diff := cmp.Diff(before, after); err == nil && diff != "" {
-						err = fmt.Errorf("before it was applied and after it was deleted:\n%s", diff)
-					}
-					return err
-				})
-			})
-		})
-	}
-}
-
+// kubectl runs kubectl, which must have nothing to warn of.
 func kubectl(t *testing.T, cluster *devcluster.Cluster, args ...string) string {
 	t.Helper()
-	out, err := cluster.Kubectl(t.Context(), args...)
+	binaries, err := devcluster.Build(t.Context(), io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return out
+	cmd := exec.CommandContext(t.Context(), binaries.Kubectl, args...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+cluster.Kubeconfig(), "KUBECACHEDIR="+filepath.Join(filepath.Dir(cluster.Kubeconfig()), "kubectl-cache"))
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("kubectl %s: %v: %s", strings.Join(args, " "), err, &stderr)
+	}
+	if strings.Contains(strings.ToLower(stderr.String()), "warning") {
+		t.Errorf("kubectl %s: %s", strings.Join(args, " "), &stderr)
+	}
+	return stdout.String()
 }
 
 // settled waits until controllers have done what they do to new objects.
@@ -87,7 +57,7 @@ func settled(t *testing.T, cluster *devcluster.Cluster) {
 }
 
 // wanted returns the objects that are applied, without what controllers write.
-func wanted(t *testing.T, cluster *devcluster.Cluster) map[string]any {
+func wanted(t *testing.T, cluster *devcluster.Cluster, overlay string) map[string]any {
 	t.Helper()
 	var list unstructured.UnstructuredList
 	if err := list.UnmarshalJSON([]byte(kubectl(t, cluster, "get", "-k", overlay, "-o", "json"))); err != nil {

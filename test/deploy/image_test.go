@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"debug/elf"
 	"encoding/json"
 	"errors"
 	"io"
@@ -15,6 +16,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -25,7 +27,10 @@ import (
 	"github.com/gleaner-dev/gleaner/policies/source/oci"
 )
 
-const mostManifest = 1 << 20 // bytes
+const (
+	mostManifest = 1 << 20 // bytes
+	revision     = "0123456789abcdef0123456789abcdef01234567"
+)
 
 // other is the architecture that this machine does not have.
 var other = map[string]string{"amd64": "arm64", "arm64": "amd64"}[runtime.GOARCH]
@@ -36,7 +41,7 @@ func makeImage(t *testing.T, args ...string) (string, error) {
 	if err := readSources("../../tools/image", ".go"); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), "go", append([]string{"run", "../../tools/image/main.go", "-version", version}, args...)...)
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"run", "../../tools/image/main.go", "-version", version, "-revision", revision}, args...)...)
 	cmd.Env = append(os.Environ(), "DOCKER_CONFIG="+t.TempDir()) // nobody's passwords
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
@@ -116,11 +121,19 @@ func (p pulled) files(folder string, d v1.Descriptor, diffID v1.Hash) []string {
 			p.Fatal(err)
 		}
 		names = append(names, header.Name)
+		path := filepath.Join(folder, filepath.FromSlash(header.Name))
 		if header.Uid != 0 || header.Gid != 0 || header.Mode&0o022 != 0 {
 			p.Errorf("%s is %d's with mode %o: others than root could write it", header.Name, header.Uid, header.Mode)
 		}
-		if header.Typeflag == tar.TypeReg {
-			unpack(p.T, filepath.Join(folder, filepath.Base(header.Name)), reader, fs.FileMode(header.Mode))
+		switch header.Typeflag {
+		case tar.TypeDir:
+			if err := os.MkdirAll(path, fs.FileMode(header.Mode)); err != nil {
+				p.Fatal(err)
+			}
+		case tar.TypeReg:
+			unpack(p.T, path, reader, fs.FileMode(header.Mode))
+		default:
+			p.Errorf("%s is neither a file nor a folder", header.Name)
 		}
 	}
 }
@@ -136,19 +149,51 @@ func unpack(t *testing.T, path string, from io.Reader, mode fs.FileMode) {
 	}
 }
 
-func TestImage_IsPulledFromARegistryAndRunsItsCommand(t *testing.T) {
+// image unpacks the image for an architecture into a folder.
+func (p pulled) image(index v1.IndexManifest, architecture string) (root string, manifest v1.Manifest, config v1.ConfigFile) {
+	p.Helper()
+	at := slices.IndexFunc(index.Manifests, func(d v1.Descriptor) bool { return d.Platform.String() == "linux/"+architecture })
+	if at < 0 {
+		p.Fatalf("there is none for %s", architecture)
+	}
+	p.manifest(index.Manifests[at].Digest.String(), &manifest)
+	p.blob(manifest.Config, &config)
+	if config.OS != "linux" || config.Architecture != architecture || len(config.RootFS.DiffIDs) != len(manifest.Layers) {
+		p.Fatalf("its config is %+v", config)
+	}
+	root = filepath.Join(p.TempDir(), "root")
+	if err := os.Mkdir(root, 0o755); err != nil {
+		p.Fatal(err)
+	}
+	var names []string
+	for i, layer := range manifest.Layers {
+		names = append(names, p.files(root, layer, config.RootFS.DiffIDs[i])...)
+	}
+	if diff := cmp.Diff([]string{"etc/", "etc/ssl/", "etc/ssl/certs/", "etc/ssl/certs/ca-certificates.crt", "gleaner"}, names); diff != "" {
+		p.Errorf("files (-want +got):\n%s", diff)
+	}
+	command, err := elf.Open(filepath.Join(root, "gleaner"))
+	if err != nil {
+		p.Fatal(err)
+	}
+	defer command.Close()
+	if want := map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}[architecture]; command.Machine != want {
+		p.Errorf("its command is for %s", command.Machine)
+	}
+	return root, manifest, config
+}
+
+func TestImage_IsPulledFromARegistryAndCollects(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the image is for Linux")
 	}
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	t.Cleanup(server.Close)
 	reference := strings.TrimPrefix(server.URL, "http://") + "/gleaner/gleaner:" + version
-	folder := t.TempDir()
-	out, err := makeImage(t, "-folder", filepath.Join(folder, "image"), "-push", reference, binary(t), foreign(t))
+	out, err := makeImage(t, "-folder", filepath.Join(t.TempDir(), "image"), "-push", reference, binary(t), foreign(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	to, err := oci.ParseReference(reference)
 	if err != nil {
 		t.Fatal(err)
@@ -159,45 +204,73 @@ func TestImage_IsPulledFromARegistryAndRunsItsCommand(t *testing.T) {
 	if want := "@" + digest + "\n"; !strings.HasSuffix(out, want) {
 		t.Errorf("the command does not name the image as …%s but says\n%s", want, out)
 	}
-	platforms := map[string]v1.Descriptor{}
-	for _, d := range index.Manifests {
-		platforms[d.Platform.String()] = d
+	if len(index.Manifests) != 2 {
+		t.Errorf("it is for %d architectures", len(index.Manifests))
 	}
-	if len(platforms) != 2 || platforms["linux/"+other].Size == 0 {
-		t.Fatalf("it is for %v", platforms)
-	}
+	p.image(index, other)
+	root, manifest, config := p.image(index, runtime.GOARCH)
 
-	var manifest v1.Manifest
-	var config v1.ConfigFile
-	p.manifest(platforms["linux/"+runtime.GOARCH].Digest.String(), &manifest)
-	p.blob(manifest.Config, &config)
-	if config.OS != "linux" || config.Architecture != runtime.GOARCH || len(config.RootFS.DiffIDs) != len(manifest.Layers) {
-		t.Fatalf("its config is %+v", config)
-	}
-	var names []string
-	for i, layer := range manifest.Layers {
-		names = append(names, p.files(folder, layer, config.RootFS.DiffIDs[i])...)
-	}
-	if diff := cmp.Diff([]string{"etc/", "etc/ssl/", "etc/ssl/certs/", "etc/ssl/certs/ca-certificates.crt", "gleaner"}, names); diff != "" {
-		t.Errorf("files (-want +got):\n%s", diff)
-	}
-	if config.Config.User != "65532:65532" || config.Config.Labels["org.opencontainers.image.version"] != version {
-		t.Errorf("it runs as %q with labels %v", config.Config.User, config.Config.Labels)
-	}
-	if diff := cmp.Diff([]string{"/gleaner"}, config.Config.Entrypoint); diff != "" {
-		t.Errorf("entrypoint (-want +got):\n%s", diff)
-	}
-	said, err := exec.CommandContext(t.Context(), filepath.Join(folder, "gleaner"), "version").CombinedOutput()
-	if err != nil || !strings.Contains(string(said), version) {
-		t.Errorf("gleaner version says %q, %v", said, err)
-	}
+	t.Run("says what it is", func(t *testing.T) {
+		for name, about := range map[string]map[string]string{
+			"labels": config.Config.Labels, "annotations": manifest.Annotations, "annotations of the index": index.Annotations,
+		} {
+			for key, want := range map[string]string{"version": version, "revision": revision, "licenses": "Apache-2.0", "title": "Gleaner"} {
+				if got := about["org.opencontainers.image."+key]; got != want {
+					t.Errorf("%s: %s is %q", name, key, got)
+				}
+			}
+		}
+	})
+	t.Run("runs as nobody in particular", func(t *testing.T) {
+		if config.Config.User != "65532:65532" {
+			t.Errorf("it runs as %q", config.Config.User)
+		}
+		if diff := cmp.Diff([]string{"/gleaner"}, config.Config.Entrypoint); diff != "" {
+			t.Errorf("entrypoint (-want +got):\n%s", diff)
+		}
+		said, err := exec.CommandContext(t.Context(), filepath.Join(root, "gleaner"), "version").CombinedOutput()
+		if err != nil || !strings.Contains(string(said), version) {
+			t.Errorf("gleaner version says %q, %v", said, err)
+		}
+	})
+	t.Run("collects, and writes nothing but what it has volumes for", func(t *testing.T) {
+		cluster := installed(t)
+		before := filesOf(t, root)
+		o := startPod(t, makePod(t, cluster, root, canConfine))
+		o.ready("/healthz", "/readyz")
+		w := newWorld(t, cluster.RESTConfig())
+		w.collects("image")
+		o.stop()
+		if diff := cmp.Diff(before, filesOf(t, root)); diff != "" {
+			t.Errorf("files before and after:\n%s", diff)
+		}
+	})
 }
 
-func TestImage_IsTheSameOfTheSameCommands(t *testing.T) {
-	command, folder := foreign(t), t.TempDir()
+// filesOf names the files in a root, but for what a kubelet puts there.
+func filesOf(t *testing.T, root string) (names []string) {
+	t.Helper()
+	err := fs.WalkDir(os.DirFS(root), ".", func(path string, entry fs.DirEntry, err error) error {
+		if path == "var" {
+			return fs.SkipDir
+		}
+		if err == nil && !entry.IsDir() {
+			names = append(names, path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+// Each time the command is built in another folder.
+func TestImage_IsTheSameOfTheSameSources(t *testing.T) {
+	folder := t.TempDir()
 	var contents [2]map[string]bool
 	for i := range contents {
-		if _, err := makeImage(t, "-folder", folder, command); err != nil {
+		if _, err := makeImage(t, "-folder", folder, foreign(t)); err != nil {
 			t.Fatal(err)
 		}
 		contents[i] = layoutOf(t, folder)

@@ -20,8 +20,6 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/gleaner-dev/gleaner/devcluster"
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
@@ -41,15 +39,22 @@ type operator struct {
 // account, and is ended with the test.
 func startOperator(t *testing.T, cluster *devcluster.Cluster, flags ...string) *operator {
 	t.Helper()
-	metrics, probes := freeAddress(t), freeAddress(t)
+	return startPod(t, makePod(t, cluster, imageOf(t), canConfine), flags...)
+}
+
+// startPod runs a pod.
+func startPod(t *testing.T, p pod, flags ...string) *operator {
+	t.Helper()
+	metrics, probes := p.places(t)
 	o := &operator{T: t, log: &logbook{}, metrics: "https://" + metrics, probes: "http://" + probes, exited: make(chan struct{})}
-	args := container(t, kubernetes.NewForConfigOrDie(cluster.RESTConfig())).Args
-	args = append(args, // what a pod has of its own
-		"--kubeconfig="+kubeconfig(t, cluster), "--namespace="+namespace, "--cache-dir="+t.TempDir(),
-		"--metrics-bind-address="+metrics, "--health-probe-bind-address="+probes)
-	o.cmd = exec.Command(binary(t), append(args, flags...)...)
+	o.cmd = exec.Command(filepath.Join(p.root, "gleaner"), append(p.args, flags...)...)
+	o.cmd.Env = p.environment
 	o.cmd.Stderr = o.log
 	tieToParent(o.cmd)
+	if p.confined {
+		o.cmd.Path = "/gleaner"
+		confine(o.cmd, p.root)
+	}
 	if err := o.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -80,22 +85,6 @@ func (o *operator) stop() {
 	if !o.cmd.ProcessState.Success() {
 		o.Errorf("it has ended with %s", o.cmd.ProcessState)
 	}
-}
-
-// kubeconfig writes one with a token of the operator's service account.
-func kubeconfig(t *testing.T, cluster *devcluster.Cluster) (path string) {
-	t.Helper()
-	admin := cluster.RESTConfig()
-	config := clientcmdapi.NewConfig()
-	config.Clusters["c"] = &clientcmdapi.Cluster{Server: admin.Host, CertificateAuthorityData: admin.CAData}
-	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: token(t, cluster, namespace, "gleaner")}
-	config.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
-	config.CurrentContext = "x"
-	path = filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*config, path); err != nil {
-		t.Fatal(err)
-	}
-	return path
 }
 
 // token returns one of a service account.

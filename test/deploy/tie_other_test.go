@@ -5,3 +5,7 @@ package deploy
 import "os/exec"
 
 func tieToParent(*exec.Cmd) {}
+
+const canConfine = false
+
+func confine(*exec.Cmd, string) {}

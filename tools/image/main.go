@@ -34,6 +34,7 @@ import (
 const (
 	user         = "65532:65532" // a number, so that Kubernetes sees that it is not root
 	command      = "gleaner"
+	repository   = "https://github.com/gleaner-dev/gleaner"
 	certificates = "etc/ssl/certs/ca-certificates.crt" // where Go looks for them
 )
 
@@ -43,6 +44,7 @@ var authorities = []string{"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/c
 func main() {
 	folder := flag.String("folder", "bin/image", "`folder` that the image is written to; what is there goes")
 	version := flag.String("version", "development", "version of the commands, for the labels")
+	revision := flag.String("revision", "", "commit of the commands, for the labels")
 	push := flag.String("push", "", "`reference` to push the image to, as registry/repository:tag")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "usage: image [flags] COMMAND..., one for each architecture")
@@ -51,14 +53,33 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, flag.Args(), *folder, *version, *push); err != nil {
+	if err := run(ctx, flag.Args(), *folder, *push, describe(*version, *revision)); err != nil {
 		fmt.Fprintln(os.Stderr, "image:", err)
 		stop()
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, commands []string, folder, version, push string) error {
+// describe says what the image is, in the words of the OCI's specification. It stands
+// in its labels, which people see, and in annotations, which registries do.
+func describe(version, revision string) map[string]string {
+	about := map[string]string{
+		"org.opencontainers.image.title":         "Gleaner",
+		"org.opencontainers.image.description":   "A programmable garbage collector for Kubernetes",
+		"org.opencontainers.image.url":           repository,
+		"org.opencontainers.image.source":        repository,
+		"org.opencontainers.image.documentation": repository + "/tree/main/docs",
+		"org.opencontainers.image.licenses":      "Apache-2.0",
+		"org.opencontainers.image.vendor":        "The Gleaner authors",
+		"org.opencontainers.image.version":       version,
+	}
+	if revision != "" {
+		about["org.opencontainers.image.revision"] = revision
+	}
+	return about
+}
+
+func run(ctx context.Context, commands []string, folder, push string, about map[string]string) error {
 	if len(commands) == 0 {
 		return errors.New("make image: name commands, one for each architecture")
 	}
@@ -66,11 +87,11 @@ func run(ctx context.Context, commands []string, folder, version, push string) e
 	if err != nil {
 		return err
 	}
-	images, err := packAll(commands, trusted, version)
+	images, err := packAll(commands, trusted, about)
 	if err != nil {
 		return err
 	}
-	index, err := combine(images)
+	index, err := combine(images, about)
 	if err != nil {
 		return err
 	}
@@ -101,7 +122,7 @@ type image struct {
 	platform v1.Platform
 }
 
-func packAll(commands []string, trusted []byte, version string) ([]image, error) {
+func packAll(commands []string, trusted []byte, about map[string]string) ([]image, error) {
 	var images []image
 	seen := map[string]string{}
 	for _, path := range commands {
@@ -117,7 +138,7 @@ func packAll(commands []string, trusted []byte, version string) ([]image, error)
 			return nil, fmt.Errorf("make image of %s: %s is for %s, too", path, other, architecture)
 		}
 		seen[architecture] = path
-		made, err := pack(binary, trusted, version, v1.Platform{OS: "linux", Architecture: architecture})
+		made, err := pack(binary, trusted, about, v1.Platform{OS: "linux", Architecture: architecture})
 		if err != nil {
 			return nil, fmt.Errorf("make image of %s: %w", path, err)
 		}
@@ -148,23 +169,17 @@ func architectureOf(binary []byte) (string, error) {
 }
 
 // pack makes an image of a command.
-func pack(binary, trusted []byte, version string, platform v1.Platform) (image, error) {
+func pack(binary, trusted []byte, about map[string]string, platform v1.Platform) (image, error) {
 	config := v1.ConfigFile{
 		OS: platform.OS, Architecture: platform.Architecture,
 		Created: v1.Time{Time: time.Unix(0, 0).UTC()},
 		RootFS:  v1.RootFS{Type: "layers"},
 		Config: v1.Config{
 			User: user, WorkingDir: "/", Entrypoint: []string{"/" + command},
-			Labels: map[string]string{
-				"org.opencontainers.image.title":       "Gleaner",
-				"org.opencontainers.image.description": "A programmable garbage collector for Kubernetes",
-				"org.opencontainers.image.source":      "https://github.com/gleaner-dev/gleaner",
-				"org.opencontainers.image.licenses":    "Apache-2.0",
-				"org.opencontainers.image.version":     version,
-			},
+			Labels: about,
 		},
 	}
-	manifest := v1.Manifest{SchemaVersion: 2, MediaType: types.OCIManifestSchema1}
+	manifest := v1.Manifest{SchemaVersion: 2, MediaType: types.OCIManifestSchema1, Annotations: about}
 	made := image{platform: platform, Artifact: oci.Artifact{MediaType: string(manifest.MediaType)}}
 
 	// The command comes last: it changes with each release, the rest does not.
@@ -189,8 +204,8 @@ func pack(binary, trusted []byte, version string, platform v1.Platform) (image, 
 }
 
 // combine makes the index of the images, from which each node takes its own.
-func combine(images []image) ([]byte, error) {
-	index := v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex}
+func combine(images []image, about map[string]string) ([]byte, error) {
+	index := v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex, Annotations: about}
 	for _, i := range images {
 		d := descriptor(types.MediaType(i.MediaType), i.Manifest)
 		d.Platform = &i.platform

@@ -1,0 +1,169 @@
+package deploy
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/gleaner-dev/gleaner/devcluster"
+)
+
+const accountFolder = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+// pod is what a kubelet makes of the Deployment's template, as far as this machine
+// allows: a root with the files of the image, the account's token, and volumes.
+type pod struct {
+	root        string
+	spec        corev1.PodSpec
+	args        []string
+	environment []string
+	confined    bool // to the root, as the image's user; else it sees all of this machine
+}
+
+// makePod makes one in a folder that has the files of the image.
+func makePod(t *testing.T, cluster *devcluster.Cluster, root string, confined bool) pod {
+	t.Helper()
+	client := kubernetes.NewForConfigOrDie(cluster.RESTConfig())
+	deployment, err := client.AppsV1().Deployments(namespace).Get(t.Context(), "gleaner", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := pod{root: root, spec: deployment.Spec.Template.Spec, confined: confined}
+	container := p.spec.Containers[0]
+	p.args = slices.Clone(container.Args)
+	p.mount(t, client, container.VolumeMounts)
+	p.identify(t, cluster)
+	return p
+}
+
+// mount makes the volumes. Whoever is not confined is told of them by other names.
+func (p *pod) mount(t *testing.T, client kubernetes.Interface, mounts []corev1.VolumeMount) {
+	t.Helper()
+	for _, m := range mounts {
+		folder := filepath.Join(p.root, m.MountPath)
+		if err := os.MkdirAll(folder, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		volume := p.spec.Volumes[slices.IndexFunc(p.spec.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name })]
+		switch {
+		case volume.EmptyDir != nil:
+			if err := os.Chmod(folder, 0o777); err != nil {
+				t.Fatal(err)
+			}
+		case volume.Secret != nil:
+			secret, err := client.CoreV1().Secrets(namespace).Get(t.Context(), volume.Secret.SecretName, metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for name, content := range secret.Data {
+				write(t, filepath.Join(folder, name), content, os.FileMode(*volume.Secret.DefaultMode))
+			}
+		default:
+			t.Fatalf("nothing here can make the volume %+v", volume)
+		}
+		for i := range p.args {
+			if !p.confined {
+				p.args[i] = strings.ReplaceAll(p.args[i], "="+m.MountPath, "="+folder)
+			}
+		}
+	}
+}
+
+// identify gives it a token of its account, as a pod has it; by a kubeconfig if it
+// can't be shown a root of its own.
+func (p *pod) identify(t *testing.T, cluster *devcluster.Cluster) {
+	t.Helper()
+	admin, secret := cluster.RESTConfig(), token(t, cluster, namespace, p.spec.ServiceAccountName)
+	if p.confined {
+		folder := filepath.Join(p.root, accountFolder)
+		if err := os.MkdirAll(folder, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for name, content := range map[string][]byte{"token": []byte(secret), "ca.crt": admin.CAData, "namespace": []byte(namespace)} {
+			write(t, filepath.Join(folder, name), content, 0o444)
+		}
+		at, err := url.Parse(admin.Host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.environment = []string{"KUBERNETES_SERVICE_HOST=" + at.Hostname(), "KUBERNETES_SERVICE_PORT=" + at.Port()}
+		return
+	}
+	config := clientcmdapi.NewConfig()
+	config.Clusters["c"] = &clientcmdapi.Cluster{Server: admin.Host, CertificateAuthorityData: admin.CAData}
+	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: secret}
+	config.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
+	config.CurrentContext = "x"
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		t.Fatal(err)
+	}
+	p.environment = []string{"KUBECONFIG=" + path}
+	p.args = append(p.args, "--namespace="+namespace)
+}
+
+// places gives it free addresses on loopback in place of those of its network, which
+// there is none of. So the API server is told of a URL in place of the webhook's Service.
+func (p *pod) places(t *testing.T) (metrics, probes string) {
+	t.Helper()
+	metrics, probes = freeAddress(t), freeAddress(t)
+	p.args = append(p.args, "--metrics-bind-address="+metrics, "--health-probe-bind-address="+probes)
+	if slices.Contains(p.args, "--collector=companion") {
+		webhook := freeAddress(t)
+		_, port, err := net.SplitHostPort(webhook)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.args = append(p.args, "--webhook-bind-address="+webhook, "--webhook-url=https://localhost:"+port+"/veto")
+	}
+	return metrics, probes
+}
+
+// imageOf is a folder with what the image has, made of this checkout's command.
+func imageOf(t *testing.T) (root string) {
+	t.Helper()
+	root = filepath.Join(t.TempDir(), "root")
+	if err := os.Mkdir(root, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	command := filepath.Join(root, "gleaner")
+	if err := os.Link(binary(t), command); err != nil { // on another file system
+		if err := copyFile(binary(t), command); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root
+}
+
+func copyFile(from, to string) error {
+	source, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	target, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o755)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(target, source)
+	return errors.Join(err, target.Close())
+}
+
+func write(t *testing.T, path string, content []byte, mode os.FileMode) {
+	t.Helper()
+	if err := os.WriteFile(path, content, mode); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,214 @@
+package deploy
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/gleaner-dev/gleaner/devcluster/devtest"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write "+shown+" anew; then read the diff")
+
+// shown is what the rules and the dashboard may ask for, which test/prometheus holds
+// them to.
+const shown = "../prometheus/testdata/metrics"
+
+// serving has one object that waits for a finalizer, and one that has waited for it.
+const serving = `
+apiVersion: gleaner.dev/v1alpha1
+kind: PolicyModule
+metadata: {name: served, namespace: NAMESPACE}
+spec:
+  rego:
+    inline: |
+      package gleaner
+      default finalize := {"decision": "Wait"}
+      finalize := {"decision": "Act", "intents": [{"id": "e", "event": {"type": "Normal", "reason": "Going", "message": "it goes"}}]} if {
+        input.object.metadata.name == "goes"
+        not input.results.e
+      } else := {"decision": "Done"} if input.object.metadata.name == "goes"
+---
+apiVersion: gleaner.dev/v1alpha1
+kind: Finalizer
+metadata: {name: served, namespace: NAMESPACE}
+spec:
+  resources: [{apiGroups: [""], resources: [secrets]}]
+  module: {name: served}
+  serviceAccount: {name: served}
+  mode: Enforce
+  onRemoval: Release
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: served, namespace: NAMESPACE}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: served, namespace: NAMESPACE}
+rules: [{apiGroups: [""], resources: [secrets], verbs: [get]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: served, namespace: NAMESPACE}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: served}
+subjects: [{kind: ServiceAccount, name: served, namespace: NAMESPACE}]
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: goes, namespace: NAMESPACE, finalizers: [NAMESPACE.gleaner.dev/served]}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: waits, namespace: NAMESPACE, finalizers: [NAMESPACE.gleaner.dev/served]}`
+
+// The installation is the one of docs/install.md, with monitoring.
+func TestMonitoring(t *testing.T) {
+	cluster := bare(t)
+	define(t, cluster, "monitoring.coreos.com", "ServiceMonitor", "PrometheusRule")
+	own := example(t)
+	kubectl(t, cluster, "apply", "-k", own)
+	client := kubernetes.NewForConfigOrDie(cluster.RESTConfig())
+	deployed := container(t, client)
+	if deployed.Image != "registry.example.com/gleaner:v1.2.3" || !slices.Contains(deployed.Args, "--finalizer-networks=10.96.0.0/16") {
+		t.Errorf("what docs/install.md shows makes it run %s %v", deployed.Image, deployed.Args)
+	}
+	dashboard, err := client.CoreV1().ConfigMaps(namespace).Get(t.Context(), "gleaner-dashboard", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if dashboard.Labels["grafana_dashboard"] == "" || !strings.Contains(dashboard.Data["gleaner.json"], "gleaner_writes_enabled") {
+		t.Errorf("the dashboard is %v", dashboard)
+	}
+
+	w := newWorld(t, cluster.RESTConfig())
+	o := startPod(t, makePod(t, cluster, imageOf(t), false)) // in a root of its own it has no /proc, as pods have
+	o.ready("/readyz")
+	w.apply(cluster, strings.ReplaceAll(keepsAll, `"keep"`, `"keep-NAMESPACE"`), "clustergcpolicy/keep-"+w.ns)
+	w.keeps("kept")
+	w.apply(cluster, serving, "-n", w.ns, "finalizers.gleaner.dev/served")
+	kubectl(t, cluster, "delete", "-n", w.ns, "secrets/goes", "--timeout", patience.String())
+	kubectl(t, cluster, "delete", "-n", w.ns, "secrets/waits", "--wait=false")
+
+	reader := token(t, cluster, w.ns, w.bound("prometheus", "gleaner-metrics-reader"))
+	var text string
+	devtest.Eventually(t, patience, func() error {
+		code, body, err := get(t, o.metrics+"/metrics", reader)
+		if err == nil && (code != http.StatusOK || !strings.Contains(body, w.ns+`/served",state="pending"} 1`)) {
+			err = fmt.Errorf("it answers %d:\n%s", code, body)
+		}
+		text = body
+		return err
+	})
+	t.Run("metrics are those that rules and the dashboard were tried with", func(t *testing.T) { compare(t, text) })
+	t.Run("metrics are named as is usual", func(t *testing.T) { lint(t, text) })
+
+	removeResources(t, cluster)
+	o.stop()
+	kubectl(t, cluster, "delete", "-k", own, "--timeout", patience.String())
+}
+
+var firstKustomization = regexp.MustCompile("(?s)```yaml\n(.*?)```")
+
+// example makes the kustomization of docs/install.md, beside a checkout.
+func example(t *testing.T) (folder string) {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/install.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := firstKustomization.FindSubmatch(text)
+	if found == nil {
+		t.Fatal("docs/install.md has no kustomization")
+	}
+	folder = t.TempDir()
+	for _, part := range []string{"config", "crds/manifests"} {
+		if err := os.CopyFS(filepath.Join(folder, "gleaner", part), os.DirFS(filepath.Join("../..", part))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, filepath.Join(folder, "kustomization.yaml"), found[1], 0o600)
+	return folder
+}
+
+// compare holds the metrics to the list of them.
+func compare(t *testing.T, text string) {
+	t.Helper()
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for name, family := range families {
+		if !ours.MatchString(name) {
+			continue
+		}
+		labels := map[string]bool{}
+		for _, m := range family.Metric {
+			for _, l := range m.Label {
+				labels[l.GetName()] = true
+			}
+		}
+		lines = append(lines, strings.Join(append([]string{name, kind(family)}, sorted(labels)...), " ")+"\n")
+	}
+	slices.Sort(lines)
+	got := strings.Join(lines, "")
+	if *rewrite {
+		write(t, shown, []byte(got), 0o644)
+	}
+	want, err := os.ReadFile(shown)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s is out of date; run this test with -rewrite, then read the diff (-want +got):\n%s", shown, diff)
+	}
+}
+
+// ours are the metrics that people may ask for. Go, controller-runtime and client-go
+// show others, which come and go with their versions.
+var ours = regexp.MustCompile(`^(gleaner_.*|workqueue_depth|process_(start_time_seconds|resident_memory_bytes|cpu_seconds_total))$`)
+
+func kind(family *dto.MetricFamily) string { return strings.ToLower(family.GetType().String()) }
+
+func sorted(set map[string]bool) []string {
+	var all []string
+	for name := range set {
+		all = append(all, name)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// lint has Prometheus' linter look at Gleaner's own metrics.
+func lint(t *testing.T, text string) {
+	t.Helper()
+	problems, err := promlint.New(strings.NewReader(text)).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		if strings.HasPrefix(p.Metric, "gleaner_") {
+			err = errors.Join(err, fmt.Errorf("%s: %s", p.Metric, p.Text))
+		}
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}

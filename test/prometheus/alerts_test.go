@@ -1,0 +1,283 @@
+// Package prometheus asks Prometheus itself what it makes of config/monitoring: each
+// alert is evaluated over series that should and over others that should not make it
+// fire, and whatever is asked for is held to what the operator really shows.
+package prometheus
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/rulefmt"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/promql/promqltest"
+	"github.com/prometheus/prometheus/rules"
+	"go.yaml.in/yaml/v2"
+)
+
+// interval is how often rules are evaluated, and series have samples.
+const interval = time.Minute
+
+// story is what happens to some series, and what an alert makes of it.
+type story struct {
+	alert  string
+	series string        // from 0 on, a sample a minute
+	at     time.Duration // when it is looked at
+	fires  []string      // what it says then, as LABEL=VALUE …: SUMMARY
+}
+
+var stories = map[string]story{
+	"nothing is scraped": {
+		"GleanerDown", `up{job="other"} 1x30`, 6 * time.Minute,
+		[]string{"severity=critical: No replica of Gleaner answers"},
+	},
+	"no replica answers": {
+		"GleanerDown", `up{job="gleaner", pod="a"} 1x3 0x30`, 10 * time.Minute,
+		[]string{"severity=critical: No replica of Gleaner answers"},
+	},
+	"one replica answers": {
+		"GleanerDown", "up{job=\"gleaner\", pod=\"a\"} 0x30\n up{job=\"gleaner\", pod=\"b\"} 1x30", 30 * time.Minute, nil,
+	},
+
+	"no replica writes": {
+		"GleanerWritesDisabled", "gleaner_writes_enabled{namespace=\"n\", pod=\"a\"} 1 0x30\n gleaner_writes_enabled{namespace=\"n\", pod=\"b\"} 0x30",
+		10 * time.Minute, []string{"namespace=n severity=critical: No replica of Gleaner writes"},
+	},
+	"one replica writes, the other stands by": {
+		"GleanerWritesDisabled", "gleaner_writes_enabled{namespace=\"n\", pod=\"a\"} 1x30\n gleaner_writes_enabled{namespace=\"n\", pod=\"b\"} 0x30",
+		30 * time.Minute, nil,
+	},
+	"another takes over within two minutes": {
+		"GleanerWritesDisabled", "gleaner_writes_enabled{namespace=\"n\", pod=\"a\"} 1x3 0x30\n gleaner_writes_enabled{namespace=\"n\", pod=\"b\"} 0x5 1x30",
+		30 * time.Minute, nil,
+	},
+
+	"two replicas write": {
+		"GleanerTwoWriters", "gleaner_writes_enabled{namespace=\"n\", pod=\"a\"} 1x30\n gleaner_writes_enabled{namespace=\"n\", pod=\"b\"} 1x30",
+		10 * time.Minute, []string{"namespace=n severity=critical: 2 replicas of Gleaner write at once"},
+	},
+	"one writes after another": {
+		"GleanerTwoWriters", "gleaner_writes_enabled{namespace=\"n\", pod=\"a\"} 1x3 0x30\n gleaner_writes_enabled{namespace=\"n\", pod=\"b\"} 0x2 1x30",
+		30 * time.Minute, nil,
+	},
+
+	"another collector is alive": {
+		"GleanerOtherCollectorAlive", `gleaner_collector_unexpected{namespace="n", pod="a"} 0 1x10`, 5 * time.Minute,
+		[]string{"namespace=n severity=critical: Another garbage collector is running, and Gleaner has stopped"},
+	},
+	"it is alone, as it should be": {"GleanerOtherCollectorAlive", `gleaner_collector_unexpected{namespace="n"} 0x10`, 10 * time.Minute, nil},
+
+	"the other collector is missing": {
+		"GleanerOtherCollectorMissing", `gleaner_collector_missing{namespace="n"} 1x30`, 20 * time.Minute,
+		[]string{"namespace=n severity=critical: There is no other garbage collector"},
+	},
+	"the other collector is away for ten minutes": {
+		"GleanerOtherCollectorMissing", `gleaner_collector_missing{namespace="n"} 0x3 1x10 0x30`, 40 * time.Minute, nil,
+	},
+
+	"the queue gets older and older": {
+		"GleanerQueueOld", `gleaner_queue_oldest_seconds{namespace="n"} 0+60x60`, 20 * time.Minute,
+		[]string{"namespace=n severity=warning: An object has waited for 20m 0s to be looked at"},
+	},
+	"the queue is old once in a while": {
+		"GleanerQueueOld", `gleaner_queue_oldest_seconds{namespace="n"} 400x5 0x3 400x5 0x30`, 20 * time.Minute, nil,
+	},
+
+	"one of ten takes minutes": {
+		"GleanerCollectionSlow",
+		"gleaner_collection_delay_seconds_bucket{namespace=\"n\", le=\"1\"} 0+8x60\n gleaner_collection_delay_seconds_bucket{namespace=\"n\", le=\"120\"} 0+10x60\n" +
+			" gleaner_collection_delay_seconds_bucket{namespace=\"n\", le=\"+Inf\"} 0+10x60",
+		30 * time.Minute, []string{"namespace=n severity=warning: Collecting takes 1m 0s"},
+	},
+	"nearly all are collected at once": {
+		"GleanerCollectionSlow",
+		"gleaner_collection_delay_seconds_bucket{namespace=\"n\", le=\"1\"} 0+99x60\n gleaner_collection_delay_seconds_bucket{namespace=\"n\", le=\"+Inf\"} 0+100x60",
+		30 * time.Minute, nil,
+	},
+	"nothing is collected": {
+		"GleanerCollectionSlow", `gleaner_collection_delay_seconds_bucket{namespace="n", le="+Inf"} 0x60`, 30 * time.Minute, nil,
+	},
+
+	"a type can not be listed": {
+		"GleanerTypesNotSynced",
+		"gleaner_resource_synced{namespace=\"n\", group=\"example.com\", version=\"v1\", resource=\"things\"} 0x30\n" +
+			" gleaner_resource_synced{namespace=\"n\", group=\"\", version=\"v1\", resource=\"pods\"} 1x30",
+		20 * time.Minute,
+		[]string{"group=example.com namespace=n resource=things severity=warning version=v1: Not listed: things.v1.example.com"},
+	},
+	"a type is listed after ten minutes": {
+		"GleanerTypesNotSynced", `gleaner_resource_synced{namespace="n", group="", version="v1", resource="pods"} 0x10 1x30`, 30 * time.Minute, nil,
+	},
+
+	"discovery fails each half minute": {
+		"GleanerDiscoveryFails", `gleaner_discovery_errors_total{namespace="n", pod="a"} 0+2x60`, 40 * time.Minute,
+		[]string{"namespace=n pod=a severity=warning: Gleaner can't find out which types there are"},
+	},
+	"discovery has failed once": {"GleanerDiscoveryFails", `gleaner_discovery_errors_total{namespace="n"} 0x3 1x60`, 40 * time.Minute, nil},
+
+	"a module fails again and again": {
+		"GleanerPolicyAtFault", `gleaner_policy_answers_total{namespace="n", policy="GCPolicy shop/keep", mode="Enforce", decision="Fault"} 1+1x30`, 20 * time.Minute,
+		[]string{"namespace=n policy=GCPolicy shop/keep severity=warning: GCPolicy shop/keep is at fault"},
+	},
+	"a policy answers": {
+		"GleanerPolicyAtFault", `gleaner_policy_answers_total{namespace="n", policy="GCPolicy shop/keep", mode="Enforce", decision="Delete"} 1+1x30`, 30 * time.Minute, nil,
+	},
+	"a module has failed long ago": {
+		"GleanerPolicyAtFault", `gleaner_policy_answers_total{namespace="n", policy="GCPolicy shop/keep", mode="Enforce", decision="Fault"} 0 7x60`, 40 * time.Minute, nil,
+	},
+
+	"objects are stuck": {
+		"GleanerFinalizerStuck", "gleaner_finalizer_objects{namespace=\"n\", finalizer=\"ClusterFinalizer bucket\", state=\"stuck\"} 3x30",
+		20 * time.Minute, []string{"finalizer=ClusterFinalizer bucket namespace=n severity=warning: 3 objects can not go because of ClusterFinalizer bucket"},
+	},
+	"objects wait, and none is stuck": {
+		"GleanerFinalizerStuck",
+		"gleaner_finalizer_objects{namespace=\"n\", finalizer=\"f\", state=\"stuck\"} 0x30\n gleaner_finalizer_objects{namespace=\"n\", finalizer=\"f\", state=\"pending\"} 9x30",
+		30 * time.Minute, nil,
+	},
+
+	"a certificate expires in six days": { // the clock begins at 0
+		"GleanerCertificateExpires", `gleaner_webhook_certificate_expiration_timestamp_seconds{namespace="n"} 525600x120`, 2 * time.Hour,
+		[]string{"namespace=n severity=critical: The webhook's certificate expires in 6d 0h 0m 0s"},
+	},
+	"a certificate expires in eight days": {
+		"GleanerCertificateExpires", `gleaner_webhook_certificate_expiration_timestamp_seconds{namespace="n"} 698400x120`, 2 * time.Hour, nil,
+	},
+
+	"it starts again and again": {
+		"GleanerRestarts", `process_start_time_seconds{job="gleaner", namespace="n", pod="a"} 0x9 1x9 2x9 3x9`, 35 * time.Minute,
+		[]string{"job=gleaner namespace=n pod=a severity=warning: Gleaner has started 3 times within an hour"},
+	},
+	"others start again and again":      {"GleanerRestarts", `process_start_time_seconds{job="other", namespace="n", pod="a"} 0+1x60`, time.Hour, nil},
+	"it has been started once or twice": {"GleanerRestarts", `process_start_time_seconds{job="gleaner", namespace="n", pod="a"} 0x9 1x9 2x60`, time.Hour, nil},
+
+	"one call of ten fails": {
+		"GleanerAPIErrors", "gleaner_api_calls_total{namespace=\"n\", verb=\"delete\", code=\"200\"} 0+90x60\n gleaner_api_calls_total{namespace=\"n\", verb=\"delete\", code=\"503\"} 0+10x60",
+		30 * time.Minute, []string{"namespace=n severity=warning: 10% of the calls to the API server fail"},
+	},
+	"conflicts, and what is gone already, are no errors": {
+		"GleanerAPIErrors", "gleaner_api_calls_total{namespace=\"n\", verb=\"delete\", code=\"200\"} 0+50x60\n" +
+			" gleaner_api_calls_total{namespace=\"n\", verb=\"delete\", code=\"409\"} 0+20x60\n gleaner_api_calls_total{namespace=\"n\", verb=\"get\", code=\"404\"} 0+30x60",
+		30 * time.Minute, nil,
+	},
+}
+
+func TestAlerts(t *testing.T) {
+	alerts := parseRules(t)
+	fires, quiet := map[string]bool{}, map[string]bool{}
+	for claim, s := range stories {
+		if len(s.fires) != 0 {
+			fires[s.alert] = true
+		} else {
+			quiet[s.alert] = true
+		}
+		t.Run(s.alert+": "+claim, func(t *testing.T) {
+			rule, ok := alerts[s.alert]
+			if !ok {
+				t.Fatal("there is no such alert")
+			}
+			if diff := cmp.Diff(s.fires, evaluate(t, rule, s)); diff != "" {
+				t.Errorf("what fires (-want +got):\n%s", diff)
+			}
+		})
+	}
+	for _, name := range slices.Sorted(maps.Keys(alerts)) {
+		if !fires[name] || !quiet[name] {
+			t.Errorf("of %s it is not told when it fires and when it does not", name)
+		}
+	}
+}
+
+// evaluate evaluates a rule as Prometheus does, up to when it is looked at.
+func evaluate(t *testing.T, r rulefmt.Rule, s story) (fires []string) {
+	t.Helper()
+	expr, err := parser.NewParser(parser.Options{}).ParseExpr(r.Expr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	logger := slog.New(slog.NewTextHandler(io.Discard, nil))
+	rule := rules.NewAlertingRule(r.Alert, expr, time.Duration(r.For), time.Duration(r.KeepFiringFor),
+		labels.FromMap(r.Labels), labels.FromMap(r.Annotations), labels.EmptyLabels(), "", true, logger)
+	storage := promqltest.LoadedStorage(t, fmt.Sprintf("load %s\n %s", model.Duration(interval), s.series))
+	query := rules.EngineQueryFunc(promqltest.NewTestEngine(t, false, 0, promqltest.DefaultMaxSamplesPerQuery), storage)
+	for at := time.Duration(0); at <= s.at; at += interval {
+		if _, err := rule.Eval(t.Context(), 0, time.Unix(0, 0).Add(at), query, &url.URL{}, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, alert := range rule.ActiveAlerts() {
+		if alert.State == rules.StateFiring {
+			fires = append(fires, describe(t, alert))
+		}
+	}
+	slices.Sort(fires)
+	return fires
+}
+
+func describe(t *testing.T, alert *rules.Alert) string {
+	t.Helper()
+	var parts []string
+	alert.Labels.Range(func(l labels.Label) {
+		if l.Name != labels.AlertName {
+			parts = append(parts, l.Name+"="+l.Value)
+		}
+	})
+	alert.Annotations.Range(func(l labels.Label) {
+		if strings.Contains(l.Value, "error expanding") || strings.Contains(l.Value, "{{") || strings.Contains(l.Value, "<no value>") {
+			t.Errorf("its %s is %s", l.Name, l.Value)
+		}
+	})
+	return strings.Join(parts, " ") + ": " + alert.Annotations.Get("summary")
+}
+
+// parseRules has Prometheus read the rules, and returns them by name.
+func parseRules(t *testing.T) map[string]rulefmt.Rule {
+	t.Helper()
+	var manifest struct {
+		Spec yaml.MapSlice `yaml:"spec"`
+	}
+	if err := yaml.Unmarshal(read(t, "config/monitoring/rules.yaml"), &manifest); err != nil {
+		t.Fatal(err)
+	}
+	text, err := yaml.Marshal(manifest.Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said bytes.Buffer
+	groups, errs := rulefmt.Parse(text, false, model.UTF8Validation, parser.NewParser(parser.Options{}), slog.New(slog.NewTextHandler(&said, nil)))
+	if len(errs) != 0 || said.Len() != 0 {
+		t.Fatalf("Prometheus says %v\n%s", errs, &said)
+	}
+	found := map[string]rulefmt.Rule{}
+	for _, group := range groups.Groups {
+		for _, rule := range group.Rules {
+			if _, twice := found[rule.Alert]; twice || rule.Alert == "" {
+				t.Errorf("alert %q is there twice, or is none", rule.Alert)
+			}
+			found[rule.Alert] = rule
+		}
+	}
+	return found
+}
+
+func TestAlerts_SayWhatIsWrongAndWhatToDo(t *testing.T) {
+	for name, rule := range parseRules(t) {
+		severity := rule.Labels["severity"]
+		if severity != "critical" && severity != "warning" || !strings.HasPrefix(name, "Gleaner") {
+			t.Errorf("%s is %q", name, severity)
+		}
+		if rule.Annotations["summary"] == "" || rule.Annotations["description"] == "" || len(rule.Annotations) != 2 {
+			t.Errorf("%s says %v", name, rule.Annotations)
+		}
+	}
+}
