@@ -58,6 +58,12 @@ func follow(t *testing.T, name string, blocks []block) {
 	t.Helper()
 	tree := newTree(t, name)
 	s := newSession(t, tree)
+	starts := slices.ContainsFunc(blocks, func(b block) bool {
+		return slices.ContainsFunc(b.commands, func(c command) bool { return isDev(c.text) })
+	})
+	if !starts {
+		s.onCluster(t)
+	}
 	for _, b := range blocks {
 		if b.runBy != nil {
 			checkRunBy(t, name, b)
@@ -75,7 +81,7 @@ func follow(t *testing.T, name string, blocks []block) {
 		}
 		built(tree)
 	}
-	if development.process == nil {
+	if !starts {
 		return
 	}
 	devtest.Eventually(t, patience, func() error {
@@ -84,6 +90,28 @@ func follow(t *testing.T, name string, blocks []block) {
 		}
 		return nil
 	})
+}
+
+// onCluster gives a document that starts no cluster one of its own, as people have
+// it who come with theirs: with all of kube-controller-manager, and without Gleaner.
+func (s *session) onCluster(t *testing.T) {
+	t.Helper()
+	cluster, err := devcluster.Start(t.Context(), devcluster.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := cluster.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	binaries, err := devcluster.Build(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.run(t, "export KUBECONFIG="+cluster.Kubeconfig()+" PATH="+filepath.Dir(binaries.Kubectl)+":$PATH"); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // follow types a command. A control plane is started in a terminal of its own, and

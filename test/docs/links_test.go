@@ -33,25 +33,28 @@ func TestLinks(t *testing.T) {
 	for name, d := range documents {
 		for _, link := range d.links(t) {
 			if problem := follows(documents, name, link); problem != nil {
-				t.Errorf("%s: the link to %s: %v", name, link, problem)
+				t.Errorf("%s: the link to %s: %v", name, link.target, problem)
 			}
 		}
 	}
 }
 
-// links returns where a document's links and images lead.
-func (d document) links(t *testing.T) []string {
+// link is what is written, and where it leads.
+type link struct{ text, target string }
+
+// links returns a document's links and images.
+func (d document) links(t *testing.T) []link {
 	t.Helper()
-	var list []string
+	var list []link
 	err := ast.Walk(d.tree, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
 		if !entering {
 			return ast.WalkContinue, nil
 		}
 		switch n := n.(type) {
 		case *ast.Link:
-			list = append(list, string(n.Destination))
+			list = append(list, link{d.plain(n), string(n.Destination)})
 		case *ast.Image:
-			list = append(list, string(n.Destination))
+			list = append(list, link{"", string(n.Destination)})
 		}
 		return ast.WalkContinue, nil
 	})
@@ -61,9 +64,12 @@ func (d document) links(t *testing.T) []string {
 	return list
 }
 
+// namesTest tells a link to a test, whose text is the test's name.
+var namesTest = regexp.MustCompile(`^(Test|Fuzz)\w+$`)
+
 // follows says what is wrong with a link.
-func follows(documents map[string]document, from, link string) error {
-	target, err := url.Parse(link)
+func follows(documents map[string]document, from string, l link) error {
+	target, err := url.Parse(l.target)
 	if err != nil {
 		return err
 	}
@@ -74,8 +80,14 @@ func follows(documents map[string]document, from, link string) error {
 	if target.Path != "" {
 		name = path.Join(path.Dir(from), target.Path)
 	}
-	if _, err := os.Stat(filepath.Join(root, filepath.FromSlash(name))); err != nil {
+	file := filepath.Join(root, filepath.FromSlash(name))
+	if _, err := os.Stat(file); err != nil {
 		return fmt.Errorf("there is no %s", name)
+	}
+	if strings.HasSuffix(name, "_test.go") && namesTest.MatchString(l.text) {
+		if source, err := os.ReadFile(file); err != nil || !strings.Contains(string(source), "func "+l.text+"(") {
+			return fmt.Errorf("there is no test %s in %s", l.text, name)
+		}
 	}
 	if target.Fragment == "" {
 		return nil
@@ -154,21 +166,23 @@ func TestLinksThatLeadNowhereAreFound(t *testing.T) {
 		"README.md":        parseDocument("README.md", []byte("# What is *there*?\n\n## Twice\n\n## Twice\n")),
 		"docs/policies.md": parseDocument("docs/policies.md", []byte("[a](../README.md)\n")),
 	}
-	for link, want := range map[string]string{
-		"../README.md":                "",
-		"../README.md#what-is-there":  "",
-		"../README.md#twice-1":        "",
-		"https://example.com/nowhere": "",
-		"../README.md#twice-2":        "there is no heading #twice-2 in README.md",
-		"nowhere.md":                  "there is no docs/nowhere.md",
-		"../docs#x":                   "docs is no document with headings",
+	for to, want := range map[link]string{
+		{"", "../README.md"}:                          "",
+		{"", "../README.md#what-is-there"}:            "",
+		{"", "../README.md#twice-1"}:                  "",
+		{"", "https://example.com/nowhere"}:           "",
+		{"TestLinks", "../test/docs/links_test.go"}:   "",
+		{"", "../README.md#twice-2"}:                  "there is no heading #twice-2 in README.md",
+		{"", "nowhere.md"}:                            "there is no docs/nowhere.md",
+		{"", "../docs#x"}:                             "docs is no document with headings",
+		{"TestThatIsNotThere", "../layering_test.go"}: "there is no test TestThatIsNotThere in layering_test.go",
 	} {
 		got := ""
-		if err := follows(documents, "docs/policies.md", link); err != nil {
+		if err := follows(documents, "docs/policies.md", to); err != nil {
 			got = err.Error()
 		}
 		if got != want {
-			t.Errorf("%s: got %q, want %q", link, got, want)
+			t.Errorf("%s: got %q, want %q", to, got, want)
 		}
 	}
 }
