@@ -1,7 +1,9 @@
 package docs
 
 import (
+	"bufio"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,6 +26,7 @@ func TestCommands(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range append([]string{"README.md"}, tutorials(t)...) {
+		failed := t.Failed() // one that ended in the middle cleaned up nothing
 		t.Run(name, func(t *testing.T) {
 			d := readDocument(t, name)
 			blocks, err := d.blocks()
@@ -33,8 +36,40 @@ func TestCommands(t *testing.T) {
 			if len(blocks) == 0 {
 				t.Fatal("it has no commands")
 			}
-			follow(t, name, blocks)
+			follow(t, name, blocks, failed)
 		})
+	}
+	t.Run("docs/reference/metrics.md", metricsAreThoseOfThePage)
+}
+
+// metricsAreThoseOfThePage compares the page, which is written from the code, with
+// what an operator serves that has had something to do.
+func metricsAreThoseOfThePage(t *testing.T) {
+	if development.process == nil {
+		t.Skip("no document has started a cluster")
+	}
+	page, err := os.ReadFile(filepath.Join(root, "docs/reference/metrics.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.Get("http://" + development.address + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	found := 0
+	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
+		words := strings.Fields(lines.Text())
+		if len(words) != 4 || words[1] != "TYPE" || !strings.HasPrefix(words[2], "gleaner_") {
+			continue
+		}
+		found++
+		if row := fmt.Sprintf("| `%s` | %s |", words[2], words[3]); !strings.Contains(string(page), row) {
+			t.Errorf("there is no row %q", row)
+		}
+	}
+	if found < 10 {
+		t.Errorf("only %d metrics are served", found)
 	}
 }
 
@@ -54,7 +89,8 @@ func tutorials(t *testing.T) []string {
 }
 
 // follow types a document's commands into a new shell, in a copy of the checkout.
-func follow(t *testing.T, name string, blocks []block) {
+// Whether it cleans up can't be told if one before it has failed.
+func follow(t *testing.T, name string, blocks []block, failed bool) {
 	t.Helper()
 	tree := newTree(t, name)
 	s := newSession(t, tree)
@@ -81,7 +117,7 @@ func follow(t *testing.T, name string, blocks []block) {
 		}
 		built(tree)
 	}
-	if !starts {
+	if !starts || failed {
 		return
 	}
 	devtest.Eventually(t, patience, func() error {
