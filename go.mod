@@ -32,6 +32,8 @@ require (
 	sigs.k8s.io/yaml v1.6.0
 )
 
+require github.com/yuin/goldmark v1.8.7
+
 require (
 	github.com/open-policy-agent/cert-controller v0.16.0
 	github.com/pkg/errors v0.9.1 // indirect

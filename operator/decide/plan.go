@@ -125,30 +125,30 @@ type Reason string
 // The reasons of plans.
 const (
 	NothingToDo           Reason = ""
-	OwnersUnreadable      Reason = "OwnerUnreadable"
-	OwnersUnresolvable    Reason = "OwnerUnresolvable"
-	OwnerOrphans          Reason = "OwnerOrphans"
-	OwnerRemains          Reason = "OwnerRemains"
-	OwnersAbsent          Reason = "OwnersAbsent"
-	OwnersWaiting         Reason = "OwnersWaiting"
-	KeptByPolicy          Reason = "KeptByPolicy"
-	WaitsByPolicy         Reason = "WaitsByPolicy"
-	DelayedByPolicy       Reason = "DelayedByPolicy"
-	PolicyAtFault         Reason = "PolicyAtFault"
-	MemoObsolete          Reason = "MemoObsolete"
-	PropagationDecided    Reason = "PropagationDecided"
-	HoldReleased          Reason = "HoldReleased"
-	HoldWanted            Reason = "HoldWanted"
-	HoldObsolete          Reason = "HoldObsolete"
-	ExceptedByPolicy      Reason = "ExceptedByPolicy"
-	PolicySilent          Reason = "PolicySilent"
-	DependentsRemain      Reason = "DependentsRemain"
-	DependentsUnreadable  Reason = "DependentsUnreadable"
-	DependentsUnconfirmed Reason = "DependentsUnconfirmed"
-	DependentsReleased    Reason = "DependentsReleased"
-	DependentsGone        Reason = "DependentsGone"
-	OwnershipCycle        Reason = "OwnershipCycle"
-	LeftToCollector       Reason = "LeftToCollector" // the other one, beside which we work
+	OwnersUnreadable      Reason = "OwnerUnreadable"       // an owner could not be read, and so the object stays
+	OwnersUnresolvable    Reason = "OwnerUnresolvable"     // an owner is of a type that there is not, and so the object stays
+	OwnerOrphans          Reason = "OwnerOrphans"          // an owner is being deleted, and takes leave of its dependents
+	OwnerRemains          Reason = "OwnerRemains"          // an owner is there, and references to those that are not are dropped
+	OwnersAbsent          Reason = "OwnersAbsent"          // all owners are gone
+	OwnersWaiting         Reason = "OwnersWaiting"         // the owners that are left are being deleted in the foreground, and wait for it
+	KeptByPolicy          Reason = "KeptByPolicy"          // a policy keeps an object that lost its owners
+	WaitsByPolicy         Reason = "WaitsByPolicy"         // a policy wants to be asked again later
+	DelayedByPolicy       Reason = "DelayedByPolicy"       // a policy deletes it after a while without owners
+	PolicyAtFault         Reason = "PolicyAtFault"         // a policy did not answer as it must, and holds the object for that
+	MemoObsolete          Reason = "MemoObsolete"          // what was remembered of it is of no use any more
+	PropagationDecided    Reason = "PropagationDecided"    // a policy has decided what becomes of the dependents of an object that is deleted
+	HoldReleased          Reason = "HoldReleased"          // its dependents are seen to, and the hold is taken off
+	HoldWanted            Reason = "HoldWanted"            // a policy governs it, and has to be asked when it is deleted
+	HoldObsolete          Reason = "HoldObsolete"          // it has a hold, and no policy governs it any more
+	ExceptedByPolicy      Reason = "ExceptedByPolicy"      // a policy decided otherwise about a dependent of this kind than about its owner's others
+	PolicySilent          Reason = "PolicySilent"          // there is no decision that makes sense, and so it stays
+	DependentsRemain      Reason = "DependentsRemain"      // it waits for dependents that are still there
+	DependentsUnreadable  Reason = "DependentsUnreadable"  // it waits, since not all kinds of its dependents could be listed
+	DependentsUnconfirmed Reason = "DependentsUnconfirmed" // it waits for a last look at its dependents
+	DependentsReleased    Reason = "DependentsReleased"    // its dependents do not name it any more, and it may go
+	DependentsGone        Reason = "DependentsGone"        // its dependents are gone, and it may go
+	OwnershipCycle        Reason = "OwnershipCycle"        // objects that are being deleted own each other in a circle, which is broken here
+	LeftToCollector       Reason = "LeftToCollector"       // the other collector, beside which we work, is about to do what is right
 )
 
 // Judgement is what the policies had to say about an object without owners. The

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-var documented = regexp.MustCompile("(?s)```yaml\n(apiVersion: .*?)```")
+var documented = regexp.MustCompile("(?s)```yaml\n(apiVersion: gleaner.dev/.*?)```")
 
 func TestTheResourcesInTheDocumentationAreAccepted(t *testing.T) {
 	a := newAPI(t)
@@ -18,7 +18,10 @@ func TestTheResourcesInTheDocumentationAreAccepted(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	for _, page := range []string{"finalizers.md", "policies.md"} {
+	for _, page := range []string{
+		"finalizers.md", "policies.md",
+		"howto/from-handwritten-finalizers.md", "howto/from-k8s-cleaner.md", "howto/from-kyverno.md",
+	} {
 		data, err := os.ReadFile("../../../docs/" + page)
 		if err != nil {
 			t.Fatal(err)

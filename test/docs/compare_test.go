@@ -1,0 +1,89 @@
+package docs
+
+import (
+	"strings"
+	"testing"
+)
+
+// mismatch returns the first line of what is wanted that is not there, and whether
+// there is one. In a line … stands for any text, and a line of nothing else for any
+// number of lines. How many spaces there are does not count: columns are as wide as
+// what is in them.
+func mismatch(want, have []string) (string, bool) {
+	want, have = squeeze(want), squeeze(have)
+	if fits(want, have) {
+		return "", false
+	}
+	for n := range want { // the shortest beginning that does not fit tells where
+		if !fits(append(want[:n+1:n+1], "…"), have) {
+			return want[n], true
+		}
+	}
+	return "the end of the output", true
+}
+
+func fits(want, have []string) bool {
+	switch {
+	case len(want) == 0:
+		return len(have) == 0
+	case want[0] == "…":
+		return fits(want[1:], have) || len(have) != 0 && fits(want, have[1:])
+	default:
+		return len(have) != 0 && lineFits(want[0], have[0]) && fits(want[1:], have[1:])
+	}
+}
+
+func lineFits(want, have string) bool {
+	parts := strings.Split(want, "…")
+	if len(parts) == 1 {
+		return want == have
+	}
+	if !strings.HasPrefix(have, parts[0]) {
+		return false
+	}
+	have = have[len(parts[0]):]
+	for _, part := range parts[1 : len(parts)-1] {
+		at := strings.Index(have, part)
+		if at < 0 {
+			return false
+		}
+		have = have[at+len(part):]
+	}
+	return strings.HasSuffix(have, parts[len(parts)-1])
+}
+
+// squeeze makes one space of several, and drops empty lines.
+func squeeze(lines []string) []string {
+	var list []string
+	for _, l := range lines {
+		if words := strings.Fields(l); len(words) != 0 {
+			list = append(list, strings.Join(words, " "))
+		}
+	}
+	return list
+}
+
+func TestMismatch(t *testing.T) {
+	for name, c := range map[string]struct {
+		want, have, missing string
+	}{
+		"the same":                              {"a\nb", "a\nb", ""},
+		"other widths of columns":               {"NAME   AGE\na   …", "NAME        AGE\na           3s", ""},
+		"any text in a line":                    {"a … c", "a b b c", ""},
+		"any lines":                             {"a\n…\nc", "a\nb\nb\nc", ""},
+		"no lines":                              {"a\n…\nc", "a\nc", ""},
+		"an empty line more":                    {"a\nc", "a\n\nc", ""},
+		"another line":                          {"a\nb", "a\nc", "b"},
+		"a line too few":                        {"a\nb", "a", "b"},
+		"a line too many":                       {"a", "a\nb", "the end of the output"},
+		"another end of a line":                 {"a … c", "a b", "a … c"},
+		"text that is there once, wanted twice": {"a…b…b", "axb", "a…b…b"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			missing, is := mismatch(strings.Split(c.want, "\n"), strings.Split(c.have, "\n"))
+			if is != (c.missing != "") || missing != c.missing {
+				t.Errorf("got %q, %t, want %q", missing, is, c.missing)
+			}
+		})
+	}
+}

@@ -1,0 +1,116 @@
+package docs
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// patience is what a command is given.
+const patience = 3 * time.Minute
+
+// session is a shell, into which a document's commands are typed.
+type session struct {
+	shell  *exec.Cmd
+	in     io.Writer
+	output chan string // lines
+}
+
+// end is what the shell prints after each command, before its exit code.
+const end = "-- the command has ended with"
+
+// newSession starts a shell with a home of its own.
+func newSession(t *testing.T, folder string) *session {
+	t.Helper()
+	shell := exec.Command("bash", "--noprofile", "--norc")
+	shell.Dir, shell.Env = folder, environment(t)
+	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // with what it starts
+	in, err := shell.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, into, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	shell.Stdout, shell.Stderr = into, into
+	if err := shell.Start(); err != nil {
+		t.Fatal(err)
+	}
+	into.Close()
+	s := &session{shell: shell, in: in, output: make(chan string, 1000)}
+	go s.read(out)
+	t.Cleanup(func() {
+		in.Close()
+		_ = syscall.Kill(-shell.Process.Pid, syscall.SIGKILL) // it may have left something running
+		_ = shell.Wait()                                      // it was killed
+		for range s.output {                                  // until read ends
+		}
+	})
+	return s
+}
+
+func (s *session) read(out *os.File) {
+	defer close(s.output)
+	defer out.Close()
+	lines := bufio.NewScanner(out)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		s.output <- lines.Text()
+	}
+}
+
+// environment is that of a new account, except for Go's and our own caches.
+func environment(t *testing.T) []string {
+	t.Helper()
+	caches, err := exec.Command("go", "env", "GOCACHE", "GOMODCACHE", "GOPROXY", "GOSUMDB", "GOFLAGS").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := strings.Split(strings.TrimRight(string(caches), "\n"), "\n")
+	env := []string{
+		"HOME=" + t.TempDir(), "TMPDIR=" + t.TempDir(), "PATH=" + os.Getenv("PATH"), "TERM=dumb", "LANG=C.UTF-8",
+		"GLEANER_CACHE=" + ourCache(t),
+	}
+	for i, name := range []string{"GOCACHE", "GOMODCACHE", "GOPROXY", "GOSUMDB", "GOFLAGS"} {
+		if i < len(values) {
+			env = append(env, name+"="+values[i])
+		}
+	}
+	return env
+}
+
+// run types a command, and returns the lines that it printed. That it fails is an
+// error unless its output is to be compared: it may be what the document shows.
+func (s *session) run(t *testing.T, command string) (lines []string, err error) {
+	t.Helper()
+	fmt.Fprintf(s.in, "{ %s\n} 2>&1 </dev/null; echo \"%s $?\"\n", command, end)
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	for {
+		select {
+		case line, ok := <-s.output:
+			if !ok {
+				return lines, fmt.Errorf("the shell has ended")
+			}
+			before, code, ended := strings.Cut(line, end+" ")
+			if before != "" || !ended {
+				lines = append(lines, before)
+			}
+			switch {
+			case ended && code != "0":
+				return lines, fmt.Errorf("exit code %s", code)
+			case ended:
+				return lines, nil
+			}
+		case <-late.C:
+			return lines, fmt.Errorf("it has not ended after %s", patience)
+		}
+	}
+}

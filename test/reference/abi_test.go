@@ -1,0 +1,219 @@
+package reference
+
+import (
+	"encoding/json"
+	"fmt"
+	"go/ast"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gleaner-dev/gleaner/hostabi"
+)
+
+const abiPreamble = `# Documents and ABI
+
+What a module is asked with, and answers with: version ` + "`%s`" + `. The schemas, for editors and other tools, are in
+[hostabi/schema](../../hostabi/schema). Modules in Go use the [SDK](../../sdk/go/README.md), and need little of this; those in Rego
+have the request as ` + "`input`" + `, and rules in package ` + "`gleaner`" + ` whose values are verdicts ([how](../../sdk/rego/README.md)). This page is written from the
+code, by ` + "`make generate`" + `.
+`
+
+func describeABI(t *testing.T, _ source) string {
+	code := parseTree(t, "hostabi")
+	var b strings.Builder
+	fmt.Fprintf(&b, abiPreamble, hostabi.Version)
+	describeHooks(&b, code)
+	for _, document := range []string{"request", "verdict"} {
+		describeSchema(t, &b, document)
+	}
+	b.WriteString("\n## Errors of intents\n\nThe `reason` of a result's `error`.\n\n| reason | |\n|---|---|\n")
+	for _, c := range code.constsOf("ErrorReason") {
+		b.WriteString(row("`"+c.value+"`", plain(sentence(c.comment))))
+	}
+	b.WriteString("\n## Limits\n\nSizes are bytes of JSON.\n\n| | | |\n|---|---|---|\n")
+	for _, l := range []struct {
+		name  string
+		value int
+		what  string
+	}{
+		{"MaxRequestBytes", hostabi.MaxRequestBytes, "a request, with the results of all rounds"},
+		{"MaxVerdictBytes", hostabi.MaxVerdictBytes, "a verdict"},
+		{"MaxVerdictDepth", hostabi.MaxVerdictDepth, "objects and arrays within each other in a verdict"},
+		{"MaxStateBytes", hostabi.MaxStateBytes, "the state in a verdict"},
+		{"MaxReasonBytes", hostabi.MaxReasonBytes, "a reason, and the message of an event"},
+		{"MaxIntents", hostabi.MaxIntents, "intents in a verdict"},
+		{"MaxDependents", hostabi.MaxDependents, "exceptions by kind in a verdict"},
+		{"MaxListLimit", hostabi.MaxListLimit, "objects in a page of a list"},
+	} {
+		b.WriteString(row("`"+l.name+"`", fmt.Sprint(l.value), l.what))
+	}
+	b.WriteString("\nFuel, memory and time of a call are set by the module's resource: [engines](../engines.md).\n")
+	describeImports(&b, code)
+	return b.String()
+}
+
+func describeHooks(b *strings.Builder, code source) {
+	b.WriteString("\n## Hooks and decisions\n\nAny answer may have a `reason`.\n\n| hook | decision | other fields |\n|---|---|---|\n")
+	for _, hook := range hostabi.Hooks() {
+		for _, decision := range hostabi.Decisions(hook) {
+			b.WriteString(row("`"+string(hook)+"`", "`"+string(decision)+"`", codes(hostabi.Fields(hook, decision))))
+		}
+	}
+	b.WriteString("\n")
+	for _, c := range code.constsOf("Hook") {
+		_, text, _ := strings.Cut(c.comment, " ")
+		b.WriteString("- `" + c.value + "` " + plain(strings.Join(strings.Fields(text), " ")) + "\n")
+	}
+}
+
+func describeImports(b *strings.Builder, code source) {
+	fmt.Fprintf(b, "\n## WebAssembly\n\nA module exports a function for each hook that it answers, of the hook's name and of type `() → ()`, and may export `_initialize`, which is\n"+
+		"called first. It may import what follows from `%s`, and WASI preview 1 without files, environment, arguments or sockets; anything else\n"+
+		"is refused when it is loaded, by name. What the sandbox does: [engines](../engines.md).\n\n| import | |\n|---|---|\n", hostabi.ImportModule)
+	for _, name := range []string{"ImportRequestRead", "ImportVerdictWrite", "ImportLog"} {
+		c := code.consts["hostabi."+name]
+		_, text, _ := strings.Cut(c.comment, " ")
+		b.WriteString(row("`"+c.value+"`", plain(text)))
+	}
+	fmt.Fprintf(b, "\nLevels of the log: %d debug, %d info, %d warn, %d error.\n", hostabi.LogDebug, hostabi.LogInfo, hostabi.LogWarn, hostabi.LogError)
+}
+
+// constsOf returns the constants that are declared with a type, in their order.
+func (s *source) constsOf(typeName string) []constant {
+	var list []constant
+	s.each(func(f file, n ast.Node) {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok {
+			return
+		}
+		if id, ok := spec.Type.(*ast.Ident); !ok || id.Name != typeName {
+			return
+		}
+		for _, name := range spec.Names {
+			if c, ok := s.consts[f.pkg+"."+name.Name]; ok {
+				list = append(list, c)
+			}
+		}
+	})
+	return list
+}
+
+// property is what a schema says of a document or of a field.
+type property struct {
+	Ref         string              `json:"$ref"`
+	Type        any                 `json:"type"`
+	Format      string              `json:"format"`
+	Description string              `json:"description"`
+	Enum        []any               `json:"enum"`
+	Items       *property           `json:"items"`
+	Required    []string            `json:"required"`
+	Properties  map[string]property `json:"properties"`
+	Defs        map[string]property `json:"$defs"`
+	Order       []string            `json:"-"`
+}
+
+// UnmarshalJSON keeps the order in which the properties are written.
+func (p *property) UnmarshalJSON(data []byte) error {
+	if len(data) != 0 && data[0] != '{' { // true: anything
+		return nil
+	}
+	type alias property
+	if err := json.Unmarshal(data, (*alias)(p)); err != nil {
+		return err
+	}
+	var raw struct {
+		Properties json.RawMessage `json:"properties"`
+	}
+	if err := json.Unmarshal(data, &raw); err != nil || raw.Properties == nil {
+		return err
+	}
+	d := json.NewDecoder(strings.NewReader(string(raw.Properties)))
+	if _, err := d.Token(); err != nil {
+		return err
+	}
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return err
+		}
+		p.Order = append(p.Order, key.(string))
+		var skipped json.RawMessage
+		if err := d.Decode(&skipped); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func describeSchema(t *testing.T, b *strings.Builder, document string) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(root, "hostabi/schema", document+".schema.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var schema property
+	if err := json.Unmarshal(data, &schema); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(b, "\n## The %s\n\n", document)
+	describeProperties(b, schema)
+	names := make([]string, 0, len(schema.Defs))
+	for name := range schema.Defs {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		fmt.Fprintf(b, "\n### %s\n\n", name)
+		describeProperties(b, schema.Defs[name])
+	}
+}
+
+func describeProperties(b *strings.Builder, p property) {
+	if p.Description != "" {
+		b.WriteString(plain(strings.Join(strings.Fields(p.Description), " ")) + "\n\n")
+	}
+	b.WriteString("| field | type | |\n|---|---|---|\n")
+	for _, name := range p.Order {
+		f := p.Properties[name]
+		kind := f.kind()
+		if slices.Contains(p.Required, name) {
+			kind += ", required"
+		}
+		b.WriteString(row("`"+name+"`", kind, plain(sentence(f.Description))))
+	}
+}
+
+func isList(kind any) bool {
+	list, ok := kind.([]any)
+	return ok && len(list) > 1
+}
+
+func (p property) kind() string {
+	if list, ok := p.Type.([]any); ok && len(list) == 1 {
+		p.Type = list[0]
+	}
+	switch {
+	case p.Ref != "":
+		name := p.Ref[strings.LastIndex(p.Ref, "/")+1:]
+		return "[" + name + "](#" + strings.ToLower(name) + ")"
+	case p.Items != nil:
+		return "list of " + p.Items.kind()
+	case len(p.Enum) != 0:
+		var list []string
+		for _, e := range p.Enum {
+			list = append(list, fmt.Sprintf("`%v`", e))
+		}
+		return strings.Join(list, ", ")
+	case p.Type == nil:
+		return "anything"
+	case isList(p.Type):
+		return "any JSON value but null"
+	case p.Format != "":
+		return fmt.Sprintf("%v (%s)", p.Type, p.Format)
+	default:
+		return fmt.Sprint(p.Type)
+	}
+}
