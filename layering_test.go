@@ -156,6 +156,15 @@ var layers = map[string]layer{
 		external: []string{"k8s.io/apiextensions-apiserver/pkg/apis", "k8s.io/apimachinery"},
 	},
 
+	"ask/replicas": {
+		internal: []string{"operator/debug", "operator/record"},
+		external: []string{"golang.org/x/sync", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/utils"},
+	},
+	"ask/whose": {
+		internal: []string{"crds/v1alpha1", "operator/graph", "operator/release", "policies"},
+		external: []string{"k8s.io/apimachinery", "sigs.k8s.io/controller-runtime", "sigs.k8s.io/structured-merge-diff"},
+	},
+
 	"cmd/gleaner": {anything: true},
 
 	"devcluster": {

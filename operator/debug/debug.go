@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -21,6 +22,7 @@ type Source struct {
 	Unsynced func() []string // the types that are not listed yet, each with the reason
 	Synced   func() bool
 	Records  func(types.UID) []record.Entry
+	Since    func() time.Time // how far back they reach
 	Status   func() Status
 	Sight    func(*http.Request) Sight
 }

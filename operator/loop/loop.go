@@ -97,6 +97,7 @@ type Loop struct {
 	options Options
 	log     logr.Logger
 	now     func() time.Time
+	began   time.Time
 
 	known    *known
 	waits    waits
@@ -143,6 +144,7 @@ func unconnected(o Options, now func() time.Time) *Loop {
 		options: o,
 		log:     o.Log,
 		now:     now,
+		began:   now(),
 		known:   newKnown(now),
 		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[graph.ID](firstRetry, longestRetry),
 		records: record.NewStore(recordsKept),

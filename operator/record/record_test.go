@@ -3,6 +3,7 @@ package record_test
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -342,5 +343,18 @@ func Test3_29_AnEntryNamesWhatAnObjectWaitsFor(t *testing.T) {
 	e.WaitsFor = e.WaitsFor[:1]
 	if _, isNew := s.Add(e); !isNew {
 		t.Error("another wait is not told")
+	}
+}
+
+func TestTheStoreTellsHowFarBackItHasForgotten(t *testing.T) {
+	s, at := record.NewStore(2), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for i := range 4 {
+		if forgotten := s.Forgotten(); i < 3 && !forgotten.IsZero() {
+			t.Errorf("after %d entries something of %s is forgotten", i, forgotten)
+		}
+		s.Add(record.Entry{Time: at.Add(time.Duration(i) * time.Minute), Object: record.Object{UID: types.UID(strconv.Itoa(i))}, Action: record.Delete})
+	}
+	if want := at.Add(time.Minute); !s.Forgotten().Equal(want) {
+		t.Errorf("forgotten up to %s, not %s", s.Forgotten(), want)
 	}
 }
