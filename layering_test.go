@@ -119,6 +119,10 @@ var layers = map[string]layer{
 		internal: []string{"operator/catalog", "operator/decide", "operator/graph"},
 		external: []string{"golang.org/x/sync", "k8s.io/apimachinery", "k8s.io/client-go"},
 	},
+	"operator/survey": {
+		internal: []string{"operator/catalog", "operator/decide", "operator/gather", "operator/graph", "operator/watch"},
+		external: []string{"golang.org/x/sync", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/kube-aggregator"},
+	},
 	"operator/act": {
 		internal: []string{"operator/catalog", "operator/decide", "operator/graph", "operator/memo"},
 		external: []string{"k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/utils"},
@@ -157,6 +161,11 @@ var layers = map[string]layer{
 	},
 
 	"cmd/gleaner": {anything: true},
+	"cmd/gleaner/kubectl": {
+		external: []string{
+			"github.com/spf13/cobra", "github.com/spf13/pflag", "k8s.io/apimachinery", "k8s.io/cli-runtime", "k8s.io/client-go", "sigs.k8s.io/yaml",
+		},
+	},
 
 	"devcluster": {
 		external: []string{"golang.org/x/sync", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
