@@ -88,7 +88,7 @@ func Of(o metav1.Object, now time.Time) (m Memo, counts bool) {
 // object's creation and now, and one that has none is about a deletion.
 func (m Memo) timely(o metav1.Object, now time.Time) bool {
 	if m.OwnerlessSince.IsZero() {
-		return m.Propagation != nil && o.GetDeletionTimestamp() != nil
+		return o.GetDeletionTimestamp() != nil
 	}
 	return !m.OwnerlessSince.After(now) && !m.OwnerlessSince.Before(o.GetCreationTimestamp().Time)
 }

@@ -42,6 +42,19 @@ func TestWhatIsRememberedIsFoundAgain(t *testing.T) {
 	}
 }
 
+// A policy may wait with its answer on dependents, and remember something meanwhile.
+func TestWhatIsRememberedOfADeletionNeedsNoTime(t *testing.T) {
+	deleted := metav1.NewTime(noticed)
+	want := memo.New(object().UID, object().OwnerReferences, time.Time{})
+	want.OwnerlessSince, want.State, want.Policy = time.Time{}, []byte(`{"asked":1}`), "ClusterGCPolicy a"
+	o := carrying(want.String())
+	o.DeletionTimestamp = &deleted
+	got, counts := memo.Of(o, now)
+	if diff := cmp.Diff(want, got); diff != "" || !counts {
+		t.Error(counts, diff)
+	}
+}
+
 func TestAMemoThatTravelledSaysNothing(t *testing.T) {
 	good := memo.New(object().UID, object().OwnerReferences, noticed)
 	for claim, change := range map[string]func(*metav1.ObjectMeta, *memo.Memo){
