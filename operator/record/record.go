@@ -130,6 +130,9 @@ func ActionOf(action decide.Action) (Action, string) {
 		if p := a.Memo.Propagation; p != nil {
 			return Remember, "its dependents are to go by " + p.Decision
 		}
+		if a.Memo.OwnerlessSince.IsZero() {
+			return Remember, "what becomes of its dependents is still to be decided"
+		}
 		return Remember, "without an owner since " + a.Memo.OwnerlessSince.Format(time.RFC3339)
 	case decide.Forget:
 		return Forget, ""

@@ -104,6 +104,9 @@ func same(a, b Entry) bool {
 	if a.Action != b.Action || a.Result != b.Result || a.How != b.How || a.Reason != b.Reason || a.Because != b.Because {
 		return false
 	}
+	if len(b.Asked) == 0 && len(b.Intents) == 0 { // nobody was asked again, since it is known what they say
+		return slices.Equal(a.Owners, b.Owners) && slices.Equal(a.WaitsFor, b.WaitsFor)
+	}
 	return slices.Equal(a.Owners, b.Owners) && slices.Equal(a.WaitsFor, b.WaitsFor) && slices.Equal(a.Intents, b.Intents) &&
 		slices.EqualFunc(a.Asked, b.Asked, sameAnswer)
 }
