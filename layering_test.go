@@ -174,6 +174,11 @@ var layers = map[string]layer{
 		external: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/controller-runtime"},
 	},
 
+	"ask/stuck": {
+		internal: []string{"ask/whose", "operator/record", "operator/survey"},
+		external: []string{"golang.org/x/sync", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/controller-runtime"},
+	},
+
 	"cmd/gleaner": {anything: true},
 	"cmd/gleaner/kubectl": {
 		external: []string{

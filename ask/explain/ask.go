@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -47,6 +49,7 @@ func Ask(ctx context.Context, q Question) (Explanation, error) {
 	if o := q.Object; o != nil && (q.UID == "" || o.GetUID() == q.UID) {
 		f.Object = whose.Object{Object: o, Kind: q.Kind, Resource: q.Resource}
 		f.Name.UID, f.Name.ResourceVersion = o.GetUID(), o.GetResourceVersion()
+		f.Conditions = conditions(q.Kind, o)
 	} else if o != nil {
 		f.Unknown = append(f.Unknown, fmt.Sprintf("there is another object by the name now, with the UID %s", o.GetUID()))
 	}
@@ -68,6 +71,22 @@ func Ask(ctx context.Context, q Question) (Explanation, error) {
 		f.Unknown = append(f.Unknown, err.Error())
 	}
 	return Of(f), ctx.Err()
+}
+
+// conditions are the messages of a namespace's conditions, which say what is left in
+// it.
+func conditions(kind schema.GroupVersionKind, o *unstructured.Unstructured) []string {
+	var n corev1.Namespace
+	if kind.Group != "" || kind.Kind != "Namespace" || runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &n) != nil {
+		return nil
+	}
+	var list []string
+	for _, c := range n.Status.Conditions {
+		if c.Status == corev1.ConditionTrue {
+			list = append(list, strings.TrimSuffix(c.Message, "."))
+		}
+	}
+	return list
 }
 
 func (q Question) tell(doing string) {

@@ -77,6 +77,8 @@ type Found struct {
 	Running bool // replicas of the operator were found
 	Events  []Event
 	Unknown []string
+
+	Conditions []string // of a namespace that is being deleted: what is left in it
 }
 
 // Of explains what was found.
@@ -131,8 +133,12 @@ func (e *Explanation) complete(h *whose.Holder) {
 	if !ok {
 		return
 	}
-	h.Reason = cmp.Or(h.Reason, string(entry.Reason))
-	h.Error = cmp.Or(h.Error, entry.Error, entry.Because)
+	h.Reason = string(entry.Reason)
+	h.Message = entry.Because
+	if wrong[entry.Reason] {
+		h.Message, h.Error = "", cmp.Or(h.Error, entry.Because)
+	}
+	h.Error = cmp.Or(entry.Error, h.Error)
 	if h.NextRetry == nil && entry.Until != nil {
 		at := metav1.NewTime(*entry.Until)
 		h.NextRetry = &at
@@ -140,11 +146,17 @@ func (e *Explanation) complete(h *whose.Holder) {
 	if h.Kind == whose.Hold && entry.Policy != "" {
 		h.Owner = "Gleaner, for " + entry.Policy
 		for _, asked := range entry.Asked {
-			if said := cmp.Or(asked.Fault, asked.Reason); asked.Policy == entry.Policy && said != "" {
-				h.Error = cmp.Or(h.Error, said)
+			if asked.Policy == entry.Policy {
+				h.Message, h.Error = asked.Reason, cmp.Or(h.Error, asked.Fault)
 			}
 		}
 	}
+}
+
+// wrong are the reasons whose message is of something that went wrong.
+var wrong = map[record.Reason]bool{
+	"FinalizerFailed": true, "FinalizerAtFault": true, "FinalizerNotReady": true, "FinalizerUnmeant": true, "FinalizerCircular": true,
+	"FinalizerTroubled": true, decide.PolicyAtFault: true, decide.DependentsUnreadable: true, decide.OwnersUnreadable: true,
 }
 
 // newest is the newest record about a finalizer. What is recorded of a hold, or of
@@ -208,7 +220,7 @@ func (e *Explanation) said() string {
 
 // waits says what an object waits for that is being deleted.
 func (e *Explanation) waits(f Found) string {
-	since := "It has been deleted at " + e.DeletedAt.UTC().Format(time.RFC3339)
+	since := "It is being deleted since " + e.DeletedAt.UTC().Format(time.RFC3339)
 	if len(e.Holders) == 0 {
 		return since + ", and has no finalizer: " + graceful(f)
 	}
@@ -236,9 +248,17 @@ func graceful(f Found) string {
 		return "the kubelet of its node has to say that its containers have ended. If that node is gone: kubectl delete --force."
 	}
 	if f.Object.Kind.Kind == "Namespace" && f.Object.Kind.Group == "" {
-		return "what is in it has to go first: its conditions, or gleaner stuck, say what is left."
+		return "what is in it has to go first." + left(f.Conditions)
 	}
 	return "its grace period has to pass, or somebody has just taken the last one off."
+}
+
+// left is what a namespace's conditions say of what is left in it.
+func left(conditions []string) string {
+	if len(conditions) == 0 {
+		return " Its conditions don't say what is left: see that kube-controller-manager runs."
+	}
+	return " " + strings.Join(conditions, ". ") + ". gleaner stuck -n, of this namespace, says what holds that."
 }
 
 // gone says why an object is gone, or that nobody knows.
@@ -255,7 +275,12 @@ func (e *Explanation) gone(f Found) string {
 	case len(f.Records.Asked) == 0:
 		return text + "No replica of the operator could be asked whether Gleaner deleted it: see below why."
 	}
-	if n := len(e.Records); n != 0 {
+	n := len(e.Records)
+	if n != 0 && e.Records[n-1].Action == record.RemoveFinalizer && e.Records[n-1].Error == "" {
+		return text + "Somebody else deleted it, and Gleaner let it go at " + e.Records[n-1].Time.UTC().Format(time.RFC3339) + ": " +
+			e.Records[n-1].String() + ". Who asked for it is in the API server's audit log."
+	}
+	if n != 0 {
 		text += fmt.Sprintf("Gleaner did not delete it, as far as it remembers; the last that it did about it was, at %s: %s.",
 			e.Records[n-1].Time.UTC().Format(time.RFC3339), e.Records[n-1])
 	} else {

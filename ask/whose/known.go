@@ -103,7 +103,7 @@ func kubernetes(h *Holder) bool {
 
 // stranger is somebody else: what is known of them is who wrote the finalizer.
 func stranger(h *Holder, o Object) {
-	h.Kind, h.Owner = Stranger, "somebody else"
+	h.Kind, h.Owner = Stranger, Unnamed
 	if h.PlacedBy != "" {
 		h.Owner = h.PlacedBy
 	}

@@ -7,6 +7,7 @@
 package whose
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -31,6 +32,9 @@ const (
 	Stranger   Kind = "Stranger"   // of somebody else
 )
 
+// Unnamed is the owner of a stranger's finalizer of whom nothing is known.
+const Unnamed = "somebody else"
+
 // Holder is who holds an object by a finalizer.
 type Holder struct {
 	Finalizer string `json:"finalizer"`
@@ -40,8 +44,9 @@ type Holder struct {
 	Do        string `json:"do"`              // about it
 
 	// Of a Finalizer or ClusterFinalizer that tells of this object.
-	Reason    string       `json:"reason,omitempty"` // as in its status
-	Error     string       `json:"error,omitempty"`
+	Reason    string       `json:"reason,omitempty"`  // as in records, events and logs
+	Message   string       `json:"message,omitempty"` // what the policy or the module says
+	Error     string       `json:"error,omitempty"`   // what went wrong last
 	NextRetry *metav1.Time `json:"nextRetry,omitempty"`
 	Deadline  *metav1.Time `json:"deadline,omitempty"`
 
@@ -109,7 +114,7 @@ func (b *Book) hold(h *Holder, o Object) {
 		return
 	}
 	h.Waits = "the policy to decide what becomes of the object's dependents, and that to be done"
-	h.Do = "see what the policy says below; to let it go undecided: " + releasing(o)
+	h.Do = "gleaner explain shows what the policy says; to let it go undecided: " + releasing(o)
 }
 
 func releasing(o Object) string {
@@ -164,25 +169,31 @@ func (b *Book) served(h *Holder, o Object, by []Serving) {
 		at := metav1.NewTime(o.GetDeletionTimestamp().Add(d.Duration))
 		h.Deadline = &at
 	}
-	h.Waits, h.Do = "its module to be done", "see what it says below, or in kubectl describe "+s.resource()
+	h.Waits, h.Do = "its module to be done", "see its records in gleaner explain, and kubectl describe "+s.resource()
 	if c := s.failing(); c != nil {
 		h.Reason, h.Error = c.Reason, c.Message
 		h.Do = "mend it: " + c.Message
 	}
 	uid := string(o.GetUID())
 	if failed := failedBy(o.GetAnnotations()[release.Notes], uid, h.Finalizer); failed != "" {
-		h.Reason, h.Error, h.Do = "Failed", failed, advice("Failed")
+		h.Reason, h.Error, h.Do = reasons["Failed"], failed, advice("Failed")
 	}
 	at := slices.IndexFunc(s.Status.Stuck, func(x v1alpha1.StuckObject) bool { return x.UID == uid })
 	if at < 0 {
 		return
 	}
 	stuck := s.Status.Stuck[at]
-	h.Reason, h.Error, h.NextRetry = stuck.Reason, stuck.Message, stuck.NextRetry
+	h.Reason, h.Error, h.NextRetry = cmp.Or(reasons[stuck.Reason], stuck.Reason), stuck.Message, stuck.NextRetry
 	if stuck.Deadline != nil {
 		h.Deadline = stuck.Deadline
 	}
 	h.Do = advice(stuck.Reason) + "; to give up: " + releasing(o) + " --finalizer " + h.Finalizer
+}
+
+// reasons are what records, events, logs and metrics call what status has a word for.
+var reasons = map[string]string{
+	"Failed": "FinalizerFailed", "Fault": "FinalizerAtFault", "DeadlineExceeded": "FinalizerOverdue", "NotReady": "FinalizerNotReady",
+	"NotSelected": "FinalizerUnmeant", "Circular": "FinalizerCircular", "Monitor": "FinalizerWatched", "Unreachable": "FinalizerTroubled",
 }
 
 // advice is what to do about an object that a finalizer keeps and gets no further

@@ -59,7 +59,7 @@ func (s section) field(name, value string, color kubectl.Color) {
 	if value == "" {
 		return
 	}
-	fmt.Fprintf(s.out, "    %-12s%s\n", name+":", s.palette.Paint(color, oneLine(value)))
+	fmt.Fprintf(s.out, "    %-14s%s\n", name+":", s.palette.Paint(color, oneLine(value)))
 }
 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

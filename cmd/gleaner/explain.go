@@ -71,6 +71,7 @@ func (o *explainOptions) run(ctx context.Context, args []string, out, errOut io.
 	if err != nil {
 		return err
 	}
+	config.WarningHandlerWithContext = rest.NoWarnings{} // of types that are old: all are listed
 	var d doing
 	over := d.shown(errOut)
 	defer over()

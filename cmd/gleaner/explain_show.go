@@ -58,6 +58,7 @@ func showHolder(s section, h holder.Holder) {
 	s.field("put there by", placed, "")
 	s.field("waits for", h.Waits, "")
 	s.field("reason", h.Reason, "")
+	s.field("says", h.Message, "")
 	s.field("last error", h.Error, kubectl.Bad)
 	s.field("next retry", moment(h.NextRetry), "")
 	s.field("deadline", moment(h.Deadline), "")
