@@ -174,6 +174,10 @@ var layers = map[string]layer{
 		external: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/controller-runtime"},
 	},
 
+	"ask/rights": {
+		internal: []string{"ask/whose", "crds/v1alpha1"},
+		external: []string{"golang.org/x/sync", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/yaml"},
+	},
 	"ask/stuck": {
 		internal: []string{"ask/whose", "operator/record", "operator/survey"},
 		external: []string{"golang.org/x/sync", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/controller-runtime"},

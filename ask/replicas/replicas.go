@@ -14,6 +14,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -72,21 +73,30 @@ func Find(ctx context.Context, w Where) ([]*Replica, error) {
 		}
 		return []*Replica{r}, nil
 	}
+	pods, err := Pods(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	var found []*Replica
+	for i := range pods {
+		found = append(found, w.inPod(ctx, &pods[i], credentials))
+	}
+	return found, nil
+}
+
+// Pods lists the operator's pods that have not ended.
+func Pods(ctx context.Context, w Where) ([]corev1.Pod, error) {
 	kube, err := kubernetes.NewForConfig(w.Config)
 	if err != nil {
 		return nil, fmt.Errorf("make client: %w", err)
 	}
-	pods, err := kube.CoreV1().Pods(w.Namespace).List(ctx, metav1.ListOptions{LabelSelector: Selector})
+	list, err := kube.CoreV1().Pods(w.Namespace).List(ctx, metav1.ListOptions{LabelSelector: Selector})
 	if err != nil {
 		return nil, fmt.Errorf("list the operator's pods: %w", err)
 	}
-	var found []*Replica
-	for i := range pods.Items {
-		if pod := &pods.Items[i]; pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
-			found = append(found, w.inPod(ctx, pod, credentials))
-		}
-	}
-	return found, nil
+	return slices.DeleteFunc(list.Items, func(p corev1.Pod) bool {
+		return p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+	}), nil
 }
 
 // Close ends the ways to replicas.

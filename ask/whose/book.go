@@ -8,7 +8,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -106,11 +108,10 @@ func Read(ctx context.Context, c client.Reader) *Book {
 	b.read(ctx, c, &modules, "PolicyModules")
 	b.read(ctx, c, &clusterModules, "ClusterPolicyModules")
 	for _, f := range finalizers.Items {
-		entry := f.Namespace + "." + v1alpha1.GroupVersion.Group + "/" + f.Name
-		b.Finalizers = append(b.Finalizers, Serving{f.ObjectMeta, v1alpha1.KindFinalizer, entry, f.Spec, f.Status})
+		b.addFinalizer(v1alpha1.KindFinalizer, f.ObjectMeta, f.Spec, f.Status)
 	}
 	for _, f := range clusterFinalizers.Items {
-		b.Finalizers = append(b.Finalizers, Serving{f.ObjectMeta, v1alpha1.KindClusterFinalizer, f.Spec.Finalizer, f.Spec, f.Status})
+		b.addFinalizer(v1alpha1.KindClusterFinalizer, f.ObjectMeta, f.Spec, f.Status)
 	}
 	for _, p := range gcPolicies.Items {
 		b.Policies = append(b.Policies, Policy{p.ObjectMeta, v1alpha1.KindGCPolicy, p.Spec, p.Status})
@@ -126,6 +127,53 @@ func Read(ctx context.Context, c client.Reader) *Book {
 	}
 	b.readLabels(ctx, c)
 	return b
+}
+
+// Of makes a Book of objects from files. Those that are not Gleaner's are left out.
+func Of(objects []*unstructured.Unstructured) (*Book, error) {
+	b := &Book{Installed: true, labels: map[string]labels.Set{}}
+	for _, o := range objects {
+		if o.GroupVersionKind().Group != v1alpha1.GroupVersion.Group {
+			continue
+		}
+		if err := b.take(o); err != nil {
+			return nil, fmt.Errorf("read %s %s: %w", o.GetKind(), o.GetName(), err)
+		}
+	}
+	return b, nil
+}
+
+func (b *Book) take(o *unstructured.Unstructured) error {
+	into := func(typed any) error { return runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, typed) }
+	switch o.GetKind() {
+	case v1alpha1.KindFinalizer, v1alpha1.KindClusterFinalizer:
+		var f v1alpha1.ClusterFinalizer // of one shape with the other
+		if err := into(&f); err != nil {
+			return err
+		}
+		b.addFinalizer(o.GetKind(), f.ObjectMeta, f.Spec, f.Status)
+	case v1alpha1.KindGCPolicy, v1alpha1.KindClusterGCPolicy:
+		var p v1alpha1.ClusterGCPolicy
+		if err := into(&p); err != nil {
+			return err
+		}
+		b.Policies = append(b.Policies, Policy{p.ObjectMeta, o.GetKind(), p.Spec, p.Status})
+	case v1alpha1.KindPolicyModule, v1alpha1.KindClusterPolicyModule:
+		var m v1alpha1.ClusterPolicyModule
+		if err := into(&m); err != nil {
+			return err
+		}
+		b.Modules = append(b.Modules, Module{m.ObjectMeta, o.GetKind(), m.Spec, m.Status})
+	}
+	return nil
+}
+
+func (b *Book) addFinalizer(kind string, meta metav1.ObjectMeta, spec v1alpha1.FinalizerSpec, status v1alpha1.FinalizerStatus) {
+	entry := spec.Finalizer
+	if kind == v1alpha1.KindFinalizer {
+		entry = meta.Namespace + "." + v1alpha1.GroupVersion.Group + "/" + meta.Name
+	}
+	b.Finalizers = append(b.Finalizers, Serving{meta, kind, entry, spec, status})
 }
 
 func (b *Book) read(ctx context.Context, c client.Reader, list client.ObjectList, kind string) {
@@ -169,17 +217,11 @@ func (b *Book) serving(finalizer string) []Serving {
 // if one may be missing, since it could not be read.
 func (b *Book) Propagating(o Object) (names []string, unsure bool) {
 	for _, p := range b.Policies {
-		if p.propagates() && b.selects(p, o) {
+		if p.Holds() && b.selects(p, o) {
 			names = append(names, p.String())
 		}
 	}
 	return names, len(b.Unread) != 0
-}
-
-// propagates reports whether the policy enforces what becomes of dependents. What
-// hooks a module has is in its own status; it counts as having this one.
-func (p Policy) propagates() bool {
-	return p.Spec.Mode == v1alpha1.ModeEnforce && (p.Spec.Module != nil || p.Spec.Fixed != nil && p.Spec.Fixed.Propagate != nil)
 }
 
 func (b *Book) selects(p Policy, o Object) bool {
@@ -208,3 +250,22 @@ func matches(s *metav1.LabelSelector, set labels.Set) bool {
 	selector, err := metav1.LabelSelectorAsSelector(s)
 	return err != nil || selector.Matches(set)
 }
+
+// Answers reports whether a policy answers a hook, or may: of a module that is not
+// known to the operator yet that can't be told.
+func (p Policy) Answers(hook v1alpha1.PolicyHook) bool {
+	switch {
+	case p.Spec.Module == nil:
+		f := p.Spec.Fixed
+		return f != nil && (hook == "collect" && f.Collect != nil || hook == "propagate" && f.Propagate != nil)
+	case len(p.Spec.Hooks) != 0 && !slices.Contains(p.Spec.Hooks, hook):
+		return false
+	case len(p.Status.Hooks) != 0 && p.Status.ObservedGeneration == p.Generation:
+		return slices.Contains(p.Status.Hooks, string(hook))
+	default:
+		return true
+	}
+}
+
+// Holds reports whether a policy has objects held, or may.
+func (p Policy) Holds() bool { return p.Spec.Mode == v1alpha1.ModeEnforce && p.Answers("propagate") }
