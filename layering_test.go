@@ -176,7 +176,14 @@ var layers = map[string]layer{
 
 	"ask/rights": {
 		internal: []string{"ask/whose", "crds/v1alpha1"},
-		external: []string{"golang.org/x/sync", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/yaml"},
+		external: []string{"golang.org/x/sync", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
+	},
+	"ask/doctor": {
+		internal: []string{"ask/replicas", "ask/rights", "ask/whose", "crds", "crds/v1alpha1", "operator/graph", "operator/release"},
+		external: []string{
+			"k8s.io/api", "k8s.io/apiextensions-apiserver/pkg", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/kube-aggregator", "k8s.io/utils",
+			"sigs.k8s.io/controller-runtime",
+		},
 	},
 	"ask/stuck": {
 		internal: []string{"ask/whose", "operator/record", "operator/survey"},

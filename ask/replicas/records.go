@@ -105,8 +105,9 @@ func groupOf(apiVersion string) string {
 type Health struct {
 	Replica  string
 	Status   debug.Status
-	Unlisted string // types that it could not list, if there are any
-	Err      error  // it could not be asked
+	Unlisted string         // types that it could not list, if there are any
+	Ahead    *time.Duration // its clock, before this machine's; nil: it does not say
+	Err      error          // it could not be asked
 }
 
 // HealthOf asks all replicas how they are doing.
@@ -115,11 +116,7 @@ func HealthOf(ctx context.Context, all []*Replica) []Health {
 	var group errgroup.Group
 	for i, r := range all {
 		group.Go(func() error {
-			h := Health{Replica: r.Name}
-			if h.Err = r.Get(ctx, "/debug/gc/status", &h.Status); h.Err == nil {
-				h.Unlisted = r.unlisted(ctx)
-			}
-			list[i] = h
+			list[i] = r.health(ctx)
 			return nil
 		})
 	}
@@ -127,15 +124,27 @@ func HealthOf(ctx context.Context, all []*Replica) []Health {
 	return list
 }
 
+func (r *Replica) health(ctx context.Context) Health {
+	h := Health{Replica: r.Name}
+	a, err := r.read(ctx, "/debug/gc/status")
+	if err == nil {
+		h.Ahead, err = a.ahead, a.into(&h.Status)
+	}
+	if h.Err = err; err == nil {
+		h.Unlisted = r.unlisted(ctx)
+	}
+	return h
+}
+
 // unlisted asks for types that are not listed yet.
 func (r *Replica) unlisted(ctx context.Context) string {
-	code, body, err := r.read(ctx, "/debug/gc/synced")
+	a, err := r.read(ctx, "/debug/gc/synced")
 	switch {
 	case err != nil:
 		return fmt.Sprintf("which types it has listed could not be asked: %v", err)
-	case code == http.StatusOK:
+	case a.code == http.StatusOK:
 		return ""
 	default:
-		return strings.TrimSpace(string(body))
+		return strings.TrimSpace(string(a.body))
 	}
 }

@@ -183,41 +183,58 @@ func clientOf(config *rest.Config, base string) (*http.Client, error) {
 
 // Get reads what a replica shows at a path, as JSON.
 func (r *Replica) Get(ctx context.Context, path string, into any) error {
-	code, body, err := r.read(ctx, path)
+	a, err := r.read(ctx, path)
 	if err != nil {
 		return err
 	}
-	if code != http.StatusOK {
-		return answer(code, string(body))
+	return a.into(into)
+}
+
+// answer is what a replica answered.
+type answer struct {
+	code  int
+	body  []byte
+	ahead *time.Duration // its clock before this machine's; nil: it does not say
+}
+
+func (a answer) into(into any) error {
+	if a.code != http.StatusOK {
+		return refusal(a.code, string(a.body))
 	}
-	if err := json.Unmarshal(body, into); err != nil {
+	if err := json.Unmarshal(a.body, into); err != nil {
 		return fmt.Errorf("read its answer: %w; is it Gleaner that listens there?", err)
 	}
 	return nil
 }
 
-func (r *Replica) read(ctx context.Context, path string) (code int, body []byte, err error) {
+func (r *Replica) read(ctx context.Context, path string) (answer, error) {
 	if r.err != nil {
-		return 0, nil, r.err
+		return answer{}, r.err
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.base+path, nil)
 	if err != nil {
-		return 0, nil, err
+		return answer{}, err
 	}
 	request.Header.Set("Accept", "application/json")
+	asked := time.Now()
 	response, err := r.client.Do(request)
 	if err != nil {
-		return 0, nil, fmt.Errorf("ask it: %w", err)
+		return answer{}, fmt.Errorf("ask it: %w", err)
 	}
 	defer response.Body.Close()
-	if body, err = io.ReadAll(io.LimitReader(response.Body, mostAnswer)); err != nil {
-		return 0, nil, fmt.Errorf("read its answer: %w", err)
+	a := answer{code: response.StatusCode}
+	if there, err := http.ParseTime(response.Header.Get("Date")); err == nil { // in whole seconds
+		ahead := there.Add(time.Second / 2).Sub(asked.Add(time.Since(asked) / 2))
+		a.ahead = &ahead
 	}
-	return response.StatusCode, body, nil
+	if a.body, err = io.ReadAll(io.LimitReader(response.Body, mostAnswer)); err != nil {
+		return answer{}, fmt.Errorf("read its answer: %w", err)
+	}
+	return a, nil
 }
 
-// answer says what to do about a refusal.
-func answer(code int, body string) error {
+// refusal says what to do about a refusal.
+func refusal(code int, body string) error {
 	body = strings.TrimSpace(body)
 	switch code {
 	case http.StatusUnauthorized:

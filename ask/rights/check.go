@@ -43,7 +43,7 @@ func (m Missing) String() string {
 // Check asks the API server which of the rights the service account has not.
 func Check(ctx context.Context, kube kubernetes.Interface, s Setup, rights []Right) ([]Missing, error) {
 	var asked []Missing
-	for _, r := range rights {
+	for _, r := range needless(rights) {
 		asked = append(asked, each(r)...)
 	}
 	refused := make([]bool, len(asked))

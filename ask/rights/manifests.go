@@ -1,15 +1,12 @@
 package rights
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
-
-	rbacv1 "k8s.io/api/rbac/v1"
-	"sigs.k8s.io/yaml"
 )
 
 // name of all roles and bindings.
@@ -17,22 +14,19 @@ const name = "gleaner"
 
 // Write writes the roles that give rights, and the bindings that give the roles to
 // the operator's service account, as YAML with the reasons as comments.
-func Write(out io.Writer, s Setup, rights []Right) error {
+func Write(out io.Writer, s Setup, rights []Right) {
 	by := map[string][]Right{}
-	for _, r := range rights {
+	for _, r := range needless(rights) {
 		by[r.Namespace] = append(by[r.Namespace], r)
 	}
 	for i, namespace := range slices.Sorted(maps.Keys(by)) {
 		if i > 0 {
 			fmt.Fprintln(out, "---")
 		}
-		if err := writeRole(out, namespace, merged(by[namespace])); err != nil {
-			return err
-		}
+		writeRole(out, namespace, merged(by[namespace]))
 		fmt.Fprintln(out, "---")
 		writeBinding(out, s, namespace)
 	}
-	return nil
 }
 
 func kindOf(namespace string) string {
@@ -49,22 +43,30 @@ func writeHead(out io.Writer, kind, namespace string) {
 	}
 }
 
-func writeRole(out io.Writer, namespace string, rights []Right) error {
+func writeRole(out io.Writer, namespace string, rights []Right) {
 	writeHead(out, kindOf(namespace), namespace)
 	fmt.Fprintln(out, "rules:")
 	for _, r := range rights {
 		for _, line := range wrapped(r.Why) {
 			fmt.Fprintln(out, "  # "+line)
 		}
-		data, err := yaml.Marshal([]rbacv1.PolicyRule{r.Rule()})
-		if err != nil {
-			return fmt.Errorf("write a rule: %w", err)
+		fmt.Fprintf(out, "  - apiGroups: %s\n    resources: %s\n", quoted(r.Groups), quoted(r.Resources))
+		if len(r.Names) != 0 {
+			fmt.Fprintf(out, "    resourceNames: %s\n", quoted(r.Names))
 		}
-		for line := range strings.Lines(string(data)) {
-			fmt.Fprint(out, "  "+line)
+		fmt.Fprintf(out, "    verbs: %s\n", quoted(r.Verbs))
+	}
+}
+
+// quoted is a list in YAML.
+func quoted(words []string) string {
+	list := make([]string, len(words))
+	for i, w := range words {
+		if list[i] = w; w == "" || w == "*" || strings.HasPrefix(w, "*/") {
+			list[i] = strconv.Quote(w)
 		}
 	}
-	return nil
+	return "[" + strings.Join(list, ", ") + "]"
 }
 
 func writeBinding(out io.Writer, s Setup, namespace string) {
@@ -73,9 +75,33 @@ func writeBinding(out io.Writer, s Setup, namespace string) {
 		kindOf(namespace), name, s.Account, s.Namespace)
 }
 
-// Rule is the right as RBAC has it.
-func (r Right) Rule() rbacv1.PolicyRule {
-	return rbacv1.PolicyRule{APIGroups: r.Groups, Resources: r.Resources, ResourceNames: r.Names, Verbs: r.Verbs}
+// needless takes out of rights the verbs that another right gives everywhere, and the
+// rights that nothing is left of.
+func needless(rights []Right) []Right {
+	var list []Right
+	for i, r := range rights {
+		r.Verbs = slices.DeleteFunc(slices.Clone(r.Verbs), func(verb string) bool {
+			for j, wide := range rights {
+				if j != i && wide.covers(r, verb) && (!r.covers(wide, verb) || j < i) {
+					return true
+				}
+			}
+			return false
+		})
+		if len(r.Verbs) != 0 {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// covers reports whether a right gives a verb of another one.
+func (r Right) covers(other Right, verb string) bool {
+	in := func(mine, theirs []string) bool {
+		return slices.Contains(mine, "*") || !slices.ContainsFunc(theirs, func(t string) bool { return !slices.Contains(mine, t) })
+	}
+	return len(r.Names) == 0 && (r.Namespace == "" || r.Namespace == other.Namespace) &&
+		slices.Contains(r.Verbs, verb) && in(r.Groups, other.Groups) && in(r.Resources, other.Resources)
 }
 
 // merged puts rights together that are about the same, and takes those of the same
@@ -114,7 +140,7 @@ func wrapped(text string) []string {
 			lines = append(lines, line)
 			line = ""
 		}
-		line = strings.TrimPrefix(cmp.Or(line, "")+" "+word, " ")
+		line = strings.TrimPrefix(line+" "+word, " ")
 	}
 	return append(lines, line)
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gleaner-dev/gleaner/ask/whose"
@@ -29,6 +30,20 @@ type Setup struct {
 
 	// Resource is what a kind's resource is called; false: it is not known.
 	Resource func(schema.GroupKind) (schema.GroupResource, bool)
+}
+
+// SetupOf reads from the operator's pods how it runs; without any, it is as it is
+// installed by default.
+func SetupOf(pods []corev1.Pod) Setup {
+	s := Setup{Namespace: "gleaner-system", Account: "gleaner"}
+	s.Resource = func(schema.GroupKind) (schema.GroupResource, bool) { return schema.GroupResource{}, false }
+	for _, pod := range pods {
+		s.Namespace, s.Account = pod.Namespace, pod.Spec.ServiceAccountName
+		for _, c := range pod.Spec.Containers {
+			s.Companion = s.Companion || slices.Contains(c.Args, "--collector=companion")
+		}
+	}
+	return s
 }
 
 // Right is something that the operator needs to be allowed.

@@ -269,3 +269,14 @@ func (p Policy) Answers(hook v1alpha1.PolicyHook) bool {
 
 // Holds reports whether a policy has objects held, or may.
 func (p Policy) Holds() bool { return p.Spec.Mode == v1alpha1.ModeEnforce && p.Answers("propagate") }
+
+// MayHold reports whether a policy may have an object held of which no labels are
+// known. It is unsure if one may be missing, since it could not be read.
+func (b *Book) MayHold(o Object) (held, unsure bool) {
+	for _, p := range b.Policies {
+		if p.Spec.ObjectSelector = nil; p.Holds() && b.selects(p, o) {
+			held = true
+		}
+	}
+	return held, len(b.Unread) != 0
+}

@@ -70,7 +70,7 @@ func rootCalled(name string) *cobra.Command {
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())}
 	})
-	cmd.AddCommand(runCommand(), devCommand(), demoCommand(), explainCommand(), moduleCommand(), rbacCommand(), releaseCommand(), replayCommand(), stuckCommand(), testCommand(), versionCommand())
+	cmd.AddCommand(runCommand(), devCommand(), demoCommand(), doctorCommand(), explainCommand(), moduleCommand(), rbacCommand(), releaseCommand(), replayCommand(), stuckCommand(), testCommand(), versionCommand())
 	return cmd
 }
 

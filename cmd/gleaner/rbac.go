@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -94,7 +93,8 @@ func (o *rbacOptions) run(ctx context.Context, out io.Writer) error {
 	}
 	needed := rights.Needed(setup, book)
 	if !o.check {
-		return rights.Write(out, setup, needed)
+		rights.Write(out, setup, needed)
+		return nil
 	}
 	config, err := o.Config()
 	if err != nil {
@@ -139,11 +139,7 @@ func asFlags(s rights.Setup) string {
 
 // read finds out how the operator runs, and what policies and finalizers there are.
 func (o *rbacOptions) read(ctx context.Context) (rights.Setup, *holder.Book, error) {
-	s := rights.Setup{Companion: o.collector == companion, Namespace: "gleaner-system", Account: "gleaner"}
-	for _, text := range o.exceptions {
-		s.Exceptions = append(s.Exceptions, schema.ParseGroupResource(text))
-	}
-	s.Resource = func(schema.GroupKind) (schema.GroupResource, bool) { return schema.GroupResource{}, false }
+	s := rights.SetupOf(nil)
 	if len(o.Files) != 0 {
 		o.override(&s)
 		objects, err := kubectl.Load(o.Files)
@@ -192,6 +188,9 @@ func (o *rbacOptions) override(s *rights.Setup) {
 	if o.collector != "" {
 		s.Companion = o.collector == companion
 	}
+	for _, text := range o.exceptions {
+		s.Exceptions = append(s.Exceptions, schema.ParseGroupResource(text))
+	}
 	if o.account != "" {
 		s.Namespace, s.Account, _ = strings.Cut(o.account, "/")
 	}
@@ -206,11 +205,6 @@ func (o *rbacOptions) running(ctx context.Context, s *rights.Setup, where replic
 	if err != nil {
 		return fmt.Errorf("%w; to go without, give --collector and --service-account", err)
 	}
-	for _, pod := range pods {
-		s.Namespace, s.Account = pod.Namespace, pod.Spec.ServiceAccountName
-		for _, c := range pod.Spec.Containers {
-			s.Companion = s.Companion || slices.Contains(c.Args, "--collector=companion")
-		}
-	}
+	*s = rights.SetupOf(pods)
 	return nil
 }

@@ -32,6 +32,10 @@ type Status struct {
 	Collecting bool   `json:"collecting"`
 	Message    string `json:"message"` // if it is not: why, and what to do
 
+	Leading   bool   `json:"leading"`             // or else it stands by
+	Collector string `json:"collector,omitempty"` // how it runs: primary or companion
+	Version   string `json:"version,omitempty"`
+
 	// Twins are pairs of types that show the same objects, of which one is to be
 	// ignored (defect 3.30).
 	Twins []string `json:"twins,omitempty"`

@@ -64,6 +64,7 @@ type Options struct {
 	Config    *rest.Config // with the identity to work under; its limits are not used
 	Namespace string       // the operator's own: where canaries are let out, and the lease is
 	Elect     bool         // work only while holding the lease
+	Version   string       // of the operator, for who asks
 
 	// Beside says that another collector does the collecting, and that only what
 	// policies and finalizers ask for is written.

@@ -57,6 +57,10 @@ func (l *Loop) unsynced() []string {
 
 func (l *Loop) status() debug.Status {
 	status := l.collecting()
+	status.Leading, status.Collector, status.Version = l.known.leads(), "primary", l.options.Version
+	if l.options.Beside {
+		status.Collector = "companion"
+	}
 	for _, pair := range l.known.twins() {
 		status.Twins = append(status.Twins, fmt.Sprintf("%s and %s show the same objects: name the resource of one in --ignore-resources",
 			pair.First, pair.Second))
