@@ -59,7 +59,7 @@ func (p *patient) replicas() []Finding {
 		default:
 			found = append(found, Finding{Severity: OK, Message: h.Replica + " stands by"})
 		}
-		if s.Leading {
+		if s.Leading || s.Collecting { // an older one says only the latter
 			leading++
 		}
 		for _, pair := range s.Twins {
@@ -73,7 +73,7 @@ func (p *patient) replicas() []Finding {
 			found = append(found, warning("use the same version of both", "%s is of version %s, and this command of %s", h.Replica, s.Version, p.Version))
 		}
 	}
-	if leading == 0 && unasked == 0 && len(p.health) != 0 {
+	if leading == 0 && unasked == 0 && p.Operator.Endpoint == "" {
 		found = append(found, problem("see the operator's log", "no replica leads: nothing is decided"))
 	}
 	return found
