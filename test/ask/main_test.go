@@ -147,7 +147,6 @@ func (s *stage) binary() string { return filepath.Join(s.folder, "gleaner") }
 
 func (s *stage) build(ctx context.Context) error {
 	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-ldflags", "-X main.version=v1.2.3", "-o", s.binary(), "../../cmd/gleaner")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build: %w\n%s", err, out)
 	}
