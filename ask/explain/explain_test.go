@@ -61,7 +61,9 @@ func TestWhyAnObjectIsGone(t *testing.T) {
 			f.Records.Missing = []replicas.Missing{{Replica: "b", Why: "it is pending"}}
 		}, "It is not there. Gleaner has no record of it, and remembers what it did since 2026-01-02T03:04:05Z. " +
 			"A client may have deleted it, or another collector: the API server's audit log knows. Not all replicas could be asked."},
-		"none could be asked": {func(f *Found) { f.Records = replicas.Records{Missing: []replicas.Missing{{Replica: "b", Why: "it is pending"}}} },
+		"none could be asked": {func(f *Found) {
+			f.Records = replicas.Records{Missing: []replicas.Missing{{Replica: "b", Why: "it is pending"}}}
+		},
 			"It is not there. No replica of the operator could be asked"},
 		"none is there": {func(f *Found) { f.Running, f.Records = false, replicas.Records{} }, "It is not there. No replica of the operator was found"},
 	} {

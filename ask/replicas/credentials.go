@@ -24,10 +24,7 @@ func (w Where) credentials(ctx context.Context) (*rest.Config, error) {
 		c.Transport, c.WrapTransport, c.Dial, c.Proxy, c.RateLimiter = nil, nil, nil, nil, nil
 		return c, nil
 	}
-	namespace, name, ok := strings.Cut(w.TokenOf, "/")
-	if !ok || namespace == "" || name == "" {
-		return nil, fmt.Errorf("can't read the service account %q: write NAMESPACE/NAME", w.TokenOf)
-	}
+	namespace, name, _ := strings.Cut(w.TokenOf, "/")
 	kube, err := kubernetes.NewForConfig(w.Config)
 	if err != nil {
 		return nil, fmt.Errorf("make client: %w", err)

@@ -108,14 +108,33 @@ func Close(all []*Replica) {
 	}
 }
 
-func (w Where) atEndpoint(credentials *rest.Config) (*Replica, error) {
-	at, err := url.Parse(w.Endpoint)
-	if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" {
-		return nil, fmt.Errorf("can't read the endpoint %q: write a URL, such as https://127.0.0.1:8443", w.Endpoint)
+// Validate returns what is wrong with where the operator is said to be, and what to
+// write instead.
+func (w Where) Validate() error {
+	if namespace, name, ok := strings.Cut(w.TokenOf, "/"); w.TokenOf != "" && (!ok || namespace == "" || name == "") {
+		return fmt.Errorf("can't read the service account %q: write NAMESPACE/NAME", w.TokenOf)
 	}
-	local := onLoopback(at.Hostname())
-	if at.Scheme == "http" && !local {
-		return nil, fmt.Errorf("%s is not encrypted, and what is asked with is a secret: write https://, or an address on loopback", w.Endpoint)
+	if w.Endpoint == "" {
+		return nil
+	}
+	at, err := url.Parse(w.Endpoint)
+	switch {
+	case err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "":
+		return fmt.Errorf("can't read the endpoint %q: write a URL, such as https://127.0.0.1:8443", w.Endpoint)
+	case at.Scheme == "http" && !onLoopback(at.Hostname()):
+		return fmt.Errorf("%s is not encrypted, and what is asked with is a secret: write https://, or an address on loopback", w.Endpoint)
+	default:
+		return nil
+	}
+}
+
+func (w Where) atEndpoint(credentials *rest.Config) (*Replica, error) {
+	if err := w.Validate(); err != nil {
+		return nil, err
+	}
+	at, err := url.Parse(w.Endpoint)
+	if err != nil {
+		return nil, err
 	}
 	config := rest.CopyConfig(credentials)
 	switch {
@@ -123,7 +142,7 @@ func (w Where) atEndpoint(credentials *rest.Config) (*Replica, error) {
 		config = &rest.Config{}
 	case w.CAFile != "":
 		config.TLSClientConfig = rest.TLSClientConfig{CAFile: w.CAFile}
-	case local: // a port-forward of one's own, to a certificate that the operator has made itself
+	case onLoopback(at.Hostname()): // a port-forward of one's own, to a certificate that the operator has made itself
 		config.TLSClientConfig = rest.TLSClientConfig{Insecure: true}
 	default:
 		config.TLSClientConfig = rest.TLSClientConfig{}

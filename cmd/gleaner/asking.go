@@ -25,6 +25,13 @@ func (o *operatorFlags) addTo(flags *pflag.FlagSet) {
 	flags.StringVar(&o.tokenOf, "token-of", "", "ask the operator as this service account, `NAMESPACE/NAME`, where the kubeconfig has no token")
 }
 
+func (o *operatorFlags) validate() error {
+	if err := o.where(nil).Validate(); err != nil {
+		return kubectl.Usage("%w", err)
+	}
+	return nil
+}
+
 func (o *operatorFlags) where(config *rest.Config) replicas.Where {
 	return replicas.Where{Config: config, Namespace: o.namespace, Endpoint: o.endpoint, CAFile: o.ca, TokenOf: o.tokenOf}
 }

@@ -2,14 +2,17 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
 	"github.com/gleaner-dev/gleaner/ask/explain"
@@ -56,7 +59,7 @@ func explainCommand() *cobra.Command {
 }
 
 func (o *explainOptions) validate(args []string) error {
-	if err := o.Validate(); err != nil {
+	if err := errors.Join(o.Validate(), o.operator.validate()); err != nil {
 		return err
 	}
 	if len(args) == 0 && o.uid != "" {
@@ -101,12 +104,19 @@ func (o *explainOptions) question(ctx context.Context, config *rest.Config, args
 	if q.Gleaner, err = gleanerClient(config); err != nil {
 		return q, err
 	}
+	var kind string
 	if len(args) == 0 {
-		if args, err = o.named(ctx, config); err != nil {
+		object, err := o.named(ctx, config)
+		if err != nil {
 			return q, err
 		}
+		kind, q.Name, q.Namespace = object.Kind, object.Name, object.Namespace
+		if gvk := schema.FromAPIVersionAndKind(object.APIVersion, object.Kind); gvk.Group != "" {
+			kind += "." + gvk.Version + "." + gvk.Group
+		}
+	} else if kind, q.Name, err = kubectl.Named(args); err == nil {
+		q.Namespace, err = o.InNamespace()
 	}
-	kind, name, err := kubectl.Named(args)
 	if err != nil {
 		return q, err
 	}
@@ -114,53 +124,41 @@ func (o *explainOptions) question(ctx context.Context, config *rest.Config, args
 	if err != nil {
 		return q, err
 	}
-	q.Kind, q.Resource, q.Name = mapping.GroupVersionKind, mapping.Resource.GroupResource(), name
-	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
-		if q.Namespace, err = o.InNamespace(); err != nil {
-			return q, err
-		}
+	q.Kind, q.Resource = mapping.GroupVersionKind, mapping.Resource.GroupResource()
+	if mapping.Scope.Name() != meta.RESTScopeNameNamespace {
+		q.Namespace = ""
 	}
-	target, err := o.Target(ctx, []string{kind, name})
+	objects, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return q, fmt.Errorf("make client: %w", err)
+	}
+	object, err := objects.Resource(mapping.Resource).Namespace(q.Namespace).Get(ctx, q.Name, metav1.GetOptions{})
 	switch {
 	case err == nil:
-		q.Object = target.Object
+		q.Object = object
 	case !apierrors.IsNotFound(err):
 		return q, err
 	}
 	return q, nil
 }
 
-// named finds the name that goes with a UID in the operator's records, and has it
-// asked about.
-func (o *explainOptions) named(ctx context.Context, config *rest.Config) ([]string, error) {
+// named finds the name that goes with a UID in the operator's records.
+func (o *explainOptions) named(ctx context.Context, config *rest.Config) (record.Object, error) {
 	all, err := replicas.Find(ctx, o.operator.where(config))
 	if err != nil {
-		return nil, err
+		return record.Object{}, err
 	}
 	defer replicas.Close(all)
 	found := replicas.RecordsOf(ctx, all, replicas.About{UID: types.UID(o.uid)})
-	if len(found.Entries) == 0 {
-		why := "no replica of the operator was found that could know it"
-		switch {
-		case len(found.Missing) != 0:
-			why = fmt.Sprintf("%s could not be asked: %s", found.Missing[0].Replica, found.Missing[0].Why)
-		case len(found.Asked) != 0:
-			why = "the operator has no record of it that you may see"
-		}
-		return nil, fmt.Errorf("find what has the UID %s: %s; if you know its name, write KIND/NAME", o.uid, why)
+	if len(found.Entries) != 0 {
+		return found.Entries[0].Object, nil
 	}
-	return o.of(found.Entries[0].Object), nil
-}
-
-// of has an object asked about that a record names.
-func (o *explainOptions) of(object record.Object) []string {
-	if object.Namespace != "" {
-		o.ConfigFlags.Namespace = &object.Namespace
+	why := "no replica of the operator was found that could know it"
+	switch {
+	case len(found.Missing) != 0:
+		why = fmt.Sprintf("%s could not be asked: %s", found.Missing[0].Replica, found.Missing[0].Why)
+	case len(found.Asked) != 0:
+		why = "the operator has no record of it that you may see"
 	}
-	gvk := schema.FromAPIVersionAndKind(object.APIVersion, object.Kind)
-	kind := gvk.Kind
-	if gvk.Group != "" {
-		kind += "." + gvk.Version + "." + gvk.Group
-	}
-	return []string{kind, object.Name}
+	return record.Object{}, fmt.Errorf("find what has the UID %s: %s; if you know its name, write KIND/NAME", o.uid, why)
 }

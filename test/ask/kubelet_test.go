@@ -33,7 +33,9 @@ func (s *stage) startKubelet(ctx context.Context) error {
 		return err
 	}
 	s.kubelet = &http.Server{Handler: http.HandlerFunc(s.forward), ReadHeaderTimeout: time.Minute}
-	go func() { _ = s.kubelet.Serve(tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{certificate}})) }() // ended by Close
+	go func() {
+		_ = s.kubelet.Serve(tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{certificate}}))
+	}() // ended by Close
 	port, err := strconv.Atoi(strings.TrimPrefix(listener.Addr().String(), "127.0.0.1:"))
 	if err != nil {
 		return err

@@ -74,9 +74,9 @@ func stepsOf(text string) []step {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
 		command, prompted := strings.CutPrefix(line, "$ ")
-		if !prompted {
-			command, now.terminal = strings.CutPrefix(line, "tty$ ")
-			prompted = now.terminal
+		terminal := strings.HasPrefix(line, "tty$ ")
+		if terminal {
+			command = strings.TrimPrefix(line, "tty$ ")
 		}
 		last := i+1 == len(lines)
 		starts := !last && (strings.HasPrefix(lines[i+1], "#") || strings.HasPrefix(lines[i+1], "$ ") || strings.HasPrefix(lines[i+1], "tty$ "))
@@ -87,21 +87,26 @@ func stepsOf(text string) []step {
 			now.want += line + "\n"
 		case strings.HasPrefix(line, "#"):
 			now.comments += line + "\n"
-		case prompted:
-			now.command = command
+		case prompted || terminal:
+			now.command, now.terminal = command, terminal
 		case line == "----":
 			output = true
-			now.terminal = strings.HasPrefix(lines[i-1], "tty$ ")
 		}
 	}
 	return steps
 }
 
-// play runs a step until its output is as it is to be; when the story is rewritten,
-// until it stays as it is.
+// play runs a step. What only asks is asked until the answer is as it is to be; when the
+// story is rewritten, until it stays as it is.
 func (s *stage) play(t *testing.T, step step) (got string) {
 	t.Helper()
-	if *rewrite {
+	switch asks := strings.HasPrefix(step.command, "gleaner "); {
+	case !asks:
+		if got = s.run(t, step); !*rewrite && got != step.want {
+			t.Fatalf("%s (-want +got):\n%s", step.command, cmp.Diff(step.want, got))
+		}
+		return got
+	case *rewrite:
 		before := ""
 		devtest.Eventually(t, patience, func() error {
 			time.Sleep(2 * time.Second) // rewriting only
