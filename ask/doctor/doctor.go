@@ -136,6 +136,7 @@ func Look(ctx context.Context, q Question) (Report, error) {
 			r.Unknown++
 		case Warning:
 			r.Warnings++
+		default:
 		}
 	}
 	return r, nil

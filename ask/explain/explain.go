@@ -193,13 +193,13 @@ func (e *Explanation) there(f Found) string {
 	case !f.Known && len(f.Object.GetOwnerReferences()) != 0:
 		return "It is not being deleted. How its owners stand could not be found out."
 	case len(standing) != 0:
-		return "It is not being deleted: it stays as long as " + names(standing, "and") + " does." + last
+		return "It is not being deleted: it stays as long as " + names(standing) + " does." + last
 	case len(unread) != 0:
-		return "It is not being deleted: " + names(unread, "and") + " could not be read, and what was not read is not taken to be absent." + last
+		return "It is not being deleted: " + names(unread) + " could not be read, and what was not read is not taken to be absent." + last
 	case len(absent) != 0 && last != "":
-		return "Its owners are gone (" + names(absent, "and") + "), and it is still there." + last
+		return "Its owners are gone (" + names(absent) + "), and it is still there." + last
 	case len(absent) != 0:
-		return "Its owners are gone (" + names(absent, "and") + "): it is about to be collected. If it stays, see gleaner doctor for whether anybody collects."
+		return "Its owners are gone (" + names(absent) + "): it is about to be collected. If it stays, see gleaner doctor for whether anybody collects."
 	default:
 		return "It is not being deleted. It has no owner, so garbage collection leaves it alone." + last
 	}
@@ -228,7 +228,7 @@ func (e *Explanation) waits(f Found) string {
 	for _, h := range e.Holders {
 		waits = append(waits, fmt.Sprintf("%s (%s)", h.Finalizer, h.Owner))
 	}
-	text := since + ", and waits for " + names(waits, "and") + "."
+	text := since + ", and waits for " + names(waits) + "."
 	if e.Blocking > 0 && e.Propagation == "Foreground" {
 		text += fmt.Sprintf(" %s", blocking(e.Blocking))
 	}
@@ -298,9 +298,9 @@ func (e *Explanation) gone(f Found) string {
 }
 
 // names is a list as in "a, b and c".
-func names(words []string, last string) string {
+func names(words []string) string {
 	if len(words) < 2 {
 		return strings.Join(words, "")
 	}
-	return strings.Join(words[:len(words)-1], ", ") + " " + last + " " + words[len(words)-1]
+	return strings.Join(words[:len(words)-1], ", ") + " and " + words[len(words)-1]
 }

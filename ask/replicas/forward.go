@@ -11,7 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/httpstream"
+	"k8s.io/apimachinery/pkg/util/httpstream" //nolint:staticcheck // client-go is still made of it
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"
@@ -37,7 +37,7 @@ func forward(ctx context.Context, config *rest.Config, pod *corev1.Pod, port int
 	go func() { done <- f.ForwardPorts() }()
 	end = func() {
 		close(stop)
-		<-done
+		_ = <-done // whoever asked has been told by then
 	}
 	timer := time.NewTimer(forwardPatience)
 	defer timer.Stop()

@@ -113,7 +113,7 @@ func (f *finder) read(ctx context.Context, item survey.Item, found Found) error 
 // more reads what is not in the metadata of a namespace, and of a pod.
 func (f *finder) more(ctx context.Context, found *Found) {
 	var err error
-	switch id := found.Object.Kind; {
+	switch id := found.Kind; {
 	case id.Group == "" && id.Kind == "Namespace":
 		var n *corev1.Namespace
 		if n, err = f.kube.CoreV1().Namespaces().Get(ctx, found.GetName(), metav1.GetOptions{}); err == nil {

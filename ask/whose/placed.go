@@ -1,7 +1,6 @@
 package whose
 
 import (
-	"bytes"
 	"encoding/json"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,7 +17,7 @@ func placed(managers []metav1.ManagedFieldsEntry, finalizer string) (by string, 
 			continue
 		}
 		var set fieldpath.Set
-		if set.FromJSON(bytes.NewReader(m.FieldsV1.Raw)) != nil || !set.Has(path) {
+		if set.FromJSON(m.FieldsV1.GetRawReader()) != nil || !set.Has(path) {
 			continue
 		}
 		if at == nil || m.Time != nil && m.Time.After(at.Time) {

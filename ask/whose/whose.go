@@ -67,10 +67,10 @@ type Object struct {
 func (b *Book) Of(o Object, finalizer string) Holder {
 	h := Holder{Finalizer: finalizer}
 	h.PlacedBy, h.PlacedAt = placed(o.GetManagedFields(), finalizer)
-	switch {
-	case finalizer == graph.Hold:
+	switch finalizer {
+	case graph.Hold:
 		b.hold(&h, o)
-	case finalizer == release.InUse:
+	case release.InUse:
 		b.inUse(&h, o)
 	default:
 		if served := b.serving(finalizer); len(served) != 0 {

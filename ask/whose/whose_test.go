@@ -165,7 +165,7 @@ func TestAStrangerIsWhoeverWroteTheFinalizer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return &metav1.FieldsV1{Raw: raw}
+		return metav1.NewFieldsV1(string(raw))
 	}
 	o := secret(func(o *metav1.ObjectMeta) {
 		o.ManagedFields = []metav1.ManagedFieldsEntry{
