@@ -119,6 +119,10 @@ var layers = map[string]layer{
 		internal: []string{"operator/catalog", "operator/decide", "operator/graph"},
 		external: []string{"golang.org/x/sync", "k8s.io/apimachinery", "k8s.io/client-go"},
 	},
+	"operator/survey": {
+		internal: []string{"operator/catalog", "operator/decide", "operator/gather", "operator/graph", "operator/watch"},
+		external: []string{"golang.org/x/sync", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/kube-aggregator"},
+	},
 	"operator/act": {
 		internal: []string{"operator/catalog", "operator/decide", "operator/graph", "operator/memo"},
 		external: []string{"k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/utils"},
@@ -156,7 +160,42 @@ var layers = map[string]layer{
 		external: []string{"k8s.io/apiextensions-apiserver/pkg/apis", "k8s.io/apimachinery"},
 	},
 
+	"ask/replicas": {
+		internal: []string{"operator/debug", "operator/record"},
+		external: []string{"golang.org/x/sync", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/utils"},
+	},
+	"ask/whose": {
+		internal: []string{"crds/v1alpha1", "operator/graph", "operator/release", "policies"},
+		external: []string{"k8s.io/apimachinery", "sigs.k8s.io/controller-runtime", "sigs.k8s.io/structured-merge-diff"},
+	},
+
+	"ask/explain": {
+		internal: []string{"ask/replicas", "ask/whose", "operator/decide", "operator/graph", "operator/record", "operator/survey"},
+		external: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/controller-runtime"},
+	},
+
+	"ask/rights": {
+		internal: []string{"ask/whose", "crds/v1alpha1"},
+		external: []string{"golang.org/x/sync", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
+	},
+	"ask/doctor": {
+		internal: []string{"ask/replicas", "ask/rights", "ask/whose", "crds", "crds/v1alpha1", "operator/graph", "operator/release"},
+		external: []string{
+			"k8s.io/api", "k8s.io/apiextensions-apiserver/pkg", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/kube-aggregator", "k8s.io/utils",
+			"sigs.k8s.io/controller-runtime",
+		},
+	},
+	"ask/stuck": {
+		internal: []string{"ask/whose", "operator/record", "operator/survey"},
+		external: []string{"golang.org/x/sync", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/controller-runtime"},
+	},
+
 	"cmd/gleaner": {anything: true},
+	"cmd/gleaner/kubectl": {
+		external: []string{
+			"github.com/spf13/cobra", "github.com/spf13/pflag", "k8s.io/apimachinery", "k8s.io/cli-runtime", "k8s.io/client-go", "sigs.k8s.io/yaml",
+		},
+	},
 
 	"devcluster": {
 		external: []string{"golang.org/x/sync", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},

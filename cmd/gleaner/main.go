@@ -5,17 +5,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/gleaner-dev/gleaner/cmd/gleaner/kubectl"
 )
 
 // Exit codes.
 const (
-	exitFailure = 1 // something went wrong while running
-	exitUsage   = 2 // the command line makes no sense
+	exitFailure = kubectl.ExitFailure
+	exitUsage   = kubectl.ExitUsage
 )
 
 // usageError is a command line that makes no sense.
@@ -25,23 +28,39 @@ func (e usageError) Unwrap() error { return e.error }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := root().ExecuteContext(ctx)
-	stop()
-	switch {
-	case err == nil:
-		return
-	case errors.As(err, &usageError{}):
-		fmt.Fprintf(os.Stderr, "gleaner: %v\n", err)
-		os.Exit(exitUsage)
-	default:
-		fmt.Fprintf(os.Stderr, "gleaner: %v\n", err)
-		os.Exit(exitFailure)
+	name, completes := kubectl.Called(os.Args[0])
+	cmd := rootCalled(name)
+	if completes {
+		cmd.SetArgs(append([]string{cobra.ShellCompRequestCmd}, os.Args[1:]...))
 	}
+	err := cmd.ExecuteContext(ctx)
+	stop()
+	os.Exit(tell(os.Stderr, name, err))
 }
 
-func root() *cobra.Command {
+// tell writes what went wrong, if anything did, and returns the exit code for it.
+func tell(out io.Writer, name string, err error) int {
+	exit := kubectl.Exit{Code: exitFailure, Err: err}
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &usageError{}):
+		exit.Code = exitUsage
+	case errors.As(err, &exit):
+	}
+	if exit.Err != nil {
+		fmt.Fprintln(out, kubectl.Message(name, exit.Err))
+	}
+	return exit.Code
+}
+
+func root() *cobra.Command { return rootCalled("gleaner") }
+
+// rootCalled is the command under the name by which it was called.
+func rootCalled(name string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:           "gleaner",
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: name},
 		Short:         "A Kubernetes garbage collector that you can program",
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -51,7 +70,7 @@ func root() *cobra.Command {
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())}
 	})
-	cmd.AddCommand(runCommand(), devCommand(), demoCommand(), moduleCommand(), releaseCommand(), replayCommand(), testCommand(), versionCommand())
+	cmd.AddCommand(runCommand(), devCommand(), demoCommand(), doctorCommand(), explainCommand(), moduleCommand(), rbacCommand(), releaseCommand(), replayCommand(), stuckCommand(), testCommand(), versionCommand())
 	return cmd
 }
 

@@ -146,7 +146,7 @@ func (o *options) assemble(config *rest.Config, log logr.Logger) (*loop.Loop, ma
 		asked = hook.veto()
 	}
 	collector, err := loop.New(loop.Options{
-		Beside: o.collector == companion, Veto: asked,
+		Version: version, Beside: o.collector == companion, Veto: asked,
 		Config: config, Namespace: o.namespace, Workers: o.workers, APIQPS: o.apiQPS,
 		Elect:             o.leaderElect && !o.dryRun, // a dry run writes no lease, and takes nobody's place
 		DiscoveryInterval: o.discoveryInterval, SweepInterval: o.sweepInterval,

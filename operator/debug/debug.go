@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -21,6 +22,7 @@ type Source struct {
 	Unsynced func() []string // the types that are not listed yet, each with the reason
 	Synced   func() bool
 	Records  func(types.UID) []record.Entry
+	Since    func() time.Time // how far back they reach
 	Status   func() Status
 	Sight    func(*http.Request) Sight
 }
@@ -33,6 +35,9 @@ type Status struct {
 	// CollectorUser is whom the other collector is taken to work as, if there is to be
 	// one.
 	CollectorUser string `json:"collectorUser,omitempty"`
+	Leading   bool   `json:"leading"`             // or else it stands by
+	Collector string `json:"collector,omitempty"` // how it runs: primary or companion
+	Version   string `json:"version,omitempty"`
 
 	// Twins are pairs of types that show the same objects, of which one is to be
 	// ignored (defect 3.30).

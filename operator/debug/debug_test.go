@@ -49,6 +49,7 @@ func source(objects ...graph.Object) Source {
 		Unsynced: func() []string { return nil },
 		Synced:   func() bool { return true },
 		Records:  func(types.UID) []record.Entry { return nil },
+		Since:    func() time.Time { return time.Time{} },
 		Status:   func() Status { return Status{} },
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -12,8 +13,18 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/record"
 )
 
-// records serves the decisions: with uid= those about one object, with limit= the
-// newest of them, and with exchanges=true what modules were asked and answered.
+// Records is the answer to who asks for them.
+type Records struct {
+	Items []record.Entry `json:"items"` // from old to new
+
+	// Since is how far back they reach: what was decided before is not here, or not
+	// all of it.
+	Since *time.Time `json:"since,omitempty"`
+}
+
+// records serves the decisions: with uid= those about one object, with name= and
+// kind= and namespace= those about objects by that name, with limit= the newest of
+// them, and with exchanges=true what modules were asked and answered.
 func (s Source) records(w http.ResponseWriter, r *http.Request) {
 	wish, err := wishOf(r.URL.Query())
 	if err != nil {
@@ -23,7 +34,7 @@ func (s Source) records(w http.ResponseWriter, r *http.Request) {
 	sees := s.Sight(r)
 	entries := []record.Entry{}
 	for _, e := range s.Records(wish.uid) {
-		if sees(e.Object) {
+		if wish.about(e.Object) && sees(e.Object) {
 			entries = append(entries, e)
 		}
 	}
@@ -34,19 +45,37 @@ func (s Source) records(w http.ResponseWriter, r *http.Request) {
 		}
 		entries[i] = hide(e, sees)
 	}
-	writeJSON(w, map[string]any{"items": entries})
+	answer := Records{Items: entries}
+	if since := s.Since(); !since.IsZero() {
+		answer.Since = &since
+	}
+	writeJSON(w, answer)
 }
 
 // wish is which records are asked for.
 type wish struct {
 	uid       types.UID
+	name      string // "": of any
+	kind      string // "": of any
+	namespace string // counts with a name
 	limit     int
 	exchanges bool
 }
 
+// about reports whether records of an object are asked for, as far as names go.
+func (w wish) about(o record.Object) bool {
+	return (w.kind == "" || w.kind == o.Kind) && (w.name == "" || w.name == o.Name && w.namespace == o.Namespace)
+}
+
 func wishOf(query url.Values) (wish, error) {
 	const all = 1 << 30
-	w := wish{uid: types.UID(query.Get("uid")), limit: all}
+	w := wish{
+		uid: types.UID(query.Get("uid")), limit: all,
+		name: query.Get("name"), kind: query.Get("kind"), namespace: query.Get("namespace"),
+	}
+	if w.namespace != "" && w.name == "" {
+		return wish{}, fmt.Errorf("namespace is %q: it goes with name=, leave it out or add that", w.namespace)
+	}
 	if text := query.Get("limit"); text != "" {
 		limit, err := strconv.Atoi(text)
 		if err != nil || limit < 1 {

@@ -3,6 +3,7 @@ package debug
 import (
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
@@ -113,9 +114,47 @@ func TestTheNewestRecordsAreAskedForByNumber(t *testing.T) {
 	}
 }
 
+func TestRecordsAreAskedForByName(t *testing.T) {
+	s := source()
+	s.Records = func(types.UID) []record.Entry {
+		pod := record.Object{APIVersion: "v1", Kind: "Pod", Namespace: "ns", Name: "a", UID: "pod"}
+		far := record.Object{APIVersion: "v1", Kind: "ConfigMap", Namespace: "far", Name: "a", UID: "far"}
+		return []record.Entry{{Object: named("a")}, {Object: named("b")}, {Object: pod}, {Object: far}}
+	}
+	for query, want := range map[string][]types.UID{
+		"":                                  {"a", "b", "pod", "far"},
+		"?name=a&namespace=ns":                {"a", "pod"},
+		"?name=a&namespace=ns&kind=ConfigMap": {"a"},
+		"?kind=Pod":                           {"pod"},
+		"?name=a":                             nil,
+	} {
+		var got Records
+		decode(t, get(t, s, "/debug/gc/records"+query), &got)
+		var uids []types.UID
+		for _, e := range got.Items {
+			uids = append(uids, e.Object.UID)
+		}
+		if diff := cmp.Diff(want, uids); diff != "" {
+			t.Errorf("%s: %s", query, diff)
+		}
+	}
+}
+
+// Whoever finds nothing has to know whether there was nothing.
+func TestRecordsSayHowFarBackTheyReach(t *testing.T) {
+	s, at := source(), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	s.Since = func() time.Time { return at }
+	var got Records
+	decode(t, get(t, s, "/debug/gc/records"), &got)
+	if got.Since == nil || !got.Since.Equal(at) {
+		t.Errorf("since %v", got.Since)
+	}
+}
+
 func TestABadWishForRecordsIsToldWhatToAsk(t *testing.T) {
 	for query, want := range map[string]string{
 		"limit=0":       "limit is \"0\": use a number of entries, from 1\n",
+		"namespace=ns": "namespace is \"ns\": it goes with name=, leave it out or add that\n",
 		"limit=many":    "limit is \"many\": use a number of entries, from 1\n",
 		"exchanges=all": "exchanges is \"all\": use exchanges=true or exchanges=false\n",
 	} {

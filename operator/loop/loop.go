@@ -65,6 +65,7 @@ type Options struct {
 	Config    *rest.Config // with the identity to work under; its limits are not used
 	Namespace string       // the operator's own: where canaries are let out, and the lease is
 	Elect     bool         // work only while holding the lease
+	Version   string       // of the operator, for who asks
 
 	// Beside says that another collector does the collecting, and that only what
 	// policies and finalizers ask for is written.
@@ -98,6 +99,7 @@ type Loop struct {
 	options Options
 	log     logr.Logger
 	now     func() time.Time
+	began   time.Time
 
 	known    *known
 	waits    waits
@@ -144,6 +146,7 @@ func unconnected(o Options, now func() time.Time) *Loop {
 		options: o,
 		log:     o.Log,
 		now:     now,
+		began:   now(),
 		known:   newKnown(now),
 		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[graph.ID](firstRetry, longestRetry),
 		records: record.NewStore(recordsKept),

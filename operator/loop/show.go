@@ -2,6 +2,7 @@ package loop
 
 import (
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,8 +20,17 @@ func (l *Loop) Show() debug.Source {
 		Synced:   l.watcher.Synced,
 		Unsynced: l.unsynced,
 		Records:  l.records.Entries,
+		Since:    l.recordedSince,
 		Status:   l.status,
 	}
+}
+
+// recordedSince is how far back the records reach.
+func (l *Loop) recordedSince() time.Time {
+	if forgotten := l.records.Forgotten(); !forgotten.IsZero() {
+		return forgotten
+	}
+	return l.began
 }
 
 // Records returns the decisions so far, of one object if uid is not "".
@@ -47,8 +57,9 @@ func (l *Loop) unsynced() []string {
 
 func (l *Loop) status() debug.Status {
 	status := l.collecting()
+	status.Leading, status.Collector, status.Version = l.known.leads(), "primary", l.options.Version
 	if l.options.Beside {
-		status.CollectorUser = l.keeper.CollectorUser()
+		status.Collector, status.CollectorUser = "companion", l.keeper.CollectorUser()
 	}
 	for _, pair := range l.known.twins() {
 		status.Twins = append(status.Twins, fmt.Sprintf("%s and %s show the same objects: name the resource of one in --ignore-resources",

@@ -133,6 +133,9 @@ func ActionOf(action decide.Action) (Action, string) {
 		case a.Memo.OwnerlessSince.IsZero():
 			return Remember, "what becomes of its dependents is not decided yet"
 		}
+		if a.Memo.OwnerlessSince.IsZero() {
+			return Remember, "what becomes of its dependents is still to be decided"
+		}
 		return Remember, "without an owner since " + a.Memo.OwnerlessSince.Format(time.RFC3339)
 	case decide.Forget:
 		return Forget, ""

@@ -3,6 +3,7 @@ package record_test
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -250,6 +251,7 @@ func TestAnActionHasAWord(t *testing.T) {
 		"delete":     {decide.Delete{Object: object, Propagation: metav1.DeletePropagationOrphan}, record.Delete, "Orphan"},
 		"references": {decide.DropReferences{Object: object, References: refs}, record.DropReferences, "ConfigMap a, Node n"},
 		"finalizer":  {decide.RemoveFinalizer{Object: object, Finalizer: "orphan"}, record.RemoveFinalizer, "orphan"},
+		"wait":       {decide.Remember{Object: object}, record.Remember, "what becomes of its dependents is still to be decided"},
 		"unblock":    {decide.Unblock{Object: object}, record.Unblock, "Deployment ns/web"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -342,5 +344,35 @@ func Test3_29_AnEntryNamesWhatAnObjectWaitsFor(t *testing.T) {
 	e.WaitsFor = e.WaitsFor[:1]
 	if _, isNew := s.Add(e); !isNew {
 		t.Error("another wait is not told")
+	}
+}
+
+// A module that has given up is not asked again at every look.
+func TestWhatIsKnownWithoutAskingAgainIsNoNewDecision(t *testing.T) {
+	s := record.NewStore(8)
+	asked := record.Entry{Object: named("a"), Action: record.None, How: "example.com/a", Reason: "FinalizerFailed", Because: "it is not empty",
+		Asked: []record.Asked{{Policy: "Finalizer ns/a", Decision: "Fail", Reason: "it is not empty"}}}
+	s.Add(asked)
+	known := asked
+	known.Asked = nil
+	if _, isNew := s.Add(known); isNew {
+		t.Error("it is told again that it has failed, although nobody was asked")
+	}
+	known.Because = "it is full"
+	if _, isNew := s.Add(known); !isNew {
+		t.Error("another failure is not told")
+	}
+}
+
+func TestTheStoreTellsHowFarBackItHasForgotten(t *testing.T) {
+	s, at := record.NewStore(2), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for i := range 4 {
+		if forgotten := s.Forgotten(); i < 3 && !forgotten.IsZero() {
+			t.Errorf("after %d entries something of %s is forgotten", i, forgotten)
+		}
+		s.Add(record.Entry{Time: at.Add(time.Duration(i) * time.Minute), Object: record.Object{UID: types.UID(strconv.Itoa(i))}, Action: record.Delete})
+	}
+	if want := at.Add(time.Minute); !s.Forgotten().Equal(want) {
+		t.Errorf("forgotten up to %s, not %s", s.Forgotten(), want)
 	}
 }

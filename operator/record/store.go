@@ -3,6 +3,7 @@ package record
 import (
 	"slices"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -26,6 +27,8 @@ type Store struct {
 	next    int
 	latest  map[topic]int     // each object's newest entry, by what it is about
 	deletes map[types.UID]int // each object's newest entry that deletes it
+
+	forgotten time.Time // of the newest entry that had to make room
 
 	transcripts []transcripts // of the entries that have any, from old to new
 	bytes       int           // of them all
@@ -72,6 +75,7 @@ func (s *Store) forget(at int) {
 	if len(s.transcripts) != 0 && s.transcripts[0].at == at {
 		s.dropOldest()
 	}
+	s.forgotten = s.entries[at].Time
 	about, uid := topicOf(s.entries[at]), s.entries[at].Object.UID
 	if place, ok := s.latest[about]; ok && place == at {
 		delete(s.latest, about)
@@ -99,6 +103,9 @@ func topicOf(e Entry) topic {
 func same(a, b Entry) bool {
 	if a.Action != b.Action || a.Result != b.Result || a.How != b.How || a.Reason != b.Reason || a.Because != b.Because {
 		return false
+	}
+	if len(b.Asked) == 0 && len(b.Intents) == 0 { // nobody was asked again, since it is known what they say
+		return slices.Equal(a.Owners, b.Owners) && slices.Equal(a.WaitsFor, b.WaitsFor)
 	}
 	return slices.Equal(a.Owners, b.Owners) && slices.Equal(a.WaitsFor, b.WaitsFor) && slices.Equal(a.Intents, b.Intents) &&
 		slices.EqualFunc(a.Asked, b.Asked, sameAnswer)
@@ -145,6 +152,13 @@ func (e Entry) lost() (Owner, bool) {
 		}
 	}
 	return Owner{}, false
+}
+
+// Forgotten is the time of the newest entry that had to make room; zero if none has.
+func (s *Store) Forgotten() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.forgotten
 }
 
 // Entries returns the kept entries from old to new: those of one object if uid

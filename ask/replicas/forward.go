@@ -1,0 +1,85 @@
+package replicas
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/httpstream" //nolint:staticcheck // client-go is still made of it
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/portforward"
+	"k8s.io/client-go/transport/spdy"
+)
+
+// forwardPatience is how long a port-forward may take to be ready.
+const forwardPatience = 15 * time.Second
+
+// forward opens a port on loopback that leads to one of a pod, as kubectl
+// port-forward does. End closes it, and waits for that.
+func forward(ctx context.Context, config *rest.Config, pod *corev1.Pod, port int) (local uint16, end func(), err error) {
+	dialer, err := dialerTo(config, pod)
+	if err != nil {
+		return 0, nil, fmt.Errorf("make a way to it: %w", err)
+	}
+	stop, ready, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	var said bytes.Buffer // read once the forwarder has ended
+	f, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf("0:%d", port)}, stop, ready, io.Discard, &said)
+	if err != nil {
+		return 0, nil, fmt.Errorf("make a way to it: %w", err)
+	}
+	go func() { done <- f.ForwardPorts() }()
+	end = func() {
+		close(stop)
+		_ = <-done // whoever asked has been told by then
+	}
+	timer := time.NewTimer(forwardPatience)
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		if err == nil {
+			err = errors.New(strings.TrimSpace(said.String()))
+		}
+		return 0, nil, fmt.Errorf("forward a port to it: %w; it takes the right to create pods/portforward in namespace %s", err, pod.Namespace)
+	case <-ctx.Done():
+		end()
+		return 0, nil, ctx.Err()
+	case <-timer.C:
+		end()
+		return 0, nil, fmt.Errorf("forward a port to it: not within %s", forwardPatience)
+	case <-ready:
+	}
+	ports, err := f.GetPorts()
+	if err != nil || len(ports) != 1 {
+		end()
+		return 0, nil, fmt.Errorf("forward a port to it: %d ports, %w", len(ports), err)
+	}
+	return ports[0].Local, end, nil
+}
+
+// dialerTo speaks websockets, and SPDY to API servers and proxies that can't.
+func dialerTo(config *rest.Config, pod *corev1.Pod) (httpstream.Dialer, error) {
+	kube, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	at := kube.CoreV1().RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).SubResource("portforward").URL()
+	transport, upgrader, err := spdy.RoundTripperFor(config)
+	if err != nil {
+		return nil, err
+	}
+	old := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, at)
+	tunnel, err := portforward.NewSPDYOverWebsocketDialer(at, config)
+	if err != nil {
+		return nil, err
+	}
+	return portforward.NewFallbackDialer(tunnel, old, func(err error) bool {
+		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
+	}), nil
+}

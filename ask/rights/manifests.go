@@ -1,0 +1,146 @@
+package rights
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// name of all roles and bindings.
+const name = "gleaner"
+
+// Write writes the roles that give rights, and the bindings that give the roles to
+// the operator's service account, as YAML with the reasons as comments.
+func Write(out io.Writer, s Setup, rights []Right) {
+	by := map[string][]Right{}
+	for _, r := range needless(rights) {
+		by[r.Namespace] = append(by[r.Namespace], r)
+	}
+	for i, namespace := range slices.Sorted(maps.Keys(by)) {
+		if i > 0 {
+			fmt.Fprintln(out, "---")
+		}
+		writeRole(out, namespace, merged(by[namespace]))
+		fmt.Fprintln(out, "---")
+		writeBinding(out, s, namespace)
+	}
+}
+
+func kindOf(namespace string) string {
+	if namespace == "" {
+		return "ClusterRole"
+	}
+	return "Role"
+}
+
+func writeHead(out io.Writer, kind, namespace string) {
+	fmt.Fprintf(out, "apiVersion: rbac.authorization.k8s.io/v1\nkind: %s\nmetadata:\n  name: %s\n", kind, name)
+	if namespace != "" {
+		fmt.Fprintf(out, "  namespace: %s\n", namespace)
+	}
+}
+
+func writeRole(out io.Writer, namespace string, rights []Right) {
+	writeHead(out, kindOf(namespace), namespace)
+	fmt.Fprintln(out, "rules:")
+	for _, r := range rights {
+		for _, line := range wrapped(r.Why) {
+			fmt.Fprintln(out, "  # "+line)
+		}
+		fmt.Fprintf(out, "  - apiGroups: %s\n    resources: %s\n", quoted(r.Groups), quoted(r.Resources))
+		if len(r.Names) != 0 {
+			fmt.Fprintf(out, "    resourceNames: %s\n", quoted(r.Names))
+		}
+		fmt.Fprintf(out, "    verbs: %s\n", quoted(r.Verbs))
+	}
+}
+
+// quoted is a list in YAML.
+func quoted(words []string) string {
+	list := make([]string, len(words))
+	for i, w := range words {
+		if list[i] = w; w == "" || w == "*" || strings.HasPrefix(w, "*/") {
+			list[i] = strconv.Quote(w)
+		}
+	}
+	return "[" + strings.Join(list, ", ") + "]"
+}
+
+func writeBinding(out io.Writer, s Setup, namespace string) {
+	writeHead(out, kindOf(namespace)+"Binding", namespace)
+	fmt.Fprintf(out, "roleRef:\n  apiGroup: rbac.authorization.k8s.io\n  kind: %s\n  name: %s\nsubjects:\n- kind: ServiceAccount\n  name: %s\n  namespace: %s\n",
+		kindOf(namespace), name, s.Account, s.Namespace)
+}
+
+// needless takes out of rights the verbs that another right gives everywhere, and the
+// rights that nothing is left of.
+func needless(rights []Right) []Right {
+	var list []Right
+	for i, r := range rights {
+		r.Verbs = slices.DeleteFunc(slices.Clone(r.Verbs), func(verb string) bool {
+			for j, wide := range rights {
+				if j != i && wide.covers(r, verb) && (!r.covers(wide, verb) || j < i) {
+					return true
+				}
+			}
+			return false
+		})
+		if len(r.Verbs) != 0 {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// covers reports whether a right gives a verb of another one.
+func (r Right) covers(other Right, verb string) bool {
+	in := func(mine, theirs []string) bool {
+		return slices.Contains(mine, "*") || !slices.ContainsFunc(theirs, func(t string) bool { return !slices.Contains(mine, t) })
+	}
+	return len(r.Names) == 0 && (r.Namespace == "" || r.Namespace == other.Namespace) &&
+		slices.Contains(r.Verbs, verb) && in(r.Groups, other.Groups) && in(r.Resources, other.Resources)
+}
+
+// merged puts rights together that are about the same, and takes those of the same
+// rule for one.
+func merged(rights []Right) []Right {
+	var list []Right
+	for _, r := range rights {
+		at := slices.IndexFunc(list, func(o Right) bool {
+			return slices.Equal(o.Groups, r.Groups) && slices.Equal(o.Resources, r.Resources) && slices.Equal(o.Names, r.Names)
+		})
+		if at < 0 {
+			r.Verbs = slices.Clone(r.Verbs)
+			list = append(list, r)
+			continue
+		}
+		for _, v := range r.Verbs {
+			if !slices.Contains(list[at].Verbs, v) {
+				list[at].Verbs = append(list[at].Verbs, v)
+			}
+		}
+		if !strings.Contains(list[at].Why, r.Why) {
+			list[at].Why += " " + r.Why
+		}
+	}
+	return list
+}
+
+const width = 110
+
+// wrapped is text in lines.
+func wrapped(text string) []string {
+	var lines []string
+	line := ""
+	for _, word := range strings.Fields(text) {
+		if line != "" && len(line)+1+len(word) > width {
+			lines = append(lines, line)
+			line = ""
+		}
+		line = strings.TrimPrefix(line+" "+word, " ")
+	}
+	return append(lines, line)
+}

@@ -1,0 +1,131 @@
+package rights
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gleaner-dev/gleaner/ask/whose"
+)
+
+func bookOf(t *testing.T, manifests ...string) *whose.Book {
+	t.Helper()
+	var objects []*unstructured.Unstructured
+	for _, m := range manifests {
+		o := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(m), o); err != nil {
+			t.Fatal(err)
+		}
+		objects = append(objects, o)
+	}
+	b, err := whose.Of(objects)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+const (
+	frees = `{apiVersion: gleaner.dev/v1alpha1, kind: ClusterGCPolicy, metadata: {name: frees}, spec: {mode: Enforce,
+  resources: [{apiGroups: [""], resources: [secrets]}], fixed: {propagate: {decision: Orphan, dependents: [{kind: LimitRange, decision: Delete}]}}}}`
+	decides = `{apiVersion: gleaner.dev/v1alpha1, kind: GCPolicy, metadata: {name: decides, namespace: shop}, spec: {mode: Enforce,
+  resources: [{apiGroups: [apps], resources: [deployments]}], module: {name: m}, serviceAccount: {name: reader}}}`
+	watches = `{apiVersion: gleaner.dev/v1alpha1, kind: ClusterGCPolicy, metadata: {name: watches}, spec: {mode: Monitor,
+  resources: [{apiGroups: ["*"], resources: ["*"]}], fixed: {collect: {decision: Orphan}}}}`
+)
+
+// written are the rules of roles, as "namespace: verb group/resource".
+func written(t *testing.T, s Setup, b *whose.Book) map[string]bool {
+	t.Helper()
+	var out strings.Builder
+	Write(&out, s, Needed(s, b))
+	found := map[string]bool{}
+	for document := range strings.SplitSeq(out.String(), "---\n") {
+		var role rbacv1.Role
+		if err := yaml.UnmarshalStrict([]byte(document), &role); err == nil && len(role.Rules) != 0 {
+			for _, r := range role.Rules {
+				for _, m := range each(Right{Namespace: role.Namespace, Groups: r.APIGroups, Resources: r.Resources, Names: r.ResourceNames, Verbs: r.Verbs}) {
+					found[m.String()] = true
+				}
+			}
+		}
+	}
+	return found
+}
+
+func TestACompanionWritesOnlyWhatIsSelected(t *testing.T) {
+	s := SetupOf(nil)
+	s.Companion, s.Exceptions = true, []schema.GroupResource{{Group: "apps", Resource: "replicasets"}}
+	got := written(t, s, bookOf(t, frees, decides, watches))
+	for right, want := range map[string]bool{
+		"watch *.* in all namespaces":                                                     true,
+		"delete *.* in all namespaces":                                                    false,
+		"patch *.* in all namespaces":                                                     false,
+		"delete secrets in all namespaces":                                                true,
+		"delete limitranges in all namespaces":                                            true,
+		"patch deployments.apps in namespace shop":                                        true,
+		"patch deployments.apps in all namespaces":                                        false,
+		"delete replicasets.apps in namespace shop":                                       true,
+		"impersonate serviceaccounts/reader in namespace shop":                            true,
+		"impersonate serviceaccounts in all namespaces":                                   false,
+		"create secrets in namespace gleaner-system":                                      true,
+		"create mutatingadmissionpolicies.admissionregistration.k8s.io in all namespaces": true,
+	} {
+		if got[right] != want {
+			t.Errorf("%s: %t, not %t", right, got[right], want)
+		}
+	}
+}
+
+func TestTheOnlyCollectorMayDeleteAnythingAndIsToldSoOnce(t *testing.T) {
+	got := written(t, SetupOf(nil), bookOf(t))
+	want := map[string]bool{
+		"get *.* in all namespaces": true, "list *.* in all namespaces": true, "watch *.* in all namespaces": true,
+		"patch *.* in all namespaces": true, "delete *.* in all namespaces": true,
+		"create events in all namespaces": true, "create tokenreviews.authentication.k8s.io in all namespaces": true,
+		"create subjectaccessreviews.authorization.k8s.io in all namespaces": true,
+		"create leases.coordination.k8s.io in namespace gleaner-system":      true,
+		"update leases.coordination.k8s.io in namespace gleaner-system":      true,
+		"create configmaps in namespace gleaner-system":                      true,
+		"update configmaps in namespace gleaner-system":                      true,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// What is installed by default is for any policy, and so has all that is printed for
+// some.
+func TestTheInstalledRoleHasWhatIsPrinted(t *testing.T) {
+	data, err := os.ReadFile("../../config/rbac/operator.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var installed []Right
+	for document := range strings.SplitSeq(string(data), "---\n") {
+		var role rbacv1.Role
+		if err := yaml.Unmarshal([]byte(document), &role); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range role.Rules {
+			installed = append(installed, Right{Namespace: role.Namespace, Groups: r.APIGroups, Resources: r.Resources, Names: r.ResourceNames, Verbs: r.Verbs})
+		}
+	}
+	for _, r := range Needed(SetupOf(nil), bookOf(t, frees, decides)) {
+		for _, verb := range r.Verbs {
+			covered := false
+			for _, have := range installed {
+				covered = covered || have.covers(r, verb)
+			}
+			if !covered {
+				t.Errorf("it has no right to %s %v", verb, r.Resources)
+			}
+		}
+	}
+}

@@ -1,0 +1,20 @@
+package kubectl
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+)
+
+// Mapping is the resource that a word names, whether there are objects of it or not.
+func (f *Flags) Mapping(word string) (*meta.RESTMapping, error) {
+	mapper, err := f.ToRESTMapper()
+	if err != nil {
+		return nil, fmt.Errorf("discover types: %w", err)
+	}
+	mapping, err := mappingOf(mapper, word)
+	if err != nil {
+		return nil, fmt.Errorf("the server doesn't have a resource type %q", word)
+	}
+	return mapping, nil
+}

@@ -1,0 +1,53 @@
+package kubectl
+
+import (
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"k8s.io/cli-runtime/pkg/printers"
+)
+
+const (
+	progressAfter = 2 * time.Second // what is done sooner needs none
+	progressEvery = 200 * time.Millisecond
+)
+
+// Progress shows on a terminal what is being done, for as long as that takes, if it
+// takes its time. Whoever calls it calls what it returns when it is over.
+func Progress(errOut io.Writer, doing func() string) (over func()) {
+	if !printers.IsTerminal(errOut) {
+		return func() {}
+	}
+	end, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		showProgress(errOut, doing, end)
+	}()
+	return sync.OnceFunc(func() {
+		close(end)
+		<-done
+	})
+}
+
+func showProgress(errOut io.Writer, doing func() string, end <-chan struct{}) {
+	first := time.NewTimer(progressAfter)
+	defer first.Stop()
+	select {
+	case <-end:
+		return
+	case <-first.C:
+	}
+	tick := time.NewTicker(progressEvery)
+	defer tick.Stop()
+	for {
+		fmt.Fprintf(errOut, "\r\x1b[K%s", doing())
+		select {
+		case <-end:
+			fmt.Fprint(errOut, "\r\x1b[K")
+			return
+		case <-tick.C:
+		}
+	}
+}

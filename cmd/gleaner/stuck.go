@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/client-go/rest"
+
+	"github.com/gleaner-dev/gleaner/ask/stuck"
+	"github.com/gleaner-dev/gleaner/cmd/gleaner/kubectl"
+)
+
+const stuckLong = `List everything that has been terminating for too long, grouped by what holds it: whose each finalizer is, since when, and
+what to do about it. Of namespaces that are terminating their conditions say what is left.
+
+Without -n everything is looked through, and what is in no namespace. What could not be read is told.`
+
+// shownOfGroup is how many objects of a group are shown without -o wide.
+const shownOfGroup = 5
+
+type stuckOptions struct {
+	*kubectl.Flags
+	longerThan time.Duration
+}
+
+func stuckCommand() *cobra.Command {
+	o := &stuckOptions{Flags: kubectl.NewFlags("json", "yaml", "wide"), longerThan: 5 * time.Minute}
+	cmd := &cobra.Command{
+		Use:   "stuck [--longer-than 5m] [-n NAMESPACE]",
+		Short: "List what has been terminating for too long, by what holds it",
+		Long:  stuckLong,
+		Example: `  gleaner stuck
+  gleaner stuck -n shop --longer-than 1h -o wide`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.validate(); err != nil {
+				return err
+			}
+			return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	o.AddTo(cmd)
+	o.AddAllNamespaces(cmd)
+	cmd.Flags().DurationVar(&o.longerThan, "longer-than", o.longerThan, "leave out what has been terminating for no longer; 0s: nothing")
+	return cmd
+}
+
+func (o *stuckOptions) validate() error {
+	if o.longerThan < 0 {
+		return kubectl.Usage("--longer-than=%s: use 0s or more, as in 5m", o.longerThan)
+	}
+	return o.Validate()
+}
+
+func (o *stuckOptions) run(ctx context.Context, out, errOut io.Writer) error {
+	config, err := o.Config()
+	if err != nil {
+		return err
+	}
+	config.WarningHandlerWithContext = rest.NoWarnings{} // of types that are old: all are listed
+	client, err := gleanerClient(config)
+	if err != nil {
+		return err
+	}
+	var d doing
+	over := d.shown(errOut)
+	defer over()
+	report, err := stuck.Find(ctx, stuck.Question{
+		Config: config, Gleaner: client, Namespace: *o.ConfigFlags.Namespace, LongerThan: o.longerThan, Told: d.set,
+	})
+	over()
+	if err != nil {
+		return err
+	}
+	if o.Output == "json" || o.Output == "yaml" {
+		return kubectl.Write(out, o.Output, struct {
+			kubectl.Document `json:",inline"`
+			stuck.Report
+		}{kubectl.DocumentOf("StuckReport"), report})
+	}
+	return showStuck(section{out, kubectl.PaletteFor(out)}, report, o.Output == "wide")
+}
+
+func showStuck(s section, r stuck.Report, wide bool) error {
+	than := duration.HumanDuration(r.LongerThan.Duration)
+	switch {
+	case r.Objects == 0 && r.Namespace == "":
+		fmt.Fprintf(s.out, "Nothing has been terminating for more than %s.\n", than)
+	case r.Objects == 0:
+		fmt.Fprintf(s.out, "Nothing in namespace %s has been terminating for more than %s.\n", r.Namespace, than)
+	default:
+		fmt.Fprintf(s.out, "%s been terminating for more than %s.\n", s.palette.Paint(kubectl.Unsure, plural(r.Objects, "object has", "objects have")), than)
+	}
+	for _, g := range r.Groups {
+		if err := showGroup(s, r, g, wide); err != nil {
+			return err
+		}
+	}
+	if len(r.Unknown) != 0 {
+		s.title("Not known")
+		for _, u := range r.Unknown {
+			fmt.Fprintf(s.out, "  %s\n", oneLine(u))
+		}
+	}
+	return nil
+}
+
+func plural(n int, one, more string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, more)
+}
+
+func showGroup(s section, r stuck.Report, g stuck.Group, wide bool) error {
+	s.title("%s: %s", g.Holder, plural(g.Count, "object", "objects"))
+	s.field("whose", g.Owner, "")
+	if len(g.Objects) == 1 || g.Kind != stuck.Contents {
+		s.field("waits for", g.Waits, "")
+	}
+	s.field("since", moment(&g.Since), "")
+	s.field("to do", g.Do, kubectl.Calm)
+	t := kubectl.Table{Header: []string{"NAMESPACE", "OBJECT", "FOR", "BLOCKED BY", "REASON", "SAYS"}}
+	if wide {
+		t.Header = append(t.Header, "FINALIZERS", "UID")
+	}
+	shown := g.Objects
+	if !wide {
+		shown = shown[:min(len(shown), shownOfGroup)]
+	}
+	for _, o := range shown {
+		t.Add(cellsOf(o, r.At, g.Kind == stuck.Contents && len(g.Objects) > 1, wide)...)
+	}
+	if err := indented(s.out, t, s.palette); err != nil {
+		return err
+	}
+	if more := len(g.Objects) - len(shown); more > 0 {
+		fmt.Fprintf(s.out, "  and %d more: -o wide shows them\n", more)
+	}
+	return nil
+}
+
+// cellsOf is an object's row. Conditions of namespaces are said for each where the
+// group has several.
+func cellsOf(o stuck.Object, now metav1.Time, conditions, wide bool) []kubectl.Cell {
+	var reason, says, blocked string
+	if h := o.Holder; h != nil {
+		reason, says = h.Reason, h.Message
+		if h.Error != "" {
+			says = h.Error
+		}
+	}
+	if conditions {
+		says = strings.Join(o.Conditions, "; ")
+	}
+	if len(o.WaitsFor) != 0 {
+		blocked = o.WaitsFor[0].Object.String()
+		if more := o.Blocking - 1; more > 0 {
+			blocked += fmt.Sprintf(" and %d more", more)
+		}
+	}
+	row := []kubectl.Cell{
+		{Text: o.Namespace}, {Text: o.Resource + "/" + o.Name}, {Text: duration.HumanDuration(now.Sub(o.Since.Time)), Color: kubectl.Unsure},
+		{Text: blocked}, {Text: reason}, {Text: oneLine(says), Color: kubectl.Bad},
+	}
+	if wide {
+		row = append(row, kubectl.Cell{Text: strings.Join(o.Finalizers, ",")}, kubectl.Cell{Text: string(o.UID)})
+	}
+	return row
+}

@@ -1,0 +1,131 @@
+package ask
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/cri-streaming/pkg/streaming/portforward"
+)
+
+// node is where the operator's Pod runs.
+const node = "here"
+
+// startKubelet starts the part of a kubelet that forwards ports, with the library that
+// kubelets have for that, and has one of the operator's two Pods run on its node.
+func (s *stage) startKubelet(ctx context.Context) error {
+	certificate, _, err := s.cluster.ServingCertificate()
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	s.kubelet = &http.Server{Handler: http.HandlerFunc(s.forward), ReadHeaderTimeout: time.Minute}
+	go func() {
+		_ = s.kubelet.Serve(tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{certificate}}))
+	}() // ended by Close
+	port, err := strconv.Atoi(strings.TrimPrefix(listener.Addr().String(), "127.0.0.1:"))
+	if err != nil {
+		return err
+	}
+	host, err := s.kube.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	host.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.0.0.1"}}
+	host.Status.DaemonEndpoints.KubeletEndpoint.Port = int32(port)
+	if _, err := s.kube.CoreV1().Nodes().UpdateStatus(ctx, host, metav1.UpdateOptions{}); err != nil {
+		return err
+	}
+	return s.runPod(ctx)
+}
+
+// forward serves /portForward/NAMESPACE/POD.
+func (s *stage) forward(w http.ResponseWriter, r *http.Request) {
+	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	if len(parts) < 3 || parts[0] != "portForward" {
+		http.NotFound(w, r)
+		return
+	}
+	options, err := portforward.NewV4Options(r)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	portforward.ServePortForward(w, r, s, parts[2], "", options, time.Minute, time.Minute, portforward.SupportedProtocols)
+}
+
+// PortForward implements portforward.PortForwarder: the operator listens elsewhere than
+// it would in a Pod.
+func (s *stage) PortForward(ctx context.Context, _, _ string, port int32, stream io.ReadWriteCloser) error {
+	defer stream.Close()
+	if port != 8443 {
+		return fmt.Errorf("nobody listens on %d", port)
+	}
+	var d net.Dialer
+	there, err := d.DialContext(ctx, "tcp", s.metrics)
+	if err != nil {
+		return err
+	}
+	defer there.Close()
+	ends := make(chan error, 2)
+	go func() { _, err := io.Copy(there, stream); ends <- err }()
+	go func() { _, err := io.Copy(stream, there); ends <- err }()
+	return <-ends
+}
+
+// runPod has one of the operator's Pods bound to the node, and ready.
+func (s *stage) runPod(ctx context.Context) error {
+	pods := s.kube.CoreV1().Pods(namespace)
+	var pod *corev1.Pod
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		list, err := pods.List(ctx, metav1.ListOptions{})
+		if err != nil || len(list.Items) != 2 {
+			return false, err
+		}
+		pod = &list.Items[0]
+		return true, nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait for two pods: %w", err)
+	}
+	err = pods.Bind(ctx, &corev1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Name: pod.Name}, Target: corev1.ObjectReference{Kind: "Node", Name: node},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	if pod, err = pods.Get(ctx, pod.Name, metav1.GetOptions{}); err != nil {
+		return err
+	}
+	pod.Status.Phase = corev1.PodRunning
+	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue})
+	if _, err := pods.UpdateStatus(ctx, pod, metav1.UpdateOptions{}); err != nil {
+		return err
+	}
+	return s.ready(ctx)
+}
+
+// ready waits until the operator listens.
+func (s *stage) ready(ctx context.Context) error {
+	return wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		var d net.Dialer
+		connection, err := d.DialContext(ctx, "tcp", s.metrics)
+		if err != nil {
+			return false, nil
+		}
+		return true, errors.Join(connection.Close())
+	})
+}
