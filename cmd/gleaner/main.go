@@ -70,7 +70,7 @@ func rootCalled(name string) *cobra.Command {
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())}
 	})
-	cmd.AddCommand(runCommand(), devCommand(), demoCommand(), moduleCommand(), previewCommand(), releaseCommand(), replayCommand(), testCommand(), versionCommand())
+	cmd.AddCommand(runCommand(), devCommand(), demoCommand(), graphCommand(), moduleCommand(), previewCommand(), releaseCommand(), replayCommand(), testCommand(), versionCommand())
 	return cmd
 }
 

@@ -70,7 +70,7 @@ func (s Source) graph(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "text/vnd.graphviz")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	_ = writeDOT(w, dump) // the client has gone: nobody is left to tell
+	_ = WriteDOT(w, dump) // the client has gone: nobody is left to tell
 }
 
 func formatOf(r *http.Request) (string, error) {
