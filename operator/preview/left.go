@@ -17,14 +17,17 @@ func (p *preview) describeLeft(o *Object, id graph.ID, s shot, first map[graph.I
 		o.Outcome = Waits
 		o.Reason, o.Message, o.Policy = p.whyWaiting(s)
 		return
-	case s.last != nil && p.describeDecided(o, *s.last):
+	case s.last != nil && p.describeDecided(o, *s.last) && o.Outcome != Stays:
 		return
 	}
-	if end, gone := p.endings[id]; gone && end.phase > 0 {
-		o.Outcome, o.Reason, o.Message = Waits, "OwnerWaits", "its owner is still there"
+	if _, gone := p.endings[id]; gone { // later
+		o.Outcome, o.Reason, o.Message, o.Policy = Waits, "OwnerWaits", "its owner is still there", ""
 		if owner := p.leftOwner(id, first); owner != "" {
 			o.Message = "until " + owner + " is gone"
 		}
+		return
+	}
+	if o.Outcome == Stays {
 		return
 	}
 	o.Outcome = Stays

@@ -76,18 +76,65 @@ func (p *preview) tell(first map[graph.ID]shot) *Preview {
 	for _, o := range others {
 		order = append(order, o.id)
 	}
-	unsure := map[graph.ID]bool{}
 	for _, id := range order {
-		o := p.describe(id, first)
-		if p.unsure(id, unsure) && o.Outcome != Unknown && p.swept[id].why == "" && id != p.tree.root {
-			o.Outcome, o.Then, o.Reason, o.After = Unknown, "", "OwnerUnknown", 0
-			o.Message = "it depends on " + p.unsureOwner(id, unsure) + ", of which it is not known"
-		}
-		unsure[id] = o.Outcome == Unknown
-		result.Objects = append(result.Objects, o)
+		result.Objects = append(result.Objects, p.describe(id, first))
 	}
+	p.spread(order, result.Objects)
 	result.Target = result.Objects[0].UID
 	return result
+}
+
+// spread has what depends on something that is not known not be known either. Owners
+// may come after what they own: an object has several.
+func (p *preview) spread(order []graph.ID, objects []Object) {
+	at := map[graph.ID]*Object{}
+	for i, id := range order {
+		at[id] = &objects[i]
+	}
+	for again := true; again; {
+		again = false
+		for _, id := range order[1:] {
+			if _, is := p.swept[id]; is {
+				continue
+			}
+			o := at[id]
+			if owner := p.doubtful(id, at, false); owner != "" && o.Outcome != Unknown {
+				o.Outcome, o.Then, o.After, o.Reason, o.Policy = Unknown, "", 0, "OwnerUnknown", ""
+				o.Message, again = "it depends on "+owner+", of which it is not known", true
+			}
+			if owner := p.doubtful(id, at, true); owner != "" && o.Outcome == Stays && !p.kept(id, at) {
+				o.Outcome, o.Reason, o.Policy = Waits, "OwnerWaits", ""
+				o.Message, again = "as long as "+owner+" is there", true
+			}
+		}
+	}
+}
+
+// doubtful names an owner of which it is not known what becomes of it or, if it waits,
+// what comes then.
+func (p *preview) doubtful(id graph.ID, at map[graph.ID]*Object, waits bool) string {
+	for _, ref := range p.options.Survey.Items[id].Meta.OwnerReferences {
+		owner := at[graph.IDOf(ref.UID)]
+		if owner == nil {
+			continue
+		}
+		if !waits && owner.Outcome == Unknown || waits && owner.Outcome == Waits && owner.Then == Unknown {
+			return ref.Kind + "/" + ref.Name
+		}
+	}
+	return ""
+}
+
+// kept reports whether an object has an owner in the end that stays, or none at all.
+func (p *preview) kept(id graph.ID, at map[graph.ID]*Object) bool {
+	o := p.object(id)
+	for _, ref := range o.OwnerReferences {
+		owner, there := at[graph.IDOf(ref.UID)]
+		if !there || owner.Outcome == Stays {
+			return true
+		}
+	}
+	return len(o.OwnerReferences) == 0
 }
 
 // object is an object whether or not it has come to its end.
@@ -96,18 +143,6 @@ func (p *preview) object(id graph.ID) *object {
 		return o
 	}
 	return p.world.ended[id]
-}
-
-// unsure reports whether what becomes of an owner is not known.
-func (p *preview) unsure(id graph.ID, of map[graph.ID]bool) bool { return p.unsureOwner(id, of) != "" }
-
-func (p *preview) unsureOwner(id graph.ID, of map[graph.ID]bool) string {
-	for _, ref := range p.options.Survey.Items[id].Meta.OwnerReferences {
-		if of[graph.IDOf(ref.UID)] {
-			return ref.Kind + "/" + ref.Name
-		}
-	}
-	return ""
 }
 
 // describe says what becomes of an object, but for what that depends on.
