@@ -52,6 +52,9 @@ func (o *ownedObject) row(line string) []kubectl.Cell {
 		name.Color = kubectl.Strong
 	}
 	state := kubectl.Cell{Text: o.state(), Color: kubectl.Unsure}
+	if o.Since != nil {
+		state.Text += " for " + duration.HumanDuration(time.Since(o.Since.Time))
+	}
 	if o.Missing == decide.Absent.String() {
 		state.Color, name.Color = kubectl.Bad, kubectl.Bad
 	}
@@ -80,9 +83,6 @@ func (o *ownedObject) state() string {
 	text := "terminating"
 	if how := map[string]string{"Foreground": "in the foreground", "Orphan": "orphaning"}[o.Terminating]; how != "" {
 		text += ", " + how
-	}
-	if o.Since != nil {
-		text += " since " + duration.HumanDuration(time.Since(o.Since.Time))
 	}
 	return text
 }

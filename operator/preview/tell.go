@@ -167,6 +167,9 @@ func (p *preview) describe(id graph.ID, first map[graph.ID]shot) Object {
 	case gone && !left:
 		o.Outcome = Goes
 		o.Reason, o.Message, o.Policy = p.whyGone(id)
+	case gone && p.swept[id].why != "" && !s.terminating:
+		o.Outcome, o.Then, o.After, o.Reason = Waits, Goes, end.at.Sub(p.options.Now), "Ordered"
+		o.Message = "for the pods in its namespace, which go first"
 	default:
 		p.describeLeft(&o, id, s, first)
 		if o.Outcome == Waits && gone {

@@ -1,6 +1,7 @@
 package preview
 
 import (
+	"flag"
 	"fmt"
 	"math/rand"
 	"strings"
@@ -17,6 +18,8 @@ const (
 	foreground = metav1.DeletePropagationForeground
 	orphan     = metav1.DeletePropagationOrphan
 )
+
+var seeds = flag.Int64("seeds", 12, "how many random sets of objects are previewed and deleted")
 
 const policy = `
 kind: GCPolicy
@@ -261,7 +264,7 @@ func (w *world) goesOn(said map[string]string) {
 
 // What a preview says of random objects is what happens: the seed is in the name.
 func TestWhatAPreviewSaysOfRandomObjectsHappens(t *testing.T) {
-	for seed := range int64(12) {
+	for seed := range *seeds {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			t.Parallel()
 			r := rand.New(rand.NewSource(seed))
@@ -309,4 +312,30 @@ func random(r *rand.Rand) string {
 		b.WriteString("\n")
 	}
 	return b.String()
+}
+
+func TestANamespaceTakesAlongWhatIsInIt(t *testing.T) {
+	w := newWorld(t)
+	w.policies(policy + `{collect: {decision: Orphan}}`)
+	namespace, err := w.client("Namespace").Get(t.Context(), w.ns, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.made[w.ns] = namespace
+	w.make(`
+		ConfigMap a
+		Secret b owners=a
+		PersistentVolumeClaim data
+		ConfigMap held finalizers=test.example.com/x
+		ConfigMap below owners=held`)
+	said := w.outcomes(w.preview(w.ns, background))
+	want := map[string]string{
+		w.ns: "Waits then Goes", "a": "Goes", "b": "Goes", "data": "Goes", "held": "Waits then Goes", "below": "Goes", "p": "Goes",
+	}
+	if diff := cmp.Diff(want, said); diff != "" {
+		t.Fatalf("what it says (-want +got):\n%s", diff)
+	}
+	w.delete(w.ns, background)
+	w.becomes(said)
+	w.goesOn(said)
 }
