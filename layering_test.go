@@ -123,6 +123,15 @@ var layers = map[string]layer{
 		internal: []string{"operator/catalog", "operator/decide", "operator/gather", "operator/graph", "operator/watch"},
 		external: []string{"golang.org/x/sync", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/kube-aggregator"},
 	},
+	"operator/preview": {
+		internal: []string{
+			"crds/v1alpha1", "hostabi", "operator/catalog", "operator/consult", "operator/decide", "operator/gather", "operator/graph", "operator/intents",
+			"operator/loop", "operator/modules", "operator/record", "operator/survey", "policies", "policies/builtin", "policies/source",
+		},
+		external: []string{
+			"github.com/go-logr/logr", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/utils", "sigs.k8s.io/controller-runtime",
+		},
+	},
 	"operator/act": {
 		internal: []string{"operator/catalog", "operator/decide", "operator/graph", "operator/memo"},
 		external: []string{"k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/utils"},

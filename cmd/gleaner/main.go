@@ -70,7 +70,8 @@ func rootCalled(name string) *cobra.Command {
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())}
 	})
-	cmd.AddCommand(runCommand(), devCommand(), demoCommand(), doctorCommand(), explainCommand(), moduleCommand(), rbacCommand(), releaseCommand(), replayCommand(), stuckCommand(), testCommand(), versionCommand())
+	cmd.AddCommand(runCommand(), devCommand(), demoCommand(), moduleCommand(), releaseCommand(), replayCommand(), testCommand(), versionCommand(),
+		doctorCommand(), explainCommand(), graphCommand(), previewCommand(), rbacCommand(), stuckCommand())
 	return cmd
 }
 

@@ -35,9 +35,9 @@ type Status struct {
 	// CollectorUser is whom the other collector is taken to work as, if there is to be
 	// one.
 	CollectorUser string `json:"collectorUser,omitempty"`
-	Leading   bool   `json:"leading"`             // or else it stands by
-	Collector string `json:"collector,omitempty"` // how it runs: primary or companion
-	Version   string `json:"version,omitempty"`
+	Leading       bool   `json:"leading"`             // or else it stands by
+	Collector     string `json:"collector,omitempty"` // how it runs: primary or companion
+	Version       string `json:"version,omitempty"`
 
 	// Twins are pairs of types that show the same objects, of which one is to be
 	// ignored (defect 3.30).
@@ -79,7 +79,7 @@ func (s Source) graph(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "text/vnd.graphviz")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	_ = writeDOT(w, dump) // the client has gone: nobody is left to tell
+	_ = WriteDOT(w, dump) // the client has gone: nobody is left to tell
 }
 
 func formatOf(r *http.Request) (string, error) {

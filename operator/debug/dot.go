@@ -10,10 +10,10 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/graph"
 )
 
-// writeDOT writes a dump in Graphviz' language, with the attributes that the
+// WriteDOT writes a dump in Graphviz' language, with the attributes that the
 // built-in collector's dump has (G-76). An edge goes from the dependent to the
 // owner.
-func writeDOT(w io.Writer, d graph.Dump) error {
+func WriteDOT(w io.Writer, d graph.Dump) error {
 	var b strings.Builder
 	b.WriteString("strict digraph full {\n")
 	for _, n := range d.Nodes {

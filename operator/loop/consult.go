@@ -173,8 +173,12 @@ var noPolicies = policies.NewSet(nil)
 
 // policiesInForce returns the policies in force now; nil until they are known.
 func (l *Loop) policiesInForce() *policies.Set {
-	if l.keeper == nil {
+	switch {
+	case l.keeper != nil:
+		return l.keeper.Policies()
+	case l.rehearsed != nil:
+		return l.rehearsed()
+	default:
 		return noPolicies
 	}
-	return l.keeper.Policies()
 }

@@ -116,10 +116,12 @@ type Loop struct {
 	working    metadata.Interface
 	types      func() *catalog.Catalog
 	absent     func(context.Context, schema.GroupKind) (bool, error)
-	keeper     *modules.Keeper // nil only in tests: there are no policies
+	keeper     *modules.Keeper // nil in rehearsals, and in tests, where there are no policies
+	rehearsed  func() *policies.Set
 	finalizers *finalize.Runner
 
 	records *record.Store
+	noted   func(record.Entry) // is told each decision; nil in operators
 	metrics *metrics
 
 	warnOfMigrations sync.Once

@@ -56,6 +56,9 @@ func (l *Loop) note(facts decide.Facts, plan decide.Plan, opinion consult.Opinio
 	if out.result == act.Done && action == record.Delete {
 		l.metrics.observeDelay(facts, entry.Time)
 	}
+	if l.noted != nil {
+		l.noted(entry)
+	}
 	entry, isNew := l.records.Add(entry)
 	if isNew { // and not the same as at the last look
 		l.logEntry(entry)

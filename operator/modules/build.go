@@ -189,7 +189,7 @@ func (k *Keeper) list(ctx context.Context, kind string, list client.ObjectList, 
 	if err != nil || absent {
 		return err
 	}
-	if err := k.client.List(ctx, list); err != nil {
+	if err := k.source.List(ctx, list); err != nil {
 		return fmt.Errorf("list %s: %w", kind, err)
 	}
 	items, err := meta.ExtractList(list)

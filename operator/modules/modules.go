@@ -68,6 +68,14 @@ type Options struct {
 	// should be one.
 	Alone func() bool
 
+	// Source is where resources are read from, and what they name; nil: from the
+	// cluster.
+	Source client.Reader
+
+	// Given returns the files of a module that are to be taken in place of what its
+	// resource says; may be nil. The module is called as in Policy.Module.
+	Given func(module string) ([]source.File, bool)
+
 	// Veto is nil where there is no other collector to be kept from anything.
 	Veto *Veto
 
@@ -86,6 +94,7 @@ type Place struct {
 type Keeper struct {
 	options Options
 	client  client.Client
+	source  client.Reader
 	cel     *cel.Env
 	engines *engines
 	fetcher *source.Fetcher
@@ -129,6 +138,9 @@ func New(o Options) (*Keeper, error) {
 	k := &Keeper{options: o, pokes: make(chan struct{}, 1), moved: make(chan struct{}, 1), counts: map[string]map[string]int64{}, faces: map[types.UID]string{}, before: map[types.UID]fetchedBefore{}}
 	if k.client, err = newClient(o.Config, httpClient, scheme); err != nil {
 		return nil, fmt.Errorf("make client for policies: %w", err)
+	}
+	if k.source = o.Source; o.Source == nil {
+		k.source = k.client
 	}
 	if k.cel, err = celEnvironment(); err != nil {
 		return nil, err

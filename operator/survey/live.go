@@ -53,6 +53,8 @@ type Options struct {
 // Live reads a cluster.
 func Live(ctx context.Context, o Options) (*Survey, error) {
 	s := &Survey{Graph: graph.New(), Items: map[graph.ID]Item{}}
+	o.Config = rest.CopyConfig(o.Config)
+	o.Config.WarningHandler = rest.NoWarnings{} // nobody asked for types that are deprecated: all are listed
 	discoverer, err := discovery.NewDiscoveryClientForConfig(o.Config)
 	if err != nil {
 		return nil, fmt.Errorf("make client for discovery: %w", err)

@@ -88,10 +88,14 @@ func (s *Survey) wire(now func() time.Time) {
 
 // Facts returns what is known of an object and its owners. Owners that were not
 // among what was read are read now.
-func (s *Survey) Facts(ctx context.Context, id graph.ID) (decide.Facts, bool) { return s.gatherer.Gather(ctx, id) }
+func (s *Survey) Facts(ctx context.Context, id graph.ID) (decide.Facts, bool) {
+	return s.gatherer.Gather(ctx, id)
+}
 
 // Object returns what the graph has of an object that was read.
-func (s *Survey) Object(i Item) graph.Object { return graph.ObjectOf(i.Resource.GroupVersionKind(), i.Meta) }
+func (s *Survey) Object(i Item) graph.Object {
+	return graph.ObjectOf(i.Resource.GroupVersionKind(), i.Meta)
+}
 
 // add takes in objects of one type.
 func (s *Survey) add(r catalog.Resource, items []Item) {
@@ -107,3 +111,6 @@ func (s *Survey) add(r catalog.Resource, items []Item) {
 	}
 	s.Graph.Apply(relisted, nil)
 }
+
+// Catalog returns the types.
+func (s *Survey) Catalog() *catalog.Catalog { return s.Types }

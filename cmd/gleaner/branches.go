@@ -1,0 +1,27 @@
+package main
+
+import "strings"
+
+// branches are what stands before the rows of a tree, whose depths are given in the
+// order from the root down.
+func branches(depths []int) []string {
+	rows := make([]string, len(depths))
+	var open []bool // by depth, whether there is another one to come below the same
+	for i := len(depths) - 1; i >= 0; i-- {
+		depth := depths[i]
+		for len(open) <= depth {
+			open = append(open, false)
+		}
+		var b strings.Builder
+		for at := 1; at < depth; at++ {
+			b.WriteString(map[bool]string{true: "│ ", false: "  "}[open[at]])
+		}
+		if depth > 0 {
+			b.WriteString(map[bool]string{true: "├─", false: "└─"}[open[depth]])
+		}
+		rows[i] = b.String()
+		open[depth] = true
+		open = open[:depth+1]
+	}
+	return rows
+}

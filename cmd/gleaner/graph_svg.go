@@ -1,0 +1,225 @@
+package main
+
+import (
+	"fmt"
+	"hash/fnv"
+	"html"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gleaner-dev/gleaner/operator/decide"
+)
+
+// Sizes of the picture, in pixels.
+const (
+	svgMargin = 24
+	svgGapX   = 56 // between columns, for the edges
+	svgGapY   = 12
+	svgLine   = 16
+	svgPad    = 12
+	svgChar   = 7.1 // the width of a character, about
+	svgBar    = 5   // the coloured edge of a box
+)
+
+// svgBox is an object in the picture.
+type svgBox struct {
+	*ownedObject
+	lines      []string
+	x, y, w, h float64
+	below      []*svgBox
+}
+
+// writeSVG draws the tree from left to right: owners, and beside each what it owns.
+// References to further owners are dashed.
+func writeSVG(out io.Writer, o *ownership) error {
+	boxes, roots := svgBoxes(o)
+	width, height := svgLayout(boxes, roots)
+	var b strings.Builder
+	height += svgLegendHeight
+	width = max(width, svgLegendWidth)
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%.0f" viewBox="0 0 %.0f %.0f" font-family="-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif">`+"\n",
+		width, height, width, height)
+	b.WriteString("<title>Who owns whom</title>\n" + svgStyle)
+	fmt.Fprintf(&b, `<rect width="%.0f" height="%.0f" fill="#fff"/>`+"\n", width, height)
+	at := map[types.UID]*svgBox{}
+	for _, box := range boxes {
+		at[box.UID] = box
+	}
+	for _, box := range boxes {
+		for _, owner := range box.Owners {
+			if from := at[owner.UID]; from != nil {
+				b.WriteString(svgEdge(from, box, owner))
+			}
+		}
+	}
+	for _, box := range boxes {
+		box.draw(&b)
+	}
+	svgLegend(&b, height)
+	b.WriteString("</svg>\n")
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+const svgStyle = `<style>
+.box{fill:#f8fafc;stroke:#94a3b8}
+.terminating{fill:#fff7e0;stroke:#d97706}
+.missing{fill:#fff;stroke:#dc2626;stroke-dasharray:5 3}
+.asked{stroke:#1d4ed8;stroke-width:2.5}
+.kind{font-size:10.5px;fill:#64748b}
+.name{font-size:12.5px;fill:#0f172a;font-weight:600}
+.more{font-size:10.5px;fill:#b45309}
+.edge{fill:none;stroke:#94a3b8;stroke-width:1.2}
+.blocks{stroke:#334155;stroke-width:2.2}
+.further{stroke-dasharray:5 4}
+</style>
+`
+
+// svgColors tell kinds apart, as far as there are enough of them.
+var svgColors = []string{"#2563eb", "#0d9488", "#7c3aed", "#ca8a04", "#db2777", "#059669", "#ea580c", "#4f46e5", "#0891b2", "#65a30d"}
+
+func svgColor(kind string) string {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(kind))
+	return svgColors[h.Sum32()%uint32(len(svgColors))]
+}
+
+// svgBoxes makes the boxes of objects, and says which are not below another.
+func svgBoxes(o *ownership) (boxes, roots []*svgBox) {
+	at := map[types.UID]*svgBox{}
+	for i := range o.Objects {
+		object := &o.Objects[i]
+		box := &svgBox{ownedObject: object, lines: []string{object.Name}}
+		if state := object.state(); state != "" {
+			box.lines = append(box.lines, state)
+		}
+		for _, f := range object.Finalizers {
+			box.lines = append(box.lines, "finalizer "+f)
+		}
+		longest := utf8.RuneCountInString(box.head())
+		for _, line := range box.lines {
+			longest = max(longest, utf8.RuneCountInString(line))
+		}
+		box.w = float64(longest)*svgChar + 2*svgPad + svgBar
+		box.h = float64(len(box.lines)+1)*svgLine + svgPad
+		at[object.UID] = box
+		boxes = append(boxes, box)
+		if parent := at[object.Parent]; object.Parent != "" && parent != nil {
+			parent.below = append(parent.below, box)
+			continue
+		}
+		roots = append(roots, box)
+	}
+	return boxes, roots
+}
+
+// head is the first line of a box.
+func (b *svgBox) head() string {
+	if b.Namespace == "" {
+		return b.Kind
+	}
+	return b.Kind + " · " + b.Namespace
+}
+
+// svgLayout places the boxes: a column for each depth, as wide as it has to be, and
+// an owner beside the middle of what it owns. It returns the size of it all.
+func svgLayout(boxes, roots []*svgBox) (width, height float64) {
+	var widths []float64
+	for _, box := range boxes {
+		for len(widths) <= box.depth {
+			widths = append(widths, 0)
+		}
+		widths[box.depth] = max(widths[box.depth], box.w)
+	}
+	columns := make([]float64, len(widths))
+	width = svgMargin
+	for i, w := range widths {
+		columns[i] = width
+		width += w + svgGapX
+	}
+	y := float64(svgMargin)
+	for _, root := range roots {
+		y = root.place(columns, y) + svgGapY
+	}
+	return width - svgGapX + svgMargin, y
+}
+
+// place places a box and what is below it from y downwards, and returns where that
+// ends.
+func (b *svgBox) place(columns []float64, y float64) (end float64) {
+	b.x = columns[b.depth]
+	if len(b.below) == 0 {
+		b.y = y
+		return y + b.h + svgGapY
+	}
+	end = y
+	for _, next := range b.below {
+		end = next.place(columns, end)
+	}
+	first, last := b.below[0], b.below[len(b.below)-1]
+	b.y = max(y, (first.y+last.y+last.h)/2-b.h/2)
+	return max(end, b.y+b.h+svgGapY)
+}
+
+func svgEdge(from, to *svgBox, owner ownerOf) string {
+	class := "edge"
+	if owner.Blocks {
+		class += " blocks"
+	}
+	if to.Parent != from.UID {
+		class += " further"
+	}
+	x1, y1, x2, y2 := from.x+from.w, from.y+from.h/2, to.x, to.y+to.h/2
+	bend := max((x2-x1)/2, svgGapX/2)
+	return fmt.Sprintf(`<path class=%q d="M%.1f %.1fC%.1f %.1f %.1f %.1f %.1f %.1f"/>`+"\n", class, x1, y1, x1+bend, y1, x2-bend, y2, x2, y2)
+}
+
+func (b *svgBox) draw(to *strings.Builder) {
+	class := "box"
+	switch {
+	case b.Missing == decide.Absent.String() || b.Missing == decide.Unknown.String():
+		class += " missing"
+	case b.Terminating != "":
+		class += " terminating"
+	}
+	if b.Asked {
+		class += " asked"
+	}
+	title := b.Kind + "/" + b.Name
+	if b.Because != "" {
+		title += ": " + b.Because
+	}
+	fmt.Fprintf(to, "<g><title>%s</title>", html.EscapeString(title))
+	fmt.Fprintf(to, `<rect class=%q x="%.1f" y="%.1f" width="%.1f" height="%.1f" rx="6"/>`, class, b.x, b.y, b.w, b.h)
+	fmt.Fprintf(to, `<rect x="%.1f" y="%.1f" width="%d" height="%.1f" rx="2.5" fill=%q/>`, b.x+4, b.y+6, svgBar, b.h-12, svgColor(b.Kind))
+	x, y := b.x+svgPad+svgBar, b.y+svgLine
+	fmt.Fprintf(to, `<text class="kind" x="%.1f" y="%.1f">%s</text>`, x, y, html.EscapeString(b.head()))
+	for i, line := range b.lines {
+		y += svgLine
+		class := "name"
+		if i > 0 {
+			class = "more"
+		}
+		fmt.Fprintf(to, `<text class=%q x="%.1f" y="%.1f">%s</text>`, class, x, y, html.EscapeString(line))
+	}
+	to.WriteString("</g>\n")
+}
+
+const (
+	svgLegendHeight = 36
+	svgLegendWidth  = 640
+)
+
+// svgLegend says what the lines mean.
+func svgLegend(to *strings.Builder, height float64) {
+	x, y := float64(svgMargin), height-svgMargin
+	for _, entry := range []struct{ class, text string }{
+		{"edge", "owns"}, {"edge blocks", "owns, and waits for it in the foreground"}, {"edge further", "a further owner"},
+	} {
+		fmt.Fprintf(to, `<path class=%q d="M%.1f %.1fh28"/><text class="kind" x="%.1f" y="%.1f">%s</text>`+"\n", entry.class, x, y, x+34, y+4, entry.text)
+		x += 34 + float64(utf8.RuneCountInString(entry.text))*svgChar + 24
+	}
+}

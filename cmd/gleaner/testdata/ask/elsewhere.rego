@@ -1,0 +1,3 @@
+package gleaner
+
+collect := {"decision": "Orphan", "reason": "as the file says"}

@@ -1,0 +1,326 @@
+package preview
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gleaner-dev/gleaner/devcluster/devtest"
+	"github.com/gleaner-dev/gleaner/operator/graph"
+	"github.com/gleaner-dev/gleaner/operator/loop"
+	"github.com/gleaner-dev/gleaner/operator/preview"
+	"github.com/gleaner-dev/gleaner/operator/survey"
+)
+
+// resources are the types of objects in scenarios, by kind.
+var resources = map[string]schema.GroupVersionResource{
+	"ConfigMap":             {Version: "v1", Resource: "configmaps"},
+	"Secret":                {Version: "v1", Resource: "secrets"},
+	"PersistentVolumeClaim": {Version: "v1", Resource: "persistentvolumeclaims"},
+	"Namespace":             {Version: "v1", Resource: "namespaces"},
+	"GCPolicy":              {Group: "gleaner.dev", Version: "v1alpha1", Resource: "gcpolicies"},
+	"ClusterGCPolicy":       {Group: "gleaner.dev", Version: "v1alpha1", Resource: "clustergcpolicies"},
+	"ClusterPolicyModule":   {Group: "gleaner.dev", Version: "v1alpha1", Resource: "clusterpolicymodules"},
+}
+
+// world is a test's own namespace, with what is in it.
+type world struct {
+	*testing.T
+	collector *loop.Loop
+	config    *rest.Config
+	objects   dynamic.Interface
+	ns        string
+	made      map[string]*unstructured.Unstructured // by name
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	c := collector(t)
+	config := devtest.Shared(t).RESTConfig()
+	config.QPS = -1
+	w := &world{T: t, collector: c, config: config, objects: dynamic.NewForConfigOrDie(config), ns: devtest.Namespace(t, config), made: map[string]*unstructured.Unstructured{}}
+	t.Cleanup(w.clear)
+	return w
+}
+
+func (w *world) client(kind string) dynamic.ResourceInterface {
+	switch kind {
+	case "Namespace", "ClusterGCPolicy", "ClusterPolicyModule":
+		return w.objects.Resource(resources[kind])
+	}
+	return w.objects.Resource(resources[kind]).Namespace(w.ns)
+}
+
+// clear lets everything go, whatever holds it.
+func (w *world) clear() {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.Context()), patience)
+	defer cancel()
+	for _, o := range w.made {
+		_ = w.client(o.GetKind()).Delete(ctx, o.GetName(), metav1.DeleteOptions{})
+		_, _ = w.client(o.GetKind()).Patch(ctx, o.GetName(), types.MergePatchType, []byte(`{"metadata":{"finalizers":null,"ownerReferences":null}}`), metav1.PatchOptions{})
+	}
+}
+
+// policies applies resources of Gleaner, in which NS is the test's namespace, and
+// waits until they are in force.
+func (w *world) policies(text string) {
+	w.Helper()
+	for part := range strings.SplitSeq(strings.ReplaceAll(text, "NS", w.ns), "\n---\n") {
+		if strings.TrimSpace(part) == "" {
+			continue
+		}
+		o := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(part), &o.Object); err != nil {
+			w.Fatal(err)
+		}
+		o.SetAPIVersion("gleaner.dev/v1alpha1")
+		made, err := w.client(o.GetKind()).Create(w.Context(), o, metav1.CreateOptions{})
+		if err != nil {
+			w.Fatal(err)
+		}
+		w.made[made.GetName()] = made
+		devtest.Eventually(w, patience, func() error {
+			live, err := w.client(o.GetKind()).Get(w.Context(), o.GetName(), metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			if observed, _, _ := unstructured.NestedInt64(live.Object, "status", "observedGeneration"); observed != live.GetGeneration() {
+				return fmt.Errorf("%s is not observed yet", o.GetName())
+			}
+			return nil
+		})
+	}
+}
+
+// make makes objects, one a line: KIND NAME [owners=NAME[!],…] [finalizers=NAME,…]
+// [labels=NAME:VALUE,…] [held]. An owner with ! waits for it in the foreground; one
+// that there is not is missing. With held, a policy's hold is waited for.
+func (w *world) make(text string) {
+	w.Helper()
+	for line := range strings.Lines(text) {
+		words := strings.Fields(line)
+		if len(words) == 0 {
+			continue
+		}
+		o := &unstructured.Unstructured{Object: map[string]any{}}
+		o.SetKind(words[0])
+		o.SetAPIVersion(resources[words[0]].GroupVersion().String())
+		o.SetName(words[1])
+		held := false
+		for _, word := range words[2:] {
+			key, value, _ := strings.Cut(word, "=")
+			switch key {
+			case "owners":
+				o.SetOwnerReferences(w.references(value))
+			case "finalizers":
+				o.SetFinalizers(strings.Split(value, ","))
+			case "labels":
+				name, text, _ := strings.Cut(value, ":")
+				o.SetLabels(map[string]string{name: text})
+			case "held":
+				held = true
+			}
+		}
+		if words[0] == "PersistentVolumeClaim" {
+			o.Object["spec"] = map[string]any{"accessModes": []any{"ReadWriteOnce"}, "resources": map[string]any{"requests": map[string]any{"storage": "1Mi"}}}
+		}
+		made, err := w.client(words[0]).Create(w.Context(), o, metav1.CreateOptions{})
+		if err != nil {
+			w.Fatal(err)
+		}
+		w.made[made.GetName()] = made
+		if held {
+			w.eventually(made.GetName(), func(live *unstructured.Unstructured) bool { return slices.Contains(live.GetFinalizers(), graph.Hold) })
+		}
+	}
+}
+
+func (w *world) references(text string) []metav1.OwnerReference {
+	var refs []metav1.OwnerReference
+	for word := range strings.SplitSeq(text, ",") {
+		name, blocks := strings.CutSuffix(word, "!")
+		ref := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: name, UID: types.UID("no-" + name)}
+		if owner := w.made[name]; owner != nil {
+			ref.Kind, ref.UID = owner.GetKind(), owner.GetUID()
+		}
+		if blocks {
+			ref.BlockOwnerDeletion = ptr.To(true)
+		}
+		refs = append(refs, ref)
+	}
+	return refs
+}
+
+// get returns an object as it is, or nil if it is gone.
+func (w *world) get(name string) *unstructured.Unstructured {
+	w.Helper()
+	made := w.made[name]
+	live, err := w.client(made.GetKind()).Get(w.Context(), name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err), err == nil && live.GetUID() != made.GetUID():
+		return nil
+	case err != nil:
+		w.Fatal(err)
+	}
+	return live
+}
+
+func (w *world) eventually(name string, is func(*unstructured.Unstructured) bool) {
+	w.Helper()
+	devtest.Eventually(w, patience, func() error {
+		if live := w.get(name); live == nil || !is(live) {
+			return fmt.Errorf("%s: %v", name, live)
+		}
+		return nil
+	})
+}
+
+// preview previews the deletion of an object.
+func (w *world) preview(target string, cascade metav1.DeletionPropagation) *preview.Preview {
+	w.Helper()
+	o := w.made[target]
+	s, err := survey.Live(w.Context(), survey.Options{Config: w.config, Namespace: o.GetNamespace(), Now: time.Now})
+	if err != nil {
+		w.Fatal(err)
+	}
+	if len(s.Unread) != 0 {
+		w.Fatalf("not read: %v", s.Unread)
+	}
+	reading, err := preview.Policies(w.Context(), s, w.config, nil, time.Now())
+	if err != nil {
+		w.Fatal(err)
+	}
+	defer reading.Close()
+	p, err := preview.Delete(w.Context(), preview.Options{
+		Survey: s, Config: w.config, Target: graph.IDOf(o.GetUID()), Cascade: cascade, Reading: reading, Now: time.Now(),
+	})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return p
+}
+
+// outcomes are what is said of the objects that were made, by name.
+func (w *world) outcomes(p *preview.Preview) map[string]string {
+	said := map[string]string{}
+	for _, o := range p.Objects {
+		if made := w.made[o.Name]; made == nil || made.GetUID() != o.UID {
+			continue
+		}
+		text := o.Outcome.String()
+		if o.Outcome == preview.Waits && o.Then != preview.Unknown {
+			text += " then " + o.Then.String()
+		}
+		said[o.Name] = text
+	}
+	return said
+}
+
+// delete deletes an object as kubectl does.
+func (w *world) delete(target string, cascade metav1.DeletionPropagation) {
+	w.Helper()
+	if err := w.client(w.made[target].GetKind()).Delete(w.Context(), target, metav1.DeleteOptions{PropagationPolicy: &cascade}); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// becomes waits until everything is as was said, and makes sure that it is still so
+// when the collector has nothing left to do.
+func (w *world) becomes(said map[string]string) {
+	w.Helper()
+	devtest.Eventually(w, patience, func() error { return w.differs(said) })
+	w.rest()
+	if err := w.differs(said); err != nil {
+		w.Fatalf("it was as said, and is not any more: %v", err)
+	}
+}
+
+// differs says what is not as was said.
+func (w *world) differs(said map[string]string) error {
+	w.Helper()
+	for _, name := range slices.Sorted(maps.Keys(said)) {
+		live := w.get(name)
+		outcome, _, _ := strings.Cut(said[name], " ")
+		switch {
+		case (outcome == "Goes") != (live == nil):
+			return fmt.Errorf("%s: %s was said, and it is %v; decided: %v", name, said[name], state(live), w.collector.Records(w.made[name].GetUID()))
+		case outcome == "Stays" && live.GetDeletionTimestamp() != nil:
+			return fmt.Errorf("%s: %s was said, and it is %v", name, said[name], state(live))
+		}
+	}
+	return nil
+}
+
+func state(live *unstructured.Unstructured) string {
+	if live == nil {
+		return "gone"
+	}
+	return fmt.Sprintf("there, terminating %t, finalizers %v, owners %v", live.GetDeletionTimestamp() != nil, live.GetFinalizers(), live.GetOwnerReferences())
+}
+
+// rest waits until the collector has done what there was to be done: until it has
+// collected an object that came last.
+func (w *world) rest() {
+	w.Helper()
+	for _, name := range []string{"marker", "marker2"} {
+		owner := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": name}}}
+		made, err := w.client("ConfigMap").Create(w.Context(), owner, metav1.CreateOptions{})
+		if apierrors.IsForbidden(err) {
+			return // its namespace is being deleted
+		}
+		if err != nil {
+			w.Fatal(err)
+		}
+		child := owner.DeepCopy()
+		child.SetName(name + "-child")
+		child.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: name, UID: made.GetUID()}})
+		if _, err := w.client("ConfigMap").Create(w.Context(), child, metav1.CreateOptions{}); err != nil {
+			w.Fatal(err)
+		}
+		if err := w.client("ConfigMap").Delete(w.Context(), name, metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}); err != nil {
+			w.Fatal(err)
+		}
+		devtest.Eventually(w, patience, func() error {
+			_, err := w.client("ConfigMap").Get(w.Context(), child.GetName(), metav1.GetOptions{})
+			if apierrors.IsNotFound(err) && w.collector.Pending() == 0 {
+				return nil
+			}
+			return fmt.Errorf("the marker is still there, or there is work left: %w", err)
+		})
+	}
+}
+
+// free takes off the finalizers that the test has put on an object.
+func (w *world) free(name string) {
+	w.Helper()
+	devtest.Eventually(w, patience, func() error {
+		live := w.get(name)
+		if live == nil {
+			return nil
+		}
+		kept := slices.DeleteFunc(live.GetFinalizers(), func(f string) bool { return f == "test.example.com/x" })
+		if len(kept) == len(live.GetFinalizers()) {
+			return nil
+		}
+		live.SetFinalizers(kept)
+		_, err := w.client(live.GetKind()).Update(w.Context(), live, metav1.UpdateOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return err
+	})
+}
