@@ -4,6 +4,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/gleaner-dev/gleaner/hostabi"
 	"github.com/gleaner-dev/gleaner/operator/decide"
 	"github.com/gleaner-dev/gleaner/operator/graph"
 )
@@ -45,6 +46,25 @@ func (l *Loop) forget(id graph.ID) {
 	l.kept.mu.Lock()
 	defer l.kept.mu.Unlock()
 	delete(l.kept.of, id)
+}
+
+// leaves reports whether an object is left to the other collector, unread: no policy
+// has a say about it, and there is nothing of ours on it.
+func (l *Loop) leaves(id graph.ID) bool {
+	set := l.policiesInForce()
+	if !l.options.Beside || set == nil || l.kept.has(id) {
+		return false
+	}
+	view, ok := l.known.Look(id)
+	if !ok {
+		return false
+	}
+	o := view.Object
+	if o.Held || o.Memo || l.known.holds(o.Kind.GroupKind()) {
+		return false
+	}
+	resource, known := l.gatherer.Catalog().Preferred(o.Kind.GroupKind())
+	return known && !set.Has(hostabi.HookCollect, resource.Version.GroupResource(), o.Namespace)
 }
 
 // company is what is known of the other collector. The zero company is nothing.
