@@ -155,3 +155,8 @@ func BrokenWithin(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
 	_ = http.NewResponseController(w).Flush()
 	panic(http.ErrAbortHandler)
 }
+
+// OfResources matches calls about any objects, by these verbs or by any.
+func OfResources(verbs ...string) func(Call) bool {
+	return func(c Call) bool { return c.IsResourceRequest && isAmong(c.Verb, verbs) }
+}
