@@ -241,9 +241,9 @@ func (o *ours) decisions(ctx context.Context, governed bool) ([]float64, error) 
 	defer response.Body.Close()
 	var records struct {
 		Items []struct {
-			Policy   string        `json:"policy"`
-			Action   string        `json:"action"`
-			Duration time.Duration `json:"durationNanoseconds"`
+			Asked    []json.RawMessage `json:"asked"`
+			Action   string            `json:"action"`
+			Duration time.Duration     `json:"durationNanoseconds"`
 		} `json:"items"`
 	}
 	if err := json.NewDecoder(response.Body).Decode(&records); err != nil {
@@ -251,7 +251,7 @@ func (o *ours) decisions(ctx context.Context, governed bool) ([]float64, error) 
 	}
 	var took []float64
 	for _, e := range records.Items {
-		if e.Action == "Delete" && (e.Policy != "") == governed {
+		if e.Action == "Delete" && (len(e.Asked) != 0) == governed {
 			took = append(took, float64(e.Duration.Microseconds())/1000)
 		}
 	}

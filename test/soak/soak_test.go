@@ -13,9 +13,9 @@ import (
 	"github.com/gleaner-dev/gleaner/devcluster"
 )
 
-// The same that "make soak" does for half an hour, for as long as it takes to have each
-// trouble once. That is too short to see a leak that is slow, and within the five
-// minutes for which replaced modules are kept: the bounds are wider.
+// The same that "make soak" does for half an hour. It is too short to see a leak that is
+// slow, and over before the first module that was replaced is let go, after five
+// minutes: the bounds are wider.
 func TestAQuarterOfAMinuteOfEverythingLosesNothing(t *testing.T) {
 	quiet()
 	if _, err := devcluster.Build(t.Context(), os.Stderr); err != nil {
