@@ -67,6 +67,10 @@ bench: build ## measure Gleaner beside the collector of kube-controller-manager 
 
 ##@ Work on it
 
+.PHONY: soak
+soak: setup build ## run Gleaner for half an hour with churn and faults, and see that nothing is lost and nothing grows
+	go run ./test/soak -gleaner $(BIN) $(SOAK)
+
 .PHONY: test-differential
 test-differential: setup ## run 200 random scripts on both collectors and compare what they leave (about five minutes)
 	go test ./test/differential -count=1 -v -timeout 60m -run '^(TestRandomScripts|TestKnown)' -scripts 200 | grep -v '^=== '

@@ -215,6 +215,11 @@ var layers = map[string]layer{
 	},
 	"devcluster/s3server": {external: []string{"github.com/aws/aws-sdk-go-v2/aws"}},
 	"test/bench":          {anything: true},
+	"test/soak":           {anything: true},
+	"test/proxy": {
+		internal: []string{"devcluster"},
+		external: []string{"k8s.io/apimachinery", "k8s.io/apiserver", "k8s.io/client-go"},
+	},
 	"test/s3":             {external: []string{"github.com/versity/versitygw"}},
 	"test/integration/hook": {
 		internal: []string{"devcluster", "devcluster/devtest"},

@@ -82,6 +82,25 @@ func (l *Loop) enforced(hook hostabi.Hook, kind schema.GroupKind, namespace stri
 	return false
 }
 
+// leaves reports whether an object is left to the other collector, unread: no policy
+// has a say about it, and there is nothing of ours on it.
+func (l *Loop) leaves(id graph.ID) bool {
+	set := l.policiesInForce()
+	if !l.options.Beside || set == nil || l.kept.has(id) {
+		return false
+	}
+	view, ok := l.known.Look(id)
+	if !ok {
+		return false
+	}
+	o := view.Object
+	if o.Held || o.Memo || l.known.holds(o.Kind.GroupKind()) {
+		return false
+	}
+	resource, known := l.types().Preferred(o.Kind.GroupKind())
+	return known && !set.Has(hostabi.HookCollect, resource.Version.GroupResource(), o.Namespace) && !l.refusable(o)
+}
+
 // company is what is known of the other collector. The zero company is nothing.
 type company struct {
 	state atomic.Pointer[bool]

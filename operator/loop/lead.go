@@ -134,6 +134,7 @@ func (l *Loop) sweep(ctx context.Context) error {
 		}
 		l.known.Apply(graph.Expired{Before: l.now().Add(-proofLife)})
 		l.known.sweep()
+		l.forgetSeries()
 		l.tellTwins(told)
 	}
 }

@@ -22,6 +22,8 @@ type metrics struct {
 
 	intents  *prometheus.CounterVec
 	released *prometheus.HistogramVec
+
+	series series
 }
 
 var (
@@ -77,6 +79,7 @@ func newMetrics(l *Loop) *metrics {
 // noteFinalizer counts what was decided about an object that has a finalizer.
 func (m *metrics) noteFinalizer(n finalize.Note, e record.Entry) {
 	name := n.Finalizer.String()
+	note(&m.series.finalizers, name)
 	for _, intent := range e.Intents {
 		m.intents.WithLabelValues(name, string(intent.Type), intent.Result).Inc()
 	}
@@ -104,6 +107,7 @@ func (l *Loop) count(e record.Entry) {
 		if asked.Fault != "" {
 			decision = "Fault"
 		}
+		note(&l.metrics.series.policies, asked.Policy)
 		l.metrics.policies.WithLabelValues(asked.Policy, asked.Mode, decision).Inc()
 		if l.keeper != nil {
 			l.keeper.Decided(asked.Policy, decision)

@@ -51,6 +51,7 @@ func (l *Loop) note(facts decide.Facts, plan decide.Plan, opinion consult.Opinio
 		entry.Until = &until
 	}
 	l.count(entry)
+	note(&l.metrics.series.kinds, facts.Object.Kind.GroupKind())
 	l.metrics.decisions.WithLabelValues(string(action), string(plan.Reason), entry.Result,
 		facts.Object.Kind.Group, facts.Object.Kind.Kind).Inc()
 	if out.result == act.Done && action == record.Delete {

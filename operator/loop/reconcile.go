@@ -80,6 +80,10 @@ type step struct {
 // step takes one object from facts to a write: gather, classify, consult,
 // choose, act, record.
 func (l *Loop) step(ctx context.Context, id graph.ID) (step, error) {
+	if l.leaves(id) {
+		l.waits.forget(id)
+		return step{}, nil
+	}
 	facts, ok := l.gatherer.Gather(ctx, id)
 	if !ok {
 		l.forget(id)

@@ -35,6 +35,7 @@ import (
 //	retry                      those are looked at that were to be tried again, a second later
 //	barrier                    a round of the barrier, if one was asked for
 //	settle                     see, work and barrier, until nothing is left
+//	companion                  from now on another collector does the collecting
 //	sweep, restart, pass DURATION, expire
 //	serve KIND, unserve KIND   by the API server
 //	discover [failed=(GROUP/VERSION,...)]
@@ -107,6 +108,9 @@ func init() { // since before runs commands
 		"api":      showAPI,
 		"why":      why,
 		"count":    count,
+		"companion": func(w *world, _ words, _ string) {
+			w.loop.options.Beside = true
+		},
 	}
 }
 

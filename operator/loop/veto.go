@@ -32,6 +32,7 @@ func (l *Loop) Vetoes() http.Handler {
 		ctx, cancel := context.WithTimeout(ctx, vetoTimeout)
 		defer cancel()
 		answer := l.judge(ctx, r)
+		note(&l.metrics.series.kinds, r.Kind.GroupKind())
 		l.metrics.vetoes.WithLabelValues(map[bool]string{true: "passed", false: "refused"}[answer.Passes], r.Kind.Group, r.Kind.Kind).Inc()
 		return answer
 	}))

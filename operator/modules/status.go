@@ -37,12 +37,24 @@ func (k *Keeper) decisions(policy string) map[string]int64 {
 	return maps.Clone(k.counts[policy])
 }
 
+// forgetCounts forgets what policies answered that are gone.
+func (k *Keeper) forgetCounts(b *build) {
+	there := map[string]bool{}
+	for _, p := range b.policies {
+		there[p.policy.String()] = true
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	maps.DeleteFunc(k.counts, func(policy string, _ map[string]int64) bool { return !there[policy] })
+}
+
 // report writes the status of every resource that says something else by now.
 func (k *Keeper) report(ctx context.Context, b *build) {
 	if !k.options.Leads() {
 		return
 	}
 	k.place(ctx, b)
+	k.forgetCounts(b)
 	if b.holds() {
 		b.held = k.options.Held()
 	}

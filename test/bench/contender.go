@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -47,6 +48,7 @@ type ours struct {
 	cluster *devcluster.Cluster
 	binary  string
 	pprof   string
+	more    []string // flags
 	address string
 	process *exec.Cmd
 }
@@ -54,28 +56,51 @@ type ours struct {
 func (o *ours) name() string { return gleanerName }
 
 func (o *ours) start(_ context.Context, b budget) error {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return fmt.Errorf("find a free port: %w", err)
+	var err error
+	if o.address, err = freeAddress(); err != nil {
+		return err
 	}
-	o.address = listener.Addr().String()
-	listener.Close()
-	o.process = exec.Command(o.binary, "run", "--kubeconfig="+o.cluster.Kubeconfig(), "--canary-timeout=0", "--leader-elect=false",
-		"--metrics-bind-address="+o.address, "--insecure-debug", "--health-probe-bind-address=0", "--pprof-bind-address="+o.pprof, fmt.Sprintf("--api-qps=%d", b.calls))
+	o.process = exec.Command(o.binary, append([]string{"run", "--kubeconfig=" + o.cluster.Kubeconfig(), "--canary-timeout=0", "--leader-elect=false",
+		"--metrics-bind-address=" + o.address, "--insecure-debug", "--health-probe-bind-address=0", "--pprof-bind-address=" + o.pprof,
+		fmt.Sprintf("--api-qps=%d", b.calls)}, o.more...)...)
 	return o.process.Start()
 }
 
-func (o *ours) synced(ctx context.Context) (bool, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+o.address+"/debug/gc/synced", nil)
+// freeAddress returns an address on loopback that nobody listens on.
+func freeAddress() (string, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return false, err
+		return "", fmt.Errorf("find a free port: %w", err)
 	}
-	response, err := http.DefaultClient.Do(request)
+	defer listener.Close()
+	return listener.Addr().String(), nil
+}
+
+func (o *ours) synced(ctx context.Context) (bool, error) {
+	response, err := o.get(ctx, "/debug/gc/synced")
 	if err != nil {
 		return false, nil // it does not listen yet
 	}
 	defer response.Body.Close()
 	return response.StatusCode == http.StatusOK, nil
+}
+
+func (o *ours) get(ctx context.Context, path string) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+o.address+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	return http.DefaultClient.Do(request)
+}
+
+// metrics reads all that Gleaner says of itself.
+func (o *ours) metrics(ctx context.Context) ([]byte, error) {
+	response, err := o.get(ctx, "/metrics")
+	if err != nil {
+		return nil, fmt.Errorf("read Gleaner's metrics: %w", err)
+	}
+	defer response.Body.Close()
+	return io.ReadAll(response.Body)
 }
 
 func (o *ours) pid() int { return o.process.Process.Pid }

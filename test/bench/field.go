@@ -33,14 +33,19 @@ type field struct {
 	config     *rest.Config
 	client     kubernetes.Interface
 	contenders []contender
+	filled     bool // with so many objects as memory is measured with
 }
 
 func newField(cluster *devcluster.Cluster, s settings) (*field, error) {
-	client, err := kubernetes.NewForConfig(cluster.RESTConfig())
+	config, err := cluster.ConfigFor("bench", "system:masters") // what Gleaner's own user makes gets no holds
 	if err != nil {
 		return nil, fmt.Errorf("make client: %w", err)
 	}
-	return &field{settings: s, cluster: cluster, config: cluster.RESTConfig(), client: client, contenders: []contender{
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make client: %w", err)
+	}
+	return &field{settings: s, cluster: cluster, config: config, client: client, contenders: []contender{
 		&upstream{cluster: cluster}, &ours{cluster: cluster, binary: s.binary, pprof: s.pprof},
 	}}, nil
 }
@@ -62,6 +67,18 @@ func (f *field) with(ctx context.Context, c contender, b budget, do func() error
 
 // awake waits until a contender is synced and has collected something.
 func (f *field) awake(ctx context.Context, c contender) error {
+	if err := f.isSynced(ctx, c); err != nil {
+		return err
+	}
+	n, err := f.namespace(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = f.collect(ctx, n, 1, metav1.DeletePropagationBackground)
+	return err
+}
+
+func (f *field) isSynced(ctx context.Context, c contender) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for ok := false; !ok; {
@@ -75,12 +92,7 @@ func (f *field) awake(ctx context.Context, c contender) error {
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
-	n, err := f.namespace(ctx)
-	if err != nil {
-		return err
-	}
-	_, err = f.collect(ctx, n, 1, metav1.DeletePropagationBackground)
-	return err
+	return nil
 }
 
 func (f *field) namespace(ctx context.Context) (string, error) {
@@ -114,13 +126,20 @@ func configMap(name string, owners ...metav1.OwnerReference) *corev1.ConfigMap {
 
 // family makes an owner with n dependents that block its deletion.
 func (f *field) family(ctx context.Context, namespace string, n int) (owner *corev1.ConfigMap, err error) {
+	return f.labelled(ctx, namespace, n, func(int) map[string]string { return nil })
+}
+
+// labelled is family with labels on the dependents.
+func (f *field) labelled(ctx context.Context, namespace string, n int, labels func(int) map[string]string) (owner *corev1.ConfigMap, err error) {
 	maps := f.client.CoreV1().ConfigMaps(namespace)
 	if owner, err = maps.Create(ctx, configMap("owner-"+rand.String(8)), metav1.CreateOptions{}); err != nil {
 		return nil, fmt.Errorf("create owner: %w", err)
 	}
 	ref := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID, BlockOwnerDeletion: ptr.To(true)}
 	return owner, each(ctx, n, func(ctx context.Context, i int) error {
-		_, err := maps.Create(ctx, configMap(fmt.Sprintf("%s-%d", owner.Name, i), ref), metav1.CreateOptions{})
+		o := configMap(fmt.Sprintf("%s-%d", owner.Name, i), ref)
+		o.Labels = labels(i)
+		_, err := maps.Create(ctx, o, metav1.CreateOptions{})
 		return err
 	})
 }
@@ -132,8 +151,14 @@ func (f *field) collect(ctx context.Context, namespace string, n int, policy met
 	if err != nil {
 		return 0, err
 	}
+	return f.deleted(ctx, owner, n, policy)
+}
+
+// deleted deletes the owner of a family, and returns how long it took until
+// everything was done that the policy asks for.
+func (f *field) deleted(ctx context.Context, owner *corev1.ConfigMap, n int, policy metav1.DeletionPropagation) (time.Duration, error) {
 	return f.timed(ctx, owner, n, func(ctx context.Context) error {
-		return f.client.CoreV1().ConfigMaps(namespace).Delete(ctx, owner.Name, metav1.DeleteOptions{PropagationPolicy: &policy})
+		return f.client.CoreV1().ConfigMaps(owner.Namespace).Delete(ctx, owner.Name, metav1.DeleteOptions{PropagationPolicy: &policy})
 	})
 }
 
@@ -211,18 +236,7 @@ func (f *field) requests(ctx context.Context, counts func(line string) bool) (fl
 	if err != nil {
 		return 0, fmt.Errorf("read the API server's metrics: %w", err)
 	}
-	sum := 0.0
-	for line := range strings.Lines(string(content)) {
-		if !strings.HasPrefix(line, "apiserver_request_total{") || !counts(line) {
-			continue
-		}
-		var value float64
-		if _, err := fmt.Sscan(line[strings.LastIndexByte(line, ' ')+1:], &value); err != nil {
-			return 0, fmt.Errorf("read the API server's metrics: %w", err)
-		}
-		sum += value
-	}
-	return sum, nil
+	return sum(content, "apiserver_request_total{", counts)
 }
 
 func progress(format string, args ...any) { fmt.Fprintf(os.Stderr, "bench: "+format+"\n", args...) }

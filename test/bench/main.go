@@ -35,6 +35,7 @@ func main() {
 	objects := flag.Int("objects", 2000, "dependents of one owner that are collected")
 	large := flag.Int("large", 100_000, "objects in the cluster when memory is measured; 0 leaves it out")
 	finalized := flag.Int("finalized", 1000, "objects with a finalizer that are deleted at once")
+	owners := flag.Int("owners", 1000, "governed owners that are deleted at once beside the other collector")
 	rounds := flag.Int("rounds", 3, "measurements of each figure, of which the median is shown")
 	binary := flag.String("gleaner", "bin/gleaner", "the Gleaner to measure")
 	pprof := flag.String("pprof", "0", "loopback address where Gleaner serves its profiles meanwhile, as in 127.0.0.1:6060")
@@ -43,7 +44,7 @@ func main() {
 	klog.SetOutput(os.Stderr)
 	ctrl.SetLogger(klog.Background())
 	r := report{}
-	s := settings{objects: *objects, large: *large, finalized: *finalized, rounds: *rounds, binary: *binary, pprof: *pprof, only: strings.Split(*only, ",")}
+	s := settings{objects: *objects, large: *large, finalized: *finalized, owners: *owners, rounds: *rounds, binary: *binary, pprof: *pprof, only: strings.Split(*only, ",")}
 	if err := measure(ctx, &r, s); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
@@ -53,14 +54,14 @@ func main() {
 }
 
 type settings struct {
-	objects, large, finalized, rounds int
+	objects, large, finalized, owners, rounds int
 
 	binary, pprof string
 	only          []string
 }
 
 // parts are what can be measured.
-var parts = []string{"throughput", "policies", "finalizers", "delay", "memory", "large"}
+var parts = []string{"throughput", "policies", "finalizers", "beside", "delay", "memory", "load", "large"}
 
 // budget is how many calls a collector may make in a second.
 type budget struct {
@@ -111,7 +112,8 @@ func measureBudget(ctx context.Context, r *report, s settings, b budget) error {
 		return err
 	}
 	all := map[string]func(context.Context, *report, budget) error{
-		"throughput": f.throughput, "policies": f.policies, "finalizers": f.finalizers, "delay": f.delays, "memory": f.memory, "large": f.throughputOfMany,
+		"throughput": f.throughput, "policies": f.policies, "finalizers": f.finalizers, "beside": f.beside, "delay": f.delays,
+		"memory": f.memory, "load": f.load, "large": f.throughputOfMany,
 	}
 	for _, part := range parts {
 		if !slices.Contains(s.only, part) || b.calls != 0 && part != "throughput" {

@@ -270,7 +270,6 @@ func (f *field) memory(ctx context.Context, r *report, b budget) error {
 			return err
 		}
 	}
-	progress("making %d objects", f.large)
 	if err := f.fill(ctx); err != nil {
 		return err
 	}
@@ -297,7 +296,13 @@ func (f *field) memory(ctx context.Context, r *report, b budget) error {
 	return nil
 }
 
+// fill makes a large number of objects, once.
 func (f *field) fill(ctx context.Context) error {
+	if f.filled {
+		return nil
+	}
+	f.filled = true
+	progress("making %d objects", f.large)
 	namespace, err := f.namespace(ctx)
 	if err != nil {
 		return err

@@ -1,6 +1,9 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // column is a figure of deletions.
 type column struct {
@@ -42,11 +45,11 @@ func tabulate(about string, servings []serving, figures map[string][]deletion, c
 	for _, v := range servings {
 		row := []string{v.name}
 		for _, c := range columns {
-			value := medianOf(figures[v.name], c.figure)
+			value := medianIn(figures[v.name], c.figure)
 			row = append(row, show(value))
 			switch {
 			case c.ratio && v.beside != v.name:
-				row = append(row, fmt.Sprintf("%.0f %%", 100*value/medianOf(figures[v.beside], c.figure)))
+				row = append(row, fmt.Sprintf("%.0f %%", 100*value/medianIn(figures[v.beside], c.figure)))
 			case c.ratio:
 				row = append(row, "")
 			}
@@ -56,10 +59,84 @@ func tabulate(about string, servings []serving, figures map[string][]deletion, c
 	return t
 }
 
-func medianOf(deletions []deletion, figure func(deletion) float64) float64 {
+// costsBeside shows what it takes to delete owners one after the other, beside what it
+// takes without Gleaner.
+func costsBeside(affairs []affair, figures map[string][]besides) table {
+	t := table{columns: []string{"one by one", "API calls", "extra", "of all, Gleaner's", "events", "webhook calls", "p50, ms", "extra", "p99, ms", "extra"}}
+	p := func(of int) func([]besides) float64 {
+		return func(d []besides) float64 { return percentile(allDelays(d), of) }
+	}
+	calls := func(d besides) float64 { return d.inTurn.calls }
+	for _, a := range affairs {
+		ours, theirs := figures[a.name], figures[a.beside]
+		row := []string{a.name, show(medianIn(ours, calls)), extra(a, medianIn(ours, calls)-medianIn(theirs, calls))}
+		for _, figure := range []func(besides) float64{
+			func(d besides) float64 { return d.inTurn.gleaner },
+			func(d besides) float64 { return d.inTurn.events },
+			func(d besides) float64 { return d.inTurn.webhooks },
+		} {
+			row = append(row, show(medianIn(ours, figure)))
+		}
+		for _, delay := range []func([]besides) float64{p(50), p(99)} {
+			row = append(row, show(delay(ours)), extra(a, delay(ours)-delay(theirs)))
+		}
+		t.rows = append(t.rows, row)
+	}
+	return t
+}
+
+// atOnceBeside shows how fast owners go that are deleted at once.
+func (f *field) atOnceBeside(affairs []affair, figures map[string][]besides) table {
+	t := table{columns: []string{fmt.Sprintf("%d at once", f.owners), "owners/s", "of alone", "API calls", "extra", "of all, Gleaner's", "events", "webhook calls"}}
+	pace := func(d besides) float64 { return d.perSecond }
+	calls := func(d besides) float64 { return d.together.calls }
+	for _, a := range affairs {
+		ours, theirs := figures[a.name], figures[a.beside]
+		row := []string{a.name, show(medianIn(ours, pace)), "", show(medianIn(ours, calls)), extra(a, medianIn(ours, calls)-medianIn(theirs, calls))}
+		if a.beside != a.name {
+			row[2] = fmt.Sprintf("%.0f %%", 100*medianIn(ours, pace)/medianIn(theirs, pace))
+		}
+		for _, figure := range []func(besides) float64{
+			func(d besides) float64 { return d.together.gleaner },
+			func(d besides) float64 { return d.together.events },
+			func(d besides) float64 { return d.together.webhooks },
+		} {
+			row = append(row, show(medianIn(ours, figure)))
+		}
+		t.rows = append(t.rows, row)
+	}
+	return t
+}
+
+// extra shows what an affair takes more than the one that it stands beside.
+func extra(a affair, value float64) string {
+	if a.beside == a.name {
+		return ""
+	}
+	return fmt.Sprintf("%+.2f", value)
+}
+
+func medianIn[T any](of []T, figure func(T) float64) float64 {
 	var values []float64
-	for _, d := range deletions {
+	for _, d := range of {
 		values = append(values, figure(d))
 	}
 	return median(values)
+}
+
+func allDelays(of []besides) []float64 {
+	var all []float64
+	for _, d := range of {
+		all = append(all, d.delays...)
+	}
+	return all
+}
+
+// percentile returns the value below which so many in a hundred are; of none it is 0.
+func percentile(values []float64, of int) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	values = slices.Sorted(slices.Values(values))
+	return values[len(values)*of/100]
 }

@@ -161,7 +161,7 @@ func TestAnAggregatedAPIServerThatTalksNonsenseDeletesNothing(t *testing.T) {
 		before := w.make(thing{name: "before-" + name, owners: e.owner()})
 		w.stays(before)
 		e.mood.Store(&mood)
-		w.proxy.cutWatches(e.kind.resource.Resource)
+		w.proxy.CutWatches(e.kind.resource.Resource)
 		after := w.make(thing{name: "after-" + name, owners: e.owner()})
 		lost := w.make(thing{name: "lost-" + name, owners: owns(&unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": e.kind.resource.GroupVersion().String(), "kind": e.kind.kind,

@@ -126,7 +126,7 @@ func TestA404ThatIsNotTheAPIServersWordDeletesNothing(t *testing.T) {
 	}
 	w.stays(append(stay, lost...)...)
 	for _, f := range faults {
-		f.lift()
+		f.Lift()
 	}
 	w.goes(lost...)
 	w.stays(stay...)
@@ -159,9 +159,9 @@ func TestG55_A409ThatNeverEndsIsNoHotLoop(t *testing.T) {
 	// 1.3 s without the longest, which ends early if word of the owner comes twice.
 	fault.happened(t, 50)
 	if took := time.Since(began); took < time.Second {
-		t.Errorf("%d attempts within %s", fault.count(), took)
+		t.Errorf("%d attempts within %s", fault.Count(), took)
 	}
-	fault.lift()
+	fault.Lift()
 	w.patch(refused, map[string]any{"labels": map[string]string{"touched": "yes"}})
 	w.goes(refused)
 }
@@ -180,7 +180,7 @@ func Test3_28_ARefusedWriteWaitsForTheObjectNotForItsTurn(t *testing.T) {
 			fault := w.proxy.fails(t, -1, about(w.ns, "refused", "delete"), refusal.happen)
 			w.delete(owner, background)
 			fault.happened(t, refusal.attempts)
-			fault.lift()
+			fault.Lift()
 			w.patch(refused, map[string]any{"labels": map[string]string{"touched": "yes"}})
 			w.goes(refused)
 		})

@@ -15,11 +15,11 @@ const churned = 30 // types that come and go
 func TestG14_3_9_TypesThatComeAndGoLeaveNothingBehind(t *testing.T) {
 	w := worldOn(t, sharedStage(t))
 	w.churn(2) // what is only made once is made now
-	watches := w.proxy.watching("")
+	watches := w.proxy.Watching("")
 	goroutines, heap := runtime.NumGoroutine(), liveHeap()
 	w.churn(churned)
 	eventually(t, func() error {
-		if n := w.proxy.watching(""); n > watches {
+		if n := w.proxy.Watching(""); n > watches {
 			return fmt.Errorf("%d watches run, and %d before", n, watches)
 		}
 		if n := runtime.NumGoroutine(); n > goroutines+churned/3 {
@@ -30,7 +30,7 @@ func TestG14_3_9_TypesThatComeAndGoLeaveNothingBehind(t *testing.T) {
 		}
 		return nil
 	})
-	t.Logf("watches %d to %d, goroutines %d to %d, heap %d kB to %d kB", watches, w.proxy.watching(""),
+	t.Logf("watches %d to %d, goroutines %d to %d, heap %d kB to %d kB", watches, w.proxy.Watching(""),
 		goroutines, runtime.NumGoroutine(), heap>>10, liveHeap()>>10)
 }
 
@@ -63,7 +63,7 @@ func (w *world) churn(n int) {
 	for _, k := range kinds {
 		w.eventuallyUnserved(k)
 		eventually(w, func() error {
-			if n := w.proxy.watching(k.resource.Resource); n != 0 {
+			if n := w.proxy.Watching(k.resource.Resource); n != 0 {
 				return fmt.Errorf("%s is watched %d times", k.kind, n)
 			}
 			return nil

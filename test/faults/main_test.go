@@ -64,7 +64,7 @@ func TestMain(m *testing.M) {
 type stage struct {
 	cluster   *devcluster.Cluster
 	admin     *rest.Config // straight to the API server
-	proxy     *proxy
+	proxy     *gate
 	collector *loop.Loop
 }
 
@@ -75,7 +75,7 @@ func sharedStage(t *testing.T) *stage {
 	shared.start.Do(func() {
 		shared.stage = &stage{cluster: cluster, admin: cluster.RESTConfig()}
 		if shared.stage.proxy, shared.err = startProxy(cluster); shared.err == nil {
-			shared.stage.collector, _, shared.err = run(options(shared.stage.proxy.config()))
+			shared.stage.collector, _, shared.err = run(options(shared.stage.proxy.Config()))
 		}
 	})
 	if shared.err != nil {
@@ -136,8 +136,8 @@ func ownStage(t *testing.T, o devcluster.Options) (s *stage, stop func()) {
 	if s.proxy, err = startProxy(s.cluster); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(s.proxy.close)
-	collector, end, err := run(options(s.proxy.config()))
+	t.Cleanup(s.proxy.Close)
+	collector, end, err := run(options(s.proxy.Config()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -158,11 +158,11 @@ func TestRestoredOwnersKeepTheirDependents(t *testing.T) {
 	fault := w.proxy.fails(t, -1, in(w.ns, "delete", "patch"), unavailable)
 	for _, owner := range owners {
 		w.delete(owner, background)
-		fault.happened(t, fault.count()+3) // so that they are not all tried again at the same time
+		fault.happened(t, fault.Count()+3) // so that they are not all tried again at the same time
 		pause(t.Context())
 	}
 	r.down()
-	fault.lift()
+	fault.Lift()
 	r.bringBack()
 	if err := w.witness.forget(); err != nil {
 		t.Fatal(err)

@@ -36,7 +36,7 @@ func TestA09_ASecondDeleteChangesTheFateOfTheDependents(t *testing.T) {
 			}
 			w.delete(owner, c.second)
 			w.settled(owner, c.second)
-			busy.lift()
+			busy.Lift()
 			late := w.make(thing{name: "late", owners: blocks(owner)})
 			dependents = append(dependents, late)
 			switch {

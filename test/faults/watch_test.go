@@ -39,7 +39,7 @@ func TestAWatchThat(t *testing.T) {
 		inside := w.make(thing{name: "inside", kind: k, owners: owns(gone)})
 		w.seen(owner, gone, kept, lost, inside)
 		fault := w.proxy.fails(t, -1, ofGroup(k.resource.Group, c.verbs...), c.happen)
-		w.proxy.cutWatches(k.resource.Resource)
+		w.proxy.CutWatches(k.resource.Resource)
 		fault.happened(t, 2)
 		// All of this happens unseen.
 		w.delete(gone, background)
@@ -47,9 +47,9 @@ func TestAWatchThat(t *testing.T) {
 		below := w.make(thing{name: "below", owners: owns(late)})
 		again := w.make(thing{name: "gone", kind: k})
 		beside := w.make(thing{name: "beside", owners: append(owns(gone), owns(again)...)})
-		fault.happened(t, fault.count()+1)
+		fault.happened(t, fault.Count()+1)
 		w.stays(owner, kept, late, below, again, beside)
-		fault.lift()
+		fault.Lift()
 		w.goes(lost, inside)
 		w.ownedBy(beside, "gone")
 		w.stays(owner, kept, late, below, again, beside)
@@ -67,12 +67,12 @@ func TestACascadeComesThroughWatchesThatEndAllTheTime(t *testing.T) {
 	f.fall()
 	for range 8 {
 		eventually(t, func() error {
-			if w.proxy.watching(configMap.resource.Resource) == 0 {
+			if w.proxy.Watching(configMap.resource.Resource) == 0 {
 				return errors.New("ConfigMaps are not watched again yet")
 			}
 			return nil
 		})
-		w.proxy.cutWatches("")
+		w.proxy.CutWatches("")
 	}
 	f.end()
 }
@@ -93,11 +93,11 @@ func Test3_4_ARelistBetweenTwoDeletesLosesNoWork(t *testing.T) {
 		w.ends(o)
 	}
 	fault := w.proxy.fails(t, -1, ofGroup(k.resource.Group, "watch", "list"), unavailable)
-	w.proxy.cutWatches(k.resource.Resource)
+	w.proxy.CutWatches(k.resource.Resource)
 	fault.happened(t, 1)
 	w.delete(owner, background)
 	w.delete(owner, orphan)
-	fault.lift()
+	fault.Lift()
 	for _, o := range dependents {
 		w.ownedBy(o)
 		w.frees(o)

@@ -1,0 +1,186 @@
+package main
+
+import (
+	"context"
+	"encoding/csv"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// sample is what the operator took at one moment.
+type sample struct {
+	at     time.Duration // since the start
+	values map[string]float64
+}
+
+// measure is a figure of samples.
+type measure struct {
+	name   string
+	metric string  // of the operator; "": of our own
+	unit   float64 // that it is divided by
+
+	// relative and absolute bound by how much the median at the end may be above that
+	// after warming up: by the larger of the two. Both are 0 for what may be anything.
+	relative, absolute float64
+}
+
+const (
+	series  = "metric series"
+	watches = "watches"
+)
+
+const mib = 1 << 20
+
+// measures are what is looked at. The bounds are above what two halves of a quiet run
+// differ by.
+var measures = []measure{
+	{"resident memory, MiB", "process_resident_memory_bytes", mib, 0.10, 16},
+	{"heap in use, MiB", "go_memstats_heap_inuse_bytes", mib, 0.10, 6},
+	{"goroutines", "go_goroutines", 1, 0.10, 20},
+	{"open files", "process_open_fds", 1, 0.10, 10},
+	{series, "", 1, 0.05, 50},
+	{watches, "", 1, 0.10, 5},
+	{"heap objects, thousands", "go_memstats_heap_objects", 1000, 0.10, 60},
+	{"objects in the graph", `gleaner_graph_objects{state="seen"}`, 1, 0, 0},
+	{"owners named only", `gleaner_graph_objects{state="named"}`, 1, 0, 0},
+	{"oldest work, s", "gleaner_queue_oldest_seconds", 1, 0, 0},
+}
+
+// sample takes samples until ctx ends.
+func (s *stage) sample(ctx context.Context, r *result) error {
+	began := time.Now()
+	for pause(ctx, ctx, s.every) {
+		if err := s.operator.ended(); err != nil {
+			return err
+		}
+		taken, err := s.operator.figures(context.WithoutCancel(ctx))
+		if err != nil {
+			return fmt.Errorf("take a sample: %w", err)
+		}
+		taken.at = time.Since(began)
+		taken.values[watches] = float64(s.proxy.Watching(""))
+		r.samples = append(r.samples, taken)
+		s.say("%s: %.0f MiB resident, %.1f MiB heap, %.0f goroutines, %.0f files, %.0f in the graph; %d waves, %d objects, %d faults",
+			taken.at.Round(time.Second), taken.values[measures[0].name], taken.values[measures[1].name], taken.values[measures[2].name],
+			taken.values[measures[3].name], taken.values["objects in the graph"], s.finished.Load(), s.made.Load(), s.faults.Load())
+	}
+	return nil
+}
+
+// growth is how a measure was after warming up and at the end.
+type growth struct {
+	measure
+	first, last float64 // medians
+	perHour     float64
+}
+
+// within reports whether it is within its bound.
+func (g growth) within(slack float64) bool {
+	if g.relative == 0 && g.absolute == 0 {
+		return true
+	}
+	return g.last-g.first <= slack*max(g.relative*g.first, g.absolute)
+}
+
+// growths compares the second quarter of the time with the last one: during the first
+// caches fill up, records do, and what a module leaves is kept for five minutes.
+func growths(samples []sample) []growth {
+	var list []growth
+	n := len(samples)
+	first, last := samples[n/4:n/2], samples[n-n/4:]
+	if len(first) == 0 || len(last) == 0 {
+		return nil
+	}
+	between := middle(last) - middle(first)
+	for _, m := range measures {
+		g := growth{measure: m, first: medianOf(first, m.name), last: medianOf(last, m.name)}
+		g.perHour = (g.last - g.first) / between.Hours()
+		list = append(list, g)
+	}
+	return list
+}
+
+func middle(samples []sample) time.Duration { return samples[len(samples)/2].at }
+
+func medianOf(samples []sample, name string) float64 {
+	var values []float64
+	for _, s := range samples {
+		values = append(values, s.values[name])
+	}
+	slices.Sort(values)
+	return values[len(values)/2]
+}
+
+// result is what a soak has shown.
+type result struct {
+	settings
+	samples                    []sample
+	made, waves, faults, turns int64
+	wrongs                     []string
+	slack                      float64 // that the bounds are multiplied by; 0 is 1
+}
+
+func (r *result) passed() bool {
+	grown := growths(r.samples)
+	return len(r.wrongs) == 0 && len(grown) != 0 && !slices.ContainsFunc(grown, func(g growth) bool { return !g.within(max(r.slack, 1)) })
+}
+
+// print writes what it comes to, as Markdown.
+func (r *result) print(w io.Writer) {
+	fmt.Fprintf(w, "\n%s, %s as %s: %d waves of together %d objects, %d faults, %d changes of policies\n\n",
+		time.Now().UTC().Format(time.DateOnly), r.length, r.collector, r.waves, r.made, r.faults, r.turns)
+	fmt.Fprintln(w, "| median | after warming up | at the end | an hour | bound | |\n|---|---:|---:|---:|---:|---|")
+	for _, g := range growths(r.samples) {
+		bound, verdict := "", ""
+		if g.relative != 0 {
+			bound, verdict = fmt.Sprintf("%+.1f", max(r.slack, 1)*max(g.relative*g.first, g.absolute)), "flat"
+		}
+		if !g.within(max(r.slack, 1)) {
+			verdict = "GROWS"
+		}
+		fmt.Fprintf(w, "| %s | %.1f | %.1f | %+.1f | %s | %s |\n", g.name, g.first, g.last, g.perHour, bound, verdict)
+	}
+	fmt.Fprintln(w)
+	for _, wrong := range r.wrongs {
+		fmt.Fprintf(w, "* WRONG: %s\n", wrong)
+	}
+	if len(r.wrongs) == 0 {
+		fmt.Fprintln(w, "* nothing was lost, and nothing is stuck")
+	}
+}
+
+// save leaves samples and a chart in the folder.
+func (r *result) save() error {
+	file, err := os.Create(filepath.Join(r.folder, "samples.csv"))
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	w := csv.NewWriter(file)
+	row := []string{"seconds"}
+	for _, m := range measures {
+		row = append(row, m.name)
+	}
+	for _, s := range r.samples {
+		if err := w.Write(row); err != nil {
+			return err
+		}
+		row = []string{strconv.FormatFloat(s.at.Seconds(), 'f', 1, 64)}
+		for _, m := range measures {
+			row = append(row, strconv.FormatFloat(s.values[m.name], 'f', 2, 64))
+		}
+	}
+	if err := w.Write(row); err != nil {
+		return err
+	}
+	w.Flush()
+	if err := w.Error(); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(r.folder, "chart.svg"), []byte(r.chart()), 0o644)
+}
