@@ -132,7 +132,7 @@ const dependents = `
 
 // What gleaner rbac prints is enough, and nothing in it is more than that.
 func TestG71_TheOperatorWorksWithTheRightsThatArePrintedAndUsesEachOfThem(t *testing.T) {
-	for mode, overlay := range map[string]string{"primary": overlay, "companion": companion} {
+	for mode, overlay := range map[string]string{"primary": primary, "companion": companion} {
 		t.Run(mode, func(t *testing.T) {
 			p := startPrinted(t, mode, overlay)
 			rights := p.grant(mode)
