@@ -124,7 +124,9 @@ func TestUpgradeAndRemoval(t *testing.T) {
 			t.Fatal(err)
 		}
 		u.on(t).eventually(u.named("owner"), func(live *corev1.ConfigMap) bool { return live == nil })
-		u.on(t).eventually(u.named("dependent"), func(live *corev1.ConfigMap) bool { return live != nil && len(live.OwnerReferences) == 0 })
+		u.on(t).eventually(u.named("dependent"), func(live *corev1.ConfigMap) bool {
+			return live != nil && len(live.OwnerReferences) == 0 && slices.Contains(live.Finalizers, graph.Hold)
+		})
 		if diff := cmp.Diff(memo, u.get("delayed").Annotations); diff != "" {
 			t.Errorf("what is remembered, before and after:\n%s", diff)
 		}
@@ -277,11 +279,11 @@ func (u *upgraded) wrongly(before []string) {
 		return err
 	})
 
-	kubectl(u.T, u.cluster, "delete", "-n", u.ns, "configmaps/delayed", "--wait=false")
-	if out := u.releases(); !strings.Contains(out, "configmaps/delayed") {
+	kubectl(u.T, u.cluster, "delete", "-n", u.ns, "configmaps/dependent", "--wait=false")
+	if out := u.releases(); !strings.Contains(out, "configmaps/dependent") {
 		u.Errorf("gleaner release says %s", out)
 	}
-	u.eventually(u.named("delayed"), func(live *corev1.ConfigMap) bool { return live == nil })
+	u.eventually(u.named("dependent"), func(live *corev1.ConfigMap) bool { return live == nil })
 	u.nothingIsHeld()
 	kubectl(u.T, u.cluster, "delete", "mutatingadmissionpolicies,mutatingadmissionpolicybindings", "-l", "app.kubernetes.io/managed-by=gleaner")
 	kubectl(u.T, u.cluster, "delete", "-k", companion, "--ignore-not-found", "--timeout", patience.String())
