@@ -22,9 +22,9 @@ ASIDE := test/s3 test/prometheus
 # Packages that have something for the race detector to look at: a lock, an
 # atomic, a pool or a goroutine, in the code or in a test that hammers it.
 # The rewriter of modules is pure; its tests only share what they build. What the tests
-# of examples run has been looked at by then, and the S3 server is somebody else's.
+# of examples and of the documents run has been looked at by then, and the S3 server is somebody else's.
 LOCKS  := ^(import)?[[:space:]]*"(sync|sync/atomic|golang.org/x/sync/.*)"|^[[:space:]]*go [a-zA-Z.]+[(]
-LOCKED  = $(shell grep -rlE '$(LOCKS)' --include='*.go' --exclude-dir=hostabi --exclude-dir=fuel --exclude-dir=go --exclude-dir=s3 --exclude-dir=examples --exclude-dir=tools --exclude-dir=testdata . \
+LOCKED  = $(shell grep -rlE '$(LOCKS)' --include='*.go' --exclude-dir=hostabi --exclude-dir=fuel --exclude-dir=go --exclude-dir=s3 --exclude-dir=docs --exclude-dir=examples --exclude-dir=tools --exclude-dir=testdata . \
 	| xargs -r dirname | sort -u)
 
 # Tools are built once per version, from the module in tools/, into this folder.

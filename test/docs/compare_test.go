@@ -3,6 +3,8 @@ package docs
 import (
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // mismatch returns the first line of what is wanted that is not there, and whether
@@ -85,5 +87,30 @@ func TestMismatch(t *testing.T) {
 				t.Errorf("got %q, %t, want %q", missing, is, c.missing)
 			}
 		})
+	}
+}
+
+func TestBlocksOfCommandsAreRead(t *testing.T) {
+	d := parseDocument("a.md", []byte("<!-- run by .ci/run: one | two -->\n```sh\nmake demo\n```\n\n"+
+		"```sh\nmake build\nbin/gleaner dev\n```\n\n```console\n$ cat <<END\n> text\n> END\ntext\n$ true\n```\n\n```yaml\na: b\n```\n"))
+	got, err := d.blocks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []block{
+		{line: 3, runBy: &place{".ci/run", []string{"one", "two"}}, commands: []command{{line: 3, text: "make demo"}}},
+		{line: 7, commands: []command{{line: 7, text: "make build"}, {line: 8, text: "bin/gleaner dev"}}},
+		{line: 12, commands: []command{
+			{line: 12, text: "cat <<END\ntext\nEND", checked: true, want: []string{"text"}},
+			{line: 16, text: "true", checked: true},
+		}},
+	}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(block{}, command{}, place{})); diff != "" {
+		t.Errorf("blocks (-want +got):\n%s", diff)
+	}
+	for _, wrong := range []string{"```bash\ntrue\n```\n", "```console\ntrue\n```\n"} {
+		if got, err := parseDocument("a.md", []byte(wrong)).blocks(); err == nil {
+			t.Errorf("%q is read as %+v", wrong, got)
+		}
 	}
 }

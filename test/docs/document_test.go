@@ -64,7 +64,6 @@ var runBy = regexp.MustCompile(`^<!-- run by (\S+): (.+) -->$`)
 // whose output is compared.
 func (d document) blocks() ([]block, error) {
 	var list []block
-	var problem error
 	err := ast.Walk(d.tree, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
 		fence, ok := n.(*ast.FencedCodeBlock)
 		if !ok || !entering {
@@ -75,22 +74,19 @@ func (d document) blocks() ([]block, error) {
 		case "sh":
 			b.commands = script(d.text(fence), b.line)
 		case "console":
-			b.commands, problem = transcript(d.text(fence), b.line)
-			if problem != nil {
-				return ast.WalkStop, nil
+			commands, err := transcript(d.text(fence), b.line)
+			if err != nil {
+				return ast.WalkStop, fmt.Errorf("%s: %w", d.name, err)
 			}
+			b.commands = commands
 		case "bash", "shell", "zsh":
-			problem = fmt.Errorf("%s:%d: write sh or console in place of %s: those are run", d.name, b.line, language)
-			return ast.WalkStop, nil
+			return ast.WalkStop, fmt.Errorf("%s:%d: write sh or console in place of %s: those are run", d.name, b.line, language)
 		default:
 			return ast.WalkContinue, nil
 		}
 		list = append(list, b)
 		return ast.WalkContinue, nil
 	})
-	if err == nil {
-		err = problem
-	}
 	return list, err
 }
 

@@ -22,8 +22,14 @@ import (
 const root = "../.."
 
 func TestMain(m *testing.M) {
+	folder, err := os.MkdirTemp("", "gleaner-docs-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	trees.folder = folder
 	code := m.Run()
-	if err := errors.Join(development.stop(), os.RemoveAll(trees.folder)); err != nil {
+	if err := errors.Join(development.stop(), os.RemoveAll(folder)); err != nil {
 		fmt.Fprintln(os.Stderr, "clean up:", err)
 		code = max(code, 1)
 	}
