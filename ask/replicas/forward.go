@@ -28,21 +28,24 @@ func forward(ctx context.Context, config *rest.Config, pod *corev1.Pod, port int
 	if err != nil {
 		return 0, nil, fmt.Errorf("make a way to it: %w", err)
 	}
-	stop, ready, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	stop, ready, ended, failed := make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	var said bytes.Buffer // read once the forwarder has ended
 	f, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf("0:%d", port)}, stop, ready, io.Discard, &said)
 	if err != nil {
 		return 0, nil, fmt.Errorf("make a way to it: %w", err)
 	}
-	go func() { done <- f.ForwardPorts() }()
+	go func() {
+		defer close(ended)
+		failed <- f.ForwardPorts()
+	}()
 	end = func() {
 		close(stop)
-		_ = <-done // whoever asked has been told by then
+		<-ended
 	}
 	timer := time.NewTimer(forwardPatience)
 	defer timer.Stop()
 	select {
-	case err := <-done:
+	case err := <-failed:
 		if err == nil {
 			err = errors.New(strings.TrimSpace(said.String()))
 		}

@@ -102,7 +102,7 @@ func Of(found []Found, book *whose.Book) []Group {
 		groups = append(groups, *g)
 	}
 	slices.SortFunc(groups, func(a, b Group) int {
-		return cmp.Or(cmp.Compare(b.Count, a.Count), a.Since.Compare(b.Since.Time), cmp.Compare(a.Holder, b.Holder), cmp.Compare(a.Owner, b.Owner))
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Holder, b.Holder), cmp.Compare(a.Owner, b.Owner))
 	})
 	return groups
 }

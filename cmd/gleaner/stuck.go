@@ -72,7 +72,7 @@ func (o *stuckOptions) run(ctx context.Context, out, errOut io.Writer) error {
 	over := d.shown(errOut)
 	defer over()
 	report, err := stuck.Find(ctx, stuck.Question{
-		Config: config, Gleaner: client, Namespace: *o.ConfigFlags.Namespace, LongerThan: o.longerThan, Told: d.set,
+		Config: config, Gleaner: client, Namespace: *o.Namespace, LongerThan: o.longerThan, Told: d.set,
 	})
 	over()
 	if err != nil {

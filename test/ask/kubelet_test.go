@@ -3,7 +3,6 @@ package ask
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -123,9 +122,9 @@ func (s *stage) ready(ctx context.Context) error {
 	return wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
 		var d net.Dialer
 		connection, err := d.DialContext(ctx, "tcp", s.metrics)
-		if err != nil {
-			return false, nil
+		if err == nil {
+			err = connection.Close()
 		}
-		return true, errors.Join(connection.Close())
+		return err == nil, nil
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -137,7 +138,8 @@ func (s *stage) run(t *testing.T, step step) string {
 	}
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", step.command)
 	cmd.Dir = "testdata"
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+s.cluster.Kubeconfig(), "HOME="+s.folder, "TERM=xterm-256color", "NO_COLOR=", "WORK="+s.folder,
+	colourful := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "NO_COLOR=") })
+	cmd.Env = append(colourful, "KUBECONFIG="+s.cluster.Kubeconfig(), "HOME="+s.folder, "TERM=xterm-256color", "WORK="+s.folder,
 		"ASK=--operator-namespace="+namespace+" --token-of=ops/asker",
 		"PATH="+s.folder+":"+filepath.Dir(binaries.Kubectl)+":"+os.Getenv("PATH"))
 	var out bytes.Buffer
@@ -180,7 +182,7 @@ var replacements = []struct {
 	{regexp.MustCompile(`held: gleaner-system/gleaner\.dev by \S+`), "held: gleaner-system/gleaner.dev by HOLDER"},
 	{regexp.MustCompile(`(ESC\[33m)\d+[dhms]([0-9dhms]*)ESC`), "${1}AGE" + "ESC"},
 	{regexp.MustCompile(`(?m)( {3})\d+[dhms][0-9dhms]*( {3}|$)`), "${1}AGE${2}"},
-	{regexp.MustCompile(` {3,}`), "   "},
+	{regexp.MustCompile(`(\S) {3,}`), "${1}   "}, // columns are as wide as what is in them
 	{regexp.MustCompile(`(?m) +$`), ""},
 }
 
