@@ -58,8 +58,9 @@ type preview struct {
 	doubts    map[graph.ID][]string       // why a decision is not to be relied on
 	swept     map[graph.ID]swept          // what is deleted with its namespace or its type
 	endings   map[graph.ID]ending
-	asked     map[graph.ID]int // how often a policy has said to wait, after the first phase
-	phase     int              // 0: what happens at once
+	orphans   map[graph.ID]struct{} // what has let its dependents go
+	asked     map[graph.ID]int      // how often a policy has said to wait, after the first phase
+	phase     int                   // 0: what happens at once
 }
 
 // swept is an object that is deleted for another reason than its owners.
@@ -85,7 +86,7 @@ func Delete(ctx context.Context, o Options) (*Preview, error) {
 	o.Now = o.Now.Truncate(time.Second) // as times are kept on objects
 	p := &preview{
 		options: o, clock: o.Now, touched: map[graph.ID]struct{}{}, decisions: map[graph.ID][]record.Entry{},
-		doubts: map[graph.ID][]string{}, swept: map[graph.ID]swept{}, endings: map[graph.ID]ending{}, asked: map[graph.ID]int{},
+		doubts: map[graph.ID][]string{}, swept: map[graph.ID]swept{}, endings: map[graph.ID]ending{}, orphans: map[graph.ID]struct{}{}, asked: map[graph.ID]int{},
 	}
 	now := func() time.Time { return p.clock }
 	p.world = newWorld(o.Survey, now)
@@ -195,7 +196,11 @@ func (p *preview) note(e graph.Event) {
 		p.touch(id)
 		p.endings[id] = ending{p.phase, p.clock}
 	case graph.Seen:
-		p.touch(graph.IDOf(e.Object.UID))
+		id := graph.IDOf(e.Object.UID)
+		p.touch(id)
+		if o := e.Object; o.Terminating && o.Orphan && !o.Held {
+			p.orphans[id] = struct{}{}
+		}
 	}
 }
 

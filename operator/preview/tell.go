@@ -162,6 +162,8 @@ func (p *preview) describe(id graph.ID, first map[graph.ID]shot) Object {
 	end, gone := p.endings[id]
 	s, left := first[id]
 	switch {
+	case p.swept[id].why == "" && p.races(id):
+		o.Reason, o.Message = "Race", "one of its owners leaves it behind, another one takes it along: it depends on which is first"
 	case len(p.doubts[id]) != 0:
 		o.Reason, o.Message = "Unknown", strings.Join(p.doubts[id], "; ")
 	case gone && !left:
@@ -180,6 +182,19 @@ func (p *preview) describe(id graph.ID, first map[graph.ID]shot) Object {
 		o.Then = Stays
 	}
 	return o
+}
+
+// races reports whether an object has owners that go without it, and others that take
+// it along. In a cluster any of them may be first.
+func (p *preview) races(id graph.ID) bool {
+	leaves, takes := false, false
+	for _, ref := range p.options.Survey.Items[id].Meta.OwnerReferences {
+		owner := graph.IDOf(ref.UID)
+		_, orphans := p.orphans[owner]
+		_, goes := p.endings[owner]
+		leaves, takes = leaves || orphans, takes || goes && !orphans
+	}
+	return leaves && takes
 }
 
 // asked takes what a decision says of the policies that were asked.

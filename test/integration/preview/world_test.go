@@ -224,6 +224,9 @@ func (w *world) outcomes(p *preview.Preview) map[string]string {
 		text := o.Outcome.String()
 		if o.Outcome == preview.Waits && o.Then != preview.Unknown {
 			text += " then " + o.Then.String()
+			if o.After > 0 {
+				text += " after " + preview.Round(o.After)
+			}
 		}
 		said[o.Name] = text
 	}
@@ -256,6 +259,7 @@ func (w *world) differs(said map[string]string) error {
 		live := w.get(name)
 		outcome, _, _ := strings.Cut(said[name], " ")
 		switch {
+		case outcome == "Unknown":
 		case (outcome == "Goes") != (live == nil):
 			return fmt.Errorf("%s: %s was said, and it is %v; decided: %v", name, said[name], state(live), w.collector.Records(w.made[name].GetUID()))
 		case outcome == "Stays" && live.GetDeletionTimestamp() != nil:
@@ -279,8 +283,8 @@ func (w *world) rest() {
 	for _, name := range []string{"marker", "marker2"} {
 		owner := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": name}}}
 		made, err := w.client("ConfigMap").Create(w.Context(), owner, metav1.CreateOptions{})
-		if apierrors.IsForbidden(err) {
-			return // its namespace is being deleted
+		if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
+			return // its namespace is being deleted, or gone
 		}
 		if err != nil {
 			w.Fatal(err)
