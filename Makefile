@@ -62,7 +62,7 @@ build-image-amd64 build-image-arm64: build-image-%:
 	CGO_ENABLED=0 GOOS=linux GOARCH=$* go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o $(BIN)-linux-$* ./cmd/gleaner
 
 .PHONY: bench
-bench: build ## measure Gleaner beside the collector of kube-controller-manager (about a quarter of an hour)
+bench: build ## measure Gleaner beside the collector of kube-controller-manager (about three quarters of an hour)
 	go run ./test/bench -gleaner $(BIN)
 
 ##@ Work on it

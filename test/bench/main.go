@@ -1,6 +1,7 @@
 // Command bench measures Gleaner beside the garbage collector of
-// kube-controller-manager, and its finalizers beside a controller written by hand:
-// in turn, on the same control plane, in one run.
+// kube-controller-manager, that collector with and without Gleaner as its companion, and
+// finalizers beside a controller written by hand: in turn, on the same control plane, in
+// one run.
 //
 // Absolute figures depend on the machine; the ratios are what to look at.
 package main
