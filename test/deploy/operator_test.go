@@ -37,17 +37,17 @@ type operator struct {
 
 // startOperator runs what the Deployment says, with a token of its service
 // account, and is ended with the test.
-func startOperator(t *testing.T, cluster *devcluster.Cluster, flags ...string) *operator {
+func startOperator(t *testing.T, cluster *devcluster.Cluster) *operator {
 	t.Helper()
-	return startPod(t, makePod(t, cluster, imageOf(t), canConfine), flags...)
+	return startPod(t, makePod(t, cluster, imageOf(t), canConfine))
 }
 
 // startPod runs a pod.
-func startPod(t *testing.T, p pod, flags ...string) *operator {
+func startPod(t *testing.T, p pod) *operator {
 	t.Helper()
 	metrics, probes := p.places(t)
 	o := &operator{T: t, log: &logbook{}, metrics: "https://" + metrics, probes: "http://" + probes, exited: make(chan struct{})}
-	o.cmd = exec.Command(filepath.Join(p.root, "gleaner"), append(p.args, flags...)...)
+	o.cmd = exec.Command(filepath.Join(p.root, "gleaner"), p.args...)
 	o.cmd.Env = p.environment
 	o.cmd.Stderr = o.log
 	tieToParent(o.cmd)
