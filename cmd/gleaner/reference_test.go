@@ -12,9 +12,10 @@ import (
 	"github.com/spf13/pflag"
 )
 
-//go:generate go test . -run ^TestCommandsReference$ -count=1 -rewrite
+//go:generate go test . -run ^TestCommandsReference$ -count=1 -reference
 
-var rewrite = flag.Bool("rewrite", false, "write docs/reference/commands.md anew; then read the diff")
+// reference is not called -rewrite, as elsewhere: other tests here have that from a library.
+var reference = flag.Bool("reference", false, "write docs/reference/commands.md anew; then read the diff")
 
 const commandsPage = "../../docs/reference/commands.md"
 
@@ -30,7 +31,7 @@ func TestCommandsReference(t *testing.T) {
 	b.WriteString(commandsPreamble)
 	describeCommand(&b, root())
 	want := b.String()
-	if *rewrite {
+	if *reference {
 		if err := os.WriteFile(commandsPage, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
 		}
