@@ -122,7 +122,7 @@ func TestRecordsAreAskedForByName(t *testing.T) {
 		return []record.Entry{{Object: named("a")}, {Object: named("b")}, {Object: pod}, {Object: far}}
 	}
 	for query, want := range map[string][]types.UID{
-		"":                                  {"a", "b", "pod", "far"},
+		"":                                    {"a", "b", "pod", "far"},
 		"?name=a&namespace=ns":                {"a", "pod"},
 		"?name=a&namespace=ns&kind=ConfigMap": {"a"},
 		"?kind=Pod":                           {"pod"},
@@ -154,7 +154,7 @@ func TestRecordsSayHowFarBackTheyReach(t *testing.T) {
 func TestABadWishForRecordsIsToldWhatToAsk(t *testing.T) {
 	for query, want := range map[string]string{
 		"limit=0":       "limit is \"0\": use a number of entries, from 1\n",
-		"namespace=ns": "namespace is \"ns\": it goes with name=, leave it out or add that\n",
+		"namespace=ns":  "namespace is \"ns\": it goes with name=, leave it out or add that\n",
 		"limit=many":    "limit is \"many\": use a number of entries, from 1\n",
 		"exchanges=all": "exchanges is \"all\": use exchanges=true or exchanges=false\n",
 	} {
