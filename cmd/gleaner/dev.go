@@ -92,6 +92,7 @@ Three things to try:
   3. See what Gleaner knows, and why it did what it did.
      curl -s 'http://%[3]s/debug/gc/graph?format=json'
      curl -s http://%[3]s/debug/gc/records
+     gleaner explain deployment/web --endpoint http://%[3]s
 
 Policies: keep ConfigMaps that lose their owner, and see what it would do before it does.
      kubectl apply -f - <<EOF

@@ -95,7 +95,7 @@ func showStuck(s section, r stuck.Report, wide bool) error {
 	case r.Objects == 0:
 		fmt.Fprintf(s.out, "Nothing in namespace %s has been terminating for more than %s.\n", r.Namespace, than)
 	default:
-		fmt.Fprintf(s.out, "%s been terminating for more than %s.\n", s.palette.Paint(kubectl.Unsure, plural(r.Objects, "object has", "objects have")), than)
+		fmt.Fprintln(s.out, s.palette.Paint(kubectl.Unsure, plural(r.Objects, "object has", "objects have")+" been terminating for more than "+than+"."))
 	}
 	for _, g := range r.Groups {
 		if err := showGroup(s, r, g, wide); err != nil {

@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/cri-streaming/pkg/streaming/portforward"
 )
@@ -39,13 +40,11 @@ func (s *stage) startKubelet(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	host, err := s.kube.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, metav1.CreateOptions{})
-	if err != nil {
+	if _, err := s.kube.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, metav1.CreateOptions{}); err != nil {
 		return err
 	}
-	host.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.0.0.1"}}
-	host.Status.DaemonEndpoints.KubeletEndpoint.Port = int32(port)
-	if _, err := s.kube.CoreV1().Nodes().UpdateStatus(ctx, host, metav1.UpdateOptions{}); err != nil {
+	status := fmt.Sprintf(`{"status":{"addresses":[{"type":"InternalIP","address":"127.0.0.1"}],"daemonEndpoints":{"kubeletEndpoint":{"Port":%d}}}}`, port)
+	if _, err := s.kube.CoreV1().Nodes().PatchStatus(ctx, node, []byte(status)); err != nil {
 		return err
 	}
 	return s.runPod(ctx)
@@ -106,12 +105,8 @@ func (s *stage) runPod(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if pod, err = pods.Get(ctx, pod.Name, metav1.GetOptions{}); err != nil {
-		return err
-	}
-	pod.Status.Phase = corev1.PodRunning
-	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue})
-	if _, err := pods.UpdateStatus(ctx, pod, metav1.UpdateOptions{}); err != nil {
+	status := `{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}}`
+	if _, err := pods.Patch(ctx, pod.Name, types.StrategicMergePatchType, []byte(status), metav1.PatchOptions{}, "status"); err != nil {
 		return err
 	}
 	return s.ready(ctx)

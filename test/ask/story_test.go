@@ -72,7 +72,7 @@ func stepsOf(text string) []step {
 	var steps []step
 	var now step
 	output := false
-	lines := strings.Split(text, "\n")
+	lines := strings.Split(strings.TrimRight(text, "\n")+"\n", "\n")
 	for i, line := range lines {
 		command, prompted := strings.CutPrefix(line, "$ ")
 		terminal := strings.HasPrefix(line, "tty$ ")
