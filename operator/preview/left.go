@@ -31,7 +31,7 @@ func (p *preview) describeLeft(o *Object, id graph.ID, s shot, first map[graph.I
 		return
 	}
 	o.Outcome = Stays
-	o.Reason, o.Message, o.Policy = p.whyStaying(id)
+	o.Reason, o.Message = p.whyStaying(id)
 }
 
 // whyWaiting says what an object waits for that is being deleted.
@@ -132,20 +132,20 @@ func (p *preview) leftOwner(id graph.ID, first map[graph.ID]shot) string {
 }
 
 // whyStaying says why nothing happens to an object.
-func (p *preview) whyStaying(id graph.ID) (reason, message, policy string) {
+func (p *preview) whyStaying(id graph.ID) (reason, message string) {
 	item := p.options.Survey.Items[id]
 	for _, ref := range item.Meta.OwnerReferences {
 		owner := p.object(graph.IDOf(ref.UID))
 		if owner == nil || owner.DeletionTimestamp != nil {
 			continue
 		}
-		return "OwnerRemains", "its owner " + owner.String() + " stays", ""
+		return "OwnerRemains", "its owner " + owner.String() + " stays"
 	}
 	if e := p.last(id); e != nil && e.Reason == decide.OwnerOrphans {
-		return string(e.Reason), "orphaned by " + owners(*e, decide.Orphaning), ""
+		return string(e.Reason), "orphaned by " + owners(*e, decide.Orphaning)
 	}
 	if slices.ContainsFunc(p.decisions[id], func(e record.Entry) bool { return e.Action == record.DropReferences }) {
-		return "Released", "it has lost its owner", ""
+		return "Released", "it has lost its owner"
 	}
-	return "", "nothing asks for it to go", ""
+	return "", "nothing asks for it to go"
 }

@@ -65,7 +65,7 @@ func (r *reader) whole(ctx context.Context, who policies.Account, o *object) (*u
 	switch {
 	case err != nil && ours(err, who):
 		r.doubt(fmt.Sprintf("%s can't be read: %v", o, err))
-		return nil, fmt.Errorf("%v", err) // %v: it is not the service account that may not
+		return nil, errors.New(err.Error()) // not wrapped: it is not the service account that may not
 	case err != nil:
 		return nil, err
 	case whole.GetUID() != o.UID:

@@ -178,10 +178,13 @@ func (f *found) add(gvk schema.GroupVersionKind, plural, singular string, names 
 // nobody is a client that can be asked for nothing but objects, and has none.
 type nobody struct{ metadata.ResourceInterface }
 
+// Resource implements metadata.Interface.
 func (n nobody) Resource(schema.GroupVersionResource) metadata.Getter { return n }
 
+// Namespace implements metadata.Getter.
 func (n nobody) Namespace(string) metadata.ResourceInterface { return n }
 
+// Get implements metadata.ResourceInterface.
 func (nobody) Get(context.Context, string, metav1.GetOptions, ...string) (*metav1.PartialObjectMetadata, error) {
 	return nil, errFiles
 }

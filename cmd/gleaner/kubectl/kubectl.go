@@ -116,8 +116,8 @@ func (f *Flags) Validate() error {
 	if f.Output != "" && !slices.Contains(f.outputs, f.Output) {
 		return Usage("--output=%s: use %s, or leave it out", f.Output, list(f.outputs))
 	}
-	if f.AllNamespaces && *f.ConfigFlags.Namespace != "" {
-		return Usage("--all-namespaces and --namespace=%s: use one of them", *f.ConfigFlags.Namespace)
+	if f.AllNamespaces && *f.Namespace != "" {
+		return Usage("--all-namespaces and --namespace=%s: use one of them", *f.Namespace)
 	}
 	return nil
 }
@@ -133,7 +133,7 @@ func list(words []string) string {
 // InNamespace is the namespace that was asked for, or else the context's.
 func (f *Flags) InNamespace() (string, error) {
 	if len(f.Files) != 0 {
-		return *f.ConfigFlags.Namespace, nil // no cluster has a say
+		return *f.Namespace, nil // no cluster has a say
 	}
 	namespace, _, err := f.ToRawKubeConfigLoader().Namespace()
 	if err != nil {
