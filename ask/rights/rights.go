@@ -162,24 +162,29 @@ func resources() []Right {
 
 // admission are the rights to what the API server does for policies.
 func (s Setup) admission(b *whose.Book) []Right {
-	group := []string{"admissionregistration.k8s.io"}
+	right := func(why string, resources ...string) Right {
+		return Right{Groups: []string{"admissionregistration.k8s.io"}, Resources: resources, Verbs: []string{"create", "update", "delete"}, Why: why}
+	}
 	var rights []Right
-	if slices.ContainsFunc(b.Policies, func(p whose.Policy) bool { return p.Namespace == "" && p.Holds() }) ||
+	places := slices.ContainsFunc(b.Policies, func(p whose.Policy) bool { return p.Namespace == "" && p.Holds() }) ||
 		slices.ContainsFunc(b.Finalizers, func(f whose.Serving) bool {
 			return f.Namespace == "" && f.Spec.Attach && f.Spec.Mode == v1alpha1.ModeEnforce
-		}) {
-		rights = append(rights, Right{
-			Groups: group, Resources: []string{"mutatingadmissionpolicies", "mutatingadmissionpolicybindings"}, Verbs: []string{"create", "update", "delete"},
-			Why: "Holds and finalizers are put on objects as they are created.",
 		})
+	if places {
+		rights = append(rights, right("Holds and finalizers are put on objects as they are created.",
+			"mutatingadmissionpolicies", "mutatingadmissionpolicybindings"))
 	}
 	if !s.Companion {
 		return rights
 	}
-	return append(rights, Right{
-		Groups: group, Resources: []string{"validatingwebhookconfigurations"}, Verbs: []string{"create", "update", "delete"},
-		Why: "The webhook's configuration follows the policies.",
-	})
+	if places {
+		rights = append(rights, right("The same on an API server without MutatingAdmissionPolicies.", "mutatingwebhookconfigurations"))
+	}
+	if slices.ContainsFunc(b.Policies, func(p whose.Policy) bool { return p.Holds() && p.Spec.Explicit == v1alpha1.ExplicitOverride }) {
+		rights = append(rights, right("What refuses an explicit Orphan follows the policies that override it.",
+			"validatingadmissionpolicies", "validatingadmissionpolicybindings"))
+	}
+	return append(rights, right("The webhook's configuration follows the policies.", "validatingwebhookconfigurations"))
 }
 
 // own are the rights in the operator's namespace.

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -147,16 +146,7 @@ func (p *printed) grant(mode string) []rbacv1.Role {
 
 func (p *printed) operate(mode string) *operator {
 	p.Helper()
-	flags := []string{"--canary-timeout=2s"}
-	if mode == "companion" {
-		address := freeAddress(p.T)
-		_, port, err := net.SplitHostPort(address)
-		if err != nil {
-			p.Fatal(err)
-		}
-		flags = append(flags, "--webhook-bind-address="+address, "--webhook-url=https://localhost:"+port+"/veto")
-	}
-	o := startOperator(p.T, p.cluster, flags...)
+	o := startOperator(p.T, p.cluster)
 	o.ready("/healthz", "/readyz")
 	for _, resource := range []string{"clustergcpolicy/frees", "gcpolicy/keeping", "finalizers.gleaner.dev/done", "clusterfinalizer/done"} {
 		kubectl(p.T, p.cluster, "wait", "-n", p.ns, resource, "--for=condition=Enforcing", "--timeout="+patience.String())
@@ -272,6 +262,11 @@ func (p *printed) calls() []call {
 var rare = []string{
 	"patch /events",     // an event that is told again
 	"patch /configmaps", // the canary, where nobody comes for it
+
+	// An API server without MutatingAdmissionPolicies.
+	"create admissionregistration.k8s.io/mutatingwebhookconfigurations",
+	"update admissionregistration.k8s.io/mutatingwebhookconfigurations",
+	"delete admissionregistration.k8s.io/mutatingwebhookconfigurations",
 }
 
 // compare holds the rights against what was asked for.
