@@ -16,13 +16,13 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/record"
 )
 
-// Source is where the shown comes from. All fields are required.
+// Source is where the shown comes from. All fields but Since are required.
 type Source struct {
 	Dump     func(...types.UID) graph.Dump
 	Unsynced func() []string // the types that are not listed yet, each with the reason
 	Synced   func() bool
 	Records  func(types.UID) []record.Entry
-	Since    func() time.Time // how far back they reach
+	Since    func() time.Time // how far back they reach; nil: nobody knows
 	Status   func() Status
 	Sight    func(*http.Request) Sight
 }

@@ -46,8 +46,10 @@ func (s Source) records(w http.ResponseWriter, r *http.Request) {
 		entries[i] = hide(e, sees)
 	}
 	answer := Records{Items: entries}
-	if since := s.Since(); !since.IsZero() {
-		answer.Since = &since
+	if s.Since != nil {
+		if since := s.Since(); !since.IsZero() {
+			answer.Since = &since
+		}
 	}
 	writeJSON(w, answer)
 }
