@@ -52,7 +52,7 @@ func (f *follower) Start(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			if ended != nil {
-				_ = <-ended // there is nothing more to be done with the folder
+				<-ended // there is nothing more to be done with the folder
 			}
 			return nil
 		case err := <-ended:

@@ -34,13 +34,19 @@ func orphaning() map[string]metav1.DeleteOptions {
 	policy, legacy := metav1.DeletePropagationOrphan, true
 	return map[string]metav1.DeleteOptions{
 		"propagationPolicy": {PropagationPolicy: &policy},
-		"orphanDependents":  {OrphanDependents: &legacy}, //nolint:staticcheck // clients of long ago send it
+		"orphanDependents":  {OrphanDependents: &legacy},
 	}
 }
 
 // refused waits until an object can't be deleted so: API servers take a moment to know
 // of it. A dry run asks without doing it.
-func (w *world) refused(o *unstructured.Unstructured, how metav1.DeleteOptions) error {
+func (w *world) refused(o *unstructured.Unstructured, how metav1.DeleteOptions) {
+	w.Helper()
+	_ = w.refusal(o, how)
+}
+
+// refusal is what the API server says to a delete that it refuses.
+func (w *world) refusal(o *unstructured.Unstructured, how metav1.DeleteOptions) error {
 	w.Helper()
 	how.DryRun = []string{metav1.DryRunAll}
 	var refusal error
@@ -67,7 +73,7 @@ func TestADeleteThatAsksForOrphanIsRefusedWhereThePolicyOverridesIt(t *testing.T
 	w.held(owner, true)
 	dependent := w.make("dependent", owner)
 	for name, how := range orphaning() {
-		err := w.refused(owner, how)
+		err := w.refusal(owner, how)
 		if !apierrors.IsForbidden(err) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -90,7 +96,7 @@ func TestADeleteOfManyThatAsksForOrphanIsRefusedByAPolicyOfTheNamespace(t *testi
 	w.patch(p, `{"spec": {"explicit": "Override"}}`)
 	owner := w.object("Secret", "owner", governed)
 	w.held(owner, true)
-	refusal := w.refused(owner, orphaning()["propagationPolicy"])
+	refusal := w.refusal(owner, orphaning()["propagationPolicy"])
 	if by := "GCPolicy " + w.ns + "/governs"; !strings.Contains(refusal.Error(), by) {
 		t.Errorf("%v does not name %s", refusal, by)
 	}
