@@ -138,33 +138,33 @@ var layers = map[string]layer{
 		external: []string{"k8s.io/apiextensions-apiserver/pkg/apis", "k8s.io/apimachinery"},
 	},
 
-	"ask/replicas": {
+	"cmd/gleaner/ask/replicas": {
 		internal: []string{"operator/debug", "operator/record"},
 		external: []string{"golang.org/x/sync", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/utils"},
 	},
-	"ask/whose": {
+	"cmd/gleaner/ask/whose": {
 		internal: []string{"crds/v1alpha1", "operator/graph", "operator/release", "policies"},
 		external: []string{"k8s.io/apimachinery", "sigs.k8s.io/controller-runtime", "sigs.k8s.io/structured-merge-diff"},
 	},
 
-	"ask/explain": {
-		internal: []string{"ask/replicas", "ask/whose", "operator/decide", "operator/graph", "operator/record", "operator/survey"},
+	"cmd/gleaner/ask/explain": {
+		internal: []string{"cmd/gleaner/ask/replicas", "cmd/gleaner/ask/whose", "operator/decide", "operator/graph", "operator/record", "operator/survey"},
 		external: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/controller-runtime"},
 	},
 
-	"ask/rights": {
-		internal: []string{"ask/whose", "crds/v1alpha1"},
+	"cmd/gleaner/ask/rights": {
+		internal: []string{"cmd/gleaner/ask/whose", "crds/v1alpha1"},
 		external: []string{"golang.org/x/sync", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
 	},
-	"ask/doctor": {
-		internal: []string{"ask/replicas", "ask/rights", "ask/whose", "crds", "crds/v1alpha1", "operator/graph", "operator/release"},
+	"cmd/gleaner/ask/doctor": {
+		internal: []string{"cmd/gleaner/ask/replicas", "cmd/gleaner/ask/rights", "cmd/gleaner/ask/whose", "crds", "crds/v1alpha1", "operator/graph", "operator/release"},
 		external: []string{
 			"k8s.io/api", "k8s.io/apiextensions-apiserver/pkg", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/kube-aggregator", "k8s.io/utils",
 			"sigs.k8s.io/controller-runtime",
 		},
 	},
-	"ask/stuck": {
-		internal: []string{"ask/whose", "operator/record", "operator/survey"},
+	"cmd/gleaner/ask/stuck": {
+		internal: []string{"cmd/gleaner/ask/whose", "operator/record", "operator/survey"},
 		external: []string{"golang.org/x/sync", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/controller-runtime"},
 	},
 

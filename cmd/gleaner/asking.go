@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 
-	"github.com/gleaner-dev/gleaner/ask/replicas"
+	"github.com/gleaner-dev/gleaner/cmd/gleaner/ask/replicas"
 	"github.com/gleaner-dev/gleaner/cmd/gleaner/kubectl"
 )
 

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
 
-	"github.com/gleaner-dev/gleaner/ask/doctor"
+	"github.com/gleaner-dev/gleaner/cmd/gleaner/ask/doctor"
 	"github.com/gleaner-dev/gleaner/cmd/gleaner/kubectl"
 )
 

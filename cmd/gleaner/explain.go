@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
-	"github.com/gleaner-dev/gleaner/ask/explain"
-	"github.com/gleaner-dev/gleaner/ask/replicas"
+	"github.com/gleaner-dev/gleaner/cmd/gleaner/ask/explain"
+	"github.com/gleaner-dev/gleaner/cmd/gleaner/ask/replicas"
 	"github.com/gleaner-dev/gleaner/cmd/gleaner/kubectl"
 	"github.com/gleaner-dev/gleaner/operator/record"
 )

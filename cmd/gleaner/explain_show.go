@@ -7,8 +7,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/gleaner-dev/gleaner/ask/explain"
-	holder "github.com/gleaner-dev/gleaner/ask/whose"
+	"github.com/gleaner-dev/gleaner/cmd/gleaner/ask/explain"
+	holder "github.com/gleaner-dev/gleaner/cmd/gleaner/ask/whose"
 	"github.com/gleaner-dev/gleaner/cmd/gleaner/kubectl"
 )
 

@@ -12,9 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/gleaner-dev/gleaner/ask/replicas"
-	"github.com/gleaner-dev/gleaner/ask/rights"
-	holder "github.com/gleaner-dev/gleaner/ask/whose"
+	"github.com/gleaner-dev/gleaner/cmd/gleaner/ask/replicas"
+	"github.com/gleaner-dev/gleaner/cmd/gleaner/ask/rights"
+	holder "github.com/gleaner-dev/gleaner/cmd/gleaner/ask/whose"
 	"github.com/gleaner-dev/gleaner/cmd/gleaner/kubectl"
 )
 

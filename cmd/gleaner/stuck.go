@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/client-go/rest"
 
-	"github.com/gleaner-dev/gleaner/ask/stuck"
+	"github.com/gleaner-dev/gleaner/cmd/gleaner/ask/stuck"
 	"github.com/gleaner-dev/gleaner/cmd/gleaner/kubectl"
 )
 

@@ -12,13 +12,11 @@ import (
 	"path/filepath"
 	"time"
 
-	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// lookInterval is between two looks at a folder. certwatcher hears at once of a changed
-// certificate; what it does not follow is what that is signed by, and files that are
-// not there yet.
+// lookInterval is between two looks at a folder. A certwatcher does not follow what a
+// certificate is signed by, nor files that are not there yet.
 const lookInterval = time.Second
 
 // Follow has a manager take the certificate from Options.Folder, where somebody else
@@ -38,50 +36,19 @@ type follower struct {
 	taken [3][]byte // what the files held that the certificate is from
 }
 
-// Start follows the folder until ctx ends.
+// Start follows the folder until ctx ends. It looks each second, as files in a Secret's
+// volume are replaced by way of a link, all at once, and ca.crt is one of them.
 func (f *follower) Start(ctx context.Context) error {
 	tick := time.NewTicker(lookInterval)
 	defer tick.Stop()
-	changed := make(chan struct{}, 1)
-	var ended chan error // of the watcher; nil: there is none yet
 	for {
 		f.look()
-		if ended == nil {
-			ended = f.watch(ctx, changed)
-		}
 		select {
 		case <-ctx.Done():
-			if ended != nil {
-				<-ended // there is nothing more to be done with the folder
-			}
 			return nil
-		case err := <-ended:
-			if ctx.Err() == nil { // the files may have gone under it
-				f.options.Log.V(1).Info("Watching the webhook's certificate anew", "error", fmt.Sprint(err))
-			}
-			ended = nil
-		case <-changed:
 		case <-tick.C:
 		}
 	}
-}
-
-// watch has changes of the certificate told at once, if there is one. What is returned
-// says when that ends, which it does with ctx.
-func (f *follower) watch(ctx context.Context, changed chan<- struct{}) chan error {
-	watcher, err := certwatcher.New(f.path(certKey), f.path(privateKey))
-	if err != nil {
-		return nil // look has said so
-	}
-	watcher.RegisterCallback(func(tls.Certificate) {
-		select {
-		case changed <- struct{}{}:
-		default: // it is about to be looked at
-		}
-	})
-	ended := make(chan error, 1)
-	go func() { ended <- watcher.Start(ctx) }()
-	return ended
 }
 
 func (f *follower) path(name string) string { return filepath.Join(f.options.Folder, name) }

@@ -32,10 +32,10 @@ import (
 
 	// What the command is made of. Go keeps the results of tests, and can't see
 	// that these depend on what another process builds.
-	_ "github.com/gleaner-dev/gleaner/ask/doctor"
-	_ "github.com/gleaner-dev/gleaner/ask/explain"
-	_ "github.com/gleaner-dev/gleaner/ask/rights"
-	_ "github.com/gleaner-dev/gleaner/ask/stuck"
+	_ "github.com/gleaner-dev/gleaner/cmd/gleaner/ask/doctor"
+	_ "github.com/gleaner-dev/gleaner/cmd/gleaner/ask/explain"
+	_ "github.com/gleaner-dev/gleaner/cmd/gleaner/ask/rights"
+	_ "github.com/gleaner-dev/gleaner/cmd/gleaner/ask/stuck"
 	_ "github.com/gleaner-dev/gleaner/operator/loop"
 )
 

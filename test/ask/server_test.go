@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/gleaner-dev/gleaner/ask/doctor"
+	"github.com/gleaner-dev/gleaner/cmd/gleaner/ask/doctor"
 	"github.com/gleaner-dev/gleaner/devcluster"
 )
 

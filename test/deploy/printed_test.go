@@ -27,7 +27,7 @@ func TestG71_TheOperatorWorksWithTheRightsThatArePrintedAndUsesEachOfThem(t *tes
 		t.Run(mode, func(t *testing.T) {
 			p := startPrinted(t, mode, overlay)
 			rights := p.grant(mode)
-			o := p.operate(mode)
+			o := p.operate()
 			p.govern()
 			p.unprivileged(o)
 			p.finish()
@@ -144,7 +144,7 @@ func (p *printed) grant(mode string) []rbacv1.Role {
 	return roles
 }
 
-func (p *printed) operate(mode string) *operator {
+func (p *printed) operate() *operator {
 	p.Helper()
 	o := startOperator(p.T, p.cluster)
 	o.ready("/healthz", "/readyz")

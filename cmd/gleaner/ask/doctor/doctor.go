@@ -22,9 +22,9 @@ import (
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/gleaner-dev/gleaner/ask/replicas"
-	"github.com/gleaner-dev/gleaner/ask/rights"
-	"github.com/gleaner-dev/gleaner/ask/whose"
+	"github.com/gleaner-dev/gleaner/cmd/gleaner/ask/replicas"
+	"github.com/gleaner-dev/gleaner/cmd/gleaner/ask/rights"
+	"github.com/gleaner-dev/gleaner/cmd/gleaner/ask/whose"
 )
 
 // Severity is how bad a finding is.

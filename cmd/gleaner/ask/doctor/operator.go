@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/gleaner-dev/gleaner/ask/rights"
+	"github.com/gleaner-dev/gleaner/cmd/gleaner/ask/rights"
 )
 
 // operator looks whether there is one, and whether it works.

@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/gleaner-dev/gleaner/ask/replicas"
-	"github.com/gleaner-dev/gleaner/ask/whose"
+	"github.com/gleaner-dev/gleaner/cmd/gleaner/ask/replicas"
+	"github.com/gleaner-dev/gleaner/cmd/gleaner/ask/whose"
 	"github.com/gleaner-dev/gleaner/operator/decide"
 	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/record"

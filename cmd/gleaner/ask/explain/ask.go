@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/gleaner-dev/gleaner/ask/replicas"
-	"github.com/gleaner-dev/gleaner/ask/whose"
+	"github.com/gleaner-dev/gleaner/cmd/gleaner/ask/replicas"
+	"github.com/gleaner-dev/gleaner/cmd/gleaner/ask/whose"
 	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/record"
 	"github.com/gleaner-dev/gleaner/operator/survey"

@@ -14,7 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/gleaner-dev/gleaner/ask/whose"
+	"github.com/gleaner-dev/gleaner/cmd/gleaner/ask/whose"
 	"github.com/gleaner-dev/gleaner/operator/record"
 )
 
