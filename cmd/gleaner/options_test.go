@@ -51,7 +51,6 @@ func TestDefaults_AreThoseThatAreDocumented(t *testing.T) {
 		pprofAddress:      "0",
 		logFormat:         "json",
 		besideOptions: besideOptions{
-			collectorUser:  "system:serviceaccount:kube-system:generic-garbage-collector",
 			webhookAddress: ":9443",
 			webhookService: "gleaner-webhook",
 		},

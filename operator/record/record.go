@@ -131,9 +131,6 @@ func ActionOf(action decide.Action) (Action, string) {
 		case p != nil:
 			return Remember, "its dependents are to go by " + p.Decision
 		case a.Memo.OwnerlessSince.IsZero():
-			return Remember, "what becomes of its dependents is not decided yet"
-		}
-		if a.Memo.OwnerlessSince.IsZero() {
 			return Remember, "what becomes of its dependents is still to be decided"
 		}
 		return Remember, "without an owner since " + a.Memo.OwnerlessSince.Format(time.RFC3339)

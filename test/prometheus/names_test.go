@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
@@ -83,7 +83,7 @@ func check(t *testing.T, series map[string][]string, text string) {
 		}
 		all = append(all, known...)
 		for _, m := range selector.LabelMatchers {
-			if m.Name != labels.MetricName && !slices.Contains(known, m.Name) {
+			if m.Name != model.MetricNameLabel && !slices.Contains(known, m.Name) {
 				t.Errorf("%s has no label %s", selector.Name, m.Name)
 			}
 		}

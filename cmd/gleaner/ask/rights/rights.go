@@ -184,7 +184,9 @@ func (s Setup) admission(b *whose.Book) []Right {
 		rights = append(rights, right("What refuses an explicit Orphan follows the policies that override it.",
 			"validatingadmissionpolicies", "validatingadmissionpolicybindings"))
 	}
-	return append(rights, right("The webhook's configuration follows the policies.", "validatingwebhookconfigurations"))
+	webhook := right("The webhook's configuration follows the policies, and says who the other collector is.", "validatingwebhookconfigurations")
+	webhook.Verbs = append(webhook.Verbs, "patch")
+	return append(rights, webhook)
 }
 
 // own are the rights in the operator's namespace.

@@ -103,7 +103,7 @@ func TestTheOnlyCollectorMayDeleteAnythingAndIsToldSoOnce(t *testing.T) {
 // What is installed by default is for any policy, and so has all that is printed for
 // some.
 func TestTheInstalledRoleHasWhatIsPrinted(t *testing.T) {
-	data, err := os.ReadFile("../../config/rbac/operator.yaml")
+	data, err := os.ReadFile("../../../../config/rbac/operator.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
