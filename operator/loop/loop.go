@@ -188,7 +188,7 @@ func (l *Loop) connect() error {
 		l.options.Veto.KindOf, l.options.Veto.Canary, l.options.Veto.Placed = l.kindOf, canary.Label, l.askAround
 	}
 	if l.keeper, err = modules.New(modules.Options{
-		Veto: l.options.Veto, Alone: l.company.missing,
+		Veto: l.options.Veto, Alone: l.company.missing, Only: func() bool { return !l.options.Beside && l.gate.get() == Open },
 		Config: watching, Namespace: l.options.Namespace, Held: l.heldByPlace, CacheDir: l.options.CacheDir, Log: l.log.WithName("policies"), Now: l.now,
 		Absent:   func(ctx context.Context, gk schema.GroupKind) (bool, error) { return l.watcher.Absent(ctx, gk) },
 		Leads:    func() bool { return l.known.leads() && !l.options.DryRun },

@@ -119,3 +119,27 @@ func own(o client.Object) {
 	labels[managedBy] = gleaner
 	o.SetLabels(labels)
 }
+
+// clear removes what a companion has left that was here before: nobody answers its
+// webhooks any more. Not before it is known that there is no other collector, which
+// they keep from what policies keep.
+func (k *Keeper) clear(ctx context.Context) {
+	if k.cleared || k.options.Only == nil || !k.options.Only() {
+		return
+	}
+	err := k.removeOthers(ctx, nil, refusalPrefix, &admissionv1.ValidatingAdmissionPolicyBindingList{}, &admissionv1.ValidatingAdmissionPolicyList{})
+	if lacks(err) {
+		err = nil
+	}
+	for _, configuration := range []client.Object{
+		&admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: PlaceName}},
+		&admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: VetoName}},
+	} {
+		if err == nil {
+			err = k.removeConfiguration(ctx, configuration)
+		}
+	}
+	if k.cleared = err == nil; err != nil && ctx.Err() == nil {
+		k.options.Log.Error(err, "What a companion has had the API server do is still there")
+	}
+}

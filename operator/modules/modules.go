@@ -68,6 +68,9 @@ type Options struct {
 	// should be one.
 	Alone func() bool
 
+	// Only reports whether this is known to be the cluster's only collector; may be nil.
+	Only func() bool
+
 	// Source is where resources are read from, and what they name; nil: from the
 	// cluster.
 	Source client.Reader
@@ -108,6 +111,7 @@ type Keeper struct {
 	late      lateness // why they are not placed so
 	unvetoed  error    // why the API server does not ask about what another collector deletes
 	unrefused lateness // why it does not refuse deletes that ask for Orphan
+	cleared   bool     // what a companion has placed is gone: see clear
 
 	heard   atomic.Pointer[string]            // see Heard
 	placing atomic.Pointer[map[string]string] // finalizers that a webhook places, by placement

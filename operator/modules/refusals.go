@@ -56,9 +56,6 @@ func (p *policyState) refusalName() string {
 // placeRefusals has the API server refuse what policies override and nobody could undo.
 func (k *Keeper) placeRefusals(ctx context.Context, b *build) lateness {
 	late := lateness{}
-	if k.options.Veto == nil {
-		return late // the only collector asks the policy before it does anything
-	}
 	wanted := map[string]*policyState{}
 	for _, p := range b.policies {
 		if p.refuses() {

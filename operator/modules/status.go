@@ -77,6 +77,10 @@ func (k *Keeper) place(ctx context.Context, b *build) {
 			k.options.Log.Info("Some holds and finalizers are placed after creation only", "why", now)
 		}
 	}
+	if k.options.Veto == nil {
+		k.clear(ctx)
+		return
+	}
 	if k.vetoed == b && k.unvetoed == nil && len(k.unrefused) == 0 {
 		return
 	}

@@ -70,9 +70,6 @@ func (k *Keeper) CertificateChanged() { k.poke() }
 // placeVetoes has the API server ask about what the other collector deletes of what
 // policies govern, and about nothing else. Without such policies it asks nobody.
 func (k *Keeper) placeVetoes(ctx context.Context, b *build) error {
-	if k.options.Veto == nil {
-		return nil
-	}
 	configuration := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: VetoName}}
 	if err := k.learn(ctx); err != nil {
 		return err

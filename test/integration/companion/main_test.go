@@ -131,12 +131,14 @@ func run(o loop.Options) (collector *loop.Loop, stop func() error, err error) {
 	if err := collector.AddTo(mgr); err != nil {
 		return nil, nil, err
 	}
-	hook, err := server(o.Veto, collector.Vetoes())
-	if err != nil {
-		return nil, nil, err
-	}
-	if err := mgr.Add(hook); err != nil {
-		return nil, nil, err
+	if o.Beside {
+		hook, err := server(o.Veto, collector.Vetoes())
+		if err == nil {
+			err = mgr.Add(hook)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
 	}
 	ctx, cancel := context.WithCancel(context.Background()) // outlives the test that starts it
 	done := make(chan error, 1)
