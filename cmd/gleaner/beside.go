@@ -54,7 +54,7 @@ func (o *besideOptions) addTo(flags *pflag.FlagSet) {
 	flags.StringVar(&o.webhookService, "webhook-service", o.webhookService,
 		"`name` of the Service in the operator's namespace by which the API server reaches the webhook, on port 443; for a companion")
 	flags.StringVar(&o.webhookURL, "webhook-url", o.webhookURL,
-		"`URL` by which the API server reaches the webhook in place of a Service, as https://localhost:9443"+veto.Path+"; for a companion")
+		"`URL` by which the API server reaches the webhook in place of a Service, as https://localhost:9443"+modules.VetoPath+"; for a companion")
 	flags.StringVar(&o.webhookCerts, "webhook-cert-dir", o.webhookCerts,
 		"`folder` with the webhook's certificate as tls.crt, tls.key and ca.crt, as cert-manager makes it; by default Gleaner makes one; for a companion")
 }
@@ -72,9 +72,9 @@ func (o *besideOptions) validate() error {
 		return errors.Join(wrong...)
 	}
 	at, err := url.Parse(o.webhookURL)
-	if err != nil || at.Scheme != "https" || at.Hostname() == "" || at.Path != veto.Path || net.ParseIP(at.Hostname()) != nil {
+	if err != nil || at.Scheme != "https" || at.Hostname() == "" || at.Path != modules.VetoPath || net.ParseIP(at.Hostname()) != nil {
 		wrong = append(wrong, fmt.Errorf("--webhook-url=%s: use https://host:port%s, with a host name: that is what the certificate is made for",
-			o.webhookURL, veto.Path))
+			o.webhookURL, modules.VetoPath))
 	}
 	return errors.Join(wrong...)
 }
@@ -85,7 +85,7 @@ func (o *besideOptions) client(namespace string) (config admissionv1.WebhookClie
 		return admissionv1.WebhookClientConfig{URL: &o.webhookURL}, at.Hostname()
 	}
 	return admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{
-		Namespace: namespace, Name: o.webhookService, Path: ptr.To(veto.Path), Port: ptr.To[int32](443),
+		Namespace: namespace, Name: o.webhookService, Path: ptr.To(modules.VetoPath), Port: ptr.To[int32](443),
 	}}, o.webhookService + "." + namespace + ".svc"
 }
 
@@ -103,6 +103,11 @@ func (w *webhook) veto() *modules.Veto {
 			return nil
 		}
 		return w.certificates.Authority()
+	}, Secret: func() string {
+		if w.certificates == nil {
+			return ""
+		}
+		return w.certificates.Secret()
 	}}
 	v.Client, w.host = w.options.client(w.options.namespace)
 	return v
@@ -142,6 +147,6 @@ func (w *webhook) addTo(mgr manager.Manager, config *rest.Config, collector *loo
 	}
 	return mgr.Add(&veto.Server{
 		Address: w.options.webhookAddress, Handler: collector.Vetoes(), Certificate: w.certificates.Certificate,
-		Ready: w.certificates.Ready(), Log: log.WithName("webhook"),
+		Knows: w.certificates.Knows, Ready: w.certificates.Ready(), Log: log.WithName("webhook"),
 	})
 }

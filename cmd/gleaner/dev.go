@@ -20,7 +20,7 @@ import (
 	"github.com/gleaner-dev/gleaner/crds"
 	"github.com/gleaner-dev/gleaner/devcluster"
 	"github.com/gleaner-dev/gleaner/operator/loop"
-	"github.com/gleaner-dev/gleaner/operator/veto"
+	"github.com/gleaner-dev/gleaner/operator/modules"
 )
 
 // withoutCollector are the controllers of a control plane that leaves garbage
@@ -172,7 +172,7 @@ func (s *stage) collect(mode string, log logr.Logger) error {
 // certificate is made for.
 func onLocalhost(address string) string {
 	_, port, _ := net.SplitHostPort(address) // it comes from a listener
-	return "https://" + net.JoinHostPort("localhost", port) + veto.Path
+	return "https://" + net.JoinHostPort("localhost", port) + modules.VetoPath
 }
 
 // define creates the types of Gleaner's custom resources.

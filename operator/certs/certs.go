@@ -9,11 +9,16 @@ package certs
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
 	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -63,7 +68,12 @@ type Certificates struct {
 type pair struct {
 	certificate tls.Certificate
 	authority   []byte
+	secrets     []string // see Secret; of certificates before, too, the latest last
 }
+
+// mostSecrets bounds the secrets that count beside the latest: the API server is told of
+// a new one a moment later, by one replica.
+const mostSecrets = 3
 
 // errNone is why nothing is served yet.
 var errNone = errors.New("there is no certificate yet")
@@ -149,9 +159,41 @@ func (c *Certificates) take(object any) {
 }
 
 func (c *Certificates) set(p pair) {
+	now := secretOf(p.certificate)
+	if before := c.now.Load(); before != nil {
+		p.secrets = slices.DeleteFunc(slices.Clone(before.secrets), func(s string) bool { return s == now })
+	}
+	p.secrets = append(p.secrets[max(0, len(p.secrets)-mostSecrets):], now)
 	c.now.Store(&p)
 	c.once.Do(func() { close(c.ready) })
 	c.options.OnChange()
+}
+
+// secretOf is what nobody can tell without the private key of a certificate.
+func secretOf(certificate tls.Certificate) string {
+	key, err := x509.MarshalPKCS8PrivateKey(certificate.PrivateKey)
+	if err != nil {
+		panic(err) // it has been read from PEM just now
+	}
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte("who asks the webhook of gleaner.dev"))
+	return hex.EncodeToString(mac.Sum(nil)[:16])
+}
+
+// Secret is what the API server begins its paths with, so that nobody else can ask the
+// webhook in its place. It is the same for all who have the certificate; "" while there
+// is none.
+func (c *Certificates) Secret() string {
+	if p := c.now.Load(); p != nil {
+		return p.secrets[len(p.secrets)-1]
+	}
+	return ""
+}
+
+// Knows reports whether that is the Secret, or was until a moment ago.
+func (c *Certificates) Knows(secret string) bool {
+	p := c.now.Load()
+	return p != nil && slices.ContainsFunc(p.secrets, func(s string) bool { return hmac.Equal([]byte(s), []byte(secret)) })
 }
 
 // Ready is closed once there is a certificate.

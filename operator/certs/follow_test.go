@@ -97,3 +97,36 @@ func TestABadCertificateLeavesTheGoodOneInPlaceUntilThereIsABetter(t *testing.T)
 	f.put(t, map[string][]byte{"tls.key": secondKey, "ca.crt": second})
 	signedBy(second)
 }
+
+func TestTheSecretIsThatOfTheCertificateAndTheFormerOnesCountForAWhile(t *testing.T) {
+	hour := time.Now().Add(time.Hour)
+	var pairs []map[string][]byte
+	for range mostSecrets + 2 {
+		certificate, key := signed(t, "gleaner-webhook.gleaner-system.svc", hour)
+		pairs = append(pairs, map[string][]byte{"tls.crt": certificate, "tls.key": key, "ca.crt": certificate})
+	}
+	f := follow(t, nil)
+	if f.Secret() != "" || f.Knows("") {
+		t.Error("without a certificate there is a secret")
+	}
+	var secrets []string
+	for _, files := range pairs {
+		f.put(t, files)
+		f.look()
+		secrets = append(secrets, f.Secret())
+		another := follow(t, files)
+		another.look()
+		if len(f.Secret()) != 32 || f.Secret() != another.Secret() {
+			t.Errorf("one replica has the secret %q, another %q", f.Secret(), another.Secret())
+		}
+	}
+	for i, s := range secrets {
+		if is, want := f.Knows(s), i > 0; is != want {
+			t.Errorf("the secret of certificate %d counts: %t", i, is)
+		}
+	}
+	f.put(t, pairs[1])
+	if f.look(); f.Secret() != secrets[1] || f.Knows("") || f.Knows(secrets[1][:31]) {
+		t.Errorf("of certificate 1 the secret is %q", f.Secret())
+	}
+}

@@ -28,7 +28,7 @@ const (
 // with what else the API server asks.
 func (l *Loop) Vetoes() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("POST "+veto.Path, veto.Handler(func(ctx context.Context, r veto.Request) veto.Answer {
+	mux.Handle("POST "+modules.VetoPath, veto.Handler(func(ctx context.Context, r veto.Request) veto.Answer {
 		ctx, cancel := context.WithTimeout(ctx, vetoTimeout)
 		defer cancel()
 		answer := l.judge(ctx, r)

@@ -31,7 +31,7 @@ const finished = "has(oldObject.metadata.finalizers) && 'foregroundDeletion' in 
 // overhears is the webhook that tells who finishes canaries.
 func (v *Veto) overhears(namespace, gleaner string) admissionv1.ValidatingWebhook {
 	return admissionv1.ValidatingWebhook{
-		Name: "canary" + vetoSuffix, ClientConfig: at(v.Client, CanaryPath), FailurePolicy: ptr.To(admissionv1.Ignore),
+		Name: "canary" + vetoSuffix, ClientConfig: v.at(CanaryPath), FailurePolicy: ptr.To(admissionv1.Ignore),
 		MatchPolicy: ptr.To(admissionv1.Equivalent), SideEffects: ptr.To(admissionv1.SideEffectClassNoneOnDryRun),
 		TimeoutSeconds: ptr.To[int32](vetoSeconds), AdmissionReviewVersions: []string{"v1"},
 		Rules: []admissionv1.RuleWithOperations{{

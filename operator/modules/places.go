@@ -75,7 +75,7 @@ func (k *Keeper) Placed(name string) (finalizer string, ok bool) {
 func placing(p placement, v *Veto, user, namespace string) admissionv1.MutatingWebhook {
 	like := holdPolicy(p, user, namespace)
 	w := admissionv1.MutatingWebhook{
-		Name: p.name + ".place.gleaner.dev", ClientConfig: at(v.Client, PlacePath+p.name), FailurePolicy: ptr.To(admissionv1.Ignore),
+		Name: p.name + ".place.gleaner.dev", ClientConfig: v.at(PlacePath + p.name), FailurePolicy: ptr.To(admissionv1.Ignore),
 		MatchPolicy: like.MatchConstraints.MatchPolicy, SideEffects: ptr.To(admissionv1.SideEffectClassNone),
 		TimeoutSeconds: ptr.To[int32](placeSeconds), AdmissionReviewVersions: []string{"v1"},
 		ReinvocationPolicy: ptr.To(like.ReinvocationPolicy),
@@ -88,9 +88,10 @@ func placing(p placement, v *Veto, user, namespace string) admissionv1.MutatingW
 	return w
 }
 
-// at is where a webhook is served, at another path.
-func at(config admissionv1.WebhookClientConfig, path string) admissionv1.WebhookClientConfig {
-	config = *config.DeepCopy()
+// at is where a webhook is served that has this path.
+func (v *Veto) at(path string) admissionv1.WebhookClientConfig {
+	config := *v.Client.DeepCopy()
+	path = "/" + v.Secret() + path
 	if config.Service != nil {
 		config.Service.Path = &path
 		return config

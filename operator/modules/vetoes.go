@@ -25,6 +25,9 @@ import (
 // VetoName is the name of the ValidatingWebhookConfiguration.
 const VetoName = "gleaner-veto"
 
+// VetoPath is where the webhook is served that vetoes deletes.
+const VetoPath = "/veto"
+
 const (
 	vetoSuffix = ".veto.gleaner.dev"
 
@@ -48,7 +51,8 @@ type Veto struct {
 	// Canary is the label of the objects that have it show itself.
 	Canary string
 
-	// Client is where the webhook is served. Its CABundle is not used: see CA.
+	// Client is where the webhook is served, at VetoPath. Its CABundle is not used: see
+	// CA; and its path begins with the Secret.
 	Client admissionv1.WebhookClientConfig
 
 	// Placed is called when the API server has been told, and may be nil.
@@ -56,6 +60,9 @@ type Veto struct {
 
 	// CA is what its certificate is signed by; nil: there is none yet.
 	CA func() []byte
+
+	// Secret is what its paths begin with.
+	Secret func() string
 
 	// KindOf is the kind of a resource, if discovery has seen it.
 	KindOf func(schema.GroupResource) (schema.GroupKind, bool)
@@ -157,7 +164,7 @@ func (v *Veto) webhook(p *policyState, namespace string, objects *metav1.LabelSe
 		conditions = append(conditions, admissionv1.MatchCondition{Name: "gleaner.dev/as-the-collector-does", Expression: collects})
 	}
 	return &admissionv1.ValidatingWebhook{
-		ClientConfig: v.Client, FailurePolicy: &failure, MatchPolicy: ptr.To(admissionv1.Equivalent),
+		ClientConfig: v.at(VetoPath), FailurePolicy: &failure, MatchPolicy: ptr.To(admissionv1.Equivalent),
 		SideEffects: ptr.To(admissionv1.SideEffectClassNoneOnDryRun), TimeoutSeconds: ptr.To[int32](vetoSeconds),
 		AdmissionReviewVersions: []string{"v1"},
 		NamespaceSelector:       p.vetoedNamespaces(namespace), ObjectSelector: objects,

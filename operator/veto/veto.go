@@ -19,9 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Path is where the webhook is served.
-const Path = "/veto"
-
 // mostBytes bounds a request, which has one object in it.
 const mostBytes = 8 << 20
 

@@ -2,17 +2,27 @@ package veto_test
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
+	"math/big"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/gleaner-dev/gleaner/devcluster/devtest"
 	"github.com/gleaner-dev/gleaner/operator/veto"
 )
 
@@ -29,7 +39,7 @@ func ask(t *testing.T, body string, answer veto.Answer) (asked []veto.Request, r
 		return answer
 	})
 	w := httptest.NewRecorder()
-	handler.ServeHTTP(w, httptest.NewRequest(http.MethodPost, veto.Path, strings.NewReader(body)))
+	handler.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/veto", strings.NewReader(body)))
 	if w.Code != http.StatusOK {
 		return asked, nil
 	}
@@ -85,4 +95,67 @@ func TestWhatCannotBeUnderstoodIsRefused(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Somebody in the cluster who can reach the webhook could otherwise tell of an object
+// whatever has it deleted, or of another collector that is not one.
+func TestWhoDoesNotKnowWhatPathsBeginWithIsNotAnswered(t *testing.T) {
+	certificate := certificateFor(t, "localhost")
+	ready := make(chan struct{})
+	close(ready)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	asked := make(chan string, 8)
+	s := &veto.Server{
+		Address: address, Ready: ready, Log: logr.Discard(),
+		Certificate: func() (*tls.Certificate, error) { return &certificate, nil },
+		Knows:       func(secret string) bool { return secret == "secret" },
+		Handler:     http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked <- r.URL.Path }),
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Start(ctx) }()
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // it is on loopback
+	post := func(path string) int {
+		var answer *http.Response
+		devtest.Eventually(t, time.Minute, func() (err error) {
+			answer, err = client.Post("https://"+address+path, "application/json", nil)
+			return err
+		})
+		defer answer.Body.Close()
+		return answer.StatusCode
+	}
+	for _, path := range []string{"/veto", "//veto", "/", "/guessed/veto", "/veto/secret", "/secre/t/veto"} {
+		if code := post(path); code != http.StatusNotFound {
+			t.Errorf("POST %s is answered with %d", path, code)
+		}
+	}
+	if code, path := post("/secret/place/holds"), <-asked; code != http.StatusOK || path != "/place/holds" || len(asked) != 0 {
+		t.Errorf("the API server is answered with %d for %s, and %d others were", code, path, len(asked))
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// certificateFor is one that is signed by itself.
+func certificateFor(t *testing.T, host string) tls.Certificate {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{host}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: private}
 }

@@ -18,6 +18,9 @@ import (
 
 const collectorUser = "system:serviceaccount:kube-system:generic-garbage-collector"
 
+// apiServersSecret is what paths of the webhook begin with.
+const apiServersSecret = "only-the-API-server-knows"
+
 // certificates are those of the webhooks, by URL.
 var certificates sync.Map
 
@@ -33,9 +36,12 @@ func served(t *testing.T, cluster *devcluster.Cluster) *modules.Veto {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	at := "https://" + listener.Addr().String() + veto.Path
+	at := "https://" + listener.Addr().String() + modules.VetoPath
 	certificates.Store(at, &certificate)
-	return &modules.Veto{User: collectorUser, Client: admissionv1.WebhookClientConfig{URL: &at}, CA: func() []byte { return ca }}
+	return &modules.Veto{
+		User: collectorUser, Client: admissionv1.WebhookClientConfig{URL: &at}, CA: func() []byte { return ca },
+		Secret: func() string { return apiServersSecret },
+	}
 }
 
 // server serves the webhook as the API server is told to ask for it.
@@ -48,6 +54,7 @@ func server(v *modules.Veto, handler http.Handler) (*veto.Server, error) {
 	close(ready)
 	return &veto.Server{
 		Address: at.Host, Handler: handler, Ready: ready, Log: ctrl.Log,
+		Knows: func(said string) bool { return said == apiServersSecret },
 		Certificate: func() (*tls.Certificate, error) {
 			c, _ := certificates.Load(*v.Client.URL)
 			return c.(*tls.Certificate), nil
