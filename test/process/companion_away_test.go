@@ -3,8 +3,8 @@ package process
 import (
 	"fmt"
 	"regexp"
-	"strings"
 	"slices"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
