@@ -5,7 +5,6 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -55,13 +54,6 @@ func define(t *testing.T, cluster *devcluster.Cluster, group string, kinds ...st
 // certManager stands in for cert-manager: it makes the certificate that is asked for.
 func certManager(t *testing.T, cluster *devcluster.Cluster) (run func()) {
 	t.Helper()
-	help, err := exec.CommandContext(t.Context(), binary(t), "run", "--help").CombinedOutput()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(string(help), "--webhook-cert-dir") {
-		t.Skip("gleaner run has no --webhook-cert-dir yet")
-	}
 	const group = "cert-manager.io"
 	define(t, cluster, group, "Certificate", "Issuer")
 	return func() {
