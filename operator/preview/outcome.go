@@ -72,3 +72,9 @@ type Object struct {
 func (o Object) Going() bool {
 	return o.Outcome == Goes || o.Outcome == Unknown || o.Outcome == Waits && o.Then != Stays
 }
+
+// unknown has it not be known what becomes of an object.
+func (o *Object) unknown(reason, message string) {
+	o.Outcome, o.Then, o.After, o.Policy = Unknown, "", 0, ""
+	o.Reason, o.Message = reason, message
+}

@@ -59,6 +59,7 @@ type preview struct {
 	swept     map[graph.ID]swept          // what is deleted with its namespace or its type
 	endings   map[graph.ID]ending
 	orphans   map[graph.ID]struct{} // what has let its dependents go
+	waited    map[graph.ID]struct{} // what has waited for its dependents, be it for none
 	asked     map[graph.ID]int      // how often a policy has said to wait, after the first phase
 	phase     int                   // 0: what happens at once
 }
@@ -86,7 +87,7 @@ func Delete(ctx context.Context, o Options) (*Preview, error) {
 	o.Now = o.Now.Truncate(time.Second) // as times are kept on objects
 	p := &preview{
 		options: o, clock: o.Now, touched: map[graph.ID]struct{}{}, decisions: map[graph.ID][]record.Entry{},
-		doubts: map[graph.ID][]string{}, swept: map[graph.ID]swept{}, endings: map[graph.ID]ending{}, orphans: map[graph.ID]struct{}{}, asked: map[graph.ID]int{},
+		doubts: map[graph.ID][]string{}, swept: map[graph.ID]swept{}, endings: map[graph.ID]ending{}, orphans: map[graph.ID]struct{}{}, waited: map[graph.ID]struct{}{}, asked: map[graph.ID]int{},
 	}
 	now := func() time.Time { return p.clock }
 	p.world = newWorld(o.Survey, now)
@@ -200,6 +201,8 @@ func (p *preview) note(e graph.Event) {
 		p.touch(id)
 		if o := e.Object; o.Terminating && o.Orphan && !o.Held {
 			p.orphans[id] = struct{}{}
+		} else if o.Terminating && o.Foreground && !o.Held {
+			p.waited[id] = struct{}{}
 		}
 	}
 }

@@ -50,7 +50,7 @@ func (p *preview) blockers() map[graph.ID][]string {
 			continue
 		}
 		for _, ref := range o.OwnerReferences {
-			if ref.BlockOwnerDeletion != nil && *ref.BlockOwnerDeletion {
+			if blocks(ref) {
 				owner := graph.IDOf(ref.UID)
 				found[owner] = append(found[owner], o.String())
 			}
@@ -79,18 +79,20 @@ func (p *preview) tell(first map[graph.ID]shot) *Preview {
 	for _, id := range order {
 		result.Objects = append(result.Objects, p.describe(id, first))
 	}
-	p.spread(order, result.Objects)
+	objects := map[graph.ID]*Object{}
+	for i, id := range order {
+		objects[id] = &result.Objects[i]
+	}
+	p.race(order, objects)
+	p.spread(order, objects)
+	p.hurry(order, objects)
 	result.Target = result.Objects[0].UID
 	return result
 }
 
 // spread has what depends on something that is not known not be known either. Owners
 // may come after what they own: an object has several.
-func (p *preview) spread(order []graph.ID, objects []Object) {
-	at := map[graph.ID]*Object{}
-	for i, id := range order {
-		at[id] = &objects[i]
-	}
+func (p *preview) spread(order []graph.ID, at map[graph.ID]*Object) {
 	for again := true; again; {
 		again = false
 		for _, id := range order[1:] {
@@ -99,8 +101,8 @@ func (p *preview) spread(order []graph.ID, objects []Object) {
 			}
 			o := at[id]
 			if owner := p.doubtful(id, at, false); owner != "" && o.Outcome != Unknown {
-				o.Outcome, o.Then, o.After, o.Reason, o.Policy = Unknown, "", 0, "OwnerUnknown", ""
-				o.Message, again = "it depends on "+owner+", of which it is not known", true
+				o.unknown("OwnerUnknown", "it depends on "+owner+", of which it is not known")
+				again = true
 			}
 			if owner := p.doubtful(id, at, true); owner != "" && o.Outcome == Stays && !p.kept(id, at) {
 				o.Outcome, o.Reason, o.Policy = Waits, "OwnerWaits", ""
@@ -182,19 +184,6 @@ func (p *preview) describe(id graph.ID, first map[graph.ID]shot) Object {
 		o.Then = Stays
 	}
 	return o
-}
-
-// races reports whether an object has owners that go without it, and others that take
-// it along. In a cluster any of them may be first.
-func (p *preview) races(id graph.ID) bool {
-	leaves, takes := false, false
-	for _, ref := range p.options.Survey.Items[id].Meta.OwnerReferences {
-		owner := graph.IDOf(ref.UID)
-		_, orphans := p.orphans[owner]
-		_, goes := p.endings[owner]
-		leaves, takes = leaves || orphans, takes || goes && !orphans
-	}
-	return leaves && takes
 }
 
 // asked takes what a decision says of the policies that were asked.
