@@ -115,6 +115,7 @@ func (k *Keeper) rebuild(ctx context.Context) (*build, error) {
 	}
 	modules := map[string]*moduleState{}
 	named := map[types.NamespacedName]struct{}{}
+	k.begin(ctx, b)
 	k.loadAll(ctx, b.modules)
 	for _, m := range b.modules {
 		modules[m.name()] = m

@@ -20,6 +20,7 @@ import (
 
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
 	"github.com/gleaner-dev/gleaner/policies"
+	"github.com/gleaner-dev/gleaner/policies/source"
 )
 
 // keeper reads resources from memory, and writes none.
@@ -125,5 +126,83 @@ func TestConditionsAreAcceptedWhereSomebodyReadsForThem(t *testing.T) {
 	for _, p := range b.policies {
 		has(t, p.status.Conditions, v1alpha1.ConditionAccepted, metav1.ConditionTrue, "Accepted", "")
 		has(t, p.status.Conditions, v1alpha1.ConditionEnforcing, metav1.ConditionTrue, "Enforcing", "")
+	}
+}
+
+func inline(namespace, name string) *v1alpha1.ClusterPolicyModule {
+	text := "package gleaner\n\ncollect := {\"decision\": \"Orphan\"}\n"
+	return &v1alpha1.ClusterPolicyModule{ObjectMeta: named(namespace, name), Spec: v1alpha1.PolicyModuleSpec{Rego: &v1alpha1.RegoSource{Inline: &text}}}
+}
+
+func deciding(name, module string, onFault v1alpha1.OnFault) *v1alpha1.ClusterGCPolicy {
+	return &v1alpha1.ClusterGCPolicy{ObjectMeta: named("", name), Spec: v1alpha1.GCPolicySpec{
+		Resources: configMaps(), Mode: v1alpha1.ModeEnforce, OnFault: onFault, Module: &v1alpha1.ModuleReference{Name: module},
+	}}
+}
+
+// inForce are the policies of a set by name.
+func inForce(set *policies.Set) map[string]*policies.Policy {
+	by := map[string]*policies.Policy{}
+	for _, p := range set.All() {
+		by[p.Name] = p
+	}
+	return by
+}
+
+func TestPoliciesAreInForceBeforeModulesAreCompiled(t *testing.T) {
+	compile := make(chan struct{})
+	changes := make(chan struct{}, 10)
+	k := keeper(t, func(o *Options) {
+		o.OnChange = func() { changes <- struct{}{} }
+		o.Given = func(string) ([]source.File, bool) {
+			<-compile // for as long as it takes
+			return nil, false
+		}
+	}, inline("", "slow"), deciding("hold", "slow", v1alpha1.OnFaultHold), deciding("default", "slow", v1alpha1.OnFaultDefault),
+		&v1alpha1.ClusterGCPolicy{ObjectMeta: named("", "fixed"), Spec: looking(nil)})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- k.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+
+	<-changes
+	early := inForce(k.Policies())
+	for _, name := range []string{"hold", "default"} {
+		p := early[name]
+		if p == nil || p.Asker != nil || p.OnFault != policies.OnFaultHold || !p.Enforce || !p.Unsure || !strings.Contains(p.NotReady, "being fetched and compiled") {
+			t.Errorf("%s is not kept to what it selects while its module is compiled: %+v", name, p)
+		}
+	}
+	if p := early["fixed"]; p == nil || p.Asker == nil || p.Unsure {
+		t.Errorf("what needs no module waits for one: %+v", p)
+	}
+	if _, known := k.Finalizers(); known {
+		t.Error("finalizers, which all need a module, are taken for known")
+	}
+
+	close(compile)
+	<-changes
+	late := inForce(k.Policies())
+	for _, name := range []string{"hold", "default", "fixed"} {
+		if p := late[name]; p == nil || p.Asker == nil {
+			t.Errorf("%s is not ready once its module is: %+v", name, p)
+		}
+	}
+	if late["default"].OnFault != policies.OnFaultDefault {
+		t.Error("onFault: Default is forgotten once the module is compiled")
+	}
+}
+
+func TestAModuleThatComesLaterLeavesTheSetAsItIsUntilThen(t *testing.T) {
+	k, b := once(t, inline("", "there"), deciding("p", "there", v1alpha1.OnFaultHold))
+	before := k.Policies()
+	k.begin(t.Context(), b)
+	if k.Policies() != before {
+		t.Error("a set that is complete was replaced by one whose modules are not there")
 	}
 }
