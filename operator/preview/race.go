@@ -7,6 +7,7 @@ import (
 
 	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/record"
+	"github.com/gleaner-dev/gleaner/policies/builtin"
 )
 
 // ways are the ways in which an object may be deleted. What becomes of its dependents
@@ -66,7 +67,7 @@ func (p *preview) mayGo(id graph.ID, found map[graph.ID]ways) ways {
 // has said how.
 func (p *preview) collectedByDefault(id graph.ID) bool {
 	return slices.ContainsFunc(p.decisions[id], func(e record.Entry) bool {
-		return e.Action == record.Delete && e.Policy == ""
+		return e.Action == record.Delete && (e.Policy == "" || e.Policy == builtin.Policy{}.Name())
 	})
 }
 
