@@ -50,8 +50,8 @@ func TestWhatEveryStartHasIsNoErrorInTheLog(t *testing.T) {
 
 func TestTheLineThatLoggedIsNamed(t *testing.T) {
 	var lines []string
-	print := func(_, line string) { lines = append(lines, line) }
-	log := funcr.New(print, funcr.Options{LogCaller: funcr.All})
+	say := func(_, line string) { lines = append(lines, line) }
+	log := funcr.New(say, funcr.Options{LogCaller: funcr.All})
 	for _, l := range []logr.Logger{log, Quiet(log)} {
 		l.Error(errors.New("e"), "text")
 	}

@@ -1,6 +1,7 @@
 package preview
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -12,10 +13,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	"github.com/gleaner-dev/gleaner/hostabi"
 	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/modules"
 	"github.com/gleaner-dev/gleaner/operator/survey"
 	"github.com/gleaner-dev/gleaner/policies"
+	"github.com/gleaner-dev/gleaner/policies/fixed"
 )
 
 var configMap = schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
@@ -54,11 +57,11 @@ func fromFile(t *testing.T, lines []string) *survey.Survey {
 }
 
 // outcomes are what becomes of objects when the one called root is deleted.
-func outcomes(t *testing.T, cascade metav1.DeletionPropagation, lines []string) map[string]string {
+func outcomes(t *testing.T, cascade metav1.DeletionPropagation, lines []string, governing ...*policies.Policy) map[string]string {
 	t.Helper()
 	p, err := Delete(t.Context(), Options{
 		Survey: fromFile(t, lines), Target: graph.IDOf("root"), Cascade: cascade, Now: time.Now(),
-		Reading: &modules.Reading{Policies: policies.NewSet(nil)},
+		Reading: &modules.Reading{Policies: policies.NewSet(governing)},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -139,4 +142,32 @@ func TestWhetherOneGoesAtOnceIsNotKnownIfAnOwnerMayBeFirst(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestWhatAPolicyHasDecidedIsNoRace(t *testing.T) {
+	verdict, err := fixed.New("p", map[hostabi.Hook][]byte{hostabi.HookPropagate: []byte(`{"decision": "Foreground"}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	governs := &policies.Policy{
+		Name: "p", Enforce: true, Hooks: []hostabi.Hook{hostabi.HookPropagate}, Needs: policies.NeedsMetadata, Asker: asker{verdict},
+		Rules: []policies.Rule{{Groups: []string{""}, Resources: []string{"configmaps"}}},
+		Matches: func(_ context.Context, o map[string]any) (bool, error) {
+			return o["metadata"].(map[string]any)["name"] == "middle", nil
+		},
+	}
+	lines := []string{"root", "middle [gleaner.dev/hold] < root", "leaf [example.com/a] < !middle"}
+	want := map[string]string{"root": "Goes", "middle": "Waits", "leaf": "Waits"}
+	if diff := cmp.Diff(want, outcomes(t, metav1.DeletePropagationBackground, lines, governs)); diff != "" {
+		t.Errorf("outcomes (-want +got):\n%s", diff)
+	}
+}
+
+// asker asks fixed verdicts.
+type asker struct{ *fixed.Policy }
+
+// Ask implements policies.Asker.
+func (a asker) Ask(ctx context.Context, r hostabi.Request) (policies.Answer, error) {
+	verdict, err := a.Evaluate(ctx, r)
+	return policies.Answer{Verdict: verdict}, err
 }
