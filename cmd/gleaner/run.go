@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/gleaner-dev/gleaner/operator/certs"
 	"github.com/gleaner-dev/gleaner/operator/debug"
 	"github.com/gleaner-dev/gleaner/operator/loop"
 	"github.com/gleaner-dev/gleaner/operator/modules"
@@ -108,7 +109,7 @@ func run(ctx context.Context, o options, config *rest.Config, logTo io.Writer) e
 		runtimedebug.SetGCPercent(gcPercent)
 	}
 	log := o.logger(logTo)
-	ctrl.SetLogger(log)
+	ctrl.SetLogger(certs.Quiet(log))
 	klog.SetLogger(log)
 	if err := reach(ctx, config); err != nil {
 		return err

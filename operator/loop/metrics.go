@@ -7,6 +7,7 @@ import (
 
 	"github.com/gleaner-dev/gleaner/operator/decide"
 	"github.com/gleaner-dev/gleaner/operator/finalize"
+	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/record"
 	"github.com/gleaner-dev/gleaner/operator/watch"
 )
@@ -55,7 +56,7 @@ func newMetrics(l *Loop) *metrics {
 	return &metrics{
 		loop: l,
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "gleaner_decisions_total", Help: "Decisions by action, reason, result, and the object's group and kind.",
+			Name: "gleaner_decisions_total", Help: "Decisions, also on finalizers, by action, reason, result, and the object's group and kind.",
 		}, []string{"action", "reason", "result", "group", "kind"}),
 		policies: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "gleaner_policy_answers_total", Help: "What policies answered, by policy, mode and decision; Fault for no answer.",
@@ -78,6 +79,12 @@ func newMetrics(l *Loop) *metrics {
 			Buckets: prometheus.ExponentialBuckets(0.01, 4, 12),
 		}, []string{"finalizer", "reason"}),
 	}
+}
+
+// tally counts a decision.
+func (m *metrics) tally(e record.Entry, o graph.Object) {
+	note(&m.series.kinds, o.Kind.GroupKind())
+	m.decisions.WithLabelValues(string(e.Action), string(e.Reason), e.Result, o.Kind.Group, o.Kind.Kind).Inc()
 }
 
 // noteFinalizer counts what was decided about an object that has a finalizer.
