@@ -140,6 +140,10 @@ func (o *options) assemble(config *rest.Config, log logr.Logger) (*loop.Loop, ma
 	if err != nil {
 		return nil, nil, err
 	}
+	bounds, err := o.bounds()
+	if err != nil {
+		return nil, nil, err
+	}
 	var hook *webhook
 	var asked *modules.Veto
 	if o.collector == companion {
@@ -152,7 +156,7 @@ func (o *options) assemble(config *rest.Config, log logr.Logger) (*loop.Loop, ma
 		Elect:             o.leaderElect && !o.dryRun, // a dry run writes no lease, and takes nobody's place
 		DiscoveryInterval: o.discoveryInterval, SweepInterval: o.sweepInterval,
 		CanaryTimeout: o.canaryTimeout, CanaryInterval: canaryInterval, SyncTimeout: syncTimeout,
-		Ignored: ignored, DryRun: o.dryRun, Evaluator: builtin.Policy{}, CacheDir: o.cacheDir, FinalizerNetworks: networks,
+		Ignored: ignored, DryRun: o.dryRun, Evaluator: builtin.Policy{}, CacheDir: o.cacheDir, FinalizerNetworks: networks, Records: bounds,
 		Metrics: metrics.Registry, Log: log.WithName("collector"),
 	})
 	if err != nil {

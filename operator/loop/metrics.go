@@ -45,6 +45,10 @@ var (
 		"Whether Gleaner runs as the only collector, and another one is alive; it does not write then.", nil, nil)
 	finalizingDesc = prometheus.NewDesc("gleaner_finalizer_objects",
 		"Objects that are being deleted and wait for a finalizer: pending, and those of them that are stuck.", []string{"finalizer", "state"}, nil)
+	recordsDesc = prometheus.NewDesc("gleaner_records",
+		"Decisions that are kept, of as many as --records.", nil, nil)
+	transcriptsDesc = prometheus.NewDesc("gleaner_record_transcript_bytes",
+		"About how much memory is taken by what modules were asked and answered, of as much as --transcripts.", nil, nil)
 	discoveryDesc = prometheus.NewDesc("gleaner_discovery_errors_total", "Failed or partly failed discovery passes.", nil, nil)
 )
 
@@ -144,6 +148,9 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	gauge(objectsDesc, float64(stats.Gone), "gone")
 	gauge(edgesDesc, float64(stats.Edges))
 	gauge(pendingDesc, m.loop.known.oldest().Seconds())
+	records, transcripts := m.loop.records.Size()
+	gauge(recordsDesc, float64(records))
+	gauge(transcriptsDesc, float64(transcripts))
 	gauge(gateDesc, number(m.loop.gate.get() == Open))
 	gauge(companyDesc, number(m.loop.company.missing()))
 	gauge(rivalDesc, number(m.loop.gate.get() == Shut))
