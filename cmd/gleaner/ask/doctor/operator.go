@@ -21,9 +21,9 @@ func (p *patient) operator(context.Context) []Finding {
 	case p.podsErr != nil && len(p.health) == 0:
 		return []Finding{unknown("name a replica with --endpoint", "the operator can't be looked for: %v", p.podsErr)}
 	case p.askErr != nil:
-		found = append(found, unknown("see the message", "the operator can't be asked: %v", p.askErr))
+		found = append(found, unknown("", "the operator can't be asked: %v", p.askErr))
 	case len(p.health) == 0:
-		return []Finding{problem("install it, see config, or name a replica with --endpoint", "no replica of the operator is running: nothing is decided, and objects with a hold stay")}
+		return []Finding{problem("install it (docs/install.md), or name a replica with --endpoint", "no replica of the operator is running: nothing is decided, and objects with a hold stay")}
 	}
 	for i := range p.pods {
 		found = append(found, podIs(&p.pods[i])...)
@@ -47,7 +47,7 @@ func (p *patient) replicas() []Finding {
 	for _, h := range p.health {
 		if h.Err != nil {
 			unasked++
-			found = append(found, unknown("see the message", "%s could not be asked: %v", h.Replica, h.Err))
+			found = append(found, unknown("", "%s could not be asked: %v", h.Replica, h.Err))
 			continue
 		}
 		s := h.Status
@@ -55,7 +55,7 @@ func (p *patient) replicas() []Finding {
 		case s.Collecting:
 			found = append(found, Finding{Severity: OK, Message: fmt.Sprintf("%s works: %s", h.Replica, s.Message)})
 		case s.Leading:
-			found = append(found, problem("see the message", "%s leads, and does not collect: %s", h.Replica, s.Message))
+			found = append(found, problem("", "%s leads, and does not collect: %s", h.Replica, s.Message))
 		default:
 			found = append(found, Finding{Severity: OK, Message: h.Replica + " stands by"})
 		}
@@ -63,7 +63,7 @@ func (p *patient) replicas() []Finding {
 			leading++
 		}
 		for _, pair := range s.Twins {
-			found = append(found, warning("see the message", "%s: %s", h.Replica, pair))
+			found = append(found, warning("", "%s: %s", h.Replica, pair))
 		}
 		if h.Unlisted != "" {
 			found = append(found, problem("see to the reason: objects of these types are not collected, and no owner among them is taken to be absent",
@@ -118,7 +118,7 @@ func (p *patient) lease(ctx context.Context) []Finding {
 // rights asks whether the operator's service account has what it needs.
 func (p *patient) rights(ctx context.Context) []Finding {
 	if len(p.pods) == 0 {
-		return []Finding{unknown("see gleaner rbac --check --service-account", "there is no pod of the operator to tell its service account")}
+		return []Finding{unknown("gleaner rbac --check --service-account NAMESPACE/NAME", "there is no pod of the operator to tell its service account")}
 	}
 	missing, err := rights.Check(ctx, p.kube, p.setup, rights.Needed(p.setup, p.book))
 	switch {
