@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/gleaner-dev/gleaner/cmd/gleaner/ask/replicas"
 	"github.com/gleaner-dev/gleaner/cmd/gleaner/ask/rights"
 )
 
@@ -107,7 +109,7 @@ func (p *patient) lease(ctx context.Context) []Finding {
 		found = append(found, problem("remove one of the installations: two collectors don't know of each other", "there are %d installations of Gleaner: %s", len(held), strings.Join(held, ", ")))
 	case len(held) == 1:
 		found = append(found, ok("held: %s", held[0])...)
-	case len(list.Items) == 0 && len(p.health) != 0:
+	case len(list.Items) == 0 && slices.ContainsFunc(p.health, func(h replicas.Health) bool { return h.Err == nil }):
 		found = append(found, warning("with more than one replica, leave --leader-elect on", "there is no lease %s: the operator runs without leader election", leaseName))
 	case len(list.Items) == 0:
 		found = append(found, warning("see that the operator runs", "there is no lease %s", leaseName))
