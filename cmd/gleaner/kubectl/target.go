@@ -139,7 +139,7 @@ func mappingOf(mapper meta.RESTMapper, word string) (*meta.RESTMapping, error) {
 		gvk, _ = mapper.KindFor(gr.WithVersion(""))
 	}
 	if gvk.Empty() {
-		return nil, fmt.Errorf("there is no resource type %q in the files, which are asked in place of the cluster", word)
+		return nil, fmt.Errorf("there is no resource type %q in the file", word)
 	}
 	return mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 }
