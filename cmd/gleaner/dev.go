@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -66,15 +67,25 @@ func dev(ctx context.Context, mode string, out, logTo io.Writer) error {
 	}
 	binaries, err := devcluster.Build(ctx, io.Discard)
 	if err == nil {
-		s.explain(out, filepath.Dir(binaries.Kubectl))
+		s.explain(out, programs(filepath.Dir(binaries.Kubectl)))
 		err = s.wait(ctx)
 	}
 	fmt.Fprintln(out, "\nStopping.")
 	return s.stop(err)
 }
 
+// programs are the folders of kubectl and of this very command, so that what is told
+// to be tried can be typed as it is.
+func programs(kubectl string) string {
+	self, err := os.Executable()
+	if err != nil {
+		return kubectl
+	}
+	return kubectl + string(os.PathListSeparator) + filepath.Dir(self)
+}
+
 // explain says how to reach the control plane, and what to try.
-func (s *stage) explain(out io.Writer, bin string) {
+func (s *stage) explain(out io.Writer, path string) {
 	fmt.Fprintf(out, `
 Ready. In another terminal:
 
@@ -104,7 +115,7 @@ Policies: keep ConfigMaps that lose their owner, and see what it would do before
 
 Ctrl-C ends it and removes everything.
 
-`, s.cluster.Kubeconfig(), bin, s.address)
+`, s.cluster.Kubeconfig(), path, s.address)
 }
 
 // stage is a control plane with a collector.

@@ -24,8 +24,15 @@ func showExplanation(out io.Writer, p kubectl.Palette, e explain.Explanation) er
 	fmt.Fprintf(out, "%s  %s\n\n%s\n", p.Paint(kubectl.Strong, e.Object.String()), p.Paint(stateColors[e.State], string(e.State)), e.Summary)
 	s := section{out, p}
 	if len(e.Holders) != 0 {
-		s.title("Finalizers")
+		if e.State == explain.BeingDeleted {
+			s.title("Finalizers")
+		} else {
+			s.title("Finalizers, for when it is deleted")
+		}
 		for _, h := range e.Holders {
+			if e.State != explain.BeingDeleted {
+				h.Do = "" // nothing waits for it
+			}
 			showHolder(s, h)
 		}
 	}

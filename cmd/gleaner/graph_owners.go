@@ -14,6 +14,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/decide"
 	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/record"
+	"github.com/gleaner-dev/gleaner/operator/survey"
 )
 
 // ownership is the document of gleaner graph.
@@ -74,9 +75,7 @@ func ownershipOf(ctx context.Context, a *asked) *ownership {
 		}
 	}
 	result := &ownership{Document: kubectl.DocumentOf("Ownership"), dump: d, Objects: inOrder(objects)}
-	for _, u := range a.survey.Unread {
-		result.Unread = append(result.Unread, u.String())
-	}
+	result.Unread = survey.Lines(a.survey.Unread)
 	return result
 }
 

@@ -20,8 +20,12 @@ const (
 	svgGapY   = 12
 	svgLine   = 16
 	svgPad    = 12
-	svgChar   = 7.1 // the width of a character, about
-	svgBar    = 5   // the coloured edge of a box
+	svgBar    = 5 // the coloured edge of a box
+
+	// How wide a character is, about, in the widest of the fonts: of names, which are
+	// bold, and of everything else.
+	svgNameChar = 8.6
+	svgChar     = 6.5
 )
 
 // svgBox is an object in the picture.
@@ -99,11 +103,11 @@ func svgBoxes(o *ownership) (boxes, roots []*svgBox) {
 		for _, f := range object.Finalizers {
 			box.lines = append(box.lines, "finalizer "+f)
 		}
-		longest := utf8.RuneCountInString(box.head())
-		for _, line := range box.lines {
-			longest = max(longest, utf8.RuneCountInString(line))
+		box.w = max(svgWidth(box.head(), svgChar), svgWidth(object.Name, svgNameChar))
+		for _, line := range box.lines[1:] {
+			box.w = max(box.w, svgWidth(line, svgChar))
 		}
-		box.w = float64(longest)*svgChar + 2*svgPad + svgBar
+		box.w += 2*svgPad + svgBar
 		box.h = float64(len(box.lines)+1)*svgLine + svgPad
 		at[object.UID] = box
 		boxes = append(boxes, box)
@@ -115,6 +119,8 @@ func svgBoxes(o *ownership) (boxes, roots []*svgBox) {
 	}
 	return boxes, roots
 }
+
+func svgWidth(text string, char float64) float64 { return float64(utf8.RuneCountInString(text)) * char }
 
 // head is the first line of a box.
 func (b *svgBox) head() string {
@@ -220,6 +226,6 @@ func svgLegend(to *strings.Builder, height float64) {
 		{"edge", "owns"}, {"edge blocks", "owns, and waits for it in the foreground"}, {"edge further", "a further owner"},
 	} {
 		fmt.Fprintf(to, `<path class=%q d="M%.1f %.1fh28"/><text class="kind" x="%.1f" y="%.1f">%s</text>`+"\n", entry.class, x, y, x+34, y+4, entry.text)
-		x += 34 + float64(utf8.RuneCountInString(entry.text))*svgChar + 24
+		x += 34 + svgWidth(entry.text, svgChar) + 24
 	}
 }

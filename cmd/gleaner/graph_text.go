@@ -16,7 +16,11 @@ import (
 func writeOwnership(out io.Writer, o *ownership, wide bool) error {
 	p := kubectl.PaletteFor(out)
 	if len(o.Objects) == 0 {
-		fmt.Fprintln(out, "Nothing there owns anything, or is owned.")
+		if len(o.Unread) == 0 {
+			fmt.Fprintln(out, "Nothing there owns anything, or is owned.")
+		} else {
+			fmt.Fprintln(out, "Nothing that could be read owns anything, or is owned.")
+		}
 		writeLines(out, p, "Not known, since it can't be read:", o.Unread)
 		return nil
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -64,7 +65,7 @@ func rootCalled(name string) *cobra.Command {
 		Short:         "A Kubernetes garbage collector that you can program",
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args:          noArguments,
+		Args:          noCommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() }, // or a command that there is not would be no error
 	}
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
@@ -73,6 +74,18 @@ func rootCalled(name string) *cobra.Command {
 	cmd.AddCommand(runCommand(), devCommand(), demoCommand(), moduleCommand(), releaseCommand(), replayCommand(), testCommand(), versionCommand(),
 		doctorCommand(), explainCommand(), graphCommand(), previewCommand(), rbacCommand(), stuckCommand())
 	return cmd
+}
+
+// noCommand refuses the name of a command that there is not.
+func noCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	meant := ""
+	if cmd.SuggestionsMinimumDistance = 2; len(cmd.SuggestionsFor(args[0])) != 0 {
+		meant = "did you mean " + strings.Join(cmd.SuggestionsFor(args[0]), " or ") + "? "
+	}
+	return usageError{fmt.Errorf("there is no command %q: %ssee %s --help", args[0], meant, cmd.CommandPath())}
 }
 
 // noArguments refuses arguments that a command has no use for.

@@ -204,3 +204,18 @@ func TestVersion_IsPrinted(t *testing.T) {
 		t.Errorf("printed %q, %v", out, err)
 	}
 }
+
+func TestCommand_ThatThereIsNotIsAnsweredWithWhatMayBeMeant(t *testing.T) {
+	for line, want := range map[string]string{
+		"explian":            `gleaner: there is no command "explian": did you mean explain? see gleaner --help`,
+		"frobnicate":         `gleaner: there is no command "frobnicate": see gleaner --help`,
+		"preview deploy/web": `gleaner: there is no command "deploy/web": see gleaner preview --help`,
+		"module biuld":       `gleaner: there is no command "biuld": did you mean build? see gleaner module --help`,
+	} {
+		t.Run(line, func(t *testing.T) {
+			if got, code := piped(t, strings.Fields(line)); got != want+"\n" || code != exitUsage {
+				t.Errorf("it ends with %d and %q, want %d and %q", code, got, exitUsage, want)
+			}
+		})
+	}
+}

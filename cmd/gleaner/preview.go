@@ -37,7 +37,7 @@ func previewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "preview",
 		Short: "Show what would become of a cluster's objects, without changing any",
-		Args:  noArguments,
+		Args:  noCommand,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(previewDeleteCommand())
@@ -185,13 +185,12 @@ func (o *previewOptions) judge(d *deletionPreview) error {
 	if o.failOver < 0 {
 		return nil
 	}
-	going, unread := d.Summary.going(), len(d.Unread)
+	going := d.Summary.going()
 	switch {
 	case going > o.failOver:
 		return kubectl.Exit{Code: exitTooMany, Err: fmt.Errorf("%s would go, or might, and --fail-over=%d", counted(going, "object", "objects"), o.failOver)}
-	case unread != 0:
-		return kubectl.Exit{Code: exitTooMany, Err: fmt.Errorf("%s can't be read, so that more than %d objects might go: see what could not be known",
-			counted(unread, "type", "types"), o.failOver)}
+	case len(d.Unread) != 0:
+		return kubectl.Exit{Code: exitTooMany, Err: fmt.Errorf("not all types can be read, so that more than %d objects might go: see what could not be known", o.failOver)}
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/gleaner-dev/gleaner/cmd/gleaner/kubectl"
 	"github.com/gleaner-dev/gleaner/operator/preview"
 	"github.com/gleaner-dev/gleaner/operator/record"
+	"github.com/gleaner-dev/gleaner/operator/survey"
 )
 
 // deletionPreview is the document of gleaner preview delete.
@@ -109,9 +110,7 @@ func (o *previewOptions) document(a *asked, p *preview.Preview) *deletionPreview
 	slices.SortFunc(d.Summary.ByKind, func(a, b kindOutcomes) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Group, b.Group))
 	})
-	for _, u := range a.survey.Unread {
-		d.Unread = append(d.Unread, u.String())
-	}
+	d.Unread = survey.Lines(a.survey.Unread)
 	return d
 }
 

@@ -39,6 +39,8 @@ type rbacOptions struct {
 	account    string
 	exceptions []string
 	check      bool
+
+	assumed bool // that it is as it is installed by default, since no pod of the operator tells
 }
 
 func rbacCommand() *cobra.Command {
@@ -108,6 +110,9 @@ func (o *rbacOptions) run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if o.assumed {
+		fmt.Fprintln(out, "The operator has no pods, so this is of an operator as it is installed by default; --collector and --service-account name another.")
+	}
 	return showMissing(section{out, kubectl.PaletteFor(out)}, setup, missing)
 }
 
@@ -119,7 +124,7 @@ func showMissing(s section, setup rights.Setup, missing []rights.Missing) error 
 	}
 	fmt.Fprintf(s.out, "The service account %s is missing %s:\n\n", account, plural(len(missing), "right", "rights"))
 	t := kubectl.Table{Header: []string{"RIGHT", "WHY IT IS NEEDED"}}
-	for _, m := range missing {
+	for _, m := range rights.Fold(missing) {
 		t.Add(kubectl.Cell{Text: m.String(), Color: kubectl.Bad}, kubectl.Cell{Text: m.Why})
 	}
 	if err := indented(s.out, t, s.palette); err != nil {
@@ -205,6 +210,6 @@ func (o *rbacOptions) running(ctx context.Context, s *rights.Setup, where replic
 	if err != nil {
 		return fmt.Errorf("%w; to go without, give --collector and --service-account", err)
 	}
-	*s = rights.SetupOf(pods)
+	*s, o.assumed = rights.SetupOf(pods), len(pods) == 0
 	return nil
 }

@@ -89,12 +89,16 @@ func (o *stuckOptions) run(ctx context.Context, out, errOut io.Writer) error {
 
 func showStuck(s section, r stuck.Report, wide bool) error {
 	than := duration.HumanDuration(r.LongerThan.Duration)
-	switch {
-	case r.Objects == 0 && r.Namespace == "":
-		fmt.Fprintf(s.out, "Nothing has been terminating for more than %s.\n", than)
-	case r.Objects == 0:
-		fmt.Fprintf(s.out, "Nothing in namespace %s has been terminating for more than %s.\n", r.Namespace, than)
-	default:
+	if r.Objects == 0 {
+		nothing := "Nothing"
+		if len(r.Unknown) != 0 {
+			nothing = "Nothing that could be read"
+		}
+		if r.Namespace != "" {
+			nothing += " in namespace " + r.Namespace
+		}
+		fmt.Fprintf(s.out, "%s has been terminating for more than %s.\n", nothing, than)
+	} else {
 		fmt.Fprintln(s.out, s.palette.Paint(kubectl.Unsure, plural(r.Objects, "object has", "objects have")+" been terminating for more than "+than+"."))
 	}
 	for _, g := range r.Groups {

@@ -12,10 +12,11 @@ import (
 
 // WriteDOT writes a dump in Graphviz' language, with the attributes that the
 // built-in collector's dump has (G-76). An edge goes from the dependent to the
-// owner.
+// owner; owners are drawn on the left, since many dependents beside each other make a
+// picture that is too wide to be read.
 func WriteDOT(w io.Writer, d graph.Dump) error {
 	var b strings.Builder
-	b.WriteString("strict digraph full {\n")
+	b.WriteString("strict digraph full {\n  rankdir=RL\n  node [shape=box]\n")
 	for _, n := range d.Nodes {
 		fmt.Fprintf(&b, "  %s [\n", quote(string(n.UID)))
 		for _, a := range attributes(n) {

@@ -296,7 +296,7 @@ func (b *Barrier) takeIn(dependent graph.Object, wanted map[types.UID]struct{}) 
 	b.observe(graph.Read{Object: dependent})
 	view, ok := b.graph.Look(graph.IDOf(dependent.UID))
 	if !ok || !namesAny(view.Object, wanted) {
-		return fmt.Errorf("%s %s/%s: %w", dependent.Kind.Kind, dependent.Namespace, dependent.Name, errLate)
+		return fmt.Errorf("%s: %w", graph.Coordinates{Kind: dependent.Kind, Namespace: dependent.Namespace, Name: dependent.Name}, errLate)
 	}
 	return nil
 }

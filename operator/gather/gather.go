@@ -165,7 +165,7 @@ func (g *Gatherer) read(ctx context.Context, owner decide.Owner, at graph.Coordi
 func (g *Gatherer) Reread(ctx context.Context, o graph.Object) error {
 	resource, ok := g.Catalog().Preferred(o.Kind.GroupKind())
 	if !ok {
-		return fmt.Errorf("read %s %s/%s again: its type is not served", o.Kind.Kind, o.Namespace, o.Name)
+		return fmt.Errorf("read %s again: its type is not served", graph.Coordinates{Kind: o.Kind, Namespace: o.Namespace, Name: o.Name})
 	}
 	at := graph.Coordinates{UID: o.UID, Kind: resource.Version.GroupVersion().WithKind(o.Kind.Kind), Namespace: o.Namespace, Name: o.Name}
 	answer, err := g.Reader.Item(ctx, at, resource)

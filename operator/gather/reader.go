@@ -87,7 +87,7 @@ func (r *Reader) Owner(ctx context.Context, at graph.Coordinates, resource catal
 	})
 	select {
 	case <-ctx.Done():
-		return answer{}, fmt.Errorf("read %s %s/%s: %w", at.Kind.Kind, at.Namespace, at.Name, ctx.Err())
+		return answer{}, fmt.Errorf("read %s: %w", at, ctx.Err())
 	case result := <-shared:
 		if result.Err != nil {
 			return answer{}, result.Err
@@ -117,7 +117,7 @@ func (r *Reader) once(ctx context.Context, at graph.Coordinates, resource catalo
 		return r.prove(ctx, at, resource, err)
 	}
 	if meta.UID == "" || meta.Name != at.Name || meta.Namespace != at.Namespace {
-		return answer{}, fmt.Errorf("read %s %s/%s: the answer is about another object, or about none", at.Kind.Kind, at.Namespace, at.Name)
+		return answer{}, fmt.Errorf("read %s: the answer is about another object, or about none", at)
 	}
 	if meta.UID != at.UID {
 		return answer{absent: true, reason: "an object of that name has another UID"}, nil
@@ -131,7 +131,7 @@ func (r *Reader) once(ctx context.Context, at graph.Coordinates, resource catalo
 // discovery serves the type at this moment. A proxy's 404, and that of an API
 // server which does not know the type yet, are neither.
 func (r *Reader) prove(ctx context.Context, at graph.Coordinates, resource catalog.Resource, err error) (answer, error) {
-	err = fmt.Errorf("read %s %s/%s: %w", at.Kind.Kind, at.Namespace, at.Name, err)
+	err = fmt.Errorf("read %s: %w", at, err)
 	if !catalog.Denies(err, resource.Version.GroupResource(), at.Name) {
 		return answer{}, err
 	}

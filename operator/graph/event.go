@@ -153,3 +153,11 @@ type Coordinates struct {
 	Namespace string
 	Name      string
 }
+
+// String names the object for people, without its UID.
+func (c Coordinates) String() string {
+	if c.Namespace == "" {
+		return c.Kind.Kind + " " + c.Name
+	}
+	return c.Kind.Kind + " " + c.Namespace + "/" + c.Name
+}

@@ -9,8 +9,11 @@ package survey
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -69,6 +72,36 @@ func (u Unread) String() string {
 		return u.Resource.String() + " outside of namespace " + u.Only + ": " + u.Err.Error()
 	}
 	return u.Resource.String() + ": " + u.Err.Error()
+}
+
+// foldFrom is how many types that may not be listed are told in one line: with fewer
+// each is told with its error.
+const foldFrom = 4
+
+// Lines say of what is not known why, a type a line. Types that the reader has no right
+// to list have one line together if they are many: they are for one reason.
+func Lines(unread []Unread) []string {
+	forbidden := map[string][]string{}
+	for _, u := range unread {
+		if apierrors.IsForbidden(u.Err) {
+			forbidden[u.Only] = append(forbidden[u.Only], u.Resource.String())
+		}
+	}
+	var lines []string
+	for _, u := range unread {
+		types := forbidden[u.Only]
+		switch {
+		case !apierrors.IsForbidden(u.Err) || len(types) < foldFrom:
+			lines = append(lines, u.String())
+		case u.Resource.String() == types[0]:
+			where := ""
+			if u.Only != "" {
+				where = " outside of namespace " + u.Only
+			}
+			lines = append(lines, fmt.Sprintf("%d types that you may not list%s: %s", len(types), where, strings.Join(types, ", ")))
+		}
+	}
+	return lines
 }
 
 // wire makes what gathers facts.

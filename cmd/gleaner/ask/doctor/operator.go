@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/gleaner-dev/gleaner/cmd/gleaner/ask/replicas"
 	"github.com/gleaner-dev/gleaner/cmd/gleaner/ask/rights"
 )
 
@@ -21,9 +23,9 @@ func (p *patient) operator(context.Context) []Finding {
 	case p.podsErr != nil && len(p.health) == 0:
 		return []Finding{unknown("name a replica with --endpoint", "the operator can't be looked for: %v", p.podsErr)}
 	case p.askErr != nil:
-		found = append(found, unknown("see the message", "the operator can't be asked: %v", p.askErr))
+		found = append(found, unknown("", "the operator can't be asked: %v", p.askErr))
 	case len(p.health) == 0:
-		return []Finding{problem("install it, see config, or name a replica with --endpoint", "no replica of the operator is running: nothing is decided, and objects with a hold stay")}
+		return []Finding{problem("install it (docs/install.md), or name a replica with --endpoint", "no replica of the operator is running: nothing is decided, and objects with a hold stay")}
 	}
 	for i := range p.pods {
 		found = append(found, podIs(&p.pods[i])...)
@@ -47,7 +49,7 @@ func (p *patient) replicas() []Finding {
 	for _, h := range p.health {
 		if h.Err != nil {
 			unasked++
-			found = append(found, unknown("see the message", "%s could not be asked: %v", h.Replica, h.Err))
+			found = append(found, unknown("", "%s could not be asked: %v", h.Replica, h.Err))
 			continue
 		}
 		s := h.Status
@@ -55,7 +57,7 @@ func (p *patient) replicas() []Finding {
 		case s.Collecting:
 			found = append(found, Finding{Severity: OK, Message: fmt.Sprintf("%s works: %s", h.Replica, s.Message)})
 		case s.Leading:
-			found = append(found, problem("see the message", "%s leads, and does not collect: %s", h.Replica, s.Message))
+			found = append(found, problem("", "%s leads, and does not collect: %s", h.Replica, s.Message))
 		default:
 			found = append(found, Finding{Severity: OK, Message: h.Replica + " stands by"})
 		}
@@ -63,7 +65,7 @@ func (p *patient) replicas() []Finding {
 			leading++
 		}
 		for _, pair := range s.Twins {
-			found = append(found, warning("see the message", "%s: %s", h.Replica, pair))
+			found = append(found, warning("", "%s: %s", h.Replica, pair))
 		}
 		if h.Unlisted != "" {
 			found = append(found, problem("see to the reason: objects of these types are not collected, and no owner among them is taken to be absent",
@@ -107,7 +109,7 @@ func (p *patient) lease(ctx context.Context) []Finding {
 		found = append(found, problem("remove one of the installations: two collectors don't know of each other", "there are %d installations of Gleaner: %s", len(held), strings.Join(held, ", ")))
 	case len(held) == 1:
 		found = append(found, ok("held: %s", held[0])...)
-	case len(list.Items) == 0 && len(p.health) != 0:
+	case len(list.Items) == 0 && slices.ContainsFunc(p.health, func(h replicas.Health) bool { return h.Err == nil }):
 		found = append(found, warning("with more than one replica, leave --leader-elect on", "there is no lease %s: the operator runs without leader election", leaseName))
 	case len(list.Items) == 0:
 		found = append(found, warning("see that the operator runs", "there is no lease %s", leaseName))
@@ -118,7 +120,7 @@ func (p *patient) lease(ctx context.Context) []Finding {
 // rights asks whether the operator's service account has what it needs.
 func (p *patient) rights(ctx context.Context) []Finding {
 	if len(p.pods) == 0 {
-		return []Finding{unknown("see gleaner rbac --check --service-account", "there is no pod of the operator to tell its service account")}
+		return []Finding{unknown("gleaner rbac --check --service-account NAMESPACE/NAME", "there is no pod of the operator to tell its service account")}
 	}
 	missing, err := rights.Check(ctx, p.kube, p.setup, rights.Needed(p.setup, p.book))
 	switch {

@@ -36,7 +36,8 @@ func (a about) wants(types ...string) []Finding {
 		if c == nil || c.Status == metav1.ConditionTrue {
 			continue
 		}
-		found = append(found, problem("see the message", "%s is not %s: %s: %s", a.name, t, c.Reason, c.Message))
+		found = append(found, problem("", "%s is not %s: %s: %s", a.name, t, c.Reason, c.Message))
+		break // the others follow from it
 	}
 	return found
 }

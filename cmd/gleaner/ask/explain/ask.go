@@ -109,8 +109,8 @@ func (q Question) facts(ctx context.Context, f *Found) error {
 	if err != nil {
 		return fmt.Errorf("read owners and dependents: %w", err)
 	}
-	for _, u := range s.Unread {
-		f.Unknown = append(f.Unknown, "objects of "+u.String())
+	for _, line := range survey.Lines(s.Unread) {
+		f.Unknown = append(f.Unknown, "objects of "+line)
 	}
 	f.Facts, f.Known = s.Facts(ctx, graph.IDOf(f.Object.GetUID()))
 	return nil

@@ -290,7 +290,11 @@ func (e *Explanation) gone(f Found) string {
 		}
 		text += "."
 	}
-	text += " A client may have deleted it, or another collector: the API server's audit log knows."
+	if n == 0 {
+		text += " Either it has never been there, or a client or another collector deleted it: the API server's audit log knows."
+	} else {
+		text += " A client may have deleted it, or another collector: the API server's audit log knows."
+	}
 	if len(f.Records.Missing) != 0 {
 		text += " Not all replicas could be asked."
 	}

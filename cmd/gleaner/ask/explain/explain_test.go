@@ -60,7 +60,7 @@ func TestWhyAnObjectIsGone(t *testing.T) {
 		"one replica could not be asked": {func(f *Found) {
 			f.Records.Missing = []replicas.Missing{{Replica: "b", Why: "it is pending"}}
 		}, "It is not there. Gleaner has no record of it, and remembers what it did since 2026-01-02T03:04:05Z. " +
-			"A client may have deleted it, or another collector: the API server's audit log knows. Not all replicas could be asked."},
+			"Either it has never been there, or a client or another collector deleted it: the API server's audit log knows. Not all replicas could be asked."},
 		"none could be asked": {func(f *Found) {
 			f.Records = replicas.Records{Missing: []replicas.Missing{{Replica: "b", Why: "it is pending"}}}
 		},

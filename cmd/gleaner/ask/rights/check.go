@@ -40,6 +40,22 @@ func (m Missing) String() string {
 	return text + " in all namespaces"
 }
 
+// Fold puts together what differs by the verb only, for people to read.
+func Fold(missing []Missing) []Missing {
+	var folded []Missing
+	for _, m := range missing {
+		if n := len(folded); n != 0 {
+			same := folded[n-1]
+			if same.Verb = m.Verb; same == m {
+				folded[n-1].Verb += ", " + m.Verb
+				continue
+			}
+		}
+		folded = append(folded, m)
+	}
+	return folded
+}
+
 // Check asks the API server which of the rights the service account has not.
 func Check(ctx context.Context, kube kubernetes.Interface, s Setup, rights []Right) ([]Missing, error) {
 	var asked []Missing

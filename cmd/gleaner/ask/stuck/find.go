@@ -3,6 +3,7 @@ package stuck
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -40,10 +41,7 @@ func Find(ctx context.Context, q Question) (Report, error) {
 	if err != nil {
 		return r, err
 	}
-	r.Unknown = book.Unread
-	for _, u := range s.Unread {
-		r.Unknown = append(r.Unknown, u.String())
-	}
+	r.Unknown = append(slices.Clone(book.Unread), survey.Lines(s.Unread)...)
 	f := &finder{Question: q, survey: s, at: r.At.Time}
 	if f.kube, err = kubernetes.NewForConfig(q.Config); err != nil {
 		return r, fmt.Errorf("make client: %w", err)
