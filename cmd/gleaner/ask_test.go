@@ -71,7 +71,8 @@ func onTerminal(t *testing.T, args []string) (string, int) {
 	return strings.ReplaceAll(<-read, "\r\n", "\n"), code
 }
 
-var shown = regexp.MustCompile("(?s)```\n\\$ gleaner ([^\n]*)\n(.*?)```")
+// shown are what is asked of files: the rest of the page is of a cluster.
+var shown = regexp.MustCompile("(?s)```\n\\$ gleaner ([^\n]* -f shop\\.yaml[^\n]*)\n(.*?)```")
 
 func TestTheDocumentationShowsWhatIsWritten(t *testing.T) {
 	page, err := os.ReadFile("../../docs/cli.md")
@@ -87,6 +88,19 @@ func TestTheDocumentationShowsWhatIsWritten(t *testing.T) {
 		out, _ := piped(t, strings.Fields(string(block[1])))
 		if diff := cmp.Diff(string(block[2]), out); diff != "" {
 			t.Errorf("gleaner %s (-documented +written):\n%s", block[1], diff)
+		}
+	}
+}
+
+func TestACommandThatThereIsNotIsAnsweredByOneThatThereIs(t *testing.T) {
+	for line, want := range map[string]string{
+		"explan":        `there is no command "gleaner explan": write explain, or see gleaner --help`,
+		"preview delet": `there is no command "gleaner preview delet": write delete, or see gleaner preview --help`,
+		"sell":          `there is no command "gleaner sell": see gleaner --help`,
+	} {
+		var out bytes.Buffer
+		if code := invoke(t, "gleaner", strings.Fields(line), &out, &out); code != exitUsage || out.String() != "gleaner: "+want+"\n" {
+			t.Errorf("exit code %d: %s", code, &out)
 		}
 	}
 }
