@@ -92,19 +92,6 @@ func TestTheDocumentationShowsWhatIsWritten(t *testing.T) {
 	}
 }
 
-func TestACommandThatThereIsNotIsAnsweredByOneThatThereIs(t *testing.T) {
-	for line, want := range map[string]string{
-		"explan":        `there is no command "gleaner explan": write explain, or see gleaner --help`,
-		"preview delet": `there is no command "gleaner preview delet": write delete, or see gleaner preview --help`,
-		"sell":          `there is no command "gleaner sell": see gleaner --help`,
-	} {
-		var out bytes.Buffer
-		if code := invoke(t, "gleaner", strings.Fields(line), &out, &out); code != exitUsage || out.String() != "gleaner: "+want+"\n" {
-			t.Errorf("exit code %d: %s", code, &out)
-		}
-	}
-}
-
 func TestNoColorIsRespected(t *testing.T) {
 	t.Chdir("testdata/ask")
 	t.Setenv("TERM", "xterm")

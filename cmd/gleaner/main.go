@@ -66,7 +66,7 @@ func rootCalled(name string) *cobra.Command {
 		Long:          rootLong,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args:          noArguments,
+		Args:          noCommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() }, // or a command that there is not would be no error
 	}
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
@@ -91,18 +91,22 @@ func group(to *cobra.Command, title string, commands ...*cobra.Command) {
 	to.AddCommand(commands...)
 }
 
+// noCommand refuses the name of a command that there is not.
+func noCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	meant := ""
+	if cmd.SuggestionsMinimumDistance = 2; len(cmd.SuggestionsFor(args[0])) != 0 {
+		meant = "did you mean " + strings.Join(cmd.SuggestionsFor(args[0]), " or ") + "? "
+	}
+	return usageError{fmt.Errorf("there is no command %q: %ssee %s --help", args[0], meant, cmd.CommandPath())}
+}
+
 // noArguments refuses arguments that a command has no use for.
 func noArguments(cmd *cobra.Command, args []string) error {
-	switch {
-	case len(args) == 0:
+	if len(args) == 0 {
 		return nil
-	case cmd.HasSubCommands():
-		cmd.SuggestionsMinimumDistance = 2 // letters that are wrong
-		write := ""
-		if similar := cmd.SuggestionsFor(args[0]); len(similar) != 0 {
-			write = "write " + strings.Join(similar, " or ") + ", or "
-		}
-		return usageError{fmt.Errorf("there is no command %q: %ssee %s --help", cmd.CommandPath()+" "+args[0], write, cmd.CommandPath())}
 	}
 	return usageError{fmt.Errorf("%s takes no argument %q; see %s --help", cmd.CommandPath(), args[0], cmd.CommandPath())}
 }

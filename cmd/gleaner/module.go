@@ -25,7 +25,7 @@ func moduleCommand() *cobra.Command {
 		Long: "Write modules, and look at them before a cluster does. A module is a file of WebAssembly, plain or\n" +
 			"compressed with gzip, or a file, several files or a folder of Rego. It is taken in and run just as the\n" +
 			"operator does it.",
-		Args: noArguments,
+		Args: noCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(moduleNew(), moduleBuild(), moduleInspect(), moduleValidate(), moduleBench(), modulePush())

@@ -37,7 +37,7 @@ func previewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "preview",
 		Short: "Show what would become of a cluster's objects, without changing any",
-		Args:  noArguments,
+		Args:  noCommand,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(previewDeleteCommand())

@@ -102,7 +102,7 @@ func Find(mapper meta.RESTMapper, objects []*unstructured.Unstructured, namespac
 	}
 	mapping, err := mappingOf(mapper, kind)
 	if meta.IsNoMatchError(err) {
-		err = fmt.Errorf("there is no resource type %q in the file", kind)
+		err = fmt.Errorf("there is no resource type %q in the files, which are asked in place of the cluster", kind)
 	}
 	if err != nil {
 		return Target{}, err
