@@ -19,6 +19,7 @@ import (
 
 	"github.com/gleaner-dev/gleaner/crds"
 	"github.com/gleaner-dev/gleaner/devcluster"
+	"github.com/gleaner-dev/gleaner/operator/certs"
 	"github.com/gleaner-dev/gleaner/operator/loop"
 	"github.com/gleaner-dev/gleaner/operator/modules"
 )
@@ -116,7 +117,7 @@ type stage struct {
 }
 
 func startStage(ctx context.Context, mode string, progress io.Writer, log logr.Logger) (*stage, error) {
-	ctrl.SetLogger(log)
+	ctrl.SetLogger(certs.Quiet(log))
 	klog.SetLogger(log)
 	began := time.Now()
 	controllers := withoutCollector

@@ -11,7 +11,10 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/gleaner-dev/gleaner/operator/record"
 )
 
 // options are the flags of run.
@@ -33,6 +36,8 @@ type options struct {
 	pprofAddress      string
 	insecureDebug     bool
 	dryRun            bool
+	records           int
+	transcripts       string
 	logFormat         string
 	verbosity         int
 
@@ -57,6 +62,8 @@ func defaultOptions() options {
 		metricsAddress:    ":8443",
 		probeAddress:      ":8081",
 		pprofAddress:      "0",
+		records:           record.DefaultEntries,
+		transcripts:       resource.NewQuantity(record.DefaultTranscripts, resource.BinarySI).String(),
 		logFormat:         "json",
 		besideOptions:     defaultBesideOptions(),
 	}
@@ -95,6 +102,9 @@ func (o *options) addTo(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.insecureDebug, "insecure-debug", o.insecureDebug,
 		"serve /metrics and /debug/gc by plain HTTP to anybody; for loopback addresses")
 	flags.BoolVar(&o.dryRun, "dry-run", o.dryRun, "decide and record, and write nothing")
+	flags.IntVar(&o.records, "records", o.records, "decisions that are kept, to be shown and explained; the oldest make room")
+	flags.StringVar(&o.transcripts, "transcripts", o.transcripts,
+		"memory for what modules were asked and answered, as a `quantity`; the oldest make room, and their decisions can't be replayed; 0 for none")
 	flags.StringVar(&o.logFormat, "log-format", o.logFormat, "json or text")
 	o.besideOptions.addTo(flags)
 	flags.IntVarP(&o.verbosity, "verbosity", "v", o.verbosity, "of the log: 0 for decisions and what goes wrong, higher for more")
@@ -130,9 +140,11 @@ func (o *options) validate() error {
 	refuse(!isAddress(o.probeAddress), "--health-probe-bind-address=%s: use host:port, :port, or 0 for none", o.probeAddress)
 	refuse(!isAddress(o.pprofAddress) || !onLoopback(o.pprofAddress),
 		"--pprof-bind-address=%s: use a loopback address, as in 127.0.0.1:6060, or 0 for none", o.pprofAddress)
+	refuse(o.records < 1 || o.records > mostKept, "--records=%d: use a number from 1 to %d", o.records, mostKept)
 	_, err := o.ignored()
 	_, badNetworks := o.networks()
-	return errors.Join(append(wrong, err, badNetworks)...)
+	_, badBounds := o.bounds()
+	return errors.Join(append(wrong, err, badNetworks, badBounds)...)
 }
 
 func isAddress(text string) bool {
@@ -168,6 +180,22 @@ func (o *options) ignored() (map[schema.GroupResource]struct{}, error) {
 		ignored[schema.ParseGroupResource(text)] = struct{}{}
 	}
 	return ignored, errors.Join(wrong...)
+}
+
+// mostKept are about as many as fit into a GiB.
+const mostKept = 1_000_000
+
+// bounds parses --records and --transcripts.
+func (o *options) bounds() (record.Bounds, error) {
+	memory, err := resource.ParseQuantity(o.transcripts)
+	if err != nil || memory.Sign() < 0 || memory.Cmp(*resource.NewQuantity(math.MaxInt32, resource.BinarySI)) > 0 {
+		return record.Bounds{}, fmt.Errorf("--transcripts=%s: use a quantity below 2Gi, as in 32Mi, or 0 for none", o.transcripts)
+	}
+	b := record.Bounds{Entries: o.records, Transcripts: int(memory.Value())}
+	if b.Transcripts == 0 {
+		b.Transcripts = -1 // 0 would be the default
+	}
+	return b, nil
 }
 
 // networks parses --finalizer-networks.

@@ -105,7 +105,7 @@ func claimEntry(uid string, asked ...record.Asked) record.Entry {
 // saved is a file with what the endpoint prints of these records.
 func saved(t *testing.T, query string, entries ...record.Entry) string {
 	t.Helper()
-	s := record.NewStore(64)
+	s := record.NewStore(record.Bounds{Entries: 64})
 	for _, e := range entries {
 		s.Add(e)
 	}

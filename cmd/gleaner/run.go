@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/gleaner-dev/gleaner/operator/certs"
 	"github.com/gleaner-dev/gleaner/operator/debug"
 	"github.com/gleaner-dev/gleaner/operator/loop"
 	"github.com/gleaner-dev/gleaner/operator/modules"
@@ -108,7 +109,7 @@ func run(ctx context.Context, o options, config *rest.Config, logTo io.Writer) e
 		runtimedebug.SetGCPercent(gcPercent)
 	}
 	log := o.logger(logTo)
-	ctrl.SetLogger(log)
+	ctrl.SetLogger(certs.Quiet(log))
 	klog.SetLogger(log)
 	if err := reach(ctx, config); err != nil {
 		return err
@@ -139,6 +140,10 @@ func (o *options) assemble(config *rest.Config, log logr.Logger) (*loop.Loop, ma
 	if err != nil {
 		return nil, nil, err
 	}
+	bounds, err := o.bounds()
+	if err != nil {
+		return nil, nil, err
+	}
 	var hook *webhook
 	var asked *modules.Veto
 	if o.collector == companion {
@@ -151,7 +156,7 @@ func (o *options) assemble(config *rest.Config, log logr.Logger) (*loop.Loop, ma
 		Elect:             o.leaderElect && !o.dryRun, // a dry run writes no lease, and takes nobody's place
 		DiscoveryInterval: o.discoveryInterval, SweepInterval: o.sweepInterval,
 		CanaryTimeout: o.canaryTimeout, CanaryInterval: canaryInterval, SyncTimeout: syncTimeout,
-		Ignored: ignored, DryRun: o.dryRun, Evaluator: builtin.Policy{}, CacheDir: o.cacheDir, FinalizerNetworks: networks,
+		Ignored: ignored, DryRun: o.dryRun, Evaluator: builtin.Policy{}, CacheDir: o.cacheDir, FinalizerNetworks: networks, Records: bounds,
 		Metrics: metrics.Registry, Log: log.WithName("collector"),
 	})
 	if err != nil {

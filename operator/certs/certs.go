@@ -59,6 +59,7 @@ type Options struct {
 type Certificates struct {
 	options Options
 	folder  string
+	seen    chan struct{} // closed once cert-controller has seen what is in the folder
 	ready   chan struct{} // closed once there is a certificate
 	once    sync.Once     // closes it
 	now     atomic.Pointer[pair]
@@ -83,7 +84,7 @@ var errNone = errors.New("there is no certificate yet")
 func Add(mgr manager.Manager, o Options) (*Certificates, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), createLimit)
 	defer cancel()
-	c := &Certificates{options: o, ready: make(chan struct{})}
+	c := &Certificates{options: o, seen: make(chan struct{}), ready: make(chan struct{})}
 	if err := c.ensure(ctx); err != nil {
 		return nil, err
 	}
@@ -97,7 +98,7 @@ func Add(mgr manager.Manager, o Options) (*Certificates, error) {
 	if err := rotator.AddRotator(mgr, &rotator.CertRotator{
 		SecretKey: types.NamespacedName{Namespace: o.Namespace, Name: o.Secret},
 		CertDir:   c.folder, CAName: authority, CAOrganization: "gleaner.dev", DNSName: o.Host,
-		IsReady: make(chan struct{}), ControllerName: "gleaner-certs",
+		IsReady: c.seen, ControllerName: "gleaner-certs",
 		Webhooks: []rotator.WebhookInfo{{Name: o.Configuration, Type: rotator.Validating}},
 	}); err != nil {
 		return nil, fmt.Errorf("keep the certificate: %w", err)
@@ -110,7 +111,9 @@ func (c *Certificates) NeedLeaderElection() bool { return false }
 
 // Start follows the Secret until ctx ends.
 func (c *Certificates) Start(ctx context.Context) error {
-	defer os.RemoveAll(c.folder)
+	var tidying sync.WaitGroup
+	tidying.Go(func() { c.tidy(ctx) })
+	defer tidying.Wait()
 	o := c.options
 	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
 		ListerWatcher: cache.NewListWatchFromClient(o.Client.CoreV1().RESTClient(), "secrets", o.Namespace, fields.OneTermEqualSelector("metadata.name", o.Secret)),
@@ -127,6 +130,29 @@ func (c *Certificates) Start(ctx context.Context) error {
 	})
 	informer.RunWithContext(ctx)
 	return nil
+}
+
+// tidy removes the folder as soon as nobody needs it: a process that is killed removes
+// nothing.
+func (c *Certificates) tidy(ctx context.Context) {
+	select {
+	case <-c.seen:
+	case <-ctx.Done():
+	}
+	if err := os.RemoveAll(c.folder); err != nil {
+		c.options.Log.Error(err, "A folder that nobody needs is still there", "folder", c.folder)
+	}
+}
+
+// show puts the certificate where cert-controller waits for it.
+func (c *Certificates) show(certificate []byte) error {
+	err := os.WriteFile(filepath.Join(c.folder, certKey), certificate, 0o600)
+	select {
+	case <-c.seen:
+		return nil // nobody waits any more
+	default:
+		return err
+	}
 }
 
 // ensure makes an empty Secret if there is none.
@@ -149,7 +175,7 @@ func (c *Certificates) take(object any) {
 	}
 	certificate, err := tls.X509KeyPair(secret.Data[certKey], secret.Data[privateKey])
 	if err == nil {
-		err = os.WriteFile(filepath.Join(c.folder, certKey), secret.Data[certKey], 0o600)
+		err = c.show(secret.Data[certKey])
 	}
 	if err != nil {
 		c.options.Log.Error(err, "The webhook's certificate is no good: going on with the one at hand", "secret", secret.Name)

@@ -149,6 +149,7 @@ const (
 	DependentsGone        Reason = "DependentsGone"        // its dependents are gone, and it may go
 	OwnershipCycle        Reason = "OwnershipCycle"        // objects that are being deleted own each other in a circle, which is broken here
 	LeftToCollector       Reason = "LeftToCollector"       // the other collector, beside which we work, is about to do what is right
+	RefusedForNow         Reason = "RefusedForNow"         // the other collector wants to delete it, and whether it may is not known yet
 )
 
 // Judgement is what the policies had to say about an object without owners. The

@@ -84,6 +84,7 @@ func (l *Loop) noteFinalizer(n finalize.Note) {
 		}
 		l.count(entry)
 	}
+	l.metrics.tally(entry, n.Object)
 	l.metrics.noteFinalizer(n, entry)
 	entry, isNew := l.records.Add(entry)
 	if isNew {

@@ -51,8 +51,6 @@ const (
 	// not exist, before it is asked for again (defect 3.23).
 	proofLife = 10 * time.Minute
 
-	recordsKept = 10_000
-
 	eventsPerSecond = 50
 
 	// eventSource is whom the events are from that Kubernetes' own collector
@@ -88,6 +86,8 @@ type Options struct {
 
 	Evaluator         policies.Evaluator // answers where no policy does
 	FinalizerNetworks []netip.Prefix     // that are not public, and to which Finalizers of namespaces may grant requests
+
+	Records record.Bounds // of the decisions that are kept to be shown
 
 	CacheDir string                // keeps the policies' modules between runs; empty: nothing is kept
 	Metrics  prometheus.Registerer // takes the Loop's metrics
@@ -151,7 +151,7 @@ func unconnected(o Options, now func() time.Time) *Loop {
 		began:   now(),
 		known:   newKnown(now),
 		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[graph.ID](firstRetry, longestRetry),
-		records: record.NewStore(recordsKept),
+		records: record.NewStore(o.Records),
 		company: company{ask: make(chan struct{}, 1)},
 	}
 	l.metrics = newMetrics(l)

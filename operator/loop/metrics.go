@@ -7,6 +7,7 @@ import (
 
 	"github.com/gleaner-dev/gleaner/operator/decide"
 	"github.com/gleaner-dev/gleaner/operator/finalize"
+	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/record"
 	"github.com/gleaner-dev/gleaner/operator/watch"
 )
@@ -44,6 +45,10 @@ var (
 		"Whether Gleaner runs as the only collector, and another one is alive; it does not write then.", nil, nil)
 	finalizingDesc = prometheus.NewDesc("gleaner_finalizer_objects",
 		"Objects that are being deleted and wait for a finalizer: pending, and those of them that are stuck.", []string{"finalizer", "state"}, nil)
+	recordsDesc = prometheus.NewDesc("gleaner_records",
+		"Decisions that are kept, of as many as --records.", nil, nil)
+	transcriptsDesc = prometheus.NewDesc("gleaner_record_transcript_bytes",
+		"About how much memory is taken by what modules were asked and answered, of as much as --transcripts.", nil, nil)
 	discoveryDesc = prometheus.NewDesc("gleaner_discovery_errors_total", "Failed or partly failed discovery passes.", nil, nil)
 )
 
@@ -51,7 +56,7 @@ func newMetrics(l *Loop) *metrics {
 	return &metrics{
 		loop: l,
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "gleaner_decisions_total", Help: "Decisions by action, reason, result, and the object's group and kind.",
+			Name: "gleaner_decisions_total", Help: "Decisions, also on finalizers, by action, reason, result, and the object's group and kind.",
 		}, []string{"action", "reason", "result", "group", "kind"}),
 		policies: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "gleaner_policy_answers_total", Help: "What policies answered, by policy, mode and decision; Fault for no answer.",
@@ -74,6 +79,12 @@ func newMetrics(l *Loop) *metrics {
 			Buckets: prometheus.ExponentialBuckets(0.01, 4, 12),
 		}, []string{"finalizer", "reason"}),
 	}
+}
+
+// tally counts a decision.
+func (m *metrics) tally(e record.Entry, o graph.Object) {
+	note(&m.series.kinds, o.Kind.GroupKind())
+	m.decisions.WithLabelValues(string(e.Action), string(e.Reason), e.Result, o.Kind.Group, o.Kind.Kind).Inc()
 }
 
 // noteFinalizer counts what was decided about an object that has a finalizer.
@@ -137,6 +148,9 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	gauge(objectsDesc, float64(stats.Gone), "gone")
 	gauge(edgesDesc, float64(stats.Edges))
 	gauge(pendingDesc, m.loop.known.oldest().Seconds())
+	records, transcripts := m.loop.records.Size()
+	gauge(recordsDesc, float64(records))
+	gauge(transcriptsDesc, float64(transcripts))
 	gauge(gateDesc, number(m.loop.gate.get() == Open))
 	gauge(companyDesc, number(m.loop.company.missing()))
 	gauge(rivalDesc, number(m.loop.gate.get() == Shut))

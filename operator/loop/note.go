@@ -51,9 +51,7 @@ func (l *Loop) note(facts decide.Facts, plan decide.Plan, opinion consult.Opinio
 		entry.Until = &until
 	}
 	l.count(entry)
-	note(&l.metrics.series.kinds, facts.Object.Kind.GroupKind())
-	l.metrics.decisions.WithLabelValues(string(action), string(plan.Reason), entry.Result,
-		facts.Object.Kind.Group, facts.Object.Kind.Kind).Inc()
+	l.metrics.tally(entry, facts.Object)
 	if out.result == act.Done && action == record.Delete {
 		l.metrics.observeDelay(facts, entry.Time)
 	}
@@ -65,6 +63,18 @@ func (l *Loop) note(facts decide.Facts, plan decide.Plan, opinion consult.Opinio
 		l.logEntry(entry)
 		l.warn(facts, plan)
 		l.announce(facts, entry)
+	}
+}
+
+// noteRefusal tells that the other collector was kept from an object although nothing
+// is decided about it yet.
+func (l *Loop) noteRefusal(o graph.Object, why string) {
+	entry := record.Entry{
+		Time: l.now(), Object: record.ObjectOf(o), Reason: decide.RefusedForNow, Action: record.None, Because: why,
+	}
+	l.metrics.tally(entry, o)
+	if entry, isNew := l.records.Add(entry); isNew {
+		l.logEntry(entry)
 	}
 }
 

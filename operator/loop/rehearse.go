@@ -55,7 +55,7 @@ const rehearsedRecords = 1000
 // nobody.
 func Rehearse(s Stage) *Rehearsal {
 	l := unconnected(Options{Evaluator: s.Default, Log: logr.Discard()}, s.Now)
-	l.records = record.NewStore(rehearsedRecords)
+	l.records = record.NewStore(record.Bounds{Entries: rehearsedRecords})
 	l.rehearsed, l.noted = func() *policies.Set { return s.Policies }, s.Tell
 	l.events = &eventrecord.FakeRecorder{} // which tells nobody
 	l.wire(s.Client, s.Client, s.Types, s.Serves, s.Reader, s.Intents)

@@ -57,13 +57,13 @@ func (l *Loop) judge(ctx context.Context, r veto.Request) veto.Answer {
 	resource, served := l.types().Preferred(r.Kind.GroupKind())
 	switch {
 	case set == nil:
-		return veto.Refuse("the policies have not been read yet")
+		return l.refuse(r, o, "the policies have not been read yet")
 	case !served:
-		return veto.Refuse("objects of this kind are not known yet")
+		return l.refuse(r, o, "objects of this kind are not known yet")
 	}
 	l.known.Apply(graph.Read{Object: o})
 	if why := l.decidedAbove(ctx, o); why != "" {
-		return veto.Refuse("%s", why)
+		return l.refuse(r, o, why)
 	}
 	if !set.Has(hostabi.HookCollect, resource.Version.GroupResource(), o.Namespace) {
 		return veto.Answer{Passes: true}
@@ -81,18 +81,31 @@ func (l *Loop) judge(ctx context.Context, r veto.Request) veto.Answer {
 	return l.judgeGoverned(ctx, r, o, governed)
 }
 
+// refuse refuses what is not decided: only that is recorded, as what is decided is.
+func (l *Loop) refuse(r veto.Request, o graph.Object, why string) veto.Answer {
+	if !r.DryRun {
+		l.noteRefusal(o, why)
+	}
+	return veto.Refuse("%s", why)
+}
+
 // judgeGoverned answers where a policy governs the object, or watches it.
 func (l *Loop) judgeGoverned(ctx context.Context, r veto.Request, o graph.Object, by consult.Rule) veto.Answer {
-	watched := veto.Answer{Passes: by != consult.Enforced, Why: "its owners are not known to be gone yet"}
+	unknown := func(why string) veto.Answer {
+		if by != consult.Enforced {
+			return veto.Answer{Passes: true}
+		}
+		return l.refuse(r, o, why)
+	}
 	id := graph.IDOf(o.UID)
 	facts, ok := l.ownerless(ctx, id)
 	if !ok {
-		return watched
+		return unknown("its owners are not known to be gone yet")
 	}
 	facts.Object.ResourceVersion = o.ResourceVersion // what the API server is about to delete
 	d, err := l.decide(ctx, id, facts, r.Object)
-	if watched.Why = "it could not be judged in time"; err != nil || d.opinion.Changed != nil {
-		return watched
+	if err != nil || d.opinion.Changed != nil {
+		return unknown("it could not be judged in time")
 	}
 	if d.passes(r) {
 		d.plan.Action = nil // it is not ours

@@ -3,6 +3,7 @@ package modules
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -114,6 +115,7 @@ func (k *Keeper) rebuild(ctx context.Context) (*build, error) {
 	}
 	modules := map[string]*moduleState{}
 	named := map[types.NamespacedName]struct{}{}
+	k.begin(ctx, b)
 	k.loadAll(ctx, b.modules)
 	for _, m := range b.modules {
 		modules[m.name()] = m
@@ -291,6 +293,10 @@ func (k *Keeper) select_(s *asking) bool {
 	return err == nil
 }
 
+// errNoReader is for whoever wrote conditions on objects that nobody may read.
+var errNoReader = errors.New("matchConditions look at objects, which are read as a service account of this namespace, and none is named: " +
+	"write serviceAccount: {name: …}, of one that may get them, or leave matchConditions out")
+
 func (k *Keeper) compileSelection(s *asking) error {
 	for _, selector := range []struct {
 		field string
@@ -308,6 +314,9 @@ func (k *Keeper) compileSelection(s *asking) error {
 			return fmt.Errorf("%s can't be read: %w", selector.field, err)
 		}
 		*selector.to = compiled
+	}
+	if s.key.Namespace != "" && len(s.conditions) != 0 && s.policy.Account == (policies.Account{}) {
+		return errNoReader // CRDs of a release before the rule let it pass
 	}
 	conditions, err := compileConditions(k.cel, s.conditions)
 	if err != nil {

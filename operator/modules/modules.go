@@ -4,7 +4,9 @@
 // It reads all of them anew whenever one of them, or something that they name, has
 // changed, and makes one immutable set, which replaces the one before as a whole.
 // What could not be read leaves the set as it was: unread is not absent. Until it
-// has been read once there is no set, and whoever asks has to wait.
+// has been read once there is no set, and whoever asks has to wait. The first set
+// doesn't wait for modules, though: what they are to decide is kept until they are
+// there.
 package modules
 
 import (

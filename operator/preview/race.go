@@ -5,8 +5,10 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/gleaner-dev/gleaner/operator/decide"
 	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/record"
+	"github.com/gleaner-dev/gleaner/policies/builtin"
 )
 
 // ways are the ways in which an object may be deleted. What becomes of its dependents
@@ -63,10 +65,11 @@ func (p *preview) mayGo(id graph.ID, found map[graph.ID]ways) ways {
 }
 
 // collectedByDefault reports whether an object is deleted for its owners, and no policy
-// has said how.
+// has said how, be it then or of its dependents.
 func (p *preview) collectedByDefault(id graph.ID) bool {
-	return slices.ContainsFunc(p.decisions[id], func(e record.Entry) bool {
-		return e.Action == record.Delete && e.Policy == ""
+	decided := slices.ContainsFunc(p.decisions[id], func(e record.Entry) bool { return e.Reason == decide.PropagationDecided })
+	return !decided && slices.ContainsFunc(p.decisions[id], func(e record.Entry) bool {
+		return e.Action == record.Delete && (e.Policy == "" || e.Policy == builtin.Policy{}.Name())
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/decide"
 	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/record"
+	"github.com/gleaner-dev/gleaner/policies"
 )
 
 func named(name string) record.Object {
@@ -49,7 +51,7 @@ func names(entries []record.Entry) []string {
 }
 
 func TestANewEntryTakesTheOldestsPlace(t *testing.T) {
-	s := record.NewStore(3)
+	s := record.NewStore(record.Bounds{Entries: 3})
 	for _, c := range []struct {
 		add  string
 		want []string
@@ -65,7 +67,7 @@ func TestANewEntryTakesTheOldestsPlace(t *testing.T) {
 }
 
 func TestEntriesOfOneObject(t *testing.T) {
-	s := record.NewStore(8)
+	s := record.NewStore(record.Bounds{Entries: 8})
 	first, second := stuck("a", decide.OwnersUnreadable), deleted("a")
 	s.Add(first)
 	s.Add(deleted("b"))
@@ -96,7 +98,7 @@ func TestARepeatedDecisionIsKeptOnce(t *testing.T) {
 	dry.Result = "DryRun"
 	dryOtherwise := dry
 	dryOtherwise.How = "Orphan"
-	s := record.NewStore(32)
+	s := record.NewStore(record.Bounds{Entries: 32})
 	for _, c := range []struct {
 		name  string
 		entry record.Entry
@@ -130,7 +132,7 @@ func TestARepeatedDecisionIsKeptOnce(t *testing.T) {
 
 // What was overwritten is forgotten: it is neither repeated nor in a chain.
 func TestAnOverwrittenEntryIsForgotten(t *testing.T) {
-	s := record.NewStore(2)
+	s := record.NewStore(record.Bounds{Entries: 2})
 	s.Add(stuck("a", decide.OwnersUnreadable))
 	s.Add(deleted("b"))
 	s.Add(deleted("c")) // in place of a
@@ -176,7 +178,7 @@ func TestAChainLeadsThroughOurOwnDeletes(t *testing.T) {
 		"an unblocked owner":               {nil, record.Entry{Object: named("owner"), Action: record.Unblock, Owners: []record.Owner{owner("a", "Absent")}}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := record.NewStore(8)
+			s := record.NewStore(record.Bounds{Entries: 8})
 			for _, e := range c.before {
 				s.Add(e)
 			}
@@ -192,7 +194,7 @@ func TestAChainLeadsThroughOurOwnDeletes(t *testing.T) {
 func TestAChainDoesNotLeadThroughADeleteThatDidNotHappen(t *testing.T) {
 	for _, result := range []string{"Failed", "Changed", "DryRun"} {
 		t.Run(result, func(t *testing.T) {
-			s := record.NewStore(8)
+			s := record.NewStore(record.Bounds{Entries: 8})
 			e := deleted("a", "b")
 			e.Result = result
 			s.Add(e)
@@ -206,7 +208,7 @@ func TestAChainDoesNotLeadThroughADeleteThatDidNotHappen(t *testing.T) {
 
 // Objects that own each other make a chain without end.
 func TestAChainEndsOnACycle(t *testing.T) {
-	s := record.NewStore(8)
+	s := record.NewStore(record.Bounds{Entries: 8})
 	s.Add(deleted("a", "b"))
 	s.Add(deleted("b", "a"))
 	got, _ := s.Add(deleted("a", "b"))
@@ -299,7 +301,7 @@ func TestAnEntrySurvivesJSON(t *testing.T) {
 // Many writers and readers at once, for the race detector; and the indexes
 // still lead to the right entries after going round many times.
 func TestAStoreMayBeUsedConcurrently(t *testing.T) {
-	s := record.NewStore(16)
+	s := record.NewStore(record.Bounds{Entries: 16})
 	var all sync.WaitGroup
 	for w := range 8 {
 		all.Go(func() {
@@ -336,7 +338,7 @@ func Test3_29_AnEntryNamesWhatAnObjectWaitsFor(t *testing.T) {
 	if diff := cmp.Diff(want, e.String()); diff != "" {
 		t.Error(diff)
 	}
-	s := record.NewStore(8)
+	s := record.NewStore(record.Bounds{Entries: 8})
 	s.Add(e)
 	if _, isNew := s.Add(e); isNew {
 		t.Error("the same wait is told twice")
@@ -349,7 +351,7 @@ func Test3_29_AnEntryNamesWhatAnObjectWaitsFor(t *testing.T) {
 
 // A module that has given up is not asked again at every look.
 func TestWhatIsKnownWithoutAskingAgainIsNoNewDecision(t *testing.T) {
-	s := record.NewStore(8)
+	s := record.NewStore(record.Bounds{Entries: 8})
 	asked := record.Entry{Object: named("a"), Action: record.None, How: "example.com/a", Reason: "FinalizerFailed", Because: "it is not empty",
 		Asked: []record.Asked{{Policy: "Finalizer ns/a", Decision: "Fail", Reason: "it is not empty"}}}
 	s.Add(asked)
@@ -365,7 +367,7 @@ func TestWhatIsKnownWithoutAskingAgainIsNoNewDecision(t *testing.T) {
 }
 
 func TestTheStoreTellsHowFarBackItHasForgotten(t *testing.T) {
-	s, at := record.NewStore(2), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	s, at := record.NewStore(record.Bounds{Entries: 2}), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for i := range 4 {
 		if forgotten := s.Forgotten(); i < 3 && !forgotten.IsZero() {
 			t.Errorf("after %d entries something of %s is forgotten", i, forgotten)
@@ -374,5 +376,35 @@ func TestTheStoreTellsHowFarBackItHasForgotten(t *testing.T) {
 	}
 	if want := at.Add(time.Minute); !s.Forgotten().Equal(want) {
 		t.Errorf("forgotten up to %s, not %s", s.Forgotten(), want)
+	}
+}
+
+func TestAStoreSaysWhatItKeepsAndKeepsNoMoreThanItsBounds(t *testing.T) {
+	for claim, c := range map[string]struct {
+		bounds               record.Bounds
+		entries, transcripts int
+	}{
+		"a zero Bounds is what an operator keeps":  {record.Bounds{}, 3, 3 * 1000},
+		"the oldest entry makes room":              {record.Bounds{Entries: 2}, 2, 2 * 1000},
+		"the oldest transcripts make room":         {record.Bounds{Transcripts: 5000}, 3, 1000},
+		"with less than none, there are none":      {record.Bounds{Transcripts: -1}, 3, 0},
+		"one byte is not enough for any":           {record.Bounds{Transcripts: 1}, 3, 0},
+		"the bounds of entries go for transcripts": {record.Bounds{Entries: 1, Transcripts: 1 << 20}, 1, 1000},
+	} {
+		t.Run(claim, func(t *testing.T) {
+			s := record.NewStore(c.bounds)
+			for _, uid := range []types.UID{"a", "b", "c"} {
+				s.Add(record.Entry{Object: record.Object{UID: uid}, Action: record.Delete, Asked: []record.Asked{{
+					Exchanges: []policies.Exchange{{Fault: strings.Repeat("x", 3000)}},
+				}}})
+			}
+			entries, transcripts := s.Size()
+			if entries != c.entries || (transcripts == 0) != (c.transcripts == 0) || transcripts < c.transcripts {
+				t.Errorf("%d entries and %d bytes of transcripts: want %d, and at least %d", entries, transcripts, c.entries, c.transcripts)
+			}
+			if limit := c.bounds.Transcripts; limit > 0 && transcripts > limit {
+				t.Errorf("%d bytes of transcripts are more than %d", transcripts, limit)
+			}
+		})
 	}
 }

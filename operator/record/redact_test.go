@@ -164,7 +164,7 @@ func TestAnEntryOfAFinalizerReadsAsASentence(t *testing.T) {
 			t.Error(diff)
 		}
 	}
-	s := record.NewStore(4)
+	s := record.NewStore(record.Bounds{Entries: 4})
 	s.Add(act)
 	act.Intents = act.Intents[:1]
 	if _, isNew := s.Add(act); !isNew {

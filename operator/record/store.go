@@ -20,8 +20,23 @@ const (
 // longestChain bounds a chain, which ends anyway unless owners own each other.
 const longestChain = 16
 
+// Bounds are those of a Store. Its entries are bounded by number; what modules are
+// shown is bounded by nothing, so their transcripts are bounded by their size.
+type Bounds struct {
+	Entries     int // 0: DefaultEntries
+	Transcripts int // bytes, about; 0: DefaultTranscripts, and less than 0 for none
+}
+
+// What an operator keeps if nothing else is said.
+const (
+	DefaultEntries     = 10_000
+	DefaultTranscripts = 32 << 20
+)
+
 // Store keeps the newest entries. Its methods may be called concurrently.
 type Store struct {
+	bounds Bounds
+
 	mu      sync.Mutex // covers what follows
 	entries []Entry    // a ring; next is the oldest once it is full
 	next    int
@@ -37,9 +52,23 @@ type Store struct {
 // transcripts are those of one entry.
 type transcripts struct{ at, size int }
 
-// NewStore returns a Store of at most size entries.
-func NewStore(size int) *Store {
-	return &Store{entries: make([]Entry, 0, size), latest: map[topic]int{}, deletes: map[types.UID]int{}}
+// NewStore returns a Store without entries.
+func NewStore(b Bounds) *Store {
+	if b.Entries == 0 {
+		b.Entries = DefaultEntries
+	}
+	if b.Transcripts == 0 {
+		b.Transcripts = DefaultTranscripts
+	}
+	b.Transcripts = max(b.Transcripts, 0)
+	return &Store{bounds: b, latest: map[topic]int{}, deletes: map[types.UID]int{}}
+}
+
+// Size is how many entries are kept, and about how many bytes of transcripts with them.
+func (s *Store) Size() (entries, transcripts int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.entries), s.bytes
 }
 
 // Add completes an entry with its chain and keeps it. It reports false, and
@@ -54,7 +83,7 @@ func (s *Store) Add(e Entry) (Entry, bool) {
 	}
 	e.Chain = s.chain(e)
 	at := len(s.entries)
-	if at < cap(s.entries) {
+	if at < s.bounds.Entries {
 		s.entries = append(s.entries, e)
 	} else {
 		at = s.next

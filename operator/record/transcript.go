@@ -7,10 +7,6 @@ import (
 	"github.com/gleaner-dev/gleaner/policies"
 )
 
-// TranscriptBytes is how much the transcripts of a Store's entries may come to.
-// The entries are bounded by number, and what modules are shown by nothing.
-const TranscriptBytes = 32 << 20
-
 // sizeless is what a document has beside its parts of any length.
 const sizeless = 512
 
@@ -103,7 +99,7 @@ func (s *Store) keepTranscripts(at int) {
 	}
 	s.transcripts = append(s.transcripts, transcripts{at, size})
 	s.bytes += size
-	for s.bytes > TranscriptBytes {
+	for s.bytes > s.bounds.Transcripts {
 		oldest := s.transcripts[0].at
 		dropped := s.entries[oldest].WithoutExchanges()
 		for i := range dropped.Asked {

@@ -84,7 +84,7 @@ func TestAQuestionComesOutOfARecordAsItWasAsked(t *testing.T) {
 func TestTheOldestTranscriptsMakeRoomAndTheEntriesStay(t *testing.T) {
 	const each = 4 << 20
 	big := object(t, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","uid":"u","resourceVersion":"7"},"data":{"a":"`+strings.Repeat("x", each)+`"}}`)
-	s := record.NewStore(64)
+	s := record.NewStore(record.Bounds{Entries: 64})
 	for i := range 20 {
 		s.Add(conversed(fmt.Sprint(i), about(big)))
 		s.Add(deleted(fmt.Sprint("plain", i))) // has none, and loses none
@@ -92,7 +92,7 @@ func TestTheOldestTranscriptsMakeRoomAndTheEntriesStay(t *testing.T) {
 	kept := 0
 	for i, e := range s.Entries("") {
 		talked := i%2 == 0
-		isKept := talked && i >= 40-2*(record.TranscriptBytes/each-1)
+		isKept := talked && i >= 40-2*(record.DefaultTranscripts/each-1)
 		if e.Converses() != isKept || e.ExchangesDropped != (talked && !isKept) {
 			t.Errorf("entry %d: converses %t, dropped %t", i, e.Converses(), e.ExchangesDropped)
 		}
@@ -111,7 +111,7 @@ func TestTheOldestTranscriptsMakeRoomAndTheEntriesStay(t *testing.T) {
 // The room of an entry that is overwritten is free again.
 func TestAnOverwrittenEntryGivesItsRoomBack(t *testing.T) {
 	big := object(t, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","uid":"u","resourceVersion":"7"},"data":{"a":"`+strings.Repeat("x", 7<<20)+`"}}`)
-	s := record.NewStore(4)
+	s := record.NewStore(record.Bounds{Entries: 4})
 	for i := range 12 {
 		s.Add(conversed(fmt.Sprint(i), about(big)))
 		for _, e := range s.Entries("") {
@@ -123,8 +123,8 @@ func TestAnOverwrittenEntryGivesItsRoomBack(t *testing.T) {
 }
 
 func TestATranscriptThatHasNoRoomAtAllIsDroppedAtOnce(t *testing.T) {
-	huge := object(t, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","uid":"u","resourceVersion":"7"},"data":{"a":"`+strings.Repeat("x", record.TranscriptBytes)+`"}}`)
-	s := record.NewStore(4)
+	huge := object(t, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","uid":"u","resourceVersion":"7"},"data":{"a":"`+strings.Repeat("x", record.DefaultTranscripts)+`"}}`)
+	s := record.NewStore(record.Bounds{Entries: 4})
 	s.Add(conversed("a", about(huge)))
 	s.Add(conversed("b", about(object(t, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"b","uid":"b","resourceVersion":"1"}}`))))
 	got := s.Entries("")
@@ -136,7 +136,7 @@ func TestATranscriptThatHasNoRoomAtAllIsDroppedAtOnce(t *testing.T) {
 // Readers have what they were given, whatever is dropped afterwards.
 func TestDroppingChangesNothingThatWasHandedOut(t *testing.T) {
 	big := object(t, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","uid":"u","resourceVersion":"7"},"data":{"a":"`+strings.Repeat("x", 20<<20)+`"}}`)
-	s := record.NewStore(4)
+	s := record.NewStore(record.Bounds{Entries: 4})
 	s.Add(conversed("a", about(big)))
 	before := s.Entries("a")
 	s.Add(conversed("b", about(big)))
@@ -151,7 +151,7 @@ func TestDroppingChangesNothingThatWasHandedOut(t *testing.T) {
 // The same answer to another question of the same kind, such as one at another
 // time, is no new decision.
 func TestAnotherTranscriptIsNoOtherDecision(t *testing.T) {
-	s := record.NewStore(4)
+	s := record.NewStore(record.Bounds{Entries: 4})
 	first, second := stuck("a", "WaitsByPolicy"), stuck("a", "WaitsByPolicy")
 	exchanges := about(object(t, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","uid":"a","resourceVersion":"1"}}`))
 	first.Asked = []record.Asked{asked(exchanges)}
@@ -175,7 +175,7 @@ func BenchmarkAdd(b *testing.B) {
 		"without transcript": nil, "with transcript": about(body), "with a Secret": about(secret),
 	} {
 		b.Run(name, func(b *testing.B) {
-			s := record.NewStore(4096)
+			s := record.NewStore(record.Bounds{Entries: 4096})
 			b.ReportAllocs()
 			for i := range b.N {
 				e := deleted([]string{"a", "b", "c", "d"}[i%4])

@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"debug/buildinfo"
 	"debug/elf"
 	"encoding/json"
 	"errors"
@@ -61,6 +62,16 @@ func foreign(t *testing.T) string {
 		t.Fatal(err)
 	}
 	if err := build(t.Context(), path, source, "GOOS=linux", "GOARCH="+other); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// crossBuilt builds Gleaner for the architecture that this machine does not have.
+func crossBuilt(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "gleaner")
+	if err := build(t.Context(), path, "../../cmd/gleaner", "GOOS=linux", "GOARCH="+other); err != nil {
 		t.Fatal(err)
 	}
 	return path
@@ -190,7 +201,7 @@ func TestImage_IsPulledFromARegistryAndCollects(t *testing.T) {
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	t.Cleanup(server.Close)
 	reference := strings.TrimPrefix(server.URL, "http://") + "/gleaner/gleaner:" + version
-	out, err := makeImage(t, "-folder", filepath.Join(t.TempDir(), "image"), "-push", reference, binary(t), foreign(t))
+	out, err := makeImage(t, "-folder", filepath.Join(t.TempDir(), "image"), "-push", reference, binary(t), crossBuilt(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,9 +218,24 @@ func TestImage_IsPulledFromARegistryAndCollects(t *testing.T) {
 	if len(index.Manifests) != 2 {
 		t.Errorf("it is for %d architectures", len(index.Manifests))
 	}
-	p.image(index, other)
+	foreign, foreignManifest, foreignConfig := p.image(index, other)
 	root, manifest, config := p.image(index, runtime.GOARCH)
 
+	t.Run("is the same for either architecture but for the command", func(t *testing.T) {
+		if diff := cmp.Diff(config.Config, foreignConfig.Config); diff != "" {
+			t.Errorf("configs:\n%s", diff)
+		}
+		if diff := cmp.Diff(manifest.Annotations, foreignManifest.Annotations); diff != "" {
+			t.Errorf("annotations:\n%s", diff)
+		}
+		if manifest.Layers[0].Digest != foreignManifest.Layers[0].Digest || manifest.Layers[1].Digest == foreignManifest.Layers[1].Digest {
+			t.Errorf("layers %v and %v", manifest.Layers, foreignManifest.Layers)
+		}
+		ours, theirs := sourcesOf(t, root), sourcesOf(t, foreign)
+		if diff := cmp.Diff(ours, theirs); diff != "" {
+			t.Errorf("the commands are not of the same sources:\n%s", diff)
+		}
+	})
 	t.Run("says what it is", func(t *testing.T) {
 		for name, about := range map[string]map[string]string{
 			"labels": config.Config.Labels, "annotations": manifest.Annotations, "annotations of the index": index.Annotations,
@@ -245,6 +271,23 @@ func TestImage_IsPulledFromARegistryAndCollects(t *testing.T) {
 			t.Errorf("files before and after:\n%s", diff)
 		}
 	})
+}
+
+// sourcesOf is what the command in an image was built of: its package, and its modules.
+func sourcesOf(t *testing.T, root string) (sources []string) {
+	t.Helper()
+	info, err := buildinfo.ReadFile(filepath.Join(root, "gleaner"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Path != "github.com/gleaner-dev/gleaner/cmd/gleaner" {
+		t.Errorf("its command is %s", info.Path)
+	}
+	sources = append(sources, info.GoVersion, info.Path)
+	for _, m := range info.Deps {
+		sources = append(sources, m.Path+" "+m.Version+" "+m.Sum)
+	}
+	return sources
 }
 
 // filesOf names the files in a root, but for what a kubelet puts there.

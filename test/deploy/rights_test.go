@@ -68,8 +68,8 @@ func TestG71_TheAccountMayCollectAnythingAndGiveNothingToItself(t *testing.T) {
 	for _, right := range []string{
 		"delete example.com things", "patch apps deployments", "watch  secrets", "list apiregistration.k8s.io apiservices",
 		"create  events", "create events.k8s.io events", "create authentication.k8s.io tokenreviews",
-		"create authorization.k8s.io subjectaccessreviews", "update gleaner.dev gcpolicies/status",
-		"update gleaner.dev finalizers/status", "patch gleaner.dev clusterfinalizers", "watch gleaner.dev finalizers",
+		"create authorization.k8s.io subjectaccessreviews", "patch gleaner.dev gcpolicies/status",
+		"patch gleaner.dev finalizers/status", "patch gleaner.dev clusterfinalizers", "watch gleaner.dev finalizers",
 		"impersonate  serviceaccounts", "create admissionregistration.k8s.io mutatingadmissionpolicies",
 	} {
 		devtest.Eventually(t, patience, func() error { return w.may(account, right, w.ns) })
@@ -85,6 +85,7 @@ func TestG71_TheAccountMayCollectAnythingAndGiveNothingToItself(t *testing.T) {
 		"impersonate  users", "impersonate  groups", "escalate rbac.authorization.k8s.io clusterroles",
 		"bind rbac.authorization.k8s.io clusterroles", "deletecollection  configmaps", "create gleaner.dev clustergcpolicies",
 		"create gleaner.dev finalizers", "update gleaner.dev clusterfinalizers",
+		"update gleaner.dev gcpolicies/status",
 	} {
 		if w.may(account, right, namespace) == nil {
 			t.Errorf("it has the right to %s", right)

@@ -134,6 +134,11 @@ func TestCompanion_KeepsWhatAPolicyKeeps(t *testing.T) {
 		return nil
 	})
 	b.goes(b.orphaned("dropped"))
+	for _, line := range b.gleaner.log.lines() {
+		if strings.Contains(line, `"level":"error"`) && strings.Contains(line, "cert") {
+			t.Errorf("a start as it should be is an error in the log: %s", line)
+		}
+	}
 }
 
 func TestCompanion_SIGKILLLosesNothingThatAPolicyKeeps(t *testing.T) {

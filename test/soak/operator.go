@@ -27,7 +27,9 @@ type operator struct {
 	err                     error // of its end, once exited is closed
 }
 
-// launch starts it, as it is deployed: with a canary and a lease.
+// launch starts it, as it is deployed: with a canary and a lease. It keeps fewer
+// decisions, so that the room for them is taken when the first quarter is over: what
+// grows after that is something else.
 func launch(s settings, kubeconfig string) (*operator, error) {
 	addresses, err := freeAddresses(4)
 	if err != nil {
@@ -36,6 +38,7 @@ func launch(s settings, kubeconfig string) (*operator, error) {
 	o := &operator{metrics: addresses[0], probes: addresses[1], pprofs: addresses[2], exited: make(chan struct{})}
 	flags := []string{
 		"run", "--kubeconfig=" + kubeconfig, "--collector=" + s.collector, "--canary-timeout=2s", "--sweep-interval=30s", "--insecure-debug",
+		"--records=1000", "--transcripts=1Mi",
 		"--metrics-bind-address=" + o.metrics, "--health-probe-bind-address=" + o.probes, "--pprof-bind-address=" + o.pprofs,
 	}
 	if s.collector == companion {
@@ -118,16 +121,19 @@ func (o *operator) kill() {
 }
 
 // figures reads what it says of itself, after a collection of Go's garbage: what is in
-// use then is what is held.
+// use then is what is held. The profile says by whom.
 func (o *operator) figures(ctx context.Context) (sample, error) {
-	if _, err := get(ctx, "http://"+o.pprofs+"/debug/pprof/heap?gc=1"); err != nil {
+	heap, err := get(ctx, "http://"+o.pprofs+"/debug/pprof/heap?gc=1")
+	if err != nil {
 		return sample{}, err
 	}
 	text, err := get(ctx, "http://"+o.metrics+"/metrics")
 	if err != nil {
 		return sample{}, err
 	}
-	return sampleOf(text)
+	s, err := sampleOf(text)
+	s.heap = heap
+	return s, err
 }
 
 // sampleOf reads a sample out of metrics.

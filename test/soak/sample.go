@@ -16,6 +16,7 @@ import (
 type sample struct {
 	at     time.Duration // since the start
 	values map[string]float64
+	heap   string // a profile of it
 }
 
 // measure is a figure of samples.
@@ -46,6 +47,8 @@ var measures = []measure{
 	{series, "", 1, 0.05, 50},
 	{watches, "", 1, 0.10, 5},
 	{"heap objects, thousands", "go_memstats_heap_objects", 1000, 0.10, 60},
+	{"records, thousands", "gleaner_records", 1000, 0, 0},
+	{"transcripts, MiB", "gleaner_record_transcript_bytes", mib, 0, 0},
 	{"objects in the graph", `gleaner_graph_objects{state="seen"}`, 1, 0, 0},
 	{"owners named only", `gleaner_graph_objects{state="named"}`, 1, 0, 0},
 	{"oldest work, s", "gleaner_queue_oldest_seconds", 1, 0, 0},
@@ -181,6 +184,14 @@ func (r *result) save() error {
 	w.Flush()
 	if err := w.Error(); err != nil {
 		return err
+	}
+	for name, at := range map[string]int{"heap-before.pprof": len(r.samples) / 2, "heap-after.pprof": len(r.samples) - 1} {
+		if at < 0 || at >= len(r.samples) {
+			continue
+		}
+		if err := os.WriteFile(filepath.Join(r.folder, name), []byte(r.samples[at].heap), 0o644); err != nil {
+			return err
+		}
 	}
 	return os.WriteFile(filepath.Join(r.folder, "chart.svg"), []byte(r.chart()), 0o644)
 }

@@ -151,6 +151,7 @@ metadata: {name: keeping}
 spec:
   resources: [{apiGroups: [""], resources: [configmaps]}]
   matchConditions: [{name: wrong, expression: "object.metadata.name +"}]
+  serviceAccount: {name: reader}
   fixed: {collect: {decision: Orphan}}
   mode: Enforce`)
 	w.says(p, "Accepted", metav1.ConditionFalse, "Invalid", `matchConditions "wrong" can't be read`)
