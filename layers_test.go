@@ -189,7 +189,8 @@ var layers = map[string]layer{
 		internal: []string{"devcluster"},
 		external: []string{"k8s.io/apimachinery", "k8s.io/apiserver", "k8s.io/client-go"},
 	},
-	"test/s3": {external: []string{"github.com/versity/versitygw"}},
+	"test/s3":     {external: []string{"github.com/versity/versitygw"}},
+	"test/inside": {anything: true},
 	"test/integration/hook": {
 		internal: []string{"devcluster", "devcluster/devtest"},
 		external: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},

@@ -383,7 +383,7 @@ func (s *subject) governs(ctx context.Context, p *policies.Policy) (bool, error)
 	case err != nil:
 		return false, fmt.Errorf("whether its matchConditions hold is not known: %w", err)
 	case withheld != "":
-		return false, fmt.Errorf("whether its matchConditions hold is not known: %s", withheld)
+		return false, &WithheldError{Policy: p.String(), Why: withheld}
 	}
 	return p.Matches(ctx, seen.Object)
 }

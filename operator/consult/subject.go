@@ -70,6 +70,18 @@ func (s *subject) seenBy(ctx context.Context, p *policies.Policy) (object *unstr
 	return object, withheld, err
 }
 
+// WithheldError says that a policy can't be asked about an object since its service
+// account may not read that. Whoever wrote the policy is to blame, or who grants rights.
+type WithheldError struct {
+	Policy string // as Policy.String names it
+	Why    string
+}
+
+// Error implements error.
+func (e *WithheldError) Error() string {
+	return "whether its matchConditions hold is not known: " + e.Why
+}
+
 // remember finds what is remembered of the object.
 func (s *subject) remember(ctx context.Context, opinion *Opinion) error {
 	o, now := s.question.Facts.Object, s.Now()

@@ -2,6 +2,7 @@ package loop
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -75,6 +76,9 @@ func (l *Loop) keep(ctx context.Context, facts decide.Facts, plan decide.Plan) d
 		return plan
 	}
 	wanted, known, err := l.consultant.Holds(ctx, facts)
+	if withheld := (*consult.WithheldError)(nil); errors.As(err, &withheld) && l.keeper != nil {
+		l.keeper.Withheld(withheld.Policy, withheld.Why)
+	}
 	if err != nil || !known {
 		plan.Retry = plan.Retry || err != nil
 		return plan

@@ -127,6 +127,7 @@ type Keeper struct {
 	mu     sync.Mutex // covers what follows
 	counts map[string]map[string]int64
 	faces  map[types.UID]string // of our resources, see face
+	unseen map[string]unseen    // see Withheld
 }
 
 // New returns a Keeper without a set. It talks to no API server yet.
@@ -141,7 +142,7 @@ func New(o Options) (*Keeper, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make client for policies: %w", err)
 	}
-	k := &Keeper{options: o, pokes: make(chan struct{}, 1), moved: make(chan struct{}, 1), counts: map[string]map[string]int64{}, faces: map[types.UID]string{}, before: map[types.UID]fetchedBefore{}}
+	k := &Keeper{options: o, pokes: make(chan struct{}, 1), moved: make(chan struct{}, 1), counts: map[string]map[string]int64{}, faces: map[types.UID]string{}, unseen: map[string]unseen{}, before: map[types.UID]fetchedBefore{}}
 	if k.client, err = newClient(o.Config, httpClient, scheme); err != nil {
 		return nil, fmt.Errorf("make client for policies: %w", err)
 	}

@@ -37,7 +37,7 @@ func (k *Keeper) decisions(policy string) map[string]int64 {
 	return maps.Clone(k.counts[policy])
 }
 
-// forgetCounts forgets what policies answered that are gone.
+// forgetCounts forgets what is noted of policies that are gone.
 func (k *Keeper) forgetCounts(b *build) {
 	there := map[string]bool{}
 	for _, p := range b.policies {
@@ -46,6 +46,7 @@ func (k *Keeper) forgetCounts(b *build) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	maps.DeleteFunc(k.counts, func(policy string, _ map[string]int64) bool { return !there[policy] })
+	maps.DeleteFunc(k.unseen, func(policy string, _ unseen) bool { return !there[policy] })
 }
 
 // report writes the status of every resource that says something else by now.
@@ -231,12 +232,15 @@ func (k *Keeper) describeEnforcing(p *policyState, set func(string, bool, string
 	if notVetoed == nil {
 		notVetoed = k.Mistaken()
 	}
-	late, unrefused := k.late.of(holdPrefix+p.key.Name), k.unrefused.of(p.refusalName())
+	late, unrefused, withheld := k.late.of(holdPrefix+p.key.Name), k.unrefused.of(p.refusalName()), k.withheld(p.policy.String())
 	switch {
 	case !p.policy.Enforce:
 		set(v1alpha1.ConditionEnforcing, false, "Monitor", "it decides and records, and changes nothing: write mode: Enforce for that")
 	case !ready:
 		set(v1alpha1.ConditionEnforcing, false, "NotReady", "it can't be asked"+p.meanwhile())
+	case withheld != "" && p.holds():
+		set(v1alpha1.ConditionEnforcing, false, "NotHeld", "objects get no hold, and go unasked when they are deleted, since its service account may not read them: "+
+			"grant it get on what resources names; "+withheld)
 	case alone && p.holds():
 		set(v1alpha1.ConditionEnforcing, false, reasonAlone, "it decides what becomes of dependents, and nobody carries that out, since "+adviceAlone)
 	case alone:

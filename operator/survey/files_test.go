@@ -1,7 +1,6 @@
 package survey
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -131,7 +130,7 @@ func TestNothingMoreIsKnownThanTheFilesTell(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Served(context.Background(), schema.GroupVersionResource{Version: "v1", Resource: "secrets"}); !errors.Is(err, errFiles) {
+	if _, err := s.Served(t.Context(), schema.GroupVersionResource{Version: "v1", Resource: "secrets"}); !errors.Is(err, errFiles) {
 		t.Errorf("of a type that is in no file it says %v", err)
 	}
 	if !s.Files {

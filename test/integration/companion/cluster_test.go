@@ -6,6 +6,7 @@ import (
 
 	"github.com/gleaner-dev/gleaner/devcluster"
 	"github.com/gleaner-dev/gleaner/operator/loop"
+	"github.com/gleaner-dev/gleaner/test/inside"
 )
 
 // operationOn is a control plane of its own, on which nothing of ours runs yet.
@@ -23,7 +24,7 @@ func operationOn(t *testing.T, options devcluster.Options) *operation {
 			t.Error(err)
 		}
 	})
-	if err := define(t, cluster.RESTConfig()); err != nil {
+	if err := inside.Define(t, cluster.RESTConfig()); err != nil {
 		t.Fatal(err)
 	}
 	o := &operation{world: worldOn(t, cluster.RESTConfig(), nil), cluster: cluster}

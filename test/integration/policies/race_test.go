@@ -13,6 +13,7 @@ import (
 	"github.com/gleaner-dev/gleaner/crds"
 	"github.com/gleaner-dev/gleaner/devcluster"
 	"github.com/gleaner-dev/gleaner/operator/memo"
+	"github.com/gleaner-dev/gleaner/test/inside"
 )
 
 func TestASecondDeleteWhileAPolicyWaitsIsRespected(t *testing.T) {
@@ -75,7 +76,7 @@ func newOperation(t *testing.T) *operation {
 			t.Error(err)
 		}
 	})
-	if err := define(t, cluster.RESTConfig()); err != nil {
+	if err := inside.Define(t, cluster.RESTConfig()); err != nil {
 		t.Fatal(err)
 	}
 	o := &operation{world: worldOn(t, cluster.RESTConfig(), nil), cluster: cluster}

@@ -64,6 +64,22 @@ func TestATenantsModuleSeesNothingThatItsServiceAccountMayNotRead(t *testing.T) 
 	}
 }
 
+func TestATenantsPolicyThatMayNotReadWhatItIsToHoldSaysSo(t *testing.T) {
+	w := newWorld(t)
+	w.reader("secrets")
+	p := w.policy(`
+kind: GCPolicy
+metadata: {name: looking}
+spec:
+  resources: [{apiGroups: [""], resources: [configmaps]}]
+  matchConditions: [{name: any, expression: "true"}]
+  fixed: {propagate: {decision: Orphan}}
+  serviceAccount: {name: reader}
+  mode: Enforce`)
+	w.make("object")
+	w.says(p, "Enforcing", metav1.ConditionFalse, "NotHeld", "grant it get on what resources names")
+}
+
 // reading is a module that reads a Secret, and says what came of that.
 const reading = `
 kind: %s

@@ -1,0 +1,34 @@
+package modules
+
+import "time"
+
+// withheldLife is for how long it counts that a policy's service account may not read an
+// object: who is told so asks again within a minute, for as long as it is so.
+const withheldLife = 3 * time.Minute
+
+// unseen is why an object was not shown to a policy, and when that was found.
+type unseen struct {
+	why string
+	at  time.Time
+}
+
+// Withheld notes that objects get no hold for a policy, since whom it reads as may not
+// read them. The policy is named as policies.Policy.String does.
+func (k *Keeper) Withheld(policy, why string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.unseen[policy] = unseen{why, k.options.Now()}
+}
+
+// withheld says why objects get no hold for a policy; "" if that is not so, as far as
+// is known.
+func (k *Keeper) withheld(policy string) string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	u := k.unseen[policy]
+	if k.options.Now().Sub(u.at) > withheldLife {
+		delete(k.unseen, policy)
+		return ""
+	}
+	return u.why
+}
