@@ -71,7 +71,8 @@ func onTerminal(t *testing.T, args []string) (string, int) {
 	return strings.ReplaceAll(<-read, "\r\n", "\n"), code
 }
 
-var shown = regexp.MustCompile("(?s)```\n\\$ gleaner ([^\n]*)\n(.*?)```")
+// shown are what is asked of files: the rest of the page is of a cluster.
+var shown = regexp.MustCompile("(?s)```\n\\$ gleaner ([^\n]* -f shop\\.yaml[^\n]*)\n(.*?)```")
 
 func TestTheDocumentationShowsWhatIsWritten(t *testing.T) {
 	page, err := os.ReadFile("../../docs/cli.md")

@@ -22,6 +22,9 @@ func (o *operatorFlags) addTo(flags *pflag.FlagSet) {
 	flags.StringVar(&o.namespace, "operator-namespace", "", "the operator's `namespace`; by default its pods are looked for in all")
 	flags.StringVar(&o.endpoint, "endpoint", "", "`URL` of the operator's metrics address, to ask it there and not by a port-forward to its pods")
 	flags.StringVar(&o.ca, "endpoint-ca", "", "`file` with the certificate that the endpoint's is signed by; on loopback it need not be signed by anybody")
+	if token := flags.Lookup("token"); token != nil {
+		token.Hidden = false // it is what the operator knows clients by
+	}
 	flags.StringVar(&o.tokenOf, "token-of", "", "ask the operator as this service account, `NAMESPACE/NAME`, where the kubeconfig has no token")
 }
 

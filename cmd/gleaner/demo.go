@@ -32,7 +32,8 @@ func demoCommand() *cobra.Command {
 		Short: "Show what Gleaner does, on a control plane of its own",
 		Long: "Start a real control plane on this machine and Gleaner as its garbage collector, delete a Deployment in\n" +
 			"background, in foreground and orphaning, then apply policies in Rego and in Go and delete things again, and have\n" +
-			"a finalizer in Go remove a bucket from a real S3 server. Show what is collected and why. Exits with 0 if all of it went as it should, and with 1 and the reason if not.",
+			"a finalizer in Go remove a bucket from a real S3 server. Show what is collected and why.\n\n" +
+			"It exits with 0 if all of it went as it should, and with 1 and the reason if not.",
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return demo(cmd.Context(), modeOf(beside), cmd.OutOrStdout())

@@ -63,6 +63,7 @@ func rootCalled(name string) *cobra.Command {
 		Use:           "gleaner",
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: name},
 		Short:         "A Kubernetes garbage collector that you can program",
+		Long:          rootLong,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          noCommand,
@@ -71,9 +72,23 @@ func rootCalled(name string) *cobra.Command {
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())}
 	})
-	cmd.AddCommand(runCommand(), devCommand(), demoCommand(), moduleCommand(), releaseCommand(), replayCommand(), testCommand(), versionCommand(),
-		doctorCommand(), explainCommand(), graphCommand(), previewCommand(), rbacCommand(), stuckCommand())
+	group(cmd, "Ask a cluster, and have it let go:", explainCommand(), stuckCommand(), graphCommand(), previewCommand(), doctorCommand(), releaseCommand())
+	group(cmd, "Write and test policies and finalizers:", moduleCommand(), testCommand(), replayCommand())
+	group(cmd, "Run Gleaner:", demoCommand(), devCommand(), runCommand(), rbacCommand())
+	cmd.AddCommand(versionCommand())
 	return cmd
+}
+
+const rootLong = `Gleaner is a Kubernetes garbage collector that you can program: policies and finalizers, written as modules, decide what becomes
+of objects that are deleted or lose their owners. To see it on this machine, without a cluster: gleaner demo.`
+
+// group adds commands that the help shows together.
+func group(to *cobra.Command, title string, commands ...*cobra.Command) {
+	to.AddGroup(&cobra.Group{ID: title, Title: title})
+	for _, c := range commands {
+		c.GroupID = title
+	}
+	to.AddCommand(commands...)
 }
 
 // noCommand refuses the name of a command that there is not.

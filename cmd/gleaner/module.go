@@ -36,7 +36,7 @@ func moduleCommand() *cobra.Command {
 func limitFlags(flags *pflag.FlagSet, l *sandbox.Limits) {
 	flags.Int64Var(&l.Fuel, "fuel", sandbox.DefaultFuel, "units of work that a call may use, of about one instruction")
 	flags.Int64Var(&l.Memory, "memory", sandbox.DefaultMemory, "bytes of memory that a call may use")
-	flags.DurationVar(&l.Timeout, "timeout", sandbox.DefaultTimeout, "that a call may take")
+	flags.DurationVar(&l.Timeout, "timeout", sandbox.DefaultTimeout, "how long a call may take")
 }
 
 func checkLimits(l sandbox.Limits) error {
@@ -66,7 +66,9 @@ func moduleInspect() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "inspect FILE...",
 		Short: "Show what a module answers, imports and needs",
-		Args:  someModule,
+		Example: `  gleaner module inspect policy.rego
+  gleaner module inspect module.wasm.gz -o json`,
+		Args: someModule,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if output != "text" && output != "json" {
 				return usageError{fmt.Errorf("-o %s: use text or json", output)}
@@ -126,6 +128,8 @@ func moduleValidate() *cobra.Command {
 		Short: "Say whether the operator would take a module in, and settings for it",
 		Long: "Say whether the operator would take a module in: whether it compiles, imports only what there is, and\n" +
 			"initialises under its limits; with --settings also whether its hook validate accepts them.",
+		Example: `  gleaner module validate module.wasm.gz
+  gleaner module validate policy.rego --settings settings.json`,
 		Args: someModule,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkLimits(limits); err != nil {

@@ -27,6 +27,8 @@ func moduleBench() *cobra.Command {
 		Short: "Measure what a call of a module takes",
 		Long: "Measure what a call of a module takes: fuel, memory and time. It is asked the same over and over, by\n" +
 			"default a made-up request for its first hook.",
+		Example: `  gleaner module bench module.wasm.gz
+  gleaner module bench policy.rego --request request.json -n 10000`,
 		Args: someModule,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if calls < 1 || calls > mostCalls {

@@ -36,6 +36,8 @@ func moduleBuild() *cobra.Command {
 		Long: "Compile a module in Go to WebAssembly, in the folder DIR or the current one, see that the operator would\n" +
 			"take it in, and say what to write in its resource. A module in Rego is seen to compile; there is nothing\n" +
 			"to build. The same sources and compiler make the same file on any machine.",
+		Example: `  gleaner module build bucket-cleaner
+  gleaner module build bucket-cleaner --tinygo -o small.wasm.gz`,
 		Args: oneFolder,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {

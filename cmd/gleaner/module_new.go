@@ -31,6 +31,8 @@ func moduleNew() *cobra.Command {
 		Short: "Write a folder with a module to start from",
 		Long: "Write a folder with a module to start from: a finalizer or a policy that works, its tests, and the\n" +
 			"resources to apply. With a module in Go comes the SDK. Nothing that is there already is written to.",
+		Example: `  gleaner module new --lang go bucket-cleaner
+  gleaner module new --lang rego --hook collect keep-claims`,
 		Args: oneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.name = args[0]

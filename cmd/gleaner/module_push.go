@@ -28,6 +28,8 @@ func modulePush() *cobra.Command {
 		Long: "Put a module into a registry, as an OCI artifact, if it is valid; and print what to write in the resource.\n" +
 			"Without a tag it gets one of its digest, since some registries remove what has none. Who you are comes\n" +
 			"from docker login or podman login. The registry is spoken to by HTTPS; one on this machine may use HTTP.",
+		Example: `  gleaner module push module.wasm.gz registry.example.com/team/bucket-cleaner:v1
+  gleaner module push policy.rego registry.example.com/team/keep-claims`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) < 2 {
 				return usageError{fmt.Errorf("%s needs a module, and where to put it: registry/repository", cmd.CommandPath())}

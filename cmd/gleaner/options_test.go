@@ -49,6 +49,8 @@ func TestDefaults_AreThoseThatAreDocumented(t *testing.T) {
 		metricsAddress:    ":8443",
 		probeAddress:      ":8081",
 		pprofAddress:      "0",
+		records:           10000,
+		transcripts:       "32Mi",
 		logFormat:         "json",
 		besideOptions: besideOptions{
 			webhookAddress: ":9443",

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/gleaner-dev/gleaner/cmd/gleaner/kubectl"
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
 	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/release"
@@ -37,14 +38,14 @@ var (
 )
 
 func (o *releaseOptions) validateFinalizer(args []string) error {
-	resource, _, named := o.resource(args)
+	resource, name, named := o.resource(args)
 	switch {
 	case o.finalizer != "" && o.policy != "":
-		return errors.New("a policy has holds and no other finalizer: write RESOURCE/NAME or --all with --finalizer, or leave it out")
+		return errors.New("a policy has holds and no other finalizer: write KIND/NAME or --all with --finalizer, or leave it out")
 	case named && o.finalizer != "":
-		return fmt.Errorf("%s says which finalizer is meant: leave --finalizer out, or write RESOURCE/NAME of the objects", args[0])
-	case named && resource == finalizers && o.namespace == "":
-		return fmt.Errorf("a Finalizer is in a namespace: say which, with -n, or write clusterfinalizer/%s", strings.SplitN(args[0], "/", 2)[1])
+		return fmt.Errorf("%s says which finalizer is meant: leave --finalizer out, or write KIND/NAME of the objects", strings.Join(args, " "))
+	case named && resource == finalizers && o.AllNamespaces:
+		return fmt.Errorf("a Finalizer is in a namespace: say which, with -n in place of -A, or write clusterfinalizer/%s", name)
 	case o.live && !named && o.finalizer == "":
 		return errors.New("--live goes with --finalizer, finalizer/NAME or clusterfinalizer/NAME: holds are taken off all objects")
 	case o.finalizer == "":
@@ -75,11 +76,15 @@ var (
 
 // resource is the Finalizer or ClusterFinalizer that is named in place of an object.
 func (o *releaseOptions) resource(args []string) (resource schema.GroupResource, name string, named bool) {
-	if len(args) != 1 {
+	kind, name, err := kubectl.Named(args)
+	if err != nil {
 		return schema.GroupResource{}, "", false
 	}
-	text, name, _ := strings.Cut(args[0], "/")
-	resource, named = spellings[strings.TrimSuffix(text, "."+v1alpha1.GroupVersion.Group)]
+	word, group, _ := strings.Cut(strings.ToLower(kind), ".")
+	if group != "" && group != v1alpha1.GroupVersion.Group && group != v1alpha1.GroupVersion.Version+"."+v1alpha1.GroupVersion.Group {
+		return schema.GroupResource{}, "", false
+	}
+	resource, named = spellings[word]
 	return resource, name, named
 }
 
@@ -91,40 +96,44 @@ type target struct {
 	resource  *release.Where // that one itself, if it is to be freed as well
 }
 
-func (o *releaseOptions) target(ctx context.Context, c client.Client, args []string) (target, error) {
-	resource, name, named := o.resource(args)
+func (s *releasing) target(ctx context.Context) (target, error) {
+	resource, name, named := s.resource(s.args)
 	switch {
 	case named && resource == finalizers:
-		t := target{finalizer: o.namespace + ".gleaner.dev/" + name, ours: "Finalizer " + o.namespace + "/" + name}
-		t.where = release.Where{Namespace: o.namespace, Finalizers: []string{t.finalizer}}
-		t.resource = &release.Where{Namespace: o.namespace, Name: name, Select: only(resource), Finalizers: []string{release.InUse}}
+		namespace, err := s.InNamespace()
+		if err != nil {
+			return target{}, err
+		}
+		t := target{finalizer: namespace + ".gleaner.dev/" + name, ours: "Finalizer " + namespace + "/" + name}
+		t.where = release.Where{Namespace: namespace, Finalizers: []string{t.finalizer}}
+		t.resource = &release.Where{Namespace: namespace, Name: name, Select: only(resource), Finalizers: []string{release.InUse}}
 		return t, nil
 	case named:
 		var f v1alpha1.ClusterFinalizer
-		if err := c.Get(ctx, client.ObjectKey{Name: name}, &f); err != nil {
+		if err := s.gleaner.Get(ctx, client.ObjectKey{Name: name}, &f); err != nil {
 			return target{}, fmt.Errorf("read the ClusterFinalizer: %w; of one that is gone, write --all and --finalizer with what it served", err)
 		}
 		t := target{finalizer: f.Spec.Finalizer, ours: "ClusterFinalizer " + name}
-		t.where = release.Where{Namespace: o.namespace, Finalizers: []string{t.finalizer}}
+		t.where = release.Where{Namespace: *s.Namespace, Finalizers: []string{t.finalizer}}
 		t.resource = &release.Where{Name: name, Select: only(resource), Finalizers: []string{release.InUse}}
 		return t, nil
 	}
-	t := target{finalizer: o.finalizer}
+	t := target{finalizer: s.finalizer}
 	var err error
-	if t.ours, err = whose(ctx, c, o.finalizer); err != nil {
+	if t.ours, err = whose(ctx, s.gleaner, s.finalizer); err != nil {
 		return t, err
 	}
-	if o.live && t.ours == "" {
-		return t, fmt.Errorf("no Finalizer or ClusterFinalizer serves %s, and another's finalizer is not taken off objects that are not being deleted: leave --live out", o.finalizer)
+	if s.live && t.ours == "" {
+		return t, fmt.Errorf("no Finalizer or ClusterFinalizer serves %s, and another's finalizer is not taken off objects that are not being deleted: leave --live out", s.finalizer)
 	}
-	t.where, err = o.where(ctx, c, args)
+	t.where, err = s.where(ctx)
 	t.where.Finalizers = []string{t.finalizer}
 	return t, err
 }
 
 // whose is the Finalizer or ClusterFinalizer that serves a finalizer, or served it;
 // "" if it is somebody else's.
-func whose(ctx context.Context, c client.Client, finalizer string) (string, error) {
+func whose(ctx context.Context, c client.Reader, finalizer string) (string, error) {
 	domain, name, _ := strings.Cut(finalizer, "/")
 	if namespace, ok := strings.CutSuffix(domain, "."+v1alpha1.GroupVersion.Group); ok {
 		return "Finalizer " + namespace + "/" + name, nil
@@ -147,53 +156,53 @@ func whose(ctx context.Context, c client.Client, finalizer string) (string, erro
 
 // releaseFinalizer takes a finalizer off the objects that are being deleted, and off
 // others if that was said.
-func (o *releaseOptions) releaseFinalizer(ctx context.Context, r *release.Releaser, t target, in io.Reader, out io.Writer) error {
-	taken, err := o.find(ctx, r, t, out)
+func (s *releasing) releaseFinalizer(ctx context.Context, t target) error {
+	taken, err := s.find(ctx, t)
 	if len(taken) == 0 {
 		switch {
 		case err != nil:
 		case t.where.Name != "":
 			err = fmt.Errorf("%s is not being deleted, or does not have %s", t.where.Name, t.finalizer)
 		default:
-			fmt.Fprintf(out, "Nothing there is being deleted and has %s.\n", t.finalizer)
+			fmt.Fprintf(s.out, "Nothing there is being deleted and has %s.\n", t.finalizer)
 		}
 		return err
 	}
-	show(out, taken)
+	show(s.out, taken)
 	if err != nil {
-		fmt.Fprintf(out, "Not everything could be looked through: %v\n", err)
+		fmt.Fprintf(s.out, "Not everything could be looked through: %v\n", err)
 	}
-	t.warn(out, taken)
-	if !o.yes && !confirmed(in, out, fmt.Sprintf("Take it off %d?", len(taken))) {
-		fmt.Fprintln(out, "Nothing was released.")
+	t.warn(s.out, taken)
+	if !s.yes && !confirmed(s.in, s.out, fmt.Sprintf("Take it off %d?", len(taken))) {
+		fmt.Fprintln(s.out, "Nothing was released.")
 		return nil
 	}
-	released, err := releaseAll(ctx, r, taken, out)
-	fmt.Fprintf(out, "Released %d.\n", released)
+	released, err := s.releaseAll(ctx, taken)
+	fmt.Fprintf(s.out, "Released %d.\n", released)
 	return err
 }
 
 // find lists what the finalizer is to be taken off, and says what it is not taken
 // off. An error comes with what was found nevertheless.
-func (o *releaseOptions) find(ctx context.Context, r *release.Releaser, t target, out io.Writer) ([]release.Held, error) {
-	found, err := r.Find(ctx, t.where)
-	if err := o.oneNamespace(found); err != nil {
+func (s *releasing) find(ctx context.Context, t target) ([]release.Held, error) {
+	found, err := s.look(ctx, t.where)
+	if err := oneNamespace(t.where, found); err != nil {
 		return nil, err
 	}
 	going, staying := terminating(found)
-	if o.live {
+	if s.live {
 		going, staying = found, 0
 	}
 	if staying != 0 {
-		fmt.Fprintf(out, "%d have %s and are not being deleted: they keep it.\n", staying, t.finalizer)
+		fmt.Fprintf(s.out, "%d have %s and are not being deleted: they keep it.\n", staying, t.finalizer)
 	}
 	if t.resource == nil {
 		return going, err
 	}
-	itself, findErr := r.Find(ctx, *t.resource)
+	itself, findErr := s.look(ctx, *t.resource)
 	err = errors.Join(err, findErr)
 	if itself, _ = terminating(itself); staying != 0 && len(itself) != 0 {
-		fmt.Fprintf(out, "So %s stays as well: --live takes it off all.\n", t.ours)
+		fmt.Fprintf(s.out, "So %s stays as well: --live takes it off all.\n", t.ours)
 		return going, err
 	}
 	return append(going, itself...), err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"time"
 
@@ -26,47 +25,57 @@ const mostRounds = 5
 // sweepPause is between two sweeps.
 const sweepPause = 2 * time.Second
 
-func (o *releaseOptions) release(ctx context.Context, r *release.Releaser, where release.Where, in io.Reader, out io.Writer) error {
-	admissions, err := o.admissions(ctx, r, out)
+func (s *releasing) releaseHolds(ctx context.Context, where release.Where) error {
+	admissions, err := s.admissions(ctx)
 	if err != nil {
 		return err
 	}
-	held, err := r.Find(ctx, where)
+	held, err := s.look(ctx, where)
 	if len(held) == 0 && len(admissions) == 0 {
 		if err == nil {
-			fmt.Fprintln(out, "Nothing there has a hold.")
+			fmt.Fprintln(s.out, "Nothing there has a hold.")
 		}
 		return err
 	}
 	if len(held) != 0 {
-		show(out, held)
+		show(s.out, held)
 	}
 	if err != nil {
-		fmt.Fprintf(out, "Not everything could be looked through: %v\n", err)
+		fmt.Fprintf(s.out, "Not everything could be looked through: %v\n", err)
 	}
-	if err := o.oneNamespace(held); err != nil {
+	if err := oneNamespace(where, held); err != nil {
 		return err
 	}
 	if unserved := slices.ContainsFunc(held, func(h release.Held) bool { return slices.Contains(h.Finalizers, release.InUse) }); unserved {
-		fmt.Fprint(out, inUseWarning)
+		fmt.Fprint(s.out, inUseWarning)
 	}
-	if !o.yes && !confirmed(in, out, question(held, admissions)) {
-		fmt.Fprintln(out, "Nothing was released.")
+	if !s.yes && !confirmed(s.in, s.out, question(held, admissions)) {
+		fmt.Fprintln(s.out, "Nothing was released.")
 		return nil
 	}
-	removed := removeAll(ctx, r, admissions, out)
-	return errors.Join(removed, o.sweep(ctx, r, where, held, out))
+	removed := s.removeAll(ctx, admissions)
+	return errors.Join(removed, s.sweep(ctx, where, held))
+}
+
+// look finds what has a finalizer, and shows on a terminal how far it is.
+func (s *releasing) look(ctx context.Context, where release.Where) ([]release.Held, error) {
+	var d doing
+	d.set("Looking through the cluster")
+	over := d.shown(s.errOut)
+	defer over()
+	where.Listed = func(done, of int) { d.set(fmt.Sprintf("Looking through the cluster: %d of %d types", done, of)) }
+	return s.Find(ctx, where)
 }
 
 // sweep releases what was found, and looks again until nothing turns up any more.
-func (o *releaseOptions) sweep(ctx context.Context, r *release.Releaser, where release.Where, held []release.Held, out io.Writer) error {
-	released, err := releaseAll(ctx, r, held, out)
+func (s *releasing) sweep(ctx context.Context, where release.Where, held []release.Held) error {
+	released, err := s.releaseAll(ctx, held)
 	rounds := 0
-	for calm := 0; o.all && err == nil && calm < quiet; calm++ {
-		if err = sleep(ctx, sweepPause); err != nil {
+	for calm := 0; s.all && err == nil && calm < quiet; calm++ {
+		if err = s.pause(ctx, released); err != nil {
 			break
 		}
-		if held, err = r.Find(ctx, where); err != nil || len(held) == 0 {
+		if held, err = s.look(ctx, where); err != nil || len(held) == 0 {
 			continue
 		}
 		if rounds++; rounds > mostRounds {
@@ -74,30 +83,38 @@ func (o *releaseOptions) sweep(ctx context.Context, r *release.Releaser, where r
 			break
 		}
 		more := 0
-		more, err = releaseAll(ctx, r, held, out)
+		more, err = s.releaseAll(ctx, held)
 		released, calm = released+more, -1
 	}
-	fmt.Fprintf(out, "Released %d.\n", released)
-	return errors.Join(err, o.back(ctx, r))
+	fmt.Fprintf(s.out, "Released %d.\n", released)
+	return errors.Join(err, s.back(ctx))
 }
 
-func releaseAll(ctx context.Context, r *release.Releaser, held []release.Held, out io.Writer) (released int, err error) {
-	for _, h := range held {
-		done, failed := r.Release(ctx, h)
+// releaseAll releases what was found, and says of what that failed.
+func (s *releasing) releaseAll(ctx context.Context, held []release.Held) (released int, err error) {
+	var d doing
+	over := d.shown(s.errOut)
+	var failures []error
+	for i, h := range held {
+		d.set(fmt.Sprintf("Releasing: %d of %d", i+1, len(held)))
+		done, failed := s.Release(ctx, h)
 		if failed != nil {
-			fmt.Fprintf(out, "%v\n", failed)
-			err = errors.Join(err, failed)
+			failures = append(failures, failed)
 		}
 		if done {
 			released++
 		}
 	}
-	return released, err
+	over() // what follows would be written into its line
+	for _, failed := range failures {
+		fmt.Fprintf(s.out, "%v\n", failed)
+	}
+	return released, errors.Join(failures...)
 }
 
-// oneNamespace refuses a name without a namespace that more than one object has.
-func (o *releaseOptions) oneNamespace(held []release.Held) error {
-	if o.all || o.policy != "" || o.namespace != "" {
+// oneNamespace refuses a name that objects of more than one namespace have.
+func oneNamespace(where release.Where, held []release.Held) error {
+	if where.Name == "" {
 		return nil
 	}
 	for _, h := range held {
@@ -106,6 +123,15 @@ func (o *releaseOptions) oneNamespace(held []release.Held) error {
 		}
 	}
 	return nil
+}
+
+// pause is before another look, and says on a terminal what for.
+func (s *releasing) pause(ctx context.Context, released int) error {
+	var d doing
+	d.set(fmt.Sprintf("Released %d; seeing that nothing puts them back", released))
+	over := d.shown(s.errOut)
+	defer over()
+	return sleep(ctx, sweepPause)
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

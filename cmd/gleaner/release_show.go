@@ -5,25 +5,25 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 
+	"github.com/gleaner-dev/gleaner/cmd/gleaner/kubectl"
 	"github.com/gleaner-dev/gleaner/operator/release"
 )
 
 func show(out io.Writer, held []release.Held) {
-	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(table, "NAMESPACE\tOBJECT\tSTATE\tTAKEN OFF\tOTHER FINALIZERS")
+	t := kubectl.Table{Header: []string{"NAMESPACE", "OBJECT", "STATE", "TAKEN OFF", "OTHER FINALIZERS"}}
 	for _, h := range held {
-		state := "held"
+		state, color := "held", kubectl.Color("")
 		if h.Terminating {
-			state = "being deleted: goes once it is released"
+			state, color = "being deleted: goes once it is released", kubectl.Bad
 			if len(h.Others) != 0 {
-				state = "being deleted: waits for others, too"
+				state, color = "being deleted: waits for others, too", kubectl.Unsure
 			}
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", h.Namespace, h, state, strings.Join(h.Finalizers, ","), strings.Join(h.Others, ","))
+		t.Add(kubectl.Cell{Text: h.Namespace}, kubectl.Cell{Text: h.String()}, kubectl.Cell{Text: state, Color: color},
+			kubectl.Cell{Text: strings.Join(h.Finalizers, ",")}, kubectl.Cell{Text: strings.Join(h.Others, ",")})
 	}
-	_ = table.Flush() // nobody is left to be told
+	_ = t.Write(out, kubectl.PaletteFor(out)) // nobody is left to be told
 }
 
 // confirmed asks whether to go on.

@@ -38,6 +38,8 @@ func replayCommand() *cobra.Command {
 			"module asks for is carried out: it is given the recorded results.\n\n" +
 			"It exits with 1 if something is different, and with 2 if a file can't be read or holds nothing to\n" +
 			"replay. The fuel of another module than the recorded one is shown, and does not count.",
+		Example: `  gleaner replay records.json --module policy.rego --index 0
+  gleaner replay records.json --module module.wasm.gz --all`,
 		Args: oneRecord,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(o.modules) == 0 {

@@ -34,6 +34,9 @@ func testCommand() *cobra.Command {
 			"         module: policy.rego or policy.wasm at their top, from their own folder\n\n" +
 			"It exits with 1 if a test fails, and with 2 if a file can't be read or there is nothing to test.\n\n" +
 			"With --from it runs nothing, and makes what a module was asked in a cluster into cases.",
+		Example: `  gleaner test
+  gleaner test policies --run claim -v
+  gleaner test --from records.json --module policy.rego -o cases.yaml`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := from.check(cmd, args); err != nil {
@@ -58,7 +61,7 @@ func testCommand() *cobra.Command {
 	cmd.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "show all tests, with what was decided and what the operator would do")
 	cmd.Flags().StringVarP(&o.output, "output", "o", o.output, "text, json or junit; with --from, the file to write")
 	cmd.Flags().BoolVar(&o.coverage, "coverage", false, "show which lines of Rego its tests have not reached")
-	cmd.Flags().DurationVar(&o.timeout, "timeout", o.timeout, "that all of it may take")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", o.timeout, "how long all of it may take")
 	from.add(cmd)
 	return cmd
 }

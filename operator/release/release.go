@@ -68,6 +68,7 @@ type Where struct {
 	Namespace  string                          // "": all, and what is in none
 	Labels     string                          // a label selector
 	Name       string
+	Listed     func(done, of int) // is told how many types have been looked through; may be nil
 }
 
 // has reports whether a finalizer is looked for.
@@ -83,7 +84,10 @@ func (w Where) has(finalizer string) bool {
 func (r *Releaser) Find(ctx context.Context, where Where) ([]Held, error) {
 	types, err := r.types(where)
 	var all []Held
-	for _, t := range types {
+	for i, t := range types {
+		if where.Listed != nil {
+			where.Listed(i, len(types))
+		}
 		if where.Namespace != "" && !t.namespaced {
 			continue
 		}

@@ -178,6 +178,8 @@ var replacements = []struct {
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`), "TIME"},
 	{regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`), "UID"},
 	{regexp.MustCompile(`gleaner-[0-9a-f]{6,10}-[0-9a-z]{5}`), "gleaner-POD"},
+	{regexp.MustCompile(`("?resourceVersion"?: )"\d+"`), `${1}"VERSION"`},
+	{regexp.MustCompile(`(durationNanoseconds|fuel)("?: )\d+`), "${1}${2}NUMBER"}, // fuel is another with each compiler
 	{regexp.MustCompile(`127\.0\.0\.1:\d+`), "ADDRESS"},
 	{regexp.MustCompile(`held: gleaner-system/gleaner\.dev by \S+`), "held: gleaner-system/gleaner.dev by HOLDER"},
 	{regexp.MustCompile(`(ESC\[33m)\d+[dhms]([0-9dhms]*)ESC`), "${1}AGE" + "ESC"},

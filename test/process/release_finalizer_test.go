@@ -159,7 +159,7 @@ func TestANameThatObjectsOfSeveralNamespacesHaveIsNotEnough(t *testing.T) {
 	c.make(name, true, nil, bucket, hold)
 	other.make(name, true, nil, bucket, hold)
 	for _, more := range [][]string{nil, {"--finalizer", bucket}} {
-		out, err := releaseWith(t, "", append([]string{"configmaps/" + name, "--yes"}, more...)...)
+		out, err := releaseWith(t, "", append([]string{"configmaps/" + name, "-A", "--yes"}, more...)...)
 		if err == nil || !strings.Contains(out, "say which is meant, with -n") {
 			t.Errorf("%v: %v\n%s", more, err, out)
 		}

@@ -3,7 +3,9 @@ package process
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -11,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/gleaner-dev/gleaner/devcluster"
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
@@ -91,19 +94,18 @@ func TestHoldsAreReleasedWithoutTheOperator(t *testing.T) {
 
 func TestAReleaseThatMakesNoSenseSaysWhatToWrite(t *testing.T) {
 	for want, args := range map[string][]string{
-		"say what to release":           {},
-		"only one of them":              {"configmaps/a", "--all"},
-		"write RESOURCE/NAME":           {"configmaps"},
-		"of a GCPolicy write NAMESPACE": {"--policy", "missing"},
+		"say what to release":   {},
+		"only one of them":      {"configmaps/a", "--all"},
+		"write KIND/NAME":       {"configmaps"},
+		"two objects: name one": {"configmaps/a", "configmaps/b"},
+		"use one of them":       {"configmaps/a", "-n", "default", "-A"},
 
-		"say what to release: RESOURCE/NAME":  {"--finalizer", "example.com/bucket"},
+		"say what to release: KIND/NAME":      {"--finalizer", "example.com/bucket"},
 		"leave it out":                        {"--finalizer", "example.com/bucket", "--policy", "p"},
 		"as it stands in metadata.finalizers": {"--finalizer", "a/b/c", "--all"},
 		"leave --finalizer out, or write":     {"finalizer/a", "--finalizer", "example.com/bucket"},
-		"a Finalizer is in a namespace":       {"finalizers.gleaner.dev/a"},
-		"read the ClusterFinalizer":           {"clusterfinalizer/missing"},
+		"a Finalizer is in a namespace":       {"finalizers.gleaner.dev/a", "-A"},
 		"--live goes with --finalizer":        {"--all", "--live"},
-		"leave --live out":                    {"--all", "--live", "--finalizer", "example.com/bucket"},
 
 		"leave --finalizer out\n":             {"--all", "--finalizer", "gleaner.dev/hold"},
 		"the garbage collector keeps":         {"--all", "--finalizer", "orphan"},
@@ -113,8 +115,89 @@ func TestAReleaseThatMakesNoSenseSaysWhatToWrite(t *testing.T) {
 		"delete the claim":                    {"--all", "--finalizer", "kubernetes.io/pv-protection"},
 		"it is Kubernetes' own":               {"--all", "--finalizer", "service.kubernetes.io/load-balancer-cleanup"},
 	} {
-		if out, err := releaseWith(t, "", args...); err == nil || !strings.Contains(out, want) {
+		if out, err := releaseWith(t, "", args...); exitCode(err) != 2 || !strings.Contains(out, want) {
 			t.Errorf("%v: %v\n%s", args, err, out)
 		}
 	}
+}
+
+func TestWhatIsNotThereToBeReleasedIsSaid(t *testing.T) {
+	for want, args := range map[string][]string{
+		"of a GCPolicy write NAMESPACE":                                       {"--policy", "missing"},
+		"read the ClusterFinalizer":                                           {"clusterfinalizer", "missing"},
+		"leave --live out":                                                    {"--all", "--live", "--finalizer", "example.com/bucket"},
+		`doesn't have a resource type "nonesuch"`:                             {"nonesuch/a"},
+		`Error from server (NotFound): configmaps "missing" not found`:        {"cm/missing"},
+		"in namespace default: name another with -n, or look in all with -A":  {"cm", "missing"},
+		`Error from server (NotFound): namespaces "missing" not found` + "\n": {"ns/missing"},
+	} {
+		if out, err := releaseWith(t, "", args...); exitCode(err) != 1 || !strings.Contains(out, want) {
+			t.Errorf("%v: %v\n%s", args, err, out)
+		}
+	}
+}
+
+// exitCode is a process's; -1 if it did not end by itself.
+func exitCode(err error) int {
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &exit):
+		return exit.ExitCode()
+	default:
+		return -1
+	}
+}
+
+func TestAnObjectToReleaseIsNamedAsForKubectl(t *testing.T) {
+	c := newCarriers(t, sharedCluster(t))
+	config := inNamespace(t, sharedCluster(t), c.ns)
+	unique := "only-" + c.ns
+	for _, words := range [][]string{
+		{"configmaps/NAME", "-n", c.ns},
+		{"cm", "NAME", "-n", c.ns},
+		{"ConfigMap/NAME", "--namespace", c.ns},
+		{"cm/NAME", "-A"},
+		{"cm/NAME", "--context", "there", "--kubeconfig", config},
+	} {
+		c.make(unique, false, nil, hold)
+		args := strings.Split(strings.ReplaceAll(strings.Join(words, "\n"), "NAME", unique), "\n")
+		out, err := releaseWith(t, "", append(args, "--yes")...)
+		if err != nil || !strings.Contains(out, "Released 1.") {
+			t.Errorf("%v: %v\n%s", words, err, out)
+		}
+		c.expect(strings.Join(words, " "), map[string][]string{unique: {}})
+		if err := c.maps.Delete(t.Context(), unique, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestWhatToReleaseIsCompleted(t *testing.T) {
+	c := newCarriers(t, sharedCluster(t))
+	c.make("settings", false, nil)
+	for begun, want := range map[string]string{"cm/se": "cm/settings\n", "configmap": "configmaps\n"} {
+		cmd := exec.CommandContext(t.Context(), binary(t), "__complete", "release", "--kubeconfig", sharedCluster(t).Kubeconfig(), "-n", c.ns, begun)
+		if out, err := cmd.Output(); err != nil || !strings.HasPrefix(string(out), want) {
+			t.Errorf("%s: %v\n%s", begun, err, out)
+		}
+	}
+}
+
+// inNamespace writes a kubeconfig with a context named there, of a namespace.
+func inNamespace(t *testing.T, cluster *devcluster.Cluster, namespace string) string {
+	t.Helper()
+	config, err := clientcmd.LoadFromFile(cluster.Kubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := *config.Contexts[config.CurrentContext]
+	there.Namespace = namespace
+	config.Contexts["there"] = &there
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }

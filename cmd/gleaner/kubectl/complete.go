@@ -123,9 +123,7 @@ func withTimeout(config *rest.Config) *rest.Config {
 
 // completeFlags completes the values of -n and --context.
 func (f *Flags) completeFlags(cmd *cobra.Command) {
-	_ = cmd.RegisterFlagCompletionFunc("namespace", func(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
-		return f.list(cmd.Context(), schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, "", begun), cobra.ShellCompDirectiveNoFileComp
-	})
+	f.CompleteFlag(cmd, "namespace", schema.GroupVersionResource{Version: "v1", Resource: "namespaces"})
 	_ = cmd.RegisterFlagCompletionFunc("context", func(_ *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
 		raw, err := f.ToRawKubeConfigLoader().RawConfig()
 		if err != nil {
@@ -139,5 +137,13 @@ func (f *Flags) completeFlags(cmd *cobra.Command) {
 		}
 		slices.Sort(names)
 		return names, cobra.ShellCompDirectiveNoFileComp
+	})
+}
+
+// CompleteFlag completes the value of a flag by the names of objects that are in no
+// namespace.
+func (f *Flags) CompleteFlag(cmd *cobra.Command, flag string, resource schema.GroupVersionResource) {
+	_ = cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+		return f.list(cmd.Context(), resource, "", begun), cobra.ShellCompDirectiveNoFileComp
 	})
 }

@@ -84,15 +84,11 @@ func TestATableLeavesOutWhatIsEmpty(t *testing.T) {
 	}
 }
 
-func TestColoursAndProgressAreForTerminalsAlone(t *testing.T) {
+func TestColoursAreForTerminalsAlone(t *testing.T) {
 	t.Setenv("TERM", "xterm")
 	var out bytes.Buffer
 	if PaletteFor(&out).on {
 		t.Error("what is no terminal is coloured")
-	}
-	Progress(&out, func() string { return "working" })()
-	if out.Len() != 0 {
-		t.Errorf("it shows %q", out.String())
 	}
 }
 

@@ -13,8 +13,11 @@ func (f *Flags) Mapping(word string) (*meta.RESTMapping, error) {
 		return nil, fmt.Errorf("discover types: %w", err)
 	}
 	mapping, err := mappingOf(mapper, word)
-	if err != nil {
+	switch {
+	case meta.IsNoMatchError(err):
 		return nil, fmt.Errorf("the server doesn't have a resource type %q", word)
+	case err != nil:
+		return nil, fmt.Errorf("discover types: %w", err) // which says nothing of this one
 	}
 	return mapping, nil
 }

@@ -32,11 +32,11 @@ func Named(args []string) (kind, name string, err error) {
 		kind, name, _ = strings.Cut(args[0], "/")
 	case 2:
 		if strings.Contains(args[0]+args[1], "/") {
-			return "", "", Usage("%q and %q are two objects: ask about one", args[0], args[1])
+			return "", "", Usage("%q and %q are two objects: name one", args[0], args[1])
 		}
 		kind, name = args[0], args[1]
 	case 0:
-		return "", "", Usage("there is nothing to ask about: %s", write)
+		return "", "", Usage("no object is named: %s", write)
 	default:
 		return "", "", Usage("there are %d arguments: %s", len(args), write)
 	}
@@ -101,6 +101,9 @@ func Find(mapper meta.RESTMapper, objects []*unstructured.Unstructured, namespac
 		return Target{}, err
 	}
 	mapping, err := mappingOf(mapper, kind)
+	if meta.IsNoMatchError(err) {
+		err = fmt.Errorf("there is no resource type %q in the files, which are asked in place of the cluster", kind)
+	}
 	if err != nil {
 		return Target{}, err
 	}
@@ -132,14 +135,15 @@ func Find(mapper meta.RESTMapper, objects []*unstructured.Unstructured, namespac
 func mappingOf(mapper meta.RESTMapper, word string) (*meta.RESTMapping, error) {
 	full, gr := schema.ParseResourceArg(strings.ToLower(word))
 	var gvk schema.GroupVersionKind
+	var err error
 	if full != nil {
 		gvk, _ = mapper.KindFor(*full)
 	}
 	if gvk.Empty() {
-		gvk, _ = mapper.KindFor(gr.WithVersion(""))
+		gvk, err = mapper.KindFor(gr.WithVersion(""))
 	}
-	if gvk.Empty() {
-		return nil, fmt.Errorf("there is no resource type %q in the file", word)
+	if err != nil {
+		return nil, err
 	}
 	return mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 }

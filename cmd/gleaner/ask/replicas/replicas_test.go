@@ -1,0 +1,182 @@
+package replicas
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/gleaner-dev/gleaner/operator/debug"
+	"github.com/gleaner-dev/gleaner/operator/record"
+)
+
+var at = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// replicaAt is one that is asked by a URL.
+func replicaAt(t *testing.T, w Where) *Replica {
+	t.Helper()
+	all, err := Find(t.Context(), w)
+	if err != nil || len(all) != 1 {
+		t.Fatalf("%d replicas: %v", len(all), err)
+	}
+	t.Cleanup(func() { Close(all) })
+	return all[0]
+}
+
+// answering is a replica that gives one answer to all.
+func answering(t *testing.T, code int, answer any) *Replica {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(code)
+		if err := json.NewEncoder(w).Encode(answer); err != nil {
+			t.Error(err)
+		}
+	}))
+	t.Cleanup(server.Close)
+	return replicaAt(t, Where{Config: &rest.Config{}, Endpoint: server.URL})
+}
+
+func entry(name string, after time.Duration) record.Entry {
+	o := record.Object{APIVersion: "apps/v1", Kind: "Deployment", Namespace: "shop", Name: name, UID: "uid"}
+	return record.Entry{Time: at.Add(after), Object: o}
+}
+
+func TestWhatAllReplicasHaveRecordedIsPutTogether(t *testing.T) {
+	early, late := at.Add(-time.Hour), at.Add(-time.Minute)
+	first := answering(t, http.StatusOK, debug.Records{Since: &early, Items: []record.Entry{entry("web", 1), entry("web", 3)}})
+	second := answering(t, http.StatusOK, debug.Records{Since: &late, Items: []record.Entry{entry("web", 2), entry("other", 2)}})
+	away := answering(t, http.StatusInternalServerError, "it burns")
+	found := RecordsOf(t.Context(), []*Replica{first, away, second}, About{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"})
+	want := Records{
+		Entries: []record.Entry{entry("web", 1), entry("web", 2), entry("web", 3)},
+		Since:   &late, // before that the second may have done what it has forgotten
+		Asked:   []string{first.Name, second.Name},
+		Missing: []Missing{{away.Name, `it answers 500: "it burns"`}},
+	}
+	if diff := cmp.Diff(want, found); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// An older operator answers with more than it was asked for.
+func TestRecordsOfOthersAreLeftOut(t *testing.T) {
+	o := entry("web", 0).Object
+	for claim, c := range map[string]struct {
+		about About
+		want  bool
+	}{
+		"all":                     {About{}, true},
+		"its UID":                 {About{UID: o.UID}, true},
+		"another UID":             {About{UID: "y", Name: "web", Namespace: "shop"}, false},
+		"its name":                {About{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}, true},
+		"its name, of any kind":   {About{Namespace: "shop", Name: "web"}, true},
+		"that of another group":   {About{Group: "extensions", Kind: "Deployment", Namespace: "shop", Name: "web"}, false},
+		"that of another kind":    {About{Group: "apps", Kind: "ReplicaSet", Namespace: "shop", Name: "web"}, false},
+		"in another namespace":    {About{Group: "apps", Kind: "Deployment", Namespace: "other", Name: "web"}, false},
+		"of what is in none":      {About{Group: "apps", Kind: "Deployment", Name: "web"}, false},
+		"another name, same kind": {About{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "api"}, false},
+	} {
+		if got := c.about.matches(o); got != c.want {
+			t.Errorf("%s: %t", claim, got)
+		}
+	}
+}
+
+func TestARefusalSaysWhatToDo(t *testing.T) {
+	for want, r := range map[string]*Replica{
+		"give --token, or --token-of NAMESPACE/SERVICEACCOUNT": answering(t, http.StatusUnauthorized, ""),
+		"the ClusterRole gleaner-debug-reader gives that":      answering(t, http.StatusForbidden, "no"),
+		`it answers 404: "no such page"`:                       answering(t, http.StatusNotFound, "no such page"),
+		"is it Gleaner that listens there?":                    answering(t, http.StatusOK, "welcome"),
+	} {
+		var status debug.Status
+		if err := r.Get(t.Context(), "/debug/gc/status", &status); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("it does not say %q: %v", want, err)
+		}
+		if h := HealthOf(t.Context(), []*Replica{r})[0]; h.Err == nil {
+			t.Errorf("it is well, though: %s", want)
+		}
+	}
+}
+
+// What is asked with is a secret, and plain HTTP is for an operator that does not ask
+// for it.
+func TestATokenIsSentByHTTPSAlone(t *testing.T) {
+	seen := make(chan string, 1)
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen <- r.Header.Get("Authorization")
+		_ = json.NewEncoder(w).Encode(debug.Status{})
+	})
+	plain, encrypted := httptest.NewServer(handler), httptest.NewTLSServer(handler)
+	defer plain.Close()
+	defer encrypted.Close()
+	for url, want := range map[string]string{plain.URL: "", encrypted.URL: "Bearer secret"} {
+		r := replicaAt(t, Where{Config: &rest.Config{Host: "https://127.0.0.1:1", BearerToken: "secret"}, Endpoint: url})
+		if err := r.Get(t.Context(), "/debug/gc/status", &debug.Status{}); err != nil {
+			t.Fatal(err)
+		}
+		if got := <-seen; got != want {
+			t.Errorf("%s: it is asked with %q, want %q", url, got, want)
+		}
+	}
+}
+
+// Neither the API server's authority nor the client's certificate for it is of use to
+// another server, nor is it its business.
+func TestWhatIsTheAPIServersIsNotUsedElsewhere(t *testing.T) {
+	w := Where{Config: &rest.Config{
+		Host: "https://api", BearerToken: "secret",
+		TLSClientConfig: rest.TLSClientConfig{CAData: []byte("ca"), CertData: []byte("cert"), KeyData: []byte("key"), ServerName: "api"},
+		Impersonate:     rest.ImpersonationConfig{UserName: "somebody"},
+	}}
+	got, err := w.credentials(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.BearerToken != "secret" || got.Impersonate.UserName != "" {
+		t.Errorf("it is asked as %q, impersonating %q", got.BearerToken, got.Impersonate.UserName)
+	}
+	if diff := cmp.Diff(rest.TLSClientConfig{}, got.TLSClientConfig); diff != "" {
+		t.Errorf("of the API server's it keeps\n%s", diff)
+	}
+	if w.Config.ServerName != "api" {
+		t.Error("the configuration that it was given is changed")
+	}
+}
+
+func TestWhereTheOperatorIsHasToMakeSense(t *testing.T) {
+	for text, w := range map[string]Where{
+		"":                     {Endpoint: "https://gleaner.example.com"},
+		"write NAMESPACE/NAME": {TokenOf: "asker"},
+		"write a URL, such as": {Endpoint: "127.0.0.1:8443"},
+		"is not encrypted":     {Endpoint: "http://gleaner.example.com"},
+	} {
+		err := w.Validate()
+		if text == "" && err != nil || text != "" && (err == nil || !strings.Contains(err.Error(), text)) {
+			t.Errorf("%+v: %v", w, err)
+		}
+	}
+	for _, on := range []string{"http://127.0.0.1:8080", "http://localhost:8080", "http://[::1]:8080"} {
+		if err := (Where{Endpoint: on}).Validate(); err != nil {
+			t.Errorf("%s is on loopback: %v", on, err)
+		}
+	}
+}
+
+func TestTheOperatorsPortIsTheOneThatItsPodNames(t *testing.T) {
+	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{
+		{Ports: []corev1.ContainerPort{{Name: "health", ContainerPort: 1}}}, {Ports: []corev1.ContainerPort{{Name: "https", ContainerPort: 2}}},
+	}}}
+	if got := portOf(pod); got != 2 {
+		t.Errorf("it is %d", got)
+	}
+	if got := portOf(&corev1.Pod{}); got != 8443 {
+		t.Errorf("where it names none it is %d", got)
+	}
+}
