@@ -54,9 +54,12 @@ func (l *Loop) heldByPlace() map[modules.Place]int {
 	return counts
 }
 
-// serves reports whether discovery has seen a resource.
-func (l *Loop) serves(r schema.GroupResource) bool {
-	return slices.ContainsFunc(l.types().Collected(), func(t catalog.Resource) bool { return t.Version.GroupResource() == r })
+// serves reports whether discovery has seen a resource, and whether its objects are in
+// namespaces.
+func (l *Loop) serves(r schema.GroupResource) (served, namespaced bool) {
+	all := l.types().Collected()
+	i := slices.IndexFunc(all, func(t catalog.Resource) bool { return t.Version.GroupResource() == r })
+	return i >= 0, i >= 0 && all[i].Namespaced
 }
 
 // kindOf is the kind of a resource, if discovery has seen it.

@@ -161,7 +161,7 @@ func (k *Keeper) placeable(ctx context.Context, p placement) (rules []admissionv
 // young reports whether a resource is not there, or is a custom one that has come just
 // now.
 func (k *Keeper) young(ctx context.Context, r schema.GroupResource) (bool, error) {
-	if !k.options.Serves(r) {
+	if served, _ := k.options.Serves(r); !served {
 		return true, nil
 	}
 	definition := &metav1.PartialObjectMetadata{}

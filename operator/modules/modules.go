@@ -49,8 +49,9 @@ type Options struct {
 	// Absent tells whether a kind is not served, asked anew.
 	Absent func(context.Context, schema.GroupKind) (bool, error)
 
-	// Serves tells whether discovery has seen a resource.
-	Serves func(schema.GroupResource) bool
+	// Serves tells whether discovery has seen a resource, and whether its objects are
+	// in namespaces.
+	Serves func(schema.GroupResource) (served, namespaced bool)
 
 	// Tell raises an event about a policy or a module.
 	Tell func(about *corev1.ObjectReference, kind, reason, message string)

@@ -35,7 +35,7 @@ func keeper(t *testing.T, change func(*Options), resources ...client.Object) *Ke
 	o := Options{
 		Config: &rest.Config{Host: "127.0.0.1:0"}, Namespace: "gleaner-system", Log: testr.New(t), Now: time.Now,
 		Absent:   func(context.Context, schema.GroupKind) (bool, error) { return false, nil },
-		Serves:   func(schema.GroupResource) bool { return true },
+		Serves:   func(schema.GroupResource) (served, namespaced bool) { return true, true },
 		Tell:     func(*corev1.ObjectReference, string, string, string) {},
 		Progress: func(types.UID) Progress { return Progress{} },
 		Held:     func() map[Place]int { return nil },

@@ -261,12 +261,16 @@ func (k *Keeper) describeEnforcing(p *policyState, set func(string, bool, string
 // be; meanwhile is what becomes of objects if not.
 func (k *Keeper) readiness(p *asking, set func(string, bool, string, string), meanwhile string) {
 	accepted := p.problem.condition != v1alpha1.ConditionAccepted
-	switch missing := k.unserved(p); {
+	missing, elsewhere := k.unserved(p)
+	switch {
 	case !accepted:
 		set(v1alpha1.ConditionAccepted, false, p.problem.reason, p.problem.message)
 	case len(missing) != 0:
 		set(v1alpha1.ConditionAccepted, true, "NotServed", fmt.Sprintf("it makes sense, but this API server serves no %s: write resources in the "+
 			"plural and with their group, as kubectl api-resources shows them, unless the type is still to come", strings.Join(missing, " and no ")))
+	case len(elsewhere) != 0:
+		set(v1alpha1.ConditionAccepted, true, "NotNamespaced", fmt.Sprintf("it makes sense, but is for its own namespace alone, and %s are in none: "+
+			"write a Cluster%s for them", strings.Join(elsewhere, " and "), p.kind))
 	default:
 		set(v1alpha1.ConditionAccepted, true, "Accepted", "it makes sense")
 	}
@@ -314,18 +318,22 @@ func overlapping(b *build, p *policyState, set func(string, bool, string, string
 	set(v1alpha1.ConditionOverlapping, true, "OthersFirst", "others are asked before it, and their word counts unless they abstain: "+strings.Join(texts, "; "))
 }
 
-// unserved are the resources that the policy names and nobody serves.
-func (k *Keeper) unserved(p *asking) []string {
-	var missing []string
+// unserved are the resources that the policy names and nobody serves, and those whose
+// objects are not in namespaces, if it is for one.
+func (k *Keeper) unserved(p *asking) (missing, elsewhere []string) {
 	for _, rule := range p.policy.Rules {
 		for _, r := range rule.Names() {
-			if !k.options.Serves(r) {
+			switch served, namespaced := k.options.Serves(r); {
+			case !served:
 				missing = append(missing, r.String())
+			case p.key.Namespace != "" && !namespaced:
+				elsewhere = append(elsewhere, r.String())
 			}
 		}
 	}
 	slices.Sort(missing)
-	return slices.Compact(missing)
+	slices.Sort(elsewhere)
+	return slices.Compact(missing), slices.Compact(elsewhere)
 }
 
 // holds reports whether objects get a hold for the policy.

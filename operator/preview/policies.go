@@ -29,7 +29,7 @@ type Modules map[string][]source.File
 func Policies(ctx context.Context, s *survey.Survey, config *rest.Config, given Modules, now time.Time) (*modules.Reading, error) {
 	o := modules.Options{
 		Config: config, Log: logr.Discard(), Now: func() time.Time { return now }, Absent: s.Absent, CheckGrants: intents.Check,
-		Serves: func(schema.GroupResource) bool { return true },
+		Serves: func(schema.GroupResource) (served, namespaced bool) { return true, true },
 		Given: func(module string) ([]source.File, bool) {
 			_, name, _ := strings.Cut(module, " ")
 			files, ok := given[name]

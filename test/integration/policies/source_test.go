@@ -187,6 +187,17 @@ spec:
 	w.says(p, "Accepted", metav1.ConditionTrue, "NotServed", "serves no deployment.apps: write resources in the plural")
 }
 
+func TestAPolicyOfANamespaceThatNamesWhatIsInNoneIsTold(t *testing.T) {
+	w := newWorld(t)
+	p := w.policy(`
+kind: GCPolicy
+metadata: {name: scope}
+spec:
+  resources: [{apiGroups: [""], resources: [configmaps, namespaces, persistentvolumes]}]
+  fixed: {collect: {decision: Orphan}}`)
+	w.says(p, "Accepted", metav1.ConditionTrue, "NotNamespaced", "namespaces and persistentvolumes are in none: write a ClusterGCPolicy")
+}
+
 func TestWhatIsWrongWithAPolicyIsToldAsAnEvent(t *testing.T) {
 	w := newWorld(t)
 	p := w.policy(`
