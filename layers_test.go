@@ -138,6 +138,11 @@ var layers = map[string]layer{
 		external: []string{"k8s.io/apiextensions-apiserver/pkg/apis", "k8s.io/apimachinery"},
 	},
 
+	"crds/admit": {
+		internal: []string{"crds"},
+		external: []string{"k8s.io/apiextensions-apiserver/pkg", "k8s.io/apimachinery", "k8s.io/apiserver"},
+	},
+
 	"cmd/gleaner/ask/replicas": {
 		internal: []string{"operator/debug", "operator/record"},
 		external: []string{"golang.org/x/sync", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/utils"},

@@ -31,7 +31,7 @@ func ask(ctx context.Context, f *kubectl.Flags, args []string, errOut io.Writer)
 	a := &asked{}
 	var err error
 	if len(f.Files) != 0 {
-		return a, a.load(f, args)
+		return a, a.load(ctx, f, args)
 	}
 	if a.namespace, err = f.InNamespace(); err != nil {
 		return nil, err
@@ -54,8 +54,8 @@ func ask(ctx context.Context, f *kubectl.Flags, args []string, errOut io.Writer)
 }
 
 // load finds the object in files.
-func (a *asked) load(f *kubectl.Flags, args []string) error {
-	objects, err := kubectl.Load(f.Files)
+func (a *asked) load(ctx context.Context, f *kubectl.Flags, args []string) error {
+	objects, err := loadResources(ctx, f.Files)
 	if err != nil {
 		return err
 	}

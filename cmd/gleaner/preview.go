@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/gleaner-dev/gleaner/cmd/gleaner/kubectl"
@@ -30,6 +31,7 @@ type previewOptions struct {
 	cascade   string
 	collector string
 	modules   []string
+	with      []string
 	failOver  int
 }
 
@@ -53,6 +55,9 @@ any more. A policy in Monitor changes nothing here, either; what it says is show
 What can't be known is said to be unknown: what depends on a type that you may not read, a module that can't be had
 from here, or what a module reads itself. It may go.
 
+With --with, policies that are not in the cluster yet, or are there otherwise, are tried on it: they are taken as if they
+were applied, with the modules and ConfigMaps that they name, and nothing is written.
+
 With -f it asks no cluster. Policies and modules are then those in the files; one that is elsewhere is given with
 --module.`
 
@@ -64,6 +69,7 @@ func previewDeleteCommand() *cobra.Command {
 		Long: previewLong + "\n\nIt exits with 3 if --fail-over=N is given and more than N objects would go, at once or later, or might,\n" +
 			"as those of which it is not known.",
 		Example: "  gleaner preview delete deployment/web -n shop\n" +
+			"  gleaner preview delete deployment/web -n shop --with keep-volumes.yaml\n" +
 			"  gleaner preview delete ns/shop --fail-over 100\n" +
 			"  gleaner preview delete deploy web --cascade=orphan -o yaml\n" +
 			"  kubectl get all,cm,secret,pvc -n shop -o yaml | gleaner preview delete deploy/web -f - -f policies.yaml",
@@ -81,6 +87,7 @@ func previewDeleteCommand() *cobra.Command {
 	flags.StringVar(&o.cascade, "cascade", "background", "`how` its dependents go, as for kubectl delete: background, foreground or orphan")
 	flags.StringVar(&o.collector, "collector", "", "primary or companion: `how` Gleaner is run; by default as the cluster says")
 	flags.StringArrayVar(&o.modules, "module", nil, "`NAME=FILE`: take this file for a PolicyModule or ClusterPolicyModule; of one of a namespace NAMESPACE/NAME=FILE")
+	flags.StringArrayVar(&o.with, "with", nil, "take the policies, modules and ConfigMaps of this `file` as if they were applied to the cluster; - is the standard input")
 	flags.IntVar(&o.failOver, "fail-over", -1, "exit with 3 if more than this `number` of objects would go")
 	for name, words := range map[string][]string{"cascade": {"background", "foreground", "orphan"}, "collector": {primary, companion}} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
@@ -105,6 +112,9 @@ func (o *previewOptions) validate(cmd *cobra.Command, args []string) error {
 	if cmd.Flags().Changed("fail-over") && o.failOver < 0 {
 		return kubectl.Usage("--fail-over=%d: use 0 or more", o.failOver)
 	}
+	if len(o.with) != 0 && len(o.Files) != 0 {
+		return kubectl.Usage("--with is for a cluster: give what -f is to have beside the rest with -f, too")
+	}
 	return o.Validate()
 }
 
@@ -114,13 +124,24 @@ func (o *previewOptions) preview(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	namespace, err := o.InNamespace()
+	if err != nil {
+		return err
+	}
+	with, err := proposals(cmd.Context(), o.with, namespace)
+	if err != nil {
+		return err
+	}
 	a, err := ask(cmd.Context(), o.Flags, args, cmd.ErrOrStderr())
 	if err != nil {
 		return err
 	}
-	p, err := o.run(cmd.Context(), a, given, cmd.ErrOrStderr())
+	p, err := o.run(cmd.Context(), a, given, with, cmd.ErrOrStderr())
 	if err != nil {
 		return err
+	}
+	if len(with) != 0 {
+		p.Notes = append(p.Notes, withNote(with))
 	}
 	d := o.document(a, p)
 	switch o.Output {
@@ -137,13 +158,13 @@ func (o *previewOptions) preview(cmd *cobra.Command, args []string) error {
 	return o.judge(d)
 }
 
-func (o *previewOptions) run(ctx context.Context, a *asked, given preview.Modules, errOut io.Writer) (*preview.Preview, error) {
+func (o *previewOptions) run(ctx context.Context, a *asked, given preview.Modules, with []*unstructured.Unstructured, errOut io.Writer) (*preview.Preview, error) {
 	over := kubectl.Progress(errOut, func() string { return "Reading the policies, and deciding" })
 	defer over()
 	now := time.Now()
 	options := preview.Options{Survey: a.survey, Config: a.config, Target: a.id(), Cascade: cascades[o.cascade], Now: now}
 	var reading *modules.Reading
-	reading, options.Unread = preview.Policies(ctx, a.survey, a.config, given, now)
+	reading, options.Unread = preview.Policies(ctx, a.survey, a.config, given, with, now)
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}

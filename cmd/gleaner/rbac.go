@@ -147,7 +147,7 @@ func (o *rbacOptions) read(ctx context.Context) (rights.Setup, *holder.Book, err
 	s := rights.SetupOf(nil)
 	if len(o.Files) != 0 {
 		o.override(&s)
-		objects, err := kubectl.Load(o.Files)
+		objects, err := loadResources(ctx, o.Files)
 		if err != nil {
 			return s, nil, err
 		}

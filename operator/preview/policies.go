@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
@@ -25,8 +26,11 @@ import (
 type Modules map[string][]source.File
 
 // Policies reads the policies in force, as the operator does: from the cluster, or
-// from the files of a survey for a nil config.
-func Policies(ctx context.Context, s *survey.Survey, config *rest.Config, given Modules, now time.Time) (*modules.Reading, error) {
+// from the files of a survey for a nil config. With a cluster, what is proposed is taken
+// as if it were applied: Gleaner's resources with their defaults, ConfigMaps and Secrets.
+func Policies(
+	ctx context.Context, s *survey.Survey, config *rest.Config, given Modules, with []*unstructured.Unstructured, now time.Time,
+) (*modules.Reading, error) {
 	o := modules.Options{
 		Config: config, Log: logr.Discard(), Now: func() time.Time { return now }, Absent: s.Absent, CheckGrants: intents.Check,
 		Serves: func(schema.GroupResource) (served, namespaced bool) { return true, true },
@@ -38,6 +42,13 @@ func Policies(ctx context.Context, s *survey.Survey, config *rest.Config, given 
 	}
 	if config == nil {
 		o.Config, o.Source = &rest.Config{Host: "http://files.invalid"}, files{s}
+	}
+	if config != nil && len(with) != 0 {
+		source, err := propose(config, with)
+		if err != nil {
+			return nil, err
+		}
+		o.Source = source
 	}
 	return modules.Read(ctx, o)
 }

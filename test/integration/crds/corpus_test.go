@@ -10,8 +10,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/gleaner-dev/gleaner/crds"
+	"github.com/gleaner-dev/gleaner/crds/admit"
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
 	"github.com/gleaner-dev/gleaner/hostabi"
 )
@@ -61,6 +63,9 @@ func TestABadResourceIsRefusedWithAMessageThatSaysWhatToWrite(t *testing.T) {
 						t.Fatal("it was accepted")
 					}
 					compareComplaints(t, c.Refused, err)
+					if c.Was == nil {
+						compareOffline(t, kindOf(t, name), c.Name, spec, err)
+					}
 				})
 			}
 		}
@@ -111,6 +116,42 @@ func compareComplaints(t *testing.T, want map[string]string, err error) {
 			t.Errorf("missing: %s: %s", field, part)
 		}
 	}
+}
+
+// compareOffline holds what is found wrong without an API server against what one does.
+func compareOffline(t *testing.T, k kind, name string, spec any, served error) {
+	t.Helper()
+	if name == "" {
+		name = "tried"
+	}
+	err := admit.Object(t.Context(), asRead(t, object(k, name, spec)))
+	if err == nil {
+		t.Fatal("it is accepted without an API server")
+	}
+	want, err1 := complaints(served)
+	got, err2 := complaints(err)
+	if err1 != nil || err2 != nil {
+		t.Fatal(err1, err2)
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("without an API server something else is found (-with one +without):\n%s", diff)
+	}
+}
+
+// asRead is the object as it is read from a file, with integers.
+func asRead(t *testing.T, o *unstructured.Unstructured) *unstructured.Unstructured {
+	t.Helper()
+	data, err := json.Marshal(o.Object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := &unstructured.Unstructured{}
+	if err := read.UnmarshalJSON(data); err != nil {
+		t.Fatal(err)
+	}
+	return read
 }
 
 // What no case is refused by might as well not be there.
@@ -176,6 +217,13 @@ func TestAGoodResourceIsAcceptedAndItsDefaultsAreFilledIn(t *testing.T) {
 				want := convert[any](t, merge(c.Spec, c.Filled))
 				if diff := cmp.Diff(want, convert[any](t, got)); diff != "" {
 					t.Errorf("spec (-want +got):\n%s", diff)
+				}
+				o := asRead(t, object(kindOf(t, name), "tried", c.Spec))
+				if err := admit.Object(t.Context(), o); err != nil {
+					t.Fatal("without an API server: ", err)
+				}
+				if diff := cmp.Diff(want, convert[any](t, o.Object["spec"])); diff != "" {
+					t.Errorf("spec without an API server (-want +got):\n%s", diff)
 				}
 			})
 		}

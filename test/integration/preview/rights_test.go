@@ -57,7 +57,7 @@ func TestWhatMayNotBeReadIsUnknown(t *testing.T) {
 		if u, is := told["configmaps"]; is != (namespace == "") || u.Only != namespaceIf(is, w.ns) {
 			t.Errorf("of ConfigMaps it is told: %v, %t", u, is)
 		}
-		_, unread := preview.Policies(t.Context(), s, config, nil, time.Now())
+		_, unread := preview.Policies(t.Context(), s, config, nil, nil, time.Now())
 		if unread == nil || !strings.Contains(unread.Error(), "forbidden") {
 			t.Fatalf("the policies were read: %v", unread)
 		}

@@ -200,7 +200,7 @@ func (w *world) preview(target string, cascade metav1.DeletionPropagation) *prev
 	if len(s.Unread) != 0 {
 		w.Fatalf("not read: %v", s.Unread)
 	}
-	reading, err := preview.Policies(w.Context(), s, w.config, nil, time.Now())
+	reading, err := preview.Policies(w.Context(), s, w.config, nil, w.proposed, time.Now())
 	if err != nil {
 		w.Fatal(err)
 	}
