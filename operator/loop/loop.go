@@ -203,7 +203,7 @@ func (l *Loop) connect() error {
 	l.watcher = watch.New(watch.Options{
 		Discovery:   discoverer,
 		Metadata:    watchClient,
-		APIServices: watch.LocalVersions(services),
+		APIServices: watch.ReadServices(services),
 		Ignored:     l.options.Ignored,
 		Interval:    l.options.DiscoveryInterval,
 		Sink:        sinks{l.known, l.keeper, listener{l}},

@@ -66,7 +66,7 @@ func Live(ctx context.Context, o Options) (*Survey, error) {
 	if s.Client, err = metadata.NewForConfig(metadata.ConfigFor(o.Config)); err != nil {
 		return nil, fmt.Errorf("make client: %w", err)
 	}
-	asker := watch.New(watch.Options{Discovery: discoverer, Metadata: s.Client}) // which is never run
+	asker := watch.New(watch.Options{Discovery: discoverer, Metadata: s.Client, APIServices: readable(services)}) // which is never run
 	s.Served, s.Absent = asker.Serves, asker.Absent
 	if err := s.discover(ctx, discoverer, services); err != nil {
 		return nil, err
@@ -88,12 +88,25 @@ func (s *Survey) discover(ctx context.Context, d discovery.DiscoveryInterfaceWit
 	for _, gv := range slices.SortedFunc(maps.Keys(failed), func(a, b schema.GroupVersion) int { return strings.Compare(a.String(), b.String()) }) {
 		s.Unread = append(s.Unread, Unread{Resource: schema.GroupResource{Group: gv.Group, Resource: "*"}, Err: failed[gv]})
 	}
-	local, err := watch.LocalVersions(services)(ctx)
+	known, err := watch.ReadServices(services)(ctx)
 	if err != nil {
-		local = nil // then each absence is asked for, which costs time alone
+		known = watch.Services{} // then each absence is asked for, which costs time alone
 	}
-	s.Types = catalog.Build(groups, lists, catalog.Settings{Ignored: catalog.DefaultIgnored(), Local: local, Failed: failed})
+	s.Types = catalog.Build(groups, lists, catalog.Settings{Ignored: catalog.DefaultIgnored(), Local: known.Local, Failed: failed})
 	return ctx.Err()
+}
+
+// readable reads API services for somebody who may not be allowed to: discovery's word
+// counts alone then.
+func readable(services aggregator.Interface) func(context.Context) (watch.Services, error) {
+	read := watch.ReadServices(services)
+	return func(ctx context.Context) (watch.Services, error) {
+		s, err := read(ctx)
+		if apierrors.IsForbidden(err) {
+			return watch.Services{}, nil
+		}
+		return s, err
+	}
 }
 
 // list lists all types that there are, some at a time.

@@ -32,23 +32,53 @@ func (w *Watcher) discover(ctx context.Context) bool {
 		}
 		return false
 	}
-	failed := w.failedVersions(err)
 	old := w.catalog.Load()
+	services, told := w.services(ctx)
+	missing := unserved(lists, services, told, old)
+	failed := w.failedVersions(err, missing)
 	found := catalog.Build(groups, lists, catalog.Settings{
-		Ignored: w.options.Ignored, Local: w.local(ctx), Failed: failed, Previous: old,
+		Ignored: w.options.Ignored, Local: services.Local, Failed: failed, Previous: old,
 	})
 	w.catalog.Store(found)
 	w.reconcile(ctx, found)
 	if !found.Equal(old) {
 		w.changed(found, old)
 	}
-	return true
+	return len(missing) == 0
 }
 
-// failedVersions returns the group versions that discovery could not ask about.
-// After an error that names none, what was found is all there is (G-05).
-func (w *Watcher) failedVersions(err error) map[schema.GroupVersion]error {
-	if err == nil {
+var errUnserved = errors.New("discovery does not name it, and it has not been taken away")
+
+// unserved are the group versions of which discovery says nothing, and which are not
+// known to be gone: a part of what an API server serves comes after it has started.
+func unserved(lists []*metav1.APIResourceList, services Services, told bool, old *catalog.Catalog) []schema.GroupVersion {
+	named := map[string]struct{}{}
+	for _, list := range lists {
+		if list != nil && len(list.APIResources) != 0 {
+			named[list.GroupVersion] = struct{}{}
+		}
+	}
+	expected := services.Promised
+	if !told {
+		expected = map[schema.GroupVersion]bool{}
+		for _, r := range old.Collected() {
+			expected[r.Version.GroupVersion()] = true
+		}
+	}
+	var missing []schema.GroupVersion
+	for gv := range expected {
+		if _, is := named[gv.String()]; !is {
+			missing = append(missing, gv)
+		}
+	}
+	return missing
+}
+
+// failedVersions returns the group versions that discovery could not ask about, or
+// should have named. After an error that names none, what was found is all there is
+// (G-05).
+func (w *Watcher) failedVersions(err error, missing []schema.GroupVersion) map[schema.GroupVersion]error {
+	if err == nil && len(missing) == 0 {
 		if w.discoveryNews.tell("") {
 			w.options.Log.Info("Looking for types works again")
 		}
@@ -56,6 +86,17 @@ func (w *Watcher) failedVersions(err error) map[schema.GroupVersion]error {
 	}
 	w.failures.Add(1)
 	failed, _ := discovery.GroupDiscoveryFailedErrorGroups(err)
+	if failed == nil {
+		failed = map[schema.GroupVersion]error{}
+	}
+	for _, gv := range missing {
+		if failed[gv] == nil {
+			failed[gv] = errUnserved
+		}
+	}
+	if err == nil {
+		err = errUnserved
+	}
 	versions := make([]string, 0, len(failed))
 	for gv := range failed {
 		versions = append(versions, gv.String())
@@ -91,23 +132,23 @@ func none(lists []*metav1.APIResourceList) bool {
 	return true
 }
 
-// local returns the group versions that kube-apiserver serves itself. That it
-// can't be told is no reason not to watch.
-func (w *Watcher) local(ctx context.Context) map[schema.GroupVersion]bool {
+// services returns the API services, and whether they could be read. That they can't
+// be is no reason not to watch.
+func (w *Watcher) services(ctx context.Context) (s Services, told bool) {
 	if w.options.APIServices == nil {
-		return nil
+		return Services{}, true
 	}
-	local, err := w.options.APIServices(ctx)
+	s, err := w.options.APIServices(ctx)
 	if err != nil {
 		if w.localNews.tell("failing") {
-			w.options.Log.Info("API services can't be read, so no type counts as served by kube-apiserver itself", "cause", err.Error())
+			w.options.Log.Info("API services can't be read, so no type counts as served by kube-apiserver itself, and none as gone", "cause", err.Error())
 		}
-		return nil
+		return Services{}, false
 	}
 	if w.localNews.tell("") {
 		w.options.Log.Info("API services can be read again")
 	}
-	return local
+	return s, true
 }
 
 func (w *Watcher) changed(found, old *catalog.Catalog) {

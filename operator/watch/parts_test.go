@@ -154,28 +154,33 @@ func TestServes(t *testing.T) {
 	}
 }
 
-func TestLocalVersions(t *testing.T) {
-	service := func(group, version string, ref *apiregistration.ServiceReference) *apiregistration.APIService {
+func TestAPIServicesTellWhatIsLocalAndWhatHasToBeServed(t *testing.T) {
+	service := func(group, version, managed string, ref *apiregistration.ServiceReference) *apiregistration.APIService {
 		s := &apiregistration.APIService{Spec: apiregistration.APIServiceSpec{Group: group, Version: version, Service: ref}}
-		s.Name = version + "." + group
+		s.Name, s.Labels = version+"."+group, map[string]string{automanaged: managed}
 		return s
 	}
 	client := fake.NewClientset(
-		service("", "v1", nil),
-		service("example.com", "v1", nil),
-		service("metrics.k8s.io", "v1beta1", &apiregistration.ServiceReference{Name: "metrics"}),
+		service("", "v1", "onstart", nil),
+		service("gone.k8s.io", "v1beta1", "onstart", nil), // of a release before: nobody takes it away
+		service("example.com", "v1", "true", nil),
+		service("metrics.k8s.io", "v1beta1", "", &apiregistration.ServiceReference{Name: "metrics"}),
 	)
-	got, err := LocalVersions(client)(t.Context())
+	got, err := ReadServices(client)(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(map[schema.GroupVersion]bool{core: true, demo: true, apiregistration.SchemeGroupVersion: true}, got); diff != "" {
+	want := Services{
+		Local:    map[schema.GroupVersion]bool{core: true, {Group: "gone.k8s.io", Version: "v1beta1"}: true, demo: true, apiregistration.SchemeGroupVersion: true},
+		Promised: map[schema.GroupVersion]bool{demo: true, {Group: "metrics.k8s.io", Version: "v1beta1"}: true},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 	client.PrependReactor("list", "apiservices", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, errors.New("forbidden")
 	})
-	if _, err := LocalVersions(client)(t.Context()); err == nil {
+	if _, err := ReadServices(client)(t.Context()); err == nil {
 		t.Error("no error")
 	}
 }
@@ -187,12 +192,13 @@ func TestLocalIsTold(t *testing.T) {
 	answers := make(chan error, 1)
 	answers <- nil
 	w, _ := run(t, a, func(w *Watcher) {
-		w.options.APIServices = func(context.Context) (map[schema.GroupVersion]bool, error) {
+		w.options.APIServices = func(context.Context) (Services, error) {
+			local := Services{Local: map[schema.GroupVersion]bool{core: true}}
 			select {
 			case err := <-answers:
-				return map[schema.GroupVersion]bool{core: true}, err
+				return local, err
 			default:
-				return map[schema.GroupVersion]bool{core: true}, errors.New("forbidden")
+				return local, errors.New("forbidden")
 			}
 		}
 	})

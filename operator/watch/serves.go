@@ -43,8 +43,11 @@ func (w *Watcher) Serves(ctx context.Context, resource schema.GroupVersionResour
 }
 
 // Absent asks discovery whether a kind is served by no version of its group,
-// live. One that the catalog lacks may have been missing from a single answer.
+// live. One that the catalog lacks may have been missing from a single answer. That a
+// version of the group is not served which has to be is an error: nobody knows then
+// what there is of it.
 func (w *Watcher) Absent(ctx context.Context, gk schema.GroupKind) (bool, error) {
+	named := map[string]struct{}{}
 	groups, err := w.discovery.ServerGroupsWithContext(ctx)
 	if err != nil {
 		return false, fmt.Errorf("discover groups: %w", err)
@@ -64,6 +67,25 @@ func (w *Watcher) Absent(ctx context.Context, gk schema.GroupKind) (bool, error)
 			if slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Kind == gk.Kind }) {
 				return false, nil
 			}
+			named[version.GroupVersion] = struct{}{}
+		}
+	}
+	return w.noneMissing(ctx, gk.Group, named)
+}
+
+// noneMissing reports true if all versions of a group have been named that there have
+// to be.
+func (w *Watcher) noneMissing(ctx context.Context, group string, named map[string]struct{}) (bool, error) {
+	if w.options.APIServices == nil {
+		return true, nil
+	}
+	services, err := w.options.APIServices(ctx)
+	if err != nil {
+		return false, err
+	}
+	for gv := range services.Promised {
+		if _, is := named[gv.String()]; gv.Group == group && !is {
+			return false, fmt.Errorf("discover %s: %w", gv, errUnserved)
 		}
 	}
 	return true, nil

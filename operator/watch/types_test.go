@@ -1,6 +1,8 @@
 package watch
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -40,6 +42,45 @@ func TestG14TypeGone(t *testing.T) {
 	}
 	if sink.count("deleted one") != 0 {
 		t.Error("a type that is gone proved a deletion")
+	}
+}
+
+// An API server that has just started serves its own types first, and what others
+// define a moment later.
+func TestG03_TypesThatNobodyHasTakenAwayStayWhenDiscoveryDoesNotNameThem(t *testing.T) {
+	a := newAPI(t)
+	a.serve(core, pods)
+	a.serve(demo, widgets)
+	var services atomic.Pointer[Services]
+	services.Store(&Services{Promised: map[schema.GroupVersion]bool{demo: true}})
+	w, sink := run(t, a, func(w *Watcher) {
+		w.options.APIServices = func(context.Context) (Services, error) {
+			if s := services.Load(); s != nil {
+				return *s, nil
+			}
+			return Services{}, errors.New("the API server is starting")
+		}
+	})
+	eventually(t, "sync", w.Synced)
+	for _, claim := range []string{"while the API services name it", "while they can't be read"} {
+		a.unserve(demo)
+		failures := w.Failures()
+		eventually(t, "discoveries "+claim, func() bool { return w.Failures() > failures+2 })
+		if r, ok := w.Catalog().Preferred(widgetKind); !ok || !r.Stale || sink.count("gone Widget") != 0 {
+			t.Fatalf("%s, it is %+v in the catalog (%t), and its end was told %d times", claim, r, ok, sink.count("gone Widget"))
+		}
+		if absent, err := w.Absent(t.Context(), widgetKind); err == nil || absent {
+			t.Errorf("%s, it is absent: %t, %v", claim, absent, err)
+		}
+		a.serve(demo, widgets)
+		eventually(t, "the type again", func() bool { r, _ := w.Catalog().Preferred(widgetKind); return !r.Stale })
+		services.Store(nil)
+	}
+	services.Store(&Services{})
+	a.unserve(demo)
+	eventually(t, "the type to go", func() bool { return sink.count("gone Widget") == 1 })
+	if absent, err := w.Absent(t.Context(), widgetKind); err != nil || !absent {
+		t.Errorf("taken away, it is absent: %t, %v", absent, err)
 	}
 }
 

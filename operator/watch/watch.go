@@ -48,9 +48,10 @@ type Options struct {
 	Sink     Sink
 	Log      logr.Logger
 
-	// APIServices tells which group versions kube-apiserver serves itself; see
-	// LocalVersions. Without it, or when it fails, none is taken to be.
-	APIServices func(context.Context) (map[schema.GroupVersion]bool, error)
+	// APIServices tells which group versions kube-apiserver serves itself, and which
+	// there have to be; see ReadServices. Without it discovery's word counts alone. When
+	// it fails, none is taken to be kube-apiserver's own, and no type to be gone.
+	APIServices func(context.Context) (Services, error)
 
 	// Ignored are the resources not to watch. Nil means catalog.DefaultIgnored.
 	Ignored map[schema.GroupResource]struct{}
