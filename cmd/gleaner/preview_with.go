@@ -22,7 +22,7 @@ func loadResources(ctx context.Context, files []string) ([]*unstructured.Unstruc
 	}
 	for _, o := range objects {
 		if err := admit.Object(ctx, o); err != nil {
-			return nil, fmt.Errorf("in %s: %s", strings.Join(files, ", "), err) // not %w: no server has said so
+			return nil, fmt.Errorf("in %s: %s %s: %s", strings.Join(files, ", "), o.GetKind(), o.GetName(), err.Error()) // not %w: no server has said so
 		}
 	}
 	return objects, nil

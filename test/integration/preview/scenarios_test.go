@@ -29,6 +29,26 @@ spec:
   mode: Enforce
   fixed: `
 
+// byLabel keeps the ConfigMaps that have a label.
+const byLabel = `
+kind: ClusterPolicyModule
+metadata: {name: NS}
+spec:
+  rego:
+    inline: |
+      package gleaner
+
+      collect := {"decision": "Orphan"} if { input.object.metadata.labels.keep == "true" } else := {"decision": "Abstain"}
+---
+kind: ClusterGCPolicy
+metadata: {name: NS}
+spec:
+  resources: [{apiGroups: [""], resources: [configmaps]}]
+  namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: NS}}
+  mode: Enforce
+  module: {name: NS}
+`
+
 // What a preview says of each object, and what happens then.
 func TestWhatAPreviewSaysHappens(t *testing.T) {
 	for claim, s := range map[string]struct {
@@ -175,24 +195,7 @@ func TestWhatAPreviewSaysHappens(t *testing.T) {
 				PersistentVolumeClaim goes owners=top`,
 			says: map[string]string{"top": "Goes", "stays": "Stays", "goes": "Goes"}},
 		"a module that goes by labels": {
-			policies: `
-kind: ClusterPolicyModule
-metadata: {name: NS}
-spec:
-  rego:
-    inline: |
-      package gleaner
-
-      collect := {"decision": "Orphan"} if { input.object.metadata.labels.keep == "true" } else := {"decision": "Abstain"}
----
-kind: ClusterGCPolicy
-metadata: {name: NS}
-spec:
-  resources: [{apiGroups: [""], resources: [configmaps]}]
-  namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: NS}}
-  mode: Enforce
-  module: {name: NS}
-`,
+			policies: byLabel,
 			objects: `
 				Secret top
 				ConfigMap kept owners=top labels=keep:true

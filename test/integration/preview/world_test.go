@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
+	"github.com/gleaner-dev/gleaner/crds/admit"
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
 	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/loop"
@@ -45,6 +46,7 @@ type world struct {
 	objects   dynamic.Interface
 	ns        string
 	made      map[string]*unstructured.Unstructured // by name
+	proposed  []*unstructured.Unstructured          // that previews take as if they were applied
 }
 
 func newWorld(t *testing.T) *world {
@@ -79,15 +81,7 @@ func (w *world) clear() {
 // waits until they are in force.
 func (w *world) policies(text string) {
 	w.Helper()
-	for part := range strings.SplitSeq(strings.ReplaceAll(text, "NS", w.ns), "\n---\n") {
-		if strings.TrimSpace(part) == "" {
-			continue
-		}
-		o := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal([]byte(part), &o.Object); err != nil {
-			w.Fatal(err)
-		}
-		o.SetAPIVersion("gleaner.dev/v1alpha1")
+	for _, o := range w.resources(text) {
 		made, err := w.client(o.GetKind()).Create(w.Context(), o, metav1.CreateOptions{})
 		if err != nil {
 			w.Fatal(err)
@@ -103,6 +97,35 @@ func (w *world) policies(text string) {
 			}
 			return nil
 		})
+	}
+}
+
+// resources are Gleaner's own in a text.
+func (w *world) resources(text string) []*unstructured.Unstructured {
+	w.Helper()
+	var list []*unstructured.Unstructured
+	for part := range strings.SplitSeq(strings.ReplaceAll(text, "NS", w.ns), "\n---\n") {
+		if strings.TrimSpace(part) == "" {
+			continue
+		}
+		o := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(part), &o.Object); err != nil {
+			w.Fatal(err)
+		}
+		o.SetAPIVersion("gleaner.dev/v1alpha1")
+		list = append(list, o)
+	}
+	return list
+}
+
+// propose has previews take resources as if they were applied.
+func (w *world) propose(text string) {
+	w.Helper()
+	w.proposed = w.resources(text)
+	for _, o := range w.proposed {
+		if err := admit.Object(w.Context(), o); err != nil {
+			w.Fatal(err)
+		}
 	}
 }
 
