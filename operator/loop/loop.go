@@ -53,6 +53,10 @@ const (
 
 	eventsPerSecond = 50
 
+	// eventsRemembered is of how many objects it is remembered what events they had, so
+	// that those of one don't flood the API server. client-go's default takes 8 MiB.
+	eventsRemembered = 1024
+
 	// eventSource is whom the events are from that Kubernetes' own collector
 	// would raise too, so that whoever watches for them keeps finding them.
 	eventSource = "garbage-collector-controller"
@@ -213,7 +217,7 @@ func (l *Loop) connect() error {
 	reader, executor := consult.NewLive(working), l.executor(working)
 	l.wire(workClient, watchClient, gather.Sources{Catalog: l.watcher.Catalog, Absent: l.watcher.Absent}, l.watcher.Serves, reader, executor)
 	l.wireFinalizers(workClient, reader, executor)
-	l.broadcaster = eventrecord.NewBroadcaster()
+	l.broadcaster = eventrecord.NewBroadcasterWithCorrelatorOptions(eventrecord.CorrelatorOptions{LRUCacheSize: eventsRemembered})
 	l.events = l.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: eventSource})
 	l.policyEvents = l.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "gleaner"})
 	return nil
