@@ -127,10 +127,9 @@ func run(o loop.Options) (collector *loop.Loop, stop func() error, err error) {
 }
 
 // ownStage returns a control plane, a proxy and a collector of a test's own.
-// The collector may be stopped before the test ends, by the second result.
-func ownStage(t *testing.T, o devcluster.Options) (s *stage, stop func()) {
+func ownStage(t *testing.T, o devcluster.Options) *stage {
 	t.Helper()
-	s = &stage{cluster: ownCluster(t, o)}
+	s := &stage{cluster: ownCluster(t, o)}
 	s.admin = s.cluster.RESTConfig()
 	var err error
 	if s.proxy, err = startProxy(s.cluster); err != nil {
@@ -142,13 +141,12 @@ func ownStage(t *testing.T, o devcluster.Options) (s *stage, stop func()) {
 		t.Fatal(err)
 	}
 	s.collector = collector
-	stop = sync.OnceFunc(func() {
+	t.Cleanup(func() {
 		if err := end(); err != nil {
 			t.Errorf("collector: %v", err)
 		}
 	})
-	t.Cleanup(stop)
-	return s, stop
+	return s
 }
 
 // ownCluster returns a control plane that a test may do with as it likes.

@@ -205,7 +205,7 @@ func TestARestoredStorageIsWatched(t *testing.T) {
 func restorable(t *testing.T) (*world, *restorer) {
 	t.Helper()
 	folder := t.TempDir()
-	s, _ := ownStage(t, devcluster.Options{Dir: folder})
+	s := ownStage(t, devcluster.Options{Dir: folder})
 	r := newRestorer(t, s.cluster, folder)
 	return worldOn(t, s), r
 }

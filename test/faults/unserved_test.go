@@ -23,7 +23,7 @@ import (
 // moment, nor name them in its discovery. That there are no policies does not follow.
 func TestWhatAPolicyKeepsIsKeptWhileTheAPIServerDoesNotServePolicies(t *testing.T) {
 	t.Parallel()
-	s, _ := ownStage(t, devcluster.Options{})
+	s := ownStage(t, devcluster.Options{})
 	if err := inside.Define(t, s.admin); err != nil {
 		t.Fatal(err)
 	}
