@@ -19,6 +19,9 @@ const (
 // have written first. All of it is tried again; that there is no certificate is told
 // by /readyz.
 func Quiet(log logr.Logger) logr.Logger {
+	if log.GetSink() == nil { // it tells nothing anyway
+		return log
+	}
 	return log.WithSink(quiet{LogSink: log.GetSink()})
 }
 

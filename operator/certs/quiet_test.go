@@ -82,3 +82,8 @@ func TestTheFolderGoesAsSoonAsItsFileHasBeenSeen(t *testing.T) {
 		}
 	})
 }
+
+func TestALoggerThatTellsNothingCanBeQuietedToo(t *testing.T) {
+	Quiet(logr.Discard()).WithName(rotatorName).Error(errors.New("nobody hears of it"), "Nothing")
+	Quiet(logr.Logger{}).WithName(rotatorName).Info("Nothing")
+}

@@ -75,7 +75,7 @@ func (r *Reader) Owner(ctx context.Context, at graph.Coordinates, resource catal
 	if f, ok := r.recent(at); ok {
 		return f.answer, f.err
 	}
-	shared := r.calls.DoChan(fmt.Sprintf("%q", at), func() (any, error) {
+	shared := r.calls.DoChan(keyOf(at), func() (any, error) {
 		asked := r.now()
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ownerTimeout)
 		defer cancel()
@@ -94,6 +94,12 @@ func (r *Reader) Owner(ctx context.Context, at graph.Coordinates, resource catal
 		}
 		return result.Val.(answer), nil
 	}
+}
+
+// keyOf is the whole claim. Its String is for people, and has neither UID nor group:
+// with that, who claims an owner of another UID would be given the same answer.
+func keyOf(at graph.Coordinates) string {
+	return fmt.Sprintf("%q %q %q %q %q %q", at.UID, at.Kind.Group, at.Kind.Version, at.Kind.Kind, at.Namespace, at.Name)
 }
 
 // Item reads one object, now. A reference may claim any text as a name; what

@@ -169,6 +169,42 @@ func TestDependentsThatAskAtTheSameTimeShareARead(t *testing.T) {
 	})
 }
 
+// What the name stands for now is no answer about what it once stood for, nor about
+// what another group calls so.
+func TestAtTheSameTimeToo_OnlyEqualClaimsShareARead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		refs := []metav1.OwnerReference{
+			{APIVersion: "v1", Kind: "ConfigMap", Name: "owner", UID: "another"},
+			{APIVersion: "v1", Kind: "ConfigMap", Name: "owner", UID: "owner"},
+			{APIVersion: "example.com/v1", Kind: "Widget", Name: "owner", UID: "owner"},
+		}
+		views := told{}
+		for i, ref := range refs {
+			uid := fmt.Sprint(i)
+			views[id(uid)] = graph.View{ID: id(uid), Object: child(uid, "ns", ref), Claims: []graph.Claim{{Reference: ref}}}
+		}
+		client := &slow{release: make(chan struct{})}
+		g := gather.Gatherer{
+			Graph: views, Catalog: served, Now: time.Now, Observe: nobody,
+			Reader: gather.NewReader(client, func(context.Context, schema.GroupVersionResource) (bool, error) { return true, nil }, time.Now),
+		}
+		got := make([]decide.Standing, len(refs))
+		var all sync.WaitGroup
+		for i := range refs {
+			all.Go(func() {
+				facts, _ := g.Gather(t.Context(), id(fmt.Sprint(i)))
+				got[i] = facts.Owners[0].Standing
+			})
+			synctest.Wait() // it asks, or waits for who does
+		}
+		close(client.release)
+		all.Wait()
+		if diff := cmp.Diff([]decide.Standing{decide.Absent, decide.Waiting, decide.Waiting}, got); diff != "" || client.reads != len(refs) {
+			t.Errorf("%d reads\n%s", client.reads, diff)
+		}
+	})
+}
+
 // Who gives up on a read learns nothing, at once. The others do not suffer from it.
 func TestAReadThatOneGivesUpGoesOnForTheOthers(t *testing.T) {
 	for claim, gives := range map[string]int{"who asked first": 0, "who joined": 1} {
