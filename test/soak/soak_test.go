@@ -91,6 +91,8 @@ process_open_fds 7
 gleaner_graph_objects{state="seen"} 3
 gleaner_graph_objects{state="named"} 1
 gleaner_queue_oldest_seconds 0
+gleaner_records 500
+gleaner_record_transcript_bytes 524288
 `
 	got, err := sampleOf(text)
 	if err != nil {
@@ -98,7 +100,7 @@ gleaner_queue_oldest_seconds 0
 	}
 	want := map[string]float64{
 		"resident memory, MiB": 100, "heap in use, MiB": 2, "heap objects, thousands": 5, "goroutines": 42, "open files": 7,
-		"objects in the graph": 3, "owners named only": 1, "oldest work, s": 0, "metric series": 8,
+		"objects in the graph": 3, "owners named only": 1, "oldest work, s": 0, "records, thousands": 0.5, "transcripts, MiB": 0.5, "metric series": 10,
 	}
 	if diff := cmp.Diff(want, got.values); diff != "" {
 		t.Errorf("values (-want +got):\n%s", diff)
