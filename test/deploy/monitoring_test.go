@@ -17,9 +17,11 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/gleaner-dev/gleaner/devcluster"
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
 )
 
@@ -99,6 +101,7 @@ func TestMonitoring(t *testing.T) {
 	w := newWorld(t, cluster.RESTConfig())
 	o := startPod(t, makePod(t, cluster, imageOf(t), false)) // in a root of its own it has no /proc, as pods have
 	o.ready("/readyz")
+	w.drops(cluster)
 	w.apply(cluster, strings.ReplaceAll(keepsAll, `"keep"`, `"keep-NAMESPACE"`), "clustergcpolicy/keep-"+w.ns)
 	w.keeps("kept")
 	w.apply(cluster, serving, "-n", w.ns, "finalizers.gleaner.dev/served")
@@ -121,6 +124,21 @@ func TestMonitoring(t *testing.T) {
 	removeResources(t, cluster)
 	o.stop()
 	kubectl(t, cluster, "delete", "-k", own, "--timeout", patience.String())
+}
+
+// drops has the other collector be asked about an object, and delete it. About one that
+// a policy keeps it may be too late to be asked.
+func (w *world) drops(cluster *devcluster.Cluster) {
+	w.Helper()
+	policy := "clustergcpolicy/drop-" + w.ns
+	w.apply(cluster, strings.NewReplacer(`"keep"`, `"drop-NAMESPACE"`, `"Orphan"`, `"Delete"`).Replace(keepsAll), policy)
+	owner := w.make("owner-of-dropped", w.ns)
+	dropped := w.make("dropped", w.ns, owner)
+	if err := w.kube.CoreV1().ConfigMaps(w.ns).Delete(w.Context(), owner.Name, metav1.DeleteOptions{}); err != nil {
+		w.Fatal(err)
+	}
+	w.eventually(dropped, func(live *corev1.ConfigMap) bool { return live == nil })
+	kubectl(w.T, cluster, "delete", policy, "--timeout", patience.String())
 }
 
 var firstKustomization = regexp.MustCompile("(?s)```yaml\n(.*?)```")

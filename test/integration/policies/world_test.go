@@ -22,7 +22,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/record"
 )
 
-const patience = time.Minute
+const patience = 2 * time.Minute
 
 // world is a test's own namespace, its clients and the collector.
 type world struct {
