@@ -5,6 +5,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/gleaner-dev/gleaner/hostabi"
 	"github.com/gleaner-dev/gleaner/operator/decide"
 	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/record"
@@ -51,26 +52,48 @@ func (p *preview) mayGo(id graph.ID, found map[graph.ID]ways) ways {
 	if !p.collectedByDefault(id) || slices.Contains(from.Finalizers, metav1.FinalizerDeleteDependents) && !leaves(from) {
 		return w
 	}
-	if !w.foreground {
-		w.otherwise = true
-	}
-	sure := true
+	waits, sure := false, true
 	for _, ref := range from.OwnerReferences {
 		owner := found[graph.IDOf(ref.UID)]
-		w.foreground = w.foreground || owner.foreground
+		waits = waits || owner.foreground
 		sure = sure && owner.foreground && !owner.otherwise && blocks(ref)
 	}
-	w.otherwise = w.otherwise || !sure
-	return w
+	if p.propagationDecided(id) && !(waits && !sure && p.mayBeUnasked(id)) {
+		return w
+	}
+	return ways{foreground: w.foreground || waits, otherwise: w.otherwise || !w.foreground || !sure}
 }
 
 // collectedByDefault reports whether an object is deleted for its owners, and no policy
-// has said how, be it then or of its dependents.
+// has said how.
 func (p *preview) collectedByDefault(id graph.ID) bool {
-	decided := slices.ContainsFunc(p.decisions[id], func(e record.Entry) bool { return e.Reason == decide.PropagationDecided })
-	return !decided && slices.ContainsFunc(p.decisions[id], func(e record.Entry) bool {
+	return slices.ContainsFunc(p.decisions[id], func(e record.Entry) bool {
 		return e.Action == record.Delete && (e.Policy == "" || e.Policy == builtin.Policy{}.Name())
 	})
+}
+
+// propagationDecided reports whether a policy has said what becomes of an object's
+// dependents.
+func (p *preview) propagationDecided(id graph.ID) bool {
+	return slices.ContainsFunc(p.decisions[id], func(e record.Entry) bool { return e.Reason == decide.PropagationDecided })
+}
+
+// mayBeUnasked reports whether the policy on the dependents of an object has no say if
+// the object is deleted in the foreground: that is as if somebody had asked for it,
+// which only some policies override.
+func (p *preview) mayBeUnasked(id graph.ID) bool {
+	if !slices.Contains(p.options.Survey.Items[id].Meta.Finalizers, graph.Hold) || p.options.Reading == nil {
+		return false
+	}
+	item, governed := p.options.Survey.Items[id], false
+	for governing := range p.options.Reading.Policies.For(hostabi.HookPropagate, item.Resource.Version.GroupResource(), item.Meta.Namespace) {
+		decided := slices.ContainsFunc(p.decisions[id], func(e record.Entry) bool { return e.Policy == governing.String() })
+		if governing.Override && decided {
+			return false
+		}
+		governed = governed || governing.Enforce
+	}
+	return governed
 }
 
 // race has it not be known what becomes of an object if that depends on which of two
@@ -84,9 +107,11 @@ func (p *preview) race(order []graph.ID, objects map[graph.ID]*Object) {
 		for _, ref := range p.options.Survey.Items[id].Meta.OwnerReferences {
 			owner := graph.IDOf(ref.UID)
 			item, there := p.options.Survey.Items[owner]
-			if there && ways[owner].either() && leaves(item.Meta) && !p.stands(id, objects) {
-				objects[id].unknown("Race", "its owner "+ref.Kind+"/"+ref.Name+" leaves it behind, unless one of that owner's own owners still waits for a foreground deletion when it is deleted")
-				break
+			if there && ways[owner].either() && !p.stands(id, objects) {
+				if why := p.mayLeave(owner, item.Meta); why != "" {
+					objects[id].unknown("Race", "its owner "+ref.Kind+"/"+ref.Name+" "+why+", unless one of that owner's own owners still waits for a foreground deletion when it is deleted")
+					break
+				}
 			}
 		}
 	}
@@ -142,6 +167,19 @@ func (p *preview) races(id graph.ID) bool {
 		leaves, takes = leaves || orphans, takes || goes && !orphans
 	}
 	return leaves && takes
+}
+
+// mayLeave says why an object may leave its dependents behind unless it is deleted in the
+// foreground.
+func (p *preview) mayLeave(id graph.ID, o *metav1.PartialObjectMetadata) string {
+	switch {
+	case leaves(o):
+		return "leaves it behind"
+	case p.mayBeUnasked(id):
+		return "has a policy asked about it"
+	default:
+		return ""
+	}
 }
 
 // leaves reports whether an object that is deleted as its own finalizers say leaves its

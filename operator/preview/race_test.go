@@ -144,22 +144,66 @@ func TestWhetherOneGoesAtOnceIsNotKnownIfAnOwnerMayBeFirst(t *testing.T) {
 	}
 }
 
-func TestWhatAPolicyHasDecidedIsNoRace(t *testing.T) {
-	verdict, err := fixed.New("p", map[hostabi.Hook][]byte{hostabi.HookPropagate: []byte(`{"decision": "Foreground"}`)})
+// onMiddle is a policy on the dependents of what is called middle.
+func onMiddle(t *testing.T, decision hostabi.Propagation, override bool) *policies.Policy {
+	t.Helper()
+	verdict, err := fixed.New("p", map[hostabi.Hook][]byte{hostabi.HookPropagate: []byte(`{"decision": "` + decision + `"}`)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	governs := &policies.Policy{
-		Name: "p", Enforce: true, Hooks: []hostabi.Hook{hostabi.HookPropagate}, Needs: policies.NeedsMetadata, Asker: asker{verdict},
+	return &policies.Policy{
+		Name: "p", Enforce: true, Override: override, Hooks: []hostabi.Hook{hostabi.HookPropagate}, Needs: policies.NeedsMetadata, Asker: asker{verdict},
 		Rules: []policies.Rule{{Groups: []string{""}, Resources: []string{"configmaps"}}},
 		Matches: func(_ context.Context, o map[string]any) (bool, error) {
 			return o["metadata"].(map[string]any)["name"] == "middle", nil
 		},
 	}
+}
+
+func TestWhatAPolicyHasDecidedIsNoRace(t *testing.T) {
 	lines := []string{"root", "middle [gleaner.dev/hold] < root", "leaf [example.com/a] < !middle"}
 	want := map[string]string{"root": "Goes", "middle": "Waits", "leaf": "Waits"}
-	if diff := cmp.Diff(want, outcomes(t, metav1.DeletePropagationBackground, lines, governs)); diff != "" {
+	got := outcomes(t, metav1.DeletePropagationBackground, lines, onMiddle(t, hostabi.PropagationForeground, false))
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("outcomes (-want +got):\n%s", diff)
+	}
+}
+
+// What is deleted in the foreground since its owner waits is so as if somebody had asked
+// for it, and a policy that does not override that is not asked.
+func TestWhetherAPolicyIsAskedIsNotKnownIfAnOwnerMayBeFirst(t *testing.T) {
+	const foreground = metav1.DeletePropagationForeground
+	for claim, c := range map[string]struct {
+		objects []string
+		policy  *policies.Policy
+		want    map[string]string
+	}{
+		"an owner that waits for it for certain is there when it is deleted: none is": {
+			[]string{"root", "middle [gleaner.dev/hold] < !root", "leaf < middle"}, onMiddle(t, hostabi.PropagationOrphan, false),
+			map[string]string{"root": "Goes", "middle": "Goes", "leaf": "Goes"},
+		},
+		"an owner that does not wait for it may be there, or not": {
+			[]string{"root", "middle [gleaner.dev/hold] < root", "leaf < middle"}, onMiddle(t, hostabi.PropagationOrphan, false),
+			map[string]string{"root": "Goes", "middle": "Goes", "leaf": "Unknown, a race"},
+		},
+		"an owner that waits for others may be there, or not": {
+			[]string{"root", "other [example.com/a] < !root", "middle [gleaner.dev/hold] < root", "leaf < middle"}, onMiddle(t, hostabi.PropagationOrphan, false),
+			map[string]string{"root": "Waits", "other": "Waits", "middle": "Goes", "leaf": "Unknown, a race"},
+		},
+		"a policy that overrides is asked whoever is first": {
+			[]string{"root", "middle [gleaner.dev/hold] < root", "leaf < middle"}, onMiddle(t, hostabi.PropagationOrphan, true),
+			map[string]string{"root": "Goes", "middle": "Goes", "leaf": "Stays"},
+		},
+		"who has another owner that stays stays whoever is first": {
+			[]string{"root", "other", "middle [gleaner.dev/hold] < root", "leaf < middle other"}, onMiddle(t, hostabi.PropagationOrphan, false),
+			map[string]string{"root": "Goes", "middle": "Goes", "leaf": "Stays"},
+		},
+	} {
+		t.Run(claim, func(t *testing.T) {
+			if diff := cmp.Diff(c.want, outcomes(t, foreground, c.objects, c.policy)); diff != "" {
+				t.Errorf("outcomes (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 
