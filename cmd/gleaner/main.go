@@ -76,6 +76,10 @@ func rootCalled(name string) *cobra.Command {
 	group(cmd, "Write and test policies and finalizers:", moduleCommand(), testCommand(), replayCommand())
 	group(cmd, "Run Gleaner:", demoCommand(), devCommand(), runCommand(), rbacCommand())
 	cmd.AddCommand(versionCommand())
+	cmd.InitDefaultHelpCmd()
+	if help, _, err := cmd.Find([]string{"help"}); err == nil {
+		help.Args = noTopic
+	}
 	return cmd
 }
 
@@ -101,6 +105,14 @@ func noCommand(cmd *cobra.Command, args []string) error {
 		meant = "did you mean " + strings.Join(cmd.SuggestionsFor(args[0]), " or ") + "? "
 	}
 	return usageError{fmt.Errorf("there is no command %q: %ssee %s --help", args[0], meant, cmd.CommandPath())}
+}
+
+// noTopic refuses to help with a command that there is not.
+func noTopic(help *cobra.Command, args []string) error {
+	if about, rest, err := help.Root().Find(args); err == nil {
+		return noCommand(about, rest)
+	}
+	return nil // help says so
 }
 
 // noArguments refuses arguments that a command has no use for.

@@ -213,6 +213,8 @@ func TestCommand_ThatThereIsNotIsAnsweredWithWhatMayBeMeant(t *testing.T) {
 		"frobnicate":         `gleaner: there is no command "frobnicate": see gleaner --help`,
 		"preview deploy/web": `gleaner: there is no command "deploy/web": see gleaner preview --help`,
 		"module biuld":       `gleaner: there is no command "biuld": did you mean build? see gleaner module --help`,
+		"help frobnicate":    `gleaner: there is no command "frobnicate": see gleaner --help`,
+		"help preview delte": `gleaner: there is no command "delte": did you mean delete? see gleaner preview --help`,
 	} {
 		t.Run(line, func(t *testing.T) {
 			if got, code := piped(t, strings.Fields(line)); got != want+"\n" || code != exitUsage {
