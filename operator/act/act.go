@@ -177,7 +177,9 @@ func (a *Actor) annotate(ctx context.Context, o graph.Object, text *string) (Res
 var finalizerBackoff = wait.Backoff{Steps: 4, Duration: 10 * time.Millisecond, Factor: 5, Jitter: 0.1}
 
 // removeFinalizer takes off the last finalizer blindly, under the judged
-// resourceVersion. Where there are others it has to read them first.
+// resourceVersion. Where there are others it has to read them first. A hold comes off
+// an object only as it was judged: a second DELETE may have changed since what becomes
+// of its dependents.
 func (a *Actor) removeFinalizer(ctx context.Context, r decide.RemoveFinalizer) (Result, error) {
 	t, err := a.target(r.Object)
 	if err != nil {
@@ -197,8 +199,12 @@ func (a *Actor) removeFinalizer(ctx context.Context, r decide.RemoveFinalizer) (
 			return fmt.Errorf("it was read without a resourceVersion to insist on")
 		}
 		kept, found := without(live.Finalizers, r.Finalizer)
-		if live.UID != t.UID || !found {
+		switch {
+		case live.UID != t.UID || !found:
 			result = Already
+			return nil
+		case r.Finalizer == graph.Hold && live.ResourceVersion != t.ResourceVersion:
+			result = Changed
 			return nil
 		}
 		p := patch{UID: t.UID, ResourceVersion: live.ResourceVersion, Finalizers: kept}

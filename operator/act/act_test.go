@@ -195,6 +195,34 @@ func TestRemoveOneFinalizerOfSeveral(t *testing.T) {
 	}
 }
 
+// A-09: a second DELETE may have taken off, or put on, what the hold was to make way
+// for. So what has changed since it was judged keeps its hold.
+func TestAHoldIsTakenOffOnlyWhatIsAsItWasJudged(t *testing.T) {
+	get := request{Method: "GET", Path: podPath}
+	write := patched(podPath, merge, `{"metadata":{"uid":"uid","resourceVersion":"7","finalizers":["x/y","orphan"]}}`)
+	for name, c := range map[string]struct {
+		answers []http.HandlerFunc
+		want    outcome
+	}{
+		"as it was judged": {[]http.HandlerFunc{live("uid", "7", "x/y", "orphan", graph.Hold), done},
+			outcome{act.Done, false, []request{get, write}}},
+		"changed before the read": {[]http.HandlerFunc{live("uid", "8", "x/y", graph.Hold)},
+			outcome{act.Changed, false, []request{get}}},
+		"changed before the write": {[]http.HandlerFunc{live("uid", "7", "x/y", "orphan", graph.Hold), conflict, live("uid", "8", "x/y", graph.Hold)},
+			outcome{act.Changed, false, []request{get, write, get}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := object(podKind)
+			o.OtherFinalizers, o.Orphan, o.Held = true, true, true
+			a := newAPI(t, c.answers...)
+			got := do(t, a, actor(t, a, false), decide.RemoveFinalizer{Object: o, Finalizer: graph.Hold})
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
 // every is an action of each kind.
 func every(o graph.Object) []decide.Action {
 	o.Owners[0].BlockOwnerDeletion = ptr.To(true)
