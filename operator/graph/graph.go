@@ -215,6 +215,22 @@ func (g *Graph) PlaceOf(id ID) (gk schema.GroupKind, namespace string) {
 	return n.kind.GroupKind, n.namespace.Value()
 }
 
+// Dependents returns the objects that name an object as their owner, each once, in
+// no order.
+func (g *Graph) Dependents(id ID) []ID {
+	n, ok := g.nodes[id]
+	if !ok {
+		return nil
+	}
+	var ids []ID
+	for c := n.dependents; c != nil; c = c.next {
+		if c.first() {
+			ids = append(ids, c.dependent.id)
+		}
+	}
+	return ids
+}
+
 func (g *Graph) uidOf(id ID) types.UID {
 	if uid, odd := g.oddUIDs[id]; odd {
 		return uid

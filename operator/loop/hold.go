@@ -119,6 +119,29 @@ func (l *Loop) except(ctx context.Context, plan decide.Plan, opinion consult.Opi
 	return nil
 }
 
+// leave has an owner take leave of its dependents while it still has its hold, where
+// they are to stay. A client may delete it once more, as people do where kubectl delete
+// takes its time: that takes the orphan finalizer off, and what had not been let
+// go by then would share the owner's fate.
+func (l *Loop) leave(ctx context.Context, plan decide.Plan) error {
+	action, ok := plan.Action.(decide.RemoveFinalizer)
+	owner := action.Object
+	if !ok || action.Finalizer != graph.Hold || !owner.Terminating || !owner.Orphan || l.options.Beside || l.options.DryRun {
+		return nil
+	}
+	for _, id := range l.known.Dependents(graph.IDOf(owner.UID)) {
+		view, ok := l.known.Look(id)
+		refs := referencesTo(owner, view.Object)
+		if !ok || len(refs) == 0 {
+			continue
+		}
+		if err := l.leaveOne(ctx, view.Object, refs, decide.OwnerOrphans); err != nil {
+			return fmt.Errorf("take leave of a dependent: %w", err)
+		}
+	}
+	return nil
+}
+
 func (l *Loop) exceptKind(ctx context.Context, owner graph.Object, kind schema.GroupKind, decision hostabi.Decision) error {
 	resource, ok := l.types().Preferred(kind)
 	if !ok {
@@ -143,29 +166,79 @@ func (l *Loop) exceptKind(ctx context.Context, owner graph.Object, kind schema.G
 // be deleted. One that has other owners is nobody's alone: then it only loses the
 // reference.
 func (l *Loop) exceptOne(ctx context.Context, owner, dependent graph.Object, decision hostabi.Decision) error {
+	refs := referencesTo(owner, dependent)
+	switch {
+	case len(refs) == 0:
+		return nil
+	case decision == hostabi.DecisionOrphan, len(refs) != len(dependent.Owners):
+		return l.leaveOne(ctx, dependent, refs, decide.ExceptedByPolicy)
+	case decision == hostabi.DecisionDelete && !dependent.Terminating:
+		return l.collectOne(ctx, dependent)
+	default:
+		return nil
+	}
+}
+
+// collectOne deletes a dependent that is to go although its owner's others stay. It
+// goes as what has lost its owners does: a policy may keep it, and a finalizer that was
+// put there beforehand says what becomes of its own dependents (G-49).
+func (l *Loop) collectOne(ctx context.Context, dependent graph.Object) error {
+	id := graph.IDOf(dependent.UID)
+	s := decide.Situation{Kind: decide.Ownerless, Facts: decide.Facts{Object: dependent}, References: dependent.Owners}
+	if view, ok := l.known.Look(id); ok {
+		s.Facts.Dependents = view.Dependents
+	}
+	for _, ref := range dependent.Owners {
+		s.Facts.Owners = append(s.Facts.Owners, decide.Owner{
+			Reference: ref, Standing: decide.Absent, Reason: "it is being deleted, and its dependents of this kind are to go with it",
+		})
+	}
+	opinion, judgement, err := l.consult(ctx, id, s, nil)
+	switch {
+	case err != nil:
+		return err
+	case opinion.Changed != nil:
+		return errMeanwhile(dependent)
+	case opinion.Fault != nil:
+		return fmt.Errorf("whether %s %s is to go is not known: %w", dependent.Kind.Kind, dependent.Name, opinion.Fault)
+	}
+	plan := decide.Choose(s, judgement)
+	if _, deletes := plan.Action.(decide.Delete); !deletes { // to wait for is nothing: its owner is going
+		plan = decide.Plan{Reason: decide.KeptByPolicy, Action: decide.DropReferences{Object: dependent, References: dependent.Owners, Leave: true}}
+	} else {
+		plan.Reason = decide.ExceptedByPolicy
+	}
+	return l.writeOne(ctx, s.Facts, plan, opinion)
+}
+
+// leaveOne drops a dependent's references to an owner.
+func (l *Loop) leaveOne(ctx context.Context, dependent graph.Object, refs []metav1.OwnerReference, why decide.Reason) error {
+	plan := decide.Plan{Reason: why, Action: decide.DropReferences{Object: dependent, References: refs, Leave: true}}
+	return l.writeOne(ctx, decide.Facts{Object: dependent}, plan, consult.Opinion{})
+}
+
+// writeOne writes to a dependent on its owner's account.
+func (l *Loop) writeOne(ctx context.Context, facts decide.Facts, plan decide.Plan, opinion consult.Opinion) error {
+	began := l.now()
+	result, err := l.actor.Do(ctx, plan.Action)
+	l.note(facts, plan, opinion, outcome{result: result, err: err, took: l.now().Sub(began)})
+	if err == nil && result == act.Changed {
+		err = errMeanwhile(facts.Object)
+	}
+	return err
+}
+
+func errMeanwhile(o graph.Object) error {
+	return fmt.Errorf("%s %s has changed meanwhile", o.Kind.Kind, o.Name)
+}
+
+// referencesTo are an object's references to an owner.
+func referencesTo(owner, dependent graph.Object) []metav1.OwnerReference {
 	var refs []metav1.OwnerReference
 	for _, ref := range dependent.Owners {
 		if ref.UID == owner.UID {
 			refs = append(refs, ref)
 		}
 	}
-	if len(refs) == 0 {
-		return nil
-	}
-	plan := decide.Plan{Reason: decide.ExceptedByPolicy}
-	switch {
-	case decision == hostabi.DecisionOrphan, len(refs) != len(dependent.Owners):
-		plan.Action = decide.DropReferences{Object: dependent, References: refs, Leave: true}
-	case decision == hostabi.DecisionDelete && !dependent.Terminating:
-		plan.Action = decide.Delete{Object: dependent, Propagation: metav1.DeletePropagationBackground}
-	default:
-		return nil
-	}
-	began := l.now()
-	result, err := l.actor.Do(ctx, plan.Action)
-	l.note(decide.Facts{Object: dependent}, plan, consult.Opinion{}, outcome{result: result, err: err, took: l.now().Sub(began)})
-	if err == nil && result == act.Changed {
-		err = fmt.Errorf("%s %s has changed meanwhile", dependent.Kind.Kind, dependent.Name)
-	}
-	return err
+	return refs
 }

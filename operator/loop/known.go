@@ -156,6 +156,13 @@ func (k *known) ByKind(id graph.ID) []graph.KindCount {
 	return k.graph.ByKind(id)
 }
 
+// Dependents are the objects that name an object as their owner.
+func (k *known) Dependents(id graph.ID) []graph.ID {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.graph.Dependents(id)
+}
+
 // queue has a seen object looked at. There is nothing to be done about another.
 func (k *known) queue(id graph.ID) {
 	if _, own := k.own[id]; own || !k.leading || k.add == nil || !k.graph.Sees(id) {

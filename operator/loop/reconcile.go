@@ -147,6 +147,9 @@ func (l *Loop) carryOut(ctx context.Context, d decision) (step, error) {
 	if err := l.except(ctx, plan, d.opinion); err != nil {
 		return step{}, err
 	}
+	if err := l.leave(ctx, plan); err != nil {
+		return step{}, err
+	}
 	result, err := l.actor.Do(ctx, plan.Action)
 	l.note(d.facts, plan, d.opinion, outcome{result: result, err: err, took: l.now().Sub(d.began)})
 	if err != nil {

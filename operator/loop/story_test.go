@@ -36,6 +36,7 @@ import (
 //	barrier                    a round of the barrier, if one was asked for
 //	settle                     see, work and barrier, until nothing is left
 //	companion                  from now on another collector does the collecting
+//	govern KIND HOOK           a policy is in force; below it is its verdict
 //	sweep, restart, pass DURATION, expire
 //	serve KIND, unserve KIND   by the API server
 //	discover [failed=(GROUP/VERSION,...)]
@@ -108,6 +109,7 @@ func init() { // since before runs commands
 		"api":      showAPI,
 		"why":      why,
 		"count":    count,
+		"govern":   govern,
 		"companion": func(w *world, _ words, _ string) {
 			w.loop.options.Beside = true
 		},

@@ -21,6 +21,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/catalog"
 	"github.com/gleaner-dev/gleaner/operator/gather"
 	"github.com/gleaner-dev/gleaner/operator/graph"
+	"github.com/gleaner-dev/gleaner/policies"
 	"github.com/gleaner-dev/gleaner/policies/builtin"
 )
 
@@ -44,7 +45,10 @@ type world struct {
 	woken map[graph.ID]struct{}             // to be looked at
 	later map[graph.ID]struct{}             // to be looked at again of themselves
 	plans map[string][]func()               // what happens just before a request
-	out   strings.Builder
+
+	policies []*policies.Policy
+
+	out strings.Builder
 }
 
 func newWorld(t *testing.T) *world {
@@ -75,6 +79,7 @@ func (w *world) start() {
 			return !served, nil
 		},
 	}, w.discover, nil, nil)
+	w.followPolicies()
 	w.told = eventrecord.NewFakeRecorder(100)
 	w.told.IncludeObject = true
 	w.loop.events = w.told

@@ -1,0 +1,78 @@
+package loop
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/gleaner-dev/gleaner/hostabi"
+	"github.com/gleaner-dev/gleaner/operator/consult"
+	"github.com/gleaner-dev/gleaner/policies"
+	"github.com/gleaner-dev/gleaner/policies/fixed"
+)
+
+// govern puts a policy into force, whose verdict is the input.
+func govern(w *world, args words, input string) {
+	kind, hook := kindOf(args.plain[0]).GroupKind(), hostabi.Hook(args.plain[1])
+	resource, ok := w.types.Preferred(kind)
+	if !ok {
+		w.t.Fatalf("there is no type %s", kind)
+	}
+	name := fmt.Sprintf("policy-%d", len(w.policies)+1)
+	verdict, err := fixed.New(name, map[hostabi.Hook][]byte{hook: []byte(input)})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.policies = append(w.policies, &policies.Policy{
+		Name: name, Hooks: []hostabi.Hook{hook}, Enforce: true, Needs: policies.NeedsMetadata, Asker: written{verdict},
+		Rules: []policies.Rule{{Groups: []string{kind.Group}, Resources: []string{resource.Version.Resource}}},
+	})
+	w.followPolicies()
+	w.loop.policiesChanged()
+}
+
+// followPolicies has the Loop go by the policies of the story, if there are any.
+func (w *world) followPolicies() {
+	if len(w.policies) == 0 {
+		return
+	}
+	set := policies.NewSet(w.policies)
+	w.loop.rehearsed = func() *policies.Set { return set }
+	w.loop.consultant.Reader = storyReader{w.api}
+}
+
+// written is a fixed verdict.
+type written struct{ *fixed.Policy }
+
+// Ask implements policies.Asker.
+func (p written) Ask(ctx context.Context, r hostabi.Request) (policies.Answer, error) {
+	verdict, err := p.Evaluate(ctx, r)
+	return policies.Answer{Verdict: verdict}, err
+}
+
+// storyReader reads for policies, without a request that a story would show.
+type storyReader struct{ *api }
+
+// Get implements consult.Reader.
+func (r storyReader) Get(_ context.Context, _ policies.Account, resource schema.GroupVersionResource, ns, name string) (*unstructured.Unstructured, error) {
+	o, ok := r.objects[key{resource.GroupResource(), ns, name}]
+	if !ok {
+		return nil, apierrors.NewNotFound(resource.GroupResource(), name)
+	}
+	i := slices.IndexFunc(r.types, func(t servedType) bool { return t.GroupVersionResource == resource })
+	meta := *o.DeepCopy()
+	meta.TypeMeta = metav1.TypeMeta{APIVersion: resource.GroupVersion().String(), Kind: r.types[i].kind}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&meta)
+	return &unstructured.Unstructured{Object: content}, err
+}
+
+// Namespace implements consult.Reader.
+func (r storyReader) Namespace(context.Context, string) (consult.Namespace, error) {
+	return consult.Namespace{}, nil
+}
