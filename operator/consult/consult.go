@@ -116,15 +116,16 @@ type Asked struct {
 // known.
 func (c *Consultant) Ask(ctx context.Context, q Question) (Opinion, error) {
 	o := q.Facts.Object
-	set, resource, known := c.Policies(), schema.GroupResource{}, false
-	if r, ok := c.Catalog().Preferred(o.Kind.GroupKind()); ok {
-		resource, known = r.Version.GroupResource(), true
-	}
+	set := c.Policies()
 	if set == nil {
 		return Opinion{Fault: errUnread}, nil
 	}
-	governed := known && set.Has(q.Hook, resource, o.Namespace)
-	if !governed && !o.Memo {
+	r, known := c.Catalog().Preferred(o.Kind.GroupKind())
+	if !known {
+		return Opinion{Fault: errUnknown}, nil
+	}
+	resource := r.Version.GroupResource()
+	if !set.Has(q.Hook, resource, o.Namespace) && !o.Memo {
 		return c.byDefault(ctx, q, Opinion{})
 	}
 	s := &subject{Consultant: c, question: q, resource: resource}
@@ -320,6 +321,10 @@ func (c *Consultant) complete(ctx context.Context, q Question, opinion Opinion) 
 
 // errUnread is why everything is kept at first.
 var errUnread = errors.New("the policies have not been read yet")
+
+// errUnknown is why an object is kept whose type is gone, be it for a moment: policies
+// name resources, so nobody can tell which of them govern it.
+var errUnknown = errors.New("its type is not served at this moment, so which policies govern it is not known")
 
 // errNotReady is a policy that can't be asked.
 var errNotReady = errors.New("it is not ready")
