@@ -3,33 +3,69 @@ package modules
 import (
 	"context"
 
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
 	"github.com/gleaner-dev/gleaner/policies"
 )
 
-// begin puts the policies into force for the first time before there is any module:
-// fifty of them may take a minute to fetch and compile, and nothing would be
-// collected until then. A policy that is not ready for that has what it selects kept,
-// also with onFault: Default, which is for modules that fail and not for a start.
+// begin puts policies into force that are new, or have changed, before modules are
+// fetched and compiled: fifty of them may take a minute, and one server that does not
+// answer takes as long. What needs no module need not wait for somebody else's. A policy
+// that is not ready for that has what it selects kept, also with onFault: Default, which
+// is for modules that fail and not for a start. The others stay as they are until then.
 func (k *Keeper) begin(ctx context.Context, b *build) {
-	if k.set.Load() != nil || len(b.modules) == 0 {
+	if len(b.modules) == 0 {
 		return
+	}
+	before, modules := map[types.UID]*policyState{}, k.early(b)
+	if k.last != nil {
+		for _, p := range k.last.policies {
+			before[p.object.GetUID()] = p
+		}
+	}
+	all, differs := make([]*policies.Policy, 0, len(b.policies)), k.set.Load() == nil
+	for _, p := range b.policies {
+		if was, ok := before[p.object.GetUID()]; ok && same(was.object, p.object) {
+			all = append(all, was.policy)
+			continue
+		}
+		early := newPolicyState(p.object, p.kind, p.spec, p.status)
+		k.make(ctx, early, modules, map[string]struct{}{})
+		if early.problem.is() {
+			early.policy.OnFault = policies.OnFaultHold
+		}
+		all, differs = append(all, early.policy), true
+	}
+	if differs {
+		k.set.Store(policies.NewSet(all))
+		k.options.OnChange()
+	}
+}
+
+// early are the modules as far as they were there when all were looked at last.
+func (k *Keeper) early(b *build) map[string]*moduleState {
+	before := map[types.UID]*moduleState{}
+	if k.last != nil {
+		for _, m := range k.last.modules {
+			before[m.object.GetUID()] = m
+		}
 	}
 	modules := map[string]*moduleState{}
 	for _, m := range b.modules {
+		if was, ok := before[m.object.GetUID()]; ok && was.compiled != nil && same(was.object, m.object) {
+			modules[m.name()] = was
+			continue
+		}
 		modules[m.name()] = &moduleState{kind: m.kind, key: m.key, problem: problem{
 			condition: v1alpha1.ConditionCompiled, reason: "NotCompiled", message: "it is being fetched and compiled",
 		}}
 	}
-	all := make([]*policies.Policy, 0, len(b.policies))
-	for _, p := range b.policies {
-		early := newPolicyState(p.object, p.kind, p.spec, p.status)
-		k.make(ctx, early, modules, nil)
-		if early.problem.is() {
-			early.policy.OnFault = policies.OnFaultHold
-		}
-		all = append(all, early.policy)
-	}
-	k.set.Store(policies.NewSet(all))
-	k.options.OnChange()
+	return modules
+}
+
+// same reports whether two readings of a resource say the same.
+func same(a, b client.Object) bool {
+	return a.GetUID() == b.GetUID() && a.GetGeneration() == b.GetGeneration()
 }

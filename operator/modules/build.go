@@ -138,6 +138,7 @@ func (k *Keeper) rebuild(ctx context.Context) (*build, error) {
 	}
 	b.set = policies.NewSet(all)
 	k.set.Store(b.set)
+	k.last = b
 	served := k.makeFinalizers(ctx, b, modules, inUse)
 	k.finalizers.Store(&served)
 	k.engines.retire(inUse, modules)

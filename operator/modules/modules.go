@@ -4,7 +4,7 @@
 // It reads all of them anew whenever one of them, or something that they name, has
 // changed, and makes one immutable set, which replaces the one before as a whole.
 // What could not be read leaves the set as it was: unread is not absent. Until it
-// has been read once there is no set, and whoever asks has to wait. The first set
+// has been read once there is no set, and whoever asks has to wait. A new policy
 // doesn't wait for modules, though: what they are to decide is kept until they are
 // there.
 package modules
@@ -107,6 +107,7 @@ type Keeper struct {
 
 	// For Run's goroutine alone:
 	before map[types.UID]fetchedBefore
+	last   *build // whose policies are in force
 	user   string // see whoAmI
 	vetoed *build // whose vetoes it has been told to ask for
 	placed *build // whose holds the API server has been told to place

@@ -198,6 +198,42 @@ func TestPoliciesAreInForceBeforeModulesAreCompiled(t *testing.T) {
 	}
 }
 
+// A server that does not answer keeps a module from being fetched for a minute, again
+// and again.
+func TestANewPolicyDoesNotWaitForTheModulesOfOthers(t *testing.T) {
+	k, _ := once(t, inline("", "there"), deciding("old", "there", v1alpha1.OnFaultHold))
+	old := inForce(k.Policies())["old"]
+	var early map[string]*policies.Policy
+	k.options.Given = func(module string) ([]source.File, bool) {
+		if module == "ClusterPolicyModule slow" { // the others are asked for at the same time
+			early = inForce(k.Policies())
+		}
+		return nil, false
+	}
+	for _, o := range []client.Object{
+		inline("", "slow"), deciding("slow", "slow", v1alpha1.OnFaultDefault), deciding("new", "there", v1alpha1.OnFaultHold),
+		&v1alpha1.ClusterGCPolicy{ObjectMeta: named("", "fixed"), Spec: looking(nil)},
+	} {
+		if err := k.source.(client.Client).Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := k.rebuild(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"fixed", "new"} {
+		if p := early[name]; p == nil || p.Asker == nil {
+			t.Errorf("%s is not in force while another's module is fetched: %+v", name, p)
+		}
+	}
+	if p := early["slow"]; p == nil || p.Asker != nil || p.OnFault != policies.OnFaultHold {
+		t.Errorf("what selects objects by a module that is still fetched does not keep them: %+v", p)
+	}
+	if early["old"] != old {
+		t.Error("a policy that was in force is not left as it was")
+	}
+}
+
 func TestAModuleThatComesLaterLeavesTheSetAsItIsUntilThen(t *testing.T) {
 	k, b := once(t, inline("", "there"), deciding("p", "there", v1alpha1.OnFaultHold))
 	before := k.Policies()
