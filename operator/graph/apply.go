@@ -135,13 +135,15 @@ func (g *Graph) twin(first *kind, second schema.GroupKind) {
 	g.pairs[Twins{First: first.GroupKind, Second: second}] = struct{}{}
 }
 
-// isNewerThan reports whether a seen node is known to be newer than what came.
+// isNewerThan reports whether a seen node is known to be newer than what came. It is
+// not where a list has the object older than its own resourceVersion lets it be: then
+// the storage was restored, and goes on from a later revision.
 func (n *node) isNewerThan(o Object) bool {
 	if n.kind.incomparable || n.kind.restoring {
 		return false
 	}
 	v, ok := number(o.ResourceVersion)
-	return ok && v < n.resourceVersion
+	return ok && v < n.resourceVersion && n.resourceVersion > n.kind.listing
 }
 
 func flagsOf(o Object) flags {

@@ -92,7 +92,8 @@ type Deleted struct {
 // Listing opens a full list of a type, which Relisted closes. A list that is
 // older than what the watch before it delivered comes of an API server whose
 // storage was restored: what it says of an object then counts, however new the
-// object was before.
+// object was before. So does what it has older than it was known by a resourceVersion
+// that is not above the list's: the restored storage goes on from a later revision.
 type Listing struct {
 	Kind            schema.GroupKind
 	ResourceVersion string // of the list

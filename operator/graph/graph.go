@@ -61,6 +61,10 @@ type kind struct {
 	incomparable bool // its resourceVersions say nothing of what is newer
 	restoring    bool // a list is coming in that is older than the watermark
 
+	// listing is the resourceVersion of the list that is coming in; 0: there is none. It
+	// has every object as it was then.
+	listing uint64
+
 	interrupted time.Time // when its watch last ended; zero: not yet
 
 	// dependents are the kinds of which any object ever named an owner of this

@@ -12,7 +12,12 @@ func (g *Graph) listing(e Listing) {
 	if e.Incomparable {
 		k.watermark = 0
 	}
-	if v, ok := number(e.ResourceVersion); ok && v < k.watermark {
+	v, ok := number(e.ResourceVersion)
+	if !ok {
+		return
+	}
+	k.listing = v
+	if v < k.watermark {
 		k.restoring, k.watermark = true, v
 	}
 }
@@ -22,7 +27,7 @@ func (g *Graph) relisted(e Relisted, w *wake) {
 	listed, comparable := number(e.ResourceVersion)
 	k := g.kindOf(e.Kind)
 	comparable = comparable && !k.incomparable && !k.restoring
-	k.restoring = false
+	k.restoring, k.listing = false, 0
 	for i := len(k.nodes) - 1; i >= 0; i-- { // backwards, since losing one swaps the last into its place
 		n := k.nodes[i]
 		if _, ok := e.Listed[n.id]; ok {
