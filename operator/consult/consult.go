@@ -172,7 +172,7 @@ func (s *subject) askAll(ctx context.Context, set *policies.Set, opinion *Opinio
 		case asked.Fault == nil:
 			opinion.Verdict, opinion.By = asked.Verdict, p
 			return false
-		case p.OnFault != policies.OnFaultDefault:
+		case p.OnFault != policies.OnFaultDefault, errors.As(asked.Fault, new(ours)):
 			opinion.By, opinion.Fault = p, asked.Fault
 			return true
 		}
@@ -319,16 +319,6 @@ func (c *Consultant) complete(ctx context.Context, q Question, opinion Opinion) 
 	return opinion, nil
 }
 
-// errUnread is why everything is kept at first.
-var errUnread = errors.New("the policies have not been read yet")
-
-// errUnknown is why an object is kept whose type is gone, be it for a moment: policies
-// name resources, so nobody can tell which of them govern it.
-var errUnknown = errors.New("its type is not served at this moment, so which policies govern it is not known")
-
-// errNotReady is a policy that can't be asked.
-var errNotReady = errors.New("it is not ready")
-
 // subject is the object that a question is about, read as often as whoever asks
 // differs, and not before it is needed.
 type subject struct {
@@ -364,7 +354,7 @@ func (s *subject) governs(ctx context.Context, p *policies.Policy) (bool, error)
 	if p.Namespaces != nil && !p.Namespaces.Empty() {
 		namespace, err := s.Reader.Namespace(ctx, s.question.Facts.Object.Namespace)
 		if err != nil {
-			return false, fmt.Errorf("whether its namespaceSelector selects the object is not known: %w", err)
+			return false, fmt.Errorf("whether its namespaceSelector selects the object is not known: %w", ours{err})
 		}
 		if !p.Namespaces.Matches(namespace.Labels) {
 			return false, nil
@@ -375,7 +365,7 @@ func (s *subject) governs(ctx context.Context, p *policies.Policy) (bool, error)
 	}
 	object, err := s.read(ctx)
 	if err != nil {
-		return false, fmt.Errorf("whether it selects the object is not known: %w", err)
+		return false, fmt.Errorf("whether it selects the object is not known: %w", ours{err})
 	}
 	if p.Objects != nil && !p.Objects.Matches(labelsOf(object)) {
 		return false, nil
@@ -386,7 +376,7 @@ func (s *subject) governs(ctx context.Context, p *policies.Policy) (bool, error)
 	seen, withheld, err := s.seenBy(ctx, p)
 	switch {
 	case err != nil:
-		return false, fmt.Errorf("whether its matchConditions hold is not known: %w", err)
+		return false, fmt.Errorf("whether its matchConditions hold is not known: %w", ours{err})
 	case withheld != "":
 		return false, &WithheldError{Policy: p.String(), Why: withheld}
 	}

@@ -2,6 +2,7 @@ package consult
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"sync"
@@ -136,6 +137,9 @@ func (s *subject) put(ctx context.Context, p *policies.Policy, m memo.Memo, aske
 		if p.Module != "" {
 			asked.Exchanges = append(asked.Exchanges, policies.ExchangeOf(request, answer, err))
 		}
+		if err != nil && !errors.As(err, new(*policies.Fault)) {
+			err = ours{err}
+		}
 		if err != nil || answer.Verdict.Decision != hostabi.DecisionAct {
 			asked.Verdict, asked.Fault = answer.Verdict, err
 			return
@@ -159,13 +163,13 @@ func (s *subject) show(ctx context.Context, p *policies.Policy, request *hostabi
 		return nil
 	}
 	if err := s.locate(ctx); err != nil {
-		return fmt.Errorf("whether its namespace is being deleted is not known: %w", err)
+		return fmt.Errorf("whether its namespace is being deleted is not known: %w", ours{err})
 	}
 	request.NamespaceTerminating = s.namespace.Terminating
 	object, withheld, err := s.seenBy(ctx, p)
 	switch {
 	case err != nil:
-		return fmt.Errorf("it needs the object: %w", err)
+		return fmt.Errorf("it needs the object: %w", ours{err})
 	case withheld != "":
 		request.Withheld = append(request.Withheld, "object")
 		return nil
