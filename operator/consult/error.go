@@ -1,6 +1,11 @@
 package consult
 
-import "errors"
+import (
+	"context"
+	"errors"
+
+	"github.com/gleaner-dev/gleaner/policies"
+)
 
 // errUnread is why everything is kept at first.
 var errUnread = errors.New("the policies have not been read yet")
@@ -19,3 +24,9 @@ type ours struct{ error }
 
 // Unwrap returns what went wrong.
 func (o ours) Unwrap() error { return o.error }
+
+// isCutOff reports whether a call ended since whoever made it was out of time. That a
+// module takes too long is a Fault.
+func isCutOff(err error) bool {
+	return (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) && !errors.As(err, new(*policies.Fault))
+}

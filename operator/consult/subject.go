@@ -2,7 +2,6 @@ package consult
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"sync"
@@ -137,7 +136,7 @@ func (s *subject) put(ctx context.Context, p *policies.Policy, m memo.Memo, aske
 		if p.Module != "" {
 			asked.Exchanges = append(asked.Exchanges, policies.ExchangeOf(request, answer, err))
 		}
-		if err != nil && !errors.As(err, new(*policies.Fault)) {
+		if isCutOff(err) {
 			err = ours{err}
 		}
 		if err != nil || answer.Verdict.Decision != hostabi.DecisionAct {
