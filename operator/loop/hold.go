@@ -213,8 +213,16 @@ func (l *Loop) collectOne(ctx context.Context, dependent graph.Object) error {
 
 // leaveOne drops a dependent's references to an owner.
 func (l *Loop) leaveOne(ctx context.Context, dependent graph.Object, refs []metav1.OwnerReference, why decide.Reason) error {
+	facts := decide.Facts{Object: dependent}
+	for _, ref := range dependent.Owners {
+		o := decide.Owner{Reference: ref, Reason: "not looked at"}
+		if ref.UID == refs[0].UID {
+			o.Standing, o.Reason = decide.Orphaning, "it is being deleted, and a policy or a client has it leave this dependent"
+		}
+		facts.Owners = append(facts.Owners, o)
+	}
 	plan := decide.Plan{Reason: why, Action: decide.DropReferences{Object: dependent, References: refs, Leave: true}}
-	return l.writeOne(ctx, decide.Facts{Object: dependent}, plan, consult.Opinion{})
+	return l.writeOne(ctx, facts, plan, consult.Opinion{})
 }
 
 // writeOne writes to a dependent on its owner's account.

@@ -129,9 +129,9 @@ func TestConditionsAreAcceptedWhereSomebodyReadsForThem(t *testing.T) {
 	}
 }
 
-func inline(namespace, name string) *v1alpha1.ClusterPolicyModule {
+func inline(name string) *v1alpha1.ClusterPolicyModule {
 	text := "package gleaner\n\ncollect := {\"decision\": \"Orphan\"}\n"
-	return &v1alpha1.ClusterPolicyModule{ObjectMeta: named(namespace, name), Spec: v1alpha1.PolicyModuleSpec{Rego: &v1alpha1.RegoSource{Inline: &text}}}
+	return &v1alpha1.ClusterPolicyModule{ObjectMeta: named("", name), Spec: v1alpha1.PolicyModuleSpec{Rego: &v1alpha1.RegoSource{Inline: &text}}}
 }
 
 func deciding(name, module string, onFault v1alpha1.OnFault) *v1alpha1.ClusterGCPolicy {
@@ -158,7 +158,7 @@ func TestPoliciesAreInForceBeforeModulesAreCompiled(t *testing.T) {
 			<-compile // for as long as it takes
 			return nil, false
 		}
-	}, inline("", "slow"), deciding("hold", "slow", v1alpha1.OnFaultHold), deciding("default", "slow", v1alpha1.OnFaultDefault),
+	}, inline("slow"), deciding("hold", "slow", v1alpha1.OnFaultHold), deciding("default", "slow", v1alpha1.OnFaultDefault),
 		&v1alpha1.ClusterGCPolicy{ObjectMeta: named("", "fixed"), Spec: looking(nil)})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -201,7 +201,7 @@ func TestPoliciesAreInForceBeforeModulesAreCompiled(t *testing.T) {
 // A server that does not answer keeps a module from being fetched for a minute, again
 // and again.
 func TestANewPolicyDoesNotWaitForTheModulesOfOthers(t *testing.T) {
-	k, _ := once(t, inline("", "there"), deciding("old", "there", v1alpha1.OnFaultHold))
+	k, _ := once(t, inline("there"), deciding("old", "there", v1alpha1.OnFaultHold))
 	old := inForce(k.Policies())["old"]
 	var early map[string]*policies.Policy
 	k.options.Given = func(module string) ([]source.File, bool) {
@@ -211,7 +211,7 @@ func TestANewPolicyDoesNotWaitForTheModulesOfOthers(t *testing.T) {
 		return nil, false
 	}
 	for _, o := range []client.Object{
-		inline("", "slow"), deciding("slow", "slow", v1alpha1.OnFaultDefault), deciding("new", "there", v1alpha1.OnFaultHold),
+		inline("slow"), deciding("slow", "slow", v1alpha1.OnFaultDefault), deciding("new", "there", v1alpha1.OnFaultHold),
 		&v1alpha1.ClusterGCPolicy{ObjectMeta: named("", "fixed"), Spec: looking(nil)},
 	} {
 		if err := k.source.(client.Client).Create(t.Context(), o); err != nil {
@@ -235,7 +235,7 @@ func TestANewPolicyDoesNotWaitForTheModulesOfOthers(t *testing.T) {
 }
 
 func TestAModuleThatComesLaterLeavesTheSetAsItIsUntilThen(t *testing.T) {
-	k, b := once(t, inline("", "there"), deciding("p", "there", v1alpha1.OnFaultHold))
+	k, b := once(t, inline("there"), deciding("p", "there", v1alpha1.OnFaultHold))
 	before := k.Policies()
 	k.begin(t.Context(), b)
 	if k.Policies() != before {
