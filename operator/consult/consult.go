@@ -28,7 +28,7 @@ import (
 	"github.com/gleaner-dev/gleaner/policies"
 )
 
-// Consultant asks policies. All fields are required. Its methods may be called
+// Consultant asks policies. All fields are required but Twins. Its methods may be called
 // concurrently.
 type Consultant struct {
 	Policies func() *policies.Set // nil: not known yet
@@ -45,6 +45,9 @@ type Consultant struct {
 	// finalizer that is gone was taken off by it, and tells nothing of what anybody
 	// wishes.
 	Beside bool
+
+	// Twins are the pairs of types that show the same objects; nil: there are none.
+	Twins func() []graph.Twins
 
 	// ByKind counts an object's dependents, for requests.
 	ByKind func(graph.ID) []graph.KindCount
@@ -125,6 +128,9 @@ func (c *Consultant) Ask(ctx context.Context, q Question) (Opinion, error) {
 		return Opinion{Fault: errUnknown}, nil
 	}
 	resource := r.Version.GroupResource()
+	if err := c.asTwin(ctx, set, q.Hook, o, resource); err != nil {
+		return Opinion{Fault: err}, nil
+	}
 	if !set.Has(q.Hook, resource, o.Namespace) && !o.Memo {
 		return c.byDefault(ctx, q, Opinion{})
 	}

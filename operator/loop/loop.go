@@ -235,7 +235,7 @@ func (l *Loop) wire(client, watching metadata.Interface, types gather.Sources, s
 	l.actor = act.New(client, types.Catalog, l.options.DryRun)
 	l.consultant = &consult.Consultant{
 		Policies: l.policiesInForce, Default: l.options.Evaluator, Catalog: types.Catalog, Reader: reader, Intents: executor, Namespace: l.options.Namespace, Now: l.now,
-		ByKind: l.known.ByKind, Beside: l.options.Beside,
+		ByKind: l.known.ByKind, Twins: l.known.twins, Beside: l.options.Beside,
 	}
 	l.working, l.types, l.absent = client, types.Catalog, types.Absent
 }
