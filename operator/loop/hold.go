@@ -151,6 +151,9 @@ func (l *Loop) exceptKind(ctx context.Context, owner graph.Object, kind schema.G
 		}
 		return err // a kind that is not served has no objects
 	}
+	if !resource.Namespaced && owner.Namespace != "" {
+		return nil // what is in no namespace has no owner in one (G-34)
+	}
 	client := l.working.Resource(resource.Version).Namespace(owner.Namespace)
 	list := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return client.List(ctx, o) })
 	return list.EachListItem(ctx, metav1.ListOptions{}, func(item runtime.Object) error {

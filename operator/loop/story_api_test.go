@@ -172,7 +172,7 @@ func (a *api) answer(w http.ResponseWriter, verb string, gvr schema.GroupVersion
 		return how
 	}
 	served, ok := a.serves(gvr)
-	if !ok {
+	if !ok || served.clusterScoped && at.namespace != "" {
 		refuse(w, &apierrors.StatusError{ErrStatus: metav1.Status{
 			Status: metav1.StatusFailure, Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound,
 			Message: "the server could not find the requested resource",
