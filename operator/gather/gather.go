@@ -65,7 +65,7 @@ func (g *Gatherer) Gather(ctx context.Context, id graph.ID) (decide.Facts, bool)
 // owner says how one owner reference stands.
 func (g *Gatherer) owner(ctx context.Context, view graph.View, claim graph.Claim) decide.Owner {
 	owner := decide.Owner{Reference: claim.Reference}
-	if claim.Known == graph.Orphaning {
+	if claim.Known == graph.Orphaning && (!claim.Doubted || view.Object.Terminating) {
 		owner.Standing, owner.Reason = decide.Orphaning, leaves
 		return owner
 	}

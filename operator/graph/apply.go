@@ -86,6 +86,7 @@ func (g *Graph) disprove(o Object) {
 // before it delivered; the mark stays then, since a Read below it is not news.
 func (g *Graph) mark(gk schema.GroupKind, resourceVersion string) {
 	k := g.kindOf(gk)
+	k.silent = k.silent && k.listing != 0 // a list says so once it is complete
 	if v, ok := number(resourceVersion); ok && v > k.watermark && !k.incomparable {
 		k.watermark = v
 	}

@@ -66,6 +66,7 @@ type kind struct {
 	listing uint64
 
 	interrupted time.Time // when its watch last ended; zero: not yet
+	silent      bool      // nothing has come of it since
 
 	// dependents are the kinds of which any object ever named an owner of this
 	// kind: where a new dependent can be expected.

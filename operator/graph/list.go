@@ -27,7 +27,7 @@ func (g *Graph) relisted(e Relisted, w *wake) {
 	listed, comparable := number(e.ResourceVersion)
 	k := g.kindOf(e.Kind)
 	comparable = comparable && !k.incomparable && !k.restoring
-	k.restoring, k.listing = false, 0
+	k.restoring, k.listing, k.silent = false, 0, false
 	for i := len(k.nodes) - 1; i >= 0; i-- { // backwards, since losing one swaps the last into its place
 		n := k.nodes[i]
 		if _, ok := e.Listed[n.id]; ok {
@@ -55,7 +55,9 @@ func (g *Graph) typeGone(gk schema.GroupKind, w *wake) {
 }
 
 func (g *Graph) interrupted(e Interrupted) {
-	if k := g.kindOf(e.Kind); e.At.After(k.interrupted) {
+	k := g.kindOf(e.Kind)
+	k.silent = true
+	if e.At.After(k.interrupted) {
 		k.interrupted = e.At
 	}
 }

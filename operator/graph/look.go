@@ -51,7 +51,8 @@ type Claim struct {
 	GoneAt time.Time
 
 	// Doubted says that this was before the watch of the owner's type was
-	// interrupted: it is to be asked for once more, if that is possible.
+	// interrupted: it is to be asked for once more, if that is possible. So it is of an
+	// owner that is Orphaning until the watch goes on.
 	Doubted bool
 }
 
@@ -256,6 +257,7 @@ func (g *Graph) know(c *claim, ref metav1.OwnerReference) Claim {
 	known, owner := Claim{Reference: ref}, c.owner
 	if owner.orphans() { // takes leave of whoever names its UID (G-66)
 		known.Known = Orphaning
+		known.Doubted = owner.kind.silent && owner.isAt(c.coordinates(ref.UID))
 		return known
 	}
 	at := c.coordinates(ref.UID)

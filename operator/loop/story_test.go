@@ -37,6 +37,7 @@ import (
 //	settle                     see, work and barrier, until nothing is left
 //	companion                  from now on another collector does the collecting
 //	govern KIND HOOK           a policy is in force; below it is its verdict
+//	interrupted KIND           its watch has ended
 //	sweep, restart, pass DURATION, expire
 //	serve KIND, unserve KIND   by the API server
 //	discover [failed=(GROUP/VERSION,...)]
@@ -94,6 +95,9 @@ func init() { // since before runs commands
 		"retry": func(w *world, _ words, _ string) {
 			w.now = w.now.Add(time.Second)
 			w.work(slices.Collect(maps.Keys(w.later)))
+		},
+		"interrupted": func(w *world, args words, _ string) {
+			w.loop.known.Apply(graph.Interrupted{Kind: kindOf(args.plain[0]).GroupKind(), At: w.now})
 		},
 		"barrier":  func(w *world, _ words, _ string) { w.barrier() },
 		"settle":   func(w *world, _ words, _ string) { w.settle() },
