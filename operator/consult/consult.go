@@ -128,14 +128,14 @@ func (c *Consultant) Ask(ctx context.Context, q Question) (Opinion, error) {
 		return Opinion{Fault: errUnknown}, nil
 	}
 	resource := r.Version.GroupResource()
-	if err := c.asTwin(ctx, set, q.Hook, o, resource); err != nil {
-		return Opinion{Fault: err}, nil
+	var opinion Opinion
+	if opinion.fails(c.asTwin(ctx, set, q.Hook, o, resource)) {
+		return opinion, nil
 	}
 	if !set.Has(q.Hook, resource, o.Namespace) && !o.Memo {
 		return c.byDefault(ctx, q, Opinion{})
 	}
 	s := &subject{Consultant: c, question: q, resource: resource}
-	var opinion Opinion
 	if err := s.remember(ctx, &opinion); opinion.Changed != nil {
 		return opinion, nil
 	} else if err != nil {
