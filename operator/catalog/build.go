@@ -82,10 +82,14 @@ func versionOf(list *metav1.APIResourceList) (schema.GroupVersion, bool) {
 // kind stands for the one that can be collected, else for the first by name.
 func (b *builder) resources(gv schema.GroupVersion, list *metav1.APIResourceList) []Resource {
 	var found []Resource
+	readable := map[string]int{}
 	for i := range list.APIResources {
 		r := &list.APIResources[i]
 		if r.Name == "" || r.Kind == "" || strings.Contains(r.Name, "/") {
 			continue
+		}
+		if slices.Contains(r.Verbs, "get") {
+			readable[r.Kind]++
 		}
 		resource := gv.WithResource(r.Name)
 		_, ignored := b.settings.Ignored[resource.GroupResource()]
@@ -96,6 +100,9 @@ func (b *builder) resources(gv schema.GroupVersion, list *metav1.APIResourceList
 			Local:      b.settings.Local[gv],
 			Collected:  !ignored && collectable(r.Verbs),
 		})
+	}
+	for i := range found {
+		found[i].Ambiguous = readable[found[i].Kind] > 1
 	}
 	slices.SortStableFunc(found, func(a, b Resource) int {
 		if a.Collected != b.Collected {

@@ -35,6 +35,11 @@ type Resource struct {
 	// type can be listed, watched and deleted, and is not ignored.
 	Collected bool
 
+	// Ambiguous is set if another resource of this version can be read that has the same
+	// kind, as only an aggregated API server's can: an object of the kind that is not
+	// here may be there.
+	Ambiguous bool
+
 	// Stale is set if discovery failed for the type's group and version, and
 	// an earlier one served the type.
 	Stale bool

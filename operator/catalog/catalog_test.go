@@ -175,6 +175,21 @@ func TestAnswers(t *testing.T) {
 }
 
 // Scenario 16: some are not.
+// An aggregated API server may serve one kind as several resources.
+func TestAKindOfSeveralResourcesThatCanBeReadIsAmbiguous(t *testing.T) {
+	c := Build(nil, []*metav1.APIResourceList{list("example.com/v1",
+		namespaced("templates", "Template", all), namespaced("processedtemplates", "Template", metav1.Verbs{"create"}),
+		namespaced("rooms", "Room", all), namespaced("myrooms", "Room", readOnly), namespaced("rooms/status", "Room", readOnly),
+		namespaced("pods/log", "Pod", readOnly), namespaced("pods", "Pod", all),
+	)}, Settings{})
+	for kind, want := range map[string]bool{"Template": false, "Room": true, "Pod": false} {
+		r, _ := c.Preferred(schema.GroupKind{Group: "example.com", Kind: kind})
+		if r.Ambiguous != want {
+			t.Errorf("%s is ambiguous: %t, want %t", kind, r.Ambiguous, want)
+		}
+	}
+}
+
 func TestStale(t *testing.T) {
 	failed := func(versions ...schema.GroupVersion) map[schema.GroupVersion]error {
 		m := map[schema.GroupVersion]error{}

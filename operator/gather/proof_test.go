@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/gleaner-dev/gleaner/operator/catalog"
 	"github.com/gleaner-dev/gleaner/operator/decide"
 	"github.com/gleaner-dev/gleaner/operator/graph"
 )
@@ -146,6 +147,28 @@ func TestAnAggregatedTypeThatAnswersInTwoWaysIsNotBelieved(t *testing.T) {
 				if _, proof := e.(graph.Absent); proof {
 					t.Errorf("learnt %+v from an aggregated API server", e)
 				}
+			}
+		})
+	}
+}
+
+// What is not among the objects of one resource may be among those of another that has
+// the same kind.
+func TestAnObjectOfAKindOfSeveralResourcesIsNotAbsentFromOneOfThem(t *testing.T) {
+	for name, answer := range map[string]http.HandlerFunc{
+		"404 Status": named("", "configmaps", "owner"), "an object of that name has another UID": found(meta("ns", "owner", "another")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, told{}, nobody)
+			w.api.answer(mapPath, answer)
+			at := graph.Coordinates{UID: "owner", Kind: configMap, Namespace: "ns", Name: "owner"}
+			resource := catalog.Resource{Version: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, Kind: "ConfigMap", Namespaced: true, Local: true}
+			if _, err := w.Reader.Item(t.Context(), at, resource); err != nil {
+				t.Errorf("the only resource of its kind: %v", err)
+			}
+			resource.Ambiguous = true
+			if _, err := w.Reader.Item(t.Context(), at, resource); err == nil {
+				t.Error("one resource is believed to have all objects of the kind")
 			}
 		})
 	}

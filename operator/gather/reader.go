@@ -109,6 +109,9 @@ func (r *Reader) Item(ctx context.Context, at graph.Coordinates, resource catalo
 		return answer{}, fmt.Errorf("read %s in namespace %q: %q can't be a name", at.Kind.Kind, at.Namespace, at.Name)
 	}
 	a, err := r.once(ctx, at, resource)
+	if err == nil && a.absent && resource.Ambiguous {
+		return answer{}, fmt.Errorf("read %s: it is not among %s, and other resources have the same kind", at, resource.Version.GroupResource())
+	}
 	if err != nil || !a.absent || resource.Local {
 		return a, err
 	}
