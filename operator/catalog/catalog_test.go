@@ -174,7 +174,6 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// Scenario 16: some are not.
 // An aggregated API server may serve one kind as several resources.
 func TestAKindOfSeveralResourcesThatCanBeReadIsAmbiguous(t *testing.T) {
 	c := Build(nil, []*metav1.APIResourceList{list("example.com/v1",
@@ -190,6 +189,7 @@ func TestAKindOfSeveralResourcesThatCanBeReadIsAmbiguous(t *testing.T) {
 	}
 }
 
+// Scenario 16: some are not.
 func TestStale(t *testing.T) {
 	failed := func(versions ...schema.GroupVersion) map[schema.GroupVersion]error {
 		m := map[schema.GroupVersion]error{}
