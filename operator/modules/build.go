@@ -289,6 +289,8 @@ func (k *Keeper) select_(s *asking) bool {
 	if err != nil {
 		s.refuse(v1alpha1.ConditionAccepted, "Invalid", err.Error())
 		s.policy.Namespaces, s.policy.Objects, s.policy.Matches = nil, nil, nil
+		// The API server would refuse them too, with all that is told it of other policies.
+		s.namespaces, s.objects = nil, nil
 	}
 	return err == nil
 }

@@ -136,7 +136,7 @@ func (p *policyState) refusal(namespace, gleaner, collector string) admissionv1.
 	}
 	for _, rule := range p.policy.Rules {
 		constraints.ResourceRules = append(constraints.ResourceRules,
-			admissionv1.NamedRuleWithOperations{RuleWithOperations: deleting(rule.Groups, rule.Resources)})
+			admissionv1.NamedRuleWithOperations{RuleWithOperations: deleting(rule.Groups, rule.Resources, p.scope())})
 	}
 	conditions := []admissionv1.MatchCondition{
 		{Name: "gleaner.dev/not-by-gleaner", Expression: fmt.Sprintf("request.userInfo.username != %q", gleaner)},
