@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -147,5 +148,26 @@ func TestAReplicaLetsNothingGoOnAccountOfPoliciesThatItHasNotRead(t *testing.T) 
 	read["now"] = true
 	if said := w.mayGo(modules.VetoPath + "/now"); !strings.Contains(said, `"allowed":true`) {
 		t.Errorf("it stays by policies that let it go: %s", said)
+	}
+}
+
+func TestWhatIsKeptForAnOwnerThatCanNotBeReadGetsItsHoldAndLosesItAgain(t *testing.T) {
+	for claim, beside := range map[string]bool{"as the only collector": false, "beside another one": true} {
+		t.Run(claim, func(t *testing.T) {
+			w := overridingWorld(t, hostabi.DecisionOrphan)
+			w.loop.options.Beside, w.loop.consultant.Beside = beside, beside
+			o := w.create(words{plain: []string{"Secret", "shop/a"}, values: map[string][]string{"owners": {"Gone.v1.gone.example.com:owner"}}})
+			w.loop.policiesChanged()
+			w.settle()
+			if !slices.Contains(o.Finalizers, graph.Hold) {
+				t.Fatalf("a policy governs it, and it has no hold, but %v", o.Finalizers)
+			}
+			w.loop.rehearsed = func() *policies.Set { return policies.NewSet(nil) }
+			w.loop.policiesChanged()
+			w.settle()
+			if len(o.Finalizers) != 0 {
+				t.Errorf("no policy governs it, and it has still %v", o.Finalizers)
+			}
+		})
 	}
 }

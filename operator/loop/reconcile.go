@@ -126,8 +126,11 @@ func (l *Loop) decide(ctx context.Context, id graph.ID, facts decide.Facts, give
 	} else {
 		d.plan = decide.Choose(situation, judgement)
 	}
-	if d.plan.Action == nil && situation.Kind == decide.Settled {
-		d.plan = l.keep(ctx, facts, d.plan)
+	switch situation.Kind {
+	case decide.Settled, decide.OwnerUnreadable, decide.OwnerNeverFound: // it stays
+		if d.plan.Action == nil {
+			d.plan = l.keep(ctx, facts, d.plan)
+		}
 	}
 	if d.plan.After > 0 || situation.Kind == decide.Ownerless || situation.Kind == decide.Held {
 		d.plan.After = l.waits.schedule(id, d.plan, judgement.Attempt, d.began)
