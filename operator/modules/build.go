@@ -143,6 +143,7 @@ func (k *Keeper) rebuild(ctx context.Context) (*build, error) {
 	k.caughtUp(b, behind)
 	served := k.makeFinalizers(ctx, b, modules, inUse)
 	k.finalizers.Store(&served)
+	k.placeFor(b)
 	k.engines.retire(inUse, modules)
 	k.forget(b)
 	k.options.OnChange()

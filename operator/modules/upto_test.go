@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
+	"github.com/gleaner-dev/gleaner/operator/graph"
 )
 
 // lagging reads what there is, or fails.
@@ -90,5 +91,20 @@ func TestAReplicaIsNotUpToPoliciesThatAnotherOneHasReadAndItHasNot(t *testing.T)
 	}
 	if _, err := follower.rebuild(t.Context()); err != nil || !follower.UpTo(created) {
 		t.Errorf("it does not know that it has passed a state by: %v", err)
+	}
+}
+
+func TestAReplicaThatDoesNotLeadPlacesHoldsToo(t *testing.T) {
+	k, b := once(t, &v1alpha1.ClusterGCPolicy{ObjectMeta: named("", "p"), Spec: looking(nil)})
+	if k.options.Leads() {
+		t.Fatal("it leads")
+	}
+	for _, p := range b.placements() {
+		if finalizer, ok := k.Placed(p.name); !ok || finalizer != graph.Hold {
+			t.Errorf("%s: %q, %t", p.name, finalizer, ok)
+		}
+	}
+	if finalizer, ok := k.Placed(holdPrefix + "another"); ok {
+		t.Errorf("it places %s for a policy that there is not", finalizer)
 	}
 }
