@@ -8,7 +8,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -17,6 +19,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/consult"
 	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/modules"
+	"github.com/gleaner-dev/gleaner/operator/watch"
 	"github.com/gleaner-dev/gleaner/policies"
 )
 
@@ -148,6 +151,20 @@ func TestAReplicaLetsNothingGoOnAccountOfPoliciesThatItHasNotRead(t *testing.T) 
 	read["now"] = true
 	if said := w.mayGo(modules.VetoPath + "/now"); !strings.Contains(said, `"allowed":true`) {
 		t.Errorf("it stays by policies that let it go: %s", said)
+	}
+}
+
+func TestAReplicaLetsNothingGoBeforeItHasListedWhatThereIs(t *testing.T) {
+	w := newWorld(t)
+	none := policies.NewSet(nil)
+	w.loop.rehearsed = func() *policies.Set { return none }
+	w.loop.watcher, w.loop.options.SyncTimeout = watch.New(watch.Options{Log: logr.Discard()}), time.Minute
+	if said := w.mayGo(modules.VetoPath); !strings.Contains(said, `"allowed":false`) || !strings.Contains(said, "listed") {
+		t.Errorf("it goes: %s", said)
+	}
+	w.now = w.now.Add(time.Minute) // one type that can't be listed does not keep everything
+	if said := w.mayGo(modules.VetoPath); !strings.Contains(said, `"allowed":true`) {
+		t.Errorf("it stays: %s", said)
 	}
 }
 

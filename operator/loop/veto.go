@@ -76,6 +76,8 @@ func (l *Loop) judge(ctx context.Context, state string, r veto.Request) veto.Ans
 		return l.refuse(r, o, "the policies have changed, and have not been read yet")
 	case !served:
 		return l.refuse(r, o, "objects of this kind are not known yet")
+	case !l.listed(): // policies may turn on an object's dependents
+		return l.refuse(r, o, "not all objects have been listed yet")
 	}
 	l.known.Apply(graph.Read{Object: o})
 	if why := l.decidedAbove(ctx, o); why != "" {
