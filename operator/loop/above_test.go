@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gleaner-dev/gleaner/hostabi"
+	"github.com/gleaner-dev/gleaner/operator/catalog"
 	"github.com/gleaner-dev/gleaner/operator/consult"
 	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/modules"
@@ -53,15 +54,20 @@ func (nowhere) Namespace(context.Context, string) (consult.Namespace, error) {
 func overridingWorld(t *testing.T, decision hostabi.Decision) *world {
 	t.Helper()
 	w := newWorld(t)
-	set := policies.NewSet([]*policies.Policy{{
-		Name: "overrides", Rules: []policies.Rule{{Groups: []string{""}, Resources: []string{"secrets"}}},
-		Hooks: []hostabi.Hook{hostabi.HookPropagate}, Asker: saying(decision), Needs: policies.NeedsMetadata,
-		Enforce: true, Override: true,
-	}})
 	w.loop.options.Beside = true
-	w.loop.rehearsed = func() *policies.Set { return set }
+	w.loop.rehearsed = func() *policies.Set { return policies.NewSet(nil) }
 	w.loop.consultant.Beside, w.loop.consultant.Reader = true, nowhere{}
+	w.governs("secrets", hostabi.HookPropagate, decision)
 	return w
+}
+
+// governs puts one more policy into force.
+func (w *world) governs(resource string, hook hostabi.Hook, decision hostabi.Decision) {
+	set := policies.NewSet(append(slices.Clone(w.loop.rehearsed().All()), &policies.Policy{
+		Name: "governs-" + resource, Rules: []policies.Rule{{Groups: []string{""}, Resources: []string{resource}}},
+		Hooks: []hostabi.Hook{hook}, Asker: saying(decision), Needs: policies.NeedsMetadata, Enforce: true, Override: true,
+	}))
+	w.loop.rehearsed = func() *policies.Set { return set }
 }
 
 // mayGo asks whether the other collector may delete a ConfigMap that names a Secret as its
@@ -131,6 +137,39 @@ func TestDependentsGoWhoseOwnersAreGoneOrLetGoOfThem(t *testing.T) {
 			learn(w)
 			if said := w.mayGo(modules.VetoPath); !strings.Contains(said, `"allowed":true`) {
 				t.Errorf("it stays: %s", said)
+			}
+		})
+	}
+}
+
+// It is not in the graph, and nobody will show it.
+func TestWhatIsIgnoredHereMayGoOnceItsOwnersAreGone(t *testing.T) {
+	for claim, c := range map[string]struct {
+		learn func(w *world)
+		goes  bool
+	}{
+		"an owner that is gone":                    {func(*world) {}, true},
+		"an owner that a policy holds":             {func(w *world) { w.deletesInForeground(w.owner(graph.Hold)) }, false},
+		"an owner that waits, and nobody holds it": {func(w *world) { w.deletesInForeground(w.owner()) }, true},
+	} {
+		t.Run(claim, func(t *testing.T) {
+			for _, hook := range []hostabi.Hook{hostabi.HookPropagate, hostabi.HookCollect} {
+				w := overridingWorld(t, hostabi.DecisionOrphan)
+				if hook == hostabi.HookCollect {
+					w.governs("configmaps", hook, hostabi.DecisionDelete)
+				}
+				core := []metav1.APIResource{
+					{Name: "configmaps", Kind: "ConfigMap", Namespaced: true, Verbs: metav1.Verbs{"delete", "get", "list", "patch", "watch"}},
+					{Name: "secrets", Kind: "Secret", Namespaced: true, Verbs: metav1.Verbs{"delete", "get", "list", "patch", "watch"}},
+				}
+				w.types = catalog.Build(nil, []*metav1.APIResourceList{{GroupVersion: "v1", APIResources: core}}, catalog.Settings{
+					Ignored: map[schema.GroupResource]struct{}{{Resource: "configmaps"}: {}}, Local: map[schema.GroupVersion]bool{{Version: "v1"}: true},
+				})
+				w.loop.known.Apply(graph.TypeGone{Kind: schema.GroupKind{Kind: "ConfigMap"}})
+				c.learn(w)
+				if said := w.mayGo(modules.VetoPath); strings.Contains(said, `"allowed":true`) != c.goes {
+					t.Errorf("%s: it goes or not: %s", hook, said)
+				}
 			}
 		})
 	}

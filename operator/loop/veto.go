@@ -116,7 +116,7 @@ func (l *Loop) judgeGoverned(ctx context.Context, r veto.Request, o graph.Object
 		return l.refuse(r, o, why)
 	}
 	id := graph.IDOf(o.UID)
-	facts, ok := l.ownerless(ctx, id)
+	facts, ok := l.ownerless(ctx, o)
 	if !ok {
 		return unknown("its owners are not known to be gone yet")
 	}
@@ -155,11 +155,25 @@ func (d decision) passes(r veto.Request) bool {
 	return (deletes || d.plan.Reason == decide.LeftToCollector) && d.opinion.Usual && string(v.Propagation) == string(r.Propagation)
 }
 
+// factsOf gathers the facts about an object that the other collector wants to delete. That
+// one may collect what is ignored here.
+func (l *Loop) factsOf(ctx context.Context, o graph.Object) (decide.Facts, bool) {
+	facts, ok := l.gatherer.Gather(ctx, graph.IDOf(o.UID))
+	if resource, served := l.types().Preferred(o.Kind.GroupKind()); ok || !served || resource.Collected {
+		return facts, ok
+	}
+	facts = l.gatherer.Unwatched(ctx, o)
+	for _, kind := range l.known.ByKind(graph.IDOf(o.UID)) {
+		facts.Dependents += kind.Count
+	}
+	return facts, true
+}
+
 // ownerless gathers facts until they say that no owner is left, for a moment.
-func (l *Loop) ownerless(ctx context.Context, id graph.ID) (decide.Facts, bool) {
+func (l *Loop) ownerless(ctx context.Context, o graph.Object) (decide.Facts, bool) {
 	due := l.now().Add(catchUp)
 	for {
-		facts, ok := l.gatherer.Gather(ctx, id)
+		facts, ok := l.factsOf(ctx, o)
 		if ok && decide.Classify(facts).Kind == decide.Ownerless {
 			return facts, true
 		}
@@ -211,7 +225,7 @@ func (l *Loop) standingAbove(ctx context.Context, o graph.Object) []metav1.Owner
 	if len(refs) == 0 || o.Terminating {
 		return nil
 	}
-	facts, ok := l.gatherer.Gather(ctx, graph.IDOf(o.UID))
+	facts, ok := l.factsOf(ctx, o)
 	if !ok {
 		return refs
 	}
