@@ -28,7 +28,8 @@ spec:
   rego:
     inline: |
       package gleaner
-      default collect := {"decision": "Delete", "delay": "1s"}
+      # The other collector would not delete in the foreground: it is for Gleaner to do.
+      default collect := {"decision": "Delete", "delay": "1s", "propagation": "Foreground"}
       collect := {"decision": "Orphan"} if input.object.data.keep == "yes"
 ---
 apiVersion: gleaner.dev/v1alpha1
