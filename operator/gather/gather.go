@@ -62,6 +62,16 @@ func (g *Gatherer) Gather(ctx context.Context, id graph.ID) (decide.Facts, bool)
 	return facts, true
 }
 
+// Unwatched returns the facts about an object of a type that is not watched, as far as
+// that and its owners tell.
+func (g *Gatherer) Unwatched(ctx context.Context, o graph.Object) decide.Facts {
+	view, facts := graph.View{ID: graph.IDOf(o.UID), Object: o}, decide.Facts{Object: o}
+	for _, ref := range o.Owners {
+		facts.Owners = append(facts.Owners, g.owner(ctx, view, graph.Claim{Reference: ref}))
+	}
+	return facts
+}
+
 // owner says how one owner reference stands.
 func (g *Gatherer) owner(ctx context.Context, view graph.View, claim graph.Claim) decide.Owner {
 	owner := decide.Owner{Reference: claim.Reference}

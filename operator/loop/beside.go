@@ -62,10 +62,7 @@ func (l *Loop) refusable(o graph.Object) bool {
 	if l.enforced(hostabi.HookCollect, o.Kind.GroupKind(), o.Namespace, func(*policies.Policy) bool { return true }) {
 		return true
 	}
-	return slices.ContainsFunc(o.Owners, func(ref metav1.OwnerReference) bool {
-		kind := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind()
-		return l.enforced(hostabi.HookPropagate, kind, o.Namespace, func(p *policies.Policy) bool { return p.Override })
-	})
+	return slices.ContainsFunc(o.Owners, func(ref metav1.OwnerReference) bool { return l.overridden(ref, o.Namespace) })
 }
 
 // enforced reports whether there is such a policy on a kind whose word is carried out.

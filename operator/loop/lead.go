@@ -108,16 +108,20 @@ func (f *feed) WaitForSync(ctx context.Context) error {
 // String names the source in the controller's log.
 func (f *feed) String() string { return "owner graph" }
 
-// ready says whether a replica could take over: once it is synced, or after
-// SyncTimeout.
+// ready says whether a replica could take over.
 func (l *Loop) ready() func(*http.Request) error {
-	began := l.now()
 	return func(*http.Request) error {
-		if l.watcher.Synced() || l.now().Sub(began) >= l.options.SyncTimeout {
+		if l.listed() {
 			return nil
 		}
 		return fmt.Errorf("%d resources are not listed yet", len(l.watcher.Unsynced()))
 	}
+}
+
+// listed reports whether the graph has what there is: once everything was listed, or
+// after SyncTimeout.
+func (l *Loop) listed() bool {
+	return l.watcher == nil || l.watcher.Synced() || l.now().Sub(l.began) >= l.options.SyncTimeout
 }
 
 // sweep looks at everything once in a while, so that no lost event is lost for

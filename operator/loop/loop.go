@@ -122,6 +122,7 @@ type Loop struct {
 	absent     func(context.Context, schema.GroupKind) (bool, error)
 	keeper     *modules.Keeper // nil in rehearsals, and in tests, where there are no policies
 	rehearsed  func() *policies.Set
+	upTo       func(state string) bool // whether policies of a state are in force, or later ones; nil where none can be
 	finalizers *finalize.Runner
 
 	records *record.Store
@@ -204,6 +205,7 @@ func (l *Loop) connect() error {
 	}); err != nil {
 		return err
 	}
+	l.upTo = l.keeper.UpTo
 	l.watcher = watch.New(watch.Options{
 		Discovery:   discoverer,
 		Metadata:    watchClient,

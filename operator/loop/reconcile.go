@@ -3,6 +3,7 @@ package loop
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -108,6 +109,10 @@ type decision struct {
 	plan    decide.Plan
 }
 
+// staying are the situations in which nobody deletes an object but a client, of which a
+// policy is to be told.
+var staying = []decide.Kind{decide.Settled, decide.OwnerUnreadable, decide.OwnerNeverFound}
+
 // decide takes facts to a plan. There is none if the object turned out to be another
 // than judged. Given is the object, if somebody has read it already.
 func (l *Loop) decide(ctx context.Context, id graph.ID, facts decide.Facts, given *unstructured.Unstructured) (decision, error) {
@@ -126,7 +131,7 @@ func (l *Loop) decide(ctx context.Context, id graph.ID, facts decide.Facts, give
 	} else {
 		d.plan = decide.Choose(situation, judgement)
 	}
-	if d.plan.Action == nil && situation.Kind == decide.Settled {
+	if d.plan.Action == nil && slices.Contains(staying, situation.Kind) {
 		d.plan = l.keep(ctx, facts, d.plan)
 	}
 	if d.plan.After > 0 || situation.Kind == decide.Ownerless || situation.Kind == decide.Held {

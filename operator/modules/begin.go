@@ -2,6 +2,7 @@ package modules
 
 import (
 	"context"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,7 +16,7 @@ import (
 // answer takes as long. What needs no module need not wait for somebody else's. A policy
 // that is not ready for that has what it selects kept, also with onFault: Default, which
 // is for modules that fail and not for a start. The others stay as they are until then.
-func (k *Keeper) begin(ctx context.Context, b *build) {
+func (k *Keeper) begin(ctx context.Context, b *build, behind map[string]struct{}) {
 	if len(b.modules) == 0 {
 		return
 	}
@@ -40,8 +41,25 @@ func (k *Keeper) begin(ctx context.Context, b *build) {
 	}
 	if differs {
 		k.set.Store(policies.NewSet(all))
+		if k.last == nil || sameModules(k.last.modules, b.modules) {
+			k.caughtUp(b, behind)
+		}
 		k.options.OnChange()
 	}
+}
+
+// sameModules reports whether what is in force goes by no module that has changed since:
+// the policies that stay as they are do so until it is compiled.
+func sameModules(before, now []*moduleState) bool {
+	there := map[types.UID]*moduleState{}
+	for _, m := range before {
+		there[m.object.GetUID()] = m
+	}
+	changed := slices.ContainsFunc(now, func(m *moduleState) bool {
+		was, ok := there[m.object.GetUID()]
+		return !ok || !same(was.object, m.object)
+	})
+	return !changed && len(before) == len(now)
 }
 
 // early are the modules as far as they were there when all were looked at last.

@@ -28,7 +28,8 @@ type build struct {
 	policies   []*policyState
 	finalizers []*finalizerState
 
-	held map[Place]int
+	state string // see Keeper.UpTo
+	held  map[Place]int
 
 	// incomplete says that something could not be had that may be there later.
 	incomplete bool
@@ -109,13 +110,14 @@ func newPolicyState(o client.Object, kind string, spec v1alpha1.GCPolicySpec, st
 
 // rebuild reads all resources, and puts into force what they say.
 func (k *Keeper) rebuild(ctx context.Context) (*build, error) {
-	b := &build{}
+	b, behind := &build{}, k.lags()
 	if err := k.read(ctx, b); err != nil {
 		return nil, err
 	}
+	b.state = stateOf(b)
 	modules := map[string]*moduleState{}
 	named := map[types.NamespacedName]struct{}{}
-	k.begin(ctx, b)
+	k.begin(ctx, b, behind)
 	k.loadAll(ctx, b.modules)
 	for _, m := range b.modules {
 		modules[m.name()] = m
@@ -139,8 +141,10 @@ func (k *Keeper) rebuild(ctx context.Context) (*build, error) {
 	b.set = policies.NewSet(all)
 	k.set.Store(b.set)
 	k.last = b
+	k.caughtUp(b, behind)
 	served := k.makeFinalizers(ctx, b, modules, inUse)
 	k.finalizers.Store(&served)
+	k.placeFor(b)
 	k.engines.retire(inUse, modules)
 	k.forget(b)
 	k.options.OnChange()
@@ -290,6 +294,8 @@ func (k *Keeper) select_(s *asking) bool {
 	if err != nil {
 		s.refuse(v1alpha1.ConditionAccepted, "Invalid", err.Error())
 		s.policy.Namespaces, s.policy.Objects, s.policy.Matches = nil, nil, nil
+		// The API server would refuse them too, with all that is told it of other policies.
+		s.namespaces, s.objects = nil, nil
 	}
 	return err == nil
 }

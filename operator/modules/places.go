@@ -29,11 +29,6 @@ func (k *Keeper) placeByWebhook(ctx context.Context, wanted []placement) error {
 	if v == nil {
 		return nil // there is no webhook: holds come after creation
 	}
-	finalizers := map[string]string{}
-	for _, p := range wanted {
-		finalizers[p.name] = p.finalizer
-	}
-	k.placing.Store(&finalizers)
 	configuration := &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: PlaceName}}
 	if len(wanted) == 0 {
 		return k.removeConfiguration(ctx, configuration)
@@ -60,6 +55,16 @@ func (k *Keeper) placeByWebhook(ctx context.Context, wanted []placement) error {
 			configuration.Webhooks = append(configuration.Webhooks, w)
 		}
 	})
+}
+
+// placeFor notes what a webhook is to place. Any replica may be asked, and not the leader
+// alone.
+func (k *Keeper) placeFor(b *build) {
+	finalizers := map[string]string{}
+	for _, p := range b.placements() {
+		finalizers[p.name] = p.finalizer
+	}
+	k.placing.Store(&finalizers)
 }
 
 // Placed is the finalizer that a placement places; ok is false if it places none any

@@ -29,6 +29,13 @@ var (
 // overrides reports whether what clients ask for explicitly is not done for the policy.
 func (p *policyState) overrides() bool { return p.holds() && p.policy.Override }
 
+// mayOverride reports whether it has to be asked, once somebody else deletes a dependent,
+// if the policy overrides what its owner's client asked for. One that can't be asked
+// holds that.
+func (p *policyState) mayOverride() bool {
+	return p.policy.Enforce && p.policy.Override && p.policy.Answers(hostabi.HookPropagate)
+}
+
 // refuses reports whether deletes are refused for the policy that ask for Orphan. One
 // that decides just that has nothing against them.
 func (p *policyState) refuses() bool {
@@ -136,7 +143,7 @@ func (p *policyState) refusal(namespace, gleaner, collector string) admissionv1.
 	}
 	for _, rule := range p.policy.Rules {
 		constraints.ResourceRules = append(constraints.ResourceRules,
-			admissionv1.NamedRuleWithOperations{RuleWithOperations: deleting(rule.Groups, rule.Resources)})
+			admissionv1.NamedRuleWithOperations{RuleWithOperations: deleting(rule.Groups, rule.Resources, p.scope())})
 	}
 	conditions := []admissionv1.MatchCondition{
 		{Name: "gleaner.dev/not-by-gleaner", Expression: fmt.Sprintf("request.userInfo.username != %q", gleaner)},

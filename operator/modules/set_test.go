@@ -237,7 +237,7 @@ func TestANewPolicyDoesNotWaitForTheModulesOfOthers(t *testing.T) {
 func TestAModuleThatComesLaterLeavesTheSetAsItIsUntilThen(t *testing.T) {
 	k, b := once(t, inline("there"), deciding("p", "there", v1alpha1.OnFaultHold))
 	before := k.Policies()
-	k.begin(t.Context(), b)
+	k.begin(t.Context(), b, nil)
 	if k.Policies() != before {
 		t.Error("a set that is complete was replaced by one whose modules are not there")
 	}

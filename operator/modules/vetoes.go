@@ -15,6 +15,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 
@@ -25,7 +26,8 @@ import (
 // VetoName is the name of the ValidatingWebhookConfiguration.
 const VetoName = "gleaner-veto"
 
-// VetoPath is where the webhook is served that vetoes deletes.
+// VetoPath is where the webhook is served that vetoes deletes, with what Keeper.UpTo
+// wants to know after it.
 const VetoPath = "/veto"
 
 const (
@@ -39,6 +41,11 @@ const (
 	// mostVetoes bounds the webhooks that differ in what they select. Beyond it there
 	// is one for all.
 	mostVetoes = 50
+
+	// mostRules and mostSelector bound, in bytes, what a webhook selects by. Beyond it
+	// all is asked about that might be meant: one policy must not make the configuration
+	// too large for the API server, which would then hear of no policy any more.
+	mostRules, mostSelector = 4 << 10, 2 << 10
 )
 
 // Veto says how the API server is to ask about what another collector deletes.
@@ -66,6 +73,8 @@ type Veto struct {
 
 	// KindOf is the kind of a resource, if discovery has seen it.
 	KindOf func(schema.GroupResource) (schema.GroupKind, bool)
+
+	state string // of the policies on account of which is asked: see Keeper.UpTo
 }
 
 // errNoCertificate passes by itself: see CertificateChanged.
@@ -82,7 +91,7 @@ func (k *Keeper) placeVetoes(ctx context.Context, b *build) error {
 		return err
 	}
 	v := *k.options.Veto
-	v.User = k.CollectorUser()
+	v.User, v.state = k.CollectorUser(), b.state
 	webhooks := b.vetoes(&v, k.options.Namespace)
 	if len(webhooks) == 0 {
 		return k.removeConfiguration(ctx, configuration)
@@ -125,14 +134,14 @@ func (b *build) vetoes(v *Veto, namespace string) []admissionv1.ValidatingWebhoo
 		if !p.policy.Answers(hostabi.HookCollect) {
 			continue
 		}
-		objects := cmp.Or(p.objects, &metav1.LabelSelector{}).DeepCopy()
-		add(found, v.webhook(p, namespace, objects), p.collected())
+		objects := cmp.Or(bounded(p.objects), &metav1.LabelSelector{}).DeepCopy()
+		add(found, v.webhook(p, bounded(p.namespaces), namespace, objects), p.collected())
 	}
 	for _, p := range b.policies {
-		if p.overrides() {
-			w := v.webhook(p, namespace, &metav1.LabelSelector{})
+		if p.mayOverride() {
+			w := v.webhook(p, p.dependentsNamespaces(), namespace, &metav1.LabelSelector{})
 			w.MatchConditions = append(w.MatchConditions, v.dependsOn(p))
-			add(found, w, []admissionv1.RuleWithOperations{deleting([]string{"*"}, []string{"*"})})
+			add(found, w, []admissionv1.RuleWithOperations{p.deletingAny()})
 		}
 	}
 	if len(found) > mostVetoes {
@@ -143,7 +152,7 @@ func (b *build) vetoes(v *Veto, namespace string) []admissionv1.ValidatingWebhoo
 		w := found[name]
 		w.Name = name + vetoSuffix
 		slices.SortFunc(w.Rules, func(a, b admissionv1.RuleWithOperations) int { return cmp.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
-		w.Rules = slices.CompactFunc(w.Rules, func(a, b admissionv1.RuleWithOperations) bool { return fmt.Sprint(a) == fmt.Sprint(b) })
+		w.Rules = boundedRules(slices.CompactFunc(w.Rules, func(a, b admissionv1.RuleWithOperations) bool { return fmt.Sprint(a) == fmt.Sprint(b) }))
 		list = append(list, *w)
 	}
 	return list
@@ -152,7 +161,7 @@ func (b *build) vetoes(v *Veto, namespace string) []admissionv1.ValidatingWebhoo
 // webhook is a webhook for what a policy selects, still without rules. Fields that the
 // API server would fill in are filled in here, so that nothing differs when nothing
 // has changed.
-func (v *Veto) webhook(p *policyState, namespace string, objects *metav1.LabelSelector) *admissionv1.ValidatingWebhook {
+func (v *Veto) webhook(p *policyState, namespaces *metav1.LabelSelector, namespace string, objects *metav1.LabelSelector) *admissionv1.ValidatingWebhook {
 	failure := admissionv1.Fail
 	if !p.policy.Enforce || p.spec.OnFault == v1alpha1.OnFaultDefault {
 		failure = admissionv1.Ignore
@@ -164,10 +173,10 @@ func (v *Veto) webhook(p *policyState, namespace string, objects *metav1.LabelSe
 		conditions = append(conditions, admissionv1.MatchCondition{Name: "gleaner.dev/as-the-collector-does", Expression: collects})
 	}
 	return &admissionv1.ValidatingWebhook{
-		ClientConfig: v.at(VetoPath), FailurePolicy: &failure, MatchPolicy: ptr.To(admissionv1.Equivalent),
+		ClientConfig: v.at(VetoPath + "/" + v.state), FailurePolicy: &failure, MatchPolicy: ptr.To(admissionv1.Equivalent),
 		SideEffects: ptr.To(admissionv1.SideEffectClassNoneOnDryRun), TimeoutSeconds: ptr.To[int32](vetoSeconds),
 		AdmissionReviewVersions: []string{"v1"},
-		NamespaceSelector:       p.vetoedNamespaces(namespace), ObjectSelector: objects,
+		NamespaceSelector:       p.within(namespaces, namespace), ObjectSelector: objects,
 		MatchConditions: conditions,
 	}
 }
@@ -228,9 +237,15 @@ func exempted(s *metav1.LabelSelector) []metav1.LabelSelectorRequirement {
 }
 
 // vetoedNamespaces selects the namespaces that a policy governs, without those in
-// which nobody is to depend on a webhook. What exempts those comes last.
+// which nobody is to depend on a webhook.
 func (p *policyState) vetoedNamespaces(namespace string) *metav1.LabelSelector {
-	s := cmp.Or(p.namespaces, &metav1.LabelSelector{}).DeepCopy()
+	return p.within(p.namespaces, namespace)
+}
+
+// within narrows a selector of namespaces down to those that a policy may be for. What
+// exempts some comes last.
+func (p *policyState) within(namespaces *metav1.LabelSelector, namespace string) *metav1.LabelSelector {
+	s := cmp.Or(namespaces, &metav1.LabelSelector{}).DeepCopy()
 	if p.key.Namespace != "" {
 		s.MatchExpressions = append(s.MatchExpressions, metav1.LabelSelectorRequirement{
 			Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn, Values: []string{p.key.Namespace},
@@ -238,6 +253,45 @@ func (p *policyState) vetoedNamespaces(namespace string) *metav1.LabelSelector {
 	}
 	s.MatchExpressions = append(s.MatchExpressions, exempt(namespace))
 	return s
+}
+
+// dependentsNamespaces selects where the dependents may be of what a policy governs:
+// everywhere, if it governs what is in no namespace.
+func (p *policyState) dependentsNamespaces() *metav1.LabelSelector {
+	if s := p.policy.Namespaces; s != nil && s.Matches(labels.Set{}) {
+		return nil
+	}
+	return bounded(p.namespaces)
+}
+
+// bounded is a selector, or nil, which selects all, in place of one that is too large.
+func bounded(s *metav1.LabelSelector) *metav1.LabelSelector {
+	if s != nil && size(s) > mostSelector {
+		return nil
+	}
+	return s
+}
+
+// boundedRules are rules, or one that selects all, in place of too many.
+func boundedRules(rules []admissionv1.RuleWithOperations) []admissionv1.RuleWithOperations {
+	if size(rules) <= mostRules {
+		return rules
+	}
+	scope := admissionv1.NamespacedScope
+	for _, r := range rules {
+		if *r.Scope != scope {
+			scope = admissionv1.AllScopes
+		}
+	}
+	return []admissionv1.RuleWithOperations{deleting([]string{"*"}, []string{"*"}, scope)}
+}
+
+func size(of any) int {
+	data, err := json.Marshal(of)
+	if err != nil {
+		panic(err) // they are plain data
+	}
+	return len(data)
 }
 
 // exempt is what namespaces are exempt from admission by Gleaner: the operator's own,
@@ -253,15 +307,29 @@ func exempt(namespace string) metav1.LabelSelectorRequirement {
 func (p *policyState) collected() []admissionv1.RuleWithOperations {
 	var rules []admissionv1.RuleWithOperations
 	for _, r := range p.resources {
-		rules = append(rules, deleting(r.APIGroups, r.Resources))
+		rules = append(rules, deleting(r.APIGroups, r.Resources, p.scope()))
 	}
 	return rules
 }
 
-func deleting(groups, resources []string) admissionv1.RuleWithOperations {
+// deletingAny selects deletes of all that a policy might have a say about.
+func (p *policyState) deletingAny() admissionv1.RuleWithOperations {
+	return deleting([]string{"*"}, []string{"*"}, p.scope())
+}
+
+// scope is where the objects are that a policy may have a say about. What is in no
+// namespace passes any selector of namespaces, and is none of a namespace's business.
+func (p *policyState) scope() admissionv1.ScopeType {
+	if p.key.Namespace != "" {
+		return admissionv1.NamespacedScope
+	}
+	return admissionv1.AllScopes
+}
+
+func deleting(groups, resources []string, scope admissionv1.ScopeType) admissionv1.RuleWithOperations {
 	return admissionv1.RuleWithOperations{
 		Operations: []admissionv1.OperationType{admissionv1.Delete},
-		Rule:       admissionv1.Rule{APIGroups: groups, APIVersions: []string{"*"}, Resources: resources, Scope: ptr.To(admissionv1.AllScopes)},
+		Rule:       admissionv1.Rule{APIGroups: groups, APIVersions: []string{"*"}, Resources: resources, Scope: ptr.To(scope)},
 	}
 }
 
@@ -279,6 +347,9 @@ func (v *Veto) dependsOn(p *policyState) admissionv1.MatchCondition {
 	expression := "false" // nobody serves what it governs
 	if kinds = slices.Compact(kinds); len(kinds) != 0 {
 		expression = "has(oldObject.metadata.ownerReferences) && oldObject.metadata.ownerReferences.exists(r, " + strings.Join(kinds, " || ") + ")"
+	}
+	if len(expression) > mostRules {
+		expression = "has(oldObject.metadata.ownerReferences)"
 	}
 	return admissionv1.MatchCondition{Name: dependsOnGoverned, Expression: expression}
 }

@@ -105,7 +105,8 @@ type resource struct {
 }
 
 // types finds the types whose finalizers can be found and taken off: those that can
-// be listed and patched.
+// be listed and patched. Of a CustomResourceDefinition that is being deleted discovery
+// does not tell that its objects can be patched, which is just what it waits for.
 func (r *Releaser) types(where Where) ([]resource, error) {
 	lists, err := r.Discovery.ServerPreferredResources()
 	if err != nil {
@@ -118,7 +119,8 @@ func (r *Releaser) types(where Where) ([]resource, error) {
 			continue
 		}
 		for _, t := range list.APIResources {
-			able := slices.Contains(t.Verbs, "list") && slices.Contains(t.Verbs, "patch") && !strings.Contains(t.Name, "/")
+			patched := slices.Contains(t.Verbs, "patch") || slices.Contains(t.Verbs, "delete")
+			able := slices.Contains(t.Verbs, "list") && patched && !strings.Contains(t.Name, "/")
 			gvr := gv.WithResource(t.Name)
 			if able && (where.Select == nil || where.Select(gvr.GroupResource())) {
 				found = append(found, resource{gvr, t.Kind, t.Namespaced})

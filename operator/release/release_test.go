@@ -156,6 +156,19 @@ func TestATypeThatCanNotBeListedIsAnErrorAndTheRestIsFound(t *testing.T) {
 	}
 }
 
+func TestObjectsAreReleasedForWhichTheDeletionOfTheirTypeWaits(t *testing.T) {
+	r, _ := releaser(t, object("held", graph.Hold))
+	types := r.Discovery.(discovered)
+	types.lists[0].APIResources[0].Verbs = metav1.Verbs{"delete", "deletecollection", "get", "list", "watch"} // as discovery tells then
+	held, err := r.Find(t.Context(), Where{})
+	if err != nil || len(held) != 1 {
+		t.Fatalf("found %v, %v", held, err)
+	}
+	if released, err := r.Release(t.Context(), held[0]); !released || err != nil {
+		t.Errorf("released: %t, %v", released, err)
+	}
+}
+
 func TestWhatIsRememberedForOthersIsKept(t *testing.T) {
 	of := func(finalizer string) bool { return finalizer == "a" }
 	for claim, c := range map[string]struct {

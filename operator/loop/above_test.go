@@ -1,0 +1,229 @@
+package loop
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/gleaner-dev/gleaner/hostabi"
+	"github.com/gleaner-dev/gleaner/operator/catalog"
+	"github.com/gleaner-dev/gleaner/operator/consult"
+	"github.com/gleaner-dev/gleaner/operator/graph"
+	"github.com/gleaner-dev/gleaner/operator/modules"
+	"github.com/gleaner-dev/gleaner/operator/watch"
+	"github.com/gleaner-dev/gleaner/policies"
+)
+
+// saying is a policy that says the same of everything.
+type saying hostabi.Decision
+
+func (saying) Name() string { return "saying" }
+
+func (s saying) Evaluate(context.Context, hostabi.Request) (hostabi.Verdict, error) {
+	return hostabi.Verdict{Decision: hostabi.Decision(s)}, nil
+}
+
+func (s saying) Ask(ctx context.Context, r hostabi.Request) (policies.Answer, error) {
+	v, err := s.Evaluate(ctx, r)
+	return policies.Answer{Verdict: v}, err
+}
+
+// nowhere is a Reader that has namespaces without labels, and no objects.
+type nowhere struct{}
+
+func (nowhere) Get(context.Context, policies.Account, schema.GroupVersionResource, string, string) (*unstructured.Unstructured, error) {
+	return nil, errors.New("nothing is read here")
+}
+
+func (nowhere) Namespace(context.Context, string) (consult.Namespace, error) {
+	return consult.Namespace{}, nil
+}
+
+// overridingWorld is a world whose policy decides what becomes of the dependents of
+// Secrets, whatever a client asks for.
+func overridingWorld(t *testing.T, decision hostabi.Decision) *world {
+	t.Helper()
+	w := newWorld(t)
+	w.loop.options.Beside = true
+	w.loop.rehearsed = func() *policies.Set { return policies.NewSet(nil) }
+	w.loop.consultant.Beside, w.loop.consultant.Reader = true, nowhere{}
+	w.governs("secrets", hostabi.HookPropagate, decision)
+	return w
+}
+
+// governs puts one more policy into force.
+func (w *world) governs(resource string, hook hostabi.Hook, decision hostabi.Decision) {
+	set := policies.NewSet(append(slices.Clone(w.loop.rehearsed().All()), &policies.Policy{
+		Name: "governs-" + resource, Rules: []policies.Rule{{Groups: []string{""}, Resources: []string{resource}}},
+		Hooks: []hostabi.Hook{hook}, Asker: saying(decision), Needs: policies.NeedsMetadata, Enforce: true, Override: true,
+	}))
+	w.loop.rehearsed = func() *policies.Set { return set }
+}
+
+// mayGo asks whether the other collector may delete a ConfigMap that names a Secret as its
+// only owner.
+func (w *world) mayGo(path string) string {
+	w.t.Helper()
+	const body = `{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
+  "uid": "1", "operation": "DELETE", "kind": {"group": "", "version": "v1", "kind": "ConfigMap"},
+  "oldObject": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "shop", "name": "a", "uid": "u-a", "resourceVersion": "1000",
+    "ownerReferences": [{"apiVersion": "v1", "kind": "Secret", "name": "owner", "uid": "u-owner"}]}},
+  "options": {"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1", "propagationPolicy": "Background"}}}`
+	r := httptest.NewRequestWithContext(w.t.Context(), http.MethodPost, path, strings.NewReader(body))
+	answer := httptest.NewRecorder()
+	w.loop.Vetoes().ServeHTTP(answer, r)
+	return answer.Body.String()
+}
+
+// owner makes the Secret, which a client deletes in the foreground then.
+func (w *world) owner(finalizers ...string) *object {
+	o := w.create(words{plain: []string{"Secret", "shop/owner"}, values: map[string][]string{"uid": {"u-owner"}, "finalizers": finalizers}})
+	return o
+}
+
+func (w *world) deletesInForeground(o *object) {
+	w.t.Helper()
+	w.delete(words{plain: []string{string(o.UID), string(metav1.DeletePropagationForeground)}})
+}
+
+func TestDependentsStayWhoseOwnersDeletionIsNotKnownHereYet(t *testing.T) {
+	for _, decision := range []hostabi.Decision{hostabi.DecisionOrphan, hostabi.DecisionWait} {
+		for claim, learn := range map[string]func(w *world){
+			"by one that has only started, and listed nothing yet": func(w *world) {
+				w.deletesInForeground(w.owner(graph.Hold))
+			},
+			"by one whose watch is late": func(w *world) {
+				o := w.owner(graph.Hold)
+				w.see(o)
+				w.deletesInForeground(o)
+			},
+		} {
+			t.Run(string(decision)+" "+claim, func(t *testing.T) {
+				w := overridingWorld(t, decision)
+				learn(w)
+				if said := w.mayGo(modules.VetoPath); !strings.Contains(said, `"allowed":false`) {
+					t.Errorf("it goes: %s", said)
+				}
+			})
+		}
+	}
+}
+
+func TestDependentsGoWhoseOwnersAreGoneOrLetGoOfThem(t *testing.T) {
+	for claim, learn := range map[string]func(w *world){
+		"an owner that there never was": func(*world) {},
+		"an owner that waits for it, and that nobody holds": func(w *world) {
+			w.deletesInForeground(w.owner())
+		},
+		"an owner whose end was watched": func(w *world) {
+			o := w.owner()
+			w.see(o)
+			w.delete(words{plain: []string{string(o.UID), string(metav1.DeletePropagationBackground)}})
+			w.seeEnd(o.UID)
+		},
+	} {
+		t.Run(claim, func(t *testing.T) {
+			w := overridingWorld(t, hostabi.DecisionOrphan)
+			learn(w)
+			if said := w.mayGo(modules.VetoPath); !strings.Contains(said, `"allowed":true`) {
+				t.Errorf("it stays: %s", said)
+			}
+		})
+	}
+}
+
+// It is not in the graph, and nobody will show it.
+func TestWhatIsIgnoredHereMayGoOnceItsOwnersAreGone(t *testing.T) {
+	for claim, c := range map[string]struct {
+		learn func(w *world)
+		goes  bool
+	}{
+		"an owner that is gone":                    {func(*world) {}, true},
+		"an owner that a policy holds":             {func(w *world) { w.deletesInForeground(w.owner(graph.Hold)) }, false},
+		"an owner that waits, and nobody holds it": {func(w *world) { w.deletesInForeground(w.owner()) }, true},
+	} {
+		t.Run(claim, func(t *testing.T) {
+			for _, hook := range []hostabi.Hook{hostabi.HookPropagate, hostabi.HookCollect} {
+				w := overridingWorld(t, hostabi.DecisionOrphan)
+				if hook == hostabi.HookCollect {
+					w.governs("configmaps", hook, hostabi.DecisionDelete)
+				}
+				core := []metav1.APIResource{
+					{Name: "configmaps", Kind: "ConfigMap", Namespaced: true, Verbs: metav1.Verbs{"delete", "get", "list", "patch", "watch"}},
+					{Name: "secrets", Kind: "Secret", Namespaced: true, Verbs: metav1.Verbs{"delete", "get", "list", "patch", "watch"}},
+				}
+				w.types = catalog.Build(nil, []*metav1.APIResourceList{{GroupVersion: "v1", APIResources: core}}, catalog.Settings{
+					Ignored: map[schema.GroupResource]struct{}{{Resource: "configmaps"}: {}}, Local: map[schema.GroupVersion]bool{{Version: "v1"}: true},
+				})
+				w.loop.known.Apply(graph.TypeGone{Kind: schema.GroupKind{Kind: "ConfigMap"}})
+				c.learn(w)
+				if said := w.mayGo(modules.VetoPath); strings.Contains(said, `"allowed":true`) != c.goes {
+					t.Errorf("%s: it goes or not: %s", hook, said)
+				}
+			}
+		})
+	}
+}
+
+func TestAReplicaLetsNothingGoOnAccountOfPoliciesThatItHasNotRead(t *testing.T) {
+	w := newWorld(t)
+	none := policies.NewSet(nil)
+	w.loop.rehearsed = func() *policies.Set { return none }
+	read := map[string]bool{"before": true}
+	w.loop.upTo = func(state string) bool { return read[state] }
+	if said := w.mayGo(modules.VetoPath + "/before"); !strings.Contains(said, `"allowed":true`) {
+		t.Errorf("it stays by policies that let it go: %s", said)
+	}
+	if said := w.mayGo(modules.VetoPath + "/now"); !strings.Contains(said, `"allowed":false`) || !strings.Contains(said, "have not been read yet") {
+		t.Errorf("it goes by policies that are others by now: %s", said)
+	}
+	read["now"] = true
+	if said := w.mayGo(modules.VetoPath + "/now"); !strings.Contains(said, `"allowed":true`) {
+		t.Errorf("it stays by policies that let it go: %s", said)
+	}
+}
+
+func TestAReplicaLetsNothingGoBeforeItHasListedWhatThereIs(t *testing.T) {
+	w := newWorld(t)
+	none := policies.NewSet(nil)
+	w.loop.rehearsed = func() *policies.Set { return none }
+	w.loop.watcher, w.loop.options.SyncTimeout = watch.New(watch.Options{Log: logr.Discard()}), time.Minute
+	if said := w.mayGo(modules.VetoPath); !strings.Contains(said, `"allowed":false`) || !strings.Contains(said, "listed") {
+		t.Errorf("it goes: %s", said)
+	}
+	w.now = w.now.Add(time.Minute) // one type that can't be listed does not keep everything
+	if said := w.mayGo(modules.VetoPath); !strings.Contains(said, `"allowed":true`) {
+		t.Errorf("it stays: %s", said)
+	}
+}
+
+func TestWhatIsKeptForAnOwnerThatCanNotBeReadGetsItsHoldAndLosesItAgain(t *testing.T) {
+	for claim, beside := range map[string]bool{"as the only collector": false, "beside another one": true} {
+		t.Run(claim, func(t *testing.T) {
+			w := overridingWorld(t, hostabi.DecisionOrphan)
+			w.loop.options.Beside, w.loop.consultant.Beside = beside, beside
+			o := w.create(words{plain: []string{"Secret", "shop/a"}, values: map[string][]string{"owners": {"Gone.v1.gone.example.com:owner"}}})
+			w.loop.policiesChanged()
+			w.settle()
+			if !slices.Contains(o.Finalizers, graph.Hold) {
+				t.Fatalf("a policy governs it, and it has no hold, but %v", o.Finalizers)
+			}
+			w.loop.rehearsed = func() *policies.Set { return policies.NewSet(nil) }
+			w.loop.policiesChanged()
+			w.settle()
+			if len(o.Finalizers) != 0 {
+				t.Errorf("no policy governs it, and it has still %v", o.Finalizers)
+			}
+		})
+	}
+}
