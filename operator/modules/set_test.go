@@ -234,6 +234,46 @@ func TestANewPolicyDoesNotWaitForTheModulesOfOthers(t *testing.T) {
 	}
 }
 
+// The policies that stay as they are go by the modules as they were.
+func TestAReplicaIsUpToAChangedModuleOnceThatIsThere(t *testing.T) {
+	k, _ := once(t, inline("there"), deciding("old", "there", v1alpha1.OnFaultHold))
+	for _, c := range []struct {
+		claim   string
+		created []client.Object
+		early   bool
+	}{
+		{"a policy without a module", []client.Object{&v1alpha1.ClusterGCPolicy{ObjectMeta: named("", "fixed"), Spec: looking(nil)}}, true},
+		{"a module, and a policy that goes by it", []client.Object{inline("new"), deciding("by-new", "new", v1alpha1.OnFaultHold)}, false},
+		{"another policy that goes by it", []client.Object{deciding("by-new-too", "new", v1alpha1.OnFaultHold)}, true},
+	} {
+		for _, o := range c.created {
+			if err := k.source.(client.Client).Create(t.Context(), o); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b := &build{}
+		if err := k.read(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		state, early := stateOf(b), false
+		k.options.Given = func(module string) ([]source.File, bool) {
+			if module == "ClusterPolicyModule there" { // the others are asked for at the same time
+				early = k.UpTo(state)
+			}
+			return nil, false
+		}
+		if _, err := k.rebuild(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if early != c.early {
+			t.Errorf("with %s it is up to that while modules are fetched: %t, want %t", c.claim, early, c.early)
+		}
+		if !k.UpTo(state) {
+			t.Errorf("with %s it is not up to what it has read", c.claim)
+		}
+	}
+}
+
 func TestAModuleThatComesLaterLeavesTheSetAsItIsUntilThen(t *testing.T) {
 	k, b := once(t, inline("there"), deciding("p", "there", v1alpha1.OnFaultHold))
 	before := k.Policies()

@@ -58,7 +58,7 @@ func (p *preview) mayGo(id graph.ID, found map[graph.ID]ways) ways {
 		waits = waits || owner.foreground
 		sure = sure && owner.foreground && !owner.otherwise && blocks(ref)
 	}
-	if p.propagationDecided(id) && !(waits && !sure && p.mayBeUnasked(id)) {
+	if p.propagationDecided(id) && (!waits || sure || !p.mayBeUnasked(id)) {
 		return w
 	}
 	return ways{foreground: w.foreground || waits, otherwise: w.otherwise || !w.foreground || !sure}
