@@ -179,7 +179,7 @@ var finalizerBackoff = wait.Backoff{Steps: 4, Duration: 10 * time.Millisecond, F
 // removeFinalizer takes off the last finalizer blindly, under the judged
 // resourceVersion. Where there are others it has to read them first. A hold comes off
 // an object only as it was judged: a second DELETE may have changed since what becomes
-// of its dependents.
+// of its dependents. Only beside another collector that is left to itself.
 func (a *Actor) removeFinalizer(ctx context.Context, r decide.RemoveFinalizer) (Result, error) {
 	t, err := a.target(r.Object)
 	if err != nil {
@@ -203,7 +203,7 @@ func (a *Actor) removeFinalizer(ctx context.Context, r decide.RemoveFinalizer) (
 		case live.UID != t.UID || !found:
 			result = Already
 			return nil
-		case r.Finalizer == graph.Hold && live.ResourceVersion != t.ResourceVersion:
+		case r.Finalizer == graph.Hold && !r.Regardless && live.ResourceVersion != t.ResourceVersion:
 			result = Changed
 			return nil
 		}

@@ -201,21 +201,24 @@ func TestAHoldIsTakenOffOnlyWhatIsAsItWasJudged(t *testing.T) {
 	get := request{Method: "GET", Path: podPath}
 	write := patched(podPath, merge, `{"metadata":{"uid":"uid","resourceVersion":"7","finalizers":["x/y","orphan"]}}`)
 	for name, c := range map[string]struct {
-		answers []http.HandlerFunc
-		want    outcome
+		answers    []http.HandlerFunc
+		regardless bool
+		want       outcome
 	}{
-		"as it was judged": {[]http.HandlerFunc{live("uid", "7", "x/y", "orphan", graph.Hold), done},
+		"as it was judged": {[]http.HandlerFunc{live("uid", "7", "x/y", "orphan", graph.Hold), done}, false,
 			outcome{act.Done, false, []request{get, write}}},
-		"changed before the read": {[]http.HandlerFunc{live("uid", "8", "x/y", graph.Hold)},
+		"changed before the read": {[]http.HandlerFunc{live("uid", "8", "x/y", graph.Hold)}, false,
 			outcome{act.Changed, false, []request{get}}},
-		"changed before the write": {[]http.HandlerFunc{live("uid", "7", "x/y", "orphan", graph.Hold), conflict, live("uid", "8", "x/y", graph.Hold)},
+		"changed before the write": {[]http.HandlerFunc{live("uid", "7", "x/y", "orphan", graph.Hold), conflict, live("uid", "8", "x/y", graph.Hold)}, false,
 			outcome{act.Changed, false, []request{get, write, get}}},
+		"changed, where that is all the same": {[]http.HandlerFunc{live("uid", "8", "x/y", graph.Hold), done}, true,
+			outcome{act.Done, false, []request{get, patched(podPath, merge, `{"metadata":{"uid":"uid","resourceVersion":"8","finalizers":["x/y"]}}`)}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := object(podKind)
 			o.OtherFinalizers, o.Orphan, o.Held = true, true, true
 			a := newAPI(t, c.answers...)
-			got := do(t, a, actor(t, a, false), decide.RemoveFinalizer{Object: o, Finalizer: graph.Hold})
+			got := do(t, a, actor(t, a, false), decide.RemoveFinalizer{Object: o, Finalizer: graph.Hold, Regardless: c.regardless})
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Error(diff)
 			}

@@ -23,10 +23,22 @@ func Beside(s Situation, j Judgement) Plan {
 	case Ownerless:
 		return collectBeside(s, j)
 	case Held:
-		return propagateBeside(s, j)
+		return yielding(s.Facts.Object, propagateBeside(s, j))
 	default:
 		return Plan{}
 	}
+}
+
+// yielding has a hold come off although the object has changed since, where a client has
+// said what becomes of the dependents. The other collector sees to that meanwhile, and
+// takes its finalizer off: then the object looks as if nobody had asked for anything, and
+// the policy would be asked after all.
+func yielding(o graph.Object, p Plan) Plan {
+	if r, ok := p.Action.(RemoveFinalizer); ok && (o.Orphan || o.Foreground) {
+		r.Regardless = true
+		p.Action = r
+	}
+	return p
 }
 
 // collectBeside deletes only what the other collector would not, or not so, or may
@@ -59,7 +71,7 @@ func collectBeside(s Situation, j Judgement) Plan {
 // until a list has shown no dependent after all have been let go; as long as there
 // is one the collector is sent again.
 func propagateBeside(s Situation, j Judgement) Plan {
-	o, release := s.Facts.Object, Plan{Reason: HoldReleased, Action: RemoveFinalizer{s.Facts.Object, graph.Hold}}
+	o, release := s.Facts.Object, Plan{Reason: HoldReleased, Action: RemoveFinalizer{Object: s.Facts.Object, Finalizer: graph.Hold}}
 	decided := propagations[propagationOf(j)]
 	switch {
 	case j.Fault || !j.Decided:

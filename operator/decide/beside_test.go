@@ -72,6 +72,20 @@ func TestBesideAnotherCollectorAnObjectWithoutOwnersIsLeftToItFirst(t *testing.T
 	}
 }
 
+// The other collector takes its finalizer off while the hold is still being taken off.
+func TestBesideAnotherCollectorTheHoldComesOffWhateverHasChangedOnceAClientHasAsked(t *testing.T) {
+	asked := graph.Object{UID: "object", ResourceVersion: "7", Name: "object", Terminating: true, Held: true, Orphan: true}
+	want := decide.Plan{Reason: decide.HoldReleased, Action: decide.RemoveFinalizer{Object: asked, Finalizer: graph.Hold, Regardless: true}}
+	j := decide.Judgement{Verdict: hostabi.Verdict{Decision: hostabi.DecisionOrphan}}
+	if diff := cmp.Diff(want, decide.Beside(decide.Classify(decide.Facts{Object: asked, Dependents: 1}), j)); diff != "" {
+		t.Errorf("plan (-want +got):\n%s", diff)
+	}
+	alone := decide.Choose(decide.Classify(decide.Facts{Object: asked, Dependents: 1}), j)
+	if r, ok := alone.Action.(decide.RemoveFinalizer); !ok || r.Regardless {
+		t.Errorf("without another collector the plan is %+v", alone)
+	}
+}
+
 func TestBesideAnotherCollectorTheHoldStaysUntilNoDependentIsLeft(t *testing.T) {
 	remembered := memo.Memo{UID: "object", Propagation: &memo.Propagation{Decision: "Orphan"}}
 	held := graph.Object{UID: "object", ResourceVersion: "7", Name: "object", Terminating: true, Held: true, Memo: true}

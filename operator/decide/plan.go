@@ -44,6 +44,9 @@ type DropReferences struct {
 type RemoveFinalizer struct {
 	Object    graph.Object
 	Finalizer string
+
+	// Regardless takes a hold off whatever has changed since it was judged.
+	Regardless bool
 }
 
 // AddFinalizer puts a finalizer onto an object, provided that it is still as it
@@ -221,9 +224,9 @@ func choose(s Situation, j Judgement) Plan {
 		}
 		return Plan{Reason: DependentsUnconfirmed, Confirm: true}
 	case DoneOrphaning:
-		return Plan{Reason: DependentsReleased, Action: RemoveFinalizer{o, metav1.FinalizerOrphanDependents}}
+		return Plan{Reason: DependentsReleased, Action: RemoveFinalizer{Object: o, Finalizer: metav1.FinalizerOrphanDependents}}
 	case DoneWaiting:
-		return Plan{Reason: DependentsGone, Action: RemoveFinalizer{o, metav1.FinalizerDeleteDependents}}
+		return Plan{Reason: DependentsGone, Action: RemoveFinalizer{Object: o, Finalizer: metav1.FinalizerDeleteDependents}}
 	default:
 		return Plan{}
 	}
@@ -293,7 +296,7 @@ func Keep(o graph.Object, wanted bool) Plan {
 	case wanted:
 		return Plan{Reason: HoldWanted, Action: AddFinalizer{o, graph.Hold}}
 	default:
-		return Plan{Reason: HoldObsolete, Action: RemoveFinalizer{o, graph.Hold}}
+		return Plan{Reason: HoldObsolete, Action: RemoveFinalizer{Object: o, Finalizer: graph.Hold}}
 	}
 }
 
@@ -312,7 +315,7 @@ func propagate(s Situation, j Judgement) Plan {
 	case !known:
 		return Plan{Reason: PolicySilent, Retry: true}
 	case propagation == requested(o):
-		return Plan{Reason: HoldReleased, Action: RemoveFinalizer{o, graph.Hold}}
+		return Plan{Reason: HoldReleased, Action: RemoveFinalizer{Object: o, Finalizer: graph.Hold}}
 	case j.unwritten(o):
 		return Plan{Reason: PropagationDecided, Action: Remember{Object: o, Memo: j.Memo}}
 	default:

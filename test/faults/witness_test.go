@@ -39,7 +39,7 @@ type witness struct {
 type state struct {
 	version uint64
 	gone    bool
-	guessed bool // when exactly is not known: it was missing from a list
+	guessed bool // when exactly is not known, nor what it was in between: a list has shown it, or that it is gone
 	object  *unstructured.Unstructured
 }
 
@@ -92,7 +92,7 @@ func (w *witness) list(k *kind) (version string, err error) {
 	defer w.mu.Unlock()
 	listed := map[types.UID]bool{}
 	for i := range list.Items {
-		w.note(&list.Items[i], false, false)
+		w.note(&list.Items[i], false, len(w.history[list.Items[i].GetUID()]) != 0)
 		listed[list.Items[i].GetUID()] = true
 	}
 	for uid, states := range w.history {
