@@ -90,7 +90,7 @@ func (k *Keeper) makeFinalizer(ctx context.Context, s *finalizerState, modules m
 		s.policy.Settings = s.spec.Settings.Raw
 	}
 	s.finalizer = &policies.Finalizer{
-		Policy: s.policy, UID: s.object.GetUID(), Entry: s.entry(), Attach: s.spec.Attach, After: s.spec.After,
+		Policy: s.policy, UID: s.object.GetUID(), Entry: s.entry(), Attach: s.attaches(), After: s.spec.After,
 		Removed: s.object.GetDeletionTimestamp() != nil, Bodies: s.spec.RecordBodies, Longest: durationOr(s.spec.Deadline, 0),
 		FreeAtDeadline: s.spec.OnDeadline == v1alpha1.RemovalRelease, FreeAtRemoval: s.freesAtRemoval(),
 		RetryInitial: retryInitial, RetryMax: retryMax,
@@ -125,6 +125,12 @@ func (k *Keeper) makeFinalizer(ctx context.Context, s *finalizerState, modules m
 func (s *finalizerState) freesAtRemoval() bool {
 	return s.spec.OnRemoval == v1alpha1.RemovalRelease &&
 		(s.spec.Mode == v1alpha1.ModeEnforce || slices.Contains(s.object.GetFinalizers(), InUse))
+}
+
+// attaches reports whether the finalizer may be put on objects: not before the resource
+// is kept, or it could be deleted at once, and leave them with what nobody serves.
+func (s *finalizerState) attaches() bool {
+	return s.spec.Attach && slices.Contains(s.object.GetFinalizers(), InUse)
 }
 
 // entry is the finalizer's entry of metadata.finalizers.

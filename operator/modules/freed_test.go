@@ -45,3 +45,18 @@ func TestAModuleIsNamedByAFinalizerWhoseSelectionIsWrong(t *testing.T) {
 		t.Errorf("got %+v", list)
 	}
 }
+
+func TestAFinalizerIsAttachedOnceItsResourceIsKept(t *testing.T) {
+	for _, kept := range []bool{false, true} {
+		f := &v1alpha1.ClusterFinalizer{ObjectMeta: metav1.ObjectMeta{Name: "f", UID: "f"}}
+		f.Spec.Finalizer, f.Spec.Mode, f.Spec.Attach = "example.com/f", v1alpha1.ModeEnforce, true
+		f.Spec.Resources = configMaps()
+		if kept {
+			f.Finalizers = []string{InUse}
+		}
+		k, _ := once(t, f)
+		if list, _ := k.Finalizers(); len(list) != 1 || list[0].Attach != kept {
+			t.Errorf("kept: %t, got %+v", kept, list)
+		}
+	}
+}
