@@ -108,5 +108,5 @@ func (f *Finalizer) Attaches() bool {
 // Same reports whether two readings of a resource come to the same.
 func (f *Finalizer) Same(other *Finalizer) bool {
 	return f.UID == other.UID && f.Generation == other.Generation && f.Digest == other.Digest && f.Entry == other.Entry &&
-		f.Removed == other.Removed && f.Asker == other.Asker && f.NotReady == other.NotReady
+		f.Removed == other.Removed && f.Attach == other.Attach && f.Asker == other.Asker && f.NotReady == other.NotReady
 }

@@ -43,8 +43,12 @@ func Build(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, settings 
 			served:    map[schema.GroupVersionResource]struct{}{},
 			kinds:     map[schema.GroupVersionKind]Resource{},
 			preferred: map[schema.GroupKind]Resource{},
+			failing:   map[string]struct{}{},
 		},
 		listed: map[schema.GroupResource]struct{}{},
+	}
+	for gv := range settings.Failed {
+		b.catalog.failing[gv.Group] = struct{}{}
 	}
 	byVersion := map[schema.GroupVersion][]Resource{}
 	for _, list := range lists {

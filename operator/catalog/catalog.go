@@ -62,6 +62,7 @@ type Catalog struct {
 	kinds     map[schema.GroupVersionKind]Resource
 	preferred map[schema.GroupKind]Resource // with the stale ones
 	collected []Resource                    // with the stale ones; sorted
+	failing   map[string]struct{}           // groups of which some version could not be asked about
 }
 
 // Resource returns the type of exactly this group, version and kind if it is
@@ -105,6 +106,16 @@ func (c *Catalog) Serves(resource schema.GroupVersionResource) bool {
 	return ok
 }
 
+// Failing reports whether discovery failed for some version of a group, so that it may
+// have types of which nothing is known.
+func (c *Catalog) Failing(group string) bool {
+	if c == nil {
+		return true
+	}
+	_, failing := c.failing[group]
+	return failing
+}
+
 // Diff returns the collected types that c has and old has not, by the same
 // version, and the other way round. A type that went stale, or is served from
 // elsewhere now, is still the same type.
@@ -120,6 +131,7 @@ func (c *Catalog) Equal(other *Catalog) bool {
 	return maps.Equal(c.served, other.served) &&
 		maps.Equal(c.kinds, other.kinds) &&
 		maps.Equal(c.preferred, other.preferred) &&
+		maps.Equal(c.failing, other.failing) &&
 		slices.Equal(c.collected, other.collected)
 }
 

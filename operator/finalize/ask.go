@@ -44,6 +44,9 @@ func (v *visitor) ask(ctx context.Context) time.Duration {
 		n.Exchanges = append(n.Exchanges, policies.ExchangeOf(request, answer, err))
 		n.Fuel += answer.Fuel
 		n.Verdict, n.Fault, n.Took = answer.Verdict, err, v.Now().Sub(began)
+		if v.moot() {
+			return v.anew(ctx, n)
+		}
 		if err != nil || answer.Verdict.Decision != hostabi.DecisionAct {
 			return v.answered(ctx, n)
 		}
@@ -56,13 +59,30 @@ func (v *visitor) ask(ctx context.Context) time.Duration {
 		}
 		request.State = v.memory.State
 		request.Results = v.act(ctx, &n, request.Results)
-		if v.over(ctx) {
+		switch {
+		case v.over(ctx):
 			return lookAgain
+		case v.moot():
+			return v.anew(ctx, n)
 		}
 	}
 	n.Verdict = hostabi.Verdict{}
 	n.Fault = fmt.Errorf("after %d rounds it still asks for more: remember what is done in state, and Wait for a second in between", mostRounds)
 	return v.answered(ctx, n)
+}
+
+// moot reports whether what the module says is not to be done any more: somebody has
+// changed the resource since it was asked, or the object is gone. Rounds can take minutes.
+func (v *visitor) moot() bool {
+	now := v.finalizer()
+	return !now.Same(v.f.Finalizer) || now.shared != v.f.shared || !v.waits(v.key.uid)
+}
+
+// anew tells what was done until then, and has the object looked at again at once.
+func (v *visitor) anew(ctx context.Context, n Note) time.Duration {
+	v.track.asked = nil
+	n.Reason, n.Message, n.Fault = Waits, "while the module was asked its resource was changed, or the object was gone: it is looked at again", nil
+	return v.conclude(ctx, n, shortestWait)
 }
 
 // withheld names what is not done in Monitor of what the module asks for: the first
@@ -92,7 +112,7 @@ func (v *visitor) act(ctx context.Context, n *Note, earlier map[string]hostabi.R
 		About: &corev1.ObjectReference{APIVersion: apiVersion, Kind: kind, Namespace: v.key.namespace, Name: v.key.name, UID: v.key.uid},
 	}
 	for _, intent := range n.Verdict.Intents {
-		if v.over(ctx) {
+		if v.over(ctx) || v.moot() {
 			break
 		}
 		r := v.Intents.Do(ctx, on, intent)

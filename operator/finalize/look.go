@@ -75,6 +75,9 @@ func (s *server) keepLooking(ctx context.Context) {
 func (s *server) lookAtAll(ctx context.Context, thorough bool) (progressed bool, all error) {
 	f, began := s.finalizer(), s.Now()
 	carriers, listed := 0, map[types.UID]bool{}
+	if f.Removed {
+		all = s.unknown(f)
+	}
 	for _, t := range s.Catalog().Collected() {
 		if !f.Selects(t.Version.GroupResource()) || f.Namespace != "" && !t.Namespaced {
 			continue
@@ -88,7 +91,7 @@ func (s *server) lookAtAll(ctx context.Context, thorough bool) (progressed bool,
 		return false, all
 	}
 	s.mu.Lock()
-	counted := f.Removed && began.Sub(s.removed) >= f.latecomers()
+	counted := f.Removed && began.Sub(s.removed) >= f.latecomers() && !s.awaited()
 	progressed = s.carriers != carriers || s.counted != counted
 	s.carriers, s.counted = carriers, counted
 	s.mu.Unlock()
@@ -96,6 +99,30 @@ func (s *server) lookAtAll(ctx context.Context, thorough bool) (progressed bool,
 		s.Changed()
 	}
 	return progressed, nil
+}
+
+// unknown says why objects may have the finalizer that nobody can list: their type may
+// be one that discovery could not ask about. Of "*" that would be said of every group.
+func (s *server) unknown(f served) error {
+	for _, rule := range f.Rules {
+		for _, group := range rule.Groups {
+			if s.Catalog().Failing(group) {
+				return fmt.Errorf("which types the group %s has is not known: discovery failed for it", group)
+			}
+		}
+	}
+	return nil
+}
+
+// awaited reports whether objects wait for the finalizer, also those that it is not for
+// any more. Its mutex is held.
+func (s *server) awaited() bool {
+	for _, t := range s.tracks {
+		if s.current.reaches(t.key.namespace) {
+			return true
+		}
+	}
+	return false
 }
 
 // latecomers is for how long objects may still be created with the finalizer after its

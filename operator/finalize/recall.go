@@ -67,7 +67,11 @@ func (v *visitor) writeMemory(ctx context.Context) error {
 		text, err := notebookOf(o).with(v.entry, v.memory)
 		return map[string]any{"annotations": map[string]*string{Annotation: text}}, err
 	})
-	if err != nil && !errors.Is(err, errGone) {
+	if errors.Is(err, errGone) {
+		v.drop(v.key, false) // and nothing more is done about it
+		return nil
+	}
+	if err != nil {
 		return fmt.Errorf("remember what the module said: %w", err)
 	}
 	return nil

@@ -47,7 +47,7 @@ func (f served) reaches(namespace string) bool {
 }
 
 // frees reports whether the finalizer is taken off everything. That is so in Monitor,
-// too: a resource that was never in force is gone before it is seen to be removed.
+// too, if the resource was in force once.
 func (f served) frees() bool { return f.Removed && f.FreeAtRemoval && !f.shared }
 
 // freesAtDeadline reports whether the finalizer is taken off what is overdue.

@@ -106,7 +106,7 @@ func (v *visitor) terminating(ctx context.Context) time.Duration {
 		return v.conclude(ctx, Note{Reason: Unmeant, Message: fmt.Sprintf("%s serves nothing outside its namespace: take the finalizer off", v.f)}, 0)
 	case v.f.frees():
 		return v.release(ctx, "its finalizer's resource is deleted (onRemoval: Release), whatever was left to be done")
-	case v.f.freesAtDeadline() && v.overdue():
+	case v.f.freesAtDeadline() && v.overdue() && !v.another(ctx):
 		return v.release(ctx, fmt.Sprintf("its deadline of %s is over (onDeadline: Release), whatever was left to be done", v.f.Longest))
 	}
 	if n, is := v.hindered(ctx); is {
@@ -132,6 +132,13 @@ func (v *visitor) terminating(ctx context.Context) time.Duration {
 	t.hurried = v.hurried(face)
 	t.asked, t.face, t.last, t.wrote = v.f.Finalizer, face, now, false
 	return v.ask(ctx)
+}
+
+// another reports whether the finalizer is known not to be for the object: then it was
+// put there for something else, of which the resource says nothing.
+func (v *visitor) another(ctx context.Context) bool {
+	meant, err := v.meant(ctx)
+	return err == nil && !meant
 }
 
 // hurried is how often in a row the object has changed after the module had something

@@ -31,6 +31,10 @@ const (
 // remedy is what a refusal says to do about an address that is not public.
 const remedy = "write it into addresses of the grant if that server is meant"
 
+// overrides are headers by which many servers take a request for one of another method
+// than it has: what is granted, and sent in Monitor, is by method.
+var overrides = []string{"X-Http-Method", "X-Http-Method-Override", "X-Method-Override"}
+
 // exchange is one HTTP intent on its way.
 type exchange struct {
 	*Executor
@@ -103,6 +107,9 @@ func begin(intent hostabi.HTTPIntent) (*sending, error) {
 	for name, value := range intent.Headers {
 		if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
 			return nil, problemf(hostabi.ErrorInvalid, "%q is no header that could be sent", name)
+		}
+		if slices.Contains(overrides, http.CanonicalHeaderKey(name)) {
+			return nil, problemf(hostabi.ErrorNotGranted, "the header %s has servers take the request for one of another method than a grant allows: leave it out, and write method", name)
 		}
 		s.header.Set(name, value)
 	}

@@ -296,3 +296,15 @@ func TestHTTP_AServerIsLeftAloneForAsLongAsItAsks(t *testing.T) {
 		t.Errorf("the server was asked %d times", n)
 	}
 }
+
+func TestHTTP_AMethodThatIsNotGrantedIsNotSentInAHeader(t *testing.T) {
+	s, asked := serve(t, func(http.ResponseWriter, *http.Request) {})
+	for _, name := range []string{"X-HTTP-Method", "x-http-method-override", "X-Method-Override"} {
+		intent := get(s.URL)
+		intent.Headers = map[string]string{name: "DELETE"}
+		fails(t, ask(t, granting(s.URL+"/*"), intent), hostabi.ErrorNotGranted, "another method")
+	}
+	if n := asked.Load(); n != 0 {
+		t.Errorf("the server was asked %d times", n)
+	}
+}

@@ -36,18 +36,42 @@ func TestHTTP_RedirectsAreFollowedWhereGranted(t *testing.T) {
 			_, _ = fmt.Fprintf(w, "%s auth=%q", r.Method, r.Header.Get("Authorization"))
 		}
 	})
-	for path, want := range map[string]string{
-		"/found":     `GET /to?q=1 "" auth="" type="" mine="m"`,
-		"/temporary": `POST /to "body" auth="" type="text/plain" mine="m"`,
-		"/here":      `GET auth="own"`,
+	for path, c := range map[string]struct{ method, want string }{
+		"/found":     {"GET", `GET /to?q=1 "" auth="" type="text/plain" mine="m"`},
+		"/temporary": {"POST", `POST /to "body" auth="" type="text/plain" mine="m"`},
+		"/here":      {"GET", `GET auth="own"`},
 	} {
-		r := ask(t, granting(begin.URL+"/*", end.URL+"/*"), hostabi.HTTPIntent{
-			Method: "POST", URL: begin.URL + path, Body: "body",
+		intent := hostabi.HTTPIntent{
+			Method: c.method, URL: begin.URL + path,
 			Headers: map[string]string{"Authorization": "own", "Content-Type": "text/plain", "X-Mine": "m"},
-		})
-		if r.HTTP == nil || r.HTTP.Body != want {
-			t.Errorf("%s: got %s, want %s", path, show(r), want)
 		}
+		if c.method == "POST" {
+			intent.Body = "body"
+		}
+		if r := ask(t, granting(begin.URL+"/*", end.URL+"/*"), intent); r.HTTP == nil || r.HTTP.Body != c.want {
+			t.Errorf("%s: got %s, want %s", path, show(r), c.want)
+		}
+	}
+}
+
+// A DELETE that ends in the page of a login would be answered 200, and taken for done.
+func TestHTTP_ARedirectThatWouldMakeAGETOfSomethingElseIsTheAnswer(t *testing.T) {
+	page, asked := serve(t, func(http.ResponseWriter, *http.Request) {})
+	for _, status := range []int{http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther} {
+		s, _ := serve(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, page.URL+"/login", status) })
+		for _, method := range []string{"DELETE", "POST", "PUT", "PATCH"} {
+			on := granting(s.URL+"/*", page.URL+"/*")
+			for i := range on.Grants.HTTP {
+				on.Grants.HTTP[i].Methods = []string{"GET", method}
+			}
+			r := ask(t, on, hostabi.HTTPIntent{Method: method, URL: s.URL + "/bucket"})
+			if r.HTTP == nil || r.HTTP.Status != status {
+				t.Errorf("%s that is answered %d: got %s", method, status, show(r))
+			}
+		}
+	}
+	if n := asked.Load(); n != 0 {
+		t.Errorf("the page was asked for %d times", n)
 	}
 }
 
@@ -66,17 +90,17 @@ func TestHTTP_RedirectsAreNotFollowedElsewhere(t *testing.T) {
 	}
 	begin, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Location", to[r.URL.Path])
-		w.WriteHeader(http.StatusFound)
+		w.WriteHeader(http.StatusTemporaryRedirect)
 	})
 	on := granting(begin.URL+"/*", "http://169.254.169.254/*", end.URL+"/posts", end.URL+"/allowed/*")
 	on.Grants.HTTP[1].Addresses = append(on.Grants.HTTP[1].Addresses, netip.MustParsePrefix("169.254.0.0/16"))
-	on.Grants.HTTP[2].Methods = []string{"POST"} // and a 302 makes a GET of it
+	on.Grants.HTTP[2].Methods = []string{"GET"}
 	for path, c := range map[string]struct {
 		reason hostabi.ErrorReason
 		says   string
 	}{
 		"/other":    {hostabi.ErrorNotGranted, strings.TrimPrefix(end.URL, "http://") + "/secret/path,"},
-		"/method":   {hostabi.ErrorNotGranted, "GET " + strings.TrimPrefix(end.URL, "http://") + "/posts"},
+		"/method":   {hostabi.ErrorNotGranted, "POST " + strings.TrimPrefix(end.URL, "http://") + "/posts"},
 		"/for-ever": {hostabi.ErrorUnavailable, "more than 5 times"},
 		"/metadata": {hostabi.ErrorNotGranted, "never reached"},
 		"/user":     {hostabi.ErrorNotGranted, "no URL"},

@@ -94,13 +94,7 @@ func redirected(s *sending, response *http.Response) (*sending, error) {
 	switch response.StatusCode {
 	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther:
 		if s.method != http.MethodGet && s.method != http.MethodHead {
-			next.method = http.MethodGet
-		}
-		next.body = nil
-		for name := range next.header {
-			if strings.HasPrefix(name, "Content-") {
-				next.header.Del(name)
-			}
+			return nil, nil // a page that a GET finds, such as a login's, would look as if it had been done
 		}
 	case http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
 	default:

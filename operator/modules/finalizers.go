@@ -90,15 +90,16 @@ func (k *Keeper) makeFinalizer(ctx context.Context, s *finalizerState, modules m
 		s.policy.Settings = s.spec.Settings.Raw
 	}
 	s.finalizer = &policies.Finalizer{
-		Policy: s.policy, UID: s.object.GetUID(), Entry: s.entry(), Attach: s.spec.Attach, After: s.spec.After,
+		Policy: s.policy, UID: s.object.GetUID(), Entry: s.entry(), Attach: s.attaches(), After: s.spec.After,
 		Removed: s.object.GetDeletionTimestamp() != nil, Bodies: s.spec.RecordBodies, Longest: durationOr(s.spec.Deadline, 0),
-		FreeAtDeadline: s.spec.OnDeadline == v1alpha1.RemovalRelease, FreeAtRemoval: s.spec.OnRemoval == v1alpha1.RemovalRelease,
+		FreeAtDeadline: s.spec.OnDeadline == v1alpha1.RemovalRelease, FreeAtRemoval: s.freesAtRemoval(),
 		RetryInitial: retryInitial, RetryMax: retryMax,
 	}
 	if r := s.spec.Retry; r != nil {
 		s.finalizer.RetryInitial = durationOr(r.Initial, retryInitial)
 		s.finalizer.RetryMax = max(durationOr(r.Max, retryMax), s.finalizer.RetryInitial)
 	}
+	s.policy.Module = s.moduleName(s.spec.Module) // which is kept, whatever is wrong here
 	if err := k.grant(s); err != nil {
 		s.refuse(v1alpha1.ConditionAccepted, "InvalidGrants", "grants: "+err.Error())
 	}
@@ -115,6 +116,21 @@ func (k *Keeper) makeFinalizer(ctx context.Context, s *finalizerState, modules m
 		return
 	}
 	k.start(ctx, &s.asking, m, inUse)
+}
+
+// freesAtRemoval reports whether the finalizer is taken off all objects once its
+// resource is deleted. One that was always in Monitor changes nothing even then: it may
+// be seen to be deleted while somebody else's finalizer keeps it, as that of a delete in
+// the foreground does.
+func (s *finalizerState) freesAtRemoval() bool {
+	return s.spec.OnRemoval == v1alpha1.RemovalRelease &&
+		(s.spec.Mode == v1alpha1.ModeEnforce || slices.Contains(s.object.GetFinalizers(), InUse))
+}
+
+// attaches reports whether the finalizer may be put on objects: not before the resource
+// is kept, or it could be deleted at once, and leave them with what nobody serves.
+func (s *finalizerState) attaches() bool {
+	return s.spec.Attach && slices.Contains(s.object.GetFinalizers(), InUse)
 }
 
 // entry is the finalizer's entry of metadata.finalizers.

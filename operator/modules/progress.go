@@ -142,6 +142,8 @@ func (k *Keeper) describeFinalizer(f *finalizerState, progress Progress) {
 	switch {
 	case f.finalizer.Removed && f.finalizer.FreeAtRemoval:
 		set(v1alpha1.ConditionEnforcing, true, "Releasing", "it is being deleted, and its finalizer taken off all objects (onRemoval: Release)")
+	case f.finalizer.Removed && !f.policy.Enforce && !slices.Contains(f.object.GetFinalizers(), InUse):
+		set(v1alpha1.ConditionEnforcing, false, "Removed", "it is being deleted, and objects that have the finalizer keep it: it was never in force")
 	case f.finalizer.Removed:
 		set(v1alpha1.ConditionEnforcing, f.policy.Enforce && !f.problem.is(), "Removed", fmt.Sprintf("it is being deleted, and stays until no object has "+
 			"the finalizer any more, which %d have (onRemoval: Hold): delete those objects, or set onRemoval: Release", progress.Carriers))
