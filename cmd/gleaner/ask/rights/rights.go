@@ -40,10 +40,25 @@ func SetupOf(pods []corev1.Pod) Setup {
 	for _, pod := range pods {
 		s.Namespace, s.Account = pod.Namespace, pod.Spec.ServiceAccountName
 		for _, c := range pod.Spec.Containers {
-			s.Companion = s.Companion || slices.Contains(c.Args, "--collector=companion")
+			s.Companion = s.Companion || companion(slices.Concat(c.Command, c.Args))
 		}
 	}
 	return s
+}
+
+// companion reports whether a command line has it run beside another collector. The last
+// word counts, as for the flag itself.
+func companion(words []string) (is bool) {
+	for i, word := range words {
+		value, one := strings.CutPrefix(word, "--collector=")
+		if word == "--collector" && i+1 < len(words) {
+			value, one = words[i+1], true
+		}
+		if one {
+			is = value == "companion"
+		}
+	}
+	return is
 }
 
 // Right is something that the operator needs to be allowed.
