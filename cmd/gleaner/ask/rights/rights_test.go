@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
@@ -78,6 +79,18 @@ func TestACompanionIsKnownHoweverItsFlagIsWritten(t *testing.T) {
 				t.Errorf("a companion: %t", got)
 			}
 		})
+	}
+}
+
+// config/cert-manager takes the right away, so it is not to be missed.
+func TestNoSecretIsWrittenWhereTheCertificateIsFromElsewhere(t *testing.T) {
+	for claim, want := range map[string]bool{"--webhook-cert-dir=/certs": false, "--webhook-cert-dir=": true} {
+		pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "g"}, Spec: corev1.PodSpec{
+			Containers: []corev1.Container{{Args: []string{"--collector=companion", claim}}},
+		}}
+		if got := written(t, SetupOf([]corev1.Pod{pod}), bookOf(t))["create secrets in namespace g"]; got != want {
+			t.Errorf("%s: a right to Secrets: %t", claim, got)
+		}
 	}
 }
 
