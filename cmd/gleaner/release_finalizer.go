@@ -94,6 +94,7 @@ type target struct {
 	where     release.Where
 	ours      string         // the Finalizer or ClusterFinalizer whose it is, if it is of one
 	resource  *release.Where // that one itself, if it is to be freed as well
+	narrow    bool           // objects elsewhere may have the finalizer, too
 }
 
 func (s *releasing) target(ctx context.Context) (target, error) {
@@ -113,7 +114,7 @@ func (s *releasing) target(ctx context.Context) (target, error) {
 		if err := s.gleaner.Get(ctx, client.ObjectKey{Name: name}, &f); err != nil {
 			return target{}, fmt.Errorf("read the ClusterFinalizer: %w; of one that is gone, write --all and --finalizer with what it served", err)
 		}
-		t := target{finalizer: f.Spec.Finalizer, ours: "ClusterFinalizer " + name}
+		t := target{finalizer: f.Spec.Finalizer, ours: "ClusterFinalizer " + name, narrow: *s.Namespace != ""}
 		t.where = release.Where{Namespace: *s.Namespace, Finalizers: []string{t.finalizer}}
 		t.resource = &release.Where{Name: name, Select: only(resource), Finalizers: []string{release.InUse}}
 		return t, nil
@@ -201,11 +202,25 @@ func (s *releasing) find(ctx context.Context, t target) ([]release.Held, error) 
 	}
 	itself, findErr := s.look(ctx, *t.resource)
 	err = errors.Join(err, findErr)
-	if itself, _ = terminating(itself); staying != 0 && len(itself) != 0 {
-		fmt.Fprintf(s.out, "So %s stays as well: --live takes it off all.\n", t.ours)
+	itself, _ = terminating(itself)
+	if why := t.needed(staying); why != "" && len(itself) != 0 {
+		fmt.Fprintf(s.out, "So %s stays as well: %s.\n", t.ours, why)
 		return going, err
 	}
 	return append(going, itself...), err
+}
+
+// needed is why the resource itself is not freed: objects that keep its finalizer would
+// have nobody any more who takes it off.
+func (t target) needed(staying int) string {
+	switch {
+	case staying != 0:
+		return "--live takes it off all"
+	case t.narrow:
+		return "objects of other namespaces may have its finalizer, which -n leaves out"
+	default:
+		return ""
+	}
 }
 
 // terminating are the objects that are being deleted, and how many are not.

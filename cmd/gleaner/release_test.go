@@ -17,3 +17,20 @@ func TestReleaseKnowsTheNamesThatTheOperatorUses(t *testing.T) {
 		t.Errorf("the annotation is %s, and the operator's %s", release.Notes, finalize.Annotation)
 	}
 }
+
+// Without it nobody would take the finalizer off what is elsewhere.
+func TestAClusterFinalizerIsNotFreedAsLongAsObjectsMayHaveItsFinalizer(t *testing.T) {
+	for claim, c := range map[string]struct {
+		target  target
+		staying int
+		freed   bool
+	}{
+		"nothing has it any more":            {target{}, 0, true},
+		"some keep it":                       {target{}, 1, false},
+		"only one namespace was looked over": {target{narrow: true}, 0, false},
+	} {
+		if why := c.target.needed(c.staying); (why == "") != c.freed {
+			t.Errorf("%s: it stays, since %q", claim, why)
+		}
+	}
+}

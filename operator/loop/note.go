@@ -46,6 +46,9 @@ func (l *Loop) note(facts decide.Facts, plan decide.Plan, opinion consult.Opinio
 		entry.WaitsFor, entry.Blocking = record.BlockersOf(facts), facts.Blocking
 	}
 	entry.Policy, entry.Asked = l.by(opinion), askedOf(opinion)
+	if f := opinion.Fault; f != nil && plan.Reason == decide.PolicyAtFault && len(entry.Asked) == 0 {
+		entry.Because = f.Error() // no policy was asked that would say so
+	}
 	if plan.After > 0 {
 		until := entry.Time.Add(plan.After)
 		entry.Until = &until

@@ -39,7 +39,7 @@ type body struct {
 
 // Get implements consult.Reader.
 func (r *reader) Get(ctx context.Context, who policies.Account, resource schema.GroupVersionResource, ns, name string) (*unstructured.Unstructured, error) {
-	o, ok := r.world.find(resource, ns, name)
+	o, ok := r.world.shown(resource, ns, name)
 	if !ok {
 		return nil, apierrors.NewNotFound(resource.GroupResource(), name)
 	}

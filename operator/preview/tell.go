@@ -268,6 +268,9 @@ func said(e record.Entry) string {
 		}
 		return "; " + a.Policy + " says " + text
 	}
+	if e.Reason == decide.PolicyAtFault && e.Because != "" {
+		return "; " + e.Because
+	}
 	return ""
 }
 

@@ -27,6 +27,7 @@ type world struct {
 
 	objects map[graph.ID]*object
 	places  map[place]map[string]*object
+	twins   map[named]*object // by the names of other types that they are shown under, too
 	ended   map[graph.ID]*object
 	names   map[named]struct{} // of what has ended
 	news    []graph.Event      // that the collector has not been told yet
@@ -63,7 +64,7 @@ var (
 )
 
 func newWorld(s *survey.Survey, now func() time.Time) *world {
-	w := &world{survey: s, now: now, objects: map[graph.ID]*object{}, places: map[place]map[string]*object{}, ended: map[graph.ID]*object{}, names: map[named]struct{}{}}
+	w := &world{survey: s, now: now, objects: map[graph.ID]*object{}, places: map[place]map[string]*object{}, twins: map[named]*object{}, ended: map[graph.ID]*object{}, names: map[named]struct{}{}}
 	for id, item := range s.Items {
 		o := &object{PartialObjectMetadata: item.Meta, id: id, resource: item.Resource}
 		o.contents = o.resource.GroupKind() == namespaces
@@ -73,6 +74,9 @@ func newWorld(s *survey.Survey, now func() time.Time) *world {
 			w.places[at] = map[string]*object{}
 		}
 		w.places[at][o.Name] = o
+		for _, r := range s.Twins[id] {
+			w.twins[named{place{r.Version.GroupResource(), o.Namespace}, o.Name}] = o
+		}
 		if n, err := strconv.ParseUint(o.ResourceVersion, 10, 64); err == nil {
 			w.version = max(w.version, n)
 		}
@@ -89,6 +93,17 @@ func (o *object) String() string { return o.resource.Kind + "/" + o.Name }
 func (w *world) find(resource schema.GroupVersionResource, namespace, name string) (*object, bool) {
 	o, ok := w.places[place{resource.GroupResource(), namespace}][name]
 	return o, ok
+}
+
+// shown returns the object of a name, be it by another type that it is shown under, too.
+func (w *world) shown(resource schema.GroupVersionResource, namespace, name string) (*object, bool) {
+	if o, ok := w.find(resource, namespace, name); ok {
+		return o, true
+	}
+	if o, ok := w.twins[named{place{resource.GroupResource(), namespace}, name}]; ok {
+		return w.find(o.resource.Version, o.Namespace, o.Name)
+	}
+	return nil, false
 }
 
 // in returns the objects of a resource, in a namespace or in all of them.

@@ -25,7 +25,7 @@ var errFiles = errors.New("it is not in the file, which may not have everything"
 // Files makes a Survey of objects from files. What is not among them is not known:
 // it may be there for all that the files tell.
 func Files(objects []*unstructured.Unstructured, now func() time.Time) (*Survey, error) {
-	s := &Survey{Graph: graph.New(), Items: map[graph.ID]Item{}, Files: true}
+	s := &Survey{Graph: graph.New(), Items: map[graph.ID]Item{}, Twins: map[graph.ID][]catalog.Resource{}, Files: true}
 	s.Types, s.Mapper = typesOf(objects)
 	s.Served = func(context.Context, schema.GroupVersionResource) (bool, error) { return false, errFiles }
 	s.Absent = func(_ context.Context, gk schema.GroupKind) (bool, error) {

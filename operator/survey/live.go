@@ -52,7 +52,7 @@ type Options struct {
 
 // Live reads a cluster.
 func Live(ctx context.Context, o Options) (*Survey, error) {
-	s := &Survey{Graph: graph.New(), Items: map[graph.ID]Item{}}
+	s := &Survey{Graph: graph.New(), Items: map[graph.ID]Item{}, Twins: map[graph.ID][]catalog.Resource{}}
 	o.Config = rest.CopyConfig(o.Config)
 	o.Config.WarningHandler = rest.NoWarnings{} // nobody asked for types that are deprecated: all are listed
 	discoverer, err := discovery.NewDiscoveryClientForConfig(o.Config)

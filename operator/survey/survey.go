@@ -32,6 +32,9 @@ type Survey struct {
 	Graph *graph.Graph
 	Items map[graph.ID]Item
 
+	// Twins are the other types that an object is shown under, too.
+	Twins map[graph.ID][]catalog.Resource
+
 	// Unread are the types whose objects are not known, or not all of them.
 	Unread []Unread
 
@@ -137,7 +140,9 @@ func (s *Survey) add(r catalog.Resource, items []Item) {
 		o := s.Object(item)
 		id := graph.IDOf(o.UID)
 		relisted.Listed[id] = struct{}{}
-		if _, twin := s.Items[id]; !twin {
+		if _, twin := s.Items[id]; twin {
+			s.Twins[id] = append(s.Twins[id], r)
+		} else {
 			s.Items[id] = item
 		}
 		s.Graph.Apply(graph.Seen{Object: o}, nil)

@@ -2,33 +2,24 @@ package doctor
 
 import (
 	"context"
-	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-
-	"github.com/gleaner-dev/gleaner/cmd/gleaner/ask/whose"
 )
 
 // Names that Gleaner gives to what it makes, and its manifests have.
 const (
-	veto        = "gleaner-veto"
-	certificate = "gleaner-webhook"
-	holdParam   = "gleaner-holds"
-	authors     = "gleaner-policy-authors"
-	managed     = "app.kubernetes.io/managed-by=gleaner"
+	veto      = "gleaner-veto"
+	holdParam = "gleaner-holds"
+	authors   = "gleaner-policy-authors"
+	managed   = "app.kubernetes.io/managed-by=gleaner"
 )
-
-// soon is how long before its end a certificate should have been renewed.
-const soon = 7 * 24 * time.Hour
 
 // admission looks at what the API server does for Gleaner as objects are created.
 func (p *patient) admission(ctx context.Context) []Finding {
@@ -80,69 +71,6 @@ func (p *patient) authors(ctx context.Context) []Finding {
 			"the ValidatingAdmissionPolicy %s or its binding is not there: whoever may write policies or finalizers can make use of the operator's rights", authors)}
 	case err != nil:
 		return []Finding{unknown("", "ValidatingAdmissionPolicy %s can't be read: %v", authors, err)}
-	}
-	return nil
-}
-
-// webhook looks at the one that a companion keeps the other collector from objects
-// with.
-func (p *patient) webhook(ctx context.Context) []Finding {
-	c, err := p.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, veto, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err) && p.setup.Companion && slices.ContainsFunc(p.book.Policies, collects):
-		return []Finding{problem("see the conditions of the policies and the operator's log", "there is no ValidatingWebhookConfiguration %s: policies on what loses its owners are not carried out", veto)}
-	case apierrors.IsNotFound(err):
-		return ok("none is needed")
-	case err != nil:
-		return []Finding{unknown("", "ValidatingWebhookConfiguration %s can't be read: %v", veto, err)}
-	}
-	var found []Finding
-	if p.mode && !p.setup.Companion {
-		found = append(found, warning("kubectl delete validatingwebhookconfiguration "+veto, "ValidatingWebhookConfiguration %s is left from running as a companion", veto))
-	}
-	for _, w := range c.Webhooks {
-		found = append(found, ends("the authority of webhook "+w.Name, w.ClientConfig.CABundle)...)
-		if why := p.unserved(ctx, w.ClientConfig); why != "" {
-			found = append(found, problem("see that the operator runs and its pods are ready; without it: kubectl delete validatingwebhookconfiguration "+veto,
-				"webhook %s: %s: the other collector can delete nothing that these policies select", w.Name, why))
-		}
-	}
-	found = append(found, p.certificate(ctx)...)
-	return orOK(found, "%s has %d, and its certificates are good", veto, len(c.Webhooks))
-}
-
-func collects(p whose.Policy) bool { return p.Spec.Mode == "Enforce" && p.Answers("collect") }
-
-// certificate looks at the one that the operator shows.
-func (p *patient) certificate(ctx context.Context) []Finding {
-	s, err := p.kube.CoreV1().Secrets(p.setup.Namespace).Get(ctx, certificate, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		return []Finding{problem("see that the operator runs, and its log", "there is no Secret %s/%s with the webhook's certificate", p.setup.Namespace, certificate)}
-	case err != nil:
-		return []Finding{unknown("", "Secret %s/%s can't be read: %v", p.setup.Namespace, certificate, err)}
-	}
-	return ends("the certificate in Secret "+p.setup.Namespace+"/"+certificate, s.Data["tls.crt"])
-}
-
-// ends tells of certificates that are over, or soon will be.
-func ends(whose string, data []byte) []Finding {
-	const renew = "the operator renews it: see that it runs, and its log"
-	block, _ := pem.Decode(data)
-	if block == nil {
-		return []Finding{problem(renew, "%s is no certificate", whose)}
-	}
-	c, err := x509.ParseCertificate(block.Bytes)
-	switch left := time.Duration(0); {
-	case err != nil:
-		return []Finding{problem(renew, "%s can't be read: %v", whose, err)}
-	default:
-		if left = time.Until(c.NotAfter); left <= 0 {
-			return []Finding{problem(renew, "%s ended at %s", whose, c.NotAfter.UTC().Format(time.RFC3339))}
-		}
-		if left < soon {
-			return []Finding{warning(renew, "%s ends at %s", whose, c.NotAfter.UTC().Format(time.RFC3339))}
-		}
 	}
 	return nil
 }

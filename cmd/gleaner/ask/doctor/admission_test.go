@@ -5,6 +5,7 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/pem"
 	"math/big"
 	"testing"
@@ -20,21 +21,53 @@ import (
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
 )
 
-// certificateFor makes one that is good for so long, or has been over since.
-func certificateFor(t *testing.T, left time.Duration) []byte {
+// authority signs certificates.
+type authority struct {
+	t        *testing.T
+	key      *ecdsa.PrivateKey
+	template *x509.Certificate
+	pem      []byte
+}
+
+func newAuthority(t *testing.T) *authority {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	end := time.Now().Add(left)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: end.Add(-365 * 24 * time.Hour), NotAfter: end}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	a := &authority{t: t, key: key, template: &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, NotBefore: time.Now().Add(-2 * 365 * day), NotAfter: time.Now().Add(2 * 365 * day),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}}
+	a.pem = a.sign(a.template)
+	return a
+}
+
+func (a *authority) sign(c *x509.Certificate) []byte {
+	a.t.Helper()
+	der, err := x509.CreateCertificate(rand.Reader, c, a.template, a.key.Public(), a.key)
 	if err != nil {
-		t.Fatal(err)
+		a.t.Fatal(err)
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
+
+// certificate makes one that is good for so long, or has been over since, and for a host.
+func (a *authority) certificate(left time.Duration, host string) []byte {
+	end := time.Now().Add(left)
+	return a.sign(&x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: host}, DNSNames: []string{host}, NotBefore: end.Add(-365 * day), NotAfter: end,
+	})
+}
+
+// certificateFor makes one that is good for so long, or has been over since.
+func certificateFor(t *testing.T, left time.Duration) []byte {
+	t.Helper()
+	return newAuthority(t).certificate(left, host)
+}
+
+// host is what the API server calls the webhook's Service.
+const host = "gleaner-webhook.g.svc"
 
 const day = 24 * time.Hour
 
@@ -67,17 +100,20 @@ const (
 // vetoed is a cluster whose webhook is as it should be.
 func vetoed(t *testing.T) served {
 	t.Helper()
-	good := certificateFor(t, 365*day)
+	return vetoedBy(newAuthority(t))
+}
+
+func vetoedBy(a *authority) served {
 	return served{
 		vetoPath: admissionv1.ValidatingWebhookConfiguration{
 			TypeMeta: metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: "ValidatingWebhookConfiguration"},
 			Webhooks: []admissionv1.ValidatingWebhook{{Name: "veto.gleaner.dev", ClientConfig: admissionv1.WebhookClientConfig{
-				CABundle: good, Service: &admissionv1.ServiceReference{Namespace: "g", Name: "gleaner-webhook"},
+				CABundle: a.pem, Service: &admissionv1.ServiceReference{Namespace: "g", Name: "gleaner-webhook"},
 			}}},
 		},
 		servicePath: corev1.Service{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}},
 		slicesPath:  behind(nil, ptr.To(false), ptr.To(true)),
-		secretPath:  secret(good),
+		secretPath:  secret(a.certificate(365*day-time.Hour, host)),
 	}
 }
 
@@ -97,21 +133,24 @@ func behind(ready ...*bool) discoveryv1.EndpointSliceList {
 }
 
 func TestTheWebhookIsLookedAtAsTheOtherCollectorDependsOnIt(t *testing.T) {
+	a := newAuthority(t)
 	for claim, c := range map[string]struct {
 		change func(served)
 		words  string
 		want   []Severity
 	}{
-		"all is well":               {func(served) {}, "its certificates are good", []Severity{OK}},
-		"its Service is gone":       {func(s served) { delete(s, servicePath) }, "there is no Service g/gleaner-webhook", []Severity{Problem}},
-		"nothing is behind it":      {func(s served) { s[slicesPath] = behind() }, "nothing is ready behind", []Severity{Problem}},
-		"nothing behind it is well": {func(s served) { s[slicesPath] = behind(ptr.To(false)) }, "nothing is ready behind", []Severity{Problem}},
-		"its certificate is gone":   {func(s served) { delete(s, secretPath) }, "there is no Secret g/gleaner-webhook", []Severity{Problem}},
-		"its certificate ends soon": {func(s served) { s[secretPath] = secret(certificateFor(t, day)) }, "in Secret g/gleaner-webhook ends at", []Severity{Warning}},
-		"there is none, nor a need": {func(s served) { delete(s, vetoPath) }, "none is needed", []Severity{OK}},
+		"its certificate is for another host": {func(s served) { s[secretPath] = secret(a.certificate(day*100, "other.g.svc")) }, "the API server does not accept", []Severity{Problem}},
+		"its certificate is another's":        {func(s served) { s[secretPath] = secret(certificateFor(t, day*100)) }, "the API server does not accept", []Severity{Problem}},
+		"all is well":                         {func(served) {}, "its certificates are good", []Severity{OK}},
+		"its Service is gone":                 {func(s served) { delete(s, servicePath) }, "there is no Service g/gleaner-webhook", []Severity{Problem}},
+		"nothing is behind it":                {func(s served) { s[slicesPath] = behind() }, "nothing is ready behind", []Severity{Problem}},
+		"nothing behind it is well":           {func(s served) { s[slicesPath] = behind(ptr.To(false)) }, "nothing is ready behind", []Severity{Problem}},
+		"its certificate is gone":             {func(s served) { delete(s, secretPath) }, "there is no Secret g/gleaner-webhook", []Severity{Problem}},
+		"its certificate ends soon":           {func(s served) { s[secretPath] = secret(a.certificate(day, host)) }, "in Secret g/gleaner-webhook ends at", []Severity{Warning}},
+		"there is none, nor a need":           {func(s served) { delete(s, vetoPath) }, "none is needed", []Severity{OK}},
 	} {
 		t.Run(claim, func(t *testing.T) {
-			answers := vetoed(t)
+			answers := vetoedBy(a)
 			c.change(answers)
 			p := patientAt(t, answers)
 			p.setup.Namespace, p.setup.Companion, p.mode = "g", true, true
@@ -127,6 +166,44 @@ func TestAWebhookThatPoliciesNeedIsMissed(t *testing.T) {
 	p.book.Policies[0].Spec.Mode = v1alpha1.ModeEnforce
 	p.book.Policies[0].Spec.Fixed = &v1alpha1.FixedVerdicts{Collect: &v1alpha1.FixedVerdict{}}
 	finds(t, p.webhook(t.Context()), "policies on what loses its owners are not carried out", Problem)
+}
+
+// With cert-manager it is in another Secret, and one that Gleaner made before says nothing.
+func TestACertificateFromElsewhereIsLookedForWhereItIsMounted(t *testing.T) {
+	a := newAuthority(t)
+	answers := vetoedBy(a)
+	answers[secretPath] = secret(a.certificate(-day, host))
+	answers["/api/v1/namespaces/g/secrets/tls"] = secret(a.certificate(100*day, host))
+	p := patientAt(t, answers)
+	p.setup.Namespace, p.setup.Companion, p.mode = "g", true, true
+	volume := corev1.Volume{Name: "certs", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "tls"}}}
+	p.pods = []corev1.Pod{{Spec: corev1.PodSpec{
+		Volumes: []corev1.Volume{volume},
+		Containers: []corev1.Container{{
+			Args: []string{"--webhook-cert-dir=/certs"}, VolumeMounts: []corev1.VolumeMount{{Name: "certs", MountPath: "/certs"}},
+		}},
+	}}}
+	finds(t, p.webhook(t.Context()), "its certificates are good", OK)
+	p.pods[0].Spec.Volumes[0].Secret = nil
+	finds(t, p.webhook(t.Context()), "in the folder /certs", Unknown)
+}
+
+// What could not be read might need one.
+func TestThatNoWebhookIsNeededIsSaidOnlyWhereThePoliciesAreKnown(t *testing.T) {
+	p := patientAt(t, nil)
+	p.setup.Companion, p.mode = true, true
+	p.book.Unread = []string{"GCPolicies: forbidden"}
+	finds(t, p.webhook(t.Context()), "can't be read", Unknown)
+}
+
+func TestAWebhookThatOverridingPoliciesNeedIsMissed(t *testing.T) {
+	p := patientAt(t, nil)
+	p.setup.Companion, p.mode = true, true
+	p.book.Policies = []whose.Policy{{}}
+	p.book.Policies[0].Spec = v1alpha1.GCPolicySpec{
+		Mode: v1alpha1.ModeEnforce, Explicit: v1alpha1.ExplicitOverride, Fixed: &v1alpha1.FixedVerdicts{Propagate: &v1alpha1.FixedVerdict{}},
+	}
+	finds(t, p.webhook(t.Context()), "there is no ValidatingWebhookConfiguration", Problem)
 }
 
 func TestAWebhookThatIsLeftFromACompanionIsTold(t *testing.T) {

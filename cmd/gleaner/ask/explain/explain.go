@@ -263,7 +263,8 @@ func left(conditions []string) string {
 
 // gone says why an object is gone, or that nobody knows.
 func (e *Explanation) gone(f Found) string {
-	for _, entry := range slices.Backward(e.Records) {
+	records := ofTheLast(e.Records)
+	for _, entry := range slices.Backward(records) {
 		if entry.Action == record.Delete && entry.Result == "Done" {
 			return "It is not there. Gleaner deleted it at " + entry.Time.UTC().Format(time.RFC3339) + ": " + entry.String() + "."
 		}
@@ -275,14 +276,14 @@ func (e *Explanation) gone(f Found) string {
 	case len(f.Records.Asked) == 0:
 		return text + "No replica of the operator could be asked whether Gleaner deleted it: see below why."
 	}
-	n := len(e.Records)
-	if n != 0 && e.Records[n-1].Action == record.RemoveFinalizer && e.Records[n-1].Error == "" {
-		return text + "Somebody else deleted it, and Gleaner let it go at " + e.Records[n-1].Time.UTC().Format(time.RFC3339) + ": " +
-			e.Records[n-1].String() + ". Who asked for it is in the API server's audit log."
+	n := len(records)
+	if n != 0 && records[n-1].Action == record.RemoveFinalizer && records[n-1].Reason != decide.HoldObsolete && records[n-1].Error == "" {
+		return text + "Somebody else deleted it, and Gleaner let it go at " + records[n-1].Time.UTC().Format(time.RFC3339) + ": " +
+			records[n-1].String() + ". Who asked for it is in the API server's audit log."
 	}
 	if n != 0 {
 		text += fmt.Sprintf("Gleaner did not delete it, as far as it remembers; the last that it did about it was, at %s: %s.",
-			e.Records[n-1].Time.UTC().Format(time.RFC3339), e.Records[n-1])
+			records[n-1].Time.UTC().Format(time.RFC3339), records[n-1])
 	} else {
 		text += "Gleaner has no record of it"
 		if e.RecordsSince != nil {
@@ -299,6 +300,16 @@ func (e *Explanation) gone(f Found) string {
 		text += " Not all replicas could be asked."
 	}
 	return text
+}
+
+// ofTheLast are the records of the object that had the name last. Another one may have
+// had it before, and have gone for other reasons.
+func ofTheLast(records []record.Entry) []record.Entry {
+	if len(records) == 0 {
+		return nil
+	}
+	last := records[len(records)-1].Object.UID
+	return slices.DeleteFunc(slices.Clone(records), func(e record.Entry) bool { return e.Object.UID != last })
 }
 
 // names is a list as in "a, b and c".

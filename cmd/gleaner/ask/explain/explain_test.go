@@ -46,6 +46,14 @@ func TestWhyAnObjectIsGone(t *testing.T) {
 		"somebody else did, and Gleaner let it go": {func(f *Found) {
 			f.Records.Entries = []record.Entry{entry(record.RemoveFinalizer, "gleaner.dev/hold", decide.HoldReleased)}
 		}, "It is not there. Somebody else deleted it, and Gleaner let it go at 2026-01-02T03:04:05Z"},
+		"Gleaner deleted one that had the name before, and somebody else this one": {func(f *Found) {
+			before := entry(record.Delete, "Background", decide.OwnersAbsent)
+			before.Object.UID = "before"
+			f.Records.Entries = []record.Entry{before, entry(record.RemoveFinalizer, "gleaner.dev/hold", decide.HoldReleased)}
+		}, "It is not there. Somebody else deleted it, and Gleaner let it go at 2026-01-02T03:04:05Z"},
+		"a hold that was taken off before it was deleted did not let it go": {func(f *Found) {
+			f.Records.Entries = []record.Entry{entry(record.RemoveFinalizer, "gleaner.dev/hold", decide.HoldObsolete)}
+		}, "It is not there. Gleaner did not delete it, as far as it remembers"},
 		"a delete that failed is none": {func(f *Found) {
 			e := entry(record.Delete, "Background", decide.OwnersAbsent)
 			e.Result, e.Error = "Failed", "a webhook says no"

@@ -23,6 +23,7 @@ type Setup struct {
 	Companion bool   // beside another collector
 	Namespace string // its own
 	Account   string // its service account, in that namespace
+	Certified bool   // the webhook's certificate is from elsewhere
 
 	// Exceptions are resources of dependents of which modules may make exceptions.
 	// Which those are nobody can tell of a module; of fixed verdicts it is known.
@@ -40,10 +41,26 @@ func SetupOf(pods []corev1.Pod) Setup {
 	for _, pod := range pods {
 		s.Namespace, s.Account = pod.Namespace, pod.Spec.ServiceAccountName
 		for _, c := range pod.Spec.Containers {
-			s.Companion = s.Companion || slices.Contains(c.Args, "--collector=companion")
+			collector, _ := FlagOf(c, "--collector")
+			folder, _ := FlagOf(c, "--webhook-cert-dir")
+			s.Companion, s.Certified = s.Companion || collector == "companion", s.Certified || folder != ""
 		}
 	}
 	return s
+}
+
+// FlagOf is the value that a container's command line gives a flag: of several the last
+// counts, as for the flag itself.
+func FlagOf(c corev1.Container, flag string) (value string, given bool) {
+	words := slices.Concat(c.Command, c.Args)
+	for i, word := range words {
+		if text, one := strings.CutPrefix(word, flag+"="); one {
+			value, given = text, true
+		} else if word == flag && i+1 < len(words) {
+			value, given = words[i+1], true
+		}
+	}
+	return value, given
 }
 
 // Right is something that the operator needs to be allowed.
@@ -201,7 +218,7 @@ func (s Setup) own() []Right {
 			Why: "The canary, and what arms the placing of holds.",
 		},
 	}
-	if !s.Companion {
+	if !s.Companion || s.Certified {
 		return rights
 	}
 	return append(rights, Right{

@@ -6,7 +6,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
@@ -57,6 +59,39 @@ func written(t *testing.T, s Setup, b *whose.Book) map[string]bool {
 		}
 	}
 	return found
+}
+
+// Taken for the only collector, a companion would be given the right to delete anything.
+func TestACompanionIsKnownHoweverItsFlagIsWritten(t *testing.T) {
+	for claim, c := range map[string]struct {
+		container corev1.Container
+		want      bool
+	}{
+		"in one word":              {corev1.Container{Args: []string{"run", "--collector=companion"}}, true},
+		"in two words":             {corev1.Container{Args: []string{"run", "--collector", "companion"}}, true},
+		"in the command":           {corev1.Container{Command: []string{"gleaner", "run", "--collector=companion"}}, true},
+		"the last one counts":      {corev1.Container{Args: []string{"--collector=companion", "--collector=primary"}}, false},
+		"without it it is primary": {corev1.Container{Args: []string{"run"}}, false},
+	} {
+		t.Run(claim, func(t *testing.T) {
+			pod := corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{c.container}}}
+			if got := SetupOf([]corev1.Pod{pod}).Companion; got != c.want {
+				t.Errorf("a companion: %t", got)
+			}
+		})
+	}
+}
+
+// config/cert-manager takes the right away, so it is not to be missed.
+func TestNoSecretIsWrittenWhereTheCertificateIsFromElsewhere(t *testing.T) {
+	for claim, want := range map[string]bool{"--webhook-cert-dir=/certs": false, "--webhook-cert-dir=": true} {
+		pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "g"}, Spec: corev1.PodSpec{
+			Containers: []corev1.Container{{Args: []string{"--collector=companion", claim}}},
+		}}
+		if got := written(t, SetupOf([]corev1.Pod{pod}), bookOf(t))["create secrets in namespace g"]; got != want {
+			t.Errorf("%s: a right to Secrets: %t", claim, got)
+		}
+	}
 }
 
 func TestACompanionWritesOnlyWhatIsSelected(t *testing.T) {
