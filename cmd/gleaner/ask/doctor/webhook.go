@@ -56,7 +56,7 @@ func (p *patient) unasked() []Finding {
 	}
 	if slices.ContainsFunc(p.book.Policies, vetoes) {
 		if !p.setup.Companion {
-			return []Finding{unknown("", "there is no ValidatingWebhookConfiguration %s, and whether the operator runs as a companion, which needs one, is not known", veto)}
+			return []Finding{unknown("name the operator's namespace with --operator-namespace, or a replica with --endpoint", "there is no ValidatingWebhookConfiguration %s, and whether the operator runs as a companion, which needs one, is not known", veto)}
 		}
 		return []Finding{problem("see the conditions of the policies and the operator's log", "there is no ValidatingWebhookConfiguration %s: policies on what loses its owners are not carried out", veto)}
 	}
