@@ -36,7 +36,14 @@ func ExchangeOf(request hostabi.Request, answer Answer, err error) Exchange {
 }
 
 // Repeats reports whether the same is bound to come of it again: whether it is
-// the module's doing alone, and not that of a clock.
+// the module's doing alone, and not that of a clock or of the process that it ran in.
 func (e Exchange) Repeats() bool {
-	return e.Fault == "" || e.FaultKind != "" && e.FaultKind != FaultTimedOut
+	switch e.FaultKind {
+	case "":
+		return e.Fault == ""
+	case FaultTimedOut, FaultCrashed, FaultQuarantined:
+		return false
+	default:
+		return true
+	}
 }

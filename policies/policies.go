@@ -46,4 +46,6 @@ const (
 	FaultMisuse      FaultKind = "Misuse"      // it called the host as it must not
 	FaultNoVerdict   FaultKind = "NoVerdict"   // it ended without an answer
 	FaultBadVerdict  FaultKind = "BadVerdict"  // its answer makes no sense
+	FaultCrashed     FaultKind = "Crashed"     // it crashed the process that it ran in
+	FaultQuarantined FaultKind = "Quarantined" // it is not run for now, since it had its process killed
 )

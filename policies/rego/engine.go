@@ -57,15 +57,37 @@ type Module struct {
 // Load compiles a policy. The error is an *Error when its author is to blame. The
 // Module is to be closed by the caller, after its policies.
 func (e *Engine) Load(ctx context.Context, files []File) (*Module, error) {
-	c, err := e.compile(ctx, files)
+	c, err := e.Compile(ctx, files)
 	if err != nil {
 		return nil, err
 	}
-	loaded, err := e.host.Load(ctx, c.code)
+	return e.LoadCompiled(ctx, c)
+}
+
+// Compiled is a policy as WebAssembly, which can be loaded elsewhere without OPA's compiler.
+type Compiled struct {
+	Digest string         // of the files, as Digest gives it
+	Code   []byte         // WebAssembly
+	Hooks  []hostabi.Hook // by entry point
+}
+
+// Compile compiles a policy to WebAssembly. The error is an *Error when its author is to blame.
+func (e *Engine) Compile(ctx context.Context, files []File) (Compiled, error) {
+	c, err := e.compile(ctx, files)
+	if err != nil {
+		return Compiled{}, err
+	}
+	return Compiled{Digest: Digest(files), Code: c.code, Hooks: c.hooks}, nil
+}
+
+// LoadCompiled loads what Compile returned. The error is an *Error when the author is to
+// blame. The Module is to be closed by the caller, after its policies.
+func (e *Engine) LoadCompiled(ctx context.Context, c Compiled) (*Module, error) {
+	loaded, err := e.host.Load(ctx, c.Code)
 	if err != nil {
 		return nil, blame(err)
 	}
-	m := &Module{Digest: Digest(files), Hooks: c.hooks, Size: len(c.code), loaded: loaded}
+	m := &Module{Digest: c.Digest, Hooks: c.Hooks, Size: len(c.Code), loaded: loaded}
 	if err := m.readBuiltins(ctx); err != nil {
 		loaded.Close()
 		return nil, blame(err)

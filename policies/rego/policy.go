@@ -59,7 +59,8 @@ func (p *Policy) Evaluate(ctx context.Context, request hostabi.Request) (hostabi
 
 // Answer is a verdict, and what it took.
 type Answer struct {
-	Verdict hostabi.Verdict
+	Verdict  hostabi.Verdict
+	Document []byte // the verdict as the module wrote it
 	sandbox.Usage
 }
 
@@ -70,14 +71,19 @@ func (p *Policy) Ask(ctx context.Context, request hostabi.Request) (Answer, erro
 	if err != nil {
 		return Answer{}, fmt.Errorf("ask policy %s: %w", p.options.Name, err)
 	}
-	var a Answer
-	var text []byte
-	text, a.Usage, err = p.askDocument(ctx, request.Hook, document)
+	return p.AskDocument(ctx, request.Hook, document)
+}
+
+// AskDocument is Ask for a request that has been marshaled already. The hook is that of
+// the document.
+func (p *Policy) AskDocument(ctx context.Context, hook hostabi.Hook, document []byte) (a Answer, err error) {
+	a.Document, a.Usage, err = p.askDocument(ctx, hook, document)
 	if err == nil {
-		a.Verdict, err = hostabi.ParseVerdict(request.Hook, text)
+		a.Verdict, err = hostabi.ParseVerdict(hook, a.Document)
 	}
 	if err != nil {
-		return a, p.fault(request.Hook, err)
+		a.Document = nil
+		return a, p.fault(hook, err)
 	}
 	return a, nil
 }

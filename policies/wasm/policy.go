@@ -91,7 +91,8 @@ func (p *Policy) Evaluate(ctx context.Context, request hostabi.Request) (hostabi
 
 // Answer is a verdict, and what it took.
 type Answer struct {
-	Verdict hostabi.Verdict
+	Verdict  hostabi.Verdict
+	Document []byte // the verdict as the module wrote it
 	sandbox.Usage
 	Log Log
 }
@@ -99,21 +100,27 @@ type Answer struct {
 // Ask is Evaluate, with what a record needs. With an error, the Answer has no
 // verdict, and has what it took to come to that.
 func (p *Policy) Ask(ctx context.Context, request hostabi.Request) (Answer, error) {
-	if !slices.Contains(p.module.Hooks, request.Hook) {
-		return Answer{}, &policies.Fault{
-			Policy: p.options.Name, Kind: policies.FaultMissingHook,
-			Message: fmt.Sprintf("its module exports no hook %s", request.Hook),
-		}
-	}
 	document, err := hostabi.MarshalRequest(request)
 	if err != nil {
 		return Answer{}, fmt.Errorf("ask policy %s: %w", p.options.Name, err)
+	}
+	return p.AskDocument(ctx, request.Hook, request.Time, document)
+}
+
+// AskDocument is Ask for a request that has been marshaled already. The hook and the time
+// are those of the document.
+func (p *Policy) AskDocument(ctx context.Context, hook hostabi.Hook, at time.Time, document []byte) (Answer, error) {
+	if !slices.Contains(p.module.Hooks, hook) {
+		return Answer{}, &policies.Fault{
+			Policy: p.options.Name, Kind: policies.FaultMissingHook,
+			Message: fmt.Sprintf("its module exports no hook %s", hook),
+		}
 	}
 	if len(document) > hostabi.MaxRequestBytes {
 		return Answer{}, fmt.Errorf("ask policy %s: the request has %d bytes, which is over the limit of %d",
 			p.options.Name, len(document), hostabi.MaxRequestBytes)
 	}
-	return p.ask(ctx, request.Hook, newCall(document, request.Time, p.options.LogBytes))
+	return p.ask(ctx, hook, newCall(document, at, p.options.LogBytes))
 }
 
 func (p *Policy) ask(ctx context.Context, hook hostabi.Hook, c *call) (Answer, error) {
@@ -133,6 +140,7 @@ func (p *Policy) ask(ctx context.Context, hook hostabi.Hook, c *call) (Answer, e
 	if err != nil {
 		return a, p.fault(c, "", err)
 	}
+	a.Document = c.verdict
 	return a, nil
 }
 

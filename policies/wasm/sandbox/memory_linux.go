@@ -94,13 +94,14 @@ const (
 // writeBack restores page by page, if it can be known which, and they are few. A
 // page of a private mapping that is not the file's any more has been written to.
 func (m *mappedMemory) writeBack(kept *mappedContent) bool {
-	if kept.pagemap == nil {
+	pages := pagemap()
+	if pages == nil {
 		return false
 	}
 	page := os.Getpagesize()
 	m.entries = slices.Grow(m.entries[:0], m.used/page*pagemapEntry)[:m.used/page*pagemapEntry]
 	first := int64(uintptr(unsafe.Pointer(unsafe.SliceData(m.region)))) / int64(page)
-	if _, err := kept.pagemap.ReadAt(m.entries, first*pagemapEntry); err != nil {
+	if _, err := pages.ReadAt(m.entries, first*pagemapEntry); err != nil {
 		return false
 	}
 	written := 0
@@ -119,10 +120,9 @@ func (m *mappedMemory) writeBack(kept *mappedContent) bool {
 
 // mappedContent is a file without a name, in memory.
 type mappedContent struct {
-	file    *os.File
-	data    []byte   // the file, mapped
-	size    int      // of the image
-	pagemap *os.File // nil when the machine has none
+	file *os.File
+	data []byte // the file, mapped
+	size int    // of the image
 }
 
 // copyTo gives a page its content, which beyond the image is zeros.
@@ -137,9 +137,6 @@ func (c *mappedContent) copyTo(page []byte, at int) {
 func (c *mappedContent) free() {
 	_ = c.file.Close()
 	_ = unix.Munmap(c.data)
-	if c.pagemap != nil {
-		_ = c.pagemap.Close()
-	}
 }
 
 // keep makes a copy that Go manages if there can be no file.
@@ -158,9 +155,6 @@ func (m *mappedMemory) keep(data []byte) content {
 	if err != nil {
 		_ = c.file.Close()
 		return heapContent(bytes.Clone(data))
-	}
-	if c.pagemap, err = os.Open("/proc/self/pagemap"); err != nil {
-		c.pagemap = nil // it is a matter of speed
 	}
 	return c
 }

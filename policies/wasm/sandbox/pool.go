@@ -56,7 +56,7 @@ func (m *Module) NewPool(ctx context.Context, o PoolOptions) (*Pool, error) {
 	if err := o.Limits.Validate(); err != nil {
 		return nil, err
 	}
-	o.Limits = o.Limits.withDefaults()
+	o.Limits = o.Limits.WithDefaults()
 	if o.Instances == 0 {
 		o.Instances = max(2, runtime.GOMAXPROCS(0))
 	}

@@ -65,9 +65,13 @@ const (
 	DefaultTimeout = 2 * time.Second
 )
 
+// MaxFuel is the most fuel that one call may have.
+const MaxFuel = 10_000_000_000
+
 const pageSize = 64 << 10
 
-func (l Limits) withDefaults() Limits {
+// WithDefaults returns the limits with defaults in place of zeros.
+func (l Limits) WithDefaults() Limits {
 	if l.Fuel == 0 {
 		l.Fuel = DefaultFuel
 	}

@@ -1,0 +1,63 @@
+package worker
+
+import (
+	"testing"
+
+	"github.com/gleaner-dev/gleaner/hostabi"
+	"github.com/gleaner-dev/gleaner/policies/rego"
+	"github.com/gleaner-dev/gleaner/policies/wasm"
+	"github.com/gleaner-dev/gleaner/policies/wasm/sandbox"
+)
+
+// BenchmarkAsk compares a call in a worker with one in this process.
+func BenchmarkAsk(b *testing.B) {
+	request := collectRequest("shop", map[string]string{"keep": "true"})
+	type asker func() (hostabi.Verdict, error)
+	run := func(name string, ask asker) {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if _, err := ask(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+	engine, err := rego.New(rego.Config{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(engine.Close)
+	m, err := engine.Load(b.Context(), []rego.File{{Name: "policy.rego", Text: keepLabeled}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(m.Close)
+	here, err := rego.NewPolicy(b.Context(), m, rego.Options{Name: "p"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(here.Close)
+	p := newPool(b, Config{})
+	there := start(b, p, regoSource("shop", "keep", keepLabeled), sandbox.Limits{})
+	small := start(b, p, wasmSource("shop", "abstains", module()), sandbox.Limits{})
+	engineWasm, err := wasm.New(wasm.Config{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(engineWasm.Close)
+	mw, err := engineWasm.Load(b.Context(), module().Bytes())
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(mw.Close)
+	hereWasm, err := wasm.NewPolicy(b.Context(), mw, wasm.Options{Name: "p"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(hereWasm.Close)
+
+	run("rego/process", func() (hostabi.Verdict, error) { return here.Evaluate(b.Context(), request) })
+	run("rego/worker", func() (hostabi.Verdict, error) { return there.Evaluate(b.Context(), request) })
+	run("wasm/process", func() (hostabi.Verdict, error) { return hereWasm.Evaluate(b.Context(), request) })
+	run("wasm/worker", func() (hostabi.Verdict, error) { return small.Evaluate(b.Context(), request) })
+}

@@ -1,0 +1,320 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// recycleCalls is after how many calls the memory of a worker is looked at.
+	recycleCalls = 64
+
+	// recycleCPU is how much processor time a worker uses in its life, which the kernel
+	// bounds as well.
+	recycleCPU = time.Hour
+
+	// idleCompiler is how long a worker that compiles is kept without work.
+	idleCompiler = 10 * time.Second
+
+	// maxTurns bounds how many namespaces are remembered with the time that they have used.
+	maxTurns = 10_000
+)
+
+// group is the workers of one scope that do the same. Namespaces that wait take turns: the
+// one that has used the least time is next. Where there are several workers, a namespace
+// never has them all.
+type group struct {
+	pool    *Pool
+	scope   Scope
+	compile bool
+	max     int
+
+	lock    sync.Mutex // covers what follows
+	idle    []*process
+	busy    map[string]int // workers, by namespace
+	started int            // workers that run, or are being started
+	waiting []*waiter      // in the order in which they came
+	used    map[string]time.Duration
+	floor   time.Duration // what the last namespace to have its turn had used
+	closed  bool
+	sweep   *time.Timer
+}
+
+// waiter is a call that waits for a worker.
+type waiter struct {
+	namespace string
+	prefer    func(*process) bool
+	ready     chan struct{} // closed when it may go on
+	process   *process      // its worker; nil: it is to start one
+	canceled  bool
+}
+
+func newGroup(p *Pool, scope Scope, compile bool, max int) *group {
+	return &group{pool: p, scope: scope, compile: compile, max: max, busy: map[string]int{}, used: map[string]time.Duration{}}
+}
+
+// take returns a worker for a call of a namespace. It prefers one for which prefer is
+// true. It is to be given back by put or drop.
+func (g *group) take(ctx context.Context, namespace string, prefer func(*process) bool) (*process, error) {
+	w := &waiter{namespace: namespace, prefer: prefer, ready: make(chan struct{})}
+	g.lock.Lock()
+	if g.closed {
+		g.lock.Unlock()
+		return nil, errClosed
+	}
+	g.waiting = append(g.waiting, w)
+	g.dispatch()
+	g.lock.Unlock()
+	select {
+	case <-w.ready:
+	case <-ctx.Done():
+		g.cancel(w)
+		return nil, fmt.Errorf("wait for a sandbox worker: %w", context.Cause(ctx))
+	}
+	if w.canceled {
+		return nil, errClosed
+	}
+	if w.process != nil {
+		return w.process, nil
+	}
+	p, err := g.start()
+	if err != nil {
+		g.gone(namespace)
+		return nil, err
+	}
+	return p, nil
+}
+
+// cancel withdraws a call that waits, or gives back what it has just been given.
+func (g *group) cancel(w *waiter) {
+	g.lock.Lock()
+	for i, other := range g.waiting {
+		if other == w {
+			g.waiting = append(g.waiting[:i], g.waiting[i+1:]...)
+			g.lock.Unlock()
+			return
+		}
+	}
+	g.lock.Unlock()
+	switch {
+	case w.canceled:
+	case w.process != nil:
+		g.put(w.process, w.namespace, 0)
+	default:
+		g.gone(w.namespace)
+	}
+}
+
+// dispatch hands workers to calls that wait, for as long as there are both. The lock is
+// held.
+func (g *group) dispatch() {
+	for len(g.idle) > 0 || g.started < g.max {
+		next := g.next()
+		if next < 0 {
+			return
+		}
+		w := g.waiting[next]
+		g.waiting = append(g.waiting[:next], g.waiting[next+1:]...)
+		g.floor = max(g.floor, g.used[w.namespace])
+		g.busy[w.namespace]++
+		if w.process = g.pick(w.prefer); w.process == nil {
+			g.started++
+		}
+		close(w.ready)
+	}
+}
+
+// next is the index of the call whose turn it is; -1: none may go on.
+func (g *group) next() int {
+	best, least := -1, time.Duration(0)
+	share := max(1, g.max-1)
+	for i, w := range g.waiting {
+		if g.busy[w.namespace] >= share && g.max > 1 {
+			continue
+		}
+		used := max(g.used[w.namespace], g.floor-fairMemory)
+		if best < 0 || used < least {
+			best, least = i, used
+		}
+	}
+	return best
+}
+
+// fairMemory bounds how much of an advantage a namespace has that has used nothing for long.
+const fairMemory = 2 * time.Second
+
+// pick takes an idle worker, rather one that is preferred. Nil: one is to be started, which
+// there is room for.
+func (g *group) pick(prefer func(*process) bool) *process {
+	at := -1
+	for i, p := range g.idle {
+		if prefer == nil || prefer(p) {
+			at = i
+			break
+		}
+	}
+	if at < 0 && g.started < g.max {
+		return nil
+	}
+	at = max(at, 0)
+	p := g.idle[at]
+	g.idle = append(g.idle[:at], g.idle[at+1:]...)
+	return p
+}
+
+// put gives a worker back that is fit for the next call.
+func (g *group) put(p *process, namespace string, used time.Duration) {
+	p.calls++
+	if g.spent(p) {
+		g.end(p, namespace, used, &deathError{CauseRecycled, "recycled"})
+		return
+	}
+	g.lock.Lock()
+	g.charge(namespace, used)
+	if g.closed {
+		g.lock.Unlock()
+		g.end(p, namespace, 0, &deathError{CauseClosed, "closed"})
+		return
+	}
+	g.release(namespace)
+	g.idle = append(g.idle, p)
+	g.dispatch()
+	g.retire()
+	g.lock.Unlock()
+}
+
+// end gets rid of a worker.
+func (g *group) end(p *process, namespace string, used time.Duration, cause *deathError) {
+	p.end(cause)
+	actual := cause
+	if killed := p.killed.Load(); killed != nil {
+		actual = killed
+	}
+	g.pool.stats.ended(g.scope, actual.cause)
+	g.pool.config.Log.V(1).Info("Sandbox worker ended", "scope", g.scope, "cause", actual.cause, "calls", p.calls)
+	g.lock.Lock()
+	g.charge(namespace, used)
+	g.lock.Unlock()
+	g.gone(namespace)
+}
+
+// gone notes that there is one worker less.
+func (g *group) gone(namespace string) {
+	g.lock.Lock()
+	defer g.lock.Unlock()
+	g.started--
+	g.release(namespace)
+	g.dispatch()
+}
+
+func (g *group) release(namespace string) {
+	if g.busy[namespace]--; g.busy[namespace] <= 0 {
+		delete(g.busy, namespace)
+	}
+}
+
+// charge adds to what a namespace has used. Those that have used least are as if new.
+func (g *group) charge(namespace string, used time.Duration) {
+	g.used[namespace] = max(g.used[namespace], g.floor-fairMemory) + used
+	if len(g.used) <= maxTurns {
+		return
+	}
+	for name, time := range g.used {
+		if time <= g.floor {
+			delete(g.used, name)
+		}
+	}
+	if len(g.used) > maxTurns {
+		clear(g.used)
+	}
+}
+
+// spent reports whether a worker is to be replaced: it has loaded much that may be used no
+// more, or has lived long.
+func (g *group) spent(p *process) bool {
+	if p.calls%recycleCalls != 0 {
+		return false
+	}
+	memory, cpu, ok := usage(p.pid)
+	return ok && (memory > g.pool.config.Memory*3/4 || cpu > recycleCPU)
+}
+
+// start starts a worker. There is room for it.
+func (g *group) start() (*process, error) {
+	nice := niceCluster
+	switch {
+	case g.compile:
+		nice = niceCompile
+	case g.scope == ScopeNamespace:
+		nice = niceNamespace
+	}
+	p, err := g.pool.starter.start(g.pool.config, g.cacheDir(), nice)
+	if err != nil {
+		return nil, err
+	}
+	g.pool.stats.begun(g.scope)
+	g.pool.announce(p.active)
+	return p, nil
+}
+
+// cacheDir is the folder that this scope's workers keep compiled modules in.
+func (g *group) cacheDir() string {
+	if g.pool.config.CacheDir == "" {
+		return ""
+	}
+	dir := filepath.Join(g.pool.config.CacheDir, "compiled-"+strings.ToLower(string(g.scope)))
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "" // a disk that is full costs time, no more
+	}
+	return dir
+}
+
+// retire ends workers that compile once they have had nothing to do for a while: they have
+// nothing loaded. The lock is held.
+func (g *group) retire() {
+	if !g.compile {
+		return
+	}
+	if g.sweep != nil {
+		g.sweep.Stop()
+	}
+	g.sweep = time.AfterFunc(idleCompiler, func() {
+		for {
+			g.lock.Lock()
+			if len(g.idle) == 0 {
+				g.lock.Unlock()
+				return
+			}
+			p := g.idle[0]
+			g.idle = g.idle[1:]
+			g.busy[""]++
+			g.lock.Unlock()
+			g.end(p, "", 0, &deathError{CauseRecycled, "idle"})
+		}
+	})
+}
+
+// close ends all workers, also those that are in a call.
+func (g *group) close() {
+	g.lock.Lock()
+	g.closed = true
+	waiting, idle := g.waiting, g.idle
+	g.waiting, g.idle = nil, nil
+	if g.sweep != nil {
+		g.sweep.Stop()
+	}
+	g.lock.Unlock()
+	for _, w := range waiting {
+		w.canceled = true
+		close(w.ready)
+	}
+	for _, p := range idle {
+		p.end(&deathError{CauseClosed, "closed"})
+		g.pool.stats.ended(g.scope, CauseClosed)
+	}
+}

@@ -1,0 +1,91 @@
+package worker
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gleaner-dev/gleaner/policies/worker/serve"
+	"github.com/gleaner-dev/gleaner/policies/worker/wire"
+)
+
+func TestMain(m *testing.M) {
+	if serve.Requested() {
+		os.Exit(serve.Main(os.Args[2:]))
+	}
+	if len(os.Args) > 1 && strings.HasPrefix(os.Args[1], "faulty-") {
+		faulty(strings.TrimPrefix(os.Args[1], "faulty-"))
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// faulty is a worker that does what no worker should. It loads and starts anything, and is
+// faulty when it is asked.
+func faulty(how string) {
+	conn := os.NewFile(3, "operator")
+	reply := &wire.Reply{Outcome: wire.Done}
+	if how == "at-once" {
+		fmt.Fprintln(os.Stderr, "fatal error: out of luck")
+		os.Exit(2)
+	}
+	_, _ = wire.Write(conn, 0, reply, nil)
+	for {
+		frame, _, err := wire.Read(conn, wire.MaxRequest, nil)
+		if err != nil {
+			return
+		}
+		if frame.Kind != wire.KindAsk {
+			_, _ = wire.Write(conn, frame.ID, &wire.Reply{Outcome: wire.Done, Hooks: []string{"collect"}, Code: []byte("code")}, nil)
+			continue
+		}
+		const verdict = `{"decision": "Delete"}`
+		switch how {
+		case "hang":
+			time.Sleep(time.Hour)
+		case "garbage":
+			_, _ = conn.WriteString(strings.Repeat("garbage ", 100))
+		case "half":
+			_, _ = conn.Write([]byte{0xff, 0, 0, 0, byte(wire.KindReply), byte(frame.ID), 0, 0, 0, byte(wire.Done)})
+		case "huge":
+			_, _ = conn.Write([]byte{0, 0, 0, 0xff, byte(wire.KindReply), byte(frame.ID), 0, 0, 0})
+		case "closes":
+			_ = conn.Close()
+			time.Sleep(time.Hour)
+		case "failed": // with a verdict that must not count
+			_, _ = wire.Write(conn, frame.ID, &wire.Reply{Outcome: wire.Failed, Verdict: []byte(verdict), Message: "no"}, nil)
+			continue
+		case "twice": // a reply that nothing has asked for
+			_, _ = wire.Write(conn, frame.ID, &wire.Reply{Outcome: wire.Done, Verdict: []byte(`{"decision": "Abstain"}`)}, nil)
+			_, _ = wire.Write(conn, frame.ID, &wire.Reply{Outcome: wire.Done, Verdict: []byte(verdict)}, nil)
+			continue
+		case "nonsense":
+			_, _ = wire.Write(conn, frame.ID, &wire.Reply{Outcome: wire.Done, Verdict: []byte(`{"decision": "Destroy"}`)}, nil)
+			continue
+		case "exits":
+			fmt.Fprintln(os.Stderr, "fatal error: out of luck")
+			os.Exit(2)
+		case "killed":
+			p, _ := os.FindProcess(os.Getpid())
+			_ = p.Kill()
+			time.Sleep(time.Hour)
+		case "hog":
+			hog()
+		}
+	}
+}
+
+// hog uses memory until it is killed.
+func hog() {
+	var all [][]byte
+	for {
+		page := make([]byte, 4<<20)
+		for i := 0; i < len(page); i += 4096 {
+			page[i] = 1
+		}
+		all = append(all, page)
+		time.Sleep(time.Millisecond)
+	}
+}

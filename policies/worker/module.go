@@ -1,0 +1,399 @@
+package worker
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gleaner-dev/gleaner/hostabi"
+	"github.com/gleaner-dev/gleaner/policies"
+	"github.com/gleaner-dev/gleaner/policies/wasm/sandbox"
+	"github.com/gleaner-dev/gleaner/policies/worker/wire"
+)
+
+// Engine is what a module is written for.
+type Engine string
+
+// The engines, as v1alpha1.Engine names them.
+const (
+	Rego Engine = "Rego"
+	Wasm Engine = "Wasm"
+)
+
+// File is a file of a module's source. Its name is what messages say.
+type File struct {
+	Name string
+	Data []byte
+}
+
+// Source is a module to be compiled.
+type Source struct {
+	Engine    Engine
+	Name      string // of the module, for messages
+	Namespace string // whose module it is; empty: the cluster's
+	Digest    string // of the files
+	Files     []File
+}
+
+// Refusal is a module that is never run. Its author is to blame, and the message says for
+// what, as the rest of a sentence about the module.
+type Refusal struct {
+	Message string
+
+	// Temporary says that it may compile another time: it took too long, or too much memory.
+	Temporary bool
+}
+
+// Error implements error.
+func (r *Refusal) Error() string { return r.Message }
+
+// Module is a compiled module. It is held by the Pool's caller: workers load it as they
+// come to need it.
+type Module struct {
+	Engine  Engine
+	Digest  string
+	Hooks   []hostabi.Hook
+	Imports []string // or, of Rego, the built-in functions that it leaves to the host
+	Size    int64    // bytes of WebAssembly
+
+	pool   *Pool
+	code   []byte
+	sum    string // of the code
+	number uint32
+}
+
+// Compile compiles a module in a worker that holds nothing else, and checks that it can be
+// run. The error is a *Refusal when its author is to blame.
+func (p *Pool) Compile(ctx context.Context, s Source) (*Module, error) {
+	scope := scopeOf(s.Namespace)
+	// A module that cannot be compiled is quarantined by its content, under no policy.
+	who := subject{scope: scope, digest: s.Digest}
+	if found, in := p.quarantine.check(who); in {
+		return nil, &Refusal{Message: found.message(), Temporary: true}
+	}
+	request := &wire.Compile{Engine: string(s.Engine)}
+	for _, f := range s.Files {
+		request.Files = append(request.Files, wire.File{Name: f.Name, Text: f.Data})
+	}
+	return call(ctx, p.compiling[scope], s.Namespace, nil, func(w *process) (*Module, error) {
+		reply, err := w.bounded(request, wire.MaxReply, bounds{
+			time: p.config.CompileTimeout, memory: p.config.Memory, doing: "while it was compiled,",
+		})
+		switch death := (*deathError)(nil); {
+		case errors.As(err, &death) && death.cause == CauseClosed:
+			return nil, errClosed
+		case errors.As(err, &death):
+			return nil, &Refusal{Message: p.quarantine.add(who, death.cause, death.detail).message(), Temporary: true}
+		case err != nil:
+			return nil, err
+		}
+		return p.module(s, reply)
+	})
+}
+
+// module makes a Module of a reply, which is checked as anything from a worker is.
+func (p *Pool) module(s Source, reply wire.Reply) (*Module, error) {
+	switch reply.Outcome {
+	case wire.Done:
+	case wire.Refused:
+		return nil, &Refusal{Message: clip(reply.Message)}
+	default:
+		return nil, fmt.Errorf("compile module %s: %s", s.Name, clip(reply.Message))
+	}
+	m := &Module{Engine: s.Engine, Digest: s.Digest, Size: reply.Size, pool: p, number: p.numbers.next()}
+	for _, name := range reply.Hooks {
+		hook := hostabi.Hook(name)
+		if !slices.Contains(hostabi.Hooks(), hook) || slices.Contains(m.Hooks, hook) {
+			return nil, fmt.Errorf("compile module %s: its worker reported a hook %q, which is none", s.Name, name)
+		}
+		m.Hooks = append(m.Hooks, hook)
+	}
+	for _, name := range reply.Imports {
+		m.Imports = append(m.Imports, clip(name))
+	}
+	m.code = slices.Clone(reply.Code) // the frame's memory is used again
+	if s.Engine == Wasm {
+		m.code = s.Files[0].Data
+	}
+	sum := sha256.Sum256(m.code)
+	m.sum = hex.EncodeToString(sum[:])
+	return m, nil
+}
+
+// StartOptions say for whom a module is started.
+type StartOptions struct {
+	Name      string // of the policy or finalizer
+	Namespace string // whose it is; empty: the cluster's
+	Limits    sandbox.Limits
+}
+
+// Policy asks a module for a policy or finalizer. It implements policies.Asker.
+type Policy struct {
+	name      string
+	namespace string
+	limits    sandbox.Limits
+	module    *Module
+	number    uint32
+}
+
+var _ policies.Asker = (*Policy)(nil)
+
+// Start starts a module for a policy, in one worker for now. The error is a
+// *policies.Fault when the module is to blame.
+func (m *Module) Start(ctx context.Context, o StartOptions) (*Policy, error) {
+	if err := o.Limits.Validate(); err != nil {
+		return nil, &policies.Fault{Policy: o.Name, Kind: policies.FaultRefused, Message: "limits: " + err.Error()}
+	}
+	p := &Policy{name: o.Name, namespace: o.Namespace, limits: o.Limits.WithDefaults(), module: m, number: m.pool.numbers.next()}
+	if most := m.pool.config.Memory / 2; p.limits.Memory > most {
+		return nil, &policies.Fault{Policy: o.Name, Kind: policies.FaultRefused, Message: fmt.Sprintf(
+			"limits.memory is %d MiB, and a sandbox worker has room for at most %d MiB: write less, or run gleaner with a larger --sandbox-memory",
+			p.limits.Memory>>20, most>>20)}
+	}
+	if _, err := p.run(ctx, "", func(*process) (policies.Answer, error) { return policies.Answer{}, nil }); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Name implements policies.Evaluator.
+func (p *Policy) Name() string { return p.name }
+
+// Evaluate implements policies.Evaluator.
+func (p *Policy) Evaluate(ctx context.Context, request hostabi.Request) (hostabi.Verdict, error) {
+	answer, err := p.Ask(ctx, request)
+	return answer.Verdict, err
+}
+
+// Ask implements policies.Asker.
+func (p *Policy) Ask(ctx context.Context, request hostabi.Request) (policies.Answer, error) {
+	document, err := hostabi.MarshalRequest(request)
+	if err != nil {
+		return policies.Answer{}, fmt.Errorf("evaluate policy %s: %w", p.name, err)
+	}
+	if len(document) > hostabi.MaxRequestBytes {
+		return policies.Answer{}, fmt.Errorf("evaluate policy %s: the request has %d bytes, which is over the limit of %d",
+			p.name, len(document), hostabi.MaxRequestBytes)
+	}
+	ask := wire.Ask{Policy: p.number, Hook: string(request.Hook), Document: document}
+	if !request.Time.IsZero() {
+		ask.Time = request.Time.UnixNano()
+	}
+	return p.run(ctx, request.Object.Metadata.Namespace, func(w *process) (policies.Answer, error) {
+		reply, err := w.bounded(&ask, maxAnswer, p.bounds("while it was evaluated,"))
+		if err != nil {
+			return policies.Answer{}, err
+		}
+		return p.answer(request.Hook, reply)
+	})
+}
+
+// answer makes an Answer of a reply. The verdict is parsed here, whatever the worker made
+// of it.
+func (p *Policy) answer(hook hostabi.Hook, reply wire.Reply) (policies.Answer, error) {
+	a := policies.Answer{Fuel: reply.Fuel}
+	var log strings.Builder
+	for _, line := range reply.Log {
+		log.WriteString(line.Text + "\n")
+	}
+	a.Log = log.String()
+	if err := p.failure("evaluate policy", reply); err != nil {
+		return a, err
+	}
+	verdict, err := hostabi.ParseVerdict(hook, reply.Verdict)
+	if err != nil {
+		return a, &policies.Fault{Policy: p.name, Kind: policies.FaultBadVerdict, Message: err.Error()}
+	}
+	a.Verdict = verdict
+	return a, nil
+}
+
+// failure is what a reply says went wrong.
+func (p *Policy) failure(doing string, reply wire.Reply) error {
+	switch reply.Outcome {
+	case wire.Done:
+		return nil
+	case wire.Refused:
+		return &policies.Fault{Policy: p.name, Kind: policies.FaultRefused, Message: clip(reply.Message)}
+	case wire.Faulted:
+		return &policies.Fault{Policy: p.name, Kind: faultKind(reply.FaultKind), Message: clip(reply.Message)}
+	default:
+		return fmt.Errorf("%s %s: %s", doing, p.name, clip(reply.Message))
+	}
+}
+
+// faultKind takes a kind of fault from a worker, which may send any text.
+func faultKind(text string) policies.FaultKind {
+	kind := policies.FaultKind(text)
+	if slices.Contains([]policies.FaultKind{
+		policies.FaultRefused, policies.FaultMissingHook, policies.FaultExhausted, policies.FaultMemoryLimit, policies.FaultTimedOut,
+		policies.FaultTrapped, policies.FaultMisuse, policies.FaultNoVerdict, policies.FaultBadVerdict,
+	}, kind) {
+		return kind
+	}
+	return policies.FaultTrapped
+}
+
+// bounds are those of one call.
+func (p *Policy) bounds(doing string) bounds {
+	return bounds{time: p.limits.Timeout + 100*time.Millisecond, memory: p.module.pool.config.Memory, doing: doing}
+}
+
+// run does something in a worker that has the policy started, for an object of a namespace.
+func (p *Policy) run(ctx context.Context, namespace string, do func(*process) (policies.Answer, error)) (policies.Answer, error) {
+	pool, scope := p.module.pool, scopeOf(p.namespace)
+	starting := subject{scope: scope, digest: p.module.Digest, policy: p.name}
+	evaluating := starting
+	evaluating.namespace = namespace
+	for _, who := range []subject{starting, evaluating} {
+		if found, in := pool.quarantine.check(who); in {
+			return policies.Answer{}, p.quarantined(found)
+		}
+	}
+	return call(ctx, pool.running[scope], p.lane(namespace), p.isStarted, func(w *process) (policies.Answer, error) {
+		who := starting
+		err := p.prepare(w)
+		var answer policies.Answer
+		if err == nil {
+			who = evaluating
+			answer, err = do(w)
+		}
+		if err == nil {
+			pool.quarantine.clear(who)
+		}
+		return answer, p.sentence(who, err)
+	})
+}
+
+// lane is whose turn a call takes.
+func (p *Policy) lane(namespace string) string {
+	if p.namespace != "" {
+		return p.namespace
+	}
+	return namespace
+}
+
+// sentence quarantines a subject whose worker has ended, and says so in place of the error.
+func (p *Policy) sentence(who subject, err error) error {
+	death := (*deathError)(nil)
+	switch {
+	case !errors.As(err, &death):
+		return err
+	case death.cause == CauseClosed:
+		return errClosed
+	}
+	pool := p.module.pool
+	found := pool.quarantine.add(who, death.cause, death.detail)
+	pool.config.Log.Info("Sandbox worker ended during a call, module is quarantined",
+		"policy", p.name, "namespace", who.namespace, "cause", death.cause, "detail", death.detail, "until", found.until)
+	return p.quarantined(found)
+}
+
+// quarantined is a fault of the module where it is known to have ended its worker. Where it
+// is not, the host is at fault, and the object is kept whatever onFault says.
+func (p *Policy) quarantined(s sentence) error {
+	if !s.cause.guilty() {
+		return fmt.Errorf("evaluate policy %s: %s", p.name, s.message())
+	}
+	kind := policies.FaultQuarantined
+	switch s.cause {
+	case CauseTime:
+		kind = policies.FaultTimedOut
+	case CauseCrash, CauseMemory:
+		kind = policies.FaultCrashed
+	}
+	return &policies.Fault{Policy: p.name, Kind: kind, Message: s.message()}
+}
+
+func (p *Policy) isStarted(w *process) bool {
+	_, ok := w.policies[p.number]
+	return ok
+}
+
+// prepare has a worker load the module and start the policy, where it has not.
+func (p *Policy) prepare(w *process) error {
+	if p.isStarted(w) {
+		return nil
+	}
+	m := p.module
+	if _, ok := w.modules[m.number]; !ok {
+		load := &wire.Load{Module: m.number, Engine: string(m.Engine), Digest: m.Digest, Code: m.code}
+		for _, hook := range m.Hooks {
+			load.Hooks = append(load.Hooks, string(hook))
+		}
+		reply, err := w.bounded(load, maxAnswer, bounds{
+			time: m.pool.config.CompileTimeout, memory: m.pool.config.Memory, doing: "while it was loaded,",
+		})
+		if err == nil {
+			err = p.failure("load the module of policy", reply)
+		}
+		if err != nil {
+			return err
+		}
+		w.modules[m.number] = struct{}{}
+	}
+	reply, err := w.bounded(&wire.Start{
+		Policy: p.number, Module: m.number, Name: p.name,
+		Fuel: p.limits.Fuel, Memory: p.limits.Memory, Timeout: int64(p.limits.Timeout),
+	}, maxAnswer, p.bounds("while it was initialized,"))
+	if err == nil {
+		err = p.failure("start the module of policy", reply)
+	}
+	if err != nil {
+		return err
+	}
+	w.policies[p.number] = struct{}{}
+	return nil
+}
+
+// bounded is an exchange that the worker is killed for if it exceeds bounds.
+func (p *process) bounded(m wire.Message, max int, b bounds) (wire.Reply, error) {
+	p.watch.begin(p, b)
+	defer p.watch.end()
+	return p.exchange(m, max)
+}
+
+// call has a worker do something. If the context ends first the caller is told so at once,
+// and the worker goes on for as long as it may.
+func call[T any](ctx context.Context, g *group, namespace string, prefer func(*process) bool, do func(*process) (T, error)) (T, error) {
+	var none T
+	w, err := g.take(ctx, namespace, prefer)
+	if err != nil {
+		return none, err
+	}
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	g.pool.calls.Go(func() {
+		began := time.Now()
+		value, err := do(w)
+		if w.dead != nil {
+			g.end(w, namespace, time.Since(began), w.dead)
+		} else {
+			g.put(w, namespace, time.Since(began))
+		}
+		done <- result{value, err}
+	})
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-ctx.Done():
+		return none, fmt.Errorf("wait for a sandbox worker: %w", context.Cause(ctx))
+	}
+}
+
+// clip bounds a text that comes from a worker.
+func clip(text string) string {
+	const most = 8 << 10
+	if len(text) > most {
+		text = text[:most] + "…"
+	}
+	return strings.ToValidUTF8(text, "\uFFFD")
+}

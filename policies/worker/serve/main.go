@@ -1,0 +1,78 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/gleaner-dev/gleaner/policies/wasm/sandbox"
+	"github.com/gleaner-dev/gleaner/policies/worker/confine"
+	"github.com/gleaner-dev/gleaner/policies/worker/wire"
+)
+
+// Command is the argument by which a program is asked to be a worker. What follows are
+// Flags.
+const Command = "sandbox"
+
+// connection is the file that the operator passes.
+const connection = 3
+
+// errAlone is a worker that was started by hand.
+var errAlone = errors.New("there is no operator on file 3: workers are started by \"gleaner run\", not by hand")
+
+// Requested reports whether this process was started to be a worker. Programs other than
+// gleaner that start workers, as tests do, call Main then, before anything else.
+func Requested() bool {
+	return len(os.Args) > 1 && os.Args[1] == Command && isSocket(connection)
+}
+
+// Main is the whole life of a worker. It returns the exit code.
+func Main(args []string) int {
+	if err := run(args); err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		return 1
+	}
+	return 0
+}
+
+func run(args []string) error {
+	flags := flag.NewFlagSet(Command, flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	cacheDir := flags.String("cache-dir", "", "")
+	nice := flags.Int("nice", 0, "")
+	memory := flags.Int64("memory", 0, "")
+	procs := flags.Int("procs", 1, "")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if !isSocket(connection) {
+		return errAlone
+	}
+	runtime.GOMAXPROCS(*procs)
+	if *memory > 0 {
+		debug.SetMemoryLimit(*memory * 3 / 4) // collects garbage before the operator has to kill it
+	}
+	conn := os.NewFile(connection, "operator")
+	sandbox.Prepare()
+	active := confine.Apply(confine.Options{CacheDir: *cacheDir, Nice: *nice})
+	server, err := New(*cacheDir)
+	if err != nil {
+		return err
+	}
+	hello := wire.Reply{Outcome: wire.Done, Imports: active}
+	if _, err := wire.Write(conn, 0, &hello, nil); err != nil {
+		return fmt.Errorf("greet the operator: %w", err)
+	}
+	return server.Serve(context.Background(), conn)
+}
+
+func isSocket(file int) bool {
+	var stat syscall.Stat_t
+	return syscall.Fstat(file, &stat) == nil && stat.Mode&syscall.S_IFMT == syscall.S_IFSOCK
+}

@@ -1,0 +1,15 @@
+//go:build !linux
+
+package worker
+
+import (
+	"syscall"
+	"time"
+)
+
+// usage is not known on this system: the wall clock decides alone.
+func usage(int) (memory int64, cpu time.Duration, ok bool) { return 0, 0, false }
+
+func raiseOOMScore(int) {}
+
+func usesNamespaces(*syscall.SysProcAttr) bool { return false }

@@ -1,0 +1,83 @@
+package worker
+
+import (
+	"fmt"
+	"sync"
+	"time"
+)
+
+// watchInterval is how often a worker is looked at that has been busy for as long.
+const watchInterval = 20 * time.Millisecond
+
+// bounds are what one exchange may take.
+type bounds struct {
+	// time is how long it may take. It counts as used up once the wall clock and the
+	// processor agree on that, so that a busy machine is no fault of the module; after
+	// four times as long the wall clock alone decides.
+	time   time.Duration
+	memory int64  // bytes of resident memory
+	doing  string // for messages: "evaluating" …
+}
+
+const wallFactor = 4
+
+// watch kills a worker that exceeds its bounds.
+type watch struct {
+	lock    sync.Mutex // covers what follows
+	timer   *time.Timer
+	bounds  bounds
+	running bool
+	began   time.Time
+	cpu     time.Duration // that the process had used when first looked at
+	looked  bool
+	peak    int64 // resident memory seen, in bytes
+}
+
+// begin starts to watch an exchange.
+func (w *watch) begin(p *process, b bounds) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	w.bounds, w.running, w.began, w.looked, w.peak = b, true, time.Now(), false, 0
+	if w.timer == nil {
+		w.timer = time.AfterFunc(watchInterval, func() { w.look(p) })
+		return
+	}
+	w.timer.Reset(watchInterval)
+}
+
+// end stops it, and returns how long the exchange took.
+func (w *watch) end() time.Duration {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	w.running = false
+	if w.timer != nil {
+		w.timer.Stop()
+	}
+	return time.Since(w.began)
+}
+
+// look kills the process if it exceeds its bounds, and comes back otherwise.
+func (w *watch) look(p *process) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	if !w.running {
+		return
+	}
+	memory, cpu, ok := usage(p.pid)
+	if !w.looked && ok {
+		w.cpu, w.looked = cpu-time.Since(w.began), true // it can't have used more than that
+		w.cpu = max(0, w.cpu)
+	}
+	w.peak = max(w.peak, memory)
+	elapsed := time.Since(w.began)
+	switch {
+	case ok && memory > w.bounds.memory:
+		p.kill(&deathError{CauseMemory, fmt.Sprintf("%s it used more than %d MiB of memory", w.bounds.doing, w.bounds.memory>>20)})
+		return
+	case elapsed > wallFactor*w.bounds.time,
+		elapsed > w.bounds.time && (!ok || cpu-w.cpu > w.bounds.time):
+		p.kill(&deathError{CauseTime, fmt.Sprintf("%s it took longer than %s", w.bounds.doing, w.bounds.time)})
+		return
+	}
+	w.timer.Reset(watchInterval)
+}

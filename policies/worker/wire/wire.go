@@ -1,0 +1,220 @@
+// Package wire is the protocol between the operator and its worker processes: requests
+// and replies as frames on a byte stream, one reply for each request.
+//
+// A frame is a length of four bytes, a kind of one byte, four bytes by which a reply names
+// its request, and a payload. Numbers are little endian. Byte strings and lists are preceded by their length in four bytes. Neither side
+// trusts the other: a length is checked against a limit before memory is allocated for it.
+//
+// It knows nothing of processes, and does not interpret what it carries.
+package wire
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// Kind says what a frame holds.
+type Kind uint8
+
+// The kinds of frames. All but KindReply go to the worker.
+const (
+	KindCompile Kind = iota + 1
+	KindLoad
+	KindStart
+	KindAsk
+	KindReply
+)
+
+const headerSize = 9
+
+// Limits of frames, in bytes.
+const (
+	MaxRequest = 80 << 20 // a module as large as may be fetched, and its names
+	MaxReply   = 80 << 20 // a compiled module
+)
+
+// maxElements bounds every list, whose elements take more memory than bytes of a frame.
+const maxElements = 4096
+
+// ErrMalformed is a frame that does not follow the protocol.
+var ErrMalformed = errors.New("malformed frame")
+
+// Message is anything that a frame holds.
+type Message interface {
+	kind() Kind
+	encode(*encoder)
+	decode(*decoder)
+}
+
+// Write writes one frame, under a number that a reply shares with its request. The buffer
+// is used for it and returned for the next call.
+func Write(w io.Writer, id uint32, m Message, buffer []byte) ([]byte, error) {
+	e := encoder{append(buffer[:0], 0, 0, 0, 0, byte(m.kind()))}
+	e.u32(id)
+	m.encode(&e)
+	binary.LittleEndian.PutUint32(e.data, uint32(len(e.data)-headerSize))
+	_, err := w.Write(e.data)
+	return e.data, err
+}
+
+// Frame is a frame that has been read.
+type Frame struct {
+	Kind    Kind
+	ID      uint32
+	Payload []byte // valid until the buffer is used again
+}
+
+// Read reads one frame of at most max bytes, and returns the buffer for the next call. The
+// error is ErrMalformed, or that of the reader.
+func Read(r io.Reader, max int, buffer []byte) (f Frame, reusable []byte, err error) {
+	if cap(buffer) < headerSize {
+		buffer = make([]byte, 64<<10)
+	}
+	buffer = buffer[:cap(buffer)]
+	got, err := io.ReadAtLeast(r, buffer, headerSize)
+	if err != nil {
+		return f, buffer, err
+	}
+	size := int(binary.LittleEndian.Uint32(buffer))
+	if size > max || got > headerSize+size {
+		return f, buffer, fmt.Errorf("%w: %d bytes announced, %d received, at most %d allowed", ErrMalformed, size, got-headerSize, max)
+	}
+	buffer, err = fill(r, buffer, got, headerSize+size)
+	if err != nil {
+		return f, buffer, err
+	}
+	return Frame{Kind(buffer[4]), binary.LittleEndian.Uint32(buffer[5:]), buffer[headerSize : headerSize+size]}, buffer, nil
+}
+
+// fill reads until there are total bytes in the buffer. Memory is allocated as bytes
+// arrive, so that a length alone costs nothing.
+func fill(r io.Reader, buffer []byte, got, total int) ([]byte, error) {
+	for got < total {
+		if got == len(buffer) {
+			grown := make([]byte, min(2*len(buffer), total))
+			copy(grown, buffer)
+			buffer = grown
+		}
+		n, err := io.ReadFull(r, buffer[got:min(len(buffer), total)])
+		got += n
+		if err != nil {
+			return buffer, err
+		}
+	}
+	return buffer, nil
+}
+
+// Decode reads the payload into a message of the same kind. Byte strings share the
+// payload's memory.
+func (f Frame) Decode(into Message) error {
+	if f.Kind != into.kind() {
+		return fmt.Errorf("%w: kind %d where kind %d is expected", ErrMalformed, f.Kind, into.kind())
+	}
+	d := decoder{data: f.Payload}
+	into.decode(&d)
+	if d.bad || len(d.data) != 0 {
+		return fmt.Errorf("%w: a payload of kind %d with %d bytes", ErrMalformed, f.Kind, len(f.Payload))
+	}
+	return nil
+}
+
+type encoder struct{ data []byte }
+
+func (e *encoder) u8(v uint8)   { e.data = append(e.data, v) }
+func (e *encoder) u32(v uint32) { e.data = binary.LittleEndian.AppendUint32(e.data, v) }
+func (e *encoder) i64(v int64)  { e.data = binary.LittleEndian.AppendUint64(e.data, uint64(v)) }
+
+func (e *encoder) bool(v bool) {
+	if v {
+		e.u8(1)
+	} else {
+		e.u8(0)
+	}
+}
+
+func (e *encoder) bytes(v []byte) {
+	e.u32(uint32(len(v)))
+	e.data = append(e.data, v...)
+}
+
+func (e *encoder) text(v string) {
+	e.u32(uint32(len(v)))
+	e.data = append(e.data, v...)
+}
+
+func (e *encoder) texts(v []string) {
+	e.u32(uint32(len(v)))
+	for _, s := range v {
+		e.text(s)
+	}
+}
+
+// decoder reads values until something is missing. From then on all are zero.
+type decoder struct {
+	data []byte
+	bad  bool
+}
+
+func (d *decoder) take(n int) []byte {
+	if d.bad || n > len(d.data) {
+		d.bad, d.data = true, nil
+		return nil
+	}
+	taken := d.data[:n:n]
+	d.data = d.data[n:]
+	return taken
+}
+
+func (d *decoder) u8() uint8 {
+	if b := d.take(1); b != nil {
+		return b[0]
+	}
+	return 0
+}
+
+func (d *decoder) u32() uint32 {
+	if b := d.take(4); b != nil {
+		return binary.LittleEndian.Uint32(b)
+	}
+	return 0
+}
+
+func (d *decoder) i64() int64 {
+	if b := d.take(8); b != nil {
+		return int64(binary.LittleEndian.Uint64(b))
+	}
+	return 0
+}
+
+func (d *decoder) bool() bool {
+	v := d.u8()
+	d.bad = d.bad || v > 1
+	return v == 1
+}
+
+func (d *decoder) bytes() []byte { return d.take(d.count(1)) }
+func (d *decoder) text() string  { return string(d.bytes()) }
+
+// count reads the length of a list whose elements take at least size bytes each.
+func (d *decoder) count(size int) int {
+	n := int(d.u32())
+	if n > len(d.data)/size || size > 1 && n > maxElements {
+		d.bad, d.data = true, nil
+		return 0
+	}
+	return n
+}
+
+func (d *decoder) texts() []string {
+	n := d.count(4)
+	if n == 0 {
+		return nil
+	}
+	list := make([]string, 0, n)
+	for range n {
+		list = append(list, d.text())
+	}
+	return list
+}

@@ -1,0 +1,203 @@
+// Package worker compiles and runs modules in processes of their own, so that no module can
+// stall, flood or crash the operator: it enforces time and memory from outside, by killing
+// the process, and shares the processes fairly between namespaces.
+//
+// Modules of namespaces never run in a process that serves policies of the cluster, and a
+// process serves one call at a time, so the cause of its death is certain. Such a module is
+// quarantined: not run for a while that grows each time. A verdict only ever comes from a
+// complete, valid reply; whatever else happens is an error, and the object is kept.
+//
+// It fetches no modules, chooses no policies, and acts on no verdict.
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+)
+
+// Config says how modules are compiled and run. Zero fields mean the default.
+type Config struct {
+	// Command starts a worker. Default: this program, with the argument sandbox.
+	Command []string
+
+	// CacheDir keeps compiled modules, for modules of the cluster and of namespaces each in
+	// a folder of its own. Empty: each worker compiles what it runs.
+	CacheDir string
+
+	// Workers is how many processes run modules of the cluster at most, and as many those
+	// of namespaces. One more of each compiles. Default 2.
+	Workers int
+
+	// Memory is how much resident memory a worker may use, in bytes, before it is killed.
+	// Default 256 MiB.
+	Memory int64
+
+	// CompileTimeout is how much time a module may take to compile. Default 30s.
+	CompileTimeout time.Duration
+
+	// Log is told of workers that start and end.
+	Log logr.Logger
+
+	// Now is a clock for quarantines. Default: time.Now.
+	Now func() time.Time
+}
+
+// Defaults of Config.
+const (
+	DefaultWorkers        = 2
+	DefaultMemory         = 256 << 20
+	DefaultCompileTimeout = 30 * time.Second
+)
+
+func (c Config) withDefaults() Config {
+	if len(c.Command) == 0 {
+		c.Command = []string{"/proc/self/exe", "sandbox"}
+		if runtime.GOOS != "linux" {
+			c.Command[0] = executable()
+		}
+	}
+	if c.Workers == 0 {
+		c.Workers = DefaultWorkers
+	}
+	if c.Memory == 0 {
+		c.Memory = DefaultMemory
+	}
+	if c.CompileTimeout == 0 {
+		c.CompileTimeout = DefaultCompileTimeout
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return c
+}
+
+// TotalMemory is the most resident memory that all workers may use together, in bytes.
+func (c Config) TotalMemory() int64 {
+	c = c.withDefaults()
+	return int64(2*c.Workers+2) * c.Memory
+}
+
+// Validate reports what is wrong.
+func (c Config) Validate() error {
+	const minMemory = 96 << 20
+	switch {
+	case c.Workers < 0:
+		return fmt.Errorf("number of sandbox workers is %d: it must be at least 1", c.Workers)
+	case c.Memory != 0 && c.Memory < minMemory:
+		return fmt.Errorf("memory of a sandbox worker is %d bytes: it must be at least %d MiB", c.Memory, minMemory>>20)
+	case c.CompileTimeout < 0:
+		return fmt.Errorf("compile timeout is %s: it must be above 0", c.CompileTimeout)
+	}
+	return nil
+}
+
+// Scope says whose modules a worker runs.
+type Scope string
+
+// The scopes.
+const (
+	ScopeCluster   Scope = "Cluster"   // of cluster-scoped policies and finalizers
+	ScopeNamespace Scope = "Namespace" // of namespaced ones
+)
+
+// scopeOf is the scope of a policy by its namespace, which is empty for the cluster's.
+func scopeOf(namespace string) Scope {
+	if namespace == "" {
+		return ScopeCluster
+	}
+	return ScopeNamespace
+}
+
+// Pool has the workers. Its methods may be called concurrently.
+type Pool struct {
+	config     Config
+	running    map[Scope]*group
+	compiling  map[Scope]*group
+	quarantine *quarantine
+	starter    *starter
+	stats      stats
+	numbers    numbers
+	calls      sync.WaitGroup
+}
+
+// errClosed is a Pool that has been closed.
+var errClosed = errors.New("the sandbox is closed")
+
+// New returns a Pool. Workers start when there is something for them to do.
+func New(c Config) (*Pool, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	c = c.withDefaults()
+	p := &Pool{
+		config: c, running: map[Scope]*group{}, compiling: map[Scope]*group{},
+		quarantine: newQuarantine(c.Now), starter: newStarter(),
+	}
+	for _, scope := range []Scope{ScopeCluster, ScopeNamespace} {
+		p.running[scope] = newGroup(p, scope, false, c.Workers)
+		p.compiling[scope] = newGroup(p, scope, true, 1)
+	}
+	return p, nil
+}
+
+// Close ends all workers and waits for calls to return. What is asked afterwards fails.
+func (p *Pool) Close() {
+	for _, g := range p.groups() {
+		g.close()
+	}
+	p.calls.Wait()
+	p.starter.close()
+}
+
+func (p *Pool) groups() []*group {
+	return []*group{
+		p.running[ScopeCluster], p.running[ScopeNamespace], p.compiling[ScopeCluster], p.compiling[ScopeNamespace],
+	}
+}
+
+// numbers are given to modules and policies, so that workers know them by those.
+type numbers struct {
+	lock sync.Mutex // covers last
+	last uint32
+}
+
+func (n *numbers) next() uint32 {
+	n.lock.Lock()
+	defer n.lock.Unlock()
+	n.last++
+	return n.last
+}
+
+// deathError is a worker that ended during a call, or that was ended.
+type deathError struct {
+	cause  Cause
+	detail string
+}
+
+// Cause is why a worker ended. It is a label of metrics.
+type Cause string
+
+// The causes.
+const (
+	CauseTime      Cause = "Time"      // killed: the call took too long
+	CauseMemory    Cause = "Memory"    // killed: it used too much memory
+	CauseCrash     Cause = "Crash"     // it crashed during a call
+	CauseKilled    Cause = "Killed"    // something else killed it, as the kernel does when memory runs out
+	CauseMalformed Cause = "Malformed" // killed: it did not follow the protocol
+	CauseRecycled  Cause = "Recycled"  // ended between two calls, to free what it had loaded
+	CauseClosed    Cause = "Closed"    // ended with the operator
+)
+
+// guilty reports whether the module is known to have caused the end.
+func (c Cause) guilty() bool { return c == CauseTime || c == CauseMemory || c == CauseCrash }
+
+func (e *deathError) Error() string { return e.detail }
+
+// isEnd reports whether reading failed because the other side is gone.
+func isEnd(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }
