@@ -60,6 +60,14 @@ var layers = map[string]layer{
 		internal: []string{"hostabi", "policies", "operator/catalog", "operator/consult", "operator/graph", "operator/intents", "operator/memo"},
 		external: []string{"github.com/go-logr/logr", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
 	},
+	"operator/latest": {},
+	"operator/modulestore": {
+		internal: []string{"hostabi", "policies", "policies/source", "crds/v1alpha1", "operator/latest"},
+		external: []string{"k8s.io/apimachinery"},
+	},
+	"operator/modulestore/inprocess": {
+		internal: []string{"hostabi", "policies", "policies/rego", "policies/source", "policies/wasm", "crds/v1alpha1", "operator/modulestore"},
+	},
 	"operator/modules": {
 		internal: []string{
 			"hostabi", "policies", "policies/fixed", "policies/rego", "policies/source", "policies/wasm",
