@@ -244,7 +244,7 @@ func (k *Keeper) make(s *policyState, modules map[string]*moduleState, uses *mod
 		p.Asker, p.NotReady = nil, s.problem.message
 	}
 	if !s.loading.IsZero() {
-		p.OnFault = policies.OnFaultHold // onFault is for modules that fail, not for those that are still loading
+		p.Loading, p.OnFault = true, policies.OnFaultHold // onFault is for modules that fail, not for those that are still loading
 	}
 }
 

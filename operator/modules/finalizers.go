@@ -72,7 +72,7 @@ func (k *Keeper) makeFinalizers(b *build, modules map[string]*moduleState, uses 
 				"write another in one of them", strings.Join(others, " and "), s.finalizer.Entry)}
 		}
 		if s.problem.is() {
-			s.policy.Asker, s.policy.NotReady = nil, s.problem.message
+			s.policy.Asker, s.policy.NotReady, s.policy.Loading = nil, s.problem.message, !s.loading.IsZero()
 		}
 		all = append(all, s.finalizer)
 	}

@@ -126,7 +126,7 @@ func TestLoading_APolicyDoesNotWaitForTheModulesOfOthers(t *testing.T) {
 	eventually(t, within, changes, "a fixed verdict is in force", evaluated(k, "fixed"))
 	for _, name := range []string{"hold", "default"} {
 		p := inForce(k.Policies())[name]
-		if p == nil || p.Asker != nil || p.OnFault != policies.OnFaultHold || !p.Enforce || !p.Unsure || !strings.Contains(p.NotReady, "it is being fetched") {
+		if p == nil || p.Asker != nil || !p.Loading || p.OnFault != policies.OnFaultHold || !p.Enforce || !p.Unsure || !strings.Contains(p.NotReady, "it is being fetched") {
 			t.Errorf("%s does not keep what it selects while its module is loading: %+v", name, p)
 		}
 	}
@@ -164,6 +164,12 @@ func TestLoading_AFinalizerIsServedWhoseModuleIsReady(t *testing.T) {
 	changes := make(chan struct{}, 1)
 	k := running(t, keeper(t, changing(changes), f, m, slow, evil, waiting))
 	eventually(t, 10*time.Second, changes, "the finalizer is served", served(k, "f"))
+	all, _ := k.Finalizers()
+	for _, f := range all {
+		if f.Loading != (f.Name == "waiting") {
+			t.Errorf("%s: loading is %t", f, f.Loading)
+		}
+	}
 }
 
 func TestLoading_StatusSaysSo(t *testing.T) {

@@ -98,10 +98,13 @@ func New(o Options) *Store {
 	return &Store{
 		options: o, wake: make(chan struct{}, 1),
 		remote: newPool(remoteSlots, 1, remoteSlots), local: newPool(localSlots, 1, localSlots),
-		compiling: newPool(o.CompileSlots, o.CompileSlots, o.CompileSlots), booting: newPool(o.StartSlots, o.StartSlots, o.StartSlots),
+		compiling: newPool(o.CompileSlots, half(o.CompileSlots), o.CompileSlots), booting: newPool(o.StartSlots, half(o.StartSlots), o.StartSlots),
 		modules: map[types.UID]*module{}, byRef: map[Ref]*module{}, contents: map[contentKey]*content{}, uses: map[useKey]*use{},
 	}
 }
+
+// half of some slots, or the only one, is what one namespace gets.
+func half(slots int) int { return (slots + 1) / 2 }
 
 // Changes is published whenever some state has changed by itself. The number means
 // nothing.
@@ -180,24 +183,6 @@ func (s *Store) Get(ref Ref, digest string) (State, bool) {
 		return State{Phase: Ready, Module: m.ready.module(true), Err: m.state.Err, Since: m.state.Since, NextRetry: m.state.NextRetry}, true
 	}
 	return m.state, true
-}
-
-// Settled reports whether all has come to an end that is not to be tried again: no
-// module, and no use of one, is Loading.
-func (s *Store) Settled() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, m := range s.modules {
-		if m.state.Phase == Loading {
-			return false
-		}
-	}
-	for _, u := range s.uses {
-		if u.retired.IsZero() && u.state.Phase == Loading {
-			return false
-		}
-	}
-	return true
 }
 
 // Run loads until ctx ends, and frees everything then: whoever evaluates after that gets
