@@ -116,6 +116,7 @@ func (k *Keeper) rebuild(ctx context.Context) (*build, error) {
 	b.state = stateOf(b)
 	k.apply(b)
 	k.caughtUp(b, behind)
+	k.options.OnChange()
 	return b, nil
 }
 
@@ -133,6 +134,9 @@ func (k *Keeper) again(last *build) *build {
 		b.finalizers = append(b.finalizers, newFinalizerState(f.object, f.kind, f.spec, f.status))
 	}
 	k.apply(b)
+	if !sameEvaluated(last, b) {
+		k.options.OnChange() // which has many objects looked at again
+	}
 	return b
 }
 
@@ -152,7 +156,6 @@ func (k *Keeper) apply(b *build) {
 	served := k.makeFinalizers(b, modules, uses)
 	k.finalizers.Store(&served)
 	k.placeFor(b)
-	k.options.OnChange()
 	b.took = time.Since(began)
 }
 

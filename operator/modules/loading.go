@@ -84,6 +84,16 @@ func notFetched(err error) problem {
 	return problem{v1alpha1.ConditionFetched, "Failed", err.Error()}
 }
 
+// sameEvaluated reports whether two builds of the same resources evaluate the same.
+func sameEvaluated(a, b *build) bool {
+	return slices.EqualFunc(a.policies, b.policies, func(a, b *policyState) bool {
+		p, q := a.policy, b.policy
+		same := p.Asker == q.Asker || p.Module == "" && a.problem == b.problem // fixed verdicts
+		return same && p.NotReady == q.NotReady && p.OnFault == q.OnFault && p.Digest == q.Digest &&
+			p.Unsure == q.Unsure && slices.Equal(p.Hooks, q.Hooks)
+	}) && slices.EqualFunc(a.finalizers, b.finalizers, func(a, b *finalizerState) bool { return a.finalizer.Same(b.finalizer) })
+}
+
 // loading reports whether anything in a build is still loading, as far as is known.
 func (b *build) loading() bool {
 	return b.loadingFor(func(time.Time) bool { return true })

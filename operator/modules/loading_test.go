@@ -2,7 +2,9 @@ package modules
 
 import (
 	"context"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
 	"github.com/gleaner-dev/gleaner/operator/graph"
+	"github.com/gleaner-dev/gleaner/operator/modulestore"
 	"github.com/gleaner-dev/gleaner/policies"
 )
 
@@ -297,4 +300,71 @@ func TestLoading_ASingleReadingWaitsForModules(t *testing.T) {
 	if p := inForce(r.Policies)["p"]; p.Asker == nil {
 		t.Errorf("got %+v", p)
 	}
+}
+
+// compiler counts what it compiles, which fails.
+type compiler struct {
+	mu    sync.Mutex // covers what follows
+	count int
+}
+
+func (c *compiler) Compile(context.Context, modulestore.CompileRequest) (modulestore.Compiled, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.count++
+	return nil, &modulestore.CompileError{Message: "it is too much"}
+}
+
+func TestLoading_WhatDoesNotCompileIsCompiledOnceForAllBuilds(t *testing.T) {
+	c := &compiler{}
+	k := loading(t, keeper(t, func(o *Options) { o.Compiler = c }, inline("m"), deciding("p", "m", v1alpha1.OnFaultDefault)))
+	for i := range int64(5) {
+		b, err := k.settled(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		k.describe(b, b.policies[0])
+		has(t, b.policies[0].status.Conditions, v1alpha1.ConditionModuleReady, metav1.ConditionFalse, "DoesNotCompile", "it is too much; meanwhile objects go as if it were not there")
+		p := &v1alpha1.ClusterGCPolicy{}
+		if err := k.source.Get(t.Context(), client.ObjectKey{Name: "p"}, p); err != nil {
+			t.Fatal(err)
+		}
+		p.Spec.Priority, p.Generation = int32(i), i+2
+		if err := k.source.(client.Client).Update(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if c.count != 1 {
+		t.Errorf("it was compiled %d times", c.count)
+	}
+}
+
+// Each set that is put into force has many objects looked at again.
+func TestLoading_ABuildThatEvaluatesTheSameIsNoChange(t *testing.T) {
+	changes := 0
+	k := loading(t, keeper(t, func(o *Options) { o.OnChange = func() { changes++ } },
+		inline("m"), deciding("p", "m", v1alpha1.OnFaultDefault), &v1alpha1.ClusterGCPolicy{ObjectMeta: named("", "fixed"), Spec: looking(nil)}))
+	b, err := k.settled(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := changes
+	if k.again(b); changes != before {
+		t.Error("it is told as one")
+	}
+}
+
+// What a policy answers is not known while its module is loading, and so neither is
+// whether others come after it.
+func TestLoading_LeavesOverlapsAsTheyWere(t *testing.T) {
+	fixed := &v1alpha1.ClusterGCPolicy{ObjectMeta: named("", "z"), Spec: keeping(nil, configMaps()...)}
+	k := loading(t, keeper(t, nil, unanswered("slow"), deciding("a", "slow", v1alpha1.OnFaultHold), fixed))
+	b, err := k.rebuild(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := b.policies[slices.IndexFunc(b.policies, func(p *policyState) bool { return p.key.Name == "z" })]
+	meta.SetStatusCondition(&p.status.Conditions, metav1.Condition{Type: v1alpha1.ConditionOverlapping, Status: metav1.ConditionFalse, Reason: "First"})
+	k.describe(b, p)
+	has(t, p.status.Conditions, v1alpha1.ConditionOverlapping, metav1.ConditionFalse, "First", "")
 }

@@ -317,6 +317,9 @@ func overlapping(b *build, p *policyState, set func(string, bool, string, string
 	for _, o := range b.set.Overlaps(p.policy) {
 		var names []string
 		for _, first := range o.Before {
+			if first.Loading && meta.FindStatusCondition(p.status.Conditions, v1alpha1.ConditionOverlapping) != nil {
+				return // what it answers is not known yet: that may be what was said before
+			}
 			names = append(names, first.String())
 		}
 		resource := o.Resource
