@@ -262,7 +262,7 @@ func (s *asking) refuse(condition, reason, message string) {
 func (s *asking) wait(since time.Time, message string) {
 	if !s.problem.is() {
 		s.loading = since
-		s.refuse(v1alpha1.ConditionModuleReady, reasonLoading, message)
+		s.refuse(v1alpha1.ConditionModuleReady, "Loading", message)
 	}
 }
 

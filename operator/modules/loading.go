@@ -56,9 +56,9 @@ func (m *moduleState) take(store *modulestore.Store) {
 		m.problem = failed(state)
 	default:
 		m.loading = state.Since
-		m.problem = problem{v1alpha1.ConditionFetched, reasonLoading, "it is being fetched"}
+		m.problem = problem{v1alpha1.ConditionFetched, "Loading", "it is being fetched"}
 		if state.Step == modulestore.Compiling {
-			m.problem = problem{v1alpha1.ConditionCompiled, reasonLoading, "it is being compiled"}
+			m.problem = problem{v1alpha1.ConditionCompiled, "Loading", "it is being compiled"}
 		}
 	}
 }

@@ -182,7 +182,7 @@ func (m *moduleState) describe() {
 	case m.problem.condition == v1alpha1.ConditionCompiled:
 		set(v1alpha1.ConditionCompiled, false, m.problem.reason, m.problem.message)
 	case !m.loading.IsZero():
-		set(v1alpha1.ConditionCompiled, false, reasonLoading, "it is compiled once it is fetched")
+		set(v1alpha1.ConditionCompiled, false, "Loading", "it is compiled once it is fetched")
 	default:
 		set(v1alpha1.ConditionCompiled, false, "NotFetched", "its bytes are not there")
 	}
