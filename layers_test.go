@@ -60,13 +60,21 @@ var layers = map[string]layer{
 		internal: []string{"hostabi", "policies", "operator/catalog", "operator/consult", "operator/graph", "operator/intents", "operator/memo"},
 		external: []string{"github.com/go-logr/logr", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
 	},
+	"operator/latest": {},
+	"operator/modulestore": {
+		internal: []string{"hostabi", "policies", "policies/source", "crds/v1alpha1", "operator/latest"},
+		external: []string{"k8s.io/apimachinery"},
+	},
+	"operator/modulestore/inprocess": {
+		internal: []string{"hostabi", "policies", "policies/rego", "policies/source", "policies/wasm", "crds/v1alpha1", "operator/modulestore"},
+	},
 	"operator/modules": {
 		internal: []string{
-			"hostabi", "policies", "policies/fixed", "policies/rego", "policies/source", "policies/wasm",
-			"crds/v1alpha1", "operator/graph",
+			"hostabi", "policies", "policies/fixed", "policies/source",
+			"crds/v1alpha1", "operator/graph", "operator/modulestore", "operator/modulestore/inprocess",
 		},
 		external: []string{
-			"github.com/go-logr/logr", "github.com/google/cel-go", "golang.org/x/sync", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/apiserver",
+			"github.com/go-logr/logr", "github.com/google/cel-go", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/apiserver",
 			"k8s.io/client-go", "k8s.io/utils", "sigs.k8s.io/controller-runtime",
 		},
 	},

@@ -115,6 +115,10 @@ type Policy struct {
 	Asker    Asker
 	NotReady string
 
+	// Loading says that it is not ready because its module is being fetched, compiled or
+	// started, which is no failure. What it governs is kept meanwhile: OnFault is Hold.
+	Loading bool
+
 	Module string // as in ClusterPolicyModule keep-data; empty: fixed verdicts
 	Digest string // of the module; empty: none
 

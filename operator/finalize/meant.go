@@ -25,6 +25,9 @@ func (v *visitor) hindered(ctx context.Context) (Note, bool) {
 	if first := v.mustGoFirst(v.entry, v.f.After); len(first) != 0 {
 		return Note{Reason: Waits, Message: "it waits for the finalizer " + first[0] + " to be gone (after)"}, true
 	}
+	if v.f.Loading {
+		return Note{Reason: Waits, Message: "it waits for its module: " + v.f.NotReady}, true
+	}
 	if v.f.Asker == nil {
 		return Note{Reason: NotReady, Message: v.f.NotReady}, true
 	}

@@ -162,6 +162,24 @@ func TestOnceNothingHindersItAModuleIsAskedAgain(t *testing.T) {
 	}
 }
 
+// A module is loading after each start of the operator, which is no news.
+func TestWhileItsModuleIsLoadingAnObjectWaitsAndIsNotStuck(t *testing.T) {
+	w := newWorld(t)
+	was := w.server.finalizer()
+	w.server.replace(served{Finalizer: w.finalizer(func(f *policies.Finalizer) { f.Asker, f.NotReady, f.Loading = nil, "it is being fetched", true })})
+	o := w.waiting()
+	w.visit(o)
+	w.is(Waits, "it waits for its module: it is being fetched")
+	w.keeps(o)
+	w.server.replace(was)
+	w.module.says(waits)
+	w.after(w.visit(o), time.Hour)
+	w.is(Waits, "")
+	if n := len(w.module.asked()); n != 1 {
+		t.Errorf("asked %d times", n)
+	}
+}
+
 func TestAFailure(t *testing.T) {
 	fails := func(t *testing.T, kind string) (*world, *unstructured.Unstructured) {
 		w := newWorld(t)

@@ -1,7 +1,6 @@
 package modules
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,22 +10,23 @@ import (
 
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
 	"github.com/gleaner-dev/gleaner/hostabi"
+	"github.com/gleaner-dev/gleaner/operator/modulestore"
 	"github.com/gleaner-dev/gleaner/policies"
 )
 
 // assign gives the policy its module.
-func (k *Keeper) assign(ctx context.Context, s *policyState, modules map[string]*moduleState, inUse map[string]struct{}) {
+func (k *Keeper) assign(s *policyState, modules map[string]*moduleState, uses *modulestore.Uses) {
 	m := s.module(*s.spec.Module, modules)
 	if m == nil {
 		return
 	}
 	c := m.compiled
-	s.policy.Hooks = slices.DeleteFunc(slices.Clone(c.hooks), func(h hostabi.Hook) bool {
+	s.policy.Hooks = slices.DeleteFunc(slices.Clone(c.Hooks), func(h hostabi.Hook) bool {
 		return h != hostabi.HookCollect && h != hostabi.HookPropagate
 	})
 	s.policy.Unsure = false
 	for _, hook := range s.spec.Hooks {
-		if !slices.Contains(c.hooks, hostabi.Hook(hook)) {
+		if !slices.Contains(c.Hooks, hostabi.Hook(hook)) {
 			s.refuse(v1alpha1.ConditionModuleReady, "MissingHook", fmt.Sprintf(
 				"%s does not answer %s: leave that out of hooks, or write a rule, or export a function, for it", m.name(), hook))
 		}
@@ -44,7 +44,7 @@ func (k *Keeper) assign(ctx context.Context, s *policyState, modules map[string]
 		s.refuse(v1alpha1.ConditionAccepted, "NotGovernable", why)
 		return
 	}
-	k.start(ctx, &s.asking, m, inUse)
+	k.start(&s.asking, m, uses)
 }
 
 // module finds the module that a resource names; nil if it can't be asked.
@@ -56,11 +56,14 @@ func (s *asking) module(ref v1alpha1.ModuleReference, modules map[string]*module
 	case !ok:
 		s.refuse(v1alpha1.ConditionModuleReady, "NotFound", fmt.Sprintf("there is no %s: apply it, or name another in module", name))
 		return nil
+	case !m.loading.IsZero():
+		s.wait(m.loading, fmt.Sprintf("%s: %s", name, m.problem.message))
+		return nil
 	case m.compiled == nil:
 		s.refuse(v1alpha1.ConditionModuleReady, m.problem.reason, fmt.Sprintf("%s: %s", name, m.problem.message))
 		return nil
 	}
-	s.engine, s.policy.Digest = m.compiled.engine, m.compiled.digest
+	s.engine, s.policy.Digest = m.compiled.Engine, m.compiled.Digest
 	return m
 }
 
@@ -71,25 +74,57 @@ func (s *asking) pinned(m *moduleState) bool {
 		return true
 	}
 	s.refuse(v1alpha1.ConditionModuleReady, "NotPinned", fmt.Sprintf(
-		"%s could become another module unnoticed, and mode is Enforce: write sha256: %s into it, or name its image by digest", m.name(), m.compiled.digest))
+		"%s could become another module unnoticed, and mode is Enforce: write sha256: %s into it, or name its image by digest", m.name(), m.compiled.Digest))
 	return false
 }
 
-// start has the module ready to be asked.
-func (k *Keeper) start(ctx context.Context, s *asking, m *moduleState, inUse map[string]struct{}) {
-	asker, id, err := k.engines.asker(ctx, s, m)
-	inUse[id] = struct{}{}
-	var fault *policies.Fault
+// start has the module started for the resource, and its settings validated.
+func (k *Keeper) start(s *asking, m *moduleState, uses *modulestore.Uses) {
+	state := uses.Get(modulestore.Use{
+		UID: s.object.GetUID(), Policy: s.policy.String(), Module: *m.compiled, Limits: limitsOf(m.spec.Limits),
+		Settings: hostabi.Policy{Name: s.key.Name, Namespace: s.key.Namespace, Settings: s.policy.Settings},
+	})
 	switch {
-	case errors.As(err, &fault):
-		s.refuse(v1alpha1.ConditionModuleReady, string(fault.Kind), fmt.Sprintf("%s: %s", m.name(), fault.Message))
-		return
-	case err != nil:
-		s.refuse(v1alpha1.ConditionModuleReady, "NotStarted", fmt.Sprintf("%s: %s", m.name(), err))
-		return
+	case state.Phase == modulestore.Ready:
+		s.policy.Asker = state.Evaluator
+	case state.Phase == modulestore.Failed:
+		s.notStarted(m, state)
+	case state.Step == modulestore.Validating:
+		s.wait(state.Since, fmt.Sprintf("%s: its settings are being validated", m.name()))
+	default:
+		s.wait(state.Since, fmt.Sprintf("%s: it is being started", m.name()))
 	}
-	k.validate(ctx, s, m.compiled, asker)
-	s.policy.Asker = asker
+}
+
+// notStarted says why the module could not be started for the resource.
+func (s *asking) notStarted(m *moduleState, state modulestore.UseState) {
+	fault, settings := (*policies.Fault)(nil), (*modulestore.SettingsError)(nil)
+	switch {
+	case errors.As(state.Err, &settings):
+		s.refuse(v1alpha1.ConditionAccepted, "SettingsRefused", "the module refuses settings: "+settings.Reason)
+	case state.Step == modulestore.Validating:
+		s.refuse(v1alpha1.ConditionModuleReady, "ValidateFailed", "whether its settings are good could not be asked: "+state.Err.Error())
+	case errors.As(state.Err, &fault):
+		s.refuse(v1alpha1.ConditionModuleReady, string(fault.Kind), fmt.Sprintf("%s: %s", m.name(), fault.Message))
+	default:
+		s.refuse(v1alpha1.ConditionModuleReady, "NotStarted", fmt.Sprintf("%s: %s", m.name(), state.Err))
+	}
+}
+
+func limitsOf(l *v1alpha1.Limits) (limits modulestore.Limits) {
+	if l == nil {
+		return limits
+	}
+	if l.Fuel != nil {
+		limits.Fuel = *l.Fuel
+	}
+	if l.Timeout != nil {
+		limits.Timeout = l.Timeout.Duration
+	}
+	if l.Memory != nil {
+		limits.Memory = l.Memory.Value()
+	}
+	return limits
 }
 
 // wanted are those of some hooks that the policy has asked.
@@ -113,23 +148,6 @@ func (s *asking) moduleName(ref v1alpha1.ModuleReference) string {
 		key.Namespace = s.key.Namespace
 	}
 	return kind + " " + nameOf(key)
-}
-
-// validate has the module look at the settings.
-func (k *Keeper) validate(ctx context.Context, s *asking, c *compiled, asker policies.Asker) {
-	if !slices.Contains(c.hooks, hostabi.HookValidate) {
-		return
-	}
-	answer, err := asker.Ask(ctx, hostabi.Request{
-		APIVersion: hostabi.Version, Hook: hostabi.HookValidate, Attempt: 1, Round: 1, Time: k.options.Now().UTC(),
-		Policy: hostabi.Policy{Name: s.key.Name, Namespace: s.key.Namespace, Settings: s.policy.Settings},
-	})
-	switch {
-	case err != nil:
-		s.refuse(v1alpha1.ConditionModuleReady, "ValidateFailed", "whether its settings are good could not be asked: "+err.Error())
-	case answer.Verdict.Decision != hostabi.DecisionValid:
-		s.refuse(v1alpha1.ConditionAccepted, "SettingsRefused", "the module refuses settings: "+answer.Verdict.Reason)
-	}
 }
 
 // governable says why a policy may not govern what its rules select, now that the

@@ -2,11 +2,9 @@ package modules
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,8 +15,8 @@ import (
 
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
 	"github.com/gleaner-dev/gleaner/hostabi"
+	"github.com/gleaner-dev/gleaner/operator/modulestore"
 	"github.com/gleaner-dev/gleaner/policies"
-	"github.com/gleaner-dev/gleaner/policies/fixed"
 )
 
 // build is what one reading of all resources came to.
@@ -31,8 +29,7 @@ type build struct {
 	state string // see Keeper.UpTo
 	held  map[Place]int
 
-	// incomplete says that something could not be had that may be there later.
-	incomplete bool
+	took time.Duration // to make it of what was read
 }
 
 // moduleState is a PolicyModule or ClusterPolicyModule, and what became of it.
@@ -43,16 +40,17 @@ type moduleState struct {
 	spec   v1alpha1.PolicyModuleSpec
 	status *v1alpha1.PolicyModuleStatus
 
-	compiled *compiled // nil: see problem
-	pinned   bool      // it can't become another one unnoticed
+	compiled *modulestore.Module // nil: see problem
+	pinned   bool                // it can't become another one unnoticed
 	problem  problem
-
-	fresh     bool                  // it was fetched and compiled now
-	temporary bool                  // its problem may be gone later
-	configMap *types.NamespacedName // that it comes from
+	loading  time.Time // since when it has been loading; zero: it has not
 }
 
-func (m *moduleState) name() string { return m.kind + " " + nameOf(m.key) }
+func (m *moduleState) name() string { return m.ref().String() }
+
+func (m *moduleState) ref() modulestore.Ref {
+	return modulestore.Ref{Namespace: m.key.Namespace, Name: m.key.Name}
+}
 
 func nameOf(key types.NamespacedName) string {
 	if key.Namespace == "" {
@@ -81,6 +79,7 @@ type asking struct {
 	policy  *policies.Policy
 	engine  v1alpha1.Engine
 	problem problem
+	loading time.Time // since when its module has been loading; zero: its problem is another
 }
 
 // selection is what the specs of those resources say of the objects that they are
@@ -115,40 +114,49 @@ func (k *Keeper) rebuild(ctx context.Context) (*build, error) {
 		return nil, err
 	}
 	b.state = stateOf(b)
-	modules := map[string]*moduleState{}
-	named := map[types.NamespacedName]struct{}{}
-	k.begin(ctx, b, behind)
-	k.loadAll(ctx, b.modules)
-	for _, m := range b.modules {
-		modules[m.name()] = m
-		b.incomplete = b.incomplete || m.temporary
-		if m.configMap != nil {
-			named[*m.configMap] = struct{}{}
-		}
-		if m.fresh {
-			k.before[m.object.GetUID()] = fetchedBefore{
-				generation: m.object.GetGeneration(), compiled: m.compiled, pinned: m.pinned, at: k.options.Now(),
-			}
-		}
+	k.apply(b)
+	k.caughtUp(b, behind)
+	k.options.OnChange()
+	return b, nil
+}
+
+// again is another build of the same resources, whose modules are as they are now. The
+// resources are shared: they carry the status that was written last.
+func (k *Keeper) again(last *build) *build {
+	b := &build{state: last.state}
+	for _, m := range last.modules {
+		b.modules = append(b.modules, &moduleState{object: m.object, kind: m.kind, key: m.key, spec: m.spec, status: m.status})
 	}
-	k.named.Store(&named)
-	inUse := map[string]struct{}{}
+	for _, p := range last.policies {
+		b.policies = append(b.policies, newPolicyState(p.object, p.kind, p.spec, p.status))
+	}
+	for _, f := range last.finalizers {
+		b.finalizers = append(b.finalizers, newFinalizerState(f.object, f.kind, f.spec, f.status))
+	}
+	k.apply(b)
+	if !sameEvaluated(last, b) {
+		k.options.OnChange() // which has many objects looked at again
+	}
+	return b
+}
+
+// apply puts into force what a build's resources say. It waits for no module: each policy
+// and finalizer is as far as its own module is.
+func (k *Keeper) apply(b *build) {
+	began := time.Now()
+	modules, uses := k.modules(b), k.store.NewUses()
+	defer uses.Commit()
 	all := make([]*policies.Policy, 0, len(b.policies))
 	for _, p := range b.policies {
-		k.make(ctx, p, modules, inUse)
+		k.make(p, modules, uses)
 		all = append(all, p.policy)
 	}
 	b.set = policies.NewSet(all)
 	k.set.Store(b.set)
-	k.last = b
-	k.caughtUp(b, behind)
-	served := k.makeFinalizers(ctx, b, modules, inUse)
+	served := k.makeFinalizers(b, modules, uses)
 	k.finalizers.Store(&served)
 	k.placeFor(b)
-	k.engines.retire(inUse, modules)
-	k.forget(b)
-	k.options.OnChange()
-	return b, nil
+	b.took = time.Since(began)
 }
 
 // read lists all resources. A kind that is not served has none.
@@ -211,7 +219,7 @@ func (k *Keeper) list(ctx context.Context, kind string, list client.ObjectList, 
 
 // make makes a policy of its resource. Whatever is wrong with it, it governs what
 // it names, and is not ready.
-func (k *Keeper) make(ctx context.Context, s *policyState, modules map[string]*moduleState, inUse map[string]struct{}) {
+func (k *Keeper) make(s *policyState, modules map[string]*moduleState, uses *modulestore.Uses) {
 	p := &policies.Policy{
 		Namespace: s.key.Namespace, Name: s.key.Name, Generation: s.object.GetGeneration(),
 		Needs:   policies.Needs(s.spec.Needs),
@@ -231,12 +239,15 @@ func (k *Keeper) make(ctx context.Context, s *policyState, modules map[string]*m
 	case s.spec.Fixed != nil:
 		s.fix()
 	case s.spec.Module != nil:
-		k.assign(ctx, s, modules, inUse)
+		k.assign(s, modules, uses)
 	default:
 		s.refuse(v1alpha1.ConditionAccepted, "Invalid", "write exactly one of fixed and module")
 	}
 	if s.problem.is() {
 		p.Asker, p.NotReady = nil, s.problem.message
+	}
+	if !s.loading.IsZero() {
+		p.Loading, p.OnFault = true, policies.OnFaultHold // onFault is for modules that fail, not for those that are still loading
 	}
 }
 
@@ -244,6 +255,14 @@ func (k *Keeper) make(ctx context.Context, s *policyState, modules map[string]*m
 func (s *asking) refuse(condition, reason, message string) {
 	if !s.problem.is() {
 		s.problem = problem{condition, reason, message}
+	}
+}
+
+// wait notes that the resource can't be evaluated yet, since its module is loading.
+func (s *asking) wait(since time.Time, message string) {
+	if !s.problem.is() {
+		s.loading = since
+		s.refuse(v1alpha1.ConditionModuleReady, "Loading", message)
 	}
 }
 
@@ -331,30 +350,4 @@ func (k *Keeper) compileSelection(s *asking) error {
 	}
 	s.policy.Matches = match(conditions)
 	return nil
-}
-
-// fix gives the policy its fixed verdicts.
-func (s *policyState) fix() {
-	s.engine = v1alpha1.EngineFixed
-	verdicts := map[hostabi.Hook][]byte{}
-	for hook, v := range map[hostabi.Hook]*v1alpha1.FixedVerdict{
-		hostabi.HookCollect: s.spec.Fixed.Collect, hostabi.HookPropagate: s.spec.Fixed.Propagate,
-	} {
-		if v == nil {
-			continue
-		}
-		data, err := json.Marshal(v)
-		if err != nil {
-			s.refuse(v1alpha1.ConditionAccepted, "Invalid", "fixed: "+err.Error())
-			return
-		}
-		verdicts[hook] = data
-	}
-	answers, err := fixed.New(s.policy.String(), verdicts)
-	if err != nil {
-		s.refuse(v1alpha1.ConditionAccepted, "Invalid", "fixed: "+err.Error())
-		return
-	}
-	s.policy.Hooks, s.policy.Unsure = slices.Sorted(maps.Keys(verdicts)), false
-	s.policy.Asker = fixedAsker{answers}
 }

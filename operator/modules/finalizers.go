@@ -2,7 +2,6 @@ package modules
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
 	"github.com/gleaner-dev/gleaner/hostabi"
+	"github.com/gleaner-dev/gleaner/operator/modulestore"
 	"github.com/gleaner-dev/gleaner/policies"
 )
 
@@ -52,10 +52,10 @@ func (k *Keeper) Finalizers() (list []*policies.Finalizer, known bool) {
 
 // makeFinalizers makes finalizers of their resources. Two of one name are both not
 // served: whoever came second could take the first one's work for done.
-func (k *Keeper) makeFinalizers(ctx context.Context, b *build, modules map[string]*moduleState, inUse map[string]struct{}) []*policies.Finalizer {
+func (k *Keeper) makeFinalizers(b *build, modules map[string]*moduleState, uses *modulestore.Uses) []*policies.Finalizer {
 	by := map[string][]*finalizerState{}
 	for _, s := range b.finalizers {
-		k.makeFinalizer(ctx, s, modules, inUse)
+		k.makeFinalizer(s, modules, uses)
 		by[s.finalizer.Entry] = append(by[s.finalizer.Entry], s)
 	}
 	all := make([]*policies.Finalizer, 0, len(b.finalizers))
@@ -67,11 +67,12 @@ func (k *Keeper) makeFinalizers(ctx context.Context, b *build, modules map[strin
 					others = append(others, o.policy.String())
 				}
 			}
+			s.loading = time.Time{}
 			s.problem = problem{v1alpha1.ConditionAccepted, "NameTaken", fmt.Sprintf("%s has the same finalizer, %s, and so neither is served: "+
 				"write another in one of them", strings.Join(others, " and "), s.finalizer.Entry)}
 		}
 		if s.problem.is() {
-			s.policy.Asker, s.policy.NotReady = nil, s.problem.message
+			s.policy.Asker, s.policy.NotReady, s.policy.Loading = nil, s.problem.message, !s.loading.IsZero()
 		}
 		all = append(all, s.finalizer)
 	}
@@ -80,7 +81,7 @@ func (k *Keeper) makeFinalizers(ctx context.Context, b *build, modules map[strin
 
 // makeFinalizer makes one. Whatever is wrong with it, it is the one that its
 // objects wait for, and is not ready.
-func (k *Keeper) makeFinalizer(ctx context.Context, s *finalizerState, modules map[string]*moduleState, inUse map[string]struct{}) {
+func (k *Keeper) makeFinalizer(s *finalizerState, modules map[string]*moduleState, uses *modulestore.Uses) {
 	s.policy = &policies.Policy{
 		Kind: s.kind, Namespace: s.key.Namespace, Name: s.key.Name, Generation: s.object.GetGeneration(),
 		Enforce: s.spec.Mode == v1alpha1.ModeEnforce, Hooks: []hostabi.Hook{hostabi.HookFinalize},
@@ -110,12 +111,12 @@ func (k *Keeper) makeFinalizer(ctx context.Context, s *finalizerState, modules m
 	if m == nil || !s.pinned(m) {
 		return
 	}
-	if !slices.Contains(m.compiled.hooks, hostabi.HookFinalize) {
+	if !m.compiled.Answers(hostabi.HookFinalize) {
 		s.refuse(v1alpha1.ConditionModuleReady, "MissingHook", fmt.Sprintf(
 			"%s does not answer finalize: write a rule, or export a function, for it", m.name()))
 		return
 	}
-	k.start(ctx, &s.asking, m, inUse)
+	k.start(&s.asking, m, uses)
 }
 
 // freesAtRemoval reports whether the finalizer is taken off all objects once its

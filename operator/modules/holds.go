@@ -79,6 +79,7 @@ func (l lateness) of(name string) error {
 func (k *Keeper) placeHolds(ctx context.Context, b *build) lateness {
 	late := lateness{}
 	var wanted []placement
+	retained := b.retained()
 	for _, p := range b.placements() {
 		var err error
 		if p.rules, err = k.placeable(ctx, p); err != nil {
@@ -91,23 +92,44 @@ func (k *Keeper) placeHolds(ctx context.Context, b *build) lateness {
 	if len(wanted) > mostAdmissionPolicies {
 		wanted = nil
 	}
-	if err := k.placeAll(ctx, wanted, late); err != nil {
+	if err := k.placeAll(ctx, wanted, retained, late); err != nil {
 		late[""] = err
 	}
 	return late
 }
 
-func (k *Keeper) placeAll(ctx context.Context, wanted []placement, late lateness) error {
+// retained are the placements, with what they place, of resources whose modules are
+// loading: nobody can tell yet whether they are wanted. They stay as they are, if they are
+// there.
+func (b *build) retained() map[string]string {
+	retained := map[string]string{}
+	for _, p := range b.policies {
+		if p.key.Namespace == "" && p.policy.Enforce && !p.loading.IsZero() {
+			retained[holdPrefix+p.key.Name] = graph.Hold
+		}
+	}
+	for _, f := range b.finalizers {
+		if f.key.Namespace == "" && f.finalizer.Attach && f.policy.Enforce && !f.finalizer.Removed && !f.loading.IsZero() {
+			retained[attachPrefix+f.key.Name] = f.finalizer.Entry
+		}
+	}
+	return retained
+}
+
+func (k *Keeper) placeAll(ctx context.Context, wanted []placement, retained map[string]string, late lateness) error {
 	keep := map[string]bool{}
+	for name := range retained {
+		keep[name] = true
+	}
 	for _, p := range wanted {
 		keep[p.name] = true
 	}
 	err := k.removeOthers(ctx, keep, "", &admissionv1.MutatingAdmissionPolicyBindingList{}, &admissionv1.MutatingAdmissionPolicyList{})
 	if lacks(err) {
-		return k.placeByWebhook(ctx, wanted)
+		return k.placeByWebhook(ctx, wanted, retained)
 	}
 	if err == nil {
-		err = k.placeByWebhook(ctx, nil)
+		err = k.placeByWebhook(ctx, nil, nil)
 	}
 	if err != nil || len(wanted) == 0 {
 		return err

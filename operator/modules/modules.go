@@ -1,12 +1,11 @@
 // Package modules makes the policies in force of the custom resources that
 // declare them, and tells their authors by status what became of them.
 //
-// It reads all of them anew whenever one of them, or something that they name, has
-// changed, and makes one immutable set, which replaces the one before as a whole.
-// What could not be read leaves the set as it was: unread is not absent. Until it
-// has been read once there is no set, and whoever asks has to wait. A new policy
-// doesn't wait for modules, though: what they are to decide is kept until they are
-// there.
+// It reads all of them anew whenever one of them has changed, and makes one immutable
+// set, which replaces the one before as a whole. What could not be read leaves the set
+// as it was: unread is not absent. Until it has been read once there is no set, and
+// whoever asks has to wait. It waits for no module: they are loaded by a
+// modulestore.Store, and what one that is loading is to decide is kept until it is ready.
 package modules
 
 import (
@@ -31,6 +30,8 @@ import (
 
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
 	"github.com/gleaner-dev/gleaner/operator/graph"
+	"github.com/gleaner-dev/gleaner/operator/modulestore"
+	"github.com/gleaner-dev/gleaner/operator/modulestore/inprocess"
 	"github.com/gleaner-dev/gleaner/policies"
 	"github.com/gleaner-dev/gleaner/policies/source"
 )
@@ -82,6 +83,9 @@ type Options struct {
 	// resource says; may be nil. The module is called as in Policy.Module.
 	Given func(module string) ([]source.File, bool)
 
+	// Compiler compiles modules; nil: they are compiled and evaluated in this process.
+	Compiler modulestore.Compiler
+
 	// Veto is nil where there is no other collector to be kept from anything.
 	Veto *Veto
 
@@ -102,12 +106,11 @@ type Keeper struct {
 	client  client.Client
 	source  client.Reader
 	cel     *cel.Env
-	engines *engines
+	store   *modulestore.Store
 	fetcher *source.Fetcher
+	free    func() // what the modules took, once the store has ended
 
 	// For Run's goroutine alone:
-	before map[types.UID]fetchedBefore
-	last   *build // whose policies are in force
 	user   string // see whoAmI
 	vetoed *build // whose vetoes it has been told to ask for
 	placed *build // whose holds the API server has been told to place
@@ -146,7 +149,7 @@ func New(o Options) (*Keeper, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make client for policies: %w", err)
 	}
-	k := &Keeper{options: o, pokes: make(chan struct{}, 1), moved: make(chan struct{}, 1), counts: map[string]map[string]int64{}, faces: map[types.UID]string{}, unseen: map[string]unseen{}, before: map[types.UID]fetchedBefore{}}
+	k := &Keeper{options: o, pokes: make(chan struct{}, 1), moved: make(chan struct{}, 1), counts: map[string]map[string]int64{}, faces: map[types.UID]string{}, unseen: map[string]unseen{}}
 	k.states, k.behind = map[string]struct{}{}, map[string]struct{}{}
 	if k.client, err = newClient(o.Config, httpClient, scheme); err != nil {
 		return nil, fmt.Errorf("make client for policies: %w", err)
@@ -157,18 +160,36 @@ func New(o Options) (*Keeper, error) {
 	if k.cel, err = celEnvironment(); err != nil {
 		return nil, err
 	}
-	if k.engines, err = newEngines(o.CacheDir); err != nil {
-		return nil, err
-	}
-	fetch := source.Config{}
-	if o.CacheDir != "" {
-		fetch.CacheDir = filepath.Join(o.CacheDir, "fetched")
-	}
-	if k.fetcher, err = source.New(fetch); err != nil {
+	if err := k.newStore(); err != nil {
 		return nil, err
 	}
 	k.poke()
 	return k, nil
+}
+
+// newStore makes the store, and what it fetches and compiles with.
+func (k *Keeper) newStore() (err error) {
+	fetch := source.Config{}
+	if k.options.CacheDir != "" {
+		fetch.CacheDir = filepath.Join(k.options.CacheDir, "fetched")
+	}
+	if k.fetcher, err = source.New(fetch); err != nil {
+		return err
+	}
+	compiler, free := k.options.Compiler, k.fetcher.Close
+	if compiler == nil {
+		own, err := inprocess.New(k.options.CacheDir)
+		if err != nil {
+			return err
+		}
+		compiler, free = own, func() {
+			own.Close()
+			k.fetcher.Close()
+		}
+	}
+	k.free = free
+	k.store = modulestore.New(modulestore.Options{Compiler: compiler, Fetch: k.fetch, Now: k.options.Now})
+	return nil
 }
 
 // newClient returns a client that reads live. Its types are mapped as they are
@@ -185,7 +206,6 @@ func (k *Keeper) Apply(events ...graph.Event) {
 	for _, e := range events {
 		if k.concerns(e) {
 			k.poke()
-			return
 		}
 	}
 }
@@ -206,20 +226,19 @@ func (k *Keeper) concerns(e graph.Event) bool {
 	}
 }
 
-// makes reports whether policies are made of an object.
+// makes reports whether an object is a resource that policies are made of. A ConfigMap
+// that a module comes from is fetched again, and changes nothing else.
 func (k *Keeper) makes(o graph.Object) bool {
 	if o.Kind.Group == v1alpha1.GroupVersion.Group {
 		return true
 	}
-	if o.Kind.Kind != "ConfigMap" || o.Kind.Group != "" {
-		return false
+	if named := k.named.Load(); named != nil && o.Kind.Kind == "ConfigMap" && o.Kind.Group == "" {
+		key := types.NamespacedName{Namespace: o.Namespace, Name: o.Name}
+		if _, is := (*named)[key]; is {
+			k.store.ConfigMapChanged(key)
+		}
 	}
-	named := k.named.Load()
-	if named == nil {
-		return false
-	}
-	_, is := (*named)[types.NamespacedName{Namespace: o.Namespace, Name: o.Name}]
-	return is
+	return false
 }
 
 // differs reports whether one of our resources is another than when it was seen last,
@@ -263,9 +282,13 @@ const (
 	firstRetry   = time.Second
 	longestRetry = time.Minute
 
-	// refetch is how often a module is fetched again that may have become another
-	// one: an image by its tag, or an address without a digest.
-	refetch = 5 * time.Minute
+	// resync is how often all resources are read again although nothing is known to have
+	// changed.
+	resync = 5 * time.Minute
+
+	// longestSettle bounds the wait for more modules to become ready where building the
+	// set takes long.
+	longestSettle = time.Second
 
 	// movedPause is how long the status of finalizers lags behind at most: a thousand
 	// objects can get on within a second.
@@ -278,51 +301,82 @@ const (
 
 // Run keeps the set until ctx ends, and frees it then.
 func (k *Keeper) Run(ctx context.Context) error {
-	defer k.engines.close()
-	defer k.fetcher.Close()
+	defer k.load(ctx)()
 	tick := time.NewTicker(statusInterval)
 	defer tick.Stop()
-	again := time.NewTimer(0)
-	defer again.Stop()
-	var last *build
-	wait := firstRetry
+	r := runner{Keeper: k, read: time.NewTimer(0), settled: time.NewTimer(resync), wait: firstRetry}
+	defer r.read.Stop()
+	defer r.settled.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-			if last != nil {
-				k.report(ctx, last)
+			if r.last != nil {
+				k.report(ctx, r.last)
 			}
-			continue
 		case <-k.moved:
-			if last != nil {
-				k.reportFinalizers(ctx, last)
+			if r.last != nil {
+				k.reportFinalizers(ctx, r.last)
 			}
 			pause(ctx, movedPause)
-			continue
-		case <-again.C:
+		case <-r.changed:
+			pause(ctx, min(max(settle, 4*r.last.took), longestSettle))
+			r.again(ctx)
+		case <-r.settled.C:
+			r.again(ctx)
+		case <-r.read.C:
+			r.rebuild(ctx)
 		case <-k.pokes:
 			pause(ctx, settle)
+			r.rebuild(ctx)
 		}
-		b, err := k.rebuild(ctx)
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err != nil {
-			k.options.Log.Error(err, "Could not read the policies, leaving them as they were", "known", k.set.Load() != nil)
-		} else {
-			last = b
-			k.report(ctx, b)
-		}
-		again.Stop()
-		if err == nil && !b.incomplete {
-			wait = firstRetry
-			again.Reset(refetch)
-			continue
-		}
-		again.Reset(wait)
-		wait = min(2*wait, longestRetry)
+	}
+}
+
+// runner is what Run remembers from one step to the next.
+type runner struct {
+	*Keeper
+	last    *build
+	changed <-chan struct{} // a module or its use has changed since last; nil until there is one
+	read    *time.Timer     // for the next reading
+	settled *time.Timer     // for the status of what is still loading
+	wait    time.Duration   // after the next failure to read
+}
+
+// rebuild reads the resources. Until that succeeds, all stays as it is.
+func (r *runner) rebuild(ctx context.Context) {
+	changed := r.store.Changes().Changed()
+	b, err := r.Keeper.rebuild(ctx)
+	switch {
+	case ctx.Err() != nil:
+		return
+	case err != nil:
+		r.options.Log.Error(err, "Could not read the policies, leaving them as they were", "known", r.set.Load() != nil)
+		r.read.Reset(r.wait)
+		r.wait = min(2*r.wait, longestRetry)
+		return
+	}
+	r.wait = firstRetry
+	r.read.Reset(resync)
+	r.show(ctx, b, changed)
+}
+
+// again takes the modules as they are now.
+func (r *runner) again(ctx context.Context) {
+	if r.last == nil || ctx.Err() != nil {
+		return
+	}
+	changed := r.store.Changes().Changed()
+	r.show(ctx, r.Keeper.again(r.last), changed)
+}
+
+// show writes the status of a build, which is in force.
+func (r *runner) show(ctx context.Context, b *build, changed <-chan struct{}) {
+	r.last, r.changed = b, changed
+	r.report(ctx, b)
+	if b.loadingFor(brief) {
+		r.settled.Reset(loadingGrace)
 	}
 }
 

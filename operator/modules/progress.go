@@ -53,6 +53,9 @@ func (k *Keeper) reportFinalizers(ctx context.Context, b *build) {
 		if err := k.guard(ctx, f, progress); err != nil && ctx.Err() == nil {
 			k.options.Log.Error(err, "Could not keep a finalizer's resource", "finalizer", f.policy.String())
 		}
+		if brief(f.loading) {
+			continue
+		}
 		k.write(ctx, f.object, f.kind, &f.status.Conditions, func() { k.describeFinalizer(f, progress) })
 	}
 	if err := k.guardModules(ctx, b); err != nil && ctx.Err() == nil {

@@ -77,6 +77,11 @@ func (k *Keeper) placeRefusals(ctx context.Context, b *build) lateness {
 	for name := range wanted {
 		keep[name] = true
 	}
+	for _, p := range b.policies {
+		if !p.loading.IsZero() && p.mayOverride() { // whether it is wanted is not known yet
+			keep[p.refusalName()] = true
+		}
+	}
 	err := k.removeOthers(ctx, keep, refusalPrefix,
 		&admissionv1.ValidatingAdmissionPolicyBindingList{}, &admissionv1.ValidatingAdmissionPolicyList{})
 	if lacks(err) {

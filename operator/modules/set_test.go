@@ -20,7 +20,6 @@ import (
 
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
 	"github.com/gleaner-dev/gleaner/policies"
-	"github.com/gleaner-dev/gleaner/policies/source"
 )
 
 // keeper reads resources from memory, and writes none.
@@ -41,7 +40,7 @@ func keeper(t *testing.T, change func(*Options), resources ...client.Object) *Ke
 		Held:     func() map[Place]int { return nil },
 
 		CheckGrants: func(policies.Grants) error { return nil },
-		Source:      fake.NewClientBuilder().WithScheme(scheme).WithObjects(resources...).Build(),
+		Source:      stuck{fake.NewClientBuilder().WithScheme(scheme).WithObjects(resources...).Build()},
 		Leads:       func() bool { return false },
 		OnChange:    func() {},
 	}
@@ -55,15 +54,23 @@ func keeper(t *testing.T, change func(*Options), resources ...client.Object) *Ke
 	return k
 }
 
-// once reads all resources once.
+// loading has the keeper's modules loaded until the test ends.
+func loading(t *testing.T, k *Keeper) *Keeper {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	end := k.load(ctx)
+	t.Cleanup(func() {
+		cancel()
+		end()
+	})
+	return k
+}
+
+// once reads all resources once, and waits until their modules are there.
 func once(t *testing.T, resources ...client.Object) (*Keeper, *build) {
 	t.Helper()
-	k := keeper(t, nil, resources...)
-	t.Cleanup(func() {
-		k.engines.close()
-		k.fetcher.Close()
-	})
-	b, err := k.rebuild(t.Context())
+	k := loading(t, keeper(t, nil, resources...))
+	b, err := k.settled(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,160 +133,6 @@ func TestConditionsAreAcceptedWhereSomebodyReadsForThem(t *testing.T) {
 	for _, p := range b.policies {
 		has(t, p.status.Conditions, v1alpha1.ConditionAccepted, metav1.ConditionTrue, "Accepted", "")
 		has(t, p.status.Conditions, v1alpha1.ConditionEnforcing, metav1.ConditionTrue, "Enforcing", "")
-	}
-}
-
-func inline(name string) *v1alpha1.ClusterPolicyModule {
-	text := "package gleaner\n\ncollect := {\"decision\": \"Orphan\"}\n"
-	return &v1alpha1.ClusterPolicyModule{ObjectMeta: named("", name), Spec: v1alpha1.PolicyModuleSpec{Rego: &v1alpha1.RegoSource{Inline: &text}}}
-}
-
-func deciding(name, module string, onFault v1alpha1.OnFault) *v1alpha1.ClusterGCPolicy {
-	return &v1alpha1.ClusterGCPolicy{ObjectMeta: named("", name), Spec: v1alpha1.GCPolicySpec{
-		Resources: configMaps(), Mode: v1alpha1.ModeEnforce, OnFault: onFault, Module: &v1alpha1.ModuleReference{Name: module},
-	}}
-}
-
-// inForce are the policies of a set by name.
-func inForce(set *policies.Set) map[string]*policies.Policy {
-	by := map[string]*policies.Policy{}
-	for _, p := range set.All() {
-		by[p.Name] = p
-	}
-	return by
-}
-
-func TestPoliciesAreInForceBeforeModulesAreCompiled(t *testing.T) {
-	compile := make(chan struct{})
-	changes := make(chan struct{}, 10)
-	k := keeper(t, func(o *Options) {
-		o.OnChange = func() { changes <- struct{}{} }
-		o.Given = func(string) ([]source.File, bool) {
-			<-compile // for as long as it takes
-			return nil, false
-		}
-	}, inline("slow"), deciding("hold", "slow", v1alpha1.OnFaultHold), deciding("default", "slow", v1alpha1.OnFaultDefault),
-		&v1alpha1.ClusterGCPolicy{ObjectMeta: named("", "fixed"), Spec: looking(nil)})
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- k.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
-
-	<-changes
-	early := inForce(k.Policies())
-	for _, name := range []string{"hold", "default"} {
-		p := early[name]
-		if p == nil || p.Asker != nil || p.OnFault != policies.OnFaultHold || !p.Enforce || !p.Unsure || !strings.Contains(p.NotReady, "being fetched and compiled") {
-			t.Errorf("%s is not kept to what it selects while its module is compiled: %+v", name, p)
-		}
-	}
-	if p := early["fixed"]; p == nil || p.Asker == nil || p.Unsure {
-		t.Errorf("what needs no module waits for one: %+v", p)
-	}
-	if _, known := k.Finalizers(); known {
-		t.Error("finalizers, which all need a module, are taken for known")
-	}
-
-	close(compile)
-	<-changes
-	late := inForce(k.Policies())
-	for _, name := range []string{"hold", "default", "fixed"} {
-		if p := late[name]; p == nil || p.Asker == nil {
-			t.Errorf("%s is not ready once its module is: %+v", name, p)
-		}
-	}
-	if late["default"].OnFault != policies.OnFaultDefault {
-		t.Error("onFault: Default is forgotten once the module is compiled")
-	}
-}
-
-// A server that does not answer keeps a module from being fetched for a minute, again
-// and again.
-func TestANewPolicyDoesNotWaitForTheModulesOfOthers(t *testing.T) {
-	k, _ := once(t, inline("there"), deciding("old", "there", v1alpha1.OnFaultHold))
-	old := inForce(k.Policies())["old"]
-	var early map[string]*policies.Policy
-	k.options.Given = func(module string) ([]source.File, bool) {
-		if module == "ClusterPolicyModule slow" { // the others are asked for at the same time
-			early = inForce(k.Policies())
-		}
-		return nil, false
-	}
-	for _, o := range []client.Object{
-		inline("slow"), deciding("slow", "slow", v1alpha1.OnFaultDefault), deciding("new", "there", v1alpha1.OnFaultHold),
-		&v1alpha1.ClusterGCPolicy{ObjectMeta: named("", "fixed"), Spec: looking(nil)},
-	} {
-		if err := k.source.(client.Client).Create(t.Context(), o); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := k.rebuild(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"fixed", "new"} {
-		if p := early[name]; p == nil || p.Asker == nil {
-			t.Errorf("%s is not in force while another's module is fetched: %+v", name, p)
-		}
-	}
-	if p := early["slow"]; p == nil || p.Asker != nil || p.OnFault != policies.OnFaultHold {
-		t.Errorf("what selects objects by a module that is still fetched does not keep them: %+v", p)
-	}
-	if early["old"] != old {
-		t.Error("a policy that was in force is not left as it was")
-	}
-}
-
-// The policies that stay as they are go by the modules as they were.
-func TestAReplicaIsUpToAChangedModuleOnceThatIsThere(t *testing.T) {
-	k, _ := once(t, inline("there"), deciding("old", "there", v1alpha1.OnFaultHold))
-	for _, c := range []struct {
-		claim   string
-		created []client.Object
-		early   bool
-	}{
-		{"a policy without a module", []client.Object{&v1alpha1.ClusterGCPolicy{ObjectMeta: named("", "fixed"), Spec: looking(nil)}}, true},
-		{"a module, and a policy that goes by it", []client.Object{inline("new"), deciding("by-new", "new", v1alpha1.OnFaultHold)}, false},
-		{"another policy that goes by it", []client.Object{deciding("by-new-too", "new", v1alpha1.OnFaultHold)}, true},
-	} {
-		for _, o := range c.created {
-			if err := k.source.(client.Client).Create(t.Context(), o); err != nil {
-				t.Fatal(err)
-			}
-		}
-		b := &build{}
-		if err := k.read(t.Context(), b); err != nil {
-			t.Fatal(err)
-		}
-		state, early := stateOf(b), false
-		k.options.Given = func(module string) ([]source.File, bool) {
-			if module == "ClusterPolicyModule there" { // the others are asked for at the same time
-				early = k.UpTo(state)
-			}
-			return nil, false
-		}
-		if _, err := k.rebuild(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if early != c.early {
-			t.Errorf("with %s it is up to that while modules are fetched: %t, want %t", c.claim, early, c.early)
-		}
-		if !k.UpTo(state) {
-			t.Errorf("with %s it is not up to what it has read", c.claim)
-		}
-	}
-}
-
-func TestAModuleThatComesLaterLeavesTheSetAsItIsUntilThen(t *testing.T) {
-	k, b := once(t, inline("there"), deciding("p", "there", v1alpha1.OnFaultHold))
-	before := k.Policies()
-	k.begin(t.Context(), b, nil)
-	if k.Policies() != before {
-		t.Error("a set that is complete was replaced by one whose modules are not there")
 	}
 }
 

@@ -60,9 +60,14 @@ func (k *Keeper) report(ctx context.Context, b *build) {
 		b.held = k.options.Held()
 	}
 	for _, m := range b.modules {
-		k.write(ctx, m.object, m.kind, &m.status.Conditions, m.describe)
+		if !brief(m.loading) {
+			k.write(ctx, m.object, m.kind, &m.status.Conditions, m.describe)
+		}
 	}
 	for _, p := range b.policies {
+		if brief(p.loading) {
+			continue
+		}
 		k.write(ctx, p.object, p.kind, &p.status.Conditions, func() { k.describe(b, p) })
 	}
 	k.reportFinalizers(ctx, b)
@@ -133,6 +138,12 @@ func (k *Keeper) tell(o client.Object, kind string, former, now []metav1.Conditi
 // tidings reports whether a change of a condition is told, and how bad that is.
 func tidings(was *metav1.Condition, c metav1.Condition) (level string, news bool) {
 	bad := c.Status != metav1.ConditionTrue
+	if c.Reason == reasonLoading {
+		return "", false
+	}
+	if was != nil && was.Reason == reasonLoading {
+		was = nil // how it ends is news if it ends badly
+	}
 	if c.Type == v1alpha1.ConditionEnforcing {
 		// Whoever writes policies knows why they are not enforced, but for this.
 		bad = c.Reason == reasonAlone
@@ -152,7 +163,7 @@ func (m *moduleState) describe() {
 	s.ObservedGeneration = m.object.GetGeneration()
 	s.Digest, s.Engine, s.ABI, s.Hooks = "", "", "", nil
 	if c := m.compiled; c != nil {
-		s.Digest, s.Engine, s.ABI, s.Hooks = c.digest, c.engine, hostabi.Version, words(c.hooks)
+		s.Digest, s.Engine, s.ABI, s.Hooks = c.Digest, c.Engine, hostabi.Version, words(c.Hooks)
 	}
 	set := setter(&s.Conditions, m.object)
 	fetched, compiled := !m.problem.is() || m.problem.condition == v1alpha1.ConditionCompiled, m.compiled != nil
@@ -167,9 +178,11 @@ func (m *moduleState) describe() {
 	}
 	switch {
 	case compiled:
-		set(v1alpha1.ConditionCompiled, true, "Compiled", "it answers "+strings.Join(words(m.compiled.hooks), ", "))
+		set(v1alpha1.ConditionCompiled, true, "Compiled", "it answers "+strings.Join(words(m.compiled.Hooks), ", "))
 	case m.problem.condition == v1alpha1.ConditionCompiled:
 		set(v1alpha1.ConditionCompiled, false, m.problem.reason, m.problem.message)
+	case !m.loading.IsZero():
+		set(v1alpha1.ConditionCompiled, false, "Loading", "it is compiled once it is fetched")
 	default:
 		set(v1alpha1.ConditionCompiled, false, "NotFetched", "its bytes are not there")
 	}
@@ -289,8 +302,10 @@ func (p *policyState) meanwhile() string {
 	switch {
 	case !p.policy.Enforce:
 		return ""
-	case p.spec.OnFault == v1alpha1.OnFaultDefault:
+	case p.spec.OnFault == v1alpha1.OnFaultDefault && p.loading.IsZero():
 		return "; meanwhile objects go as if it were not there (onFault: Default)"
+	case !p.loading.IsZero():
+		return "; meanwhile the objects that it governs are kept"
 	default:
 		return "; meanwhile the objects that it governs are kept (onFault: Hold)"
 	}
@@ -302,6 +317,9 @@ func overlapping(b *build, p *policyState, set func(string, bool, string, string
 	for _, o := range b.set.Overlaps(p.policy) {
 		var names []string
 		for _, first := range o.Before {
+			if first.Loading && meta.FindStatusCondition(p.status.Conditions, v1alpha1.ConditionOverlapping) != nil {
+				return // what it answers is not known yet: that may be what was said before
+			}
 			names = append(names, first.String())
 		}
 		resource := o.Resource

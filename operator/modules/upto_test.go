@@ -34,12 +34,7 @@ func TestAReplicaIsNotUpToPoliciesThatAnotherOneHasReadAndItHasNot(t *testing.T)
 	}
 	api := &lagging{Client: fake.NewClientBuilder().WithScheme(scheme).Build()}
 	replica := func() *Keeper {
-		k := keeper(t, func(o *Options) { o.Source = api })
-		t.Cleanup(func() {
-			k.engines.close()
-			k.fetcher.Close()
-		})
-		return k
+		return loading(t, keeper(t, func(o *Options) { o.Source = api }))
 	}
 	leader, follower := replica(), replica()
 	state := func() string {
