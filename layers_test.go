@@ -23,6 +23,18 @@ var layers = map[string]layer{
 		external: []string{"github.com/tetratelabs/wazero"},
 	},
 
+	"policies/worker": {
+		internal: []string{"hostabi", "policies", "policies/wasm/sandbox", "policies/worker/confine", "policies/worker/wire"},
+		external: []string{"github.com/go-logr/logr"},
+	},
+	"policies/worker/wire": {},
+	"policies/worker/serve": {
+		internal: []string{"hostabi", "policies", "policies/rego", "policies/wasm", "policies/wasm/sandbox", "policies/worker/confine", "policies/worker/wire"},
+	},
+	"policies/worker/confine": {
+		external: []string{"github.com/elastic/go-seccomp-bpf", "github.com/landlock-lsm/go-landlock/landlock", "golang.org/x/sys"},
+	},
+
 	"policies/rego": {
 		internal: []string{"hostabi", "policies", "policies/wasm/fuel", "policies/wasm/sandbox", "sdk/rego"},
 		external: []string{"github.com/open-policy-agent/opa/v1", "github.com/tetratelabs/wazero/api"},
@@ -65,13 +77,13 @@ var layers = map[string]layer{
 		internal: []string{"hostabi", "policies", "policies/source", "crds/v1alpha1", "operator/latest"},
 		external: []string{"k8s.io/apimachinery"},
 	},
-	"operator/modulestore/inprocess": {
-		internal: []string{"hostabi", "policies", "policies/rego", "policies/source", "policies/wasm", "crds/v1alpha1", "operator/modulestore"},
+	"operator/modulestore/workers": {
+		internal: []string{"hostabi", "policies/wasm/sandbox", "policies/worker", "crds/v1alpha1", "operator/modulestore"},
 	},
 	"operator/modules": {
 		internal: []string{
 			"hostabi", "policies", "policies/fixed", "policies/source",
-			"crds/v1alpha1", "operator/graph", "operator/modulestore", "operator/modulestore/inprocess",
+			"crds/v1alpha1", "operator/graph", "operator/modulestore", "operator/modulestore/workers", "policies/worker",
 		},
 		external: []string{
 			"github.com/go-logr/logr", "github.com/google/cel-go", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/apiserver",
@@ -130,7 +142,7 @@ var layers = map[string]layer{
 	},
 	"operator/loop": {
 		internal: []string{
-			"hostabi", "policies",
+			"hostabi", "policies", "policies/worker",
 			"operator/act", "operator/canary", "operator/catalog", "operator/consult", "operator/debug", "operator/decide", "operator/finalize",
 			"operator/gather", "operator/graph", "operator/intents", "operator/memo", "operator/modules", "operator/record", "operator/veto", "operator/watch",
 		},

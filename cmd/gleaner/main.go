@@ -75,7 +75,7 @@ func rootCalled(name string) *cobra.Command {
 	group(cmd, "Ask a cluster, and have it let go:", explainCommand(), stuckCommand(), graphCommand(), previewCommand(), doctorCommand(), releaseCommand())
 	group(cmd, "Write and test policies and finalizers:", moduleCommand(), testCommand(), replayCommand())
 	group(cmd, "Run Gleaner:", demoCommand(), devCommand(), runCommand(), rbacCommand())
-	cmd.AddCommand(versionCommand())
+	cmd.AddCommand(versionCommand(), sandboxCommand())
 	cmd.InitDefaultHelpCmd()
 	if help, _, err := cmd.Find([]string{"help"}); err == nil {
 		help.Args = noTopic

@@ -42,6 +42,7 @@ type options struct {
 	verbosity         int
 
 	besideOptions
+	sandboxOptions
 }
 
 const (
@@ -66,6 +67,7 @@ func defaultOptions() options {
 		transcripts:       resource.NewQuantity(record.DefaultTranscripts, resource.BinarySI).String(),
 		logFormat:         "json",
 		besideOptions:     defaultBesideOptions(),
+		sandboxOptions:    defaultSandboxOptions(),
 	}
 }
 
@@ -107,6 +109,7 @@ func (o *options) addTo(flags *pflag.FlagSet) {
 		"memory for what modules were asked and answered, as a `quantity`; the oldest make room, and their decisions can't be replayed; 0 for none")
 	flags.StringVar(&o.logFormat, "log-format", o.logFormat, "json or text")
 	o.besideOptions.addTo(flags)
+	o.sandboxOptions.addTo(flags)
 	flags.IntVarP(&o.verbosity, "verbosity", "v", o.verbosity, "of the log: 0 for decisions and what goes wrong, higher for more")
 }
 
@@ -123,6 +126,9 @@ func (o *options) validate() error {
 		"--collector=%s: use --collector=primary where the collector of kube-controller-manager is switched off, or --collector=companion", o.collector)
 	if o.collector == companion {
 		wrong = append(wrong, o.besideOptions.validate())
+	}
+	if _, err := o.sandboxOptions.config(); err != nil {
+		wrong = append(wrong, err)
 	}
 	refuse(o.workers < 1 || o.workers > 1000, "--workers=%d: use a number from 1 to 1000", o.workers)
 	refuse(o.discoveryInterval < time.Second, "--discovery-interval=%s: use 1s or more", o.discoveryInterval)

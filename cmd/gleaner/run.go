@@ -144,6 +144,11 @@ func (o *options) assemble(config *rest.Config, log logr.Logger) (*loop.Loop, ma
 	if err != nil {
 		return nil, nil, err
 	}
+	sandbox, err := o.sandboxOptions.config()
+	if err != nil {
+		return nil, nil, err
+	}
+	warnOfMemory(log, sandbox)
 	var hook *webhook
 	var asked *modules.Veto
 	if o.collector == companion {
@@ -156,7 +161,7 @@ func (o *options) assemble(config *rest.Config, log logr.Logger) (*loop.Loop, ma
 		Elect:             o.leaderElect && !o.dryRun, // a dry run writes no lease, and takes nobody's place
 		DiscoveryInterval: o.discoveryInterval, SweepInterval: o.sweepInterval,
 		CanaryTimeout: o.canaryTimeout, CanaryInterval: canaryInterval, SyncTimeout: syncTimeout,
-		Ignored: ignored, DryRun: o.dryRun, Evaluator: builtin.Policy{}, CacheDir: o.cacheDir, FinalizerNetworks: networks, Records: bounds,
+		Ignored: ignored, DryRun: o.dryRun, Evaluator: builtin.Policy{}, CacheDir: o.cacheDir, Sandbox: sandbox, FinalizerNetworks: networks, Records: bounds,
 		Metrics: metrics.Registry, Log: log.WithName("collector"),
 	})
 	if err != nil {

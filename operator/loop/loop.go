@@ -41,6 +41,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/record"
 	"github.com/gleaner-dev/gleaner/operator/watch"
 	"github.com/gleaner-dev/gleaner/policies"
+	"github.com/gleaner-dev/gleaner/policies/worker"
 )
 
 const (
@@ -93,6 +94,7 @@ type Options struct {
 
 	Records record.Bounds // of the decisions that are kept to be shown
 
+	Sandbox  worker.Config         // how modules are compiled and evaluated
 	CacheDir string                // keeps the policies' modules between runs; empty: nothing is kept
 	Metrics  prometheus.Registerer // takes the Loop's metrics
 	Log      logr.Logger
@@ -194,7 +196,7 @@ func (l *Loop) connect() error {
 	}
 	if l.keeper, err = modules.New(modules.Options{
 		Veto: l.options.Veto, Alone: l.company.missing, Only: func() bool { return !l.options.Beside && l.gate.get() == Open },
-		Config: watching, Namespace: l.options.Namespace, Held: l.heldByPlace, CacheDir: l.options.CacheDir, Log: l.log.WithName("policies"), Now: l.now,
+		Config: watching, Namespace: l.options.Namespace, Held: l.heldByPlace, CacheDir: l.options.CacheDir, Sandbox: l.options.Sandbox, Log: l.log.WithName("policies"), Now: l.now,
 		Absent:   func(ctx context.Context, gk schema.GroupKind) (bool, error) { return l.watcher.Absent(ctx, gk) },
 		Leads:    func() bool { return l.known.leads() && !l.options.DryRun },
 		OnChange: l.policiesChanged,

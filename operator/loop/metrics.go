@@ -165,6 +165,9 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	for _, s := range m.loop.watcher.States() {
 		m.state(gauge, s)
 	}
+	if m.loop.keeper != nil {
+		collectSandbox(m.loop.keeper.Sandbox(), out)
+	}
 }
 
 func (m *metrics) state(gauge func(*prometheus.Desc, float64, ...string), s watch.State) {

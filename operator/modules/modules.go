@@ -31,9 +31,10 @@ import (
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
 	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/modulestore"
-	"github.com/gleaner-dev/gleaner/operator/modulestore/inprocess"
+	"github.com/gleaner-dev/gleaner/operator/modulestore/workers"
 	"github.com/gleaner-dev/gleaner/policies"
 	"github.com/gleaner-dev/gleaner/policies/source"
+	"github.com/gleaner-dev/gleaner/policies/worker"
 )
 
 // Options are what a Keeper is made of.
@@ -83,7 +84,10 @@ type Options struct {
 	// resource says; may be nil. The module is called as in Policy.Module.
 	Given func(module string) ([]source.File, bool)
 
-	// Compiler compiles modules; nil: they are compiled and evaluated in this process.
+	// Sandbox says how modules are compiled and evaluated, in worker processes.
+	Sandbox worker.Config
+
+	// Compiler takes the place of the sandbox, for tests.
 	Compiler modulestore.Compiler
 
 	// Veto is nil where there is no other collector to be kept from anything.
@@ -108,7 +112,8 @@ type Keeper struct {
 	cel     *cel.Env
 	store   *modulestore.Store
 	fetcher *source.Fetcher
-	free    func() // what the modules took, once the store has ended
+	pool    *worker.Pool // nil in tests that bring a Compiler
+	free    func()       // what the modules took, once the store has ended
 
 	// For Run's goroutine alone:
 	user   string // see whoAmI
@@ -178,18 +183,25 @@ func (k *Keeper) newStore() (err error) {
 	}
 	compiler, free := k.options.Compiler, k.fetcher.Close
 	if compiler == nil {
-		own, err := inprocess.New(k.options.CacheDir)
+		pool, err := worker.New(k.sandbox())
 		if err != nil {
 			return err
 		}
-		compiler, free = own, func() {
-			own.Close()
+		k.pool, compiler, free = pool, workers.Compiler{Pool: pool}, func() {
+			pool.Close()
 			k.fetcher.Close()
 		}
 	}
 	k.free = free
 	k.store = modulestore.New(modulestore.Options{Compiler: compiler, Fetch: k.fetch, Now: k.options.Now})
 	return nil
+}
+
+// sandbox is how workers are started.
+func (k *Keeper) sandbox() worker.Config {
+	c := k.options.Sandbox
+	c.CacheDir, c.Log = k.options.CacheDir, k.options.Log
+	return c
 }
 
 // newClient returns a client that reads live. Its types are mapped as they are

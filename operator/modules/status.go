@@ -287,7 +287,10 @@ func (k *Keeper) readiness(p *asking, set func(string, bool, string, string), me
 	default:
 		set(v1alpha1.ConditionAccepted, true, "Accepted", "it makes sense")
 	}
+	quarantined := k.quarantined(p.policy.String())
 	switch {
+	case !p.problem.is() && quarantined != "":
+		set(v1alpha1.ConditionModuleReady, false, reasonQuarantined, quarantined+meanwhile)
 	case !p.problem.is():
 		set(v1alpha1.ConditionModuleReady, true, "Ready", "it answers "+strings.Join(words(p.policy.Hooks), ", "))
 	case accepted:

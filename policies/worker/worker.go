@@ -35,7 +35,7 @@ type Config struct {
 	Workers int
 
 	// Memory is how much resident memory a worker may use, in bytes, before it is killed.
-	// Default 256 MiB.
+	// Default 192 MiB.
 	Memory int64
 
 	// CompileTimeout is how much time a module may take to compile. Default 30s.
@@ -51,7 +51,7 @@ type Config struct {
 // Defaults of Config.
 const (
 	DefaultWorkers        = 2
-	DefaultMemory         = 256 << 20
+	DefaultMemory         = 192 << 20
 	DefaultCompileTimeout = 30 * time.Second
 )
 

@@ -1,0 +1,50 @@
+package modules
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/gleaner-dev/gleaner/policies/worker"
+)
+
+// reasonQuarantined is why a module does not run for now: its worker had to be killed.
+const reasonQuarantined = "Quarantined"
+
+// maxNamespaces bounds how many namespaces a message names.
+const maxNamespaces = 5
+
+// Sandbox returns the workers that modules run in; nil where something else runs them.
+func (k *Keeper) Sandbox() *worker.Pool { return k.pool }
+
+// quarantined says for whose objects the module of a policy or finalizer does not run for
+// now, and why; "" if it runs.
+func (k *Keeper) quarantined(policy string) string {
+	if k.pool == nil {
+		return ""
+	}
+	var found []worker.Quarantined
+	for _, q := range k.pool.Quarantined() {
+		if q.Policy == policy {
+			found = append(found, q)
+		}
+	}
+	if len(found) == 0 {
+		return ""
+	}
+	first := found[0]
+	if first.Namespace == "" {
+		return fmt.Sprintf("its module is not run, since %s; it is tried again at %s: change the module, or its limits", first.Message, at(first))
+	}
+	var names []string
+	for _, q := range found[:min(len(found), maxNamespaces)] {
+		names = append(names, q.Namespace)
+	}
+	if more := len(found) - maxNamespaces; more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	return fmt.Sprintf("its module is not run for objects in %s, since for one of them, %s; it is tried again at %s: change the module, or its limits",
+		strings.Join(names, ", "), first.Message, at(first))
+}
+
+// at rounds to minutes, since a status is written again whenever it changes.
+func at(q worker.Quarantined) string { return q.Until.UTC().Format("15:04 UTC") }
