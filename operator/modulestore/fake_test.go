@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -78,43 +79,65 @@ func (f *fake) Compile(ctx context.Context, r CompileRequest) (Compiled, error) 
 			return nil, err
 		}
 	}
-	return fakeModule{f, text}, nil
+	return &fakeModule{fake: f, text: text}, nil
 }
 
 type fakeModule struct {
 	*fake
-	text string
+	text   string
+	ended  atomic.Bool
+	opened atomic.Int32 // instances that are not closed
 }
 
-func (m fakeModule) Hooks() []hostabi.Hook { return m.hooks }
+func (m *fakeModule) Hooks() []hostabi.Hook { return m.hooks }
 
-func (m fakeModule) Start(ctx context.Context, o StartOptions) (Instance, error) {
+func (m *fakeModule) Start(ctx context.Context, o StartOptions) (Instance, error) {
 	m.count(m.started, o.Policy)
 	if m.start != nil {
 		if err := m.start(ctx, o); err != nil {
 			return nil, err
 		}
 	}
-	return fakeInstance{m, o.Policy}, nil
+	if m.ended.Load() {
+		panic("started after Close")
+	}
+	m.opened.Add(1)
+	return &fakeInstance{fakeModule: m, policy: o.Policy}, nil
 }
 
-func (m fakeModule) Close() { m.count(m.closed, m.text) }
+func (m *fakeModule) Close() {
+	if m.ended.Swap(true) || m.opened.Load() != 0 {
+		panic("closed twice, or while there are instances")
+	}
+	m.count(m.closed, m.text)
+}
 
 type fakeInstance struct {
-	fakeModule
+	*fakeModule
 	policy string
+	over   atomic.Bool
+	calls  atomic.Int32
 }
 
-func (i fakeInstance) Name() string { return i.policy }
-func (i fakeInstance) Close()       { i.count(i.closed, i.policy) }
+func (i *fakeInstance) Name() string { return i.policy }
 
-func (i fakeInstance) Evaluate(ctx context.Context, r hostabi.Request) (hostabi.Verdict, error) {
+func (i *fakeInstance) Close() {
+	if i.over.Swap(true) || i.calls.Load() != 0 {
+		panic("closed twice, or while it is called")
+	}
+	i.opened.Add(-1)
+	i.count(i.closed, i.policy)
+}
+
+func (i *fakeInstance) Evaluate(ctx context.Context, r hostabi.Request) (hostabi.Verdict, error) {
 	answer, err := i.Ask(ctx, r)
 	return answer.Verdict, err
 }
 
-func (i fakeInstance) Ask(ctx context.Context, r hostabi.Request) (policies.Answer, error) {
-	if i.counted(i.closed, i.policy) != 0 {
+func (i *fakeInstance) Ask(ctx context.Context, r hostabi.Request) (policies.Answer, error) {
+	i.calls.Add(1)
+	defer i.calls.Add(-1)
+	if i.over.Load() {
 		panic("called after Close")
 	}
 	if r.Hook == hostabi.HookValidate {

@@ -205,7 +205,9 @@ func (s *Store) compile(ctx context.Context, c *content, r Resource, fetched sou
 	}
 	defer release()
 	began := time.Now()
-	compiled, err := s.options.Compiler.Compile(ctx, CompileRequest{
+	compiling, cancel := context.WithTimeout(ctx, compileTimeout)
+	defer cancel()
+	compiled, err := s.options.Compiler.Compile(compiling, CompileRequest{
 		Engine: c.key.engine, Name: r.String(), Namespace: r.Namespace, Files: fetched.Files, Digest: fetched.Digest,
 	})
 	s.mu.Lock()

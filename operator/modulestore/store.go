@@ -69,6 +69,9 @@ const (
 	// decisions that began by an earlier one. It is longer than one decision takes.
 	lastCalls = time.Minute
 
+	// compileTimeout bounds a compilation, as far as the Compiler heeds it.
+	compileTimeout = 2 * time.Minute
+
 	// idle is how long the Store sleeps when nothing is due.
 	idle = time.Hour
 )
@@ -82,7 +85,7 @@ type Store struct {
 	wake    chan struct{} // capacity 1: there may be something to do
 
 	mu       sync.Mutex // covers what follows
-	modules  map[types.UID]*module
+	modules  map[moduleKey]*module
 	byRef    map[Ref]*module
 	contents map[contentKey]*content
 	uses     map[useKey]*use
@@ -99,7 +102,7 @@ func New(o Options) *Store {
 		options: o, wake: make(chan struct{}, 1),
 		remote: newPool(remoteSlots, 1, remoteSlots), local: newPool(localSlots, 1, localSlots),
 		compiling: newPool(o.CompileSlots, half(o.CompileSlots), o.CompileSlots), booting: newPool(o.StartSlots, half(o.StartSlots), o.StartSlots),
-		modules: map[types.UID]*module{}, byRef: map[Ref]*module{}, contents: map[contentKey]*content{}, uses: map[useKey]*use{},
+		modules: map[moduleKey]*module{}, byRef: map[Ref]*module{}, contents: map[contentKey]*content{}, uses: map[useKey]*use{},
 	}
 }
 
@@ -125,14 +128,15 @@ func (s *Store) SetModules(list []Resource) {
 	defer s.wakeUp()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now, there := time.Now(), map[types.UID]bool{}
+	now, there := time.Now(), map[moduleKey]bool{}
 	clear(s.byRef)
 	for _, r := range list {
-		there[r.UID] = true
-		m, ok := s.modules[r.UID]
+		key := moduleKey{r.Ref, r.UID}
+		there[key] = true
+		m, ok := s.modules[key]
 		if !ok {
 			m = &module{resource: r, job: job{due: now}, state: State{Step: Fetching, Since: now}}
-			s.modules[r.UID] = m
+			s.modules[key] = m
 		}
 		s.byRef[r.Ref] = m
 		if !sameSource(m.resource, r) && !(r.Terminating && m.ready != nil) {
@@ -140,13 +144,13 @@ func (s *Store) SetModules(list []Resource) {
 		}
 		m.resource = r
 	}
-	for uid, m := range s.modules {
-		if !there[uid] {
+	for key, m := range s.modules {
+		if !there[key] {
 			m.stop()
 			m.gone = true
 			s.leave(m.ready)
 			s.leave(m.tried)
-			delete(s.modules, uid)
+			delete(s.modules, key)
 		}
 	}
 }
@@ -154,7 +158,7 @@ func (s *Store) SetModules(list []Resource) {
 // sameSource reports whether two readings of a module lead to the same place.
 func sameSource(a, b Resource) bool {
 	a.Spec.Limits, b.Spec.Limits = nil, nil
-	return a.Ref == b.Ref && equality.Semantic.DeepEqual(a.Spec, b.Spec)
+	return equality.Semantic.DeepEqual(a.Spec, b.Spec)
 }
 
 // ConfigMapChanged has the modules fetched again that come from a ConfigMap.
@@ -250,6 +254,12 @@ func (s *Store) free() {
 		c.Close()
 	}
 	s.garbage = nil
+}
+
+// moduleKey tells apart modules. In files they need not have a UID.
+type moduleKey struct {
+	ref Ref
+	uid types.UID
 }
 
 // job is the work on one key, of which no more than one runs at a time.

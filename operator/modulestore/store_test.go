@@ -282,3 +282,25 @@ func TestStore_FetchesAgainWhatMayHaveBecomeAnotherModule(t *testing.T) {
 		})
 	}
 }
+
+func TestStore_ModulesOfFilesNeedNoUID(t *testing.T) {
+	f := newFake()
+	simulate(t, f, func(t *testing.T, s *Store) {
+		a, b := inline("", "a", "a"), inline("", "b", "b")
+		a.UID, b.UID = "", ""
+		s.SetModules([]Resource{a, b})
+		synctest.Wait()
+		if x, y := is(t, s, a, Ready), is(t, s, b, Ready); x.Module.Digest == y.Module.Digest {
+			t.Error("they are taken for one")
+		}
+		uses := s.NewUses()
+		one, other := useOf("p", stateOf(t, s, a).Module, "{}"), useOf("q", stateOf(t, s, a).Module, "{}")
+		one.UID, other.UID = "", ""
+		uses.Get(one)
+		uses.Get(other)
+		synctest.Wait()
+		if f.counted(f.started, "p") != 1 || f.counted(f.started, "q") != 1 {
+			t.Error("two policies share an instance")
+		}
+	})
+}

@@ -29,7 +29,8 @@ type Use struct {
 
 // useKey is what an instance is started for.
 type useKey struct {
-	uid     types.UID
+	policy  string
+	uid     types.UID // in files there need not be one
 	content *content
 	limits  Limits
 }
@@ -39,7 +40,7 @@ type useKey struct {
 type use struct {
 	job
 	useKey
-	policy, namespace string
+	namespace string // of the policy
 
 	settings hostabi.Policy
 	version  int // of the settings
@@ -65,7 +66,7 @@ func (u *Uses) Get(wanted Use) UseState {
 	s := u.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key, now := useKey{wanted.UID, wanted.Module.content, wanted.Limits}, time.Now()
+	key, now := useKey{wanted.Policy, wanted.UID, wanted.Module.content, wanted.Limits}, time.Now()
 	if s.contents[key.content.key] != key.content {
 		return UseState{Step: Starting, Since: now} // it was freed since Get, which will be called again
 	}
@@ -74,7 +75,7 @@ func (u *Uses) Get(wanted Use) UseState {
 	if !ok {
 		key.content.users++
 		of = &use{
-			useKey: key, policy: wanted.Policy, namespace: wanted.Settings.Namespace,
+			useKey: key, namespace: wanted.Settings.Namespace,
 			settings: wanted.Settings, state: UseState{Step: Starting},
 		}
 		s.uses[key] = of
@@ -112,7 +113,7 @@ func (u *Uses) Commit() {
 	defer s.wakeUp()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now, newest := time.Now(), map[types.UID]*use{}
+	now, newest := time.Now(), map[string]*use{}
 	for key, of := range s.uses {
 		if _, is := u.all[key]; is {
 			continue
@@ -123,12 +124,12 @@ func (u *Uses) Commit() {
 		}
 		// Of those that were replaced, one is kept for each policy: whoever changes a module
 		// again and again must not fill the memory.
-		other := newest[key.uid]
+		other := newest[key.policy]
 		switch {
 		case other == nil:
-			newest[key.uid] = of
+			newest[key.policy] = of
 		case other.retired.Before(of.retired):
-			other.evicted, newest[key.uid] = true, of
+			other.evicted, newest[key.policy] = true, of
 		default:
 			of.evicted = true
 		}
