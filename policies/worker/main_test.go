@@ -12,9 +12,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if serve.Requested() {
-		os.Exit(serve.Main(os.Args[2:]))
-	}
+	serve.MainIfRequested()
 	if len(os.Args) > 1 && strings.HasPrefix(os.Args[1], "faulty-") {
 		faulty(strings.TrimPrefix(os.Args[1], "faulty-"))
 		os.Exit(0)

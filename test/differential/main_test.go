@@ -32,9 +32,11 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/catalog"
 	"github.com/gleaner-dev/gleaner/operator/loop"
 	"github.com/gleaner-dev/gleaner/policies/builtin"
+	"github.com/gleaner-dev/gleaner/policies/worker/serve"
 )
 
 func TestMain(m *testing.M) {
+	serve.MainIfRequested()
 	ctrl.SetLogger(logr.Discard())
 	code := m.Run()
 	for _, s := range []*side{sides.theirs, sides.ours} {

@@ -14,12 +14,14 @@ import (
 
 	"github.com/gleaner-dev/gleaner/devcluster"
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
+	"github.com/gleaner-dev/gleaner/policies/worker/serve"
 	"github.com/gleaner-dev/gleaner/test/inside"
 )
 
 const patience = 2 * time.Minute
 
 func TestMain(m *testing.M) {
+	serve.MainIfRequested()
 	log := logr.Discard()
 	if os.Getenv("GLEANER_TEST_LOG") != "" {
 		log = zap.New(zap.UseDevMode(true))

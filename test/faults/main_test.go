@@ -34,6 +34,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/catalog"
 	"github.com/gleaner-dev/gleaner/operator/loop"
 	"github.com/gleaner-dev/gleaner/policies/builtin"
+	"github.com/gleaner-dev/gleaner/policies/worker/serve"
 )
 
 // noCollector are the controllers that run: all but the built-in collector.
@@ -47,6 +48,7 @@ var shared struct {
 }
 
 func TestMain(m *testing.M) {
+	serve.MainIfRequested()
 	log := logr.Discard()
 	if os.Getenv("GLEANER_TEST_LOG") != "" {
 		log = zap.New(zap.UseDevMode(true))

@@ -26,10 +26,12 @@ const connection = 3
 // errAlone is a worker that was started by hand.
 var errAlone = errors.New("there is no operator on file 3: workers are started by \"gleaner run\", not by hand")
 
-// Requested reports whether this process was started to be a worker. Programs other than
-// gleaner that start workers, as tests do, call Main then, before anything else.
-func Requested() bool {
-	return len(os.Args) > 1 && os.Args[1] == Command && isSocket(connection)
+// MainIfRequested is Main if this process was started to be a worker, and ends with it. Programs
+// other than gleaner that start workers call it before anything else, as tests do in TestMain.
+func MainIfRequested() {
+	if len(os.Args) > 1 && os.Args[1] == Command && isSocket(connection) {
+		os.Exit(Main(os.Args[2:]))
+	}
 }
 
 // Main is the whole life of a worker. It returns the exit code.

@@ -13,10 +13,12 @@ import (
 	"github.com/gleaner-dev/gleaner/devcluster"
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
 	"github.com/gleaner-dev/gleaner/operator/loop"
+	"github.com/gleaner-dev/gleaner/policies/worker/serve"
 	"github.com/gleaner-dev/gleaner/test/inside"
 )
 
 func TestMain(m *testing.M) {
+	serve.MainIfRequested()
 	ctrl.SetLogger(logr.Discard())
 	devtest.Run(m, devcluster.Options{Controllers: []string{"*", "-garbage-collector-controller"}})
 }
