@@ -56,7 +56,7 @@ func (l *Loop) AddTo(mgr manager.Manager) error {
 	if err := c.Watch(&feed{loop: l}); err != nil {
 		return fmt.Errorf("feed controller: %w", err)
 	}
-	for _, r := range []manager.RunnableFunc{l.watcher.Run, l.keeper.Run, l.finalizers.Run, l.tell, l.sweep, l.confirm, l.elect, c.Start} {
+	for _, r := range []manager.RunnableFunc{l.watcher.Run, l.keys.Run, l.keeper.Run, l.finalizers.Run, l.tell, l.sweep, l.confirm, l.elect, c.Start} {
 		if err := mgr.Add(everywhere{r}); err != nil {
 			return fmt.Errorf("add to manager: %w", err)
 		}
@@ -187,6 +187,14 @@ func (l *Loop) typesChanged(types *catalog.Catalog) {
 			l.log.Error(nil, "StorageVersionMigration is served: the first such object makes kube-controller-manager panic "+
 				"while its garbage collector is switched off", "fix", "set the feature gate StorageVersionMigrator=false on kube-controller-manager")
 		})
+	}
+}
+
+// keysChanged looks again at what was kept since its state could not be verified.
+func (l *Loop) keysChanged() {
+	l.known.sweep()
+	if l.finalizers != nil {
+		l.finalizers.Retry()
 	}
 }
 
