@@ -87,6 +87,11 @@ func Parse(data map[string][]byte) (Keys, error) {
 	return k, nil
 }
 
+// And returns keys that sign as these do, and verify what others have signed, too.
+func (k Keys) And(others Keys) Keys {
+	return Keys{current: k.current, all: slices.Concat(k.all, others.all)}
+}
+
 // Sign signs a JSON document.
 func (k Keys) Sign(s Subject, document any) (Signed, error) {
 	if len(k.current) == 0 {
