@@ -175,7 +175,7 @@ func (s *Store) set(keys statekey.Keys, err error) {
 	}
 	s.mu.Lock()
 	changed := !keys.Equal(s.keys)
-	news := err != nil && s.err.Error() != err.Error()
+	news := err != nil && (s.err == nil || s.err.Error() != err.Error())
 	s.keys, s.err = keys, err
 	s.mu.Unlock()
 	if news {
