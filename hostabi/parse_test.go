@@ -167,7 +167,7 @@ func TestParseVerdict_TakesABoundedTimeForAnyLargeDocument(t *testing.T) {
 				t.Errorf("%s: a verdict beside an error", name)
 			}
 		}
-		if took := time.Since(began); took > 5*time.Second { // about 0.1 s on an idle machine
+		if took := time.Since(began); took > 20*time.Second { // about 0.1 s on an idle machine; 105 s where words were found for each field
 			t.Errorf("%s: four verdicts of 1 MiB took %s", name, took)
 		}
 	}
