@@ -190,14 +190,6 @@ func (l *Loop) typesChanged(types *catalog.Catalog) {
 	}
 }
 
-// keysChanged looks again at what was kept since its state could not be verified.
-func (l *Loop) keysChanged() {
-	l.known.sweep()
-	if l.finalizers != nil {
-		l.finalizers.Retry()
-	}
-}
-
 // listen finds out whether another collector is alive: at once, then every
 // CanaryInterval, and when kube-controller-manager's lease changes hands.
 func (l *Loop) listen(ctx context.Context) {

@@ -212,11 +212,8 @@ func (l *Loop) connect() error {
 		return err
 	}
 	l.upTo = l.keeper.UpTo
-	l.keys = keystore.New(keystore.Options{
-		Client: l.client, Namespace: l.options.Namespace, OnChange: l.keysChanged, Log: l.log.WithName("state"),
-		Leads: func() bool { return l.known.leads() && !l.options.DryRun },
-	})
-	l.stateKeys, l.limits = l.keys.Keys, newLimits()
+	l.signState()
+	l.limits = newLimits()
 	l.watcher = watch.New(watch.Options{
 		Discovery:   discoverer,
 		Metadata:    watchClient,

@@ -112,11 +112,6 @@ func (m *metrics) limit(by, what string) {
 	m.limited.WithLabelValues(by, what).Inc()
 }
 
-func (l *Loop) hasKeys() bool {
-	_, err := l.stateKeys()
-	return err == nil
-}
-
 func (m *metrics) observeDelay(facts decide.Facts, at time.Time) {
 	var last time.Time
 	for _, o := range facts.Owners {
