@@ -49,7 +49,14 @@ var layers = map[string]layer{
 	"policies/source/egress": {},
 	"policies/source/oci":    {external: []string{"github.com/google/go-containerregistry/pkg/v1"}},
 
-	"operator/memo":    {pure: true, internal: []string{"hostabi"}, external: []string{"k8s.io/apimachinery"}},
+	"operator/statekey": {pure: true, external: []string{"k8s.io/apimachinery"}},
+	"operator/keystore": {
+		internal: []string{"operator/statekey"},
+		external: []string{"github.com/go-logr/logr", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
+	},
+	"operator/writelimit": {external: []string{"golang.org/x/time/rate"}},
+
+	"operator/memo":    {pure: true, internal: []string{"hostabi", "operator/statekey"}, external: []string{"k8s.io/apimachinery"}},
 	"operator/graph":   {pure: true, internal: []string{"operator/memo"}, external: []string{"k8s.io/apimachinery", "k8s.io/utils"}},
 	"operator/catalog": {pure: true, external: []string{"k8s.io/apimachinery"}},
 	"operator/decide": {
@@ -58,18 +65,18 @@ var layers = map[string]layer{
 		external: []string{"k8s.io/apimachinery"},
 	},
 	"operator/consult": {
-		internal: []string{"hostabi", "policies", "operator/catalog", "operator/decide", "operator/graph", "operator/intents", "operator/memo"},
+		internal: []string{"hostabi", "policies", "operator/catalog", "operator/decide", "operator/graph", "operator/intents", "operator/memo", "operator/statekey"},
 		external: []string{"k8s.io/apimachinery", "k8s.io/client-go"},
 	},
 	"operator/intents": {
-		internal: []string{"hostabi", "policies", "policies/source/egress", "operator/catalog"},
+		internal: []string{"hostabi", "policies", "policies/source/egress", "operator/catalog", "operator/writelimit"},
 		external: []string{
 			"github.com/aws/aws-sdk-go-v2/aws", "github.com/go-logr/logr", "golang.org/x/net/http/httpguts", "golang.org/x/net/idna",
 			"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/klog/v2",
 		},
 	},
 	"operator/finalize": {
-		internal: []string{"hostabi", "policies", "operator/catalog", "operator/consult", "operator/graph", "operator/intents", "operator/memo"},
+		internal: []string{"hostabi", "policies", "operator/catalog", "operator/consult", "operator/graph", "operator/intents", "operator/memo", "operator/statekey", "operator/writelimit"},
 		external: []string{"github.com/go-logr/logr", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
 	},
 	"operator/latest": {},
@@ -115,14 +122,14 @@ var layers = map[string]layer{
 	"operator/preview": {
 		internal: []string{
 			"crds/v1alpha1", "hostabi", "operator/catalog", "operator/consult", "operator/decide", "operator/gather", "operator/graph", "operator/intents",
-			"operator/loop", "operator/modules", "operator/record", "operator/survey", "policies", "policies/builtin", "policies/source",
+			"operator/loop", "operator/modules", "operator/record", "operator/statekey", "operator/survey", "policies", "policies/builtin", "policies/source",
 		},
 		external: []string{
 			"github.com/go-logr/logr", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/utils", "sigs.k8s.io/controller-runtime",
 		},
 	},
 	"operator/act": {
-		internal: []string{"operator/catalog", "operator/decide", "operator/graph", "operator/memo"},
+		internal: []string{"operator/catalog", "operator/decide", "operator/graph", "operator/memo", "operator/statekey"},
 		external: []string{"k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/utils"},
 	},
 	"operator/record": {
@@ -144,7 +151,8 @@ var layers = map[string]layer{
 		internal: []string{
 			"hostabi", "policies", "policies/worker",
 			"operator/act", "operator/canary", "operator/catalog", "operator/consult", "operator/debug", "operator/decide", "operator/finalize",
-			"operator/gather", "operator/graph", "operator/intents", "operator/memo", "operator/modules", "operator/record", "operator/veto", "operator/watch",
+			"operator/gather", "operator/graph", "operator/intents", "operator/keystore", "operator/memo", "operator/modules", "operator/record",
+			"operator/statekey", "operator/veto", "operator/watch", "operator/writelimit",
 		},
 		external: []string{
 			"github.com/go-logr/logr", "github.com/prometheus",

@@ -11,6 +11,10 @@ const (
 	// MaxDuration bounds every duration in a verdict.
 	MaxDuration = Duration(720 * time.Hour)
 
+	// MinWait is the least that passes until a question is put again, however short the
+	// after or delay of a verdict is.
+	MinWait = Duration(time.Second)
+
 	// DefaultWait is how long a Wait without after lasts.
 	DefaultWait = Duration(30 * time.Second)
 )

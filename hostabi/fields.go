@@ -21,6 +21,9 @@ func (p *parser) object(at *path, v value, known ...string) object {
 	}
 	o := object{p, at, v.fields()}
 	for _, f := range o.fields {
+		if p.err != nil {
+			break // only the first error counts, and finding words for each of 100,000 takes half a minute
+		}
 		if contains(known, f.name) {
 			if f.value.kind == kindNull {
 				p.fail(at.field(f.name), "is null: leave it out, or write a value")

@@ -100,7 +100,7 @@ func TestWaitingWithoutATimeTakesThirtySeconds(t *testing.T) {
 	for _, c := range []struct {
 		after hostabi.Duration
 		want  time.Duration
-	}{{0, 30 * time.Second}, {hostabi.Duration(time.Hour), time.Hour}} {
+	}{{0, 30 * time.Second}, {hostabi.Duration(time.Hour), time.Hour}, {hostabi.Duration(time.Millisecond), time.Second}} {
 		if got := (hostabi.Verdict{Decision: hostabi.DecisionWait, After: c.after}).WaitFor(); got != c.want {
 			t.Errorf("after %s: waits for %s, not %s", c.after, got, c.want)
 		}
@@ -133,6 +133,46 @@ func TestEveryHookHasItsDecisions(t *testing.T) {
 	}
 }
 
+// A verdict of the largest size is read in a time that does not grow with what is in it:
+// the module's fuel does not pay for it.
+func TestParseVerdict_TakesABoundedTimeForAnyLargeDocument(t *testing.T) {
+	const room = hostabi.MaxVerdictBytes - 200
+	fields := func(format string) string {
+		var b strings.Builder
+		for i := 0; b.Len() < room-40; i++ {
+			fmt.Fprintf(&b, format, i)
+		}
+		return strings.TrimSuffix(b.String(), ",")
+	}
+	deep := strings.Repeat("[", 60) + strings.Repeat("]", 60)
+	for name, text := range map[string]string{
+		"many unknown fields":        `{"decision":"Wait",` + fields(`"f%d":1,`) + `}`,
+		"many fields of one name":    `{` + strings.TrimSuffix(strings.Repeat(`"decision":"Wait",`, room/18), ",") + `}`,
+		"many fields in the state":   `{"decision":"Wait","state":{` + fields(`"f%d":1,`) + `}}`,
+		"many intents":               `{"decision":"Act","intents":[` + fields(`{"id":"i%d"},`) + `]}`,
+		"many dependents":            `{"decision":"Orphan","dependents":[` + fields(`{"kind":"K%d"},`) + `]}`,
+		"many headers":               `{"decision":"Act","intents":[{"id":"a","http":{"method":"GET","url":"https://a","headers":{` + fields(`"h%d":"",`) + `}}}]}`,
+		"a large object":             `{"decision":"Act","intents":[{"id":"a","create":{"object":{` + fields(`"f%d":[{}],`) + `}}}]}`,
+		"a long text":                `{"decision":"Wait","reason":"` + strings.Repeat("a", room) + `"}`,
+		"a long text, escaped":       `{"decision":"Wait","reason":"` + strings.Repeat(`\u0061`, room/6) + `"}`,
+		"a long number":              `{"decision":"Delete","gracePeriodSeconds":` + strings.Repeat("1", room) + `}`,
+		"a long duration":            `{"decision":"Wait","after":"` + strings.Repeat("1s", room/2) + `"}`,
+		"brackets within each other": `{"decision":"Wait","state":[` + strings.TrimSuffix(strings.Repeat(deep+",", room/121), ",") + `]}`,
+		"brackets that never close":  strings.Repeat("[", room),
+		"nothing but space":          strings.Repeat(" ", room),
+	} {
+		began := time.Now()
+		for _, hook := range hostabi.Hooks() {
+			if v, err := hostabi.ParseVerdict(hook, []byte(text)); err != nil && !reflect.ValueOf(v).IsZero() {
+				t.Errorf("%s: a verdict beside an error", name)
+			}
+		}
+		if took := time.Since(began); took > 20*time.Second { // about 0.1 s on an idle machine; 105 s where words were found for each field
+			t.Errorf("%s: four verdicts of 1 MiB took %s", name, took)
+		}
+	}
+}
+
 // FuzzParseVerdict: nothing panics; what is accepted obeys the limits, and is
 // the same when it is written and read again.
 func FuzzParseVerdict(f *testing.F) {
@@ -161,6 +201,15 @@ func FuzzParseVerdict(f *testing.F) {
 		}
 		if !reflect.DeepEqual(first, second) {
 			t.Fatalf("read again, it is another:\n%+v\n%+v", first, second)
+		}
+		if again, err := hostabi.MarshalVerdict(second); err != nil || !bytes.Equal(written, again) {
+			t.Fatalf("written again, it is another (%v):\n%s\n%s", err, written, again)
+		}
+		if first.WaitFor() < time.Duration(hostabi.MinWait) || first.After < 0 || first.After > hostabi.MaxDuration || first.Delay < 0 || first.Delay > hostabi.MaxDuration {
+			t.Fatalf("accepted after %s, delay %s", first.After, first.Delay)
+		}
+		if len(first.Intents) > hostabi.MaxIntents || len(first.Dependents) > hostabi.MaxDependents || len(first.Reason) > hostabi.MaxReasonBytes {
+			t.Fatalf("accepted %d intents, %d dependents, a reason of %d bytes", len(first.Intents), len(first.Dependents), len(first.Reason))
 		}
 		for _, i := range first.Intents {
 			if i.Type() == "" {

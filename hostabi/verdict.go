@@ -73,10 +73,12 @@ type Verdict struct {
 	GracePeriodSeconds *int64 `json:"gracePeriodSeconds,omitempty"`
 
 	// Delay has collect delete the object once it has been without an owner for
-	// so long, counted from the request's OwnerlessSince.
+	// so long, counted from the request's OwnerlessSince. What is left of it is waited
+	// for, and MinWait at least.
 	Delay Duration `json:"delay,omitempty"`
 
-	// After is when to ask again, with Wait: DefaultWait if there is none.
+	// After is when to ask again, with Wait: DefaultWait if there is none, and MinWait at
+	// least.
 	After Duration `json:"after,omitempty"`
 
 	// Dependents are exceptions by kind to what propagate decides.
@@ -99,7 +101,7 @@ func (v Verdict) WaitFor() time.Duration {
 	if v.After == 0 {
 		return time.Duration(DefaultWait)
 	}
-	return time.Duration(v.After)
+	return time.Duration(max(v.After, MinWait))
 }
 
 // DependentDecision says what becomes of the dependents of one kind:

@@ -14,10 +14,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
+	"github.com/gleaner-dev/gleaner/cmd/gleaner/ask/replicas"
+	"github.com/gleaner-dev/gleaner/cmd/gleaner/ask/rights"
 	"github.com/gleaner-dev/gleaner/cmd/gleaner/kubectl"
+	"github.com/gleaner-dev/gleaner/operator/keystore"
 	"github.com/gleaner-dev/gleaner/operator/modules"
 	"github.com/gleaner-dev/gleaner/operator/preview"
+	"github.com/gleaner-dev/gleaner/operator/statekey"
 	"github.com/gleaner-dev/gleaner/policies/source"
 )
 
@@ -53,7 +58,8 @@ policies that are in force: what the object owns, what is in it if it is a names
 any more. A policy in Monitor changes nothing here, either; what it says is shown.
 
 What can't be known is said to be unknown: what depends on a type that you may not read, a module that can't be had
-from here, or what a module reads itself. It may go.
+from here, or what a module reads itself; and objects with a state annotation, unless you may read the Secret with the
+operator's keys. It may go.
 
 With --with, policies that are not in the cluster yet, or are there otherwise, are tried on it: they are taken as if they
 were applied, with the modules and ConfigMaps that they name, and nothing is written.
@@ -168,6 +174,9 @@ func (o *previewOptions) run(ctx context.Context, a *asked, given preview.Module
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
+	if a.config != nil {
+		options.Keys = func(ctx context.Context) (statekey.Keys, error) { return stateKeys(ctx, a.config) }
+	}
 	if options.Reading = reading; reading != nil {
 		defer reading.Close()
 	}
@@ -182,6 +191,24 @@ func (o *previewOptions) run(ctx context.Context, a *asked, given preview.Module
 		p.Notes = append(p.Notes, "beside another collector it is a matter of who is first whether a policy with explicit: Override overrides an explicit Orphan")
 	}
 	return p, nil
+}
+
+// stateKeys reads the keys that the operator signs state annotations with, with the
+// rights of whoever asks.
+func stateKeys(ctx context.Context, config *rest.Config) (statekey.Keys, error) {
+	namespace := rights.SetupOf(nil).Namespace
+	if pods, err := replicas.Pods(ctx, replicas.Where{Config: config}); err == nil && len(pods) != 0 {
+		namespace = pods[0].Namespace
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return statekey.Keys{}, fmt.Errorf("make client: %w", err)
+	}
+	keys, err := keystore.Read(ctx, client, namespace)
+	if err != nil {
+		return statekey.Keys{}, fmt.Errorf("read Secret %s/%s: %w", namespace, keystore.SecretName, err)
+	}
+	return keys, nil
 }
 
 // collectorOf finds out how Gleaner is run. Where that can't be told it is taken to

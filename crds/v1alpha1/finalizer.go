@@ -149,22 +149,22 @@ type FinalizerSpec struct {
 //
 // +kubebuilder:validation:XValidation:rule=`!self.initial.matches('^([0-9]{1,5}([.][0-9]{1,9})?(h|m|s|ms))+$') || !self.max.matches('^([0-9]{1,5}([.][0-9]{1,9})?(h|m|s|ms))+$') || duration(self.initial) <= duration(self.max)`,fieldPath=".max",message="write at least what initial is"
 type Retry struct {
-	// After the first failure, from 10ms to 1h.
+	// After the first failure, from 1s to 1h.
 	//
 	// +optional
 	// +kubebuilder:default="1s"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule=`self.matches('^([0-9]{1,5}([.][0-9]{1,9})?(h|m|s|ms))+$') && duration(self) >= duration('10ms') && duration(self) <= duration('1h')`,message="write a duration from 10ms to 1h, such as 1s"
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^([0-9]{1,5}([.][0-9]{1,9})?(h|m|s|ms))+$') && duration(self) >= duration('1s') && duration(self) <= duration('1h')`,message="write a duration from 1s to 1h, such as 1s"
 	Initial *metav1.Duration `json:"initial,omitempty"`
 
-	// At most, from 10ms to 24h.
+	// At most, from 1s to 24h.
 	//
 	// +optional
 	// +kubebuilder:default="5m"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule=`self.matches('^([0-9]{1,5}([.][0-9]{1,9})?(h|m|s|ms))+$') && duration(self) >= duration('10ms') && duration(self) <= duration('24h')`,message="write a duration from 10ms to 24h, such as 5m"
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^([0-9]{1,5}([.][0-9]{1,9})?(h|m|s|ms))+$') && duration(self) >= duration('1s') && duration(self) <= duration('24h')`,message="write a duration from 1s to 24h, such as 5m"
 	Max *metav1.Duration `json:"max,omitempty"`
 }
 

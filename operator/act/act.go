@@ -9,6 +9,7 @@ package act
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -25,6 +26,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/decide"
 	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/memo"
+	"github.com/gleaner-dev/gleaner/operator/statekey"
 )
 
 // Result is what became of a write.
@@ -43,6 +45,7 @@ const (
 type Actor struct {
 	client  metadata.Interface
 	catalog func() *catalog.Catalog
+	keys    func() (statekey.Keys, error) // sign what is remembered
 	dryRun  bool
 
 	// whole are the types that take no strategic merge patch, as custom
@@ -51,8 +54,8 @@ type Actor struct {
 }
 
 // New returns an Actor. With dryRun it writes nothing.
-func New(client metadata.Interface, types func() *catalog.Catalog, dryRun bool) *Actor {
-	return &Actor{client: client, catalog: types, dryRun: dryRun}
+func New(client metadata.Interface, types func() *catalog.Catalog, keys func() (statekey.Keys, error), dryRun bool) *Actor {
+	return &Actor{client: client, catalog: types, keys: keys, dryRun: dryRun}
 }
 
 // Do carries out one action. A nil action is done.
@@ -77,8 +80,7 @@ func (a *Actor) Do(ctx context.Context, action decide.Action) (Result, error) {
 	case decide.Unblock:
 		return a.unblock(ctx, action)
 	case decide.Remember:
-		text := action.Memo.String()
-		return a.annotate(ctx, action.Object, &text)
+		return a.remember(ctx, action)
 	case decide.Forget:
 		return a.annotate(ctx, action.Object, nil)
 	default:
@@ -159,6 +161,19 @@ func (t target) patch(ctx context.Context, how types.PatchType, p patch) error {
 		return apierrors.NewConflict(t.resource.GroupResource(), t.Name, err) // another object by that name (G-55)
 	}
 	return err
+}
+
+// remember signs a memo and writes it onto an object.
+func (a *Actor) remember(ctx context.Context, action decide.Remember) (Result, error) {
+	keys, missing := a.keys()
+	text, err := action.Memo.Sign(keys)
+	if errors.Is(err, statekey.ErrNoKey) && missing != nil {
+		err = missing
+	}
+	if err != nil {
+		return Failed, fmt.Errorf("remember the state of %s %s/%s: %w", action.Object.Kind.Kind, action.Object.Namespace, action.Object.Name, err)
+	}
+	return a.annotate(ctx, action.Object, &text)
 }
 
 // annotate writes a memo onto an object, or takes it off.

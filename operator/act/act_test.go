@@ -278,7 +278,7 @@ func TestTheVersionIsPickedPerCall(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := served("v1")
-	actor := act.New(client, func() *catalog.Catalog { return now }, false)
+	actor := act.New(client, func() *catalog.Catalog { return now }, keys, false)
 	o := object(widgetKind)
 	o.Kind.Version = "v1alpha1"
 	for _, version := range []string{"v1", "v2"} {

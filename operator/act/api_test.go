@@ -1,6 +1,7 @@
 package act_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -23,6 +24,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/catalog"
 	"github.com/gleaner-dev/gleaner/operator/decide"
 	"github.com/gleaner-dev/gleaner/operator/graph"
+	"github.com/gleaner-dev/gleaner/operator/statekey"
 )
 
 const (
@@ -157,7 +159,12 @@ func actor(t *testing.T, a *api, dryRun bool) *act.Actor {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return act.New(client, func() *catalog.Catalog { return served("v1") }, dryRun)
+	return act.New(client, func() *catalog.Catalog { return served("v1") }, keys, dryRun)
+}
+
+// keys are the operator's.
+func keys() (statekey.Keys, error) {
+	return statekey.Parse(map[string][]byte{statekey.Current: bytes.Repeat([]byte{1}, statekey.MinBytes)})
 }
 
 var (

@@ -25,6 +25,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/intents"
 	"github.com/gleaner-dev/gleaner/operator/memo"
+	"github.com/gleaner-dev/gleaner/operator/statekey"
 	"github.com/gleaner-dev/gleaner/policies"
 )
 
@@ -40,6 +41,14 @@ type Consultant struct {
 	Namespace string // Gleaner's own, in which nothing has a hold: it could keep the namespace from being deleted
 
 	Now func() time.Time
+
+	// Keys verify what is remembered on objects. An error says that there may be other
+	// keys than those that are returned: what none of them has signed may still count,
+	// and so its object is kept.
+	Keys func() (statekey.Keys, error)
+
+	// Unverified is called with that error when an object is kept for it; may be nil.
+	Unverified func(error)
 
 	// Beside says that another collector carries out what is decided of dependents: a
 	// finalizer that is gone was taken off by it, and tells nothing of what anybody
@@ -136,7 +145,7 @@ func (c *Consultant) Ask(ctx context.Context, q Question) (Opinion, error) {
 		return c.byDefault(ctx, q, Opinion{})
 	}
 	s := &subject{Consultant: c, question: q, resource: resource}
-	if err := s.remember(ctx, &opinion); opinion.Changed != nil {
+	if err := s.remember(ctx, &opinion); opinion.Changed != nil || opinion.Fault != nil {
 		return opinion, nil
 	} else if err != nil {
 		return opinion, err

@@ -102,8 +102,17 @@ func (s *subject) remember(ctx context.Context, opinion *Opinion) error {
 		opinion.Changed = s.changed
 		return err
 	}
-	opinion.Memo, opinion.Remembered = memo.Of(object, now)
-	if !opinion.Remembered {
+	keys, missing := s.Keys()
+	m, status := memo.Read(object, now, keys)
+	switch {
+	case status == memo.Valid:
+		opinion.Memo, opinion.Remembered = m, true
+	case status == memo.Unverified && missing != nil:
+		opinion.Fault = fmt.Errorf("verify the state annotation: %w", missing)
+		if s.Unverified != nil {
+			s.Unverified(missing)
+		}
+	default:
 		opinion.Memo, opinion.Stray = fresh, true
 	}
 	return nil

@@ -138,6 +138,7 @@ const (
 	WaitsByPolicy         Reason = "WaitsByPolicy"         // a policy wants to be asked again later
 	DelayedByPolicy       Reason = "DelayedByPolicy"       // a policy deletes it after a while without owners
 	PolicyAtFault         Reason = "PolicyAtFault"         // a policy did not answer as it must, and holds the object for that
+	PolicyLimited         Reason = "PolicyLimited"         // a policy has the state of objects written more often than it may, and so it waits
 	MemoObsolete          Reason = "MemoObsolete"          // what was remembered of it is of no use any more
 	PropagationDecided    Reason = "PropagationDecided"    // a policy has decided what becomes of the dependents of an object that is deleted
 	HoldReleased          Reason = "HoldReleased"          // its dependents are seen to, and the hold is taken off
@@ -281,7 +282,7 @@ func (j Judgement) left(delay hostabi.Duration) time.Duration {
 // wait has the object looked at again after a time, and remembers what is to be
 // known then.
 func (j Judgement) wait(why Reason, o graph.Object, after time.Duration) Plan {
-	plan := Plan{Reason: why, After: after}
+	plan := Plan{Reason: why, After: max(after, time.Duration(hostabi.MinWait))}
 	if j.unwritten(o) {
 		plan.Action = Remember{Object: o, Memo: j.Memo}
 	}

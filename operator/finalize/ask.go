@@ -21,7 +21,8 @@ import (
 // mostRounds bounds how often a module may ask for more within one attempt.
 const mostRounds = 16
 
-// shortestWait is how soon a module can be asked again that waits.
+// shortestWait is how soon a module is asked again whose resource was changed while it
+// was asked.
 const shortestWait = 20 * time.Millisecond
 
 // ask has the module say what is to be done, and does it, until there is another
@@ -53,6 +54,9 @@ func (v *visitor) ask(ctx context.Context) time.Duration {
 		if would := v.withheld(answer.Verdict.Intents); would != "" {
 			n.Reason, n.Message = Watched, "the module asks for "+would+", and nothing is done about it (mode: Monitor)"
 			return v.conclude(ctx, n, v.afterwards(n))
+		}
+		if wait := v.limit(answer.Verdict); wait > 0 {
+			return v.limited(ctx, n, wait)
 		}
 		if err := v.remember(ctx, answer.Verdict.State); err != nil {
 			return v.failed(ctx, n, err)
@@ -157,12 +161,15 @@ func (v *visitor) answered(ctx context.Context, n Note) time.Duration {
 		n.Reason, n.Message = Failed, v.memory.Failed
 		return v.conclude(ctx, n, v.afterwards(n))
 	case hostabi.DecisionWait:
+		if wait := v.limit(verdict); wait > 0 {
+			return v.limited(ctx, n, wait)
+		}
 		if err := v.remember(ctx, verdict.State); err != nil {
 			return v.failed(ctx, n, err)
 		}
 		n.Reason = Waits
-		v.track.failures = 0
-		return v.conclude(ctx, n, max(verdict.WaitFor(), shortestWait))
+		v.track.failures, v.track.limited = 0, 0
+		return v.conclude(ctx, n, verdict.WaitFor())
 	default: // the parser lets no other pass
 		n.Fault = fmt.Errorf("it says %q", verdict.Decision)
 		n.Reason, n.Message = AtFault, n.Fault.Error()

@@ -25,6 +25,8 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/catalog"
 	"github.com/gleaner-dev/gleaner/operator/consult"
 	"github.com/gleaner-dev/gleaner/operator/graph"
+	"github.com/gleaner-dev/gleaner/operator/statekey"
+	"github.com/gleaner-dev/gleaner/operator/writelimit"
 	"github.com/gleaner-dev/gleaner/policies"
 )
 
@@ -37,6 +39,14 @@ type Options struct {
 	Reader  consult.Reader
 	Client  metadata.Interface // writes finalizers and annotations
 	Intents consult.Intents
+
+	// Keys sign and verify what is remembered on objects. With an error nothing can be
+	// signed, and objects are kept of which something is remembered.
+	Keys func() (statekey.Keys, error)
+
+	// States and Effects bound how much modules have written onto the objects that they
+	// are asked about, and done elsewhere; nil: nothing does.
+	States, Effects *writelimit.Limiter
 
 	Namespace string // the operator's own, in which nothing is attached
 
@@ -75,6 +85,15 @@ func (r *Runner) Poke() {
 	select {
 	case r.pokes <- struct{}{}:
 	default:
+	}
+}
+
+// Retry looks again at all objects that wait for a finalizer.
+func (r *Runner) Retry() {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	for _, s := range r.servers {
+		s.wakeAll(every)
 	}
 }
 

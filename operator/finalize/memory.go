@@ -2,10 +2,13 @@ package finalize
 
 import (
 	"encoding/json"
+	"errors"
 	"maps"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gleaner-dev/gleaner/operator/statekey"
 )
 
 // Annotation holds what is remembered of an object for its finalizers.
@@ -24,10 +27,12 @@ type memory struct {
 func (m memory) empty() bool { return m.Attempt == 0 && len(m.State) == 0 && m.Failed == "" }
 
 // notebook is what the annotation holds. Annotations travel to other objects, so it
-// says whose it is.
+// says whose it is. Whoever may write the object may write the annotation, so each
+// memory is signed: a module that may do more than they may is shown no state but its
+// own.
 type notebook struct {
-	UID types.UID         `json:"uid"`
-	By  map[string]memory `json:"by"` // by entry of metadata.finalizers
+	UID types.UID                  `json:"uid"`
+	By  map[string]json.RawMessage `json:"by"` // a statekey.Signed by entry of metadata.finalizers
 }
 
 // notebookOf reads what is remembered of an object. What is about another one, or
@@ -38,28 +43,51 @@ func notebookOf(o metav1.Object) notebook {
 	if ok && json.Unmarshal([]byte(text), &n) == nil && n.UID == o.GetUID() && n.By != nil {
 		return n
 	}
-	return notebook{UID: o.GetUID(), By: map[string]memory{}}
+	return notebook{UID: o.GetUID(), By: map[string]json.RawMessage{}}
 }
 
-// mostAttempts is where counting ends: whoever may write the object may write any
-// number.
+// mostAttempts is where counting ends.
 const mostAttempts = 1 << 30
 
-// memoryOf is what is remembered for one finalizer.
-func memoryOf(o metav1.Object, entry string) memory {
-	m := notebookOf(o).By[entry]
+// errUnverified is a memory that none of the keys has signed.
+var errUnverified = errors.New("what is remembered of the object is signed with none of the keys")
+
+// memoryOf is what is remembered for one finalizer. What is not signed is nothing; the
+// error tells that there is something that is signed with another key than these.
+func memoryOf(o metav1.Object, entry string, keys statekey.Keys) (memory, error) {
+	n := notebookOf(o)
+	var signed statekey.Signed
+	if json.Unmarshal(n.By[entry], &signed) != nil || signed.Signature == "" {
+		return memory{}, nil
+	}
+	if !keys.Verify(n.subject(entry), signed) {
+		return memory{}, errUnverified
+	}
+	var m memory
+	if json.Unmarshal(signed.Data, &m) != nil {
+		return memory{}, nil
+	}
 	m.Attempt = min(max(m.Attempt, 0), mostAttempts)
-	return m
+	return m, nil
+}
+
+func (n notebook) subject(entry string) statekey.Subject {
+	return statekey.Subject{Purpose: statekey.Finalizer, UID: n.UID, Name: entry}
 }
 
 // with returns the annotation's value with another memory for one finalizer; nil if
 // nothing is left to be remembered.
-func (n notebook) with(entry string, m memory) (*string, error) {
+func (n notebook) with(entry string, m memory, keys statekey.Keys) (*string, error) {
 	by := maps.Clone(n.By)
-	if m.empty() {
-		delete(by, entry)
-	} else {
-		by[entry] = m
+	delete(by, entry)
+	if !m.empty() {
+		signed, err := keys.Sign(n.subject(entry), m)
+		if err != nil {
+			return nil, err
+		}
+		if by[entry], err = json.Marshal(signed); err != nil {
+			return nil, err
+		}
 	}
 	if len(by) == 0 {
 		return nil, nil

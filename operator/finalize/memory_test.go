@@ -3,12 +3,19 @@ package finalize
 import (
 	"bytes"
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gleaner-dev/gleaner/operator/statekey"
 )
+
+// testKeys are the operator's.
+var testKeys, _ = statekey.Parse(map[string][]byte{statekey.Current: bytes.Repeat([]byte{1}, statekey.MinBytes)})
 
 func annotated(text string) *unstructured.Unstructured {
 	o := object("ConfigMap", "ns", "o")
@@ -21,20 +28,58 @@ func TestWhatIsNotAboutTheObjectCountsForNothing(t *testing.T) {
 	for name, text := range map[string]string{
 		"empty": "", "not JSON": "{", "a list": "[]", "null": "null", "no UID": `{"by": {"example.com/f": {"attempt": 3}}}`,
 		"another object's": `{"uid": "another", "by": {"example.com/f": {"failed": "x"}}}`, "nobody's": `{"uid": "mine", "by": null}`,
-		"of a wrong type": `{"uid": "mine", "by": {"example.com/f": {"attempt": "3"}}}`,
+		"of a wrong type":      `{"uid": "mine", "by": {"example.com/f": {"attempt": "3"}}}`,
+		"not signed":           `{"uid": "mine", "by": {"example.com/f": {"attempt": 3, "state": {"deleted": true}}}}`,
+		"signed with nothing":  `{"uid": "mine", "by": {"example.com/f": {"signature": "", "data": {"attempt": 3}}}}`,
+		"signed as a document": `{"uid": "mine", "by": {"example.com/f": "signature"}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			if m := memoryOf(annotated(text), entry); !m.empty() {
-				t.Errorf("remembered: %+v", m)
+			if m, err := memoryOf(annotated(text), entry, testKeys); !m.empty() || err != nil {
+				t.Errorf("remembered: %+v, %v", m, err)
 			}
 		})
+	}
+}
+
+// A signature is of one object, one finalizer and one memory.
+func TestMemory_CanNotBeForgedNorMovedElsewhere(t *testing.T) {
+	n := notebook{UID: "mine", By: map[string]json.RawMessage{}}
+	text, err := n.with(entry, memory{Attempt: 1, State: json.RawMessage(`{"step":"one"}`)}, testKeys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, err := memoryOf(annotated(*text), entry, testKeys); err != nil || string(m.State) != `{"step":"one"}` {
+		t.Fatalf("as it was written it is %+v, %v", m, err)
+	}
+	other, err := statekey.Parse(map[string][]byte{statekey.Current: bytes.Repeat([]byte{9}, statekey.MinBytes)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		text string
+		keys statekey.Keys
+		uid  types.UID
+	}{
+		"another state":             {text: strings.Replace(*text, "one", "two", 1), keys: testKeys, uid: "mine"},
+		"copied to another object":  {text: strings.Replace(*text, `"uid":"mine"`, `"uid":"other"`, 1), keys: testKeys, uid: "other"},
+		"moved to its finalizer":    {text: strings.Replace(*text, entry, "example.com/g", 1), keys: testKeys, uid: "mine"},
+		"signed with another key":   {text: *text, keys: other, uid: "mine"},
+		"there is no key to verify": {text: *text, uid: "mine"},
+	} {
+		o := annotated(c.text)
+		o.SetUID(c.uid)
+		for _, of := range []string{entry, "example.com/g"} {
+			if m, _ := memoryOf(o, of, c.keys); !m.empty() {
+				t.Errorf("%s: it counts for %s: %+v", name, of, m)
+			}
+		}
 	}
 }
 
 func TestFinalizersShareTheNotebookOfAnObject(t *testing.T) {
 	o := annotated("garbage")
 	write := func(entry string, m memory) {
-		text, err := notebookOf(o).with(entry, m)
+		text, err := notebookOf(o).with(entry, m, testKeys)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -43,14 +88,21 @@ func TestFinalizersShareTheNotebookOfAnObject(t *testing.T) {
 			o.SetAnnotations(map[string]string{Annotation: *text})
 		}
 	}
+	of := func(entry string) memory {
+		m, err := memoryOf(o, entry, testKeys)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
 	a, b := memory{Attempt: 1, State: json.RawMessage(`1`)}, memory{Attempt: 2, Failed: "x", Of: "y"}
 	write("a", a)
 	write("b", b)
-	if diff := cmp.Diff([]memory{a, b}, []memory{memoryOf(o, "a"), memoryOf(o, "b")}); diff != "" {
+	if diff := cmp.Diff([]memory{a, b}, []memory{of("a"), of("b")}); diff != "" {
 		t.Error(diff)
 	}
 	write("a", memory{})
-	if diff := cmp.Diff([]memory{{}, b}, []memory{memoryOf(o, "a"), memoryOf(o, "b")}); diff != "" {
+	if diff := cmp.Diff([]memory{{}, b}, []memory{of("a"), of("b")}); diff != "" {
 		t.Error(diff)
 	}
 	write("b", memory{})
@@ -61,32 +113,44 @@ func TestFinalizersShareTheNotebookOfAnObject(t *testing.T) {
 
 // Whoever may write the object may write anything there.
 func FuzzNotebook(f *testing.F) {
+	signed := memory{Attempt: 3, State: json.RawMessage(`{"a":[1]}`)}
+	valid, err := notebook{UID: "mine", By: map[string]json.RawMessage{}}.with("other", memory{Attempt: 1}, testKeys)
+	if err == nil {
+		valid, err = notebookOf(annotated(*valid)).with(entry, signed, testKeys)
+	}
+	if err != nil {
+		f.Fatal(err)
+	}
 	for _, seed := range []string{
 		"", "{}", `{"uid":"mine","by":{}}`, `{"uid":"mine","by":{"example.com/f":{"attempt":9223372036854775807,"state":null}}}`,
 		`{"uid":"mine","by":{"example.com/f":{"attempt":-1,"state":{"a":[1]},"failed":"x","of":"y"},"other":{"state":1}}}`,
-		`{"UID":"mine","By":{"\u0000":{}}}`, `{"uid":"another","by":{"example.com/f":{"state":1}}}`,
+		`{"UID":"mine","By":{"\u0000":{}}}`, `{"uid":"another","by":{"example.com/f":{"state":1}}}`, *valid,
+		strings.Replace(*valid, "data", "DATA", 1), strings.Replace(*valid, `"attempt":3`, `"attempt":4`, 1),
 	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		o := annotated(text)
-		m := memoryOf(o, entry)
-		if m.Attempt < 0 || m.Attempt+1 < m.Attempt {
-			t.Fatalf("attempt %d", m.Attempt)
+		if m, err := memoryOf(o, entry, testKeys); !m.empty() && (err != nil || !cmp.Equal(m, signed)) {
+			t.Fatalf("what was never signed counts: %+v, %v", m, err)
 		}
-		if len(m.State) != 0 && !json.Valid(m.State) {
-			t.Fatalf("state %q", m.State)
-		}
-		written, err := notebookOf(o).with(entry, memory{Attempt: 7, State: json.RawMessage(`{"a":1}`)})
+		written, err := notebookOf(o).with(entry, memory{Attempt: 7, State: json.RawMessage(`{"a":1}`)}, testKeys)
 		if err != nil || written == nil {
 			t.Fatalf("with: %v %v", written, err)
 		}
 		again := annotated(*written)
-		if got := memoryOf(again, entry); got.Attempt != 7 || !bytes.Equal(got.State, []byte(`{"a":1}`)) || got.Failed != "" {
-			t.Fatalf("remembered %+v of %s", got, *written)
+		if got, err := memoryOf(again, entry, testKeys); err != nil || got.Attempt != 7 || !bytes.Equal(got.State, []byte(`{"a":1}`)) || got.Failed != "" {
+			t.Fatalf("remembered %+v of %s: %v", got, *written, err)
 		}
-		if left, err := notebookOf(again).with(entry, memory{}); err != nil || left != nil && !memoryOf(annotated(*left), entry).empty() {
-			t.Fatalf("left: %v %v", left, err)
+		left, err := notebookOf(again).with(entry, memory{}, statekey.Keys{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if left == nil {
+			return
+		}
+		if m, _ := memoryOf(annotated(*left), entry, testKeys); !m.empty() {
+			t.Fatalf("left: %+v", m)
 		}
 	})
 }

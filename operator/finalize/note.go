@@ -25,13 +25,14 @@ const (
 	Watched  Reason = "FinalizerWatched"  // the mode is Monitor: nothing is done
 	Attached Reason = "FinalizerAttached" // the finalizer is put on
 	Troubled Reason = "FinalizerTroubled" // the object could not be read or written
+	Limited  Reason = "FinalizerLimited"  // its module asks for more writes than there may be in a time
 )
 
 // stuck are the reasons after which an object gets no further of itself, and what
 // status calls them.
 var stuck = map[Reason]string{
 	Failed: "Failed", AtFault: "Fault", Overdue: "DeadlineExceeded", NotReady: "NotReady", Unmeant: "NotSelected", Circular: "Circular",
-	Watched: "Monitor", Troubled: "Unreachable",
+	Watched: "Monitor", Troubled: "Unreachable", Limited: "RateLimited",
 }
 
 // Note is what was decided about one object, and what became of it.

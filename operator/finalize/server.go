@@ -52,6 +52,7 @@ type track struct {
 	attempt  int
 	memory   memory // where the object can't have it
 	failures int    // in a row
+	limited  int    // how often in a row it was not to be written yet
 
 	reason   Reason
 	message  string

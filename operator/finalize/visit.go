@@ -34,6 +34,7 @@ type visitor struct {
 	track     track
 	namespace consult.Namespace
 	memory    memory
+	counted   bool // writes of this attempt were let through: those that follow are, too
 }
 
 // visit does what is to be done about one object, and says when to look again; 0:
@@ -113,7 +114,10 @@ func (v *visitor) terminating(ctx context.Context) time.Duration {
 		v.track.asked = nil // it is asked as soon as nothing hinders that
 		return v.conclude(ctx, n, v.afterwards(n))
 	}
-	v.recall()
+	if err := v.recall(); err != nil {
+		v.track.asked = nil
+		return v.failed(ctx, Note{}, err)
+	}
 	face, now := fingerprint(v.object), v.Now()
 	if m := v.memory; m.Failed != "" && m.Of == v.identity(face) {
 		v.track.asked = nil

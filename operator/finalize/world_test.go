@@ -20,6 +20,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/consult"
 	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/intents"
+	"github.com/gleaner-dev/gleaner/operator/statekey"
 	"github.com/gleaner-dev/gleaner/policies"
 )
 
@@ -100,10 +101,13 @@ type world struct {
 	types *catalog.Catalog
 	notes []Note
 	does  effects
+
+	keys   statekey.Keys
+	noKeys error
 }
 
 func newWorld(t *testing.T, change ...func(*policies.Finalizer)) *world {
-	w := &world{T: t, api: newAPI(t), module: &module{}, at: start, leads: true, types: typesOf("configmaps", "secrets", "roles")}
+	w := &world{T: t, api: newAPI(t), module: &module{}, at: start, leads: true, types: typesOf("configmaps", "secrets", "roles"), keys: testKeys}
 	w.module.says(isDone)
 	client, err := metadata.NewForConfig(w.api.config())
 	if err != nil {
@@ -116,6 +120,7 @@ func newWorld(t *testing.T, change ...func(*policies.Finalizer)) *world {
 		Intents: effects(func(i hostabi.Intent) hostabi.Result { return w.does(i) }),
 		Leads:   func() bool { w.mu.Lock(); defer w.mu.Unlock(); return w.leads },
 		Note:    func(n Note) { w.mu.Lock(); defer w.mu.Unlock(); w.notes = append(w.notes, n) },
+		Keys:    func() (statekey.Keys, error) { w.mu.Lock(); defer w.mu.Unlock(); return w.keys, w.noKeys },
 		Changed: func() {}, Interval: time.Hour, Now: w.now, Log: logr.Discard(),
 	})
 	w.api.create(object("Namespace", "", "ns"))

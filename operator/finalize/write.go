@@ -18,6 +18,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/catalog"
 	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/memo"
+	"github.com/gleaner-dev/gleaner/operator/statekey"
 )
 
 // writeBackoff is for writing to an object that others change all the time.
@@ -118,7 +119,7 @@ func (v *visitor) letGo(ctx context.Context, n Note) time.Duration {
 		if _, ours := o.GetAnnotations()[Annotation]; !ours || !memo.Fits(v.key.kind.Group) {
 			return patch, nil
 		}
-		text, err := notebookOf(o).with(v.entry, memory{})
+		text, err := notebookOf(o).with(v.entry, memory{}, statekey.Keys{}) // nothing is to be signed
 		patch["annotations"] = map[string]*string{Annotation: text}
 		return patch, err
 	})

@@ -4,11 +4,13 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/gleaner-dev/gleaner/hostabi"
 	"github.com/gleaner-dev/gleaner/operator/intents"
+	"github.com/gleaner-dev/gleaner/operator/writelimit"
 	"github.com/gleaner-dev/gleaner/policies"
 )
 
@@ -114,5 +116,25 @@ func TestEventsAreAboutTheObjectAndSayWhoTellsThem(t *testing.T) {
 	fails(t, e.Do(t.Context(), on, hostabi.Intent{ID: "none"}), hostabi.ErrorInvalid)
 	if len(told) != 1 {
 		t.Errorf("told %d events", len(told))
+	}
+}
+
+func TestEvents_AreRaisedAtABoundedRate(t *testing.T) {
+	now, raised, limited := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), 0, 0
+	e := intents.New(intents.Options{
+		Tell: func(*corev1.ObjectReference, string, string, string) { raised++ }, Now: func() time.Time { return now },
+		Events:  writelimit.New(writelimit.Rate{PerSecond: 1, Burst: 10}, writelimit.Rate{PerSecond: 1, Burst: 10}),
+		Limited: func(by string) { limited++ },
+	})
+	on := intents.Behalf{Name: "Finalizer ns/flood", About: &corev1.ObjectReference{Kind: "ConfigMap", Namespace: "ns", Name: "told", UID: "1"}}
+	intent := hostabi.Intent{ID: "a", Event: &hostabi.EventIntent{Type: "Normal", Reason: "Flood", Message: "again"}}
+	for range 6000 { // in a minute
+		if r := e.Do(t.Context(), on, intent); r.Error != nil && r.Error.Reason != hostabi.ErrorUnavailable {
+			t.Fatal(show(r))
+		}
+		now = now.Add(10 * time.Millisecond)
+	}
+	if raised < 60 || raised > 70 || limited != 6000-raised {
+		t.Errorf("%d events were raised and %d were not; want one a second, and 10 at first", raised, limited)
 	}
 }

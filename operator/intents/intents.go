@@ -24,6 +24,7 @@ import (
 
 	"github.com/gleaner-dev/gleaner/hostabi"
 	"github.com/gleaner-dev/gleaner/operator/catalog"
+	"github.com/gleaner-dev/gleaner/operator/writelimit"
 	"github.com/gleaner-dev/gleaner/policies"
 )
 
@@ -48,6 +49,11 @@ type Options struct {
 
 	// Tell tells an event about an object. Its kind is Normal or Warning.
 	Tell func(about *corev1.ObjectReference, kind, reason, message string)
+
+	// Events bound how many events modules raise; nil: nothing does. Limited is told
+	// who asked for one too many; may be nil.
+	Events  *writelimit.Limiter
+	Limited func(by string)
 
 	// Inside are the cluster's own networks, where they look public: they are
 	// reached by HTTP where a grant names the address, as private ones are.
@@ -147,6 +153,12 @@ func Describe(intent hostabi.Intent) string {
 func (e *Executor) event(on Behalf, event hostabi.EventIntent) (hostabi.Result, error) {
 	if on.About == nil || e.options.Tell == nil {
 		return hostabi.Result{}, problemf(hostabi.ErrorInvalid, "there is no object that an event could be about")
+	}
+	if wait := e.options.Events.Take(on.Name, on.About.Namespace, 1, e.options.Now()); wait > 0 {
+		if e.options.Limited != nil {
+			e.options.Limited(on.Name)
+		}
+		return hostabi.Result{}, problemf(hostabi.ErrorUnavailable, "too many events were raised by the module or in the namespace: raise one when something has changed")
 	}
 	e.options.Tell(on.About, string(event.Type), event.Reason, shorten(on.Name+": "+event.Message, hostabi.MaxReasonBytes))
 	return hostabi.Result{}, nil

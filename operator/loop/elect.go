@@ -79,6 +79,7 @@ func (l *Loop) lead(ctx context.Context) {
 	stop := context.AfterFunc(ctx, func() { l.gate.set(Unsure) })
 	defer stop()
 	l.known.lead()
+	l.keys.Poke()
 	l.finalizers.Poke()
 	l.listen(ctx)
 	<-ctx.Done()

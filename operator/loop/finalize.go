@@ -18,7 +18,8 @@ import (
 // executor makes what carries out the intents of modules.
 func (l *Loop) executor(working *rest.Config) *intents.Executor {
 	return intents.New(intents.Options{
-		Config: working, Catalog: l.watcher.Catalog, Now: l.now, Log: l.log.WithName("intents"),
+		Config: working, Catalog: l.watcher.Catalog, Now: l.now, Log: l.log.WithName("intents"), Events: l.limits.events,
+		Limited: func(by string) { l.metrics.limit(by, "events") },
 		Tell: func(about *corev1.ObjectReference, kind, reason, message string) {
 			l.policyEvents.Event(about, kind, reason, message)
 		},
@@ -30,7 +31,7 @@ func (l *Loop) executor(working *rest.Config) *intents.Executor {
 func (l *Loop) wireFinalizers(client metadata.Interface, reader consult.Reader, executor consult.Intents) {
 	l.finalizers = finalize.New(finalize.Options{
 		Finalizers: l.keeper.Finalizers, Catalog: l.types, Reader: reader, Client: client,
-		Intents: executor, Namespace: l.options.Namespace,
+		Intents: executor, Namespace: l.options.Namespace, Keys: l.stateKeys, States: l.limits.states, Effects: l.limits.effects,
 		Leads: func() bool { return l.known.leads() && l.gate.holds() && !l.options.DryRun },
 		Note:  l.noteFinalizer, Changed: l.keeper.Moved,
 		Interval: l.options.SweepInterval, Now: l.now, Log: l.log.WithName("finalizers"),
@@ -87,7 +88,10 @@ func (l *Loop) noteFinalizer(n finalize.Note) {
 	l.metrics.tally(entry, n.Object)
 	l.metrics.noteFinalizer(n, entry)
 	entry, isNew := l.records.Add(entry)
-	if isNew {
+	if n.Reason == finalize.Limited {
+		l.metrics.limit(entry.Policy, "writes")
+	}
+	if isNew && l.tells(entry) {
 		l.logEntry(entry)
 		l.announceFinalizer(n, entry)
 	}
@@ -123,6 +127,7 @@ var toldOfFinalizers = map[finalize.Reason]string{
 	finalize.Watched:  corev1.EventTypeNormal,
 	finalize.Circular: corev1.EventTypeWarning,
 	finalize.Troubled: corev1.EventTypeWarning,
+	finalize.Limited:  corev1.EventTypeWarning,
 }
 
 func (l *Loop) announceFinalizer(n finalize.Note, e record.Entry) {

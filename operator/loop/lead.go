@@ -56,7 +56,7 @@ func (l *Loop) AddTo(mgr manager.Manager) error {
 	if err := c.Watch(&feed{loop: l}); err != nil {
 		return fmt.Errorf("feed controller: %w", err)
 	}
-	for _, r := range []manager.RunnableFunc{l.watcher.Run, l.keeper.Run, l.finalizers.Run, l.tell, l.sweep, l.confirm, l.elect, c.Start} {
+	for _, r := range []manager.RunnableFunc{l.watcher.Run, l.keys.Run, l.keeper.Run, l.finalizers.Run, l.tell, l.sweep, l.confirm, l.elect, c.Start} {
 		if err := mgr.Add(everywhere{r}); err != nil {
 			return fmt.Errorf("add to manager: %w", err)
 		}

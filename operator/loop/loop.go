@@ -37,8 +37,10 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/gather"
 	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/intents"
+	"github.com/gleaner-dev/gleaner/operator/keystore"
 	"github.com/gleaner-dev/gleaner/operator/modules"
 	"github.com/gleaner-dev/gleaner/operator/record"
+	"github.com/gleaner-dev/gleaner/operator/statekey"
 	"github.com/gleaner-dev/gleaner/operator/watch"
 	"github.com/gleaner-dev/gleaner/policies"
 	"github.com/gleaner-dev/gleaner/policies/worker"
@@ -118,6 +120,7 @@ type Loop struct {
 	barrier  *gather.Barrier
 	actor    *act.Actor
 
+	limits     limits // none in rehearsals and in tests of the loop
 	consultant *consult.Consultant
 	working    metadata.Interface
 	types      func() *catalog.Catalog
@@ -126,6 +129,9 @@ type Loop struct {
 	rehearsed  func() *policies.Set
 	upTo       func(state string) bool // whether policies of a state are in force, or later ones; nil where none can be
 	finalizers *finalize.Runner
+
+	keys      *keystore.Store // nil in rehearsals and in tests of the loop
+	stateKeys func() (statekey.Keys, error)
 
 	records *record.Store
 	noted   func(record.Entry) // is told each decision; nil in operators
@@ -208,6 +214,8 @@ func (l *Loop) connect() error {
 		return err
 	}
 	l.upTo = l.keeper.UpTo
+	l.signState()
+	l.limits = newLimits()
 	l.watcher = watch.New(watch.Options{
 		Discovery:   discoverer,
 		Metadata:    watchClient,
@@ -236,10 +244,10 @@ func (l *Loop) wire(client, watching metadata.Interface, types gather.Sources, s
 		Graph: l.known, Catalog: types.Catalog, Reader: gather.NewReader(client, serves, l.now),
 		Barrier: l.barrier, Observe: l.known.Apply, Now: l.now,
 	}
-	l.actor = act.New(client, types.Catalog, l.options.DryRun)
+	l.actor = act.New(client, types.Catalog, l.stateKeys, l.options.DryRun)
 	l.consultant = &consult.Consultant{
 		Policies: l.policiesInForce, Default: l.options.Evaluator, Catalog: types.Catalog, Reader: reader, Intents: executor, Namespace: l.options.Namespace, Now: l.now,
-		ByKind: l.known.ByKind, Twins: l.known.twins, Beside: l.options.Beside,
+		ByKind: l.known.ByKind, Twins: l.known.twins, Beside: l.options.Beside, Keys: l.stateKeys,
 	}
 	l.working, l.types, l.absent = client, types.Catalog, types.Absent
 }

@@ -23,6 +23,7 @@ type metrics struct {
 
 	intents  *prometheus.CounterVec
 	released *prometheus.HistogramVec
+	limited  *prometheus.CounterVec
 
 	series series
 }
@@ -49,6 +50,8 @@ var (
 		"Decisions that are kept, of as many as --records.", nil, nil)
 	transcriptsDesc = prometheus.NewDesc("gleaner_record_transcript_bytes",
 		"About how much memory is taken by what modules were asked and answered, of as much as --transcripts.", nil, nil)
+	keysDesc = prometheus.NewDesc("gleaner_state_keys_available",
+		"Whether the keys that sign state annotations could be read; if not, objects with state are kept.", nil, nil)
 	discoveryDesc = prometheus.NewDesc("gleaner_discovery_errors_total", "Failed or partly failed discovery passes.", nil, nil)
 )
 
@@ -73,6 +76,10 @@ func newMetrics(l *Loop) *metrics {
 			Name: "gleaner_finalizer_intents_total",
 			Help: "What modules of finalizers had done, by finalizer, type, and result: Done, an HTTP status, or the reason of an error.",
 		}, []string{"finalizer", "type", "result"}),
+		limited: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "gleaner_rate_limited_total",
+			Help: "How often a policy or finalizer asked for more than it may in a time, by what: states, writes, events or log.",
+		}, []string{"policy", "limit"}),
 		released: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "gleaner_finalizer_seconds",
 			Help:    "Time from an object's deletion to the removal of a finalizer, by finalizer and reason.",
@@ -97,6 +104,12 @@ func (m *metrics) noteFinalizer(n finalize.Note, e record.Entry) {
 	if n.Taken {
 		m.released.WithLabelValues(name, string(n.Reason)).Observe(n.Lasted.Seconds())
 	}
+}
+
+// limit counts what a policy or finalizer was not allowed yet.
+func (m *metrics) limit(by, what string) {
+	note(&m.series.limited, by)
+	m.limited.WithLabelValues(by, what).Inc()
 }
 
 func (m *metrics) observeDelay(facts decide.Facts, at time.Time) {
@@ -139,6 +152,7 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	m.vetoes.Collect(out)
 	m.intents.Collect(out)
 	m.released.Collect(out)
+	m.limited.Collect(out)
 	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
 	}
@@ -153,6 +167,7 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	gauge(transcriptsDesc, float64(transcripts))
 	gauge(gateDesc, number(m.loop.gate.get() == Open))
 	gauge(companyDesc, number(m.loop.company.missing()))
+	gauge(keysDesc, number(m.loop.hasKeys()))
 	gauge(rivalDesc, number(m.loop.gate.get() == Shut))
 	out <- prometheus.MustNewConstMetric(twinsDesc, prometheus.CounterValue, float64(stats.Twins))
 	out <- prometheus.MustNewConstMetric(discoveryDesc, prometheus.CounterValue, float64(m.loop.watcher.Failures()))

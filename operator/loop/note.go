@@ -63,8 +63,10 @@ func (l *Loop) note(facts decide.Facts, plan decide.Plan, opinion consult.Opinio
 	}
 	entry, isNew := l.records.Add(entry)
 	if isNew { // and not the same as at the last look
-		l.logEntry(entry)
 		l.warn(facts, plan)
+	}
+	if isNew && l.tells(entry) {
+		l.logEntry(entry)
 		l.announce(facts, entry)
 	}
 }
@@ -104,6 +106,7 @@ var announced = map[decide.Reason]string{
 	decide.PropagationDecided: corev1.EventTypeNormal,
 	decide.ExceptedByPolicy:   corev1.EventTypeNormal,
 	decide.PolicyAtFault:      corev1.EventTypeWarning,
+	decide.PolicyLimited:      corev1.EventTypeWarning,
 }
 
 // announce tells of what a policy decided, on the object.

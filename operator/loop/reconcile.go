@@ -131,6 +131,7 @@ func (l *Loop) decide(ctx context.Context, id graph.ID, facts decide.Facts, give
 	} else {
 		d.plan = decide.Choose(situation, judgement)
 	}
+	d.plan = l.limit(opinion, judgement, d.plan)
 	if d.plan.Action == nil && slices.Contains(staying, situation.Kind) {
 		d.plan = l.keep(ctx, facts, d.plan)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/gather"
 	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/record"
+	"github.com/gleaner-dev/gleaner/operator/statekey"
 	"github.com/gleaner-dev/gleaner/policies"
 )
 
@@ -30,6 +31,12 @@ type Stage struct {
 	Policies *policies.Set // nil: they are not known, and everything is kept that they might be asked about
 	Default  policies.Evaluator
 	Now      func() time.Time
+
+	// Keys verify what is remembered on the copy's objects, and sign what is written
+	// there. An error says that there may be other keys. Unverified is told if an object
+	// is kept for that.
+	Keys       func() (statekey.Keys, error)
+	Unverified func(error)
 
 	// Tell is told of each decision, before the next one is made.
 	Tell func(record.Entry)
@@ -56,9 +63,11 @@ const rehearsedRecords = 1000
 func Rehearse(s Stage) *Rehearsal {
 	l := unconnected(Options{Evaluator: s.Default, Log: logr.Discard()}, s.Now)
 	l.records = record.NewStore(record.Bounds{Entries: rehearsedRecords})
+	l.stateKeys = s.Keys
 	l.rehearsed, l.noted = func() *policies.Set { return s.Policies }, s.Tell
 	l.events = &eventrecord.FakeRecorder{} // which tells nobody
 	l.wire(s.Client, s.Client, s.Types, s.Serves, s.Reader, s.Intents)
+	l.consultant.Unverified = s.Unverified
 	r := &Rehearsal{loop: l, stage: s, woken: map[graph.ID]struct{}{}, due: map[graph.ID]time.Time{}}
 	l.known.graph, l.known.leading = s.Graph, true
 	l.known.add = func(id graph.ID) { r.woken[id] = struct{}{} }

@@ -5,12 +5,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/gleaner-dev/gleaner/operator/finalize"
 )
 
 // series are what the labels of metrics name that comes and goes: types, policies and
 // finalizers. Their series go with them, or a cluster where such things are made all
 // the time would have ever more.
-type series struct{ kinds, policies, finalizers sync.Map }
+type series struct{ kinds, policies, finalizers, limited sync.Map }
 
 func note(in *sync.Map, name any) {
 	if _, noted := in.Load(name); !noted {
@@ -43,6 +45,7 @@ func (l *Loop) forgetSeries() {
 		return
 	}
 	serving := l.finalizers.All()
+	l.forgetLimited(serving)
 	forget(&m.series.finalizers, func(name string) bool {
 		_, serves := serving[name]
 		return serves
@@ -50,6 +53,24 @@ func (l *Loop) forgetSeries() {
 		labels := prometheus.Labels{"finalizer": name}
 		m.intents.DeletePartialMatch(labels)
 		m.released.DeletePartialMatch(labels)
+	})
+}
+
+// forgetLimited drops the series of policies and finalizers that are gone.
+func (l *Loop) forgetLimited(serving map[string]finalize.Progress) {
+	set := l.policiesInForce()
+	if set == nil {
+		return
+	}
+	there := map[string]bool{}
+	for _, p := range set.All() {
+		there[p.String()] = true
+	}
+	forget(&l.metrics.series.limited, func(name string) bool {
+		_, serves := serving[name]
+		return serves || there[name]
+	}, func(name string) {
+		l.metrics.limited.DeletePartialMatch(prometheus.Labels{"policy": name})
 	})
 }
 

@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -21,6 +22,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/catalog"
 	"github.com/gleaner-dev/gleaner/operator/gather"
 	"github.com/gleaner-dev/gleaner/operator/graph"
+	"github.com/gleaner-dev/gleaner/operator/statekey"
 	"github.com/gleaner-dev/gleaner/policies"
 	"github.com/gleaner-dev/gleaner/policies/builtin"
 )
@@ -72,6 +74,9 @@ func (w *world) start() {
 		w.t.Fatal(err)
 	}
 	w.loop = unconnected(Options{Evaluator: builtin.Policy{}, Log: logr.New(decided(w.say))}, func() time.Time { return w.now })
+	w.loop.stateKeys = func() (statekey.Keys, error) {
+		return statekey.Parse(map[string][]byte{statekey.Current: bytes.Repeat([]byte{1}, statekey.MinBytes)})
+	}
 	w.loop.wire(client, client, gather.Sources{
 		Catalog: func() *catalog.Catalog { return w.types },
 		Absent: func(_ context.Context, gk schema.GroupKind) (bool, error) {

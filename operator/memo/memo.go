@@ -5,6 +5,9 @@
 // restore them. So a memo names the object and the owner references that it is
 // about. One that names others, or a time that can't be, says nothing, and is to
 // be removed.
+//
+// Whoever may update an object may write an annotation. So a memo is signed, and one
+// that is not signed with a key of the operator says nothing, either.
 package memo
 
 import (
@@ -18,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gleaner-dev/gleaner/hostabi"
+	"github.com/gleaner-dev/gleaner/operator/statekey"
 )
 
 // Annotation is the name of the annotation that holds a memo.
@@ -66,23 +70,49 @@ func New(uid types.UID, refs []metav1.OwnerReference, now time.Time) Memo {
 	return Memo{UID: uid, References: Hash(refs), OwnerlessSince: now.UTC().Truncate(time.Second)}
 }
 
-// Of returns the memo on an object, and whether there is one that counts. One
-// that does not is about another object, about other references, or of a time
-// that can't be.
-func Of(o metav1.Object, now time.Time) (m Memo, counts bool) {
+// Status is what the annotation of an object is worth. The zero Status is nothing.
+type Status uint8
+
+// The statuses.
+const (
+	Missing    Status = iota // there is no annotation
+	Invalid                  // it is about another object, other references or an impossible time, or is not signed at all
+	Unverified               // it is about the object, and is signed with none of the keys
+	Valid
+)
+
+// Read returns the memo on an object if it is Valid, and what the annotation is worth.
+func Read(o metav1.Object, now time.Time, keys statekey.Keys) (Memo, Status) {
 	text, ok := o.GetAnnotations()[Annotation]
 	if !ok {
-		return Memo{}, false
+		return Memo{}, Missing
 	}
-	if err := json.Unmarshal([]byte(text), &m); err != nil {
-		return Memo{}, false
+	var signed statekey.Signed
+	var m Memo
+	if json.Unmarshal([]byte(text), &signed) != nil || signed.Signature == "" || json.Unmarshal(signed.Data, &m) != nil {
+		return Memo{}, Invalid
 	}
-	counts = m.UID == o.GetUID() && m.References == Hash(o.GetOwnerReferences()) && m.timely(o, now)
-	if !counts {
-		return Memo{}, false
+	switch {
+	case m.UID != o.GetUID() || m.References != Hash(o.GetOwnerReferences()) || !m.timely(o, now):
+		return Memo{}, Invalid
+	case !keys.Verify(subject(m), signed):
+		return Memo{}, Unverified
+	default:
+		return m, Valid
 	}
-	return m, true
 }
+
+// Sign returns the value of the annotation that holds a memo.
+func (m Memo) Sign(keys statekey.Keys) (string, error) {
+	signed, err := keys.Sign(subject(m), m)
+	if err != nil {
+		return "", err
+	}
+	text, err := json.Marshal(signed)
+	return string(text), err
+}
+
+func subject(m Memo) statekey.Subject { return statekey.Subject{Purpose: statekey.Memo, UID: m.UID} }
 
 // timely reports whether its times can be: one that has a time has it between the
 // object's creation and now, and one that has none is about a deletion.
@@ -96,7 +126,7 @@ func (m Memo) timely(o metav1.Object, now time.Time) bool {
 // Equal reports whether two memos say the same.
 func (m Memo) Equal(other Memo) bool { return m.String() == other.String() }
 
-// String is what the annotation holds.
+// String is the memo as JSON, which is what is signed.
 func (m Memo) String() string {
 	data, err := json.Marshal(m)
 	if err != nil {

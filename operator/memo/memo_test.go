@@ -1,6 +1,8 @@
 package memo_test
 
 import (
+	"bytes"
+	"strings"
 	"testing"
 	"time"
 
@@ -9,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gleaner-dev/gleaner/operator/memo"
+	"github.com/gleaner-dev/gleaner/operator/statekey"
 )
 
 var (
@@ -16,6 +19,19 @@ var (
 	noticed = created.Add(time.Hour)
 	now     = noticed.Add(time.Hour)
 )
+
+// keys are the operator's.
+var keys, _ = statekey.Parse(map[string][]byte{statekey.Current: bytes.Repeat([]byte{1}, statekey.MinBytes)})
+
+// sign is what the operator would write.
+func sign(t testing.TB, m memo.Memo) string {
+	t.Helper()
+	text, err := m.Sign(keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
 
 func object() *metav1.ObjectMeta {
 	return &metav1.ObjectMeta{
@@ -33,9 +49,9 @@ func carrying(text string) *metav1.ObjectMeta {
 func TestWhatIsRememberedIsFoundAgain(t *testing.T) {
 	want := memo.New(object().UID, object().OwnerReferences, noticed)
 	want.Attempt, want.State, want.Policy = 2, []byte(`{"a":1}`), "ClusterGCPolicy a"
-	got, counts := memo.Of(carrying(want.String()), now)
-	if diff := cmp.Diff(want, got); diff != "" || !counts {
-		t.Error(counts, diff)
+	got, status := memo.Read(carrying(sign(t, want)), now, keys)
+	if diff := cmp.Diff(want, got); diff != "" || status != memo.Valid {
+		t.Error(status, diff)
 	}
 	if !got.OwnerlessSince.Equal(noticed) {
 		t.Errorf("since %s", got.OwnerlessSince)
@@ -45,10 +61,10 @@ func TestWhatIsRememberedIsFoundAgain(t *testing.T) {
 func TestWhatIsRememberedOfADeletionNeedsNoTime(t *testing.T) {
 	o, want := object(), memo.New(object().UID, object().OwnerReferences, noticed)
 	want.OwnerlessSince, want.State = time.Time{}, []byte(`{"asked":true}`)
-	o.Annotations, o.DeletionTimestamp = map[string]string{memo.Annotation: want.String()}, &metav1.Time{Time: noticed}
-	got, counts := memo.Of(o, now)
-	if diff := cmp.Diff(want, got); diff != "" || !counts {
-		t.Error(counts, diff)
+	o.Annotations, o.DeletionTimestamp = map[string]string{memo.Annotation: sign(t, want)}, &metav1.Time{Time: noticed}
+	got, status := memo.Read(o, now, keys)
+	if diff := cmp.Diff(want, got); diff != "" || status != memo.Valid {
+		t.Error(status, diff)
 	}
 }
 
@@ -66,18 +82,65 @@ func TestAMemoThatTravelledSaysNothing(t *testing.T) {
 		t.Run(claim, func(t *testing.T) {
 			o, m := object(), good
 			change(o, &m)
-			o.Annotations = map[string]string{memo.Annotation: m.String()}
-			if got, counts := memo.Of(o, now); counts || !cmp.Equal(got, memo.Memo{}) {
+			o.Annotations = map[string]string{memo.Annotation: sign(t, m)}
+			if got, status := memo.Read(o, now, keys); status != memo.Invalid || !cmp.Equal(got, memo.Memo{}) {
 				t.Errorf("it counts: %+v", got)
 			}
 		})
 	}
-	for _, text := range []string{"", "{}", "nonsense", "[1]", `{"uid": 5}`} {
-		if _, counts := memo.Of(carrying(text), now); counts {
+	for _, text := range []string{"", "{}", "nonsense", "[1]", `{"uid": 5}`, `{"signature": "00", "data": 5}`} {
+		if _, status := memo.Read(carrying(text), now, keys); status != memo.Invalid {
 			t.Errorf("%q counts", text)
 		}
 	}
-	if _, counts := memo.Of(object(), now); counts {
+	if _, status := memo.Read(object(), now, keys); status != memo.Missing {
 		t.Error("none counts")
 	}
+}
+
+// Whoever may update the object may write what the operator would, but for the
+// signature.
+func TestMemo_ThatTheOperatorDidNotSignSaysNothing(t *testing.T) {
+	m := memo.New(object().UID, object().OwnerReferences, noticed)
+	forged := m
+	forged.OwnerlessSince = created
+	signed := sign(t, m)
+	for claim, c := range map[string]struct {
+		text string
+		want memo.Status
+	}{
+		"not signed, as it was before memos were": {forged.String(), memo.Invalid},
+		"with an empty signature":                 {`{"signature":"","data":` + forged.String() + `}`, memo.Invalid},
+		"with the signature of another memo":      {strings.Replace(signed, m.String(), forged.String(), 1), memo.Unverified},
+		"with an invented signature":              {`{"signature":"` + strings.Repeat("0", 64) + `","data":` + forged.String() + `}`, memo.Unverified},
+	} {
+		if got, status := memo.Read(carrying(c.text), now, keys); status != c.want || !cmp.Equal(got, memo.Memo{}) {
+			t.Errorf("%s: it counts: %d, %+v", claim, status, got)
+		}
+	}
+	if got, status := memo.Read(carrying(signed), now, statekey.Keys{}); status != memo.Unverified || !cmp.Equal(got, memo.Memo{}) {
+		t.Errorf("without keys it counts: %d, %+v", status, got)
+	}
+}
+
+// FuzzRead: nothing panics, and nothing counts that has not been signed.
+func FuzzRead(f *testing.F) {
+	m := memo.New(object().UID, object().OwnerReferences, noticed)
+	m.State, m.Policy = []byte(`{"a":[1]}`), "ClusterGCPolicy a"
+	valid := sign(f, m)
+	for _, seed := range []string{"", "{}", "null", "[]", m.String(), valid, strings.ToUpper(valid), strings.Replace(valid, "data", "Data", 1), `{"signature":"00","data":null}`} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		got, status := memo.Read(carrying(text), now, keys)
+		if status != memo.Valid {
+			if !cmp.Equal(got, memo.Memo{}) {
+				t.Fatalf("status %d, and remembered %+v", status, got)
+			}
+			return
+		}
+		if diff := cmp.Diff(m, got); diff != "" {
+			t.Fatalf("%q counts, and was never signed: %s", text, diff)
+		}
+	})
 }

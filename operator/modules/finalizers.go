@@ -20,7 +20,7 @@ import (
 
 // Waits after failures, where a resource does not say.
 const (
-	retryInitial = time.Second
+	retryInitial = time.Second // and the minimum
 	retryMax     = 5 * time.Minute
 )
 
@@ -97,7 +97,7 @@ func (k *Keeper) makeFinalizer(s *finalizerState, modules map[string]*moduleStat
 		RetryInitial: retryInitial, RetryMax: retryMax,
 	}
 	if r := s.spec.Retry; r != nil {
-		s.finalizer.RetryInitial = durationOr(r.Initial, retryInitial)
+		s.finalizer.RetryInitial = max(durationOr(r.Initial, retryInitial), retryInitial) // less may have been stored before it was refused
 		s.finalizer.RetryMax = max(durationOr(r.Max, retryMax), s.finalizer.RetryInitial)
 	}
 	s.policy.Module = s.moduleName(s.spec.Module) // which is kept, whatever is wrong here

@@ -139,6 +139,8 @@ type Keeper struct {
 	faces  map[types.UID]string // of our resources, see face
 	unseen map[string]unseen    // see Withheld
 
+	limited map[string]time.Time // when that was noted, see Limited
+
 	states, behind map[string]struct{} // see UpTo: those that were in force, and those that were not yet
 }
 
@@ -154,7 +156,7 @@ func New(o Options) (*Keeper, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make client for policies: %w", err)
 	}
-	k := &Keeper{options: o, pokes: make(chan struct{}, 1), moved: make(chan struct{}, 1), counts: map[string]map[string]int64{}, faces: map[types.UID]string{}, unseen: map[string]unseen{}}
+	k := &Keeper{options: o, pokes: make(chan struct{}, 1), moved: make(chan struct{}, 1), counts: map[string]map[string]int64{}, faces: map[types.UID]string{}, unseen: map[string]unseen{}, limited: map[string]time.Time{}}
 	k.states, k.behind = map[string]struct{}{}, map[string]struct{}{}
 	if k.client, err = newClient(o.Config, httpClient, scheme); err != nil {
 		return nil, fmt.Errorf("make client for policies: %w", err)

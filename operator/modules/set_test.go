@@ -148,3 +148,16 @@ func TestAPolicyWhoseAccountMayNotReadSaysThatNothingIsHeld(t *testing.T) {
 	k.describe(b, p)
 	has(t, p.status.Conditions, v1alpha1.ConditionEnforcing, metav1.ConditionTrue, "Enforcing", "")
 }
+
+func TestStatus_SaysThatAPolicyHasTooMuchWritten(t *testing.T) {
+	k, b := once(t, inline("m"), deciding("p", "m", v1alpha1.OnFaultHold))
+	now := time.Now()
+	k.options.Now = func() time.Time { return now }
+	p := b.policies[0]
+	k.Limited(p.policy.String())
+	k.describe(b, p)
+	has(t, p.status.Conditions, v1alpha1.ConditionEnforcing, metav1.ConditionTrue, "RateLimited", "change its state less often")
+	now = now.Add(withheldLife + time.Second) // nothing was limited since
+	k.describe(b, p)
+	has(t, p.status.Conditions, v1alpha1.ConditionEnforcing, metav1.ConditionTrue, "Enforcing", "")
+}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -47,6 +48,7 @@ func (k *Keeper) forgetCounts(b *build) {
 	defer k.mu.Unlock()
 	maps.DeleteFunc(k.counts, func(policy string, _ map[string]int64) bool { return !there[policy] })
 	maps.DeleteFunc(k.unseen, func(policy string, _ unseen) bool { return !there[policy] })
+	maps.DeleteFunc(k.limited, func(policy string, _ time.Time) bool { return !there[policy] })
 }
 
 // report writes the status of every resource that says something else by now.
@@ -265,6 +267,9 @@ func (k *Keeper) describeEnforcing(p *policyState, set func(string, bool, string
 	case unrefused != nil && p.refuses():
 		set(v1alpha1.ConditionEnforcing, true, "OrphanNotRefused",
 			"it is done as it decides, but a client that asks for Orphan may get it: "+unrefused.Error())
+	case k.isLimited(p.policy.String()):
+		set(v1alpha1.ConditionEnforcing, true, "RateLimited", "it is done as it decides, but later: the policy, or all of them about objects of one namespace, "+
+			"have more states written than there may be in a time: have the module wait for longer, and change its state less often")
 	default:
 		set(v1alpha1.ConditionEnforcing, true, "Enforcing", "it is done as it decides")
 	}

@@ -20,6 +20,26 @@ func (k *Keeper) Withheld(policy, why string) {
 	k.unseen[policy] = unseen{why, k.options.Now()}
 }
 
+// Limited notes that a policy has states written more often than it may, so that
+// objects wait. The policy is named as policies.Policy.String does.
+func (k *Keeper) Limited(policy string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.limited[policy] = k.options.Now()
+}
+
+// isLimited reports whether that was so a moment ago.
+func (k *Keeper) isLimited(policy string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	at, noted := k.limited[policy]
+	if noted && k.options.Now().Sub(at) > withheldLife {
+		delete(k.limited, policy)
+		return false
+	}
+	return noted
+}
+
 // withheld says why objects get no hold for a policy; "" if that is not so, as far as
 // is known.
 func (k *Keeper) withheld(policy string) string {

@@ -24,6 +24,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/loop"
 	"github.com/gleaner-dev/gleaner/operator/modules"
 	"github.com/gleaner-dev/gleaner/operator/record"
+	"github.com/gleaner-dev/gleaner/operator/statekey"
 	"github.com/gleaner-dev/gleaner/operator/survey"
 	"github.com/gleaner-dev/gleaner/policies"
 	"github.com/gleaner-dev/gleaner/policies/builtin"
@@ -35,6 +36,9 @@ type Options struct {
 	Config  *rest.Config   // with what rights objects are read for policies; nil: all is from files
 	Target  graph.ID
 	Cascade metav1.DeletionPropagation
+
+	// Keys verify what the operator has signed in the cluster; nil: that can't be verified.
+	Keys func(context.Context) (statekey.Keys, error)
 
 	// Reading are the policies and finalizers in force; nil where they are not known,
 	// for Unread.
@@ -96,7 +100,7 @@ func Delete(ctx context.Context, o Options) (*Preview, error) {
 		return nil, errors.New("the object to be deleted is not among those that were read: it has just gone, or its type can't be listed, watched and deleted")
 	}
 	p.tree = p.plant(target)
-	p.rehearse(now)
+	p.rehearse(ctx, now)
 	p.stage.Hold(p.tree.has)
 	if err := p.settle(ctx); err != nil {
 		return nil, err
@@ -120,7 +124,7 @@ func Delete(ctx context.Context, o Options) (*Preview, error) {
 }
 
 // rehearse sets the collector up on the copy.
-func (p *preview) rehearse(now func() time.Time) {
+func (p *preview) rehearse(ctx context.Context, now func() time.Time) {
 	s := p.options.Survey
 	reader := &reader{world: p.world, bodies: map[body]*unstructured.Unstructured{}, doubt: p.doubt}
 	if p.options.Config != nil {
@@ -135,6 +139,7 @@ func (p *preview) rehearse(now func() time.Time) {
 		Graph: s.Graph, Client: server{p.world}, Serves: p.world.served, Reader: reader, Intents: reader,
 		Types:    gather.Sources{Catalog: s.Catalog, Absent: s.Absent},
 		Policies: set, Default: builtin.Policy{}, Now: now,
+		Keys: p.keys(ctx), Unverified: func(why error) { p.doubt(why.Error()) },
 		Tell: p.hear, Turn: func(id graph.ID) { p.turn = id },
 	})
 }

@@ -74,7 +74,7 @@ func TestG71_TheAccountMayCollectAnythingAndGiveNothingToItself(t *testing.T) {
 	} {
 		devtest.Eventually(t, patience, func() error { return w.may(account, right, w.ns) })
 	}
-	for _, right := range []string{"create  configmaps", "create coordination.k8s.io leases", "update coordination.k8s.io leases"} {
+	for _, right := range []string{"create  configmaps", "create  secrets", "create coordination.k8s.io leases", "update coordination.k8s.io leases"} {
 		devtest.Eventually(t, patience, func() error { return w.may(account, right, namespace) })
 		if w.may(account, right, w.ns) == nil {
 			t.Errorf("it has the right to %s outside of its namespace", right)

@@ -203,7 +203,7 @@ spec:
   grants:
     write: [{apiGroups: [""], resources: [configmaps], verbs: [create]}]
     http: [{url: "%[2]s/*", methods: [POST], addresses: [127.0.0.0/8], headersFrom: [{header: Authorization, secretKeyRef: {name: token, key: header}}]}]
-  retry: {initial: 50ms, max: 200ms}
+  retry: {initial: 1s, max: 1s}
 ---
 apiVersion: v1
 kind: ConfigMap

@@ -79,7 +79,7 @@ spec:
 		t.Errorf("until %v", e.Until)
 	}
 	w.eventually(func() error {
-		if _, counts := memo.Of(w.get(dependent), time.Now()); !counts {
+		if w.remembered(dependent).OwnerlessSince.IsZero() {
 			return errorf("nothing is remembered")
 		}
 		return nil
@@ -131,14 +131,14 @@ spec:
 	dependent := w.make("dependent", owner)
 	// As another object would have it, that has been without an owner for long.
 	stray := memo.New("another", dependent.GetOwnerReferences(), time.Now().Add(-48*time.Hour))
-	w.patch(dependent, `{"metadata": {"annotations": {"`+memo.Annotation+`": `+quoted(stray.String())+`}}}`)
+	w.patch(dependent, `{"metadata": {"annotations": {"`+memo.Annotation+`": `+quoted(w.signed(stray))+`}}}`)
 	w.delete(owner)
 	e := w.stays(dependent, "DelayedByPolicy")
 	if e.Until == nil || time.Until(*e.Until) < 59*time.Minute {
 		t.Errorf("until %v", e.Until)
 	}
 	w.eventually(func() error {
-		if _, counts := memo.Of(w.get(dependent), time.Now()); !counts {
+		if w.remembered(dependent).OwnerlessSince.IsZero() {
 			return errorf("the stray memo is still there")
 		}
 		return nil

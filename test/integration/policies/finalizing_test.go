@@ -21,7 +21,7 @@ spec:
   resources: [{apiGroups: [""], resources: [configmaps]}]
   module: {name: %[1]s}
   mode: Enforce
-  retry: {initial: 50ms, max: 1s}
+  retry: {initial: 1s, max: 1s}
 %[2]s`, name, indent(spec)))
 }
 

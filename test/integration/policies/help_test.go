@@ -3,11 +3,47 @@ package policies
 import (
 	"encoding/json"
 	"fmt"
+	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/gleaner-dev/gleaner/operator/keystore"
+	"github.com/gleaner-dev/gleaner/operator/memo"
+	"github.com/gleaner-dev/gleaner/operator/statekey"
 )
 
 func errorf(format string, args ...any) error { return fmt.Errorf(format, args...) }
+
+// keys are those of the operator.
+func (w *world) keys() statekey.Keys {
+	w.Helper()
+	var keys statekey.Keys
+	w.eventually(func() (err error) { // the leader creates them when it begins
+		keys, err = keystore.Read(w.Context(), kubernetes.NewForConfigOrDie(w.config), metav1.NamespaceSystem)
+		return err
+	})
+	return keys
+}
+
+// remembered is what the operator has written onto an object; the zero Memo if that is
+// nothing that counts.
+func (w *world) remembered(o *unstructured.Unstructured) memo.Memo {
+	w.Helper()
+	m, _ := memo.Read(w.get(o), time.Now(), w.keys())
+	return m
+}
+
+// signed is a memo as the operator would write it.
+func (w *world) signed(m memo.Memo) string {
+	w.Helper()
+	text, err := m.Sign(w.keys())
+	if err != nil {
+		w.Fatal(err)
+	}
+	return text
+}
 
 // quoted is a text as JSON.
 func quoted(text string) string {

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"os"
 	"testing"
-	"time"
 
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -112,7 +111,7 @@ func (o *operation) remember(held *unstructured.Unstructured, decision string) {
 	m := memo.Memo{UID: held.GetUID(), References: memo.Hash(held.GetOwnerReferences()), Propagation: &memo.Propagation{
 		Policy: "GCPolicy " + o.ns + "/governs", Decision: decision, Requested: "Unspecified",
 	}}
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{memo.Annotation: m.String()}}})
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{memo.Annotation: o.signed(m)}}})
 	if err != nil {
 		o.Fatal(err)
 	}
@@ -165,16 +164,16 @@ spec:
 	o.delete(owner)
 	o.stays(dependent, "DelayedByPolicy")
 	o.eventually(func() error {
-		if _, counts := memo.Of(o.get(dependent), time.Now()); !counts {
+		if o.remembered(dependent).OwnerlessSince.IsZero() {
 			return errorf("nothing is remembered")
 		}
 		return nil
 	})
-	before, _ := memo.Of(o.get(dependent), time.Now())
+	before := o.remembered(dependent)
 	o.end()
 	o.start()
 	o.stays(dependent, "DelayedByPolicy")
-	if after, _ := memo.Of(o.get(dependent), time.Now()); !after.OwnerlessSince.Equal(before.OwnerlessSince) {
+	if after := o.remembered(dependent); !after.OwnerlessSince.Equal(before.OwnerlessSince) {
 		t.Errorf("without an owner since %s, and now since %s", before.OwnerlessSince, after.OwnerlessSince)
 	}
 	o.remove(p)

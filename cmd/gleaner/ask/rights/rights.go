@@ -217,6 +217,10 @@ func (s Setup) own() []Right {
 			Namespace: s.Namespace, Groups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create", "update", "patch", "delete"},
 			Why: "The canary, and what arms the placing of holds.",
 		},
+		{
+			Namespace: s.Namespace, Groups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create"},
+			Why: "The keys that sign state annotations.",
+		},
 	}
 	if !s.Companion || s.Certified {
 		return rights
