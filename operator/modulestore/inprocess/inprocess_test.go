@@ -1,0 +1,62 @@
+package inprocess_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
+	"github.com/gleaner-dev/gleaner/hostabi"
+	"github.com/gleaner-dev/gleaner/operator/modulestore"
+	"github.com/gleaner-dev/gleaner/operator/modulestore/inprocess"
+	"github.com/gleaner-dev/gleaner/policies/source"
+)
+
+func request(engine v1alpha1.Engine, namespace, text string) modulestore.CompileRequest {
+	files := []source.File{{Data: []byte(text)}}
+	return modulestore.CompileRequest{Engine: engine, Name: "m", Namespace: namespace, Files: files, Digest: source.Digest(files)}
+}
+
+func newCompiler(t *testing.T) *inprocess.Compiler {
+	t.Helper()
+	c, err := inprocess.New("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+func TestCompiler_BlamesTheAuthorOfWhatDoesNotCompile(t *testing.T) {
+	c := newCompiler(t)
+	for claim, r := range map[string]modulestore.CompileRequest{
+		"Rego":        request(v1alpha1.EngineRego, "shop", "package gleaner\n\ncollect := {"),
+		"WebAssembly": request(v1alpha1.EngineWasm, "", "no module"),
+	} {
+		_, err := c.Compile(t.Context(), r)
+		if blamed := (*modulestore.CompileError)(nil); !errors.As(err, &blamed) || blamed.Message == "" || blamed.Temporary {
+			t.Errorf("%s: got %v", claim, err)
+		}
+	}
+}
+
+func TestCompiler_StartsWhatItCompiles(t *testing.T) {
+	c := newCompiler(t)
+	m, err := c.Compile(t.Context(), request(v1alpha1.EngineRego, "shop", "package gleaner\n\ncollect := {\"decision\": \"Orphan\"}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	if !slices.Equal(m.Hooks(), []hostabi.Hook{hostabi.HookCollect}) {
+		t.Errorf("it answers %v", m.Hooks())
+	}
+	i, err := m.Start(t.Context(), modulestore.StartOptions{Policy: "GCPolicy shop/p", Namespace: "shop"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer i.Close()
+	answer, err := i.Ask(t.Context(), hostabi.Request{APIVersion: hostabi.Version, Hook: hostabi.HookCollect, Attempt: 1, Round: 1})
+	if err != nil || answer.Verdict.Decision != hostabi.DecisionOrphan || i.Name() != "GCPolicy shop/p" {
+		t.Errorf("got %+v, %v", answer, err)
+	}
+}

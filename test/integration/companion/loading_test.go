@@ -1,0 +1,1 @@
+../policies/loading_test.go
