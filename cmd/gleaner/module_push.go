@@ -71,7 +71,7 @@ func push(ctx context.Context, out io.Writer, names []string, to oci.Reference) 
 	if err != nil {
 		return err
 	}
-	client, err := egress.New(egress.Config{Private: true, PlainLoopback: true})
+	client, err := egress.New(egress.Config{Private: true, PlainLoopback: true, Reveal: true})
 	if err != nil {
 		return err
 	}
