@@ -62,7 +62,7 @@ var layers = map[string]layer{
 	},
 	"operator/modules": {
 		internal: []string{
-			"hostabi", "policies", "policies/fixed", "policies/rego", "policies/source", "policies/wasm",
+			"hostabi", "policies", "policies/fixed", "policies/rego", "policies/source", "policies/source/egress", "policies/wasm",
 			"crds/v1alpha1", "operator/graph",
 		},
 		external: []string{
@@ -101,6 +101,7 @@ var layers = map[string]layer{
 			"github.com/go-logr/logr", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/utils", "sigs.k8s.io/controller-runtime",
 		},
 	},
+	"operator/networks": {external: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"}},
 	"operator/act": {
 		internal: []string{"operator/catalog", "operator/decide", "operator/graph", "operator/memo"},
 		external: []string{"k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/utils"},
@@ -122,9 +123,9 @@ var layers = map[string]layer{
 	},
 	"operator/loop": {
 		internal: []string{
-			"hostabi", "policies",
+			"hostabi", "policies", "policies/source/egress",
 			"operator/act", "operator/canary", "operator/catalog", "operator/consult", "operator/debug", "operator/decide", "operator/finalize",
-			"operator/gather", "operator/graph", "operator/intents", "operator/memo", "operator/modules", "operator/record", "operator/veto", "operator/watch",
+			"operator/gather", "operator/graph", "operator/intents", "operator/memo", "operator/modules", "operator/networks", "operator/record", "operator/veto", "operator/watch",
 		},
 		external: []string{
 			"github.com/go-logr/logr", "github.com/prometheus",

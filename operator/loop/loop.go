@@ -38,9 +38,11 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/intents"
 	"github.com/gleaner-dev/gleaner/operator/modules"
+	"github.com/gleaner-dev/gleaner/operator/networks"
 	"github.com/gleaner-dev/gleaner/operator/record"
 	"github.com/gleaner-dev/gleaner/operator/watch"
 	"github.com/gleaner-dev/gleaner/policies"
+	"github.com/gleaner-dev/gleaner/policies/source/egress"
 )
 
 const (
@@ -90,6 +92,8 @@ type Options struct {
 
 	Evaluator         policies.Evaluator // answers where no policy does
 	FinalizerNetworks []netip.Prefix     // that are not public, and to which Finalizers of namespaces may grant requests
+	ModuleNetworks    []netip.Prefix     // that are not public, and from which modules of namespaces may be fetched
+	ClusterNetworks   []netip.Prefix     // of nodes, pods and Services; nil: they are found
 
 	Records record.Bounds // of the decisions that are kept to be shown
 
@@ -124,6 +128,7 @@ type Loop struct {
 	rehearsed  func() *policies.Set
 	upTo       func(state string) bool // whether policies of a state are in force, or later ones; nil where none can be
 	finalizers *finalize.Runner
+	networks   *networks.Finder
 
 	records *record.Store
 	noted   func(record.Entry) // is told each decision; nil in operators
@@ -182,6 +187,7 @@ func (l *Loop) connect() error {
 	if l.client, err = kubernetes.NewForConfig(watching); err != nil {
 		return fmt.Errorf("make client for leases: %w", err)
 	}
+	l.networks = networks.New(l.client, l.options.ClusterNetworks, l.now)
 	if l.eventClient, err = kubernetes.NewForConfig(l.limited(eventsPerSecond)); err != nil {
 		return fmt.Errorf("make client for events: %w", err)
 	}
@@ -198,6 +204,7 @@ func (l *Loop) connect() error {
 		Absent:   func(ctx context.Context, gk schema.GroupKind) (bool, error) { return l.watcher.Absent(ctx, gk) },
 		Leads:    func() bool { return l.known.leads() && !l.options.DryRun },
 		OnChange: l.policiesChanged,
+		Egress:   egress.Config{Allow: l.options.ModuleNetworks, Inside: l.networks.Networks, Remedy: "--module-networks lets modules of namespaces come from there"},
 		Serves:   l.serves, Networks: l.options.FinalizerNetworks, CheckGrants: intents.Check, Progress: l.progress,
 		Tell: func(about *corev1.ObjectReference, kind, reason, message string) {
 			l.policyEvents.Event(about, kind, reason, message)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
 	"github.com/gleaner-dev/gleaner/policies/source"
+	"github.com/gleaner-dev/gleaner/policies/source/egress"
 )
 
 // load fetches and compiles a module. If it can't be fetched again for now, the
@@ -33,7 +34,10 @@ func (k *Keeper) load(ctx context.Context, m *moduleState) {
 	}
 	fetched, err := k.fetch(ctx, m)
 	if err != nil {
-		m.problem, m.temporary = problem{v1alpha1.ConditionFetched, "Failed", err.Error()}, true
+		if unreached := (*egress.Unreached)(nil); errors.As(err, &unreached) {
+			k.options.Log.Info("Module was not fetched", "module", m.name(), "host", unreached.Host, "cause", unreached.Cause.Error())
+		}
+		m.problem, m.temporary = problem{v1alpha1.ConditionFetched, "Failed", egress.Cause(err)}, true
 		if fault := (*source.Error)(nil); errors.As(err, &fault) {
 			m.problem.reason, m.temporary = string(fault.Reason), fault.Temporary
 		}

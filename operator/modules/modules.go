@@ -33,6 +33,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/policies"
 	"github.com/gleaner-dev/gleaner/policies/source"
+	"github.com/gleaner-dev/gleaner/policies/source/egress"
 )
 
 // Options are what a Keeper is made of.
@@ -60,6 +61,9 @@ type Options struct {
 	// grant requests: they are sent from where the operator is, which may be where
 	// who writes Finalizers could not send any.
 	Networks []netip.Prefix
+
+	// Egress says from where modules are fetched; see source.Config.Network.
+	Egress egress.Config
 
 	// CheckGrants says what is wrong with grants, if anything is.
 	CheckGrants func(policies.Grants) error
@@ -160,7 +164,7 @@ func New(o Options) (*Keeper, error) {
 	if k.engines, err = newEngines(o.CacheDir); err != nil {
 		return nil, err
 	}
-	fetch := source.Config{}
+	fetch := source.Config{Network: o.Egress}
 	if o.CacheDir != "" {
 		fetch.CacheDir = filepath.Join(o.CacheDir, "fetched")
 	}

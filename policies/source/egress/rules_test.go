@@ -19,7 +19,9 @@ func TestRules(t *testing.T) {
 	configured := rules{
 		allow:  prefixes("10.1.0.0/16", "169.254.0.0/16", "fd00:1::/32"),
 		refuse: prefixes("203.0.113.0/24", "10.1.9.0/24"),
-		inside: func(context.Context) ([]netip.Prefix, error) { return prefixes("198.51.100.0/24", "2001:db8:1::/48"), nil },
+		inside: func(context.Context) ([]netip.Prefix, error) {
+			return prefixes("198.51.100.0/24", "2001:db8:1::/48"), nil
+		},
 	}
 	unsure := rules{
 		allow:  prefixes("10.1.0.0/16"),
