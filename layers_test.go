@@ -101,6 +101,7 @@ var layers = map[string]layer{
 			"github.com/go-logr/logr", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/utils", "sigs.k8s.io/controller-runtime",
 		},
 	},
+	"operator/escape":   {pure: true},
 	"operator/networks": {external: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"}},
 	"operator/act": {
 		internal: []string{"operator/catalog", "operator/decide", "operator/graph", "operator/memo"},
@@ -118,14 +119,14 @@ var layers = map[string]layer{
 		external: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/utils"},
 	},
 	"operator/debug": {
-		internal: []string{"hostabi", "operator/graph", "operator/record"},
+		internal: []string{"hostabi", "operator/escape", "operator/graph", "operator/record"},
 		external: []string{"github.com/go-logr/logr", "k8s.io/apimachinery", "k8s.io/apiserver", "k8s.io/client-go"},
 	},
 	"operator/loop": {
 		internal: []string{
 			"hostabi", "policies", "policies/source/egress",
-			"operator/act", "operator/canary", "operator/catalog", "operator/consult", "operator/debug", "operator/decide", "operator/finalize",
-			"operator/gather", "operator/graph", "operator/intents", "operator/memo", "operator/modules", "operator/networks", "operator/record", "operator/veto", "operator/watch",
+			"operator/act", "operator/canary", "operator/catalog", "operator/consult", "operator/debug", "operator/decide", "operator/escape",
+			"operator/finalize", "operator/gather", "operator/graph", "operator/intents", "operator/memo", "operator/modules", "operator/networks", "operator/record", "operator/veto", "operator/watch",
 		},
 		external: []string{
 			"github.com/go-logr/logr", "github.com/prometheus",
@@ -159,7 +160,7 @@ var layers = map[string]layer{
 	},
 
 	"cmd/gleaner/ask/rights": {
-		internal: []string{"cmd/gleaner/ask/whose", "crds/v1alpha1"},
+		internal: []string{"cmd/gleaner/ask/whose", "crds/v1alpha1", "operator/escape"},
 		external: []string{"golang.org/x/sync", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
 	},
 	"cmd/gleaner/ask/doctor": {
@@ -176,6 +177,7 @@ var layers = map[string]layer{
 
 	"cmd/gleaner": {anything: true},
 	"cmd/gleaner/kubectl": {
+		internal: []string{"operator/escape"},
 		external: []string{
 			"github.com/spf13/cobra", "github.com/spf13/pflag", "k8s.io/apimachinery", "k8s.io/cli-runtime", "k8s.io/client-go", "sigs.k8s.io/yaml",
 		},

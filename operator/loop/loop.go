@@ -227,8 +227,8 @@ func (l *Loop) connect() error {
 	l.wire(workClient, watchClient, gather.Sources{Catalog: l.watcher.Catalog, Absent: l.watcher.Absent}, l.watcher.Serves, reader, executor)
 	l.wireFinalizers(workClient, reader, executor)
 	l.broadcaster = eventrecord.NewBroadcasterWithCorrelatorOptions(eventrecord.CorrelatorOptions{LRUCacheSize: eventsRemembered})
-	l.events = l.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: eventSource})
-	l.policyEvents = l.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "gleaner"})
+	l.events = printable{l.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: eventSource})}
+	l.policyEvents = printable{l.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "gleaner"})}
 	return nil
 }
 

@@ -4,9 +4,12 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/gleaner-dev/gleaner/operator/escape"
 )
 
 // name of all roles and bindings.
@@ -47,7 +50,7 @@ func writeRole(out io.Writer, namespace string, rights []Right) {
 	writeHead(out, kindOf(namespace), namespace)
 	fmt.Fprintln(out, "rules:")
 	for _, r := range rights {
-		for _, line := range wrapped(r.Why) {
+		for _, line := range wrapped(escape.Text(r.Why)) {
 			fmt.Fprintln(out, "  # "+line)
 		}
 		fmt.Fprintf(out, "  - apiGroups: %s\n    resources: %s\n", quoted(r.Groups), quoted(r.Resources))
@@ -58,11 +61,17 @@ func writeRole(out io.Writer, namespace string, rights []Right) {
 	}
 }
 
+// isPlain and isWord say what YAML takes for a text without quotes.
+var (
+	isPlain = regexp.MustCompile(`^[a-z][-a-z0-9./]*$`)
+	isWord  = regexp.MustCompile(`^(y|n|yes|no|on|off|true|false|null)$`)
+)
+
 // quoted is a list in YAML.
 func quoted(words []string) string {
 	list := make([]string, len(words))
 	for i, w := range words {
-		if list[i] = w; w == "" || w == "*" || strings.HasPrefix(w, "*/") {
+		if list[i] = w; !isPlain.MatchString(w) || isWord.MatchString(w) {
 			list[i] = strconv.Quote(w)
 		}
 	}
