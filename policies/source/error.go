@@ -100,7 +100,7 @@ func classify(ctx context.Context, err error) *Error {
 		return fault(Untrusted, "%s: use a server with a certificate that the operator believes, or have it told of the authority", bare(err))
 	case errors.Is(err, http.ErrSchemeMismatch):
 		return fault(Untrusted, "the server does not speak HTTPS: use one that does")
-	case ctx.Err() != nil:
+	case ctx.Err() != nil, errors.Is(err, context.DeadlineExceeded):
 		return &Error{Reason: Unreachable, Message: "it took too long", Temporary: true}
 	}
 	return &Error{Reason: Unreachable, Message: egress.Cause(err), Temporary: true}

@@ -42,7 +42,7 @@ func kindOf(namespace string) string {
 func writeHead(out io.Writer, kind, namespace string) {
 	fmt.Fprintf(out, "apiVersion: rbac.authorization.k8s.io/v1\nkind: %s\nmetadata:\n  name: %s\n", kind, name)
 	if namespace != "" {
-		fmt.Fprintf(out, "  namespace: %s\n", namespace)
+		fmt.Fprintf(out, "  namespace: %s\n", scalar(namespace))
 	}
 }
 
@@ -71,17 +71,23 @@ var (
 func quoted(words []string) string {
 	list := make([]string, len(words))
 	for i, w := range words {
-		if list[i] = w; !isPlain.MatchString(w) || isWord.MatchString(w) {
-			list[i] = strconv.Quote(w)
-		}
+		list[i] = scalar(w)
 	}
 	return "[" + strings.Join(list, ", ") + "]"
+}
+
+// scalar is a text in YAML, and nothing else whatever is in it.
+func scalar(text string) string {
+	if !isPlain.MatchString(text) || isWord.MatchString(text) {
+		return strconv.Quote(text)
+	}
+	return text
 }
 
 func writeBinding(out io.Writer, s Setup, namespace string) {
 	writeHead(out, kindOf(namespace)+"Binding", namespace)
 	fmt.Fprintf(out, "roleRef:\n  apiGroup: rbac.authorization.k8s.io\n  kind: %s\n  name: %s\nsubjects:\n- kind: ServiceAccount\n  name: %s\n  namespace: %s\n",
-		kindOf(namespace), name, s.Account, s.Namespace)
+		kindOf(namespace), name, scalar(s.Account), scalar(s.Namespace))
 }
 
 // needless takes out of rights the verbs that another right gives everywhere, and the
