@@ -90,9 +90,9 @@ func (o *options) addTo(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&o.finalizerNetworks, "finalizer-networks", o.finalizerNetworks,
 		"private `networks`, as 10.96.0.0/16,..., to which Finalizers of namespaces may grant requests, too; ClusterFinalizers may to all")
 	flags.StringSliceVar(&o.moduleNetworks, "module-networks", o.moduleNetworks,
-		"private `networks`, as 10.96.0.0/16,..., from which PolicyModules of namespaces may be fetched, too; ClusterPolicyModules may from all")
+		"private `networks`, such as 10.96.0.0/16,..., from which namespaced PolicyModules may be fetched; default none. ClusterPolicyModules may be fetched from all")
 	flags.StringSliceVar(&o.clusterNetworks, "cluster-networks", o.clusterNetworks,
-		"`networks` of this cluster's nodes, pods and Services, which count as private also where they look public; by default those of Nodes and ServiceCIDRs")
+		"`networks` of the nodes, pods and Services of this cluster: private even if the addresses look public; detected by default, from Nodes, ServiceCIDRs and the API server's Service")
 	flags.DurationVar(&o.canaryTimeout, "canary-timeout", o.canaryTimeout,
 		"how long another garbage collector is given to show itself; 0 takes it that there is none")
 	flags.Float32Var(&o.apiQPS, "api-qps", o.apiQPS,
