@@ -12,8 +12,8 @@ import (
 
 func TestText(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                            "",
-		"web-0":                       "web-0",
+		"":      "",
+		"web-0": "web-0",
 		"Grüße, 日本, مرحبا 👋 a\u00a0b": "Grüße, 日本, مرحبا 👋 a\u00a0b",
 		"├─ └─ │":                     "├─ └─ │",
 		"\x1b[31mred\x1b[0m":          "^[[31mred^[[0m",
