@@ -89,7 +89,7 @@ var layers = map[string]layer{
 	},
 	"operator/modules": {
 		internal: []string{
-			"hostabi", "policies", "policies/fixed", "policies/source",
+			"hostabi", "policies", "policies/fixed", "policies/source", "policies/source/egress",
 			"crds/v1alpha1", "operator/graph", "operator/modulestore", "operator/modulestore/workers", "policies/worker",
 		},
 		external: []string{
@@ -128,6 +128,8 @@ var layers = map[string]layer{
 			"github.com/go-logr/logr", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/utils", "sigs.k8s.io/controller-runtime",
 		},
 	},
+	"operator/escape":   {pure: true},
+	"operator/networks": {external: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"}},
 	"operator/act": {
 		internal: []string{"operator/catalog", "operator/decide", "operator/graph", "operator/memo", "operator/statekey"},
 		external: []string{"k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/utils"},
@@ -144,14 +146,14 @@ var layers = map[string]layer{
 		external: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/utils"},
 	},
 	"operator/debug": {
-		internal: []string{"hostabi", "operator/graph", "operator/record"},
+		internal: []string{"hostabi", "operator/escape", "operator/graph", "operator/record"},
 		external: []string{"github.com/go-logr/logr", "k8s.io/apimachinery", "k8s.io/apiserver", "k8s.io/client-go"},
 	},
 	"operator/loop": {
 		internal: []string{
-			"hostabi", "policies", "policies/worker",
-			"operator/act", "operator/canary", "operator/catalog", "operator/consult", "operator/debug", "operator/decide", "operator/finalize",
-			"operator/gather", "operator/graph", "operator/intents", "operator/keystore", "operator/memo", "operator/modules", "operator/record",
+			"hostabi", "policies", "policies/source/egress", "policies/worker",
+			"operator/act", "operator/canary", "operator/catalog", "operator/consult", "operator/debug", "operator/decide", "operator/escape", "operator/finalize",
+			"operator/gather", "operator/graph", "operator/intents", "operator/keystore", "operator/memo", "operator/modules", "operator/networks", "operator/record",
 			"operator/statekey", "operator/veto", "operator/watch", "operator/writelimit",
 		},
 		external: []string{
@@ -186,7 +188,7 @@ var layers = map[string]layer{
 	},
 
 	"cmd/gleaner/ask/rights": {
-		internal: []string{"cmd/gleaner/ask/whose", "crds/v1alpha1"},
+		internal: []string{"cmd/gleaner/ask/whose", "crds/v1alpha1", "operator/escape"},
 		external: []string{"golang.org/x/sync", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
 	},
 	"cmd/gleaner/ask/doctor": {
@@ -203,6 +205,7 @@ var layers = map[string]layer{
 
 	"cmd/gleaner": {anything: true},
 	"cmd/gleaner/kubectl": {
+		internal: []string{"operator/escape"},
 		external: []string{
 			"github.com/spf13/cobra", "github.com/spf13/pflag", "k8s.io/apimachinery", "k8s.io/cli-runtime", "k8s.io/client-go", "sigs.k8s.io/yaml",
 		},

@@ -61,7 +61,7 @@ type section struct {
 }
 
 func (s section) title(format string, args ...any) {
-	fmt.Fprintf(s.out, "\n%s\n", s.palette.Paint(kubectl.Strong, fmt.Sprintf(format, args...)))
+	kubectl.Fprintf(s.out, "\n%s\n", s.palette.Paint(kubectl.Strong, fmt.Sprintf(format, args...)))
 }
 
 // field writes a named value; nothing, if there is none.
@@ -69,7 +69,7 @@ func (s section) field(name, value string, color kubectl.Color) {
 	if value == "" {
 		return
 	}
-	fmt.Fprintf(s.out, "    %-14s%s\n", name+":", s.palette.Paint(color, oneLine(value)))
+	kubectl.Fprintf(s.out, "    %-14s%s\n", name+":", s.palette.Paint(color, oneLine(value)))
 }
 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
@@ -81,7 +81,7 @@ func indented(out io.Writer, t kubectl.Table, p kubectl.Palette) error {
 		return err
 	}
 	for line := range strings.Lines(b.String()) {
-		fmt.Fprint(out, "  "+line)
+		kubectl.Fprintf(out, "  %s", kubectl.Safe(line))
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/gleaner-dev/gleaner/cmd/gleaner/kubectl"
 	"github.com/gleaner-dev/gleaner/operator/record"
 )
 
@@ -45,9 +46,9 @@ func demoCommand() *cobra.Command {
 
 func demo(ctx context.Context, mode string, out io.Writer) error {
 	if mode == companion {
-		fmt.Fprintln(out, "== A control plane whose kube-controller-manager runs everything, its garbage collector as well")
+		kubectl.Fprintln(out, "== A control plane whose kube-controller-manager runs everything, its garbage collector as well")
 	} else {
-		fmt.Fprintln(out, "== A control plane whose kube-controller-manager runs everything but the garbage collector")
+		kubectl.Fprintln(out, "== A control plane whose kube-controller-manager runs everything but the garbage collector")
 	}
 	s, err := startStage(ctx, mode, out, logr.Discard())
 	if err != nil {
@@ -100,7 +101,7 @@ func (d *demonstration) acts() []act {
 
 func (d *demonstration) play(ctx context.Context, acts []act) error {
 	for _, act := range acts {
-		fmt.Fprintf(d.out, "\n== %s\n", act.name)
+		kubectl.Fprintf(d.out, "\n== %s\n", act.name)
 		if err := act.play(ctx); err != nil {
 			return fmt.Errorf("%s: %w", strings.ToLower(act.name), err)
 		}
@@ -117,7 +118,7 @@ func (d *demonstration) canary(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	fmt.Fprintln(d.out, "None is: Gleaner is the collector.")
+	kubectl.Fprintln(d.out, "None is: Gleaner is the collector.")
 	return d.kubectl(ctx, "create", "namespace", demoNamespace)
 }
 
@@ -195,7 +196,7 @@ func (d *demonstration) deployment(ctx context.Context, name string) error {
 		return nil
 	})
 	if err == nil {
-		fmt.Fprintf(d.out, "  Its controllers have made 1 ReplicaSet and %d Pods.\n", demoReplicas)
+		kubectl.Fprintf(d.out, "  Its controllers have made 1 ReplicaSet and %d Pods.\n", demoReplicas)
 	}
 	return err
 }
@@ -267,7 +268,7 @@ func (d *demonstration) tell() {
 			continue
 		}
 		d.told[string(key)] = true
-		fmt.Fprintf(d.out, "  %s\n", e)
+		kubectl.Fprintf(d.out, "  %s\n", e)
 		if e.Result != "Done" {
 			continue
 		}
@@ -284,7 +285,7 @@ func (d *demonstration) tell() {
 }
 
 func (d *demonstration) kubectl(ctx context.Context, args ...string) error {
-	fmt.Fprintf(d.out, "$ kubectl %s\n", strings.Join(args, " "))
+	kubectl.Fprintf(d.out, "$ kubectl %s\n", strings.Join(args, " "))
 	type answer struct {
 		text string
 		err  error
@@ -301,7 +302,7 @@ func (d *demonstration) kubectl(ctx context.Context, args ...string) error {
 		case a := <-done:
 			d.tell()
 			for line := range strings.Lines(a.text) {
-				fmt.Fprintf(d.out, "  %s", line)
+				kubectl.Fprintf(d.out, "  %s\n", kubectl.Safe(strings.TrimSuffix(line, "\n"))) // kubectl has made it fit for a terminal
 			}
 			return a.err
 		case <-tick.C:
@@ -311,6 +312,6 @@ func (d *demonstration) kubectl(ctx context.Context, args ...string) error {
 }
 
 func (d *demonstration) summarize(took time.Duration) {
-	fmt.Fprintf(d.out, "\n== All as it should be, in %s. Objects deleted: %d. References dropped: %d. Owners let go after their dependents: %d.\n",
+	kubectl.Fprintf(d.out, "\n== All as it should be, in %s. Objects deleted: %d. References dropped: %d. Owners let go after their dependents: %d.\n",
 		took.Round(100*time.Millisecond), d.counts[0], d.counts[1], d.counts[2])
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/gleaner-dev/gleaner/cmd/gleaner/kubectl"
 	"github.com/gleaner-dev/gleaner/devcluster/s3server"
 )
 
@@ -100,7 +101,7 @@ func (d *demonstration) send(ctx context.Context, storage *s3server.Server, meth
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(d.out, "  storage: %s %s: %d\n", method, path, response.Status)
+	kubectl.Fprintf(d.out, "  storage: %s %s: %d\n", method, path, response.Status)
 	if response.Status != want {
 		return fmt.Errorf("%s %s: the storage answered %d, and not %d: %s", method, path, response.Status, want, response.Body)
 	}
@@ -141,7 +142,7 @@ func (d *demonstration) install(ctx context.Context, storage *s3server.Server, f
 func (d *demonstration) show(name string) error {
 	text, err := os.ReadFile(name)
 	for line := range strings.Lines(string(text)) {
-		fmt.Fprintf(d.out, "  | %s", line)
+		kubectl.Fprintf(d.out, "  | %s\n", strings.TrimSuffix(line, "\n"))
 	}
 	return err
 }

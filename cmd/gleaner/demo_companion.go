@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/gleaner-dev/gleaner/cmd/gleaner/kubectl"
 	"github.com/gleaner-dev/gleaner/operator/modules"
 )
 
@@ -43,7 +44,7 @@ func (d *demonstration) leftToTheOther(ctx context.Context) error {
 	if d.counts != [3]int{} {
 		return errors.New("there is no policy, and something was written")
 	}
-	fmt.Fprintln(d.out, "All of it went, and Gleaner has written nothing.")
+	kubectl.Fprintln(d.out, "All of it went, and Gleaner has written nothing.")
 	return nil
 }
 

@@ -14,6 +14,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gleaner-dev/gleaner/cmd/gleaner/kubectl"
 )
 
 // regoPolicy keeps ConfigMaps by a label, and does so in the mode that is filled in.
@@ -145,7 +147,7 @@ func (d *demonstration) wasm(ctx context.Context) error {
 func (d *demonstration) module(ctx context.Context, folder, what, plain string) (digest, zipped string, err error) {
 	// Without inlining it is a tenth smaller, and fits into a ConfigMap.
 	args := []string{"build", "-buildmode=c-shared", "-trimpath", "-gcflags=all=-l", "-ldflags=-s -w", "-o", plain, what}
-	fmt.Fprintf(d.out, "$ cd %s && GOOS=wasip1 GOARCH=wasm go %s\n", folder, strings.Join(args, " "))
+	kubectl.Fprintf(d.out, "$ cd %s && GOOS=wasip1 GOARCH=wasm go %s\n", folder, strings.Join(args, " "))
 	build := exec.CommandContext(ctx, "go", args...)
 	build.Dir = folder
 	build.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "GOWORK=off", "CGO_ENABLED=0")
@@ -168,7 +170,7 @@ func (d *demonstration) module(ctx context.Context, folder, what, plain string) 
 		return "", "", err
 	}
 	sum := sha256.Sum256(code)
-	fmt.Fprintf(d.out, "  %d KiB, %d KiB compressed\n", len(code)>>10, compressed.Len()>>10)
+	kubectl.Fprintf(d.out, "  %d KiB, %d KiB compressed\n", len(code)>>10, compressed.Len()>>10)
 	zipped = plain + ".gz"
 	return hex.EncodeToString(sum[:]), zipped, os.WriteFile(zipped, compressed.Bytes(), 0o600)
 }
@@ -246,7 +248,7 @@ func (d *demonstration) apply(ctx context.Context, text string, show bool) error
 	}
 	if show {
 		for line := range strings.Lines(text) {
-			fmt.Fprintf(d.out, "  | %s", line)
+			kubectl.Fprintf(d.out, "  | %s\n", strings.TrimSuffix(line, "\n"))
 		}
 	}
 	return d.kubectl(ctx, "apply", "-f", file.Name())

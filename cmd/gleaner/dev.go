@@ -18,6 +18,7 @@ import (
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/gleaner-dev/gleaner/cmd/gleaner/kubectl"
 	"github.com/gleaner-dev/gleaner/crds"
 	"github.com/gleaner-dev/gleaner/devcluster"
 	"github.com/gleaner-dev/gleaner/operator/certs"
@@ -70,7 +71,7 @@ func dev(ctx context.Context, mode string, out, logTo io.Writer) error {
 		s.explain(out, programs(filepath.Dir(binaries.Kubectl)))
 		err = s.wait(ctx)
 	}
-	fmt.Fprintln(out, "\nStopping.")
+	kubectl.Fprintf(out, "\nStopping.\n")
 	return s.stop(err)
 }
 
@@ -86,7 +87,7 @@ func programs(kubectl string) string {
 
 // explain says how to reach the control plane, and what to try.
 func (s *stage) explain(out io.Writer, path string) {
-	fmt.Fprintf(out, `
+	kubectl.Fprintf(out, `
 Ready. In another terminal:
 
   export KUBECONFIG=%s PATH=%s:$PATH
@@ -139,7 +140,7 @@ func startStage(ctx context.Context, mode string, progress io.Writer, log logr.L
 	if err != nil {
 		return nil, fmt.Errorf("start control plane: %w", err)
 	}
-	fmt.Fprintf(progress, "The control plane is up after %s.\n", time.Since(began).Round(100*time.Millisecond))
+	kubectl.Fprintf(progress, "The control plane is up after %s.\n", time.Since(began).Round(100*time.Millisecond))
 	s := &stage{cluster: cluster, done: make(chan error, 1)}
 	if err := define(ctx, cluster.RESTConfig()); err != nil {
 		return nil, s.stop(err)

@@ -99,10 +99,10 @@ func showReport(s section, r doctor.Report, all bool) {
 				continue
 			}
 		}
-		fmt.Fprintf(s.out, "%s  %s: %s\n", s.palette.Paint(severityColors[f.Severity], fmt.Sprintf("%-7s", f.Severity)), f.Check, oneLine(f.Message))
+		kubectl.Fprintf(s.out, "%s  %s: %s\n", s.palette.Paint(severityColors[f.Severity], fmt.Sprintf("%-7s", f.Severity)), f.Check, oneLine(f.Message))
 		if f.Do != "" {
-			fmt.Fprintf(s.out, "         %s\n", s.palette.Paint(kubectl.Calm, "to do: "+oneLine(f.Do)))
+			kubectl.Fprintf(s.out, "         %s\n", s.palette.Paint(kubectl.Calm, "to do: "+oneLine(f.Do)))
 		}
 	}
-	fmt.Fprintf(s.out, "%s, %s, %d not known, %d well.\n", plural(r.Problems, "problem", "problems"), plural(r.Warnings, "warning", "warnings"), r.Unknown, well)
+	kubectl.Fprintf(s.out, "%s, %s, %d not known, %d well.\n", plural(r.Problems, "problem", "problems"), plural(r.Warnings, "warning", "warnings"), r.Unknown, well)
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"io"
 	"time"
 
@@ -21,7 +20,7 @@ var stateColors = map[explain.State]kubectl.Color{
 const mostRecords = 20
 
 func showExplanation(out io.Writer, p kubectl.Palette, e explain.Explanation) error {
-	fmt.Fprintf(out, "%s  %s\n\n%s\n", p.Paint(kubectl.Strong, e.Object.String()), p.Paint(stateColors[e.State], string(e.State)), e.Summary)
+	kubectl.Fprintf(out, "%s  %s\n\n%s\n", p.Paint(kubectl.Strong, e.Object.String()), p.Paint(stateColors[e.State], string(e.State)), e.Summary)
 	s := section{out, p}
 	if len(e.Holders) != 0 {
 		if e.State == explain.BeingDeleted {
@@ -46,17 +45,17 @@ func showExplanation(out io.Writer, p kubectl.Palette, e explain.Explanation) er
 	if len(e.Unasked)+len(e.Unknown) != 0 {
 		s.title("Not known")
 		for _, m := range e.Unasked {
-			fmt.Fprintf(out, "  %s could not be asked: %s\n", m.Replica, oneLine(m.Why))
+			kubectl.Fprintf(out, "  %s could not be asked: %s\n", m.Replica, oneLine(m.Why))
 		}
 		for _, u := range e.Unknown {
-			fmt.Fprintf(out, "  %s\n", oneLine(u))
+			kubectl.Fprintf(out, "  %s\n", oneLine(u))
 		}
 	}
 	return nil
 }
 
 func showHolder(s section, h holder.Holder) {
-	fmt.Fprintf(s.out, "  %s\n", s.palette.Paint(kubectl.Unsure, h.Finalizer))
+	kubectl.Fprintf(s.out, "  %s\n", s.palette.Paint(kubectl.Unsure, h.Finalizer))
 	s.field("whose", h.Owner, "")
 	placed := h.PlacedBy
 	if placed != "" && h.PlacedAt != nil {
@@ -107,13 +106,13 @@ func showRecords(s section, e explain.Explanation) {
 	}
 	s.title("Records since %s", moment(e.RecordsSince))
 	if len(e.Records) == 0 {
-		fmt.Fprintln(s.out, "  none")
+		kubectl.Fprintln(s.out, "  none")
 	}
 	if more := len(e.Records) - mostRecords; more > 0 {
-		fmt.Fprintf(s.out, "  %d older ones are left out: -o yaml has them\n", more)
+		kubectl.Fprintf(s.out, "  %d older ones are left out: -o yaml has them\n", more)
 	}
 	for _, entry := range e.Records[max(0, len(e.Records)-mostRecords):] {
-		fmt.Fprintf(s.out, "  %s  %s\n", s.palette.Paint(kubectl.Faint, entry.Time.UTC().Format(time.RFC3339)), oneLine(entry.String()))
+		kubectl.Fprintf(s.out, "  %s  %s\n", s.palette.Paint(kubectl.Faint, entry.Time.UTC().Format(time.RFC3339)), oneLine(entry.String()))
 		if entry.Error != "" {
 			s.field("error", entry.Error, kubectl.Bad)
 		}

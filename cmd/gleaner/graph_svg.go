@@ -10,7 +10,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/gleaner-dev/gleaner/cmd/gleaner/kubectl"
 	"github.com/gleaner-dev/gleaner/operator/decide"
+	"github.com/gleaner-dev/gleaner/operator/escape"
 )
 
 // Sizes of the picture, in pixels.
@@ -44,10 +46,10 @@ func writeSVG(out io.Writer, o *ownership) error {
 	var b strings.Builder
 	height += svgLegendHeight
 	width = max(width, svgLegendWidth)
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%.0f" viewBox="0 0 %.0f %.0f" font-family="-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif">`+"\n",
+	kubectl.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%.0f" viewBox="0 0 %.0f %.0f" font-family="-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif">`+"\n",
 		width, height, width, height)
 	b.WriteString("<title>Who owns whom</title>\n" + svgStyle)
-	fmt.Fprintf(&b, `<rect width="%.0f" height="%.0f" fill="#fff"/>`+"\n", width, height)
+	kubectl.Fprintf(&b, `<rect width="%.0f" height="%.0f" fill="#fff"/>`+"\n", width, height)
 	at := map[types.UID]*svgBox{}
 	for _, box := range boxes {
 		at[box.UID] = box
@@ -64,7 +66,7 @@ func writeSVG(out io.Writer, o *ownership) error {
 	}
 	svgLegend(&b, height)
 	b.WriteString("</svg>\n")
-	_, err := io.WriteString(out, b.String())
+	_, err := kubectl.Fprintf(out, "%s", kubectl.Safe(b.String()))
 	return err
 }
 
@@ -198,21 +200,24 @@ func (b *svgBox) draw(to *strings.Builder) {
 	if b.Because != "" {
 		title += ": " + b.Because
 	}
-	fmt.Fprintf(to, "<g><title>%s</title>", html.EscapeString(title))
-	fmt.Fprintf(to, `<rect class=%q x="%.1f" y="%.1f" width="%.1f" height="%.1f" rx="6"/>`, class, b.x, b.y, b.w, b.h)
-	fmt.Fprintf(to, `<rect x="%.1f" y="%.1f" width="%d" height="%.1f" rx="2.5" fill=%q/>`, b.x+4, b.y+6, svgBar, b.h-12, svgColor(b.Kind))
+	kubectl.Fprintf(to, "<g><title>%s</title>", svgText(title))
+	kubectl.Fprintf(to, `<rect class=%q x="%.1f" y="%.1f" width="%.1f" height="%.1f" rx="6"/>`, class, b.x, b.y, b.w, b.h)
+	kubectl.Fprintf(to, `<rect x="%.1f" y="%.1f" width="%d" height="%.1f" rx="2.5" fill=%q/>`, b.x+4, b.y+6, svgBar, b.h-12, svgColor(b.Kind))
 	x, y := b.x+svgPad+svgBar, b.y+svgLine
-	fmt.Fprintf(to, `<text class="kind" x="%.1f" y="%.1f">%s</text>`, x, y, html.EscapeString(b.head()))
+	kubectl.Fprintf(to, `<text class="kind" x="%.1f" y="%.1f">%s</text>`, x, y, svgText(b.head()))
 	for i, line := range b.lines {
 		y += svgLine
 		class := "name"
 		if i > 0 {
 			class = "more"
 		}
-		fmt.Fprintf(to, `<text class=%q x="%.1f" y="%.1f">%s</text>`, class, x, y, html.EscapeString(line))
+		kubectl.Fprintf(to, `<text class=%q x="%.1f" y="%.1f">%s</text>`, class, x, y, svgText(line))
 	}
 	to.WriteString("</g>\n")
 }
+
+// svgText is text in SVG. Control characters may not even be written by number there.
+func svgText(text string) string { return html.EscapeString(escape.Text(text)) }
 
 const (
 	svgLegendHeight = 36
@@ -225,7 +230,7 @@ func svgLegend(to *strings.Builder, height float64) {
 	for _, entry := range []struct{ class, text string }{
 		{"edge", "owns"}, {"edge blocks", "owns, and waits for it in the foreground"}, {"edge further", "a further owner"},
 	} {
-		fmt.Fprintf(to, `<path class=%q d="M%.1f %.1fh28"/><text class="kind" x="%.1f" y="%.1f">%s</text>`+"\n", entry.class, x, y, x+34, y+4, entry.text)
+		kubectl.Fprintf(to, `<path class=%q d="M%.1f %.1fh28"/><text class="kind" x="%.1f" y="%.1f">%s</text>`+"\n", entry.class, x, y, x+34, y+4, entry.text)
 		x += 34 + svgWidth(entry.text, svgChar) + 24
 	}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"io"
 	"strings"
 	"time"
@@ -17,9 +16,9 @@ func writeOwnership(out io.Writer, o *ownership, wide bool) error {
 	p := kubectl.PaletteFor(out)
 	if len(o.Objects) == 0 {
 		if len(o.Unread) == 0 {
-			fmt.Fprintln(out, "Nothing there owns anything, or is owned.")
+			kubectl.Fprintln(out, "Nothing there owns anything, or is owned.")
 		} else {
-			fmt.Fprintln(out, "Nothing that could be read owns anything, or is owned.")
+			kubectl.Fprintln(out, "Nothing that could be read owns anything, or is owned.")
 		}
 		writeLines(out, p, "Not known, since it can't be read:", o.Unread)
 		return nil

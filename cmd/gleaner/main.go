@@ -50,7 +50,7 @@ func tell(out io.Writer, name string, err error) int {
 	case errors.As(err, &exit):
 	}
 	if exit.Err != nil {
-		fmt.Fprintln(out, kubectl.Message(name, exit.Err))
+		kubectl.TellError(out, name, exit.Err)
 	}
 	return exit.Code
 }
@@ -67,7 +67,9 @@ func rootCalled(name string) *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          noCommand,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() }, // or a command that there is not would be no error
+		// For all commands: none may have another.
+		PersistentPreRun: func(cmd *cobra.Command, _ []string) { kubectl.GuardOutput(cmd) },
+		RunE:             func(cmd *cobra.Command, _ []string) error { return cmd.Help() }, // or a command that there is not would be no error
 	}
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())}
@@ -131,6 +133,6 @@ func versionCommand() *cobra.Command {
 		Use:   "version",
 		Short: "Print the version",
 		Args:  noArguments,
-		Run:   func(cmd *cobra.Command, _ []string) { fmt.Fprintln(cmd.OutOrStdout(), version) },
+		Run:   func(cmd *cobra.Command, _ []string) { kubectl.Fprintln(cmd.OutOrStdout(), version) },
 	}
 }

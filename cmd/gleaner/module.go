@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/gleaner-dev/gleaner/cmd/gleaner/kubectl"
 	"github.com/gleaner-dev/gleaner/hostabi"
 	"github.com/gleaner-dev/gleaner/policies/wasm"
 	"github.com/gleaner-dev/gleaner/policies/wasm/sandbox"
@@ -115,7 +116,7 @@ func (f moduleFacts) print(to io.Writer, limits sandbox.Limits) error {
 		{"initialisation", fmt.Sprintf("%d units of fuel", f.InitFuel)},
 		{"limits of a call", fmt.Sprintf("%d units of fuel, %d bytes of memory, %s", limits.Fuel, limits.Memory, limits.Timeout)},
 	} {
-		fmt.Fprintf(w, "%s\t%s\n", line[0], line[1])
+		kubectl.Fprintf(w, "%s\t%s\n", line[0], line[1])
 	}
 	return w.Flush()
 }
@@ -145,7 +146,7 @@ func moduleValidate() *cobra.Command {
 					return err
 				}
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s: valid\n", strings.Join(args, ", "))
+			kubectl.Fprintf(cmd.OutOrStdout(), "%s: valid\n", strings.Join(args, ", "))
 			return nil
 		},
 	}
@@ -180,7 +181,7 @@ func (m *loaded) validate(cmd *cobra.Command, file string) error {
 // say shows what a module has logged.
 func (m *loaded) say(to io.Writer, log wasm.Log) {
 	for _, line := range log.Lines {
-		fmt.Fprintf(to, "%s: %s\n", line.Source, line.Text)
+		kubectl.Fprintf(to, "%s: %s\n", line.Source, line.Text)
 	}
 }
 

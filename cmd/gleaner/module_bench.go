@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gleaner-dev/gleaner/cmd/gleaner/kubectl"
 	"github.com/gleaner-dev/gleaner/hostabi"
 	"github.com/gleaner-dev/gleaner/policies/wasm/sandbox"
 )
@@ -106,13 +107,13 @@ func (m *loaded) bench(ctx context.Context, to io.Writer, r hostabi.Request, cal
 		return fmt.Errorf("show verdict: %w", err)
 	}
 	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "hook\t%s\n", r.Hook)
-	fmt.Fprintf(w, "verdict\t%s\n", verdict)
-	fmt.Fprintf(w, "compiled in\t%s\n", m.facts.Compiled.Round(time.Millisecond))
-	fmt.Fprintf(w, "first call\t%s\n", first.usage.Elapsed)
-	fmt.Fprintf(w, "%d calls\tp50 %s, p99 %s\n", calls, took[len(took)/2], took[len(took)*99/100])
-	fmt.Fprintf(w, "fuel\t%d units, the same each time\n", first.usage.Fuel)
-	fmt.Fprintf(w, "memory\t%d bytes\n", first.usage.Memory)
-	fmt.Fprintf(w, "instances\t%d of %d calls found one to be restored, others a fresh one\n", restored, calls)
+	kubectl.Fprintf(w, "hook\t%s\n", r.Hook)
+	kubectl.Fprintf(w, "verdict\t%s\n", verdict)
+	kubectl.Fprintf(w, "compiled in\t%s\n", m.facts.Compiled.Round(time.Millisecond))
+	kubectl.Fprintf(w, "first call\t%s\n", first.usage.Elapsed)
+	kubectl.Fprintf(w, "%d calls\tp50 %s, p99 %s\n", calls, took[len(took)/2], took[len(took)*99/100])
+	kubectl.Fprintf(w, "fuel\t%d units, the same each time\n", first.usage.Fuel)
+	kubectl.Fprintf(w, "memory\t%d bytes\n", first.usage.Memory)
+	kubectl.Fprintf(w, "instances\t%d of %d calls found one to be restored, others a fresh one\n", restored, calls)
 	return w.Flush()
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gleaner-dev/gleaner/cmd/gleaner/kubectl"
 	"github.com/gleaner-dev/gleaner/policies/wasm/sandbox"
 )
 
@@ -97,7 +98,7 @@ func (o *buildOptions) lookAtRego(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%s: it compiles, and as it is Rego there is nothing to build\n\n", o.folder)
+	kubectl.Fprintf(cmd.OutOrStdout(), "%s: it compiles, and as it is Rego there is nothing to build\n\n", o.folder)
 	where := "It fits into a ConfigMap, and into the resource itself."
 	if len(packed) > 1 {
 		where = "A ConfigMap holds one file, and this is several."
@@ -126,7 +127,7 @@ func (o *buildOptions) compile(cmd *cobra.Command) error {
 	if err != nil {
 		return fmt.Errorf("build %s: %w", o.folder, err)
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%s: %d bytes\n\n", file, len(written))
+	kubectl.Fprintf(cmd.OutOrStdout(), "%s: %d bytes\n\n", file, len(written))
 	where := "It fits into a ConfigMap."
 	switch {
 	case len(written) > mostConfigMap:
@@ -238,7 +239,7 @@ func advise(out io.Writer, f moduleFacts, file, where string) error {
 	for _, h := range f.Hooks {
 		hooks = append(hooks, string(h))
 	}
-	_, err := fmt.Fprintf(out, `hooks   %s
+	_, err := kubectl.Fprintf(out, `hooks   %s
 size    %d bytes of WebAssembly
 sha256  %s
 

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
+	"github.com/gleaner-dev/gleaner/cmd/gleaner/kubectl"
 	"github.com/gleaner-dev/gleaner/hostabi"
 )
 
@@ -99,12 +100,12 @@ func (o *newModule) write(out io.Writer) error {
 			return fmt.Errorf("write a module into %s: %w", o.folder, err)
 		}
 	}
-	fmt.Fprintf(out, "%s has a module in %s that answers %s. Next:\n\n", o.folder, map[string]string{"go": "Go", "rego": "Rego"}[o.lang], o.hook)
-	fmt.Fprintf(out, "  cd %s\n", o.folder)
+	kubectl.Fprintf(out, "%s has a module in %s that answers %s. Next:\n\n", o.folder, map[string]string{"go": "Go", "rego": "Rego"}[o.lang], o.hook)
+	kubectl.Fprintf(out, "  cd %s\n", o.folder)
 	if o.lang == "go" {
-		fmt.Fprint(out, "  go test ./...          # its unit tests\n  gleaner module build   # compiles it\n")
+		kubectl.Fprintf(out, "  go test ./...          # its unit tests\n  gleaner module build   # compiles it\n")
 	}
-	fmt.Fprint(out, "  gleaner test           # asks it what is in cases.yaml\n\nREADME.md says how it gets into a cluster.\n")
+	kubectl.Fprintf(out, "  gleaner test           # asks it what is in cases.yaml\n\nREADME.md says how it gets into a cluster.\n")
 	return nil
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gleaner-dev/gleaner/cmd/gleaner/kubectl"
 	"github.com/gleaner-dev/gleaner/policies/rego"
 	"github.com/gleaner-dev/gleaner/policies/source"
 	"github.com/gleaner-dev/gleaner/policies/source/egress"
@@ -71,7 +72,7 @@ func push(ctx context.Context, out io.Writer, names []string, to oci.Reference) 
 	if err != nil {
 		return err
 	}
-	client, err := egress.New(egress.Config{Private: true, PlainLoopback: true})
+	client, err := egress.New(egress.Config{Private: true, PlainLoopback: true, Reveal: true})
 	if err != nil {
 		return err
 	}
@@ -80,7 +81,7 @@ func push(ctx context.Context, out io.Writer, names []string, to oci.Reference) 
 	if err != nil {
 		return explainPush(to, err)
 	}
-	fmt.Fprintf(out, "image: %s\nsha256: %s\n", to.ByDigest(digest), sum)
+	kubectl.Fprintf(out, "image: %s\nsha256: %s\n", to.ByDigest(digest), sum)
 	return nil
 }
 

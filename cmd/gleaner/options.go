@@ -28,6 +28,8 @@ type options struct {
 	sweepInterval     time.Duration
 	ignoreResources   []string
 	finalizerNetworks []string
+	moduleNetworks    []string
+	clusterNetworks   []string
 	canaryTimeout     time.Duration
 	apiQPS            float32
 	leaderElect       bool
@@ -89,6 +91,10 @@ func (o *options) addTo(flags *pflag.FlagSet) {
 		"resources that are neither watched nor collected, as `resource[.group],...`")
 	flags.StringSliceVar(&o.finalizerNetworks, "finalizer-networks", o.finalizerNetworks,
 		"private `networks`, as 10.96.0.0/16,..., to which Finalizers of namespaces may grant requests, too; ClusterFinalizers may to all")
+	flags.StringSliceVar(&o.moduleNetworks, "module-networks", o.moduleNetworks,
+		"private `networks`, such as 10.96.0.0/16,..., from which namespaced PolicyModules may be fetched; default none. ClusterPolicyModules may be fetched from all")
+	flags.StringSliceVar(&o.clusterNetworks, "cluster-networks", o.clusterNetworks,
+		"`networks` of the nodes, pods and Services of this cluster: private even if the addresses look public; detected by default, from Nodes, ServiceCIDRs and the API server's Service")
 	flags.DurationVar(&o.canaryTimeout, "canary-timeout", o.canaryTimeout,
 		"how long another garbage collector is given to show itself; 0 takes it that there is none")
 	flags.Float32Var(&o.apiQPS, "api-qps", o.apiQPS,
@@ -204,17 +210,28 @@ func (o *options) bounds() (record.Bounds, error) {
 	return b, nil
 }
 
-// networks parses --finalizer-networks.
-func (o *options) networks() ([]netip.Prefix, error) {
-	var networks []netip.Prefix
+// networks are what the flags about networks say.
+type networks struct{ finalizers, modules, cluster []netip.Prefix }
+
+// networks parses --finalizer-networks, --module-networks and --cluster-networks.
+func (o *options) networks() (networks, error) {
 	var wrong []error
-	for _, text := range o.finalizerNetworks {
-		network, err := netip.ParsePrefix(text)
-		if err != nil {
-			wrong = append(wrong, fmt.Errorf("--finalizer-networks: %q is no network; write an address and a length, as in 10.96.0.0/16", text))
-			continue
+	parse := func(flag string, texts []string) []netip.Prefix {
+		var all []netip.Prefix
+		for _, text := range texts {
+			network, err := netip.ParsePrefix(text)
+			if err != nil {
+				wrong = append(wrong, fmt.Errorf("--%s: %q is no network; write an address and a length, as in 10.96.0.0/16", flag, text))
+				continue
+			}
+			all = append(all, network.Masked())
 		}
-		networks = append(networks, network.Masked())
+		return all
 	}
-	return networks, errors.Join(wrong...)
+	n := networks{
+		finalizers: parse("finalizer-networks", o.finalizerNetworks),
+		modules:    parse("module-networks", o.moduleNetworks),
+		cluster:    parse("cluster-networks", o.clusterNetworks),
+	}
+	return n, errors.Join(wrong...)
 }

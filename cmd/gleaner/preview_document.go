@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"fmt"
 	"io"
 	"slices"
 
@@ -134,7 +133,7 @@ func writeGoing(out io.Writer, d *deletionPreview) error {
 		if o.Outcome == preview.Stays.String() || o.Then == preview.Stays.String() {
 			continue
 		}
-		if _, err := fmt.Fprintln(out, nameOf(o.Object)); err != nil {
+		if _, err := kubectl.Fprintln(out, nameOf(o.Object)); err != nil {
 			return err
 		}
 	}

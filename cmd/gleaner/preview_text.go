@@ -32,11 +32,11 @@ var outcomeColors = map[string]kubectl.Color{
 // writePreview writes a preview for people. Wide shows each object, and more of it.
 func writePreview(out io.Writer, d *deletionPreview, wide bool) error {
 	p := kubectl.PaletteFor(out)
-	fmt.Fprintf(out, "If %s were deleted (--cascade=%s):\n\n", placeOf(d.Target), strings.ToLower(d.Cascade))
+	kubectl.Fprintf(out, "If %s were deleted (--cascade=%s):\n\n", placeOf(d.Target), strings.ToLower(d.Cascade))
 	if err := previewTable(d, wide).Write(out, p); err != nil {
 		return err
 	}
-	fmt.Fprintln(out)
+	kubectl.Fprintln(out)
 	if err := countsTable(d.Summary).Write(out, p); err != nil {
 		return err
 	}
@@ -58,9 +58,9 @@ func writeLines(out io.Writer, p kubectl.Palette, title string, lines []string) 
 	if len(lines) == 0 {
 		return
 	}
-	fmt.Fprintf(out, "\n%s\n", p.Paint(kubectl.Unsure, title))
+	kubectl.Fprintf(out, "\n%s\n", p.Paint(kubectl.Unsure, title))
 	for _, line := range lines {
-		fmt.Fprintf(out, "  %s\n", line)
+		kubectl.Fprintf(out, "  %s\n", line)
 	}
 }
 

@@ -111,7 +111,7 @@ func (o *rbacOptions) run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	if o.assumed {
-		fmt.Fprintln(out, "The operator has no pods, so this is of an operator as it is installed by default; --collector and --service-account name another.")
+		kubectl.Fprintln(out, "The operator has no pods, so this is of an operator as it is installed by default; --collector and --service-account name another.")
 	}
 	return showMissing(section{out, kubectl.PaletteFor(out)}, setup, missing)
 }
@@ -119,10 +119,10 @@ func (o *rbacOptions) run(ctx context.Context, out io.Writer) error {
 func showMissing(s section, setup rights.Setup, missing []rights.Missing) error {
 	account := setup.Namespace + "/" + setup.Account
 	if len(missing) == 0 {
-		fmt.Fprintf(s.out, "The service account %s has all rights that the operator needs.\n", account)
+		kubectl.Fprintf(s.out, "The service account %s has all rights that the operator needs.\n", account)
 		return nil
 	}
-	fmt.Fprintf(s.out, "The service account %s is missing %s:\n\n", account, plural(len(missing), "right", "rights"))
+	kubectl.Fprintf(s.out, "The service account %s is missing %s:\n\n", account, plural(len(missing), "right", "rights"))
 	t := kubectl.Table{Header: []string{"RIGHT", "WHY IT IS NEEDED"}}
 	for _, m := range rights.Fold(missing) {
 		t.Add(kubectl.Cell{Text: m.String(), Color: kubectl.Bad}, kubectl.Cell{Text: m.Why})
@@ -130,7 +130,7 @@ func showMissing(s section, setup rights.Setup, missing []rights.Missing) error 
 	if err := indented(s.out, t, s.palette); err != nil {
 		return err
 	}
-	fmt.Fprintf(s.out, "\nTo give them: gleaner rbac%s | kubectl apply -f -\n", asFlags(setup))
+	kubectl.Fprintf(s.out, "\nTo give them: gleaner rbac%s | kubectl apply -f -\n", asFlags(setup))
 	return kubectl.Exit{Code: exitMissing}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/gleaner-dev/gleaner/cmd/gleaner/kubectl"
 	"github.com/gleaner-dev/gleaner/operator/release"
 )
 
@@ -28,15 +29,15 @@ func (s *releasing) admissions(ctx context.Context) ([]release.Admission, error)
 		return nil, err
 	}
 	if running != "" {
-		fmt.Fprintf(s.out, "Gleaner's admission objects stay, since an operator is running (lease %s) and has policies or finalizers for which it needs them:\n", running)
+		kubectl.Fprintf(s.out, "Gleaner's admission objects stay, since an operator is running (lease %s) and has policies or finalizers for which it needs them:\n", running)
 	} else {
-		fmt.Fprintln(s.out, "Gleaner's admission objects, for which there is no operator:")
+		kubectl.Fprintln(s.out, "Gleaner's admission objects, for which there is no operator:")
 	}
 	for _, a := range found {
-		fmt.Fprintf(s.out, "  %s\n", a)
+		kubectl.Fprintf(s.out, "  %s\n", a)
 	}
 	if running != "" {
-		fmt.Fprintln(s.out, "Delete the policies and finalizers, and they go by themselves; or stop the operator, and try again.")
+		kubectl.Fprintln(s.out, "Delete the policies and finalizers, and they go by themselves; or stop the operator, and try again.")
 		return nil, nil
 	}
 	return found, nil
@@ -58,14 +59,14 @@ func (s *releasing) removeAll(ctx context.Context, admissions []release.Admissio
 	removed := 0
 	for _, a := range admissions {
 		if failed := s.Remove(ctx, a); failed != nil {
-			fmt.Fprintf(s.out, "%v\n", failed)
+			kubectl.Fprintf(s.out, "%v\n", failed)
 			err = errors.Join(err, failed)
 			continue
 		}
 		removed++
 	}
 	if len(admissions) != 0 {
-		fmt.Fprintf(s.out, "Removed %d admission objects.\n", removed)
+		kubectl.Fprintf(s.out, "Removed %d admission objects.\n", removed)
 	}
 	return err
 }

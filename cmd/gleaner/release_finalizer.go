@@ -165,21 +165,21 @@ func (s *releasing) releaseFinalizer(ctx context.Context, t target) error {
 		case t.where.Name != "":
 			err = fmt.Errorf("%s is not being deleted, or does not have %s", t.where.Name, t.finalizer)
 		default:
-			fmt.Fprintf(s.out, "Nothing there is being deleted and has %s.\n", t.finalizer)
+			kubectl.Fprintf(s.out, "Nothing there is being deleted and has %s.\n", t.finalizer)
 		}
 		return err
 	}
 	show(s.out, taken)
 	if err != nil {
-		fmt.Fprintf(s.out, "Not everything could be looked through: %v\n", err)
+		kubectl.Fprintf(s.out, "Not everything could be looked through: %v\n", err)
 	}
 	t.warn(s.out, taken)
 	if !s.yes && !confirmed(s.in, s.out, fmt.Sprintf("Take it off %d?", len(taken))) {
-		fmt.Fprintln(s.out, "Nothing was released.")
+		kubectl.Fprintln(s.out, "Nothing was released.")
 		return nil
 	}
 	released, err := s.releaseAll(ctx, taken)
-	fmt.Fprintf(s.out, "Released %d.\n", released)
+	kubectl.Fprintf(s.out, "Released %d.\n", released)
 	return err
 }
 
@@ -195,7 +195,7 @@ func (s *releasing) find(ctx context.Context, t target) ([]release.Held, error) 
 		going, staying = found, 0
 	}
 	if staying != 0 {
-		fmt.Fprintf(s.out, "%d have %s and are not being deleted: they keep it.\n", staying, t.finalizer)
+		kubectl.Fprintf(s.out, "%d have %s and are not being deleted: they keep it.\n", staying, t.finalizer)
 	}
 	if t.resource == nil {
 		return going, err
@@ -204,7 +204,7 @@ func (s *releasing) find(ctx context.Context, t target) ([]release.Held, error) 
 	err = errors.Join(err, findErr)
 	itself, _ = terminating(itself)
 	if why := t.needed(staying); why != "" && len(itself) != 0 {
-		fmt.Fprintf(s.out, "So %s stays as well: %s.\n", t.ours, why)
+		kubectl.Fprintf(s.out, "So %s stays as well: %s.\n", t.ours, why)
 		return going, err
 	}
 	return append(going, itself...), err
@@ -241,10 +241,10 @@ func (t target) warn(out io.Writer, taken []release.Held) {
 	if t.ours != "" {
 		by = "of " + t.ours
 	}
-	fmt.Fprintf(out, "\n%s is %s.\nWhatever it was to clean up is not cleaned up, and nothing will remember that it is there.\n", t.finalizer, by)
+	kubectl.Fprintf(out, "\n%s is %s.\nWhatever it was to clean up is not cleaned up, and nothing will remember that it is there.\n", t.finalizer, by)
 	if _, live := terminating(taken); live != 0 {
-		fmt.Fprintf(out, "%d of these are not being deleted: nothing is cleaned up for them either, when they are deleted one day. "+
+		kubectl.Fprintf(out, "%d of these are not being deleted: nothing is cleaned up for them either, when they are deleted one day. "+
 			"A running operator puts it back if attach is true: delete the resource first.\n", live)
 	}
-	fmt.Fprintln(out)
+	kubectl.Fprintln(out)
 }

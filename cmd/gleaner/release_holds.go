@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gleaner-dev/gleaner/cmd/gleaner/kubectl"
 	"github.com/gleaner-dev/gleaner/operator/release"
 )
 
@@ -33,7 +34,7 @@ func (s *releasing) releaseHolds(ctx context.Context, where release.Where) error
 	held, err := s.look(ctx, where)
 	if len(held) == 0 && len(admissions) == 0 {
 		if err == nil {
-			fmt.Fprintln(s.out, "Nothing there has a hold.")
+			kubectl.Fprintln(s.out, "Nothing there has a hold.")
 		}
 		return err
 	}
@@ -41,16 +42,16 @@ func (s *releasing) releaseHolds(ctx context.Context, where release.Where) error
 		show(s.out, held)
 	}
 	if err != nil {
-		fmt.Fprintf(s.out, "Not everything could be looked through: %v\n", err)
+		kubectl.Fprintf(s.out, "Not everything could be looked through: %v\n", err)
 	}
 	if err := oneNamespace(where, held); err != nil {
 		return err
 	}
 	if unserved := slices.ContainsFunc(held, func(h release.Held) bool { return slices.Contains(h.Finalizers, release.InUse) }); unserved {
-		fmt.Fprint(s.out, inUseWarning)
+		kubectl.Fprintf(s.out, inUseWarning)
 	}
 	if !s.yes && !confirmed(s.in, s.out, question(held, admissions)) {
-		fmt.Fprintln(s.out, "Nothing was released.")
+		kubectl.Fprintln(s.out, "Nothing was released.")
 		return nil
 	}
 	removed := s.removeAll(ctx, admissions)
@@ -86,7 +87,7 @@ func (s *releasing) sweep(ctx context.Context, where release.Where, held []relea
 		more, err = s.releaseAll(ctx, held)
 		released, calm = released+more, -1
 	}
-	fmt.Fprintf(s.out, "Released %d.\n", released)
+	kubectl.Fprintf(s.out, "Released %d.\n", released)
 	return errors.Join(err, s.back(ctx))
 }
 
@@ -107,7 +108,7 @@ func (s *releasing) releaseAll(ctx context.Context, held []release.Held) (releas
 	}
 	over() // what follows would be written into its line
 	for _, failed := range failures {
-		fmt.Fprintf(s.out, "%v\n", failed)
+		kubectl.Fprintf(s.out, "%v\n", failed)
 	}
 	return released, errors.Join(failures...)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gleaner-dev/gleaner/cmd/gleaner/kubectl"
 	"github.com/gleaner-dev/gleaner/policies"
 	"github.com/gleaner-dev/gleaner/policies/rego"
 	"github.com/gleaner-dev/gleaner/policies/source"
@@ -97,7 +98,7 @@ func (o *replayOptions) replay(cmd *cobra.Command, found []transcript) error {
 	r := replayer{module: m, digests: digests, out: cmd.OutOrStdout(), log: cmd.ErrOrStderr()}
 	for i, t := range found {
 		if i > 0 {
-			fmt.Fprintln(r.out)
+			kubectl.Fprintln(r.out)
 		}
 		if err := r.replay(cmd.Context(), t); err != nil {
 			return err
@@ -143,12 +144,12 @@ type replayer struct {
 // replay puts the questions of one transcript.
 func (r *replayer) replay(ctx context.Context, t transcript) error {
 	first := t.asked.Exchanges[0].Request
-	fmt.Fprintf(r.out, "%s: %s at %s, by %s\n", t.entry.Object, first.Hook, t.entry.Time.UTC().Format(time.RFC3339), t.asked.Policy)
+	kubectl.Fprintf(r.out, "%s: %s at %s, by %s\n", t.entry.Object, first.Hook, t.entry.Time.UTC().Format(time.RFC3339), t.asked.Policy)
 	same := slices.Contains(r.digests, t.asked.Digest)
 	if same {
-		fmt.Fprintf(r.out, "the module is the recorded one, sha256 %s\n", t.asked.Digest)
+		kubectl.Fprintf(r.out, "the module is the recorded one, sha256 %s\n", t.asked.Digest)
 	} else {
-		fmt.Fprintf(r.out, "the module is another one: sha256 %s then, %s now\n", t.asked.Digest, r.digests[0])
+		kubectl.Fprintf(r.out, "the module is another one: sha256 %s then, %s now\n", t.asked.Digest, r.digests[0])
 	}
 	strayed := false
 	for i, then := range t.asked.Exchanges {

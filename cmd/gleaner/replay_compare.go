@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/gleaner-dev/gleaner/cmd/gleaner/kubectl"
 	"github.com/gleaner-dev/gleaner/hostabi"
 	"github.com/gleaner-dev/gleaner/policies"
 )
@@ -52,27 +53,27 @@ func (c compared) differs(changes []string) bool {
 func (c compared) print(to io.Writer, round int, changes []string) {
 	switch {
 	case !c.then.Repeats():
-		fmt.Fprintf(to, "round %d: nothing to compare, since it was broken off then: %s; now %s\n", round, c.then.Fault, answerOf(c.now))
+		kubectl.Fprintf(to, "round %d: nothing to compare, since it was broken off then: %s; now %s\n", round, c.then.Fault, answerOf(c.now))
 		return
 	case len(changes) == 0:
-		fmt.Fprintf(to, "round %d: same verdict, %s; ", round, answerOf(c.now))
+		kubectl.Fprintf(to, "round %d: same verdict, %s; ", round, answerOf(c.now))
 	default:
-		fmt.Fprintf(to, "round %d: ANOTHER VERDICT; ", round)
+		kubectl.Fprintf(to, "round %d: ANOTHER VERDICT; ", round)
 	}
 	if c.then.Fuel == c.now.Fuel {
-		fmt.Fprintf(to, "same fuel, %d\n", c.now.Fuel)
+		kubectl.Fprintf(to, "same fuel, %d\n", c.now.Fuel)
 	} else {
-		fmt.Fprintf(to, "fuel %d then, %d now\n", c.then.Fuel, c.now.Fuel)
+		kubectl.Fprintf(to, "fuel %d then, %d now\n", c.then.Fuel, c.now.Fuel)
 	}
 	if c.strayed {
-		fmt.Fprintln(to, "  (asked with the state and the results that the recorded answers led to)")
+		kubectl.Fprintln(to, "  (asked with the state and the results that the recorded answers led to)")
 	}
 	for _, line := range changes {
-		fmt.Fprintln(to, "  "+line)
+		kubectl.Fprintln(to, "  "+line)
 	}
 	if c.sameModule && len(changes) == 0 && c.differs(changes) {
-		fmt.Fprintln(to, "  a module takes the same for the same request: was the record written anew on its way, or are\n"+
-			"  the module's files and their names not all that the cluster has?")
+		kubectl.Fprintf(to, "  a module takes the same for the same request: was the record written anew on its way, or are\n"+
+			"  the module's files and their names not all that the cluster has?\n")
 	}
 }
 

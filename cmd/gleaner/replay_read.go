@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/gleaner-dev/gleaner/cmd/gleaner/kubectl"
 	"github.com/gleaner-dev/gleaner/operator/record"
 )
 
@@ -129,7 +130,7 @@ func (f *recordFlags) one(entries []record.Entry) (transcript, error) {
 	var lines strings.Builder
 	single := true // entry
 	for _, t := range found {
-		fmt.Fprintf(&lines, "\n  %s", t)
+		kubectl.Fprintf(&lines, "\n  %s", t)
 		single = single && t.index == found[0].index
 	}
 	if single {
@@ -148,7 +149,7 @@ func (f *recordFlags) every(entries []record.Entry, left io.Writer) ([]transcrip
 	var whole []transcript
 	for _, t := range found {
 		if lacks := t.lacks(); lacks != nil {
-			fmt.Fprintf(left, "left out: %v\n", lacks)
+			kubectl.Fprintf(left, "left out: %v\n", lacks)
 			continue
 		}
 		whole = append(whole, t)

@@ -97,9 +97,9 @@ func showStuck(s section, r stuck.Report, wide bool) error {
 		if r.Namespace != "" {
 			nothing += " in namespace " + r.Namespace
 		}
-		fmt.Fprintf(s.out, "%s has been terminating for more than %s.\n", nothing, than)
+		kubectl.Fprintf(s.out, "%s has been terminating for more than %s.\n", nothing, than)
 	} else {
-		fmt.Fprintln(s.out, s.palette.Paint(kubectl.Unsure, plural(r.Objects, "object has", "objects have")+" been terminating for more than "+than+"."))
+		kubectl.Fprintln(s.out, s.palette.Paint(kubectl.Unsure, plural(r.Objects, "object has", "objects have")+" been terminating for more than "+than+"."))
 	}
 	for _, g := range r.Groups {
 		if err := showGroup(s, r, g, wide); err != nil {
@@ -109,7 +109,7 @@ func showStuck(s section, r stuck.Report, wide bool) error {
 	if len(r.Unknown) != 0 {
 		s.title("Not known")
 		for _, u := range r.Unknown {
-			fmt.Fprintf(s.out, "  %s\n", oneLine(u))
+			kubectl.Fprintf(s.out, "  %s\n", oneLine(u))
 		}
 	}
 	return nil
@@ -145,7 +145,7 @@ func showGroup(s section, r stuck.Report, g stuck.Group, wide bool) error {
 		return err
 	}
 	if more := len(g.Objects) - len(shown); more > 0 {
-		fmt.Fprintf(s.out, "  and %d more: -o wide shows them\n", more)
+		kubectl.Fprintf(s.out, "  and %d more: -o wide shows them\n", more)
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
+	"github.com/gleaner-dev/gleaner/cmd/gleaner/kubectl"
 	"github.com/gleaner-dev/gleaner/hostabi"
 	"github.com/gleaner-dev/gleaner/policies"
 	"github.com/gleaner-dev/gleaner/policies/policytest"
@@ -70,7 +71,7 @@ func (f *fromOptions) write(cmd *cobra.Command, out string) error {
 		return usageError{err}
 	}
 	if out == "" {
-		_, err := cmd.OutOrStdout().Write(text)
+		_, err := kubectl.Raw(cmd.OutOrStdout()).Write(text) // YAML
 		return err
 	}
 	file, err := os.OpenFile(out, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
@@ -118,7 +119,7 @@ func casesOf(t transcript, module string, warnings io.Writer) ([]byte, error) {
 	var cases []recordedCase
 	for i, e := range t.asked.Exchanges {
 		if !e.Repeats() {
-			fmt.Fprintf(warnings, "round %d is left out, since it was broken off: %s\n", i+1, e.Fault)
+			kubectl.Fprintf(warnings, "round %d is left out, since it was broken off: %s\n", i+1, e.Fault)
 			continue
 		}
 		c, err := caseOf(e)
@@ -126,7 +127,7 @@ func casesOf(t transcript, module string, warnings io.Writer) ([]byte, error) {
 			return nil, fmt.Errorf("round %d: %w", i+1, err)
 		}
 		if hasNull(e.Request) {
-			fmt.Fprintf(warnings, "round %d: the request has fields that are null, which a case leaves out\n", i+1)
+			kubectl.Fprintf(warnings, "round %d: the request has fields that are null, which a case leaves out\n", i+1)
 		}
 		c.Name = fmt.Sprintf("%s of %s at %s: %s", e.Request.Hook, t.entry.Object, t.entry.Time.UTC().Format(time.RFC3339), decisionOf(e))
 		if len(t.asked.Exchanges) > 1 {

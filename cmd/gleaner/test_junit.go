@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/gleaner-dev/gleaner/cmd/gleaner/kubectl"
 )
 
 // testJUnit is for what reads the reports of JUnit.
@@ -59,7 +61,7 @@ func (t testJUnit) end(all []testSuite) error {
 	if err != nil {
 		return fmt.Errorf("write the report: %w", err)
 	}
-	_, err = fmt.Fprintf(t.to, "%s%s\n", xml.Header, text)
+	_, err = kubectl.Fprintf(t.to, "%s%s\n", xml.Header, text)
 	return err
 }
 

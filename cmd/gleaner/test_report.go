@@ -6,6 +6,9 @@ import (
 	"io"
 	"path/filepath"
 	"strings"
+
+	"github.com/gleaner-dev/gleaner/cmd/gleaner/kubectl"
+	"github.com/gleaner-dev/gleaner/operator/escape"
 )
 
 // testReporter shows suites, each as it comes to its end.
@@ -51,7 +54,7 @@ type testText struct {
 
 func (t *testText) printf(format string, args ...any) {
 	if t.err == nil {
-		_, t.err = fmt.Fprintf(t.to, format, args...)
+		_, t.err = kubectl.Fprintf(t.to, format, args...)
 	}
 }
 
@@ -129,12 +132,12 @@ func at(r testResult) string {
 }
 
 // block indents a text.
-func block(text string) string {
+func block(text string) kubectl.Safe {
 	var b strings.Builder
 	for line := range strings.Lines(strings.TrimRight(text, "\n ") + "\n") {
-		b.WriteString("    " + line)
+		b.WriteString("    " + escape.Lines(line))
 	}
-	return b.String()
+	return kubectl.Safe(b.String())
 }
 
 // missing names lines, neighbours together.

@@ -6,7 +6,9 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/gleaner-dev/gleaner/operator/escape"
 	"github.com/gleaner-dev/gleaner/operator/graph"
 )
 
@@ -18,6 +20,7 @@ func WriteDOT(w io.Writer, d graph.Dump) error {
 	var b strings.Builder
 	b.WriteString("strict digraph full {\n  rankdir=RL\n  node [shape=box]\n")
 	for _, n := range d.Nodes {
+		n = printable(n)
 		fmt.Fprintf(&b, "  %s [\n", quote(string(n.UID)))
 		for _, a := range attributes(n) {
 			fmt.Fprintf(&b, "    %s=%s\n", a[0], quote(a[1]))
@@ -25,11 +28,19 @@ func WriteDOT(w io.Writer, d graph.Dump) error {
 		b.WriteString("  ];\n")
 	}
 	for _, e := range d.Edges {
-		fmt.Fprintf(&b, "  %s -> %s;\n", quote(string(e.Dependent)), quote(string(e.Owner)))
+		fmt.Fprintf(&b, "  %s -> %s;\n", quote(escape.Text(string(e.Dependent))), quote(escape.Text(string(e.Owner))))
 	}
 	b.WriteString("}\n")
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// printable is a node whose names begin no other line of a label, and of which
+// nothing is that a terminal would obey.
+func printable(n graph.DumpNode) graph.DumpNode {
+	n.APIVersion, n.Kind = escape.Text(n.APIVersion), escape.Text(n.Kind)
+	n.Namespace, n.Name, n.UID = escape.Text(n.Namespace), escape.Text(n.Name), types.UID(escape.Text(string(n.UID)))
+	return n
 }
 
 func attributes(n graph.DumpNode) [][2]string {

@@ -3,6 +3,7 @@ package intents
 import (
 	"bytes"
 	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"slices"
@@ -29,7 +30,7 @@ const (
 )
 
 // remedy is what a refusal says to do about an address that is not public.
-const remedy = "write it into addresses of the grant if that server is meant"
+const remedy = "write its address into addresses of the grant if that server is meant"
 
 // overrides are headers by which many servers take a request for one of another method
 // than it has: what is granted, and sent in Monitor, is by method.
@@ -157,6 +158,9 @@ func (x *exchange) send(ctx context.Context, grant policies.HTTP, s *sending) (*
 	}
 	response, err := transport.RoundTrip(request)
 	if err != nil {
+		if unreached := (*egress.Unreached)(nil); errors.As(err, &unreached) {
+			x.options.Log.Info("Request was not sent", "for", x.on.Name, "host", unreached.Host, "cause", unreached.Cause.Error())
+		}
 		return nil, explain(ctx, s, err)
 	}
 	x.waits.note(key, response)

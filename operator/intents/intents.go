@@ -55,9 +55,10 @@ type Options struct {
 	Events  *writelimit.Limiter
 	Limited func(by string)
 
-	// Inside are the cluster's own networks, where they look public: they are
-	// reached by HTTP where a grant names the address, as private ones are.
-	Inside []netip.Prefix
+	// Inside returns the cluster's own networks, where they look public: they are
+	// reached by HTTP where a grant names the address, as private ones are. Until it
+	// can tell, no other addresses are reached either. nil: there are none.
+	Inside func(context.Context) ([]netip.Prefix, error)
 
 	Resolver *net.Resolver    // nil: the system's
 	Now      func() time.Time // nil: time.Now

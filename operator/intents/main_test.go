@@ -28,6 +28,6 @@ func TestHTTP_GoesByNoProxy(t *testing.T) {
 	for _, url := range []string{"https://example.invalid/a", "http://example.invalid/a"} {
 		intent := get(url)
 		// Only a proxy would have been asked without an address.
-		fails(t, e.Do(t.Context(), granting(url), hostabi.Intent{ID: "a", HTTP: &intent}), hostabi.ErrorUnavailable, "its host has no address")
+		fails(t, e.Do(t.Context(), granting(url), hostabi.Intent{ID: "a", HTTP: &intent}), hostabi.ErrorUnavailable, "is not found, or has no address")
 	}
 }

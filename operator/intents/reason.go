@@ -12,11 +12,12 @@ import (
 
 	"github.com/gleaner-dev/gleaner/hostabi"
 	"github.com/gleaner-dev/gleaner/operator/catalog"
+	"github.com/gleaner-dev/gleaner/policies/source/egress"
 )
 
 // problemOf makes a problem of what the API server said to a call, or did not say.
 func (e *Executor) problemOf(doing string, c call, err error) error {
-	p := &problem{reasonOf(c, err), fmt.Sprintf("%s: %s", doing, cause(err))}
+	p := &problem{reasonOf(c, err), fmt.Sprintf("%s: %s", doing, egress.Cause(err))}
 	switch {
 	case errors.Is(err, errLarge):
 		p.message = fmt.Sprintf("%s: the answer has more than %d bytes", doing, mostAnswer)

@@ -121,27 +121,27 @@ func redirected(s *sending, response *http.Response) (*sending, error) {
 // are left out.
 func explain(ctx context.Context, s *sending, err error) error {
 	var (
+		unreached *egress.Unreached
 		refusal   *egress.Refusal
-		name      *net.DNSError
 		untrusted *tls.CertificateVerificationError
 		network   *net.OpError
 	)
 	at := origin(s.url)
 	switch {
+	case errors.As(err, &unreached):
+		return problemf(hostabi.ErrorUnavailable, "%s: %s", at, unreached)
 	case errors.As(err, &refusal):
 		return problemf(hostabi.ErrorNotGranted, "%s: %s", at, refusal.Message)
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return problemf(hostabi.ErrorUnavailable, "%s did not answer within %s", at, httpTimeout)
 	case ctx.Err() != nil:
 		return problemf(hostabi.ErrorUnavailable, "%s was asked, and nobody waited for the answer: %s", at, ctx.Err())
-	case errors.As(err, &name):
-		return problemf(hostabi.ErrorUnavailable, "%s: its host has no address: %s", at, name.Err)
 	case errors.As(err, &untrusted):
 		return problemf(hostabi.ErrorUnavailable, "%s: its certificate is not believed: %s; if it is one of your own authority, write that into ca of the grant", at, untrusted.Err)
 	case errors.Is(err, http.ErrSchemeMismatch):
 		return problemf(hostabi.ErrorUnavailable, "%s does not speak TLS", at)
 	case errors.As(err, &network):
-		return problemf(hostabi.ErrorUnavailable, "%s: %s: %s", at, network.Op, network.Err)
+		return problemf(hostabi.ErrorUnavailable, "%s: %s", at, egress.Cause(err))
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
 		return problemf(hostabi.ErrorUnavailable, "%s hung up before the end of its answer", at)
 	}

@@ -105,12 +105,23 @@ func nameOf(host string) (string, error) {
 		}
 	}
 	// What ends in a number some resolvers take for an address, in whatever spelling.
-	if _, err := strconv.ParseUint(labels[len(labels)-1], 0, 64); err == nil || strings.Trim(labels[len(labels)-1], "0123456789") == "" {
+	if isNumber(labels[len(labels)-1]) {
 		if address, err := netip.ParseAddr(host); err != nil || !address.Is4() {
 			return "", errors.New("its host is an address in an unusual spelling: write four numbers with dots between")
 		}
 	}
 	return host, nil
+}
+
+// isNumber tells whether some resolver takes a label for a number, of any size.
+func isNumber(label string) bool {
+	if _, err := strconv.ParseUint(label, 0, 64); err == nil {
+		return true
+	}
+	if hex, is := strings.CutPrefix(label, "0x"); is {
+		return strings.Trim(hex, "0123456789abcdef") == ""
+	}
+	return strings.Trim(label, "0123456789") == ""
 }
 
 // pathOf is the path as it is sent. Decoded, no step of it leads upwards, in none of

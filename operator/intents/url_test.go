@@ -4,10 +4,15 @@ import (
 	"bufio"
 	"bytes"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"path"
+	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/gleaner-dev/gleaner/hostabi"
+	"github.com/gleaner-dev/gleaner/policies"
 )
 
 func TestURLsAreReadIntoOneForm(t *testing.T) {
@@ -79,6 +84,8 @@ func TestURLsThatCouldMeanSomethingElseAreRefused(t *testing.T) {
 		"https://127.1/a":                                   "unusual spelling",
 		"https://0177.0.0.1/a":                              "unusual spelling",
 		"https://127.0.0.0x1/a":                             "unusual spelling",
+		"https://0x1000000000000007f000001/a":               "unusual spelling",
+		"https://127.0.0.0x/a":                              "unusual spelling",
 		"https://[fe80::1%25eth0]/a":                        "zone",
 		"https://h.example/" + strings.Repeat("a", mostURL): "more than",
 	} {
@@ -137,6 +144,8 @@ func FuzzGrantedURLReachesWhatWasGranted(f *testing.F) {
 		"https://s3.example.com/backups/..%2fa", "https://s3.example.com/backups/%252e%252e%252fa", "https://s3.example.com/backups/..;/a",
 		"https://s3.example.com\\.evil.example/backups/a", "https://s3.example.com@evil.example/backups/a", "HTTPS://S3.EXAMPLE.COM.:443/%62ackups//x?y#z",
 		"https://evil.example/backups/a", "https://s3.example.com/backups/\r\nHost: evil", "https://s3。example。com/backups/．．/a",
+		"https://[::ffff:127.0.0.1]/backups/a", "https://[::127.0.0.1]/backups/a", "https://s3.example.com:443:80/backups/a",
+		"https://s3.example.com%00.evil.example/backups/a", "https://s3.example.com%2eevil.example/backups/a",
 	} {
 		f.Add(seed)
 	}
@@ -160,6 +169,53 @@ func FuzzGrantedURLReachesWhatWasGranted(f *testing.F) {
 			}
 			if got := obligingly(received.RequestURI); !strings.HasPrefix(got, "/backups/") && got != "/backups" {
 				t.Errorf("%q reaches %q", text, got)
+			}
+		}
+	})
+}
+
+// number is what the C library's inet_aton, or an imitation of it, may read as a part
+// of an address.
+var number = regexp.MustCompile(`^(0x[0-9a-f]*|[0-9]+)$`)
+
+// FuzzURLHostIsAnAddressInOneSpelling makes sure that the host of what is sent is an
+// address in the only spelling that is one to every resolver, or else a name to all of
+// them; and that an address of this machine, of a private network or of metadata is
+// refused in whatever notation, without a grant of it.
+func FuzzURLHostIsAnAddressInOneSpelling(f *testing.F) {
+	for _, host := range []string{
+		"127.0.0.1", "127.1", "2130706433", "0x7f.1", "0177.0.0.1", "127.0.0.1.", "１２７.0.0.1", "[::1]", "[::127.0.0.1]", "[::ffff:127.0.0.1]",
+		"[::ffff:0:127.0.0.1]", "[64:ff9b::127.0.0.1]", "[2002:7f00:1::]", "[2001:0:5db8:d70e::80ff:fffe]", "[64:ff9b:1::a9fe:a9fe]",
+		"[fe80::5efe:10.0.0.1]", "[fd00:ec2::254]", "[::]", "0", "0.0.0.0", "[fe80::1%25eth0]", "example.com", "127.0.0.1.nip.io",
+	} {
+		f.Add(host)
+	}
+	f.Fuzz(func(t *testing.T, host string) {
+		u, err := parseURL("http://" + host + "/")
+		if err != nil {
+			return
+		}
+		name := u.Hostname()
+		received := throughTheWire(t, u)
+		if received.Host != u.Host {
+			t.Errorf("%q is sent as %q", host, received.Host)
+		}
+		address, err := netip.ParseAddr(name)
+		if err != nil {
+			if labels := strings.Split(name, "."); number.MatchString(labels[len(labels)-1]) {
+				t.Errorf("%q may be read as an address", name)
+			}
+			return
+		}
+		if address.String() != name || address.Zone() != "" {
+			t.Errorf("%q is spelled otherwise than %s", name, address)
+		}
+		mapped := netip.AddrFrom16(address.As16()).Unmap()
+		if mapped.IsLoopback() || mapped.IsPrivate() || mapped.IsLinkLocalUnicast() || mapped.IsUnspecified() {
+			intent := hostabi.HTTPIntent{Method: http.MethodGet, URL: u.String()}
+			on := Behalf{Grants: policies.Grants{HTTP: []policies.HTTP{{URL: "http://" + u.Host + "/*", Methods: []string{http.MethodGet}}}}}
+			if r := New(Options{}).Do(t.Context(), on, hostabi.Intent{ID: "a", HTTP: &intent}); r.Error == nil || r.Error.Reason != hostabi.ErrorNotGranted {
+				t.Errorf("%q is asked: %v", name, r.Error)
 			}
 		}
 	})

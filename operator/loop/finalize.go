@@ -18,7 +18,7 @@ import (
 // executor makes what carries out the intents of modules.
 func (l *Loop) executor(working *rest.Config) *intents.Executor {
 	return intents.New(intents.Options{
-		Config: working, Catalog: l.watcher.Catalog, Now: l.now, Log: l.log.WithName("intents"), Events: l.limits.events,
+		Config: working, Catalog: l.watcher.Catalog, Inside: l.networks.Networks, Now: l.now, Log: l.log.WithName("intents"), Events: l.limits.events,
 		Limited: func(by string) { l.metrics.limit(by, "events") },
 		Tell: func(about *corev1.ObjectReference, kind, reason, message string) {
 			l.policyEvents.Event(about, kind, reason, message)

@@ -39,10 +39,12 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/intents"
 	"github.com/gleaner-dev/gleaner/operator/keystore"
 	"github.com/gleaner-dev/gleaner/operator/modules"
+	"github.com/gleaner-dev/gleaner/operator/networks"
 	"github.com/gleaner-dev/gleaner/operator/record"
 	"github.com/gleaner-dev/gleaner/operator/statekey"
 	"github.com/gleaner-dev/gleaner/operator/watch"
 	"github.com/gleaner-dev/gleaner/policies"
+	"github.com/gleaner-dev/gleaner/policies/source/egress"
 	"github.com/gleaner-dev/gleaner/policies/worker"
 )
 
@@ -93,6 +95,8 @@ type Options struct {
 
 	Evaluator         policies.Evaluator // answers where no policy does
 	FinalizerNetworks []netip.Prefix     // that are not public, and to which Finalizers of namespaces may grant requests
+	ModuleNetworks    []netip.Prefix     // that are not public, and from which modules of namespaces may be fetched
+	ClusterNetworks   []netip.Prefix     // of nodes, pods and Services; nil: they are found
 
 	Records record.Bounds // of the decisions that are kept to be shown
 
@@ -129,6 +133,7 @@ type Loop struct {
 	rehearsed  func() *policies.Set
 	upTo       func(state string) bool // whether policies of a state are in force, or later ones; nil where none can be
 	finalizers *finalize.Runner
+	networks   *networks.Finder
 
 	keys      *keystore.Store // nil in rehearsals and in tests of the loop
 	stateKeys func() (statekey.Keys, error)
@@ -190,6 +195,7 @@ func (l *Loop) connect() error {
 	if l.client, err = kubernetes.NewForConfig(watching); err != nil {
 		return fmt.Errorf("make client for leases: %w", err)
 	}
+	l.networks = networks.New(l.client, l.options.ClusterNetworks, l.now)
 	if l.eventClient, err = kubernetes.NewForConfig(l.limited(eventsPerSecond)); err != nil {
 		return fmt.Errorf("make client for events: %w", err)
 	}
@@ -206,6 +212,7 @@ func (l *Loop) connect() error {
 		Absent:   func(ctx context.Context, gk schema.GroupKind) (bool, error) { return l.watcher.Absent(ctx, gk) },
 		Leads:    func() bool { return l.known.leads() && !l.options.DryRun },
 		OnChange: l.policiesChanged,
+		Egress:   egress.Config{Allow: l.options.ModuleNetworks, Inside: l.networks.Networks, Remedy: "--module-networks lets modules of namespaces come from there"},
 		Serves:   l.serves, Networks: l.options.FinalizerNetworks, CheckGrants: intents.Check, Progress: l.progress,
 		Tell: func(about *corev1.ObjectReference, kind, reason, message string) {
 			l.policyEvents.Event(about, kind, reason, message)
@@ -230,8 +237,8 @@ func (l *Loop) connect() error {
 	l.wire(workClient, watchClient, gather.Sources{Catalog: l.watcher.Catalog, Absent: l.watcher.Absent}, l.watcher.Serves, reader, executor)
 	l.wireFinalizers(workClient, reader, executor)
 	l.broadcaster = eventrecord.NewBroadcasterWithCorrelatorOptions(eventrecord.CorrelatorOptions{LRUCacheSize: eventsRemembered})
-	l.events = l.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: eventSource})
-	l.policyEvents = l.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "gleaner"})
+	l.events = printable{l.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: eventSource})}
+	l.policyEvents = printable{l.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "gleaner"})}
 	return nil
 }
 

@@ -2,6 +2,7 @@ package modules
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,6 +12,7 @@ import (
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
 	"github.com/gleaner-dev/gleaner/operator/modulestore"
 	"github.com/gleaner-dev/gleaner/policies/source"
+	"github.com/gleaner-dev/gleaner/policies/source/egress"
 )
 
 // fetch gets a module's files from where its resource says they are. It is called by many
@@ -48,7 +50,11 @@ func (k *Keeper) fetch(ctx context.Context, m modulestore.Resource) (source.Fetc
 		}
 		s.PullSecrets = append(s.PullSecrets, secret)
 	}
-	return k.fetcher.Fetch(ctx, s)
+	fetched, err := k.fetcher.Fetch(ctx, s)
+	if unreached := (*egress.Unreached)(nil); errors.As(err, &unreached) {
+		k.options.Log.Info("Module was not fetched", "module", m.String(), "host", unreached.Host, "cause", unreached.Cause.Error())
+	}
+	return fetched, err
 }
 
 func (k *Keeper) configMap(ctx context.Context, m modulestore.Resource, ref v1alpha1.ConfigMapKeyReference) (*source.ConfigMap, error) {

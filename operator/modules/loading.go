@@ -10,6 +10,7 @@ import (
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
 	"github.com/gleaner-dev/gleaner/operator/modulestore"
 	"github.com/gleaner-dev/gleaner/policies/source"
+	"github.com/gleaner-dev/gleaner/policies/source/egress"
 )
 
 // reasonLoading is why something is not ready that is being fetched, compiled or started.
@@ -79,9 +80,9 @@ func failed(state modulestore.State) problem {
 // notFetched is the problem of a module that could not be fetched.
 func notFetched(err error) problem {
 	if fault := (*source.Error)(nil); errors.As(err, &fault) {
-		return problem{v1alpha1.ConditionFetched, string(fault.Reason), err.Error()}
+		return problem{v1alpha1.ConditionFetched, string(fault.Reason), egress.Cause(err)}
 	}
-	return problem{v1alpha1.ConditionFetched, "Failed", err.Error()}
+	return problem{v1alpha1.ConditionFetched, "Failed", egress.Cause(err)}
 }
 
 // sameEvaluated reports whether two builds of the same resources evaluate the same.

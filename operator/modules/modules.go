@@ -34,6 +34,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/modulestore/workers"
 	"github.com/gleaner-dev/gleaner/policies"
 	"github.com/gleaner-dev/gleaner/policies/source"
+	"github.com/gleaner-dev/gleaner/policies/source/egress"
 	"github.com/gleaner-dev/gleaner/policies/worker"
 )
 
@@ -62,6 +63,9 @@ type Options struct {
 	// grant requests: they are sent from where the operator is, which may be where
 	// who writes Finalizers could not send any.
 	Networks []netip.Prefix
+
+	// Egress says from where modules are fetched; see source.Config.Network.
+	Egress egress.Config
 
 	// CheckGrants says what is wrong with grants, if anything is.
 	CheckGrants func(policies.Grants) error
@@ -176,7 +180,7 @@ func New(o Options) (*Keeper, error) {
 
 // newStore makes the store, and what it fetches and compiles with.
 func (k *Keeper) newStore() (err error) {
-	fetch := source.Config{}
+	fetch := source.Config{Network: k.options.Egress}
 	if k.options.CacheDir != "" {
 		fetch.CacheDir = filepath.Join(k.options.CacheDir, "fetched")
 	}

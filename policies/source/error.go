@@ -78,6 +78,7 @@ func explain(ctx context.Context, from string, err error) error {
 
 func classify(ctx context.Context, err error) *Error {
 	var (
+		unreached *egress.Unreached
 		refusal   *egress.Refusal
 		status    *oci.StatusError
 		size      *oci.SizeError
@@ -85,6 +86,8 @@ func classify(ctx context.Context, err error) *Error {
 		untrusted *tls.CertificateVerificationError
 	)
 	switch {
+	case errors.As(err, &unreached):
+		return &Error{Reason: Unreachable, Message: unreached.Error(), Temporary: true}
 	case errors.As(err, &refusal):
 		return fault(Refused, "%s", refusal.Message)
 	case errors.As(err, &status):
@@ -97,10 +100,10 @@ func classify(ctx context.Context, err error) *Error {
 		return fault(Untrusted, "%s: use a server with a certificate that the operator believes, or have it told of the authority", bare(err))
 	case errors.Is(err, http.ErrSchemeMismatch):
 		return fault(Untrusted, "the server does not speak HTTPS: use one that does")
-	case ctx.Err() != nil:
+	case ctx.Err() != nil, errors.Is(err, context.DeadlineExceeded):
 		return &Error{Reason: Unreachable, Message: "it took too long", Temporary: true}
 	}
-	return &Error{Reason: Unreachable, Message: bare(err).Error(), Temporary: true}
+	return &Error{Reason: Unreachable, Message: egress.Cause(err), Temporary: true}
 }
 
 func classifyStatus(s *oci.StatusError) *Error {

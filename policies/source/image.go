@@ -29,8 +29,10 @@ func (f *Fetcher) fetchImage(ctx context.Context, s Source) (Fetched, error) {
 		return Fetched{}, err
 	}
 	from := reference.String()
+	turn := &turn{fetcher: f, source: s, host: reference.Registry}
+	defer turn.end()
 	for i, c := range credentials {
-		p := &pull{fetcher: f, source: s, reference: reference, repository: oci.NewRepository(f.client(s), reference, c)}
+		p := &pull{fetcher: f, source: s, turn: turn, reference: reference, repository: oci.NewRepository(f.client(s), reference, c)}
 		files, digest, err := p.files(ctx)
 		if unauthorized(err) && i+1 < len(credentials) {
 			continue
@@ -90,6 +92,7 @@ func pinnedByImage(s Source) bool {
 type pull struct {
 	fetcher    *Fetcher
 	source     Source
+	turn       *turn
 	reference  oci.Reference
 	repository *oci.Repository
 	keepErr    error // the first
@@ -117,7 +120,9 @@ func (p *pull) files(ctx context.Context) ([]File, string, error) {
 			return nil, "", fault(BadArtifact, "its index names another index: name the image for wasm by its own digest")
 		}
 	}
-	layers, unpack, err := m.layers(p.source.Language, p.fetcher.limits)
+	limits := p.fetcher.limits
+	limits.Download = limits.download(p.source)
+	layers, unpack, err := m.layers(p.source.Language, limits)
 	if err != nil {
 		return nil, "", err
 	}
@@ -140,6 +145,11 @@ func (p *pull) manifest(ctx context.Context, name string) (manifest, string, err
 		m, err := parseManifest(data, p.fetcher.limits)
 		return m, name, err
 	}
+	ctx, cancel, err := p.turn.online(ctx)
+	if err != nil {
+		return manifest{}, "", err
+	}
+	defer cancel()
 	data, digest, err := p.repository.Manifest(ctx, name, limit)
 	if err != nil {
 		return manifest{}, "", err
@@ -156,6 +166,11 @@ func (p *pull) blob(ctx context.Context, d v1.Descriptor) ([]byte, error) {
 	if data, ok := p.kept(digest, d.Size); ok && int64(len(data)) == d.Size {
 		return data, nil
 	}
+	ctx, cancel, err := p.turn.online(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
 	data, err := p.repository.Blob(ctx, digest, d.Size)
 	if err == nil {
 		p.keep(digest, data)

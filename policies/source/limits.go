@@ -19,6 +19,14 @@ type Limits struct {
 	Redirects int           // that are followed, for each request. Default: 5
 	Timeout   time.Duration // for all of it. Default: 1m
 	Cache     int64         // bytes that are kept on disk. Default: 512 MiB
+
+	// Of modules of namespaces in place of the above, where these are lower.
+	NamespaceDownload int64         // Default: 16 MiB
+	NamespaceTimeout  time.Duration // Default: 30s
+
+	Fetches          int // at the same time, of modules of the cluster. Default: 4
+	NamespaceFetches int // at the same time, of modules of all namespaces. Default: 8
+	FetchesEach      int // at the same time, of each namespace, and from each server. Default: 2
 }
 
 var defaults = Limits{
@@ -33,6 +41,12 @@ var defaults = Limits{
 	Redirects: 5,
 	Timeout:   time.Minute,
 	Cache:     512 << 20,
+
+	NamespaceDownload: 16 << 20,
+	NamespaceTimeout:  30 * time.Second,
+	Fetches:           4,
+	NamespaceFetches:  8,
+	FetchesEach:       2,
 }
 
 // Validate refuses limits that make no sense.
@@ -41,6 +55,8 @@ func (l Limits) Validate() error {
 		"Module": l.Module, "Rego": l.Rego, "Files": int64(l.Files), "Download": l.Download, "Unpacked": l.Unpacked,
 		"Entries": int64(l.Entries), "Manifest": l.Manifest, "Layers": int64(l.Layers), "Redirects": int64(l.Redirects),
 		"Timeout": int64(l.Timeout), "Cache": l.Cache,
+		"NamespaceDownload": l.NamespaceDownload, "NamespaceTimeout": int64(l.NamespaceTimeout),
+		"Fetches": int64(l.Fetches), "NamespaceFetches": int64(l.NamespaceFetches), "FetchesEach": int64(l.FetchesEach),
 	} {
 		if n < 0 {
 			return fmt.Errorf("limit %s: %d is below 0", name, n)
@@ -62,7 +78,28 @@ func (l Limits) orDefault() Limits {
 		Redirects: cmp.Or(l.Redirects, defaults.Redirects),
 		Timeout:   cmp.Or(l.Timeout, defaults.Timeout),
 		Cache:     cmp.Or(l.Cache, defaults.Cache),
+
+		NamespaceDownload: cmp.Or(l.NamespaceDownload, defaults.NamespaceDownload),
+		NamespaceTimeout:  cmp.Or(l.NamespaceTimeout, defaults.NamespaceTimeout),
+		Fetches:           cmp.Or(l.Fetches, defaults.Fetches),
+		NamespaceFetches:  cmp.Or(l.NamespaceFetches, defaults.NamespaceFetches),
+		FetchesEach:       cmp.Or(l.FetchesEach, defaults.FetchesEach),
 	}
+}
+
+// download and timeout are what bounds one fetch.
+func (l Limits) download(s Source) int64 {
+	if s.Namespace != "" {
+		return min(l.Download, l.NamespaceDownload)
+	}
+	return l.Download
+}
+
+func (l Limits) timeout(s Source) time.Duration {
+	if s.Namespace != "" {
+		return min(l.Timeout, l.NamespaceTimeout)
+	}
+	return l.Timeout
 }
 
 // content is the most bytes that a file of a module may have.

@@ -99,6 +99,7 @@ type Fetcher struct {
 	limits  Limits
 	cache   *cache
 	flights flights
+	slots   slots
 
 	public, private *http.Client
 }
@@ -109,6 +110,7 @@ func New(c Config) (*Fetcher, error) {
 		return nil, err
 	}
 	f := &Fetcher{limits: c.Limits.orDefault()}
+	f.slots.limits = f.limits
 	f.cache = &cache{dir: c.CacheDir, most: f.limits.Cache}
 	if c.CacheDir != "" {
 		f.cache.dir = filepath.Clean(c.CacheDir)
@@ -148,8 +150,6 @@ func (f *Fetcher) Fetch(ctx context.Context, s Source) (Fetched, error) {
 		return Fetched{}, err
 	}
 	return f.flights.do(ctx, key, func(ctx context.Context) (Fetched, error) {
-		ctx, cancel := context.WithTimeout(ctx, f.limits.Timeout)
-		defer cancel()
 		if s.URL != "" {
 			return f.fetchURL(ctx, s)
 		}

@@ -24,7 +24,9 @@ func (f *Fetcher) fetchURL(ctx context.Context, s Source) (Fetched, error) {
 			return f.finishURL(s, from, data)
 		}
 	}
-	data, err := f.download(ctx, f.client(s), u)
+	turn := &turn{fetcher: f, source: s, host: u.Host}
+	defer turn.end()
+	data, err := f.download(ctx, turn, u)
 	if err != nil {
 		return Fetched{}, explain(ctx, from, err)
 	}
@@ -62,13 +64,18 @@ func shown(u *url.URL) string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
 }
 
-func (f *Fetcher) download(ctx context.Context, client *http.Client, u *url.URL) ([]byte, error) {
+func (f *Fetcher) download(ctx context.Context, turn *turn, u *url.URL) ([]byte, error) {
+	ctx, cancel, err := turn.online(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return nil, err
 	}
 	request.Header.Set("User-Agent", "gleaner")
-	response, err := client.Do(request)
+	response, err := f.client(turn.source).Do(request)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +83,7 @@ func (f *Fetcher) download(ctx context.Context, client *http.Client, u *url.URL)
 	if response.StatusCode != http.StatusOK {
 		return nil, &oci.StatusError{What: "download", Status: response.StatusCode}
 	}
-	limit := f.limits.Download
+	limit := f.limits.download(turn.source)
 	if response.ContentLength > limit {
 		return nil, &oci.SizeError{What: "what is there", Limit: limit}
 	}

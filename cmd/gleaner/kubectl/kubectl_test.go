@@ -72,7 +72,7 @@ func TestATableLeavesOutWhatIsEmpty(t *testing.T) {
 	table.Add(Cell{Text: "├─x"}, Cell{}, Cell{Text: "y", Color: Bad})
 	table.Add(Cell{Text: "long one"}, Cell{}, Cell{})
 	var plain, coloured bytes.Buffer
-	if err := errors.Join(table.Write(&plain, Palette{}), table.Write(&coloured, Palette{on: true})); err != nil {
+	if err := errors.Join(table.Write(&plain, Palette{}), table.Write(Guard(&coloured), Palette{on: true})); err != nil {
 		t.Fatal(err)
 	}
 	want := "A          LAST\n├─x        y\nlong one\n"

@@ -8,6 +8,8 @@ import (
 
 	"k8s.io/cli-runtime/pkg/printers"
 	"sigs.k8s.io/yaml"
+
+	"github.com/gleaner-dev/gleaner/operator/escape"
 )
 
 // APIVersion is that of the documents that commands write.
@@ -23,16 +25,17 @@ type Document struct {
 // DocumentOf is the beginning of a document of a kind.
 func DocumentOf(kind string) Document { return Document{APIVersion, kind} }
 
-// Write writes a document as JSON or YAML.
+// Write writes a document as JSON or YAML, as their encoders do.
 func Write(out io.Writer, format string, document any) error {
 	data, err := json.MarshalIndent(document, "", "    ")
+	data = []byte(escape.Lines(string(data))) // in JSON it means the same, and YAML has no raw control characters
 	if err == nil && format == "yaml" {
 		data, err = yaml.JSONToYAML(data)
 	}
 	if err != nil {
 		return fmt.Errorf("write %s: %w", format, err)
 	}
-	_, err = fmt.Fprintln(out, strings.TrimSuffix(string(data), "\n"))
+	_, err = fmt.Fprintln(Raw(out), strings.TrimSuffix(string(data), "\n"))
 	return err
 }
 
@@ -53,13 +56,16 @@ const (
 type Palette struct{ on bool }
 
 // PaletteFor returns the Palette for what is written to: colours are for terminals
-// alone, and not where NO_COLOR or TERM=dumb is set.
-func PaletteFor(out io.Writer) Palette { return Palette{printers.AllowsColorOutput(out)} }
+// behind a Writer alone, and not where NO_COLOR or TERM=dumb is set.
+func PaletteFor(out io.Writer) Palette {
+	w, ok := out.(*Writer)
+	return Palette{ok && printers.AllowsColorOutput(w.to)}
+}
 
 // Paint colours text.
 func (p Palette) Paint(c Color, text string) string {
 	if !p.on || text == "" || c == "" {
 		return text
 	}
-	return "\x1b[" + string(c) + "m" + text + "\x1b[0m"
+	return paint + "[" + string(c) + "m" + text + paint + "[0m"
 }

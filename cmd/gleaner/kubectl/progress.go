@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"k8s.io/cli-runtime/pkg/printers"
+
+	"github.com/gleaner-dev/gleaner/operator/escape"
 )
 
 const (
@@ -17,6 +19,7 @@ const (
 // Progress shows on a terminal what is being done, for as long as that takes, if it
 // takes its time. Whoever calls it calls what it returns when it is over.
 func Progress(errOut io.Writer, doing func() string) (over func()) {
+	errOut = Raw(errOut)
 	if !printers.IsTerminal(errOut) {
 		return func() {}
 	}
@@ -42,7 +45,7 @@ func showProgress(errOut io.Writer, doing func() string, end <-chan struct{}) {
 	tick := time.NewTicker(progressEvery)
 	defer tick.Stop()
 	for {
-		fmt.Fprintf(errOut, "\r\x1b[K%s", doing())
+		fmt.Fprintf(errOut, "\r\x1b[K%s", escape.Text(doing()))
 		select {
 		case <-end:
 			fmt.Fprint(errOut, "\r\x1b[K")

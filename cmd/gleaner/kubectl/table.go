@@ -1,10 +1,12 @@
 package kubectl
 
 import (
-	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/gleaner-dev/gleaner/operator/escape"
 )
 
 // Cell is one field of a table.
@@ -25,9 +27,10 @@ func (t *Table) Add(cells ...Cell) { t.Rows = append(t.Rows, cells) }
 
 // Write writes the table. A column that has no text in any row is left out.
 func (t *Table) Write(out io.Writer, p Palette) error {
+	rows := t.shown()
 	widths := make([]int, len(t.Header))
 	for i, title := range t.Header {
-		for _, row := range t.Rows {
+		for _, row := range rows {
 			if width := utf8.RuneCountInString(row[i].Text); width != 0 {
 				widths[i] = max(widths[i], width, utf8.RuneCountInString(title))
 			}
@@ -38,16 +41,28 @@ func (t *Table) Write(out io.Writer, p Palette) error {
 	for i, title := range t.Header {
 		header[i].Text = title
 	}
-	for _, row := range append([][]Cell{header}, t.Rows...) {
-		b.WriteString(line(row, widths, p) + "\n")
+	for _, row := range append([][]Cell{header}, rows...) {
+		b.WriteString(rowText(row, widths, p) + "\n")
 	}
 	_, err := io.WriteString(out, b.String())
 	return err
 }
 
-// line is one row. What is behind the last text is left out, since a terminal that
+// shown are the rows with each text on one line, so that none forges another row.
+func (t *Table) shown() [][]Cell {
+	rows := make([][]Cell, len(t.Rows))
+	for i, row := range t.Rows {
+		rows[i] = slices.Clone(row)
+		for j := range row {
+			rows[i][j].Text = escape.Text(row[j].Text)
+		}
+	}
+	return rows
+}
+
+// rowText is one row. What is behind the last text is left out, since a terminal that
 // is too narrow would show it as an empty line.
-func line(row []Cell, widths []int, p Palette) string {
+func rowText(row []Cell, widths []int, p Palette) string {
 	var b strings.Builder
 	gap := 0
 	for i, cell := range row {
@@ -56,7 +71,7 @@ func line(row []Cell, widths []int, p Palette) string {
 		}
 		width := utf8.RuneCountInString(cell.Text)
 		if width != 0 {
-			fmt.Fprint(&b, strings.Repeat(" ", gap), p.Paint(cell.Color, cell.Text))
+			b.WriteString(strings.Repeat(" ", gap) + p.Paint(cell.Color, cell.Text))
 			gap = 0
 		}
 		gap += widths[i] - width + 3

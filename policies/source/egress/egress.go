@@ -51,8 +51,13 @@ type Config struct {
 	// Refuse are networks that can't be reached although they look public, such as
 	// the cluster's own if those are not of a private range.
 	Refuse []netip.Prefix
-	// Inside are networks that count as private although they look public.
-	Inside []netip.Prefix
+	// Inside returns networks that count as private although they look public: the
+	// cluster's own. It is asked about addresses that look public only; where it can't
+	// tell, nothing is reached. nil: there are none.
+	Inside func(context.Context) ([]netip.Prefix, error)
+	// Reveal has errors say what names resolve to. It is for who could resolve them
+	// just as well; see Unreached for the others.
+	Reveal bool
 	// Remedy says, at the end of a refusal, what to do about a private address.
 	// Default: that it is for the operator to allow it.
 	Remedy string
@@ -74,7 +79,8 @@ type Config struct {
 func Direct(*http.Request) (*url.URL, error) { return nil, nil }
 
 // Refusal is a request that was not made, since it led where it must not. Who
-// wrote down the place is to blame, or the server that sent it on.
+// wrote down the place is to blame, or the server that sent it on. The message names
+// an address only if the URL does: see Unreached.
 type Refusal struct {
 	Message string
 }
@@ -115,6 +121,7 @@ func build(c Config) (*transport, error) {
 		rules:     r,
 		proxy:     c.Proxy,
 		redirects: c.Redirects,
+		reveals:   c.Reveal,
 		direct:    newTransport(roots, dialer(c.Resolver, r.check)),
 		proxied:   newTransport(roots, dialer(c.Resolver, nil)), // it dials nothing but proxies
 	}
@@ -170,17 +177,17 @@ func newTransport(roots *x509.CertPool, d *net.Dialer) *http.Transport {
 
 // dialer checks the very address that a connection is about to be made to. Each
 // of a name's addresses is checked when its turn comes.
-func dialer(resolver *net.Resolver, check func(netip.Addr) error) *net.Dialer {
+func dialer(resolver *net.Resolver, check func(context.Context, netip.Addr) error) *net.Dialer {
 	d := &net.Dialer{Timeout: dialTimeout, Resolver: resolver}
 	if check == nil {
 		return d
 	}
-	d.ControlContext = func(_ context.Context, _, address string, _ syscall.RawConn) error {
+	d.ControlContext = func(ctx context.Context, _, address string, _ syscall.RawConn) error {
 		at, err := netip.ParseAddrPort(address)
 		if err != nil {
 			return fmt.Errorf("check address %s: %w", address, err)
 		}
-		return check(at.Addr())
+		return check(ctx, at.Addr())
 	}
 	return d
 }
@@ -191,6 +198,7 @@ type transport struct {
 	rules     rules
 	proxy     func(*http.Request) (*url.URL, error)
 	redirects int
+	reveals   bool
 
 	direct, proxied *http.Transport
 	plain           *http.Transport // nil: no HTTP without TLS
@@ -205,7 +213,15 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		return nil, err
 	}
-	return way.RoundTrip(r)
+	response, err := way.RoundTrip(r)
+	if t.reveals || way == t.proxied { // which resolves no name of a URL
+		return response, err
+	}
+	remedy := t.rules.advice()
+	if way == t.plain && way != t.direct {
+		remedy = "without https:// only loopback addresses are reached"
+	}
+	return response, hide(r.URL.Hostname(), remedy, err)
 }
 
 func (t *transport) way(r *http.Request) (*http.Transport, error) {
@@ -226,7 +242,7 @@ func (t *transport) way(r *http.Request) (*http.Transport, error) {
 		return t.direct, nil
 	}
 	if address, err := netip.ParseAddr(r.URL.Hostname()); err == nil {
-		if err := t.rules.check(address); err != nil {
+		if err := t.rules.check(r.Context(), address); err != nil {
 			return nil, err
 		}
 	}

@@ -4,14 +4,17 @@ import (
 	"context"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
+	"os"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"golang.org/x/net/dns/dnsmessage"
@@ -120,7 +123,7 @@ func TestClient_JudgesTheAddressThatANameResolvesTo(t *testing.T) {
 		"a name for a public one that is Azure": {true, netip.MustParseAddr("168.63.129.16"), "metadata"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			config := egress.Config{Private: c.private, CAs: certificate(s), Resolver: resolver(t, func() netip.Addr { return c.address })}
+			config := egress.Config{Reveal: true, Private: c.private, CAs: certificate(s), Resolver: resolver(t, func() netip.Addr { return c.address })}
 			_, err := get(t, client(t, config), "https://modules.example.com:"+port)
 			refused(t, err, c.address.String(), c.says)
 		})
@@ -143,7 +146,7 @@ func TestClient_IsNotFooledByANameThatResolvesAnewEachTime(t *testing.T) {
 		}
 		return netip.MustParseAddr("127.0.0.1")
 	})
-	c := client(t, egress.Config{CAs: certificate(s), Resolver: rebinding, Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")}})
+	c := client(t, egress.Config{Reveal: true, CAs: certificate(s), Resolver: rebinding, Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")}})
 	// Nothing listens at the first address, so that attempt ends in another error.
 	if _, err := get(t, c, "https://modules.example.com:"+port); err == nil {
 		t.Fatal("somebody answers at 127.0.0.2")
@@ -193,7 +196,7 @@ func resolve(query []byte, address func() netip.Addr) ([]byte, error) {
 	}
 	m.Response, m.Additionals = true, nil
 	for _, q := range m.Questions {
-		if q.Type != dnsmessage.TypeA {
+		if q.Type != dnsmessage.TypeA || !address().IsValid() {
 			continue
 		}
 		m.Answers = append(m.Answers, dnsmessage.Resource{
@@ -317,5 +320,55 @@ func TestTransport_FollowsNoRedirectOfItsOwn(t *testing.T) {
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusFound || asked.Load() != 1 || !response.Close {
 		t.Errorf("got %s after %d requests, and the connection is closed: %v", response.Status, asked.Load(), response.Close)
+	}
+}
+
+func TestAnErrorDoesNotSayWhatANameResolvesTo(t *testing.T) {
+	closed, _ := server(t, hello)
+	_, port, err := net.SplitHostPort(closed.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed.Close()
+	texts := map[string][]string{}
+	for name, address := range map[string]netip.Addr{
+		"nobody listens":  netip.MustParseAddr("127.0.0.1"),
+		"private":         netip.MustParseAddr("10.9.8.7"),
+		"private as well": netip.MustParseAddr("192.168.1.1"),
+		"metadata":        netip.MustParseAddr("169.254.169.254"),
+		"no address":      {},
+	} {
+		c := client(t, egress.Config{Remedy: "do this", Resolver: resolver(t, func() netip.Addr { return address })})
+		_, err := get(t, c, "https://internal.example.com:"+port)
+		var unreached *egress.Unreached
+		if !errors.As(err, &unreached) {
+			t.Fatalf("%s: got %v", name, err)
+		}
+		if address.IsValid() && !strings.Contains(unreached.Cause.Error(), address.String()) {
+			t.Errorf("%s: the operator is not told: %v", name, unreached.Cause)
+		}
+		if errors.As(err, new(*egress.Refusal)) || errors.As(err, new(*net.DNSError)) {
+			t.Errorf("%s: the cause can be had from the error", name)
+		}
+		texts[err.Error()] = append(texts[err.Error()], name)
+	}
+	if len(texts) != 1 {
+		t.Errorf("names can be told apart: %v", texts)
+	}
+}
+
+func TestCauseHasNoAddressInIt(t *testing.T) {
+	at := &net.TCPAddr{IP: net.IPv4(10, 96, 0, 10), Port: 53}
+	for want, err := range map[string]error{
+		"dial: connect: connection refused":                 &net.OpError{Op: "dial", Net: "tcp", Addr: at, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)},
+		"read: i/o timeout":                                 &url.Error{Op: "Get", URL: "https://10.96.0.10/", Err: &net.OpError{Op: "read", Source: at, Addr: at, Err: os.ErrDeadlineExceeded}},
+		"look up host: not found, or nobody could be asked": &net.DNSError{Name: "a", Server: "10.96.0.10:53", Err: "read udp 10.0.0.1:1->10.96.0.10:53: i/o timeout"},
+		"proxyconnect: dial: connect: connection refused":   &net.OpError{Op: "proxyconnect", Err: &net.OpError{Op: "dial", Addr: at, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}},
+		"address: missing port":                             fmt.Errorf("ask: %w", &net.AddrError{Err: "missing port", Addr: "10.96.0.10"}),
+		"something else":                                    errors.New("something else"),
+	} {
+		if got := egress.Cause(err); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
 	}
 }

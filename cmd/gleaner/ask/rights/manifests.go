@@ -4,9 +4,12 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/gleaner-dev/gleaner/operator/escape"
 )
 
 // name of all roles and bindings.
@@ -39,7 +42,7 @@ func kindOf(namespace string) string {
 func writeHead(out io.Writer, kind, namespace string) {
 	fmt.Fprintf(out, "apiVersion: rbac.authorization.k8s.io/v1\nkind: %s\nmetadata:\n  name: %s\n", kind, name)
 	if namespace != "" {
-		fmt.Fprintf(out, "  namespace: %s\n", namespace)
+		fmt.Fprintf(out, "  namespace: %s\n", scalar(namespace))
 	}
 }
 
@@ -47,7 +50,7 @@ func writeRole(out io.Writer, namespace string, rights []Right) {
 	writeHead(out, kindOf(namespace), namespace)
 	fmt.Fprintln(out, "rules:")
 	for _, r := range rights {
-		for _, line := range wrapped(r.Why) {
+		for _, line := range wrapped(escape.Text(r.Why)) {
 			fmt.Fprintln(out, "  # "+line)
 		}
 		fmt.Fprintf(out, "  - apiGroups: %s\n    resources: %s\n", quoted(r.Groups), quoted(r.Resources))
@@ -58,21 +61,33 @@ func writeRole(out io.Writer, namespace string, rights []Right) {
 	}
 }
 
+// isPlain and isWord say what YAML takes for a text without quotes.
+var (
+	isPlain = regexp.MustCompile(`^[a-z][-a-z0-9./]*$`)
+	isWord  = regexp.MustCompile(`^(y|n|yes|no|on|off|true|false|null)$`)
+)
+
 // quoted is a list in YAML.
 func quoted(words []string) string {
 	list := make([]string, len(words))
 	for i, w := range words {
-		if list[i] = w; w == "" || w == "*" || strings.HasPrefix(w, "*/") {
-			list[i] = strconv.Quote(w)
-		}
+		list[i] = scalar(w)
 	}
 	return "[" + strings.Join(list, ", ") + "]"
+}
+
+// scalar is a text in YAML, and nothing else whatever is in it.
+func scalar(text string) string {
+	if !isPlain.MatchString(text) || isWord.MatchString(text) {
+		return strconv.Quote(text)
+	}
+	return text
 }
 
 func writeBinding(out io.Writer, s Setup, namespace string) {
 	writeHead(out, kindOf(namespace)+"Binding", namespace)
 	fmt.Fprintf(out, "roleRef:\n  apiGroup: rbac.authorization.k8s.io\n  kind: %s\n  name: %s\nsubjects:\n- kind: ServiceAccount\n  name: %s\n  namespace: %s\n",
-		kindOf(namespace), name, s.Account, s.Namespace)
+		kindOf(namespace), name, scalar(s.Account), scalar(s.Namespace))
 }
 
 // needless takes out of rights the verbs that another right gives everywhere, and the
