@@ -154,8 +154,10 @@ func (f *function) target(label uint32) *frame { return &f.frames[len(f.frames)-
 
 func (f *function) branchTable() {
 	for range f.count("targets of one branch", f.module.options.Limits.Branches) {
-		f.target(f.label()).branched = true
+		target := f.target(f.label())
+		target.branched = true
 		f.effort.branches++
+		f.effort.values += int64(target.arity)
 	}
 	f.branch(f.label())
 }
@@ -165,11 +167,13 @@ func (f *function) branch(label uint32) {
 	target := f.target(label)
 	target.branched = true
 	f.effort.branches++
+	f.effort.values += int64(target.arity)
 	f.pay(int64(target.arity))
 }
 
 func (f *function) begin(op byte) {
 	s := f.blockType()
+	f.carry(s)
 	f.effort.branches++
 	outside := f.top().current
 	f.frames = append(f.frames, frame{op: op, outside: outside, current: outside, arity: len(s.results)})
@@ -245,7 +249,7 @@ func (f *function) blockType() signature {
 func (f *function) call() {
 	i := f.index("function", len(f.module.funcs))
 	if f.fault == nil {
-		f.pay(int64(len(f.module.types[f.module.funcs[i]].results)))
+		f.payCall(f.module.types[f.module.funcs[i]])
 	}
 }
 
@@ -253,8 +257,13 @@ func (f *function) callIndirect() {
 	t := f.index("type", len(f.module.types))
 	f.index("table", f.module.tables)
 	if f.fault == nil {
-		f.pay(int64(len(f.module.types[t].results)))
+		f.payCall(f.module.types[t])
 	}
+}
+
+func (f *function) payCall(callee signature) {
+	f.carry(callee)
+	f.pay(int64(len(callee.results)))
 }
 
 // settle leaves out the marks that are not worth a charge of their own.
