@@ -143,6 +143,9 @@ func (e *engines) compileRego(ctx context.Context, name string, files []source.F
 // and what they are kept by.
 func (e *engines) asker(ctx context.Context, s *asking, m *moduleState) (policies.Asker, string, error) {
 	limits := limitsOf(m.spec.Limits)
+	if m.key.Namespace != "" { // one may have been stored with more, before that was refused
+		limits.Memory = min(limits.Memory, wasm.MaxNamespacedMemory)
+	}
 	id := fmt.Sprintf("%s %s %s %v", s.object.GetUID(), m.compiled.engine, m.compiled.digest, limits)
 	e.mu.Lock()
 	a, ok := e.askers[id]
