@@ -4,6 +4,8 @@
 // zero. The count depends on the module and its input alone: it is the same on
 // any machine.
 //
+// It also makes NaNs the same on any machine: see nan.go.
+//
 // It reads and writes module binaries and runs none. That a module's code is
 // well typed is left to the engine, which judges the rewritten module; nothing
 // that was ill typed becomes well typed by the rewriting.

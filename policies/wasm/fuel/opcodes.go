@@ -65,6 +65,7 @@ const (
 	vecLastMemory  = 11 // v128.store, the last of a row with a memory argument
 	vecConst       = 12
 	vecShuffle     = 13
+	vecBitselect   = 0x52
 	vecFirstLane   = 21 // i8x16.extract_lane_s
 	vecLastLane    = 34 // f64x2.replace_lane
 	vecFirstLaneIO = 84 // v128.load8_lane

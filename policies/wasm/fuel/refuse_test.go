@@ -132,6 +132,7 @@ func TestWhatTheRewritingAddsIsOutOfReach(t *testing.T) {
 	declared := with()
 	declared.functions[0] = []byte{1}
 	for name, a := range map[string]assembly{
+		"a local for NaNs":      with(0x43, 0, 0, 0, 0, 0x91, 0x21, 0),
 		"global.get":            with(0x23, 1, 0x1a),
 		"global.set":            with(0x42, 0, 0x24, 1),
 		"call of a helper":      with(0x41, 0, 0x10, 1, 0x1a),
