@@ -147,11 +147,11 @@ type SecretReference struct {
 // Limits bound one call of a module. What is left out has the engine's default.
 type Limits struct {
 	// How much work it may do, in units of about one instruction. The same call uses
-	// the same fuel everywhere. Default 200000000, at most 1000000000.
+	// the same fuel everywhere. Default 250000000, at most 1000000000.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:XValidation:rule="self <= 1000000000",message="write at most 2000000000, or leave it out for the default of 200000000"
+	// +kubebuilder:validation:XValidation:rule="self <= 1000000000",message="write at most 1000000000, or leave it out for the default of 250000000"
 	Fuel *int64 `json:"fuel,omitempty"`
 
 	// How long it may take. Default 2s, at most 30s.

@@ -60,7 +60,7 @@ type Limits struct {
 // The limits that hold where none is set. A stock Go guest uses about five units
 // in a nanosecond, and half a million to answer a small request.
 const (
-	DefaultFuel    = 200_000_000
+	DefaultFuel    = 250_000_000
 	DefaultMemory  = 64 << 20
 	DefaultTimeout = 2 * time.Second
 )
@@ -71,7 +71,7 @@ const (
 // unit takes 0.2 ns in an ordinary module, and 30 ns in one that does nothing but
 // wait for memory: MaxFuel is what the latter can use in MaxTimeout.
 const (
-	MaxFuel             = 5 * DefaultFuel
+	MaxFuel             = 4 * DefaultFuel
 	MaxMemory           = 512 << 20
 	MaxNamespacedMemory = 64 << 20 // of a module that belongs to a namespace
 	MaxTimeout          = 30 * time.Second
