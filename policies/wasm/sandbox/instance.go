@@ -128,20 +128,18 @@ func (in *Instance) Charge(units int64) error {
 // Read returns a part of the guest's memory, which is valid until the guest runs
 // on or something is written there.
 func (in *Instance) Read(at, length uint32) ([]byte, bool) {
-	m := in.module.Memory()
-	if m == nil {
+	if in.memory == nil { // the engine's is not nil then, and can't be read
 		return nil, length == 0 && at == 0
 	}
-	return m.Read(at, length)
+	return in.module.Memory().Read(at, length)
 }
 
 // Write writes into the guest's memory, all of it or nothing.
 func (in *Instance) Write(at uint32, data []byte) bool {
-	m := in.module.Memory()
-	if m == nil {
+	if in.memory == nil {
 		return len(data) == 0 && at == 0
 	}
-	return m.Write(at, data)
+	return in.module.Memory().Write(at, data)
 }
 
 // MemorySize is the size of the guest's memory in bytes.
