@@ -58,7 +58,7 @@ type Limits struct {
 }
 
 // The limits that hold where none is set. A stock Go guest uses about five units
-// in a nanosecond, and half a million to answer a small request.
+// in a nanosecond, and 700,000 to answer a small request.
 const (
 	DefaultFuel    = 250_000_000
 	DefaultMemory  = 64 << 20
