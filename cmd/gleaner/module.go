@@ -48,7 +48,7 @@ func checkLimits(l sandbox.Limits) error {
 		return usageError{fmt.Errorf("--timeout=%s: use 1ms or more", l.Timeout)}
 	}
 	if err := l.Validate(); err != nil {
-		return usageError{fmt.Errorf("--memory: %w", err)}
+		return usageError{fmt.Errorf("--%w", err)} // which begins with the name
 	}
 	return nil
 }

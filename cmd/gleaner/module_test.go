@@ -50,7 +50,7 @@ func TestModule_OfRegoIsInspectedValidatedAndMeasured(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	says(t, out, "rego", "collect, validate", "bytes of WebAssembly", "yes: it spends fuel", "200000000 units")
+	says(t, out, "rego", "collect, validate", "bytes of WebAssembly", "yes: it spends fuel", "250000000 units")
 	if out, err = execute(t, "module", "inspect", filepath.Dir(policy), "-o", "json"); err != nil {
 		t.Fatal(err)
 	}

@@ -113,6 +113,7 @@ type PolicyModule struct {
 	// +kubebuilder:validation:XValidation:rule="!has(self.rego) || !has(self.rego.pullSecrets) || self.rego.pullSecrets.all(s, !has(s.namespace))",fieldPath=".rego.pullSecrets",message="the Secrets of a PolicyModule are of its own namespace: leave their namespace out, or write a ClusterPolicyModule"
 	// +kubebuilder:validation:XValidation:rule="!has(self.wasm) || !has(self.wasm.configMap) || !has(self.wasm.configMap.namespace)",fieldPath=".wasm.configMap.namespace",reason=FieldValueForbidden,message="the ConfigMap of a PolicyModule is one of its own namespace: leave configMap.namespace out, or write a ClusterPolicyModule"
 	// +kubebuilder:validation:XValidation:rule="!has(self.wasm) || !has(self.wasm.pullSecrets) || self.wasm.pullSecrets.all(s, !has(s.namespace))",fieldPath=".wasm.pullSecrets",message="the Secrets of a PolicyModule are of its own namespace: leave their namespace out, or write a ClusterPolicyModule"
+	// +kubebuilder:validation:XValidation:rule="!has(self.limits) || !has(self.limits.memory) || !isQuantity(string(self.limits.memory)) || quantity(string(self.limits.memory)).compareTo(quantity('64Mi')) <= 0 || quantity(string(self.limits.memory)).compareTo(quantity('512Mi')) > 0",fieldPath=".limits.memory",message="a PolicyModule may have at most 64Mi of memory: write that or less, or write a ClusterPolicyModule"
 	Spec PolicyModuleSpec `json:"spec"`
 
 	// What Gleaner makes of it.

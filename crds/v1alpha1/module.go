@@ -147,23 +147,25 @@ type SecretReference struct {
 // Limits bound one call of a module. What is left out has the engine's default.
 type Limits struct {
 	// How much work it may do, in units of about one instruction. The same call uses
-	// the same fuel everywhere.
+	// the same fuel everywhere. Default 250000000, at most 1000000000.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:XValidation:rule="self <= 1000000000",message="write at most 1000000000, or leave it out for the default of 250000000"
 	Fuel *int64 `json:"fuel,omitempty"`
 
-	// How long it may take, at most 1m.
+	// How long it may take. Default 2s, at most 30s.
 	//
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule=`self.matches('^([0-9]{1,5}([.][0-9]{1,9})?(h|m|s|ms|us|µs|ns))+$') && duration(self) > duration('0s') && duration(self) <= duration('1m')`,message="write a duration above 0 and of at most 1m, such as 500ms or 2s"
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^([0-9]{1,5}([.][0-9]{1,9})?(h|m|s|ms|us|µs|ns))+$') && duration(self) > duration('0s') && duration(self) <= duration('30s')`,message="write a duration above 0 and of at most 30s, such as 500ms or 2s"
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
 
-	// How much memory it may have, from 64Ki to 1Gi. Whole pages of 64Ki count.
+	// How much memory it may have, from 64Ki to 512Mi; in a PolicyModule, to 64Mi.
+	// Whole pages of 64Ki count. Default 64Mi.
 	//
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('64Ki')) >= 0 && quantity(string(self)).compareTo(quantity('1Gi')) <= 0",message="write an amount of memory from 64Ki to 1Gi, such as 64Mi"
+	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('64Ki')) >= 0 && quantity(string(self)).compareTo(quantity('512Mi')) <= 0",message="write an amount of memory from 64Ki to 512Mi, such as 64Mi"
 	Memory *resource.Quantity `json:"memory,omitempty"`
 }

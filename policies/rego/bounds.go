@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
-	"regexp/syntax"
 	"strings"
 
 	"github.com/open-policy-agent/opa/v1/ast"
@@ -20,7 +19,6 @@ const (
 	mostSteps   = 1 << 27 // less than a second of work
 	mostBytes   = 1 << 20 // of an answer
 	mostNumbers = 1000    // in a range
-	mostStates  = 4096    // of a regular expression
 )
 
 // texts gives the arguments that are strings, if all of the first n are.
@@ -64,21 +62,6 @@ func find(args []*ast.Term) (int, error) {
 		return 0, nil
 	}
 	return matching(s[0], s[1])
-}
-
-func matching(pattern, text string) (int, error) {
-	parsed, err := syntax.Parse(pattern, syntax.Perl)
-	if err != nil {
-		return 0, nil //nolint:nilerr // the built-in is undefined then
-	}
-	prog, err := syntax.Compile(parsed.Simplify())
-	if err != nil {
-		return 0, nil //nolint:nilerr // as above
-	}
-	if len(prog.Inst) > mostStates {
-		return 0, fmt.Errorf("the pattern has %d states, where at most %d are allowed", len(prog.Inst), mostStates)
-	}
-	return len(prog.Inst) * (len(text) + 1) * (len(text) + 2) / 2, nil
 }
 
 // replace is for a text, a pattern and what is put in each match's place, where

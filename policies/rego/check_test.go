@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -238,6 +239,34 @@ func TestHostileSources(t *testing.T) {
 			[]File{{"a.rego", nested("[x | x := ", "1", "]", 1_000)}},
 			"nested deeper than",
 		},
+		"template strings nested 45 deep": {
+			[]File{{"a.rego", nested(`$"{`, "1", `}"`, 45)}},
+			"a.rego:2: template strings are nested deeper than 3: give the inner ones names, as rules",
+		},
+		"raw template strings nested 45 deep": {
+			[]File{{"a.rego", nested("$`{", "1", "}`", 45)}},
+			"a.rego:2: template strings are nested deeper than 3",
+		},
+		"brackets in a difference, as deep as they fit": {
+			[]File{{"a.rego", nested("1-(", "1", ")", 15_000)}},
+			"a.rego:2: brackets are nested deeper than 100",
+		},
+		"brackets that are closed in comments only": {
+			[]File{{"a.rego", nested("1-( # )\n", "1", ")", 5_000)}},
+			"a.rego:102: brackets are nested deeper than 100",
+		},
+		"brackets that are closed in strings only": {
+			[]File{{"a.rego", nested(`count([")", `, "1", "])", 4_000)}},
+			"brackets are nested deeper than 100",
+		},
+		"brackets that are closed in strings of templates only": {
+			[]File{{"a.rego", nested(`count([$"{")"})", `, "1", "])", 2_000)}},
+			"brackets are nested deeper than 100",
+		},
+		"brackets that are closed behind escapes only": {
+			[]File{{"a.rego", nested("count(["+`"\")", $"\{)", `+"$`\\{)`, ", "1", "])", 1_200)}},
+			"brackets are nested deeper than 100",
+		},
 		"not, tens of thousands of times": {
 			[]File{{"a.rego", "package gleaner\ncollect := 1 if " + strings.Repeat("not ", 12_000) + "x"}},
 			"a.rego:2: ",
@@ -246,11 +275,17 @@ func TestHostileSources(t *testing.T) {
 		"only tests":     {[]File{{"a_test.rego", "package gleaner"}}, "no file of rules"},
 	} {
 		t.Run(claim, func(t *testing.T) {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
 			_, err := compileFiles(t.Context(), c.files)
+			runtime.ReadMemStats(&after)
 
 			var refusal *Error
 			if !errors.As(err, &refusal) || !strings.Contains(refusal.Message, c.want) {
 				t.Errorf("got %.300v, want %q", err, c.want)
+			}
+			if taken := after.TotalAlloc - before.TotalAlloc; taken > 150<<20 {
+				t.Errorf("refusing it took %d MiB", taken>>20)
 			}
 		})
 	}

@@ -104,6 +104,9 @@ func checkSizes(files []File) error {
 }
 
 func parseFile(f File) (*ast.Module, error) {
+	if err := checkNesting(f); err != nil {
+		return nil, err
+	}
 	module, err := ast.ParseModuleWithOpts(f.Name, f.Text, ast.ParserOptions{
 		Capabilities: language(),
 		RegoVersion:  ast.RegoV1,
@@ -122,7 +125,7 @@ func parseFile(f File) (*ast.Module, error) {
 func checkDepth(module *ast.Module) error {
 	var at *ast.Location // of the closest node above that has one
 	var err error
-	depth, closures := 0, 0
+	depth, closures, templates := 0, 0, 0
 	enter := func(x any) bool {
 		if node, ok := x.(interface{ Loc() *ast.Location }); ok && node.Loc() != nil {
 			at = node.Loc()
@@ -131,12 +134,17 @@ func checkDepth(module *ast.Module) error {
 		if isClosure(x) {
 			closures++
 		}
+		if _, ok := x.(*ast.TemplateString); ok {
+			templates++
+		}
 		switch {
 		case err != nil:
 		case depth > maxDepth:
 			err = refuse(at, "what is here is nested deeper than %d", maxDepth)
 		case closures > maxClosures:
 			err = refuse(at, "comprehensions are nested deeper than %d: give the inner ones names, as rules", maxClosures)
+		case templates > maxTemplates:
+			err = refuse(at, "template strings are nested deeper than %d: give the inner ones names, as rules", maxTemplates)
 		}
 		return err != nil
 	}
@@ -144,6 +152,9 @@ func checkDepth(module *ast.Module) error {
 		depth--
 		if isClosure(x) {
 			closures--
+		}
+		if _, ok := x.(*ast.TemplateString); ok {
+			templates--
 		}
 	}
 	ast.NewBeforeAfterVisitor(enter, leave).Walk(module)

@@ -117,6 +117,20 @@ var atCall = []hostile{
 		return m.answers(abstain, asm.I32Load(-4), asm.Drop)
 	}, policies.FaultTrapped, "it trapped: out of bounds memory access"},
 
+	{"a line of its log from no memory", func(*module) []byte {
+		m := &module{}
+		m.log = m.Import("gleaner_v1", "log", []byte{asm.I32, asm.I32, asm.I32}, nil)
+		m.Hook("collect", asm.Call(m.log, 1, 0, 10))
+		return m.Bytes()
+	}, policies.FaultMisuse, "it called log with 10 bytes at 0x0, outside of its memory of 0 bytes"},
+
+	{"a request read to no memory", func(*module) []byte {
+		m := &module{}
+		m.read = m.Import("gleaner_v1", "request_read", []byte{asm.I32, asm.I32}, []byte{asm.I32})
+		m.Hook("collect", asm.Call(m.read, 0, 100_000), asm.Drop)
+		return m.Bytes()
+	}, policies.FaultMisuse, "outside of its memory of 0 bytes"},
+
 	{"a flood of its log runs out of fuel", func(m *module) []byte {
 		return m.answers(abstain, asm.Forever(asm.Call(m.log, 1, 0, 1000)))
 	}, policies.FaultExhausted, "fuel"},

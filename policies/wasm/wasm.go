@@ -35,6 +35,9 @@ type Refusal = sandbox.Refusal
 // Limits bound one call of a module.
 type Limits = sandbox.Limits
 
+// MaxNamespacedMemory is the maximum of Limits.Memory for the modules of a namespace.
+const MaxNamespacedMemory = sandbox.MaxNamespacedMemory
+
 // Engine compiles modules. There is one in a process.
 type Engine struct {
 	host *sandbox.Host

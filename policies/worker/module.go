@@ -62,6 +62,7 @@ type Module struct {
 	Size    int64    // bytes of WebAssembly
 
 	pool   *Pool
+	tenant bool // it belongs to a namespace
 	code   []byte
 	sum    string // of the code
 	number uint32
@@ -105,7 +106,7 @@ func (p *Pool) module(s Source, reply wire.Reply) (*Module, error) {
 	default:
 		return nil, fmt.Errorf("compile module %s: %s", s.Name, clip(reply.Message))
 	}
-	m := &Module{Engine: s.Engine, Digest: s.Digest, Size: reply.Size, pool: p, number: p.numbers.next()}
+	m := &Module{Engine: s.Engine, Digest: s.Digest, Size: reply.Size, pool: p, tenant: s.Namespace != "", number: p.numbers.next()}
 	for _, name := range reply.Hooks {
 		hook := hostabi.Hook(name)
 		if !slices.Contains(hostabi.Hooks(), hook) || slices.Contains(m.Hooks, hook) {
@@ -150,6 +151,9 @@ func (m *Module) Start(ctx context.Context, o StartOptions) (*Policy, error) {
 		return nil, &policies.Fault{Policy: o.Name, Kind: policies.FaultRefused, Message: "limits: " + err.Error()}
 	}
 	p := &Policy{name: o.Name, namespace: o.Namespace, limits: o.Limits.WithDefaults(), module: m, number: m.pool.numbers.next()}
+	if m.tenant { // one may have been stored with more, before that was refused
+		p.limits.Memory = min(p.limits.Memory, sandbox.MaxNamespacedMemory)
+	}
 	if most := m.pool.config.Memory / 2; p.limits.Memory > most {
 		return nil, &policies.Fault{Policy: o.Name, Kind: policies.FaultRefused, Message: fmt.Sprintf(
 			"limits.memory is %d MiB, and a sandbox worker has room for at most %d MiB: write less, or run gleaner with a larger --sandbox-memory",

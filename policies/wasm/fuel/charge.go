@@ -86,10 +86,15 @@ func (m *module) rewriteCode() *Refusal {
 
 // append writes the function with its marks.
 func (f *function) append(b []byte) []byte {
-	from := 0
+	from := f.code
+	b = f.appendLocals(b)
 	for _, k := range f.marks {
 		b = append(b, f.data[from:k.at]...)
-		b = f.module.appendMark(b, k)
+		if k.kind == nan {
+			b = f.appendCanonical(b, k.float)
+		} else {
+			b = f.module.appendMark(b, k)
+		}
 		from = k.at
 	}
 	return append(b, f.data[from:]...)

@@ -2,9 +2,15 @@ package fuel
 
 // effort is what makes a function expensive to compile. The engine's time
 // grows with the product of any two, and its memory with that of the last two;
-// compiling cannot be interrupted, so it is bounded here.
+// compiling cannot be interrupted, so it is bounded here. The values that
+// blocks, branches and calls take and leave take memory each.
 type effort struct {
-	loops, branches, locals int64
+	loops, branches, locals, values int64
+}
+
+// carry counts the values that a block, branch or call takes and leaves.
+func (f *function) carry(s signature) {
+	f.effort.values += int64(len(s.params) + len(s.results))
 }
 
 func (f *function) checkEffort() {
@@ -15,6 +21,7 @@ func (f *function) checkEffort() {
 	}{
 		{"loops", f.effort.loops, int64(l.Loops)},
 		{"blocks and branches", f.effort.branches, int64(l.Branches)},
+		{"values at blocks, branches and calls", f.effort.values, int64(l.Values)},
 		{"blocks and branches times locals", f.effort.branches * f.effort.locals, int64(l.Joins)},
 	} {
 		if bound.have > bound.limit && f.fault == nil {

@@ -4,6 +4,8 @@
 // zero. The count depends on the module and its input alone: it is the same on
 // any machine.
 //
+// It also makes NaNs the same on any machine: see nan.go.
+//
 // It reads and writes module binaries and runs none. That a module's code is
 // well typed is left to the engine, which judges the rewritten module; nothing
 // that was ill typed becomes well typed by the rewriting.
@@ -32,21 +34,6 @@ const (
 	// mutable global that is not listed in Module.Globals.
 	ChangedGlobal = Prefix + "changed"
 )
-
-// Limits bound what is taken in. Zero fields mean the default.
-type Limits struct {
-	ModuleSize    int // bytes; default 64 MiB
-	FunctionSize  int // bytes of one function's code; default 1 MiB
-	Functions     int // with those imported; default 200,000
-	Entries       int // of each other list: types, imports, exports, globals, segments; default 100,000
-	Parameters    int // of one function or block, and as many results; default 1,000
-	Locals        int // of one function; default 50,000
-	Loops         int // of one function; default 1,000
-	Branches      int // of one function: blocks, and targets of branches; default 10,000
-	Joins         int // of one function: branches times locals; default 1,000,000
-	Tables        int // default 8
-	TableElements int // of one table, also when it has grown; default 1,000,000
-}
 
 // Options say how to rewrite.
 type Options struct {
@@ -177,25 +164,4 @@ func Rewrite(code []byte, o Options) (Module, error) {
 		return Module{}, refusal
 	}
 	return m.write(), nil
-}
-
-func (l Limits) withDefaults() Limits {
-	for limit, otherwise := range map[*int]int{
-		&l.ModuleSize:    64 << 20,
-		&l.FunctionSize:  1 << 20,
-		&l.Functions:     200_000,
-		&l.Entries:       100_000,
-		&l.Parameters:    1_000,
-		&l.Locals:        50_000,
-		&l.Loops:         1_000,
-		&l.Branches:      10_000,
-		&l.Joins:         1_000_000,
-		&l.Tables:        8,
-		&l.TableElements: 1_000_000,
-	} {
-		if *limit == 0 {
-			*limit = otherwise
-		}
-	}
-	return l
 }

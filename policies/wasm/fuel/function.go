@@ -8,6 +8,7 @@ type mark struct {
 	cost   int64 // units that it charges
 	parent int   // of a turn: the mark that pays when this one is left out
 	helper int   // of a size: which helper
+	float  float // of a nan: the type of what may be one
 }
 
 type markKind byte
@@ -24,6 +25,8 @@ const (
 	size
 	// changed is an operation that cannot be undone from outside.
 	changed
+	// nan is behind what may have left a NaN that differs between machines.
+	nan
 )
 
 // smallTurn is how many units a turn has to be about to be worth a charge of
@@ -50,11 +53,14 @@ type function struct {
 	module    *module
 	number    int // among the functions
 	signature signature
-	code      int // offset of the first instruction; before it are the locals
+	groups    uint32 // of locals
+	groupsAt  int    // offset of the first of them
+	code      int    // offset of the first instruction; before it are the locals
 	marks     []mark
 	frames    []frame
 	straight  bool // neither block nor call so far
 	effort    effort
+	scratch   [3]scratch
 }
 
 // readFunctionBody reads the next entry of the code section.
@@ -77,7 +83,9 @@ func (m *module) readFunctionBody(r *reader, index int) *function {
 func (f *function) readLocals() {
 	limit := f.module.options.Limits.Locals
 	total := uint64(len(f.signature.params))
-	for range f.count("groups of locals in one function", limit) {
+	f.groups = uint32(f.count("groups of locals in one function", limit))
+	f.groupsAt = f.pos
+	for range f.groups {
 		total += f.unsigned(32)
 		f.valueType()
 	}
@@ -154,8 +162,10 @@ func (f *function) target(label uint32) *frame { return &f.frames[len(f.frames)-
 
 func (f *function) branchTable() {
 	for range f.count("targets of one branch", f.module.options.Limits.Branches) {
-		f.target(f.label()).branched = true
+		target := f.target(f.label())
+		target.branched = true
 		f.effort.branches++
+		f.effort.values += int64(target.arity)
 	}
 	f.branch(f.label())
 }
@@ -165,11 +175,13 @@ func (f *function) branch(label uint32) {
 	target := f.target(label)
 	target.branched = true
 	f.effort.branches++
+	f.effort.values += int64(target.arity)
 	f.pay(int64(target.arity))
 }
 
 func (f *function) begin(op byte) {
 	s := f.blockType()
+	f.carry(s)
 	f.effort.branches++
 	outside := f.top().current
 	f.frames = append(f.frames, frame{op: op, outside: outside, current: outside, arity: len(s.results)})
@@ -245,7 +257,7 @@ func (f *function) blockType() signature {
 func (f *function) call() {
 	i := f.index("function", len(f.module.funcs))
 	if f.fault == nil {
-		f.pay(int64(len(f.module.types[f.module.funcs[i]].results)))
+		f.payCall(f.module.types[f.module.funcs[i]])
 	}
 }
 
@@ -253,8 +265,13 @@ func (f *function) callIndirect() {
 	t := f.index("type", len(f.module.types))
 	f.index("table", f.module.tables)
 	if f.fault == nil {
-		f.pay(int64(len(f.module.types[t].results)))
+		f.payCall(f.module.types[t])
 	}
+}
+
+func (f *function) payCall(callee signature) {
+	f.carry(callee)
+	f.pay(int64(len(callee.results)))
 }
 
 // settle leaves out the marks that are not worth a charge of their own.

@@ -33,6 +33,13 @@ var order = []byte{
 // signature is a function type. Its lists are the original's bytes.
 type signature struct {
 	params, results []byte
+	types           *signatureTypes
+}
+
+// signatureTypes are a signature's lists for those who ask for exports and
+// imports, which share them: a type may be named as often as there are exports.
+type signatureTypes struct {
+	params, results []ValueType
 }
 
 type global struct {
@@ -75,7 +82,11 @@ type module struct {
 	imported int      // how many of funcs
 	globals  []global // those imported first
 	borrowed int      // how many of globals are imported
+	widths   int      // parameters and results of all types
+	elements int      // of all element segments
+	named    int      // bytes of the names of imports and exports
 	tables   int
+	cells    int // elements of all tables, at first
 	memory   *Memory
 	// tookMemory tells that the memory was imported and is now the module's own.
 	tookMemory bool
@@ -158,7 +169,7 @@ func (m *module) readSection(id byte, r *reader) {
 		m.readStart(r)
 	case sectionDataCount:
 		at := r.pos
-		n := r.count0("data segments", m.options.Limits.Entries)
+		n := r.count0("data segments", m.options.Limits.DataSegments)
 		m.lists[id] = list{count: n, entries: r.data[at:r.pos]}
 	case sectionCode:
 		m.bodies = r.count("functions", m.options.Limits.Functions)
@@ -186,6 +197,9 @@ func (m *module) readStart(r *reader) {
 func (m *module) readList(id byte, r *reader) {
 	entry, what := m.readData, "data segments"
 	limit := m.options.Limits.Entries
+	if id == sectionData {
+		limit = m.options.Limits.DataSegments
+	}
 	switch id {
 	case sectionType:
 		entry, what = m.readType, "types"

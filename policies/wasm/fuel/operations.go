@@ -5,10 +5,11 @@ func (f *function) operation(op byte, at int) {
 	switch {
 	case op == opDrop, op == opSelect, op == opRefIsNull:
 	case op > opF64Const && op <= opLastNumeric:
+		f.computed(computesFloat(op))
 	case op == opSelectTyped:
 		f.valueTypes("types of one select", f.module.options.Limits.Parameters)
 	case op >= opLocalGet && op <= opLocalTee:
-		f.u32()
+		f.index("local", int(f.effort.locals)) // the next is one that it may be given
 	case op == opGlobalGet:
 		f.index("global", len(f.module.globals))
 	case op == opGlobalSet:
@@ -147,4 +148,5 @@ func (f *function) vector() {
 		f.unsupported("relaxed vector instructions")
 	}
 	f.pay(vectorCost(op))
+	f.computed(computesFloats(op))
 }

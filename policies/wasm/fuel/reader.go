@@ -156,6 +156,13 @@ func (r *reader) count0(what string, limit int) int {
 	return int(n)
 }
 
+// bound refuses more than a limit.
+func (r *reader) bound(what string, n, limit int) {
+	if n > limit {
+		r.fail("it has %d %s, which is over the limit of %d", n, what, limit)
+	}
+}
+
 func (r *reader) name() string {
 	at := r.offset()
 	b := r.bytes(r.u32())

@@ -101,7 +101,7 @@ func TestLimitsAreTold(t *testing.T) {
 		{varied(), fuel.Limits{Entries: 4}, "it has 5 globals, which is over the limit of 4"},
 		{varied(), fuel.Limits{Parameters: 1}, ""},
 		{tables, fuel.Limits{Tables: 1}, "it has 2 tables, which is over the limit of 1"},
-		{large, fuel.Limits{TableElements: 99}, "it has a table of 100 elements, which is over the limit of 99"},
+		{large, fuel.Limits{TableElements: 99}, "it has 100 elements in its tables, which is over the limit of 99"},
 		{memory, fuel.Limits{}, "it has a memory of 9 pages of 64 KiB, which is over the limit of 8"},
 	} {
 		got := refusal(t, c.module.bytes(), fuel.Options{Limits: c.limits, MaxMemoryPages: 8})
@@ -132,6 +132,7 @@ func TestWhatTheRewritingAddsIsOutOfReach(t *testing.T) {
 	declared := with()
 	declared.functions[0] = []byte{1}
 	for name, a := range map[string]assembly{
+		"a local for NaNs":      with(0x43, 0, 0, 0, 0, 0x91, 0x21, 0),
 		"global.get":            with(0x23, 1, 0x1a),
 		"global.set":            with(0x42, 0, 0x24, 1),
 		"call of a helper":      with(0x41, 0, 0x10, 1, 0x1a),

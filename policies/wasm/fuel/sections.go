@@ -1,6 +1,7 @@
 package fuel
 
 import (
+	"math"
 	"slices"
 	"strings"
 )
@@ -15,9 +16,11 @@ func (m *module) readType(r *reader) {
 		r.fail("the type at offset %#x is damaged", at)
 	}
 	limit := m.options.Limits.Parameters
-	s := signature{params: r.valueTypes("parameters of one function", limit)}
+	s := signature{params: r.valueTypes("parameters of one function", limit), types: &signatureTypes{}}
 	s.results = r.valueTypes("results of one function", limit)
 	m.types = append(m.types, s)
+	m.widths += len(s.params) + len(s.results)
+	r.bound("parameters and results in its types", m.widths, m.options.Limits.TypeValues)
 }
 
 func (r *reader) valueTypes(what string, limit int) []byte {
@@ -57,7 +60,7 @@ func (r *reader) refType() ValueType {
 
 func (m *module) readImport(r *reader) {
 	at := r.pos
-	imported := Import{Module: r.name(), Name: r.name()}
+	imported := Import{Module: m.readName(r), Name: m.readName(r)}
 	offset := r.offset()
 	switch kind := r.byte(); kind {
 	case 0:
@@ -71,8 +74,7 @@ func (m *module) readImport(r *reader) {
 		imported.Params, imported.Results = m.types[index].lists()
 	case 1:
 		imported.Kind = KindTable
-		m.countTable(r)
-		r.tableType()
+		m.countTable(r, r.tableType().min)
 	case 2:
 		imported.Kind = KindMemory
 		l := r.memoryType()
@@ -96,7 +98,18 @@ func (m *module) readImport(r *reader) {
 }
 
 func (s signature) lists() (params, results []ValueType) {
-	return valueTypes(s.params), valueTypes(s.results)
+	if s.types.params == nil && s.types.results == nil {
+		s.types.params, s.types.results = valueTypes(s.params), valueTypes(s.results)
+	}
+	return s.types.params, s.types.results
+}
+
+// readName reads the name of an import or export.
+func (m *module) readName(r *reader) string {
+	name := r.name()
+	m.named += len(name)
+	r.bound("bytes in the names of its imports and exports", m.named, m.options.Limits.Names)
+	return name
 }
 
 func valueTypes(encoded []byte) []ValueType {
@@ -114,10 +127,12 @@ func (m *module) readFunction(r *reader) {
 	}
 }
 
-func (m *module) countTable(r *reader) {
+func (m *module) countTable(r *reader, elements uint32) {
 	if m.tables++; m.tables > m.options.Limits.Tables {
 		r.fail("it has more tables than the limit of %d", m.options.Limits.Tables)
 	}
+	m.cells += int(elements)
+	r.bound("elements in its tables", m.cells, m.options.Limits.TableElements)
 }
 
 func (m *module) countMemory(r *reader) {
@@ -129,13 +144,9 @@ func (m *module) countMemory(r *reader) {
 // readTable bounds the table, so that growing it ends at the limit as it would
 // at the table's own.
 func (m *module) readTable(r *reader) {
-	m.countTable(r)
 	l := r.tableType()
-	limit := uint32(m.options.Limits.TableElements)
-	if l.min > limit {
-		r.fail("it has a table of %d elements, which is over the limit of %d", l.min, limit)
-	}
-	l.bound(limit)
+	m.countTable(r, l.min)
+	l.bound(uint32(min(m.options.Limits.TableElements, math.MaxUint32)))
 	m.lists[sectionTable].add(l.append([]byte{byte(l.kind)})...)
 }
 
@@ -237,7 +248,7 @@ func (m *module) readGlobal(r *reader) {
 }
 
 func (m *module) readExport(r *reader) {
-	e := Export{Name: r.name()}
+	e := Export{Name: m.readName(r)}
 	if strings.HasPrefix(e.Name, Prefix) {
 		r.fail("it exports %q: names that begin with %q are reserved", e.Name, Prefix)
 	}

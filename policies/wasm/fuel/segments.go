@@ -66,6 +66,8 @@ func (m *module) readElement(r *reader) {
 		}
 	}
 	n := r.count("elements in one segment", m.options.Limits.TableElements)
+	m.elements += n
+	r.bound("elements in its segments", m.elements, m.options.Limits.TableElements)
 	for i := 0; i < n && r.fault == nil; i++ {
 		if flags&elementExpressions != 0 {
 			m.readConstant(r)
@@ -133,7 +135,8 @@ func (m *module) takeData() []Segment {
 }
 
 // readCustom keeps the names of functions, for readable traces, and nothing
-// else. What is wrong with them is no reason to refuse the module.
+// else. What is wrong with them is no reason to refuse the module: names that
+// are damaged, repeated, or too many are left out.
 func (m *module) readCustom(r *reader) {
 	isNames := r.name() == "name"
 	part := &reader{data: r.data, pos: r.pos, base: r.base}
@@ -150,7 +153,7 @@ func (m *module) readNames(part *reader) {
 		id := part.byte()
 		subsection := part.part(part.u32())
 		if id == functionNames {
-			readNameMap(subsection, names)
+			m.readNameMap(subsection, names)
 		}
 		part.adopt(subsection)
 	}
@@ -159,13 +162,24 @@ func (m *module) readNames(part *reader) {
 	}
 }
 
-func readNameMap(r *reader, names map[uint32]string) {
-	for range r.count("names", len(r.data)) {
+// readNameMap reads names in the order of their functions, as they have to be.
+func (m *module) readNameMap(r *reader, names map[uint32]string) {
+	n := r.count("names", m.options.Limits.Functions)
+	if len(r.data)-r.pos > m.options.Limits.Names {
+		r.fail("the names of its functions have more than %d bytes", m.options.Limits.Names)
+	}
+	next := uint32(0)
+	for range n {
 		i := r.u32()
 		name := r.name()
 		if r.fault != nil {
 			return
 		}
+		if i < next {
+			r.fail("the names of its functions are out of order")
+			return
+		}
+		next = i + 1
 		names[i] = name
 	}
 }

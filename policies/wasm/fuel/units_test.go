@@ -1,6 +1,8 @@
 package fuel_test
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -40,6 +42,34 @@ func BenchmarkUnits(b *testing.B) {
 		a.function("leaf", 0, noLocals, 0x41, 1, 0x41, 2, 0x6a, 0x1a)
 		b.Run(name, func(b *testing.B) {
 			g := instantiate(b, newRuntime(b), a.bytes(), fuel.Options{})
+			for b.Loop() {
+				if _, _, err := g.spend(b, units, "run"); g.left() >= 0 {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/units, "ns/unit")
+		})
+	}
+}
+
+// BenchmarkRandomLoads measures what a unit takes at the most: loads each of which
+// has to wait for the one before it, from anywhere in a memory.
+func BenchmarkRandomLoads(b *testing.B) {
+	const units = 1_000_000
+	for _, pages := range []uint32{16, 64, 256, 1024, 8192} {
+		b.Run(fmt.Sprintf("%d MiB", pages>>4), func(b *testing.B) {
+			a := assembly{types: [][]byte{typeVoid}, memories: [][]byte{join([]byte{0}, number(pages))}}
+			a.exports = append(a.exports, join(text("memory"), []byte{2, 0}))
+			chain := join([]byte{0x20, 0}, slices.Repeat([]byte{0x28, 2, 0}, 50), []byte{0x21, 0})
+			a.function("run", 0, []byte{1, 1, 0x7f}, join([]byte{0x03, 0x40}, chain, []byte{0x0c, 0, 0x0b})...)
+			g := instantiate(b, newRuntime(b), a.bytes(), fuel.Options{})
+			// Each address holds the next: all of them in one cycle.
+			const step = 64 // bytes, of which the processor fetches no less
+			n := pages << 16 / step
+			order := rand.New(rand.NewPCG(1, 1)).Perm(int(n))
+			for i, at := range order {
+				g.Memory().WriteUint32Le(uint32(at)*step, uint32(order[(i+1)%int(n)])*step)
+			}
 			for b.Loop() {
 				if _, _, err := g.spend(b, units, "run"); g.left() >= 0 {
 					b.Fatal(err)

@@ -24,7 +24,6 @@ type Instance struct {
 	globals []api.MutableGlobal
 
 	calls    int // of Pool.Run that it has been used for
-	started  time.Time
 	deadline time.Time
 }
 
@@ -84,11 +83,11 @@ func (in *Instance) initialize(ctx context.Context, _ *Instance) error {
 
 type instanceKey struct{}
 
-// run gives the guest its fuel and time while ask runs.
-func (in *Instance) run(ctx context.Context, ask func(ctx context.Context, in *Instance) error) error {
+// run gives the guest its fuel while ask runs, and what is left of its time: making
+// the instance is a part of the call that began then.
+func (in *Instance) run(ctx context.Context, begun time.Time, ask func(ctx context.Context, in *Instance) error) error {
 	limits := in.pool.options.Limits
-	in.started = time.Now()
-	in.deadline = in.started.Add(limits.Timeout)
+	in.deadline = begun.Add(limits.Timeout)
 	in.left.Set(uint64(limits.Fuel))
 	return ask(context.WithValue(ctx, instanceKey{}, in), in)
 }
@@ -129,20 +128,18 @@ func (in *Instance) Charge(units int64) error {
 // Read returns a part of the guest's memory, which is valid until the guest runs
 // on or something is written there.
 func (in *Instance) Read(at, length uint32) ([]byte, bool) {
-	m := in.module.Memory()
-	if m == nil {
+	if in.memory == nil { // the engine's is not nil then, and can't be read
 		return nil, length == 0 && at == 0
 	}
-	return m.Read(at, length)
+	return in.module.Memory().Read(at, length)
 }
 
 // Write writes into the guest's memory, all of it or nothing.
 func (in *Instance) Write(at uint32, data []byte) bool {
-	m := in.module.Memory()
-	if m == nil {
+	if in.memory == nil {
 		return len(data) == 0 && at == 0
 	}
-	return m.Write(at, data)
+	return in.module.Memory().Write(at, data)
 }
 
 // MemorySize is the size of the guest's memory in bytes.

@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 
@@ -20,7 +19,7 @@ type memory interface {
 
 // contents is how a memory's content is kept, and put back.
 type contents interface {
-	keep(data []byte) content
+	keep(runs []run) content
 	// restore puts the image's content back, with zeros in all that the memory
 	// is larger. The next Reallocate gives the image's size, whatever it asks for.
 	restore(*image) error
@@ -34,7 +33,10 @@ type image struct {
 }
 
 // content is an image's memory.
-type content interface{ free() }
+type content interface {
+	runs() []run // in order
+	free()
+}
 
 // free may be called on nil.
 func (i *image) free() {
@@ -43,8 +45,13 @@ func (i *image) free() {
 	}
 }
 
+// MaxImage is how much memory initialization may leave that is not zeros, in
+// bytes: each policy keeps that for as long as it exists.
+const MaxImage = 32 << 20
+
 // takeImage returns the instance's state, nil if it could not be put back: if
-// initialisation has changed what can't be reached from outside.
+// initialisation has changed what can't be reached from outside. A *Refusal is
+// one that would take too much memory.
 func (in *Instance) takeImage() (*image, error) {
 	if in.changed.Get() != 0 {
 		return nil, nil
@@ -58,9 +65,14 @@ func (in *Instance) takeImage() (*image, error) {
 	}
 	data, ok := in.module.Memory().Read(0, uint32(min(i.size, 1<<32-1)))
 	if !ok || len(data) != i.size {
-		return nil, errors.New("read all of it: it is too large")
+		return nil, errors.New("read initial memory: it is too large")
 	}
-	i.content = in.memory.keep(data)
+	runs, size := nonZero(data)
+	if size > MaxImage {
+		return nil, &Refusal{Message: fmt.Sprintf("its initialization leaves %s of memory that is not zeros, which is over the limit of %s",
+			bytesText(int64(size)), bytesText(MaxImage))}
+	}
+	i.content = in.memory.keep(runs)
 	return i, nil
 }
 
@@ -141,24 +153,24 @@ func (m *heapMemory) size() int    { return len(m.buffer) }
 func (m *heapMemory) denied() bool { return m.refused }
 
 // heapContent is a copy.
-type heapContent []byte
+type heapContent []run
 
-func (heapContent) free() {}
+func (c heapContent) runs() []run { return c }
+func (heapContent) free()         {}
 
-func (m *heapMemory) keep(data []byte) content { return heapContent(bytes.Clone(data)) }
+func (m *heapMemory) keep(runs []run) content { return copyRuns(runs) }
 
 // restore writes only what differs, since reading is cheaper than writing.
 func (m *heapMemory) restore(i *image) error {
-	const step = 4096 // what a machine calls a page
-	kept := i.content.(heapContent)
-	for at := 0; at < len(kept); at += step {
-		if have, want := m.buffer[at:at+step], kept[at:at+step]; !bytes.Equal(have, want) {
-			copy(have, want)
-		}
+	at := 0
+	for _, r := range i.content.runs() {
+		clearPages(m.buffer[at:r.at])
+		writePages(m.buffer[r.at:r.end()], r.data)
+		at = r.end()
 	}
-	clear(m.buffer[len(kept):])
+	clearPages(m.buffer[at:])
 	m.refused = false
-	if len(m.buffer) > len(kept) {
+	if len(m.buffer) > i.size {
 		m.shrink = i
 	}
 	return nil

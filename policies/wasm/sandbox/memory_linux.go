@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"os"
@@ -13,7 +12,8 @@ import (
 
 // mappedMemory is mapped for as much as it may grow to, of which the machine
 // provides what is used. One that was made from an image shares the image's
-// pages until it writes to them; restoring it is to let go of those it wrote to.
+// pages until it writes to them, and reads zeros elsewhere, which takes no memory;
+// restoring it is to let go of the pages that it wrote to.
 type mappedMemory struct {
 	region  []byte
 	used    int
@@ -25,17 +25,31 @@ type mappedMemory struct {
 
 // newMemory returns a memory with the image's content, or with zeros.
 func newMemory(limit int64, from *image) memory {
-	fd, flags := -1, unix.MAP_PRIVATE|unix.MAP_NORESERVE
-	if from == nil {
-		flags |= unix.MAP_ANON
-	} else if kept, ok := from.content.(*mappedContent); ok {
-		fd = int(kept.file.Fd())
-	} else {
-		return &heapMemory{limit: uint64(limit)}
+	onHeap := &heapMemory{limit: uint64(limit)}
+	var kept *mappedContent
+	if from != nil {
+		var ok bool
+		if kept, ok = from.content.(*mappedContent); !ok {
+			return onHeap
+		}
 	}
-	region, err := unix.Mmap(fd, 0, int(limit), unix.PROT_READ|unix.PROT_WRITE, flags)
+	const protection = unix.PROT_READ | unix.PROT_WRITE
+	region, err := unix.Mmap(-1, 0, int(limit), protection, unix.MAP_PRIVATE|unix.MAP_NORESERVE|unix.MAP_ANON)
 	if err != nil {
-		return &heapMemory{limit: uint64(limit)} // address space may be limited
+		return onHeap // address space may be limited
+	}
+	if kept == nil {
+		return &mappedMemory{region: region, limit: limit}
+	}
+	offset := 0
+	for _, r := range kept.all {
+		_, err := unix.MmapPtr(int(kept.file.Fd()), int64(offset), unsafe.Pointer(&region[r.at]), uintptr(len(r.data)),
+			protection, unix.MAP_PRIVATE|unix.MAP_NORESERVE|unix.MAP_FIXED)
+		if err != nil {
+			_ = unix.Munmap(region)
+			return onHeap // there may be too many mappings
+		}
+		offset += len(r.data)
 	}
 	return &mappedMemory{region: region, limit: limit}
 }
@@ -75,7 +89,7 @@ func (m *mappedMemory) restore(i *image) error {
 	if m.used > i.size {
 		m.shrink = i
 	}
-	if m.writeBack(i.content.(*mappedContent)) {
+	if m.writeBack(i.content.(*mappedContent)) { // newMemory has seen to the type
 		return nil
 	}
 	return os.NewSyscallError("madvise", unix.Madvise(m.region[:m.used], unix.MADV_DONTNEED))
@@ -92,7 +106,8 @@ const (
 )
 
 // writeBack restores page by page, if it can be known which, and they are few. A
-// page of a private mapping that is not the file's any more has been written to.
+// page of a private mapping that is not the file's any more has been written to,
+// or is one of zeros that has been read.
 func (m *mappedMemory) writeBack(kept *mappedContent) bool {
 	pages := pagemap()
 	if pages == nil {
@@ -104,7 +119,7 @@ func (m *mappedMemory) writeBack(kept *mappedContent) bool {
 	if _, err := pages.ReadAt(m.entries, first*pagemapEntry); err != nil {
 		return false
 	}
-	written := 0
+	written, runs := 0, kept.all
 	for n := range m.used / page {
 		entry := binary.NativeEndian.Uint64(m.entries[n*pagemapEntry:])
 		if entry&pagemapSwapped == 0 && (entry&pagemapPresent == 0 || entry&pagemapFile != 0) {
@@ -113,26 +128,28 @@ func (m *mappedMemory) writeBack(kept *mappedContent) bool {
 		if written++; written > mostWrittenBack {
 			return false
 		}
-		kept.copyTo(m.region[n*page:][:page], n*page)
+		at := n * page
+		for len(runs) > 0 && runs[0].end() <= at {
+			runs = runs[1:]
+		}
+		if len(runs) > 0 && runs[0].at <= at {
+			copy(m.region[at:at+page], runs[0].data[at-runs[0].at:])
+		} else {
+			clearPages(m.region[at : at+page])
+		}
 	}
 	return true
 }
 
-// mappedContent is a file without a name, in memory.
+// mappedContent is a file without a name, in memory, with the runs one after
+// another.
 type mappedContent struct {
 	file *os.File
 	data []byte // the file, mapped
-	size int    // of the image
+	all  []run  // parts of data
 }
 
-// copyTo gives a page its content, which beyond the image is zeros.
-func (c *mappedContent) copyTo(page []byte, at int) {
-	if at < c.size {
-		copy(page, c.data[at:])
-		return
-	}
-	clear(page)
-}
+func (c *mappedContent) runs() []run { return c.all }
 
 func (c *mappedContent) free() {
 	_ = c.file.Close()
@@ -140,21 +157,29 @@ func (c *mappedContent) free() {
 }
 
 // keep makes a copy that Go manages if there can be no file.
-func (m *mappedMemory) keep(data []byte) content {
+func (m *mappedMemory) keep(runs []run) content {
 	fd, err := unix.MemfdCreate("gleaner-wasm", unix.MFD_CLOEXEC)
 	if err != nil {
-		return heapContent(bytes.Clone(data))
+		return copyRuns(runs)
 	}
-	c := &mappedContent{file: os.NewFile(uintptr(fd), "gleaner-wasm"), size: len(data)}
-	_, err = c.file.Write(data)
-	// Beyond what is written it reads as zeros, up to what a guest may grow to.
-	err = errors.Join(err, c.file.Truncate(m.limit))
+	c := &mappedContent{file: os.NewFile(uintptr(fd), "gleaner-wasm")}
+	size := 0
+	for _, r := range runs {
+		_, failed := c.file.Write(r.data)
+		err = errors.Join(err, failed)
+		size += len(r.data)
+	}
 	if err == nil {
-		c.data, err = unix.Mmap(fd, 0, max(len(data), 1), unix.PROT_READ, unix.MAP_SHARED)
+		c.data, err = unix.Mmap(fd, 0, max(size, 1), unix.PROT_READ, unix.MAP_SHARED)
 	}
 	if err != nil {
 		_ = c.file.Close()
-		return heapContent(bytes.Clone(data))
+		return copyRuns(runs)
+	}
+	offset := 0
+	for _, r := range runs {
+		c.all = append(c.all, run{r.at, c.data[offset : offset+len(r.data)]})
+		offset += len(r.data)
 	}
 	return c
 }

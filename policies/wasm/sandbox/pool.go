@@ -45,7 +45,7 @@ type Pool struct {
 type Usage struct {
 	Fuel     int64         // units
 	Memory   int64         // bytes of the guest's memory at the end
-	Elapsed  time.Duration // without waiting for a free instance
+	Elapsed  time.Duration // with making an instance, without waiting for a free one
 	Restored bool          // the guest had been used before
 }
 
@@ -54,7 +54,7 @@ type Usage struct {
 // returned.
 func (m *Module) NewPool(ctx context.Context, o PoolOptions) (*Pool, error) {
 	if err := o.Limits.Validate(); err != nil {
-		return nil, err
+		return nil, &Refusal{Message: "its limits can't be used: " + err.Error()}
 	}
 	o.Limits = o.Limits.WithDefaults()
 	if o.Instances == 0 {
@@ -72,7 +72,7 @@ func (m *Module) NewPool(ctx context.Context, o PoolOptions) (*Pool, error) {
 	defer in.close()
 	p.InitFuel = in.used()
 	if p.image, err = in.takeImage(); err != nil {
-		return nil, fmt.Errorf("keep the initial memory: %w", err)
+		return nil, err
 	}
 	return p, nil
 }
@@ -91,14 +91,20 @@ func (p *Pool) Run(ctx context.Context, ask func(ctx context.Context, in *Instan
 		return Usage{}, errClosed
 	}
 	defer func() { <-p.slots }()
+	begun := time.Now()
 	in, err := p.take(ctx)
 	if err != nil {
-		return Usage{}, err
+		return Usage{Elapsed: time.Since(begun)}, err
 	}
 	usage := Usage{Restored: in.calls > 0}
 	in.calls++
-	err = in.run(ctx, ask)
-	usage.Fuel, usage.Memory, usage.Elapsed = in.used(), int64(in.MemorySize()), time.Since(in.started)
+	err = in.run(ctx, begun, func(ctx context.Context, in *Instance) error {
+		if err := in.punctual(ctx); err != nil {
+			return err // making it has taken all of the time
+		}
+		return ask(ctx, in)
+	})
+	usage.Fuel, usage.Memory, usage.Elapsed = in.used(), int64(in.MemorySize()), time.Since(begun)
 	p.put(in, err)
 	return usage, err
 }
@@ -134,13 +140,14 @@ func (p *Pool) put(in *Instance, failed error) {
 
 // initialized returns an instance that has initialised itself.
 func (p *Pool) initialized(ctx context.Context) (*Instance, error) {
+	begun := time.Now()
 	in, err := p.instantiate(ctx, nil)
 	if err != nil {
 		return nil, err
 	}
 	err = in.fill(p.module.compiled.fuel.Data)
 	if err == nil {
-		err = in.run(ctx, in.initialize)
+		err = in.run(ctx, begun, in.initialize)
 	}
 	if err != nil {
 		in.close()

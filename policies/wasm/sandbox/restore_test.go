@@ -3,10 +3,12 @@ package sandbox_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/gleaner-dev/gleaner/policies/wasm/asm"
 	"github.com/gleaner-dev/gleaner/policies/wasm/sandbox"
 )
 
@@ -123,5 +125,28 @@ func TestInitialisationThatGrowsItsMemoryRunsOnce(t *testing.T) {
 	}
 	if times != 1 {
 		t.Errorf("it was initialised %d times", times)
+	}
+}
+
+// TestAModuleThatLeavesTooMuchMemoryIsRefused holds for what every policy would
+// keep a copy of.
+func TestAModuleThatLeavesTooMuchMemoryIsRefused(t *testing.T) {
+	filled := func(bytes int32) []byte {
+		m := &asm.Module{}
+		m.Memory(1024, 1024)
+		fill := []byte{0xfc, 11, 0} // memory.fill
+		m.Start(m.Func("", nil, nil, 0, asm.I32Const(0), asm.I32Const(1), asm.I32Const(bytes), fill))
+		return m.Bytes()
+	}
+	w := newWorld(t, sandbox.Config{})
+	w.pool(t, filled(sandbox.MaxImage), sandbox.PoolOptions{})
+	m, err := w.host.Load(t.Context(), filled(sandbox.MaxImage+1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Close)
+	_, err = m.NewPool(t.Context(), sandbox.PoolOptions{})
+	if refusal := new(sandbox.Refusal); !errors.As(err, &refusal) || !strings.Contains(refusal.Message, "which is over the limit of 32 MiB") {
+		t.Errorf("got %v, want a refusal", err)
 	}
 }

@@ -52,21 +52,30 @@ type Function struct {
 // own. What stops a guest is its fuel: while it runs its own code, nothing else
 // can, and the garbage collector of this process has to wait for it.
 type Limits struct {
-	Fuel    int64         // units of about one instruction; default DefaultFuel
-	Memory  int64         // bytes of linear memory; default DefaultMemory; whole pages of 64 KiB count
-	Timeout time.Duration // wall clock, seen at calls of the host; default DefaultTimeout
+	Fuel    int64         // units of about one instruction; default DefaultFuel, at most MaxFuel
+	Memory  int64         // bytes of linear memory; default DefaultMemory, at most MaxMemory; whole pages of 64 KiB count
+	Timeout time.Duration // wall clock, seen at calls of the host; default DefaultTimeout, at most MaxTimeout
 }
 
 // The limits that hold where none is set. A stock Go guest uses about five units
-// in a nanosecond, and half a million to answer a small request.
+// in a nanosecond, and 700,000 to answer a small request.
 const (
-	DefaultFuel    = 200_000_000
+	DefaultFuel    = 250_000_000
 	DefaultMemory  = 64 << 20
 	DefaultTimeout = 2 * time.Second
 )
 
-// MaxFuel is the most fuel that one call may have.
-const MaxFuel = 10_000_000_000
+// The maximums. They also hold for objects that were stored before the API server
+// refused more. A module runs its own code without a pause until its fuel is used
+// up, so MaxFuel bounds how long nothing but killing the process can stop it. A
+// unit takes 0.2 ns in an ordinary module, and 30 ns in one that does nothing but
+// wait for memory: MaxFuel is what the latter can use in MaxTimeout.
+const (
+	MaxFuel             = 4 * DefaultFuel
+	MaxMemory           = 512 << 20
+	MaxNamespacedMemory = 64 << 20 // of a module that belongs to a namespace
+	MaxTimeout          = 30 * time.Second
+)
 
 const pageSize = 64 << 10
 
@@ -85,16 +94,15 @@ func (l Limits) WithDefaults() Limits {
 	return l
 }
 
-// Validate says what makes no sense.
+// Validate returns what is out of range.
 func (l Limits) Validate() error {
-	const most = 1<<32 - pageSize
 	switch {
-	case l.Fuel < 0:
-		return fmt.Errorf("fuel is %d: it must be above 0", l.Fuel)
-	case l.Memory != 0 && (l.Memory < pageSize || l.Memory > most):
-		return fmt.Errorf("memory is %d bytes: it must be at least 64 KiB and below 4 GiB", l.Memory)
-	case l.Timeout < 0:
-		return fmt.Errorf("timeout is %s: it must be above 0", l.Timeout)
+	case l.Fuel < 0 || l.Fuel > MaxFuel:
+		return fmt.Errorf("fuel is %d: it must be above 0 and at most %d", l.Fuel, int64(MaxFuel))
+	case l.Memory != 0 && (l.Memory < pageSize || l.Memory > MaxMemory):
+		return fmt.Errorf("memory is %d bytes: it must be from %s to %s", l.Memory, bytesText(pageSize), bytesText(MaxMemory))
+	case l.Timeout < 0 || l.Timeout > MaxTimeout:
+		return fmt.Errorf("timeout is %s: it must be above 0 and at most %s", l.Timeout, MaxTimeout)
 	}
 	return nil
 }

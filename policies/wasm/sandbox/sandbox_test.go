@@ -3,8 +3,10 @@ package sandbox_test
 import (
 	"context"
 	"errors"
+	"math"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/gleaner-dev/gleaner/policies/wasm/asm"
 	"github.com/gleaner-dev/gleaner/policies/wasm/sandbox"
@@ -209,9 +211,23 @@ func TestATrapNamesFunctions(t *testing.T) {
 }
 
 func TestLimitsThatMakeNoSense(t *testing.T) {
-	for _, l := range []sandbox.Limits{{Fuel: -1}, {Memory: 1}, {Memory: 1 << 32}, {Timeout: -1}} {
+	m, err := newWorld(t, sandbox.Config{}).host.Load(t.Context(), guest().Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Close)
+	for _, l := range []sandbox.Limits{
+		{Fuel: -1}, {Fuel: math.MaxInt64}, {Fuel: 1_000_000_001}, {Memory: 1}, {Memory: 1 << 30}, {Timeout: -1}, {Timeout: time.Minute},
+	} {
 		if err := l.Validate(); err == nil {
 			t.Errorf("%+v is taken for valid", l)
+		}
+		p, err := m.NewPool(t.Context(), sandbox.PoolOptions{Limits: l})
+		if refusal := new(sandbox.Refusal); !errors.As(err, &refusal) {
+			t.Errorf("%+v: got %v, want a refusal", l, err)
+		}
+		if err == nil {
+			p.Close()
 		}
 	}
 	if err := (sandbox.Limits{}).Validate(); err != nil {

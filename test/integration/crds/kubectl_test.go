@@ -265,7 +265,7 @@ func TestExplainShowsTheCommentsOfTheGoTypes(t *testing.T) {
 		"gcpolicy.spec.fixed.collect.delay":      "How long an object must have been without an owner before collect deletes it",
 		"gcpolicy.spec.settings":                 "handed to the module with every request",
 		"policymodule.spec.rego.inline":          "The source, of package gleaner.",
-		"clusterpolicymodule.spec.limits.memory": "from 64Ki to 1Gi",
+		"clusterpolicymodule.spec.limits.memory": "from 64Ki to 512Mi",
 		"clusterpolicymodule.status.hooks":       "The hooks that it answers.",
 		"finalizer":                              "Finalizer has a module do what is to be done before objects of its namespace go.",
 		"finalizer.spec.grants.http.url":         "with * at its end every URL that begins so",
