@@ -22,15 +22,9 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/graph"
 )
 
-const (
-	// MaxOwners is how many owner references an object has at most that is worked on
-	// like all others. Hardly any object has more than three.
-	MaxOwners = 64
-
-	// maxPassReads is how many owners are read for one object before the facts about it
-	// are returned. Proofs are kept, so that the next pass goes on from there.
-	maxPassReads = 500
-)
+// maxPassReads is how many owners are read for one object before the facts about it are
+// returned. Proofs are kept, so that the next pass goes on from there.
+const maxPassReads = 500
 
 // Graph is what is known of objects and their owners.
 type Graph interface {

@@ -44,6 +44,9 @@ func (g *Graph) Apply(e Event, dirty []ID) []ID {
 type wake struct{ list []ID }
 
 func (w *wake) node(n *node) {
+	if last := len(w.list) - 1; last >= 0 && w.list[last] == n.id {
+		return // one object's claims on an owner follow each other
+	}
 	if needs(n) {
 		w.list = append(w.list, n.id)
 	}

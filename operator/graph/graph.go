@@ -143,6 +143,10 @@ const (
 	ofReference = controllerSet | controllerTrue | blockSet | blockTrue
 )
 
+// ManyOwners is how many owner references an object has at most that is worked on like
+// all others. Hardly any object has more than three.
+const ManyOwners = 64
+
 // MaxOwners is how many owner references are kept of an object at most. An object can
 // have some 80,000, which take a hundred times the memory here that they take in etcd.
 // One that has more is Truncated, and so it is never without owners.

@@ -353,6 +353,8 @@ func needs(n *node) bool {
 		return true
 	case n.flags.has(remembered) && !n.flags.has(terminating): // perhaps for no reason any more
 		return true
+	case len(n.claims) > ManyOwners: // to go through them takes longer here than where it is looked at
+		return true
 	}
 	for i := range n.claims {
 		c := &n.claims[i]
