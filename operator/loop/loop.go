@@ -108,9 +108,11 @@ type Loop struct {
 	known    *known
 	waits    waits
 	kept     kept
+	parked   parked
 	company  company
 	gate     gate
 	backoff  workqueue.TypedRateLimiter[graph.ID]
+	parking  workqueue.TypedRateLimiter[graph.ID] // of those in parked
 	watcher  *watch.Watcher
 	gatherer *gather.Gatherer
 	barrier  *gather.Barrier
@@ -124,6 +126,8 @@ type Loop struct {
 	rehearsed  func() *policies.Set
 	upTo       func(state string) bool // whether policies of a state are in force, or later ones; nil where none can be
 	finalizers *finalize.Runner
+
+	queueCrowded func(item) // set before any worker begins
 
 	records *record.Store
 	noted   func(record.Entry) // is told each decision; nil in operators
@@ -156,6 +160,7 @@ func unconnected(o Options, now func() time.Time) *Loop {
 		began:   now(),
 		known:   newKnown(now),
 		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[graph.ID](firstRetry, longestRetry),
+		parking: workqueue.NewTypedItemExponentialFailureRateLimiter[graph.ID](firstParking, longestParking),
 		records: record.NewStore(o.Records),
 		company: company{ask: make(chan struct{}, 1)},
 	}
@@ -234,6 +239,7 @@ func (l *Loop) wire(client, watching metadata.Interface, types gather.Sources, s
 		Graph: l.known, Catalog: types.Catalog, Reader: gather.NewReader(client, serves, l.now),
 		Barrier: l.barrier, Observe: l.known.Apply, Now: l.now,
 	}
+	l.gatherer.Reader.Late = l.known.Apply
 	l.actor = act.New(client, types.Catalog, l.options.DryRun)
 	l.consultant = &consult.Consultant{
 		Policies: l.policiesInForce, Default: l.options.Evaluator, Catalog: types.Catalog, Reader: reader, Intents: executor, Namespace: l.options.Namespace, Now: l.now,
