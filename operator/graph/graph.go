@@ -224,6 +224,13 @@ func (g *Graph) NamespaceOf(id ID) string {
 	return n.namespace.Value()
 }
 
+// HeldTerminating reports whether a seen object is being deleted, and has our own
+// finalizer.
+func (g *Graph) HeldTerminating(id ID) bool {
+	n, ok := g.nodes[id]
+	return ok && n.flags.has(seen|terminating|held)
+}
+
 // Owners returns how many owner references are kept of an object.
 func (g *Graph) Owners(id ID) int {
 	n, ok := g.nodes[id]

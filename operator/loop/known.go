@@ -192,6 +192,13 @@ func (k *known) Cycle(id graph.ID) (graph.Edge, bool) {
 // called by what queue calls, under the lock.
 func (k *known) namespaceOf(id graph.ID) string { return k.graph.NamespaceOf(id) }
 
+// isHeldTerminating reports whether an object is being deleted, and has a hold.
+func (k *known) isHeldTerminating(id graph.ID) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.graph.HeldTerminating(id)
+}
+
 // owners returns how many owner references the graph has of an object.
 func (k *known) owners(id graph.ID) int {
 	k.mu.Lock()
