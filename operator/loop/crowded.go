@@ -21,15 +21,16 @@ import (
 // which rests most of the time: they are collected, but never at the expense of others.
 const (
 	// crowdedRest is how many times as long as it has worked the worker of crowded objects
-	// rests: it has one read in flight, a twentieth of the time.
-	crowdedRest = 20
+	// rests, so that there is one read in flight for a fifth of the time.
+	crowdedRest = 4
 
-	// maxCrowdedRest bounds one rest.
-	maxCrowdedRest = 30 * time.Second
+	// minCrowdedRest is how long it rests after a pass that has read as many owners as one
+	// may: then it reads at most a hundred a second.
+	minCrowdedRest = 5 * time.Second
 
 	// crowdedTurn is for how long one object is worked on before another namespace has
 	// its turn. A proof lives longer (proofLife), so that those of one turn count together.
-	crowdedTurn = 5 * time.Minute
+	crowdedTurn = 8 * time.Minute
 
 	// firstParking and longestParking are after what time an object is looked at again
 	// whose owners could not all be read in one turn.
@@ -122,12 +123,20 @@ func (l *Loop) reconcileCrowded(ctx context.Context, i item) (reconcile.Result, 
 	for {
 		began, before := l.now(), left
 		result, err := l.Reconcile(ctx, i.id)
-		wait(ctx, min(crowdedRest*l.now().Sub(began), maxCrowdedRest))
 		left = l.parked.unread(i.id)
+		l.pause(ctx, restAfter(l.now().Sub(began), left != 0))
 		if err != nil || left == 0 || left >= before || ctx.Err() != nil || l.now().After(ends) {
 			return result, err
 		}
 	}
+}
+
+// restAfter returns how long the worker of crowded objects rests after a pass.
+func restAfter(took time.Duration, unread bool) time.Duration {
+	if unread {
+		return max(crowdedRest*took, minCrowdedRest)
+	}
+	return crowdedRest * took
 }
 
 // parked are the crowded objects of which owners are still to be read, and how many.

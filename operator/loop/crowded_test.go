@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -21,6 +22,7 @@ func crowdedWorld(t *testing.T, owners int) (w *world, crowded *object, events *
 	t.Helper()
 	w, events = newWorld(t), eventrecord.NewFakeRecorder(100)
 	w.loop.policyEvents = events
+	w.loop.pause = func(_ context.Context, d time.Duration) { w.now = w.now.Add(d) }
 	crowded = w.create(words{plain: []string{"ConfigMap", "ns/crowded"}})
 	for i := range owners {
 		name := fmt.Sprint("never-", i)
@@ -100,6 +102,26 @@ func TestAmongThousandsOneOwnerIsEnough(t *testing.T) {
 				t.Errorf("it stays for %s", last.Reason)
 			}
 		})
+	}
+}
+
+// The worker of such objects has one read in flight, for a fifth of the time, and reads
+// no more than a hundred owners a second.
+func TestTheWorkerOfCrowdedObjectsRests(t *testing.T) {
+	for read, want := range map[time.Duration]time.Duration{time.Millisecond: 16500 * time.Millisecond, 10 * time.Millisecond: 77 * time.Second} {
+		w, o, _ := crowdedWorld(t, 1700)
+		w.api.meet = func(verb, _ string) {
+			if verb == http.MethodGet {
+				w.now = w.now.Add(read)
+			}
+		}
+		began := w.now
+		if _, err := w.loop.reconcileCrowded(t.Context(), item{id: id("crowded"), namespace: "ns"}); err != nil || w.exists(o) {
+			t.Errorf("%v, object is there: %t", err, w.exists(o))
+		}
+		if took := w.now.Sub(began); took < want || took > want+10*time.Second {
+			t.Errorf("with reads of %s it took %s, want %s", read, took, want)
+		}
 	}
 }
 

@@ -103,6 +103,7 @@ type Loop struct {
 	options Options
 	log     logr.Logger
 	now     func() time.Time
+	pause   func(context.Context, time.Duration)
 	began   time.Time
 
 	known    *known
@@ -157,6 +158,7 @@ func unconnected(o Options, now func() time.Time) *Loop {
 		options: o,
 		log:     o.Log,
 		now:     now,
+		pause:   wait,
 		began:   now(),
 		known:   newKnown(now),
 		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[graph.ID](firstRetry, longestRetry),
