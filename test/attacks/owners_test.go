@@ -36,11 +36,12 @@ const (
 	ownersObjects = 100
 	ownersEach    = 8000
 
-	ownersMaxDelay   = 2 * time.Second // of collection in another namespace
+	ownersMaxDelay   = 2 * time.Second // of collection in another namespace, on a machine that is not busy with other tests
+	ownersMaxTimes   = 3               // as long as at rest, on one that is
 	ownersMaxGETs    = 100             // a second, on average
 	ownersMaxMore    = 200             // goroutines
 	ownersMaxHeap    = 1 << 30         // bytes; the container has twice that
-	ownersMaxSetting = 3 * time.Minute // what is not measured
+	ownersMaxSetting = 8 * time.Minute // what is not measured, next to other work
 	ownersWatched    = 30 * time.Second
 )
 
@@ -209,7 +210,7 @@ func TestOwners_ThousandsOfInventedOwnersDelayNobodyElse(t *testing.T) {
 	runtime.ReadMemStats(&memory)
 	took, gets := time.Since(began), w.gets.Load()-gets
 	t.Logf("at rest %s, during the attack %s; %d reads in %s, %d goroutines more, %d MiB of heap", rest, worst, gets, took, most, memory.HeapAlloc>>20)
-	if worst > rest+ownersMaxDelay {
+	if worst > max(rest+ownersMaxDelay, ownersMaxTimes*rest) {
 		t.Errorf("collection in another namespace took %s, at rest %s", worst, rest)
 	}
 	if allowed := int64(ownersMaxGETs*took.Seconds()) + 1000; gets > allowed {
