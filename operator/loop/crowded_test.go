@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -44,37 +45,39 @@ func (w *world) reads() (n int) {
 // An object that has lost all its thousands of owners is collected as any other is; it
 // takes several passes, of which its records and events tell once.
 func TestAnObjectWithThousandsOfAbsentOwnersIsCollectedInTheEnd(t *testing.T) {
-	w, o, events := crowdedWorld(t, 1700)
-	i := item{id: id("crowded"), namespace: "ns"}
-	if result, err := w.loop.Reconcile(t.Context(), i.id); err != nil || result.RequeueAfter != firstParking || w.loop.parked.count() != 1 {
-		t.Fatalf("after a pass: %+v, %v, %d parked", result, err, w.loop.parked.count())
-	}
-	if reads := w.reads(); reads != 500 || !w.exists(o) {
-		t.Fatalf("a pass takes %d reads, object is there: %t", reads, w.exists(o))
-	}
-	result, err := w.loop.reconcileCrowded(t.Context(), i)
-	if err != nil || result.RequeueAfter != 0 || w.exists(o) || w.loop.parked.count() != 0 {
-		t.Errorf("after a turn: %+v, %v, object is there: %t, %d parked", result, err, w.exists(o), w.loop.parked.count())
-	}
-	if reads := w.reads(); reads != 1200 {
-		t.Errorf("the turn took %d reads more", reads)
-	}
-	var told []string
-	for _, e := range w.loop.Records("") {
-		told = append(told, fmt.Sprintf("%s: %s", e.Reason, e.Action))
-		if len(e.Owners)+e.OwnersOmitted != 1700 || len(e.Owners) > 20 || len(e.String()) > 2000 {
-			t.Errorf("the record of %s names %d owners, leaves out %d, and has %d bytes", e.Reason, len(e.Owners), e.OwnersOmitted, len(e.String()))
+	synctest.Test(t, func(t *testing.T) { // with a clock of its own: a pass ends after ten seconds
+		w, o, events := crowdedWorld(t, 1700)
+		i := item{id: id("crowded"), namespace: "ns"}
+		if result, err := w.loop.Reconcile(t.Context(), i.id); err != nil || result.RequeueAfter != firstParking || w.loop.parked.count() != 1 {
+			t.Fatalf("after a pass: %+v, %v, %d parked", result, err, w.loop.parked.count())
 		}
-	}
-	if got := strings.Join(told, ", "); got != "TooManyOwners: None, OwnersAbsent: Delete" {
-		t.Errorf("records: %s", got)
-	}
-	if len(events.Events) != 1 {
-		t.Errorf("%d events", len(events.Events))
-	}
-	if got := <-events.Events; got != "Warning TooManyOwners ConfigMap ns/crowded: left as it is, TooManyOwners (it has 1700 owner references, which are read little by little)" {
-		t.Errorf("event: %s", got)
-	}
+		if reads := w.reads(); reads != 500 || !w.exists(o) {
+			t.Fatalf("a pass takes %d reads, object is there: %t", reads, w.exists(o))
+		}
+		result, err := w.loop.reconcileCrowded(t.Context(), i)
+		if err != nil || result.RequeueAfter != 0 || w.exists(o) || w.loop.parked.count() != 0 {
+			t.Errorf("after a turn: %+v, %v, object is there: %t, %d parked", result, err, w.exists(o), w.loop.parked.count())
+		}
+		if reads := w.reads(); reads != 1200 {
+			t.Errorf("the turn took %d reads more", reads)
+		}
+		var told []string
+		for _, e := range w.loop.Records("") {
+			told = append(told, fmt.Sprintf("%s: %s", e.Reason, e.Action))
+			if len(e.Owners)+e.OwnersOmitted != 1700 || len(e.Owners) > 20 || len(e.String()) > 2000 {
+				t.Errorf("the record of %s names %d owners, leaves out %d, and has %d bytes", e.Reason, len(e.Owners), e.OwnersOmitted, len(e.String()))
+			}
+		}
+		if got := strings.Join(told, ", "); got != "TooManyOwners: None, OwnersAbsent: Delete" {
+			t.Errorf("records: %s", got)
+		}
+		if len(events.Events) != 1 {
+			t.Errorf("%d events", len(events.Events))
+		}
+		if got := <-events.Events; got != "Warning TooManyOwners ConfigMap ns/crowded: left as it is, TooManyOwners (it has 1700 owner references, which are read little by little)" {
+			t.Errorf("event: %s", got)
+		}
+	})
 }
 
 // One owner that can't be read, or that is there, is as good as any with thousands, too.
@@ -89,18 +92,20 @@ func TestAmongThousandsOneOwnerIsEnough(t *testing.T) {
 		}, "OwnerRemains"},
 	} {
 		t.Run(claim, func(t *testing.T) {
-			w, o, _ := crowdedWorld(t, 1700)
-			c.prepare(w)
-			if _, err := w.loop.reconcileCrowded(t.Context(), item{id: id("crowded"), namespace: "ns"}); err != nil {
-				t.Fatal(err)
-			}
-			if !w.exists(o) {
-				t.Fatal("it was deleted")
-			}
-			entries := w.loop.Records("crowded")
-			if last := entries[len(entries)-1]; last.Reason != c.reason {
-				t.Errorf("it stays for %s", last.Reason)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				w, o, _ := crowdedWorld(t, 1700)
+				c.prepare(w)
+				if _, err := w.loop.reconcileCrowded(t.Context(), item{id: id("crowded"), namespace: "ns"}); err != nil {
+					t.Fatal(err)
+				}
+				if !w.exists(o) {
+					t.Fatal("it was deleted")
+				}
+				entries := w.loop.Records("crowded")
+				if last := entries[len(entries)-1]; last.Reason != c.reason {
+					t.Errorf("it stays for %s", last.Reason)
+				}
+			})
 		})
 	}
 }
@@ -108,40 +113,44 @@ func TestAmongThousandsOneOwnerIsEnough(t *testing.T) {
 // The worker of such objects has one read in flight, for a fifth of the time, and reads
 // no more than a hundred owners a second.
 func TestTheWorkerOfCrowdedObjectsRests(t *testing.T) {
-	for read, want := range map[time.Duration]time.Duration{time.Millisecond: 16500 * time.Millisecond, 10 * time.Millisecond: 77 * time.Second} {
-		w, o, _ := crowdedWorld(t, 1700)
-		w.api.meet = func(verb, _ string) {
-			if verb == http.MethodGet {
-				w.now = w.now.Add(read)
+	synctest.Test(t, func(t *testing.T) { // with a clock of its own: a pass ends after ten seconds
+		for read, want := range map[time.Duration]time.Duration{time.Millisecond: 16500 * time.Millisecond, 10 * time.Millisecond: 77 * time.Second} {
+			w, o, _ := crowdedWorld(t, 1700)
+			w.api.meet = func(verb, _ string) {
+				if verb == http.MethodGet {
+					w.now = w.now.Add(read)
+				}
+			}
+			began := w.now
+			if _, err := w.loop.reconcileCrowded(t.Context(), item{id: id("crowded"), namespace: "ns"}); err != nil || w.exists(o) {
+				t.Errorf("%v, object is there: %t", err, w.exists(o))
+			}
+			if took := w.now.Sub(began); took < want || took > want+10*time.Second {
+				t.Errorf("with reads of %s it took %s, want %s", read, took, want)
 			}
 		}
-		began := w.now
-		if _, err := w.loop.reconcileCrowded(t.Context(), item{id: id("crowded"), namespace: "ns"}); err != nil || w.exists(o) {
-			t.Errorf("%v, object is there: %t", err, w.exists(o))
-		}
-		if took := w.now.Sub(began); took < want || took > want+10*time.Second {
-			t.Errorf("with reads of %s it took %s, want %s", read, took, want)
-		}
-	}
+	})
 }
 
 // Of an object with more owners than are kept it is never known that all are absent.
 func TestAnObjectWithMoreOwnersThanAreKeptStaysAndIsLookedAtLessAndLess(t *testing.T) {
-	w, o, _ := crowdedWorld(t, graph.MaxOwners+1)
-	i, last := item{id: id("crowded"), namespace: "ns"}, time.Duration(0)
-	for turn := range 12 {
-		result, err := w.loop.reconcileCrowded(t.Context(), i)
-		if err != nil || !w.exists(o) || result.RequeueAfter < last || result.RequeueAfter < firstParking || result.RequeueAfter > longestParking {
-			t.Fatalf("turn %d: %+v after %s, %v, object is there: %t", turn, result, last, err, w.exists(o))
+	synctest.Test(t, func(t *testing.T) { // with a clock of its own: a pass ends after ten seconds
+		w, o, _ := crowdedWorld(t, graph.MaxOwners+1)
+		i, last := item{id: id("crowded"), namespace: "ns"}, time.Duration(0)
+		for turn := range 12 {
+			result, err := w.loop.reconcileCrowded(t.Context(), i)
+			if err != nil || !w.exists(o) || result.RequeueAfter < last || result.RequeueAfter < firstParking || result.RequeueAfter > longestParking {
+				t.Fatalf("turn %d: %+v after %s, %v, object is there: %t", turn, result, last, err, w.exists(o))
+			}
+			last = result.RequeueAfter
 		}
-		last = result.RequeueAfter
-	}
-	if last != longestParking || w.loop.parked.count() != 1 {
-		t.Errorf("in the end again after %s, %d parked", last, w.loop.parked.count())
-	}
-	if reads := w.reads(); reads != graph.MaxOwners {
-		t.Errorf("%d reads", reads)
-	}
+		if last != longestParking || w.loop.parked.count() != 1 {
+			t.Errorf("in the end again after %s, %d parked", last, w.loop.parked.count())
+		}
+		if reads := w.reads(); reads != graph.MaxOwners {
+			t.Errorf("%d reads", reads)
+		}
+	})
 }
 
 // Objects with many owners have a queue of their own, whose age is nobody's concern.
