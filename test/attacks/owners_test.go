@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -36,8 +37,8 @@ const (
 	ownersObjects = 100
 	ownersEach    = 8000
 
-	ownersMaxDelay   = 2 * time.Second // of collection in another namespace, on a machine that is not busy with other tests
-	ownersMaxTimes   = 3               // as long as at rest, on one that is
+	ownersMaxDelay   = 2 * time.Second  // of collection in another namespace, half of the time
+	ownersMaxWorst   = 10 * time.Second // of it at any time, on a machine that is busy with other tests
 	ownersMaxGETs    = 100             // a second, on average
 	ownersMaxMore    = 200             // goroutines
 	ownersMaxHeap    = 1 << 30         // bytes; the container has twice that
@@ -182,18 +183,18 @@ func (w *ownersWorld) flood(namespace string) error {
 func TestOwners_ThousandsOfInventedOwnersDelayNobodyElse(t *testing.T) {
 	w := newOwnersWorld(t)
 	attacked, other := w.namespace("attacker"), w.namespace("other")
-	var rest time.Duration
+	var atRest, attackedBy []time.Duration
 	for range 10 {
-		rest = max(rest, w.cascade(other))
+		atRest = append(atRest, w.cascade(other))
 	}
 	goroutines, gets, began := runtime.NumGoroutine(), w.gets.Load(), time.Now()
 	flooded := make(chan error, 1)
 	go func() { flooded <- w.flood(attacked) }()
-	var worst time.Duration
 	var most int
 	var made bool
 	for ends := began.Add(ownersMaxSetting); time.Now().Before(ends); {
-		worst, most = max(worst, w.cascade(other)), max(most, runtime.NumGoroutine()-goroutines)
+		attackedBy = append(attackedBy, w.cascade(other))
+		most = max(most, runtime.NumGoroutine()-goroutines)
 		select {
 		case err := <-flooded:
 			if err != nil {
@@ -209,9 +210,11 @@ func TestOwners_ThousandsOfInventedOwnersDelayNobodyElse(t *testing.T) {
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
 	took, gets := time.Since(began), w.gets.Load()-gets
-	t.Logf("at rest %s, during the attack %s; %d reads in %s, %d goroutines more, %d MiB of heap", rest, worst, gets, took, most, memory.HeapAlloc>>20)
-	if worst > max(rest+ownersMaxDelay, ownersMaxTimes*rest) {
-		t.Errorf("collection in another namespace took %s, at rest %s", worst, rest)
+	rest, median, worst := ownersMedian(atRest), ownersMedian(attackedBy), slices.Max(attackedBy)
+	t.Logf("at rest %s, during the attack %s, at worst %s; %d reads in %s, %d goroutines more, %d MiB of heap",
+		rest, median, worst, gets, took, most, memory.HeapAlloc>>20)
+	if median > rest+ownersMaxDelay || worst > slices.Max(atRest)+ownersMaxWorst {
+		t.Errorf("collection in another namespace took %s, at worst %s, at rest %s", median, worst, rest)
 	}
 	if allowed := int64(ownersMaxGETs*took.Seconds()) + 1000; gets > allowed {
 		t.Errorf("Gleaner read %d objects in %s", gets, took)
@@ -223,6 +226,10 @@ func TestOwners_ThousandsOfInventedOwnersDelayNobodyElse(t *testing.T) {
 		t.Errorf("%d MiB of heap", memory.HeapAlloc>>20)
 	}
 	w.isTold(attacked)
+}
+
+func ownersMedian(list []time.Duration) time.Duration {
+	return slices.Sorted(slices.Values(list))[len(list)/2]
 }
 
 // isTold waits for the event that says why such an object stays.
