@@ -39,10 +39,10 @@ const (
 
 	ownersMaxDelay   = 2 * time.Second  // of collection in another namespace, half of the time
 	ownersMaxWorst   = 10 * time.Second // of it at any time, on a machine that is busy with other tests
-	ownersMaxGETs    = 100             // a second, on average
-	ownersMaxMore    = 200             // goroutines
-	ownersMaxHeap    = 1 << 30         // bytes; the container has twice that
-	ownersMaxSetting = 8 * time.Minute // what is not measured, next to other work
+	ownersMaxGETs    = 100              // a second, on average
+	ownersMaxMore    = 200              // goroutines
+	ownersMaxHeap    = 1 << 30          // bytes; the container has twice that
+	ownersMaxSetting = 8 * time.Minute  // what is not measured, next to other work
 	ownersWatched    = 30 * time.Second
 )
 
