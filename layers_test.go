@@ -199,7 +199,7 @@ var layers = map[string]layer{
 		},
 	},
 	"cmd/gleaner/ask/stuck": {
-		internal: []string{"cmd/gleaner/ask/whose", "operator/record", "operator/survey"},
+		internal: []string{"cmd/gleaner/ask/whose", "operator/graph", "operator/record", "operator/survey"},
 		external: []string{"golang.org/x/sync", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/controller-runtime"},
 	},
 

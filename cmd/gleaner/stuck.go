@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,7 +18,8 @@ import (
 )
 
 const stuckLong = `List everything that has been terminating for too long, grouped by what holds it: whose each finalizer is, since when, and
-what to do about it. Of namespaces that are terminating their conditions say what is left.
+what to do about it. Of namespaces that are terminating their conditions say what is left. Objects that are not collected because
+they have too many owner references are listed, too.
 
 Without -n everything is looked through, and what is in no namespace. What could not be read is told.`
 
@@ -106,11 +108,42 @@ func showStuck(s section, r stuck.Report, wide bool) error {
 			return err
 		}
 	}
+	if err := showCrowded(s, r, wide); err != nil {
+		return err
+	}
 	if len(r.Unknown) != 0 {
 		s.title("Not known")
 		for _, u := range r.Unknown {
 			kubectl.Fprintf(s.out, "  %s\n", oneLine(u))
 		}
+	}
+	return nil
+}
+
+// showCrowded shows what has too many owners.
+func showCrowded(s section, r stuck.Report, wide bool) error {
+	if len(r.TooManyOwners) == 0 {
+		return nil
+	}
+	s.title("Too many owner references: %s", plural(len(r.TooManyOwners), "object", "objects"))
+	s.field("waits for", "the collector to read the owners, which it does slowly", "")
+	s.field("to do", "remove the references to owners that do not exist, or delete the object; see who writes it", kubectl.Calm)
+	t := kubectl.Table{Header: []string{"NAMESPACE", "OBJECT", "AGE", "OWNERS", "NOT FOUND"}}
+	shown := r.TooManyOwners
+	if !wide {
+		shown = shown[:min(len(shown), shownOfGroup)]
+	}
+	for _, o := range shown {
+		t.Add(
+			kubectl.Cell{Text: o.Namespace}, kubectl.Cell{Text: o.Resource + "/" + o.Name}, kubectl.Cell{Text: duration.HumanDuration(r.At.Sub(o.Created.Time))},
+			kubectl.Cell{Text: strconv.Itoa(o.Owners)}, kubectl.Cell{Text: strconv.Itoa(o.NotFound), Color: kubectl.Unsure},
+		)
+	}
+	if err := indented(s.out, t, s.palette); err != nil {
+		return err
+	}
+	if more := len(r.TooManyOwners) - len(shown); more > 0 {
+		fmt.Fprintf(s.out, "  and %d more: -o wide shows them\n", more)
 	}
 	return nil
 }

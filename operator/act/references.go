@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -23,6 +22,9 @@ func (a *Actor) dropReferences(ctx context.Context, d decide.DropReferences) (Re
 	t, err := a.target(d.Object)
 	if err != nil {
 		return Failed, err
+	}
+	if d.Object.Owners, err = t.allReferences(ctx); err != nil {
+		return t.result("read owner references of", err)
 	}
 	kept, dropped := split(d.Object.Owners, d.References)
 	if len(dropped) == 0 {
@@ -47,6 +49,9 @@ func (a *Actor) unblock(ctx context.Context, u decide.Unblock) (Result, error) {
 	if err != nil {
 		return Failed, err
 	}
+	if u.Object.Owners, err = t.allReferences(ctx); err != nil {
+		return t.result("read owner references of", err)
+	}
 	refs, found := make([]metav1.OwnerReference, len(u.Object.Owners)), false
 	for i, ref := range u.Object.Owners {
 		if graph.IDOf(ref.UID) == u.Owner && ptr.Deref(ref.BlockOwnerDeletion, false) {
@@ -60,6 +65,22 @@ func (a *Actor) unblock(ctx context.Context, u decide.Unblock) (Result, error) {
 	return t.result("unblock owner of", t.replaceReferences(ctx, refs))
 }
 
+// allReferences returns all owner references of an object, which the graph may not have
+// kept: a list that lacks some must not be written back.
+func (t target) allReferences(ctx context.Context) ([]metav1.OwnerReference, error) {
+	if !t.Truncated {
+		return t.Owners, nil
+	}
+	live, err := t.client.Get(ctx, t.Name, metav1.GetOptions{})
+	if err == nil && (live.UID != t.UID || live.ResourceVersion != t.ResourceVersion) {
+		err = apierrors.NewConflict(t.resource.GroupResource(), t.Name, errors.New("it has changed since"))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return live.OwnerReferences, nil
+}
+
 // replaceReferences writes the whole list, which therefore has to be made from
 // the very resourceVersion that it insists on.
 func (t target) replaceReferences(ctx context.Context, refs []metav1.OwnerReference) error {
@@ -70,10 +91,15 @@ func (t target) replaceReferences(ctx context.Context, refs []metav1.OwnerRefere
 	return t.patch(ctx, types.MergePatchType, p)
 }
 
-// split parts a list of references into those to keep and those to drop.
+// split parts a list of references into those to keep and those to drop. Both lists may
+// be long.
 func split(refs, drop []metav1.OwnerReference) (kept, dropped []metav1.OwnerReference) {
+	lost := make(map[content]struct{}, len(drop))
+	for _, ref := range drop {
+		lost[contentOf(ref)] = struct{}{}
+	}
 	for _, ref := range refs {
-		if contains(drop, ref) {
+		if _, ok := lost[contentOf(ref)]; ok {
 			dropped = append(dropped, ref)
 			continue
 		}
@@ -82,22 +108,32 @@ func split(refs, drop []metav1.OwnerReference) (kept, dropped []metav1.OwnerRefe
 	return kept, dropped
 }
 
-func contains(refs []metav1.OwnerReference, ref metav1.OwnerReference) bool {
-	for _, r := range refs {
-		if equality.Semantic.DeepEqual(r, ref) {
-			return true
-		}
+// content is what a reference says, to compare it by.
+type content struct {
+	ref                       metav1.OwnerReference // without pointers
+	hasController, controller bool
+	hasBlock, blocks          bool
+}
+
+func contentOf(ref metav1.OwnerReference) content {
+	c := content{
+		hasController: ref.Controller != nil, controller: ptr.Deref(ref.Controller, false),
+		hasBlock: ref.BlockOwnerDeletion != nil, blocks: ptr.Deref(ref.BlockOwnerDeletion, false),
 	}
-	return false
+	ref.Controller, ref.BlockOwnerDeletion = nil, nil
+	c.ref = ref
+	return c
 }
 
 // shared reports whether a UID is in both lists.
 func shared(a, b []metav1.OwnerReference) bool {
+	uids := map[types.UID]struct{}{}
 	for _, x := range a {
-		for _, y := range b {
-			if x.UID == y.UID {
-				return true
-			}
+		uids[x.UID] = struct{}{}
+	}
+	for _, y := range b {
+		if _, ok := uids[y.UID]; ok {
+			return true
 		}
 	}
 	return false

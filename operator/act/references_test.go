@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -132,5 +133,63 @@ func TestUnblock(t *testing.T) {
 	}
 	if *o.Owners[1].BlockOwnerDeletion != true {
 		t.Error("the object that was judged is another now")
+	}
+}
+
+// The graph does not keep all references of an object that has very many. A list
+// that lacks some must not be written back.
+func TestReferencesThatAreNotKeptAreNotLost(t *testing.T) {
+	whole := func(resourceVersion string) http.HandlerFunc {
+		o := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata"}}
+		o.Namespace, o.Name, o.UID, o.ResourceVersion = "ns", "p", "uid", resourceVersion
+		for _, uid := range []string{"a", "b", "c", "d"} {
+			o.OwnerReferences = append(o.OwnerReferences, owner(uid))
+		}
+		o.OwnerReferences[1].BlockOwnerDeletion = ptr.To(true)
+		return encoded(http.StatusOK, o)
+	}
+	o := object(widgetKind)
+	o.Truncated = true
+	o.Owners[1].BlockOwnerDeletion = ptr.To(true)
+	read := request{"GET", widgetPath, "", ""}
+	byUID := patched(widgetPath, strategic, `{"metadata":{"uid":"uid","ownerReferences":[{"$patch":"delete","uid":"b"}]}}`)
+	unblocked := strings.Replace(list("a", "b", "c", "d"), `"uid":"b"`, `"uid":"b","blockOwnerDeletion":false`, 1)
+	byList := func(refs string) request {
+		return patched(widgetPath, merge, `{"metadata":{"uid":"uid","resourceVersion":"7","ownerReferences":[`+refs+`]}}`)
+	}
+	leave, unblock := decide.DropReferences{Object: o, References: o.Owners[1:2], Leave: true}, decide.Unblock{Object: o, Owner: graph.IDOf("b")}
+	for name, c := range map[string]struct {
+		action  decide.Action
+		answers []http.HandlerFunc
+		want    outcome
+	}{
+		"an owner's leave":           {leave, []http.HandlerFunc{whole("7"), noMedia, done}, outcome{act.Done, false, []request{read, byUID, byList(list("a", "c", "d"))}}},
+		"an owner that is unblocked": {unblock, []http.HandlerFunc{whole("7"), done}, outcome{act.Done, false, []request{read, byList(unblocked)}}},
+		"it has changed since":       {leave, []http.HandlerFunc{whole("8")}, outcome{act.Changed, false, []request{read}}},
+		"it is gone":                 {leave, []http.HandlerFunc{missing(widgetPath)}, outcome{act.Already, false, []request{read}}},
+		"it can't be read":           {unblock, []http.HandlerFunc{oops}, outcome{act.Failed, true, []request{read}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newAPI(t, c.answers...)
+			if diff := cmp.Diff(c.want, do(t, a, actor(t, a, false), c.action)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// To drop thousands of references from thousands takes no time worth mentioning.
+func TestThousandsOfReferencesAreDropped(t *testing.T) {
+	o := object(podKind)
+	for i := range 20_000 {
+		o.Owners = append(o.Owners, metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: fmt.Sprint(i), UID: "same"})
+	}
+	a := newAPI(t, done)
+	began := time.Now()
+	if got := do(t, a, actor(t, a, false), decide.DropReferences{Object: o, References: o.Owners[10_000:]}); got.Result != act.Done {
+		t.Errorf("got %s", got.Result)
+	}
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("it took %s", took)
 	}
 }

@@ -121,7 +121,7 @@ func hide(e record.Entry, sees Sight) record.Entry {
 			intents = append(intents, i)
 		}
 	}
-	if len(owners) != len(e.Owners) || !seesExchanges(e, sees) {
+	if len(owners) != len(e.Owners) || e.OwnersOmitted != 0 || !seesExchanges(e, sees) { // which tell how all owners stand
 		e.ExchangesHidden = e.Converses()
 		e = e.WithoutExchanges()
 	}

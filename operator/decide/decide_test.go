@@ -124,6 +124,18 @@ func TestFactsThatDoNotMatchTheObjectKeepIt(t *testing.T) {
 	}
 }
 
+// What is known of an object with too many owners is not all that there is to know.
+func TestAnObjectWithTooManyOwnersStays(t *testing.T) {
+	truncated, unread := facts(decide.Absent), facts(decide.Absent, decide.Unknown)
+	truncated.Object.Truncated = true
+	unread.Unread = 1
+	for _, f := range []decide.Facts{truncated, unread} {
+		if diff := cmp.Diff(decide.Plan{Reason: decide.TooManyOwners, Retry: true}, plan(f, toDelete)); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
 func TestClassify(t *testing.T) {
 	for name, c := range map[string]struct {
 		facts  decide.Facts

@@ -65,6 +65,10 @@ type Facts struct {
 	Object graph.Object
 	Owners []Owner // one for each of Object.Owners, in the same order
 
+	// Unread is how many of the owners were not asked for, since the object has too
+	// many. They are Unknown.
+	Unread int
+
 	Dependents int // objects that name this one as their owner
 	Blocking   int // references to this object that block its deletion
 

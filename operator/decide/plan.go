@@ -130,6 +130,7 @@ const (
 	NothingToDo           Reason = ""
 	OwnersUnreadable      Reason = "OwnerUnreadable"       // an owner could not be read, and so the object stays
 	OwnersUnresolvable    Reason = "OwnerUnresolvable"     // an owner is of a type that there is not, and so the object stays
+	TooManyOwners         Reason = "TooManyOwners"         // it has more owners than are read at once, and so it stays for now
 	OwnerOrphans          Reason = "OwnerOrphans"          // an owner is being deleted, and takes leave of its dependents
 	OwnerRemains          Reason = "OwnerRemains"          // an owner is there, and references to those that are not are dropped
 	OwnersAbsent          Reason = "OwnersAbsent"          // all owners are gone
@@ -202,7 +203,7 @@ func choose(s Situation, j Judgement) Plan {
 	case Settled:
 		return settled(s)
 	case OwnerUnreadable:
-		return Plan{Reason: OwnersUnreadable, Retry: true}
+		return unread(s.Facts)
 	case OwnerNeverFound:
 		return Plan{Reason: OwnersUnresolvable}
 	case LeftByOwner:
@@ -231,6 +232,14 @@ func choose(s Situation, j Judgement) Plan {
 	default:
 		return Plan{}
 	}
+}
+
+// unread keeps an object, and has it looked at again.
+func unread(f Facts) Plan {
+	if f.Unread != 0 || f.Object.Truncated {
+		return Plan{Reason: TooManyOwners, Retry: true}
+	}
+	return Plan{Reason: OwnersUnreadable, Retry: true}
 }
 
 // settled leaves an object alone, but for a memo of having been without owners.

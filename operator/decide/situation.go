@@ -115,7 +115,7 @@ func unreadable(f Facts) (Situation, bool) {
 			unread = append(unread, o.Reference)
 		}
 	}
-	incomplete := len(f.Owners) != len(f.Object.Owners)
+	incomplete := len(f.Owners) != len(f.Object.Owners) || f.Object.Truncated
 	return Situation{Kind: OwnerUnreadable, References: unread}, len(unread) != 0 || incomplete
 }
 

@@ -22,6 +22,10 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/graph"
 )
 
+// maxPassReads is how many owners are read for one object before the facts about it are
+// returned. Proofs are kept, so that the next pass goes on from there.
+const maxPassReads = 500
+
 // Graph is what is known of objects and their owners.
 type Graph interface {
 	Look(graph.ID) (graph.View, bool)
@@ -48,9 +52,7 @@ func (g *Gatherer) Gather(ctx context.Context, id graph.ID) (decide.Facts, bool)
 		return decide.Facts{}, false
 	}
 	facts := decide.Facts{Object: view.Object, Dependents: view.Dependents, Blocking: view.Blocking, Blockers: view.Blockers}
-	for _, claim := range view.Claims {
-		facts.Owners = append(facts.Owners, g.owner(ctx, view, claim))
-	}
+	facts.Owners, facts.Unread = g.owners(ctx, view)
 	if g.Barrier.Concerns(view) {
 		facts.Confirmed, facts.Unconfirmed = g.Barrier.Outcome(id, g.Barrier.orphans(view))
 	}
@@ -67,13 +69,27 @@ func (g *Gatherer) Gather(ctx context.Context, id graph.ID) (decide.Facts, bool)
 func (g *Gatherer) Unwatched(ctx context.Context, o graph.Object) decide.Facts {
 	view, facts := graph.View{ID: graph.IDOf(o.UID), Object: o}, decide.Facts{Object: o}
 	for _, ref := range o.Owners {
-		facts.Owners = append(facts.Owners, g.owner(ctx, view, graph.Claim{Reference: ref}))
+		view.Claims = append(view.Claims, graph.Claim{Reference: ref})
 	}
+	facts.Owners, facts.Unread = g.owners(ctx, view)
 	return facts
 }
 
+// reads bound what is read for one object.
+type reads struct{ left, refused int }
+
+// owners says how each owner reference stands, and how many owners were not asked for
+// because there are too many.
+func (g *Gatherer) owners(ctx context.Context, view graph.View) (owners []decide.Owner, unread int) {
+	r := reads{left: maxPassReads}
+	for _, claim := range view.Claims {
+		owners = append(owners, g.owner(ctx, view, claim, &r))
+	}
+	return owners, r.refused
+}
+
 // owner says how one owner reference stands.
-func (g *Gatherer) owner(ctx context.Context, view graph.View, claim graph.Claim) decide.Owner {
+func (g *Gatherer) owner(ctx context.Context, view graph.View, claim graph.Claim, r *reads) decide.Owner {
 	owner := decide.Owner{Reference: claim.Reference}
 	if claim.Known == graph.Orphaning && (!claim.Doubted || view.Object.Terminating) {
 		owner.Standing, owner.Reason = decide.Orphaning, leaves
@@ -117,7 +133,18 @@ func (g *Gatherer) owner(ctx context.Context, view graph.View, claim graph.Claim
 	if !resource.Namespaced {
 		at.Namespace = ""
 	}
-	return g.read(ctx, owner, at, resource)
+	if r.left == 0 {
+		r.refused++
+		owner.Reason = fmt.Sprintf("not read yet: %d owners are read at once", maxPassReads)
+		return owner
+	}
+	r.left--
+	answer, err := g.Reader.Owner(ctx, view.Object.Namespace, at, resource)
+	if err != nil { // as it is at once when ctx has ended
+		owner.Reason = err.Error()
+		return owner
+	}
+	return g.answered(owner, at, resource, answer)
 }
 
 // believes reports whether the watched deletion of an owner settles a claim on
@@ -141,21 +168,13 @@ func absent(owner decide.Owner, at time.Time, reason string) decide.Owner {
 	return owner
 }
 
-// read asks the API server for an owner.
-func (g *Gatherer) read(ctx context.Context, owner decide.Owner, at graph.Coordinates, resource catalog.Resource) decide.Owner {
-	answer, err := g.Reader.Owner(ctx, at, resource)
-	if err != nil {
-		owner.Reason = err.Error()
-		return owner
-	}
+// answered says how an owner stands by what a read has shown.
+func (g *Gatherer) answered(owner decide.Owner, at graph.Coordinates, resource catalog.Resource, answer answer) decide.Owner {
+	now := g.Now()
+	g.Observe(learned(at, resource, answer, now)...)
 	if answer.absent {
-		now := g.Now()
-		if resource.Local { // of others, absence is asked for each time
-			g.Observe(graph.Absent{Claim: at, At: now})
-		}
 		return absent(owner, now, answer.reason)
 	}
-	g.Observe(graph.Read{Object: answer.object})
 	owner.Polled = true
 	switch o := answer.object; {
 	case o.Held: // what becomes of its dependents is still to be decided
@@ -179,13 +198,9 @@ func (g *Gatherer) Reread(ctx context.Context, o graph.Object) error {
 	}
 	at := graph.Coordinates{UID: o.UID, Kind: resource.Version.GroupVersion().WithKind(o.Kind.Kind), Namespace: o.Namespace, Name: o.Name}
 	answer, err := g.Reader.Item(ctx, at, resource)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case answer.absent && resource.Local:
-		g.Observe(graph.Absent{Claim: at, At: g.Now()})
-	case !answer.absent:
-		g.Observe(graph.Read{Object: answer.object})
 	}
+	g.Observe(learned(at, resource, answer, g.Now())...)
 	return nil
 }

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/singleflight"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -37,15 +36,33 @@ const ownersKept = 512
 type Serves func(context.Context, schema.GroupVersionResource) (bool, error)
 
 // Reader reads owners live. Dependents of one owner that ask at the same time,
-// or within ownerBatch, share one read.
+// or within ownerBatch, share one read. The number of reads that run at the same
+// time is bounded, also of those that nobody waits for any more.
 type Reader struct {
 	client metadata.Interface
 	serves Serves
 	now    func() time.Time
-	calls  singleflight.Group
+	slots  *slots
 
-	mu    sync.Mutex // covers found
-	found map[graph.Coordinates]found
+	// Late takes what a read shows after everyone who asked has given up, so that it is
+	// not lost; nil: it is. It is called on a goroutine of the Reader's. It is set before
+	// the first use.
+	Late func(...graph.Event)
+
+	mu      sync.Mutex // covers what follows
+	found   map[graph.Coordinates]found
+	running map[graph.Coordinates]*running
+}
+
+// running is a read that several may wait for.
+type running struct {
+	done   chan struct{} // closed when answer and err are set
+	answer answer
+	err    error
+
+	// What follows is covered by the Reader's lock.
+	asking   int  // who still waits
+	finished bool // done is closed, or about to be
 }
 
 type found struct {
@@ -56,7 +73,10 @@ type found struct {
 
 // NewReader returns a Reader.
 func NewReader(client metadata.Interface, serves Serves, now func() time.Time) *Reader {
-	return &Reader{client: client, serves: serves, now: now, found: map[graph.Coordinates]found{}}
+	return &Reader{
+		client: client, serves: serves, now: now, slots: newSlots(maxReads, maxNamespaceReads),
+		found: map[graph.Coordinates]found{}, running: map[graph.Coordinates]*running{},
+	}
 }
 
 // answer is what a read has shown: an object, or the proof that there is none
@@ -67,39 +87,100 @@ type answer struct {
 	reason string
 }
 
-// Owner reads the owner that a reference claims. An error means that nothing
-// was learnt. The read is nobody's own: who gives up does not end it for the
-// others, and nobody waits for it longer than their context lasts. A webhook is
-// answered in less time than an API server may take.
-func (r *Reader) Owner(ctx context.Context, at graph.Coordinates, resource catalog.Resource) (answer, error) {
+// Owner reads the owner that a reference claims, for an object in a namespace. An error
+// means that nothing was learnt. The read is nobody's own: who gives up does not end it
+// for the others, and nobody waits for it, or for its beginning, longer than their
+// context lasts. A webhook is answered in less time than an API server may take.
+func (r *Reader) Owner(ctx context.Context, namespace string, at graph.Coordinates, resource catalog.Resource) (answer, error) {
 	if f, ok := r.recent(at); ok {
 		return f.answer, f.err
 	}
-	shared := r.calls.DoChan(keyOf(at), func() (any, error) {
-		asked := r.now()
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ownerTimeout)
-		defer cancel()
-		a, err := r.Item(ctx, at, resource)
-		if err != nil || !a.absent {
-			r.remember(at, found{answer: a, err: err, at: asked})
+	shared, ok := r.join(at)
+	if !ok {
+		if err := r.slots.acquire(ctx, namespace); err != nil {
+			return answer{}, fmt.Errorf("read %s: %w", at, err)
 		}
-		return a, err
-	})
+		var begun bool
+		if shared, begun = r.begin(at); begun {
+			go r.run(context.WithoutCancel(ctx), namespace, at, resource, shared)
+		} else {
+			r.slots.release(namespace) // another one has begun it meanwhile
+		}
+	}
 	select {
 	case <-ctx.Done():
-		return answer{}, fmt.Errorf("read %s: %w", at, ctx.Err())
-	case result := <-shared:
-		if result.Err != nil {
-			return answer{}, result.Err
+		if r.leave(shared) {
+			return answer{}, fmt.Errorf("read %s: %w", at, ctx.Err())
 		}
-		return result.Val.(answer), nil
+		<-shared.done // at this moment
+	case <-shared.done:
+	}
+	return shared.answer, shared.err
+}
+
+// join waits for a read that runs already.
+func (r *Reader) join(at graph.Coordinates) (*running, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	shared, ok := r.running[at]
+	if ok {
+		shared.asking++
+	}
+	return shared, ok
+}
+
+// begin is join, or the beginning of a new read.
+func (r *Reader) begin(at graph.Coordinates) (shared *running, begun bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	shared, ok := r.running[at]
+	if !ok {
+		shared = &running{done: make(chan struct{})}
+		r.running[at] = shared
+	}
+	shared.asking++
+	return shared, !ok
+}
+
+// leave gives up waiting. It reports false if there is nothing to wait for any more.
+func (r *Reader) leave(shared *running) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	shared.asking--
+	return !shared.finished
+}
+
+// run reads for all who wait. What it learns is handed on by them, or as Late.
+func (r *Reader) run(ctx context.Context, namespace string, at graph.Coordinates, resource catalog.Resource, shared *running) {
+	defer r.slots.release(namespace)
+	asked := r.now()
+	ctx, cancel := context.WithTimeout(ctx, ownerTimeout)
+	defer cancel()
+	shared.answer, shared.err = r.Item(ctx, at, resource)
+	if shared.err != nil || !shared.answer.absent {
+		r.remember(at, found{answer: shared.answer, err: shared.err, at: asked})
+	}
+	r.mu.Lock()
+	delete(r.running, at)
+	shared.finished = true
+	late := shared.asking == 0
+	r.mu.Unlock()
+	close(shared.done)
+	if late && shared.err == nil && r.Late != nil {
+		r.Late(learned(at, resource, shared.answer, r.now())...)
 	}
 }
 
-// keyOf is the whole claim. Its String is for people, and has neither UID nor group:
-// with that, who claims an owner of another UID would be given the same answer.
-func keyOf(at graph.Coordinates) string {
-	return fmt.Sprintf("%q %q %q %q %q %q", at.UID, at.Kind.Group, at.Kind.Version, at.Kind.Kind, at.Namespace, at.Name)
+// learned is what a read has shown, as events.
+func learned(at graph.Coordinates, resource catalog.Resource, a answer, now time.Time) []graph.Event {
+	switch {
+	case !a.absent:
+		return []graph.Event{graph.Read{Object: a.object}}
+	case resource.Local: // of others, absence is asked for each time
+		return []graph.Event{graph.Absent{Claim: at, At: now}}
+	default:
+		return nil
+	}
 }
 
 // Item reads one object, now. A reference may claim any text as a name; what

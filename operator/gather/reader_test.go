@@ -124,20 +124,31 @@ type slow struct {
 	metadata.Interface
 	metadata.Getter
 	release chan struct{}
+	named   bool // answers by the name that was asked for
 
 	mu    sync.Mutex // covers reads
 	reads int
 }
 
+// begun is how many reads were.
+func (s *slow) begun() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.reads
+}
+
 func (s *slow) Resource(schema.GroupVersionResource) metadata.Getter { return s }
 func (s *slow) Namespace(string) metadata.ResourceInterface          { return s }
 
-func (s *slow) Get(ctx context.Context, _ string, _ metav1.GetOptions, _ ...string) (*metav1.PartialObjectMetadata, error) {
+func (s *slow) Get(ctx context.Context, name string, _ metav1.GetOptions, _ ...string) (*metav1.PartialObjectMetadata, error) {
 	s.mu.Lock()
 	s.reads++
 	s.mu.Unlock()
 	select {
 	case <-s.release:
+		if s.named {
+			return meta("ns", name, "another"), nil
+		}
 		return meta("ns", "owner", "owner", "foregroundDeletion"), nil
 	case <-ctx.Done():
 		return nil, ctx.Err()

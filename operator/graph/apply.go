@@ -44,6 +44,9 @@ func (g *Graph) Apply(e Event, dirty []ID) []ID {
 type wake struct{ list []ID }
 
 func (w *wake) node(n *node) {
+	if last := len(w.list) - 1; last >= 0 && w.list[last] == n.id {
+		return // one object's claims on an owner follow each other
+	}
 	if needs(n) {
 		w.list = append(w.list, n.id)
 	}
@@ -155,7 +158,7 @@ func flagsOf(o Object) flags {
 	}{
 		{o.Terminating, terminating}, {o.Foreground, foreground},
 		{o.Orphan, orphan}, {o.OtherFinalizers, otherFinalizers},
-		{o.Held, held}, {o.Memo, remembered},
+		{o.Held, held}, {o.Memo, remembered}, {o.Truncated || len(o.Owners) > MaxOwners, truncated},
 	} {
 		if bit.on {
 			f |= bit.f
@@ -299,6 +302,7 @@ func (g *Graph) expired(e Expired) {
 // than it had. Owners that it leaves, or blocks no longer, are woken if that
 // was all they waited for (G-20).
 func (g *Graph) relink(n *node, refs []metav1.OwnerReference, w *wake) bool {
+	refs = refs[:min(len(refs), MaxOwners)]
 	if g.sameClaims(n.claims, refs) {
 		return false
 	}
@@ -313,11 +317,26 @@ func (g *Graph) relink(n *node, refs []metav1.OwnerReference, w *wake) bool {
 	for i := range refs {
 		g.link(&n.claims[i], n, refs[i])
 	}
+	markRepeated(n.claims)
 	for i := range former {
 		w.released(former[i].owner)
 		g.drop(former[i].owner)
 	}
 	return true
+}
+
+// markRepeated tells the first claim on each owner from later ones.
+func markRepeated(claims []claim) {
+	if len(claims) < 2 {
+		return
+	}
+	known := make(map[*node]struct{}, len(claims))
+	for i := range claims {
+		if _, ok := known[claims[i].owner]; ok {
+			claims[i].flags |= repeated
+		}
+		known[claims[i].owner] = struct{}{}
+	}
 }
 
 func (g *Graph) link(c *claim, dependent *node, ref metav1.OwnerReference) {

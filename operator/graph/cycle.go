@@ -23,7 +23,11 @@ func (g *Graph) Cycle(id ID) (Edge, bool) {
 	if !ok || !start.waits() {
 		return Edge{}, false
 	}
-	component := dependentsAmong(ownersOf(start), start)
+	owners, complete := ownersOf(start)
+	if !complete {
+		return Edge{}, false
+	}
+	component := dependentsAmong(owners, start)
 	c := leastEdge(component)
 	if c == nil {
 		return Edge{}, false
@@ -32,12 +36,19 @@ func (g *Graph) Cycle(id ID) (Edge, bool) {
 	return Edge{Dependent: view, Owner: c.owner.id, Size: len(component)}, true
 }
 
+// maxCycleClaims is how many owner references are followed in search of a cycle. Cycles
+// that happen have a few objects; to be held up by a larger one is its author's problem.
+const maxCycleClaims = 50_000
+
 // ownersOf returns the waiting objects that n blocks, directly or through
-// other waiting objects, and n.
-func ownersOf(n *node) map[*node]bool {
+// other waiting objects, and n. It reports false if there is too much to follow.
+func ownersOf(n *node) (found map[*node]bool, complete bool) {
 	found, open := map[*node]bool{n: true}, []*node{n}
-	for len(open) != 0 {
+	for followed := 0; len(open) != 0; {
 		n, open = open[len(open)-1], open[:len(open)-1]
+		if followed += len(n.claims); followed > maxCycleClaims {
+			return nil, false
+		}
 		for i := range n.claims {
 			if c := &n.claims[i]; c.blocks() && c.owner.waits() && !found[c.owner] {
 				found[c.owner] = true
@@ -45,7 +56,7 @@ func ownersOf(n *node) map[*node]bool {
 			}
 		}
 	}
-	return found
+	return found, true
 }
 
 // dependentsAmong returns those of the nodes that n can be reached from along

@@ -8,8 +8,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
+// maxDumpedOwners is how many owner references of one object a Dump shows.
+const maxDumpedOwners = 100
+
 // Dump is the graph as plain data, for people: nodes and edges in the order of
-// their UIDs. Objects with neither owners nor dependents are left out (G-76).
+// their UIDs. Objects with neither owners nor dependents are left out (G-76), and
+// so are an object's owner references beyond the first hundred.
 type Dump struct {
 	Nodes []DumpNode `json:"nodes"`
 	Edges []DumpEdge `json:"edges"`
@@ -26,6 +30,8 @@ type DumpNode struct {
 	Terminating bool      `json:"terminating,omitempty"`
 	Foreground  bool      `json:"foreground,omitempty"`
 	Orphan      bool      `json:"orphan,omitempty"`
+
+	OwnersOmitted int `json:"ownersOmitted,omitempty"` // owner references that are not shown
 }
 
 // DumpEdge is one owner reference, from the dependent to the owner.
@@ -39,18 +45,14 @@ type DumpEdge struct {
 // that they are in: owners and dependents, transitively (G-77). UIDs that the
 // graph does not have are ignored.
 func (g *Graph) Dump(uids ...types.UID) Dump {
-	included := func(n *node) bool { return len(n.claims) != 0 || n.dependents != nil }
+	included := g.related()
 	if len(uids) != 0 {
-		component := g.component(uids)
-		included = func(n *node) bool { return component[n] }
+		included = g.component(uids)
 	}
 	var d Dump
-	for _, n := range g.nodes {
-		if !included(n) {
-			continue
-		}
+	for n := range included {
 		d.Nodes = append(d.Nodes, g.dumpNode(n))
-		for i := range n.claims {
+		for i := range n.dumped() {
 			c := &n.claims[i]
 			d.Edges = append(d.Edges, DumpEdge{Dependent: g.uidOf(n.id), Owner: g.uidOf(c.owner.id), Blocking: c.blocks()})
 		}
@@ -60,6 +62,23 @@ func (g *Graph) Dump(uids ...types.UID) Dump {
 		return cmp.Or(cmp.Compare(a.Dependent, b.Dependent), cmp.Compare(a.Owner, b.Owner))
 	})
 	return d
+}
+
+// dumped are the claims of a node that are shown.
+func (n *node) dumped() []claim { return n.claims[:min(len(n.claims), maxDumpedOwners)] }
+
+// related are all nodes with owners or dependents, as far as these are shown.
+func (g *Graph) related() map[*node]bool {
+	found := map[*node]bool{}
+	for _, n := range g.nodes {
+		if len(n.claims) != 0 || n.flags.has(seen) && n.dependents != nil {
+			found[n] = true
+		}
+		for i := range n.dumped() {
+			found[n.claims[i].owner] = true
+		}
+	}
+	return found
 }
 
 func (g *Graph) component(uids []types.UID) map[*node]bool {
@@ -78,7 +97,7 @@ func (g *Graph) component(uids []types.UID) map[*node]bool {
 	for len(open) != 0 {
 		n := open[len(open)-1]
 		open = open[:len(open)-1]
-		for i := range n.claims {
+		for i := range n.dumped() {
 			visit(n.claims[i].owner)
 		}
 		for c := n.dependents; c != nil; c = c.next {
@@ -97,6 +116,8 @@ func (g *Graph) dumpNode(n *node) DumpNode {
 		Terminating: n.flags.has(terminating),
 		Foreground:  n.flags.has(foreground),
 		Orphan:      n.flags.has(orphan),
+
+		OwnersOmitted: len(n.claims) - len(n.dumped()),
 	}
 	switch {
 	case n.flags.has(seen):

@@ -28,6 +28,8 @@ type Object struct {
 
 	Memo bool // has an annotation in which we remember something
 
+	Truncated bool // has more owners than MaxOwners, which the graph does not keep
+
 	// Finalizers are all entries of metadata.finalizers, and Generation is that of
 	// the spec. The graph does not keep them: they are for whoever listens to events.
 	Finalizers []string

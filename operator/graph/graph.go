@@ -89,7 +89,7 @@ type node struct {
 	flags           flags
 }
 
-type flags uint8
+type flags uint16
 
 const (
 	seen flags = 1 << iota
@@ -100,10 +100,11 @@ const (
 	otherFinalizers
 	held
 	remembered
+	truncated
 )
 
 // private are the flags that are nobody's business but the object's own.
-const private = otherFinalizers | remembered
+const private = otherFinalizers | remembered | truncated
 
 func (f flags) has(bits flags) bool { return f&bits == bits }
 
@@ -137,7 +138,19 @@ const (
 	controllerTrue
 	blockSet
 	blockTrue
+	repeated // its dependent has an earlier claim on the same owner
+
+	ofReference = controllerSet | controllerTrue | blockSet | blockTrue
 )
+
+// ManyOwners is how many owner references an object has at most that is worked on like
+// all others. Hardly any object has more than three.
+const ManyOwners = 64
+
+// MaxOwners is how many owner references are kept of an object at most. An object can
+// have some 80,000, which take a hundred times the memory here that they take in etcd.
+// One that has more is Truncated, and so it is never without owners.
+const MaxOwners = 10_000
 
 func (c *claim) blocks() bool { return c.flags&blockTrue != 0 }
 
@@ -209,6 +222,22 @@ func (g *Graph) NamespaceOf(id ID) string {
 		return ""
 	}
 	return n.namespace.Value()
+}
+
+// HeldTerminating reports whether a seen object is being deleted, and has our own
+// finalizer.
+func (g *Graph) HeldTerminating(id ID) bool {
+	n, ok := g.nodes[id]
+	return ok && n.flags.has(seen|terminating|held)
+}
+
+// Owners returns how many owner references are kept of an object.
+func (g *Graph) Owners(id ID) int {
+	n, ok := g.nodes[id]
+	if !ok {
+		return 0
+	}
+	return len(n.claims)
 }
 
 // PlaceOf returns the kind and the namespace of a seen object.

@@ -159,14 +159,7 @@ func (g *Graph) blockerOf(n *node) Blocker {
 }
 
 // first reports whether the claim is its dependent's first on this owner.
-func (c *claim) first() bool {
-	for i := range c.dependent.claims {
-		if other := &c.dependent.claims[i]; other.owner == c.owner {
-			return other == c
-		}
-	}
-	return false
-}
+func (c *claim) first() bool { return c.flags&repeated == 0 }
 
 func (g *Graph) objectOf(n *node) Object {
 	o := Object{
@@ -181,6 +174,7 @@ func (g *Graph) objectOf(n *node) Object {
 		OtherFinalizers: n.flags.has(otherFinalizers),
 		Held:            n.flags.has(held),
 		Memo:            n.flags.has(remembered),
+		Truncated:       n.flags.has(truncated),
 	}
 	for i := range n.claims {
 		o.Owners = append(o.Owners, g.referenceOf(&n.claims[i]))
@@ -226,7 +220,7 @@ func (g *Graph) sameClaims(claims []claim, refs []metav1.OwnerReference) bool {
 		c, ref := &claims[i], &refs[i]
 		t := c.kind.Value()
 		if c.name != ref.Name || t.Kind != ref.Kind || t.APIVersion != ref.APIVersion ||
-			c.flags != claimFlagsOf(*ref) || c.owner.id != IDOf(ref.UID) {
+			c.flags&ofReference != claimFlagsOf(*ref) || c.owner.id != IDOf(ref.UID) {
 			return false
 		}
 	}
@@ -358,6 +352,8 @@ func needs(n *node) bool {
 	case n.flags.has(terminating) && n.flags&(foreground|orphan|held) != 0:
 		return true
 	case n.flags.has(remembered) && !n.flags.has(terminating): // perhaps for no reason any more
+		return true
+	case len(n.claims) > ManyOwners: // to go through them takes longer here than where it is looked at
 		return true
 	}
 	for i := range n.claims {

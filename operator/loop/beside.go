@@ -50,6 +50,8 @@ func (k *kept) note(id graph.ID, s decide.Situation, j decide.Judgement, plan de
 // forget forgets an object that is gone.
 func (l *Loop) forget(id graph.ID) {
 	l.waits.forget(id)
+	l.parked.forget(id)
+	l.parking.Forget(id)
 	l.kept.mu.Lock()
 	defer l.kept.mu.Unlock()
 	delete(l.kept.of, id)

@@ -85,5 +85,6 @@ func (l *Loop) lead(ctx context.Context) {
 	<-ctx.Done()
 	l.gate.set(Unsure)
 	l.known.follow()
+	l.parked.clear()
 	l.finalizers.Poke()
 }

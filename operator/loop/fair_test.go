@@ -2,15 +2,19 @@ package loop
 
 import (
 	"fmt"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/client-go/util/workqueue"
 
 	"github.com/gleaner-dev/gleaner/operator/graph"
 )
 
 func Test3_12_NamespacesTakeTurns(t *testing.T) {
-	q := newFair()
+	q := newFair(100)
 	push := func(namespace string, n ...byte) {
 		for _, i := range n {
 			q.Push(item{id: graph.ID{i}, namespace: namespace})
@@ -21,6 +25,7 @@ func Test3_12_NamespacesTakeTurns(t *testing.T) {
 		for range n {
 			i := q.Pop()
 			got = append(got, fmt.Sprint(i.namespace, i.id[0]))
+			q.done(i)
 		}
 	}
 	push("big", 1, 2, 3, 4)
@@ -36,4 +41,125 @@ func Test3_12_NamespacesTakeTurns(t *testing.T) {
 	if q.Len() != 0 || len(q.lanes) != 0 || q.turns.Len() != 0 {
 		t.Errorf("left are %d items, %d lanes, %d turns", q.Len(), len(q.lanes), q.turns.Len())
 	}
+}
+
+// queued is an object of a namespace.
+func queued(namespace string, n int) item {
+	return item{id: graph.ID{byte(n), byte(n >> 8)}, namespace: namespace}
+}
+
+// However many objects a namespace has that take long, half of the workers do not work
+// on them, and the next such namespace gets half of what is left.
+func TestSlowObjectsOfANamespaceOccupyHalfOfTheIdleWorkers(t *testing.T) {
+	for workers, want := range map[int]map[string]int{
+		1:  {"a": 1},
+		2:  {"a": 1, "b": 1},
+		20: {"a": 10, "b": 5, "c": 3, "d": 1, "e": 1},
+	} {
+		t.Run(fmt.Sprint(workers, " workers"), func(t *testing.T) {
+			q, got := newFair(workers), map[string]int{}
+			for _, namespace := range []string{"a", "b", "c", "d", "e"} {
+				for n := range 100 {
+					q.Push(queued(namespace, n))
+				}
+				for q.hasNext() { // nothing is ever done
+					got[q.Pop().namespace]++
+				}
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// A worker that finds nothing that it may work on is woken when that changes.
+func TestEverythingThatIsQueuedIsWorkedOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const workers, namespaces, each = 8, 5, 40
+		q := newLanes("", workers)
+		var mu sync.Mutex // covers what follows
+		done, busy, most := map[item]int{}, map[string]int{}, map[string]int{}
+		note := func(i item, change int) {
+			mu.Lock()
+			defer mu.Unlock()
+			busy[i.namespace] += change
+			most[i.namespace] = max(most[i.namespace], busy[i.namespace])
+			if change < 0 {
+				done[i]++
+			}
+		}
+		var all sync.WaitGroup
+		for range workers {
+			all.Go(func() {
+				for {
+					i, ended := q.Get()
+					if ended {
+						return
+					}
+					note(i, 1)
+					time.Sleep(time.Second) // of the test's own clock
+					note(i, -1)
+					q.Done(i)
+				}
+			})
+		}
+		for n := range each {
+			for namespace := range namespaces {
+				q.Add(queued(fmt.Sprint(namespace), n))
+			}
+		}
+		q.Add(queued("0", 0)) // is in work, or waits
+		q.ShutDown()
+		all.Wait()
+		if len(done) != namespaces*each {
+			t.Errorf("%d objects were worked on", len(done))
+		}
+		for namespace, n := range most {
+			if n > workers/2 {
+				t.Errorf("namespace %s had %d objects in work", namespace, n)
+			}
+		}
+		if f := q.order; len(f.lanes) != 0 || f.busy != 0 || f.count != 0 {
+			t.Errorf("left are %d lanes, %d busy, %d waiting", len(f.lanes), f.busy, f.count)
+		}
+	})
+}
+
+// Finding 8: 300 orphans whose module takes its time held up another namespace for 11.6 s.
+func TestANamespaceIsServedAtOnceBesideOneWithSlowObjects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const workers = 20
+		q := newQueue(workers)("", workqueue.NewTypedItemExponentialFailureRateLimiter[item](time.Second, time.Second))
+		var all sync.WaitGroup
+		served := make(chan struct{})
+		for range workers {
+			all.Go(func() {
+				for {
+					i, ended := q.Get()
+					if ended {
+						return
+					}
+					if i.namespace == "quick" {
+						close(served)
+					} else {
+						time.Sleep(10 * time.Second) // of the test's own clock
+					}
+					q.Done(i)
+				}
+			})
+		}
+		for n := range 300 {
+			q.Add(queued("slow", n))
+		}
+		synctest.Wait()
+		began := time.Now()
+		q.Add(queued("quick", 0))
+		<-served
+		if took := time.Since(began); took != 0 {
+			t.Errorf("it waited %s", took)
+		}
+		q.ShutDown()
+		all.Wait()
+	})
 }

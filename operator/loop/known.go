@@ -192,6 +192,20 @@ func (k *known) Cycle(id graph.ID) (graph.Edge, bool) {
 // called by what queue calls, under the lock.
 func (k *known) namespaceOf(id graph.ID) string { return k.graph.NamespaceOf(id) }
 
+// isHeldTerminating reports whether an object is being deleted, and has a hold.
+func (k *known) isHeldTerminating(id graph.ID) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.graph.HeldTerminating(id)
+}
+
+// owners returns how many owner references the graph has of an object.
+func (k *known) owners(id graph.ID) int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.graph.Owners(id)
+}
+
 // feed says where to queue what comes to ask for something.
 func (k *known) feed(add func(graph.ID)) {
 	k.mu.Lock()
@@ -285,14 +299,17 @@ func (k *known) isOurs(id graph.ID) bool {
 	return own
 }
 
-// oldest returns for how long the object that waits longest has waited.
+// oldest returns for how long the object that waits longest has waited; but for crowded
+// ones, whose queue is always the last to be worked on.
 func (k *known) oldest() time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now, age := k.now(), time.Duration(0)
 	for _, waiting := range []map[graph.ID]time.Time{k.pending, k.inHand} {
-		for _, since := range waiting {
-			age = max(age, now.Sub(since))
+		for id, since := range waiting {
+			if k.graph.Owners(id) <= graph.ManyOwners {
+				age = max(age, now.Sub(since))
+			}
 		}
 	}
 	return age

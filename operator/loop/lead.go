@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"runtime/debug"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -13,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/gleaner-dev/gleaner/operator/canary"
 	"github.com/gleaner-dev/gleaner/operator/catalog"
@@ -38,25 +36,19 @@ const (
 // so that a new leader has it already; only the leader works. The manager's own
 // leader election is not used: see elect.
 func (l *Loop) AddTo(mgr manager.Manager) error {
-	c, err := controller.NewTypedUnmanaged("gleaner", controller.TypedOptions[item]{
-		Reconciler: reconcile.TypedFunc[item](func(ctx context.Context, i item) (reconcile.Result, error) {
-			return l.Reconcile(ctx, i.id)
-		}),
-		MaxConcurrentReconciles: l.options.Workers,
-		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[item](firstRetry, longestRetry),
-		NewQueue:                newQueue,
-		NeedLeaderElection:      ptr.To(false),
-		CacheSyncTimeout:        l.options.SyncTimeout + time.Minute, // ours ends sooner, and is no error
-		SkipNameValidation:      ptr.To(true),                        // tests run several in one process
-		Logger:                  l.log,
-	})
+	feeds := &feeds{loop: l}
+	most, crowded := &feed{feeds: feeds}, &feed{feeds: feeds, crowded: true}
+	usual, err := l.controller("gleaner", most, l.options.Workers, l.reconcileUsual)
 	if err != nil {
-		return fmt.Errorf("make controller: %w", err)
+		return err
 	}
-	if err := c.Watch(&feed{loop: l}); err != nil {
-		return fmt.Errorf("feed controller: %w", err)
+	apart, err := l.controller("gleaner-many-owners", crowded, 1, l.reconcileCrowded)
+	if err != nil {
+		return err
 	}
-	for _, r := range []manager.RunnableFunc{l.watcher.Run, l.keys.Run, l.keeper.Run, l.finalizers.Run, l.tell, l.sweep, l.confirm, l.elect, c.Start} {
+	for _, r := range []manager.RunnableFunc{
+		l.watcher.Run, l.keys.Run, l.keeper.Run, l.finalizers.Run, l.tell, l.sweep, l.confirm, l.elect, usual.Start, apart.Start,
+	} {
 		if err := mgr.Add(everywhere{r}); err != nil {
 			return fmt.Errorf("add to manager: %w", err)
 		}
@@ -67,46 +59,32 @@ func (l *Loop) AddTo(mgr manager.Manager) error {
 	return mgr.AddReadyzCheck("synced", l.ready())
 }
 
+// controller makes one that works on what a feed queues.
+func (l *Loop) controller(name string, from *feed, workers int, do reconcile.TypedFunc[item]) (controller.TypedController[item], error) {
+	c, err := controller.NewTypedUnmanaged(name, controller.TypedOptions[item]{
+		Reconciler:              do,
+		MaxConcurrentReconciles: workers,
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[item](firstRetry, longestRetry),
+		NewQueue:                newQueue(workers),
+		NeedLeaderElection:      ptr.To(false),
+		CacheSyncTimeout:        l.options.SyncTimeout + time.Minute, // ours ends sooner, and is no error
+		SkipNameValidation:      ptr.To(true),                        // tests run several in one process
+		Logger:                  l.log,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make controller: %w", err)
+	}
+	if err := c.Watch(from); err != nil {
+		return nil, fmt.Errorf("feed controller: %w", err)
+	}
+	return c, nil
+}
+
 // everywhere is a runnable that every replica runs, leading or not.
 type everywhere struct{ manager.RunnableFunc }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (everywhere) NeedLeaderElection() bool { return false }
-
-// feed is the controller's source: the graph.
-type feed struct{ loop *Loop }
-
-var _ source.TypedSyncingSource[item] = &feed{}
-
-// Start connects the graph to the work queue.
-func (f *feed) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[item]) error {
-	f.loop.known.feed(func(id graph.ID) {
-		queue.Add(item{id: id, namespace: f.loop.known.namespaceOf(id)})
-	})
-	return nil
-}
-
-// WaitForSync waits for all lists, and for SyncTimeout at most (G-11): a type
-// that can't be read holds only the decisions that need it (defect 3.7).
-func (f *feed) WaitForSync(ctx context.Context) error {
-	defer debug.FreeOSMemory() // listing leaves behind many times what is kept
-	ctx, cancel := context.WithTimeout(ctx, f.loop.options.SyncTimeout)
-	defer cancel()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !f.loop.watcher.Synced() {
-		select {
-		case <-ctx.Done():
-			f.loop.log.Info("Starting before everything is listed", "missing", f.loop.watcher.Unsynced())
-			return nil
-		case <-tick.C:
-		}
-	}
-	return nil
-}
-
-// String names the source in the controller's log.
-func (f *feed) String() string { return "owner graph" }
 
 // ready says whether a replica could take over.
 func (l *Loop) ready() func(*http.Request) error {

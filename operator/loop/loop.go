@@ -111,14 +111,17 @@ type Loop struct {
 	options Options
 	log     logr.Logger
 	now     func() time.Time
+	pause   func(context.Context, time.Duration)
 	began   time.Time
 
 	known    *known
 	waits    waits
 	kept     kept
+	parked   parked
 	company  company
 	gate     gate
 	backoff  workqueue.TypedRateLimiter[graph.ID]
+	parking  workqueue.TypedRateLimiter[graph.ID] // of those in parked
 	watcher  *watch.Watcher
 	gatherer *gather.Gatherer
 	barrier  *gather.Barrier
@@ -137,6 +140,8 @@ type Loop struct {
 
 	keys      *keystore.Store // nil in rehearsals and in tests of the loop
 	stateKeys func() (statekey.Keys, error)
+
+	queueCrowded func(item) // set before any worker begins
 
 	records *record.Store
 	noted   func(record.Entry) // is told each decision; nil in operators
@@ -166,9 +171,11 @@ func unconnected(o Options, now func() time.Time) *Loop {
 		options: o,
 		log:     o.Log,
 		now:     now,
+		pause:   wait,
 		began:   now(),
 		known:   newKnown(now),
 		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[graph.ID](firstRetry, longestRetry),
+		parking: workqueue.NewTypedItemExponentialFailureRateLimiter[graph.ID](firstParking, longestParking),
 		records: record.NewStore(o.Records),
 		company: company{ask: make(chan struct{}, 1)},
 	}
@@ -251,6 +258,7 @@ func (l *Loop) wire(client, watching metadata.Interface, types gather.Sources, s
 		Graph: l.known, Catalog: types.Catalog, Reader: gather.NewReader(client, serves, l.now),
 		Barrier: l.barrier, Observe: l.known.Apply, Now: l.now,
 	}
+	l.gatherer.Reader.Late = l.known.Apply
 	l.actor = act.New(client, types.Catalog, l.stateKeys, l.options.DryRun)
 	l.consultant = &consult.Consultant{
 		Policies: l.policiesInForce, Default: l.options.Evaluator, Catalog: types.Catalog, Reader: reader, Intents: executor, Namespace: l.options.Namespace, Now: l.now,

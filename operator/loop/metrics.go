@@ -36,6 +36,8 @@ var (
 		"Events on an object that is seen under another kind already.", nil, nil)
 	pendingDesc = prometheus.NewDesc("gleaner_queue_oldest_seconds",
 		"For how long the object that has waited longest has waited to be looked at.", nil, nil)
+	parkedDesc = prometheus.NewDesc("gleaner_parked_objects",
+		"Objects with too many owner references, of which not all owners have been read.", nil, nil)
 	syncedDesc = prometheus.NewDesc("gleaner_resource_synced",
 		"Whether a watched resource has been listed completely.", []string{"group", "version", "resource"}, nil)
 	gateDesc = prometheus.NewDesc("gleaner_writes_enabled",
@@ -162,6 +164,7 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	gauge(objectsDesc, float64(stats.Gone), "gone")
 	gauge(edgesDesc, float64(stats.Edges))
 	gauge(pendingDesc, m.loop.known.oldest().Seconds())
+	gauge(parkedDesc, float64(m.loop.parked.count()))
 	records, transcripts := m.loop.records.Size()
 	gauge(recordsDesc, float64(records))
 	gauge(transcriptsDesc, float64(transcripts))

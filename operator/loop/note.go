@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -35,6 +36,10 @@ func (l *Loop) note(facts decide.Facts, plan decide.Plan, opinion consult.Opinio
 		Owners:   record.OwnersOf(facts),
 		Because:  facts.Unconfirmed,
 		Duration: out.took,
+	}
+	entry.OwnersOmitted = len(facts.Owners) - len(entry.Owners)
+	if plan.Reason == decide.TooManyOwners { // which of them have been read by now is no news
+		entry.Owners, entry.OwnersOmitted, entry.Because = nil, len(facts.Owners), tooMany(facts)
 	}
 	if action != record.None {
 		entry.Result = string(out.result)
@@ -71,6 +76,14 @@ func (l *Loop) note(facts decide.Facts, plan decide.Plan, opinion consult.Opinio
 	}
 }
 
+// tooMany says that an object has more owners than are read at once.
+func tooMany(facts decide.Facts) string {
+	if facts.Object.Truncated {
+		return fmt.Sprintf("it has more than %d owner references, and is kept until it has fewer", graph.MaxOwners)
+	}
+	return fmt.Sprintf("it has %d owner references, which are read little by little", len(facts.Object.Owners))
+}
+
 // noteRefusal tells that the other collector was kept from an object although nothing
 // is decided about it yet.
 func (l *Loop) noteRefusal(o graph.Object, why string) {
@@ -97,14 +110,15 @@ func (l *Loop) logEntry(e record.Entry) {
 	l.log.Info("Decided", keys...)
 }
 
-// announced are the decisions of policies that an object's owner has to know of, and
-// how they are told. A plain delete is none of them: the object is gone.
+// announced are the decisions that an object's owner has to know of, most of them of
+// policies, and how they are told. A plain delete is none of them: the object is gone.
 var announced = map[decide.Reason]string{
 	decide.KeptByPolicy:       corev1.EventTypeNormal,
 	decide.DelayedByPolicy:    corev1.EventTypeNormal,
 	decide.WaitsByPolicy:      corev1.EventTypeNormal,
 	decide.PropagationDecided: corev1.EventTypeNormal,
 	decide.ExceptedByPolicy:   corev1.EventTypeNormal,
+	decide.TooManyOwners:      corev1.EventTypeWarning,
 	decide.PolicyAtFault:      corev1.EventTypeWarning,
 	decide.PolicyLimited:      corev1.EventTypeWarning,
 }
@@ -123,10 +137,13 @@ func referenceTo(o graph.Object) *corev1.ObjectReference {
 	return &corev1.ObjectReference{APIVersion: apiVersion, Kind: kind, Namespace: o.Namespace, Name: o.Name, UID: o.UID}
 }
 
+// maxWarned is of how many references of one object is told.
+const maxWarned = 3
+
 // warn tells of references into another namespace, on the object that has them
 // (G-33). The reason and the source are those that people watch for today.
 func (l *Loop) warn(facts decide.Facts, plan decide.Plan) {
-	for _, o := range plan.Misplaced {
+	for _, o := range plan.Misplaced[:min(len(plan.Misplaced), maxWarned)] {
 		ref := facts.Object
 		l.events.Eventf(referenceTo(ref), corev1.EventTypeWarning, "OwnerRefInvalidNamespace",
 			"ownerRef [%s/%s, namespace: %s, name: %s, uid: %s] does not exist in namespace %q",

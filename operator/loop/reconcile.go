@@ -59,6 +59,10 @@ func (l *Loop) Reconcile(ctx context.Context, id graph.ID) (reconcile.Result, er
 // finish says when an object is to be looked at again of itself.
 func (l *Loop) finish(id graph.ID, plan decide.Plan) reconcile.Result {
 	l.known.settle(id, plan.Reason == decide.PolicyAtFault)
+	if plan.Reason == decide.TooManyOwners {
+		return reconcile.Result{RequeueAfter: l.parking.When(id)}
+	}
+	l.parking.Forget(id)
 	if plan.After > 0 {
 		l.backoff.Forget(id)
 		return reconcile.Result{RequeueAfter: plan.After}
@@ -83,12 +87,16 @@ type step struct {
 func (l *Loop) step(ctx context.Context, id graph.ID) (step, error) {
 	if l.leaves(id) {
 		l.waits.forget(id)
+		l.parked.forget(id)
 		return step{}, nil
 	}
 	facts, ok := l.gatherer.Gather(ctx, id)
 	if !ok {
 		l.forget(id)
 		return step{}, nil
+	}
+	if l.parked.note(id, facts) {
+		l.parking.Forget(id)
 	}
 	d, err := l.decide(ctx, id, facts, nil)
 	if err != nil {

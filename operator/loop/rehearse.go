@@ -68,6 +68,7 @@ func Rehearse(s Stage) *Rehearsal {
 	l.events = &eventrecord.FakeRecorder{} // which tells nobody
 	l.wire(s.Client, s.Client, s.Types, s.Serves, s.Reader, s.Intents)
 	l.consultant.Unverified = s.Unverified
+	l.gatherer.Reader.Late = nil // the Stage is not to be changed by other goroutines
 	r := &Rehearsal{loop: l, stage: s, woken: map[graph.ID]struct{}{}, due: map[graph.ID]time.Time{}}
 	l.known.graph, l.known.leading = s.Graph, true
 	l.known.add = func(id graph.ID) { r.woken[id] = struct{}{} }

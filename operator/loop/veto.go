@@ -169,9 +169,18 @@ func (l *Loop) factsOf(ctx context.Context, o graph.Object) (decide.Facts, bool)
 	return facts, true
 }
 
+// catchUpUntil is for how long an object's owners are looked at. Those of one with many are
+// looked at once: it is asked about again.
+func (l *Loop) catchUpUntil(o graph.Object) time.Time {
+	if len(o.Owners) > graph.ManyOwners {
+		return l.now()
+	}
+	return l.now().Add(catchUp)
+}
+
 // ownerless gathers facts until they say that no owner is left, for a moment.
 func (l *Loop) ownerless(ctx context.Context, o graph.Object) (decide.Facts, bool) {
-	due := l.now().Add(catchUp)
+	due := l.catchUpUntil(o)
 	for {
 		facts, ok := l.factsOf(ctx, o)
 		if ok && decide.Classify(facts).Kind == decide.Ownerless {
@@ -189,7 +198,7 @@ func (l *Loop) ownerless(ctx context.Context, o graph.Object) (decide.Facts, boo
 // a client asked for Foreground, and the policy overrides that. The other collector has
 // found that no owner stays; until that is known here, too, there may be such a one.
 func (l *Loop) decidedAbove(ctx context.Context, o graph.Object) string {
-	due := l.now().Add(catchUp)
+	due := l.catchUpUntil(o)
 	for {
 		known, why := l.lookAbove(ctx, o)
 		if known || ctx.Err() != nil || !l.now().Before(due) {
@@ -203,7 +212,14 @@ func (l *Loop) decidedAbove(ctx context.Context, o graph.Object) string {
 func (l *Loop) lookAbove(ctx context.Context, o graph.Object) (known bool, why string) {
 	doubts := l.standingAbove(ctx, o) // it reads owners that were never seen
 	for _, ref := range o.Owners {
-		facts, ok := l.gatherer.Gather(ctx, graph.IDOf(ref.UID))
+		if ctx.Err() != nil {
+			return false, "its owners could not be looked at in time"
+		}
+		owner := graph.IDOf(ref.UID)
+		if !l.known.isHeldTerminating(owner) {
+			continue
+		}
+		facts, ok := l.gatherer.Gather(ctx, owner)
 		if !ok || !facts.Object.Held || !facts.Object.Terminating {
 			continue
 		}
@@ -226,7 +242,7 @@ func (l *Loop) standingAbove(ctx context.Context, o graph.Object) []metav1.Owner
 		return nil
 	}
 	facts, ok := l.factsOf(ctx, o)
-	if !ok {
+	if !ok || facts.Object.Truncated {
 		return refs
 	}
 	refs = nil

@@ -1,11 +1,14 @@
 package record_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/gleaner-dev/gleaner/operator/decide"
 	"github.com/gleaner-dev/gleaner/operator/record"
 	"github.com/gleaner-dev/gleaner/policies"
 )
@@ -37,5 +40,25 @@ func TestAStoreSaysWhatItKeepsAndKeepsNoMoreThanItsBounds(t *testing.T) {
 				t.Errorf("%d bytes of transcripts are more than %d", transcripts, limit)
 			}
 		})
+	}
+}
+
+// An object may have thousands of owners, and there are thousands of records.
+func TestARecordNamesTwentyOwnersAndThoseFirstThatDecide(t *testing.T) {
+	var f decide.Facts
+	var refs []metav1.OwnerReference
+	for i := range 8000 {
+		o := decide.Owner{Reference: metav1.OwnerReference{Kind: "ConfigMap", Name: fmt.Sprint("owner-", i)}, Standing: decide.Absent}
+		if i%1000 == 999 {
+			o.Standing = decide.Present
+		}
+		f.Owners, refs = append(f.Owners, o), append(refs, o.Reference)
+	}
+	owners := record.OwnersOf(f)
+	if len(owners) != 20 || owners[0].Object.Name != "owner-999" || owners[8].Object.Name != "owner-0" || f.Owners[0].Reference.Name != "owner-0" {
+		t.Errorf("%d are named, first %s, then %s", len(owners), owners[0].Object.Name, owners[8].Object.Name)
+	}
+	if _, how := record.ActionOf(decide.DropReferences{References: refs}); !strings.HasSuffix(how, ", ConfigMap owner-19 and 7980 more") {
+		t.Errorf("references are dropped to %s", how)
 	}
 }

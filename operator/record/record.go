@@ -6,6 +6,7 @@
 package record
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -49,11 +50,24 @@ type Owner struct {
 	Because  string `json:"because,omitempty"`
 }
 
-// OwnersOf names the owners among the facts of a decision. They are looked for
-// in the object's own namespace.
+// maxOwners is how many owners an entry names. An object may have thousands, and there
+// are thousands of entries.
+const maxOwners = 20
+
+// OwnersOf names the owners among the facts of a decision, and if these are too many, some
+// of them: those first that are not absent, since they decide. Owners are looked for in the
+// object's own namespace.
 func OwnersOf(f decide.Facts) []Owner {
-	owners := make([]Owner, 0, len(f.Owners))
-	for _, o := range f.Owners {
+	named := f.Owners
+	if len(named) > maxOwners {
+		named = slices.Clone(named)
+		slices.SortStableFunc(named, func(a, b decide.Owner) int {
+			return cmp.Compare(number(a.Standing == decide.Absent), number(b.Standing == decide.Absent))
+		})
+		named = named[:maxOwners]
+	}
+	owners := make([]Owner, 0, len(named))
+	for _, o := range named {
 		ref := o.Reference
 		owners = append(owners, Owner{
 			Object:   Object{APIVersion: ref.APIVersion, Kind: ref.Kind, Namespace: f.Object.Namespace, Name: ref.Name, UID: ref.UID},
@@ -62,6 +76,13 @@ func OwnersOf(f decide.Facts) []Owner {
 		})
 	}
 	return owners
+}
+
+func number(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
 }
 
 // Blocker is an object that another one's deletion waits for, and why it takes
@@ -115,11 +136,15 @@ func ActionOf(action decide.Action) (Action, string) {
 	case decide.Propagate:
 		return Propagate, string(a.Propagation)
 	case decide.DropReferences:
-		names := make([]string, 0, len(a.References))
-		for _, ref := range a.References {
+		var names []string
+		for _, ref := range a.References[:min(len(a.References), maxOwners)] {
 			names = append(names, ref.Kind+" "+ref.Name)
 		}
-		return DropReferences, strings.Join(names, ", ")
+		how := strings.Join(names, ", ")
+		if more := len(a.References) - len(names); more > 0 {
+			how += fmt.Sprintf(" and %d more", more)
+		}
+		return DropReferences, how
 	case decide.RemoveFinalizer:
 		return RemoveFinalizer, a.Finalizer
 	case decide.AddFinalizer:
@@ -160,6 +185,9 @@ type Entry struct {
 	Until    *time.Time    `json:"until,omitempty"`  // when it is looked at again
 	Because  string        `json:"because,omitempty"`
 	Duration time.Duration `json:"durationNanoseconds"`
+
+	// OwnersOmitted is how many owners there are that Owners does not name.
+	OwnersOmitted int `json:"ownersOmitted,omitempty"`
 
 	// WaitsFor names some of the dependents that hold the object up, if any do,
 	// and Blocking is how many there are (defect 3.29).

@@ -1,6 +1,7 @@
 package stuck
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gleaner-dev/gleaner/cmd/gleaner/ask/whose"
+	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/record"
 	"github.com/gleaner-dev/gleaner/operator/survey"
 )
@@ -50,6 +52,7 @@ func Find(ctx context.Context, q Question) (Report, error) {
 		return r, err
 	}
 	r.Unknown = append(r.Unknown, f.unread...)
+	r.TooManyOwners = tooManyOwners(s, r.At.Time, q.LongerThan)
 	r.Objects, r.Groups = len(f.found), Of(f.found, book)
 	return r, nil
 }
@@ -106,6 +109,35 @@ func (f *finder) read(ctx context.Context, item survey.Item, found Found) error 
 	defer f.mu.Unlock()
 	f.found = append(f.found, found)
 	return nil
+}
+
+// tooManyOwners are the objects that have been there for longer than a time, with too many
+// owners. They are told from what was listed: to read thousands of owners is what takes long.
+func tooManyOwners(s *survey.Survey, now time.Time, than time.Duration) []Crowded {
+	var list []Crowded
+	for id, item := range s.Items {
+		m := item.Meta
+		if len(m.OwnerReferences) <= graph.ManyOwners || m.DeletionTimestamp != nil || now.Sub(m.CreationTimestamp.Time) <= than {
+			continue
+		}
+		view, _ := s.Graph.Look(id)
+		missing := len(m.OwnerReferences) - len(view.Claims)
+		for _, claim := range view.Claims {
+			if claim.Known == graph.Unseen || claim.Known == graph.Elsewhere {
+				missing++
+			}
+		}
+		if missing != 0 {
+			list = append(list, Crowded{
+				Object: record.ObjectOf(s.Object(item)), Resource: item.Resource.Version.GroupResource().String(),
+				Created: m.CreationTimestamp, Owners: len(m.OwnerReferences), NotFound: missing,
+			})
+		}
+	}
+	slices.SortFunc(list, func(a, b Crowded) int {
+		return cmp.Or(cmp.Compare(b.Owners, a.Owners), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+	})
+	return list
 }
 
 // more reads what is not in the metadata of a namespace, and of a pod.

@@ -27,6 +27,11 @@ type Report struct {
 	Objects int     `json:"objects"` // that are stuck, each counted once
 	Groups  []Group `json:"groups"`  // those that hold most first
 
+	// TooManyOwners are objects that are not being deleted, and have more owner references
+	// than the collector reads at once, of which some were not found. It collects them only
+	// slowly, or not at all. Those with the most owners come first.
+	TooManyOwners []Crowded `json:"tooManyOwners,omitempty"`
+
 	// Unknown is what could not be read, and may be stuck as well.
 	Unknown []string `json:"unknown,omitempty"`
 }
@@ -41,6 +46,15 @@ type Group struct {
 	Since   metav1.Time `json:"since"` // of the first of them
 	Count   int         `json:"count"`
 	Objects []Object    `json:"objects"` // the longest first
+}
+
+// Crowded is an object with too many owners.
+type Crowded struct {
+	record.Object `json:",inline"`
+	Resource      string      `json:"resource"`
+	Created       metav1.Time `json:"created"`
+	Owners        int         `json:"owners"`   // owner references
+	NotFound      int         `json:"notFound"` // of them those to owners that are not there, or not where they should be
 }
 
 // Object is one that is stuck.

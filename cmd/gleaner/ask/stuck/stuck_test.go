@@ -9,11 +9,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gleaner-dev/gleaner/cmd/gleaner/ask/whose"
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
 	"github.com/gleaner-dev/gleaner/operator/graph"
+	"github.com/gleaner-dev/gleaner/operator/survey"
 )
 
 var at = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -197,5 +200,52 @@ func TestAnObjectIsStuckOnceItHasBeenTerminatingForLongerThanAsked(t *testing.T)
 		if got := longer(c.deleted, 5*time.Minute, at); got != c.want {
 			t.Errorf("%s: %t", claim, got)
 		}
+	}
+}
+
+func TestObjectsWithTooManyOwnersAreTold(t *testing.T) {
+	var objects []*unstructured.Unstructured
+	create := func(name string, minutes, owners int, of func(int) types.UID) *unstructured.Unstructured {
+		o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}}
+		o.SetName(name)
+		o.SetNamespace("shop")
+		o.SetUID(types.UID(name))
+		o.SetCreationTimestamp(metav1.NewTime(at.Add(-time.Duration(minutes) * time.Minute)))
+		var refs []metav1.OwnerReference
+		for i := range owners {
+			refs = append(refs, metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: string(of(i)), UID: of(i)})
+		}
+		o.SetOwnerReferences(refs)
+		objects = append(objects, o)
+		return o
+	}
+	there := func(i int) types.UID { return types.UID(fmt.Sprint("owner-", i)) }
+	gone := func(i int) types.UID { return types.UID(fmt.Sprint("gone-", i)) }
+	for i := range 100 {
+		create(string(there(i)), 10, 0, nil)
+	}
+	create("few", 10, graph.ManyOwners, gone)
+	create("young", 1, 100, gone)
+	create("owned", 10, 100, there)
+	create("partly", 10, 100, func(i int) types.UID {
+		if i < 30 {
+			return gone(i)
+		}
+		return there(i)
+	})
+	create("thousands", 10, graph.MaxOwners+500, gone)
+	deleted := metav1.NewTime(at)
+	create("leaving", 10, 100, gone).SetDeletionTimestamp(&deleted)
+	s, err := survey.Files(objects, func() time.Time { return at })
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, o := range tooManyOwners(s, at, 5*time.Minute) {
+		got = append(got, fmt.Sprintf("%s %s: %d, %d not found", o.Resource, o.Name, o.Owners, o.NotFound))
+	}
+	want := []string{"configmaps thousands: 10500, 10500 not found", "configmaps partly: 100, 30 not found"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

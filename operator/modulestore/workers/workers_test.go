@@ -1,30 +1,40 @@
-package inprocess_test
+package workers_test
 
 import (
 	"errors"
+	"os"
 	"slices"
 	"testing"
+
+	"github.com/go-logr/logr"
 
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
 	"github.com/gleaner-dev/gleaner/hostabi"
 	"github.com/gleaner-dev/gleaner/operator/modulestore"
-	"github.com/gleaner-dev/gleaner/operator/modulestore/inprocess"
+	"github.com/gleaner-dev/gleaner/operator/modulestore/workers"
 	"github.com/gleaner-dev/gleaner/policies/source"
+	"github.com/gleaner-dev/gleaner/policies/worker"
+	"github.com/gleaner-dev/gleaner/policies/worker/serve"
 )
+
+func TestMain(m *testing.M) {
+	serve.MainIfRequested()
+	os.Exit(m.Run())
+}
 
 func request(engine v1alpha1.Engine, namespace, text string) modulestore.CompileRequest {
 	files := []source.File{{Data: []byte(text)}}
 	return modulestore.CompileRequest{Engine: engine, Name: "m", Namespace: namespace, Files: files, Digest: source.Digest(files)}
 }
 
-func newCompiler(t *testing.T) *inprocess.Compiler {
+func newCompiler(t *testing.T) workers.Compiler {
 	t.Helper()
-	c, err := inprocess.New("")
+	pool, err := worker.New(worker.Config{Log: logr.Discard()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(c.Close)
-	return c
+	t.Cleanup(pool.Close)
+	return workers.Compiler{Pool: pool}
 }
 
 func TestCompiler_BlamesTheAuthorOfWhatDoesNotCompile(t *testing.T) {
