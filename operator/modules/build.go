@@ -44,7 +44,8 @@ type moduleState struct {
 	status *v1alpha1.PolicyModuleStatus
 
 	compiled *compiled // nil: see problem
-	pinned   bool      // it can't become another one unnoticed
+	pinned   bool      // its source can't have other content later
+	given    bool      // its content comes from Options.Given, and pins are about others
 	problem  problem
 
 	fresh     bool                  // it was fetched and compiled now

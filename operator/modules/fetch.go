@@ -114,6 +114,7 @@ func (k *Keeper) forget(b *build) {
 func (k *Keeper) fetch(ctx context.Context, m *moduleState) (source.Fetched, error) {
 	if k.options.Given != nil {
 		if files, given := k.options.Given(m.name()); given {
+			m.given = true
 			return source.Fetched{Files: files, Digest: source.Digest(files), Pinned: true}, nil
 		}
 	}

@@ -106,8 +106,8 @@ func (k *Keeper) makeFinalizer(ctx context.Context, s *finalizerState, modules m
 	if !k.select_(&s.asking) {
 		return
 	}
-	m := s.module(s.spec.Module, modules)
-	if m == nil || !s.pinned(m) {
+	m := s.module(s.spec.Module, s.spec.Grants != nil, modules)
+	if m == nil {
 		return
 	}
 	if !slices.Contains(m.compiled.hooks, hostabi.HookFinalize) {
