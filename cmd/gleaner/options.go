@@ -42,6 +42,7 @@ type options struct {
 	verbosity         int
 
 	besideOptions
+	moduleOptions
 }
 
 const (
@@ -66,6 +67,7 @@ func defaultOptions() options {
 		transcripts:       resource.NewQuantity(record.DefaultTranscripts, resource.BinarySI).String(),
 		logFormat:         "json",
 		besideOptions:     defaultBesideOptions(),
+		moduleOptions:     defaultModuleOptions(),
 	}
 }
 
@@ -107,6 +109,7 @@ func (o *options) addTo(flags *pflag.FlagSet) {
 		"memory for what modules were asked and answered, as a `quantity`; the oldest make room, and their decisions can't be replayed; 0 for none")
 	flags.StringVar(&o.logFormat, "log-format", o.logFormat, "json or text")
 	o.besideOptions.addTo(flags)
+	o.moduleOptions.addTo(flags)
 	flags.IntVarP(&o.verbosity, "verbosity", "v", o.verbosity, "of the log: 0 for decisions and what goes wrong, higher for more")
 }
 
@@ -144,7 +147,8 @@ func (o *options) validate() error {
 	_, err := o.ignored()
 	_, badNetworks := o.networks()
 	_, badBounds := o.bounds()
-	return errors.Join(append(wrong, err, badNetworks, badBounds)...)
+	_, badQuota := o.quota()
+	return errors.Join(append(wrong, err, badNetworks, badBounds, badQuota)...)
 }
 
 func isAddress(text string) bool {

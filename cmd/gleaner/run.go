@@ -144,6 +144,10 @@ func (o *options) assemble(config *rest.Config, log logr.Logger) (*loop.Loop, ma
 	if err != nil {
 		return nil, nil, err
 	}
+	quota, err := o.quota()
+	if err != nil {
+		return nil, nil, err
+	}
 	var hook *webhook
 	var asked *modules.Veto
 	if o.collector == companion {
@@ -157,6 +161,7 @@ func (o *options) assemble(config *rest.Config, log logr.Logger) (*loop.Loop, ma
 		DiscoveryInterval: o.discoveryInterval, SweepInterval: o.sweepInterval,
 		CanaryTimeout: o.canaryTimeout, CanaryInterval: canaryInterval, SyncTimeout: syncTimeout,
 		Ignored: ignored, DryRun: o.dryRun, Evaluator: builtin.Policy{}, CacheDir: o.cacheDir, FinalizerNetworks: networks, Records: bounds,
+		DisableTenantModules: !o.tenantModules, ModuleQuota: quota,
 		Metrics: metrics.Registry, Log: log.WithName("collector"),
 	})
 	if err != nil {

@@ -91,6 +91,9 @@ type Options struct {
 	Evaluator         policies.Evaluator // answers where no policy does
 	FinalizerNetworks []netip.Prefix     // that are not public, and to which Finalizers of namespaces may grant requests
 
+	DisableTenantModules bool          // PolicyModules are not used
+	ModuleQuota          modules.Quota // bounds the modules that are used
+
 	Records record.Bounds // of the decisions that are kept to be shown
 
 	CacheDir string                // keeps the policies' modules between runs; empty: nothing is kept
@@ -198,7 +201,8 @@ func (l *Loop) connect() error {
 		Absent:   func(ctx context.Context, gk schema.GroupKind) (bool, error) { return l.watcher.Absent(ctx, gk) },
 		Leads:    func() bool { return l.known.leads() && !l.options.DryRun },
 		OnChange: l.policiesChanged,
-		Serves:   l.serves, Networks: l.options.FinalizerNetworks, CheckGrants: intents.Check, Progress: l.progress,
+		Serves:   l.serves, Networks: l.options.FinalizerNetworks,
+		DisableTenantModules: l.options.DisableTenantModules, Quota: l.options.ModuleQuota, CheckGrants: intents.Check, Progress: l.progress,
 		Tell: func(about *corev1.ObjectReference, kind, reason, message string) {
 			l.policyEvents.Event(about, kind, reason, message)
 		},

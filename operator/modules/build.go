@@ -119,7 +119,7 @@ func (k *Keeper) rebuild(ctx context.Context) (*build, error) {
 	modules := map[string]*moduleState{}
 	named := map[types.NamespacedName]struct{}{}
 	k.begin(ctx, b, behind)
-	k.loadAll(ctx, b.modules)
+	b.incomplete = k.loadAll(ctx, b.modules)
 	for _, m := range b.modules {
 		modules[m.name()] = m
 		b.incomplete = b.incomplete || m.temporary

@@ -18,7 +18,11 @@ import (
 
 // load fetches and compiles a module. If it can't be fetched again for now, the
 // one that was stays.
-func (k *Keeper) load(ctx context.Context, m *moduleState) {
+func (k *Keeper) load(ctx context.Context, m *moduleState, l *ledger) {
+	why, exceeds := l.all()[m.object.GetUID()]
+	if m.problem.is() || (why.count || !m.local()) && m.refuse(why, exceeds) {
+		return // of what is in the cluster, the size is looked at again
+	}
 	engine := v1alpha1.EngineWasm
 	if m.spec.Rego != nil {
 		engine = v1alpha1.EngineRego
@@ -43,6 +47,10 @@ func (k *Keeper) load(ctx context.Context, m *moduleState) {
 		}
 		return
 	}
+	l.learn(m, fetched.Files)
+	if why, exceeds := l.all()[m.object.GetUID()]; m.refuse(why, exceeds) {
+		return
+	}
 	m.pinned = fetched.Pinned
 	m.compiled, err = k.engines.compile(ctx, engine, m.name(), fetched)
 	if err != nil {
@@ -60,17 +68,33 @@ func (k *Keeper) load(ctx context.Context, m *moduleState) {
 // server is slow delays three others at most.
 const atOnce = 4
 
-// loadAll loads modules. It writes to each of them, and to nothing else.
-func (k *Keeper) loadAll(ctx context.Context, all []*moduleState) {
+// loadAll loads modules, as far as the quota allows. It reports whether some should be
+// looked at again.
+func (k *Keeper) loadAll(ctx context.Context, all []*moduleState) (again bool) {
+	for _, m := range all {
+		if k.options.DisableTenantModules && m.key.Namespace != "" {
+			m.problem = problem{v1alpha1.ConditionFetched, "TenantModulesDisabled",
+				"PolicyModules are disabled (--tenant-modules=false): use a ClusterPolicyModule, or fixed verdicts"}
+		}
+	}
+	l := newLedger(k.options.Quota, all, k.sizes)
 	var loading errgroup.Group
 	loading.SetLimit(atOnce)
 	for _, m := range all {
 		loading.Go(func() error {
-			k.load(ctx, m)
+			k.load(ctx, m, l)
 			return nil
 		})
 	}
 	_ = loading.Wait() // what goes wrong is said of each module
+	k.sizes = l.sizes
+	return l.settle(all)
+}
+
+// local reports whether a module's content is in the cluster, where it costs little to
+// read.
+func (m *moduleState) local() bool {
+	return m.spec.Rego != nil && m.spec.Rego.Image == "" || m.spec.Wasm != nil && m.spec.Wasm.ConfigMap != nil
 }
 
 // due reports whether a module is to be fetched again. What is in the cluster costs
@@ -78,7 +102,7 @@ func (k *Keeper) loadAll(ctx context.Context, all []*moduleState) {
 // the rest is asked for once in a while.
 func (k *Keeper) due(m *moduleState, was fetchedBefore) bool {
 	switch {
-	case m.spec.Rego != nil && m.spec.Rego.Image == "", m.spec.Wasm != nil && m.spec.Wasm.ConfigMap != nil:
+	case m.local():
 		return true
 	case was.pinned:
 		return false

@@ -61,6 +61,13 @@ type Options struct {
 	// who writes Finalizers could not send any.
 	Networks []netip.Prefix
 
+	// DisableTenantModules has no PolicyModule fetched or compiled. Policies and
+	// finalizers that name one are not ready.
+	DisableTenantModules bool
+
+	// Quota bounds the modules that are fetched and compiled.
+	Quota Quota
+
 	// CheckGrants says what is wrong with grants, if anything is.
 	CheckGrants func(policies.Grants) error
 
@@ -107,10 +114,11 @@ type Keeper struct {
 
 	// For Run's goroutine alone:
 	before map[types.UID]fetchedBefore
-	last   *build // whose policies are in force
-	user   string // see whoAmI
-	vetoed *build // whose vetoes it has been told to ask for
-	placed *build // whose holds the API server has been told to place
+	sizes  map[sizeKey]int64 // bytes of modules that were fetched
+	last   *build            // whose policies are in force
+	user   string            // see whoAmI
+	vetoed *build            // whose vetoes it has been told to ask for
+	placed *build            // whose holds the API server has been told to place
 
 	late      lateness // why they are not placed so
 	unvetoed  error    // why the API server does not ask about what another collector deletes

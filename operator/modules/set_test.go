@@ -130,13 +130,13 @@ func TestConditionsAreAcceptedWhereSomebodyReadsForThem(t *testing.T) {
 }
 
 func inline(name string) *v1alpha1.ClusterPolicyModule {
-	text := "package gleaner\n\ncollect := {\"decision\": \"Orphan\"}\n"
+	text := keepText
 	return &v1alpha1.ClusterPolicyModule{ObjectMeta: named("", name), Spec: v1alpha1.PolicyModuleSpec{Rego: &v1alpha1.RegoSource{Inline: &text}}}
 }
 
 func deciding(name, module string, onFault v1alpha1.OnFault) *v1alpha1.ClusterGCPolicy {
 	return &v1alpha1.ClusterGCPolicy{ObjectMeta: named("", name), Spec: v1alpha1.GCPolicySpec{
-		Resources: configMaps(), Mode: v1alpha1.ModeEnforce, OnFault: onFault, Module: &v1alpha1.ModuleReference{Name: module},
+		Resources: configMaps(), Mode: v1alpha1.ModeEnforce, OnFault: onFault, Module: &v1alpha1.ModuleReference{Name: module, Digest: digestOf(keepText)},
 	}}
 }
 
