@@ -80,6 +80,26 @@ func (w *world) status(o *unstructured.Unstructured, field string, want int64) {
 	})
 }
 
+// stuckSomehow waits until an object is gone, or the status of a finalizer says why not.
+func (w *world) stuckSomehow(finalizer, o *unstructured.Unstructured) (reason string) {
+	w.Helper()
+	w.eventually(func() error {
+		list, _, _ := unstructured.NestedSlice(w.get(finalizer).Object, "status", "stuck")
+		for _, item := range list {
+			if s, _ := item.(map[string]any); s["uid"] == string(o.GetUID()) {
+				reason, _ = s["reason"].(string)
+				return nil
+			}
+		}
+		if w.get(o).GetName() == "" {
+			reason = "nothing: it is gone"
+			return nil
+		}
+		return errorf("%s is neither gone nor stuck", o.GetName())
+	})
+	return reason
+}
+
 // stuck waits until the status of a finalizer says that an object is stuck.
 func (w *world) stuck(finalizer, o *unstructured.Unstructured, reason, message string) map[string]any {
 	w.Helper()
