@@ -198,7 +198,7 @@ var layers = map[string]layer{
 	"test/inside": {anything: true},
 	"test/pins": {
 		internal: []string{"policies/source"},
-		external: []string{"k8s.io/apimachinery"},
+		external: []string{"k8s.io/apimachinery", "sigs.k8s.io/yaml"},
 	},
 	"test/integration/hook": {
 		internal: []string{"devcluster", "devcluster/devtest"},

@@ -4,9 +4,11 @@ package pins
 
 import (
 	"cmp"
+	"regexp"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
 
 	"github.com/gleaner-dev/gleaner/policies/source"
 )
@@ -50,4 +52,38 @@ func Pin(o *unstructured.Unstructured, find func(kind, namespace, name string) *
 		return nil
 	}
 	return unstructured.SetNestedField(o.Object, digest, "spec", "module", "digest")
+}
+
+// reference is where a manifest names a module without a digest.
+var reference = regexp.MustCompile(`(\n *module: \{)([^}\n]*)\}`)
+
+// Manifest writes the digests of modules whose Rego is inline in a text of YAML documents
+// into the policies and finalizers of that text that name them as module: {name: …}.
+func Manifest(text string) string {
+	documents := strings.Split(text, "\n---")
+	objects := make([]*unstructured.Unstructured, len(documents))
+	for i, document := range documents {
+		objects[i] = &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(document), &objects[i].Object); err != nil || objects[i].Object == nil {
+			objects[i].Object = map[string]any{}
+		}
+	}
+	for i, document := range documents {
+		o := objects[i].DeepCopy()
+		before, _, _ := unstructured.NestedString(o.Object, "spec", "module", "digest")
+		if err := Pin(o, func(kind, namespace, name string) *unstructured.Unstructured {
+			for _, m := range objects {
+				if m.GetKind() == kind && m.GetName() == name && (m.GetNamespace() == namespace || strings.HasPrefix(kind, "Cluster")) {
+					return m
+				}
+			}
+			return nil
+		}); err != nil {
+			continue
+		}
+		if digest, _, _ := unstructured.NestedString(o.Object, "spec", "module", "digest"); digest != before && before == "" {
+			documents[i] = reference.ReplaceAllString(document, "$1$2, digest: "+digest+"}")
+		}
+	}
+	return strings.Join(documents, "\n---")
 }
