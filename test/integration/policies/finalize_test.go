@@ -173,7 +173,7 @@ func TestAWaitEndsAtOnceWithAChangeOf(t *testing.T) {
 		"the module": func(w *world, _, _ *unstructured.Unstructured) { w.module("waits", done) },
 		"the finalizer's module": func(w *world, f, _ *unstructured.Unstructured) {
 			w.module("other", done)
-			w.patch(f, `{"spec": {"module": {"name": "other"}}}`)
+			w.patch(f, `{"spec": {"module": {"name": "other", "digest": "`+pins.Of("package gleaner\n\n"+done)+`"}}}`)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -5,8 +5,11 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
+
+	"github.com/gleaner-dev/gleaner/test/pins"
 )
 
 // finalizer applies a module in Rego and a Finalizer by the same name that has it
@@ -32,13 +35,24 @@ func (w *world) seeing() string {
 	return "serviceAccount: {name: reader}"
 }
 
-// module applies a module in Rego.
+// module applies a module in Rego, and has the Finalizers that name it pin it as it is then.
 func (w *world) module(name, rules string) {
 	w.Helper()
+	text := "package gleaner\n\n" + rules
 	w.policy(fmt.Sprintf(`
 kind: PolicyModule
 metadata: {name: %s}
-spec: {rego: {inline: %s}}`, name, quoted("package gleaner\n\n"+rules)))
+spec: {rego: {inline: %s}}`, name, quoted(text)))
+	list, err := w.objects.Resource(resources["Finalizer"]).Namespace(w.ns).List(w.Context(), metav1.ListOptions{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	for i := range list.Items {
+		f := &list.Items[i]
+		if module, _, _ := unstructured.NestedString(f.Object, "spec", "module", "name"); module == name {
+			w.patch(f, `{"spec": {"module": {"digest": "`+pins.Of(text)+`"}}}`)
+		}
+	}
 }
 
 func indent(text string) string {
