@@ -71,14 +71,7 @@ func Manifest(text string) string {
 	for i, document := range documents {
 		o := objects[i].DeepCopy()
 		before, _, _ := unstructured.NestedString(o.Object, "spec", "module", "digest")
-		if err := Pin(o, func(kind, namespace, name string) *unstructured.Unstructured {
-			for _, m := range objects {
-				if m.GetKind() == kind && m.GetName() == name && (m.GetNamespace() == namespace || strings.HasPrefix(kind, "Cluster")) {
-					return m
-				}
-			}
-			return nil
-		}); err != nil {
+		if err := Pin(o, among(objects)); err != nil {
 			continue
 		}
 		if digest, _, _ := unstructured.NestedString(o.Object, "spec", "module", "digest"); digest != before && before == "" {
@@ -86,4 +79,16 @@ func Manifest(text string) string {
 		}
 	}
 	return strings.Join(documents, "\n---")
+}
+
+// among looks a module up among objects.
+func among(objects []*unstructured.Unstructured) func(kind, namespace, name string) *unstructured.Unstructured {
+	return func(kind, namespace, name string) *unstructured.Unstructured {
+		for _, m := range objects {
+			if m.GetKind() == kind && m.GetName() == name && (m.GetNamespace() == namespace || strings.HasPrefix(kind, "Cluster")) {
+				return m
+			}
+		}
+		return nil
+	}
 }
