@@ -133,7 +133,6 @@ func TestUpgradeAndRemoval(t *testing.T) {
 		// What was enforced without a pin is not any more, and says what to write.
 		kubectl(t, cluster, "wait", "--for=jsonpath={.status.conditions[?(@.type==\"ModuleReady\")].reason}=ModuleNotPinned",
 			"--timeout="+patience.String(), "-n", u.ns, "finalizers.gleaner.dev/f")
-		u.on(t).apply(cluster, resources, "-n", u.ns, "finalizers.gleaner.dev/f")
 		unforbidden(t, o)
 		o.stop()
 	})

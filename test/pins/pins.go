@@ -64,7 +64,7 @@ func Manifest(text string) string {
 	objects := make([]*unstructured.Unstructured, len(documents))
 	for i, document := range documents {
 		objects[i] = &unstructured.Unstructured{}
-		if err := yaml.Unmarshal([]byte(document), &objects[i].Object); err != nil || objects[i].Object == nil {
+		if err := yaml.Unmarshal([]byte(document+"\n"), &objects[i].Object); err != nil || objects[i].Object == nil {
 			objects[i].Object = map[string]any{}
 		}
 	}

@@ -11,7 +11,10 @@ func TestManifest_PinsWhatItHasTheContentOf(t *testing.T) {
 	const text = `apiVersion: gleaner.dev/v1alpha1
 kind: PolicyModule
 metadata: {name: m, namespace: a}
-spec: {rego: {inline: "package gleaner\n"}}
+spec:
+  rego:
+    inline: |
+      package gleaner
 ---
 apiVersion: gleaner.dev/v1alpha1
 kind: GCPolicy
