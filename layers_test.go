@@ -227,6 +227,10 @@ var layers = map[string]layer{
 	},
 	"test/s3":     {external: []string{"github.com/versity/versitygw"}},
 	"test/inside": {anything: true},
+	"test/pins": {
+		internal: []string{"policies/source"},
+		external: []string{"k8s.io/apimachinery", "sigs.k8s.io/yaml"},
+	},
 	"test/integration/hook": {
 		internal: []string{"devcluster", "devcluster/devtest"},
 		external: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},

@@ -27,14 +27,12 @@ configMapGenerator:
 - {name: bucket-ca, namespace: gleaner-examples, files: [ca.crt]}
 generatorOptions: {disableNameSuffixHash: true}
 patches:
-- target: {kind: ClusterPolicyModule}
-  patch: |
-    - {op: add, path: /spec/sha256, value: %[4]s}
 - target: {kind: Role}
   patch: |
     - {op: add, path: /rules/-, value: {apiGroups: [""], resources: [configmaps], resourceNames: [bucket-ca], verbs: [get]}}
 - target: {kind: ClusterFinalizer}
   patch: |
+    - {op: add, path: /spec/module/digest, value: %[4]s}
     - {op: replace, path: /spec/settings/endpoint, value: %[1]s}
     - {op: replace, path: /spec/grants/http/0/url, value: %[1]s/*}
     - {op: add, path: /spec/grants/http/0/addresses, value: [127.0.0.1/32]}

@@ -16,28 +16,38 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gleaner-dev/gleaner/cmd/gleaner/kubectl"
+	"github.com/gleaner-dev/gleaner/policies/source"
 )
 
-// regoPolicy keeps ConfigMaps by a label, and does so in the mode that is filled in.
+// regoModule keeps ConfigMaps by a label.
+const regoModule = `package gleaner
+
+collect := {"decision": "Orphan", "reason": "it has keep=true"} if {
+  input.object.metadata.labels.keep == "true"
+} else := {"decision": "Abstain"}
+`
+
+// regoPolicyIn has it decide, in a mode.
+func regoPolicyIn(mode string) string {
+	indented := strings.ReplaceAll("\n"+strings.TrimSuffix(regoModule, "\n"), "\n", "\n      ")
+	indented = strings.ReplaceAll(indented, "\n      \n", "\n\n")
+	return fmt.Sprintf(regoPolicy, mode, source.Digest([]source.File{{Data: []byte(regoModule)}}), indented)
+}
+
 const regoPolicy = `apiVersion: gleaner.dev/v1alpha1
 kind: ClusterPolicyModule
 metadata: {name: by-label}
 spec:
   rego:
-    inline: |
-      package gleaner
-
-      collect := {"decision": "Orphan", "reason": "it has keep=true"} if {
-        input.object.metadata.labels.keep == "true"
-      } else := {"decision": "Abstain"}
+    inline: |%[3]s
 ---
 apiVersion: gleaner.dev/v1alpha1
 kind: ClusterGCPolicy
 metadata: {name: by-label}
 spec:
   resources: [{apiGroups: [""], resources: [configmaps]}]
-  module: {name: by-label}
-  mode: %s
+  module: {name: by-label, digest: %[2]s}
+  mode: %[1]s
 `
 
 // wasmPolicy keeps PersistentVolumeClaims by a label, by a module that was built
@@ -48,14 +58,13 @@ metadata: {name: keep-data}
 spec:
   wasm:
     configMap: {namespace: ` + demoNamespace + `, name: keep-data, key: keep-data.wasm.gz}
-  sha256: %s
 ---
 apiVersion: gleaner.dev/v1alpha1
 kind: ClusterGCPolicy
 metadata: {name: keep-data}
 spec:
   resources: [{apiGroups: [""], resources: [persistentvolumeclaims]}]
-  module: {name: keep-data}
+  module: {name: keep-data, digest: %s}
   mode: Enforce
 `
 
@@ -84,7 +93,7 @@ metadata:
 
 // monitor applies a policy that only tells what it would do.
 func (d *demonstration) monitor(ctx context.Context) error {
-	if err := d.apply(ctx, fmt.Sprintf(regoPolicy, "Monitor"), true); err != nil {
+	if err := d.apply(ctx, regoPolicyIn("Monitor"), true); err != nil {
 		return err
 	}
 	if err := d.inForce(ctx, "by-label"); err != nil {

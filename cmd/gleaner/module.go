@@ -29,7 +29,7 @@ func moduleCommand() *cobra.Command {
 		Args: noCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(moduleNew(), moduleBuild(), moduleInspect(), moduleValidate(), moduleBench(), modulePush())
+	cmd.AddCommand(moduleNew(), moduleBuild(), moduleInspect(), moduleValidate(), moduleBench(), modulePush(), moduleDigest())
 	return cmd
 }
 

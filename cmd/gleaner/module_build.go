@@ -243,9 +243,9 @@ func advise(out io.Writer, f moduleFacts, file, where string) error {
 size    %d bytes of WebAssembly
 sha256  %s
 
-Write into the spec of its PolicyModule or ClusterPolicyModule:
+Write into each policy and finalizer that enforces what it decides, or has grants:
 
-  sha256: %s
+  module: {name: …, digest: %s}
 
 %s To put it into a registry:
 

@@ -18,7 +18,7 @@ func TestModuleBuild_OfGoMakesTheSameFileAnywhere(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		says(t, out, file, "hooks   propagate, collect, validate", "bytes of WebAssembly", "sha256: ", "gleaner module push "+file)
+		says(t, out, file, "hooks   propagate, collect, validate", "bytes of WebAssembly", "digest: ", "gleaner module push "+file)
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

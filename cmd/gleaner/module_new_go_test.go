@@ -34,7 +34,7 @@ func TestModuleNew_OfGoPassesItsTestsUntouched(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			says(t, out, builtModule, "hooks   "+hook, "sha256: ", "fits into a ConfigMap", "gleaner module push "+builtModule)
+			says(t, out, builtModule, "hooks   "+hook, "digest: ", "fits into a ConfigMap", "gleaner module push "+builtModule)
 			if out, err = execute(t, "test"); err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}

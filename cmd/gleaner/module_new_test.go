@@ -44,7 +44,7 @@ func TestModuleNew_OfRegoPassesItsTestsUntouched(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			says(t, out, "nothing to build", "hooks   "+hook, "sha256: "+source.Digest([]source.File{{Data: text}}), "gleaner module push .")
+			says(t, out, "nothing to build", "hooks   "+hook, "digest: "+source.Digest([]source.File{{Data: text}}), "gleaner module push .")
 			checkResources(t, "policy.rego")
 		})
 	}

@@ -45,6 +45,7 @@ type options struct {
 
 	besideOptions
 	sandboxOptions
+	moduleOptions
 }
 
 const (
@@ -70,6 +71,7 @@ func defaultOptions() options {
 		logFormat:         "json",
 		besideOptions:     defaultBesideOptions(),
 		sandboxOptions:    defaultSandboxOptions(),
+		moduleOptions:     defaultModuleOptions(),
 	}
 }
 
@@ -116,6 +118,7 @@ func (o *options) addTo(flags *pflag.FlagSet) {
 	flags.StringVar(&o.logFormat, "log-format", o.logFormat, "json or text")
 	o.besideOptions.addTo(flags)
 	o.sandboxOptions.addTo(flags)
+	o.moduleOptions.addTo(flags)
 	flags.IntVarP(&o.verbosity, "verbosity", "v", o.verbosity, "of the log: 0 for decisions and what goes wrong, higher for more")
 }
 
@@ -156,7 +159,8 @@ func (o *options) validate() error {
 	_, err := o.ignored()
 	_, badNetworks := o.networks()
 	_, badBounds := o.bounds()
-	return errors.Join(append(wrong, err, badNetworks, badBounds)...)
+	_, badQuota := o.quota()
+	return errors.Join(append(wrong, err, badNetworks, badBounds, badQuota)...)
 }
 
 func isAddress(text string) bool {

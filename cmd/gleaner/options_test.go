@@ -56,9 +56,16 @@ func TestDefaults_AreThoseThatAreDocumented(t *testing.T) {
 			webhookAddress: ":9443",
 			webhookService: "gleaner-webhook",
 		},
+		moduleOptions: moduleOptions{
+			tenantModules:           true,
+			maxModules:              500,
+			maxModulesPerNamespace:  20,
+			maxModulesSize:          "512Mi",
+			maxModulesNamespaceSize: "32Mi",
+		},
 	}
 	got := defaultOptions()
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(options{}, besideOptions{})); diff != "" {
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(options{}, besideOptions{}, moduleOptions{})); diff != "" {
 		t.Error(diff)
 	}
 	if err := got.validate(); err != nil {
@@ -81,6 +88,10 @@ func TestWrongValue_IsRefusedWithWhatToWriteInstead(t *testing.T) {
 		{"--transcripts=-1", "use a quantity below 2Gi, as in 32Mi, or 0 for none"},
 		{"--transcripts=much", "use a quantity below 2Gi"},
 		{"--transcripts=1Ti", "use a quantity below 2Gi"},
+		{"--max-modules=-1", "use 0 for no limit"},
+		{"--max-modules-per-namespace=-1", "use 0 for no limit"},
+		{"--max-modules-size=much", "use a quantity, as in 32Mi"},
+		{"--max-modules-size-per-namespace=-1", "use a quantity, as in 32Mi"},
 		{"--canary-timeout=-1s", "use 0 for no canary, or 1s or more"},
 		{"--canary-timeout=500ms", "use 1s or more, or 0 for no canary"},
 		{"--api-qps=-1", "use 0 for no limit, or a number above it"},

@@ -149,6 +149,10 @@ func (o *options) assemble(config *rest.Config, log logr.Logger) (*loop.Loop, ma
 		return nil, nil, err
 	}
 	warnOfMemory(log, sandbox)
+	quota, err := o.quota()
+	if err != nil {
+		return nil, nil, err
+	}
 	var hook *webhook
 	var asked *modules.Veto
 	if o.collector == companion {
@@ -163,6 +167,7 @@ func (o *options) assemble(config *rest.Config, log logr.Logger) (*loop.Loop, ma
 		CanaryTimeout: o.canaryTimeout, CanaryInterval: canaryInterval, SyncTimeout: syncTimeout,
 		Ignored: ignored, DryRun: o.dryRun, Evaluator: builtin.Policy{}, CacheDir: o.cacheDir, Sandbox: sandbox, Records: bounds,
 		FinalizerNetworks: networks.finalizers, ModuleNetworks: networks.modules, ClusterNetworks: networks.cluster,
+		DisableTenantModules: !o.tenantModules, ModuleQuota: quota,
 		Metrics: metrics.Registry, Log: log.WithName("collector"),
 	})
 	if err != nil {

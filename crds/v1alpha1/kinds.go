@@ -100,7 +100,7 @@ type ClusterGCPolicyList struct {
 // +kubebuilder:printcolumn:name="Hooks",type=string,JSONPath=`.status.hooks`
 // +kubebuilder:printcolumn:name="Fetched",type=string,JSONPath=`.status.conditions[?(@.type=="Fetched")].status`
 // +kubebuilder:printcolumn:name="Compiled",type=string,JSONPath=`.status.conditions[?(@.type=="Compiled")].status`
-// +kubebuilder:printcolumn:name="Digest",type=string,JSONPath=`.status.digest`,priority=1
+// +kubebuilder:printcolumn:name="Digest",type=string,JSONPath=`.status.digest`
 // +kubebuilder:printcolumn:name="ABI",type=string,JSONPath=`.status.abi`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type PolicyModule struct {
@@ -142,7 +142,7 @@ type PolicyModuleList struct {
 // +kubebuilder:printcolumn:name="Hooks",type=string,JSONPath=`.status.hooks`
 // +kubebuilder:printcolumn:name="Fetched",type=string,JSONPath=`.status.conditions[?(@.type=="Fetched")].status`
 // +kubebuilder:printcolumn:name="Compiled",type=string,JSONPath=`.status.conditions[?(@.type=="Compiled")].status`
-// +kubebuilder:printcolumn:name="Digest",type=string,JSONPath=`.status.digest`,priority=1
+// +kubebuilder:printcolumn:name="Digest",type=string,JSONPath=`.status.digest`
 // +kubebuilder:printcolumn:name="ABI",type=string,JSONPath=`.status.abi`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type ClusterPolicyModule struct {

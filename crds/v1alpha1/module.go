@@ -19,8 +19,8 @@ type PolicyModuleSpec struct {
 	// +optional
 	Wasm *WasmSource `json:"wasm,omitempty"`
 
-	// The SHA-256 digest of the module itself, decompressed. Policies enforce only
-	// what has one, is inline Rego, or is an image named by its digest.
+	// The SHA-256 digest of the module itself, decompressed. Content with another
+	// digest is rejected. Policies pin their module by module.digest of their own.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=128

@@ -231,6 +231,15 @@ type ModuleReference struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
+
+	// The SHA-256 digest of the module's content, as in its status.digest. Required
+	// with mode: Enforce and with grants: a module with other content is not
+	// evaluated. Print it with: gleaner module digest.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^[0-9a-f]{64}$')`,message="write 64 hexadecimal digits in lower case, as gleaner module digest prints them, without a prefix"
+	Digest string `json:"digest,omitempty"`
 }
 
 // Grants are what a policy's module may ask for.

@@ -98,6 +98,9 @@ type Options struct {
 	ModuleNetworks    []netip.Prefix     // that are not public, and from which modules of namespaces may be fetched
 	ClusterNetworks   []netip.Prefix     // of nodes, pods and Services; nil: they are found
 
+	DisableTenantModules bool          // PolicyModules are not used
+	ModuleQuota          modules.Quota // bounds the modules that are used
+
 	Records record.Bounds // of the decisions that are kept to be shown
 
 	Sandbox  worker.Config         // how modules are compiled and evaluated
@@ -220,7 +223,8 @@ func (l *Loop) connect() error {
 		Leads:    func() bool { return l.known.leads() && !l.options.DryRun },
 		OnChange: l.policiesChanged,
 		Egress:   egress.Config{Allow: l.options.ModuleNetworks, Inside: l.networks.Networks, Remedy: "--module-networks lets modules of namespaces come from there"},
-		Serves:   l.serves, Networks: l.options.FinalizerNetworks, CheckGrants: intents.Check, Progress: l.progress,
+		Serves:   l.serves, Networks: l.options.FinalizerNetworks,
+		DisableTenantModules: l.options.DisableTenantModules, Quota: l.options.ModuleQuota, CheckGrants: intents.Check, Progress: l.progress,
 		Tell: func(about *corev1.ObjectReference, kind, reason, message string) {
 			l.policyEvents.Event(about, kind, reason, message)
 		},

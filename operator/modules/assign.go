@@ -16,7 +16,7 @@ import (
 
 // assign gives the policy its module.
 func (k *Keeper) assign(s *policyState, modules map[string]*moduleState, uses *modulestore.Uses) {
-	m := s.module(*s.spec.Module, modules)
+	m := s.module(*s.spec.Module, s.spec.Grants != nil, modules)
 	if m == nil {
 		return
 	}
@@ -32,9 +32,6 @@ func (k *Keeper) assign(s *policyState, modules map[string]*moduleState, uses *m
 		}
 	}
 	s.policy.Hooks = s.wanted(s.policy.Hooks)
-	if !s.pinned(m) {
-		return
-	}
 	if len(s.policy.Hooks) == 0 {
 		s.refuse(v1alpha1.ConditionModuleReady, "MissingHook", fmt.Sprintf(
 			"%s answers neither collect nor propagate: write a rule, or export a function, for what it is to decide", m.name()))
@@ -47,8 +44,9 @@ func (k *Keeper) assign(s *policyState, modules map[string]*moduleState, uses *m
 	k.start(&s.asking, m, uses)
 }
 
-// module finds the module that a resource names; nil if it can't be asked.
-func (s *asking) module(ref v1alpha1.ModuleReference, modules map[string]*moduleState) *moduleState {
+// module finds the module that a resource names; nil if it must not be evaluated, and then
+// nothing of it counts, its hooks neither.
+func (s *asking) module(ref v1alpha1.ModuleReference, grants bool, modules map[string]*moduleState) *moduleState {
 	name := s.moduleName(ref)
 	s.policy.Module = name
 	m, ok := modules[name]
@@ -64,18 +62,14 @@ func (s *asking) module(ref v1alpha1.ModuleReference, modules map[string]*module
 		return nil
 	}
 	s.engine, s.policy.Digest = m.compiled.Engine, m.compiled.Digest
-	return m
-}
-
-// pinned reports whether the module can be relied on to be what it is now, if that
-// is asked for.
-func (s *asking) pinned(m *moduleState) bool {
-	if !s.policy.Enforce || m.pinned {
-		return true
+	if m.given {
+		return m
 	}
-	s.refuse(v1alpha1.ConditionModuleReady, "NotPinned", fmt.Sprintf(
-		"%s could become another module unnoticed, and mode is Enforce: write sha256: %s into it, or name its image by digest", m.name(), m.compiled.Digest))
-	return false
+	if wrong := pinOf(ref, s.policy.Enforce, grants).check(name, m.compiled.Digest); wrong.is() {
+		s.refuse(wrong.condition, wrong.reason, wrong.message)
+		return nil
+	}
+	return m
 }
 
 // start has the module started for the resource, and its settings validated.

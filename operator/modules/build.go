@@ -41,7 +41,8 @@ type moduleState struct {
 	status *v1alpha1.PolicyModuleStatus
 
 	compiled *modulestore.Module // nil: see problem
-	pinned   bool                // it can't become another one unnoticed
+	pinned   bool                // its source can't have other content later
+	given    bool                // its content comes from Options.Given, and pins are about others
 	problem  problem
 	loading  time.Time // since when it has been loading; zero: it has not
 }

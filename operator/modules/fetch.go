@@ -54,7 +54,13 @@ func (k *Keeper) fetch(ctx context.Context, m modulestore.Resource) (source.Fetc
 	if unreached := (*egress.Unreached)(nil); errors.As(err, &unreached) {
 		k.options.Log.Info("Module was not fetched", "module", m.String(), "host", unreached.Host, "cause", unreached.Cause.Error())
 	}
-	return fetched, err
+	if err != nil {
+		return fetched, err
+	}
+	if why, is := k.ledger.learn(sizeKey{m.UID, m.Generation}, fetched.Files); is {
+		return source.Fetched{}, &source.Error{Reason: reasonQuota, Message: why.message}
+	}
+	return fetched, nil
 }
 
 func (k *Keeper) configMap(ctx context.Context, m modulestore.Resource, ref v1alpha1.ConfigMapKeyReference) (*source.ConfigMap, error) {

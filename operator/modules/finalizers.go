@@ -107,8 +107,8 @@ func (k *Keeper) makeFinalizer(s *finalizerState, modules map[string]*moduleStat
 	if !k.select_(&s.asking) {
 		return
 	}
-	m := s.module(s.spec.Module, modules)
-	if m == nil || !s.pinned(m) {
+	m := s.module(s.spec.Module, s.spec.Grants != nil, modules)
+	if m == nil {
 		return
 	}
 	if !m.compiled.Answers(hostabi.HookFinalize) {

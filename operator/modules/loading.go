@@ -25,21 +25,42 @@ const loadingGrace = time.Second
 // right now, by name.
 func (k *Keeper) modules(b *build) map[string]*moduleState {
 	named, modules := map[types.NamespacedName]struct{}{}, map[string]*moduleState{}
+	for _, m := range b.modules {
+		m.problem = k.excluded(m)
+	}
+	beyond := k.ledger.set(b.modules)
 	resources := make([]modulestore.Resource, 0, len(b.modules))
 	for _, m := range b.modules {
-		r := modulestore.Resource{Ref: m.ref(), UID: m.object.GetUID(), Terminating: m.object.GetDeletionTimestamp() != nil, Spec: m.spec}
+		if why, is := beyond[m.object.GetUID()]; is {
+			m.problem = problem{v1alpha1.ConditionFetched, reasonQuota, why.message}
+		}
+		r := m.resource()
 		if key, ok := r.ConfigMap(); ok {
 			named[key] = struct{}{}
 		}
-		resources = append(resources, r)
+		if !m.problem.is() {
+			resources = append(resources, r)
+		}
 	}
 	k.named.Store(&named) // before they are fetched: no change may be missed after that
 	k.store.SetModules(resources)
 	for _, m := range b.modules {
-		m.take(k.store)
+		if !m.problem.is() {
+			m.take(k.store)
+		}
+		if k.options.Given != nil {
+			_, m.given = k.options.Given(m.name())
+		}
 		modules[m.name()] = m
 	}
 	return modules
+}
+
+// resource is the module as the store knows it.
+func (m *moduleState) resource() modulestore.Resource {
+	return modulestore.Resource{
+		Ref: m.ref(), UID: m.object.GetUID(), Generation: m.object.GetGeneration(), Terminating: m.object.GetDeletionTimestamp() != nil, Spec: m.spec,
+	}
 }
 
 // take takes a module's state from the store. With sha256 its content can't be another

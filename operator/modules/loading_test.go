@@ -19,13 +19,13 @@ import (
 )
 
 func inline(name string) *v1alpha1.ClusterPolicyModule {
-	text := "package gleaner\n\ncollect := {\"decision\": \"Orphan\"}\n"
+	text := keepText
 	return &v1alpha1.ClusterPolicyModule{ObjectMeta: named("", name), Spec: v1alpha1.PolicyModuleSpec{Rego: &v1alpha1.RegoSource{Inline: &text}}}
 }
 
 func deciding(name, module string, onFault v1alpha1.OnFault) *v1alpha1.ClusterGCPolicy {
 	return &v1alpha1.ClusterGCPolicy{ObjectMeta: named("", name), Spec: v1alpha1.GCPolicySpec{
-		Resources: configMaps(), Mode: v1alpha1.ModeEnforce, OnFault: onFault, Module: &v1alpha1.ModuleReference{Name: module},
+		Resources: configMaps(), Mode: v1alpha1.ModeEnforce, OnFault: onFault, Module: &v1alpha1.ModuleReference{Name: module, Digest: digestOf(keepText)},
 	}}
 }
 
@@ -163,7 +163,7 @@ func TestLoading_APolicyDoesNotWaitForTheModulesOfOthers(t *testing.T) {
 func TestLoading_AFinalizerIsServedWhoseModuleIsReady(t *testing.T) {
 	text := "package gleaner\n\nfinalize := {\"decision\": \"Done\"}\n"
 	f := &v1alpha1.Finalizer{ObjectMeta: named("shop", "f"), Spec: v1alpha1.FinalizerSpec{
-		Resources: configMaps(), Mode: v1alpha1.ModeEnforce, Module: v1alpha1.ModuleReference{Name: "m"},
+		Resources: configMaps(), Mode: v1alpha1.ModeEnforce, Module: v1alpha1.ModuleReference{Name: "m", Digest: digestOf(text)},
 	}}
 	m := &v1alpha1.PolicyModule{ObjectMeta: named("shop", "m"), Spec: v1alpha1.PolicyModuleSpec{Rego: &v1alpha1.RegoSource{Inline: &text}}}
 	slow := unanswered("slow")

@@ -67,6 +67,13 @@ type Options struct {
 	// Egress says from where modules are fetched; see source.Config.Network.
 	Egress egress.Config
 
+	// DisableTenantModules has no PolicyModule fetched or compiled. Policies and
+	// finalizers that name one are not ready.
+	DisableTenantModules bool
+
+	// Quota bounds the modules that are fetched and compiled.
+	Quota Quota
+
 	// CheckGrants says what is wrong with grants, if anything is.
 	CheckGrants func(policies.Grants) error
 
@@ -116,6 +123,7 @@ type Keeper struct {
 	cel     *cel.Env
 	store   *modulestore.Store
 	fetcher *source.Fetcher
+	ledger  *ledger
 	pool    *worker.Pool // nil in tests that bring a Compiler
 	free    func()       // what the modules took, once the store has ended
 
@@ -160,7 +168,7 @@ func New(o Options) (*Keeper, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make client for policies: %w", err)
 	}
-	k := &Keeper{options: o, pokes: make(chan struct{}, 1), moved: make(chan struct{}, 1), counts: map[string]map[string]int64{}, faces: map[types.UID]string{}, unseen: map[string]unseen{}, limited: map[string]time.Time{}}
+	k := &Keeper{options: o, pokes: make(chan struct{}, 1), moved: make(chan struct{}, 1), counts: map[string]map[string]int64{}, faces: map[types.UID]string{}, unseen: map[string]unseen{}, limited: map[string]time.Time{}, ledger: newLedger(o.Quota)}
 	k.states, k.behind = map[string]struct{}{}, map[string]struct{}{}
 	if k.client, err = newClient(o.Config, httpClient, scheme); err != nil {
 		return nil, fmt.Errorf("make client for policies: %w", err)
@@ -254,6 +262,7 @@ func (k *Keeper) makes(o graph.Object) bool {
 		key := types.NamespacedName{Namespace: o.Namespace, Name: o.Name}
 		if _, is := (*named)[key]; is {
 			k.store.ConfigMapChanged(key)
+			return k.ledger.forget(key) // it may be within the quota now
 		}
 	}
 	return false

@@ -173,10 +173,11 @@ func (m *moduleState) describe() {
 	case m.problem.condition == v1alpha1.ConditionFetched:
 		set(v1alpha1.ConditionFetched, false, m.problem.reason, m.problem.message)
 	case m.pinned:
-		set(v1alpha1.ConditionFetched, fetched, "Fetched", "its bytes are there, and can't become others unnoticed")
+		set(v1alpha1.ConditionFetched, fetched, "Fetched", "its content was fetched, and its source can't have other content later")
 	default:
 		set(v1alpha1.ConditionFetched, fetched, "FetchedUnpinned",
-			"its bytes are there, and may become others unnoticed: policies that enforce need sha256, or an image by digest")
+			"its content was fetched, and its source may have other content later, which policies that pin this digest do not evaluate: "+
+				"write sha256, or name the image by digest, to reject other content here")
 	}
 	switch {
 	case compiled:

@@ -25,6 +25,7 @@ func (r Ref) String() string {
 type Resource struct {
 	Ref
 	UID         types.UID
+	Generation  int64
 	Terminating bool // it is being deleted: what it comes from may be gone already
 	Spec        v1alpha1.PolicyModuleSpec
 }

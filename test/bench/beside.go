@@ -54,7 +54,7 @@ func alone() []affair {
 
 // governing is a policy that gives fixed answers, about one resource.
 func governing(name, resource, propagate, collect string) *v1alpha1.ClusterGCPolicy {
-	p := policyOf(name, v1alpha1.NeedMetadata, "")
+	p := policyOf(name, v1alpha1.NeedMetadata, nil)
 	p.Spec.Resources[0].Resources = []string{resource}
 	p.Spec.Fixed = &v1alpha1.FixedVerdicts{}
 	if propagate != "" {
@@ -79,7 +79,8 @@ func besideIt() []affair {
 	for _, p := range unselected {
 		p.Spec.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"bench.example.com/governed": "yes"}}
 	}
-	waiting := policyOf("collect", v1alpha1.NeedMetadata, "bench-waiting")
+	module := regoModule("bench-waiting", fmt.Sprintf(waitingOnce, askedToWait))
+	waiting := policyOf("collect", v1alpha1.NeedMetadata, module)
 	propagate := func(decision string) []*v1alpha1.ClusterGCPolicy {
 		return []*v1alpha1.ClusterGCPolicy{governing("propagate", "secrets", decision, "")}
 	}
@@ -99,7 +100,7 @@ func besideIt() []affair {
 	}
 	return append(affairs, affair{
 		name: fmt.Sprintf("collect: Wait for %s, then Delete", askedToWait), beside: aloneBackground, vetoed: true, waits: askedToWait,
-		policies: []*v1alpha1.ClusterGCPolicy{waiting}, module: regoModule("bench-waiting", fmt.Sprintf(waitingOnce, askedToWait)),
+		policies: []*v1alpha1.ClusterGCPolicy{waiting}, module: module,
 	})
 }
 

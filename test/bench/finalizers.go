@@ -134,7 +134,7 @@ func finalizerOf(m *v1alpha1.ClusterPolicyModule, account *corev1.ServiceAccount
 	o := &v1alpha1.ClusterFinalizer{ObjectMeta: metav1.ObjectMeta{Name: m.Name}}
 	o.Spec.Finalizer = benchFinalizer
 	o.Spec.Resources = []v1alpha1.ResourceRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}}}
-	o.Spec.Module = v1alpha1.ModuleReference{Name: m.Name}
+	o.Spec.Module = referenceTo(m)
 	o.Spec.Mode = v1alpha1.ModeEnforce
 	if account == nil {
 		return o

@@ -16,6 +16,7 @@ import (
 
 	"github.com/gleaner-dev/gleaner/crds"
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
+	"github.com/gleaner-dev/gleaner/test/pins"
 )
 
 // Of policies there is nothing to compare with upstream: what is measured is what
@@ -37,15 +38,26 @@ collect := {"decision": "Delete"} if input.object.kind == "ConfigMap"
 `
 
 // policyOf is a policy for all ConfigMaps.
-func policyOf(name string, needs v1alpha1.Need, module string) *v1alpha1.ClusterGCPolicy {
+// referenceTo names a module with its digest.
+func referenceTo(m *v1alpha1.ClusterPolicyModule) v1alpha1.ModuleReference {
+	reference := v1alpha1.ModuleReference{Name: m.Name, Digest: m.Spec.SHA256}
+	if r := m.Spec.Rego; r != nil && r.Inline != nil {
+		reference.Digest = pins.Of(*r.Inline)
+	}
+	return reference
+}
+
+// policyOf is a policy that has a module decide, or has all deleted for nil.
+func policyOf(name string, needs v1alpha1.Need, module *v1alpha1.ClusterPolicyModule) *v1alpha1.ClusterGCPolicy {
 	p := &v1alpha1.ClusterGCPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	p.Spec.Resources = []v1alpha1.ResourceRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}}}
 	p.Spec.Mode, p.Spec.Needs = v1alpha1.ModeEnforce, needs
-	if module == "" {
+	if module == nil {
 		p.Spec.Fixed = &v1alpha1.FixedVerdicts{Collect: &v1alpha1.FixedVerdict{Decision: "Delete"}}
 		return p
 	}
-	p.Spec.Module = &v1alpha1.ModuleReference{Name: module}
+	reference := referenceTo(module)
+	p.Spec.Module = &reference
 	return p
 }
 
@@ -63,11 +75,11 @@ func (f *field) variants(ctx context.Context, c client.Client) ([]variant, error
 	rego := regoModule("bench-rego", deleting)
 	return []variant{
 		{name: "no policy"},
-		{"a fixed answer", policyOf("bench", v1alpha1.NeedMetadata, ""), nil},
-		{"Rego, needs: Metadata", policyOf("bench", v1alpha1.NeedMetadata, rego.Name), rego},
-		{"Go, needs: Metadata", policyOf("bench", v1alpha1.NeedMetadata, wasm.Name), wasm},
-		{"Rego, needs: Object", policyOf("bench", v1alpha1.NeedObject, rego.Name), rego},
-		{"Go, needs: Object", policyOf("bench", v1alpha1.NeedObject, wasm.Name), wasm},
+		{"a fixed answer", policyOf("bench", v1alpha1.NeedMetadata, nil), nil},
+		{"Rego, needs: Metadata", policyOf("bench", v1alpha1.NeedMetadata, rego), rego},
+		{"Go, needs: Metadata", policyOf("bench", v1alpha1.NeedMetadata, wasm), wasm},
+		{"Rego, needs: Object", policyOf("bench", v1alpha1.NeedObject, rego), rego},
+		{"Go, needs: Object", policyOf("bench", v1alpha1.NeedObject, wasm), wasm},
 	}, nil
 }
 
@@ -220,13 +232,16 @@ func (f *field) many(ctx context.Context, c client.Client, r *report, b budget) 
 	}); err != nil {
 		return err
 	}
+	var modules []*v1alpha1.ClusterPolicyModule
 	for i := range manyModules {
-		if err := c.Create(ctx, regoModule(fmt.Sprintf("many-%d", i), fmt.Sprintf("%s# %d\n", deleting, i))); err != nil {
+		m := regoModule(fmt.Sprintf("many-%d", i), fmt.Sprintf("%s# %d\n", deleting, i))
+		if err := c.Create(ctx, m); err != nil {
 			return err
 		}
+		modules = append(modules, m)
 	}
 	for i := range manyPolicies {
-		p := policyOf(fmt.Sprintf("many-%d", i), v1alpha1.NeedMetadata, fmt.Sprintf("many-%d", i%manyModules))
+		p := policyOf(fmt.Sprintf("many-%d", i), v1alpha1.NeedMetadata, modules[i%manyModules])
 		p.Spec.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"group": fmt.Sprint(i)}}
 		if err := c.Create(ctx, p); err != nil {
 			return err
@@ -244,7 +259,7 @@ func (f *field) many(ctx context.Context, c client.Client, r *report, b budget) 
 		}
 		r.note("background, objects/s, with %d policies whose selectors are looked at: %.0f", manyPolicies, perSecond)
 		began = time.Now()
-		if err := c.Create(ctx, policyOf("one-more", v1alpha1.NeedMetadata, "")); err != nil {
+		if err := c.Create(ctx, policyOf("one-more", v1alpha1.NeedMetadata, nil)); err != nil {
 			return err
 		}
 		if err := until(ctx, func() error { return enforcing(ctx, c, "one-more") }); err != nil {

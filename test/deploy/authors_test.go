@@ -33,6 +33,22 @@ fixed: {collect: {decision: Orphan}}`
 	keeps = `
 resources: [{apiGroups: ["", apps], resources: [configmaps, deployments]}]
 fixed: {collect: {decision: Orphan}}`
+	keepsRoles = `
+resources: [{apiGroups: [rbac.authorization.k8s.io], resources: [rolebindings]}]
+mode: Enforce
+fixed: {collect: {decision: Orphan}}`
+	waitsFor = `
+resources: [{apiGroups: [rbac.authorization.k8s.io], resources: [rolebindings]}]
+mode: Enforce
+fixed: {collect: {decision: Wait, after: 720h}}`
+	deletesLater = `
+resources: [{apiGroups: [rbac.authorization.k8s.io], resources: [rolebindings]}]
+mode: Enforce
+fixed: {collect: {decision: Delete, delay: 720h}}`
+	faulty = `
+resources: [{apiGroups: [rbac.authorization.k8s.io], resources: [rolebindings]}]
+objectSelector: {matchLabels: {a: "no value of a label"}}
+fixed: {collect: {decision: Delete}}`
 	propagates = `
 resources: [{apiGroups: [""], resources: [configmaps]}, {apiGroups: [apps], resources: [deployments, statefulsets]}]
 fixed: {propagate: {decision: Foreground}}`
@@ -73,17 +89,25 @@ func TestAuthorOfAGCPolicy(t *testing.T) {
 			"the policy reads as service account NAMESPACE/reader, which you may not impersonate"},
 		"may not read as an account other than the one that they may impersonate": {reads, []rbacv1.PolicyRule{impersonate("other")},
 			"the policy reads as service account NAMESPACE/reader, which you may not impersonate"},
-		"may read as an account that they may impersonate": {reads, []rbacv1.PolicyRule{impersonate("reader")}, ""},
-		"needs no right to keep what has lost its owners":  {keeps, nil, ""},
+		"may read as an account that they may impersonate": {reads, []rbacv1.PolicyRule{impersonate("reader"), update("", "configmaps")}, ""},
+		"may not keep what they may not update": {keeps, []rbacv1.PolicyRule{update("", "configmaps"), update("apps", "configmaps")},
+			"the policy may keep or change /deployments, which you may not update in namespace NAMESPACE"},
+		"may not keep role bindings with the rights of edit": {keepsRoles, []rbacv1.PolicyRule{update("", "*"), update("apps", "*")},
+			"the policy may keep or change rbac.authorization.k8s.io/rolebindings, which you may not update in namespace NAMESPACE"},
+		"may not have role bindings wait":                {waitsFor, nil, "the policy may keep or change rbac.authorization.k8s.io/rolebindings"},
+		"may not delete role bindings later":             {deletesLater, nil, "the policy may keep or change rbac.authorization.k8s.io/rolebindings"},
+		"may not keep them in Monitor, nor by a fault":   {faulty, nil, "the policy may keep or change rbac.authorization.k8s.io/rolebindings"},
+		"may keep role bindings that they may update":    {keepsRoles, []rbacv1.PolicyRule{update("rbac.authorization.k8s.io", "rolebindings")}, ""},
+		"may keep what they may update, in other groups": {keeps, []rbacv1.PolicyRule{update("", "*"), update("apps", "*")}, ""},
 		"may not propagate to what they may not update": {propagates, []rbacv1.PolicyRule{update("", "configmaps"), update("apps", "deployments")},
-			"the policy may write to apps/statefulsets, which you may not update in namespace NAMESPACE"},
+			"the policy may keep or change apps/statefulsets, which you may not update in namespace NAMESPACE"},
 		"may not propagate to what they may update in another group alone": {propagates,
 			[]rbacv1.PolicyRule{update("", "configmaps", "deployments", "statefulsets"), update("apps", "statefulsets")},
-			"the policy may write to apps/deployments, which you may not update in namespace NAMESPACE"},
+			"the policy may keep or change apps/deployments, which you may not update in namespace NAMESPACE"},
 		"may propagate to what they may update": {propagates,
 			[]rbacv1.PolicyRule{update("", "configmaps"), update("apps", "deployments", "statefulsets")}, ""},
 		"may not have a module decide about what they may not update": {asks, nil,
-			"the policy may write to apps/deployments, which you may not update in namespace NAMESPACE"},
+			"the policy may keep or change apps/deployments, which you may not update in namespace NAMESPACE"},
 		"may have a module decide about what they may update":                    {asks, []rbacv1.PolicyRule{update("apps", "deployments")}, ""},
 		"may propagate to as many resources as can be checked":                   {many(20), []rbacv1.PolicyRule{update("example.com", "*")}, ""},
 		"may not propagate to the last of as many resources as can be checked":   {many(20), []rbacv1.PolicyRule{update("example.com", first(19)...)}, "example.com/things19"},
@@ -117,16 +141,17 @@ func TestAuthorOfAClusterGCPolicy(t *testing.T) {
 	}{
 		"may not read as an account that they may not impersonate": {readsElsewhere, nil, []rbacv1.PolicyRule{impersonate("reader")},
 			"the policy reads as service account elsewhere/reader, which you may not impersonate"},
-		"may read as an account that they may impersonate": {readsElsewhere, []rbacv1.PolicyRule{impersonate("reader")}, nil, ""},
+		"may read as an account that they may impersonate": {readsElsewhere, []rbacv1.PolicyRule{impersonate("reader"), update("", "configmaps")}, nil, ""},
 		"may not propagate to what they may update in one namespace": {propagates, nil,
 			[]rbacv1.PolicyRule{update("", "configmaps"), update("apps", "*")},
-			"the policy may write to /configmaps, which you may not update in all namespaces"},
+			"the policy may keep or change /configmaps, which you may not update in all namespaces"},
 		"may propagate to what they may update in all namespaces": {propagates,
 			[]rbacv1.PolicyRule{update("", "configmaps"), update("apps", "*")}, nil, ""},
 		"may not have a module decide about everything": {asksAboutAll, []rbacv1.PolicyRule{update("", "*"), update("apps", "*")}, nil,
-			"the policy may write to */*, which you may not update in all namespaces"},
+			"the policy may keep or change */*, which you may not update in all namespaces"},
 		"may have a module decide about everything if they may update everything": {asksAboutAll, []rbacv1.PolicyRule{update("*", "*")}, nil, ""},
-		"needs no right to keep what has lost its owners":                         {keeps, nil, nil, ""},
+		"may not keep what they may update in one namespace": {keepsRoles, nil, []rbacv1.PolicyRule{update("rbac.authorization.k8s.io", "*")},
+			"the policy may keep or change rbac.authorization.k8s.io/rolebindings, which you may not update in all namespaces"},
 	} {
 		t.Run(claim, func(t *testing.T) {
 			a := newAuthor(t, clusterGCPolicies)
@@ -142,6 +167,7 @@ func TestAuthorOfAChange(t *testing.T) {
 	if _, err := a.policies(a.admin).Create(t.Context(), a.policy(reads), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	a.inNamespace(a.ns, update("", "configmaps"))
 	patch := func(body string) error {
 		_, err := a.policies(a.as).Patch(t.Context(), "policy", types.MergePatchType, []byte(body), metav1.PatchOptions{})
 		return err

@@ -15,6 +15,7 @@ import (
 	"github.com/gleaner-dev/gleaner/devcluster"
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
 	"github.com/gleaner-dev/gleaner/operator/graph"
+	"github.com/gleaner-dev/gleaner/test/pins"
 )
 
 // holding has the API server place holds as Secrets are created.
@@ -119,8 +120,16 @@ func TestPolicies_AreCarriedOutByTheServiceAccount(t *testing.T) {
 	}
 }
 
-// apply applies a text, and waits until the policy in it is in force.
+// apply applies a text, with the digests of its modules, and waits until the policy in it
+// is in force.
 func (w *world) apply(cluster *devcluster.Cluster, text string, policy ...string) {
+	w.Helper()
+	w.applyUnpinned(cluster, pins.Manifest(strings.ReplaceAll(text, "NAMESPACE", w.ns)), policy...)
+}
+
+// applyUnpinned is for policies that no module decides for, or that the API server does
+// not let name a digest.
+func (w *world) applyUnpinned(cluster *devcluster.Cluster, text string, policy ...string) {
 	w.Helper()
 	path := filepath.Join(w.TempDir(), "policy.yaml")
 	if err := os.WriteFile(path, []byte(strings.ReplaceAll(text, "NAMESPACE", w.ns)), 0o600); err != nil {

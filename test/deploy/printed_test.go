@@ -19,6 +19,7 @@ import (
 
 	"github.com/gleaner-dev/gleaner/devcluster"
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
+	"github.com/gleaner-dev/gleaner/test/pins"
 )
 
 // What gleaner rbac prints is enough, and nothing in it is more than that.
@@ -106,7 +107,7 @@ func (p *printed) text(manifest string, names ...string) string {
 func (p *printed) applies(manifest string) {
 	p.Helper()
 	path := filepath.Join(p.TempDir(), "manifest.yaml")
-	if err := os.WriteFile(path, []byte(manifest), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(pins.Manifest(manifest)), 0o600); err != nil {
 		p.Fatal(err)
 	}
 	kubectl(p.T, p.cluster, "apply", "-f", path)

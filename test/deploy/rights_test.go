@@ -2,16 +2,19 @@ package deploy
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
 
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
 )
@@ -23,15 +26,16 @@ func TestRoles(t *testing.T) {
 			[]string{"create gleaner.dev gcpolicies", "patch gleaner.dev policymodules", "create gleaner.dev finalizers", "list gleaner.dev clusterfinalizers"},
 		},
 		"edit": {
-			[]string{"create gleaner.dev gcpolicies", "delete gleaner.dev policymodules", "watch gleaner.dev gcpolicies", "patch gleaner.dev finalizers"},
-			[]string{
-				"create gleaner.dev clustergcpolicies", "patch gleaner.dev gcpolicies/status",
-				"create gleaner.dev clusterfinalizers", "patch gleaner.dev finalizers/status",
-			},
+			[]string{"watch gleaner.dev gcpolicies"},
+			[]string{"create gleaner.dev gcpolicies", "create gleaner.dev policymodules", "create gleaner.dev finalizers", "patch gleaner.dev finalizers"},
 		},
 		"admin": {
-			[]string{"create gleaner.dev gcpolicies", "list gleaner.dev policymodules", "delete gleaner.dev finalizers"},
-			[]string{"create gleaner.dev clusterpolicymodules", "create gleaner.dev clusterfinalizers"},
+			[]string{"list gleaner.dev policymodules"},
+			[]string{"create gleaner.dev gcpolicies", "create gleaner.dev policymodules", "create gleaner.dev finalizers", "create gleaner.dev clusterfinalizers"},
+		},
+		"gleaner-editor": {
+			[]string{"create gleaner.dev gcpolicies", "delete gleaner.dev policymodules", "patch gleaner.dev finalizers"},
+			tenantsMayNot,
 		},
 		"gleaner-cluster-viewer": {
 			[]string{"list gleaner.dev clustergcpolicies", "watch gleaner.dev gcpolicies", "get gleaner.dev clusterfinalizers"},
@@ -47,17 +51,65 @@ func TestRoles(t *testing.T) {
 	} {
 		t.Run(role, func(t *testing.T) {
 			w := newWorld(t, installed(t).RESTConfig())
-			user := "holder-of-" + w.ns
-			w.bind(role, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user})
-			for _, right := range rights.may { // when the first is known, so are the others
-				devtest.Eventually(t, patience, func() error { return w.may(user, right, w.ns) })
-			}
-			for _, right := range rights.mayNot {
-				if w.may(user, right, w.ns) == nil {
-					t.Errorf("it gives the right to %s", right)
-				}
-			}
+			w.gives(role, rights.may, rights.mayNot)
 		})
+	}
+}
+
+// tenantsMayNot is what is for the whole cluster, or Gleaner's own.
+var tenantsMayNot = []string{
+	"create gleaner.dev clustergcpolicies", "patch gleaner.dev gcpolicies/status", "create gleaner.dev clusterpolicymodules",
+	"create gleaner.dev clusterfinalizers", "patch gleaner.dev finalizers/status",
+}
+
+// gives binds a role in the test's namespace, and makes sure of what it gives.
+func (w *world) gives(role string, may, mayNot []string) {
+	w.Helper()
+	user := "holder-of-" + w.ns
+	w.bind(role, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user})
+	for _, right := range may { // when the first is known, so are the others
+		devtest.Eventually(w, patience, func() error { return w.may(user, right, w.ns) })
+	}
+	for _, right := range mayNot {
+		if w.may(user, right, w.ns) == nil {
+			w.Errorf("%s gives the right to %s", role, right)
+		}
+	}
+}
+
+func TestTenants_MayWritePoliciesWhereTheOverlayIsApplied(t *testing.T) {
+	cluster := installed(t)
+	kubectl(t, cluster, "apply", "-k", "../../config/tenants")
+	defer kubectl(t, cluster, "delete", "-k", "../../config/tenants")
+	for _, role := range []string{"edit", "admin"} {
+		t.Run(role, func(t *testing.T) {
+			w := newWorld(t, cluster.RESTConfig())
+			w.gives(role, []string{"create gleaner.dev gcpolicies", "delete gleaner.dev policymodules", "patch gleaner.dev finalizers"}, tenantsMayNot)
+		})
+	}
+}
+
+func TestTenants_HaveAQuotaOfWhatTheyMayWrite(t *testing.T) {
+	cluster := installed(t)
+	w := newWorld(t, cluster.RESTConfig())
+	kubectl(t, cluster, "apply", "-n", w.ns, "-k", "../../config/tenants/quota")
+	quota, err := w.kube.CoreV1().ResourceQuotas(w.ns).Get(t.Context(), "gleaner", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	role, err := os.ReadFile("../../config/tenants/authors.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tenant rbacv1.ClusterRole
+	if err := yaml.UnmarshalStrict(role, &tenant); err != nil {
+		t.Fatal(err)
+	}
+	for _, resource := range tenant.Rules[0].Resources {
+		name := corev1.ResourceName("count/" + resource + "." + tenant.Rules[0].APIGroups[0])
+		if limit, bounded := quota.Spec.Hard[name]; !bounded || limit.Sign() <= 0 {
+			t.Errorf("there is no quota of %s: %v", name, quota.Spec.Hard)
+		}
 	}
 }
 

@@ -101,7 +101,7 @@ func TestUpgradeAndRemoval(t *testing.T) {
 	step("what there is before the upgrade", func(t *testing.T) {
 		o := startOperator(t, cluster)
 		o.ready("/readyz")
-		u.on(t).apply(cluster, resources, "-n", u.ns, "clustergcpolicies/holds", "finalizers.gleaner.dev/f")
+		u.on(t).applyUnpinned(cluster, resources, "-n", u.ns, "clustergcpolicies/holds")
 		u.on(t).holds("owner")
 		u.make("dependent", u.ns, u.get("owner"))
 		u.on(t).delays("delayed")
@@ -130,6 +130,9 @@ func TestUpgradeAndRemoval(t *testing.T) {
 		if diff := cmp.Diff(memo, u.get("delayed").Annotations); diff != "" {
 			t.Errorf("what is remembered, before and after:\n%s", diff)
 		}
+		// What was enforced without a pin is not any more, and says what to write.
+		kubectl(t, cluster, "wait", "--for=jsonpath={.status.conditions[?(@.type==\"ModuleReady\")].reason}=ModuleNotPinned",
+			"--timeout="+patience.String(), "-n", u.ns, "finalizers.gleaner.dev/f")
 		unforbidden(t, o)
 		o.stop()
 	})

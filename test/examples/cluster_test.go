@@ -28,7 +28,7 @@ func TestABucketGoesBeforeTheObjectThatStandsForIt(t *testing.T) {
 
 	w := newWorld(t, "bucket-finalizer", "http://127.0.0.1:7070", s.URL, "=example,", "="+s.AccessKey+",", "=example-secret", "="+s.SecretKey)
 	w.trust(s.CA)
-	w.install("bucket-finalizer", "local", "clusterpolicymodule", "")
+	w.install("bucket-finalizer", "local", "clusterfinalizer/bucket", "")
 	w.enforced("clusterfinalizer", "bucket")
 	w.kubectl("apply", "-f", filepath.Join(w.dir, "bucket.yaml"))
 	w.has("example.com/bucket", "bucket", "photos")
@@ -137,7 +137,7 @@ func TestARecordGoesBeforeTheObjectThatStandsForIt(t *testing.T) {
 
 func TestUsersGoStageByStageBeforeWhatTheyUse(t *testing.T) {
 	w := newWorld(t, "drain-before-delete")
-	w.install("drain-before-delete", "deploy", "policymodule", "default")
+	w.install("drain-before-delete", "deploy", "finalizers.gleaner.dev/drain", "default")
 	w.enforced("finalizers.gleaner.dev", "drain")
 	w.kubectl("apply", "-f", filepath.Join(w.dir, "sample.yaml"))
 	w.has("default.gleaner.dev/drain", "configmap", "orders")
@@ -166,7 +166,7 @@ func TestUsersGoStageByStageBeforeWhatTheyUse(t *testing.T) {
 
 func TestAManifestIsStoredBeforeItsObjectGoes(t *testing.T) {
 	w := newWorld(t, "backup-before-delete")
-	w.install("backup-before-delete", "deploy", "clusterpolicymodule", "")
+	w.install("backup-before-delete", "deploy", "clusterfinalizer/backup", "")
 	w.enforced("clusterfinalizer", "backup")
 	namespace := devtest.Namespace(t, w.cluster.RESTConfig())
 	w.kubectl("create", "configmap", "settings", "-n", namespace, "--from-literal=color=red")

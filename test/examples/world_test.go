@@ -73,14 +73,14 @@ func (w *world) eventually(ask func() error) {
 	devtest.Eventually(w, patience, ask)
 }
 
-// install applies a folder of the example, with the module that was built for it,
-// and names that module's digest, without which nothing is enforced.
-func (w *world) install(example, at, kind, namespace string) {
+// install applies a folder of the example, with the module that was built for it, and
+// writes that module's digest into the finalizer, as the README says.
+func (w *world) install(example, at, finalizer, namespace string) {
 	w.Helper()
 	m := build(w.T, example)
 	w.write("deploy/module.wasm.gz", m.zipped)
 	w.kubectl("apply", "--server-side", "-k", filepath.Join(w.dir, at))
-	w.kubectl("patch", kind, example, "-n", namespace, "--type=merge", "-p", fmt.Sprintf(`{"spec":{"sha256":%q}}`, m.digest))
+	w.kubectl("patch", finalizer, "-n", namespace, "--type=merge", "-p", fmt.Sprintf(`{"spec":{"module":{"digest":%q}}}`, m.digest))
 }
 
 // enforced waits until a finalizer is, and is put on objects.

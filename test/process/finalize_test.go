@@ -25,6 +25,7 @@ import (
 
 	"github.com/gleaner-dev/gleaner/devcluster"
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
+	"github.com/gleaner-dev/gleaner/test/pins"
 )
 
 // steps is a module that takes two steps over HTTP, remembers the first in between,
@@ -218,7 +219,7 @@ func applyAll(t *testing.T, cluster *devcluster.Cluster, ns, text string) {
 	file := filepath.Join(t.TempDir(), "all.yaml")
 	text = strings.ReplaceAll(text, "NS", ns)
 	text = strings.ReplaceAll(text, "kind: ServiceAccount, name: finalizer}", "kind: ServiceAccount, name: finalizer, namespace: "+ns+"}")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(pins.Manifest(text)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	devtest.Eventually(t, patience, func() error { // types are served a moment after they were defined

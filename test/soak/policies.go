@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
+	"github.com/gleaner-dev/gleaner/test/pins"
 )
 
 // Labels by which objects are governed.
@@ -77,7 +78,7 @@ func selector(label string, values ...string) *metav1.LabelSelector {
 // collectPolicy asks the module.
 func collectPolicy() *v1alpha1.ClusterGCPolicy {
 	p := policy("collect", []string{"configmaps", "secrets"}, collectLabel)
-	p.Spec.Module = &v1alpha1.ModuleReference{Name: "collecting"}
+	p.Spec.Module = &v1alpha1.ModuleReference{Name: "collecting", Digest: pins.Of(fmt.Sprintf(collecting, 0))}
 	return p
 }
 
@@ -97,7 +98,7 @@ func (s *stage) finalizer(account *corev1.ServiceAccount) (*v1alpha1.ClusterFina
 	f.Spec.Finalizer = "soak.example.com/site"
 	f.Spec.Resources = []v1alpha1.ResourceRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}}}
 	f.Spec.ObjectSelector = selector(finalizeLabel)
-	f.Spec.Module = v1alpha1.ModuleReference{Name: "at-site"}
+	f.Spec.Module = v1alpha1.ModuleReference{Name: "at-site", Digest: pins.Of(deletingAtSite)}
 	f.Spec.Mode, f.Spec.Attach = v1alpha1.ModeEnforce, true
 	f.Spec.Settings = &apiextensionsv1.JSON{Raw: settings}
 	f.Spec.ServiceAccount = &v1alpha1.ServiceAccountReference{Namespace: account.Namespace, Name: account.Name}
@@ -180,21 +181,31 @@ func (s *stage) inEffect(ctx context.Context) error {
 	})
 }
 
-// turnover changes the module that is asked, and has policies come and go.
+// patch changes an object, whatever is in the way for a while.
+func (s *stage) patch(ctx context.Context, o client.Object, change map[string]any) error {
+	body, err := json.Marshal(change)
+	if err != nil {
+		return err
+	}
+	return eventually(ctx, func() error {
+		return s.api.client.Patch(ctx, o, client.RawPatch("application/merge-patch+json", body))
+	})
+}
+
+// turnover changes the module that is asked, with the pin of its policy, which keeps
+// objects in between, and has policies come and go.
 func (s *stage) turnover(ctx, ending context.Context) error {
 	every := max(s.length/40, 2*time.Second)
 	var before *v1alpha1.ClusterGCPolicy
 	for n := 1; pause(ctx, ending, every); n++ {
-		patch := map[string]any{"spec": map[string]any{"rego": map[string]any{"inline": fmt.Sprintf(collecting, n)}}}
-		body, err := json.Marshal(patch)
-		if err != nil {
-			return err
-		}
+		text := fmt.Sprintf(collecting, n)
 		changed := &v1alpha1.ClusterPolicyModule{ObjectMeta: metav1.ObjectMeta{Name: "collecting"}}
-		if err := eventually(ctx, func() error {
-			return s.api.client.Patch(ctx, changed, client.RawPatch("application/merge-patch+json", body))
-		}); err != nil {
+		if err := s.patch(ctx, changed, map[string]any{"spec": map[string]any{"rego": map[string]any{"inline": text}}}); err != nil {
 			return fmt.Errorf("change a module: %w", err)
+		}
+		pinning := &v1alpha1.ClusterGCPolicy{ObjectMeta: metav1.ObjectMeta{Name: "collect"}}
+		if err := s.patch(ctx, pinning, map[string]any{"spec": map[string]any{"module": map[string]any{"digest": pins.Of(text)}}}); err != nil {
+			return fmt.Errorf("pin a module: %w", err)
 		}
 		p := policy(fmt.Sprintf("turn-%d", n), []string{"configmaps", "services"}, "soak.gleaner.dev/nothing")
 		p.Spec.Fixed = &v1alpha1.FixedVerdicts{Propagate: &v1alpha1.FixedVerdict{Decision: "Foreground"}, Collect: &v1alpha1.FixedVerdict{Decision: "Orphan"}}

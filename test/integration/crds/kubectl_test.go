@@ -146,12 +146,12 @@ func TestGetShowsWhatAPolicyDoesAndWhetherItIsInForce(t *testing.T) {
 			"keep-claims|Monitor||Orphan|Foreground|True|True|False|12|7|AGE",
 		},
 		"pmod": {
-			"NAME|ENGINE|HOOKS|FETCHED|COMPILED|AGE",
-			`keep-labelled|Rego|["collect"]|True|Unknown|AGE`,
+			"NAME|ENGINE|HOOKS|FETCHED|COMPILED|DIGEST|AGE",
+			`keep-labelled|Rego|["collect"]|True|Unknown|abc|AGE`,
 		},
 		"cpmod": {
-			"NAME|ENGINE|HOOKS|FETCHED|COMPILED|AGE",
-			"keep-data|||||AGE",
+			"NAME|ENGINE|HOOKS|FETCHED|COMPILED|DIGEST|AGE",
+			"keep-data||||||AGE",
 		},
 	} {
 		a.shows(command, want)

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gleaner-dev/gleaner/operator/memo"
+	"github.com/gleaner-dev/gleaner/test/pins"
 )
 
 // selecting governs the ConfigMaps of a test that have a label.
@@ -188,13 +189,14 @@ spec:
 }
 
 func TestAFaultHoldsTheObjectUntilItsCauseIsMended(t *testing.T) {
+	const mended = "package gleaner\ncollect := {\"decision\": \"Delete\"}"
 	w := newWorld(t)
 	p := w.policy(`
 kind: GCPolicy
 metadata: {name: broken}
 spec:
   resources: [{apiGroups: [""], resources: [configmaps]}]
-  module: {name: missing}
+  module: {name: missing, digest: ` + pins.Of(mended) + `}
   mode: Enforce`)
 	w.says(p, "ModuleReady", metav1.ConditionFalse, "NotFound", "there is no PolicyModule "+w.ns+"/missing: apply it")
 	w.says(p, "Enforcing", metav1.ConditionFalse, "NotReady", "objects that it governs are kept")
@@ -208,11 +210,7 @@ spec:
 	w.policy(`
 kind: PolicyModule
 metadata: {name: missing}
-spec:
-  rego:
-    inline: |
-      package gleaner
-      collect := {"decision": "Delete"}`)
+spec: {rego: {inline: ` + quoted(mended) + `}}`)
 	w.goes(held)
 }
 

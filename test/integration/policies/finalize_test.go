@@ -9,6 +9,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/gleaner-dev/gleaner/test/pins"
 )
 
 const done = `finalize := {"decision": "Done", "reason": "nothing to do"}`
@@ -171,7 +173,7 @@ func TestAWaitEndsAtOnceWithAChangeOf(t *testing.T) {
 		"the module": func(w *world, _, _ *unstructured.Unstructured) { w.module("waits", done) },
 		"the finalizer's module": func(w *world, f, _ *unstructured.Unstructured) {
 			w.module("other", done)
-			w.patch(f, `{"spec": {"module": {"name": "other"}}}`)
+			w.patch(f, `{"spec": {"module": {"name": "other", "digest": "`+pins.Of("package gleaner\n\n"+done)+`"}}}`)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -219,7 +221,7 @@ func TestAFinalizerWithoutAModuleKeepsItsObjects(t *testing.T) {
 	f := w.policy(`
 kind: Finalizer
 metadata: {name: none}
-spec: {resources: [{apiGroups: [""], resources: [configmaps]}], module: {name: later}, mode: Enforce}`)
+spec: {resources: [{apiGroups: [""], resources: [configmaps]}], module: {name: later, digest: ` + pins.Of("package gleaner\n\n"+done) + `}, mode: Enforce}`)
 	w.says(f, "ModuleReady", metav1.ConditionFalse, "NotFound", "there is no PolicyModule")
 	o := w.carrying("o", w.entry("none"))
 	w.delete(o)

@@ -5,8 +5,11 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
+
+	"github.com/gleaner-dev/gleaner/test/pins"
 )
 
 // finalizer applies a module in Rego and a Finalizer by the same name that has it
@@ -32,13 +35,24 @@ func (w *world) seeing() string {
 	return "serviceAccount: {name: reader}"
 }
 
-// module applies a module in Rego.
+// module applies a module in Rego, and has the Finalizers that name it pin it as it is then.
 func (w *world) module(name, rules string) {
 	w.Helper()
+	text := "package gleaner\n\n" + rules
 	w.policy(fmt.Sprintf(`
 kind: PolicyModule
 metadata: {name: %s}
-spec: {rego: {inline: %s}}`, name, quoted("package gleaner\n\n"+rules)))
+spec: {rego: {inline: %s}}`, name, quoted(text)))
+	list, err := w.objects.Resource(resources["Finalizer"]).Namespace(w.ns).List(w.Context(), metav1.ListOptions{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	for i := range list.Items {
+		f := &list.Items[i]
+		if module, _, _ := unstructured.NestedString(f.Object, "spec", "module", "name"); module == name {
+			w.patch(f, `{"spec": {"module": {"digest": "`+pins.Of(text)+`"}}}`)
+		}
+	}
 }
 
 func indent(text string) string {
@@ -78,6 +92,26 @@ func (w *world) status(o *unstructured.Unstructured, field string, want int64) {
 		}
 		return nil
 	})
+}
+
+// stuckSomehow waits until an object is gone, or the status of a finalizer says why not.
+func (w *world) stuckSomehow(finalizer, o *unstructured.Unstructured) (reason string) {
+	w.Helper()
+	w.eventually(func() error {
+		list, _, _ := unstructured.NestedSlice(w.get(finalizer).Object, "status", "stuck")
+		for _, item := range list {
+			if s, _ := item.(map[string]any); s["uid"] == string(o.GetUID()) {
+				reason, _ = s["reason"].(string)
+				return nil
+			}
+		}
+		if w.get(o).GetName() == "" {
+			reason = "nothing: it is gone"
+			return nil
+		}
+		return errorf("%s is neither gone nor stuck", o.GetName())
+	})
+	return reason
 }
 
 // stuck waits until the status of a finalizer says that an object is stuck.

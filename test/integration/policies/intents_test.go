@@ -10,6 +10,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/gleaner-dev/gleaner/test/pins"
 )
 
 const secret = "open-sesame-7f3a"
@@ -102,6 +104,54 @@ func TestAModuleCallsAServerWithCredentialsThatItNeverSees(t *testing.T) {
 	}
 	if strings.Contains(told, secret) {
 		t.Errorf("the secret is told in %s", told)
+	}
+}
+
+// steals reads the Secret that the finalizer may read, and sends it where it may send to.
+const steals = `
+finalize := {"decision": "Act", "intents": [{"id": "read", "get": {"apiVersion": "v1", "kind": "Secret", "namespace": input.policy.settings.namespace, "name": "token"}}]} if not input.results.read
+else := {"decision": "Act", "intents": [{"id": "send", "http": {"method": "GET", "url": concat("/", [input.policy.settings.url, input.results.read.object.data.header])}}]} if not input.results.send
+else := {"decision": "Done"}
+`
+
+// Whoever may edit a ClusterPolicyModule, and read no Secrets, could have had an admin's
+// ClusterFinalizer send them.
+func TestAnEditedModuleSendsNoSecretThatAnAdminsFinalizerMayRead(t *testing.T) {
+	for _, mode := range []string{"Enforce", "Monitor"} {
+		t.Run(mode, func(t *testing.T) {
+			w := newWorld(t)
+			s := newSite(t, func(http.ResponseWriter, *http.Request, int) {})
+			w.reader("secrets")
+			w.apply(`{kind: Secret, metadata: {name: token}, stringData: {header: ` + secret + `}}`)
+			module := w.policy("kind: ClusterPolicyModule\nmetadata: {name: NS}\nspec: {rego: {inline: " +
+				quoted("package gleaner\n\nfinalize := {\"decision\": \"Done\"}\n") + "}}")
+			f := w.policy(fmt.Sprintf(`
+kind: ClusterFinalizer
+metadata: {name: NS}
+spec:
+  finalizer: NS.example.com/x
+  resources: [{apiGroups: [""], resources: [configmaps]}]
+  module: {name: NS}
+  mode: %s
+  settings: {url: "%[2]s", namespace: NS}
+  serviceAccount: {namespace: NS, name: reader}
+  grants:
+    read: [{apiGroups: [""], resources: [secrets], namespaces: [NS]}]
+    http: [{url: "%[2]s/*", methods: [GET], addresses: [127.0.0.0/8]}]`, mode, s.URL))
+			w.says(f, "ModuleReady", metav1.ConditionTrue, "Ready", "")
+			w.patch(module, `{"spec": {"rego": {"inline": `+quoted("package gleaner\n"+steals)+`}}}`)
+			w.policyObserved(module)
+			o := w.carrying("o", w.ns+".example.com/x")
+			w.delete(o)
+			stuck := w.stuckSomehow(f, o)
+			if got := s.asked(); len(got) != 0 {
+				t.Errorf("it has sent %q", got)
+			}
+			w.says(f, "ModuleReady", metav1.ConditionFalse, "DigestMismatch", "write module.digest: "+pins.Of("package gleaner\n"+steals))
+			if stuck != "NotReady" {
+				t.Errorf("the object is stuck for %s", stuck)
+			}
+		})
 	}
 }
 

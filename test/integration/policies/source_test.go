@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gleaner-dev/gleaner/policies/source/oci"
+	"github.com/gleaner-dev/gleaner/test/pins"
 )
 
 const keeping = "package gleaner\n\ncollect := {\"decision\": \"Orphan\"}\n"
@@ -68,21 +69,44 @@ spec: {rego: {image: ` + reference.ByDigest(digest).String() + `}}`)
 	w.keeps()
 }
 
-func TestWhatIsNotPinnedIsNotEnforced(t *testing.T) {
+func TestAPolicyThatDoesNotPinItsModuleIsNotEnforced(t *testing.T) {
 	w := newWorld(t)
 	_, reference, digest := registryWith(t)
 	module := w.policy(`
 kind: ClusterPolicyModule
 metadata: {name: keeping-NS}
 spec: {rego: {image: ` + reference.String() + `}}`)
-	w.says(module, "Fetched", metav1.ConditionTrue, "FetchedUnpinned", "may become others unnoticed")
-	p := w.policy(enforced)
-	w.says(p, "ModuleReady", metav1.ConditionFalse, "NotPinned", "or name its image by digest")
+	w.says(module, "Fetched", metav1.ConditionTrue, "FetchedUnpinned", "may have other content later")
+	p := w.policy(strings.Replace(enforced, "name: keeping-NS}\n  mode", "name: keeping-NS, digest: none}\n  mode", 1))
+	w.says(p, "ModuleReady", metav1.ConditionFalse, "ModuleNotPinned", "write module.digest: "+pins.Of(keeping))
 	w.patch(p, `{"spec": {"mode": "Monitor"}}`)
 	w.says(p, "ModuleReady", metav1.ConditionTrue, "Ready", "collect")
 	w.patch(p, `{"spec": {"mode": "Enforce"}}`)
 	w.patch(module, `{"spec": {"rego": {"image": "`+reference.ByDigest(digest).String()+`"}}}`)
+	w.says(p, "ModuleReady", metav1.ConditionFalse, "ModuleNotPinned", "") // the digest of the image is not the author's word
+	w.patch(p, `{"spec": {"module": {"digest": "`+pins.Of(keeping)+`"}}}`)
 	w.says(p, "Enforcing", metav1.ConditionTrue, "Enforcing", "")
+}
+
+// The editor of a module is not the author of the policies that name it.
+func TestAnEditedModuleChangesNothingThatAPolicyEnforces(t *testing.T) {
+	w := newWorld(t)
+	module := w.policy(`
+kind: ClusterPolicyModule
+metadata: {name: keeping-NS}
+spec: {rego: {inline: ` + quoted(keeping) + `}}`)
+	p := w.policy(enforced)
+	w.says(p, "Enforcing", metav1.ConditionTrue, "Enforcing", "")
+	owner := w.make("owner")
+	kept := w.make("kept", owner)
+	edited := strings.ReplaceAll(keeping, "Orphan", "Delete")
+	w.patch(module, `{"spec": {"rego": {"inline": `+quoted(edited)+`}}}`)
+	w.says(p, "ModuleReady", metav1.ConditionFalse, "DigestMismatch", "write module.digest: "+pins.Of(edited))
+	w.delete(owner)
+	w.stays(kept, "PolicyAtFault")
+	w.patch(module, `{"spec": {"rego": {"inline": `+quoted(keeping)+`}}}`)
+	w.says(p, "Enforcing", metav1.ConditionTrue, "Enforcing", "")
+	w.stays(kept, "KeptByPolicy")
 }
 
 func TestAModuleInAConfigMapFollowsIt(t *testing.T) {

@@ -20,6 +20,7 @@ import (
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
 	"github.com/gleaner-dev/gleaner/operator/loop"
 	"github.com/gleaner-dev/gleaner/operator/record"
+	"github.com/gleaner-dev/gleaner/test/pins"
 )
 
 const patience = 2 * time.Minute
@@ -85,7 +86,8 @@ func (w *world) client(o *unstructured.Unstructured) dynamic.ResourceInterface {
 }
 
 // apply creates what a text in YAML says, or changes it to that. NS in the text is
-// the test's namespace; what has no namespace, and could, gets that.
+// the test's namespace; what has no namespace, and could, gets that. A policy or finalizer
+// pins its module as that is now.
 func (w *world) apply(text string) *unstructured.Unstructured {
 	w.Helper()
 	o, err := w.tryApply(text)
@@ -104,11 +106,26 @@ func (w *world) tryApply(text string) (*unstructured.Unstructured, error) {
 		o.SetAPIVersion(gvr.GroupVersion().String())
 	}
 	client := w.client(o)
+	if err := pins.Pin(o, w.moduleNow); err != nil {
+		return nil, err
+	}
 	applied, err := client.Apply(w.Context(), o.GetName(), o, metav1.ApplyOptions{FieldManager: "test", Force: true})
 	if err == nil {
 		w.Cleanup(func() { w.remove(applied) })
 	}
 	return applied, err
+}
+
+// moduleNow is a module as it is now; nil if it is not there.
+func (w *world) moduleNow(kind, namespace, name string) *unstructured.Unstructured {
+	m := &unstructured.Unstructured{}
+	m.SetGroupVersionKind(resources[kind].GroupVersion().WithKind(kind))
+	m.SetNamespace(namespace)
+	m, err := w.client(m).Get(w.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		return nil
+	}
+	return m
 }
 
 // remove takes an object away when its test is over, whatever holds it.

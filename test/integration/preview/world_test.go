@@ -25,6 +25,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/loop"
 	"github.com/gleaner-dev/gleaner/operator/preview"
 	"github.com/gleaner-dev/gleaner/operator/survey"
+	"github.com/gleaner-dev/gleaner/test/pins"
 )
 
 // resources are the types of objects in scenarios, by kind.
@@ -114,6 +115,18 @@ func (w *world) resources(text string) []*unstructured.Unstructured {
 		}
 		o.SetAPIVersion("gleaner.dev/v1alpha1")
 		list = append(list, o)
+	}
+	for _, o := range list {
+		if err := pins.Pin(o, func(kind, _, name string) *unstructured.Unstructured {
+			for _, m := range list {
+				if m.GetKind() == kind && m.GetName() == name {
+					return m
+				}
+			}
+			return nil
+		}); err != nil {
+			w.Fatal(err)
+		}
 	}
 	return list
 }
