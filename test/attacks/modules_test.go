@@ -1,0 +1,65 @@
+package attacks
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/gleaner-dev/gleaner/test/attacks/payload"
+)
+
+// How long an attack goes on while others are watched.
+const (
+	quickly  = 4 * time.Second
+	atLength = 45 * time.Second
+)
+
+func attackLength() time.Duration {
+	if *long {
+		return atLength
+	}
+	return quickly
+}
+
+// contextOf returns a context for what is done after a test.
+func contextOf(t *testing.T) context.Context { return context.WithoutCancel(t.Context()) }
+
+// quick are the payloads that every run of the tests submits, one for each kind of harm.
+// The others take longer, or much memory.
+var quick = map[string]bool{
+	"endless-start": true, "nested-templates": true, "fill-memory": true, "rewritten-tables": true, "random-loads": true,
+}
+
+// each runs a test in the modes, on what the flags ask for.
+func each(t *testing.T, run func(t *testing.T, m mode)) {
+	t.Helper()
+	for _, m := range []mode{primary, companion} {
+		if m == companion && !*long {
+			continue
+		}
+		t.Run(string(m), func(t *testing.T) { run(t, m) })
+	}
+}
+
+func TestModules_OfATenantHarmNobodyElse(t *testing.T) {
+	each(t, func(t *testing.T, m mode) {
+		for _, p := range payload.All() {
+			if !*long && !quick[p.Name] {
+				continue
+			}
+			t.Run(p.Name, func(t *testing.T) { attackWith(newWorld(t, m), p) })
+		}
+	})
+}
+
+func attackWith(w *world, p payload.Payload) {
+	w.Helper()
+	d := newWatchdog(w)
+	if !w.submit(p) {
+		w.Log("the API server does not take the module, so that there is nothing to watch")
+	}
+	d.watch(attackLength() / 2)
+	d.checkPolicy()
+	d.watch(attackLength() / 2)
+	d.end()
+}

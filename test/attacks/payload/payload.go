@@ -1,0 +1,141 @@
+// Package payload writes modules that attack the operator that loads them, and the
+// objects with which a tenant submits them. It runs none of them.
+package payload
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// Group and Version of the custom resources.
+const (
+	Group   = "gleaner.dev"
+	Version = "v1alpha1"
+)
+
+// Payload is a module that attacks, and what a tenant creates so that it is loaded.
+type Payload struct {
+	Name string // a DNS label
+
+	// Rego or Wasm returns the module, given the memory limit in bytes.
+	Rego func() string
+	Wasm func(memory int64) []byte
+
+	Policies int // number of GCPolicies in Monitor mode that use the module; 0 loads it only
+	Orphans  int // number of objects that the policies are evaluated for
+
+	// Limits that the module asks for, as far as the API server accepts them.
+	Limits Limits
+}
+
+// Limits are those of a module. The zero value of a field leaves it to its default.
+type Limits struct {
+	Fuel   int64
+	Memory string // a quantity
+}
+
+// FuelLimits and MemoryLimits are what an attacker tries, the largest first.
+var (
+	FuelLimits   = []int64{math.MaxInt64, 1e15, 1e13, 1e12, 1e11, 1e10, 5e9, 2e9, 1e9, 5e8, 0}
+	MemoryLimits = []string{"1Gi", "512Mi", "256Mi", "128Mi", "64Mi", ""}
+)
+
+const defaultMemory = 64 << 20
+
+func (l Limits) memory() int64 {
+	mebibytes, err := strconv.ParseInt(strings.TrimSuffix(l.Memory, "Mi"), 10, 64)
+	switch {
+	case l.Memory == "1Gi":
+		return 1 << 30
+	case err != nil:
+		return defaultMemory
+	}
+	return mebibytes << 20
+}
+
+func (l Limits) document() map[string]any {
+	document := map[string]any{"timeout": "1m"}
+	if l.Fuel != 0 {
+		document["fuel"] = l.Fuel
+	}
+	if l.Memory != "" {
+		document["memory"] = l.Memory
+	}
+	return document
+}
+
+// Module returns the PolicyModule of a namespace, and the ConfigMap that it comes from
+// unless it is inline. A module in Wasm is compressed.
+func (p Payload) Module(namespace string) ([]*unstructured.Unstructured, error) {
+	if p.Rego != nil {
+		return []*unstructured.Unstructured{p.module(namespace, map[string]any{"rego": map[string]any{"inline": p.Rego()}})}, nil
+	}
+	packed, err := compress(p.Wasm(p.Limits.memory()))
+	if err != nil {
+		return nil, fmt.Errorf("compress %s: %w", p.Name, err)
+	}
+	source := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "ConfigMap", "binaryData": map[string]any{"module": base64.StdEncoding.EncodeToString(packed)},
+	}}
+	identify(source, namespace, p.Name+"-source")
+	reference := map[string]any{"name": p.Name + "-source", "key": "module"}
+	return []*unstructured.Unstructured{source, p.module(namespace, map[string]any{"wasm": map[string]any{"configMap": reference}})}, nil
+}
+
+func (p Payload) module(namespace string, spec map[string]any) *unstructured.Unstructured {
+	spec["limits"] = p.Limits.document()
+	return Object("PolicyModule", namespace, p.Name, spec)
+}
+
+// GCPolicies returns the policies that use the module.
+func (p Payload) GCPolicies(namespace string) []*unstructured.Unstructured {
+	var list []*unstructured.Unstructured
+	for i := range p.Policies {
+		list = append(list, Object("GCPolicy", namespace, fmt.Sprintf("%s-%d", p.Name, i), map[string]any{
+			"resources": []any{map[string]any{"apiGroups": []any{""}, "resources": []any{"configmaps"}}},
+			"objectSelector": map[string]any{
+				"matchLabels": map[string]any{Label: p.Name},
+			},
+			"module": map[string]any{"name": p.Name},
+			"mode":   "Monitor",
+		}))
+	}
+	return list
+}
+
+// Label selects the objects that the policies of a payload govern, by its name.
+const Label = "attacks.gleaner.dev/payload"
+
+// Object returns a custom resource.
+func Object(kind, namespace, objectName string, spec map[string]any) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": Group + "/" + Version, "kind": kind, "spec": spec}}
+	identify(o, namespace, objectName)
+	return o
+}
+
+func identify(o *unstructured.Unstructured, namespace, objectName string) {
+	o.SetName(objectName)
+	if namespace != metav1.NamespaceNone {
+		o.SetNamespace(namespace)
+	}
+}
+
+func compress(code []byte) ([]byte, error) {
+	var packed bytes.Buffer
+	w, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
+	if err != nil {
+		return nil, err
+	}
+	if _, err = w.Write(code); err == nil {
+		err = w.Close()
+	}
+	return packed.Bytes(), err
+}

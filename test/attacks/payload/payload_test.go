@@ -1,0 +1,30 @@
+package payload
+
+import (
+	"encoding/base64"
+	"testing"
+)
+
+// etcd's own limit, of which the other fields take a little.
+const largestConfigMap = 1 << 20
+
+func TestPayloads_AreSmallEnoughForATenantToStore(t *testing.T) {
+	for _, p := range All() {
+		t.Run(p.Name, func(t *testing.T) {
+			objects, err := p.Module("tenant")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p.Rego != nil {
+				t.Logf("%d bytes", len(p.Rego()))
+				return
+			}
+			source, ok := objects[0].Object["binaryData"].(map[string]any)["module"].(string)
+			packed, err := base64.StdEncoding.DecodeString(source)
+			if !ok || err != nil || len(packed) > largestConfigMap {
+				t.Errorf("the module has %d bytes, %v", len(packed), err)
+			}
+			t.Logf("%d bytes compressed, %d uncompressed", len(packed), len(p.Wasm(p.Limits.memory())))
+		})
+	}
+}

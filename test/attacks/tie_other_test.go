@@ -1,0 +1,7 @@
+//go:build !linux
+
+package attacks
+
+import "os/exec"
+
+func tieToParent(*exec.Cmd) {}
