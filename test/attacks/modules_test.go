@@ -52,6 +52,18 @@ func TestModules_OfATenantHarmNobodyElse(t *testing.T) {
 	})
 }
 
+// Nothing of what is checked is wrong where there is no attack.
+func TestWatchdog_FindsNothingWithoutAnAttack(t *testing.T) {
+	for _, m := range []mode{primary, companion} {
+		t.Run(string(m), func(t *testing.T) {
+			d := newWatchdog(newWorld(t, m))
+			d.watch(attackLength() / 2)
+			d.checkPolicy()
+			d.end()
+		})
+	}
+}
+
 func attackWith(w *world, p payload.Payload) {
 	w.Helper()
 	d := newWatchdog(w)

@@ -193,10 +193,10 @@ func (l *logbook) Write(p []byte) (int, error) {
 	return l.text.Write(p)
 }
 
-// end returns the last lines that are not about single objects.
+// end returns the last lines that say that something is wrong.
 func (l *logbook) end() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	lines := slices.DeleteFunc(strings.Split(l.text.String(), "\n"), func(line string) bool { return strings.Contains(line, `"msg":"Decided"`) })
+	lines := slices.DeleteFunc(strings.Split(l.text.String(), "\n"), func(line string) bool { return strings.Contains(line, `"level":"info"`) })
 	return strings.Join(lines[max(0, len(lines)-20):], "\n")
 }
