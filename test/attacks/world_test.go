@@ -188,8 +188,29 @@ func (w *world) submit(p payload.Payload) bool {
 	for _, o := range p.GCPolicies(w.attacker) {
 		w.create(w.tenant, o)
 	}
-	w.orphans(p)
+	if p.Orphans > 0 {
+		w.moduleReady(p)
+		w.orphans(p)
+	}
 	return true
+}
+
+// moduleReady gives the operator time to load a module, or else its policies would be
+// evaluated for nothing. One that is not loaded by then never is.
+func (w *world) moduleReady(p payload.Payload) {
+	w.Helper()
+	policy := p.GCPolicies(w.attacker)[0]
+	for began := time.Now(); time.Since(began) < forceWithin; {
+		live, err := w.tenant.of(policy).Get(w.Context(), policy.GetName(), metav1.GetOptions{})
+		if err != nil {
+			w.Fatal(err)
+		}
+		if status, message := condition(live, "ModuleReady"); status != "" && status != "Unknown" {
+			w.Logf("the module is ready: %s: %s", status, message)
+			return
+		}
+		w.pause(50 * time.Millisecond)
+	}
 }
 
 // fit takes the highest limits that the API server accepts.
@@ -237,9 +258,6 @@ func (w *world) fit(p payload.Payload) payload.Payload {
 // orphans creates objects that a payload's policies are evaluated for.
 func (w *world) orphans(p payload.Payload) {
 	w.Helper()
-	if p.Orphans == 0 {
-		return
-	}
 	owner := w.configMap(w.tenant, w.attacker, p.Name+"-owner", nil)
 	const writers = 8
 	var all sync.WaitGroup
