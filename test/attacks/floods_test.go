@@ -53,9 +53,7 @@ func TestFinalizer_ThatWaitsAMillisecondIsNoFloodOfWrites(t *testing.T) {
 			w.finalized(w.tenant, w.attacker, "counted-"+strconv.Itoa(i), "counting")
 		}
 		before, began := w.requests("configmaps", "PATCH"), time.Now()
-		d.watch(attackLength() / 2)
-		d.checkPolicy()
-		d.watch(attackLength() / 2)
+		d.observe()
 		took := time.Since(began)
 		if n := w.requests("configmaps", "PATCH") - before; n > allowance+writesPerSecond*took.Seconds() {
 			t.Errorf("%.0f writes for %d objects in %s, which is %.0f in a second", n, objects, round(took), n/took.Seconds())
@@ -169,9 +167,7 @@ func TestModules_OfASlowServerDelayNobody(t *testing.T) {
 		for i := range 8 {
 			w.clusterModule(fmt.Sprintf("slow-%d-%s", i, w.attacker), fmt.Sprintf("%s/slow/module-%d@sha256:%s", address, i, strings.Repeat("a", 64)))
 		}
-		d.watch(attackLength() / 2)
-		d.checkPolicy()
-		d.watch(attackLength() / 2)
+		d.observe()
 		d.end()
 	})
 }
@@ -233,9 +229,7 @@ func TestModules_WithManyNamesHarmNobodyElse(t *testing.T) {
 		for i := range 4 {
 			w.clusterModule(fmt.Sprintf("names-%d-%s", i, w.attacker), image)
 		}
-		d.watch(attackLength() / 2)
-		d.checkPolicy()
-		d.watch(attackLength() / 2)
+		d.observe()
 		d.end()
 	})
 }

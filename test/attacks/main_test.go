@@ -30,7 +30,10 @@ import (
 	_ "github.com/gleaner-dev/gleaner/policies/builtin"
 )
 
-var long = flag.Bool("long", false, "run all attacks, for longer, and in both modes")
+var (
+	long   = flag.Bool("long", false, "run all attacks, for longer, and in both modes")
+	length = flag.Duration("length", 0, "how long each attack is watched; 0 is 4s, or 45s with -long")
+)
 
 // mode is how Gleaner runs: --collector.
 type mode string

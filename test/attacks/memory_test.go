@@ -32,31 +32,54 @@ func memoryLimit(t *testing.T) int64 {
 	return limit.Value()
 }
 
-// residentMemory returns what a process and all of its descendants hold, in bytes. What
-// they share counts once, as it does for a container.
+// residentMemory returns what a process and all of its descendants hold, in bytes, as
+// it is counted for a container: what they share counts once, and files in memory count
+// whether or not anybody has mapped them.
 func residentMemory(pid int) (int64, error) {
 	processes, err := descendants(pid)
 	if err != nil {
 		return 0, err
 	}
 	var sum int64
+	files := map[uint64]int64{} // by inode
 	for _, p := range append(processes, pid) {
 		bytes, err := proportional(p)
 		if err != nil && !errors.Is(err, os.ErrNotExist) { // or it has ended
 			return 0, err
 		}
 		sum += bytes
+		filesInMemory(p, files)
+	}
+	for _, bytes := range files {
+		sum += bytes
 	}
 	return sum, nil
 }
 
-// proportional returns the memory of a process; of what it shares, its share. A process
-// that may not be looked into counts with all that is resident.
+// proportional returns the memory of a process but for files in memory; of what it
+// shares, its share. A process that may not be looked into counts with all that is
+// resident.
 func proportional(pid int) (int64, error) {
-	if size, err := sizeIn(fmt.Sprintf("/proc/%d/smaps_rollup", pid), "Pss:"); err == nil {
-		return size, nil
+	rollup := fmt.Sprintf("/proc/%d/smaps_rollup", pid)
+	anonymous, err := sizeIn(rollup, "Pss_Anon:")
+	if err != nil {
+		return sizeIn(fmt.Sprintf("/proc/%d/status", pid), "VmRSS:")
 	}
-	return sizeIn(fmt.Sprintf("/proc/%d/status", pid), "VmRSS:")
+	file, err := sizeIn(rollup, "Pss_File:")
+	return anonymous + file, err
+}
+
+// filesInMemory adds the sizes of the files in memory that a process has open.
+func filesInMemory(pid int, sizes map[uint64]int64) {
+	links, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid)) // the pattern is well formed
+	for _, link := range links {
+		if name, err := os.Readlink(link); err != nil || !strings.HasPrefix(name, "/memfd:") {
+			continue
+		}
+		if inode, bytes, ok := allocated(link); ok {
+			sizes[inode] = bytes
+		}
+	}
 }
 
 func sizeIn(file, field string) (int64, error) {

@@ -8,17 +8,16 @@ import (
 	"github.com/gleaner-dev/gleaner/test/attacks/payload"
 )
 
-// How long an attack goes on while others are watched.
-const (
-	quickly  = 4 * time.Second
-	atLength = 45 * time.Second
-)
-
+// attackLength is how long others are watched during an attack.
 func attackLength() time.Duration {
-	if *long {
-		return atLength
+	switch {
+	case *length != 0:
+		return *length
+	case *long:
+		return 45 * time.Second
+	default:
+		return 4 * time.Second
 	}
-	return quickly
 }
 
 // contextOf returns a context for what is done after a test.
@@ -57,8 +56,7 @@ func TestWatchdog_FindsNothingWithoutAnAttack(t *testing.T) {
 	for _, m := range []mode{primary, companion} {
 		t.Run(string(m), func(t *testing.T) {
 			d := newWatchdog(newWorld(t, m))
-			d.watch(attackLength() / 2)
-			d.checkPolicy()
+			d.observe()
 			d.end()
 		})
 	}
@@ -70,8 +68,6 @@ func attackWith(w *world, p payload.Payload) {
 	if !w.submit(p) {
 		w.Log("the API server does not take the module, so that there is nothing to watch")
 	}
-	d.watch(attackLength() / 2)
-	d.checkPolicy()
-	d.watch(attackLength() / 2)
+	d.observe()
 	d.end()
 }

@@ -129,6 +129,17 @@ func (d *watchdog) goesOn() bool {
 	}
 }
 
+// observe checks everything while an attack goes on.
+func (d *watchdog) observe() {
+	d.Helper()
+	d.watch(0) // the least
+	d.checkPolicy()
+	d.watch(attackLength())
+	if *long {
+		d.checkPolicy()
+	}
+}
+
 // watch checks collection until so much time is over, and at least three times.
 func (d *watchdog) watch(length time.Duration) {
 	d.Helper()

@@ -61,8 +61,7 @@ func failWorkers(w *world, signal syscall.Signal) {
 		kept = append(kept, w.orphaned(fmt.Sprintf("kept-%d", n)))
 		w.pause(50 * time.Millisecond)
 	}
-	d.watch(attackLength() / 2)
-	d.checkPolicy()
+	d.observe()
 	close(stop)
 	failing.Wait()
 	w.Logf("%d workers failed while %d objects were decided on", failed, len(kept))
@@ -180,7 +179,6 @@ func restart(w *world, p payload.Payload) {
 	})
 	w.Logf("a finalizer of another namespace was served after %s", round(time.Since(began)))
 	d := newWatchdog(w)
-	d.watch(attackLength())
-	d.checkPolicy()
+	d.observe()
 	d.end()
 }

@@ -29,7 +29,8 @@ type Payload struct {
 	Rego func() string
 	Wasm func(memory int64) []byte
 
-	Policies int // number of GCPolicies in Monitor mode that use the module; 0 loads it only
+	Copies   int // number of modules, each with a digest of its own; 0 is 1
+	Policies int // number of GCPolicies in Monitor mode that use the first; 0 loads it only
 	Orphans  int // number of objects that the policies are evaluated for
 
 	// Limits that the module asks for, as far as the API server accepts them.
@@ -72,27 +73,42 @@ func (l Limits) document() map[string]any {
 	return document
 }
 
-// Module returns the PolicyModule of a namespace, and the ConfigMap that it comes from
-// unless it is inline. A module in Wasm is compressed.
+// Module returns the PolicyModules of a namespace, and the ConfigMaps that they come from
+// unless they are inline. Modules in Wasm are compressed.
 func (p Payload) Module(namespace string) ([]*unstructured.Unstructured, error) {
-	if p.Rego != nil {
-		return []*unstructured.Unstructured{p.module(namespace, map[string]any{"rego": map[string]any{"inline": p.Rego()}})}, nil
+	var list []*unstructured.Unstructured
+	for i := range max(p.Copies, 1) {
+		name := p.Name
+		if i > 0 {
+			name = fmt.Sprintf("%s-copy-%d", p.Name, i)
+		}
+		objects, err := p.copy(namespace, name, i)
+		if err != nil {
+			return nil, fmt.Errorf("write %s: %w", name, err)
+		}
+		list = append(list, objects...)
 	}
-	packed, err := compress(p.Wasm(p.Limits.memory()))
+	return list, nil
+}
+
+// copy returns a module that differs from the others in what has no effect.
+func (p Payload) copy(namespace, name string, n int) ([]*unstructured.Unstructured, error) {
+	spec := map[string]any{"limits": p.Limits.document()}
+	if p.Rego != nil {
+		spec["rego"] = map[string]any{"inline": fmt.Sprintf("%s# copy %d\n", p.Rego(), n)}
+		return []*unstructured.Unstructured{Object("PolicyModule", namespace, name, spec)}, nil
+	}
+	const customSection = "\x00\x02\x01"
+	packed, err := compress(append(append(p.Wasm(p.Limits.memory()), customSection...), 'a'+byte(n)))
 	if err != nil {
-		return nil, fmt.Errorf("compress %s: %w", p.Name, err)
+		return nil, err
 	}
 	source := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "ConfigMap", "binaryData": map[string]any{"module": base64.StdEncoding.EncodeToString(packed)},
 	}}
-	identify(source, namespace, p.Name+"-source")
-	reference := map[string]any{"name": p.Name + "-source", "key": "module"}
-	return []*unstructured.Unstructured{source, p.module(namespace, map[string]any{"wasm": map[string]any{"configMap": reference}})}, nil
-}
-
-func (p Payload) module(namespace string, spec map[string]any) *unstructured.Unstructured {
-	spec["limits"] = p.Limits.document()
-	return Object("PolicyModule", namespace, p.Name, spec)
+	identify(source, namespace, name+"-source")
+	spec["wasm"] = map[string]any{"configMap": map[string]any{"name": name + "-source", "key": "module"}}
+	return []*unstructured.Unstructured{source, Object("PolicyModule", namespace, name, spec)}, nil
 }
 
 // GCPolicies returns the policies that use the module.

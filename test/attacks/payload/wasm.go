@@ -159,13 +159,13 @@ func All() []Payload {
 		{Name: "endless-call", Wasm: EndlessCall, Policies: 1, Orphans: 5, Limits: limits},
 		{Name: "nested-templates", Rego: func() string { return NestedTemplates(45) }},
 		{Name: "union-types", Rego: func() string { return UnionTypes(34) }},
-		{Name: "nested-parentheses", Rego: func() string { return NestedParentheses(15_000) }},
-		{Name: "fill-memory", Wasm: FillMemory, Policies: 4, Limits: Limits{Fuel: FuelLimits[0], Memory: MemoryLimits[0]}},
-		{Name: "element-segments", Wasm: ElementSegments, Policies: 4},
-		{Name: "wide-exports", Wasm: WideExports, Policies: 1},
+		{Name: "nested-parentheses", Rego: func() string { return NestedParentheses(15_000) }, Copies: 4},
+		{Name: "fill-memory", Wasm: FillMemory, Policies: 6, Limits: Limits{Fuel: FuelLimits[0], Memory: MemoryLimits[0]}},
+		{Name: "element-segments", Wasm: ElementSegments, Copies: 4, Policies: 4},
+		{Name: "wide-exports", Wasm: WideExports, Copies: 16, Policies: 1},
 		{Name: "rewritten-tables", Wasm: RewrittenTables, Policies: 1, Orphans: 20},
 		{Name: "large-patterns", Rego: LargePatterns, Policies: 1, Orphans: 20},
-		{Name: "slow-to-compile", Wasm: SlowToCompile, Policies: 1},
+		{Name: "slow-to-compile", Wasm: SlowToCompile, Copies: 4},
 		{Name: "random-loads", Wasm: RandomLoads, Policies: 1, Orphans: 300},
 	}
 }
