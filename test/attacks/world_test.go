@@ -216,42 +216,21 @@ func (w *world) moduleReady(p payload.Payload) {
 // fit takes the highest limits that the API server accepts.
 func (w *world) fit(p payload.Payload) payload.Payload {
 	w.Helper()
-	accepted := func(l payload.Limits) bool {
-		p.Limits = l
+	p.Limits = p.Limits.Fit(func(l payload.Limits) (accepted bool) {
 		probe := payload.Payload{Name: p.Name, Rego: payload.Abstaining, Limits: l}
 		objects, err := probe.Module(w.attacker)
 		if err != nil {
 			w.Fatal(err)
 		}
-		ok := false
 		devtest.Eventually(w, timeout, func() error {
 			_, err := w.tenant.of(objects[0]).Create(w.Context(), objects[0], metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-			if ok = err == nil; ok || apierrors.IsInvalid(err) {
-				return nil
+			if accepted = err == nil; apierrors.IsInvalid(err) {
+				err = nil
 			}
 			return err
 		})
-		return ok
-	}
-	fuels, memories := payload.FuelLimits, payload.MemoryLimits
-	if p.Limits.Fuel == 0 {
-		fuels = fuels[len(fuels)-1:]
-	}
-	if p.Limits.Memory == "" {
-		memories = memories[len(memories)-1:]
-	}
-	var best payload.Limits
-	for _, fuel := range fuels {
-		if best.Fuel = fuel; accepted(best) {
-			break
-		}
-	}
-	for _, memory := range memories {
-		if best.Memory = memory; accepted(best) {
-			break
-		}
-	}
-	p.Limits = best
+		return accepted
+	})
 	return p
 }
 

@@ -49,37 +49,37 @@ func (s *stage) attack(ctx, ending context.Context) error {
 	return nil
 }
 
-// submit creates the objects of a payload, with the most fuel that the API server
-// accepts.
+// submit creates the objects of a payload, with the highest limits that the API server
+// accepts. A module that it does not accept is no attack.
 func (s *stage) submit(ctx context.Context, p payload.Payload) error {
-	for _, fuel := range payload.FuelLimits {
-		p.Limits.Fuel = min(fuel, p.Limits.Fuel)
-		objects, err := p.Module(attackerNamespace)
-		if err != nil {
-			return err
-		}
+	p.Limits = p.Limits.Fit(func(l payload.Limits) bool {
+		probe := payload.Payload{Name: p.Name, Rego: payload.Abstaining, Limits: l}
+		objects, err := probe.Module(attackerNamespace)
+		return err == nil && s.createAll(ctx, objects, client.DryRunAll) == nil
+	})
+	objects, err := p.Module(attackerNamespace)
+	if err == nil {
 		err = s.createAll(ctx, objects)
-		if apierrors.IsInvalid(err) {
-			continue
-		}
-		if err == nil {
-			err = s.createAll(ctx, p.GCPolicies(attackerNamespace))
-		}
-		if err == nil {
-			pause(ctx, ctx, loadTime) // or the policies would not be evaluated yet
-			err = s.abandon(ctx, p)
-		}
-		return err
 	}
-	return nil // the API server takes no such module, whatever its limits
+	if apierrors.IsInvalid(err) {
+		return nil
+	}
+	if err == nil {
+		err = s.createAll(ctx, p.GCPolicies(attackerNamespace))
+	}
+	if err == nil {
+		pause(ctx, ctx, loadTime) // or the policies would not be evaluated yet
+		err = s.abandon(ctx, p)
+	}
+	return err
 }
 
 // createAll creates objects. The error of one that is invalid comes back at once.
-func (s *stage) createAll(ctx context.Context, objects []*unstructured.Unstructured) error {
+func (s *stage) createAll(ctx context.Context, objects []*unstructured.Unstructured, options ...client.CreateOption) error {
 	for _, o := range objects {
 		var invalid error
 		err := eventually(ctx, func() error {
-			err := s.api.client.Create(ctx, o.DeepCopy())
+			err := s.api.client.Create(ctx, o.DeepCopy(), options...)
 			if apierrors.IsInvalid(err) {
 				invalid, err = err, nil
 			}

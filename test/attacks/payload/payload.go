@@ -39,15 +39,41 @@ type Payload struct {
 
 // Limits are those of a module. The zero value of a field leaves it to its default.
 type Limits struct {
-	Fuel   int64
-	Memory string // a quantity
+	Fuel    int64
+	Memory  string // a quantity
+	Timeout string // a duration
 }
 
-// FuelLimits and MemoryLimits are what an attacker tries, the largest first.
+// FuelLimits, MemoryLimits and TimeoutLimits are what an attacker tries, the largest
+// first and the default last.
 var (
-	FuelLimits   = []int64{math.MaxInt64, 1e15, 1e13, 1e12, 1e11, 1e10, 5e9, 2e9, 1e9, 5e8, 0}
-	MemoryLimits = []string{"1Gi", "512Mi", "256Mi", "128Mi", "64Mi", ""}
+	FuelLimits    = []int64{math.MaxInt64, 1e15, 1e13, 1e12, 1e11, 1e10, 5e9, 2e9, 1e9, 5e8, 0}
+	MemoryLimits  = []string{"1Gi", "512Mi", "256Mi", "128Mi", "64Mi", ""}
+	TimeoutLimits = []string{"1m", "30s", "20s", "10s", "5s", ""}
 )
+
+// Fit returns the highest limits that are accepted, each by itself, of those that are
+// asked for.
+func (l Limits) Fit(accepted func(Limits) bool) Limits {
+	return Limits{
+		Fuel:    highest(l.Fuel, FuelLimits, func(v int64) bool { return accepted(Limits{Fuel: v}) }),
+		Memory:  highest(l.Memory, MemoryLimits, func(v string) bool { return accepted(Limits{Memory: v}) }),
+		Timeout: highest(l.Timeout, TimeoutLimits, func(v string) bool { return accepted(Limits{Timeout: v}) }),
+	}
+}
+
+func highest[T comparable](asked T, candidates []T, accepted func(T) bool) T {
+	var byDefault T
+	if asked == byDefault {
+		return byDefault
+	}
+	for _, candidate := range candidates {
+		if candidate == byDefault || accepted(candidate) {
+			return candidate
+		}
+	}
+	return byDefault
+}
 
 const defaultMemory = 64 << 20
 
@@ -63,12 +89,15 @@ func (l Limits) memory() int64 {
 }
 
 func (l Limits) document() map[string]any {
-	document := map[string]any{"timeout": "1m"}
+	document := map[string]any{}
 	if l.Fuel != 0 {
 		document["fuel"] = l.Fuel
 	}
 	if l.Memory != "" {
 		document["memory"] = l.Memory
+	}
+	if l.Timeout != "" {
+		document["timeout"] = l.Timeout
 	}
 	return document
 }
@@ -93,7 +122,10 @@ func (p Payload) Module(namespace string) ([]*unstructured.Unstructured, error) 
 
 // copy returns a module that differs from the others in what has no effect.
 func (p Payload) copy(namespace, name string, n int) ([]*unstructured.Unstructured, error) {
-	spec := map[string]any{"limits": p.Limits.document()}
+	spec := map[string]any{}
+	if limits := p.Limits.document(); len(limits) > 0 {
+		spec["limits"] = limits
+	}
 	if p.Rego != nil {
 		spec["rego"] = map[string]any{"inline": fmt.Sprintf("%s# copy %d\n", p.Rego(), n)}
 		return []*unstructured.Unstructured{Object("PolicyModule", namespace, name, spec)}, nil

@@ -28,3 +28,14 @@ func TestPayloads_AreSmallEnoughForATenantToStore(t *testing.T) {
 		})
 	}
 }
+
+func TestLimits_FitIsTheHighestThatIsAccepted(t *testing.T) {
+	asked := Limits{Fuel: FuelLimits[0], Memory: MemoryLimits[0]}
+	got := asked.Fit(func(l Limits) bool { return l.Fuel <= 2e9 && l.Memory != "1Gi" })
+	if want := (Limits{Fuel: 2e9, Memory: "512Mi"}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if got := asked.Fit(func(Limits) bool { return false }); got != (Limits{}) {
+		t.Errorf("got %+v where nothing is accepted, want the defaults", got)
+	}
+}

@@ -153,14 +153,15 @@ func ManyNames(int64) []byte {
 
 // All returns the payloads in the order of the findings that they belong to.
 func All() []Payload {
-	limits := Limits{Fuel: FuelLimits[0]}
+	limits := Limits{Fuel: FuelLimits[0], Timeout: TimeoutLimits[0]}
+	memory := Limits{Fuel: FuelLimits[0], Memory: MemoryLimits[0], Timeout: TimeoutLimits[0]}
 	return []Payload{
 		{Name: "endless-start", Wasm: EndlessStart, Policies: 1, Limits: limits},
 		{Name: "endless-call", Wasm: EndlessCall, Policies: 1, Orphans: 5, Limits: limits},
 		{Name: "nested-templates", Rego: func() string { return NestedTemplates(45) }},
 		{Name: "union-types", Rego: func() string { return UnionTypes(34) }},
 		{Name: "nested-parentheses", Rego: func() string { return NestedParentheses(15_000) }, Copies: 4},
-		{Name: "fill-memory", Wasm: FillMemory, Policies: 6, Limits: Limits{Fuel: FuelLimits[0], Memory: MemoryLimits[0]}},
+		{Name: "fill-memory", Wasm: FillMemory, Policies: 6, Limits: memory},
 		{Name: "element-segments", Wasm: ElementSegments, Copies: 4, Policies: 4},
 		{Name: "wide-exports", Wasm: WideExports, Copies: 16, Policies: 1},
 		{Name: "rewritten-tables", Wasm: RewrittenTables, Policies: 1, Orphans: 20},
