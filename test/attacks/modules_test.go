@@ -26,7 +26,8 @@ func contextOf(t *testing.T) context.Context { return context.WithoutCancel(t.Co
 // quick are the payloads that every run of the tests submits, one for each kind of harm.
 // The others take longer, or much memory.
 var quick = map[string]bool{
-	"endless-start": true, "nested-templates": true, "fill-memory": true, "rewritten-tables": true, "random-loads": true,
+	"endless-start": true, "endless-call": true, "nested-templates": true, "fill-memory-when-called": true, "rewritten-tables": true,
+	"random-loads": true,
 }
 
 // each runs a test in the modes, on what the flags ask for.

@@ -60,6 +60,12 @@ func FillMemory(memory int64) []byte {
 	return g.collect()
 }
 
+// FillMemoryWhenCalled does so in each call, so that nothing of it is kept afterward.
+func FillMemoryWhenCalled(memory int64) []byte {
+	g := newGuest(uint32(memory / pageSize))
+	return g.collect(g.touch(memory))
+}
+
 // touch writes into each page of the memory.
 func (g *guest) touch(memory int64) []byte {
 	const page, greaterOrEqual = 4096, 0x4f
@@ -75,7 +81,7 @@ func (g *guest) touch(memory int64) []byte {
 func RandomLoads(memory int64) []byte {
 	memory = min(memory, defaultMemory)
 	g := newGuest(uint32(memory / pageSize))
-	g.Hook("_initialize", g.touch(memory)) // or all pages would be the same one, of zeros
+	touch := g.touch(memory) // or all pages would be the same one, of zeros
 	state := g.Global(1)
 	const multiply, and = 0x6c, 0x71
 	step := slices.Concat(
@@ -83,7 +89,7 @@ func RandomLoads(memory int64) []byte {
 		asm.GlobalGet(state), asm.I32Const(int32(memory-4)), []byte{and, 0x28, 0, 0}, // i32.load
 		asm.GlobalGet(state), asm.I32Add, asm.GlobalSet(state), // the next address depends on what was read
 	)
-	return g.collect(asm.Forever(slices.Repeat(step, 8)))
+	return g.collect(touch, asm.Forever(slices.Repeat(step, 8)))
 }
 
 // ElementSegments has 60 million elements in segments that nothing uses.
@@ -99,11 +105,16 @@ func ElementSegments(int64) []byte {
 
 // RewrittenTables fills a table of a million elements again and again when it is
 // instantiated, and changes it in each call, so that no instance can be used twice.
-func RewrittenTables(int64) []byte {
+func RewrittenTables(int64) []byte { return rewrittenTables(tableMaximum, 30) }
+
+// LargestTables does so with no more elements than a module may have.
+func LargestTables(int64) []byte { return rewrittenTables(99_000, 1) }
+
+func rewrittenTables(elements uint32, times int) []byte {
 	s := split(newGuest(1).collect(asm.TableClear))
-	s.add(tableSection, 1, slices.Concat([]byte{0x70, 0}, number(tableMaximum)))
-	segment := slices.Concat([]byte{0, 0x41, 0, 0x0b}, number(tableMaximum), make([]byte, tableMaximum))
-	for range 30 {
+	s.add(tableSection, 1, slices.Concat([]byte{0x70, 0}, number(elements)))
+	segment := slices.Concat([]byte{0, 0x41, 0, 0x0b}, number(elements), make([]byte, elements))
+	for range times {
 		s.add(elementSection, 1, segment)
 	}
 	return s.bytes()
@@ -162,9 +173,11 @@ func All() []Payload {
 		{Name: "union-types", Rego: func() string { return UnionTypes(34) }},
 		{Name: "nested-parentheses", Rego: func() string { return NestedParentheses(15_000) }, Copies: 4},
 		{Name: "fill-memory", Wasm: FillMemory, Policies: 6, Limits: memory},
+		{Name: "fill-memory-when-called", Wasm: FillMemoryWhenCalled, Policies: 4, Orphans: 100, Limits: memory},
 		{Name: "element-segments", Wasm: ElementSegments, Copies: 4, Policies: 4},
 		{Name: "wide-exports", Wasm: WideExports, Copies: 16, Policies: 1},
 		{Name: "rewritten-tables", Wasm: RewrittenTables, Policies: 1, Orphans: 20},
+		{Name: "largest-tables", Wasm: LargestTables, Policies: 1, Orphans: 200},
 		{Name: "large-patterns", Rego: LargePatterns, Policies: 1, Orphans: 20},
 		{Name: "slow-to-compile", Wasm: SlowToCompile, Copies: 4},
 		{Name: "random-loads", Wasm: RandomLoads, Policies: 1, Orphans: 300},
