@@ -26,7 +26,7 @@ ASIDE := test/s3 test/prometheus
 # somebody else's. In the folders of OUTSIDE it is a process of its own that is tested,
 # or the sandbox once more, which takes ten times as long so.
 LOCKS   := ^(import)?[[:space:]]*"(sync|sync/atomic|golang.org/x/sync/.*)"|^[[:space:]]*go [a-zA-Z.]+[(]
-OUTSIDE := ^\./(cmd/gleaner|test/(ask|deploy|process|soak))$$
+OUTSIDE := ^\./(cmd/gleaner|test/(ask|attacks|deploy|process|soak))$$
 LOCKED   = $(shell grep -rlE '$(LOCKS)' --include='*.go' --exclude-dir=hostabi --exclude-dir=fuel --exclude-dir=go --exclude-dir=s3 --exclude-dir=docs --exclude-dir=examples --exclude-dir=tools --exclude-dir=testdata . \
 	| xargs -r dirname | sort -u | grep -vE '$(OUTSIDE)')
 
@@ -71,8 +71,17 @@ bench: build ## measure Gleaner beside the collector of kube-controller-manager 
 ##@ Work on it
 
 .PHONY: soak
-soak: setup build ## run Gleaner for half an hour with churn and faults, and see that nothing is lost and nothing grows
-	go run ./test/soak -gleaner $(BIN) $(SOAK)
+soak: setup build ## run Gleaner for half an hour with churn, faults and an attacker, and see that nothing is lost and nothing grows
+	go run ./test/soak -gleaner $(BIN) -attack $(SOAK)
+
+# Fuzz targets of what takes bytes from outside, as FOLDER:NAME, and how long each runs.
+FUZZ     := hostabi:FuzzParseVerdict operator/intents:FuzzGrantedURLReachesWhatWasGranted policies/wasm/fuel:FuzzRewrite policies/source:FuzzUnpack
+FUZZTIME := 1m
+
+.PHONY: attack
+attack: setup ## attack Gleaner on a real control plane in both modes, and fuzz what takes bytes from outside (about an hour)
+	go test ./test/attacks -count=1 -v -timeout 3h -long $(ATTACK) | grep -v '^=== '
+	for target in $(FUZZ); do (cd $${target%:*} && go test -run '^$$' -fuzz "^$${target#*:}\$$" -fuzztime $(FUZZTIME)); done
 
 .PHONY: test-differential
 test-differential: setup ## run 200 random scripts on both collectors and compare what they leave (about five minutes)

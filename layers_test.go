@@ -221,6 +221,10 @@ var layers = map[string]layer{
 	"devcluster/s3server": {external: []string{"github.com/aws/aws-sdk-go-v2/aws"}},
 	"test/bench":          {anything: true},
 	"test/soak":           {anything: true},
+	"test/attacks/payload": {
+		internal: []string{"policies/wasm/asm"},
+		external: []string{"k8s.io/apimachinery"},
+	},
 	"test/proxy": {
 		internal: []string{"devcluster"},
 		external: []string{"k8s.io/apimachinery", "k8s.io/apiserver", "k8s.io/client-go"},

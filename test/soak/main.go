@@ -31,6 +31,7 @@ func main() {
 	flag.StringVar(&s.folder, "out", "bin/soak", "folder for what was seen")
 	flag.IntVar(&s.waves, "waves", 3, "sets of objects that are there at the same time")
 	flag.IntVar(&s.size, "size", 3, "owners of each sort in one of them")
+	flag.BoolVar(&s.attack, "attack", false, "have a tenant attack the operator all the time, with modules that loop, take memory or are slow to compile")
 	flag.Parse()
 	if s.collector != primary && s.collector != companion {
 		fmt.Fprintf(os.Stderr, "soak: -collector=%s: use primary or companion\n", s.collector)

@@ -124,6 +124,7 @@ type result struct {
 	settings
 	samples                    []sample
 	made, waves, faults, turns int64
+	attacks                    int64
 	wrongs                     []string
 	slack                      float64 // that the bounds are multiplied by; 0 is 1
 }
@@ -135,8 +136,8 @@ func (r *result) passed() bool {
 
 // print writes what it comes to, as Markdown.
 func (r *result) print(w io.Writer) {
-	fmt.Fprintf(w, "\n%s, %s as %s: %d waves of together %d objects, %d faults, %d changes of policies\n\n",
-		time.Now().UTC().Format(time.DateOnly), r.length, r.collector, r.waves, r.made, r.faults, r.turns)
+	fmt.Fprintf(w, "\n%s, %s as %s: %d waves of together %d objects, %d faults, %d changes of policies, %d attacks\n\n",
+		time.Now().UTC().Format(time.DateOnly), r.length, r.collector, r.waves, r.made, r.faults, r.turns, r.attacks)
 	fmt.Fprintln(w, "| median | after warming up | at the end | an hour | bound | |\n|---|---:|---:|---:|---:|---|")
 	for _, g := range growths(r.samples) {
 		bound, verdict := "", ""

@@ -32,6 +32,7 @@ type settings struct {
 	collector, binary string
 	folder            string
 	waves, size       int
+	attack            bool // by a tenant, all the time
 	progress          io.Writer
 }
 
@@ -46,6 +47,7 @@ type stage struct {
 
 	made, checked, finished atomic.Int64 // objects, and waves
 	faults, turns           atomic.Int64 // that have happened, and changes of policies
+	attacked                atomic.Int64 // modules that were submitted
 
 	mu     sync.Mutex // covers wrongs
 	wrongs []string
@@ -108,6 +110,7 @@ func (s *stage) run(ctx context.Context) (_ *result, err error) {
 		s.wrong("the operator did not end as it should: %v", stopped)
 	}
 	r.made, r.waves, r.faults, r.turns, r.wrongs = s.made.Load(), s.finished.Load(), s.faults.Load(), s.turns.Load(), s.wrongs
+	r.attacks = s.attacked.Load()
 	return r, errors.Join(err, r.save())
 }
 
@@ -132,6 +135,9 @@ func (s *stage) play(ctx context.Context, r *result) error {
 	}
 	group.Go(func() error { return s.trouble(playing, ending) })
 	group.Go(func() error { return s.turnover(playing, ending) })
+	if s.settings.attack {
+		group.Go(func() error { return s.attack(playing, ending) })
+	}
 	sampling, through := context.WithCancel(playing)
 	go func() { waving.Wait(); through() }()
 	group.Go(func() error { return s.sample(sampling, r) })
