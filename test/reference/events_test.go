@@ -14,6 +14,7 @@ var tellers = []string{"Event", "Eventf", "Tell"}
 // forwarded are the files that raise events whose reason comes from elsewhere, and
 // from where. One that is not here has its reason written where it is raised.
 var forwarded = map[string]string{
+	"operator/loop/events.go":     "", // it passes on what it is given
 	"operator/loop/loop.go":       "", // hands on
 	"operator/loop/finalize.go":   "", // those of toldOfFinalizers, and what hands on
 	"operator/loop/note.go":       "", // those of announced
