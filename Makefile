@@ -75,7 +75,7 @@ soak: setup build ## run Gleaner for half an hour with churn, faults and an atta
 	go run ./test/soak -gleaner $(BIN) -attack $(SOAK)
 
 # Fuzz targets of what takes bytes from outside, as FOLDER:NAME, and how long each runs.
-FUZZ     := hostabi:FuzzParseVerdict operator/intents:FuzzGrantedURLReachesWhatWasGranted policies/wasm/fuel:FuzzRewrite policies/source:FuzzUnpack
+FUZZ     := hostabi:FuzzParseVerdict operator/intents:FuzzGrantedURLReachesWhatWasGranted policies/wasm/fuel:FuzzRewrite policies/source:FuzzUnpack policies/worker/wire:FuzzRead
 FUZZTIME := 1m
 
 .PHONY: attack

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -326,5 +327,25 @@ func TestAfterClose(t *testing.T) {
 	}
 	if got := p.Stats().Running; got[ScopeCluster]+got[ScopeNamespace] != 0 {
 		t.Errorf("workers that run: %v", got)
+	}
+}
+
+func TestCompiledModulesAreKeptInAFolderOfEachScope(t *testing.T) {
+	dir := t.TempDir()
+	entries := func(scope string) int {
+		found, err := filepath.Glob(filepath.Join(dir, "compiled-"+scope, "wasm", "*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(found)
+	}
+	p := newPool(t, Config{CacheDir: dir})
+	start(t, p, regoSource("shop", "keep", keepLabeled), sandbox.Limits{})
+	if entries("namespace") != 1 || entries("cluster") != 0 {
+		t.Fatalf("%d modules are kept for namespaces, and %d for the cluster", entries("namespace"), entries("cluster"))
+	}
+	again := start(t, newPool(t, Config{CacheDir: dir}), regoSource("shop", "keep", keepLabeled), sandbox.Limits{})
+	if _, err := again.Ask(t.Context(), collectRequest("shop", nil)); err != nil || entries("namespace") != 1 {
+		t.Errorf("error %v; %d modules are kept", err, entries("namespace"))
 	}
 }

@@ -82,14 +82,15 @@ func TestACompanionIsKnownHoweverItsFlagIsWritten(t *testing.T) {
 	}
 }
 
-// config/cert-manager takes the right away, so it is not to be missed.
-func TestNoSecretIsWrittenWhereTheCertificateIsFromElsewhere(t *testing.T) {
+// config/cert-manager takes the right away, so it is not to be missed. The keys of state
+// annotations are a Secret that is created in any case, and never updated.
+func TestNoCertificateIsWrittenWhereItIsFromElsewhere(t *testing.T) {
 	for claim, want := range map[string]bool{"--webhook-cert-dir=/certs": false, "--webhook-cert-dir=": true} {
 		pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "g"}, Spec: corev1.PodSpec{
 			Containers: []corev1.Container{{Args: []string{"--collector=companion", claim}}},
 		}}
-		if got := written(t, SetupOf([]corev1.Pod{pod}), bookOf(t))["create secrets in namespace g"]; got != want {
-			t.Errorf("%s: a right to Secrets: %t", claim, got)
+		if got := written(t, SetupOf([]corev1.Pod{pod}), bookOf(t))["update secrets in namespace g"]; got != want {
+			t.Errorf("%s: a right to update Secrets: %t", claim, got)
 		}
 	}
 }
@@ -128,6 +129,7 @@ func TestTheOnlyCollectorMayDeleteAnythingAndIsToldSoOnce(t *testing.T) {
 		"create leases.coordination.k8s.io in namespace gleaner-system":      true,
 		"update leases.coordination.k8s.io in namespace gleaner-system":      true,
 		"create configmaps in namespace gleaner-system":                      true,
+		"create secrets in namespace gleaner-system":                         true,
 		"update configmaps in namespace gleaner-system":                      true,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
