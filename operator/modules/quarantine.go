@@ -32,12 +32,16 @@ func (k *Keeper) quarantined(policy string) string {
 		return ""
 	}
 	first := found[0]
-	if first.Namespace == "" {
+	if first.All {
 		return fmt.Sprintf("its module is not run, since %s; it is tried again at %s: change the module, or its limits", first.Message, at(first))
 	}
 	var names []string
 	for _, q := range found[:min(len(found), maxNamespaces)] {
-		names = append(names, q.Namespace)
+		name := q.Namespace
+		if name == "" {
+			name = "no namespace"
+		}
+		names = append(names, name)
 	}
 	if more := len(found) - maxNamespaces; more > 0 {
 		names = append(names, fmt.Sprintf("and %d more", more))

@@ -42,6 +42,7 @@ type group struct {
 	used    map[string]time.Duration
 	floor   time.Duration // what the last namespace to have its turn had used
 	closed  bool
+	failed  failure // to start a worker
 	sweep   *time.Timer
 }
 
@@ -59,8 +60,23 @@ func newGroup(p *Pool, scope Scope, compile bool, max int) *group {
 }
 
 // take returns a worker for a call of a namespace. It prefers one for which prefer is
-// true. It is to be given back by put or drop.
-func (g *group) take(ctx context.Context, namespace string, prefer func(*process) bool) (*process, error) {
+// true. It is to be given back by put or end, and the call is to be counted off then.
+func (g *group) take(ctx context.Context, namespace string, prefer func(*process) bool) (p *process, err error) {
+	g.lock.Lock()
+	if g.closed {
+		g.lock.Unlock()
+		return nil, errClosed
+	}
+	g.pool.calls.Add(1) // before close, which has the Pool wait for it
+	g.lock.Unlock()
+	if p, err = g.await(ctx, namespace, prefer); err != nil {
+		g.pool.calls.Done()
+	}
+	return p, err
+}
+
+// await waits for a worker, or for room to start one.
+func (g *group) await(ctx context.Context, namespace string, prefer func(*process) bool) (*process, error) {
 	w := &waiter{namespace: namespace, prefer: prefer, ready: make(chan struct{})}
 	g.lock.Lock()
 	if g.closed {
@@ -113,7 +129,7 @@ func (g *group) cancel(w *waiter) {
 // dispatch hands workers to calls that wait, for as long as there are both. The lock is
 // held.
 func (g *group) dispatch() {
-	for len(g.idle) > 0 || g.started < g.max {
+	for len(g.idle) > 0 || g.room() {
 		next := g.next()
 		if next < 0 {
 			return
@@ -158,7 +174,7 @@ func (g *group) pick(prefer func(*process) bool) *process {
 			break
 		}
 	}
-	if at < 0 && g.started < g.max {
+	if at < 0 && g.room() {
 		return nil
 	}
 	at = max(at, 0)
@@ -170,6 +186,7 @@ func (g *group) pick(prefer func(*process) bool) *process {
 // put gives a worker back that is fit for the next call.
 func (g *group) put(p *process, namespace string, used time.Duration) {
 	p.calls++
+	p.trim()
 	if g.spent(p) {
 		g.end(p, namespace, used, &deathError{CauseRecycled, "recycled"})
 		return
@@ -190,6 +207,29 @@ func (g *group) put(p *process, namespace string, used time.Duration) {
 
 // end gets rid of a worker.
 func (g *group) end(p *process, namespace string, used time.Duration, cause *deathError) {
+	g.finish(p, cause)
+	g.lock.Lock()
+	g.charge(namespace, used)
+	g.lock.Unlock()
+	g.gone(namespace)
+}
+
+// replace gets rid of a worker that has ended, and starts another in its place. If that
+// fails, the place is free.
+func (g *group) replace(p *process, namespace string, used time.Duration) (*process, error) {
+	g.finish(p, p.dead)
+	g.lock.Lock()
+	g.charge(namespace, used)
+	g.lock.Unlock()
+	fresh, err := g.start()
+	if err != nil {
+		g.gone(namespace)
+	}
+	return fresh, err
+}
+
+// finish ends a worker and counts it.
+func (g *group) finish(p *process, cause *deathError) {
 	p.end(cause)
 	actual := cause
 	if killed := p.killed.Load(); killed != nil {
@@ -197,10 +237,6 @@ func (g *group) end(p *process, namespace string, used time.Duration, cause *dea
 	}
 	g.pool.stats.ended(g.scope, actual.cause)
 	g.pool.config.Log.V(1).Info("Sandbox worker ended", "scope", g.scope, "cause", actual.cause, "calls", p.calls)
-	g.lock.Lock()
-	g.charge(namespace, used)
-	g.lock.Unlock()
-	g.gone(namespace)
 }
 
 // gone notes that there is one worker less.
@@ -244,8 +280,46 @@ func (g *group) spent(p *process) bool {
 	return ok && (memory > g.pool.config.Memory*3/4 || cpu > recycleCPU)
 }
 
-// start starts a worker. There is room for it.
+// failure is that workers could not be started, lately.
+type failure struct {
+	err   error
+	times int       // in a row
+	until time.Time // when the next attempt is made
+}
+
+const firstRestart, maxRestart = time.Second, 30 * time.Second
+
+// room reports whether a worker may be started: while that fails, only if there is none,
+// so that the call fails at once. The lock is held.
+func (g *group) room() bool {
+	return g.started < g.max && (g.started == 0 || !g.pool.config.Now().Before(g.failed.until))
+}
+
+// start starts a worker, for which there is room, unless the last attempt failed just now.
 func (g *group) start() (*process, error) {
+	g.lock.Lock()
+	failed := g.failed
+	g.lock.Unlock()
+	if g.pool.config.Now().Before(failed.until) {
+		return nil, failed.err
+	}
+	p, err := g.launch()
+	g.lock.Lock()
+	defer g.lock.Unlock()
+	switch {
+	case err == nil:
+		g.failed = failure{}
+	case !g.closed:
+		g.failed.err = err
+		g.failed.times++
+		wait := min(maxRestart, firstRestart<<min(g.failed.times-1, 16))
+		g.failed.until = g.pool.config.Now().Add(wait)
+		g.pool.config.Log.Error(err, "Failed to start a sandbox worker, retrying", "scope", g.scope, "after", wait.String())
+	}
+	return p, err
+}
+
+func (g *group) launch() (*process, error) {
 	nice := niceCluster
 	switch {
 	case g.compile:
@@ -299,20 +373,20 @@ func (g *group) retire() {
 	})
 }
 
-// close ends all workers, also those that are in a call.
+// close has no call begin any more, and ends the workers that are in none.
 func (g *group) close() {
 	g.lock.Lock()
 	g.closed = true
 	waiting, idle := g.waiting, g.idle
 	g.waiting, g.idle = nil, nil
-	if g.sweep != nil {
-		g.sweep.Stop()
-	}
-	g.lock.Unlock()
 	for _, w := range waiting {
 		w.canceled = true
 		close(w.ready)
 	}
+	if g.sweep != nil {
+		g.sweep.Stop()
+	}
+	g.lock.Unlock()
 	for _, p := range idle {
 		p.end(&deathError{CauseClosed, "closed"})
 		g.pool.stats.ended(g.scope, CauseClosed)

@@ -30,7 +30,13 @@ func faulty(how string) {
 		os.Exit(2)
 	}
 	_, _ = wire.Write(conn, 0, reply, nil)
-	for {
+	later, ok := strings.CutPrefix(how, "later-") // when it is asked a second time
+	if ok {
+		how = "abstain"
+	} else {
+		later = ""
+	}
+	for asked := 0; ; {
 		frame, _, err := wire.Read(conn, wire.MaxRequest, nil)
 		if err != nil {
 			return
@@ -39,8 +45,14 @@ func faulty(how string) {
 			_, _ = wire.Write(conn, frame.ID, &wire.Reply{Outcome: wire.Done, Hooks: []string{"collect"}, Code: []byte("code")}, nil)
 			continue
 		}
+		if asked++; asked == 2 && later != "" {
+			how = later
+		}
 		const verdict = `{"decision": "Delete"}`
 		switch how {
+		case "abstain":
+			_, _ = wire.Write(conn, frame.ID, &wire.Reply{Outcome: wire.Done, Verdict: []byte(`{"decision": "Abstain"}`)}, nil)
+			continue
 		case "hang":
 			time.Sleep(time.Hour)
 		case "garbage":

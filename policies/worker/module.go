@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -73,7 +72,7 @@ type Module struct {
 func (p *Pool) Compile(ctx context.Context, s Source) (*Module, error) {
 	scope := scopeOf(s.Namespace)
 	// A module that cannot be compiled is quarantined by its content, under no policy.
-	who := subject{scope: scope, digest: s.Digest}
+	who := subject{scope: scope, digest: s.Digest, author: s.Namespace}
 	if found, in := p.quarantine.check(who); in {
 		return nil, &Refusal{Message: found.message(), Temporary: true}
 	}
@@ -85,15 +84,12 @@ func (p *Pool) Compile(ctx context.Context, s Source) (*Module, error) {
 		reply, err := w.bounded(request, wire.MaxReply, bounds{
 			time: p.config.CompileTimeout, memory: p.config.Memory, doing: "while it was compiled,",
 		})
-		switch death := (*deathError)(nil); {
-		case errors.As(err, &death) && death.cause == CauseClosed:
-			return nil, errClosed
-		case errors.As(err, &death):
-			return nil, &Refusal{Message: p.quarantine.add(who, death.cause, death.detail).message(), Temporary: true}
-		case err != nil:
+		if err != nil {
 			return nil, err
 		}
 		return p.module(s, reply)
+	}, func(death *deathError) error {
+		return &Refusal{Message: p.quarantine.add(who, death.cause, death.detail).message(), Temporary: true}
 	})
 }
 
@@ -159,6 +155,7 @@ func (m *Module) Start(ctx context.Context, o StartOptions) (*Policy, error) {
 			"limits.memory is %d MiB, and a sandbox worker has room for at most %d MiB: write less, or run gleaner with a larger --sandbox-memory",
 			p.limits.Memory>>20, most>>20)}
 	}
+	m.pool.quarantine.supersede(p.subject())
 	if _, err := p.run(ctx, "", func(*process) (policies.Answer, error) { return policies.Answer{}, nil }); err != nil {
 		return nil, err
 	}
@@ -248,72 +245,6 @@ func (p *Policy) bounds(doing string) bounds {
 	return bounds{time: p.limits.Timeout + 100*time.Millisecond, memory: p.module.pool.config.Memory, doing: doing}
 }
 
-// run does something in a worker that has the policy started, for an object of a namespace.
-func (p *Policy) run(ctx context.Context, namespace string, do func(*process) (policies.Answer, error)) (policies.Answer, error) {
-	pool, scope := p.module.pool, scopeOf(p.namespace)
-	starting := subject{scope: scope, digest: p.module.Digest, policy: p.name}
-	evaluating := starting
-	evaluating.namespace = namespace
-	for _, who := range []subject{starting, evaluating} {
-		if found, in := pool.quarantine.check(who); in {
-			return policies.Answer{}, p.quarantined(found)
-		}
-	}
-	return call(ctx, pool.running[scope], p.lane(namespace), p.isStarted, func(w *process) (policies.Answer, error) {
-		who := starting
-		err := p.prepare(w)
-		var answer policies.Answer
-		if err == nil {
-			who = evaluating
-			answer, err = do(w)
-		}
-		if err == nil {
-			pool.quarantine.clear(who)
-		}
-		return answer, p.sentence(who, err)
-	})
-}
-
-// lane is whose turn a call takes.
-func (p *Policy) lane(namespace string) string {
-	if p.namespace != "" {
-		return p.namespace
-	}
-	return namespace
-}
-
-// sentence quarantines a subject whose worker has ended, and says so in place of the error.
-func (p *Policy) sentence(who subject, err error) error {
-	death := (*deathError)(nil)
-	switch {
-	case !errors.As(err, &death):
-		return err
-	case death.cause == CauseClosed:
-		return errClosed
-	}
-	pool := p.module.pool
-	found := pool.quarantine.add(who, death.cause, death.detail)
-	pool.config.Log.Info("Sandbox worker ended during a call, module is quarantined",
-		"policy", p.name, "namespace", who.namespace, "cause", death.cause, "detail", death.detail, "until", found.until)
-	return p.quarantined(found)
-}
-
-// quarantined is a fault of the module where it is known to have ended its worker. Where it
-// is not, the host is at fault, and the object is kept whatever onFault says.
-func (p *Policy) quarantined(s sentence) error {
-	if !s.cause.guilty() {
-		return fmt.Errorf("evaluate policy %s: %s", p.name, s.message())
-	}
-	kind := policies.FaultQuarantined
-	switch s.cause {
-	case CauseTime:
-		kind = policies.FaultTimedOut
-	case CauseCrash, CauseMemory:
-		kind = policies.FaultCrashed
-	}
-	return &policies.Fault{Policy: p.name, Kind: kind, Message: s.message()}
-}
-
 func (p *Policy) isStarted(w *process) bool {
 	_, ok := w.policies[p.number]
 	return ok
@@ -360,37 +291,6 @@ func (p *process) bounded(m wire.Message, max int, b bounds) (wire.Reply, error)
 	p.watch.begin(p, b)
 	defer p.watch.end()
 	return p.exchange(m, max)
-}
-
-// call has a worker do something. If the context ends first the caller is told so at once,
-// and the worker goes on for as long as it may.
-func call[T any](ctx context.Context, g *group, namespace string, prefer func(*process) bool, do func(*process) (T, error)) (T, error) {
-	var none T
-	w, err := g.take(ctx, namespace, prefer)
-	if err != nil {
-		return none, err
-	}
-	type result struct {
-		value T
-		err   error
-	}
-	done := make(chan result, 1)
-	g.pool.calls.Go(func() {
-		began := time.Now()
-		value, err := do(w)
-		if w.dead != nil {
-			g.end(w, namespace, time.Since(began), w.dead)
-		} else {
-			g.put(w, namespace, time.Since(began))
-		}
-		done <- result{value, err}
-	})
-	select {
-	case r := <-done:
-		return r.value, r.err
-	case <-ctx.Done():
-		return none, fmt.Errorf("wait for a sandbox worker: %w", context.Cause(ctx))
-	}
 }
 
 // clip bounds a text that comes from a worker.

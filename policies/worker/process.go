@@ -28,6 +28,9 @@ const (
 	// maxAnswer bounds a reply that carries no compiled module: a verdict and a log.
 	maxAnswer = 2 << 20
 
+	// keepBuffer is the most memory that is kept for the next frame, in bytes.
+	keepBuffer = 256 << 10
+
 	// niceness by which workers give way to the operator.
 	niceCluster, niceNamespace, niceCompile = 2, 10, 12
 )
@@ -60,11 +63,13 @@ type starter struct {
 	jobs chan func()
 	done chan struct{}
 
-	noNamespaces atomic.Bool // this system allows none
+	lock   sync.Mutex // covers what follows
+	live   map[*process]struct{}
+	closed bool
 }
 
 func newStarter() *starter {
-	s := &starter{jobs: make(chan func()), done: make(chan struct{})}
+	s := &starter{jobs: make(chan func()), done: make(chan struct{}), live: map[*process]struct{}{}}
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread lasts as long as this goroutine
 		defer close(s.done)
@@ -75,6 +80,42 @@ func newStarter() *starter {
 	return s
 }
 
+// begin starts a process, unless it is too late for that.
+func (s *starter) begin(p *process) error {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	if s.closed {
+		return errClosed
+	}
+	started := make(chan error, 1)
+	s.jobs <- func() { started <- p.cmd.Start() }
+	if err := <-started; err != nil {
+		return fmt.Errorf("%w: %w", errNotLaunched, err)
+	}
+	s.live[p] = struct{}{}
+	return nil
+}
+
+// reap waits for the end of a process.
+func (s *starter) reap(p *process) {
+	_ = p.cmd.Wait() // its end is told by ProcessState
+	s.lock.Lock()
+	delete(s.live, p)
+	s.lock.Unlock()
+	close(p.exited)
+}
+
+// kill ends all processes, and has none start any more.
+func (s *starter) kill() {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	s.closed = true
+	for p := range s.live {
+		p.kill(&deathError{CauseClosed, errClosed.Error()})
+	}
+}
+
+// close is called after kill, once all calls have returned.
 func (s *starter) close() {
 	close(s.jobs)
 	<-s.done
@@ -82,17 +123,13 @@ func (s *starter) close() {
 
 // start starts a worker and waits until it is confined and ready.
 func (s *starter) start(c Config, dir string, nice int) (*process, error) {
-	for {
-		p, err := s.launch(c, dir, nice, !s.noNamespaces.Load())
-		if err == nil {
-			return p, nil
-		}
-		if s.noNamespaces.Load() || !errors.Is(err, errNotLaunched) {
-			return nil, err
-		}
-		// Containers often may not create namespaces. The other restrictions remain.
-		s.noNamespaces.Store(true)
+	p, err := s.launch(c, dir, nice, true)
+	if errors.Is(err, errNotLaunched) {
+		// Containers often may not create namespaces. The other restrictions remain. The next
+		// worker tries again, since a lack of memory or processes looks the same.
+		return s.launch(c, dir, nice, false)
 	}
+	return p, err
 }
 
 // errNotLaunched is a worker that could not be created at all.
@@ -118,20 +155,15 @@ func (s *starter) launch(c Config, dir string, nice int, namespaces bool) (*proc
 	p.cmd.Stderr = p.stderr
 	p.cmd.ExtraFiles = []*os.File{theirs}
 	p.cmd.SysProcAttr = confine.Attributes(namespaces)
-	started := make(chan error, 1)
-	s.jobs <- func() { started <- p.cmd.Start() }
-	err = <-started
+	err = s.begin(p)
 	_ = theirs.Close() // or the worker's end would not end the connection
 	if err != nil {
 		ours.Close()
-		return nil, fmt.Errorf("%w: %w", errNotLaunched, err)
+		return nil, err
 	}
 	p.pid = p.cmd.Process.Pid
 	raiseOOMScore(p.pid)
-	go func() {
-		_ = p.cmd.Wait() // its end is told by ProcessState
-		close(p.exited)
-	}()
+	go s.reap(p)
 	if err := p.hello(); err != nil {
 		p.end(&deathError{CauseCrash, err.Error()})
 		return nil, fmt.Errorf("start a worker process: %w", err)
@@ -180,6 +212,16 @@ func (p *process) exchange(m wire.Message, max int) (reply wire.Reply, err error
 		return wire.Reply{}, p.death(err)
 	}
 	return reply, nil
+}
+
+// trim gives back the memory of frames that were unusually large.
+func (p *process) trim() {
+	if cap(p.in) > keepBuffer {
+		p.in = nil
+	}
+	if cap(p.out) > keepBuffer {
+		p.out = nil
+	}
 }
 
 // death says why the worker has gone, and sees to it that it is gone.

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/gleaner-dev/gleaner/policies/wasm/sandbox"
 )
 
 const (
@@ -19,10 +21,15 @@ const (
 // subject is what is quarantined: a module, for the objects of one namespace. What one
 // tenant's objects do to a module of the cluster does not concern the others.
 type subject struct {
-	scope     Scope
-	digest    string // of the module
-	policy    string
-	namespace string // of the object; empty while the module is being compiled or started
+	scope  Scope
+	digest string // of the module
+	author string // its namespace, while it is being compiled
+	policy string
+	limits sandbox.Limits
+
+	// evaluating is false while the module is being compiled or started.
+	evaluating bool
+	namespace  string // of the object; empty: it is cluster-scoped
 }
 
 // sentence is why and until when.
@@ -90,11 +97,21 @@ func (q *quarantine) clear(s subject) {
 	}
 }
 
+// supersede forgets what the policy did with another module or other limits.
+func (q *quarantine) supersede(now subject) {
+	q.lock.Lock()
+	defer q.lock.Unlock()
+	maps.DeleteFunc(q.all, func(s subject, _ sentence) bool {
+		return s.policy == now.policy && s.scope == now.scope && (s.digest != now.digest || s.limits != now.limits)
+	})
+}
+
 // Quarantined is a module that does not run for now.
 type Quarantined struct {
 	Digest    string    // of the module
 	Policy    string    // or finalizer, that it runs for
-	Namespace string    // whose objects it does not run for; empty: it runs for none
+	All       bool      // it runs for no object: it could not be compiled or started
+	Namespace string    // whose objects it does not run for otherwise; empty: cluster-scoped ones
 	Cause     Cause     // why its worker ended
 	Message   string    // the same as the rest of a sentence about the module
 	Times     int       // in a row
@@ -111,15 +128,26 @@ func (p *Pool) Quarantined() []Quarantined {
 	for s := range maps.Keys(q.all) {
 		if found := q.all[s]; now.Before(found.until) {
 			list = append(list, Quarantined{
-				Digest: s.digest, Policy: s.policy, Namespace: s.namespace,
+				Digest: s.digest, Policy: s.policy, All: !s.evaluating, Namespace: s.namespace,
 				Cause: found.cause, Message: found.detail, Times: found.times, Until: found.until,
 			})
 		}
 	}
 	slices.SortFunc(list, func(a, b Quarantined) int {
+		if a.All != b.All && a.Policy == b.Policy {
+			return cmpAll(a.All)
+		}
 		return compareText(a.Policy, b.Policy, a.Namespace, b.Namespace, a.Digest, b.Digest)
 	})
 	return list
+}
+
+// cmpAll puts first what concerns all objects.
+func cmpAll(all bool) int {
+	if all {
+		return -1
+	}
+	return 1
 }
 
 // compareText compares pairs of texts until one differs.

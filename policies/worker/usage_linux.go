@@ -8,6 +8,9 @@ import (
 	"time"
 )
 
+// usageKnown says whether this system tells what a process uses.
+const usageKnown = true
+
 // usage returns the resident memory of a process that is its own, in bytes, and the
 // processor time that it has used. It reports false for one that is gone.
 func usage(pid int) (memory int64, cpu time.Duration, ok bool) {

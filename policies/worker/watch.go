@@ -12,8 +12,8 @@ const watchInterval = 20 * time.Millisecond
 // bounds are what one exchange may take.
 type bounds struct {
 	// time is how long it may take. It counts as used up once the wall clock and the
-	// processor agree on that, so that a busy machine is no fault of the module; after
-	// four times as long the wall clock alone decides.
+	// processor agree on that, so that a busy machine is no fault of the module. After four
+	// times as long the worker is killed in any case, which is nobody's fault.
 	time   time.Duration
 	memory int64  // bytes of resident memory
 	doing  string // for messages: "evaluating" …
@@ -65,8 +65,9 @@ func (w *watch) look(p *process) {
 	}
 	memory, cpu, ok := usage(p.pid)
 	if !w.looked && ok {
-		w.cpu, w.looked = cpu-time.Since(w.began), true // it can't have used more than that
-		w.cpu = max(0, w.cpu)
+		// What it has used since the exchange began is not known. It is little, but if this look
+		// is late, since the operator did not run, neither may the worker have run.
+		w.cpu, w.looked = max(0, cpu-min(time.Since(w.began), 2*watchInterval)), true
 	}
 	w.peak = max(w.peak, memory)
 	elapsed := time.Since(w.began)
@@ -74,9 +75,12 @@ func (w *watch) look(p *process) {
 	case ok && memory > w.bounds.memory:
 		p.kill(&deathError{CauseMemory, fmt.Sprintf("%s it used more than %d MiB of memory", w.bounds.doing, w.bounds.memory>>20)})
 		return
-	case elapsed > wallFactor*w.bounds.time,
-		elapsed > w.bounds.time && (!ok || cpu-w.cpu > w.bounds.time):
+	case elapsed > w.bounds.time && (!usageKnown || ok && cpu-w.cpu > w.bounds.time):
 		p.kill(&deathError{CauseTime, fmt.Sprintf("%s it took longer than %s", w.bounds.doing, w.bounds.time)})
+		return
+	case elapsed > wallFactor*w.bounds.time:
+		p.kill(&deathError{CauseStalled, fmt.Sprintf("%s it did not end within %s, with less than %s of processor time",
+			w.bounds.doing, wallFactor*w.bounds.time, w.bounds.time)})
 		return
 	}
 	w.timer.Reset(watchInterval)

@@ -151,6 +151,7 @@ func (p *Pool) Close() {
 	for _, g := range p.groups() {
 		g.close()
 	}
+	p.starter.kill()
 	p.calls.Wait()
 	p.starter.close()
 }
@@ -189,6 +190,7 @@ const (
 	CauseMemory    Cause = "Memory"    // killed: it used too much memory
 	CauseCrash     Cause = "Crash"     // it crashed during a call
 	CauseKilled    Cause = "Killed"    // something else killed it, as the kernel does when memory runs out
+	CauseStalled   Cause = "Stalled"   // killed: the call did not end, although it hardly used the processor
 	CauseMalformed Cause = "Malformed" // killed: it did not follow the protocol
 	CauseRecycled  Cause = "Recycled"  // ended between two calls, to free what it had loaded
 	CauseClosed    Cause = "Closed"    // ended with the operator

@@ -1,0 +1,246 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	"github.com/gleaner-dev/gleaner/hostabi"
+	"github.com/gleaner-dev/gleaner/policies"
+	"github.com/gleaner-dev/gleaner/policies/wasm/sandbox"
+	"github.com/gleaner-dev/gleaner/policies/worker/confine"
+)
+
+// TestClusterScopedObjectDoesNotQuarantineAModuleForOthers: tenants may write some objects
+// without a namespace, such as their own Namespaces.
+func TestClusterScopedObjectDoesNotQuarantineAModuleForOthers(t *testing.T) {
+	const slowIfLabeled = `package gleaner
+default collect := {"decision": "Abstain"}
+collect := {"decision": "Orphan"} if {
+	input.object.metadata.labels.slow == "true"
+	count([x | some i in numbers.range(1, 900); some j in numbers.range(1, 900); some k in numbers.range(1, 900); x := (i * j) + k]) > 0
+}`
+	p := newPool(t, Config{})
+	policy := start(t, p, regoSource("", "shared", slowIfLabeled), sandbox.Limits{Fuel: sandbox.MaxFuel, Memory: 16 << 20, Timeout: 20 * time.Millisecond})
+	slow := map[string]string{"slow": "true"}
+	if _, err := policy.Ask(t.Context(), collectRequest("", slow)); err == nil {
+		t.Fatal("no error")
+	}
+	if _, err := policy.Ask(t.Context(), collectRequest("shop", nil)); err != nil {
+		t.Errorf("for an object in a namespace: %v", err)
+	}
+	if q := p.Quarantined(); len(q) > 1 || len(q) == 1 && (q[0].All || q[0].Namespace != "") {
+		t.Errorf("in quarantine: %+v; want only cluster-scoped objects", q)
+	}
+}
+
+// TestAModuleIsNotBlamedForWhatItsWorkerDidBefore: a worker that has run a module of one
+// tenant, and so holds its memory, ends or is ended while it runs that of another.
+func TestAModuleIsNotBlamedForWhatItsWorkerDidBefore(t *testing.T) {
+	for _, how := range []string{"exits", "hog", "killed", "closes", "garbage", "hang"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			p := faultyPool(t, "later-"+how)
+			limits := sandbox.Limits{Timeout: 200 * time.Millisecond}
+			evil := start(t, p, regoSource("evil", "evil", keepLabeled), limits)
+			good := start(t, p, regoSource("shop", "good", keepLabeled), limits)
+			if _, err := evil.Ask(t.Context(), collectRequest("evil", nil)); err != nil {
+				t.Fatal(err)
+			}
+			answer, err := good.Ask(t.Context(), collectRequest("shop", nil))
+			if err != nil || answer.Verdict.Decision != hostabi.DecisionAbstain {
+				t.Errorf("verdict %v, error %v", answer.Verdict, err)
+			}
+			if q := p.Quarantined(); len(q) != 0 {
+				t.Errorf("in quarantine: %+v", q)
+			}
+		})
+	}
+}
+
+func TestNewLimitsEndAQuarantine(t *testing.T) {
+	p := newPool(t, Config{})
+	m, err := p.Compile(t.Context(), wasmSource("shop", "slow", module(spin())))
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := StartOptions{Name: "GCPolicy shop/slow", Namespace: "shop", Limits: sandbox.Limits{Fuel: sandbox.MaxFuel, Timeout: 20 * time.Millisecond}}
+	policy, err := m.Start(t.Context(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fault := new(policies.Fault)
+	if _, err := policy.Ask(t.Context(), collectRequest("shop", nil)); !errors.As(err, &fault) || fault.Kind != policies.FaultTimedOut {
+		t.Fatalf("error is %v", err)
+	}
+	options.Limits = sandbox.Limits{Fuel: 100_000}
+	if policy, err = m.Start(t.Context(), options); err != nil {
+		t.Fatal(err)
+	}
+	if q := p.Quarantined(); len(q) != 0 {
+		t.Errorf("with new limits, in quarantine: %+v", q)
+	}
+	if _, err := policy.Ask(t.Context(), collectRequest("shop", nil)); !errors.As(err, &fault) || fault.Kind != policies.FaultExhausted {
+		t.Errorf("with new limits, error is %v; want that they are exhausted", err)
+	}
+}
+
+// TestAMachineThatStoodStillIsNotTheModulesFault: a virtual machine that is paused, or a
+// container that is frozen, goes on with a clock that is ahead.
+func TestAMachineThatStoodStillIsNotTheModulesFault(t *testing.T) {
+	p := faultyPool(t, "hang")
+	w, err := p.running[ScopeCluster].take(t.Context(), "shop", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.calls.Done()
+	defer p.running[ScopeCluster].put(w, "shop", 0)
+	w.watch.timer = time.NewTimer(time.Hour) // the test looks itself
+	look := func(stood time.Duration) *deathError {
+		w.watch.begin(w, bounds{time: 2 * time.Second, memory: 1 << 40})
+		defer w.watch.end()
+		w.watch.began = time.Now().Add(-stood)
+		w.watch.look(w)
+		return w.killed.Load()
+	}
+	if death := look(3 * time.Second); death != nil {
+		t.Errorf("after 3s it is ended: %+v", death)
+	}
+	if death := look(time.Minute); death == nil || death.cause.guilty() {
+		t.Errorf("after a minute: %+v", death)
+	}
+}
+
+// TestALateFirstLookCountsNoProcessorTime: if the operator did not run, what its worker used
+// meanwhile is not known.
+func TestALateFirstLookCountsNoProcessorTime(t *testing.T) {
+	if !usageKnown {
+		t.Skip("this system does not tell what a process uses")
+	}
+	p := faultyPool(t, "hang")
+	w, err := p.running[ScopeCluster].take(t.Context(), "shop", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.calls.Done()
+	defer p.running[ScopeCluster].put(w, "shop", 0)
+	w.watch.timer = time.NewTimer(time.Hour) // the test looks itself
+	own := w.pid
+	for w.pid = os.Getpid(); ; { // which has used some processor time, for other things
+		if _, cpu, ok := usage(w.pid); !ok || cpu > 300*time.Millisecond {
+			break
+		}
+	}
+	w.watch.begin(w, bounds{time: 60 * time.Millisecond, memory: 1 << 40})
+	w.watch.began = time.Now().Add(-200 * time.Millisecond)
+	w.watch.look(w)
+	w.watch.end()
+	w.pid = own
+	if death := w.killed.Load(); death != nil && death.cause.guilty() {
+		t.Errorf("the module is blamed: %+v", death)
+	}
+}
+
+func TestCloseEndsCallsThatAreBeingMade(t *testing.T) {
+	p, err := New(Config{Command: []string{"/proc/self/exe", "faulty-hang"}, Workers: 1, Log: logr.Discard()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy := start(t, p, regoSource("shop", "p", keepLabeled), sandbox.Limits{Timeout: sandbox.MaxTimeout})
+	asked := make(chan error, 1)
+	go func() {
+		_, err := policy.Ask(context.Background(), collectRequest("shop", nil))
+		asked <- err
+	}()
+	for group, busy := p.running[ScopeNamespace], 0; busy == 0; {
+		group.lock.Lock()
+		busy = group.busy["shop"]
+		group.lock.Unlock()
+	}
+	closed := make(chan struct{})
+	go func() {
+		p.Close()
+		close(closed)
+	}()
+	select {
+	case <-closed:
+	case <-time.After(10 * time.Second):
+		t.Fatal("Close waits for a call that takes long")
+	}
+	if err := <-asked; !errors.Is(err, errClosed) {
+		t.Errorf("the call: %v", err)
+	}
+	if q := p.Quarantined(); len(q) != 0 {
+		t.Errorf("in quarantine: %+v", q)
+	}
+}
+
+// TestNoWorkerStartsAfterClose: a call may have been given room to start one just before.
+func TestNoWorkerStartsAfterClose(t *testing.T) {
+	p, err := New(Config{Log: logr.Discard()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Close()
+	if _, err := p.running[ScopeCluster].start(); !errors.Is(err, errClosed) {
+		t.Errorf("error is %v", err)
+	}
+}
+
+// TestWorkersThatDoNotStartAreNotTriedAtOnceAgain, nor is what failed taken for a lack of
+// namespaces.
+func TestWorkersThatDoNotStartAreNotTriedAtOnceAgain(t *testing.T) {
+	now := atomic.Int64{}
+	program := filepath.Join(t.TempDir(), "worker")
+	p := newPool(t, Config{Command: []string{program, "sandbox"}, Now: func() time.Time { return time.Unix(1_800_000_000+now.Load(), 0) }})
+	g := p.running[ScopeCluster]
+	if _, err := g.start(); err == nil {
+		t.Fatal("no error")
+	}
+	if err := os.Symlink(executable(), program); err != nil {
+		t.Fatal(err)
+	}
+	if w, err := g.start(); err == nil {
+		w.end(&deathError{CauseClosed, ""})
+		t.Fatal("it was tried again at once")
+	}
+	now.Add(int64(firstRestart / time.Second))
+	w, err := g.start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.end(&deathError{CauseClosed, ""})
+	usual, err := newPool(t, Config{}).running[ScopeCluster].start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	usual.end(&deathError{CauseClosed, ""})
+	if has, had := slices.Contains(w.active, confine.Namespaces), slices.Contains(usual.active, confine.Namespaces); has != had {
+		t.Errorf("after a failure its restrictions are %v, and otherwise %v", w.active, usual.active)
+	}
+}
+
+func TestLargeFramesAreNotKept(t *testing.T) {
+	p := faultyPool(t, "abstain")
+	source := regoSource("shop", "large", keepLabeled)
+	source.Files = append(source.Files, File{Name: "large.rego", Data: make([]byte, 8<<20)})
+	if _, err := p.Compile(t.Context(), source); err != nil {
+		t.Fatal(err)
+	}
+	w, err := p.compiling[ScopeNamespace].take(t.Context(), "shop", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.calls.Done()
+	defer p.compiling[ScopeNamespace].put(w, "shop", 0)
+	if kept := cap(w.in) + cap(w.out); kept > 2*keepBuffer {
+		t.Errorf("%d bytes are kept", kept)
+	}
+}
