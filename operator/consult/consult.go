@@ -145,9 +145,11 @@ func (c *Consultant) Ask(ctx context.Context, q Question) (Opinion, error) {
 		return c.byDefault(ctx, q, Opinion{})
 	}
 	s := &subject{Consultant: c, question: q, resource: resource}
-	if err := s.remember(ctx, &opinion); opinion.Changed != nil || opinion.Fault != nil {
-		return opinion, nil
-	} else if err != nil {
+	err := s.remember(ctx, &opinion)
+	if opinion.Changed != nil || opinion.Fault != nil {
+		return opinion, nil //nolint:nilerr // the opinion says what went wrong
+	}
+	if err != nil {
 		return opinion, err
 	}
 	if q.Hook == hostabi.HookPropagate {

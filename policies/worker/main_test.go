@@ -3,6 +3,7 @@ package worker
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -85,5 +86,6 @@ func hog() {
 		}
 		all = append(all, page)
 		time.Sleep(time.Millisecond)
+		runtime.KeepAlive(all)
 	}
 }
