@@ -145,10 +145,11 @@ func (c *Consultant) Ask(ctx context.Context, q Question) (Opinion, error) {
 		return c.byDefault(ctx, q, Opinion{})
 	}
 	s := &subject{Consultant: c, question: q, resource: resource}
-	if err := s.remember(ctx, &opinion); opinion.Changed != nil || opinion.Fault != nil {
-		return opinion, nil
-	} else if err != nil {
+	if err := s.remember(ctx, &opinion); err != nil && opinion.Changed == nil && opinion.Fault == nil {
 		return opinion, err
+	}
+	if opinion.Changed != nil || opinion.Fault != nil {
+		return opinion, nil
 	}
 	if q.Hook == hostabi.HookPropagate {
 		if opinion.fails(s.locate(ctx)) || opinion.stands(q.Requested, c.Beside) {

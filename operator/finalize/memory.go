@@ -57,15 +57,15 @@ var errUnverified = errors.New("what is remembered of the object is signed with 
 func memoryOf(o metav1.Object, entry string, keys statekey.Keys) (memory, error) {
 	n := notebookOf(o)
 	var signed statekey.Signed
-	if json.Unmarshal(n.By[entry], &signed) != nil || signed.Signature == "" {
-		return memory{}, nil
+	if err := json.Unmarshal(n.By[entry], &signed); err != nil || signed.Signature == "" {
+		return memory{}, nil //nolint:nilerr // what can't be read is not signed either, and is nothing
 	}
 	if !keys.Verify(n.subject(entry), signed) {
 		return memory{}, errUnverified
 	}
 	var m memory
-	if json.Unmarshal(signed.Data, &m) != nil {
-		return memory{}, nil
+	if err := json.Unmarshal(signed.Data, &m); err != nil {
+		return memory{}, nil //nolint:nilerr // signed by another version, which remembered something else
 	}
 	m.Attempt = min(max(m.Attempt, 0), mostAttempts)
 	return m, nil

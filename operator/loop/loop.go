@@ -216,19 +216,7 @@ func (l *Loop) connect() error {
 	if l.options.Veto != nil {
 		l.options.Veto.KindOf, l.options.Veto.Canary, l.options.Veto.Placed = l.kindOf, canary.Label, l.askAround
 	}
-	if l.keeper, err = modules.New(modules.Options{
-		Veto: l.options.Veto, Alone: l.company.missing, Only: func() bool { return !l.options.Beside && l.gate.get() == Open },
-		Config: watching, Namespace: l.options.Namespace, Held: l.heldByPlace, CacheDir: l.options.CacheDir, Sandbox: l.options.Sandbox, Log: l.log.WithName("policies"), Now: l.now,
-		Absent:   func(ctx context.Context, gk schema.GroupKind) (bool, error) { return l.watcher.Absent(ctx, gk) },
-		Leads:    func() bool { return l.known.leads() && !l.options.DryRun },
-		OnChange: l.policiesChanged,
-		Egress:   egress.Config{Allow: l.options.ModuleNetworks, Inside: l.networks.Networks, Remedy: "--module-networks lets modules of namespaces come from there"},
-		Serves:   l.serves, Networks: l.options.FinalizerNetworks,
-		DisableTenantModules: l.options.DisableTenantModules, Quota: l.options.ModuleQuota, CheckGrants: intents.Check, Progress: l.progress,
-		Tell: func(about *corev1.ObjectReference, kind, reason, message string) {
-			l.policyEvents.Event(about, kind, reason, message)
-		},
-	}); err != nil {
+	if l.keeper, err = modules.New(l.keeperOptions(watching)); err != nil {
 		return err
 	}
 	l.upTo = l.keeper.UpTo
@@ -251,6 +239,23 @@ func (l *Loop) connect() error {
 	l.events = printable{l.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: eventSource})}
 	l.policyEvents = printable{l.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "gleaner"})}
 	return nil
+}
+
+// keeperOptions say how policies, finalizers and their modules are read and served.
+func (l *Loop) keeperOptions(config *rest.Config) modules.Options {
+	return modules.Options{
+		Veto: l.options.Veto, Alone: l.company.missing, Only: func() bool { return !l.options.Beside && l.gate.get() == Open },
+		Config: config, Namespace: l.options.Namespace, Held: l.heldByPlace, CacheDir: l.options.CacheDir, Sandbox: l.options.Sandbox, Log: l.log.WithName("policies"), Now: l.now,
+		Absent:   func(ctx context.Context, gk schema.GroupKind) (bool, error) { return l.watcher.Absent(ctx, gk) },
+		Leads:    func() bool { return l.known.leads() && !l.options.DryRun },
+		OnChange: l.policiesChanged,
+		Egress:   egress.Config{Allow: l.options.ModuleNetworks, Inside: l.networks.Networks, Remedy: "--module-networks lets modules of namespaces come from there"},
+		Serves:   l.serves, Networks: l.options.FinalizerNetworks,
+		DisableTenantModules: l.options.DisableTenantModules, Quota: l.options.ModuleQuota, CheckGrants: intents.Check, Progress: l.progress,
+		Tell: func(about *corev1.ObjectReference, kind, reason, message string) {
+			l.policyEvents.Event(about, kind, reason, message)
+		},
+	}
 }
 
 // wire makes the stages that work on single objects, around the graph. The

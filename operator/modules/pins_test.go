@@ -20,8 +20,8 @@ const (
 
 func digestOf(text string) string { return source.Digest([]source.File{{Data: []byte(text)}}) }
 
-func moduleOf(name, text string) *v1alpha1.ClusterPolicyModule {
-	return &v1alpha1.ClusterPolicyModule{ObjectMeta: named("", name), Spec: v1alpha1.PolicyModuleSpec{Rego: &v1alpha1.RegoSource{Inline: &text}}}
+func moduleOf(text string) *v1alpha1.ClusterPolicyModule {
+	return &v1alpha1.ClusterPolicyModule{ObjectMeta: named("", "m"), Spec: v1alpha1.PolicyModuleSpec{Rego: &v1alpha1.RegoSource{Inline: &text}}}
 }
 
 // finalizing is a ClusterFinalizer that may send requests, unless it has no grants.
@@ -55,7 +55,7 @@ func TestOnlyPinnedContentIsEvaluatedWithGrantsOrInEnforce(t *testing.T) {
 		"no mode, grants, not pinned":    {"", "", grants, "ModuleNotPinned", "write module.digest: " + good},
 	} {
 		t.Run(claim, func(t *testing.T) {
-			_, b := once(t, moduleOf("m", sendText), finalizing(c.mode, c.digest, c.grants))
+			_, b := once(t, moduleOf(sendText), finalizing(c.mode, c.digest, c.grants))
 			f := b.finalizers[0]
 			if c.reason == "" {
 				has(t, f.status.Conditions, v1alpha1.ConditionModuleReady, metav1.ConditionTrue, "Ready", "")
@@ -75,7 +75,7 @@ func TestAPolicyWhoseModuleWasEditedKeepsWhatItGoverns(t *testing.T) {
 	pinned := &v1alpha1.ClusterGCPolicy{ObjectMeta: named("", "p"), Spec: v1alpha1.GCPolicySpec{
 		Resources: configMaps(), Mode: v1alpha1.ModeEnforce, Module: &v1alpha1.ModuleReference{Name: "m", Digest: digestOf(keepText)},
 	}}
-	k, _ := once(t, moduleOf("m", keepText), pinned)
+	k, _ := once(t, moduleOf(keepText), pinned)
 	if p := inForce(k.Policies())["p"]; p.Asker == nil {
 		t.Fatalf("it is not ready: %s", p.NotReady)
 	}
@@ -102,7 +102,7 @@ func TestAPolicyWhoseModuleWasEditedKeepsWhatItGoverns(t *testing.T) {
 func TestAPinIsNotAboutContentThatIsGiven(t *testing.T) {
 	k := loading(t, keeper(t, func(o *Options) {
 		o.Given = func(string) ([]source.File, bool) { return []source.File{{Data: []byte(sendText)}}, true }
-	}, moduleOf("m", sendText+"\n# as it is in force\n"), finalizing(v1alpha1.ModeEnforce, digestOf("as it is in force"), nil)))
+	}, moduleOf(sendText+"\n# as it is in force\n"), finalizing(v1alpha1.ModeEnforce, digestOf("as it is in force"), nil)))
 	b, err := k.settled(t.Context())
 	if err != nil {
 		t.Fatal(err)

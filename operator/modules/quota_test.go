@@ -108,7 +108,7 @@ func TestModulesBeyondAQuotaAreNotCompiledAndSaySo(t *testing.T) {
 func TestTenantModulesAreNotUsedWhereTheyAreDisabled(t *testing.T) {
 	cluster := "ClusterPolicyModule"
 	k := loading(t, keeper(t, func(o *Options) { o.DisableTenantModules = true },
-		tenantModule("a", "m", 1, 100), moduleOf("m", keepText),
+		tenantModule("a", "m", 1, 100), moduleOf(keepText),
 		&v1alpha1.GCPolicy{ObjectMeta: named("a", "own"), Spec: v1alpha1.GCPolicySpec{
 			Resources: configMaps(), Mode: v1alpha1.ModeEnforce, Module: &v1alpha1.ModuleReference{Name: "m", Digest: digestOf(keepText)}}},
 		&v1alpha1.GCPolicy{ObjectMeta: named("a", "cluster"), Spec: v1alpha1.GCPolicySpec{

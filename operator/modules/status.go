@@ -320,49 +320,6 @@ func (p *policyState) meanwhile() string {
 	}
 }
 
-// overlapping says who goes first where several policies govern the same.
-func overlapping(b *build, p *policyState, set func(string, bool, string, string)) {
-	var texts []string
-	for _, o := range b.set.Overlaps(p.policy) {
-		var names []string
-		for _, first := range o.Before {
-			if first.Loading && meta.FindStatusCondition(p.status.Conditions, v1alpha1.ConditionOverlapping) != nil {
-				return // what it answers is not known yet: that may be what was said before
-			}
-			names = append(names, first.String())
-		}
-		resource := o.Resource
-		if resource == "*" {
-			resource = "all others"
-		}
-		texts = append(texts, fmt.Sprintf("%s of %s: %s", o.Hook, resource, strings.Join(names, ", ")))
-	}
-	if len(texts) == 0 {
-		set(v1alpha1.ConditionOverlapping, false, "First", "no other policy is asked before it")
-		return
-	}
-	slices.Sort(texts)
-	set(v1alpha1.ConditionOverlapping, true, "OthersFirst", "others are asked before it, and their word counts unless they abstain: "+strings.Join(texts, "; "))
-}
-
-// unserved are the resources that the policy names and nobody serves, and those whose
-// objects are not in namespaces, if it is for one.
-func (k *Keeper) unserved(p *asking) (missing, elsewhere []string) {
-	for _, rule := range p.policy.Rules {
-		for _, r := range rule.Names() {
-			switch served, namespaced := k.options.Serves(r); {
-			case !served:
-				missing = append(missing, r.String())
-			case p.key.Namespace != "" && !namespaced:
-				elsewhere = append(elsewhere, r.String())
-			}
-		}
-	}
-	slices.Sort(missing)
-	slices.Sort(elsewhere)
-	return slices.Compact(missing), slices.Compact(elsewhere)
-}
-
 // holds reports whether objects get a hold for the policy.
 func (p *policyState) holds() bool {
 	return p.policy.Enforce && !p.policy.Unsure && p.policy.Answers(hostabi.HookPropagate)

@@ -139,7 +139,7 @@ func (s *Store) SetModules(list []Resource) {
 			s.modules[key] = m
 		}
 		s.byRef[r.Ref] = m
-		if !sameSource(m.resource, r) && !(r.Terminating && m.ready != nil) {
+		if !sameSource(m.resource, r) && (!r.Terminating || m.ready == nil) {
 			m.replace(now)
 		}
 		m.resource = r

@@ -257,6 +257,9 @@ func final(err error) bool {
 	case policies.FaultRefused, policies.FaultMissingHook, policies.FaultExhausted, policies.FaultMemoryLimit,
 		policies.FaultTrapped, policies.FaultMisuse, policies.FaultNoVerdict, policies.FaultBadVerdict:
 		return true
+	case policies.FaultTimedOut, policies.FaultCrashed, policies.FaultQuarantined:
+		return false // another time it may be otherwise
+	default:
+		return false
 	}
-	return false
 }

@@ -99,6 +99,7 @@ func partSize(r *syntax.Regexp) patternSize {
 		return size
 	case syntax.OpCapture:
 		size.states = 2
+	default:
 	}
 	for _, sub := range r.Sub {
 		// Between two alternatives, or parts, there is one state at the most.

@@ -3,6 +3,7 @@ package worker
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -97,5 +98,6 @@ func hog() {
 		}
 		all = append(all, page)
 		time.Sleep(time.Millisecond)
+		runtime.KeepAlive(all)
 	}
 }

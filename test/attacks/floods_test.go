@@ -18,7 +18,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/registry"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/gleaner-dev/gleaner/policies/source/oci"
 	"github.com/gleaner-dev/gleaner/test/attacks/payload"
@@ -174,7 +173,7 @@ func TestModules_OfASlowServerDelayNobody(t *testing.T) {
 
 // clusterModule creates a ClusterPolicyModule from an image: only those may come from
 // loopback.
-func (w *world) clusterModule(name, image string) *unstructured.Unstructured {
+func (w *world) clusterModule(name, image string) {
 	w.Helper()
 	module := payload.Object("ClusterPolicyModule", "", name, map[string]any{"wasm": map[string]any{"image": image}})
 	w.create(w.admin, module)
@@ -183,7 +182,6 @@ func (w *world) clusterModule(name, image string) *unstructured.Unstructured {
 			w.Error(err)
 		}
 	})
-	return module
 }
 
 // silence is the address of a server that takes connections and answers nothing.

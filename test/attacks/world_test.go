@@ -69,7 +69,7 @@ func (c *client) create(ctx context.Context, o *unstructured.Unstructured) (*uns
 }
 
 // newWorld starts an operator on the control plane of a mode.
-func newWorld(t *testing.T, m mode, flags ...string) *world {
+func newWorld(t *testing.T, m mode) *world {
 	t.Helper()
 	cluster := installed(t, m)
 	config := cluster.RESTConfig()
@@ -78,7 +78,7 @@ func newWorld(t *testing.T, m mode, flags ...string) *world {
 	w.tenant = w.editorOf(w.attacker)
 	t.Cleanup(func() { w.removeAttack() }) // after the operator has ended
 	w.protect()
-	w.operator = startOperator(t, cluster, m, flags...)
+	w.operator = startOperator(t, cluster, m)
 	return w
 }
 
@@ -152,17 +152,15 @@ func (w *world) protect() {
 }
 
 // create creates an object; its type may be served a moment after it was defined.
-func (w *world) create(c *client, o *unstructured.Unstructured) *unstructured.Unstructured {
+func (w *world) create(c *client, o *unstructured.Unstructured) {
 	w.Helper()
-	var created *unstructured.Unstructured
-	devtest.Eventually(w, timeout, func() (err error) {
-		created, err = c.create(w.Context(), o)
+	devtest.Eventually(w, timeout, func() error {
+		_, err := c.create(w.Context(), o)
 		if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
 			w.Fatal(err)
 		}
 		return err
 	})
-	return created
 }
 
 // submit has the tenant create what makes a payload. It reports whether the API server

@@ -39,13 +39,13 @@ func split(code []byte) sections {
 	return s
 }
 
-// add adds entries to a section.
-func (s sections) add(id byte, count uint64, entries []byte) {
+// add adds an entry to a section.
+func (s sections) add(id byte, entry []byte) {
 	if s[id] == nil {
 		s[id] = &list{}
 	}
-	s[id].count += count
-	s[id].entries = append(s[id].entries, entries...)
+	s[id].count++
+	s[id].entries = append(s[id].entries, entry...)
 }
 
 // bytes returns the module.

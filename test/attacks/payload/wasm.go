@@ -95,10 +95,10 @@ func RandomLoads(memory int64) []byte {
 // ElementSegments has 60 million elements in segments that nothing uses.
 func ElementSegments(int64) []byte {
 	s := split(newGuest(1).collect())
-	s.add(tableSection, 1, []byte{0x70, 0, 1}) // a table of one function
+	s.add(tableSection, []byte{0x70, 0, 1}) // a table of one function
 	segment := slices.Concat([]byte{1, 0}, number(tableMaximum), make([]byte, tableMaximum))
 	for range 60 {
-		s.add(elementSection, 1, segment)
+		s.add(elementSection, segment)
 	}
 	return s.bytes()
 }
@@ -112,10 +112,10 @@ func LargestTables(int64) []byte { return rewrittenTables(99_000, 1) }
 
 func rewrittenTables(elements uint32, times int) []byte {
 	s := split(newGuest(1).collect(asm.TableClear))
-	s.add(tableSection, 1, slices.Concat([]byte{0x70, 0}, number(elements)))
+	s.add(tableSection, slices.Concat([]byte{0x70, 0}, number(elements)))
 	segment := slices.Concat([]byte{0, 0x41, 0, 0x0b}, number(elements), make([]byte, elements))
 	for range times {
-		s.add(elementSection, 1, segment)
+		s.add(elementSection, segment)
 	}
 	return s.bytes()
 }
@@ -129,7 +129,7 @@ func WideExports(int64) []byte {
 	s := split(g.collect())
 	for i := range exports {
 		label := fmt.Sprintf("%x", i)
-		s.add(exportSection, 1, slices.Concat(number(uint32(len(label))), []byte(label), []byte{0}, number(wide)))
+		s.add(exportSection, slices.Concat(number(uint32(len(label))), []byte(label), []byte{0}, number(wide)))
 	}
 	return s.bytes()
 }
