@@ -118,6 +118,18 @@ func TestAMachineThatStoodStillIsNotTheModulesFault(t *testing.T) {
 	}
 }
 
+// TestATimeoutThatIsTheMachinesIsNotTheModulesFault: a worker sees only the clock.
+func TestATimeoutThatIsTheMachinesIsNotTheModulesFault(t *testing.T) {
+	for how, want := range map[string]policies.FaultKind{"late": "", "late-busy": policies.FaultTimedOut} {
+		policy := start(t, faultyPool(t, how), regoSource("shop", "p", keepLabeled), sandbox.Limits{Timeout: 400 * time.Millisecond})
+		_, err := policy.Ask(t.Context(), collectRequest("shop", nil))
+		fault := new(policies.Fault)
+		if errors.As(err, &fault); err == nil || fault.Kind != want {
+			t.Errorf("%s: error %v; want a fault of kind %q", how, err, want)
+		}
+	}
+}
+
 // TestALateFirstLookCountsNoProcessorTime: if the operator did not run, what its worker used
 // meanwhile is not known.
 func TestALateFirstLookCountsNoProcessorTime(t *testing.T) {

@@ -51,6 +51,15 @@ func faulty(how string) {
 		}
 		const verdict = `{"decision": "Delete"}`
 		switch how {
+		case "late", "late-busy": // its own clock says that the module took too long
+			if how == "late" {
+				time.Sleep(500 * time.Millisecond)
+			}
+			for cpu := time.Duration(0); how == "late-busy" && cpu < 300*time.Millisecond; {
+				_, cpu, _ = usage(os.Getpid())
+			}
+			_, _ = wire.Write(conn, frame.ID, &wire.Reply{Outcome: wire.Faulted, FaultKind: "TimedOut", Message: "too long"}, nil)
+			continue
 		case "abstain":
 			_, _ = wire.Write(conn, frame.ID, &wire.Reply{Outcome: wire.Done, Verdict: []byte(`{"decision": "Abstain"}`)}, nil)
 			continue

@@ -190,20 +190,20 @@ func (p *Policy) Ask(ctx context.Context, request hostabi.Request) (policies.Ans
 		if err != nil {
 			return policies.Answer{}, err
 		}
-		return p.answer(request.Hook, reply)
+		return p.answer(request.Hook, reply, w)
 	})
 }
 
 // answer makes an Answer of a reply. The verdict is parsed here, whatever the worker made
 // of it.
-func (p *Policy) answer(hook hostabi.Hook, reply wire.Reply) (policies.Answer, error) {
+func (p *Policy) answer(hook hostabi.Hook, reply wire.Reply, w *process) (policies.Answer, error) {
 	a := policies.Answer{Fuel: reply.Fuel}
 	var log strings.Builder
 	for _, line := range reply.Log {
 		log.WriteString(line.Text + "\n")
 	}
 	a.Log = log.String()
-	if err := p.failure("evaluate policy", reply); err != nil {
+	if err := p.failure("evaluate policy", reply, w); err != nil {
 		return a, err
 	}
 	verdict, err := hostabi.ParseVerdict(hook, reply.Verdict)
@@ -215,17 +215,25 @@ func (p *Policy) answer(hook hostabi.Hook, reply wire.Reply) (policies.Answer, e
 }
 
 // failure is what a reply says went wrong.
-func (p *Policy) failure(doing string, reply wire.Reply) error {
+func (p *Policy) failure(doing string, reply wire.Reply, w *process) error {
 	switch reply.Outcome {
 	case wire.Done:
 		return nil
 	case wire.Refused:
 		return &policies.Fault{Policy: p.name, Kind: policies.FaultRefused, Message: clip(reply.Message)}
 	case wire.Faulted:
-		return &policies.Fault{Policy: p.name, Kind: faultKind(reply.FaultKind), Message: clip(reply.Message)}
+		// The worker's own clock goes on while the machine is busy, or stands still.
+		if faultKind(reply.FaultKind) != policies.FaultTimedOut {
+			break
+		}
+		if used, ok := w.watch.used(w); ok && used < p.limits.Timeout/2 {
+			return fmt.Errorf("%s %s: it took longer than its timeout of %s, with %s of processor time: the machine is busy, or stood still",
+				doing, p.name, p.limits.Timeout, used.Round(time.Millisecond))
+		}
 	default:
 		return fmt.Errorf("%s %s: %s", doing, p.name, clip(reply.Message))
 	}
+	return &policies.Fault{Policy: p.name, Kind: faultKind(reply.FaultKind), Message: clip(reply.Message)}
 }
 
 // faultKind takes a kind of fault from a worker, which may send any text.
@@ -265,7 +273,7 @@ func (p *Policy) prepare(w *process) error {
 			time: m.pool.config.CompileTimeout, memory: m.pool.config.Memory, doing: "while it was loaded,",
 		})
 		if err == nil {
-			err = p.failure("load the module of policy", reply)
+			err = p.failure("load the module of policy", reply, w)
 		}
 		if err != nil {
 			return err
@@ -277,7 +285,7 @@ func (p *Policy) prepare(w *process) error {
 		Fuel: p.limits.Fuel, Memory: p.limits.Memory, Timeout: int64(p.limits.Timeout),
 	}, maxAnswer, p.bounds("while it was initialized,"))
 	if err == nil {
-		err = p.failure("start the module of policy", reply)
+		err = p.failure("start the module of policy", reply, w)
 	}
 	if err != nil {
 		return err

@@ -56,6 +56,17 @@ func (w *watch) end() time.Duration {
 	return time.Since(w.began)
 }
 
+// used returns the processor time that the last exchange has used, if that is known.
+func (w *watch) used(p *process) (time.Duration, bool) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	if !w.looked {
+		return 0, false
+	}
+	_, cpu, ok := usage(p.pid)
+	return cpu - w.cpu, ok
+}
+
 // look kills the process if it exceeds its bounds, and comes back otherwise.
 func (w *watch) look(p *process) {
 	w.lock.Lock()
