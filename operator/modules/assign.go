@@ -58,6 +58,7 @@ func (s *asking) module(ref v1alpha1.ModuleReference, grants bool, modules map[s
 		s.wait(m.loading, fmt.Sprintf("%s: %s", name, m.problem.message))
 		return nil
 	case m.compiled == nil:
+		s.hostError = m.hostError
 		s.refuse(v1alpha1.ConditionModuleReady, m.problem.reason, fmt.Sprintf("%s: %s", name, m.problem.message))
 		return nil
 	}
@@ -93,12 +94,13 @@ func (k *Keeper) start(s *asking, m *moduleState, uses *modulestore.Uses) {
 // notStarted says why the module could not be started for the resource.
 func (s *asking) notStarted(m *moduleState, state modulestore.UseState) {
 	fault, settings := (*policies.Fault)(nil), (*modulestore.SettingsError)(nil)
+	s.hostError = !errors.As(state.Err, &settings) && !errors.As(state.Err, &fault)
 	switch {
-	case errors.As(state.Err, &settings):
+	case settings != nil:
 		s.refuse(v1alpha1.ConditionAccepted, "SettingsRefused", "the module refuses settings: "+settings.Reason)
 	case state.Step == modulestore.Validating:
 		s.refuse(v1alpha1.ConditionModuleReady, "ValidateFailed", "whether its settings are good could not be asked: "+state.Err.Error())
-	case errors.As(state.Err, &fault):
+	case fault != nil:
 		s.refuse(v1alpha1.ConditionModuleReady, string(fault.Kind), fmt.Sprintf("%s: %s", m.name(), fault.Message))
 	default:
 		s.refuse(v1alpha1.ConditionModuleReady, "NotStarted", fmt.Sprintf("%s: %s", m.name(), state.Err))

@@ -45,6 +45,8 @@ type moduleState struct {
 	given    bool                // its content comes from Options.Given, and pins are about others
 	problem  problem
 	loading  time.Time // since when it has been loading; zero: it has not
+
+	hostError bool // the problem is not the module's, nor its source's
 }
 
 func (m *moduleState) name() string { return m.ref().String() }
@@ -81,6 +83,8 @@ type asking struct {
 	engine  v1alpha1.Engine
 	problem problem
 	loading time.Time // since when its module has been loading; zero: its problem is another
+
+	hostError bool // the problem is not its module's
 }
 
 // selection is what the specs of those resources say of the objects that they are
@@ -247,8 +251,9 @@ func (k *Keeper) make(s *policyState, modules map[string]*moduleState, uses *mod
 	if s.problem.is() {
 		p.Asker, p.NotReady = nil, s.problem.message
 	}
-	if !s.loading.IsZero() {
-		p.Loading, p.OnFault = true, policies.OnFaultHold // onFault is for modules that fail, not for those that are still loading
+	p.Loading = !s.loading.IsZero()
+	if p.Loading || s.hostError {
+		p.OnFault = policies.OnFaultHold // onFault is for modules that fail, not for those that are still loading or that the host fails
 	}
 }
 

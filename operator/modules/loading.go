@@ -75,7 +75,7 @@ func (m *moduleState) take(store *modulestore.Store) {
 			m.problem.message += "; until it can be fetched again, the module that was fetched before is evaluated"
 		}
 	case modulestore.Failed:
-		m.problem = failed(state)
+		m.problem, m.hostError = failed(state), ofHost(state.Err)
 	default:
 		m.loading = state.Since
 		m.problem = problem{v1alpha1.ConditionFetched, "Loading", "it is being fetched"}
@@ -83,6 +83,12 @@ func (m *moduleState) take(store *modulestore.Store) {
 			m.problem = problem{v1alpha1.ConditionCompiled, "Loading", "it is being compiled"}
 		}
 	}
+}
+
+// ofHost reports whether a module could not be loaded for a reason that is neither its own
+// nor its source's, such as a worker process that can't be started.
+func ofHost(err error) bool {
+	return !errors.As(err, new(*source.Error)) && !errors.As(err, new(*modulestore.CompileError))
 }
 
 // failed is the problem of a module that Failed.

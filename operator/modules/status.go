@@ -311,6 +311,8 @@ func (p *policyState) meanwhile() string {
 	switch {
 	case !p.policy.Enforce:
 		return ""
+	case p.hostError:
+		return "; meanwhile the objects that it governs are kept, since this is an error of Gleaner and not of the module"
 	case p.spec.OnFault == v1alpha1.OnFaultDefault && p.loading.IsZero():
 		return "; meanwhile objects go as if it were not there (onFault: Default)"
 	case !p.loading.IsZero():

@@ -130,6 +130,20 @@ func TestATimeoutThatIsTheMachinesIsNotTheModulesFault(t *testing.T) {
 	}
 }
 
+// TestACompilerThatSomethingElseKilledIsNotTheModulesFault: the kernel does when memory runs
+// out, and a machine that is busy makes it slow.
+func TestACompilerThatSomethingElseKilledIsNotTheModulesFault(t *testing.T) {
+	for how, blamed := range map[string]bool{"compiler-killed": false, "compiler-closes": false, "compiler-exits": true} {
+		p := faultyPool(t, how)
+		for range 2 { // the second time it is in quarantine
+			_, err := p.Compile(t.Context(), regoSource("shop", "p", keepLabeled))
+			if refusal := (*Refusal)(nil); err == nil || errors.As(err, &refusal) != blamed {
+				t.Errorf("%s: error %T: %v", how, err, err)
+			}
+		}
+	}
+}
+
 // TestALateFirstLookCountsNoProcessorTime: if the operator did not run, what its worker used
 // meanwhile is not known.
 func TestALateFirstLookCountsNoProcessorTime(t *testing.T) {

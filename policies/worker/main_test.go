@@ -42,7 +42,9 @@ func faulty(how string) {
 		if err != nil {
 			return
 		}
-		if frame.Kind != wire.KindAsk {
+		if rest, ok := strings.CutPrefix(how, "compiler-"); ok {
+			how = rest
+		} else if frame.Kind != wire.KindAsk {
 			_, _ = wire.Write(conn, frame.ID, &wire.Reply{Outcome: wire.Done, Hooks: []string{"collect"}, Code: []byte("code")}, nil)
 			continue
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -74,7 +75,7 @@ func (p *Pool) Compile(ctx context.Context, s Source) (*Module, error) {
 	// A module that cannot be compiled is quarantined by its content, under no policy.
 	who := subject{scope: scope, digest: s.Digest, author: s.Namespace}
 	if found, in := p.quarantine.check(who); in {
-		return nil, &Refusal{Message: found.message(), Temporary: true}
+		return nil, refusal(found)
 	}
 	request := &wire.Compile{Engine: string(s.Engine)}
 	for _, f := range s.Files {
@@ -88,9 +89,16 @@ func (p *Pool) Compile(ctx context.Context, s Source) (*Module, error) {
 			return nil, err
 		}
 		return p.module(s, reply)
-	}, func(death *deathError) error {
-		return &Refusal{Message: p.quarantine.add(who, death.cause, death.detail).message(), Temporary: true}
-	})
+	}, func(death *deathError) error { return refusal(p.quarantine.add(who, death.cause, death.detail)) })
+}
+
+// refusal is a Refusal where the module is known to have ended its worker, and the host's
+// error otherwise.
+func refusal(s sentence) error {
+	if !s.cause.guilty() {
+		return errors.New(s.message())
+	}
+	return &Refusal{Message: s.message(), Temporary: true}
 }
 
 // module makes a Module of a reply, which is checked as anything from a worker is.
