@@ -70,7 +70,8 @@ func (k *Keeper) settled(ctx context.Context) (*build, error) {
 	defer cancel()
 	changed := k.store.Changes().Changed()
 	b, err := k.rebuild(ctx)
-	for err == nil && b.loading() {
+	// What has changed while it was built may make room for modules beyond a quota.
+	for err == nil && (b.loading() || isClosed(changed)) {
 		select {
 		case <-changed:
 		case <-waiting.Done():
@@ -83,6 +84,15 @@ func (k *Keeper) settled(ctx context.Context) (*build, error) {
 		b = k.again(b)
 	}
 	return b, err
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 // load has modules loaded until ctx ends. The function that it returns waits for that,
