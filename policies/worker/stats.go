@@ -53,9 +53,9 @@ func (p *Pool) Stats() Stats {
 	for _, scope := range []Scope{ScopeCluster, ScopeNamespace} {
 		now.Started[scope], now.Running[scope] = s.started[scope], s.started[scope]
 		now.Ended[scope] = map[Cause]int{}
-		for cause, n := range s.finished[scope] {
-			now.Ended[scope][cause] = n
-			now.Running[scope] -= n
+		for _, cause := range []Cause{CauseTime, CauseMemory, CauseCrash, CauseKilled, CauseMalformed, CauseRecycled, CauseClosed} {
+			now.Ended[scope][cause] = s.finished[scope][cause]
+			now.Running[scope] -= s.finished[scope][cause]
 		}
 	}
 	return now

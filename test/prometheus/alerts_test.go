@@ -93,6 +93,24 @@ var stories = map[string]story{
 		"GleanerQueueOld", `gleaner_queue_oldest_seconds{namespace="n"} 400x5 0x3 400x5 0x30`, 20 * time.Minute, nil,
 	},
 
+	"a module is quarantined again and again": {
+		"GleanerModuleQuarantined", `gleaner_modules_quarantined{namespace="n"} 2x40`, 30 * time.Minute,
+		[]string{"namespace=n severity=warning: 2 modules are quarantined"},
+	},
+	"a module is quarantined once": {"GleanerModuleQuarantined", `gleaner_modules_quarantined{namespace="n"} 1x10 0x40`, 40 * time.Minute, nil},
+
+	"the keys can't be read": {
+		"GleanerStateKeysUnavailable", `gleaner_state_keys_available{namespace="n"} 0x30`, 20 * time.Minute,
+		[]string{"namespace=n severity=critical: The keys that sign state annotations can't be read"},
+	},
+	"the keys are read a moment after the start": {"GleanerStateKeysUnavailable", `gleaner_state_keys_available{namespace="n"} 0x2 1x40`, 40 * time.Minute, nil},
+
+	"an object stays parked": {
+		"GleanerObjectsParked", `gleaner_parked_objects{namespace="n"} 3x100`, 90 * time.Minute,
+		[]string{"namespace=n severity=warning: 3 objects have too many owner references"},
+	},
+	"an object is parked for a while": {"GleanerObjectsParked", `gleaner_parked_objects{namespace="n"} 3x30 0x60`, 80 * time.Minute, nil},
+
 	"one of ten takes minutes": {
 		"GleanerCollectionSlow",
 		"gleaner_collection_delay_seconds_bucket{namespace=\"n\", le=\"1\"} 0+8x60\n gleaner_collection_delay_seconds_bucket{namespace=\"n\", le=\"120\"} 0+10x60\n" +

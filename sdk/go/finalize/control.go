@@ -14,7 +14,7 @@ func (s *Steps) Wait(after time.Duration, reason string) {
 	if left := s.latest.Sub(s.request.Time); !s.latest.IsZero() && left < after {
 		after = left
 	}
-	after = min(max(after, time.Millisecond), time.Duration(hostabi.MaxDuration))
+	after = min(max(after, time.Duration(hostabi.MinWait)), time.Duration(hostabi.MaxDuration))
 	s.stop(hostabi.Verdict{Decision: hostabi.DecisionWait, After: hostabi.Duration(after), Reason: reason})
 }
 

@@ -156,7 +156,7 @@ func TestAnEventGoesAlongWithWhatIsAskedFor(t *testing.T) {
 
 func TestWaitsAreInTheRangeOfAVerdict(t *testing.T) {
 	for asked, want := range map[time.Duration]time.Duration{
-		0: 30 * time.Second, -1: 30 * time.Second, 1: time.Millisecond, time.Minute: time.Minute, 9000 * time.Hour: 720 * time.Hour,
+		0: 30 * time.Second, -1: 30 * time.Second, 1: time.Second, time.Minute: time.Minute, 9000 * time.Hour: 720 * time.Hour,
 	} {
 		got := attempt(t, func(s *finalize.Steps) { s.Wait(asked, strings.Repeat("long ", 1000)) }, request(), nil)
 		if got.Verdict.WaitFor() != want {
