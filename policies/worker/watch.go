@@ -13,7 +13,8 @@ const watchInterval = 20 * time.Millisecond
 type bounds struct {
 	// time is how long it may take. It counts as used up once the wall clock and the
 	// processor agree on that, so that a busy machine is no fault of the module. After four
-	// times as long the worker is killed in any case, which is nobody's fault.
+	// times as long the worker is killed in any case, which is the module's fault if it had the
+	// processor for half of its time.
 	time   time.Duration
 	memory int64  // bytes of resident memory
 	doing  string // for messages: "evaluating" …
@@ -86,12 +87,13 @@ func (w *watch) look(p *process) {
 	case ok && memory > w.bounds.memory:
 		p.kill(&deathError{CauseMemory, fmt.Sprintf("%s it used more than %d MiB of memory", w.bounds.doing, w.bounds.memory>>20)})
 		return
-	case elapsed > w.bounds.time && (!usageKnown || ok && cpu-w.cpu > w.bounds.time):
+	case elapsed > w.bounds.time && (!usageKnown || ok && cpu-w.cpu > w.bounds.time),
+		elapsed > wallFactor*w.bounds.time && ok && cpu-w.cpu > w.bounds.time/2:
 		p.kill(&deathError{CauseTime, fmt.Sprintf("%s it took longer than %s", w.bounds.doing, w.bounds.time)})
 		return
 	case elapsed > wallFactor*w.bounds.time:
 		p.kill(&deathError{CauseStalled, fmt.Sprintf("%s it did not end within %s, with less than %s of processor time",
-			w.bounds.doing, wallFactor*w.bounds.time, w.bounds.time)})
+			w.bounds.doing, wallFactor*w.bounds.time, w.bounds.time/2)})
 		return
 	}
 	w.timer.Reset(watchInterval)

@@ -168,6 +168,15 @@ func TestAWorkerThatDoesNotComeUpIsAnError(t *testing.T) {
 	}
 }
 
+// skipIfBusy gives up where other processes leave a worker, which gives way to them, too
+// little of the processor to tell that its module takes too long.
+func skipIfBusy(t *testing.T, err error) {
+	t.Helper()
+	if err != nil && strings.Contains(err.Error(), "of processor time") {
+		t.Skipf("this machine is busy: %v", err)
+	}
+}
+
 // spin is a loop of n turns, which costs about four units of fuel each.
 func spin() []byte { return asm.Forever() }
 
@@ -180,6 +189,7 @@ func TestAModuleThatIsKilledIsQuarantinedAndOthersGoOn(t *testing.T) {
 	bad := start(t, p, wasmSource("evil", "bad", module(spin())), sandbox.Limits{Fuel: sandbox.MaxFuel, Timeout: 50 * time.Millisecond})
 
 	_, err := bad.Ask(t.Context(), collectRequest("evil", nil))
+	skipIfBusy(t, err)
 	fault := new(policies.Fault)
 	if !errors.As(err, &fault) || fault.Kind != policies.FaultTimedOut || !strings.Contains(fault.Message, "not run again before") {
 		t.Fatalf("error is %v", err)
@@ -200,7 +210,9 @@ func TestAModuleThatIsKilledIsQuarantinedAndOthersGoOn(t *testing.T) {
 		t.Errorf("in quarantine: %+v", q)
 	}
 	now.Add(int64(firstQuarantine / time.Second))
-	if _, err := bad.Ask(t.Context(), collectRequest("evil", nil)); !errors.As(err, &fault) {
+	_, err = bad.Ask(t.Context(), collectRequest("evil", nil))
+	skipIfBusy(t, err)
+	if !errors.As(err, &fault) {
 		t.Fatalf("after the quarantine, error is %v", err)
 	}
 	if q := p.Quarantined(); len(q) != 1 || q[0].Times != 2 || !q[0].Until.Equal(clock().Add(2*firstQuarantine)) {
