@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -187,7 +186,7 @@ func TestCloseEndsCallsThatAreBeingMade(t *testing.T) {
 	policy := start(t, p, regoSource("shop", "p", keepLabeled), sandbox.Limits{Timeout: sandbox.MaxTimeout})
 	asked := make(chan error, 1)
 	go func() {
-		_, err := policy.Ask(context.Background(), collectRequest("shop", nil))
+		_, err := policy.Ask(t.Context(), collectRequest("shop", nil))
 		asked <- err
 	}()
 	for group, busy := p.running[ScopeNamespace], 0; busy == 0; {

@@ -64,12 +64,9 @@ func (p *Policy) quarantined(s sentence) error {
 	if !s.cause.guilty() {
 		return fmt.Errorf("evaluate policy %s: %s", p.name, s.message())
 	}
-	kind := policies.FaultQuarantined
-	switch s.cause {
-	case CauseTime:
+	kind := policies.FaultCrashed
+	if s.cause == CauseTime {
 		kind = policies.FaultTimedOut
-	case CauseCrash, CauseMemory:
-		kind = policies.FaultCrashed
 	}
 	return &policies.Fault{Policy: p.name, Kind: kind, Message: s.message()}
 }

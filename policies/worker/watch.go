@@ -46,15 +46,14 @@ func (w *watch) begin(p *process, b bounds) {
 	w.timer.Reset(watchInterval)
 }
 
-// end stops it, and returns how long the exchange took.
-func (w *watch) end() time.Duration {
+// end stops it.
+func (w *watch) end() {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	w.running = false
 	if w.timer != nil {
 		w.timer.Stop()
 	}
-	return time.Since(w.began)
 }
 
 // used returns the processor time that the last exchange has used, if that is known.
