@@ -152,7 +152,7 @@ func (s *starter) launch(c Config, dir string, nice int, namespaces bool) (*proc
 	p.cmd = exec.Command(c.Command[0], args...)
 	p.cmd.Env = []string{} // nil would be this process's own
 	p.cmd.Dir = "/"
-	p.cmd.Stderr = p.stderr
+	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = strings.NewReader(""), p.stderr, p.stderr // none is /dev/null, which need not be there
 	p.cmd.ExtraFiles = []*os.File{theirs}
 	p.cmd.SysProcAttr = confine.Attributes(namespaces)
 	err = s.begin(p)
@@ -288,7 +288,12 @@ func socketPair() (ours, theirs *os.File, err error) {
 	return os.NewFile(uintptr(pair[0]), "worker"), os.NewFile(uintptr(pair[1]), "operator"), nil
 }
 
+// executable is this program: the very file that runs, which an upgrade may have replaced.
 func executable() string {
+	const running = "/proc/self/exe"
+	if _, err := os.Stat(running); err == nil {
+		return running
+	}
 	path, err := os.Executable()
 	if err != nil {
 		return os.Args[0]

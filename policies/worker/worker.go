@@ -14,7 +14,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"runtime"
 	"sync"
 	"time"
 
@@ -57,10 +56,7 @@ const (
 
 func (c Config) withDefaults() Config {
 	if len(c.Command) == 0 {
-		c.Command = []string{"/proc/self/exe", "sandbox"}
-		if runtime.GOOS != "linux" {
-			c.Command[0] = executable()
-		}
+		c.Command = []string{executable(), "sandbox"}
 	}
 	if c.Workers == 0 {
 		c.Workers = DefaultWorkers

@@ -52,7 +52,7 @@ func startPod(t *testing.T, p pod) *operator {
 	o.cmd.Stderr = o.log
 	tieToParent(o.cmd)
 	if p.confined {
-		o.cmd.Path = "/gleaner"
+		o.cmd.Path, o.cmd.Args[0] = "/gleaner", "/gleaner"
 		confine(o.cmd, p.root)
 	}
 	if err := o.cmd.Start(); err != nil {
