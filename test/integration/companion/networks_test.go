@@ -1,0 +1,1 @@
+../policies/networks_test.go

@@ -1,0 +1,1 @@
+../policies/state_test.go
