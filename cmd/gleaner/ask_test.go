@@ -68,8 +68,12 @@ func onTerminal(t *testing.T, args []string) (string, int) {
 	if err := terminal.Close(); err != nil {
 		t.Fatal(err)
 	}
-	return strings.ReplaceAll(<-read, "\r\n", "\n"), code
+	return strings.ReplaceAll(progress.ReplaceAllString(<-read, ""), "\r\n", "\n"), code
 }
+
+// progress is what a command shows after two seconds, up to where it erases that: on a busy
+// machine it may.
+var progress = regexp.MustCompile("(\r\x1b\\[K[^\r\n\x1b]*)+\r\x1b\\[K")
 
 // shown are what is asked of files: the rest of the page is of a cluster.
 var shown = regexp.MustCompile("(?s)```\n\\$ gleaner ([^\n]* -f shop\\.yaml[^\n]*)\n(.*?)```")

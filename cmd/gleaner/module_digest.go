@@ -44,7 +44,7 @@ func moduleDigest() *cobra.Command {
 				if len(list) == 1 {
 					m.name = ""
 				}
-				fmt.Fprintln(cmd.OutOrStdout(), strings.TrimSpace(m.digest+"  "+m.name))
+				kubectl.Fprintln(cmd.OutOrStdout(), strings.TrimSpace(m.digest+"  "+m.name))
 			}
 			return nil
 		},

@@ -63,9 +63,10 @@ func TestDefaults_AreThoseThatAreDocumented(t *testing.T) {
 			maxModulesSize:          "512Mi",
 			maxModulesNamespaceSize: "32Mi",
 		},
+		sandboxOptions: sandboxOptions{sandboxWorkers: 2, sandboxMemory: "192Mi", compileTimeout: 30 * time.Second},
 	}
 	got := defaultOptions()
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(options{}, besideOptions{}, moduleOptions{})); diff != "" {
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(options{}, besideOptions{}, moduleOptions{}, sandboxOptions{})); diff != "" {
 		t.Error(diff)
 	}
 	if err := got.validate(); err != nil {

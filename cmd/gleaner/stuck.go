@@ -143,7 +143,7 @@ func showCrowded(s section, r stuck.Report, wide bool) error {
 		return err
 	}
 	if more := len(r.TooManyOwners) - len(shown); more > 0 {
-		fmt.Fprintf(s.out, "  and %d more: -o wide shows them\n", more)
+		kubectl.Fprintf(s.out, "  and %d more: -o wide shows them\n", more)
 	}
 	return nil
 }
