@@ -149,7 +149,7 @@ func (c *Consultant) Ask(ctx context.Context, q Question) (Opinion, error) {
 		return opinion, err
 	}
 	if opinion.Changed != nil || opinion.Fault != nil {
-		return opinion, nil
+		return opinion, nil //nolint:nilerr // the opinion says what went wrong
 	}
 	if q.Hook == hostabi.HookPropagate {
 		if opinion.fails(s.locate(ctx)) || opinion.stands(q.Requested, c.Beside) {
