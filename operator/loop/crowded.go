@@ -84,8 +84,9 @@ func (f *feed) Start(_ context.Context, queue workqueue.TypedRateLimitingInterfa
 	return nil
 }
 
-// WaitForSync waits for all lists, and for SyncTimeout at most (G-11): a type
-// that can't be read holds only the decisions that need it (defect 3.7).
+// WaitForSync waits for all lists and for the policies, and for SyncTimeout at most (G-11):
+// a type that can't be read holds only the decisions that need it (defect 3.7). Without
+// policies every object is held, with a record of that, which no start should be full of.
 func (f *feed) WaitForSync(ctx context.Context) error {
 	l := f.feeds.loop
 	defer debug.FreeOSMemory() // listing leaves behind many times what is kept
@@ -93,10 +94,10 @@ func (f *feed) WaitForSync(ctx context.Context) error {
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for !l.watcher.Synced() {
+	for !l.watcher.Synced() || l.keeper.Policies() == nil {
 		select {
 		case <-ctx.Done():
-			l.log.Info("Starting before everything is listed", "missing", l.watcher.Unsynced())
+			l.log.Info("Starting before everything is listed", "missing", l.watcher.Unsynced(), "policiesRead", l.keeper.Policies() != nil)
 			return nil
 		case <-tick.C:
 		}

@@ -9,6 +9,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/gleaner-dev/gleaner/operator/keystore"
 )
 
 // written are the writes that a collector sends.
@@ -40,8 +42,15 @@ type transport func(*http.Request) (*http.Response, error)
 // RoundTrip implements http.RoundTripper.
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) { return t(r) }
 
+// TestWithoutAPolicyNothingIsWritten: what an installation creates once, the Secret with its
+// keys, is there by then.
 func TestWithoutAPolicyNothingIsWritten(t *testing.T) {
 	o := newOperation(t)
+	secrets := o.objects.Resource(resources["Secret"]).Namespace(metav1.NamespaceSystem)
+	o.eventually(func() error {
+		_, err := secrets.Get(t.Context(), keystore.SecretName, metav1.GetOptions{})
+		return err
+	})
 	o.end()
 	o.config.Wrap((&written{}).watch) // the first one is not looked at
 	var w written

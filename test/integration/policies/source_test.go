@@ -56,10 +56,11 @@ func (w *world) keeps() {
 func TestAModuleComesFromARegistryByItsDigestAndOutlivesIt(t *testing.T) {
 	w := newWorld(t)
 	server, reference, digest := registryWith(t)
-	w.policy(`
+	module := w.policy(`
 kind: ClusterPolicyModule
 metadata: {name: keeping-NS}
 spec: {rego: {image: ` + reference.ByDigest(digest).String() + `}}`)
+	w.says(module, "Fetched", metav1.ConditionTrue, "Fetched", "") // the policy names the digest in its status
 	p := w.policy(enforced)
 	w.says(p, "Enforcing", metav1.ConditionTrue, "Enforcing", "")
 	server.Close()
