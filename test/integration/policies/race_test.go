@@ -63,6 +63,7 @@ type operation struct {
 
 func newOperation(t *testing.T) *operation {
 	t.Helper()
+	t.Parallel()
 	if _, err := devcluster.Build(t.Context(), os.Stderr); err != nil {
 		t.Fatal(err)
 	}

@@ -34,8 +34,11 @@ type world struct {
 	ns        string
 }
 
+// newWorld returns a world of the control plane and the collector that tests share. The test
+// runs in parallel with others of them, since most of each is waiting.
 func newWorld(t *testing.T) *world {
 	t.Helper()
+	t.Parallel()
 	return worldOn(t, devtest.Shared(t).RESTConfig(), collector(t))
 }
 
