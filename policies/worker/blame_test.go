@@ -270,7 +270,7 @@ func TestLargeFramesAreNotKept(t *testing.T) {
 	}
 	defer p.calls.Done()
 	defer p.compiling[ScopeNamespace].put(w, "shop", 0)
-	if kept := cap(w.in) + cap(w.out); kept > 2*keepBuffer {
+	if kept := w.in.Memory() + cap(w.out); kept > 2*keepBuffer {
 		t.Errorf("%d bytes are kept", kept)
 	}
 }

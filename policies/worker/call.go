@@ -14,7 +14,10 @@ func (p *Policy) subject() subject {
 }
 
 // run does something in a worker that has the policy started, for an object of a namespace.
-func (p *Policy) run(ctx context.Context, namespace string, do func(*process) (policies.Answer, error)) (policies.Answer, error) {
+// If quick is not nil, and the policy is started already, that is tried first: see call.
+func (p *Policy) run(ctx context.Context, namespace string, quick func(*process) (policies.Answer, bool, error),
+	do func(*process) (policies.Answer, error),
+) (policies.Answer, error) {
 	pool, starting := p.module.pool, p.subject()
 	evaluating := starting
 	evaluating.evaluating, evaluating.namespace = true, namespace
@@ -23,8 +26,17 @@ func (p *Policy) run(ctx context.Context, namespace string, do func(*process) (p
 			return policies.Answer{}, p.quarantined(found)
 		}
 	}
+	first := func(w *process) (answer policies.Answer, answered bool, err error) {
+		if quick == nil || !p.isStarted(w) {
+			return answer, false, nil
+		}
+		if answer, answered, err = quick(w); answered && err == nil {
+			pool.quarantine.clear(evaluating)
+		}
+		return answer, answered, err
+	}
 	who := starting // of the call's goroutine
-	return call(ctx, pool.running[starting.scope], p.lane(namespace), p.isStarted, func(w *process) (policies.Answer, error) {
+	return call(ctx, pool.running[starting.scope], p.lane(namespace), p.isStarted, first, func(w *process) (policies.Answer, error) {
 		who = starting
 		if !p.isStarted(w) {
 			if err := p.prepare(w); err != nil {
@@ -74,15 +86,26 @@ func (p *Policy) quarantined(s sentence) error {
 // call has a worker do something. If the context ends first the caller is told so at once,
 // and the worker goes on for as long as it may.
 //
+// What takes next to no time is tried on the caller's goroutine first, if quick is not nil.
+// When that reports false, do takes it up.
+//
 // If the worker ends, and had done something else before, that may be the cause. So it is
 // done once more, in a new worker: only what ends that one as well is passed to died.
 func call[T any](ctx context.Context, g *group, namespace string, prefer func(*process) bool,
-	do func(*process) (T, error), died func(*deathError) error,
+	quick func(*process) (T, bool, error), do func(*process) (T, error), died func(*deathError) error,
 ) (T, error) {
 	var none T
 	w, err := g.take(ctx, namespace, prefer)
 	if err != nil {
 		return none, err
+	}
+	began := time.Now()
+	if quick != nil {
+		if value, answered, err := quick(w); answered {
+			defer g.pool.calls.Done()
+			g.put(w, namespace, time.Since(began))
+			return value, err
+		}
 	}
 	type result struct {
 		value T
@@ -91,7 +114,6 @@ func call[T any](ctx context.Context, g *group, namespace string, prefer func(*p
 	done := make(chan result, 1)
 	go func() {
 		defer g.pool.calls.Done()
-		began := time.Now()
 		value, err := do(w)
 		if w.dead != nil && w.calls > 0 && w.dead.cause != CauseClosed {
 			if w, err = g.replace(w, namespace, time.Since(began)); err != nil {

@@ -37,8 +37,9 @@ func faulty(how string) {
 	} else {
 		later = ""
 	}
+	var in wire.Reader
 	for asked := 0; ; {
-		frame, _, err := wire.Read(conn, wire.MaxRequest, nil)
+		frame, err := in.Read(conn, wire.MaxRequest)
 		if err != nil {
 			return
 		}

@@ -81,7 +81,7 @@ func (p *Pool) Compile(ctx context.Context, s Source) (*Module, error) {
 	for _, f := range s.Files {
 		request.Files = append(request.Files, wire.File{Name: f.Name, Text: f.Data})
 	}
-	return call(ctx, p.compiling[scope], s.Namespace, nil, func(w *process) (*Module, error) {
+	return call(ctx, p.compiling[scope], s.Namespace, nil, nil, func(w *process) (*Module, error) {
 		reply, err := w.bounded(request, wire.MaxReply, bounds{
 			time: p.config.CompileTimeout, memory: p.config.Memory, doing: "while it was compiled,",
 		})
@@ -164,7 +164,7 @@ func (m *Module) Start(ctx context.Context, o StartOptions) (*Policy, error) {
 			p.limits.Memory>>20, most>>20)}
 	}
 	m.pool.quarantine.supersede(p.subject())
-	if _, err := p.run(ctx, "", func(*process) (policies.Answer, error) { return policies.Answer{}, nil }); err != nil {
+	if _, err := p.run(ctx, "", nil, func(*process) (policies.Answer, error) { return policies.Answer{}, nil }); err != nil {
 		return nil, err
 	}
 	return p, nil
@@ -193,7 +193,14 @@ func (p *Policy) Ask(ctx context.Context, request hostabi.Request) (policies.Ans
 	if !request.Time.IsZero() {
 		ask.Time = request.Time.UnixNano()
 	}
-	return p.run(ctx, request.Object.Metadata.Namespace, func(w *process) (policies.Answer, error) {
+	quick := func(w *process) (answer policies.Answer, answered bool, err error) {
+		reply, answered := w.quick(&ask, len(document), maxAnswer)
+		if answered {
+			answer, err = p.answer(request.Hook, reply, w)
+		}
+		return answer, answered, err
+	}
+	return p.run(ctx, request.Object.Metadata.Namespace, quick, func(w *process) (policies.Answer, error) {
 		reply, err := w.bounded(&ask, maxAnswer, p.bounds("while it was evaluated,"))
 		if err != nil {
 			return policies.Answer{}, err
@@ -300,13 +307,6 @@ func (p *Policy) prepare(w *process) error {
 	}
 	w.policies[p.number] = struct{}{}
 	return nil
-}
-
-// bounded is an exchange that the worker is killed for if it exceeds bounds.
-func (p *process) bounded(m wire.Message, max int, b bounds) (wire.Reply, error) {
-	p.watch.begin(p, b)
-	defer p.watch.end()
-	return p.exchange(m, max)
 }
 
 // clip bounds a text that comes from a worker.

@@ -1,9 +1,9 @@
 package worker
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"runtime"
@@ -39,13 +39,16 @@ const (
 type process struct {
 	cmd    *exec.Cmd
 	pid    int
-	conn   *os.File
+	conn   stream
 	stderr *tail
 	active []string // restrictions, see package confine
 	born   time.Time
 
 	sent     uint32              // requests
-	in, out  []byte              // buffers of frames
+	waiting  bool                // the last of them has no reply yet
+	failed   error               // of the last exchange, which bounded has still to deal with
+	in       wire.Reader         // of replies
+	out      []byte              // buffer of requests
 	modules  map[uint32]struct{} // that it has loaded
 	policies map[uint32]struct{} // that it has started
 	calls    int                 // since it started
@@ -146,7 +149,7 @@ func (s *starter) launch(c Config, dir string, nice int, namespaces bool) (*proc
 		args = append(args, "--cache-dir="+dir)
 	}
 	p := &process{
-		conn: ours, stderr: &tail{}, born: time.Now(),
+		conn: stream{ours}, stderr: &tail{}, born: time.Now(),
 		modules: map[uint32]struct{}{}, policies: map[uint32]struct{}{}, exited: make(chan struct{}),
 	}
 	p.cmd = exec.Command(c.Command[0], args...)
@@ -177,8 +180,7 @@ func (p *process) hello() error {
 		p.kill(&deathError{CauseTime, fmt.Sprintf("it was not ready within %s", startTimeout)})
 	})
 	defer timer.Stop()
-	frame, buffer, err := wire.Read(p.conn, maxHello, nil)
-	p.in = buffer
+	frame, err := p.in.Read(patient{p.conn}, maxHello)
 	if err != nil {
 		return p.death(err)
 	}
@@ -193,20 +195,46 @@ func (p *process) hello() error {
 	return nil
 }
 
-// exchange sends a request and reads its reply, whose byte strings are valid until the
-// next exchange. The error is a *deathError: the worker is gone then.
-func (p *process) exchange(m wire.Message, max int) (reply wire.Reply, err error) {
-	p.sent++
-	if p.out, err = wire.Write(p.conn, p.sent, m, p.out); err != nil {
-		return reply, p.death(err)
+// quickTime is how long a call is waited for on the caller's own goroutine, which saves what
+// it takes to hand it to another. Most take less. It also bounds each read and write of a
+// stream, so no caller is ever held for longer.
+const quickTime = 5 * time.Millisecond
+
+// maxQuick bounds a request that is sent on the caller's goroutine, in bytes: the connection
+// holds as much, read or not.
+const maxQuick = 32 << 10
+
+// quick sends a request and waits for quickTime for its reply, without a watch. If there is
+// none by then, or anything goes wrong, answered is false, and bounded takes it up. The
+// request has about size bytes.
+func (p *process) quick(m wire.Message, size, max int) (reply wire.Reply, answered bool) {
+	if size > maxQuick {
+		return reply, false
 	}
-	frame, buffer, err := wire.Read(p.conn, max, p.in)
-	p.in = buffer
+	p.watch.reset()
+	if err := p.send(p.conn, m); err != nil {
+		p.failed = err
+		return reply, false
+	}
+	reply, err := p.receive(p.conn, max)
+	if err != nil && !errors.Is(err, errTimeout) {
+		p.failed = err
+	}
+	return reply, err == nil
+}
+
+// bounded sends a request, unless quick has, and reads its reply, whose byte strings are
+// valid until the next one. The worker is killed if it exceeds the bounds. The error is a
+// *deathError: the worker is gone then.
+func (p *process) bounded(m wire.Message, max int, b bounds) (reply wire.Reply, err error) {
+	p.watch.begin(p, b)
+	defer p.watch.end()
+	err = p.failed
+	if err == nil && !p.waiting {
+		err = p.send(patient{p.conn}, m)
+	}
 	if err == nil {
-		err = frame.Decode(&reply)
-	}
-	if err == nil && frame.ID != p.sent {
-		err = fmt.Errorf("%w: a reply to request %d where request %d was sent", wire.ErrMalformed, frame.ID, p.sent)
+		reply, err = p.receive(patient{p.conn}, max)
 	}
 	if err != nil {
 		return wire.Reply{}, p.death(err)
@@ -214,11 +242,32 @@ func (p *process) exchange(m wire.Message, max int) (reply wire.Reply, err error
 	return reply, nil
 }
 
+func (p *process) send(to io.Writer, m wire.Message) (err error) {
+	p.sent++
+	p.waiting = true
+	p.out, err = wire.Write(to, p.sent, m, p.out)
+	return err
+}
+
+// receive reads the reply to the last request. After errTimeout it may be tried again.
+func (p *process) receive(from io.Reader, max int) (reply wire.Reply, err error) {
+	frame, err := p.in.Read(from, max)
+	if err == nil {
+		err = frame.Decode(&reply)
+	}
+	if err == nil && frame.ID != p.sent {
+		err = fmt.Errorf("%w: a reply to request %d where request %d was sent", wire.ErrMalformed, frame.ID, p.sent)
+	}
+	if err != nil {
+		return wire.Reply{}, err
+	}
+	p.waiting = false
+	return reply, nil
+}
+
 // trim gives back the memory of frames that were unusually large.
 func (p *process) trim() {
-	if cap(p.in) > keepBuffer {
-		p.in = nil
-	}
+	p.in.Trim(keepBuffer)
 	if cap(p.out) > keepBuffer {
 		p.out = nil
 	}
@@ -272,22 +321,6 @@ func (p *process) end(cause *deathError) {
 	_ = p.conn.Close()
 }
 
-// socketPair returns two ends of a connection. Both block, which saves a round through
-// the network poller for each call.
-func socketPair() (ours, theirs *os.File, err error) {
-	syscall.ForkLock.RLock()
-	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
-	if err == nil {
-		syscall.CloseOnExec(pair[0])
-		syscall.CloseOnExec(pair[1])
-	}
-	syscall.ForkLock.RUnlock()
-	if err != nil {
-		return nil, nil, os.NewSyscallError("socketpair", err)
-	}
-	return os.NewFile(uintptr(pair[0]), "worker"), os.NewFile(uintptr(pair[1]), "operator"), nil
-}
-
 // executable is this program: the very file that runs, which an upgrade may have replaced.
 func executable() string {
 	const running = "/proc/self/exe"
@@ -299,28 +332,4 @@ func executable() string {
 		return os.Args[0]
 	}
 	return path
-}
-
-// tail keeps the beginning of what a worker writes to standard error, which is why it
-// crashed, and drops the rest.
-type tail struct {
-	lock sync.Mutex // covers kept
-	kept []byte
-}
-
-// Write implements io.Writer.
-func (t *tail) Write(data []byte) (int, error) {
-	const most = 4 << 10
-	t.lock.Lock()
-	defer t.lock.Unlock()
-	t.kept = append(t.kept, data[:min(len(data), max(0, most-len(t.kept)))]...)
-	return len(data), nil
-}
-
-// first is the first line, which names the failure.
-func (t *tail) first() string {
-	t.lock.Lock()
-	defer t.lock.Unlock()
-	line, _, _ := bytes.Cut(t.kept, []byte("\n"))
-	return strings.ToValidUTF8(strings.TrimSpace(string(line[:min(len(line), 200)])), "")
 }

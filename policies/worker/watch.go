@@ -46,6 +46,13 @@ func (w *watch) begin(p *process, b bounds) {
 	w.timer.Reset(watchInterval)
 }
 
+// reset forgets the last exchange, since the next is not watched.
+func (w *watch) reset() {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	w.looked = false
+}
+
 // end stops it.
 func (w *watch) end() {
 	w.lock.Lock()

@@ -61,10 +61,10 @@ func New(cacheDir string) (*Server, error) {
 
 // Serve answers requests until the connection ends, which is no error.
 func (s *Server) Serve(ctx context.Context, conn io.ReadWriter) error {
-	var in, out []byte
+	var in wire.Reader
+	var out []byte
 	for {
-		frame, buffer, err := wire.Read(conn, wire.MaxRequest, in)
-		in = buffer
+		frame, err := in.Read(conn, wire.MaxRequest)
 		if errors.Is(err, io.EOF) {
 			return nil
 		}

@@ -66,45 +66,69 @@ type Frame struct {
 	Payload []byte // valid until the buffer is used again
 }
 
-// Read reads one frame of at most max bytes, and returns the buffer for the next call. The
-// error is ErrMalformed, or that of the reader.
-func Read(r io.Reader, max int, buffer []byte) (f Frame, reusable []byte, err error) {
-	if cap(buffer) < headerSize {
-		buffer = make([]byte, 64<<10)
-	}
-	buffer = buffer[:cap(buffer)]
-	got, err := io.ReadAtLeast(r, buffer, headerSize)
-	if err != nil {
-		return f, buffer, err
-	}
-	size := int(binary.LittleEndian.Uint32(buffer))
-	if size > max || got > headerSize+size {
-		return f, buffer, fmt.Errorf("%w: %d bytes announced, %d received, at most %d allowed", ErrMalformed, size, got-headerSize, max)
-	}
-	buffer, err = fill(r, buffer, got, headerSize+size)
-	if err != nil {
-		return f, buffer, err
-	}
-	return Frame{Kind(buffer[4]), binary.LittleEndian.Uint32(buffer[5:]), buffer[headerSize : headerSize+size]}, buffer, nil
+// Reader reads frames from a stream. The zero value is ready. Its memory is used for all of
+// them, so a frame is valid until the next call.
+type Reader struct {
+	buffer []byte
+	got    int // bytes of the frame that is being read
 }
 
-// fill reads until there are total bytes in the buffer. Memory is allocated as bytes
-// arrive, so that a length alone costs nothing.
-func fill(r io.Reader, buffer []byte, got, total int) ([]byte, error) {
-	for got < total {
-		if got == len(buffer) {
-			grown := make([]byte, min(2*len(buffer), total))
-			copy(grown, buffer)
-			buffer = grown
-		}
-		n, err := io.ReadFull(r, buffer[got:min(len(buffer), total)])
-		got += n
-		if err != nil {
-			return buffer, err
+// Read reads one frame of at most max bytes. The error is ErrMalformed, or that of the stream.
+// After a timeout of the stream it goes on where it was.
+func (r *Reader) Read(from io.Reader, max int) (f Frame, err error) {
+	if cap(r.buffer) < headerSize {
+		r.buffer = make([]byte, 64<<10)
+	}
+	r.buffer = r.buffer[:cap(r.buffer)]
+	for r.got < headerSize {
+		if err := r.more(from, len(r.buffer)); err != nil {
+			return f, err
 		}
 	}
-	return buffer, nil
+	size := int(binary.LittleEndian.Uint32(r.buffer))
+	total := headerSize + size
+	if size > max || r.got > total {
+		return f, fmt.Errorf("%w: %d bytes announced, %d received, at most %d allowed", ErrMalformed, size, r.got-headerSize, max)
+	}
+	// Memory is allocated as bytes arrive, so that a length alone costs nothing.
+	for r.got < total {
+		if r.got == len(r.buffer) {
+			grown := make([]byte, min(2*len(r.buffer), total))
+			copy(grown, r.buffer)
+			r.buffer = grown
+		}
+		if err := r.more(from, min(len(r.buffer), total)); err != nil {
+			return f, err
+		}
+	}
+	r.got = 0
+	return Frame{Kind(r.buffer[4]), binary.LittleEndian.Uint32(r.buffer[5:]), r.buffer[headerSize:total]}, nil
 }
+
+// more reads what there is, up to some length of the buffer.
+func (r *Reader) more(from io.Reader, to int) error {
+	n, err := from.Read(r.buffer[r.got:to])
+	r.got += n
+	switch {
+	case n > 0:
+		return nil // an error comes again
+	case errors.Is(err, io.EOF) && r.got > 0:
+		return io.ErrUnexpectedEOF
+	case err == nil:
+		return io.ErrNoProgress
+	}
+	return err
+}
+
+// Trim gives the memory of unusually large frames back, beyond some bytes.
+func (r *Reader) Trim(keep int) {
+	if cap(r.buffer) > keep && r.got == 0 {
+		r.buffer = nil
+	}
+}
+
+// Memory is how many bytes are kept for the next frame.
+func (r *Reader) Memory() int { return cap(r.buffer) }
 
 // Decode reads the payload into a message of the same kind. Byte strings share the
 // payload's memory.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"os"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -46,7 +47,7 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 		if _, err := Write(&stream, 7, m, nil); err != nil {
 			t.Fatal(err)
 		}
-		f, _, err := Read(&stream, MaxRequest, nil)
+		f, err := (&Reader{}).Read(&stream, MaxRequest)
 		if err != nil || f.ID != 7 {
 			t.Fatalf("number %d, error %v", f.ID, err)
 		}
@@ -78,9 +79,9 @@ func TestAFrameThatIsCutOffIsMalformed(t *testing.T) {
 func TestALengthAloneAllocatesNothing(t *testing.T) {
 	announced := []byte{0xff, 0xff, 0xff, 0x04, byte(KindReply), 0, 0, 0, 0} // 80 MiB, of which nothing comes
 	allocated := testing.AllocsPerRun(1, func() {
-		_, buffer, err := Read(bytes.NewReader(announced), MaxReply+(16<<20), nil)
-		if err == nil || len(buffer) > 1<<20 {
-			t.Fatalf("%d bytes allocated, error %v", len(buffer), err)
+		var r Reader
+		if _, err := r.Read(bytes.NewReader(announced), MaxReply+(16<<20)); err == nil || r.Memory() > 1<<20 {
+			t.Fatalf("%d bytes allocated, error %v", r.Memory(), err)
 		}
 	})
 	if allocated > 10 {
@@ -93,8 +94,43 @@ func TestAFrameOverTheLimitIsMalformed(t *testing.T) {
 	if _, err := Write(&stream, 7, &Ask{Document: make([]byte, 1000)}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := Read(&stream, 999, nil); !errors.Is(err, ErrMalformed) {
+	if _, err := (&Reader{}).Read(&stream, 999); !errors.Is(err, ErrMalformed) {
 		t.Errorf("error is %v", err)
+	}
+}
+
+// slow is a stream that has a timeout before every byte.
+type slow struct {
+	from io.Reader
+	late bool
+}
+
+// Read implements io.Reader.
+func (s *slow) Read(into []byte) (int, error) {
+	if s.late = !s.late; s.late {
+		return 0, os.ErrDeadlineExceeded
+	}
+	return s.from.Read(into[:1])
+}
+
+func TestReadGoesOnAfterATimeoutWhereItWas(t *testing.T) {
+	var whole bytes.Buffer
+	if _, err := Write(&whole, 7, &Ask{Policy: 3, Hook: "collect", Document: []byte("{}")}, nil); err != nil {
+		t.Fatal(err)
+	}
+	var r Reader
+	stream, timeouts := &slow{from: &whole}, 0
+	for {
+		f, err := r.Read(stream, MaxRequest)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			timeouts++
+			continue
+		}
+		var got Ask
+		if err != nil || f.ID != 7 || f.Decode(&got) != nil || got.Policy != 3 || string(got.Document) != "{}" || timeouts < headerSize {
+			t.Fatalf("%+v after %d timeouts, error %v", got, timeouts, err)
+		}
+		return
 	}
 }
 
@@ -110,9 +146,10 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 0x10, 5, 0, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, stream []byte) {
 		r := bytes.NewReader(stream)
-		frame, buffer, err := Read(r, 1<<20, nil)
-		if len(buffer) > 2<<20 {
-			t.Fatalf("a buffer of %d bytes for a stream of %d", len(buffer), len(stream))
+		var in Reader
+		frame, err := in.Read(r, 1<<20)
+		if in.Memory() > 2<<20 {
+			t.Fatalf("a buffer of %d bytes for a stream of %d", in.Memory(), len(stream))
 		}
 		if err != nil {
 			return
