@@ -3,6 +3,7 @@ package modules
 import (
 	"testing"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
@@ -24,4 +25,8 @@ func TestHostError_KeepsObjectsWhateverOnFaultSays(t *testing.T) {
 	}
 	k.describe(b, p)
 	has(t, p.status.Conditions, v1alpha1.ConditionModuleReady, metav1.ConditionFalse, "NotCompiled", "the objects that it governs are kept")
+
+	if w := b.vetoes(testVeto(), "gleaner-system"); len(w) != 1 || *w[0].FailurePolicy != admissionv1.Fail {
+		t.Errorf("beside another collector, deletes go ahead when nobody answers: %+v", w)
+	}
 }

@@ -163,7 +163,7 @@ func (b *build) vetoes(v *Veto, namespace string) []admissionv1.ValidatingWebhoo
 // has changed.
 func (v *Veto) webhook(p *policyState, namespaces *metav1.LabelSelector, namespace string, objects *metav1.LabelSelector) *admissionv1.ValidatingWebhook {
 	failure := admissionv1.Fail
-	if !p.policy.Enforce || p.spec.OnFault == v1alpha1.OnFaultDefault {
+	if !p.policy.Enforce || p.spec.OnFault == v1alpha1.OnFaultDefault && !p.hostError { // what the host fails is held
 		failure = admissionv1.Ignore
 	}
 	conditions := []admissionv1.MatchCondition{

@@ -21,12 +21,16 @@ import (
 func askedBy(t *testing.T, resources ...client.Object) []admissionv1.ValidatingWebhook {
 	t.Helper()
 	_, b := once(t, resources...)
-	return b.vetoes(&Veto{
+	return b.vetoes(testVeto(), "gleaner-system")
+}
+
+func testVeto() *Veto {
+	return &Veto{
 		User: "collector", Secret: func() string { return "secret" },
 		KindOf: func(r schema.GroupResource) (schema.GroupKind, bool) {
 			return schema.GroupKind{Group: r.Group, Kind: strings.ToUpper(r.Resource)}, true
 		},
-	}, "gleaner-system")
+	}
 }
 
 func keeping(objects *metav1.LabelSelector, rules ...v1alpha1.ResourceRule) v1alpha1.GCPolicySpec {

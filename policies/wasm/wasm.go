@@ -67,7 +67,7 @@ type Module struct {
 	Digest  string         // SHA-256 of the code, in hexadecimal
 	Size    int            // of the code, in bytes
 	Hooks   []hostabi.Hook // that it answers
-	Imports []string       // that it uses: gleaner_v1.request_read …
+	Imports []string       // that it uses, each once: gleaner_v1.request_read …
 
 	loaded *sandbox.Module
 }
@@ -82,7 +82,9 @@ func (e *Engine) Load(ctx context.Context, code []byte) (*Module, error) {
 	}
 	m := &Module{Digest: loaded.Digest, Size: loaded.Size, loaded: loaded}
 	for _, i := range loaded.Imports() {
-		m.Imports = append(m.Imports, i.Module+"."+i.Name)
+		if name := i.Module + "." + i.Name; !slices.Contains(m.Imports, name) { // a module may import one thing any number of times
+			m.Imports = append(m.Imports, name)
+		}
 	}
 	for _, hook := range hostabi.Hooks() {
 		if loaded.Exported(string(hook), nil, nil) {

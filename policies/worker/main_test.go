@@ -90,6 +90,9 @@ func faulty(how string) {
 		case "exits":
 			fmt.Fprintln(os.Stderr, "fatal error: out of luck")
 			os.Exit(2)
+		case "threadless":
+			fmt.Fprintln(os.Stderr, "runtime: failed to create new OS thread (have 9 already; errno=11)")
+			os.Exit(2)
 		case "killed":
 			p, _ := os.FindProcess(os.Getpid())
 			_ = p.Kill()

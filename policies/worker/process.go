@@ -293,12 +293,19 @@ func (p *process) death(err error) error {
 	return p.dead
 }
 
+// noThread is what the Go runtime says when the host's limit of processes is reached, which
+// no module has a part in.
+const noThread = "failed to create new OS thread"
+
 // post makes out from its exit why a worker that nobody here killed has ended.
 func (p *process) post() *deathError {
 	status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
 	detail := "its worker process ended: " + p.cmd.ProcessState.String()
 	if said := p.stderr.first(); said != "" {
 		detail += ": " + said
+	}
+	if strings.Contains(detail, noThread) {
+		return &deathError{CauseKilled, detail}
 	}
 	if ok && status.Signaled() && (status.Signal() == syscall.SIGKILL || status.Signal() == syscall.SIGTERM || status.Signal() == syscall.SIGINT) {
 		return &deathError{CauseKilled, detail}

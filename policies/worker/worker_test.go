@@ -126,7 +126,7 @@ func TestAWorkerThatIsFaultyGivesNoVerdict(t *testing.T) {
 		"hog": policies.FaultCrashed, "exits": policies.FaultCrashed,
 		"nonsense": policies.FaultBadVerdict,
 		// Nobody knows what caused these, so the host is at fault and the object is kept.
-		"hang": "", "half": "", "garbage": "", "huge": "", "closes": "", "killed": "", "failed": "",
+		"hang": "", "threadless": "", "half": "", "garbage": "", "huge": "", "closes": "", "killed": "", "failed": "",
 	} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
@@ -154,6 +154,22 @@ func TestAReplyThatNobodyAskedForIsNotTakenForAnother(t *testing.T) {
 		if answer.Verdict.Decision == hostabi.DecisionDelete {
 			t.Fatalf("call %d was given a verdict of another call (error %v)", n, err)
 		}
+	}
+}
+
+func TestAModuleMayImportOneFunctionAnyNumberOfTimes(t *testing.T) {
+	m := &asm.Module{}
+	for range 5000 {
+		m.Import("gleaner_v1", "request_read", []byte{asm.I32, asm.I32}, []byte{asm.I32})
+	}
+	m.Memory(1, 1)
+	m.Hook("collect")
+	compiled, err := newPool(t, Config{}).Compile(t.Context(), wasmSource("", "imports", m))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(compiled.Imports) != 1 {
+		t.Errorf("%d imports", len(compiled.Imports))
 	}
 }
 
