@@ -28,7 +28,7 @@ ASIDE := test/s3 test/prometheus
 LOCKS   := ^(import)?[[:space:]]*"(sync|sync/atomic|golang.org/x/sync/.*)"|^[[:space:]]*go [a-zA-Z.]+[(]
 OUTSIDE := ^\./(cmd/gleaner|test/(ask|attacks|deploy|process|soak))$$
 LOCKED   = $(shell grep -rlE '$(LOCKS)' --include='*.go' --exclude-dir=hostabi --exclude-dir=fuel --exclude-dir=go --exclude-dir=s3 --exclude-dir=docs --exclude-dir=examples --exclude-dir=tools --exclude-dir=testdata . \
-	| xargs -r dirname | sort -u | grep -vE '$(OUTSIDE)')
+	| xargs -r dirname | sort -ru | grep -vE '$(OUTSIDE)')
 
 # Tools are built once per version, from the module in tools/, into this folder.
 CACHE        := $(or $(GLEANER_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gleaner)

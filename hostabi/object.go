@@ -21,7 +21,7 @@ type Object struct {
 }
 
 // Metadata is the part of an object's metadata that decisions turn on. What a
-// policy with needs: Metadata is asked about has no more than its coordinates,
+// policy with needs: Reference is asked about has no more than its coordinates,
 // owner references and the finalizers of garbage collection, orphan and
 // foregroundDeletion.
 type Metadata struct {

@@ -110,8 +110,8 @@ type Request struct {
 	// intent's id. An id that was used again has its last result.
 	Results map[string]Result `json:"results"`
 
-	// Withheld names what belongs into this request and was left out, since the
-	// policy's service account may not read it: "object", for example.
+	// Withheld names what was left out of this request, since the policy says that it
+	// does not need it (needs: Metadata or Reference): "object", for example.
 	Withheld []string `json:"withheld"`
 }
 

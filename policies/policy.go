@@ -56,10 +56,11 @@ const (
 // Needs is how much of the object a policy is shown.
 type Needs string
 
-// What a policy can need. Whatever is not NeedsMetadata is the whole object.
+// What a policy can need. Whatever is none of the others is the whole object.
 const (
-	NeedsObject   Needs = "Object"   // costs a read for each decision
-	NeedsMetadata Needs = "Metadata" // costs none: name, namespace, UID, owners and finalizers of garbage collection
+	NeedsObject    Needs = "Object"    // costs a read for each decision
+	NeedsMetadata  Needs = "Metadata"  // costs one as well, and leaves out all but the metadata
+	NeedsReference Needs = "Reference" // costs none: name, namespace, UID, owners and finalizers of garbage collection
 )
 
 // Answer is a verdict, and what it took.
@@ -141,6 +142,16 @@ func (p *Policy) String() string {
 		return cmp.Or(kind, "ClusterGCPolicy") + " " + p.Name
 	}
 	return cmp.Or(kind, "GCPolicy") + " " + p.Namespace + "/" + p.Name
+}
+
+// NoReader says why nobody reads objects for the policy, as what to write instead; "" if
+// somebody does. A policy of the cluster has Gleaner itself, one of a namespace its account.
+func (p *Policy) NoReader() string {
+	if p.Namespace == "" || p.Account != (Account{}) {
+		return ""
+	}
+	return "it names no serviceAccount to read the object as: write one that may get it, or needs: Reference, " +
+		"with which the module sees the object's kind, name and owners alone"
 }
 
 // Answers reports whether it has something to say to a hook, or might have.

@@ -63,7 +63,7 @@ func consulted(t *testing.T, policy, file string) record.Asked {
 	p := &policies.Policy{
 		Name: policy, Generation: 3, Rules: []policies.Rule{{Groups: []string{""}, Resources: []string{"persistentvolumeclaims"}}},
 		Hooks: m.facts.Hooks, Asker: askedModule{m, policy}, Module: "ClusterPolicyModule " + policy, Digest: digests[0],
-		Needs: policies.NeedsMetadata, Enforce: true, Settings: []byte(`{"keep": "<all>"}`),
+		Needs: policies.NeedsReference, Enforce: true, Settings: []byte(`{"keep": "<all>"}`),
 	}
 	c := consult.Consultant{
 		Policies: func() *policies.Set { return policies.NewSet([]*policies.Policy{p}) },

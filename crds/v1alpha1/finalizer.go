@@ -103,10 +103,18 @@ type FinalizerSpec struct {
 	Grants *FinalizerGrants `json:"grants,omitempty"`
 
 	// The account that does what grants allow, with its own rights, and reads the
-	// secrets that they name.
+	// secrets that they name. That of a Finalizer also reads the object.
 	//
 	// +optional
 	ServiceAccount *ServiceAccountReference `json:"serviceAccount,omitempty"`
+
+	// How much of the object the module is shown: Object is all of it, Metadata its
+	// metadata, and Reference its kind, name, UID and owners; without it, Object. For
+	// the first two the serviceAccount of a Finalizer must be allowed to get the
+	// object: if it is not, the object is kept.
+	//
+	// +optional
+	Needs Need `json:"needs,omitempty"`
 
 	// How long an object may wait for this finalizer, from its deletionTimestamp;
 	// without it, for ever. At most 8760h.

@@ -5,15 +5,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Need is how much of an object a policy is shown.
+// Need is how much of an object a module is shown.
 //
-// +kubebuilder:validation:Enum=Object;Metadata
+// +kubebuilder:validation:Enum=Object;Metadata;Reference
 type Need string
 
-// What a policy may be shown.
+// What a module may be shown.
 const (
-	NeedObject   Need = "Object"
-	NeedMetadata Need = "Metadata"
+	NeedObject    Need = "Object"
+	NeedMetadata  Need = "Metadata"
+	NeedReference Need = "Reference"
 )
 
 // Mode is whether a policy's decisions are carried out.
@@ -115,8 +116,10 @@ type GCPolicySpec struct {
 	// +listType=set
 	Hooks []PolicyHook `json:"hooks,omitempty"`
 
-	// What is shown to the policy: Object, which costs one call of the API server
-	// for each decision, or Metadata, which costs none.
+	// How much of the object the module is shown: Object is all of it, Metadata its
+	// metadata, and Reference its kind, name, UID and owners. The first two cost one
+	// call of the API server for each decision, and in a GCPolicy the serviceAccount
+	// must be allowed to get the object: if it is not, the object is kept.
 	//
 	// +optional
 	// +kubebuilder:default=Object

@@ -91,13 +91,13 @@ func TestAReadThatFailsPassesNoPolicyOver(t *testing.T) {
 		"what a selector selects": {change: func(p *policies.Policy) { p.Objects = labels.SelectorFromSet(labels.Set{"a": "b"}) }},
 		"the namespace":           {change: func(p *policies.Policy) { p.Namespaces = labels.SelectorFromSet(labels.Set{"a": "b"}) }},
 		"a call that was cut off": {change: func(p *policies.Policy) {
-			p.Needs, p.Asker = policies.NeedsMetadata, answering{err: context.DeadlineExceeded}
+			p.Needs, p.Asker = policies.NeedsReference, answering{err: context.DeadlineExceeded}
 		}},
 		"but a module that fails is passed over": {passed: true, change: func(p *policies.Policy) {
-			p.Needs, p.Asker = policies.NeedsMetadata, answering{err: &policies.Fault{Kind: policies.FaultTrapped}}
+			p.Needs, p.Asker = policies.NeedsReference, answering{err: &policies.Fault{Kind: policies.FaultTrapped}}
 		}},
 		"and one that is not there": {passed: true, change: func(p *policies.Policy) {
-			p.Needs, p.Asker = policies.NeedsMetadata, nil
+			p.Needs, p.Asker = policies.NeedsReference, nil
 		}},
 	} {
 		t.Run(claim, func(t *testing.T) {

@@ -244,7 +244,8 @@ func (s *subject) exempt(p *policies.Policy) bool {
 
 // Holds reports whether an object is to have a hold: whether a policy is to be asked
 // once it is deleted. Known is false where nobody can tell, and then it stays as it
-// is. An error is one of reading, after which it may be known later.
+// is. An error is one of reading, after which it may be known later; with a WithheldError
+// it is held, since nobody can tell that it is not governed.
 func (c *Consultant) Holds(ctx context.Context, facts decide.Facts) (wanted, known bool, err error) {
 	o, set := facts.Object, c.Policies()
 	r, served := c.Catalog().Preferred(o.Kind.GroupKind())
@@ -265,6 +266,8 @@ func (c *Consultant) Holds(ctx context.Context, facts decide.Facts) (wanted, kno
 		}
 		governs, err := s.governs(ctx, p)
 		switch {
+		case errors.As(err, new(*WithheldError)) && !p.Unsure:
+			return true, true, err
 		case err != nil:
 			return false, false, err
 		case governs && !p.Unsure:
@@ -394,7 +397,7 @@ func (s *subject) governs(ctx context.Context, p *policies.Policy) (bool, error)
 	case err != nil:
 		return false, fmt.Errorf("whether its matchConditions hold is not known: %w", ours{err})
 	case withheld != "":
-		return false, &WithheldError{Policy: p.String(), Why: withheld}
+		return false, ours{&WithheldError{Policy: p.String(), Why: withheld}}
 	}
 	return p.Matches(ctx, seen.Object)
 }

@@ -68,7 +68,7 @@ func TestState_ThatCanNotBeVerifiedHoldsTheObject(t *testing.T) {
 			o.SetAnnotations(map[string]string{memo.Annotation: c.annotation})
 			told := 0
 			consultant := &consult.Consultant{
-				Policies: keeping(func(p *policies.Policy) { p.Needs = policies.NeedsMetadata }), Default: builtin.Policy{}, Catalog: widgets,
+				Policies: keeping(func(p *policies.Policy) { p.Needs = policies.NeedsReference }), Default: builtin.Policy{}, Catalog: widgets,
 				Reader: showing{o}, Now: func() time.Time { return now },
 				Keys: func() (statekey.Keys, error) { return c.keys, c.err }, Unverified: func(error) { told++ },
 			}

@@ -57,12 +57,12 @@ func (s *subject) readAs(ctx context.Context, who policies.Account) (*unstructur
 
 // seenBy returns the object as a policy may see it. Withheld says why it may not.
 func (s *subject) seenBy(ctx context.Context, p *policies.Policy) (object *unstructured.Unstructured, withheld string, err error) {
-	switch {
-	case p.Namespace == "":
+	if why := p.NoReader(); why != "" {
+		return nil, why, nil
+	}
+	if p.Namespace == "" {
 		object, err = s.read(ctx)
 		return object, "", err
-	case p.Account == policies.Account{}:
-		return nil, "the policy names no serviceAccount to read the object as", nil
 	}
 	if object, err = s.readAs(ctx, p.Account); apierrors.IsForbidden(err) {
 		withheld, err = err.Error(), nil
@@ -70,17 +70,16 @@ func (s *subject) seenBy(ctx context.Context, p *policies.Policy) (object *unstr
 	return object, withheld, err
 }
 
-// WithheldError says that a policy can't be asked about an object since its service
-// account may not read that. Whoever wrote the policy is to blame, or who grants rights.
+// WithheldError says that a policy or finalizer can't be evaluated about an object, since its
+// service account may not read that. No module is asked without what it may need, so the
+// object is kept, whatever onFault says.
 type WithheldError struct {
 	Policy string // as Policy.String names it
 	Why    string
 }
 
 // Error implements error.
-func (e *WithheldError) Error() string {
-	return "whether its matchConditions hold is not known: " + e.Why
-}
+func (e *WithheldError) Error() string { return "it may not read the object: " + e.Why }
 
 // remember finds what is remembered of the object.
 func (s *subject) remember(ctx context.Context, opinion *Opinion) error {
@@ -166,7 +165,7 @@ const mostRounds = 16
 // show adds the object to what a policy is told.
 func (s *subject) show(ctx context.Context, p *policies.Policy, request *hostabi.Request) error {
 	request.NamespaceTerminating = s.namespace.Terminating
-	if p.Needs == policies.NeedsMetadata {
+	if p.Needs == policies.NeedsReference {
 		request.Withheld = append(request.Withheld, "metadata.labels", "metadata.annotations", "object")
 		return nil
 	}
@@ -179,8 +178,11 @@ func (s *subject) show(ctx context.Context, p *policies.Policy, request *hostabi
 	case err != nil:
 		return fmt.Errorf("it needs the object: %w", ours{err})
 	case withheld != "":
+		return ours{&WithheldError{Policy: p.String(), Why: withheld}}
+	}
+	if p.Needs == policies.NeedsMetadata {
+		object = MetadataOf(object)
 		request.Withheld = append(request.Withheld, "object")
-		return nil
 	}
 	shown, err := Document(object)
 	if err != nil {
@@ -188,6 +190,17 @@ func (s *subject) show(ctx context.Context, p *policies.Policy, request *hostabi
 	}
 	request.Object = shown
 	return nil
+}
+
+// MetadataOf is an object without all but its kind and metadata, which it shares.
+func MetadataOf(object *unstructured.Unstructured) *unstructured.Unstructured {
+	m := &unstructured.Unstructured{Object: map[string]any{}}
+	for _, key := range []string{"apiVersion", "kind", "metadata"} {
+		if value, ok := object.Object[key]; ok {
+			m.Object[key] = value
+		}
+	}
+	return m
 }
 
 // unwritten are the memos of objects that can't have any. They are lost with the

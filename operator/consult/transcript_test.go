@@ -49,7 +49,7 @@ func TestOnlyWhatAModuleWasAskedIsWrittenDown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			set := policies.NewSet([]*policies.Policy{{
 				Name: "keep", Rules: []policies.Rule{{Groups: []string{""}, Resources: []string{"configmaps"}}}, Asker: asker{verdicts},
-				Hooks: []hostabi.Hook{hostabi.HookCollect}, Needs: policies.NeedsMetadata, Enforce: true, Module: c.module,
+				Hooks: []hostabi.Hook{hostabi.HookCollect}, Needs: policies.NeedsReference, Enforce: true, Module: c.module,
 			}})
 			consultant := consult.Consultant{
 				Policies: func() *policies.Set { return set }, Default: builtin.Policy{}, Now: time.Now,

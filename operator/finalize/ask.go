@@ -178,9 +178,9 @@ func (v *visitor) answered(ctx context.Context, n Note) time.Duration {
 }
 
 // request puts the question.
-func (v *visitor) request(ctx context.Context) (hostabi.Request, error) {
+func (v *visitor) request(ctx context.Context) (r hostabi.Request, err error) {
 	o := v.track.object
-	r := hostabi.Request{
+	r = hostabi.Request{
 		APIVersion: hostabi.Version, Hook: hostabi.HookFinalize, Requested: requested(v),
 		Policy: hostabi.Policy{Name: v.f.Name, Namespace: v.f.Namespace, Settings: v.f.Settings},
 		Time:   v.Now().UTC().Truncate(time.Second), Attempt: v.track.attempt, State: v.memory.State,
@@ -198,13 +198,15 @@ func (v *visitor) request(ctx context.Context) (hostabi.Request, error) {
 		r.Deadline = &d
 	}
 	r.ServiceAccountMissing = v.accountMissing(ctx)
-	seen, withheld, err := v.seenBy(ctx)
-	if err != nil {
+	seen := bare(v.object)
+	if v.f.Needs == policies.NeedsReference {
+		r.Withheld = append(r.Withheld, "metadata.labels", "metadata.annotations", "object")
+	} else if seen, err = v.seenBy(ctx); err != nil {
 		return r, err
 	}
-	if withheld != "" {
+	if v.f.Needs == policies.NeedsMetadata {
 		r.Withheld = append(r.Withheld, "object")
-		seen = bare(v.object)
+		seen = consult.MetadataOf(seen)
 	}
 	r.Object, err = consult.Document(strip(seen))
 	return r, err
@@ -212,10 +214,10 @@ func (v *visitor) request(ctx context.Context) (hostabi.Request, error) {
 
 func requested(v *visitor) hostabi.Requested {
 	switch {
+	case v.track.object.Orphan: // the API server has it go first, too
+		return hostabi.RequestedOrphan
 	case v.track.object.Foreground:
 		return hostabi.RequestedForeground
-	case v.track.object.Orphan:
-		return hostabi.RequestedOrphan
 	default:
 		return hostabi.RequestedUnspecified
 	}
@@ -250,23 +252,26 @@ func strip(o *unstructured.Unstructured) *unstructured.Unstructured {
 	return o
 }
 
-// seenBy returns the object as the finalizer's module may see it. Withheld says why
-// it may not: one of a namespace sees what its service account may read.
-func (v *visitor) seenBy(ctx context.Context) (o *unstructured.Unstructured, withheld string, err error) {
-	switch {
-	case v.f.Namespace == "":
-		return v.object, "", nil
-	case v.f.Account == policies.Account{}:
-		return nil, "it names no serviceAccount to read the object as", nil
+// seenBy returns the object as the finalizer's module may see it: one of a namespace sees
+// what its service account may read. The error is a *consult.WithheldError if that is not
+// the object.
+func (v *visitor) seenBy(ctx context.Context) (*unstructured.Unstructured, error) {
+	if why := v.f.NoReader(); why != "" {
+		return nil, &consult.WithheldError{Policy: v.f.String(), Why: why}
 	}
-	o, err = v.Reader.Get(ctx, v.f.Account, v.resource.Version, v.key.namespace, v.key.name)
+	if v.f.Namespace == "" {
+		return v.object, nil
+	}
+	o, err := v.Reader.Get(ctx, v.f.Account, v.resource.Version, v.key.namespace, v.key.name)
 	switch {
 	case apierrors.IsForbidden(err):
-		return nil, err.Error(), nil
-	case err == nil && o.GetUID() != v.key.uid:
-		return nil, "", fmt.Errorf("read it as %s/%s: it is another object by now", v.f.Account.Namespace, v.f.Account.Name)
+		return nil, &consult.WithheldError{Policy: v.f.String(), Why: err.Error()}
+	case err != nil:
+		return nil, err
+	case o.GetUID() != v.key.uid:
+		return nil, fmt.Errorf("read it as %s/%s: it is another object by now", v.f.Account.Namespace, v.f.Account.Name)
 	}
-	return o, "", err
+	return o, nil
 }
 
 var serviceAccounts = schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"}

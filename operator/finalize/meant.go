@@ -94,10 +94,7 @@ func (v *visitor) meant(ctx context.Context) (bool, error) {
 	case p.Matches == nil:
 		return true, nil
 	}
-	seen, withheld, err := v.seenBy(ctx)
-	if err == nil && withheld != "" {
-		err = errors.New(withheld)
-	}
+	seen, err := v.seenBy(ctx)
 	if err != nil {
 		return false, fmt.Errorf("whether its matchConditions hold is not known: %w", err)
 	}

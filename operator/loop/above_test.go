@@ -65,7 +65,7 @@ func overridingWorld(t *testing.T, decision hostabi.Decision) *world {
 func (w *world) governs(resource string, hook hostabi.Hook, decision hostabi.Decision) {
 	set := policies.NewSet(append(slices.Clone(w.loop.rehearsed().All()), &policies.Policy{
 		Name: "governs-" + resource, Rules: []policies.Rule{{Groups: []string{""}, Resources: []string{resource}}},
-		Hooks: []hostabi.Hook{hook}, Asker: saying(decision), Needs: policies.NeedsMetadata, Enforce: true, Override: true,
+		Hooks: []hostabi.Hook{hook}, Asker: saying(decision), Needs: policies.NeedsReference, Enforce: true, Override: true,
 	}))
 	w.loop.rehearsed = func() *policies.Set { return set }
 }

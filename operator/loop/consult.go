@@ -2,6 +2,7 @@ package loop
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -31,10 +32,26 @@ func (l *Loop) consult(ctx context.Context, id graph.ID, s decide.Situation, giv
 	if err != nil {
 		return opinion, decide.Judgement{}, err
 	}
+	for _, asked := range opinion.Asked {
+		l.withheld(asked.Fault)
+	}
 	judgement := judge(q, opinion, l.now())
 	judgement.Kept = l.kept.has(id)
 	judgement.Refusable = l.options.Beside && s.Kind == decide.Ownerless && l.refusable(s.Facts.Object)
 	return opinion, judgement, nil
+}
+
+// withheld reports whether an error is that a policy or finalizer may not read an object,
+// and has its status say so.
+func (l *Loop) withheld(err error) bool {
+	found := (*consult.WithheldError)(nil)
+	if !errors.As(err, &found) {
+		return false
+	}
+	if l.keeper != nil {
+		l.keeper.Withheld(found.Policy, found.Why)
+	}
+	return true
 }
 
 // requested is what a client asked to become of an object's dependents, as far as

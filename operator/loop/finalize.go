@@ -73,6 +73,7 @@ func (l *Loop) noteFinalizer(n finalize.Note) {
 		entry.Action, entry.Result = record.AddFinalizer, "Done"
 	}
 	if n.Err != nil {
+		l.withheld(n.Err)
 		entry.Result, entry.Error = "Failed", n.Err.Error()
 	}
 	if !n.Until.IsZero() {

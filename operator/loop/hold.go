@@ -2,7 +2,6 @@ package loop
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -79,8 +78,8 @@ func (l *Loop) keep(ctx context.Context, facts decide.Facts, plan decide.Plan) d
 		return plan
 	}
 	wanted, known, err := l.consultant.Holds(ctx, facts)
-	if withheld := (*consult.WithheldError)(nil); errors.As(err, &withheld) && l.keeper != nil {
-		l.keeper.Withheld(withheld.Policy, withheld.Why)
+	if l.withheld(err) {
+		err = nil // it is as if it were known
 	}
 	if err != nil || !known {
 		plan.Retry = plan.Retry || err != nil

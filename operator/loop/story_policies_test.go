@@ -30,7 +30,7 @@ func govern(w *world, args words, input string) {
 		w.t.Fatal(err)
 	}
 	w.policies = append(w.policies, &policies.Policy{
-		Name: name, Hooks: []hostabi.Hook{hook}, Enforce: true, Needs: policies.NeedsMetadata, Asker: written{verdict},
+		Name: name, Hooks: []hostabi.Hook{hook}, Enforce: true, Needs: policies.NeedsReference, Asker: written{verdict},
 		Rules: []policies.Rule{{Groups: []string{kind.Group}, Resources: []string{resource.Version.Resource}}},
 	})
 	w.followPolicies()

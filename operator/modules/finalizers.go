@@ -85,7 +85,7 @@ func (k *Keeper) makeFinalizer(s *finalizerState, modules map[string]*moduleStat
 	s.policy = &policies.Policy{
 		Kind: s.kind, Namespace: s.key.Namespace, Name: s.key.Name, Generation: s.object.GetGeneration(),
 		Enforce: s.spec.Mode == v1alpha1.ModeEnforce, Hooks: []hostabi.Hook{hostabi.HookFinalize},
-		Account: s.account(s.spec.ServiceAccount),
+		Account: s.account(s.spec.ServiceAccount), Needs: policies.Needs(s.spec.Needs),
 	}
 	if s.spec.Settings != nil {
 		s.policy.Settings = s.spec.Settings.Raw

@@ -14,7 +14,7 @@ import (
 
 // fix gives the policy its fixed verdicts.
 func (s *policyState) fix() {
-	s.engine = v1alpha1.EngineFixed
+	s.engine, s.policy.Needs = v1alpha1.EngineFixed, policies.NeedsReference // or less
 	verdicts := map[hostabi.Hook][]byte{}
 	for hook, v := range map[hostabi.Hook]*v1alpha1.FixedVerdict{
 		hostabi.HookCollect: s.spec.Fixed.Collect, hostabi.HookPropagate: s.spec.Fixed.Propagate,

@@ -136,14 +136,14 @@ func TestConditionsAreAcceptedWhereSomebodyReadsForThem(t *testing.T) {
 	}
 }
 
-func TestAPolicyWhoseAccountMayNotReadSaysThatNothingIsHeld(t *testing.T) {
+func TestAPolicyWhoseAccountMayNotReadSaysSo(t *testing.T) {
 	k, b := once(t, &v1alpha1.GCPolicy{ObjectMeta: named("shop", "p"), Spec: looking(&v1alpha1.ServiceAccountReference{Name: "reader"})})
 	now := time.Now()
 	k.options.Now = func() time.Time { return now }
 	p := b.policies[0]
 	k.Withheld(p.policy.String(), "forbidden")
 	k.describe(b, p)
-	has(t, p.status.Conditions, v1alpha1.ConditionEnforcing, metav1.ConditionFalse, "NotHeld", "grant it get on what resources names; forbidden")
+	has(t, p.status.Conditions, v1alpha1.ConditionEnforcing, metav1.ConditionFalse, "ObjectWithheld", "grant its service account get on what resources names; forbidden")
 	now = now.Add(withheldLife + time.Second) // nobody has been refused since
 	k.describe(b, p)
 	has(t, p.status.Conditions, v1alpha1.ConditionEnforcing, metav1.ConditionTrue, "Enforcing", "")

@@ -123,6 +123,10 @@ func (k *Keeper) write(ctx context.Context, o client.Object, kind string, condit
 // told are the conditions of which a change is told as an event.
 var told = []string{v1alpha1.ConditionAccepted, v1alpha1.ConditionModuleReady, v1alpha1.ConditionFetched, v1alpha1.ConditionCompiled}
 
+// toldOfEnforcing are the reasons of ConditionEnforcing that are told as well: no author
+// knows those by themselves.
+var toldOfEnforcing = []string{reasonAlone, reasonWithheld}
+
 // tell tells what has come to be wrong, or right again.
 func (k *Keeper) tell(o client.Object, kind string, former, now []metav1.Condition) {
 	for _, c := range now {
@@ -147,9 +151,8 @@ func tidings(was *metav1.Condition, c metav1.Condition) (level string, news bool
 		was = nil // how it ends is news if it ends badly
 	}
 	if c.Type == v1alpha1.ConditionEnforcing {
-		// Whoever writes policies knows why they are not enforced, but for this.
-		bad = c.Reason == reasonAlone
-		news = bad != (was != nil && was.Reason == reasonAlone)
+		bad = slices.Contains(toldOfEnforcing, c.Reason)
+		news = bad && (was == nil || was.Reason != c.Reason) || !bad && was != nil && slices.Contains(toldOfEnforcing, was.Reason)
 	} else {
 		news = slices.Contains(told, c.Type) && (was == nil && bad || was != nil && (was.Status != c.Status || was.Reason != c.Reason))
 	}
@@ -248,15 +251,14 @@ func (k *Keeper) describeEnforcing(p *policyState, set func(string, bool, string
 	if notVetoed == nil {
 		notVetoed = k.Mistaken()
 	}
-	late, unrefused, withheld := k.late.of(holdPrefix+p.key.Name), k.unrefused.of(p.refusalName()), k.withheld(p.policy.String())
+	late, unrefused, withheld := k.late.of(holdPrefix+p.key.Name), k.unrefused.of(p.refusalName()), k.withheld(&p.asking)
 	switch {
 	case !p.policy.Enforce:
 		set(v1alpha1.ConditionEnforcing, false, "Monitor", "it decides and records, and changes nothing: write mode: Enforce for that")
 	case !ready:
 		set(v1alpha1.ConditionEnforcing, false, "NotReady", "it can't be asked"+p.meanwhile())
-	case withheld != "" && p.holds():
-		set(v1alpha1.ConditionEnforcing, false, "NotHeld", "objects get no hold, and go unasked when they are deleted, since its service account may not read them: "+
-			"grant it get on what resources names; "+withheld)
+	case withheld != "":
+		set(v1alpha1.ConditionEnforcing, false, reasonWithheld, keptUnseen+withheld)
 	case alone && p.holds():
 		set(v1alpha1.ConditionEnforcing, false, reasonAlone, "it decides what becomes of dependents, and nobody carries that out, since "+adviceAlone)
 	case alone:

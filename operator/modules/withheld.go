@@ -1,6 +1,16 @@
 package modules
 
-import "time"
+import (
+	"time"
+
+	"github.com/gleaner-dev/gleaner/policies"
+)
+
+// reasonWithheld is why a policy or finalizer is not enforced as it would decide.
+const reasonWithheld = "ObjectWithheld"
+
+// keptUnseen begins the message about objects that are kept, which why ends.
+const keptUnseen = "objects are kept that it can't decide about: "
 
 // withheldLife is for how long it counts that a policy's service account may not read an
 // object: who is told so asks again within a minute, for as long as it is so.
@@ -12,8 +22,8 @@ type unseen struct {
 	at  time.Time
 }
 
-// Withheld notes that objects get no hold for a policy, since whom it reads as may not
-// read them. The policy is named as policies.Policy.String does.
+// Withheld notes that an object is kept since whom a policy or finalizer reads as may not
+// read it. The policy is named as policies.Policy.String does.
 func (k *Keeper) Withheld(policy, why string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -40,15 +50,23 @@ func (k *Keeper) isLimited(policy string) bool {
 	return noted
 }
 
-// withheld says why objects get no hold for a policy; "" if that is not so, as far as
-// is known.
-func (k *Keeper) withheld(policy string) string {
+// withheld says why objects are withheld from a policy or finalizer, and kept; "" if that
+// is not so, as far as is known.
+func (k *Keeper) withheld(s *asking) string {
+	p := s.policy
+	if why := p.NoReader(); why != "" && (p.Needs != policies.NeedsReference || p.Matches != nil) {
+		return why
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	policy := p.String()
 	u := k.unseen[policy]
 	if k.options.Now().Sub(u.at) > withheldLife {
 		delete(k.unseen, policy)
 		return ""
 	}
-	return u.why
+	if u.why == "" {
+		return ""
+	}
+	return "grant its service account get on what resources names; " + u.why
 }

@@ -76,7 +76,7 @@ func waiting(t *testing.T) *policies.Policy {
 		t.Fatal(err)
 	}
 	return &policies.Policy{
-		Name: "waits", Enforce: true, Hooks: []hostabi.Hook{hostabi.HookPropagate}, Needs: policies.NeedsMetadata, Asker: asker{verdict},
+		Name: "waits", Enforce: true, Hooks: []hostabi.Hook{hostabi.HookPropagate}, Needs: policies.NeedsReference, Asker: asker{verdict},
 		Rules: []policies.Rule{{Groups: []string{""}, Resources: []string{"configmaps"}}},
 	}
 }

@@ -152,7 +152,7 @@ func onMiddle(t *testing.T, decision hostabi.Propagation, override bool) *polici
 		t.Fatal(err)
 	}
 	return &policies.Policy{
-		Name: "p", Enforce: true, Override: override, Hooks: []hostabi.Hook{hostabi.HookPropagate}, Needs: policies.NeedsMetadata, Asker: asker{verdict},
+		Name: "p", Enforce: true, Override: override, Hooks: []hostabi.Hook{hostabi.HookPropagate}, Needs: policies.NeedsReference, Asker: asker{verdict},
 		Rules: []policies.Rule{{Groups: []string{""}, Resources: []string{"configmaps"}}},
 		Matches: func(_ context.Context, o map[string]any) (bool, error) {
 			return o["metadata"].(map[string]any)["name"] == "middle", nil

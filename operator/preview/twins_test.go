@@ -41,7 +41,7 @@ func TestWhatIsShownUnderTwoTypesAndGovernedAsEachIsNotToldToGo(t *testing.T) {
 			t.Fatal(err)
 		}
 		governing = append(governing, &policies.Policy{
-			Name: resource, Enforce: true, Hooks: []hostabi.Hook{hostabi.HookCollect}, Needs: policies.NeedsMetadata, Asker: asker{verdict},
+			Name: resource, Enforce: true, Hooks: []hostabi.Hook{hostabi.HookCollect}, Needs: policies.NeedsReference, Asker: asker{verdict},
 			Rules: []policies.Rule{{Groups: []string{""}, Resources: []string{resource}}},
 		})
 	}

@@ -54,7 +54,7 @@ func alone() []affair {
 
 // governing is a policy that gives fixed answers, about one resource.
 func governing(name, resource, propagate, collect string) *v1alpha1.ClusterGCPolicy {
-	p := policyOf(name, v1alpha1.NeedMetadata, nil)
+	p := policyOf(name, v1alpha1.NeedReference, nil)
 	p.Spec.Resources[0].Resources = []string{resource}
 	p.Spec.Fixed = &v1alpha1.FixedVerdicts{}
 	if propagate != "" {
@@ -80,7 +80,7 @@ func besideIt() []affair {
 		p.Spec.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"bench.example.com/governed": "yes"}}
 	}
 	module := regoModule("bench-waiting", fmt.Sprintf(waitingOnce, askedToWait))
-	waiting := policyOf("collect", v1alpha1.NeedMetadata, module)
+	waiting := policyOf("collect", v1alpha1.NeedReference, module)
 	propagate := func(decision string) []*v1alpha1.ClusterGCPolicy {
 		return []*v1alpha1.ClusterGCPolicy{governing("propagate", "secrets", decision, "")}
 	}

@@ -97,7 +97,7 @@ func applyLoad(ctx context.Context, c client.Client, modules []*v1alpha1.Cluster
 		}
 	}
 	return each(ctx, manyPolicies, func(ctx context.Context, i int) error {
-		p := policyOf(fmt.Sprintf("load-%d", i), v1alpha1.NeedMetadata, modules[i%len(modules)])
+		p := policyOf(fmt.Sprintf("load-%d", i), v1alpha1.NeedReference, modules[i%len(modules)])
 		p.Spec.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{loadLabel: fmt.Sprint(i)}}
 		return c.Create(ctx, p)
 	})

@@ -75,9 +75,9 @@ func (f *field) variants(ctx context.Context, c client.Client) ([]variant, error
 	rego := regoModule("bench-rego", deleting)
 	return []variant{
 		{name: "no policy"},
-		{"a fixed answer", policyOf("bench", v1alpha1.NeedMetadata, nil), nil},
-		{"Rego, needs: Metadata", policyOf("bench", v1alpha1.NeedMetadata, rego), rego},
-		{"Go, needs: Metadata", policyOf("bench", v1alpha1.NeedMetadata, wasm), wasm},
+		{"a fixed answer", policyOf("bench", v1alpha1.NeedReference, nil), nil},
+		{"Rego, needs: Reference", policyOf("bench", v1alpha1.NeedReference, rego), rego},
+		{"Go, needs: Reference", policyOf("bench", v1alpha1.NeedReference, wasm), wasm},
 		{"Rego, needs: Object", policyOf("bench", v1alpha1.NeedObject, rego), rego},
 		{"Go, needs: Object", policyOf("bench", v1alpha1.NeedObject, wasm), wasm},
 	}, nil
@@ -241,7 +241,7 @@ func (f *field) many(ctx context.Context, c client.Client, r *report, b budget) 
 		modules = append(modules, m)
 	}
 	for i := range manyPolicies {
-		p := policyOf(fmt.Sprintf("many-%d", i), v1alpha1.NeedMetadata, modules[i%manyModules])
+		p := policyOf(fmt.Sprintf("many-%d", i), v1alpha1.NeedReference, modules[i%manyModules])
 		p.Spec.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"group": fmt.Sprint(i)}}
 		if err := c.Create(ctx, p); err != nil {
 			return err
@@ -259,7 +259,7 @@ func (f *field) many(ctx context.Context, c client.Client, r *report, b budget) 
 		}
 		r.note("background, objects/s, with %d policies whose selectors are looked at: %.0f", manyPolicies, perSecond)
 		began = time.Now()
-		if err := c.Create(ctx, policyOf("one-more", v1alpha1.NeedMetadata, nil)); err != nil {
+		if err := c.Create(ctx, policyOf("one-more", v1alpha1.NeedReference, nil)); err != nil {
 			return err
 		}
 		if err := until(ctx, func() error { return enforcing(ctx, c, "one-more") }); err != nil {

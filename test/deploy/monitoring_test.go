@@ -52,6 +52,7 @@ metadata: {name: served, namespace: NAMESPACE}
 spec:
   resources: [{apiGroups: [""], resources: [secrets]}]
   module: {name: served}
+  needs: Reference
   serviceAccount: {name: served}
   mode: Enforce
   onRemoval: Release

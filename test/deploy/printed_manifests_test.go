@@ -52,6 +52,7 @@ metadata: {name: done, namespace: NAMESPACE}
 spec:
   resources: [{apiGroups: [""], resources: [podtemplates]}]
   module: {name: done}
+  needs: Reference
   serviceAccount: {name: reader}
   attach: true
   mode: Enforce

@@ -67,7 +67,7 @@ metadata: {name: wait}
 spec:
   resources: [{apiGroups: [""], resources: [configmaps]}]
   objectSelector: {matchLabels: {case: wait}}
-  needs: Metadata
+  needs: Reference
   module: {name: once}
   mode: Enforce
 ---

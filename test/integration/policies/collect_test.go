@@ -197,6 +197,7 @@ metadata: {name: broken}
 spec:
   resources: [{apiGroups: [""], resources: [configmaps]}]
   module: {name: missing, digest: ` + pins.Of(mended) + `}
+  needs: Reference
   mode: Enforce`)
 	w.says(p, "ModuleReady", metav1.ConditionFalse, "NotFound", "there is no PolicyModule "+w.ns+"/missing: apply it")
 	w.says(p, "Enforcing", metav1.ConditionFalse, "NotReady", "objects that it governs are kept")
@@ -276,7 +277,7 @@ kind: GCPolicy
 metadata: {name: twice}
 spec:
   resources: [{apiGroups: [""], resources: [configmaps]}]
-  needs: Metadata
+  needs: Reference
   module: {name: twice}
   mode: Enforce`)
 	owner := w.make("owner")

@@ -221,7 +221,7 @@ func TestAFinalizerWithoutAModuleKeepsItsObjects(t *testing.T) {
 	f := w.policy(`
 kind: Finalizer
 metadata: {name: none}
-spec: {resources: [{apiGroups: [""], resources: [configmaps]}], module: {name: later, digest: ` + pins.Of("package gleaner\n\n"+done) + `}, mode: Enforce}`)
+spec: {resources: [{apiGroups: [""], resources: [configmaps]}], module: {name: later, digest: ` + pins.Of("package gleaner\n\n"+done) + `}, needs: Reference, mode: Enforce}`)
 	w.says(f, "ModuleReady", metav1.ConditionFalse, "NotFound", "there is no PolicyModule")
 	o := w.carrying("o", w.entry("none"))
 	w.delete(o)

@@ -17,6 +17,9 @@ import (
 func (w *world) finalizer(name, rules, spec string) *unstructured.Unstructured {
 	w.Helper()
 	w.module(name, rules)
+	if !strings.Contains(spec, "needs:") {
+		spec += "\nneeds: Reference"
+	}
 	return w.policy(fmt.Sprintf(`
 kind: Finalizer
 metadata: {name: %[1]s}
@@ -32,7 +35,7 @@ spec:
 func (w *world) seeing() string {
 	w.Helper()
 	w.reader("configmaps")
-	return "serviceAccount: {name: reader}"
+	return "needs: Object\nserviceAccount: {name: reader}"
 }
 
 // module applies a module in Rego, and has the Finalizers that name it pin it as it is then.

@@ -56,7 +56,7 @@ func quoted(text string) string {
 
 // reader makes a service account of that name that may get and list a resource in the test's
 // namespace.
-func (w *world) reader(resource string) {
+func (w *world) reader(resource string) (binding *unstructured.Unstructured) {
 	w.Helper()
 	const name = "reader"
 	w.apply(fmt.Sprintf(`{kind: ServiceAccount, metadata: {name: %s}}`, name))
@@ -64,7 +64,7 @@ func (w *world) reader(resource string) {
 kind: Role
 metadata: {name: %s}
 rules: [{apiGroups: [""], resources: [%s], verbs: [get, list]}]`, name, resource))
-	w.apply(fmt.Sprintf(`
+	return w.apply(fmt.Sprintf(`
 kind: RoleBinding
 metadata: {name: %[1]s}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: %[1]s}

@@ -151,7 +151,8 @@ spec:
   resources: [{apiGroups: [""], resources: [secrets]}]
   mode: Enforce
   explicit: Override
-  module: {name: later}`)
+  module: {name: later}
+  needs: Reference`)
 			owner := w.secret()
 			dependent := w.make("dependent", owner)
 			w.patch(dependent, `{"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "Secret", "name": "owner", "uid": "`+string(owner.GetUID())+`", "blockOwnerDeletion": true}]}}`)
@@ -230,7 +231,8 @@ metadata: {name: governs}
 spec:
   resources: [{apiGroups: [""], resources: [secrets]}]
   mode: Enforce
-  module: {name: orphans}`)
+  module: {name: orphans}
+  needs: Reference`)
 	owner := w.secret()
 	dependent := w.make("dependent", owner)
 	w.remove(module)

@@ -246,6 +246,7 @@ metadata: {name: collects}
 spec:
   resources: [{apiGroups: [""], resources: [configmaps, pods]}]
   module: {name: both}
+  needs: Reference
   hooks: [collect]
   mode: Enforce`)
 	w.says(p, "Enforcing", metav1.ConditionTrue, "Enforcing", "")

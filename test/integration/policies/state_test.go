@@ -164,7 +164,7 @@ metadata: {name: flood}
 spec:
   resources: [{apiGroups: [""], resources: [configmaps]}]
   module: {name: flood-collect}
-  needs: Metadata
+  needs: Reference
   mode: Enforce`)
 	finalized, owner := o.carrying("finalized", o.entry("flood")), o.make("owner")
 	collected := o.make("collected", owner)

@@ -48,20 +48,105 @@ func TestATenantsModuleSeesWhatItsServiceAccountMayRead(t *testing.T) {
 	}
 }
 
-func TestATenantsModuleSeesNothingThatItsServiceAccountMayNotRead(t *testing.T) {
-	for claim, account := range map[string]string{
-		"an account that may not read it": "\n  serviceAccount: {name: reader}",
-		"an account that there is not":    "\n  serviceAccount: {name: nobody}",
-		"no account":                      "",
+func TestATenantsModuleThatNeedsTheReferenceAloneSeesNothingElse(t *testing.T) {
+	w := newWorld(t)
+	if reason := w.tells("\n  needs: Reference"); strings.Contains(reason, "hunter2") || !strings.Contains(reason, `"object"`) {
+		t.Errorf("told: %s", reason)
+	}
+}
+
+func TestAModuleThatNeedsTheMetadataSeesAllOfThatAndNothingElse(t *testing.T) {
+	w := newWorld(t)
+	w.reader("configmaps")
+	reason := w.tells("\n  needs: Metadata\n  serviceAccount: {name: reader}")
+	if strings.Contains(reason, "hunter2") || !strings.HasSuffix(reason, `["object"]]`) || !strings.Contains(reason, "creationTimestamp") {
+		t.Errorf("told: %s", reason)
+	}
+}
+
+// byLabel keeps what has a label, and says nothing about the rest.
+const byLabel = `
+kind: PolicyModule
+metadata: {name: by-label}
+spec:
+  rego:
+    inline: |
+      package gleaner
+      default collect := {"decision": "Abstain"}
+      collect := {"decision": "Orphan"} if input.object.metadata.labels.keep == "true"
+---
+kind: GCPolicy
+metadata: {name: by-label}
+spec:
+  resources: [{apiGroups: [""], resources: [configmaps]}]
+  module: {name: by-label}
+  mode: Enforce
+  onFault: Default`
+
+// labeled applies byLabel, and returns its policy and an object that it is to keep.
+func (w *world) labeled(spec string) (policy, kept *unstructured.Unstructured) {
+	w.Helper()
+	module, text, _ := strings.Cut(byLabel, "---")
+	w.policy(module)
+	policy = w.policy(text + spec)
+	owner := w.make("owner")
+	kept = w.make("kept", owner)
+	w.patch(kept, `{"metadata": {"labels": {"keep": "true"}}}`)
+	w.delete(owner)
+	return policy, kept
+}
+
+// TestAnObjectIsKeptThatATenantsPolicyMayNotRead: what a module does not see may be what it
+// would keep the object for, and no module is to blame for that, so onFault: Default does
+// not count.
+func TestAnObjectIsKeptThatATenantsPolicyMayNotRead(t *testing.T) {
+	for claim, tc := range map[string]struct{ spec, advice string }{
+		"an account that may not read it": {"\n  serviceAccount: {name: reader}", "grant its service account get"},
+		"an account that there is not":    {"\n  serviceAccount: {name: missing}", "grant its service account get"},
+		"no account":                      {"", "write one that may get it, or needs: Reference"},
+		"no account, for the metadata":    {"\n  needs: Metadata", "write one that may get it, or needs: Reference"},
 	} {
 		t.Run(claim, func(t *testing.T) {
 			w := newWorld(t)
 			w.reader("secrets")
-			if reason := w.tells(account); strings.Contains(reason, "hunter2") || !strings.Contains(reason, `"object"`) {
-				t.Errorf("told: %s", reason)
+			p, kept := w.labeled(tc.spec)
+			e := w.stays(kept, "PolicyAtFault")
+			if !strings.Contains(e.Asked[0].Fault, "may not read the object") || e.Asked[0].Decision != "" {
+				t.Errorf("recorded: %+v", e.Asked[0])
 			}
+			w.says(p, "Enforcing", metav1.ConditionFalse, "ObjectWithheld", tc.advice)
+			w.event(p, "ObjectWithheld", "objects are kept that it can't decide about")
 		})
 	}
+}
+
+func TestAFinalizerKeepsTheObjectsThatItMayNotRead(t *testing.T) {
+	w := newWorld(t)
+	f := w.finalizer("done", done, "needs: Object")
+	o := w.carrying("o", w.entry("done"))
+	w.delete(o)
+	w.stuck(f, o, "Unreachable", "it may not read the object: it names no serviceAccount")
+	w.says(f, "Enforcing", metav1.ConditionFalse, "ObjectWithheld", "write one that may get it, or needs: Reference")
+	w.event(f, "ObjectWithheld", "objects are kept")
+	w.patch(f, `{"spec": {"needs": "Reference"}}`)
+	w.goes(o)
+	w.says(f, "Enforcing", metav1.ConditionTrue, "Enforcing", "")
+}
+
+func TestRevokingARoleEndsNoProtection(t *testing.T) {
+	w := newWorld(t)
+	binding := w.reader("configmaps")
+	p, kept := w.labeled("\n  serviceAccount: {name: reader}")
+	w.stays(kept, "KeptByPolicy")
+	w.remove(binding)
+	owner := w.make("second-owner")
+	dropped := w.make("dropped", owner)
+	w.delete(owner)
+	w.stays(dropped, "PolicyAtFault")
+	w.says(p, "Enforcing", metav1.ConditionFalse, "ObjectWithheld", "configmaps")
+	w.reader("configmaps")
+	w.goes(dropped)
+	w.stays(kept, "KeptByPolicy")
 }
 
 func TestATenantsPolicyThatMayNotReadWhatItIsToHoldSaysSo(t *testing.T) {
@@ -76,8 +161,14 @@ spec:
   fixed: {propagate: {decision: Orphan}}
   serviceAccount: {name: reader}
   mode: Enforce`)
-	w.make("object")
-	w.says(p, "Enforcing", metav1.ConditionFalse, "NotHeld", "grant it get on what resources names")
+	object := w.make("object")
+	w.eventually(func() error {
+		if finalizers := w.get(object).GetFinalizers(); len(finalizers) != 1 {
+			return errorf("it may be one that the policy is for, and has no hold: %v", finalizers)
+		}
+		return nil
+	})
+	w.says(p, "Enforcing", metav1.ConditionFalse, "ObjectWithheld", "grant its service account get on what resources names")
 }
 
 // reading is a module that reads a Secret, and says what came of that.
@@ -133,7 +224,7 @@ kind: GCPolicy
 metadata: {name: reading}
 spec:
   resources: [{apiGroups: [""], resources: [configmaps]}]
-  needs: Metadata
+  needs: Reference
   module: {name: reading-NS}
   serviceAccount: {name: reader}
   grants: {read: [{apiGroups: [""], resources: [secrets]}]}
@@ -154,7 +245,7 @@ metadata: {name: reading-NS}
 spec:
   resources: [{apiGroups: [""], resources: [configmaps]}]
   namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: NS}}
-  needs: Metadata
+  needs: Reference
   module: {name: reading-NS}
   serviceAccount: {namespace: NS, name: reader}
   grants: {read: [{apiGroups: [""], resources: [secrets, configmaps], namespaces: ["*"]}]}
