@@ -30,6 +30,11 @@ OUTSIDE := ^\./(cmd/gleaner|test/(ask|attacks|deploy|process|soak))$$
 LOCKED   = $(shell grep -rlE '$(LOCKS)' --include='*.go' --exclude-dir=hostabi --exclude-dir=fuel --exclude-dir=go --exclude-dir=s3 --exclude-dir=docs --exclude-dir=examples --exclude-dir=tools --exclude-dir=testdata . \
 	| xargs -r dirname | sort -ru | grep -vE '$(OUTSIDE)')
 
+# Most tests of COMPANION are files of test/integration/policies, which are tested anyway:
+# under the race detector those of its own are enough.
+COMPANION     := ./test/integration/companion
+COMPANION_OWN  = $(shell find $(COMPANION) -type f -name '*_test.go' | xargs grep -ohE '^func Test[A-Za-z0-9_]+' | sed 's/^func //' | grep -v '^TestMain$$' | paste -sd'|')
+
 # Tools are built once per version, from the module in tools/, into this folder.
 CACHE        := $(or $(GLEANER_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gleaner)
 GOVERSION    := $(shell go env GOVERSION)
@@ -107,7 +112,8 @@ race: setup $(TESTSUM) ## run the tests of packages that have locks under the ra
 	elif [ -z "$(LOCKED)" ]; then \
 		echo "race: no package has a lock"; \
 	else \
-		CGO_ENABLED=1 $(TESTSUM) $(TESTSUM_FLAGS) -- -race -timeout 30m $(LOCKED); \
+		CGO_ENABLED=1 $(TESTSUM) $(TESTSUM_FLAGS) -- -race -timeout 30m -run '^($(COMPANION_OWN))$$' $(COMPANION); \
+		CGO_ENABLED=1 $(TESTSUM) $(TESTSUM_FLAGS) -- -race -timeout 30m $(filter-out $(COMPANION),$(LOCKED)); \
 	fi
 
 .PHONY: vet

@@ -70,6 +70,7 @@ func (w *world) finalizer(c *client, namespace, name, source string) {
 	finalizer := payload.Object("Finalizer", namespace, name, map[string]any{
 		"resources": []any{map[string]any{"apiGroups": []any{""}, "resources": []any{"configmaps"}}},
 		"module":    map[string]any{"name": name},
+		"needs":     "Reference",
 		"mode":      "Enforce",
 	})
 	w.create(c, finalizer)

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -44,7 +45,7 @@ func residentMemory(pid int) (int64, error) {
 	files := map[uint64]int64{} // by inode
 	for _, p := range append(processes, pid) {
 		bytes, err := proportional(p)
-		if err != nil && !errors.Is(err, os.ErrNotExist) { // or it has ended
+		if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, syscall.ESRCH) { // or it has ended
 			return 0, err
 		}
 		sum += bytes

@@ -41,7 +41,7 @@ func failWorkers(w *world, signal syscall.Signal) {
 	selector := map[string]any{"matchLabels": map[string]any{payload.Label: "kept"}}
 	w.create(w.tenant, payload.Object("PolicyModule", w.attacker, "keeping", map[string]any{"rego": map[string]any{"inline": keeping}}))
 	policy := payload.Object("GCPolicy", w.attacker, "keeping", map[string]any{
-		"resources": rules, "objectSelector": selector, "mode": "Enforce", "module": map[string]any{"name": "keeping"},
+		"resources": rules, "objectSelector": selector, "mode": "Enforce", "module": map[string]any{"name": "keeping"}, "needs": "Reference",
 	})
 	w.create(w.tenant, policy)
 	if err := w.enforcing(w.tenant, policy, timeout); err != nil {

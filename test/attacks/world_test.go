@@ -143,7 +143,7 @@ func (w *world) protect() {
 	w.create(w.admin, payload.Object("PolicyModule", w.victim, "abstaining", map[string]any{"rego": map[string]any{"inline": payload.Abstaining()}}))
 	w.create(w.admin, payload.Object("GCPolicy", w.victim, "module", map[string]any{
 		"resources": rules, "objectSelector": selector, "mode": "Monitor", "priority": int64(1),
-		"module": map[string]any{"name": "abstaining"},
+		"module": map[string]any{"name": "abstaining"}, "needs": "Reference",
 	}))
 	w.create(w.admin, payload.Object("GCPolicy", w.victim, "fixed", map[string]any{
 		"resources": rules, "objectSelector": selector, "mode": "Enforce",

@@ -153,6 +153,7 @@ func (p Payload) GCPolicies(namespace string) []*unstructured.Unstructured {
 				"matchLabels": map[string]any{Label: p.Name},
 			},
 			"module": map[string]any{"name": p.Name},
+			"needs":  "Reference",
 			"mode":   "Monitor",
 		}))
 	}
