@@ -35,6 +35,26 @@ func overlapping(b *build, p *policyState, set func(string, bool, string, string
 	set(v1alpha1.ConditionOverlapping, true, "OthersFirst", "others are asked before it, and their word counts unless they abstain: "+strings.Join(texts, "; "))
 }
 
+// reasonNotServed and reasonNotNamespaced are why a policy or finalizer governs nothing of
+// what it names.
+const reasonNotServed, reasonNotNamespaced = "NotServed", "NotNamespaced"
+
+// notGoverned is that a policy or finalizer names resources of which it governs nothing, as far
+// as discovery has seen.
+func (k *Keeper) notGoverned(p *asking) problem {
+	missing, elsewhere := k.unserved(p)
+	switch {
+	case len(missing) != 0:
+		return problem{v1alpha1.ConditionEnforcing, reasonNotServed, fmt.Sprintf("this API server serves no %s: write resources in the "+
+			"plural and with their group, as kubectl api-resources shows them, unless the type is still to come", strings.Join(missing, " and no "))}
+	case len(elsewhere) != 0:
+		return problem{v1alpha1.ConditionEnforcing, reasonNotNamespaced, fmt.Sprintf("it is for its own namespace alone, and %s are in none: "+
+			"write a Cluster%s for them", strings.Join(elsewhere, " and "), p.kind)}
+	default:
+		return problem{}
+	}
+}
+
 // unserved are the resources that the policy names and nobody serves, and those whose
 // objects are not in namespaces, if it is for one.
 func (k *Keeper) unserved(p *asking) (missing, elsewhere []string) {

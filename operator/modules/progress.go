@@ -142,7 +142,7 @@ func (k *Keeper) describeFinalizer(f *finalizerState, progress Progress) {
 	set := setter(&s.Conditions, f.object)
 	const meanwhile = "; meanwhile the objects that have the finalizer are kept"
 	k.readiness(&f.asking, set, meanwhile)
-	withheld := k.withheld(&f.asking)
+	withheld, absent := k.withheld(&f.asking), k.notGoverned(&f.asking)
 	switch {
 	case f.finalizer.Removed && f.finalizer.FreeAtRemoval:
 		set(v1alpha1.ConditionEnforcing, true, "Releasing", "it is being deleted, and its finalizer taken off all objects (onRemoval: Release)")
@@ -155,6 +155,8 @@ func (k *Keeper) describeFinalizer(f *finalizerState, progress Progress) {
 		set(v1alpha1.ConditionEnforcing, false, "Monitor", "it asks and records, and objects that have the finalizer keep it: write mode: Enforce to let them go")
 	case f.problem.is():
 		set(v1alpha1.ConditionEnforcing, false, "NotReady", "it can't be asked"+meanwhile)
+	case absent.is():
+		set(v1alpha1.ConditionEnforcing, false, absent.reason, absent.message)
 	case withheld != "":
 		set(v1alpha1.ConditionEnforcing, false, reasonWithheld, keptUnseen+withheld)
 	default:

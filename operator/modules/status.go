@@ -125,7 +125,7 @@ var told = []string{v1alpha1.ConditionAccepted, v1alpha1.ConditionModuleReady, v
 
 // toldOfEnforcing are the reasons of ConditionEnforcing that are told as well: no author
 // knows those by themselves.
-var toldOfEnforcing = []string{reasonAlone, reasonWithheld}
+var toldOfEnforcing = []string{reasonAlone, reasonWithheld, reasonNotServed, reasonNotNamespaced}
 
 // tell tells what has come to be wrong, or right again.
 func (k *Keeper) tell(o client.Object, kind string, former, now []metav1.Condition) {
@@ -251,12 +251,15 @@ func (k *Keeper) describeEnforcing(p *policyState, set func(string, bool, string
 	if notVetoed == nil {
 		notVetoed = k.Mistaken()
 	}
+	absent := k.notGoverned(&p.asking)
 	late, unrefused, withheld := k.late.of(holdPrefix+p.key.Name), k.unrefused.of(p.refusalName()), k.withheld(&p.asking)
 	switch {
 	case !p.policy.Enforce:
 		set(v1alpha1.ConditionEnforcing, false, "Monitor", "it decides and records, and changes nothing: write mode: Enforce for that")
 	case !ready:
 		set(v1alpha1.ConditionEnforcing, false, "NotReady", "it can't be asked"+p.meanwhile())
+	case absent.is():
+		set(v1alpha1.ConditionEnforcing, false, absent.reason, absent.message)
 	case withheld != "":
 		set(v1alpha1.ConditionEnforcing, false, reasonWithheld, keptUnseen+withheld)
 	case alone && p.holds():
@@ -282,16 +285,14 @@ func (k *Keeper) describeEnforcing(p *policyState, set func(string, bool, string
 // be; meanwhile is what becomes of objects if not.
 func (k *Keeper) readiness(p *asking, set func(string, bool, string, string), meanwhile string) {
 	accepted := p.problem.condition != v1alpha1.ConditionAccepted
-	missing, elsewhere := k.unserved(p)
+	absent := k.notGoverned(p)
 	switch {
 	case !accepted:
 		set(v1alpha1.ConditionAccepted, false, p.problem.reason, p.problem.message)
-	case len(missing) != 0:
-		set(v1alpha1.ConditionAccepted, true, "NotServed", fmt.Sprintf("it makes sense, but this API server serves no %s: write resources in the "+
-			"plural and with their group, as kubectl api-resources shows them, unless the type is still to come", strings.Join(missing, " and no ")))
-	case len(elsewhere) != 0:
-		set(v1alpha1.ConditionAccepted, true, "NotNamespaced", fmt.Sprintf("it makes sense, but is for its own namespace alone, and %s are in none: "+
-			"write a Cluster%s for them", strings.Join(elsewhere, " and "), p.kind))
+	case absent.reason == reasonNotServed:
+		set(v1alpha1.ConditionAccepted, true, reasonNotServed, "it makes sense, but "+absent.message)
+	case absent.reason == reasonNotNamespaced:
+		set(v1alpha1.ConditionAccepted, true, reasonNotNamespaced, "it makes sense, but "+absent.message)
 	default:
 		set(v1alpha1.ConditionAccepted, true, "Accepted", "it makes sense")
 	}

@@ -53,7 +53,7 @@ func (p *Pool) Stats() Stats {
 	for _, scope := range []Scope{ScopeCluster, ScopeNamespace} {
 		now.Started[scope], now.Running[scope] = s.started[scope], s.started[scope]
 		now.Ended[scope] = map[Cause]int{}
-		for _, cause := range []Cause{CauseTime, CauseMemory, CauseCrash, CauseKilled, CauseMalformed, CauseRecycled, CauseClosed} {
+		for _, cause := range causes {
 			now.Ended[scope][cause] = s.finished[scope][cause]
 			now.Running[scope] -= s.finished[scope][cause]
 		}

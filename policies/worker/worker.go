@@ -192,6 +192,11 @@ const (
 	CauseClosed    Cause = "Closed"    // ended with the operator
 )
 
+// causes are all of them.
+var causes = []Cause{
+	CauseTime, CauseMemory, CauseCrash, CauseKilled, CauseStalled, CauseMalformed, CauseRecycled, CauseClosed,
+}
+
 // guilty reports whether the module is known to have caused the end.
 func (c Cause) guilty() bool { return c == CauseTime || c == CauseMemory || c == CauseCrash }
 

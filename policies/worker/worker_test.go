@@ -98,8 +98,8 @@ func TestAModuleIsEvaluatedInAWorker(t *testing.T) {
 			}
 		}
 	}
-	if got := p.Stats().Running; got[ScopeCluster] != 2 || got[ScopeNamespace] != 2 {
-		t.Errorf("workers that run: %v; want one to compile and one to evaluate for each scope", got)
+	if got := p.Stats().Started; got[ScopeCluster] != 2 || got[ScopeNamespace] != 2 {
+		t.Errorf("workers that were started: %v; want one to compile and one to evaluate for each scope", got)
 	}
 }
 
@@ -134,7 +134,8 @@ func TestAWorkerThatIsFaultyGivesNoVerdict(t *testing.T) {
 			if how == "hog" {
 				timeout = 5 * time.Second
 			}
-			policy := start(t, faultyPool(t, how), regoSource("shop", "p", keepLabeled), sandbox.Limits{Timeout: timeout})
+			p := faultyPool(t, how)
+			policy := start(t, p, regoSource("shop", "p", keepLabeled), sandbox.Limits{Timeout: timeout})
 			answer, err := policy.Ask(t.Context(), collectRequest("shop", nil))
 			if err == nil || answer.Verdict.Decision != "" {
 				t.Fatalf("verdict %v, error %v", answer.Verdict, err)
@@ -142,6 +143,13 @@ func TestAWorkerThatIsFaultyGivesNoVerdict(t *testing.T) {
 			fault := new(policies.Fault)
 			if errors.As(err, &fault); fault.Kind != want {
 				t.Errorf("error %v; want a fault of kind %q", err, want)
+			}
+			alive := 2 // one compiles; the other lives if it only said nonsense
+			if how != "nonsense" && how != "failed" {
+				alive = 1
+			}
+			if stats := p.Stats(); stats.Running[ScopeNamespace] > alive {
+				t.Errorf("its end is not counted: %+v", stats)
 			}
 		})
 	}

@@ -70,7 +70,9 @@ func (s *source) conditionOf(f file, args []ast.Expr) []conditionReason {
 	}
 	condition := s.consts[selector(args[0])].value
 	for i, arg := range args[1 : len(args)-1] {
-		if _, isText := arg.(*ast.BasicLit); !isText {
+		_, isText := arg.(*ast.BasicLit)
+		_, isName := arg.(*ast.Ident) // of a constant of the same package, if it is one
+		if !isText && !isName {
 			continue
 		}
 		if reason, ok := s.text(f, arg); ok {

@@ -208,8 +208,13 @@ kind: GCPolicy
 metadata: {name: singular}
 spec:
   resources: [{apiGroups: [apps], resources: [deployment, deployments]}]
-  fixed: {collect: {decision: Orphan}}`)
+  fixed: {collect: {decision: Orphan}}
+  mode: Enforce`)
 	w.says(p, "Accepted", metav1.ConditionTrue, "NotServed", "serves no deployment.apps: write resources in the plural")
+	w.says(p, "Enforcing", metav1.ConditionFalse, "NotServed", "serves no deployment.apps: write resources in the plural")
+	w.event(p, "NotServed", "serves no deployment.apps")
+	w.patch(p, `{"spec": {"resources": [{"apiGroups": ["apps"], "resources": ["deployments"]}]}}`)
+	w.says(p, "Enforcing", metav1.ConditionTrue, "Enforcing", "")
 }
 
 func TestAPolicyOfANamespaceThatNamesWhatIsInNoneIsTold(t *testing.T) {
@@ -219,7 +224,9 @@ kind: GCPolicy
 metadata: {name: scope}
 spec:
   resources: [{apiGroups: [""], resources: [configmaps, namespaces, persistentvolumes]}]
-  fixed: {collect: {decision: Orphan}}`)
+  fixed: {collect: {decision: Orphan}}
+  mode: Enforce`)
+	w.says(p, "Enforcing", metav1.ConditionFalse, "NotNamespaced", "write a ClusterGCPolicy")
 	w.says(p, "Accepted", metav1.ConditionTrue, "NotNamespaced", "namespaces and persistentvolumes are in none: write a ClusterGCPolicy")
 }
 

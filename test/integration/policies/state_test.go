@@ -130,10 +130,16 @@ else := {"decision": "Wait", "after": "2s", "state": {"first": true}}`, "")
 type patches struct {
 	mu    sync.Mutex // covers count
 	count map[string]int
-	next  http.RoundTripper
 }
 
-func (w *patches) RoundTrip(r *http.Request) (*http.Response, error) {
+// counting is a transport whose patches are counted.
+type counting struct {
+	*patches
+	next http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper.
+func (w counting) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method == http.MethodPatch {
 		w.mu.Lock()
 		w.count[r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]]++
@@ -153,7 +159,7 @@ func TestWait_OfAMillisecondWithChangingStateIsNoFlood(t *testing.T) {
 	o := newOperation(t)
 	o.end()
 	counted := &patches{count: map[string]int{}}
-	o.config.Wrap(func(next http.RoundTripper) http.RoundTripper { counted.next = next; return counted })
+	o.config.Wrap(func(next http.RoundTripper) http.RoundTripper { return counting{counted, next} })
 	o.start()
 	const rule = ` := {"decision": "Wait", "after": "1ms", "state": {"n": input.attempt}}`
 	o.finalizer("flood", "finalize"+rule, "")

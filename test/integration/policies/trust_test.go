@@ -89,6 +89,7 @@ func (w *world) labeled(spec string) (policy, kept *unstructured.Unstructured) {
 	module, text, _ := strings.Cut(byLabel, "---")
 	w.policy(module)
 	policy = w.policy(text + spec)
+	w.says(policy, "ModuleReady", metav1.ConditionTrue, "Ready", "")
 	owner := w.make("owner")
 	kept = w.make("kept", owner)
 	w.patch(kept, `{"metadata": {"labels": {"keep": "true"}}}`)

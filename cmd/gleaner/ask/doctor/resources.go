@@ -25,6 +25,9 @@ type about struct {
 	observed   int64 // generation; -1: it does not say
 }
 
+// intended are the reasons for which a resource is not enforced as its author wants it.
+var intended = []string{"Monitor", "Removed"}
+
 // wants are conditions that have to be true.
 func (a about) wants(types ...string) []Finding {
 	var found []Finding
@@ -33,7 +36,7 @@ func (a about) wants(types ...string) []Finding {
 	}
 	for _, t := range types {
 		c := meta.FindStatusCondition(a.conditions, t)
-		if c == nil || c.Status == metav1.ConditionTrue {
+		if c == nil || c.Status == metav1.ConditionTrue || t == v1alpha1.ConditionEnforcing && slices.Contains(intended, c.Reason) {
 			continue
 		}
 		found = append(found, problem("", "%s is not %s: %s: %s", a.name, t, c.Reason, c.Message))
@@ -42,11 +45,26 @@ func (a about) wants(types ...string) []Finding {
 	return found
 }
 
+// governsNothing says why a resource governs nothing of what it names; "" if it does, or if
+// that is why it is not enforced.
+func (a about) governsNothing() string {
+	accepted := meta.FindStatusCondition(a.conditions, v1alpha1.ConditionAccepted)
+	enforcing := meta.FindStatusCondition(a.conditions, v1alpha1.ConditionEnforcing)
+	if accepted == nil || accepted.Status != metav1.ConditionTrue || accepted.Reason == v1alpha1.ConditionAccepted ||
+		enforcing != nil && enforcing.Reason == accepted.Reason {
+		return ""
+	}
+	return accepted.Message
+}
+
 func (p *patient) policies(context.Context) []Finding {
 	found := p.unread("GCPolicies", "ClusterGCPolicies")
 	for _, policy := range p.book.Policies {
 		a := about{policy.String(), policy.ObjectMeta, policy.Status.Conditions, policy.Status.ObservedGeneration}
-		found = append(found, a.wants(v1alpha1.ConditionAccepted, v1alpha1.ConditionModuleReady)...)
+		found = append(found, a.wants(v1alpha1.ConditionAccepted, v1alpha1.ConditionModuleReady, v1alpha1.ConditionEnforcing)...)
+		if text := a.governsNothing(); text != "" {
+			found = append(found, warning("", "%s: %s", a.name, text))
+		}
 		if c := meta.FindStatusCondition(a.conditions, v1alpha1.ConditionOverlapping); c != nil && c.Status == metav1.ConditionTrue {
 			found = append(found, warning("see docs/policies.md for which one counts, or make them select different objects", "%s overlaps: %s", a.name, c.Message))
 		}
@@ -68,7 +86,10 @@ func (p *patient) finalizers(context.Context) []Finding {
 	entries := map[string]string{}
 	for _, f := range p.book.Finalizers {
 		a := about{f.String(), f.ObjectMeta, f.Status.Conditions, f.Status.ObservedGeneration}
-		found = append(found, a.wants(v1alpha1.ConditionAccepted, v1alpha1.ConditionModuleReady)...)
+		found = append(found, a.wants(v1alpha1.ConditionAccepted, v1alpha1.ConditionModuleReady, v1alpha1.ConditionEnforcing)...)
+		if text := a.governsNothing(); text != "" {
+			found = append(found, warning("", "%s: %s", a.name, text))
+		}
 		if n := f.Status.StuckCount; n > 0 {
 			found = append(found, warning("gleaner stuck lists them, with the reasons", "%s: %d of %d objects that wait for it get no further", a.name, n, f.Status.Pending))
 		}
