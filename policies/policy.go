@@ -144,8 +144,9 @@ func (p *Policy) String() string {
 	return cmp.Or(kind, "GCPolicy") + " " + p.Namespace + "/" + p.Name
 }
 
-// NoReader says why nobody reads objects for the policy, as what to write instead; "" if
-// somebody does. A policy of the cluster has Gleaner itself, one of a namespace its account.
+// NoReader says why no object can be read for the policy, and what to write instead; "" if
+// objects can be read. For a policy of the cluster Gleaner itself reads, for one of a namespace
+// its service account.
 func (p *Policy) NoReader() string {
 	if p.Namespace == "" || p.Account != (Account{}) {
 		return ""

@@ -245,7 +245,7 @@ func (s *subject) exempt(p *policies.Policy) bool {
 // Holds reports whether an object is to have a hold: whether a policy is to be asked
 // once it is deleted. Known is false where nobody can tell, and then it stays as it
 // is. An error is one of reading, after which it may be known later; with a WithheldError
-// it is held, since nobody can tell that it is not governed.
+// it is held, since it may be governed.
 func (c *Consultant) Holds(ctx context.Context, facts decide.Facts) (wanted, known bool, err error) {
 	o, set := facts.Object, c.Policies()
 	r, served := c.Catalog().Preferred(o.Kind.GroupKind())

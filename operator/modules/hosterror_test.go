@@ -27,6 +27,6 @@ func TestHostError_KeepsObjectsWhateverOnFaultSays(t *testing.T) {
 	has(t, p.status.Conditions, v1alpha1.ConditionModuleReady, metav1.ConditionFalse, "NotCompiled", "the objects that it governs are kept")
 
 	if w := b.vetoes(testVeto(), "gleaner-system"); len(w) != 1 || *w[0].FailurePolicy != admissionv1.Fail {
-		t.Errorf("beside another collector, deletes go ahead when nobody answers: %+v", w)
+		t.Errorf("beside another collector, deletes go ahead while the webhook does not answer: %+v", w)
 	}
 }

@@ -290,9 +290,9 @@ func (k *Keeper) readiness(p *asking, set func(string, bool, string, string), me
 	case !accepted:
 		set(v1alpha1.ConditionAccepted, false, p.problem.reason, p.problem.message)
 	case absent.reason == reasonNotServed:
-		set(v1alpha1.ConditionAccepted, true, reasonNotServed, "it makes sense, but "+absent.message)
+		set(v1alpha1.ConditionAccepted, true, reasonNotServed, "the spec is valid, but "+absent.message)
 	case absent.reason == reasonNotNamespaced:
-		set(v1alpha1.ConditionAccepted, true, reasonNotNamespaced, "it makes sense, but "+absent.message)
+		set(v1alpha1.ConditionAccepted, true, reasonNotNamespaced, "the spec is valid, but "+absent.message)
 	default:
 		set(v1alpha1.ConditionAccepted, true, "Accepted", "it makes sense")
 	}

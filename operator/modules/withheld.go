@@ -22,8 +22,8 @@ type unseen struct {
 	at  time.Time
 }
 
-// Withheld notes that an object is kept since whom a policy or finalizer reads as may not
-// read it. The policy is named as policies.Policy.String does.
+// Withheld notes that an object is kept since the service account of a policy or finalizer
+// may not read it. The policy is named as policies.Policy.String does.
 func (k *Keeper) Withheld(policy, why string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
