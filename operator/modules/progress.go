@@ -142,7 +142,7 @@ func (k *Keeper) describeFinalizer(f *finalizerState, progress Progress) {
 	set := setter(&s.Conditions, f.object)
 	const meanwhile = "; meanwhile the objects that have the finalizer are kept"
 	k.readiness(&f.asking, set, meanwhile)
-	withheld, absent := k.withheld(&f.asking), k.notGoverned(&f.asking)
+	withheld, absent := k.withheld(&f.asking, max(withheldLife, f.finalizer.RetryMax+time.Minute)), k.notGoverned(&f.asking)
 	switch {
 	case f.finalizer.Removed && f.finalizer.FreeAtRemoval:
 		set(v1alpha1.ConditionEnforcing, true, "Releasing", "it is being deleted, and its finalizer taken off all objects (onRemoval: Release)")

@@ -161,3 +161,22 @@ func TestStatus_SaysThatAPolicyHasTooMuchWritten(t *testing.T) {
 	k.describe(b, p)
 	has(t, p.status.Conditions, v1alpha1.ConditionEnforcing, metav1.ConditionTrue, "Enforcing", "")
 }
+
+func TestAFinalizerWhoseAccountMayNotReadSaysSoUntilItsNextAttempt(t *testing.T) {
+	k, b := once(t, inline("m"), &v1alpha1.Finalizer{ObjectMeta: named("shop", "f"), Spec: v1alpha1.FinalizerSpec{
+		Resources: configMaps(), Module: v1alpha1.ModuleReference{Kind: "ClusterPolicyModule", Name: "m"},
+		Mode: v1alpha1.ModeEnforce, ServiceAccount: &v1alpha1.ServiceAccountReference{Name: "reader"},
+	}})
+	now := time.Now()
+	k.options.Now = func() time.Time { return now }
+	f := b.finalizers[0]
+	f.problem = problem{} // the module of this test answers another hook
+	k.Withheld(f.policy.String(), "forbidden")
+	k.forgetCounts(b)
+	now = now.Add(retryMax)
+	k.describeFinalizer(f, Progress{})
+	has(t, f.status.Conditions, v1alpha1.ConditionEnforcing, metav1.ConditionFalse, "ObjectWithheld", "grant its service account get on what resources names; forbidden")
+	now = now.Add(2 * time.Minute)
+	k.describeFinalizer(f, Progress{})
+	has(t, f.status.Conditions, v1alpha1.ConditionEnforcing, metav1.ConditionTrue, "Enforcing", "")
+}

@@ -38,11 +38,14 @@ func (k *Keeper) decisions(policy string) map[string]int64 {
 	return maps.Clone(k.counts[policy])
 }
 
-// forgetCounts forgets what is noted of policies that are gone.
+// forgetCounts forgets what is noted of policies and finalizers that are gone.
 func (k *Keeper) forgetCounts(b *build) {
 	there := map[string]bool{}
 	for _, p := range b.policies {
 		there[p.policy.String()] = true
+	}
+	for _, f := range b.finalizers {
+		there[f.policy.String()] = true
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -252,7 +255,7 @@ func (k *Keeper) describeEnforcing(p *policyState, set func(string, bool, string
 		notVetoed = k.Mistaken()
 	}
 	absent := k.notGoverned(&p.asking)
-	late, unrefused, withheld := k.late.of(holdPrefix+p.key.Name), k.unrefused.of(p.refusalName()), k.withheld(&p.asking)
+	late, unrefused, withheld := k.late.of(holdPrefix+p.key.Name), k.unrefused.of(p.refusalName()), k.withheld(&p.asking, withheldLife)
 	switch {
 	case !p.policy.Enforce:
 		set(v1alpha1.ConditionEnforcing, false, "Monitor", "it decides and records, and changes nothing: write mode: Enforce for that")

@@ -13,7 +13,8 @@ const reasonWithheld = "ObjectWithheld"
 const keptUnseen = "objects are kept that it can't decide about: "
 
 // withheldLife is for how long it counts that a policy's service account may not read an
-// object: who is told so asks again within a minute, for as long as it is so.
+// object: the object is looked at again within a minute, for as long as that is so. Finalizers
+// may wait for longer between two attempts.
 const withheldLife = 3 * time.Minute
 
 // unseen is why an object was not shown to a policy, and when that was found.
@@ -51,8 +52,8 @@ func (k *Keeper) isLimited(policy string) bool {
 }
 
 // withheld says why objects are withheld from a policy or finalizer, and kept; "" if that
-// is not so, as far as is known.
-func (k *Keeper) withheld(s *asking) string {
+// is not so, as far as is known. What was noted counts for some time: see withheldLife.
+func (k *Keeper) withheld(s *asking, life time.Duration) string {
 	p := s.policy
 	if why := p.NoReader(); why != "" && (p.Needs != policies.NeedsReference || p.Matches != nil) {
 		return why
@@ -61,7 +62,7 @@ func (k *Keeper) withheld(s *asking) string {
 	defer k.mu.Unlock()
 	policy := p.String()
 	u := k.unseen[policy]
-	if k.options.Now().Sub(u.at) > withheldLife {
+	if k.options.Now().Sub(u.at) > life {
 		delete(k.unseen, policy)
 		return ""
 	}
