@@ -151,9 +151,12 @@ func (p *Policy) NoReader() string {
 	if p.Namespace == "" || p.Account != (Account{}) {
 		return ""
 	}
-	return "it names no serviceAccount to read the object as: write one that may get it, or needs: Reference, " +
-		"with which the module sees the object's kind, name and owners alone"
+	return NoAccount
 }
+
+// NoAccount is what NoReader says of a policy of a namespace without a service account.
+const NoAccount = "it names no serviceAccount to read the object as: write one that may get it, or needs: Reference, " +
+	"with which the module sees the object's kind, name and owners alone"
 
 // Answers reports whether it has something to say to a hook, or might have.
 func (p *Policy) Answers(hook hostabi.Hook) bool { return slices.Contains(p.Hooks, hook) }

@@ -26,6 +26,9 @@ type unseen struct {
 // Withheld notes that an object is kept since the service account of a policy or finalizer
 // may not read it. The policy is named as policies.Policy.String does.
 func (k *Keeper) Withheld(policy, why string) {
+	if why == policies.NoAccount {
+		return // its spec says so, for as long as it is so
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.unseen[policy] = unseen{why, k.options.Now()}
@@ -55,7 +58,10 @@ func (k *Keeper) isLimited(policy string) bool {
 // is not so, as far as is known. What was noted counts for some time: see withheldLife.
 func (k *Keeper) withheld(s *asking, life time.Duration) string {
 	p := s.policy
-	if why := p.NoReader(); why != "" && (p.Needs != policies.NeedsReference || p.Matches != nil) {
+	if p.Needs == policies.NeedsReference && p.Matches == nil {
+		return "" // it is not read
+	}
+	if why := p.NoReader(); why != "" {
 		return why
 	}
 	k.mu.Lock()
