@@ -74,6 +74,11 @@ func (g *gleaner) deleted(namespace string) map[string]bool {
 	return names
 }
 
+// releasedLease is how long a follower may take for a lease that was given back: less
+// than the 15 seconds of a lease that was not, and more than the 4.4 that lie between
+// its attempts at most.
+const releasedLease = 10 * time.Second
+
 // The other way to lose a leader, without its leave, is a matter of faults and
 // takes a lease's time.
 func TestLeaderElection_OneDecidesAndTheOtherTakesOverWarm(t *testing.T) {
@@ -85,19 +90,18 @@ func TestLeaderElection_OneDecidesAndTheOtherTakesOverWarm(t *testing.T) {
 	follower := running(t, cluster, flags...)
 	second := w.orphaned("second")
 	w.goes(second)
-	if decided := follower.records(""); len(decided) != 0 || len(leader.records(second.UID)) != 1 {
+	leader.recorded(second.UID)
+	if decided := follower.records(""); len(decided) != 0 {
 		t.Errorf("the follower has decided %v, and the leader %v", decided, leader.records(""))
 	}
 	leader.stop()
 	between := w.orphaned("between") // while nobody leads
 	before := time.Now()
 	w.goes(between)
-	if took := time.Since(before); took > 5*time.Second {
+	if took := time.Since(before); took > releasedLease {
 		t.Errorf("the follower took over after %s", took)
 	}
-	if len(follower.records(between.UID)) != 1 {
-		t.Errorf("the follower has decided %v", follower.records(""))
-	}
+	follower.recorded(between.UID)
 }
 
 func TestAPIServer_ThatGoesAwayIsWaitedFor(t *testing.T) {

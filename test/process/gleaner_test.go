@@ -202,6 +202,18 @@ func (g *gleaner) records(uid types.UID, headers ...string) []record.Entry {
 	return decode[struct{ Items []record.Entry }](g.T, g.get("/debug/gc/records?uid="+string(uid), headers...)).Items
 }
 
+// recorded waits for the record of an object's deletion, which is made after it: the
+// object is gone before that.
+func (g *gleaner) recorded(uid types.UID) {
+	g.Helper()
+	devtest.Eventually(g, patience, func() error {
+		if found := g.records(uid); len(found) != 1 {
+			return fmt.Errorf("it has recorded %v", found)
+		}
+		return nil
+	})
+}
+
 // metric returns the sum of a metric's values that have these labels; false if
 // there are none.
 func (g *gleaner) metric(name string, labels ...string) (sum float64, ok bool) {

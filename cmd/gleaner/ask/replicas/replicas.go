@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -213,6 +212,7 @@ func (r *Replica) Get(ctx context.Context, path string, into any) error {
 type answer struct {
 	code  int
 	body  []byte
+	retry time.Duration  // when to ask again, if it answers that it is busy
 	ahead *time.Duration // its clock before this machine's; nil: it does not say
 }
 
@@ -224,32 +224,6 @@ func (a answer) into(into any) error {
 		return fmt.Errorf("read its answer: %w; is it Gleaner that listens there?", err)
 	}
 	return nil
-}
-
-func (r *Replica) read(ctx context.Context, path string) (answer, error) {
-	if r.err != nil {
-		return answer{}, r.err
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.base+path, nil)
-	if err != nil {
-		return answer{}, err
-	}
-	request.Header.Set("Accept", "application/json")
-	asked := time.Now()
-	response, err := r.client.Do(request)
-	if err != nil {
-		return answer{}, fmt.Errorf("ask it: %w", err)
-	}
-	defer response.Body.Close()
-	a := answer{code: response.StatusCode}
-	if there, err := http.ParseTime(response.Header.Get("Date")); err == nil { // in whole seconds
-		ahead := there.Add(time.Second / 2).Sub(asked.Add(time.Since(asked) / 2))
-		a.ahead = &ahead
-	}
-	if a.body, err = io.ReadAll(io.LimitReader(response.Body, mostAnswer)); err != nil {
-		return answer{}, fmt.Errorf("read its answer: %w", err)
-	}
-	return a, nil
 }
 
 // refusal says what to do about a refusal.

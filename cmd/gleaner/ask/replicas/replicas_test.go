@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -178,5 +179,39 @@ func TestTheOperatorsPortIsTheOneThatItsPodNames(t *testing.T) {
 	}
 	if got := portOf(&corev1.Pod{}); got != 8443 {
 		t.Errorf("where it names none it is %d", got)
+	}
+}
+
+// A replica bounds how many clients it looks at in a second.
+func TestAReplicaThatIsBusyIsAskedAgain(t *testing.T) {
+	var asked atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if asked.Add(1) <= 2 {
+			w.Header().Set("Retry-After", "0")
+			w.WriteHeader(http.StatusTooManyRequests)
+			return
+		}
+		_, _ = w.Write([]byte(`{"items":[]}`))
+	}))
+	t.Cleanup(server.Close)
+	found := RecordsOf(t.Context(), []*Replica{replicaAt(t, Where{Config: &rest.Config{}, Endpoint: server.URL})}, About{})
+	if len(found.Asked) != 1 || asked.Load() != 3 {
+		t.Errorf("asked %d times: %+v", asked.Load(), found)
+	}
+}
+
+func TestAReplicaIsAskedAgainWithinBounds(t *testing.T) {
+	for header, want := range map[string]time.Duration{
+		"":                     shortestRetry,
+		"soon":                 shortestRetry,
+		"-1":                   shortestRetry,
+		"1":                    time.Second,
+		"86400":                longestRetry,
+		"9223372036854775807":  longestRetry,
+		"92233720368547758070": shortestRetry,
+	} {
+		if got := retryOf(http.Header{"Retry-After": {header}}); got != want {
+			t.Errorf("Retry-After %q: asked again after %s, not %s", header, got, want)
+		}
 	}
 }
