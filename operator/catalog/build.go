@@ -44,6 +44,7 @@ func Build(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, settings 
 			kinds:     map[schema.GroupVersionKind]Resource{},
 			preferred: map[schema.GroupKind]Resource{},
 			failing:   map[string]struct{}{},
+			known:     map[schema.GroupVersion]struct{}{},
 		},
 		listed: map[schema.GroupResource]struct{}{},
 	}
@@ -57,11 +58,15 @@ func Build(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, settings 
 			continue
 		}
 		byVersion[gv] = append(byVersion[gv], b.resources(gv, list)...)
+		if len(list.APIResources) != 0 {
+			b.catalog.known[gv] = struct{}{}
+		}
 	}
 	for _, gv := range order(groups, byVersion) {
 		b.add(byVersion[gv])
 	}
 	b.keepStale()
+	b.noteUnknown()
 	slices.SortFunc(b.catalog.collected, Resource.Compare)
 	return b.catalog
 }
@@ -102,7 +107,7 @@ func (b *builder) resources(gv schema.GroupVersion, list *metav1.APIResourceList
 			Kind:       r.Kind,
 			Namespaced: r.Namespaced,
 			Local:      b.settings.Local[gv],
-			Collected:  !ignored && collectable(r.Verbs),
+			Collected:  !ignored && Collectable(r.Verbs),
 		})
 	}
 	for i := range found {
@@ -120,7 +125,8 @@ func (b *builder) resources(gv schema.GroupVersion, list *metav1.APIResourceList
 	return found
 }
 
-func collectable(verbs metav1.Verbs) bool {
+// Collectable reports whether objects of a type with these verbs can be collected.
+func Collectable(verbs metav1.Verbs) bool {
 	return slices.Contains(verbs, "delete") && slices.Contains(verbs, "list") && slices.Contains(verbs, "watch")
 }
 
@@ -166,6 +172,24 @@ func (b *builder) keepStale() {
 			b.catalog.collected = append(b.catalog.collected, now)
 		}
 	}
+}
+
+// noteUnknown tells the failed group versions of which the types are known from before
+// from those of which nothing is.
+func (b *builder) noteUnknown() {
+	for gv := range b.settings.Failed {
+		if _, named := b.catalog.known[gv]; named {
+			continue
+		}
+		if previous := b.settings.Previous; previous != nil {
+			if _, named := previous.known[gv]; named {
+				b.catalog.known[gv] = struct{}{}
+				continue
+			}
+		}
+		b.catalog.unknown = append(b.catalog.unknown, gv)
+	}
+	slices.SortFunc(b.catalog.unknown, func(a, b schema.GroupVersion) int { return strings.Compare(a.String(), b.String()) })
 }
 
 // order returns all group versions of which there are resources: group by

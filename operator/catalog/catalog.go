@@ -60,9 +60,11 @@ func (r Resource) GroupKind() schema.GroupKind {
 type Catalog struct {
 	served    map[schema.GroupVersionResource]struct{}
 	kinds     map[schema.GroupVersionKind]Resource
-	preferred map[schema.GroupKind]Resource // with the stale ones
-	collected []Resource                    // with the stale ones; sorted
-	failing   map[string]struct{}           // groups of which some version could not be asked about
+	preferred map[schema.GroupKind]Resource    // with the stale ones
+	collected []Resource                       // with the stale ones; sorted
+	failing   map[string]struct{}              // groups of which some version could not be asked about
+	known     map[schema.GroupVersion]struct{} // that discovery has named, now or before it failed for them
+	unknown   []schema.GroupVersion            // that discovery has failed for ever since; sorted
 }
 
 // Resource returns the type of exactly this group, version and kind if it is
@@ -116,6 +118,16 @@ func (c *Catalog) Failing(group string) bool {
 	return failing
 }
 
+// Unknown returns the group versions that are served, and whose types discovery has
+// never named: any of them may have objects. They are sorted, and the caller owns the
+// slice.
+func (c *Catalog) Unknown() []schema.GroupVersion {
+	if c == nil {
+		return nil
+	}
+	return slices.Clone(c.unknown)
+}
+
 // Diff returns the collected types that c has and old has not, by the same
 // version, and the other way round. A type that went stale, or is served from
 // elsewhere now, is still the same type.
@@ -132,6 +144,7 @@ func (c *Catalog) Equal(other *Catalog) bool {
 		maps.Equal(c.kinds, other.kinds) &&
 		maps.Equal(c.preferred, other.preferred) &&
 		maps.Equal(c.failing, other.failing) &&
+		slices.Equal(c.unknown, other.unknown) &&
 		slices.Equal(c.collected, other.collected)
 }
 

@@ -246,6 +246,30 @@ func TestStale(t *testing.T) {
 	})
 }
 
+// What failed since the start may serve anything; what failed later is known from before.
+func TestWhatFailedSinceTheStartIsUnknown(t *testing.T) {
+	failed := map[schema.GroupVersion]error{demoV1: errors.New("down")}
+	first := demo(Settings{Failed: failed})
+	if diff := cmp.Diff([]schema.GroupVersion{demoV1}, first.Unknown()); diff != "" {
+		t.Error(diff)
+	}
+	if demo(Settings{}).Equal(first) {
+		t.Error("a catalog that lacks types equals one that doesn't")
+	}
+	second := demo(Settings{Failed: failed, Previous: first})
+	if diff := cmp.Diff([]schema.GroupVersion{demoV1}, second.Unknown()); diff != "" {
+		t.Errorf("after it has failed again: %s", diff)
+	}
+	named := demo(Settings{Previous: second}, "v1")
+	later := demo(Settings{Failed: failed, Previous: named})
+	again := demo(Settings{Failed: failed, Previous: later})
+	for claim, c := range map[string]*Catalog{"named": named, "failed after it was named": later, "failed on": again, "none": nil} {
+		if unknown := c.Unknown(); len(unknown) != 0 {
+			t.Errorf("%s: %v is unknown", claim, unknown)
+		}
+	}
+}
+
 func TestDiff(t *testing.T) {
 	one, two := demo(Settings{}, "v1"), demo(Settings{}, "v2")
 	added, removed := two.Diff(one)

@@ -72,6 +72,10 @@ type Sources struct {
 	// Absent asks anew whether a kind that the catalog lacks is really served by
 	// no version of its group.
 	Absent func(context.Context, schema.GroupKind) (bool, error)
+
+	// Empty returns nil if a group version of which discovery has said nothing since the
+	// start is seen to have no type that is collected. Nil means that this can't be seen.
+	Empty func(context.Context, schema.GroupVersion) error
 }
 
 // outcome is what a round found out for one owner, and for one way of being
@@ -134,6 +138,7 @@ func (b *Barrier) Round(ctx context.Context) []graph.ID {
 		}
 	}
 	failures := b.lookAll(ctx, b.places(owners))
+	b.lookForTypes(ctx, owners, failures)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	maps.DeleteFunc(b.outcomes, func(_ graph.ID, o outcome) bool { return began.Sub(o.at) > confirmedFor })

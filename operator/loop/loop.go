@@ -233,7 +233,7 @@ func (l *Loop) connect() error {
 		OnChange:    l.typesChanged,
 	})
 	reader, executor := consult.NewLive(working), l.executor(working)
-	l.wire(workClient, watchClient, gather.Sources{Catalog: l.watcher.Catalog, Absent: l.watcher.Absent}, l.watcher.Serves, reader, executor)
+	l.wire(workClient, watchClient, gather.Sources{Catalog: l.watcher.Catalog, Absent: l.watcher.Absent, Empty: l.watcher.Empty}, l.watcher.Serves, reader, executor)
 	l.wireFinalizers(workClient, reader, executor)
 	l.broadcaster = eventrecord.NewBroadcasterWithCorrelatorOptions(eventrecord.CorrelatorOptions{LRUCacheSize: eventsRemembered})
 	l.events = printable{l.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: eventSource})}

@@ -137,7 +137,7 @@ func (p *preview) rehearse(ctx context.Context, now func() time.Time) {
 	reader.policies = set
 	p.stage = loop.Rehearse(loop.Stage{
 		Graph: s.Graph, Client: server{p.world}, Serves: p.world.served, Reader: reader, Intents: reader,
-		Types:    gather.Sources{Catalog: s.Catalog, Absent: s.Absent},
+		Types:    gather.Sources{Catalog: s.Catalog, Absent: s.Absent, Empty: s.Empty},
 		Policies: set, Default: builtin.Policy{}, Now: now,
 		Keys: p.keys(ctx), Unverified: func(why error) { p.doubt(why.Error()) },
 		Tell: p.hear, Turn: func(id graph.ID) { p.turn = id },

@@ -67,7 +67,7 @@ func Live(ctx context.Context, o Options) (*Survey, error) {
 		return nil, fmt.Errorf("make client: %w", err)
 	}
 	asker := watch.New(watch.Options{Discovery: discoverer, Metadata: s.Client, APIServices: readable(services)}) // which is never run
-	s.Served, s.Absent = asker.Serves, asker.Absent
+	s.Served, s.Absent, s.Empty = asker.Serves, asker.Absent, asker.Empty
 	if err := s.discover(ctx, discoverer, services); err != nil {
 		return nil, err
 	}

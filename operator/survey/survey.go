@@ -41,10 +41,11 @@ type Survey struct {
 	// Files says that all is from files: there is no cluster to ask for more.
 	Files bool
 
-	// Served, Absent and Client ask the cluster for more; of files they answer that
+	// Served, Absent, Empty and Client ask the cluster for more; of files they answer that
 	// nothing more is known.
 	Served gather.Serves
 	Absent func(context.Context, schema.GroupKind) (bool, error)
+	Empty  func(context.Context, schema.GroupVersion) error
 	Client metadata.Interface
 
 	// Mapper knows the types of files by the names that people use; nil of a cluster.
@@ -115,7 +116,7 @@ func (s *Survey) wire(now func() time.Time) {
 			s.Graph.Apply(e, nil)
 		}
 	}
-	sources := gather.Sources{Catalog: types, Absent: s.Absent}
+	sources := gather.Sources{Catalog: types, Absent: s.Absent, Empty: s.Empty}
 	s.gatherer = &gather.Gatherer{
 		Graph: s.Graph, Catalog: types, Reader: gather.NewReader(s.Client, s.Served, now), Observe: observe, Now: now,
 		Barrier: gather.NewBarrier(s.Graph, sources, s.Client, observe, now),

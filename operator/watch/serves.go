@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/gleaner-dev/gleaner/operator/catalog"
 )
 
 // listedFor is how long the answer about one group and version is reused.
@@ -71,6 +74,22 @@ func (w *Watcher) Absent(ctx context.Context, gk schema.GroupKind) (bool, error)
 		}
 	}
 	return w.noneMissing(ctx, gk.Group, named)
+}
+
+// Empty asks discovery, live, about a group version that is in no catalog, since
+// discovery has failed for it. It returns nil if none of its types is collected: some API
+// servers serve a group version without types, and discovery counts that as a failure.
+func (w *Watcher) Empty(ctx context.Context, gv schema.GroupVersion) error {
+	list, err := w.discovery.ServerResourcesForGroupVersionWithContext(ctx, gv.String())
+	if err != nil {
+		return fmt.Errorf("discover %s: %w", gv, err)
+	}
+	for _, r := range list.APIResources {
+		if !strings.Contains(r.Name, "/") && catalog.Collectable(r.Verbs) {
+			return fmt.Errorf("%s is served, and not watched yet", gv.WithResource(r.Name).GroupResource())
+		}
+	}
+	return nil
 }
 
 // noneMissing reports true if all versions of a group have been named that there have

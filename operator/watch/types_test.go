@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gleaner-dev/gleaner/operator/catalog"
@@ -81,6 +83,25 @@ func TestG03_TypesThatNobodyHasTakenAwayStayWhenDiscoveryDoesNotNameThem(t *test
 	eventually(t, "the type to go", func() bool { return sink.count("gone Widget") == 1 })
 	if absent, err := w.Absent(t.Context(), widgetKind); err != nil || !absent {
 		t.Errorf("taken away, it is absent: %t, %v", absent, err)
+	}
+}
+
+func TestAGroupVersionIsEmptyOnlyIfItSaysSo(t *testing.T) {
+	a := newAPI(t)
+	a.serve(core, pods)
+	readOnly := metav1.APIResource{Name: "nodemetrics", Kind: "NodeMetrics", Verbs: metav1.Verbs{"get", "list"}}
+	a.serve(demo, readOnly, metav1.APIResource{Name: "nodemetrics/status", Kind: "NodeMetrics", Verbs: widgets.Verbs})
+	a.serve(demoNew, readOnly, widgets)
+	w, _ := run(t, a, nil)
+	if err := w.Empty(t.Context(), demo); err != nil {
+		t.Errorf("without types that are collected: %v", err)
+	}
+	if err := w.Empty(t.Context(), demoNew); err == nil || !strings.Contains(err.Error(), "widgets.example.com is served, and not watched yet") {
+		t.Errorf("with one that is: %v", err)
+	}
+	a.unserve(demo)
+	if err := w.Empty(t.Context(), demo); err == nil {
+		t.Error("it is empty without an answer")
 	}
 }
 

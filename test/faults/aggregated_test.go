@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
@@ -116,13 +117,18 @@ func (w *world) register(k *kind, port string) {
 	if _, err := services.Create(w.Context(), registration, metav1.CreateOptions{}); err != nil {
 		w.Fatal(err)
 	}
-	w.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(w.Context()), patience)
-		defer cancel()
-		if err := services.Delete(ctx, registration.Name, metav1.DeleteOptions{}); err != nil {
-			w.Error(err)
-		}
-	})
+	w.Cleanup(func() { w.unregister(k) })
+}
+
+// unregister undoes register. Once is enough.
+func (w *world) unregister(k *kind) {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.Context()), patience)
+	defer cancel()
+	services := aggregator.NewForConfigOrDie(w.admin).ApiregistrationV1().APIServices()
+	if err := services.Delete(ctx, "v1."+k.resource.Group, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		w.Error(err)
+	}
 }
 
 func (e *extension) owner() []metav1.OwnerReference {
@@ -200,5 +206,13 @@ func TestG04_3_7_AnAggregatedAPIThatIsDownHoldsNothingElse(t *testing.T) {
 		f.world.stays(f.stays...)
 		w.make(thing{name: fmt.Sprintf("round-%d", round)})
 	}
+	orphaning := worldOn(t, w.stage).family(1)
+	orphaning.delete(orphaning.owners[2], orphan)
+	orphaning.holds(orphaning.owners[2], "DependentsUnreadable")
 	w.stays(held)
+	w.unregister(k)
+	orphaning.world.goes(orphaning.owners[2])
+	for _, o := range orphaning.orphan {
+		orphaning.ownedBy(o)
+	}
 }
