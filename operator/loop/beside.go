@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gleaner-dev/gleaner/hostabi"
 	"github.com/gleaner-dev/gleaner/operator/decide"
@@ -116,9 +117,15 @@ func (c *company) missing() bool {
 const AdviceAlone = "start kube-controller-manager with its garbage-collector-controller (and --enable-garbage-collector), " +
 	"or run Gleaner with --collector=primary"
 
-// found notes whether there is another collector. Without one Gleaner goes on with
+// found notes whether there is another collector, which has finished a canary then, and
+// whether the API server has asked about that. Without one Gleaner goes on with
 // what it does, which is right in itself; but nobody does the rest.
-func (l *Loop) found(alive bool) {
+func (l *Loop) found(ctx context.Context, alive bool, canary types.UID) {
+	if alive {
+		ctx, cancel := context.WithTimeout(ctx, hearing)
+		defer cancel()
+		l.keeper.Verify(ctx, canary)
+	}
 	before := l.company.state.Swap(&alive)
 	if alive || before == nil || *before {
 		l.keeper.Listen() // it may have shown who it is, or is to be told as missing
@@ -132,18 +139,22 @@ func (l *Loop) found(alive bool) {
 }
 
 const (
-	// hearing is how long the API server is given to know of a new webhook.
+	// hearing is how long a replica is given to tell of a canary that was finished.
 	hearing = 2 * time.Second
+
+	// firstSong is how long the API server is given to know of a new webhook before a canary
+	// is let out. It doubles with each that was not heard of.
+	firstSong = 250 * time.Millisecond
 
 	// mostSongs is how often a canary is let out to be told who the other collector is,
 	// before that is left to the next one that is let out anyway.
-	mostSongs = 5
+	mostSongs = 6
 )
 
 // askAround has a canary let out, if it is not known yet who the other collector is and
 // the API server would tell by now.
 func (l *Loop) askAround() {
-	if l.keeper.Heard() != "" {
+	if l.keeper.IsVerified() {
 		return
 	}
 	select {
@@ -154,14 +165,13 @@ func (l *Loop) askAround() {
 
 // hear lets canaries out until it is known who the other collector is.
 func (l *Loop) hear(ctx context.Context) {
-	for n := 1; n <= mostSongs && ctx.Err() == nil && l.keeper.Heard() == ""; n++ {
-		wait(ctx, time.Duration(n)*hearing)
+	for n := 0; n < mostSongs && ctx.Err() == nil && !l.keeper.IsVerified(); n++ {
+		wait(ctx, firstSong<<n)
 		if !l.sing(ctx) || l.company.missing() {
 			return
 		}
-		wait(ctx, hearing) // the keeper looks what was heard
 	}
-	if ctx.Err() == nil && l.keeper.Heard() == "" {
+	if ctx.Err() == nil && !l.keeper.IsVerified() {
 		l.log.Error(nil, "The API server has not told who the other collector is: it may not reach the webhook", "assumed", l.keeper.CollectorUser(),
 			"fix", "look for failed calls of webhooks in the API server's log; see the Service, and what of the network lies between")
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -193,7 +194,7 @@ func (l *Loop) listen(ctx context.Context) {
 // over, or the lease's holder is another than before the last look.
 func (l *Loop) awaitReason(ctx context.Context, holder string, known bool) {
 	interval := l.options.CanaryInterval
-	if l.gate.get() == Shut || l.company.missing() {
+	if l.gate.get() == Shut || l.company.missing() || l.keeper.Refuted() {
 		interval = min(interval, shutInterval) // the other one may be told to stop any moment
 	}
 	due := l.now().Add(interval)
@@ -237,9 +238,13 @@ func (l *Loop) holder(ctx context.Context) (string, bool) {
 // sing lets a canary out and sets the gate by what it found. It reports
 // whether it found anything.
 func (l *Loop) sing(ctx context.Context) bool {
+	var canaryUID types.UID
 	bird := canary.Canary{
-		Client: l.client, Namespace: l.options.Namespace,
-		Timeout: l.options.CanaryTimeout, Own: l.known.ours,
+		Client: l.client, Namespace: l.options.Namespace, Timeout: l.options.CanaryTimeout,
+		Own: func(uid types.UID) {
+			canaryUID = uid
+			l.known.ours(uid)
+		},
 	}
 	alive, err := bird.Sing(ctx)
 	switch {
@@ -250,7 +255,7 @@ func (l *Loop) sing(ctx context.Context) bool {
 			"fix", "let Gleaner create, get, patch and delete ConfigMaps in its namespace, or set --canary-timeout=0")
 		return false
 	case l.options.Beside:
-		l.found(alive)
+		l.found(ctx, alive, canaryUID)
 	case alive:
 		l.shut()
 	default:

@@ -215,6 +215,7 @@ func (l *Loop) connect() error {
 	}
 	if l.options.Veto != nil {
 		l.options.Veto.KindOf, l.options.Veto.Canary, l.options.Veto.Placed = l.kindOf, canary.Label, l.askAround
+		l.options.Veto.NoCanary = l.options.CanaryTimeout == 0
 	}
 	if l.keeper, err = modules.New(l.keeperOptions(watching)); err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gleaner-dev/gleaner/hostabi"
 	"github.com/gleaner-dev/gleaner/operator/consult"
@@ -37,10 +38,10 @@ func (l *Loop) Vetoes() http.Handler {
 		l.vetoes(r.PathValue("policies")).ServeHTTP(w, r)
 	})
 	mux.Handle("POST "+modules.VetoPath, l.vetoes("")) // as the operator before this one has it
-	mux.Handle("POST "+modules.CanaryPath, veto.Witness(func(ctx context.Context, user string) {
+	mux.Handle("POST "+modules.CanaryPath, veto.Witness(func(ctx context.Context, user string, object types.UID) {
 		ctx, cancel := context.WithTimeout(ctx, vetoTimeout)
 		defer cancel()
-		l.keeper.Finished(ctx, user)
+		l.keeper.Finished(ctx, user, object)
 	}))
 	mux.Handle("POST "+modules.PlacePath+"{name}", veto.Placer(l.keeper.Placed))
 	return mux

@@ -23,6 +23,9 @@ const CanaryPath = "/canary"
 // operator has to know it before it has heard anything.
 const heardAnnotation = "gleaner.dev/collector-user"
 
+// canaryAnnotation is the UID of the canary that the user of heardAnnotation finished.
+const canaryAnnotation = "gleaner.dev/collector-canary"
+
 // finished is true of the update by which a collector ends the foreground deletion of a
 // canary.
 const finished = "has(oldObject.metadata.finalizers) && 'foregroundDeletion' in oldObject.metadata.finalizers && " +
@@ -55,11 +58,14 @@ func (k *Keeper) CollectorUser() string {
 	if v == nil {
 		return ""
 	}
-	if heard := k.heard.Load(); heard != nil && !v.Given {
-		return *heard
+	if heard := k.Heard(); !v.Given && isSystem(heard) {
+		return heard
 	}
 	return v.User
 }
+
+// isSystem reports whether a user may be taken for the other collector unasked.
+func isSystem(user string) bool { return strings.HasPrefix(user, "system:") }
 
 // Heard is whom the other collector was last seen to work as; "" if it has not been.
 func (k *Keeper) Heard() string { return ptr.Deref(k.heard.Load(), "") }
@@ -68,26 +74,27 @@ func (k *Keeper) Heard() string { return ptr.Deref(k.heard.Load(), "") }
 // it is another than somebody has said. It is nil if it is not so.
 func (k *Keeper) Mistaken() error {
 	v, heard := k.options.Veto, k.Heard()
-	if v == nil || !v.Given || heard == "" || heard == v.User {
+	switch {
+	case v == nil || heard == "" || heard == k.CollectorUser():
 		return nil
+	case !isSystem(heard):
+		return fmt.Errorf("the other collector seems to work as %s, which is no user of the system, so Gleaner is asked about what %s deletes: "+
+			"if it is the other collector, run Gleaner with --collector-user=%s", heard, v.User, heard)
 	}
 	return fmt.Errorf("the other collector works as %s, and Gleaner was told that it is %s: run it with --collector-user=%s, or without that flag", heard, v.User, heard)
 }
 
 // Finished notes who has finished a canary, where every replica finds it. It has
 // happened when it returns.
-func (k *Keeper) Finished(ctx context.Context, user string) {
-	if !strings.HasPrefix(user, "system:") {
-		k.options.Log.Error(nil, "Somebody has finished a canary who is not of the system, and is not taken for the other collector", "user", user,
-			"fix", "if it is the other collector, run Gleaner with --collector-user="+user)
-		return
-	}
+func (k *Keeper) Finished(ctx context.Context, user string, canary types.UID) {
 	configuration := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: VetoName}}
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{heardAnnotation: user}}})
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{
+		heardAnnotation: user, canaryAnnotation: string(canary),
+	}}})
 	if err == nil {
 		err = k.client.Get(ctx, client.ObjectKeyFromObject(configuration), configuration)
 	}
-	if err == nil && configuration.Annotations[heardAnnotation] != user {
+	if a := configuration.Annotations; err == nil && (a[heardAnnotation] != user || a[canaryAnnotation] != string(canary)) {
 		err = k.client.Patch(ctx, configuration, client.RawPatch(types.MergePatchType, body))
 	}
 	if err != nil && !apierrors.IsNotFound(err) {

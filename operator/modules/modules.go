@@ -137,8 +137,9 @@ type Keeper struct {
 	unrefused lateness // why it does not refuse deletes that ask for Orphan
 	cleared   bool     // what a companion has placed is gone: see clear
 
-	heard   atomic.Pointer[string]            // see Heard
-	placing atomic.Pointer[map[string]string] // finalizers that a webhook places, by placement
+	heard    atomic.Pointer[string]            // see Heard
+	verified atomic.Pointer[verification]      // see Verify; nil before the first canary
+	placing  atomic.Pointer[map[string]string] // finalizers that a webhook places, by placement
 
 	set        atomic.Pointer[policies.Set]
 	finalizers atomic.Pointer[[]*policies.Finalizer]

@@ -128,7 +128,7 @@ var told = []string{v1alpha1.ConditionAccepted, v1alpha1.ConditionModuleReady, v
 
 // toldOfEnforcing are the reasons of ConditionEnforcing that are told as well: no author
 // knows those by themselves.
-var toldOfEnforcing = []string{reasonAlone, reasonWithheld, reasonNotServed, reasonNotNamespaced}
+var toldOfEnforcing = []string{reasonAlone, reasonWithheld, reasonNotServed, reasonNotNamespaced, reasonNotVerified}
 
 // tell tells what has come to be wrong, or right again.
 func (k *Keeper) tell(o client.Object, kind string, former, now []metav1.Condition) {
@@ -255,6 +255,7 @@ func (k *Keeper) describeEnforcing(p *policyState, set func(string, bool, string
 		notVetoed = k.Mistaken()
 	}
 	absent := k.notGoverned(&p.asking)
+	unseen, refuted := k.unverified()
 	late, unrefused, withheld := k.late.of(holdPrefix+p.key.Name), k.unrefused.of(p.refusalName()), k.withheld(&p.asking, withheldLife)
 	switch {
 	case !p.policy.Enforce:
@@ -271,6 +272,10 @@ func (k *Keeper) describeEnforcing(p *policyState, set func(string, bool, string
 		set(v1alpha1.ConditionEnforcing, true, reasonAlone, "it is done as it decides, and nobody collects the rest, since "+adviceAlone)
 	case notVetoed != nil && collects:
 		set(v1alpha1.ConditionEnforcing, false, "NotVetoed", "the other collector deletes what it would keep: "+notVetoed.Error())
+	case unseen != "" && collects && refuted:
+		set(v1alpha1.ConditionEnforcing, false, reasonNotVerified, "the other collector may delete what it would keep: "+unseen)
+	case unseen != "" && collects:
+		set(v1alpha1.ConditionEnforcing, false, "Verifying", "it is being found out whether the API server asks Gleaner about what the other collector deletes")
 	case late != nil && p.holds():
 		set(v1alpha1.ConditionEnforcing, true, "HoldsComeLate", "it is done as it decides, but holds are placed only after an object was created: "+late.Error())
 	case unrefused != nil && p.refuses():

@@ -35,6 +35,9 @@ const (
 
 	dependsOnGoverned = "gleaner.dev/depends-on-governed"
 
+	// collectorCondition is the condition by which only the other collector is asked about.
+	collectorCondition = "gleaner.dev/by-the-collector"
+
 	// vetoSeconds is what the API server gives an answer, which takes less than one.
 	vetoSeconds = 3
 
@@ -55,8 +58,10 @@ type Veto struct {
 	User  string
 	Given bool
 
-	// Canary is the label of the objects that have it show itself.
-	Canary string
+	// Canary is the label of the objects that have it show itself, unless there are none:
+	// NoCanary.
+	Canary   string
+	NoCanary bool
 
 	// Client is where the webhook is served, at VetoPath. Its CABundle is not used: see
 	// CA; and its path begins with the Secret.
@@ -167,7 +172,7 @@ func (v *Veto) webhook(p *policyState, namespaces *metav1.LabelSelector, namespa
 		failure = admissionv1.Ignore
 	}
 	conditions := []admissionv1.MatchCondition{
-		{Name: "gleaner.dev/by-the-collector", Expression: fmt.Sprintf("request.userInfo.username == %q", v.User)},
+		{Name: collectorCondition, Expression: fmt.Sprintf("request.userInfo.username == %q", v.User)},
 	}
 	if !strings.HasSuffix(v.User, collectorAccount) {
 		conditions = append(conditions, admissionv1.MatchCondition{Name: "gleaner.dev/as-the-collector-does", Expression: collects})

@@ -9,6 +9,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // review reads a review, has it answered, and sends the answer.
@@ -24,12 +25,15 @@ func review(w http.ResponseWriter, r *http.Request, answer func(*admissionv1.Adm
 	_ = json.NewEncoder(w).Encode(review) // who asked has gone: nobody is left to tell
 }
 
-// Witness tells who sends the writes that it is asked about. All of them pass.
-func Witness(tell func(ctx context.Context, user string)) http.Handler {
+// Witness tells who sends the writes that it is asked about, and the UID of the object.
+// All of them pass.
+func Witness(tell func(ctx context.Context, user string, object types.UID)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		review(w, r, func(request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 			if request.DryRun == nil || !*request.DryRun {
-				tell(r.Context(), request.UserInfo.Username)
+				var o metav1.PartialObjectMetadata
+				_ = json.Unmarshal(request.OldObject.Raw, &o) // without a UID it is no canary's
+				tell(r.Context(), request.UserInfo.Username, o.UID)
 			}
 			return &admissionv1.AdmissionResponse{UID: request.UID, Allowed: true}
 		})

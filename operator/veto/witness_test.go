@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gleaner-dev/gleaner/operator/veto"
 )
@@ -27,14 +28,14 @@ func send(t *testing.T, handler http.Handler, path, body string) *admissionv1.Ad
 
 func TestAWitnessTellsWhoWritesAndLetsItPass(t *testing.T) {
 	var told []string
-	handler := veto.Witness(func(_ context.Context, user string) { told = append(told, user) })
+	handler := veto.Witness(func(_ context.Context, user string, object types.UID) { told = append(told, user+" "+string(object)) })
 	for _, dry := range []string{"false", "true"} {
-		response := send(t, handler, "/canary", `{"request":{"uid":"u","dryRun":`+dry+`,"userInfo":{"username":"system:who"}}}`)
+		response := send(t, handler, "/canary", `{"request":{"uid":"u","dryRun":`+dry+`,"userInfo":{"username":"system:who"},"oldObject":{"metadata":{"uid":"o"}}}}`)
 		if diff := cmp.Diff(&admissionv1.AdmissionResponse{UID: "u", Allowed: true}, response); diff != "" {
 			t.Errorf("answer (-want +got):\n%s", diff)
 		}
 	}
-	if diff := cmp.Diff([]string{"system:who"}, told); diff != "" {
+	if diff := cmp.Diff([]string{"system:who o"}, told); diff != "" {
 		t.Errorf("told (-want +got):\n%s", diff)
 	}
 }

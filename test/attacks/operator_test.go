@@ -62,7 +62,7 @@ func launch(t *testing.T, cluster *devcluster.Cluster, m mode, flags ...string) 
 	if m == companion {
 		address := freeAddress(t)
 		_, port, _ := strings.Cut(address, ":")
-		args = append(args, "--webhook-bind-address="+address, "--webhook-url=https://localhost:"+port+"/veto")
+		args = append(args, "--canary-timeout=2s", "--webhook-bind-address="+address, "--webhook-url=https://localhost:"+port+"/veto")
 	}
 	o.cmd = exec.Command(binary(t), append(args, flags...)...)
 	o.cmd.Stderr = o.log

@@ -36,7 +36,7 @@ func (c *companion) start(ctx context.Context, b budget) error {
 	if err != nil {
 		return fmt.Errorf("find a free port: %w", err)
 	}
-	c.gleaner.more = []string{"--collector=companion", "--webhook-bind-address=" + address, "--webhook-url=https://localhost:" + port + "/veto"}
+	c.gleaner.more = []string{"--collector=companion", "--canary-timeout=2s", "--webhook-bind-address=" + address, "--webhook-url=https://localhost:" + port + "/veto"}
 	return c.gleaner.start(ctx, b)
 }
 

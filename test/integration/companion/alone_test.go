@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/gleaner-dev/gleaner/devcluster"
@@ -20,26 +21,7 @@ func TestPoliciesSayThatThereIsNoOtherCollectorUntilThereIs(t *testing.T) {
 	const advice = "start kube-controller-manager with its garbage-collector-controller"
 	o.says(collects, "Enforcing", metav1.ConditionTrue, "NoOtherCollector", advice)
 	o.says(propagates, "Enforcing", metav1.ConditionFalse, "NoOtherCollector", advice)
-	told := func(level, reason string) {
-		t.Helper()
-		o.eventually(func() error {
-			events, err := kubernetes.NewForConfigOrDie(o.config).CoreV1().Events(o.ns).List(t.Context(), metav1.ListOptions{})
-			if err != nil {
-				return err
-			}
-			about := map[string]bool{}
-			for _, e := range events.Items {
-				if e.Type == level && e.Reason == reason {
-					about[e.InvolvedObject.Name] = true
-				}
-			}
-			if !about["keeps"] || !about["governs"] {
-				return errorf("%s is told about %v", reason, about)
-			}
-			return nil
-		})
-	}
-	told(corev1.EventTypeWarning, "NoOtherCollector")
+	o.told(corev1.EventTypeWarning, "NoOtherCollector", collects, propagates)
 	if err := o.cluster.StopControllerManager(); err != nil {
 		t.Fatal(err)
 	}
@@ -48,5 +30,28 @@ func TestPoliciesSayThatThereIsNoOtherCollectorUntilThereIs(t *testing.T) {
 	}
 	o.says(collects, "Enforcing", metav1.ConditionTrue, "Enforcing", "")
 	o.says(propagates, "Enforcing", metav1.ConditionTrue, "Enforcing", "")
-	told(corev1.EventTypeNormal, "Enforcing")
+	o.told(corev1.EventTypeNormal, "Enforcing", collects, propagates)
+}
+
+// told waits for an event about each of some policies.
+func (o *operation) told(level, reason string, about ...*unstructured.Unstructured) {
+	o.Helper()
+	o.eventually(func() error {
+		events, err := kubernetes.NewForConfigOrDie(o.config).CoreV1().Events(o.ns).List(o.Context(), metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		names := map[string]bool{}
+		for _, e := range events.Items {
+			if e.Type == level && e.Reason == reason {
+				names[e.InvolvedObject.Name] = true
+			}
+		}
+		for _, p := range about {
+			if !names[p.GetName()] {
+				return errorf("%s is told about %v", reason, names)
+			}
+		}
+		return nil
+	})
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
@@ -69,6 +70,7 @@ func operator(t *testing.T) *rest.Config {
 func options(t *testing.T, cluster *devcluster.Cluster, config *rest.Config) loop.Options {
 	o := inside.Options(config)
 	o.Beside, o.Veto = true, served(t, cluster)
+	o.CanaryTimeout = 10 * time.Second
 	return o
 }
 
