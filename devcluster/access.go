@@ -34,6 +34,12 @@ func (c *Cluster) ConfigFor(user string, groups ...string) (*rest.Config, error)
 	}, nil
 }
 
+// ControllerManagerURL is where the controller manager serves its health, its metrics
+// and what it shows of itself. The CA of RESTConfig proves it.
+func (c *Cluster) ControllerManagerURL() string {
+	return fmt.Sprintf("https://%s:%d", loopback, c.ports.manager)
+}
+
 // Kubeconfig is the path of the admin's kubeconfig. Only this user can read it.
 func (c *Cluster) Kubeconfig() string { return c.files.kubeconfig() }
 

@@ -46,12 +46,16 @@ type Status struct {
 
 // Handlers returns the handlers by path.
 func Handlers(s Source) map[string]http.Handler {
-	return map[string]http.Handler{
+	handlers := map[string]http.Handler{
 		"/debug/gc/graph":   http.HandlerFunc(s.graph),
 		"/debug/gc/synced":  http.HandlerFunc(s.synced),
 		"/debug/gc/records": http.HandlerFunc(s.records),
 		"/debug/gc/status":  http.HandlerFunc(s.status),
 	}
+	for _, path := range compatiblePaths {
+		handlers[path] = http.HandlerFunc(s.compatibleGraph)
+	}
+	return handlers
 }
 
 // graph serves the graph, or with uid= the components of those UIDs, as DOT
@@ -62,10 +66,7 @@ func (s Source) graph(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	var uids []types.UID
-	for _, uid := range r.URL.Query()["uid"] {
-		uids = append(uids, types.UID(uid))
-	}
+	uids := uidsOf(r)
 	dump := visible(s.Dump(uids...), s.Sight(r))
 	for _, uid := range uids {
 		if !slices.ContainsFunc(dump.Nodes, func(n graph.DumpNode) bool { return n.UID == uid }) {

@@ -21,11 +21,7 @@ func WriteDOT(w io.Writer, d graph.Dump) error {
 	b.WriteString("strict digraph full {\n  rankdir=RL\n  node [shape=box]\n")
 	for _, n := range d.Nodes {
 		n = printable(n)
-		fmt.Fprintf(&b, "  %s [\n", quote(string(n.UID)))
-		for _, a := range attributes(n) {
-			fmt.Fprintf(&b, "    %s=%s\n", a[0], quote(a[1]))
-		}
-		b.WriteString("  ];\n")
+		writeNode(&b, n, attributes(n))
 	}
 	for _, e := range d.Edges {
 		fmt.Fprintf(&b, "  %s -> %s;\n", quote(escape.Text(string(e.Dependent))), quote(escape.Text(string(e.Owner))))
@@ -33,6 +29,14 @@ func WriteDOT(w io.Writer, d graph.Dump) error {
 	b.WriteString("}\n")
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+func writeNode(b *strings.Builder, n graph.DumpNode, attributes [][2]string) {
+	fmt.Fprintf(b, "  %s [\n", quote(string(n.UID)))
+	for _, a := range attributes {
+		fmt.Fprintf(b, "    %s=%s\n", a[0], quote(a[1]))
+	}
+	b.WriteString("  ];\n")
 }
 
 // printable is a node whose names begin no other line of a label, and of which

@@ -65,6 +65,7 @@ func TestMetrics_AreForWhomTheReadersRoleIsBoundTo(t *testing.T) {
 		"a reader of metrics gets no graph":  {"/debug/gc/graph", metrics, http.StatusForbidden},
 		"a reader of debug gets metrics too": {"/metrics", debug, http.StatusOK},
 		"a reader of debug gets a graph":     {"/debug/gc/graph", debug, http.StatusOK},
+		"at the path of other tools, too":    {"/debug/controllers/garbagecollector/graph", debug, http.StatusOK},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if code, body, err := get(t, o.metrics+tc.path, tc.token); err != nil || code != tc.code {

@@ -23,6 +23,7 @@ import (
 // guarded are the paths that are served to those alone who may read them.
 var guarded = []string{
 	"/metrics", "/debug/gc/graph", "/debug/gc/graph?format=json", "/debug/gc/records", "/debug/gc/synced", "/debug/gc/status",
+	"/debug/controllers/garbage-collector-controller/graph", "/debug/controllers/garbagecollector/graph",
 }
 
 // account is a service account with its token.
@@ -92,7 +93,7 @@ func (a account) granted(spec authorizationv1.SubjectAccessReviewSpec) {
 func (w *world) reader(name string) account {
 	w.Helper()
 	a := w.account(name)
-	a.may("", rbacv1.PolicyRule{NonResourceURLs: []string{"/metrics", "/debug/gc/*"}, Verbs: []string{"get"}})
+	a.may("", rbacv1.PolicyRule{NonResourceURLs: []string{"/metrics", "/debug/gc/*", "/debug/controllers/*"}, Verbs: []string{"get"}})
 	a.granted(authorizationv1.SubjectAccessReviewSpec{
 		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: "/debug/gc/graph", Verb: "get"},
 	})

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 		log = zap.New(zap.UseDevMode(true))
 	}
 	ctrl.SetLogger(log)
-	devtest.Run(m, devcluster.Options{Controllers: controllers})
+	devtest.Run(m, devcluster.Options{Controllers: controllers, ControllerManagerFlags: []string{"--authorization-always-allow-paths=" + theirGraph}})
 }
 
 // controllers are those of the control planes.

@@ -58,12 +58,18 @@ func quoted(text string) string {
 // namespace.
 func (w *world) reader(resource string) (binding *unstructured.Unstructured) {
 	w.Helper()
+	return w.readerOf("", resource)
+}
+
+// readerOf does that for a resource of an API group.
+func (w *world) readerOf(group, resource string) (binding *unstructured.Unstructured) {
+	w.Helper()
 	const name = "reader"
 	w.apply(fmt.Sprintf(`{kind: ServiceAccount, metadata: {name: %s}}`, name))
 	w.apply(fmt.Sprintf(`
 kind: Role
 metadata: {name: %s}
-rules: [{apiGroups: [""], resources: [%s], verbs: [get, list]}]`, name, resource))
+rules: [{apiGroups: ["%s"], resources: [%s], verbs: [get, list]}]`, name, group, resource))
 	return w.apply(fmt.Sprintf(`
 kind: RoleBinding
 metadata: {name: %[1]s}

@@ -32,6 +32,7 @@ type world struct {
 	config    *rest.Config
 	objects   dynamic.Interface
 	ns        string
+	custom    map[string]schema.GroupVersionResource // types of the test's own, by kind
 }
 
 // newWorld returns a world of the control plane and the collector that tests share. The test
@@ -75,10 +76,7 @@ var clusterScoped = map[string]bool{
 }
 
 func (w *world) client(o *unstructured.Unstructured) dynamic.ResourceInterface {
-	resource, ok := resources[o.GetKind()]
-	if !ok {
-		w.Fatalf("no resource is known of kind %s", o.GetKind())
-	}
+	resource := w.resource(o.GetKind())
 	if clusterScoped[o.GetKind()] {
 		return w.objects.Resource(resource)
 	}
@@ -105,7 +103,7 @@ func (w *world) tryApply(text string) (*unstructured.Unstructured, error) {
 	if err := yaml.Unmarshal([]byte(strings.ReplaceAll(text, "NS", w.ns)), &o.Object); err != nil {
 		return nil, fmt.Errorf("%w in %s", err, text)
 	}
-	if gvr := resources[o.GetKind()]; o.GetAPIVersion() == "" {
+	if gvr := w.resource(o.GetKind()); o.GetAPIVersion() == "" {
 		o.SetAPIVersion(gvr.GroupVersion().String())
 	}
 	client := w.client(o)
@@ -194,7 +192,7 @@ func (w *world) object(kind, name string, labels map[string]string, owners ...*u
 	w.Helper()
 	o := &unstructured.Unstructured{Object: map[string]any{}}
 	o.SetKind(kind)
-	o.SetAPIVersion(resources[kind].GroupVersion().String())
+	o.SetAPIVersion(w.resource(kind).GroupVersion().String())
 	o.SetName(name)
 	o.SetLabels(labels)
 	var refs []metav1.OwnerReference

@@ -1,0 +1,1 @@
+../policies/custom_test.go
