@@ -47,6 +47,10 @@ type Survey struct {
 	Absent func(context.Context, schema.GroupKind) (bool, error)
 	Client metadata.Interface
 
+	// Implied is a namespace that no file has, but objects in it: that it is there is
+	// all that is known of it.
+	Implied string
+
 	// Mapper knows the types of files by the names that people use; nil of a cluster.
 	Mapper meta.RESTMapper
 
