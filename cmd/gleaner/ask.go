@@ -4,9 +4,13 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
 	"github.com/gleaner-dev/gleaner/cmd/gleaner/kubectl"
@@ -59,8 +63,18 @@ func (a *asked) load(ctx context.Context, f *kubectl.Flags, args []string) error
 	if err != nil {
 		return err
 	}
+	implied, err := impliedNamespace(objects, args)
+	if err != nil {
+		return err
+	}
+	if implied != nil {
+		objects = append(objects, implied)
+	}
 	if a.survey, err = survey.Files(objects, time.Now); err != nil {
 		return err
+	}
+	if implied != nil {
+		a.survey.Implied = implied.GetName()
 	}
 	if a.namespace, err = f.InNamespace(); err != nil || len(args) == 0 {
 		return err
@@ -75,6 +89,33 @@ func (a *asked) load(ctx context.Context, f *kubectl.Flags, args []string) error
 		}
 	}
 	return nil
+}
+
+// impliedNamespace is the namespace that the arguments name, if the files have objects
+// in it but not itself, as what kubectl get all -o yaml writes.
+func impliedNamespace(objects []*unstructured.Unstructured, args []string) (*unstructured.Unstructured, error) {
+	if len(args) == 0 {
+		return nil, nil
+	}
+	kind, name, err := kubectl.Named(args)
+	if err != nil || !slices.Contains([]string{"ns", "namespace", "namespaces"}, strings.ToLower(kind)) {
+		return nil, err
+	}
+	isIt := func(o *unstructured.Unstructured) bool {
+		return o.GroupVersionKind().GroupKind() == schema.GroupKind{Kind: "Namespace"} && o.GetName() == name
+	}
+	inIt := func(o *unstructured.Unstructured) bool { return o.GetNamespace() == name }
+	switch {
+	case slices.ContainsFunc(objects, isIt):
+		return nil, nil
+	case !slices.ContainsFunc(objects, inIt):
+		return nil, fmt.Errorf("there is no namespace %q in the files, and no object in it", name)
+	}
+	implied := &unstructured.Unstructured{}
+	implied.SetAPIVersion("v1")
+	implied.SetKind("Namespace")
+	implied.SetName(name)
+	return implied, nil
 }
 
 // read reads a cluster, and shows on a terminal how far it is.

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"sync/atomic"
 
@@ -16,11 +17,29 @@ import (
 // operatorFlags say where the operator is, for commands that ask it.
 type operatorFlags struct {
 	namespace, endpoint, ca, tokenOf string
+
+	flags *pflag.FlagSet // that these are among
+}
+
+// endpointVariable is the environment variable for --endpoint.
+const endpointVariable = "GLEANER_ENDPOINT"
+
+// at returns the endpoint to ask: the flag's, or else that of the environment, unless
+// the flags say that it is elsewhere. From is what it is from.
+func (o *operatorFlags) at() (endpoint, from string) {
+	if o.flags != nil && (o.flags.Changed("endpoint") || o.flags.Changed("operator-namespace")) {
+		return o.endpoint, "--endpoint"
+	}
+	if value := os.Getenv(endpointVariable); value != "" {
+		return value, "$" + endpointVariable
+	}
+	return o.endpoint, "--endpoint"
 }
 
 func (o *operatorFlags) addTo(flags *pflag.FlagSet) {
+	o.flags = flags
 	flags.StringVar(&o.namespace, "operator-namespace", "", "the operator's `namespace`; by default its pods are looked for in all")
-	flags.StringVar(&o.endpoint, "endpoint", "", "`URL` of the operator's metrics address, to ask it there and not by a port-forward to its pods")
+	flags.StringVar(&o.endpoint, "endpoint", "", "`URL` of the operator's metrics address, to ask it there and not by a port-forward to its pods. Default $"+endpointVariable+", unless --operator-namespace is given")
 	flags.StringVar(&o.ca, "endpoint-ca", "", "`file` with the certificate that the endpoint's is signed by; on loopback it need not be signed by anybody")
 	if token := flags.Lookup("token"); token != nil {
 		token.Hidden = false // it is what the operator knows clients by
@@ -29,14 +48,19 @@ func (o *operatorFlags) addTo(flags *pflag.FlagSet) {
 }
 
 func (o *operatorFlags) validate() error {
-	if err := o.where(nil).Validate(); err != nil {
+	err := o.where(nil).Validate()
+	if _, from := o.at(); err != nil && from != "--endpoint" {
+		return kubectl.Usage("%s: %w", from, err)
+	}
+	if err != nil {
 		return kubectl.Usage("%w", err)
 	}
 	return nil
 }
 
 func (o *operatorFlags) where(config *rest.Config) replicas.Where {
-	return replicas.Where{Config: config, Namespace: o.namespace, Endpoint: o.endpoint, CAFile: o.ca, TokenOf: o.tokenOf}
+	endpoint, _ := o.at()
+	return replicas.Where{Config: config, Namespace: o.namespace, Endpoint: endpoint, CAFile: o.ca, TokenOf: o.tokenOf}
 }
 
 // doing is what a command is at, for who waits.

@@ -90,7 +90,7 @@ func (s *stage) explain(out io.Writer, path string) {
 	kubectl.Fprintf(out, `
 Ready. In another terminal:
 
-  export KUBECONFIG=%s PATH=%s:$PATH
+  export KUBECONFIG=%[1]s PATH=%[2]s:$PATH %[4]s=http://%[3]s
 
 Three things to try:
 
@@ -105,7 +105,7 @@ Three things to try:
   3. See what Gleaner knows, and why it did what it did.
      curl -s 'http://%[3]s/debug/gc/graph?format=json'
      curl -s http://%[3]s/debug/gc/records
-     gleaner explain deployment/web --endpoint http://%[3]s
+     gleaner explain deployment/web     (asks $%[4]s; --endpoint names another)
 
 Policies: keep ConfigMaps that lose their owner, and see what it would do before it does.
      kubectl apply -f - <<EOF
@@ -116,7 +116,7 @@ Policies: keep ConfigMaps that lose their owner, and see what it would do before
 
 Ctrl-C ends it and removes everything.
 
-`, s.cluster.Kubeconfig(), path, s.address)
+`, s.cluster.Kubeconfig(), path, s.address, endpointVariable)
 }
 
 // stage is a control plane with a collector.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"io"
 	"maps"
 	"slices"
@@ -32,17 +33,19 @@ var graphWriters = map[string]func(io.Writer, *ownership) error{
 
 func graphCommand() *cobra.Command {
 	f := kubectl.NewFlags(append([]string{"wide"}, slices.Sorted(maps.Keys(graphWriters))...)...)
+	var filter graphFilter
 	cmd := &cobra.Command{
 		Use:   "graph [KIND/NAME]",
 		Short: "Show who owns whom",
 		Long:  graphLong,
 		Example: "  gleaner graph deployment/web -n shop\n" +
 			"  gleaner graph -n shop\n" +
+			"  gleaner graph -n shop --kind pod --depth 3\n" +
 			"  gleaner graph -A -o svg > owners.svg\n" +
 			"  kubectl get all,cm,secret -n shop -o yaml | gleaner graph -f - -o mermaid",
 		ValidArgsFunction: f.CompleteTarget,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := f.Validate(); err != nil {
+			if err := errors.Join(f.Validate(), filter.validate()); err != nil {
 				return err
 			}
 			if len(args) != 0 {
@@ -54,7 +57,12 @@ func graphCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			kinds, err := filter.groupKinds(a, f)
+			if err != nil {
+				return err
+			}
 			o := ownershipOf(cmd.Context(), a)
+			filter.apply(o, kinds)
 			if write, ok := graphWriters[f.Output]; ok {
 				return write(cmd.OutOrStdout(), o)
 			}
@@ -64,6 +72,7 @@ func graphCommand() *cobra.Command {
 	f.AddTo(cmd)
 	f.AddAllNamespaces(cmd)
 	f.AddFiles(cmd)
+	filter.addTo(cmd.Flags())
 	return cmd
 }
 

@@ -24,6 +24,9 @@ type ownership struct {
 	// Objects are in the order of a tree: each before what is below it.
 	Objects []ownedObject `json:"objects"`
 
+	// NotShown is how many objects --depth and --kind leave out.
+	NotShown int `json:"notShown,omitempty"`
+
 	// Unread are the types whose objects are not known, with the reason.
 	Unread []string `json:"unread,omitempty"`
 

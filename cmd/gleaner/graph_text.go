@@ -15,9 +15,12 @@ import (
 func writeOwnership(out io.Writer, o *ownership, wide bool) error {
 	p := kubectl.PaletteFor(out)
 	if len(o.Objects) == 0 {
-		if len(o.Unread) == 0 {
+		switch {
+		case o.NotShown != 0:
+			kubectl.Fprintf(out, "%s not shown, because of --kind.\n", counted(o.NotShown, "object is", "objects are"))
+		case len(o.Unread) == 0:
 			kubectl.Fprintln(out, "Nothing there owns anything, or is owned.")
-		} else {
+		default:
 			kubectl.Fprintln(out, "Nothing that could be read owns anything, or is owned.")
 		}
 		writeLines(out, p, "Not known, since it can't be read:", o.Unread)
@@ -44,6 +47,9 @@ func writeOwnership(out io.Writer, o *ownership, wide bool) error {
 		table.Add(row...)
 	}
 	err := table.Write(out, p)
+	if o.NotShown != 0 {
+		kubectl.Fprintf(out, "\n%s not shown, because of --depth and --kind.\n", counted(o.NotShown, "object is", "objects are"))
+	}
 	writeLines(out, p, "Not known, since it can't be read:", o.Unread)
 	return err
 }

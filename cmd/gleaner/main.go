@@ -78,6 +78,8 @@ func rootCalled(name string) *cobra.Command {
 	group(cmd, "Write and test policies and finalizers:", moduleCommand(), testCommand(), replayCommand())
 	group(cmd, "Run Gleaner:", demoCommand(), devCommand(), runCommand(), rbacCommand())
 	cmd.AddCommand(versionCommand(), sandboxCommand())
+	cmd.Version = version
+	cmd.SetVersionTemplate("{{.Version}}\n")
 	cmd.InitDefaultHelpCmd()
 	if help, _, err := cmd.Find([]string{"help"}); err == nil {
 		help.Args = noTopic
@@ -123,16 +125,4 @@ func noArguments(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	return usageError{fmt.Errorf("%s takes no argument %q; see %s --help", cmd.CommandPath(), args[0], cmd.CommandPath())}
-}
-
-// version is set by the linker.
-var version = "development"
-
-func versionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version",
-		Args:  noArguments,
-		Run:   func(cmd *cobra.Command, _ []string) { kubectl.Fprintln(cmd.OutOrStdout(), version) },
-	}
 }

@@ -31,7 +31,7 @@ func moduleNew() *cobra.Command {
 		Use:   "new --lang go|rego NAME",
 		Short: "Write a folder with a module to start from",
 		Long: "Write a folder with a module to start from: a finalizer or a policy that works, its tests, and the\n" +
-			"resources to apply. With a module in Go comes the SDK. Nothing that is there already is written to.",
+			"resources to apply. The SDK comes along. Nothing that is there already is written to.",
 		Example: `  gleaner module new --lang go bucket-cleaner
   gleaner module new --lang rego --hook collect keep-claims`,
 		Args: oneName,
@@ -106,6 +106,10 @@ func (o *newModule) write(out io.Writer) error {
 		kubectl.Fprintf(out, "  go test ./...          # its unit tests\n  gleaner module build   # compiles it\n")
 	}
 	kubectl.Fprintf(out, "  gleaner test           # asks it what is in cases.yaml\n\nREADME.md says how it gets into a cluster.\n")
+	if o.lang == "go" {
+		kubectl.Fprintf(out, "Compiled by Go, it barely fits into a ConfigMap, which holds 1 MiB. Before it grows, either make it smaller with\n"+
+			"TinyGo (gleaner module build --tinygo), or put it into a registry (gleaner module push).\n")
+	}
 	return nil
 }
 

@@ -24,10 +24,10 @@ const builtModule = "module.wasm.gz"
 // files are all that is written.
 func (o *newModule) files() ([]newFile, error) {
 	files, err := o.own()
-	if err != nil || o.lang == "rego" {
-		return files, err
+	if err != nil {
+		return nil, err
 	}
-	for _, from := range goSDK() {
+	for _, from := range map[string]func() []sdkModule{"go": goSDK, "rego": regoSDK}[o.lang]() {
 		copied, err := copies(from.files, path.Join("gleaner-sdk", from.folder))
 		if err != nil {
 			return nil, err
@@ -80,18 +80,18 @@ func (o *newModule) fill(name string) ([]byte, error) {
 	return text.Bytes(), nil
 }
 
-// sdkModule is a Go module that comes along, and below which folder.
+// sdkModule is a part of the SDK that comes along, and below which folder.
 type sdkModule struct {
 	folder string
 	files  fs.FS
 }
 
-// copies are the files of a Go module without its tests, and without what embeds
-// them.
+// copies are the files of a part of the SDK without its tests, and without what
+// embeds them.
 func copies(from fs.FS, folder string) ([]newFile, error) {
 	var files []newFile
 	err := fs.WalkDir(from, ".", func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || strings.HasSuffix(name, "_test.go") || name == "sources.go" {
+		if err != nil || entry.IsDir() || strings.HasSuffix(name, "_test.go") || strings.HasSuffix(name, "_test.rego") || name == "sources.go" {
 			return err
 		}
 		text, err := fs.ReadFile(from, name)

@@ -3,11 +3,13 @@ package main
 import (
 	"bytes"
 	"errors"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
 )
 
 // execute runs the command line in this process.
@@ -213,9 +215,27 @@ func TestCommandLine_ThatMakesNoSenseIsRefused(t *testing.T) {
 }
 
 func TestVersion_IsPrinted(t *testing.T) {
-	out, err := execute(t, "version")
-	if err != nil || out != version+"\n" {
-		t.Errorf("printed %q, %v", out, err)
+	for _, line := range []string{"version", "--version"} {
+		if out, err := execute(t, line); err != nil || out != version+"\n" {
+			t.Errorf("%s printed %q, %v", line, out, err)
+		}
+	}
+	for _, format := range []string{"json", "yaml"} {
+		out, err := execute(t, "version", "-o", format)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got map[string]string
+		if err := yaml.Unmarshal([]byte(out), &got); err != nil {
+			t.Fatal(err, out)
+		}
+		if got["gleanerVersion"] != version || got["goVersion"] != runtime.Version() || got["platform"] != runtime.GOOS+"/"+runtime.GOARCH || got["kind"] != "Version" {
+			t.Errorf("-o %s printed %v", format, got)
+		}
+	}
+	for _, wrong := range []string{"xml", ""} {
+		_, err := execute(t, "version", "-o", wrong)
+		refused(t, err, "use json or yaml")
 	}
 }
 

@@ -13,11 +13,13 @@ import (
 
 // testOptions are the flags of gleaner test.
 type testOptions struct {
-	run      *regexp.Regexp // nil: all
-	verbose  bool
-	output   string
-	coverage bool
-	timeout  time.Duration
+	run       *regexp.Regexp // nil: all
+	verbose   bool
+	output    string
+	coverage  bool
+	threshold float64 // percent of lines; 0: any
+	watch     bool
+	timeout   time.Duration
 }
 
 func testCommand() *cobra.Command {
@@ -29,13 +31,16 @@ func testCommand() *cobra.Command {
 		Short: "Run the tests of policies, without a cluster",
 		Long: "Run the tests of policies, without a cluster. Folders are searched with all that is below them, the\n" +
 			"current one if none is named, for two kinds of tests:\n\n" +
-			"  Rego   every rule that begins with test_, with the files of its folder, as \"opa test\" runs them\n" +
+			"  Rego   every rule that begins with test_, with the files of its folder, as \"opa test --bundle\" runs\n" +
+			"         them: data.json and data.yaml, there and below, are data for the tests\n" +
 			"  cases  YAML files with cases, each a request and the verdict that has to come of it, and\n" +
 			"         module: policy.rego or policy.wasm at their top, from their own folder\n\n" +
 			"It exits with 1 if a test fails, and with 2 if a file can't be read or there is nothing to test.\n\n" +
 			"With --from it runs nothing, and makes what a module was asked in a cluster into cases.",
 		Example: `  gleaner test
   gleaner test policies --run claim -v
+  gleaner test --watch
+  gleaner test --threshold 90
   gleaner test --from records.json --module policy.rego -o cases.yaml`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -47,6 +52,9 @@ func testCommand() *cobra.Command {
 			}
 			if err := o.complete(run); err != nil {
 				return err
+			}
+			if o.watch {
+				return o.testOnChange(cmd, args)
 			}
 			return o.test(cmd, args)
 		},
@@ -61,6 +69,8 @@ func testCommand() *cobra.Command {
 	cmd.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "show all tests, with what was decided and what the operator would do")
 	cmd.Flags().StringVarP(&o.output, "output", "o", o.output, "text, json or junit; with --from, the file to write")
 	cmd.Flags().BoolVar(&o.coverage, "coverage", false, "show which lines of Rego its tests have not reached")
+	cmd.Flags().Float64Var(&o.threshold, "threshold", 0, "minimum `percent`age of lines of Rego that its tests reach; with less, exit with 1. Implies --coverage; 0 disables the check")
+	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "run the tests again whenever a file changes, until interrupted")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", o.timeout, "how long all of it may take")
 	from.add(cmd)
 	return cmd
@@ -81,11 +91,18 @@ func (o *testOptions) complete(run string) error {
 	if o.timeout <= 0 {
 		return usageError{fmt.Errorf("--timeout=%s: use 1s or more", o.timeout)}
 	}
+	if !(o.threshold >= 0 && o.threshold <= 100) {
+		return usageError{fmt.Errorf("--threshold=%v: use a percentage from 0 to 100", o.threshold)}
+	}
+	if o.watch && o.output != "text" {
+		return usageError{fmt.Errorf("--watch shows text: leave --output=%s out", o.output)}
+	}
+	o.coverage = o.coverage || o.threshold > 0
 	if run == "" {
 		return nil
 	}
 	if o.coverage {
-		return usageError{errors.New("--coverage is of all tests: leave --run out")}
+		return usageError{errors.New("--coverage and --threshold are of all tests: leave --run out")}
 	}
 	var err error
 	if o.run, err = regexp.Compile(run); err != nil {
@@ -147,6 +164,27 @@ func (o *testOptions) judge(ctx context.Context, suites []testSuite) error {
 		return usageError{fmt.Errorf("no test matches --run=%s", o.run)}
 	case tally.total() == 0:
 		return usageError{errNoTests}
+	}
+	return o.judgeCoverage(suites)
+}
+
+// judgeCoverage compares what the tests reached with --threshold.
+func (o *testOptions) judgeCoverage(suites []testSuite) error {
+	covered, lines := 0, 0
+	for _, s := range suites {
+		for _, c := range s.Coverage {
+			covered += c.covered
+			lines += c.covered + len(c.Missed)
+		}
+	}
+	if o.threshold == 0 {
+		return nil
+	}
+	if lines == 0 {
+		return usageError{errors.New("--threshold is of Rego, and no test of Rego was run: write a rule that begins with test_, or leave --threshold out")}
+	}
+	if percent := 100 * float64(covered) / float64(lines); percent < o.threshold {
+		return fmt.Errorf("the tests reach %.1f%% of lines of Rego, less than --threshold=%v", percent, o.threshold)
 	}
 	return nil
 }

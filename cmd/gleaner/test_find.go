@@ -10,12 +10,15 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/gleaner-dev/gleaner/policies/rego"
 )
 
 // testTarget is something with tests in it: either files of Rego, all of one
 // folder, or a file of cases.
 type testTarget struct {
 	rego  []string
+	data  []string // documents for the tests of rego
 	cases string
 }
 
@@ -36,6 +39,7 @@ func (t testTarget) run(ctx context.Context, o testOptions) testSuite {
 // testFinder collects what is to be tested.
 type testFinder struct {
 	rego  map[string][]string // files by folder
+	data  map[string][]string // likewise
 	cases []string
 }
 
@@ -43,7 +47,7 @@ type testFinder struct {
 // Rego of a folder before its cases. A file that is named counts, whatever is in
 // it; one that is found has to look like tests.
 func findTests(paths []string) ([]testTarget, error) {
-	f := &testFinder{rego: map[string][]string{}}
+	f := &testFinder{rego: map[string][]string{}, data: map[string][]string{}}
 	for _, path := range paths {
 		path = filepath.Clean(path)
 		info, err := os.Stat(path)
@@ -54,6 +58,8 @@ func findTests(paths []string) ([]testTarget, error) {
 			err = f.walk(path)
 		case filepath.Ext(path) == ".rego":
 			f.rego[filepath.Dir(path)] = append(f.rego[filepath.Dir(path)], path)
+		case isData(path):
+			f.data[filepath.Dir(path)] = append(f.data[filepath.Dir(path)], path)
 		case isYAML(path) || filepath.Ext(path) == ".json":
 			f.cases = append(f.cases, path)
 		default:
@@ -71,9 +77,10 @@ func findTests(paths []string) ([]testTarget, error) {
 
 func (f *testFinder) targets() []testTarget {
 	var targets []testTarget
-	for _, files := range f.rego {
+	for folder, files := range f.rego {
 		slices.Sort(files)
-		targets = append(targets, testTarget{rego: slices.Compact(files)})
+		slices.Sort(f.data[folder])
+		targets = append(targets, testTarget{rego: slices.Compact(files), data: slices.Compact(f.data[folder])})
 	}
 	slices.Sort(f.cases)
 	for _, file := range slices.Compact(f.cases) {
@@ -93,7 +100,7 @@ func (f *testFinder) walk(root string) error {
 			return fs.SkipDir
 		case entry.IsDir():
 			return f.folder(path)
-		case entry.Type().IsRegular() && isYAML(path):
+		case entry.Type().IsRegular() && isYAML(path) && !isData(path):
 			found, err := holds(path, looksLikeCases, asksHooks)
 			if found {
 				f.cases = append(f.cases, path)
@@ -118,7 +125,9 @@ func (f *testFinder) folder(path string) error {
 		}
 		if found {
 			f.rego[path] = append(f.rego[path], files...)
-			return nil
+			data, err := dataBelow(path)
+			f.data[path] = append(f.data[path], data...)
+			return err
 		}
 	}
 	return nil
@@ -146,3 +155,47 @@ func hidden(name string) bool {
 }
 
 func isYAML(path string) bool { return slices.Contains([]string{".yaml", ".yml"}, filepath.Ext(path)) }
+
+// isData reports whether a file has data for tests, by the names that opa test
+// --bundle takes.
+func isData(path string) bool {
+	return slices.Contains([]string{"data.json", "data.yaml", "data.yml"}, filepath.Base(path))
+}
+
+// dataBelow finds the data in a folder and in those below it.
+func dataBelow(root string) (found []string, err error) {
+	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && path != root && hidden(entry.Name()):
+			return fs.SkipDir
+		case entry.Type().IsRegular() && isData(path):
+			found = append(found, path)
+		}
+		return nil
+	})
+	return found, err
+}
+
+// documents reads the data of a folder. Data of a folder below it is below data
+// by that folder's name.
+func (t testTarget) documents() ([]rego.Document, error) {
+	var all []rego.Document
+	for _, path := range t.data {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("read data: %w", err)
+		}
+		below, err := filepath.Rel(t.name(), filepath.Dir(path))
+		if err != nil {
+			return nil, fmt.Errorf("read data: %w", err)
+		}
+		d := rego.Document{Name: path, Text: text}
+		if below != "." {
+			d.Path = strings.Split(filepath.ToSlash(below), "/")
+		}
+		all = append(all, d)
+	}
+	return all, nil
+}

@@ -53,6 +53,7 @@ type testCoverage struct {
 	File    string  `json:"file"`
 	Percent float64 `json:"percent"` // of lines
 	Missed  []int   `json:"missed"`  // lines
+	covered int     // lines
 }
 
 // matches reports whether a test of this name is to be run.
@@ -70,7 +71,12 @@ func runRego(ctx context.Context, target testTarget, o testOptions) testSuite {
 		}
 		files = append(files, rego.File{Name: path, Text: string(text)})
 	}
-	report, err := rego.Test(ctx, files)
+	documents, err := target.documents()
+	if err != nil {
+		suite.Broken = err.Error()
+		return suite
+	}
+	report, err := rego.Test(ctx, files, documents...)
 	switch {
 	case ctx.Err() != nil:
 		suite.Broken = context.Cause(ctx).Error()
@@ -105,7 +111,7 @@ func ofRule(r rego.TestResult) testResult {
 
 func coverageOf(c rego.FileCoverage) testCoverage {
 	lines := c.Covered + len(c.Missed)
-	coverage := testCoverage{File: c.File, Percent: 100, Missed: append([]int{}, c.Missed...)}
+	coverage := testCoverage{File: c.File, Percent: 100, Missed: append([]int{}, c.Missed...), covered: c.Covered}
 	if lines != 0 {
 		coverage.Percent = 100 * float64(c.Covered) / float64(lines)
 	}

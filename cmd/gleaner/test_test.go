@@ -291,7 +291,7 @@ func TestTest_ThatCannotRunSaysWhatToWrite(t *testing.T) {
 		"no such output":        {[]string{"-o", "yaml", good}, []string{"use text, json or junit"}, nil},
 		"no time":               {[]string{"--timeout", "0s", good}, []string{"--timeout=0s"}, nil},
 		"a bad expression":      {[]string{"--run", "(", good}, []string{"--run", "missing closing"}, nil},
-		"half the coverage":     {[]string{"--run", "a", "--coverage", good}, []string{"--coverage is of all tests"}, nil},
+		"half the coverage":     {[]string{"--run", "a", "--coverage", good}, []string{"--coverage and --threshold are of all tests"}, nil},
 		"one dash":              {[]string{"-run", "a", good}, []string{"-run is --run here"}, nil},
 		"another flag":          {[]string{"--bench", good}, []string{"--bench", "see gleaner test --help"}, nil},
 		"no module":             {[]string{folder(t, map[string]string{"c.yaml": bare})}, []string{"1 file or folder"}, []string{"c.yaml names no module: write module: policy.rego"}},

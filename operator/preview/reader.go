@@ -128,7 +128,7 @@ func (r *reader) Namespace(ctx context.Context, name string) (consult.Namespace,
 	if name == "" {
 		return consult.Namespace{}, nil
 	}
-	if o, ok := r.world.find(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, "", name); ok {
+	if o, ok := r.world.find(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, "", name); ok && name != r.world.survey.Implied {
 		return consult.Namespace{Labels: o.Labels, Terminating: o.DeletionTimestamp != nil}, nil
 	}
 	if r.live != nil {

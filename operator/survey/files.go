@@ -73,6 +73,8 @@ func itemOf(r catalog.Resource, o *unstructured.Unstructured) (Item, error) {
 // are in their CustomResourceDefinitions.
 var short = map[string][]string{
 	"configmaps": {"cm"}, "persistentvolumeclaims": {"pvc"}, "persistentvolumes": {"pv"}, "pods": {"po"}, "services": {"svc"},
+	"limitranges": {"limits"}, "resourcequotas": {"quota"}, "events": {"ev"}, "events.events.k8s.io": {"ev"},
+	"certificatesigningrequests.certificates.k8s.io": {"csr"}, "priorityclasses.scheduling.k8s.io": {"pc"},
 	"namespaces": {"ns"}, "nodes": {"no"}, "serviceaccounts": {"sa"}, "replicationcontrollers": {"rc"}, "endpoints": {"ep"},
 	"deployments.apps": {"deploy"}, "replicasets.apps": {"rs"}, "statefulsets.apps": {"sts"}, "daemonsets.apps": {"ds"},
 	"cronjobs.batch": {"cj"}, "ingresses.networking.k8s.io": {"ing"}, "networkpolicies.networking.k8s.io": {"netpol"},

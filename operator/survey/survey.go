@@ -48,6 +48,10 @@ type Survey struct {
 	Empty  func(context.Context, schema.GroupVersion) error
 	Client metadata.Interface
 
+	// Implied is a namespace that no file has, but objects in it: that it is there is
+	// all that is known of it.
+	Implied string
+
 	// Mapper knows the types of files by the names that people use; nil of a cluster.
 	Mapper meta.RESTMapper
 

@@ -23,7 +23,7 @@ import (
 	"github.com/gleaner-dev/gleaner/policies/rego"
 )
 
-var rewrite = flag.Bool("rewrite", false, "format the policies, and write them into their READMEs")
+var rewrite = flag.Bool("rewrite", false, "format the policies, write them into their READMEs, and write the resources")
 
 // each runs a test for every policy.
 func each(t *testing.T, test func(t *testing.T, p library.Policy)) {
@@ -201,6 +201,7 @@ func TestEachReadmeHasResourcesToApplyInMonitorFirst(t *testing.T) {
 			resource := map[string]any{
 				"ClusterPolicyModule": new(v1alpha1.ClusterPolicyModule),
 				"ClusterGCPolicy":     new(v1alpha1.ClusterGCPolicy),
+				"Namespace":           new(corev1.Namespace),
 				"ServiceAccount":      new(corev1.ServiceAccount),
 				"ClusterRole":         new(rbacv1.ClusterRole),
 				"ClusterRoleBinding":  new(rbacv1.ClusterRoleBinding),

@@ -25,7 +25,7 @@ func TestTheLibraryPassesItsTestsAndIsCoveredByThem(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	report, err := runTests(t.Context(), modules, modules)
+	report, err := runTests(t.Context(), modules, modules, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

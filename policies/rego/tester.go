@@ -10,6 +10,8 @@ import (
 
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/cover"
+	"github.com/open-policy-agent/opa/v1/storage"
+	"github.com/open-policy-agent/opa/v1/storage/inmem"
 	"github.com/open-policy-agent/opa/v1/tester"
 )
 
@@ -50,8 +52,8 @@ func (r TestReport) Passed() bool {
 // Test runs the tests of a policy with OPA's own tester: every rule that begins
 // with test_, in any of the files. Stock opa test does the same with these files
 // beside those of the library. It runs on OPA's evaluator, without limits, and is
-// for people who write policies.
-func Test(ctx context.Context, files []File) (TestReport, error) {
+// for people who write policies. The documents are for the tests alone.
+func Test(ctx context.Context, files []File, documents ...Document) (TestReport, error) {
 	modules, err := parse(files, true)
 	if err != nil {
 		return TestReport{}, err
@@ -60,23 +62,41 @@ func Test(ctx context.Context, files []File) (TestReport, error) {
 	if err != nil {
 		return TestReport{}, err
 	}
-	return runTests(ctx, modules, all)
+	data, err := merge(documents)
+	if err != nil {
+		return TestReport{}, err
+	}
+	if len(documents) != 0 {
+		if err := checkUse(modules, all); err != nil {
+			return TestReport{}, err
+		}
+	}
+	return runTests(ctx, modules, all, data)
 }
 
-// runTests runs the tests that are in modules, which need all to compile.
-func runTests(ctx context.Context, modules, all map[string]*ast.Module) (TestReport, error) {
+// runTests runs the tests that are in modules, which need all to compile, with
+// the data.
+func runTests(ctx context.Context, modules, all map[string]*ast.Module, data map[string]any) (TestReport, error) {
+	store := inmem.NewFromObject(data)
+	txn, err := store.NewTransaction(ctx)
+	if err != nil {
+		return TestReport{}, fmt.Errorf("read data: %w", err)
+	}
+	defer store.Abort(ctx, txn)
 	compiler := ast.NewCompiler().
 		WithCapabilities(language()).
 		WithDefaultRegoVersion(ast.RegoV1).
+		WithPathConflictsCheck(storage.NonEmpty(ctx, store, txn)).
 		WithEnablePrintStatements(true)
 	covered := cover.New()
 	runner := tester.NewRunner().
 		SetCompiler(compiler).
+		SetStore(store).
 		SetModules(all).
 		SetTimeout(testPatience).
 		SetCoverageQueryTracer(covered).
 		CapturePrintOutput(true)
-	results, err := runner.RunTests(ctx, nil)
+	results, err := runner.RunTests(ctx, txn)
 	if err != nil {
 		return TestReport{}, explain(err)
 	}

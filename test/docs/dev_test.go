@@ -30,7 +30,7 @@ type dev struct {
 const example = "127.0.0.1:41234"
 
 var (
-	exportLine  = regexp.MustCompile(`(?m)^\s*(export KUBECONFIG=\S+ PATH=\S+)$`)
+	exportLine  = regexp.MustCompile(`(?m)^\s*(export KUBECONFIG=\S+ PATH=\S+ GLEANER_ENDPOINT=\S+)$`)
 	debugOrigin = regexp.MustCompile(`http://(127\.0\.0\.1:\d+)/debug/gc`)
 )
 

@@ -100,10 +100,7 @@ func Find(mapper meta.RESTMapper, objects []*unstructured.Unstructured, namespac
 	if err != nil {
 		return Target{}, err
 	}
-	mapping, err := mappingOf(mapper, kind)
-	if meta.IsNoMatchError(err) {
-		err = fmt.Errorf("there is no resource type %q in the files, which are asked in place of the cluster", kind)
-	}
+	mapping, err := MappingIn(mapper, kind)
 	if err != nil {
 		return Target{}, err
 	}
@@ -128,6 +125,15 @@ func Find(mapper meta.RESTMapper, objects []*unstructured.Unstructured, namespac
 		return Target{}, Usage("%s %q is in the namespaces %s: name one with -n", mapping.Resource.GroupResource(), name, list(in))
 	}
 	return t, nil
+}
+
+// MappingIn is the resource of files that a word names.
+func MappingIn(mapper meta.RESTMapper, word string) (*meta.RESTMapping, error) {
+	mapping, err := mappingOf(mapper, word)
+	if meta.IsNoMatchError(err) {
+		err = fmt.Errorf("there is no resource type %q in the files, which are asked in place of the cluster", word)
+	}
+	return mapping, err
 }
 
 // mappingOf is what a word stands for that names a resource or a kind, by whatever
