@@ -13,7 +13,7 @@ import (
 
 // stateColors are how the states of objects are shown.
 var stateColors = map[explain.State]kubectl.Color{
-	explain.There: kubectl.Good, explain.BeingDeleted: kubectl.Unsure, explain.Gone: kubectl.Bad,
+	explain.There: kubectl.Good, explain.BeingDeleted: kubectl.Unsure, explain.Gone: kubectl.Bad, explain.NotFound: kubectl.Bad,
 }
 
 // mostRecords is how many records are shown to people; the newest are.
@@ -104,7 +104,11 @@ func showRecords(s section, e explain.Explanation) {
 	if e.RecordsSince == nil && len(e.Records) == 0 {
 		return
 	}
-	s.title("Records since %s", moment(e.RecordsSince))
+	if e.RecordsSince == nil {
+		s.title("Records")
+	} else {
+		s.title("Records since %s", moment(e.RecordsSince))
+	}
 	if len(e.Records) == 0 {
 		kubectl.Fprintln(s.out, "  none")
 	}

@@ -31,6 +31,7 @@ const (
 	There        State = "There"
 	BeingDeleted State = "BeingDeleted"
 	Gone         State = "Gone"
+	NotFound     State = "NotFound" // and of which there is no record: it may have existed, or not
 )
 
 // Explanation is the answer.
@@ -50,7 +51,7 @@ type Explanation struct {
 	Records []record.Entry `json:"records"` // from old to new
 	Events  []Event        `json:"events,omitempty"`
 
-	// RecordsSince is how far back the records reach; none: they could not be had.
+	// RecordsSince is how far back the records reach; none: no replica that leads could be asked.
 	RecordsSince *metav1.Time       `json:"recordsSince,omitempty"`
 	Unasked      []replicas.Missing `json:"unasked,omitempty"` // replicas of the operator
 	Unknown      []string           `json:"unknown,omitempty"` // what could not be read
@@ -95,6 +96,9 @@ func Of(f Found) Explanation {
 		e.RecordsSince = &at
 	}
 	if f.Object.Object == nil {
+		if len(e.Records) == 0 {
+			e.State = NotFound
+		}
 		e.Summary = e.gone(f)
 		return e
 	}
@@ -276,30 +280,30 @@ func (e *Explanation) gone(f Found) string {
 	case len(f.Records.Asked) == 0:
 		return text + "No replica of the operator could be asked whether Gleaner deleted it: see below why."
 	}
-	n := len(records)
-	if n != 0 && records[n-1].Action == record.RemoveFinalizer && records[n-1].Reason != decide.HoldObsolete && records[n-1].Error == "" {
-		return text + "Somebody else deleted it, and Gleaner let it go at " + records[n-1].Time.UTC().Format(time.RFC3339) + ": " +
-			records[n-1].String() + ". Who asked for it is in the API server's audit log."
-	}
-	if n != 0 {
-		text += fmt.Sprintf("Gleaner did not delete it, as far as it remembers; the last that it did about it was, at %s: %s.",
-			records[n-1].Time.UTC().Format(time.RFC3339), records[n-1])
-	} else {
-		text += "Gleaner has no record of it"
-		if e.RecordsSince != nil {
-			text += ", and remembers what it did since " + e.RecordsSince.UTC().Format(time.RFC3339)
+	if n := len(records); n != 0 {
+		last := records[n-1]
+		did := "The last that Gleaner recorded of it, at "
+		if last.Action == record.RemoveFinalizer && last.Reason != decide.HoldObsolete && last.Error == "" {
+			did = "Gleaner let it go at "
 		}
-		text += "."
+		text += did + last.Time.UTC().Format(time.RFC3339) + ": " + last.String() + ". "
 	}
-	if n == 0 {
-		text += " Either it has never been there, or a client or another collector deleted it: the API server's audit log knows."
-	} else {
-		text += " A client may have deleted it, or another collector: the API server's audit log knows."
-	}
+	text += e.noDelete()
 	if len(f.Records.Missing) != 0 {
 		text += " Not all replicas could be asked."
 	}
 	return text
+}
+
+// noDelete says since when it is known that Gleaner has not deleted an object. Of
+// earlier times there are no records, and nothing is claimed.
+func (e *Explanation) noDelete() string {
+	const audit = "Whether it existed, and who deleted it, is in the API server's audit log."
+	if e.RecordsSince == nil {
+		return "Whether Gleaner deleted it is not known: the replica that leads, which has the records, could not be asked. " + audit
+	}
+	since := e.RecordsSince.UTC().Format(time.RFC3339)
+	return "Records exist since " + since + ", and Gleaner has not deleted it since then. What was done before is not recorded. " + audit
 }
 
 // ofTheLast are the records of the object that had the name last. Another one may have
