@@ -66,9 +66,18 @@ func showHolder(s section, h holder.Holder) {
 	s.field("reason", h.Reason, "")
 	s.field("says", h.Message, "")
 	s.field("last error", h.Error, kubectl.Bad)
-	s.field("next retry", moment(h.NextRetry), "")
+	s.field("stuck since", moment(h.Since), "")
+	s.field("next retry", nextRetry(h), "")
 	s.field("deadline", moment(h.Deadline), "")
 	s.field("to do", h.Do, kubectl.Calm)
+}
+
+// nextRetry is when a holder tries again. A time in the past would look as if it had.
+func nextRetry(h holder.Holder) string {
+	if h.RetryDue {
+		return "due"
+	}
+	return moment(h.NextRetry)
 }
 
 func moment(t *metav1.Time) string {

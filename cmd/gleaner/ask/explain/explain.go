@@ -114,7 +114,7 @@ func Of(f Found) Explanation {
 	e.State = BeingDeleted
 	e.Propagation = propagation(f.Object.GetFinalizers())
 	for i := range e.Holders {
-		e.complete(&e.Holders[i])
+		e.complete(&e.Holders[i], f.Book.At)
 	}
 	e.Summary = e.waits(f)
 	return e
@@ -132,9 +132,9 @@ func propagation(finalizers []string) string {
 }
 
 // complete adds what the newest record about a holder says.
-func (e *Explanation) complete(h *whose.Holder) {
+func (e *Explanation) complete(h *whose.Holder, now time.Time) {
 	entry, ok := e.newest(h.Finalizer)
-	if !ok {
+	if !ok || h.Reason == whose.NoAnswer { // which is newer
 		return
 	}
 	h.Reason = string(entry.Reason)
@@ -143,9 +143,8 @@ func (e *Explanation) complete(h *whose.Holder) {
 		h.Message, h.Error = "", cmp.Or(h.Error, entry.Because)
 	}
 	h.Error = cmp.Or(entry.Error, h.Error)
-	if h.NextRetry == nil && entry.Until != nil {
-		at := metav1.NewTime(*entry.Until)
-		h.NextRetry = &at
+	if h.NextRetry == nil && !h.RetryDue && entry.Until != nil {
+		h.Retries(*entry.Until, now)
 	}
 	if h.Kind == whose.Hold && entry.Policy != "" {
 		h.Owner = "Gleaner, for " + entry.Policy
@@ -160,7 +159,7 @@ func (e *Explanation) complete(h *whose.Holder) {
 // wrong are the reasons whose message is of something that went wrong.
 var wrong = map[record.Reason]bool{
 	"FinalizerFailed": true, "FinalizerAtFault": true, "FinalizerNotReady": true, "FinalizerUnmeant": true, "FinalizerCircular": true,
-	"FinalizerTroubled": true, decide.PolicyAtFault: true, decide.DependentsUnreadable: true, decide.OwnersUnreadable: true,
+	"FinalizerTroubled": true, "FinalizerBlocked": true, decide.PolicyAtFault: true, decide.DependentsUnreadable: true, decide.OwnersUnreadable: true,
 }
 
 // newest is the newest record about a finalizer. What is recorded of a hold, or of
@@ -192,7 +191,7 @@ func (e *Explanation) there(f Found) string {
 			unread = append(unread, o.Object.String())
 		}
 	}
-	last := e.said()
+	last := e.said(f.Book.At)
 	switch {
 	case !f.Known && len(f.Object.GetOwnerReferences()) != 0:
 		return "It is not being deleted. How its owners stand could not be found out."
@@ -210,13 +209,17 @@ func (e *Explanation) there(f Found) string {
 }
 
 // said is what the operator recorded of the object last, as a sentence.
-func (e *Explanation) said() string {
+func (e *Explanation) said(now time.Time) string {
 	if len(e.Records) == 0 {
 		return ""
 	}
 	entry := e.Records[len(e.Records)-1]
 	text := fmt.Sprintf(" Gleaner recorded of it at %s: %s.", entry.Time.UTC().Format(time.RFC3339), entry)
-	if entry.Until != nil {
+	switch {
+	case entry.Until == nil:
+	case !now.IsZero() && !entry.Until.After(now):
+		text += " It is due to be looked at again."
+	default:
 		text += fmt.Sprintf(" It looks again at %s.", entry.Until.UTC().Format(time.RFC3339))
 	}
 	return text

@@ -141,6 +141,13 @@ func TestAHolderTellsWhatItsNewestRecordTells(t *testing.T) {
 	if h := e.Holders[0]; h.Reason != "FinalizerWaits" || h.Message != "the backup runs" || h.Error != "" || !h.NextRetry.Time.Equal(until) {
 		t.Errorf("%+v", h)
 	}
+	e = Of(Found{
+		Name: child, Book: &whose.Book{At: until}, Known: true, Records: replicas.Records{Entries: []record.Entry{newer}},
+		Object: whose.Object{Object: &meta, Kind: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}},
+	})
+	if h := e.Holders[0]; h.NextRetry != nil || !h.RetryDue {
+		t.Errorf("a retry that is due is said to come: %+v", h)
+	}
 	if h := e.Holders[1]; h.Reason != "" || h.Message != "" || h.Error != "" {
 		t.Errorf("what is recorded of one finalizer is told of another: %+v", h)
 	}
