@@ -13,7 +13,7 @@ import (
 
 // stateColors are how the states of objects are shown.
 var stateColors = map[explain.State]kubectl.Color{
-	explain.There: kubectl.Good, explain.BeingDeleted: kubectl.Unsure, explain.Gone: kubectl.Bad,
+	explain.There: kubectl.Good, explain.BeingDeleted: kubectl.Unsure, explain.Gone: kubectl.Bad, explain.NotFound: kubectl.Bad,
 }
 
 // mostRecords is how many records are shown to people; the newest are.
@@ -66,9 +66,18 @@ func showHolder(s section, h holder.Holder) {
 	s.field("reason", h.Reason, "")
 	s.field("says", h.Message, "")
 	s.field("last error", h.Error, kubectl.Bad)
-	s.field("next retry", moment(h.NextRetry), "")
+	s.field("stuck since", moment(h.Since), "")
+	s.field("next retry", nextRetry(h), "")
 	s.field("deadline", moment(h.Deadline), "")
 	s.field("to do", h.Do, kubectl.Calm)
+}
+
+// nextRetry is when a holder tries again. A time in the past would look as if it had.
+func nextRetry(h holder.Holder) string {
+	if h.RetryDue {
+		return "due"
+	}
+	return moment(h.NextRetry)
 }
 
 func moment(t *metav1.Time) string {
@@ -104,7 +113,11 @@ func showRecords(s section, e explain.Explanation) {
 	if e.RecordsSince == nil && len(e.Records) == 0 {
 		return
 	}
-	s.title("Records since %s", moment(e.RecordsSince))
+	if e.RecordsSince == nil {
+		s.title("Records")
+	} else {
+		s.title("Records since %s", moment(e.RecordsSince))
+	}
 	if len(e.Records) == 0 {
 		kubectl.Fprintln(s.out, "  none")
 	}

@@ -18,8 +18,9 @@ import (
 )
 
 const stuckLong = `List everything that has been terminating for too long, grouped by what holds it: whose each finalizer is, since when, and
-what to do about it. Of namespaces that are terminating their conditions say what is left. Objects that are not collected because
-they have too many owner references are listed, too.
+what to do about it. What a Finalizer or ClusterFinalizer reports as stuck is listed at once, with the reason and since when.
+Of namespaces that are terminating their conditions say what is left. Objects that are not collected because they have too
+many owner references are listed, too.
 
 Without -n everything is looked through, and what is in no namespace. What could not be read is told.`
 
@@ -49,7 +50,7 @@ func stuckCommand() *cobra.Command {
 	}
 	o.AddTo(cmd)
 	o.AddAllNamespaces(cmd)
-	cmd.Flags().DurationVar(&o.longerThan, "longer-than", o.longerThan, "leave out what has been terminating for no longer; 0s: nothing")
+	cmd.Flags().DurationVar(&o.longerThan, "longer-than", o.longerThan, "list only objects terminating for longer, and those that a finalizer reports as stuck")
 	return cmd
 }
 
@@ -100,8 +101,12 @@ func showStuck(s section, r stuck.Report, wide bool) error {
 			nothing += " in namespace " + r.Namespace
 		}
 		kubectl.Fprintf(s.out, "%s has been terminating for more than %s.\n", nothing, than)
-	} else {
-		kubectl.Fprintln(s.out, s.palette.Paint(kubectl.Unsure, plural(r.Objects, "object has", "objects have")+" been terminating for more than "+than+"."))
+	}
+	if n := r.Objects - r.Early; n > 0 {
+		kubectl.Fprintln(s.out, s.palette.Paint(kubectl.Unsure, plural(n, "object has", "objects have")+" been terminating for more than "+than+"."))
+	}
+	if r.Early > 0 {
+		kubectl.Fprintln(s.out, s.palette.Paint(kubectl.Unsure, plural(r.Early, "object is", "objects are")+" stuck after a shorter time: a finalizer reports that its module can't go on."))
 	}
 	for _, g := range r.Groups {
 		if err := showGroup(s, r, g, wide); err != nil {
@@ -163,7 +168,7 @@ func showGroup(s section, r stuck.Report, g stuck.Group, wide bool) error {
 	}
 	s.field("since", moment(&g.Since), "")
 	s.field("to do", g.Do, kubectl.Calm)
-	t := kubectl.Table{Header: []string{"NAMESPACE", "OBJECT", "FOR", "BLOCKED BY", "REASON", "SAYS"}}
+	t := kubectl.Table{Header: []string{"NAMESPACE", "OBJECT", "FOR", "BLOCKED BY", "REASON", "STUCK FOR", "SAYS"}}
 	if wide {
 		t.Header = append(t.Header, "FINALIZERS", "UID")
 	}
@@ -186,9 +191,12 @@ func showGroup(s section, r stuck.Report, g stuck.Group, wide bool) error {
 // cellsOf is an object's row. Conditions of namespaces are said for each where the
 // group has several.
 func cellsOf(o stuck.Object, now metav1.Time, conditions, wide bool) []kubectl.Cell {
-	var reason, says, blocked string
+	var reason, since, says, blocked string
 	if h := o.Holder; h != nil {
 		reason, says = h.Reason, h.Message
+		if h.Since != nil {
+			since = duration.HumanDuration(now.Sub(h.Since.Time))
+		}
 		if h.Error != "" {
 			says = h.Error
 		}
@@ -204,7 +212,7 @@ func cellsOf(o stuck.Object, now metav1.Time, conditions, wide bool) []kubectl.C
 	}
 	row := []kubectl.Cell{
 		{Text: o.Namespace}, {Text: o.Resource + "/" + o.Name}, {Text: duration.HumanDuration(now.Sub(o.Since.Time)), Color: kubectl.Unsure},
-		{Text: blocked}, {Text: reason}, {Text: oneLine(says), Color: kubectl.Bad},
+		{Text: blocked}, {Text: reason}, {Text: since}, {Text: oneLine(says), Color: kubectl.Bad},
 	}
 	if wide {
 		row = append(row, kubectl.Cell{Text: strings.Join(o.Finalizers, ",")}, kubectl.Cell{Text: string(o.UID)})

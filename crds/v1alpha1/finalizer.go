@@ -224,7 +224,7 @@ type FinalizerStatus struct {
 	Released int64 `json:"released,omitempty"`
 
 	// How many of the pending objects get no further: the module has failed, or
-	// the deadline is over, or nobody can ask.
+	// what it asked for has, or the deadline is over, or nobody can ask.
 	//
 	// +optional
 	StuckCount int64 `json:"stuckCount,omitempty"`
@@ -256,8 +256,8 @@ type StuckObject struct {
 	// Its uid.
 	UID string `json:"uid"`
 
-	// Why, in one word: Failed, DeadlineExceeded, Fault, NotReady, NotSelected,
-	// Circular, Unreachable or Monitor.
+	// Why, in one word: Failed, Blocked, NoAnswer, DeadlineExceeded, Fault, NotReady,
+	// NotSelected, Circular, Unreachable, RateLimited or Monitor.
 	Reason string `json:"reason"`
 
 	// Why, for people.
@@ -268,7 +268,7 @@ type StuckObject struct {
 	// Since when it has been so.
 	Since metav1.Time `json:"since"`
 
-	// When it is tried again of itself.
+	// When it is tried again of itself. A time in the past: it is due.
 	//
 	// +optional
 	NextRetry *metav1.Time `json:"nextRetry,omitempty"`

@@ -18,7 +18,7 @@ type Records struct {
 	Items []record.Entry `json:"items"` // from old to new
 
 	// Since is how far back they reach: what was decided before is not here, or not
-	// all of it.
+	// all of it. None: this replica does not lead, and another one decides.
 	Since *time.Time `json:"since,omitempty"`
 }
 

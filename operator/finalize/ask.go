@@ -119,7 +119,7 @@ func (v *visitor) act(ctx context.Context, n *Note, earlier map[string]hostabi.R
 		if v.over(ctx) || v.moot() {
 			break
 		}
-		r := v.Intents.Do(ctx, on, intent)
+		r := v.do(ctx, on, intent)
 		results[intent.ID] = r
 		v.track.wrote = v.track.wrote || writes(intent) && r.Error == nil
 		n.Intents = append(n.Intents, Carried{intent, r})
@@ -158,7 +158,7 @@ func (v *visitor) answered(ctx context.Context, n Note) time.Duration {
 		if err := v.fail(ctx, verdict.Reason); err != nil {
 			return v.failed(ctx, n, err)
 		}
-		n.Reason, n.Message = Failed, v.memory.Failed
+		n.Reason, n.Message = Failed, v.untilChanged(v.memory.Failed)
 		return v.conclude(ctx, n, v.afterwards(n))
 	case hostabi.DecisionWait:
 		if wait := v.limit(verdict); wait > 0 {
@@ -167,7 +167,7 @@ func (v *visitor) answered(ctx context.Context, n Note) time.Duration {
 		if err := v.remember(ctx, verdict.State); err != nil {
 			return v.failed(ctx, n, err)
 		}
-		n.Reason = Waits
+		n.Reason, n.Message = n.waited()
 		v.track.failures, v.track.limited = 0, 0
 		return v.conclude(ctx, n, verdict.WaitFor())
 	default: // the parser lets no other pass

@@ -15,6 +15,7 @@ type Reason string
 const (
 	Done     Reason = "FinalizerDone"     // the module is done: the finalizer is taken off
 	Waits    Reason = "FinalizerWaits"    // the module waits for something
+	Blocked  Reason = "FinalizerBlocked"  // the module waits, since what it asked for failed
 	Failed   Reason = "FinalizerFailed"   // the module has given up, and somebody has to look
 	AtFault  Reason = "FinalizerAtFault"  // the module did not answer as it must
 	Released Reason = "FinalizerReleased" // the finalizer is taken off, whatever was left to be done
@@ -32,7 +33,16 @@ const (
 // status calls them.
 var stuck = map[Reason]string{
 	Failed: "Failed", AtFault: "Fault", Overdue: "DeadlineExceeded", NotReady: "NotReady", Unmeant: "NotSelected", Circular: "Circular",
-	Watched: "Monitor", Troubled: "Unreachable", Limited: "RateLimited",
+	Watched: "Monitor", Troubled: "Unreachable", Limited: "RateLimited", Blocked: "Blocked",
+}
+
+// noAnswer is what status calls it that an intent is in flight, and not answered.
+const noAnswer = "NoAnswer"
+
+// overtaken reports whether a deadline that is over is told in place of a reason.
+func (r Reason) overtaken() bool {
+	_, is := stuck[r]
+	return !is || r == Blocked
 }
 
 // Note is what was decided about one object, and what became of it.

@@ -14,7 +14,8 @@ import (
 type Progress struct {
 	Pending  int
 	Released int
-	Stuck    []Stuck // the longest first
+	Stuck    []Stuck   // the longest first
+	Oldest   time.Time // when that of the pending was deleted that has waited longest; zero: none is known
 
 	// Carriers are the objects that had the finalizer when somebody looked last;
 	// Counted tells whether that was since its resource was deleted.
@@ -59,8 +60,14 @@ func (s *server) progress() Progress {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := Progress{Pending: len(s.tracks), Released: s.released, Carriers: s.carriers, Counted: s.counted}
+	now := s.Now()
 	for _, t := range s.tracks {
-		if word, is := stuck[t.reason]; is {
+		if at := t.deleted; !at.IsZero() && (p.Oldest.IsZero() || at.Before(p.Oldest)) {
+			p.Oldest = at
+		}
+		if flying, is := t.flight.stuckFor(t, now); is {
+			p.Stuck = append(p.Stuck, flying)
+		} else if word, is := stuck[t.reason]; is {
 			p.Stuck = append(p.Stuck, Stuck{Object: t.object, Reason: word, Message: t.message, Since: t.since, Retry: t.due, Deadline: t.deadline})
 		}
 	}

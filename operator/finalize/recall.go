@@ -69,6 +69,12 @@ func (v *visitor) fail(ctx context.Context, reason string) error {
 	return v.writeMemory(ctx)
 }
 
+// untilChanged says what has to change for the module to be asked again that gave up for
+// a reason.
+func (v *visitor) untilChanged(reason string) string {
+	return fmt.Sprintf("%s; not retried until the object, the spec of %s or its module changes", reason, v.f)
+}
+
 // writeMemory keeps what is remembered.
 func (v *visitor) writeMemory(ctx context.Context) error {
 	if !v.remembers() {

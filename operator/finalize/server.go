@@ -54,10 +54,13 @@ type track struct {
 	failures int    // in a row
 	limited  int    // how often in a row it was not to be written yet
 
+	flight flight
+
 	reason   Reason
 	message  string
 	since    time.Time // for which it has had the reason
 	deadline time.Time // zero: none
+	deleted  time.Time // zero: it was not read yet
 }
 
 // startServer serves a finalizer until it is stopped.

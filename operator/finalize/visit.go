@@ -70,7 +70,7 @@ func (s *server) visit(ctx context.Context, k key) time.Duration {
 	}
 	v.track = s.tracked(k)
 	v.track.object = graph.ObjectOf(resource.GroupVersionKind(), object)
-	v.track.deadline = v.due()
+	v.track.deadline, v.track.deleted = v.due(), object.GetDeletionTimestamp().Time
 	return v.terminating(ctx)
 }
 
@@ -121,7 +121,7 @@ func (v *visitor) terminating(ctx context.Context) time.Duration {
 	face, now := fingerprint(v.object), v.Now()
 	if m := v.memory; m.Failed != "" && m.Of == v.identity(face) {
 		v.track.asked = nil
-		return v.conclude(ctx, Note{Reason: Failed, Message: m.Failed}, 0)
+		return v.conclude(ctx, Note{Reason: Failed, Message: v.untilChanged(m.Failed)}, 0)
 	}
 	t := &v.track
 	if t.asked != nil && t.asked.Same(v.f.Finalizer) {
@@ -167,7 +167,7 @@ func (v *visitor) pace() time.Duration {
 // is told.
 func (v *visitor) later(ctx context.Context, due time.Time) time.Duration {
 	t := &v.track
-	if _, is := stuck[t.reason]; is || !v.overdue() {
+	if !t.reason.overtaken() || !v.overdue() {
 		return v.again(due)
 	}
 	after := time.Duration(0)
@@ -228,7 +228,7 @@ func (v *visitor) conclude(ctx context.Context, n Note, after time.Duration) tim
 	if after > 0 {
 		n.Until = v.Now().Add(after)
 	}
-	if _, is := stuck[n.Reason]; !is && v.overdue() {
+	if n.Reason.overtaken() && v.overdue() {
 		n.Reason = Overdue
 		n.Message = strings.TrimSuffix(fmt.Sprintf("its deadline of %s is over (%s): %s", v.f.Longest, v.held(), n.Message), ": ")
 	}

@@ -186,7 +186,7 @@ func TestAFailure(t *testing.T) {
 		w.module.says(gaveUp)
 		o := w.deleted(kind, entry)
 		w.after(w.visit(o), 0)
-		w.is(Failed, "nobody can help it")
+		w.is(Failed, "nobody can help it; not retried until the object, the spec of ClusterFinalizer f or its module changes")
 		w.module.asked()
 		return w, o
 	}
@@ -203,7 +203,7 @@ func TestAFailure(t *testing.T) {
 		asked(w, o, 0)
 		w.restart(w.finalizer())
 		asked(w, o, 0)
-		w.is(Failed, "nobody can help it")
+		w.is(Failed, "nobody can help it; not retried until the object, the spec of ClusterFinalizer f or its module changes")
 	})
 	t.Run("of a role stands for as long as the process does (A-16)", func(t *testing.T) {
 		w, o := fails(t, "Role")

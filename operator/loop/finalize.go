@@ -119,6 +119,7 @@ func askedByFinalizer(n finalize.Note) record.Asked {
 // of. That a module is done is none of them: the object is gone.
 var toldOfFinalizers = map[finalize.Reason]string{
 	finalize.Waits:    corev1.EventTypeNormal,
+	finalize.Blocked:  corev1.EventTypeWarning,
 	finalize.Released: corev1.EventTypeWarning,
 	finalize.Failed:   corev1.EventTypeWarning,
 	finalize.AtFault:  corev1.EventTypeWarning,

@@ -21,6 +21,7 @@ type known struct {
 	graph   *graph.Graph
 	add     func(graph.ID)                // into the work queue; nil until there is one
 	leading bool                          // others only keep the graph
+	led     time.Time                     // since when
 	pending map[graph.ID]time.Time        // since when an object waits to be looked at
 	inHand  map[graph.ID]time.Time        // the same of those that are looked at now
 	refused map[graph.ID]struct{}         // objects whose last write failed: any change wakes them
@@ -218,7 +219,7 @@ func (k *known) feed(add func(graph.ID)) {
 // whatever comes to ask.
 func (k *known) lead() {
 	k.mu.Lock()
-	k.leading = true
+	k.leading, k.led = true, k.now()
 	k.mu.Unlock()
 	k.sweep()
 }
@@ -228,6 +229,16 @@ func (k *known) leads() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.leading
+}
+
+// leadsSince is since when this replica leads; zero: it does not.
+func (k *known) leadsSince() time.Time {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.leading {
+		return time.Time{}
+	}
+	return k.led
 }
 
 // follow has nothing queued any more: a follower only keeps the graph.

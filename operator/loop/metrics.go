@@ -48,6 +48,8 @@ var (
 		"Whether Gleaner runs as the only collector, and another one is alive; it does not write then.", nil, nil)
 	finalizingDesc = prometheus.NewDesc("gleaner_finalizer_objects",
 		"Objects that are being deleted and wait for a finalizer: pending, and those of them that are stuck.", []string{"finalizer", "state"}, nil)
+	oldestDesc = prometheus.NewDesc("gleaner_finalizer_oldest_deletion_timestamp_seconds",
+		"Deletion time of the object that has waited longest for a finalizer.", []string{"finalizer"}, nil)
 	recordsDesc = prometheus.NewDesc("gleaner_records",
 		"Decisions that are kept, of as many as --records.", nil, nil)
 	transcriptsDesc = prometheus.NewDesc("gleaner_record_transcript_bytes",
@@ -178,6 +180,9 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 		for name, p := range m.loop.finalizers.All() {
 			gauge(finalizingDesc, float64(p.Pending), name, "pending")
 			gauge(finalizingDesc, float64(len(p.Stuck)), name, "stuck")
+			if !p.Oldest.IsZero() {
+				gauge(oldestDesc, float64(p.Oldest.Unix()), name)
+			}
 		}
 	}
 	for _, s := range m.loop.watcher.States() {

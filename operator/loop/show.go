@@ -25,12 +25,15 @@ func (l *Loop) Show() debug.Source {
 	}
 }
 
-// recordedSince is how far back the records reach.
+// recordedSince is since when all that was decided is recorded here: this replica leads
+// since then, and has not evicted a record. Before that another one led, or none, whose
+// records may be lost. It is zero for one that does not lead.
 func (l *Loop) recordedSince() time.Time {
-	if forgotten := l.records.Forgotten(); !forgotten.IsZero() {
+	led := l.known.leadsSince()
+	if forgotten := l.records.Forgotten(); !led.IsZero() && forgotten.After(led) {
 		return forgotten
 	}
-	return l.began
+	return led
 }
 
 // Records returns the decisions so far, of one object if uid is not "".

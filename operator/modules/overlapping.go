@@ -10,16 +10,22 @@ import (
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
 )
 
-// overlapping says who goes first where several policies govern the same.
+// overlapping says whose word counts before the policy's where several govern the same.
 func overlapping(b *build, p *policyState, set func(string, bool, string, string)) {
 	var texts []string
 	for _, o := range b.set.Overlaps(p.policy) {
 		var names []string
 		for _, first := range o.Before {
+			if !first.InEffect() || !first.Shares(p.policy) {
+				continue
+			}
 			if first.Loading && meta.FindStatusCondition(p.status.Conditions, v1alpha1.ConditionOverlapping) != nil {
 				return // what it answers is not known yet: that may be what was said before
 			}
 			names = append(names, first.String())
+		}
+		if len(names) == 0 {
+			continue
 		}
 		resource := o.Resource
 		if resource == "*" {
@@ -28,11 +34,11 @@ func overlapping(b *build, p *policyState, set func(string, bool, string, string
 		texts = append(texts, fmt.Sprintf("%s of %s: %s", o.Hook, resource, strings.Join(names, ", ")))
 	}
 	if len(texts) == 0 {
-		set(v1alpha1.ConditionOverlapping, false, "First", "no other policy is asked before it")
+		set(v1alpha1.ConditionOverlapping, false, "First", "no other policy takes precedence over it")
 		return
 	}
 	slices.Sort(texts)
-	set(v1alpha1.ConditionOverlapping, true, "OthersFirst", "others are asked before it, and their word counts unless they abstain: "+strings.Join(texts, "; "))
+	set(v1alpha1.ConditionOverlapping, true, "OthersFirst", "others take precedence over it, unless they abstain: "+strings.Join(texts, "; "))
 }
 
 // reasonNotServed and reasonNotNamespaced are why a policy or finalizer governs nothing of

@@ -261,8 +261,8 @@ func (e Entry) String() string {
 	if len(e.Chain) == 0 {
 		fmt.Fprintf(&b, ", %s", e.Reason)
 	}
-	if e.Because != "" && !slices.ContainsFunc(e.Asked, func(a Asked) bool { return a.Reason == e.Because || a.Fault == e.Because }) {
-		fmt.Fprintf(&b, " (%s)", e.Because)
+	if because := e.because(); because != "" {
+		fmt.Fprintf(&b, " (%s)", because)
 	}
 	for _, asked := range e.Asked {
 		fmt.Fprintf(&b, ", %s", asked.says())
@@ -286,6 +286,20 @@ func (e Entry) String() string {
 		}
 	}
 	return b.String()
+}
+
+// because is what Because says beyond what was asked and answered.
+func (e Entry) because() string {
+	because := e.Because
+	for _, a := range e.Asked {
+		if because == a.Reason || because == a.Fault {
+			return ""
+		}
+		if more, ok := strings.CutPrefix(because, a.Reason+"; "); ok && a.Reason != "" {
+			because = more
+		}
+	}
+	return because
 }
 
 // did says what was decided, as a past participle.

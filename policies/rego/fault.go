@@ -18,6 +18,15 @@ var faultKinds = map[sandbox.Kind]policies.FaultKind{
 	sandbox.Trapped:   policies.FaultTrapped,
 }
 
+// instead is what a rule may say where it would be undefined. Where there is no next policy
+// to ask, to abstain is no answer.
+var instead = map[hostabi.Hook]string{
+	hostabi.HookPropagate: `say {"decision": "Abstain"} where it has nothing to say`,
+	hostabi.HookCollect:   `say {"decision": "Abstain"} where it has nothing to say`,
+	hostabi.HookFinalize:  `say {"decision": "Wait"} where it has to be asked again, {"decision": "Done"} where nothing is left to do, or {"decision": "Fail", "reason": "…"}`,
+	hostabi.HookValidate:  `say {"decision": "Valid"}, or {"decision": "Invalid", "reason": "…"}`,
+}
+
 // fault says whose fault an error is, and returns it as one of the policy if it
 // is the module's.
 func (p *Policy) fault(hook hostabi.Hook, err error) error {
@@ -34,7 +43,7 @@ func (p *Policy) fault(hook hostabi.Hook, err error) error {
 		f.Message = fmt.Sprintf("it has no rule %s", hook)
 	case errors.Is(err, errUndefined):
 		f.Kind = policies.FaultNoVerdict
-		f.Message = fmt.Sprintf(`rule %s is undefined for this request; say {"decision": "Abstain"} where it has nothing to say`, hook)
+		f.Message = fmt.Sprintf("rule %s is undefined for this request; %s", hook, instead[hook])
 	case errors.As(err, &refusal):
 		f.Kind, f.Message = policies.FaultRefused, refusal.Message
 	case errors.As(err, &stopped):

@@ -3,6 +3,8 @@ package rego
 import (
 	"context"
 	"errors"
+	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -74,6 +76,32 @@ func TestAModuleSaysWhatItIs(t *testing.T) {
 	}
 	if m.Digest != Digest([]File{keep}) || m.Size < 100_000 {
 		t.Errorf("digest %s, %d bytes", m.Digest, m.Size)
+	}
+}
+
+// What a fault says to write instead has to be a verdict of that hook.
+func TestUndefinedRule_FaultSuggestsValidVerdicts(t *testing.T) {
+	h := newEngine(t)
+	for hook, decisions := range map[hostabi.Hook]int{
+		hostabi.HookPropagate: 1, hostabi.HookCollect: 1, hostabi.HookFinalize: 3, hostabi.HookValidate: 2,
+	} {
+		t.Run(string(hook), func(t *testing.T) {
+			p := newPolicy(t, h, sandbox.Limits{}, File{"a.rego", fmt.Sprintf("package gleaner\n%s := {} if input.never", hook)})
+			_, err := p.Evaluate(t.Context(), request(hook, nil))
+			var fault *policies.Fault
+			if !errors.As(err, &fault) {
+				t.Fatal(err)
+			}
+			suggested := regexp.MustCompile(`\{[^}]*\}`).FindAllString(fault.Message, -1)
+			for _, text := range suggested {
+				if _, err := hostabi.ParseVerdict(hook, []byte(text)); err != nil {
+					t.Errorf("it suggests %s: %v", text, err)
+				}
+			}
+			if len(suggested) != decisions {
+				t.Errorf("%d suggestions: %s", len(suggested), fault.Message)
+			}
+		})
 	}
 }
 

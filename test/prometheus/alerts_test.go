@@ -164,6 +164,14 @@ var stories = map[string]story{
 		30 * time.Minute, nil,
 	},
 
+	"an object without a deadline has waited for more than an hour": {
+		"GleanerFinalizerWaiting", "gleaner_finalizer_oldest_deletion_timestamp_seconds{namespace=\"n\", finalizer=\"f\"} 0x120",
+		90 * time.Minute, []string{"finalizer=f namespace=n severity=warning: An object has waited for f for 1h 30m 0s"},
+	},
+	"objects have waited for less than an hour": {
+		"GleanerFinalizerWaiting", "gleaner_finalizer_oldest_deletion_timestamp_seconds{namespace=\"n\", finalizer=\"f\"} 1800x120", 75 * time.Minute, nil,
+	},
+
 	"a certificate expires in six days": { // the clock begins at 0
 		"GleanerCertificateExpires", `gleaner_webhook_certificate_expiration_timestamp_seconds{namespace="n"} 525600x120`, 2 * time.Hour,
 		[]string{"namespace=n severity=critical: The webhook's certificate expires in 6d 0h 0m 0s"},

@@ -75,10 +75,22 @@ func (p *patient) replicas() []Finding {
 			found = append(found, warning("use the same version of both", "%s is of version %s, and this command of %s", h.Replica, s.Version, p.Version))
 		}
 	}
-	if leading == 0 && unasked == 0 && p.Operator.Endpoint == "" {
+	switch {
+	case leading != 0:
+	case unasked == 0 && p.Operator.Endpoint == "":
 		found = append(found, problem("see the operator's log", "no replica leads: nothing is decided"))
+	case unasked != 0 && !slices.ContainsFunc(p.pods, ready):
+		found = append(found, problem("see kubectl describe and kubectl logs of the operator's pods; with --endpoint, that it is the operator's address",
+			"no replica of the operator is known to work: nothing is decided, and objects with a hold stay"))
 	}
 	return found
+}
+
+// ready reports whether a pod says that it works. One that could not be asked may.
+func ready(pod corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
 }
 
 // leaseName is what replicas hold while they work.

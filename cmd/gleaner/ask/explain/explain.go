@@ -31,6 +31,7 @@ const (
 	There        State = "There"
 	BeingDeleted State = "BeingDeleted"
 	Gone         State = "Gone"
+	NotFound     State = "NotFound" // and of which there is no record: it may have existed, or not
 )
 
 // Explanation is the answer.
@@ -50,7 +51,7 @@ type Explanation struct {
 	Records []record.Entry `json:"records"` // from old to new
 	Events  []Event        `json:"events,omitempty"`
 
-	// RecordsSince is how far back the records reach; none: they could not be had.
+	// RecordsSince is how far back the records reach; none: no replica that leads could be asked.
 	RecordsSince *metav1.Time       `json:"recordsSince,omitempty"`
 	Unasked      []replicas.Missing `json:"unasked,omitempty"` // replicas of the operator
 	Unknown      []string           `json:"unknown,omitempty"` // what could not be read
@@ -95,6 +96,9 @@ func Of(f Found) Explanation {
 		e.RecordsSince = &at
 	}
 	if f.Object.Object == nil {
+		if len(e.Records) == 0 {
+			e.State = NotFound
+		}
 		e.Summary = e.gone(f)
 		return e
 	}
@@ -110,7 +114,7 @@ func Of(f Found) Explanation {
 	e.State = BeingDeleted
 	e.Propagation = propagation(f.Object.GetFinalizers())
 	for i := range e.Holders {
-		e.complete(&e.Holders[i])
+		e.complete(&e.Holders[i], f.Book.At)
 	}
 	e.Summary = e.waits(f)
 	return e
@@ -128,9 +132,9 @@ func propagation(finalizers []string) string {
 }
 
 // complete adds what the newest record about a holder says.
-func (e *Explanation) complete(h *whose.Holder) {
+func (e *Explanation) complete(h *whose.Holder, now time.Time) {
 	entry, ok := e.newest(h.Finalizer)
-	if !ok {
+	if !ok || h.Reason == whose.NoAnswer { // which is newer
 		return
 	}
 	h.Reason = string(entry.Reason)
@@ -139,9 +143,8 @@ func (e *Explanation) complete(h *whose.Holder) {
 		h.Message, h.Error = "", cmp.Or(h.Error, entry.Because)
 	}
 	h.Error = cmp.Or(entry.Error, h.Error)
-	if h.NextRetry == nil && entry.Until != nil {
-		at := metav1.NewTime(*entry.Until)
-		h.NextRetry = &at
+	if h.NextRetry == nil && !h.RetryDue && entry.Until != nil {
+		h.Retries(*entry.Until, now)
 	}
 	if h.Kind == whose.Hold && entry.Policy != "" {
 		h.Owner = "Gleaner, for " + entry.Policy
@@ -156,7 +159,7 @@ func (e *Explanation) complete(h *whose.Holder) {
 // wrong are the reasons whose message is of something that went wrong.
 var wrong = map[record.Reason]bool{
 	"FinalizerFailed": true, "FinalizerAtFault": true, "FinalizerNotReady": true, "FinalizerUnmeant": true, "FinalizerCircular": true,
-	"FinalizerTroubled": true, decide.PolicyAtFault: true, decide.DependentsUnreadable: true, decide.OwnersUnreadable: true,
+	"FinalizerTroubled": true, "FinalizerBlocked": true, decide.PolicyAtFault: true, decide.DependentsUnreadable: true, decide.OwnersUnreadable: true,
 }
 
 // newest is the newest record about a finalizer. What is recorded of a hold, or of
@@ -188,7 +191,7 @@ func (e *Explanation) there(f Found) string {
 			unread = append(unread, o.Object.String())
 		}
 	}
-	last := e.said()
+	last := e.said(f.Book.At)
 	switch {
 	case !f.Known && len(f.Object.GetOwnerReferences()) != 0:
 		return "It is not being deleted. How its owners stand could not be found out."
@@ -206,13 +209,17 @@ func (e *Explanation) there(f Found) string {
 }
 
 // said is what the operator recorded of the object last, as a sentence.
-func (e *Explanation) said() string {
+func (e *Explanation) said(now time.Time) string {
 	if len(e.Records) == 0 {
 		return ""
 	}
 	entry := e.Records[len(e.Records)-1]
 	text := fmt.Sprintf(" Gleaner recorded of it at %s: %s.", entry.Time.UTC().Format(time.RFC3339), entry)
-	if entry.Until != nil {
+	switch {
+	case entry.Until == nil:
+	case !now.IsZero() && !entry.Until.After(now):
+		text += " It is due to be looked at again."
+	default:
 		text += fmt.Sprintf(" It looks again at %s.", entry.Until.UTC().Format(time.RFC3339))
 	}
 	return text
@@ -276,30 +283,30 @@ func (e *Explanation) gone(f Found) string {
 	case len(f.Records.Asked) == 0:
 		return text + "No replica of the operator could be asked whether Gleaner deleted it: see below why."
 	}
-	n := len(records)
-	if n != 0 && records[n-1].Action == record.RemoveFinalizer && records[n-1].Reason != decide.HoldObsolete && records[n-1].Error == "" {
-		return text + "Somebody else deleted it, and Gleaner let it go at " + records[n-1].Time.UTC().Format(time.RFC3339) + ": " +
-			records[n-1].String() + ". Who asked for it is in the API server's audit log."
-	}
-	if n != 0 {
-		text += fmt.Sprintf("Gleaner did not delete it, as far as it remembers; the last that it did about it was, at %s: %s.",
-			records[n-1].Time.UTC().Format(time.RFC3339), records[n-1])
-	} else {
-		text += "Gleaner has no record of it"
-		if e.RecordsSince != nil {
-			text += ", and remembers what it did since " + e.RecordsSince.UTC().Format(time.RFC3339)
+	if n := len(records); n != 0 {
+		last := records[n-1]
+		did := "The last that Gleaner recorded of it, at "
+		if last.Action == record.RemoveFinalizer && last.Reason != decide.HoldObsolete && last.Error == "" {
+			did = "Gleaner let it go at "
 		}
-		text += "."
+		text += did + last.Time.UTC().Format(time.RFC3339) + ": " + last.String() + ". "
 	}
-	if n == 0 {
-		text += " Either it has never been there, or a client or another collector deleted it: the API server's audit log knows."
-	} else {
-		text += " A client may have deleted it, or another collector: the API server's audit log knows."
-	}
+	text += e.noDelete()
 	if len(f.Records.Missing) != 0 {
 		text += " Not all replicas could be asked."
 	}
 	return text
+}
+
+// noDelete says since when it is known that Gleaner has not deleted an object. Of
+// earlier times there are no records, and nothing is claimed.
+func (e *Explanation) noDelete() string {
+	const audit = "Whether it existed, and who deleted it, is in the API server's audit log."
+	if e.RecordsSince == nil {
+		return "Whether Gleaner deleted it is not known: the replica that leads, which has the records, could not be asked. " + audit
+	}
+	since := e.RecordsSince.UTC().Format(time.RFC3339)
+	return "Records exist since " + since + ", and Gleaner has not deleted it since then. What was done before is not recorded. " + audit
 }
 
 // ofTheLast are the records of the object that had the name last. Another one may have

@@ -28,6 +28,9 @@ func entry(action record.Action, how string, reason record.Reason) record.Entry 
 	return e
 }
 
+const noDelete = "Records exist since 2026-01-02T03:04:05Z, and Gleaner has not deleted it since then. What was done before is not recorded. " +
+	"Whether it existed, and who deleted it, is in the API server's audit log."
+
 func gone(change func(*Found)) Explanation {
 	f := Found{Name: child, Book: &whose.Book{}, Running: true, Records: replicas.Records{Asked: []string{"a"}, Since: &at}}
 	change(&f)
@@ -43,32 +46,33 @@ func TestWhyAnObjectIsGone(t *testing.T) {
 		"Gleaner deleted it": {func(f *Found) {
 			f.Records.Entries = []record.Entry{entry(record.Delete, "Background", decide.OwnersAbsent)}
 		}, "It is not there. Gleaner deleted it at 2026-01-02T03:04:05Z: ConfigMap shop/child: deleted (Background), OwnersAbsent."},
-		"somebody else did, and Gleaner let it go": {func(f *Found) {
+		"Gleaner let it go, and may have deleted it before its records begin": {func(f *Found) {
 			f.Records.Entries = []record.Entry{entry(record.RemoveFinalizer, "gleaner.dev/hold", decide.HoldReleased)}
-		}, "It is not there. Somebody else deleted it, and Gleaner let it go at 2026-01-02T03:04:05Z"},
-		"Gleaner deleted one that had the name before, and somebody else this one": {func(f *Found) {
+		}, "It is not there. Gleaner let it go at 2026-01-02T03:04:05Z: ConfigMap shop/child: finalizer gleaner.dev/hold removed, HoldReleased. " + noDelete},
+		"Gleaner deleted one that had the name before, and let this one go": {func(f *Found) {
 			before := entry(record.Delete, "Background", decide.OwnersAbsent)
 			before.Object.UID = "before"
 			f.Records.Entries = []record.Entry{before, entry(record.RemoveFinalizer, "gleaner.dev/hold", decide.HoldReleased)}
-		}, "It is not there. Somebody else deleted it, and Gleaner let it go at 2026-01-02T03:04:05Z"},
+		}, "It is not there. Gleaner let it go at 2026-01-02T03:04:05Z: ConfigMap shop/child: finalizer gleaner.dev/hold removed, HoldReleased. " + noDelete},
 		"a hold that was taken off before it was deleted did not let it go": {func(f *Found) {
 			f.Records.Entries = []record.Entry{entry(record.RemoveFinalizer, "gleaner.dev/hold", decide.HoldObsolete)}
-		}, "It is not there. Gleaner did not delete it, as far as it remembers"},
+		}, "It is not there. The last that Gleaner recorded of it, at 2026-01-02T03:04:05Z: "},
 		"a delete that failed is none": {func(f *Found) {
 			e := entry(record.Delete, "Background", decide.OwnersAbsent)
 			e.Result, e.Error = "Failed", "a webhook says no"
 			f.Records.Entries = []record.Entry{e}
-		}, "It is not there. Gleaner did not delete it, as far as it remembers"},
+		}, "It is not there. The last that Gleaner recorded of it, at 2026-01-02T03:04:05Z: "},
 		"a dry run is none": {func(f *Found) {
 			e := entry(record.Delete, "Background", decide.OwnersAbsent)
 			e.Result = "DryRun"
 			f.Records.Entries = []record.Entry{e}
-		}, "It is not there. Gleaner did not delete it, as far as it remembers"},
-		"there is no record": {func(*Found) {}, "It is not there. Gleaner has no record of it, and remembers what it did since 2026-01-02T03:04:05Z."},
+		}, "It is not there. The last that Gleaner recorded of it, at 2026-01-02T03:04:05Z: "},
+		"there is no record, as after a restart": {func(*Found) {}, "It is not there. " + noDelete},
 		"one replica could not be asked": {func(f *Found) {
 			f.Records.Missing = []replicas.Missing{{Replica: "b", Why: "it is pending"}}
-		}, "It is not there. Gleaner has no record of it, and remembers what it did since 2026-01-02T03:04:05Z. " +
-			"Either it has never been there, or a client or another collector deleted it: the API server's audit log knows. Not all replicas could be asked."},
+		}, "It is not there. " + noDelete + " Not all replicas could be asked."},
+		"none that leads could be asked": {func(f *Found) { f.Records.Since = nil },
+			"It is not there. Whether Gleaner deleted it is not known: the replica that leads, which has the records, could not be asked."},
 		"none could be asked": {func(f *Found) {
 			f.Records = replicas.Records{Missing: []replicas.Missing{{Replica: "b", Why: "it is pending"}}}
 		},
@@ -76,7 +80,7 @@ func TestWhyAnObjectIsGone(t *testing.T) {
 		"none is there": {func(f *Found) { f.Running, f.Records = false, replicas.Records{} }, "It is not there. No replica of the operator was found"},
 	} {
 		t.Run(claim, func(t *testing.T) {
-			if e := gone(c.change); e.State != Gone || !strings.HasPrefix(e.Summary, c.want) {
+			if e := gone(c.change); (e.State == Gone) != (len(e.Records) != 0) || e.State == There || !strings.HasPrefix(e.Summary, c.want) {
 				t.Errorf("%s: %s", e.State, e.Summary)
 			}
 		})
@@ -136,6 +140,13 @@ func TestAHolderTellsWhatItsNewestRecordTells(t *testing.T) {
 	e = live(meta, nil, true, older, newer)
 	if h := e.Holders[0]; h.Reason != "FinalizerWaits" || h.Message != "the backup runs" || h.Error != "" || !h.NextRetry.Time.Equal(until) {
 		t.Errorf("%+v", h)
+	}
+	e = Of(Found{
+		Name: child, Book: &whose.Book{At: until}, Known: true, Records: replicas.Records{Entries: []record.Entry{newer}},
+		Object: whose.Object{Object: &meta, Kind: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}},
+	})
+	if h := e.Holders[0]; h.NextRetry != nil || !h.RetryDue {
+		t.Errorf("a retry that is due is said to come: %+v", h)
 	}
 	if h := e.Holders[1]; h.Reason != "" || h.Message != "" || h.Error != "" {
 		t.Errorf("what is recorded of one finalizer is told of another: %+v", h)

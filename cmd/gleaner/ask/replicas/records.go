@@ -28,7 +28,7 @@ type Records struct {
 	Entries []record.Entry // from old to new
 
 	// Since is how far back the records reach of the replica with the shortest memory;
-	// nil if none says so.
+	// nil if none says so, as none does that does not lead.
 	Since *time.Time
 
 	Asked   []string  // the replicas that answered

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -44,7 +45,7 @@ func Find(ctx context.Context, q Question) (Report, error) {
 		return r, err
 	}
 	r.Unknown = append(slices.Clone(book.Unread), survey.Lines(s.Unread)...)
-	f := &finder{Question: q, survey: s, at: r.At.Time}
+	f := &finder{Question: q, survey: s, at: r.At.Time, stuck: book.Stuck()}
 	if f.kube, err = kubernetes.NewForConfig(q.Config); err != nil {
 		return r, fmt.Errorf("make client: %w", err)
 	}
@@ -54,6 +55,11 @@ func Find(ctx context.Context, q Question) (Report, error) {
 	r.Unknown = append(r.Unknown, f.unread...)
 	r.TooManyOwners = tooManyOwners(s, r.At.Time, q.LongerThan)
 	r.Objects, r.Groups = len(f.found), Of(f.found, book)
+	for _, found := range f.found {
+		if !longer(found.GetDeletionTimestamp(), q.LongerThan, r.At.Time) {
+			r.Early++
+		}
+	}
 	return r, nil
 }
 
@@ -68,6 +74,7 @@ type finder struct {
 	survey *survey.Survey
 	kube   kubernetes.Interface
 	at     time.Time
+	stuck  map[types.UID]bool // that their finalizers can't go on with, however short that is
 
 	mu     sync.Mutex // covers what follows
 	found  []Found
@@ -79,7 +86,7 @@ func (f *finder) find(ctx context.Context) error {
 	reads, ctx := errgroup.WithContext(ctx)
 	reads.SetLimit(readsAtOnce)
 	for id, item := range f.survey.Items {
-		if !longer(item.Meta.DeletionTimestamp, f.LongerThan, f.at) {
+		if at := item.Meta.DeletionTimestamp; at == nil || !longer(at, f.LongerThan, f.at) && !f.stuck[item.Meta.UID] {
 			continue
 		}
 		facts, ok := f.survey.Facts(ctx, id) // not for use by several at the same time

@@ -25,6 +25,7 @@ type Report struct {
 	At         metav1.Time     `json:"at"`
 
 	Objects int     `json:"objects"` // that are stuck, each counted once
+	Early   int     `json:"early"`   // of them those that have not been terminating for that long, and whose finalizers can't go on
 	Groups  []Group `json:"groups"`  // those that hold most first
 
 	// TooManyOwners are objects that are not being deleted, and have more owner references

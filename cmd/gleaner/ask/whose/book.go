@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
@@ -26,6 +28,8 @@ type Book struct {
 	Modules    []Module
 	Installed  bool     // Gleaner's types are served
 	Unread     []string // kinds that could not be read, each with the reason
+
+	At time.Time // when they were read; zero: they are from files
 
 	labels map[string]labels.Set // of namespaces that policies select by
 }
@@ -92,7 +96,7 @@ func (s Serving) failing() *metav1.Condition {
 // Read reads all of Gleaner's resources, and the labels of namespaces if a policy
 // goes by them.
 func Read(ctx context.Context, c client.Reader) *Book {
-	b := &Book{Installed: true, labels: map[string]labels.Set{}}
+	b := &Book{Installed: true, At: time.Now(), labels: map[string]labels.Set{}}
 	var (
 		finalizers        v1alpha1.FinalizerList
 		clusterFinalizers v1alpha1.ClusterFinalizerList
@@ -199,6 +203,18 @@ func (b *Book) readLabels(ctx context.Context, c client.Reader) {
 	for _, n := range list.Items {
 		b.labels[n.Name] = n.Labels
 	}
+}
+
+// Stuck are the objects that Finalizers and ClusterFinalizers say they can't go on with.
+// Each names the first of them.
+func (b *Book) Stuck() map[types.UID]bool {
+	found := map[types.UID]bool{}
+	for _, s := range b.Finalizers {
+		for _, stuck := range s.Status.Stuck {
+			found[types.UID(stuck.UID)] = true
+		}
+	}
+	return found
 }
 
 // serving are the Finalizers and ClusterFinalizers that serve a finalizer.

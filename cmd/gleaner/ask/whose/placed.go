@@ -33,11 +33,13 @@ func failedBy(text, uid, finalizer string) string {
 	var notes struct {
 		UID string `json:"uid"`
 		By  map[string]struct {
-			Failed string `json:"failed"`
+			Data struct {
+				Failed string `json:"failed"`
+			} `json:"data"`
 		} `json:"by"`
 	}
 	if json.Unmarshal([]byte(text), &notes) != nil || notes.UID != uid {
 		return ""
 	}
-	return notes.By[finalizer].Failed
+	return notes.By[finalizer].Data.Failed
 }

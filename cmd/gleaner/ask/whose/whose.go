@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -47,7 +48,9 @@ type Holder struct {
 	Reason    string       `json:"reason,omitempty"`  // as in records, events and logs
 	Message   string       `json:"message,omitempty"` // what the policy or the module says
 	Error     string       `json:"error,omitempty"`   // what went wrong last
+	Since     *metav1.Time `json:"since,omitempty"`   // when it got stuck
 	NextRetry *metav1.Time `json:"nextRetry,omitempty"`
+	RetryDue  bool         `json:"retryDue,omitempty"` // the time of the next retry has come
 	Deadline  *metav1.Time `json:"deadline,omitempty"`
 
 	// PlacedBy is the field manager that has put it on the object, and PlacedAt when
@@ -176,24 +179,54 @@ func (b *Book) served(h *Holder, o Object, by []Serving) {
 	}
 	uid := string(o.GetUID())
 	if failed := failedBy(o.GetAnnotations()[release.Notes], uid, h.Finalizer); failed != "" {
-		h.Reason, h.Error, h.Do = reasons["Failed"], failed, advice("Failed")
+		h.Reason, h.Error, h.Do = reasons["Failed"], failed, b.advise("Failed", s, o)
 	}
 	at := slices.IndexFunc(s.Status.Stuck, func(x v1alpha1.StuckObject) bool { return x.UID == uid })
 	if at < 0 {
 		return
 	}
 	stuck := s.Status.Stuck[at]
-	h.Reason, h.Error, h.NextRetry = cmp.Or(reasons[stuck.Reason], stuck.Reason), stuck.Message, stuck.NextRetry
+	h.Reason, h.Error, h.Since = cmp.Or(reasons[stuck.Reason], stuck.Reason), stuck.Message, &stuck.Since
+	if stuck.NextRetry != nil {
+		h.Retries(stuck.NextRetry.Time, b.At)
+	}
 	if stuck.Deadline != nil {
 		h.Deadline = stuck.Deadline
 	}
-	h.Do = advice(stuck.Reason) + "; to give up: " + releasing(o) + " --finalizer " + h.Finalizer
+	h.Do = b.advise(stuck.Reason, s, o) + "; to give up: " + releasing(o) + " --finalizer " + h.Finalizer
 }
 
 // reasons are what records, events, logs and metrics call what status has a word for.
 var reasons = map[string]string{
 	"Failed": "FinalizerFailed", "Fault": "FinalizerAtFault", "DeadlineExceeded": "FinalizerOverdue", "NotReady": "FinalizerNotReady",
+	"Blocked": "FinalizerBlocked", "RateLimited": "FinalizerLimited",
 	"NotSelected": "FinalizerUnmeant", "Circular": "FinalizerCircular", "Monitor": "FinalizerWatched", "Unreachable": "FinalizerTroubled",
+}
+
+// NoAnswer is the reason while what a module asked for is in flight, and not answered.
+// Nothing was decided, so records and events have no word for it.
+const NoAnswer = "NoAnswer"
+
+// Retries says when an object is tried again, as seen from now; the zero now is before
+// everything.
+func (h *Holder) Retries(at, now time.Time) {
+	h.NextRetry, h.RetryDue = nil, !now.IsZero() && !at.After(now)
+	if !h.RetryDue {
+		next := metav1.NewTime(at)
+		h.NextRetry = &next
+	}
+}
+
+// advise is advice about one object.
+func (b *Book) advise(reason string, s Serving, o Object) string {
+	if reason != "Failed" {
+		return advice(reason)
+	}
+	annotate := "kubectl annotate " + o.Resource.String() + " " + o.GetName()
+	if o.GetNamespace() != "" {
+		annotate += " -n " + o.GetNamespace()
+	}
+	return fmt.Sprintf("%s: %s retry=$(date +%%s) --overwrite", advice(reason), annotate) + ", or a change of the spec of " + s.String() + " or of its module"
 }
 
 // advice is what to do about an object that a finalizer keeps and gets no further
@@ -201,7 +234,13 @@ var reasons = map[string]string{
 func advice(reason string) string {
 	switch reason {
 	case "Failed":
-		return "the module has given up: see to what it says, then change the object or the Finalizer, and it is asked again"
+		return "the module has given up, and is not asked again by itself. See to what it says, then change something, such as the object"
+	case "Blocked":
+		return "what the module asked for failed: see the error, and to the server or the rights that it names; it is tried again by itself"
+	case NoAnswer:
+		return "what the module asked for is not answered: see to the server that it names; after a time-out it is tried again by itself"
+	case "RateLimited":
+		return "the module asks for more writes than there may be in a time, and is asked again by itself; see why it writes so much"
 	case "Fault":
 		return "the module does not answer as it must: mend it, see docs/records.md for how to ask it again"
 	case "DeadlineExceeded":

@@ -2,6 +2,7 @@ package whose
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -84,19 +85,42 @@ func serving(name, entry string) Serving {
 }
 
 func TestAServedFinalizerTellsWhatItsStatusTellsOfTheObject(t *testing.T) {
+	since := metav1.NewTime(deleted.Add(time.Second))
 	retry, deadline := metav1.NewTime(deleted.Add(time.Minute)), metav1.NewTime(deleted.Add(time.Hour))
 	s := serving("bucket", "example.com/bucket")
 	s.Status.Stuck = []v1alpha1.StuckObject{
 		{UID: "other", Reason: "Fault", Message: "another"},
-		{UID: "uid", Reason: "Unreachable", Message: "no answer", NextRetry: &retry, Deadline: &deadline},
+		{UID: "uid", Reason: "Unreachable", Message: "no answer", Since: since, NextRetry: &retry, Deadline: &deadline},
 	}
 	got := (&Book{Finalizers: []Serving{s}}).Of(secret(nil), "example.com/bucket")
 	want := Holder{
 		Finalizer: "example.com/bucket", Kind: Served, Owner: "ClusterFinalizer bucket", Waits: "its module to be done",
-		Reason: "FinalizerTroubled", Error: "no answer", NextRetry: &retry, Deadline: &deadline, Do: got.Do,
+		Reason: "FinalizerTroubled", Error: "no answer", Since: &since, NextRetry: &retry, Deadline: &deadline, Do: got.Do,
 	}
 	if diff := cmp.Diff(want, got); diff != "" || got.Do == "" {
 		t.Error(diff)
+	}
+}
+
+func TestARetryWhoseTimeHasComeIsDue(t *testing.T) {
+	retry, since := metav1.NewTime(deleted.Add(time.Minute)), metav1.NewTime(deleted.Add(time.Second))
+	s := serving("bucket", "example.com/bucket")
+	s.Status.Stuck = []v1alpha1.StuckObject{{UID: "uid", Reason: "Blocked", Message: "no answer", NextRetry: &retry, Since: since}}
+	for at, due := range map[time.Time]bool{retry.Add(-time.Second): false, retry.Time: true, retry.Add(time.Hour): true} {
+		h := (&Book{Finalizers: []Serving{s}, At: at}).Of(secret(nil), "example.com/bucket")
+		if h.RetryDue != due || (h.NextRetry == nil) != due || !h.Since.Equal(&since) {
+			t.Errorf("at %s: %+v", at, h)
+		}
+	}
+}
+
+func TestAfterAFailureItIsSaidWhatHasToChange(t *testing.T) {
+	s := serving("bucket", "example.com/bucket")
+	s.Status.Stuck = []v1alpha1.StuckObject{{UID: "uid", Reason: "Failed", Message: "it is full"}}
+	h := (&Book{Finalizers: []Serving{s}}).Of(secret(nil), "example.com/bucket")
+	const want = "kubectl annotate secrets keys -n shop retry=$(date +%s) --overwrite, or a change of the spec of ClusterFinalizer bucket or of its module"
+	if !strings.Contains(h.Do, want) {
+		t.Errorf("it says %s", h.Do)
 	}
 }
 
@@ -105,6 +129,7 @@ func TestReasonsAreCalledAsInRecords(t *testing.T) {
 	for word, reason := range map[string]finalize.Reason{
 		"Failed": finalize.Failed, "Fault": finalize.AtFault, "DeadlineExceeded": finalize.Overdue, "NotReady": finalize.NotReady,
 		"NotSelected": finalize.Unmeant, "Circular": finalize.Circular, "Monitor": finalize.Watched, "Unreachable": finalize.Troubled,
+		"Blocked": finalize.Blocked, "RateLimited": finalize.Limited,
 	} {
 		if reasons[word] != string(reason) {
 			t.Errorf("%s is %s, and in records %s", word, reasons[word], reason)
@@ -124,9 +149,9 @@ func TestTwoThatServeTheSameFinalizerServeNone(t *testing.T) {
 
 func TestAFailureThatIsNotedOnTheObjectIsFound(t *testing.T) {
 	for text, want := range map[string]string{
-		`{"uid":"uid","by":{"example.com/x":{"failed":"it is full"}}}`:   "it is full",
-		`{"uid":"other","by":{"example.com/x":{"failed":"it is full"}}}`: "",
-		`{"uid":"uid","by":{"example.com/y":{"failed":"it is full"}}}`:   "",
+		`{"uid":"uid","by":{"example.com/x":{"signature":"s","data":{"failed":"it is full"}}}}`:   "it is full",
+		`{"uid":"other","by":{"example.com/x":{"signature":"s","data":{"failed":"it is full"}}}}`: "",
+		`{"uid":"uid","by":{"example.com/y":{"signature":"s","data":{"failed":"it is full"}}}}`:   "",
 		`nonsense`: "",
 	} {
 		b := &Book{Finalizers: []Serving{serving("a", "example.com/x")}}

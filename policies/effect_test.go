@@ -1,0 +1,52 @@
+package policies_test
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/gleaner-dev/gleaner/policies"
+)
+
+func TestShares_IsFalseOnlyIfNoLabelsAreSelectedByBoth(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		want bool
+	}{
+		{"tier=data", "tier=data", true},
+		{"tier=data", "tier=web", false},
+		{"tier in (data,web)", "tier=web", true},
+		{"tier=data", "tier!=data", false},
+		{"tier in (data,web)", "tier!=data", true},
+		{"tier=data", "!tier", false},
+		{"tier", "!tier", false},
+		{"tier", "tier!=data", true},
+		{"!tier", "tier!=data", true},
+		{"tier=data", "app=web", true},
+		{"", "tier=data", true},
+		{"size>3", "size=2", false},
+		{"size>3", "size<2", true}, // which none meets, and nobody has to find out
+	} {
+		a, b := selectorOf(t, c.a), selectorOf(t, c.b)
+		x, y := &policies.Policy{Objects: a}, &policies.Policy{Objects: b}
+		if x.Shares(y) != c.want || y.Shares(x) != c.want {
+			t.Errorf("objects %q and %q: want %t", c.a, c.b, c.want)
+		}
+		x, y = &policies.Policy{Namespaces: a}, &policies.Policy{Namespaces: b}
+		if x.Shares(y) != c.want {
+			t.Errorf("namespaces %q and %q: want %t", c.a, c.b, c.want)
+		}
+	}
+	if x := (&policies.Policy{Objects: selectorOf(t, "tier=data")}); !x.Shares(&policies.Policy{}) {
+		t.Error("without a selector all are selected")
+	}
+}
+
+func selectorOf(t *testing.T, text string) labels.Selector {
+	t.Helper()
+	s, err := labels.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
