@@ -43,12 +43,12 @@ func Build(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, settings 
 			served:    map[schema.GroupVersionResource]struct{}{},
 			kinds:     map[schema.GroupVersionKind]Resource{},
 			preferred: map[schema.GroupKind]Resource{},
-			failing:   map[string]struct{}{},
+			failing:   map[schema.GroupVersion]bool{},
 		},
 		listed: map[schema.GroupResource]struct{}{},
 	}
 	for gv := range settings.Failed {
-		b.catalog.failing[gv.Group] = struct{}{}
+		b.catalog.failing[gv] = !settings.Previous.discovered(gv)
 	}
 	byVersion := map[schema.GroupVersion][]Resource{}
 	for _, list := range lists {

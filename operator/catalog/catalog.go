@@ -16,6 +16,7 @@ package catalog
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -62,7 +63,10 @@ type Catalog struct {
 	kinds     map[schema.GroupVersionKind]Resource
 	preferred map[schema.GroupKind]Resource // with the stale ones
 	collected []Resource                    // with the stale ones; sorted
-	failing   map[string]struct{}           // groups of which some version could not be asked about
+
+	// failing are the group versions that could not be asked about: true where none of
+	// their types is known from before.
+	failing map[schema.GroupVersion]bool
 }
 
 // Resource returns the type of exactly this group, version and kind if it is
@@ -112,8 +116,44 @@ func (c *Catalog) Failing(group string) bool {
 	if c == nil {
 		return true
 	}
-	_, failing := c.failing[group]
-	return failing
+	for gv := range c.failing {
+		if gv.Group == group {
+			return true
+		}
+	}
+	return false
+}
+
+// Undiscovered returns the group versions of which discovery has not found out a single
+// type, because it has failed for them ever since. They may have types, and those objects.
+func (c *Catalog) Undiscovered() []schema.GroupVersion {
+	if c == nil {
+		return nil
+	}
+	var list []schema.GroupVersion
+	for gv, nothingKnown := range c.failing {
+		if nothingKnown {
+			list = append(list, gv)
+		}
+	}
+	slices.SortFunc(list, func(a, b schema.GroupVersion) int { return strings.Compare(a.String(), b.String()) })
+	return list
+}
+
+// discovered reports whether discovery has found out about a group version, now or before.
+func (c *Catalog) discovered(gv schema.GroupVersion) bool {
+	if c == nil {
+		return false
+	}
+	if nothingKnown, failing := c.failing[gv]; failing {
+		return !nothingKnown
+	}
+	for resource := range c.served {
+		if resource.GroupVersion() == gv {
+			return true
+		}
+	}
+	return false
 }
 
 // Diff returns the collected types that c has and old has not, by the same

@@ -40,7 +40,8 @@ const (
 //
 // A dependent of an owner that orphans must not be missed: it would be
 // collected later, for want of its owner. So all kinds are listed for such an
-// owner, and it is held while any of the lists fails. An owner that waits
+// owner, and it is held while any of the lists fails, or while discovery has
+// failed for types of which nothing is known. An owner that waits
 // would only go before a dependent, which is collected in any case. For it,
 // the kinds are listed of which the graph has seen dependents of such owners,
 // and a list that fails does not hold it: one type that can't be read must not
@@ -134,6 +135,7 @@ func (b *Barrier) Round(ctx context.Context) []graph.ID {
 		}
 	}
 	failures := b.lookAll(ctx, b.places(owners))
+	undiscovered := b.undiscovered()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	maps.DeleteFunc(b.outcomes, func(_ graph.ID, o outcome) bool { return began.Sub(o.at) > confirmedFor })
@@ -142,8 +144,11 @@ func (b *Barrier) Round(ctx context.Context) []graph.ID {
 			continue // the round itself has found what it waits for
 		}
 		o := outcome{orphans: b.orphans(owner), at: began}
-		if err := failures[id]; err != nil && (o.orphans || errors.Is(err, errLate)) {
+		switch err := failures[id]; {
+		case err != nil && (o.orphans || errors.Is(err, errLate)):
 			o.failure = err.Error()
+		case o.orphans && undiscovered != nil:
+			o.failure = undiscovered.Error()
 		}
 		b.outcomes[id] = o
 	}
@@ -233,6 +238,15 @@ func (b *Barrier) kinds(owner graph.View) []schema.GroupKind {
 		}
 	}
 	return kinds
+}
+
+// undiscovered says that there may be types that nobody knows of, whose objects may be
+// dependents. A type that was known before discovery failed for it is listed.
+func (b *Barrier) undiscovered() error {
+	if unknown := b.sources.Catalog().Undiscovered(); len(unknown) != 0 {
+		return fmt.Errorf("list all types for dependents: discovery has failed for %s, so its types are not known; repair or delete its APIService", unknown[0])
+	}
+	return nil
 }
 
 // look lists one place, and hands on the objects there that name one of the
