@@ -123,9 +123,9 @@ var (
 	isTest = regexp.MustCompile(`^Test|^Fuzz|^Benchmark`)
 
 	// leading is what a case's name begins with, if that is numbers: "G-63, 3.16: …".
-	leading = regexp.MustCompile(`^((?i:scenarios?) \d+|[GAW]-\d\d|3\.\d{1,2}|, | and |[ ]\d+)+\b`)
+	leading = regexp.MustCompile(`^((?i:scenarios?) \d+|[GAWP]-\d\d|3\.\d{1,2}|, | and |[ ]\d+)+\b`)
 
-	requirementID = regexp.MustCompile(`(?:^|[^\w-])([GAW]-\d\d)\b`)
+	requirementID = regexp.MustCompile(`(?:^|[^\w-])([GAWP]-\d\d)\b`)
 	defectID      = regexp.MustCompile(`(?:^|[^\w.-])(3\.\d{1,2})(?:\b[^.\w]|\.?$|\.\s)`)
 	scenarioIDs   = regexp.MustCompile(`(?i:\bscenarios?) (\d+(?:(?:, | and |–| to )\d+)*)\b`)
 	number        = regexp.MustCompile(`\d+|–| to `)
@@ -172,7 +172,7 @@ func numbers(text string) []string {
 }
 
 var (
-	letterAndNumber = regexp.MustCompile(`^([GAW])(\d\d)([A-Z]\w*)?$`)
+	letterAndNumber = regexp.MustCompile(`^([GAWP])(\d\d)([A-Z]\w*)?$`)
 	scenarioNumber  = regexp.MustCompile(`^Scenario(\d+)$`)
 	onlyDigits      = regexp.MustCompile(`^\d+$`)
 )

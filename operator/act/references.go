@@ -7,6 +7,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 
 	"github.com/gleaner-dev/gleaner/operator/decide"
@@ -17,7 +18,8 @@ import (
 // can't where the type refuses it (G-56), or where another reference with the
 // same UID has to stay: then the whole list is replaced. Either is done under
 // the judged resourceVersion, since a reference may have been put right since
-// it was judged; but for an owner's leave, which is taken by UID alone.
+// it was judged; but for an owner's leave, which is taken by UID alone, or of
+// what the object is by then.
 func (a *Actor) dropReferences(ctx context.Context, d decide.DropReferences) (Result, error) {
 	t, err := a.target(d.Object)
 	if err != nil {
@@ -41,7 +43,38 @@ func (a *Actor) dropReferences(ctx context.Context, d decide.DropReferences) (Re
 		}
 		a.whole.Store(t.resource.GroupResource(), struct{}{})
 	}
-	return t.result("drop owner references of", t.replaceReferences(ctx, kept))
+	err = t.replaceReferences(ctx, kept)
+	if d.Leave && apierrors.IsConflict(err) {
+		return t.leave(ctx, d.References)
+	}
+	return t.result("drop owner references of", err)
+}
+
+// leave takes an owner's leave of an object that somebody else writes all the time, and
+// whose references can only be written as a whole: they are read until a write of them
+// comes first. Only the references that were judged go, as they were.
+func (t target) leave(ctx context.Context, references []metav1.OwnerReference) (Result, error) {
+	result := Done
+	err := retry.RetryOnConflict(finalizerBackoff, func() error {
+		live, err := t.client.Get(ctx, t.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if live.ResourceVersion == "" {
+			return errors.New("it was read without a resourceVersion to insist on")
+		}
+		kept, dropped := split(live.OwnerReferences, references)
+		if live.UID != t.UID || len(dropped) == 0 {
+			result = Already
+			return nil
+		}
+		t.ResourceVersion = live.ResourceVersion
+		return t.replaceReferences(ctx, kept)
+	})
+	if err != nil {
+		return t.result("drop owner references of", err)
+	}
+	return result, nil
 }
 
 func (a *Actor) unblock(ctx context.Context, u decide.Unblock) (Result, error) {

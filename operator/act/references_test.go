@@ -3,6 +3,7 @@ package act_test
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -99,6 +100,52 @@ func TestATypeThatTakesNoStrategicPatchIsRemembered(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
+}
+
+// 3.17, G-66: an owner takes leave of a custom resource that somebody writes all the time:
+// the list is made again from a read. What has been put right meanwhile stays.
+func TestABusyCustomResourceDoesNotHoldUpOrphaning(t *testing.T) {
+	get := request{Method: "GET", Path: widgetPath}
+	write := func(resourceVersion, refs string) request {
+		return patched(widgetPath, merge, `{"metadata":{"uid":"uid","resourceVersion":"`+resourceVersion+`","ownerReferences":`+refs+`}}`)
+	}
+	tries := []request{write("7", "["+list("a", "c")+"]"), get, write("20", "["+list("a", "d")+"]")}
+	for name, c := range map[string]struct {
+		answers []http.HandlerFunc
+		want    outcome
+	}{
+		"it goes with what has come since": {[]http.HandlerFunc{conflict, owned("uid", "20", "a", "b", "d"), done},
+			outcome{act.Done, false, tries}},
+		"it is read until a write comes first": {
+			[]http.HandlerFunc{conflict, owned("uid", "20", "a", "b", "d"), conflict, owned("uid", "21", "b"), done},
+			outcome{act.Done, false, append(slices.Clone(tries), get, write("21", "null"))}},
+		"the reference has gone since": {[]http.HandlerFunc{conflict, owned("uid", "20", "a", "c")},
+			outcome{act.Already, false, tries[:2]}},
+		"another object by that name": {[]http.HandlerFunc{conflict, owned("another", "20", "b")},
+			outcome{act.Already, false, tries[:2]}},
+		"404 of a proxy": {[]http.HandlerFunc{conflict, proxy404}, outcome{act.Failed, true, tries[:2]}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newAPI(t, append([]http.HandlerFunc{noMedia}, c.answers...)...)
+			got := do(t, a, actor(t, a, false), decide.DropReferences{Object: object(widgetKind), References: []metav1.OwnerReference{owner("b")}, Leave: true})
+			got.Requests = got.Requests[1:] // the strategic merge patch
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// owned is an object with owners, as the API server has it.
+func owned(uid, resourceVersion string, owners ...string) http.HandlerFunc {
+	o := &metav1.PartialObjectMetadata{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: types.UID(uid), ResourceVersion: resourceVersion},
+	}
+	for _, name := range owners {
+		o.OwnerReferences = append(o.OwnerReferences, owner(name))
+	}
+	return encoded(http.StatusOK, o)
 }
 
 func TestUnblock(t *testing.T) {

@@ -140,7 +140,7 @@ func TestW05_OneDeleteMayAskAWebhookMoreThanOnce(t *testing.T) {
 	}
 }
 
-// 3.18: a finalizer that somebody adds while a DELETE is on its way loses
+// 3.18, A-13: a finalizer that somebody adds while a DELETE is on its way loses
 // against it, unless the DELETE insists on a version: the collector's do, and
 // A-05 is kept at the very write.
 func TestW06_3_18_AFinalizerAddedMeanwhile(t *testing.T) {

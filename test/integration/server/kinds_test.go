@@ -96,7 +96,7 @@ func (a *api) define() kind {
 		a.Fatal(err)
 	}
 	a.Cleanup(func() {
-		if err := crds.Delete(a.afterwards(), crd.Name, metav1.DeleteOptions{}); err != nil {
+		if err := crds.Delete(a.afterwards(), crd.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 			a.Error(err)
 		}
 	})
