@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/gleaner-dev/gleaner/operator/keystore"
+	"github.com/gleaner-dev/gleaner/operator/loop"
 )
 
 // written are the writes that a collector sends.
@@ -55,7 +56,7 @@ func TestWithoutAPolicyNothingIsWritten(t *testing.T) {
 	o.config.Wrap((&written{}).watch) // the first one is not looked at
 	var w written
 	o.config.Wrap(w.watch)
-	o.start()
+	o.startWith(func(l *loop.Options) { l.CanaryTimeout = 0 }) // canaries are written, and say so in docs/companion.md
 	for _, how := range []metav1.DeletionPropagation{
 		metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan,
 	} {
