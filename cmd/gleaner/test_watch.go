@@ -31,9 +31,7 @@ func (o *testOptions) testOnChange(cmd *cobra.Command, paths []string) error {
 	}
 	for {
 		seen := fileStates(paths) // before the run: a change during it counts
-		if err := o.test(cmd, paths); err != nil && cmd.Context().Err() == nil {
-			kubectl.TellError(cmd.ErrOrStderr(), cmd.Root().Name(), err)
-		}
+		o.testAndTell(cmd, paths)
 		if cmd.Context().Err() != nil {
 			return nil
 		}
@@ -43,6 +41,13 @@ func (o *testOptions) testOnChange(cmd *cobra.Command, paths []string) error {
 		if !waitForChange(cmd.Context(), paths, seen) {
 			return nil
 		}
+	}
+}
+
+// testAndTell runs the tests once. That some failed is told, and ends nothing.
+func (o *testOptions) testAndTell(cmd *cobra.Command, paths []string) {
+	if err := o.test(cmd, paths); err != nil && cmd.Context().Err() == nil {
+		kubectl.TellError(cmd.ErrOrStderr(), cmd.Root().Name(), err)
 	}
 }
 
@@ -73,10 +78,9 @@ func fileStates(paths []string) map[string]fileState {
 		if single {
 			root = filepath.Dir(root)
 		}
-		_ = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		_ = filepath.WalkDir(root, func(path string, entry fs.DirEntry, unread error) error {
 			switch {
-			case err != nil:
-				return nil
+			case unread != nil:
 			case entry.IsDir() && path != root && (single || hidden(entry.Name())):
 				return fs.SkipDir
 			case entry.IsDir():
