@@ -38,6 +38,9 @@ type Options struct {
 	// later with StartControllerManager.
 	NoControllerManager bool
 
+	// AdmissionPlugins are enabled on the API server, besides those that are by default.
+	AdmissionPlugins []string
+
 	// The flags below come last on the command line of their component.
 	// A flag given twice is decided by the last one, except list flags, which add up.
 	APIServerFlags         []string

@@ -60,6 +60,9 @@ func (c *Cluster) apiServerCommand() command {
 		"--disable-admission-plugins=ServiceAccount",
 		"--allow-privileged=true",
 	}
+	if plugins := c.opts.AdmissionPlugins; len(plugins) > 0 {
+		flags = append(flags, "--enable-admission-plugins="+strings.Join(plugins, ","))
+	}
 	return c.command(APIServer, c.bin.APIServer, flags, c.opts.APIServerFlags)
 }
 

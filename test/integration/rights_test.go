@@ -36,6 +36,7 @@ func TestG71_TheRightsThatTheReadmeAsksForAreEnough(t *testing.T) {
 	admin := cluster.RESTConfig()
 	allow(t, admin, "gleaner-test", []rbacv1.PolicyRule{
 		{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch", "patch", "delete"}},
+		{APIGroups: []string{"*"}, Resources: []string{"*/finalizers"}, Verbs: []string{"update"}},
 		{APIGroups: []string{"", "events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
 	})
 	allowIn(t, admin, metav1.NamespaceSystem, "gleaner-test", []rbacv1.PolicyRule{

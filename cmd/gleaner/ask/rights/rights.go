@@ -76,6 +76,7 @@ type Right struct {
 // Needed are the rights that the operator needs.
 func Needed(s Setup, b *whose.Book) []Right {
 	rights := append([]Right{reads(s)}, s.writes(b)...)
+	rights = append(rights, s.blocking(b)...)
 	rights = append(rights, telling()...)
 	rights = append(rights, resources()...)
 	rights = append(rights, s.admission(b)...)
@@ -117,6 +118,36 @@ func (s Setup) writes(b *whose.Book) []Right {
 		if f.Spec.Mode == v1alpha1.ModeEnforce {
 			rights = append(rights, selected(f.Namespace, f.Spec.Resources, []string{"patch"}, f.String()+" puts its finalizer on these, and takes it off.")...)
 		}
+	}
+	return rights
+}
+
+// blocking are the rights to write back references that block, of which the admission
+// plugin OwnerReferencesPermissionEnforcement takes some for new.
+func (s Setup) blocking(b *whose.Book) []Right {
+	right := func(namespace string) Right {
+		return Right{
+			Namespace: namespace, Groups: all, Resources: []string{"*/finalizers"}, Verbs: []string{"update"},
+			Why: "Of two references with the same UID one may be dropped, which the admission plugin OwnerReferencesPermissionEnforcement " +
+				"takes for setting the other's blockOwnerDeletion. It allows nothing else.",
+		}
+	}
+	if !s.Companion {
+		return []Right{right("")}
+	}
+	var namespaces []string
+	for _, p := range b.Policies {
+		if p.Spec.Mode == v1alpha1.ModeEnforce {
+			namespaces = append(namespaces, p.Namespace)
+		}
+	}
+	if slices.Contains(namespaces, "") {
+		return []Right{right("")}
+	}
+	slices.Sort(namespaces)
+	var rights []Right
+	for _, namespace := range slices.Compact(namespaces) {
+		rights = append(rights, right(namespace))
 	}
 	return rights
 }

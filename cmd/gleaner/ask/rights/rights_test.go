@@ -104,6 +104,7 @@ func TestACompanionWritesOnlyWhatIsSelected(t *testing.T) {
 		"delete *.* in all namespaces":                                                    false,
 		"patch *.* in all namespaces":                                                     false,
 		"delete secrets in all namespaces":                                                true,
+		"update */finalizers.* in all namespaces":                                         true,
 		"delete limitranges in all namespaces":                                            true,
 		"patch deployments.apps in namespace shop":                                        true,
 		"patch deployments.apps in all namespaces":                                        false,
@@ -123,7 +124,7 @@ func TestTheOnlyCollectorMayDeleteAnythingAndIsToldSoOnce(t *testing.T) {
 	got := written(t, SetupOf(nil), bookOf(t))
 	want := map[string]bool{
 		"get *.* in all namespaces": true, "list *.* in all namespaces": true, "watch *.* in all namespaces": true,
-		"patch *.* in all namespaces": true, "delete *.* in all namespaces": true,
+		"patch *.* in all namespaces": true, "delete *.* in all namespaces": true, "update */finalizers.* in all namespaces": true,
 		"create events in all namespaces": true, "create tokenreviews.authentication.k8s.io in all namespaces": true,
 		"create subjectaccessreviews.authorization.k8s.io in all namespaces": true,
 		"create leases.coordination.k8s.io in namespace gleaner-system":      true,
@@ -164,5 +165,17 @@ func TestTheInstalledRoleHasWhatIsPrinted(t *testing.T) {
 				t.Errorf("it has no right to %s %v", verb, r.Resources)
 			}
 		}
+	}
+}
+
+func TestBlocking_IsAskedForInTheNamespacesOfEnforcingPoliciesAlone(t *testing.T) {
+	s := SetupOf(nil)
+	s.Companion = true
+	const right, everywhere = "update */finalizers.* in namespace shop", "update */finalizers.* in all namespaces"
+	if got := written(t, s, bookOf(t, decides)); !got[right] || got[everywhere] {
+		t.Errorf("for a policy of a namespace: %v", got)
+	}
+	if got := written(t, s, bookOf(t, watches)); got[right] || got[everywhere] {
+		t.Errorf("for a policy in Monitor mode: %v", got)
 	}
 }

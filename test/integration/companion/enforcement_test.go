@@ -1,0 +1,1 @@
+../policies/enforcement_test.go
