@@ -44,13 +44,14 @@ func (s *releasing) admissions(ctx context.Context) ([]release.Admission, error)
 }
 
 func question(held []release.Held, admissions []release.Admission) string {
+	objects, admission := counted(len(held), "object", "objects"), counted(len(admissions), "admission object", "admission objects")
 	switch {
 	case len(admissions) == 0:
-		return fmt.Sprintf("Release %d?", len(held))
+		return fmt.Sprintf("Release %s?", objects)
 	case len(held) == 0:
-		return fmt.Sprintf("Remove %d admission objects?", len(admissions))
+		return fmt.Sprintf("Remove %s?", admission)
 	}
-	return fmt.Sprintf("Remove %d admission objects, and release %d?", len(admissions), len(held))
+	return fmt.Sprintf("Remove %s, and release %s?", admission, objects)
 }
 
 // removeAll removes admission objects, before anything is released: they would put

@@ -174,7 +174,7 @@ func (s *releasing) releaseFinalizer(ctx context.Context, t target) error {
 		kubectl.Fprintf(s.out, "Not everything could be looked through: %v\n", err)
 	}
 	t.warn(s.out, taken)
-	if !s.yes && !confirmed(s.in, s.out, fmt.Sprintf("Take it off %d?", len(taken))) {
+	if !s.yes && !confirmed(s.in, s.out, fmt.Sprintf("Take %s off %s?", t.finalizer, counted(len(taken), "object", "objects"))) {
 		kubectl.Fprintln(s.out, "Nothing was released.")
 		return nil
 	}

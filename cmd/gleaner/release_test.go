@@ -34,3 +34,19 @@ func TestAClusterFinalizerIsNotFreedAsLongAsObjectsMayHaveItsFinalizer(t *testin
 		}
 	}
 }
+
+func TestRelease_AsksInWholeSentences(t *testing.T) {
+	holds := func(n int) []release.Held { return make([]release.Held, n) }
+	admissions := func(n int) []release.Admission { return make([]release.Admission, n) }
+	for want, got := range map[string]string{
+		"Release 1 object?":                                  question(holds(1), nil),
+		"Release 2 objects?":                                 question(holds(2), nil),
+		"Remove 1 admission object?":                         question(nil, admissions(1)),
+		"Remove 2 admission objects, and release 1 object?":  question(holds(1), admissions(2)),
+		"Remove 1 admission object, and release 12 objects?": question(holds(12), admissions(1)),
+	} {
+		if got != want {
+			t.Errorf("it asks %q, want %q", got, want)
+		}
+	}
+}

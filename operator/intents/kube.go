@@ -69,7 +69,7 @@ func (e *Executor) delete(ctx context.Context, on Behalf, d hostabi.DeleteIntent
 		return hostabi.Result{}, fmt.Errorf("write options: %w", err)
 	}
 	if _, err := e.accounts.do(ctx, on.Account, c); err != nil && !errors.Is(err, errLarge) {
-		return hostabi.Result{}, e.problemOf(about("delete", c, d.Name), c, err)
+		return hostabi.Result{}, e.problemOf(about("delete", c, d.Name), on.Account, c, err)
 	}
 	return hostabi.Result{}, nil
 }
@@ -92,7 +92,7 @@ func (e *Executor) object(on Behalf, verb policies.Verb, t hostabi.Target) (cata
 func (e *Executor) one(ctx context.Context, on Behalf, doing string, c call) (hostabi.Result, error) {
 	data, err := e.accounts.do(ctx, on.Account, c)
 	if err != nil {
-		return hostabi.Result{}, e.problemOf(doing, c, err)
+		return hostabi.Result{}, e.problemOf(doing, on.Account, c, err)
 	}
 	var o hostabi.Object
 	if err := o.UnmarshalJSON(data); err != nil {
@@ -126,7 +126,7 @@ func (e *Executor) list(ctx context.Context, on Behalf, list hostabi.ListIntent)
 	doing := about("list", c, "")
 	data, err := e.page(ctx, on, c, limit)
 	if err != nil {
-		return hostabi.Result{}, e.problemOf(doing, c, err)
+		return hostabi.Result{}, e.problemOf(doing, on.Account, c, err)
 	}
 	page, err := pageOf(data, r)
 	if err != nil {

@@ -12,13 +12,17 @@ import (
 
 	"github.com/gleaner-dev/gleaner/hostabi"
 	"github.com/gleaner-dev/gleaner/operator/catalog"
+	"github.com/gleaner-dev/gleaner/policies"
 	"github.com/gleaner-dev/gleaner/policies/source/egress"
 )
 
-// problemOf makes a problem of what the API server said to a call, or did not say.
-func (e *Executor) problemOf(doing string, c call, err error) error {
+// problemOf makes a problem of what the API server said to a call of an account, or did
+// not say.
+func (e *Executor) problemOf(doing string, who policies.Account, c call, err error) error {
 	p := &problem{reasonOf(c, err), fmt.Sprintf("%s: %s", doing, egress.Cause(err))}
 	switch {
+	case p.reason == hostabi.ErrorForbidden:
+		p.message = fmt.Sprintf("%s: %s", forbidden(who, c), egress.Cause(err))
 	case errors.Is(err, errLarge):
 		p.message = fmt.Sprintf("%s: the answer has more than %d bytes", doing, mostAnswer)
 	case p.reason == hostabi.ErrorUnavailable && c.method != http.MethodGet && !answered(err):
@@ -72,6 +76,24 @@ func reasonOf(c call, err error) hostabi.ErrorReason {
 		return hostabi.ErrorInvalid // there is no such namespace
 	}
 	return hostabi.ErrorUnavailable
+}
+
+// forbidden says what was forbidden to whom, in the words of roles.
+func forbidden(who policies.Account, c call) string {
+	verb := map[string]string{
+		http.MethodGet: "get", http.MethodPost: "create", http.MethodPatch: "patch", http.MethodPut: "update", http.MethodDelete: "delete",
+	}[c.method]
+	if c.method == http.MethodGet && c.name == "" {
+		verb = "list"
+	}
+	text := fmt.Sprintf("service account %s/%s may not %s %s", who.Namespace, who.Name, verb, c.resource.GroupResource())
+	if c.name != "" {
+		text += fmt.Sprintf(" %q", c.name)
+	}
+	if c.namespace != "" {
+		text += " in namespace " + c.namespace
+	}
+	return text
 }
 
 // answered tells that somebody said something else than that it took too long.

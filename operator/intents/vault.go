@@ -131,10 +131,10 @@ func (v *vault) read(ctx context.Context, key vaultKey, what string) (map[string
 	answer, err := v.accounts.do(ctx, key.who, c)
 	if err != nil {
 		reason := reasonOf(c, err)
-		if reason != hostabi.ErrorForbidden {
-			reason = hostabi.ErrorUnavailable
+		if reason == hostabi.ErrorForbidden {
+			return nil, problemf(reason, "read %s, which a grant names: %s: %s", what, forbidden(key.who, c), cause(err))
 		}
-		return nil, problemf(reason, "read %s, which a grant names: %s", what, cause(err))
+		return nil, problemf(hostabi.ErrorUnavailable, "read %s, which a grant names: %s", what, cause(err))
 	}
 	if key.configMap {
 		var configMap struct{ Data map[string]string }

@@ -119,7 +119,7 @@ func TestSomebodyElsesFinalizerIsTakenOffWhatIsBeingDeletedAndOffNothingElse(t *
 		t.Fatalf("%v\n%s", err, out)
 	}
 	contains(t, out, "configmaps/goes", "configmaps/waits", "1 have example.com/bucket and are not being deleted: they keep it.",
-		"is somebody else's", "Whatever it was to clean up is not cleaned up", "Take it off 3? [y/N]", "Nothing was released.")
+		"is somebody else's", "Whatever it was to clean up is not cleaned up", "Take example.com/bucket off 3 objects? [y/N]", "Nothing was released.")
 	if strings.Contains(out, "configmaps/stays") {
 		t.Errorf("it would take it off an object that is not being deleted:\n%s", out)
 	}

@@ -65,7 +65,7 @@ func TestHoldsAreReleasedWithoutTheOperator(t *testing.T) {
 	}
 
 	out, err := releaseWith(t, "n\n", "--all", "-n", ns)
-	if err != nil || !strings.Contains(out, "Release 3? [y/N]") || !strings.Contains(out, "Nothing was released.") || len(finalizers("a")) != 1 {
+	if err != nil || !strings.Contains(out, "Release 3 objects? [y/N]") || !strings.Contains(out, "Nothing was released.") || len(finalizers("a")) != 1 {
 		t.Fatalf("asked, and told no: %v\n%s", err, out)
 	}
 	if !strings.Contains(out, "configmaps/c") || !strings.Contains(out, "being deleted: goes once it is released") {

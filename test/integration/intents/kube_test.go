@@ -36,7 +36,7 @@ func TestGet_ReadsWhatIsGrantedAndAllowed(t *testing.T) {
 	w.fails(w.get(w.target("none")), hostabi.ErrorNotFound, `"none" not found`)
 	secret := w.target("a")
 	secret.Kind = "Secret"
-	w.fails(w.get(secret), hostabi.ErrorForbidden, "worker")
+	w.fails(w.get(secret), hostabi.ErrorForbidden, "service account "+w.on.Account.Namespace+"/worker may not get secrets \"a\" in namespace "+secret.Namespace)
 	other := w.target("a")
 	other.Namespace = "kube-system"
 	w.fails(w.get(other), hostabi.ErrorNotGranted)
@@ -63,7 +63,7 @@ func TestGet_GrantsOfTheClusterNameTheirNamespaces(t *testing.T) {
 	all := hostabi.Intent{List: &hostabi.ListIntent{APIVersion: "v1", Kind: "ConfigMap"}}
 	w.fails(w.asks(all), hostabi.ErrorNotGranted)
 	w.on.Grants.Read[0].Namespaces = []string{policies.All}
-	w.fails(w.asks(all), hostabi.ErrorForbidden) // by RBAC, which the account has in its namespace alone
+	w.fails(w.asks(all), hostabi.ErrorForbidden, "/worker may not list configmaps: ") // by RBAC, which the account has in its namespace alone
 	w.fails(w.get(other), hostabi.ErrorForbidden)
 }
 
