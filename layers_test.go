@@ -187,6 +187,11 @@ var layers = map[string]layer{
 		external: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/controller-runtime"},
 	},
 
+	"cmd/gleaner/ask/monitor": {
+		internal: []string{"cmd/gleaner/ask/replicas", "hostabi", "operator/record"},
+		external: []string{"k8s.io/apimachinery"},
+	},
+
 	"cmd/gleaner/ask/rights": {
 		internal: []string{"cmd/gleaner/ask/whose", "crds/v1alpha1", "operator/escape"},
 		external: []string{"golang.org/x/sync", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},

@@ -30,8 +30,9 @@ import (
 // collection to Gleaner.
 var withoutCollector = []string{"*", "-garbage-collector-controller"}
 
-// localCanaryTimeout is enough for a collector on this machine to show itself.
-const localCanaryTimeout = 2 * time.Second
+// localCanaryTimeout is enough for a collector on this machine to show itself. The one that
+// a companion runs beside is still starting when the companion does.
+const localCanaryTimeout, startingCanaryTimeout = 2 * time.Second, time.Minute
 
 func devCommand() *cobra.Command {
 	var beside bool
@@ -165,6 +166,9 @@ func (s *stage) collect(mode string, log logr.Logger) error {
 	o.webhookURL = onLocalhost(o.webhookAddress)
 	o.metricsAddress, o.insecureDebug, o.probeAddress = address, true, "0"
 	o.canaryTimeout, o.leaderElect = localCanaryTimeout, false
+	if mode == companion {
+		o.canaryTimeout = startingCanaryTimeout
+	}
 	o.finalizerNetworks = []string{"127.0.0.0/8", "::1/128"}
 	// An identity of its own, since what Gleaner writes itself gets no hold.
 	config, err := s.cluster.ConfigFor("gleaner", "system:masters")

@@ -22,6 +22,7 @@ import (
 
 	"github.com/gleaner-dev/gleaner/cmd/gleaner/ask/doctor"
 	"github.com/gleaner-dev/gleaner/cmd/gleaner/ask/explain"
+	"github.com/gleaner-dev/gleaner/cmd/gleaner/ask/monitor"
 	"github.com/gleaner-dev/gleaner/cmd/gleaner/ask/rights"
 	"github.com/gleaner-dev/gleaner/cmd/gleaner/ask/stuck"
 	"github.com/gleaner-dev/gleaner/cmd/gleaner/kubectl"
@@ -188,6 +189,7 @@ func TestHostileReportsStayText(t *testing.T) {
 			r.Objects = 2
 			return errors.Join(showStuck(section{out: out}, r, false), showStuck(section{out: out}, r, true))
 		},
+		"monitor": func(out io.Writer) error { return showMonitored(section{out: out}, filled[monitor.Report]()) },
 		"doctor": func(out io.Writer) error {
 			showReport(section{out: out}, filled[doctor.Report](), true)
 			return nil

@@ -74,7 +74,7 @@ func rootCalled(name string) *cobra.Command {
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())}
 	})
-	group(cmd, "Ask a cluster, and have it let go:", explainCommand(), stuckCommand(), graphCommand(), previewCommand(), doctorCommand(), releaseCommand())
+	group(cmd, "Ask a cluster, and have it let go:", explainCommand(), stuckCommand(), monitorCommand(), graphCommand(), previewCommand(), doctorCommand(), releaseCommand())
 	group(cmd, "Write and test policies and finalizers:", moduleCommand(), testCommand(), replayCommand())
 	group(cmd, "Run Gleaner:", demoCommand(), devCommand(), runCommand(), rbacCommand())
 	cmd.AddCommand(versionCommand(), sandboxCommand())

@@ -193,6 +193,13 @@ type FinalizerStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
+	// What is wrong, in one word: the reason of the first condition that says so, or of the
+	// object that has been stuck for the longest time.
+	// Empty if nothing is.
+	//
+	// +optional
+	Reason string `json:"reason,omitempty"`
+
 	// The entry of metadata.finalizers that is served.
 	//
 	// +optional

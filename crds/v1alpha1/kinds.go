@@ -17,6 +17,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name="Enforcing",type=string,JSONPath=`.status.conditions[?(@.type=="Enforcing")].status`
 // +kubebuilder:printcolumn:name="Held",type=integer,JSONPath=`.status.held`,priority=1
 // +kubebuilder:printcolumn:name="Priority",type=integer,JSONPath=`.spec.priority`,priority=1
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type GCPolicy struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -63,6 +64,7 @@ type GCPolicyList struct {
 // +kubebuilder:printcolumn:name="Enforcing",type=string,JSONPath=`.status.conditions[?(@.type=="Enforcing")].status`
 // +kubebuilder:printcolumn:name="Held",type=integer,JSONPath=`.status.held`,priority=1
 // +kubebuilder:printcolumn:name="Priority",type=integer,JSONPath=`.spec.priority`,priority=1
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type ClusterGCPolicy struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -102,6 +104,7 @@ type ClusterGCPolicyList struct {
 // +kubebuilder:printcolumn:name="Compiled",type=string,JSONPath=`.status.conditions[?(@.type=="Compiled")].status`
 // +kubebuilder:printcolumn:name="Digest",type=string,JSONPath=`.status.digest`
 // +kubebuilder:printcolumn:name="ABI",type=string,JSONPath=`.status.abi`,priority=1
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type PolicyModule struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -144,6 +147,7 @@ type PolicyModuleList struct {
 // +kubebuilder:printcolumn:name="Compiled",type=string,JSONPath=`.status.conditions[?(@.type=="Compiled")].status`
 // +kubebuilder:printcolumn:name="Digest",type=string,JSONPath=`.status.digest`
 // +kubebuilder:printcolumn:name="ABI",type=string,JSONPath=`.status.abi`,priority=1
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type ClusterPolicyModule struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -187,6 +191,7 @@ type ClusterPolicyModuleList struct {
 // +kubebuilder:printcolumn:name="Stuck",type=integer,JSONPath=`.status.stuckCount`
 // +kubebuilder:printcolumn:name="Released",type=integer,JSONPath=`.status.released`,priority=1
 // +kubebuilder:printcolumn:name="Accepted",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].status`,priority=1
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="the finalizer is named after its resource, and may be no longer than 63 characters: write a shorter metadata.name"
 // +kubebuilder:validation:XValidation:rule="!has(self.spec.after) || ['.gleaner.dev/' + self.metadata.name].all(own, self.spec.after.all(f, !f.endsWith(own)))",fieldPath=".spec.after",message="a finalizer can't wait for itself: leave it out of after"
@@ -236,6 +241,7 @@ type FinalizerList struct {
 // +kubebuilder:printcolumn:name="Stuck",type=integer,JSONPath=`.status.stuckCount`
 // +kubebuilder:printcolumn:name="Released",type=integer,JSONPath=`.status.released`,priority=1
 // +kubebuilder:printcolumn:name="Accepted",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].status`,priority=1
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type ClusterFinalizer struct {
 	metav1.TypeMeta   `json:",inline"`

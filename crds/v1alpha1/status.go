@@ -48,6 +48,12 @@ type GCPolicyStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
+	// What is wrong, in one word: the reason of the first condition that says so.
+	// Empty if nothing is.
+	//
+	// +optional
+	Reason string `json:"reason,omitempty"`
+
 	// The SHA-256 digest of the module that decides.
 	//
 	// +optional
@@ -112,6 +118,12 @@ type PolicyModuleStatus struct {
 	//
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// What is wrong, in one word: the reason of the first condition that says so.
+	// Empty if nothing is.
+	//
+	// +optional
+	Reason string `json:"reason,omitempty"`
 
 	// The SHA-256 digest of the module, decompressed.
 	//

@@ -113,6 +113,7 @@ type Opinion struct {
 // Asked is one policy, and what it said.
 type Asked struct {
 	Policy  *policies.Policy
+	Hook    hostabi.Hook
 	Verdict hostabi.Verdict
 	Fault   error // it has no verdict
 	Fuel    int64
@@ -182,6 +183,7 @@ func (s *subject) askAll(ctx context.Context, set *policies.Set, opinion *Opinio
 		if !governs {
 			continue
 		}
+		asked.Hook = s.question.Hook
 		opinion.Asked = append(opinion.Asked, asked)
 		switch {
 		case !p.Enforce, asked.Fault == nil && asked.Verdict.Decision == hostabi.DecisionAbstain:

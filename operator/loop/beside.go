@@ -103,14 +103,29 @@ func (l *Loop) leaves(id graph.ID) bool {
 
 // company is what is known of the other collector. The zero company is nothing.
 type company struct {
-	state atomic.Pointer[bool]
-	ask   chan struct{} // capacity 1: let a canary out soon
+	state  atomic.Pointer[bool]
+	misses atomic.Int64  // canaries in a row that nobody finished
+	ask    chan struct{} // capacity 1: let a canary out soon
 }
+
+// known reports whether it is known if there is another collector.
+func (c *company) known() bool { return c.state.Load() != nil }
 
 // missing reports whether it is known that there is no other collector.
 func (c *company) missing() bool {
 	alive := c.state.Load()
 	return alive != nil && !*alive
+}
+
+// certain reports whether what a canary has shown is to be believed. Another collector that
+// is just starting, or changing leaders, finishes none either: that there is none takes two
+// canaries in a row.
+func (c *company) certain(alive bool) bool {
+	if alive {
+		c.misses.Store(0)
+		return true
+	}
+	return c.misses.Add(1) > 1
 }
 
 // AdviceAlone says what to do where there is no other collector.

@@ -154,7 +154,7 @@ func askedOf(o consult.Opinion) []record.Asked {
 	var list []record.Asked
 	for _, a := range o.Asked {
 		entry := record.Asked{
-			Policy: a.Policy.String(), Generation: a.Policy.Generation, Mode: "Enforce",
+			Policy: a.Policy.String(), Generation: a.Policy.Generation, Mode: "Enforce", Hook: string(a.Hook),
 			Module: a.Policy.Module, Digest: a.Policy.Digest,
 			Decision: string(a.Verdict.Decision), Reason: a.Verdict.Reason,
 			Fuel: a.Fuel, Rounds: a.Rounds, Duration: int64(a.Took),

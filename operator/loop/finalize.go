@@ -102,7 +102,7 @@ func (l *Loop) noteFinalizer(n finalize.Note) {
 func askedByFinalizer(n finalize.Note) record.Asked {
 	f := n.Finalizer
 	asked := record.Asked{
-		Policy: f.String(), Generation: f.Generation, Mode: "Enforce", Module: f.Module, Digest: f.Digest,
+		Policy: f.String(), Generation: f.Generation, Mode: "Enforce", Hook: string(hostabi.HookFinalize), Module: f.Module, Digest: f.Digest,
 		Decision: string(n.Verdict.Decision), Reason: n.Verdict.Reason, Fuel: n.Fuel, Rounds: n.Rounds, Duration: int64(n.Took),
 	}
 	if !f.Enforce {

@@ -254,6 +254,9 @@ func (l *Loop) sing(ctx context.Context) bool {
 		l.log.Error(err, "Could not find out whether another garbage collector is running", "writing", l.gate.get() == Open,
 			"fix", "let Gleaner create, get, patch and delete ConfigMaps in its namespace, or set --canary-timeout=0")
 		return false
+	case l.options.Beside && !l.company.certain(alive):
+		l.log.Info("No other garbage collector has finished a canary yet, looking again", "canaryTimeout", l.options.CanaryTimeout)
+		return false
 	case l.options.Beside:
 		l.found(ctx, alive, canaryUID)
 	case alive:

@@ -82,6 +82,8 @@ func (l *Loop) collecting() debug.Status {
 			return debug.Status{Message: "no other garbage collector is running, so what no policy governs is not collected: " + AdviceAlone}
 		case l.options.Beside && l.keeper.Mistaken() != nil:
 			return debug.Status{Message: l.keeper.Mistaken().Error()}
+		case l.options.Beside && !l.company.known():
+			return debug.Status{Collecting: true, Message: "doing what policies and finalizers ask for; whether another collector is running is not known yet"}
 		case l.options.Beside:
 			return debug.Status{Collecting: true, Message: "doing what policies and finalizers ask for, beside another collector"}
 		}

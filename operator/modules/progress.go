@@ -56,7 +56,10 @@ func (k *Keeper) reportFinalizers(ctx context.Context, b *build) {
 		if brief(f.loading) {
 			continue
 		}
-		k.write(ctx, f.object, f.kind, &f.status.Conditions, func() { k.describeFinalizer(f, progress) })
+		k.write(ctx, f.object, f.kind, &f.status.Conditions, func() {
+			k.describeFinalizer(f, progress)
+			f.status.Reason = summaryOf(f.status)
+		})
 	}
 	if err := k.guardModules(ctx, b); err != nil && ctx.Err() == nil {
 		k.options.Log.Error(err, "Could not keep the modules of finalizers")

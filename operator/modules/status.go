@@ -66,14 +66,20 @@ func (k *Keeper) report(ctx context.Context, b *build) {
 	}
 	for _, m := range b.modules {
 		if !brief(m.loading) {
-			k.write(ctx, m.object, m.kind, &m.status.Conditions, m.describe)
+			k.write(ctx, m.object, m.kind, &m.status.Conditions, func() {
+				m.describe()
+				m.status.Reason = summary(m.status.Conditions)
+			})
 		}
 	}
 	for _, p := range b.policies {
 		if brief(p.loading) {
 			continue
 		}
-		k.write(ctx, p.object, p.kind, &p.status.Conditions, func() { k.describe(b, p) })
+		k.write(ctx, p.object, p.kind, &p.status.Conditions, func() {
+			k.describe(b, p)
+			p.status.Reason = summary(p.status.Conditions)
+		})
 	}
 	k.reportFinalizers(ctx, b)
 }

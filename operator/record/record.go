@@ -211,7 +211,8 @@ type Entry struct {
 type Asked struct {
 	Policy     string `json:"policy"`
 	Generation int64  `json:"generation"`
-	Mode       string `json:"mode"` // Monitor: what it said changed nothing
+	Mode       string `json:"mode"`           // Monitor: what it said changed nothing
+	Hook       string `json:"hook,omitempty"` // that it was asked by
 	Module     string `json:"module,omitempty"`
 	Digest     string `json:"digest,omitempty"`
 	Decision   string `json:"decision,omitempty"`

@@ -122,7 +122,7 @@ func TestGetShowsWhatAPolicyDoesAndWhetherItIsInForce(t *testing.T) {
 			condition(v1alpha1.ConditionEnforcing, metav1.ConditionFalse),
 		},
 		Engine: v1alpha1.EngineFixed, Hooks: []string{"collect", "propagate"},
-		Decisions: map[string]int64{"Orphan": 3}, Held: 12, Resources: []string{"persistentvolumeclaims"},
+		Reason: "NotServed", Decisions: map[string]int64{"Orphan": 3}, Held: 12, Resources: []string{"persistentvolumeclaims"},
 	})
 	a.status(module, "keep-labelled", v1alpha1.PolicyModuleStatus{
 		Conditions: []metav1.Condition{
@@ -134,24 +134,24 @@ func TestGetShowsWhatAPolicyDoesAndWhetherItIsInForce(t *testing.T) {
 
 	for command, want := range map[string][]string{
 		"cgcp": {
-			"NAME|MODE|MODULE|COLLECT|PROPAGATE|ACCEPTED|READY|ENFORCING|AGE",
-			"keep-claims|Monitor||Orphan|Foreground|True|True|False|AGE",
+			"NAME|MODE|MODULE|COLLECT|PROPAGATE|ACCEPTED|READY|ENFORCING|REASON|AGE",
+			"keep-claims|Monitor||Orphan|Foreground|True|True|False|NotServed|AGE",
 		},
 		"gcp": {
-			"NAME|MODE|MODULE|COLLECT|PROPAGATE|ACCEPTED|READY|ENFORCING|AGE",
-			"keep-secrets|Enforce|keep-labelled||||||AGE",
+			"NAME|MODE|MODULE|COLLECT|PROPAGATE|ACCEPTED|READY|ENFORCING|REASON|AGE",
+			"keep-secrets|Enforce|keep-labelled|||||||AGE",
 		},
 		"cgcp -o wide": {
-			"NAME|MODE|MODULE|COLLECT|PROPAGATE|ACCEPTED|READY|ENFORCING|HELD|PRIORITY|AGE",
-			"keep-claims|Monitor||Orphan|Foreground|True|True|False|12|7|AGE",
+			"NAME|MODE|MODULE|COLLECT|PROPAGATE|ACCEPTED|READY|ENFORCING|HELD|PRIORITY|REASON|AGE",
+			"keep-claims|Monitor||Orphan|Foreground|True|True|False|12|7|NotServed|AGE",
 		},
 		"pmod": {
-			"NAME|ENGINE|HOOKS|FETCHED|COMPILED|DIGEST|AGE",
-			`keep-labelled|Rego|["collect"]|True|Unknown|abc|AGE`,
+			"NAME|ENGINE|HOOKS|FETCHED|COMPILED|DIGEST|REASON|AGE",
+			`keep-labelled|Rego|["collect"]|True|Unknown|abc||AGE`,
 		},
 		"cpmod": {
-			"NAME|ENGINE|HOOKS|FETCHED|COMPILED|DIGEST|AGE",
-			"keep-data||||||AGE",
+			"NAME|ENGINE|HOOKS|FETCHED|COMPILED|DIGEST|REASON|AGE",
+			"keep-data|||||||AGE",
 		},
 	} {
 		a.shows(command, want)
@@ -171,21 +171,21 @@ func TestGetShowsWhatAFinalizerWaitsFor(t *testing.T) {
 			condition(v1alpha1.ConditionModuleReady, metav1.ConditionTrue),
 			condition(v1alpha1.ConditionEnforcing, metav1.ConditionFalse),
 		},
-		Finalizer: "default.gleaner.dev/remove-bucket", Pending: 12, Released: 3, StuckCount: 1,
+		Finalizer: "default.gleaner.dev/remove-bucket", Pending: 12, Released: 3, StuckCount: 1, Reason: "Failed",
 		Stuck: []v1alpha1.StuckObject{{APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: "a", UID: "1", Reason: "Failed", Since: metav1.Now()}},
 	})
 	for command, want := range map[string][]string{
 		"fin": {
-			"NAME|FINALIZER|MODE|MODULE|READY|ENFORCING|PENDING|STUCK|AGE",
-			"remove-bucket|default.gleaner.dev/remove-bucket|Monitor|keep-labelled|True|False|12|1|AGE",
+			"NAME|FINALIZER|MODE|MODULE|READY|ENFORCING|PENDING|STUCK|REASON|AGE",
+			"remove-bucket|default.gleaner.dev/remove-bucket|Monitor|keep-labelled|True|False|12|1|Failed|AGE",
 		},
 		"fin -o wide": {
-			"NAME|FINALIZER|MODE|MODULE|READY|ENFORCING|PENDING|STUCK|RELEASED|ACCEPTED|AGE",
-			"remove-bucket|default.gleaner.dev/remove-bucket|Monitor|keep-labelled|True|False|12|1|3|True|AGE",
+			"NAME|FINALIZER|MODE|MODULE|READY|ENFORCING|PENDING|STUCK|RELEASED|ACCEPTED|REASON|AGE",
+			"remove-bucket|default.gleaner.dev/remove-bucket|Monitor|keep-labelled|True|False|12|1|3|True|Failed|AGE",
 		},
 		"cfin": {
-			"NAME|FINALIZER|MODE|MODULE|READY|ENFORCING|PENDING|STUCK|AGE",
-			"backup||Enforce|keep-data|||||AGE",
+			"NAME|FINALIZER|MODE|MODULE|READY|ENFORCING|PENDING|STUCK|REASON|AGE",
+			"backup||Enforce|keep-data||||||AGE",
 		},
 	} {
 		a.shows(command, want)
