@@ -76,7 +76,7 @@ func onTerminal(t *testing.T, args []string) (string, int) {
 var progress = regexp.MustCompile("(\r\x1b\\[K[^\r\n\x1b]*)+\r\x1b\\[K")
 
 // shown are what is asked of files: the rest of the page is of a cluster.
-var shown = regexp.MustCompile("(?s)```\n\\$ gleaner ([^\n]* -f shop\\.yaml[^\n]*)\n(.*?)```")
+var shown = regexp.MustCompile("(?s)```console\n\\$ gleaner ([^\n]* -f shop\\.yaml[^\n]*)\n(.*?)```")
 
 func TestTheDocumentationShowsWhatIsWritten(t *testing.T) {
 	page, err := os.ReadFile("../../docs/cli.md")

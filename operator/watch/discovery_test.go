@@ -127,18 +127,27 @@ func TestScenario15_G05_AnErrorThatNamesNoGroup(t *testing.T) {
 	eventually(t, "them to be back", func() bool { return sink.count("seen one") == 2 && w.Synced() })
 }
 
-// Scenario 18: what could not be listed all the time it was there goes like
+// Scenario 18: what can't be listed is told, and holds up neither other types nor the next
+// look at what is served. What could not be listed all the time it was there goes like
 // anything else, and is no error any more.
 func TestG09_ATypeThatNeverSyncedGoes(t *testing.T) {
 	a := newAPI(t)
 	a.serve(core, pods)
 	a.serve(demo, widgets)
+	a.put(podResource, object("ns", "one"))
 	a.answer("/apis/example.com/v1/widgets", 500)
 	w, sink := run(t, a, nil)
 	eventually(t, "the error", func() bool { s, _ := stateOf(w, widgetKind); return s.LastError != "" })
+	eventually(t, "another type", sink.has("seen one"))
 	passes(t, a, 2) // it is not waited for
 	if w.Synced() {
 		t.Error("all is synced, with a type that can't be listed")
+	}
+	if s, watched := stateOf(w, widgetKind); !watched || s.Synced || s.LastError == "" {
+		t.Errorf("what can't be listed is told as %+v, watched: %t", s, watched)
+	}
+	if s, _ := stateOf(w, podKind); !s.Synced || s.LastError != "" {
+		t.Errorf("another type is told as %+v", s)
 	}
 	a.unserve(demo)
 	eventually(t, "it to go", sink.has("gone Widget"))

@@ -91,24 +91,28 @@ func TestMismatch(t *testing.T) {
 }
 
 func TestBlocksOfCommandsAreRead(t *testing.T) {
-	d := parseDocument("a.md", []byte("<!-- run by .ci/run: one | two -->\n```sh\nmake demo\n```\n\n"+
-		"```sh\nmake build\nbin/gleaner dev\n```\n\n```console\n$ cat <<END\n> text\n> END\ntext\n$ true\n```\n\n```yaml\na: b\n```\n"))
+	d := parseDocument("a.md", []byte("```sh\nmake demo\n```\n\n"+
+		"```sh\nmake build\nbin/gleaner dev\n```\n\n```console\n$ cat <<END\n> text\n> END\ntext\n$ true\n```\n\n```yaml\na: b\n```\n\n"+
+		"```\nNAME   AGE\n```\n"))
 	got, err := d.blocks()
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := []block{
-		{line: 3, runBy: &place{".ci/run", []string{"one", "two"}}, commands: []command{{line: 3, text: "make demo"}}},
-		{line: 7, commands: []command{{line: 7, text: "make build"}, {line: 8, text: "bin/gleaner dev"}}},
-		{line: 12, commands: []command{
-			{line: 12, text: "cat <<END\ntext\nEND", checked: true, want: []string{"text"}},
-			{line: 16, text: "true", checked: true},
+		{line: 2, first: "make demo", commands: []command{{line: 2, text: "make demo"}}},
+		{line: 6, first: "make build", commands: []command{{line: 6, text: "make build"}, {line: 7, text: "bin/gleaner dev"}}},
+		{line: 11, first: "$ cat <<END", commands: []command{
+			{line: 11, text: "cat <<END\ntext\nEND", checked: true, want: []string{"text"}},
+			{line: 15, text: "true", checked: true},
 		}},
 	}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(block{}, command{}, place{})); diff != "" {
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(block{}, command{})); diff != "" {
 		t.Errorf("blocks (-want +got):\n%s", diff)
 	}
-	for _, wrong := range []string{"```bash\ntrue\n```\n", "```console\ntrue\n```\n"} {
+	for _, wrong := range []string{
+		"```bash\ntrue\n```\n", "```console\ntrue\n```\n", "```\nkubectl get pods\n```\n", "```\ntext\n$ gleaner doctor\n```\n",
+		"```text\nmake build\n```\n", "text\n\n    gleaner doctor\n", "1. text\n\n   ```\n   gleaner doctor\n   ```\n",
+	} {
 		if got, err := parseDocument("a.md", []byte(wrong)).blocks(); err == nil {
 			t.Errorf("%q is read as %+v", wrong, got)
 		}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -39,8 +40,8 @@ func parseDocument(name string, source []byte) document {
 // block is a code block of commands.
 type block struct {
 	line     int
+	first    string // line of text
 	commands []command
-	runBy    *place // it is run elsewhere
 }
 
 // command is what somebody types, and what they see then.
@@ -51,36 +52,38 @@ type command struct {
 	want    []string // lines
 }
 
-// place is where else commands are run: a file, and the texts in it that run them.
-type place struct {
-	file  string
-	texts []string
-}
-
-// runBy is the comment before a block that is run elsewhere.
-var runBy = regexp.MustCompile(`^<!-- run by (\S+): (.+) -->$`)
+// program begins a line that is a command, in a block that does not say that it has any.
+var program = regexp.MustCompile(`(?m)^ *(?:\$ )?(?:bin/)?(?:gleaner|kubectl|make|go|git|curl|cp|gzip|tinygo|docker|export|kubeadm|kustomize) +[^ ]`)
 
 // blocks finds the blocks of commands: sh, which have to succeed, and console,
-// whose output is compared.
+// whose output is compared. Commands in any other are an error, so that none slips by.
 func (d document) blocks() ([]block, error) {
 	var list []block
 	err := ast.Walk(d.tree, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
-		fence, ok := n.(*ast.FencedCodeBlock)
-		if !ok || !entering {
+		if !entering || n.Kind() != ast.KindFencedCodeBlock && n.Kind() != ast.KindCodeBlock {
 			return ast.WalkContinue, nil
 		}
-		b := block{line: d.lineOf(fence), runBy: d.marked(fence)}
-		switch language := string(fence.Language(d.source)); language {
+		b, language := block{line: d.lineOf(n)}, ""
+		b.first, _, _ = strings.Cut(d.text(n), "\n")
+		if fence, ok := n.(*ast.FencedCodeBlock); ok {
+			language = string(fence.Language(d.source))
+		}
+		switch language {
 		case "sh":
-			b.commands = script(d.text(fence), b.line)
+			b.commands = script(d.text(n), b.line)
 		case "console":
-			commands, err := transcript(d.text(fence), b.line)
+			commands, err := transcript(d.text(n), b.line)
 			if err != nil {
 				return ast.WalkStop, fmt.Errorf("%s: %w", d.name, err)
 			}
 			b.commands = commands
 		case "bash", "shell", "zsh":
 			return ast.WalkStop, fmt.Errorf("%s:%d: write sh or console in place of %s: those are run", d.name, b.line, language)
+		case "", "text", "plain":
+			if line := program.FindString(d.text(n)); line != "" {
+				return ast.WalkStop, fmt.Errorf("%s:%d: a block with commands (%s…) has to say sh or console, so that it is run", d.name, b.line, line)
+			}
+			return ast.WalkContinue, nil
 		default:
 			return ast.WalkContinue, nil
 		}
@@ -88,27 +91,6 @@ func (d document) blocks() ([]block, error) {
 		return ast.WalkContinue, nil
 	})
 	return list, err
-}
-
-// marked returns what the comment before a block says.
-func (d document) marked(n ast.Node) *place {
-	comment, ok := n.PreviousSibling().(*ast.HTMLBlock)
-	if !ok {
-		return nil
-	}
-	var b strings.Builder
-	for i := range comment.Lines().Len() {
-		line := comment.Lines().At(i)
-		b.Write(line.Value(d.source))
-	}
-	if comment.HasClosure() {
-		b.Write(comment.ClosureLine.Value(d.source))
-	}
-	m := runBy.FindStringSubmatch(strings.TrimSpace(b.String()))
-	if m == nil {
-		return nil
-	}
-	return &place{m[1], strings.Split(m[2], " | ")}
 }
 
 func (d document) text(n ast.Node) string {
@@ -123,18 +105,19 @@ func (d document) lineOf(n ast.Node) int {
 	return 1 + bytes.Count(d.source[:n.Lines().At(0).Start], []byte("\n"))
 }
 
-// script splits a block only where it starts a control plane, which is typed into a
-// terminal of its own.
+// script is a block that succeeds as a whole. It is taken line by line where one of
+// them runs until it is interrupted, and so is typed into a terminal of its own.
 func script(text string, line int) []command {
 	text = strings.TrimRight(text, "\n")
-	before, last := "", text
-	if i := strings.LastIndex(text, "\n"); i >= 0 {
-		before, last = text[:i], text[i+1:]
-	}
-	if !isDev(last) || before == "" {
+	lines := strings.Split(text, "\n")
+	if !slices.ContainsFunc(lines, stays) {
 		return []command{{line: line, text: text}}
 	}
-	return []command{{line: line, text: before}, {line: line + strings.Count(before, "\n") + 1, text: last}}
+	var list []command
+	for i, l := range lines {
+		list = append(list, command{line: line + i, text: l})
+	}
+	return list
 }
 
 // transcript reads "$ command" and "> more of it", and the output below.
@@ -156,7 +139,24 @@ func transcript(text string, line int) ([]command, error) {
 	return list, nil
 }
 
-// isDev tells the command that runs a control plane until it is interrupted.
-func isDev(command string) bool {
-	return command == "bin/gleaner dev" || command == "gleaner dev"
+// withoutComment is a command as it would be typed.
+func withoutComment(line string) string {
+	line, _, _ = strings.Cut(line, " # ")
+	return strings.TrimSpace(line)
 }
+
+// isDev tells the command that runs a control plane until it is interrupted.
+func isDev(line string) bool {
+	line = strings.TrimPrefix(withoutComment(line), "make build && ")
+	return line == "bin/gleaner dev" || line == "gleaner dev"
+}
+
+// servers are the other commands that run until they are interrupted, and where they are
+// reached.
+var servers = map[string]string{
+	"cd test/s3 && go run .":                 "127.0.0.1:7070",
+	"go run ./examples/dns-finalizer/server": "127.0.0.1:8053",
+}
+
+// stays reports whether a command does not end by itself.
+func stays(line string) bool { return isDev(line) || servers[withoutComment(line)] != "" }

@@ -17,19 +17,21 @@ const patience = 3 * time.Minute
 
 // session is a shell, into which a document's commands are typed.
 type session struct {
-	shell  *exec.Cmd
-	in     io.Writer
-	output chan string // lines
+	shell   *exec.Cmd
+	in      io.Writer
+	output  chan string // lines
+	tree    string      // the copy of the checkout
+	replace *strings.Replacer
 }
 
 // end is what the shell prints after each command, before its exit code.
 const end = "-- the command has ended with"
 
 // newSession starts a shell with a home of its own.
-func newSession(t *testing.T, folder string) *session {
+func newSession(t *testing.T, tree string) *session {
 	t.Helper()
 	shell := exec.Command("bash", "--noprofile", "--norc")
-	shell.Dir, shell.Env = folder, environment(t)
+	shell.Dir, shell.Env = tree, environment(t)
 	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // with what it starts
 	in, err := shell.StdinPipe()
 	if err != nil {
@@ -44,7 +46,7 @@ func newSession(t *testing.T, folder string) *session {
 		t.Fatal(err)
 	}
 	into.Close()
-	s := &session{shell: shell, in: in, output: make(chan string, 1000)}
+	s := &session{shell: shell, in: in, output: make(chan string, 1000), tree: tree}
 	go s.read(out)
 	t.Cleanup(func() {
 		in.Close()
@@ -86,11 +88,15 @@ func environment(t *testing.T) []string {
 	return env
 }
 
-// run types a command, and returns the lines that it printed. That it fails is an
-// error unless its output is to be compared: it may be what the document shows.
-func (s *session) run(t *testing.T, command string) (lines []string, err error) {
+// run types a command, and returns the lines that it printed. With strict, each of its
+// parts has to succeed: the shell ends with the first that does not. Without, that it
+// fails may be what the document shows.
+func (s *session) run(t *testing.T, command string, strict bool) (lines []string, err error) {
 	t.Helper()
-	fmt.Fprintf(s.in, "{ %s\n} 2>&1 </dev/null; echo \"%s $?\"\n", command, end)
+	if strict {
+		command = "set -eo pipefail\n" + command + "\nset +eo pipefail"
+	}
+	fmt.Fprintf(s.in, "{ :\n%s\n} 2>&1 </dev/null; echo \"%s $?\"\n", command, end)
 	late := time.NewTimer(patience)
 	defer late.Stop()
 	for {

@@ -19,7 +19,7 @@ import (
 func TestScenario48_3_7_ABrokenConversionWebhookHoldsOnlyWhatNeedsTheType(t *testing.T) {
 	w := newWorld(t)
 	custom := w.define(true)
-	w.make(thing{name: "stored", kind: custom})
+	stored := w.make(thing{name: "stored", kind: custom})
 	w.breakConversion(custom)
 	devtest.Eventually(t, patience, func() error {
 		if w.collector.Show().Synced() {
@@ -27,6 +27,14 @@ func TestScenario48_3_7_ABrokenConversionWebhookHoldsOnlyWhatNeedsTheType(t *tes
 		}
 		return nil
 	})
+	// An owner of that type that is there can't be read, and so its dependent stays. That there
+	// is none of a name can be told without converting anything.
+	there := stored.DeepCopy()
+	there.SetAPIVersion(custom.resource.Group + "/v2") // which takes a conversion
+	absent := there.DeepCopy()
+	absent.SetName("absent")
+	absent.SetUID("5f1c2f7e-1f43-4a43-8d8e-0e1b6c9a0037")
+	kept, lost := w.make(thing{name: "kept", owners: owns(there)}), w.make(thing{name: "lost", owners: owns(absent)})
 	for _, policy := range []metav1.DeletionPropagation{background, foreground} {
 		owner := w.make(thing{name: "owner"})
 		dependent := w.make(thing{name: "dependent", owners: blocks(owner)})
@@ -39,8 +47,11 @@ func TestScenario48_3_7_ABrokenConversionWebhookHoldsOnlyWhatNeedsTheType(t *tes
 	if w.get(owner) == nil {
 		t.Error("an orphaning owner went while a type could not be listed")
 	}
+	w.goes(lost)
+	w.stays(kept)
 	w.mendConversion(custom)
 	w.goes(owner)
+	w.stays(kept)
 }
 
 // On a control plane of its own, since the type is broken before the collector

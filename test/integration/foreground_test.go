@@ -2,10 +2,13 @@ package integration
 
 import (
 	"fmt"
+	"slices"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
@@ -20,8 +23,69 @@ func TestG58_G60_ForegroundDeletionTakesTheWholeTreeFirst(t *testing.T) {
 	leaf := w.make(thing{name: "leaf", owners: blocks(middle)})
 	loose := w.make(thing{name: "loose", owners: owns(root)})
 	w.seen(root, middle, leaf, loose)
+	ends := w.ends()
 	w.delete(root, foreground)
 	w.goes(root, middle, leaf, loose)
+	var order []string
+	for len(order) < 4 {
+		order = append(order, ends())
+	}
+	for _, pair := range [][2]string{{"leaf", "middle"}, {"middle", "root"}} {
+		if slices.Index(order, pair[0]) > slices.Index(order, pair[1]) {
+			t.Errorf("%s blocks %s, and they went in this order: %v", pair[0], pair[1], order)
+		}
+	}
+}
+
+// G-58: what blocks an owner is looked at again and again, until it is gone; the owner's
+// finalizer stays until then, and no longer.
+func TestG58_AnOwnerKeepsItsFinalizerForAsLongAsSomethingBlocksIt(t *testing.T) {
+	w := newWorld(t)
+	owner := w.make(thing{name: "owner"})
+	first := w.make(thing{name: "first", owners: blocks(owner), finalizers: []string{hold}})
+	second := w.make(thing{name: "second", owners: blocks(owner), finalizers: []string{hold}})
+	w.seen(first, second)
+	w.delete(owner, foreground)
+	w.ending(first)
+	w.ending(second)
+	for _, last := range []*unstructured.Unstructured{first, second} {
+		w.calm()
+		if live := w.get(owner); live == nil || !slices.Contains(live.GetFinalizers(), metav1.FinalizerDeleteDependents) {
+			t.Fatalf("%s blocks it, and it is now %v", last.GetName(), live)
+		}
+		w.patch(last, map[string]any{"metadata": map[string]any{"finalizers": nil}})
+		w.goes(last)
+	}
+	w.goes(owner)
+}
+
+// ends watches which objects go from now on, and returns a function that waits for the next.
+func (w *world) ends() func() string {
+	w.Helper()
+	client := w.client(configMap, w.ns)
+	list, err := client.List(w.Context(), metav1.ListOptions{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	stream, err := client.Watch(w.Context(), metav1.ListOptions{ResourceVersion: list.GetResourceVersion()})
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(stream.Stop)
+	late := time.After(patience)
+	return func() string {
+		w.Helper()
+		for {
+			select {
+			case event := <-stream.ResultChan():
+				if o, ok := event.Object.(*unstructured.Unstructured); ok && event.Type == watch.Deleted {
+					return o.GetName()
+				}
+			case <-late:
+				w.Fatal("nothing goes")
+			}
+		}
+	}
 }
 
 func TestScenario41_G62_AWaitingOwnerIsNotBlockedByWhoHasAnother(t *testing.T) {

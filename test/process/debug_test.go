@@ -3,6 +3,7 @@ package process
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -79,6 +80,31 @@ func TestG75_TheGraphIsServedAsDOTThatNoBrowserGuessesAbout(t *testing.T) {
 	}
 }
 
+// uid= may be there more than once: each adds what belongs to it, and nothing else is shown.
+func TestG75_TheGraphIsServedForEachUIDThatIsGiven(t *testing.T) {
+	w := newWorld(t, sharedCluster(t))
+	g := running(t, sharedCluster(t))
+	first, _ := pair(w, g, "first")
+	second, _ := pair(w, g, "second")
+	third, _ := pair(w, g, "third")
+	for query, shown := range map[string][]*corev1.ConfigMap{
+		"uid=" + string(first.UID):                                {first},
+		"uid=" + string(first.UID) + "&uid=" + string(second.UID): {first, second},
+		"format=dot": {first, second, third},
+	} {
+		got := g.get("/debug/gc/graph?" + query)
+		if !strings.HasPrefix(got.body, "strict digraph full {\n") || !strings.HasSuffix(got.body, "}\n") {
+			t.Errorf("%s: %s", query, got.body)
+		}
+		for _, o := range []*corev1.ConfigMap{first, second, third} {
+			want := slices.Contains(shown, o)
+			if is := strings.Contains(got.body, `uid="`+string(o.UID)+`"`); is != want {
+				t.Errorf("%s: %s is shown: %t, want %t:\n%s", query, o.Name, is, want, got.body)
+			}
+		}
+	}
+}
+
 func TestG75_OtherPathsAreNotFound(t *testing.T) {
 	g := running(t, sharedCluster(t))
 	for _, path := range []string{"/debug", "/debug/gc", "/debug/gc/", "/debug/gc/graph/", "/debug/pprof/", "/"} {
@@ -110,16 +136,30 @@ func TestGraph_IsJSONForWhoAsksForIt(t *testing.T) {
 	}
 }
 
+// From each of a family's members, up to its owners, down to their dependents, and to the
+// other owners of these; several UIDs show all their families, and no other.
 func TestG77_EveryUIDShowsTheWholeOfWhatItIsConnectedTo(t *testing.T) {
 	w := newWorld(t, sharedCluster(t))
 	g := running(t, sharedCluster(t))
-	first, _ := pair(w, g, "first")
-	_, second := pair(w, g, "second")
+	root, second := w.make("root"), w.make("second")
+	middle := w.make("middle", root)
+	leaf, shared, sibling := w.make("leaf", middle), w.make("shared", middle, second), w.make("sibling", root)
+	family := []*corev1.ConfigMap{root, second, middle, leaf, shared, sibling}
+	for _, o := range family {
+		g.knows(o)
+	}
+	other, _ := pair(w, g, "other")
 	pair(w, g, "third")
-	one := decode[graph.Dump](t, g.get("/debug/gc/graph?format=json&uid="+string(first.UID)))
-	sameNames(t, names(one), "first", "first-owner")
-	two := decode[graph.Dump](t, g.get("/debug/gc/graph?format=json&uid="+string(first.UID)+"&uid="+string(second.UID)))
-	sameNames(t, names(two), "first", "first-owner", "second", "second-owner")
+	want := []string{"root", "second", "middle", "leaf", "shared", "sibling"}
+	for _, from := range family {
+		dump := decode[graph.Dump](t, g.get("/debug/gc/graph?format=json&uid="+string(from.UID)))
+		sameNames(t, names(dump), want...)
+		if len(dump.Edges) != 5 {
+			t.Errorf("from %s: the references are %v", from.Name, dump.Edges)
+		}
+	}
+	both := decode[graph.Dump](t, g.get("/debug/gc/graph?format=json&uid="+string(leaf.UID)+"&uid="+string(other.UID)))
+	sameNames(t, names(both), append(want, "other", "other-owner")...)
 }
 
 func TestGraph_OfAnUnknownUIDIsNotFound(t *testing.T) {

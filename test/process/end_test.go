@@ -94,6 +94,7 @@ func TestLeaderElection_OneDecidesAndTheOtherTakesOverWarm(t *testing.T) {
 	if decided := follower.records(""); len(decided) != 0 {
 		t.Errorf("the follower has decided %v, and the leader %v", decided, leader.records(""))
 	}
+	read := follower.reads()
 	leader.stop()
 	between := w.orphaned("between") // while nobody leads
 	before := time.Now()
@@ -102,6 +103,19 @@ func TestLeaderElection_OneDecidesAndTheOtherTakesOverWarm(t *testing.T) {
 		t.Errorf("the follower took over after %s", took)
 	}
 	follower.recorded(between.UID)
+	// It was warm: a replica that begins reads each of some fifty types, and one that leads
+	// no more than Gleaner's own.
+	if again := follower.reads() - read; again > 20 || read < 40 {
+		t.Errorf("the follower has made %v lists and watches before it took over, and %v for that", read, again)
+	}
+}
+
+// reads is how often a process has listed a type or begun to watch one, which may be the same.
+func (g *gleaner) reads() float64 {
+	g.Helper()
+	lists, _ := g.metric("gleaner_api_calls_total", `verb="list"`)
+	watches, _ := g.metric("gleaner_api_calls_total", `verb="watch"`)
+	return lists + watches
 }
 
 func TestAPIServer_ThatGoesAwayIsWaitedFor(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -70,6 +71,61 @@ func TestA11_ACollectionIsDeletedOneByOne(t *testing.T) {
 	slices.SortFunc(got, func(x, y hook.Call) int { return strings.Compare(x.Object, y.Object) })
 	if diff := cmp.Diff(want, slices.Compact(got)); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// What has gone by the time that its turn comes is no error, and each is deleted by the
+// options of the whole.
+func TestA11_WhatHasGoneMeanwhileIsNoErrorOfACollection(t *testing.T) {
+	a := newAPI(t)
+	var mu sync.Mutex // covers what follows
+	asked, options := map[string]bool{}, map[string]bool{}
+	var once sync.Once
+	a.asked(func(_ context.Context, r *request) *metav1.Status {
+		var before unstructured.Unstructured
+		if err := before.UnmarshalJSON(r.OldObject.Raw); err != nil {
+			a.Error(err)
+		}
+		mu.Lock()
+		asked[before.GetName()] = true
+		if r.Name == "" {
+			options[string(r.Options.Raw)] = true
+		}
+		mu.Unlock()
+		if r.Name == "" { // of the collection
+			once.Do(func() {
+				for _, name := range []string{"a", "b", "c"} {
+					if name != before.GetName() {
+						o := object(configMap)
+						o.SetName(name)
+						a.delete(configMap, o, by(backgroundPolicy))
+					}
+				}
+			})
+		}
+		return nil
+	})
+	for _, name := range []string{"a", "b", "c"} {
+		o := object(configMap)
+		o.SetName(name)
+		a.create(configMap, o)
+	}
+	if err := a.client(configMap).DeleteCollection(a.Context(), by(foregroundPolicy), metav1.ListOptions{}); err != nil {
+		t.Errorf("two of three had gone: %v", err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if len(asked) != 3 || len(options) != 1 {
+		t.Errorf("asked about %v, with the options %v", asked, options)
+	}
+	left, err := a.client(configMap).List(a.Context(), metav1.ListOptions{FieldSelector: "metadata.name!=kube-root-ca.crt"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range left.Items {
+		if o.GetDeletionTimestamp() == nil {
+			t.Errorf("%s is not deleted", o.GetName())
+		}
 	}
 }
 

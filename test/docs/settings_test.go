@@ -1,0 +1,197 @@
+package docs
+
+import "github.com/gleaner-dev/gleaner/devcluster"
+
+// setting is what a document's reader has when they come to its commands, and what they
+// fill in. Without one, that is the control plane of "gleaner dev" and the checkout.
+type setting struct {
+	own     *devcluster.Options // a control plane of its own, with this, and without Gleaner
+	folder  string              // where commands are typed, from the root
+	before  string              // what is typed first
+	replace []string            // in pairs: what the document shows, and what is typed in its place
+	after   string              // what is typed last, to clean up
+}
+
+// complete is a control plane as people have it who come with theirs: with all of
+// kube-controller-manager.
+var complete = &devcluster.Options{}
+
+// operator has commands ask the Gleaner of "gleaner dev", which is in no pod.
+var operator = []string{
+	"gleaner explain ", "gleaner explain --endpoint http://ADDRESS ",
+	"gleaner doctor", "check gleaner doctor --endpoint http://ADDRESS",
+}
+
+// check takes the exit code for problems that "gleaner dev" has: no pods, for one.
+const check = `check() { "$@" || [ $? = 1 ]; }
+`
+
+// gone waits until objects have gone that somebody else has to let go.
+const gone = `gone() { until [ -z "$(kubectl get "$@" --ignore-not-found -o name)" ]; do sleep 0.1; done; }
+`
+
+var settings = map[string]setting{
+	"docs/tutorials/4-deploy.md": {own: complete},
+
+	"docs/cli.md": {
+		before: check + `mkdir -p ~/.local/bin && export PATH=~/.local/bin:$PATH
+dot() { cat; }
+for name in shop preview-42 ops gleaner-system; do kubectl create namespace $name; done
+kubectl create deployment web --image=nginx -n shop
+cp examples/hello-policy/resources.yaml my-policies.yaml
+cp cmd/gleaner/testdata/ask/*.yaml .`,
+		replace: append([]string{"rbac --collector companion -f policies.yaml", "rbac --collector companion -f test/ask/testdata/shop.yaml"}, operator...),
+		after: `kubectl delete clusterrolebinding asker-debug asker-view
+kubectl delete clusterrole,clusterrolebinding gleaner
+kubectl delete namespace shop ops gleaner-system`,
+	},
+	"docs/companion.md": {own: complete},
+	"docs/finalizers.md": {
+		before: `kubectl create namespace shop
+kubectl apply -f - <<'END'
+apiVersion: gleaner.dev/v1alpha1
+kind: Finalizer
+metadata: {name: deregister, namespace: shop}
+spec:
+  resources: [{apiGroups: [""], resources: [services]}]
+  needs: Reference
+  module: {name: deregister}
+---
+apiVersion: gleaner.dev/v1alpha1
+kind: ClusterFinalizer
+metadata: {name: remove-bucket}
+spec:
+  finalizer: example.com/bucket
+  resources: [{apiGroups: [""], resources: [configmaps]}]
+  module: {name: remove-bucket}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: shop, finalizers: [shop.gleaner.dev/deregister]}
+spec: {ports: [{port: 80}]}
+END
+kubectl delete service web -n shop --wait=false`,
+		after: `kubectl patch service web -n shop --type=merge -p '{"metadata":{"finalizers":null}}'
+kubectl delete finalizers.gleaner.dev,services --all -n shop
+kubectl delete clusterfinalizer remove-bucket
+kubectl delete namespace shop`,
+	},
+	"docs/howto/switch-the-collector-off.md": {own: &devcluster.Options{Controllers: []string{"*", "-garbage-collector-controller"}}},
+	"docs/install.md": {
+		own:     complete,
+		replace: []string{"former=", "kubectl create secret generic gleaner-state-keys -n gleaner-system --from-literal=current=$(head -c 32 /dev/urandom | base64)\nformer="},
+		before:  `until kubectl get serviceaccount default; do sleep 0.1; done`,
+	},
+	"docs/policies.md": {
+		before: `kubectl create namespace shop
+kubectl create configmap settings -n shop
+kubectl apply -f - <<'END'
+apiVersion: gleaner.dev/v1alpha1
+kind: ClusterGCPolicy
+metadata: {name: keep-claims}
+spec:
+  resources: [{apiGroups: [""], resources: [persistentvolumeclaims]}]
+  fixed: {collect: {decision: Orphan}}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: data}
+spec:
+  accessModes: [ReadWriteOnce]
+  resources: {requests: {storage: 1Gi}}
+END
+cp examples/hello-policy/policy.rego .
+sed 's/name: hello/name: by-label/' examples/hello-policy/resources.yaml | awk '/^---/ {n++} n < 2' >module.yaml
+kubectl apply -f module.yaml
+kubectl wait --for=condition=Enforcing clustergcpolicy/by-label`,
+		replace: append([]string{"gleaner test . ", "cd examples/hello-policy && gleaner test . "}, operator...),
+		after: `kubectl delete clustergcpolicies,clusterpolicymodules --all
+kubectl delete pvc data
+kubectl delete namespace shop`,
+	},
+	"docs/records.md": {
+		before: `kubectl create namespace shop
+cp examples/hello-policy/policy.rego .
+sed 's/configmaps/persistentvolumeclaims/' examples/hello-policy/resources.yaml | awk '/^---/ {n++} n < 2' | kubectl apply -f -
+kubectl wait --for=condition=Enforcing clustergcpolicy/hello
+kubectl create configmap owner -n shop
+kubectl apply -f - <<END
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata:
+  name: data
+  namespace: shop
+  labels: {keep: "true"}
+  ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: owner, uid: $(kubectl get configmap owner -n shop -o jsonpath={.metadata.uid})}]
+spec:
+  accessModes: [ReadWriteOnce]
+  resources: {requests: {storage: 1Gi}}
+END
+kubectl delete configmap owner -n shop
+until [ -z "$(kubectl get pvc data -n shop -o jsonpath={.metadata.ownerReferences})" ]; do sleep 0.1; done`,
+		after: `kubectl delete clustergcpolicies,clusterpolicymodules --all
+kubectl delete namespace shop`,
+	},
+	"docs/troubleshooting.md": {
+		before: check + `kubectl create namespace shop
+kubectl create configmap data -n shop
+kubectl create deployment web --image=nginx -n shop
+kubectl config set-context --current --namespace=shop
+kubectl apply -f - <<'END'
+apiVersion: gleaner.dev/v1alpha1
+kind: ClusterGCPolicy
+metadata: {name: keep}
+spec:
+  resources: [{apiGroups: [""], resources: [secrets]}]
+  fixed: {collect: {decision: Orphan}}
+---
+apiVersion: gleaner.dev/v1alpha1
+kind: Finalizer
+metadata: {name: deregister, namespace: shop}
+spec:
+  resources: [{apiGroups: [""], resources: [services]}]
+  needs: Reference
+  module: {name: deregister}
+---
+apiVersion: gleaner.dev/v1alpha1
+kind: PolicyModule
+metadata: {name: deregister, namespace: shop}
+spec: {rego: {inline: "package gleaner\n\nfinalize := {\"decision\": \"Done\"}"}}
+END`,
+		replace: append([]string{
+			"KIND/NAME", "configmap/data", "KIND/OWNER", "deployment/web", "get KIND NAME", "get configmap data",
+			"clustergcpolicy NAME", "clustergcpolicy keep", "finalizer.gleaner.dev NAME -n NAMESPACE", "finalizer.gleaner.dev deregister -n shop",
+			"policymodule NAME -n NAMESPACE", "policymodule deregister -n shop",
+		}, operator...),
+		after: `kubectl config set-context --current --namespace=default
+kubectl delete clustergcpolicies --all
+kubectl delete namespace shop`,
+	},
+	"examples/README.md": {replace: []string{"…/gleaner", "TREE"}, after: "go vet ."},
+	"sdk/go/README.md":   {before: "gleaner module new --lang go demo && cd demo"},
+	"sdk/rego/README.md": {before: "gleaner module new --lang rego demo && cd demo"},
+	"policies/library/orphan-by-annotation/README.md": {before: "kubectl create configmap results", after: "kubectl delete configmap results"},
+	"policies/library/protect-namespaces/README.md":   {before: "kubectl create namespace shop", after: "kubectl delete namespace shop"},
+
+	"examples/backup-before-delete/README.md": {
+		folder: "examples/backup-before-delete",
+		after:  "kubectl delete configmap colors; kubectl delete -k deploy",
+	},
+	"examples/bucket-finalizer/README.md": {
+		folder: "examples/bucket-finalizer",
+		before: gone,
+		after:  "kubectl delete -k local",
+	},
+	"examples/dns-finalizer/README.md": {
+		folder: "examples/dns-finalizer",
+		after:  "kubectl delete -k local",
+	},
+	"examples/drain-before-delete/README.md": {
+		folder: "examples/drain-before-delete",
+		after:  "kill %1 || true; kubectl delete -k deploy; kubectl delete -f sample.yaml --ignore-not-found",
+	},
+	"examples/hello-policy/README.md": {
+		folder: "examples/hello-policy",
+		after:  "kubectl delete configmap kept; kubectl delete -f resources.yaml",
+	},
+}
