@@ -100,7 +100,15 @@ test-beside: setup ## run 200 random scripts with and without Gleaner beside the
 test: setup $(TESTSUM) ## run all tests, after all set-up that they need
 	cd sdk/go && GOWORK=off $(TESTSUM) $(TESTSUM_FLAGS) -- ./...
 	cd test/prometheus && GOWORK=off $(TESTSUM) $(TESTSUM_FLAGS) -- ./...
-	$(TESTSUM) $(TESTSUM_FLAGS) -- -timeout 20m $(PACKAGES)
+	mkdir -p bin
+	@status=0; $(TESTSUM) $(TESTSUM_FLAGS) --jsonfile bin/test.json -- -timeout 20m $(PACKAGES) || status=$$?; \
+		make --no-print-directory test-skipped; exit $$status
+
+# Tests that need TinyGo say so in the same words.
+.PHONY: test-skipped
+test-skipped:
+	@skipped=$$(grep -c '"Output":".*TinyGo is not installed' bin/test.json || true); \
+	if [ "$$skipped" -ne 0 ]; then echo "Tests skipped because TinyGo is not installed (https://tinygo.org): $$skipped"; fi
 
 .PHONY: check
 check: format-check vet lint generate-check test race ## all that CI asks, cheap first
@@ -120,6 +128,7 @@ race: setup $(TESTSUM) ## run the tests of packages that have locks under the ra
 vet: ## run go vet, and see that hostabi and the SDK build on their own, also for a Wasm guest
 	go vet $(PACKAGES)
 	cd hostabi && GOWORK=off go vet ./... && GOWORK=off GOOS=wasip1 GOARCH=wasm go build ./...
+	cd sdk/go && GOWORK=off GOARCH=386 CGO_ENABLED=0 go vet ./... # int has 32 bits, as in TinyGo
 	cd sdk/go && GOWORK=off go vet ./... && GOWORK=off GOOS=wasip1 GOARCH=wasm go build -o /dev/null ./...
 	for folder in $(EXAMPLES) $(ASIDE); do (cd $$folder && GOWORK=off go vet ./...); done
 

@@ -174,7 +174,7 @@ func (o *buildOptions) runCompiler(ctx context.Context, to string, stderr io.Wri
 	args := slices.Concat([]string{"build", "-buildmode=c-shared", "-trimpath", "-buildvcs=false", "-ldflags=-s -w"}, flags, []string{"-o", to, "."})
 	if o.tinygo {
 		name, missing = "tinygo", "install it from https://tinygo.org, or leave --tinygo out"
-		args = []string{"build", "-target=wasip1", "-buildmode=c-shared", "-scheduler=none", "-no-debug", "-o", to, "."}
+		args = []string{"build", "-target=wasip1", "-buildmode=c-shared", "-scheduler=none", "-gc=leaking", "-opt=2", "-no-debug", "-o", to, "."}
 	}
 	path, err := exec.LookPath(name)
 	if err != nil {
@@ -189,8 +189,15 @@ func (o *buildOptions) runCompiler(ctx context.Context, to string, stderr io.Wri
 	if !o.tinygo { // which sets them for what it runs
 		compiler.Env = append(compiler.Env, "GOOS=wasip1", "GOARCH=wasm")
 	}
-	compiler.Stdout, compiler.Stderr = stderr, stderr
-	if err := compiler.Run(); err != nil {
+	var said bytes.Buffer
+	both := io.MultiWriter(stderr, &said)
+	compiler.Stdout, compiler.Stderr = both, both
+	err = compiler.Run()
+	if err != nil && o.tinygo && bytes.Contains(said.Bytes(), []byte("requires go version")) {
+		return fmt.Errorf("build %s: this TinyGo does not take the Go that comes first on the PATH, or the one that go.mod asks for: "+
+			"have an older Go come first on the PATH with GOTOOLCHAIN=local, and write go 1.23 into go.mod: %w", o.folder, err)
+	}
+	if err != nil {
 		return fmt.Errorf("build %s: %s build: %w", o.folder, name, err)
 	}
 	return nil

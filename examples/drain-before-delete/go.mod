@@ -1,6 +1,6 @@
 module github.com/gleaner-dev/gleaner/examples/drain-before-delete
 
-go 1.24
+go 1.23
 
 require (
 	github.com/gleaner-dev/gleaner/hostabi v0.0.0 // indirect

@@ -27,11 +27,11 @@ import (
 func TestAModuleInGoAnswersTheCases(t *testing.T) {
 	for compiler, build := range map[string][]string{
 		"stock Go": {"go", "build", "-buildmode=c-shared", "-o", "OUT", "./examples/keep-data"},
-		"TinyGo":   {"tinygo", "build", "-target=wasip1", "-buildmode=c-shared", "-scheduler=none", "-o", "OUT", "./examples/keep-data"},
+		"TinyGo":   {"tinygo", "build", "-target=wasip1", "-buildmode=c-shared", "-scheduler=none", "-gc=leaking", "-opt=2", "-o", "OUT", "./examples/keep-data"},
 	} {
 		t.Run(compiler, func(t *testing.T) {
 			if _, err := exec.LookPath(build[0]); err != nil {
-				t.Skipf("there is no %s on the path", build[0])
+				t.Skipf("%s is not installed", compiler)
 			}
 			g := newGuest(t, builtModule(t, build))
 			want := []string{"collect", "propagate", "validate"}

@@ -25,7 +25,7 @@ var measured = []struct {
 		return built(b, "go", []string{"GOOS=wasip1", "GOARCH=wasm"}, "build", "-buildmode=c-shared")
 	}},
 	{"tinygo", func(b testing.TB) []byte {
-		return built(b, "tinygo", nil, "build", "-target=wasip1", "-buildmode=c-shared", "-scheduler=none", "-no-debug")
+		return built(b, "tinygo", nil, "build", "-target=wasip1", "-buildmode=c-shared", "-scheduler=none", "-gc=leaking", "-opt=2", "-no-debug")
 	}},
 }
 

@@ -100,22 +100,38 @@ func (j *journal) end() Log {
 	return j.kept
 }
 
-// lastWords is what a module that failed has said about it: the end of its
-// standard error, or what it panicked with, which a trace comes after.
+// lastWords is what a module that failed has said about it, and where: what it panicked
+// with, which a trace comes after; else the end of its standard error; else the last
+// error that it logged. Go panics to standard error, and TinyGo to standard output.
 func (j *journal) lastWords() string {
 	var said []string
+	var panicked, logged string
 	for _, line := range j.end().Lines {
-		if line.Source != SourceStderr {
-			continue
+		panics := strings.HasPrefix(line.Text, "panic: ") || strings.HasPrefix(line.Text, "fatal error: ")
+		switch {
+		case line.Source == SourceStderr && panics:
+			return toStderr + shorten(line.Text)
+		case line.Source == SourceStderr:
+			said = append(said, line.Text)
+		case line.Source == SourceStdout && panics:
+			panicked = line.Text
+		case line.Source == SourceLog && line.Level == hostabi.LogError:
+			logged = line.Text
 		}
-		if strings.HasPrefix(line.Text, "panic: ") || strings.HasPrefix(line.Text, "fatal error: ") {
-			return shorten(line.Text)
-		}
-		said = append(said, line.Text)
 	}
 	const few = 3
-	return shorten(strings.Join(said[max(0, len(said)-few):], " / "))
+	switch {
+	case panicked != "":
+		return "the last that it wrote to standard output: " + shorten(panicked)
+	case len(said) != 0:
+		return toStderr + shorten(strings.Join(said[max(0, len(said)-few):], " / "))
+	case logged != "":
+		return "the last error that it logged: " + shorten(logged)
+	}
+	return ""
 }
+
+const toStderr = "the last that it wrote to standard error: "
 
 func shorten(text string) string {
 	const most = 400

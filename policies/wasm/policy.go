@@ -178,7 +178,7 @@ func (p *Policy) fault(c *call, when string, err error) error {
 	}
 	f.Message = when + err.Error()
 	if said := c.log.lastWords(); said != "" {
-		f.Message += "; the last that it wrote to standard error: " + said
+		f.Message += "; " + said
 	}
 	return f
 }

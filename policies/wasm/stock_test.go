@@ -50,6 +50,7 @@ func TestAStockGoGuestFails(t *testing.T) {
 		words []string
 	}{
 		{"a panic is quoted, with where it was", "panic", policies.FaultTrapped, []string{"panic: there is no bucket", "main.serve"}},
+		{"a panic on standard output is quoted", "tinygo", policies.FaultTrapped, []string{"standard output: panic: there is no TinyGo bucket"}},
 		{"an exit is told with its code", "exit", policies.FaultTrapped, []string{"it exited with code 3", "main.serve"}},
 		{"an endless loop is told with where it is", "spin", policies.FaultExhausted, []string{"fuel of 100000000 units", "main.serve"}},
 		{"a hoard ends at the limit of memory", "hoard", policies.FaultMemoryLimit, []string{"limit of 32 MiB", "out of memory"}},

@@ -105,8 +105,9 @@ var exceptions = []exception{
 	{"docs/cli.md", "$ gleaner doctor", "it shows a cluster in which something has failed",
 		&place{"test/ask/testdata/4-doctor.txt", []string{"$ gleaner doctor"}}},
 
-	{"sdk/go/README.md", "tinygo build -target=wasip1 -buildmode=c-shared -scheduler=none -no-debug -o policy.wasm .", "it needs TinyGo",
+	{"sdk/go/README.md", "tinygo build -target=wasip1 -buildmode=c-shared -scheduler=none -gc=leaking -opt=2 -no-debug -o policy.wasm .", "it needs TinyGo",
 		&place{"policies/policytest/guest_test.go", []string{`"tinygo", "build"`}}},
+	{"sdk/go/README.md", "PATH=$(~/go/bin/go1.23.12 env GOROOT)/bin:$PATH GOTOOLCHAIN=local gleaner module build --tinygo", "it needs TinyGo, and an older Go from the network", nil},
 	{"examples/bucket-finalizer/README.md", "kubectl create secret generic bucket-credentials -n gleaner-examples --from-literal=accessKeyID=… --from-literal=secretAccessKey=…",
 		"it needs a storage of the reader's own", nil},
 }

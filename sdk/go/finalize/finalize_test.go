@@ -2,6 +2,7 @@ package finalize_test
 
 import (
 	"fmt"
+	"math"
 	"reflect"
 	"strings"
 	"testing"
@@ -93,7 +94,7 @@ var everything = map[string]func(*finalize.Steps){
 func TestWhatMayGoAwayIsWaitedForLongerEachTime(t *testing.T) {
 	for name, step := range everything {
 		for _, reason := range []gleaner.ErrorReason{gleaner.ErrorUnavailable, gleaner.ErrorConflict, gleaner.ErrorExpired, "Unheard"} {
-			for number, want := range map[int]time.Duration{1: time.Second, 2: 2 * time.Second, 5: 16 * time.Second, 12: 5 * time.Minute, 1 << 40: 5 * time.Minute} {
+			for number, want := range map[int]time.Duration{1: time.Second, 2: 2 * time.Second, 5: 16 * time.Second, 12: 5 * time.Minute, math.MaxInt: 5 * time.Minute} {
 				if name == "each" && reason == gleaner.ErrorExpired {
 					want = time.Second // it begins anew
 				}

@@ -121,6 +121,11 @@ var deeds = map[string]func(request) string{
 	},
 	"panic": func(request) string { panic("there is no bucket") },
 	"exit":  func(request) string { os.Exit(3); return "" },
+	"tinygo": func(request) string { // as TinyGo panics
+		fmt.Println("panic: there is no TinyGo bucket")
+		os.Exit(2)
+		return ""
+	},
 	"print": func(request) string {
 		fmt.Println("to standard output")
 		fmt.Fprintln(os.Stderr, "to standard error")
