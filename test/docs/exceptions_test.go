@@ -107,7 +107,7 @@ var exceptions = []exception{
 
 	{"sdk/go/README.md", "tinygo build -target=wasip1 -buildmode=c-shared -scheduler=none -gc=leaking -opt=2 -no-debug -o policy.wasm .", "it needs TinyGo",
 		&place{"policies/policytest/guest_test.go", []string{`"tinygo", "build"`}}},
-	{"sdk/go/README.md", "PATH=$(~/go/bin/go1.23.12 env GOROOT)/bin:$PATH GOTOOLCHAIN=local gleaner module build --tinygo", "it needs TinyGo, and an older Go from the network", nil},
+	{"sdk/go/README.md", "go install golang.org/dl/go1.23.12@latest && ~/go/bin/go1.23.12 download", "it needs TinyGo, and an older Go from the network", nil},
 	{"examples/bucket-finalizer/README.md", "kubectl create secret generic bucket-credentials -n gleaner-examples --from-literal=accessKeyID=… --from-literal=secretAccessKey=…",
 		"it needs a storage of the reader's own", nil},
 }
