@@ -173,6 +173,9 @@ func (w *world) delete(o *object, options metav1.DeleteOptions) error {
 	}
 	if m.DeletionTimestamp == nil {
 		m.DeletionTimestamp = &metav1.Time{Time: w.now()}
+		if o.resource.GroupKind() == definitions && !slices.Contains(m.Finalizers, cleansUpInstances) {
+			m.Finalizers = append(m.Finalizers, cleansUpInstances) // as the API server does
+		}
 	}
 	w.touched(o)
 	return nil

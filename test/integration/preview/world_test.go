@@ -34,9 +34,13 @@ var resources = map[string]schema.GroupVersionResource{
 	"Secret":                {Version: "v1", Resource: "secrets"},
 	"PersistentVolumeClaim": {Version: "v1", Resource: "persistentvolumeclaims"},
 	"Namespace":             {Version: "v1", Resource: "namespaces"},
-	"GCPolicy":              {Group: "gleaner.dev", Version: "v1alpha1", Resource: "gcpolicies"},
-	"ClusterGCPolicy":       {Group: "gleaner.dev", Version: "v1alpha1", Resource: "clustergcpolicies"},
-	"ClusterPolicyModule":   {Group: "gleaner.dev", Version: "v1alpha1", Resource: "clusterpolicymodules"},
+
+	"CustomResourceDefinition": {Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"},
+	"Widget":                   {Group: "preview.example.com", Version: "v1", Resource: "widgets"},
+
+	"GCPolicy":            {Group: "gleaner.dev", Version: "v1alpha1", Resource: "gcpolicies"},
+	"ClusterGCPolicy":     {Group: "gleaner.dev", Version: "v1alpha1", Resource: "clustergcpolicies"},
+	"ClusterPolicyModule": {Group: "gleaner.dev", Version: "v1alpha1", Resource: "clusterpolicymodules"},
 }
 
 // world is a test's own namespace, with what is in it.
@@ -62,7 +66,7 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) client(kind string) dynamic.ResourceInterface {
 	switch kind {
-	case "Namespace", "ClusterGCPolicy", "ClusterPolicyModule":
+	case "Namespace", "CustomResourceDefinition", "ClusterGCPolicy", "ClusterPolicyModule":
 		return w.objects.Resource(resources[kind])
 	}
 	return w.objects.Resource(resources[kind]).Namespace(w.ns)
@@ -191,7 +195,7 @@ func (w *world) references(text string) []metav1.OwnerReference {
 		name, blocks := strings.CutSuffix(word, "!")
 		ref := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: name, UID: types.UID("no-" + name)}
 		if owner := w.made[name]; owner != nil {
-			ref.Kind, ref.UID = owner.GetKind(), owner.GetUID()
+			ref.APIVersion, ref.Kind, ref.UID = owner.GetAPIVersion(), owner.GetKind(), owner.GetUID()
 		}
 		if blocks {
 			ref.BlockOwnerDeletion = ptr.To(true)
