@@ -41,6 +41,8 @@ func (w *world) sweeping(interval time.Duration) (stop func()) {
 func (w *world) after(d time.Duration) []graph.ID {
 	<-time.After(d)
 	synctest.Wait()
+	w.loop.known.mu.Lock() // under which the sweep queues
+	defer w.loop.known.mu.Unlock()
 	return slices.Collect(maps.Keys(w.woken))
 }
 

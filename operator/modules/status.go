@@ -113,14 +113,15 @@ func (k *Keeper) place(ctx context.Context, b *build) {
 }
 
 // write writes an object's status, if describing changes it, and tells of conditions
-// that have changed.
+// that have changed. The object stays what was read and is in force: what the API server
+// answers may be of a later generation, of which nothing is known yet.
 func (k *Keeper) write(ctx context.Context, o client.Object, kind string, conditions *[]metav1.Condition, describe func()) {
 	before, former := o.DeepCopyObject().(client.Object), slices.Clone(*conditions)
 	describe()
 	if equality.Semantic.DeepEqual(before, o) {
 		return
 	}
-	err := k.client.Status().Patch(ctx, o, client.MergeFrom(before))
+	err := k.client.Status().Patch(ctx, o.DeepCopyObject().(client.Object), client.MergeFrom(before))
 	switch {
 	case err == nil:
 		k.tell(o, kind, former, *conditions)

@@ -25,7 +25,7 @@ func TestTheLibraryPassesItsTestsAndIsCoveredByThem(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	report, err := runTests(t.Context(), modules, modules, nil)
+	report, err := runTests(t.Context(), modules, modules, map[string]any{})
 	if err != nil {
 		t.Fatal(err)
 	}

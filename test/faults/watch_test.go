@@ -95,6 +95,7 @@ func Test3_4_ARelistBetweenTwoDeletesLosesNoWork(t *testing.T) {
 		dependents = append(dependents, w.make(thing{name: fmt.Sprintf("dependent-%d", i), owners: blocks(owner), finalizers: []string{hold}}))
 	}
 	w.seen(owner)
+	w.seen(dependents...) // an owner does not wait for the first of their kind that are not seen (G-63)
 	w.delete(owner, foreground)
 	for _, o := range dependents {
 		w.ends(o)
