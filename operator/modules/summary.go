@@ -25,7 +25,7 @@ func summary(conditions []metav1.Condition) string {
 			if c.Type != name {
 				continue
 			}
-			wrong := c.Status == metav1.ConditionFalse && !(name == v1alpha1.ConditionEnforcing && slices.Contains(asWanted, c.Reason))
+			wrong := c.Status == metav1.ConditionFalse && (name != v1alpha1.ConditionEnforcing || !slices.Contains(asWanted, c.Reason))
 			if wrong || c.Reason == reasonAlone { // which is also said of a policy that is in force
 				return c.Reason
 			}

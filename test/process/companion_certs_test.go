@@ -89,7 +89,7 @@ func TestCompanion_TakesACertificateFromElsewhere(t *testing.T) {
 	}
 	folder := t.TempDir()
 	_, port, _ := strings.Cut(b.address, ":")
-	b.gleaner = start(t, b.cluster, "--collector=companion", "--webhook-bind-address="+b.address,
+	b.gleaner = start(t, b.cluster, "--collector=companion", "--canary-timeout=2s", "--webhook-bind-address="+b.address,
 		"--webhook-url=https://localhost:"+port+"/veto", "--webhook-cert-dir="+folder)
 	devtest.Eventually(t, patience, func() error {
 		response, err := http.Get(b.gleaner.probes + "/readyz/webhook")

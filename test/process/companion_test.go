@@ -62,7 +62,7 @@ func (b *beside) run(flags ...string) {
 
 func (b *beside) flags() []string {
 	_, port, _ := strings.Cut(b.address, ":")
-	return []string{"--collector=companion", "--webhook-bind-address=" + b.address, "--webhook-url=https://localhost:" + port + "/veto"}
+	return []string{"--collector=companion", "--canary-timeout=2s", "--webhook-bind-address=" + b.address, "--webhook-url=https://localhost:" + port + "/veto"}
 }
 
 // keeps has a policy keep ConfigMaps, and waits until it is enforced.
