@@ -33,7 +33,7 @@ func (o *testOptions) testOnChange(cmd *cobra.Command, paths []string) error {
 		seen := fileStates(paths) // before the run: a change during it counts
 		o.testAndTell(cmd, paths)
 		if cmd.Context().Err() != nil {
-			return nil //nolint:nilerr // it was ended, as it is to be
+			return nil //nolint:nilerr // the user ended the command
 		}
 		if _, err := kubectl.Fprintln(cmd.OutOrStdout(), "Watching for changes; press Ctrl-C to end."); err != nil {
 			return fmt.Errorf("write: %w", err)
