@@ -27,7 +27,7 @@ type Binaries struct {
 	APIServer         string
 	ControllerManager string
 	Kubectl           string
-	Version           string // of Kubernetes, such as v1.36.3
+	Version           string // of Kubernetes, such as v1.37.2
 }
 
 // packages to build, in this order, by the name of the program.
@@ -161,7 +161,8 @@ func buildOne(ctx context.Context, build goBuild, progress io.Writer) error {
 	fmt.Fprintf(progress, "devcluster: building %s\n", build.program)
 	cmd := exec.CommandContext(ctx, "go", build.args...)
 	cmd.Dir = build.dir
-	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=") // the caller's may not fit this module
+	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=", // the caller's may not fit this module
+		"CGO_ENABLED=0") // as the product is built, so that what both use is compiled once
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output
 
