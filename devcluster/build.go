@@ -18,7 +18,7 @@ const (
 	cacheVariable    = "GLEANER_CACHE"  // replaces the user's cache folder
 	progressInterval = 15 * time.Second // between two lines of a long build
 	lockInterval     = 100 * time.Millisecond
-	errorTailLines   = 20
+	errorTailLines   = 30 // etcd says how it is used after the error
 )
 
 // Binaries are the paths of the built programs.
