@@ -1,0 +1,112 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/gleaner-dev/gleaner/devcluster"
+)
+
+// packagesNeeded are Debian's and Ubuntu's names.
+const packagesNeeded = "containerd runc containernetworking-plugins"
+
+// pluginFolders are where systems keep the CNI plugins.
+var pluginFolders = []string{"/usr/lib/cni", "/opt/cni/bin", "/usr/libexec/cni"}
+
+// hiddenFolders are those that a node sees empty.
+var hiddenFolders = []string{"/run", "/var/log", "/var/lib/cni", "/var/lib/kubelet"}
+
+// tools are the paths of what a node is made of.
+type tools struct{ shell, containerd, ctr, plugins, kubelet string }
+
+// Missing says what a node needs and this machine does not have, and nil if it has all.
+func Missing() error {
+	_, err := findTools()
+	return err
+}
+
+func findTools() (tools, error) {
+	if err := devcluster.CanGiveNamespaces(); err != nil {
+		return tools{}, fmt.Errorf("a node needs root on Linux, with the right to mount: %w", err)
+	}
+	var found tools
+	var missing []string
+	for program, path := range map[string]*string{
+		"sh": &found.shell, "containerd": &found.containerd, "ctr": &found.ctr,
+		"mount": nil, "runc": nil, "containerd-shim-runc-v2": nil,
+	} {
+		at, err := exec.LookPath(program)
+		if err != nil {
+			missing = append(missing, program)
+		} else if path != nil {
+			*path = at
+		}
+	}
+	at := slices.IndexFunc(pluginFolders, hasPlugins)
+	if at < 0 {
+		missing = append(missing, "the CNI plugins ptp, host-local and loopback in "+strings.Join(pluginFolders, " or "))
+	}
+	if len(missing) > 0 {
+		slices.Sort(missing)
+		return tools{}, fmt.Errorf("a node needs %s: install them, as by apt-get install %s", strings.Join(missing, ", "), packagesNeeded)
+	}
+	found.plugins = pluginFolders[at]
+	return found, nil
+}
+
+func hasPlugins(folder string) bool {
+	return !slices.ContainsFunc([]string{"ptp", "host-local", "loopback"}, func(plugin string) bool {
+		_, err := os.Stat(filepath.Join(folder, plugin))
+		return err != nil
+	})
+}
+
+// under tells which of these folders a path is below.
+func under(path string, folders []string) (string, bool) {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
+	at := slices.IndexFunc(folders, func(f string) bool { return strings.HasPrefix(path, f+"/") })
+	if at < 0 {
+		return "", false
+	}
+	return folders[at], true
+}
+
+// freeSubnet draws a subnet for Pods from 198.18.0.0/15, which is set aside for tests of
+// networks, and which no interface of this machine is in.
+func freeSubnet() (string, error) {
+	addresses, err := net.InterfaceAddrs()
+	if err != nil {
+		return "", fmt.Errorf("list addresses of this machine: %w", err)
+	}
+	for range 100 {
+		subnet := netip.PrefixFrom(netip.AddrFrom4([4]byte{198, byte(18 + rand.IntN(2)), byte(rand.IntN(256)), 0}), 24)
+		taken := slices.ContainsFunc(addresses, func(a net.Addr) bool {
+			p, err := netip.ParsePrefix(a.String())
+			return err == nil && p.Overlaps(subnet)
+		})
+		if !taken {
+			return subnet.String(), nil
+		}
+	}
+	return "", errors.New("find a free subnet in 198.18.0.0/15: all those drawn are in use")
+}
+
+// withLog adds the last lines of a log that may not be there.
+func withLog(err error, path string) error {
+	const most = 3000
+	text, readErr := os.ReadFile(path)
+	if readErr != nil {
+		return err
+	}
+	return fmt.Errorf("%w\nthe end of %s:\n%s", err, path, text[max(0, len(text)-most):])
+}

@@ -1,0 +1,42 @@
+// Package nodetest gives tests a node, or has them skipped where there can be none.
+package nodetest
+
+import (
+	"os"
+	"testing"
+
+	"github.com/gleaner-dev/gleaner/devcluster"
+	"github.com/gleaner-dev/gleaner/devcluster/node"
+)
+
+// Variable set to "required" makes a machine that can't run a node a failure, as in CI.
+const Variable = "GLEANER_TEST_NODE"
+
+// Need skips the test, or fails it in CI, if no node can run here.
+func Need(t testing.TB) {
+	t.Helper()
+	err := node.Missing()
+	switch {
+	case err == nil:
+	case os.Getenv(Variable) == "required":
+		t.Fatalf("%s=required: %v", Variable, err)
+	default:
+		t.Skip(err)
+	}
+}
+
+// Start gives a cluster a node, which is stopped with the test. See Need.
+func Start(t testing.TB, cluster *devcluster.Cluster, opts node.Options) *node.Node {
+	t.Helper()
+	Need(t)
+	n, err := node.Start(t.Context(), cluster, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := n.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return n
+}
