@@ -18,7 +18,7 @@ const (
 	cacheVariable    = "GLEANER_CACHE"  // replaces the user's cache folder
 	progressInterval = 15 * time.Second // between two lines of a long build
 	lockInterval     = 100 * time.Millisecond
-	errorTailLines   = 20
+	errorTailLines   = 30 // etcd says how it is used after the error
 )
 
 // Binaries are the paths of the built programs.
@@ -27,7 +27,7 @@ type Binaries struct {
 	APIServer         string
 	ControllerManager string
 	Kubectl           string
-	Version           string // of Kubernetes, such as v1.36.3
+	Version           string // of Kubernetes, such as v1.37.2
 }
 
 // A source is the package that a program is built from.
@@ -173,7 +173,8 @@ func buildOne(ctx context.Context, build goBuild, progress io.Writer) error {
 	fmt.Fprintf(progress, "devcluster: building %s\n", build.program)
 	cmd := exec.CommandContext(ctx, "go", build.args...)
 	cmd.Dir = build.dir
-	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=") // the caller's may not fit this module
+	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=", // the caller's may not fit this module
+		"CGO_ENABLED=0") // as the product is built, so that what both use is compiled once
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output
 
