@@ -56,9 +56,10 @@ func (n *Node) configure(cluster *devcluster.Cluster) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	n.gateway = subnet.Addr().Next().String() // as host-local has it
 	sweepCgroups()
 	n.cgroup = fmt.Sprintf("%s%d-%d", cgroupPrefix, os.Getpid(), port)
-	s := settings{Dir: n.folder, Plugins: n.tools.plugins, Cgroup: n.cgroup, Port: port, Subnet: subnet, Image: Linger}
+	s := settings{Dir: n.folder, Plugins: n.tools.plugins, Cgroup: n.cgroup, Port: port, Subnet: subnet.String(), Image: Linger}
 	for name, text := range map[string]string{
 		"start.sh":             startScript,
 		"containerd.toml":      containerdConfig,
@@ -74,9 +75,8 @@ func (n *Node) configure(cluster *devcluster.Cluster) ([]string, error) {
 		return nil, err
 	}
 	return []string{
-		filepath.Join(n.folder, "start.sh"), n.folder, strings.Join(hiddenFolders, " "),
-		n.tools.containerd, cluster.Log(n.name + "-containerd"),
-		n.tools.kubelet, cluster.Log(n.name + "-kubelet"), kubeconfig, n.name,
+		filepath.Join(n.folder, "start.sh"), n.folder, strings.Join(hiddenFolders, " "), n.cgroup, n.name, kubeconfig,
+		n.tools.containerd, cluster.Log(n.name + "-containerd"), n.tools.kubelet, cluster.Log(n.name + "-kubelet"),
 	}, nil
 }
 

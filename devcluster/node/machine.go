@@ -9,11 +9,16 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 
 	"github.com/gleaner-dev/gleaner/devcluster"
 )
+
+// RequiredVariable set to "required" makes it an error of tests that this machine can't
+// run a node, as in CI. Otherwise they are skipped.
+const RequiredVariable = "GLEANER_TEST_NODE"
 
 // packagesNeeded are Debian's and Ubuntu's names.
 const packagesNeeded = "containerd runc containernetworking-plugins"
@@ -34,11 +39,26 @@ func Missing() error {
 }
 
 func findTools() (tools, error) {
-	if err := devcluster.CanGiveNamespaces(); err != nil {
-		return tools{}, fmt.Errorf("a node needs root on Linux, with the right to mount: %w", err)
+	if runtime.GOOS != "linux" {
+		return tools{}, errors.New("a node needs Linux")
 	}
-	var found tools
-	var missing []string
+	found, missing := lookUp()
+	var errs []error
+	if os.Geteuid() != 0 {
+		errs = append(errs, errors.New("a node needs root: run the tests as root"))
+	}
+	if len(missing) > 0 {
+		errs = append(errs, fmt.Errorf("a node needs %s: install them, as by apt-get install %s", strings.Join(missing, ", "), packagesNeeded))
+	}
+	if len(errs) == 0 { // or it can't be tried
+		if err := devcluster.CanGiveNamespaces(); err != nil {
+			errs = append(errs, fmt.Errorf("a node needs the right to mount, which root has outside of containers: %w", err))
+		}
+	}
+	return found, errors.Join(errs...)
+}
+
+func lookUp() (found tools, missing []string) {
 	for program, path := range map[string]*string{
 		"sh": &found.shell, "containerd": &found.containerd, "ctr": &found.ctr,
 		"mount": nil, "runc": nil, "containerd-shim-runc-v2": nil,
@@ -50,16 +70,13 @@ func findTools() (tools, error) {
 			*path = at
 		}
 	}
+	slices.Sort(missing)
 	at := slices.IndexFunc(pluginFolders, hasPlugins)
 	if at < 0 {
-		missing = append(missing, "the CNI plugins ptp, host-local and loopback in "+strings.Join(pluginFolders, " or "))
-	}
-	if len(missing) > 0 {
-		slices.Sort(missing)
-		return tools{}, fmt.Errorf("a node needs %s: install them, as by apt-get install %s", strings.Join(missing, ", "), packagesNeeded)
+		return found, append(missing, "the CNI plugins ptp, host-local and loopback in "+strings.Join(pluginFolders, " or "))
 	}
 	found.plugins = pluginFolders[at]
-	return found, nil
+	return found, missing
 }
 
 func hasPlugins(folder string) bool {
@@ -83,10 +100,10 @@ func under(path string, folders []string) (string, bool) {
 
 // freeSubnet draws a subnet for Pods from 198.18.0.0/15, which is set aside for tests of
 // networks, and which no interface of this machine is in.
-func freeSubnet() (string, error) {
+func freeSubnet() (netip.Prefix, error) {
 	addresses, err := net.InterfaceAddrs()
 	if err != nil {
-		return "", fmt.Errorf("list addresses of this machine: %w", err)
+		return netip.Prefix{}, fmt.Errorf("list addresses of this machine: %w", err)
 	}
 	for range 100 {
 		subnet := netip.PrefixFrom(netip.AddrFrom4([4]byte{198, byte(18 + rand.IntN(2)), byte(rand.IntN(256)), 0}), 24)
@@ -95,10 +112,10 @@ func freeSubnet() (string, error) {
 			return err == nil && p.Overlaps(subnet)
 		})
 		if !taken {
-			return subnet.String(), nil
+			return subnet, nil
 		}
 	}
-	return "", errors.New("find a free subnet in 198.18.0.0/15: all those drawn are in use")
+	return netip.Prefix{}, errors.New("find a free subnet in 198.18.0.0/15: all those drawn are in use")
 }
 
 // withLog adds the last lines of a log that may not be there.

@@ -44,6 +44,7 @@ type Node struct {
 	name    string
 	folder  string
 	cgroup  string
+	gateway string // address of this machine in the network of Pods
 	process *devcluster.Process
 	tools   tools
 }

@@ -23,7 +23,7 @@ import (
 )
 
 // noCollector are the controllers that run: all but the built-in collector.
-var noCollector = []string{"*", "-garbage-collector-controller"}
+var noCollector = []string{"*", "-garbage-collector-controller", "-storage-version-migrator-controller"}
 
 // auditPolicy records who deletes Pods, and with which options.
 const auditPolicy = `apiVersion: audit.k8s.io/v1

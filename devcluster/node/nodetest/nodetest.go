@@ -9,17 +9,14 @@ import (
 	"github.com/gleaner-dev/gleaner/devcluster/node"
 )
 
-// Variable set to "required" makes a machine that can't run a node a failure, as in CI.
-const Variable = "GLEANER_TEST_NODE"
-
-// Need skips the test, or fails it in CI, if no node can run here.
+// Need skips the test if no node can run here, or fails it where that is required, as in CI.
 func Need(t testing.TB) {
 	t.Helper()
 	err := node.Missing()
 	switch {
 	case err == nil:
-	case os.Getenv(Variable) == "required":
-		t.Fatalf("%s=required: %v", Variable, err)
+	case os.Getenv(node.RequiredVariable) == "required":
+		t.Fatalf("%s=required: %v", node.RequiredVariable, err)
 	default:
 		t.Skip(err)
 	}
