@@ -134,13 +134,13 @@ func (w *world) enforce() {
 	})
 }
 
-func TestScenario55_G58_Companion_InTheForegroundADeploymentWaits(t *testing.T) {
+func TestScenario55_G58_Companion_ADeploymentWaitsForContainers(t *testing.T) {
 	w := companion(t)
 	made := w.deploy()
 	w.foregroundWaits(made, builtInUser)
 }
 
-func TestScenario53_G48_Companion_InTheBackgroundPodsOutliveTheirDeployment(t *testing.T) {
+func TestScenario53_G49_Companion_PodsOutliveTheirDeployment(t *testing.T) {
 	w := companion(t)
 	made := w.deploy()
 	w.backgroundDoesNot(made, builtInUser)

@@ -31,13 +31,13 @@ func primary(t *testing.T) *world {
 	return newWorld(t, collector)
 }
 
-func TestScenario55_G58_InTheForegroundADeploymentWaitsUntilContainersHaveEnded(t *testing.T) {
+func TestScenario55_G58_ADeploymentWaitsForContainers(t *testing.T) {
 	w := primary(t)
 	made := w.deploy()
 	w.foregroundWaits(made, primaryUser)
 }
 
-func TestScenario53_G48_InTheBackgroundPodsOutliveTheirDeployment(t *testing.T) {
+func TestScenario53_G49_PodsOutliveTheirDeployment(t *testing.T) {
 	w := primary(t)
 	made := w.deploy()
 	w.backgroundDoesNot(made, primaryUser)
