@@ -3,6 +3,7 @@
 package node
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -41,20 +42,12 @@ func need(t *testing.T) {
 }
 
 // startWithPod starts a node with a Pod that would take its time to end.
-func startWithPod(t *testing.T) (*devcluster.Cluster, *Node, left) {
+func startWithPod(t *testing.T) (*Node, left) {
 	t.Helper()
 	if _, err := devcluster.BuildKubelet(t.Context(), os.Stderr); err != nil { // takes minutes, once
 		t.Fatal(err)
 	}
-	cluster, err := devcluster.Start(t.Context(), devcluster.Options{Controllers: []string{"namespace-controller"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := cluster.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	cluster := startCluster(t)
 	n, err := Start(t.Context(), cluster, Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -88,7 +81,21 @@ func startWithPod(t *testing.T) (*devcluster.Cluster, *Node, left) {
 	if err != nil || len(running) != 2 {
 		t.Errorf("the containers %v run, want the Pod's and its sandbox; %v", running, err)
 	}
-	return cluster, n, left{n.folder, n.cgroup, n.gateway}
+	return n, left{n.folder, n.cgroup, n.gateway}
+}
+
+func startCluster(t *testing.T) *devcluster.Cluster {
+	t.Helper()
+	cluster, err := devcluster.Start(t.Context(), devcluster.Options{Controllers: []string{"namespace-controller"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := cluster.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return cluster
 }
 
 // check says what is left of a node.
@@ -124,7 +131,7 @@ func (l left) check() error {
 
 func TestStop_LeavesNothingOnTheMachine(t *testing.T) {
 	need(t)
-	_, n, left := startWithPod(t)
+	n, left := startWithPod(t)
 	if left.check() == nil {
 		t.Error("nothing is found while the node runs, so this shows nothing")
 	}
@@ -149,7 +156,7 @@ func TestBeAParent(t *testing.T) {
 	if os.Getenv(parentVariable) == "" {
 		t.Skip("only in a process made for it")
 	}
-	_, _, left := startWithPod(t)
+	_, left := startWithPod(t)
 	if err := json.NewEncoder(os.Stdout).Encode(left); err != nil {
 		t.Fatal(err)
 	}
@@ -189,6 +196,26 @@ func TestNothingOutlivesAParentThatWasKilled(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+func TestStart_SaysWhatTheKubeletThatEndedSaid(t *testing.T) {
+	need(t)
+	tools, err := findTools()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tools.kubelet = filepath.Join(t.TempDir(), "kubelet")
+	if err := os.WriteFile(tools.kubelet, []byte("#!/bin/sh\necho this is why\nexit 1\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	n := &Node{name: "node1", tools: tools}
+	defer n.Stop()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	err = n.bringUp(ctx, startCluster(t))
+	if err == nil || !strings.Contains(err.Error(), "node1 ended") || !strings.Contains(err.Error(), "this is why") {
+		t.Errorf("got %v", err)
+	}
 }
 
 func TestMissing_SaysWhatToInstall(t *testing.T) {
