@@ -50,9 +50,6 @@ func (p *Process) Err() error {
 	return p.process.failure()
 }
 
-// Explain adds the last lines of the process's log to an error.
-func (p *Process) Explain(err error) error { return p.process.withLog(err) }
-
 // Folder makes a folder in that of the cluster, which goes with the cluster.
 func (c *Cluster) Folder(name string) (string, error) {
 	dir := filepath.Join(c.files.root, name)

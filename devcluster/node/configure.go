@@ -76,7 +76,7 @@ func (n *Node) configure(cluster *devcluster.Cluster) ([]string, error) {
 	}
 	return []string{
 		filepath.Join(n.folder, "start.sh"), n.folder, strings.Join(hiddenFolders, " "), n.cgroup, n.name, kubeconfig,
-		n.tools.containerd, cluster.Log(n.name + "-containerd"), n.tools.kubelet, cluster.Log(n.name + "-kubelet"),
+		n.tools.containerd, n.log(cluster, "containerd"), n.tools.kubelet, n.log(cluster, devcluster.Kubelet),
 	}, nil
 }
 

@@ -101,18 +101,39 @@ func (n *Node) bringUp(ctx context.Context, cluster *devcluster.Cluster) (err er
 	if err != nil {
 		return err
 	}
-	if err := n.await(ctx, cluster, "containerd", n.containerdAnswers); err != nil {
+	if err := n.finish(ctx, client); err != nil {
+		return n.explain(cluster, err)
+	}
+	return nil
+}
+
+// finish waits for what runs, and gives it what Pods need.
+func (n *Node) finish(ctx context.Context, client kubernetes.Interface) error {
+	if err := n.await(ctx, "containerd", n.containerdAnswers); err != nil {
 		return err
 	}
 	if err := n.importLinger(ctx); err != nil {
 		return err
 	}
-	return n.await(ctx, cluster, "kubelet", func(ctx context.Context) error { return n.ready(ctx, client) })
+	return n.await(ctx, "kubelet", func(ctx context.Context) error { return n.ready(ctx, client) })
 }
 
-// await polls until there is no error. The one that it returns has the last lines of
-// the log of the program that is to blame.
-func (n *Node) await(ctx context.Context, cluster *devcluster.Cluster, program string, ask func(context.Context) error) error {
+// explain adds how the node ended, if it did, and what its programs said last: any of
+// them may be the reason why another fails.
+func (n *Node) explain(cluster *devcluster.Cluster, err error) error {
+	if ended := n.process.Err(); ended != nil {
+		err = errors.Join(err, ended)
+	}
+	return withLog(withLog(err, n.log(cluster, "containerd")), n.log(cluster, devcluster.Kubelet))
+}
+
+// log is where a program of the node writes to.
+func (n *Node) log(cluster *devcluster.Cluster, program string) string {
+	return cluster.Log(n.name + "-" + program)
+}
+
+// await polls until there is no error, or the node has ended.
+func (n *Node) await(ctx context.Context, program string, ask func(context.Context) error) error {
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
 	for {
@@ -120,13 +141,13 @@ func (n *Node) await(ctx context.Context, cluster *devcluster.Cluster, program s
 		if last == nil {
 			return nil
 		}
-		if ended := n.process.Err(); ended != nil {
-			return withLog(ended, cluster.Log(n.name+"-"+program))
+		if n.process.Err() != nil {
+			return fmt.Errorf("wait for %s: %w", program, last)
 		}
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			return withLog(fmt.Errorf("wait for %s: %w", program, errors.Join(ctx.Err(), last)), cluster.Log(n.name+"-"+program))
+			return fmt.Errorf("wait for %s: %w", program, errors.Join(ctx.Err(), last))
 		}
 	}
 }

@@ -208,11 +208,16 @@ func TestStart_SaysWhatTheKubeletThatEndedSaid(t *testing.T) {
 	if err := os.WriteFile(tools.kubelet, []byte("#!/bin/sh\necho this is why\nexit 1\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
+	cluster := startCluster(t)
 	n := &Node{name: "node1", tools: tools}
-	defer n.Stop()
+	t.Cleanup(func() {
+		if err := n.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	err = n.bringUp(ctx, startCluster(t))
+	err = n.bringUp(ctx, cluster)
 	if err == nil || !strings.Contains(err.Error(), "node1 ended") || !strings.Contains(err.Error(), "this is why") {
 		t.Errorf("got %v", err)
 	}
