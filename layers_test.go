@@ -223,9 +223,15 @@ var layers = map[string]layer{
 		internal: []string{"devcluster"},
 		external: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/utils"},
 	},
-	"devcluster/s3server": {external: []string{"github.com/aws/aws-sdk-go-v2/aws"}},
-	"test/bench":          {anything: true},
-	"test/soak":           {anything: true},
+	"devcluster/node": {
+		internal: []string{"devcluster"},
+		external: []string{"github.com/google/go-containerregistry/pkg/v1", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
+	},
+	"devcluster/node/linger":   {},
+	"devcluster/node/nodetest": {internal: []string{"devcluster", "devcluster/node"}},
+	"devcluster/s3server":      {external: []string{"github.com/aws/aws-sdk-go-v2/aws"}},
+	"test/bench":               {anything: true},
+	"test/soak":                {anything: true},
 	"test/attacks/payload": {
 		internal: []string{"policies/wasm/asm"},
 		external: []string{"k8s.io/apimachinery"},
@@ -245,7 +251,7 @@ var layers = map[string]layer{
 		external: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
 	},
 	"tools/image": {internal: []string{"policies/source/oci"}, external: []string{"github.com/google/go-containerregistry/pkg/v1"}},
-	"tools/setup": {internal: []string{"devcluster", "devcluster/s3server"}},
+	"tools/setup": {internal: []string{"devcluster", "devcluster/node", "devcluster/s3server"}},
 	"tools/schema": {
 		internal: []string{"hostabi"},
 		external: []string{"github.com/invopop/jsonschema"},

@@ -43,6 +43,16 @@ func (c *Cluster) ControllerManagerURL() string {
 // Kubeconfig is the path of the admin's kubeconfig. Only this user can read it.
 func (c *Cluster) Kubeconfig() string { return c.files.kubeconfig() }
 
+// KubeconfigFor writes a kubeconfig for the user of ConfigFor and returns its path.
+func (c *Cluster) KubeconfigFor(user string, groups ...string) (string, error) {
+	config, err := c.ConfigFor(user, groups...)
+	if err != nil {
+		return "", err
+	}
+	path := c.files.userKubeconfig(user)
+	return path, writeKubeconfig(path, config)
+}
+
 // Kubectl runs kubectl as the admin and returns what it printed to standard
 // output. The error holds what it printed to standard error.
 func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {

@@ -30,8 +30,11 @@ type Binaries struct {
 	Version           string // of Kubernetes, such as v1.37.2
 }
 
+// A source is the package that a program is built from.
+type source struct{ program, path string }
+
 // packages to build, in this order, by the name of the program.
-var packages = []struct{ program, path string }{
+var packages = []source{
 	{Etcd, "go.etcd.io/etcd/server/v3"},
 	{APIServer, "k8s.io/kubernetes/cmd/kube-apiserver"},
 	{ControllerManager, "k8s.io/kubernetes/cmd/kube-controller-manager"},
@@ -42,35 +45,44 @@ var packages = []struct{ program, path string }{
 // returns at once when that has been done. Processes that call it at the same
 // time wait for one another. Progress may be nil.
 func Build(ctx context.Context, progress io.Writer) (Binaries, error) {
+	dir, version, err := buildAll(ctx, "", packages, progress)
+	if err != nil {
+		return Binaries{}, err
+	}
+	return binariesIn(dir, version), nil
+}
+
+// buildAll returns the folder of these programs, whose name has the suffix.
+func buildAll(ctx context.Context, suffix string, sources []source, progress io.Writer) (dir, version string, err error) {
 	if progress == nil {
 		progress = io.Discard
 	}
 	module, err := locateModule()
 	if err != nil {
-		return Binaries{}, err
+		return "", "", err
 	}
 	base, err := cacheFolder()
 	if err != nil {
-		return Binaries{}, err
+		return "", "", err
 	}
-	target := filepath.Join(base, module.key)
+	target := filepath.Join(base, module.key+suffix)
 	if isBuilt(target) {
-		return binariesIn(target, module.version), nil
+		return target, module.version, nil
 	}
 	if err := os.MkdirAll(base, 0o755); err != nil {
-		return Binaries{}, fmt.Errorf("create cache folder: %w", err)
+		return "", "", fmt.Errorf("create cache folder: %w", err)
 	}
 	unlock, err := lockFile(ctx, target+".lock", progress)
 	if err != nil {
-		return Binaries{}, err
+		return "", "", err
 	}
 	defer unlock()
 	if !isBuilt(target) { // another process may have built it meanwhile
-		if err := buildInto(ctx, module, target, progress); err != nil {
-			return Binaries{}, err
+		if err := buildInto(ctx, module, sources, target, progress); err != nil {
+			return "", "", err
 		}
 	}
-	return binariesIn(target, module.version), nil
+	return target, module.version, nil
 }
 
 func cacheFolder() (string, error) {
@@ -115,13 +127,13 @@ func executable(program string) string {
 
 // buildInto fills a temporary folder and renames it to target, so that a
 // killed build leaves nothing that looks complete.
-func buildInto(ctx context.Context, module binariesModule, target string, progress io.Writer) error {
+func buildInto(ctx context.Context, module binariesModule, sources []source, target string, progress io.Writer) error {
 	dir, err := os.MkdirTemp(filepath.Dir(target), "building-*")
 	if err != nil {
 		return fmt.Errorf("create build folder: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }() // does nothing once renamed
-	for _, p := range packages {
+	for _, p := range sources {
 		args := []string{"build", "-trimpath", "-ldflags", linkerFlags(module.version, p.program),
 			"-o", filepath.Join(dir, executable(p.program)), p.path}
 		if err := buildOne(ctx, goBuild{module.dir, p.program, args}, progress); err != nil {

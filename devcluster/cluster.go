@@ -136,7 +136,7 @@ func (c *Cluster) bringUp(ctx context.Context) error {
 	return c.StartControllerManager(ctx, c.opts.Controllers...)
 }
 
-// run starts a component that is not running.
+// run starts a component that is not running. Port 0 is for one without a port.
 func (c *Cluster) run(cmd command, port int) (*process, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -146,7 +146,7 @@ func (c *Cluster) run(cmd command, port int) (*process, error) {
 	if p, ok := c.processes[cmd.name]; ok && p.running() {
 		return nil, fmt.Errorf("start %s: already running as process %d", cmd.name, p.handle.Pid)
 	}
-	if isTaken(port) {
+	if port != 0 && isTaken(port) {
 		return nil, fmt.Errorf("start %s on port %d: %w", cmd.name, port, errPortTaken)
 	}
 	p, err := c.spawner.launch(cmd)
@@ -185,6 +185,7 @@ func (c *Cluster) end(cleanup func() error) error {
 	}
 	c.stopped = true
 	err := errors.Join(
+		c.killPrograms(),
 		c.stopTogether(APIServer, ControllerManager), // both are clients of etcd
 		c.stopTogether(Etcd),
 	)

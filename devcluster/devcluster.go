@@ -4,8 +4,8 @@
 //
 // It is for development, demonstrations and tests. There is no scheduler, no
 // kubelet and no network: objects are stored, admitted, watched and collected,
-// and no container ever runs. Data is not flushed to disk and goes away with
-// Stop.
+// and no container ever runs, unless package node adds a node. Data is not
+// flushed to disk and goes away with Stop.
 package devcluster
 
 import (

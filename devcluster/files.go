@@ -3,6 +3,7 @@ package devcluster
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 
@@ -60,6 +61,9 @@ func (l layout) data() string       { return filepath.Join(l.root, "etcd") }
 func (l layout) kubeconfig() string { return filepath.Join(l.root, "kubeconfig") }
 func (l layout) managerKubeconfig() string {
 	return filepath.Join(l.pki(), "controller-manager.kubeconfig")
+}
+func (l layout) userKubeconfig(user string) string {
+	return filepath.Join(l.pki(), url.PathEscape(user)+".kubeconfig")
 }
 func (l layout) kubectlCache() string { return filepath.Join(l.root, "kubectl-cache") }
 func (l layout) log(component string) string {

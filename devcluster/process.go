@@ -15,6 +15,8 @@ type command struct {
 	args []string
 	log  string // appended to
 	home string // working folder
+
+	namespaces bool // of its own: see Program
 }
 
 // process is one running component.
@@ -38,6 +40,12 @@ func (s *spawner) launch(c command) (*process, error) {
 	// and a proxy is of no use on loopback.
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + c.home}
 	cmd.Stdout, cmd.Stderr = log, log
+	tieToParent(cmd)
+	if c.namespaces {
+		if err := giveNamespaces(cmd); err != nil {
+			return nil, fmt.Errorf("run %s: %w", c.name, err)
+		}
+	}
 	if err := s.start(cmd); err != nil {
 		return nil, fmt.Errorf("run %s: %w", c.name, err)
 	}

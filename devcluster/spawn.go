@@ -37,7 +37,6 @@ func (s *spawner) run() {
 }
 
 func (s *spawner) start(cmd *exec.Cmd) error {
-	tieToParent(cmd)
 	request := spawnRequest{cmd: cmd, result: make(chan error, 1)}
 	s.requests <- request
 	return <-request.result

@@ -1,8 +1,9 @@
 //go:build ignore
 
 // Command setup builds, once per user and version, the control plane and the S3
-// server that the tests run against, and shows how that goes on: go test would
-// keep the minutes it takes to itself. Run it from the root module.
+// server that the tests run against, and the kubelet if a node can run here, and shows
+// how that goes on: go test would keep the minutes it takes to itself. Run it from the
+// root module.
 package main
 
 import (
@@ -12,6 +13,7 @@ import (
 	"os/signal"
 
 	"github.com/gleaner-dev/gleaner/devcluster"
+	"github.com/gleaner-dev/gleaner/devcluster/node"
 	"github.com/gleaner-dev/gleaner/devcluster/s3server"
 )
 
@@ -21,6 +23,9 @@ func main() {
 	_, err := devcluster.Build(ctx, os.Stderr)
 	if err == nil {
 		_, err = s3server.Build(ctx, os.Stderr)
+	}
+	if err == nil && node.Missing() == nil { // or its tests are skipped
+		_, err = devcluster.BuildKubelet(ctx, os.Stderr)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "setup:", err)

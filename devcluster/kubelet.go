@@ -1,0 +1,20 @@
+package devcluster
+
+import (
+	"context"
+	"io"
+	"path/filepath"
+)
+
+// Kubelet is the name of the program that BuildKubelet makes.
+const Kubelet = "kubelet"
+
+// BuildKubelet makes the kubelet of the control plane's version, as Build makes the
+// control plane, and returns its path. It is apart because only nodes need it.
+func BuildKubelet(ctx context.Context, progress io.Writer) (string, error) {
+	dir, _, err := buildAll(ctx, "-"+Kubelet, []source{{Kubelet, "k8s.io/kubernetes/cmd/kubelet"}}, progress)
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(dir, executable(Kubelet)), nil
+}

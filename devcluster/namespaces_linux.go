@@ -1,0 +1,29 @@
+package devcluster
+
+import (
+	"fmt"
+	"os/exec"
+	"strings"
+	"syscall"
+)
+
+const namespaces = syscall.CLONE_NEWPID | syscall.CLONE_NEWNS
+
+// CanGiveNamespaces says why a Program can't have Namespaces here, as for want of root
+// or inside a container. It tries.
+func CanGiveNamespaces() error {
+	cmd := exec.Command("mount", "-t", "proc", "proc", "/proc")
+	// Unlike a clone, this makes the mounts private by itself.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID, Unshareflags: syscall.CLONE_NEWNS}
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("mount in namespaces of its own: %w %s", err, strings.TrimSpace(string(output)))
+	}
+	return nil
+}
+
+// giveNamespaces makes the command the first process of a PID namespace, at whose end
+// the kernel kills all others in it, and gives it a mount namespace.
+func giveNamespaces(cmd *exec.Cmd) error {
+	cmd.SysProcAttr.Cloneflags = namespaces
+	return nil
+}

@@ -1,0 +1,245 @@
+//go:build linux
+
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
+
+	"github.com/gleaner-dev/gleaner/devcluster"
+	"github.com/gleaner-dev/gleaner/devcluster/devtest"
+)
+
+// parentVariable is set in the process that is killed.
+const parentVariable = "NODE_TEST_PARENT"
+
+// left is what a node may leave on the machine.
+type left struct{ Folder, Cgroup, Gateway string }
+
+// need is nodetest.Need, which imports this package.
+func need(t *testing.T) {
+	t.Helper()
+	if err := Missing(); err != nil {
+		if os.Getenv(RequiredVariable) == "required" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+}
+
+// startWithPod starts a node with a Pod that would take its time to end.
+func startWithPod(t *testing.T) (*Node, left) {
+	t.Helper()
+	if _, err := devcluster.BuildKubelet(t.Context(), os.Stderr); err != nil { // takes minutes, once
+		t.Fatal(err)
+	}
+	cluster := startCluster(t)
+	n, err := Start(t.Context(), cluster, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := n.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	kube := kubernetes.NewForConfigOrDie(cluster.RESTConfig())
+	pods := kube.CoreV1().Pods(metav1.NamespaceDefault)
+	made, err := pods.Create(t.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec: corev1.PodSpec{
+			NodeName: n.Name(), AutomountServiceAccountToken: ptr.To(false), DNSPolicy: corev1.DNSDefault,
+			Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+			Containers:  []corev1.Container{{Name: "linger", Image: Linger, ImagePullPolicy: corev1.PullNever, Args: []string{"1m"}}},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	devtest.Eventually(t, time.Minute, func() error {
+		live, err := pods.Get(t.Context(), made.Name, metav1.GetOptions{})
+		if err != nil || live.Status.Phase != corev1.PodRunning {
+			return fmt.Errorf("the Pod is %v: %w", live.Status, err)
+		}
+		return nil
+	})
+	running, err := n.Running(t.Context(), made.UID)
+	if err != nil || len(running) != 2 {
+		t.Errorf("the containers %v run, want the Pod's and its sandbox; %v", running, err)
+	}
+	return n, left{n.folder, n.cgroup, n.gateway}
+}
+
+func startCluster(t *testing.T) *devcluster.Cluster {
+	t.Helper()
+	cluster, err := devcluster.Start(t.Context(), devcluster.Options{Controllers: []string{"namespace-controller"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := cluster.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return cluster
+}
+
+// check says what is left of a node.
+func (l left) check() error {
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		return err
+	}
+	if strings.Contains(string(mounts), l.Folder) {
+		return fmt.Errorf("mounts below %s are left", l.Folder)
+	}
+	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		return err
+	}
+	for _, file := range lines {
+		line, err := os.ReadFile(file) // of a process that may be gone
+		if err == nil && strings.Contains(string(line), l.Folder) {
+			return fmt.Errorf("a process is left: %q", line)
+		}
+	}
+	addresses, err := net.InterfaceAddrs()
+	if err != nil {
+		return err
+	}
+	for _, a := range addresses {
+		if ip, _, err := net.ParseCIDR(a.String()); err == nil && ip.String() == l.Gateway {
+			return fmt.Errorf("a network device of a Pod is left, with address %s", a)
+		}
+	}
+	return nil
+}
+
+func TestStop_LeavesNothingOnTheMachine(t *testing.T) {
+	need(t)
+	n, left := startWithPod(t)
+	if left.check() == nil {
+		t.Error("nothing is found while the node runs, so this shows nothing")
+	}
+	if len(cgroups(left.Cgroup)) == 0 {
+		t.Error("its containers are in no cgroup of its own, so this shows nothing")
+	}
+	if err := n.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	devtest.Eventually(t, 10*time.Second, left.check) // the kernel removes network devices a moment later
+	if groups := cgroups(left.Cgroup); len(groups) != 0 {
+		t.Errorf("cgroups are left: %v", groups)
+	}
+	if _, err := os.Stat(left.Folder); !os.IsNotExist(err) {
+		t.Errorf("its folder is left: %v", err)
+	}
+}
+
+// TestBeAParent is no test of its own: TestNothingOutlivesAParentThatWasKilled runs it in
+// another process.
+func TestBeAParent(t *testing.T) {
+	if os.Getenv(parentVariable) == "" {
+		t.Skip("only in a process made for it")
+	}
+	_, left := startWithPod(t)
+	if err := json.NewEncoder(os.Stdout).Encode(left); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, os.Stdin) // until the other process kills this one, or is gone itself
+}
+
+func TestNothingOutlivesAParentThatWasKilled(t *testing.T) {
+	need(t)
+	parent := exec.Command(os.Args[0], "-test.run=^TestBeAParent$")
+	parent.Env = append(os.Environ(), parentVariable+"=yes")
+	parent.Stderr = os.Stderr
+	if _, err := parent.StdinPipe(); err != nil { // which stays open
+		t.Fatal(err)
+	}
+	stdout, err := parent.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := parent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var left left
+	decodeErr := json.NewDecoder(stdout).Decode(&left)
+	found := left.check()
+	if err := parent.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = parent.Wait() // always tells of the signal
+	if decodeErr != nil || found == nil {
+		t.Fatalf("the parent did not start a node: %v, %+v", decodeErr, left)
+	}
+	devtest.Eventually(t, 10*time.Second, left.check)
+	devtest.Eventually(t, 10*time.Second, func() error { // what the next node does
+		sweepCgroups()
+		if groups := cgroups(left.Cgroup); len(groups) != 0 {
+			return fmt.Errorf("cgroups are left: %v", groups)
+		}
+		return nil
+	})
+}
+
+func TestStart_SaysWhatTheKubeletThatEndedSaid(t *testing.T) {
+	need(t)
+	tools, err := findTools()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tools.kubelet = filepath.Join(t.TempDir(), "kubelet")
+	if err := os.WriteFile(tools.kubelet, []byte("#!/bin/sh\necho this is why\nexit 1\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	cluster := startCluster(t)
+	n := &Node{name: "node1", tools: tools}
+	t.Cleanup(func() {
+		if err := n.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	err = n.bringUp(ctx, cluster)
+	if err == nil || !strings.Contains(err.Error(), "node1 ended") || !strings.Contains(err.Error(), "this is why") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestMissing_SaysWhatToInstall(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	err := Missing()
+	if err == nil {
+		t.Fatal("nothing is missing")
+	}
+	for _, want := range []string{"containerd, containerd-shim-runc-v2, ctr, mount, runc, sh", "apt-get install containerd runc containernetworking-plugins"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%v\ndoes not say %q", err, want)
+		}
+	}
+}
+
+func TestAFolderThatNodesHideIsRefused(t *testing.T) {
+	n := &Node{name: "node1", folder: "/run/somewhere/node1"}
+	_, err := n.configure(nil)
+	if err == nil || !strings.Contains(err.Error(), "below /run") || !strings.Contains(err.Error(), "set TMPDIR") {
+		t.Errorf("got %v", err)
+	}
+}

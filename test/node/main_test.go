@@ -1,0 +1,114 @@
+// Package node runs Gleaner on a control plane that has a node, so that what it deletes
+// has containers, which take their time to end.
+//
+// Where no node can run, its tests are skipped.
+package node
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/go-logr/logr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	"github.com/gleaner-dev/gleaner/devcluster"
+	"github.com/gleaner-dev/gleaner/devcluster/node"
+	"github.com/gleaner-dev/gleaner/devcluster/node/nodetest"
+	"github.com/gleaner-dev/gleaner/policies/worker/serve"
+)
+
+// noCollector are the controllers that run: all but the built-in collector.
+var noCollector = []string{"*", "-garbage-collector-controller", "-storage-version-migrator-controller"}
+
+// auditPolicy records who deletes Pods, and with which options.
+const auditPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: Request
+  verbs: [delete]
+  resources: [{group: "", resources: [pods]}]
+- level: None
+`
+
+// shared is what the tests share, made when the first of them asks for it. They take
+// turns, each with the collector that it is about.
+var shared struct {
+	once    sync.Once
+	folder  string
+	cluster *devcluster.Cluster
+	node    *node.Node
+	err     error
+}
+
+func TestMain(m *testing.M) {
+	serve.MainIfRequested()
+	log := logr.Discard()
+	if os.Getenv("GLEANER_TEST_LOG") != "" {
+		log = zap.New(zap.UseDevMode(true))
+	}
+	ctrl.SetLogger(log)
+	shared.folder, shared.err = os.MkdirTemp("", "gleaner-node-")
+	code := m.Run()
+	if err := cleanUp(); err != nil {
+		fmt.Fprintln(os.Stderr, "clean up:", err)
+		code = max(code, 1)
+	}
+	os.Exit(code)
+}
+
+func cleanUp() error {
+	var err error
+	if shared.node != nil {
+		err = shared.node.Stop()
+	}
+	if shared.cluster != nil {
+		err = errors.Join(err, shared.cluster.Stop())
+	}
+	return errors.Join(err, os.RemoveAll(shared.folder))
+}
+
+// start starts the control plane and its node, once.
+func start(t *testing.T) {
+	t.Helper()
+	nodetest.Need(t)
+	shared.once.Do(func() {
+		if shared.err == nil {
+			shared.err = startBoth(t)
+		}
+	})
+	if shared.err != nil {
+		t.Fatal(shared.err)
+	}
+}
+
+func startBoth(t *testing.T) (err error) {
+	t.Helper()
+	// The first build takes minutes and should not look like a test that hangs.
+	if _, err := devcluster.Build(t.Context(), os.Stderr); err != nil {
+		return err
+	}
+	if _, err := devcluster.BuildKubelet(t.Context(), os.Stderr); err != nil {
+		return err
+	}
+	policy := filepath.Join(shared.folder, "audit.yaml")
+	if err := os.WriteFile(policy, []byte(auditPolicy), 0o600); err != nil {
+		return err
+	}
+	shared.cluster, err = devcluster.Start(t.Context(), devcluster.Options{
+		Controllers:    noCollector,
+		APIServerFlags: []string{"--audit-policy-file=" + policy, "--audit-log-path=" + auditLog()},
+	})
+	if err != nil {
+		return err
+	}
+	shared.node, err = node.Start(t.Context(), shared.cluster, node.Options{})
+	return err
+}
+
+func auditLog() string { return filepath.Join(shared.folder, "audit.log") }
