@@ -216,14 +216,16 @@ var layers = map[string]layer{
 		},
 	},
 
+	"devcluster/gobuild": {},
 	"devcluster": {
+		internal: []string{"devcluster/gobuild"},
 		external: []string{"golang.org/x/sync", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
 	},
 	"devcluster/devtest": {
 		internal: []string{"devcluster"},
 		external: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/utils"},
 	},
-	"devcluster/s3server": {external: []string{"github.com/aws/aws-sdk-go-v2/aws"}},
+	"devcluster/s3server": {internal: []string{"devcluster/gobuild"}, external: []string{"github.com/aws/aws-sdk-go-v2/aws"}},
 	"test/bench":          {anything: true},
 	"test/soak":           {anything: true},
 	"test/attacks/payload": {
@@ -245,6 +247,7 @@ var layers = map[string]layer{
 		external: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
 	},
 	"tools/image": {internal: []string{"policies/source/oci"}, external: []string{"github.com/google/go-containerregistry/pkg/v1"}},
+	"tools/build": {internal: []string{"devcluster/gobuild"}},
 	"tools/setup": {internal: []string{"devcluster", "devcluster/s3server"}},
 	"tools/schema": {
 		internal: []string{"hostabi"},

@@ -43,6 +43,9 @@ func (c *Cluster) ControllerManagerURL() string {
 // Kubeconfig is the path of the admin's kubeconfig. Only this user can read it.
 func (c *Cluster) Kubeconfig() string { return c.files.kubeconfig() }
 
+// KubectlPath is the program that Kubectl runs.
+func (c *Cluster) KubectlPath() string { return c.bin.Kubectl }
+
 // Kubectl runs kubectl as the admin and returns what it printed to standard
 // output. The error holds what it printed to standard error.
 func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {

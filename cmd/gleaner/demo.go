@@ -59,6 +59,10 @@ func demo(ctx context.Context, mode string, out io.Writer) error {
 		return s.stop(err)
 	}
 	d := &demonstration{stage: s, out: out, client: client, told: map[string]bool{}}
+	if d.builds, err = newBuilds(ctx); err != nil {
+		return s.stop(err)
+	}
+	defer d.builds.stop()
 	began := time.Now()
 	if mode == companion {
 		err = d.play(ctx, d.companionActs())
@@ -76,6 +80,7 @@ type demonstration struct {
 	*stage
 	out    io.Writer
 	client kubernetes.Interface
+	builds *builds
 	told   map[string]bool // records that were shown
 	counts [3]int          // deletes, references dropped, finalizers removed
 }
@@ -89,7 +94,7 @@ type act struct {
 func (d *demonstration) acts() []act {
 	return []act{
 		{"Is any other collector alive? A canary is let out to see", d.canary},
-		{"Background: kubectl delete deployment", d.background},
+		{"Background: kubectl delete deployment", d.firstDeletion},
 		{"Foreground: the owner goes last", d.foreground},
 		{"Orphan: the dependents stay", d.orphan},
 		{"A policy in Rego, in Monitor: it says what it would do, and changes nothing", d.monitor},
@@ -120,6 +125,15 @@ func (d *demonstration) canary(ctx context.Context) error {
 	}
 	kubectl.Fprintln(d.out, "None is: Gleaner is the collector.")
 	return d.kubectl(ctx, "create", "namespace", demoNamespace)
+}
+
+// firstDeletion comes before anything is built that it does not need.
+func (d *demonstration) firstDeletion(ctx context.Context) error {
+	if err := d.background(ctx); err != nil {
+		return err
+	}
+	d.builds.begin()
+	return nil
 }
 
 func (d *demonstration) background(ctx context.Context) error {
