@@ -30,11 +30,6 @@ OUTSIDE := ^\./(cmd/gleaner|test/(ask|attacks|deploy|process|soak))$$
 LOCKED   = $(shell grep -rlE '$(LOCKS)' --include='*.go' --exclude-dir=hostabi --exclude-dir=fuel --exclude-dir=go --exclude-dir=s3 --exclude-dir=docs --exclude-dir=examples --exclude-dir=tools --exclude-dir=testdata . \
 	| xargs -r dirname | sort -ru | grep -vE '$(OUTSIDE)')
 
-# Most tests of COMPANION are files of test/integration/policies, which are tested anyway:
-# under the race detector those of its own are enough.
-COMPANION     := ./test/integration/companion
-COMPANION_OWN  = $(shell find $(COMPANION) -type f -name '*_test.go' | xargs grep -ohE '^func Test[A-Za-z0-9_]+' | sed 's/^func //' | grep -v '^TestMain$$' | paste -sd'|')
-
 # Tools are built once per version, from the module in tools/, into this folder.
 CACHE        := $(or $(GLEANER_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gleaner)
 GOVERSION    := $(shell go env GOVERSION)
@@ -100,26 +95,26 @@ test-differential: setup ## run 200 random scripts on both collectors and compar
 test-beside: setup ## run 200 random scripts with and without Gleaner beside the other collector (about five minutes)
 	go test ./test/differential -count=1 -v -timeout 60m -run '^TestRandomScripts' -scripts 200 -beside | grep -v '^=== '
 
+# Each package is tested once: under the race detector if it has a lock, and a C compiler
+# is there. The slowest come last in the alphabet, and so are begun first.
 .PHONY: test
-test: announce-test setup $(TESTSUM) ## run all tests, after all set-up that they need
-	cd sdk/go && GOWORK=off $(TESTSUM) $(TESTSUM_FLAGS) -- ./...
-	cd test/prometheus && GOWORK=off $(TESTSUM) $(TESTSUM_FLAGS) -- ./...
+test: announce-test setup $(TESTSUM) ## run all tests, after all set-up that they need, and those of packages with locks under the race detector
+	@command -v "$$(go env CC)" >/dev/null || echo "test: there is no $$(go env CC), which the race detector needs: nothing runs under it"
 	@command -v tinygo >/dev/null || echo "test: TinyGo is not installed (https://tinygo.org): the tests that need it are skipped, and listed at the end"
-	$(TESTSUM) $(TESTSUM_FLAGS) -- -timeout 20m $(PACKAGES)
+	$(TESTSUM) $(TESTSUM_FLAGS) --raw-command -- $(MAKE) --no-print-directory --silent test-events
+
+.PHONY: test-events
+test-events: # what "make test" shows, as JSON
+	failed=0; locked=$$(mktemp); trap 'rm -f "$$locked"' EXIT; go list $(LOCKED) | sort -r >"$$locked"; \
+	race=; if command -v "$$(go env CC)" >/dev/null; then race=-race; export CGO_ENABLED=1; fi; \
+	go test -json $$race -timeout 30m $$(cat "$$locked") || failed=1; \
+	go test -json -timeout 20m $$(go list $(PACKAGES) | grep -vxF -f "$$locked" | sort -r) || failed=1; \
+	(cd sdk/go && GOWORK=off go test -json ./...) || failed=1; \
+	(cd test/prometheus && GOWORK=off go test -json ./...) || failed=1; \
+	exit $$failed
 
 .PHONY: check
-check: format-check vet lint generate-check test race ## all that CI asks, cheap first
-
-.PHONY: race
-race: setup $(TESTSUM) ## run the tests of packages that have locks under the race detector
-	@if ! command -v "$$(go env CC)" >/dev/null; then \
-		echo "race: skipped, since the race detector needs a C compiler and there is no $$(go env CC)"; \
-	elif [ -z "$(LOCKED)" ]; then \
-		echo "race: no package has a lock"; \
-	else \
-		CGO_ENABLED=1 $(TESTSUM) $(TESTSUM_FLAGS) -- -race -timeout 30m -run '^($(COMPANION_OWN))$$' $(COMPANION); \
-		CGO_ENABLED=1 $(TESTSUM) $(TESTSUM_FLAGS) -- -race -timeout 30m $(filter-out $(COMPANION),$(LOCKED)); \
-	fi
+check: format-check vet lint generate-check test ## all that CI asks, cheap first
 
 .PHONY: vet
 vet: ## run go vet, and see that hostabi and the SDK build on their own, also for a Wasm guest

@@ -25,7 +25,7 @@ func TestABuildThatIsThereIsUsedAtOnce(t *testing.T) {
 	if progress.Len() > 0 {
 		t.Errorf("built again: %s", &progress)
 	}
-	if binaries.Version != "v1.36.3" {
+	if binaries.Version != "v1.37.2" {
 		t.Errorf("version is %q", binaries.Version)
 	}
 }

@@ -36,8 +36,8 @@ func TestTheServerSaysTheVersionItWasBuiltFrom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if version.GitVersion != "v1.36.3" {
-		t.Errorf("server says %s, want v1.36.3", version.GitVersion)
+	if version.GitVersion != "v1.37.2" {
+		t.Errorf("server says %s, want v1.37.2", version.GitVersion)
 	}
 }
 

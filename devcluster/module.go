@@ -20,7 +20,7 @@ const (
 // plane.
 type binariesModule struct {
 	dir     string
-	version string // of k8s.io/kubernetes, such as v1.36.3
+	version string // of k8s.io/kubernetes, such as v1.37.2
 	key     string // names the folder of the built binaries
 }
 

@@ -28,7 +28,7 @@ import (
 
 // withoutCollector are the controllers of a control plane that leaves garbage
 // collection to Gleaner.
-var withoutCollector = []string{"*", "-garbage-collector-controller"}
+var withoutCollector = []string{"*", "-garbage-collector-controller", "-storage-version-migrator-controller"}
 
 // localCanaryTimeout is enough for a collector on this machine to show itself. The one that
 // a companion runs beside is still starting when the companion does.

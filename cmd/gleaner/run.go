@@ -54,7 +54,7 @@ func runCommand() *cobra.Command {
 		Use:   "run",
 		Short: "Run the garbage collector against a cluster",
 		Long: "Run the garbage collector against a cluster.\n\nWith --collector=primary it is the cluster's only one: start " +
-			"kube-controller-manager with\n--controllers=*,-garbage-collector-controller first, and leave --enable-garbage-collector as it is.\n\n" +
+			"kube-controller-manager with\n--controllers=*,-garbage-collector-controller,-storage-version-migrator-controller first, and leave --enable-garbage-collector as it is.\n\n" +
 			"With --collector=companion that of kube-controller-manager goes on, as it has to on most managed clusters, and Gleaner\n" +
 			"does only what policies and finalizers ask for.",
 		Args: noArguments,

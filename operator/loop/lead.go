@@ -152,7 +152,8 @@ func (l *Loop) confirm(ctx context.Context) error {
 }
 
 // migrations is the type that kube-controller-manager panics on when its
-// garbage collector is switched off.
+// garbage collector is switched off, and the controller of the type is not.
+// That controller runs by default from Kubernetes 1.37 on.
 var migrations = schema.GroupKind{Group: "storagemigration.k8s.io", Kind: "StorageVersionMigration"}
 
 // typesChanged wakes what waits for a type.
@@ -163,8 +164,8 @@ func (l *Loop) typesChanged(types *catalog.Catalog) {
 	l.policiesChanged()
 	if _, served := types.Preferred(migrations); served && !l.options.Beside {
 		l.warnOfMigrations.Do(func() {
-			l.log.Error(nil, "StorageVersionMigration is served: the first such object makes kube-controller-manager panic "+
-				"while its garbage collector is switched off", "fix", "set the feature gate StorageVersionMigrator=false on kube-controller-manager")
+			l.log.Info("StorageVersionMigration is served: the first such object makes kube-controller-manager panic "+
+				"if its garbage collector is switched off and its storage-version-migrator-controller is not", "fix", Advice)
 		})
 	}
 }
@@ -285,7 +286,7 @@ func (l *Loop) open(ctx context.Context) {
 }
 
 // Advice says what to do about another collector.
-const Advice = "start kube-controller-manager with --controllers=*,-garbage-collector-controller " +
+const Advice = "start kube-controller-manager with --controllers=*,-garbage-collector-controller,-storage-version-migrator-controller " +
 	"(leave --enable-garbage-collector as it is), or stop the other Gleaner"
 
 func (l *Loop) shut() {

@@ -48,7 +48,7 @@ var rewrite = flag.Bool("rewrite", false, "write the output of the commands into
 
 // controllers are all but the built-in collector, and the one that would miss the
 // kubelet.
-var controllers = []string{"*", "-garbage-collector-controller", "-node-lifecycle-controller"}
+var controllers = []string{"*", "-garbage-collector-controller", "-storage-version-migrator-controller", "-node-lifecycle-controller"}
 
 // stage is what the tests share.
 type stage struct {

@@ -122,7 +122,7 @@ func install(ctx context.Context, m mode) (*devcluster.Cluster, error) {
 	}
 	folder, controllers := "../../config/default", []string(nil)
 	if m == primary {
-		folder, controllers = "../../config/primary", []string{"*", "-garbage-collector-controller"}
+		folder, controllers = "../../config/primary", []string{"*", "-garbage-collector-controller", "-storage-version-migrator-controller"}
 	}
 	cluster, err := devcluster.Start(ctx, devcluster.Options{Controllers: controllers})
 	if err != nil {

@@ -55,7 +55,7 @@ type ownersWorld struct {
 
 func newOwnersWorld(t *testing.T) *ownersWorld {
 	t.Helper()
-	cluster, err := devcluster.Start(t.Context(), devcluster.Options{Controllers: []string{"*", "-garbage-collector-controller"}})
+	cluster, err := devcluster.Start(t.Context(), devcluster.Options{Controllers: []string{"*", "-garbage-collector-controller", "-storage-version-migrator-controller"}})
 	if err != nil {
 		t.Fatal(err)
 	}

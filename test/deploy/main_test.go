@@ -35,7 +35,7 @@ const (
 )
 
 // noCollector are the controllers that run: all but the built-in collector.
-var noCollector = []string{"*", "-garbage-collector-controller"}
+var noCollector = []string{"*", "-garbage-collector-controller", "-storage-version-migrator-controller"}
 
 // shared is what the tests share, each made when the first test asks for it.
 var shared struct {

@@ -76,7 +76,7 @@ kubectl delete finalizers.gleaner.dev,services --all -n shop
 kubectl delete clusterfinalizer remove-bucket
 kubectl delete namespace shop`,
 	},
-	"docs/howto/switch-the-collector-off.md": {own: &devcluster.Options{Controllers: []string{"*", "-garbage-collector-controller"}}},
+	"docs/howto/switch-the-collector-off.md": {own: &devcluster.Options{Controllers: []string{"*", "-garbage-collector-controller", "-storage-version-migrator-controller"}}},
 	"docs/install.md": {
 		own:     complete,
 		replace: []string{"former=", "kubectl create secret generic gleaner-state-keys -n gleaner-system --from-literal=current=$(head -c 32 /dev/urandom | base64)\nformer="},

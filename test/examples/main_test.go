@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 		log = zap.New(zap.UseDevMode(true))
 	}
 	ctrl.SetLogger(log)
-	devtest.Run(m, devcluster.Options{Controllers: []string{"*", "-garbage-collector-controller"}})
+	devtest.Run(m, devcluster.Options{Controllers: []string{"*", "-garbage-collector-controller", "-storage-version-migrator-controller"}})
 }
 
 // shared is what the tests share, made when the first of them asks for it.

@@ -38,7 +38,7 @@ import (
 )
 
 // noCollector are the controllers that run: all but the built-in collector.
-var noCollector = []string{"*", "-garbage-collector-controller"}
+var noCollector = []string{"*", "-garbage-collector-controller", "-storage-version-migrator-controller"}
 
 // shared is what most tests share, made when the first of them asks for it.
 var shared struct {

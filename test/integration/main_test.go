@@ -27,7 +27,7 @@ import (
 )
 
 // noCollector are the controllers that run: all but the built-in collector.
-var noCollector = []string{"*", "-garbage-collector-controller"}
+var noCollector = []string{"*", "-garbage-collector-controller", "-storage-version-migrator-controller"}
 
 func TestMain(m *testing.M) {
 	serve.MainIfRequested()

@@ -26,7 +26,7 @@ import (
 )
 
 // noCollector are the controllers that run: all but the built-in collector.
-var noCollector = []string{"*", "-garbage-collector-controller"}
+var noCollector = []string{"*", "-garbage-collector-controller", "-storage-version-migrator-controller"}
 
 // shared is what the tests share, each made when the first test asks for it.
 var shared struct {

@@ -59,7 +59,7 @@ func soak(ctx context.Context, s settings) (*result, error) {
 	if err := os.MkdirAll(s.folder, 0o755); err != nil {
 		return nil, err
 	}
-	controllers := []string{"*", "-garbage-collector-controller"}
+	controllers := []string{"*", "-garbage-collector-controller", "-storage-version-migrator-controller"}
 	if s.collector == companion {
 		controllers = nil
 	}

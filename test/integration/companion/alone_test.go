@@ -14,7 +14,7 @@ import (
 )
 
 func TestPoliciesSayThatThereIsNoOtherCollectorUntilThereIs(t *testing.T) {
-	o := operationOn(t, devcluster.Options{Controllers: []string{"*", "-garbage-collector-controller"}})
+	o := operationOn(t, devcluster.Options{Controllers: []string{"*", "-garbage-collector-controller", "-storage-version-migrator-controller"}})
 	o.startWith(func(l *loop.Options) { l.CanaryTimeout = 5 * time.Second })
 	collects := o.policy(keepsMaps)
 	propagates := o.policy(governing + `{propagate: {decision: Background}}`)

@@ -60,7 +60,7 @@ func TestWhatACompanionHadTheAPIServerDoEndsWithTheOtherCollectorAndNotBefore(t 
 	if err := o.cluster.StopControllerManager(); err != nil {
 		t.Fatal(err)
 	}
-	if err := o.cluster.StartControllerManager(t.Context(), "*", "-garbage-collector-controller"); err != nil {
+	if err := o.cluster.StartControllerManager(t.Context(), "*", "-garbage-collector-controller", "-storage-version-migrator-controller"); err != nil {
 		t.Fatal(err)
 	}
 	o.eventually(func() error {

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 }
 
 // controllers are those of the control planes.
-var controllers = []string{"*", "-garbage-collector-controller"}
+var controllers = []string{"*", "-garbage-collector-controller", "-storage-version-migrator-controller"}
 
 // shared is what the tests share, made when the first of them asks for it.
 var shared struct {

@@ -20,7 +20,7 @@ import (
 func TestMain(m *testing.M) {
 	serve.MainIfRequested()
 	ctrl.SetLogger(logr.Discard())
-	devtest.Run(m, devcluster.Options{Controllers: []string{"*", "-garbage-collector-controller"}})
+	devtest.Run(m, devcluster.Options{Controllers: []string{"*", "-garbage-collector-controller", "-storage-version-migrator-controller"}})
 }
 
 const patience = 2 * time.Minute

@@ -123,7 +123,7 @@ func TestStorageMigrationHarmsWhereTheBuiltInCollectorIsOff(t *testing.T) {
 		want             Severity
 	}{
 		"beside another collector": {true, true, OK},
-		"in place of it":           {true, false, Problem},
+		"in place of it":           {true, false, Warning},
 		"it is not known":          {false, false, Warning},
 	} {
 		t.Run(claim, func(t *testing.T) {

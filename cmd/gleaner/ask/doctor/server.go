@@ -147,6 +147,9 @@ func (p *patient) services(ctx context.Context) []Finding {
 	return orOK(found, "all %d are available", len(list.Items))
 }
 
+// withoutMigrator says how to start kube-controller-manager where Gleaner is the only collector.
+const withoutMigrator = "start kube-controller-manager with --controllers=*,-garbage-collector-controller,-storage-version-migrator-controller"
+
 // migration looks for the type that kube-controller-manager panics on when its
 // collector is switched off.
 func (p *patient) migration(context.Context) []Finding {
@@ -157,11 +160,11 @@ func (p *patient) migration(context.Context) []Finding {
 	served := slices.ContainsFunc(groups.Groups, func(g metav1.APIGroup) bool { return g.Name == "storagemigration.k8s.io" })
 	switch {
 	case served && p.mode && !p.setup.Companion:
-		return []Finding{problem("set the feature gate StorageVersionMigrator=false on kube-controller-manager",
-			"StorageVersionMigration is served: the first such object makes kube-controller-manager panic while its garbage collector is switched off")}
+		return []Finding{warning(withoutMigrator, "StorageVersionMigration is served: the first such object makes kube-controller-manager panic, "+
+			"unless its storage-version-migrator-controller is switched off, which can't be seen from here")}
 	case served && !p.mode:
-		return []Finding{warning("if Gleaner is to be the only collector, set the feature gate StorageVersionMigrator=false on kube-controller-manager",
-			"StorageVersionMigration is served: the first such object makes kube-controller-manager panic if its garbage collector is switched off")}
+		return []Finding{warning("if Gleaner is to be the only collector, "+withoutMigrator, "StorageVersionMigration is served: the first such object makes "+
+			"kube-controller-manager panic if its garbage collector is switched off, and its storage-version-migrator-controller is not")}
 	default:
 		return ok("StorageVersionMigration does no harm")
 	}
