@@ -155,12 +155,12 @@ help: ## print this list
 .PHONY: announce-demo
 announce-demo:
 	@echo 'The first time, this builds Gleaner and a real control plane from source, which takes about six minutes on two idle cores;'
-	@echo 'after that, the demo takes less than a minute. Go first compiles the program that shows how far the build is.'
+	@echo 'after that, the demo takes less than a minute. First, Go compiles the program that shows the progress.'
 
 .PHONY: announce-test
 announce-test:
 	@echo 'All tests take about 25 minutes on two idle cores. The first time, building the control plane and an S3 server from source'
-	@echo 'takes about six minutes more. Go first compiles the program that shows how far the build is.'
+	@echo 'takes about six minutes more. First, Go compiles the program that shows the progress.'
 
 .PHONY: setup
 setup:

@@ -2,6 +2,7 @@ package gobuild
 
 import (
 	"bytes"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -53,7 +54,7 @@ func TestOneBuildMakesSeveralPrograms(t *testing.T) {
 }
 
 func TestOnlyPackagesOutsideOfTheCacheAreCounted(t *testing.T) {
-	r := runner{Build: Build{Label: "test", Name: "one", Dir: program(t), Packages: []string{"./one"}}, ticks: interval}
+	r := runner{Build: Build{Label: "test", Name: "one", Dir: program(t), Packages: []string{"./one"}}, progress: io.Discard, ticks: interval}
 	r.Output = filepath.Join(t.TempDir(), "one")
 	before, err := r.stale(t.Context())
 	if err != nil {
@@ -112,7 +113,7 @@ func TestEveryProgramIsCompiledWithTheSameSettings(t *testing.T) {
 	t.Setenv("GOGC", "")
 	t.Setenv("GOMEMLIMIT", "")
 	env := Environment("GOOS=wasip1")
-	for _, want := range []string{"GOFLAGS=", "CGO_ENABLED=0", "GOWORK=off", "GOGC=400", "GOMEMLIMIT=2GiB", "GOOS=wasip1"} {
+	for _, want := range []string{"GOFLAGS=", "CGO_ENABLED=0", "GOWORK=off", "GOOS=wasip1"} {
 		name, _, _ := strings.Cut(want, "=")
 		last := ""
 		for _, variable := range env {
@@ -124,9 +125,28 @@ func TestEveryProgramIsCompiledWithTheSameSettings(t *testing.T) {
 			t.Errorf("got %q, want %q", last, want)
 		}
 	}
+	if !slices.ContainsFunc(env, func(v string) bool { return strings.HasPrefix(v, "GOGC=") && v != "GOGC=" }) {
+		t.Error("GOGC is not set")
+	}
 	t.Setenv("GOGC", "50")
-	if env := Environment(); slices.Contains(env, "GOGC=400") || slices.Contains(env, "GOMEMLIMIT=2GiB") {
-		t.Error("GOGC of the user was replaced")
+	if env := Environment(); env[len(env)-1] != "CGO_ENABLED=0" {
+		t.Errorf("GOGC of the user was replaced: %v", env[len(env)-2:])
+	}
+}
+
+func TestTheCompilersGarbageIsLeftOnlyWhereMemorySuffices(t *testing.T) {
+	for text, want := range map[string]uint64{
+		"MemTotal:       24607732 kB\nMemAvailable:   2 kB\n": 2048,
+		"MemTotal:       24607732 kB\n":                       0,
+		"MemAvailable: many kB\n":                             0,
+	} {
+		if got, ok := availableIn(text); got != want || ok != (want > 0) {
+			t.Errorf("%q: got %d, %t", text, got, ok)
+		}
+	}
+	settings := strings.Join(collector(), " ")
+	if strings.Contains(settings, "GOGC=off") != strings.Contains(settings, "GOMEMLIMIT=") {
+		t.Errorf("no bound: %s", settings)
 	}
 }
 
