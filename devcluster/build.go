@@ -21,7 +21,7 @@ const (
 	lockInterval   = 100 * time.Millisecond
 	label          = "devcluster" // begins every line of progress
 	kubectlName    = "kubectl"
-	errorTailLines = 20 // of the log of a component that ended by itself
+	errorTailLines = 30 // etcd says how it is used after the error
 )
 
 // Binaries are the paths of the built programs.

@@ -95,6 +95,7 @@ var exceptions = []exception{
 	{"docs/troubleshooting.md", `kubectl -n gleaner-system logs deployment/gleaner --all-pods | grep '"KIND NAMESPACE/NAME"'`, withNodes, nil},
 	{"docs/troubleshooting.md", "kubectl -n gleaner-system logs deployment/gleaner --all-pods --prefix", withNodes, nil},
 	{"docs/troubleshooting.md", "kubectl -n gleaner-system port-forward deployment/gleaner 8443 &", withNodes, nil},
+	{"docs/endpoints.md", "kubectl -n gleaner-system port-forward deployment/gleaner 8443 &", withNodes, nil},
 
 	{"docs/cli.md", "$ gleaner explain configmap/data -n shop", "it shows a cluster in which something has failed",
 		&place{"test/ask/testdata/2-explain.txt", []string{"$ gleaner explain "}}},

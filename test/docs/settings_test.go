@@ -129,6 +129,7 @@ spec:
 END
 kubectl delete configmap owner -n shop
 until [ -z "$(kubectl get pvc data -n shop -o jsonpath={.metadata.ownerReferences})" ]; do sleep 0.1; done`,
+		replace: operator,
 		after: `kubectl delete clustergcpolicies,clusterpolicymodules --all
 kubectl delete namespace shop`,
 	},
