@@ -24,6 +24,7 @@ const (
 	demoReplicas  = 3
 	demoPatience  = 60 * time.Second
 	demoPoll      = 50 * time.Millisecond
+	demoSilence   = 5 * time.Second // until it is said what is waited for
 )
 
 func demoCommand() *cobra.Command {
@@ -58,7 +59,8 @@ func demo(ctx context.Context, mode string, out io.Writer) error {
 	if err != nil {
 		return s.stop(err)
 	}
-	d := &demonstration{stage: s, out: out, client: client, told: map[string]bool{}}
+	d := &demonstration{stage: s, out: out, client: client, told: map[string]bool{}, silence: demoSilence}
+	d.news = d.tell
 	if d.builds, err = newBuilds(ctx); err != nil {
 		return s.stop(err)
 	}
@@ -78,11 +80,13 @@ func demo(ctx context.Context, mode string, out io.Writer) error {
 // demonstration is the demo's play on a stage.
 type demonstration struct {
 	*stage
-	out    io.Writer
-	client kubernetes.Interface
-	builds *builds
-	told   map[string]bool // records that were shown
-	counts [3]int          // deletes, references dropped, finalizers removed
+	out     io.Writer
+	client  kubernetes.Interface
+	builds  *builds
+	silence time.Duration   // after which it is said what is waited for
+	news    func()          // what Gleaner has decided meanwhile
+	told    map[string]bool // records that were shown
+	counts  [3]int          // deletes, references dropped, finalizers removed
 }
 
 // act is one thing that is shown.
@@ -255,11 +259,12 @@ func (d *demonstration) list(ctx context.Context, name string) ([]appsv1.Replica
 func (d *demonstration) until(ctx context.Context, check func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, demoPatience)
 	defer cancel()
-	tick := time.NewTicker(demoPoll)
+	tick, quiet := time.NewTicker(demoPoll), time.NewTicker(d.silence)
 	defer tick.Stop()
+	defer quiet.Stop()
 	for {
 		err := check()
-		d.tell()
+		d.news()
 		if err == nil {
 			return nil
 		}
@@ -269,6 +274,8 @@ func (d *demonstration) until(ctx context.Context, check func() error) error {
 		case err := <-d.done:
 			d.done <- nil
 			return fmt.Errorf("the collector ended: %w", err)
+		case <-quiet.C:
+			kubectl.Fprintf(d.out, "  Waiting: %s\n", err)
 		case <-tick.C:
 		}
 	}
@@ -309,10 +316,13 @@ func (d *demonstration) kubectl(ctx context.Context, args ...string) error {
 		text, err := d.cluster.Kubectl(ctx, args...)
 		done <- answer{text, err}
 	}()
-	tick := time.NewTicker(demoPoll)
+	tick, quiet := time.NewTicker(demoPoll), time.NewTicker(d.silence)
 	defer tick.Stop()
+	defer quiet.Stop()
 	for {
 		select {
+		case <-quiet.C:
+			kubectl.Fprintln(d.out, "  Waiting for kubectl")
 		case a := <-done:
 			d.tell()
 			for line := range strings.Lines(a.text) {
