@@ -39,21 +39,25 @@ LINT         := $(call tool-path,github.com/golangci/golangci-lint/v2,golangci-l
 TESTSUM      := $(call tool-path,gotest.tools/gotestsum,gotestsum)
 CRDGEN       := $(call tool-path,sigs.k8s.io/controller-tools,controller-gen)
 
+# All programs are compiled with the same settings, as devcluster/gobuild does it: what one
+# has compiled is there for the next.
+GO_RUN := GOOS= GOARCH= GOWORK=off GOFLAGS= CGO_ENABLED=0 go run -trimpath -buildvcs=false
+
 TESTSUM_FLAGS := --format pkgname --format-icons text --format-hide-empty-pkg
 
 ##@ Try it
 
 .PHONY: demo
-demo: build ## start a real control plane, delete things on it, and show what is collected and why
+demo: announce-demo build ## start a real control plane, delete things on it, and show what is collected and why
 	$(BIN) demo
 
 .PHONY: demo-companion
-demo-companion: build ## the like beside the garbage collector of kube-controller-manager
+demo-companion: announce-demo build ## the like beside the garbage collector of kube-controller-manager
 	$(BIN) demo --companion
 
 .PHONY: build
 build: ## build bin/gleaner
-	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-X main.version=$(VERSION)' -o $(BIN) ./cmd/gleaner
+	@$(GO_RUN) ./tools/build/main.go -o $(BIN) -version '$(VERSION)' -os '$(GOOS)' -arch '$(GOARCH)'
 
 # For a registry that wants a password: "docker login", "crane auth login" or the like, once.
 .PHONY: image
@@ -94,7 +98,7 @@ test-beside: setup ## run 200 random scripts with and without Gleaner beside the
 # Each package is tested once: under the race detector if it has a lock, and a C compiler
 # is there. The slowest come last in the alphabet, and so are begun first.
 .PHONY: test
-test: setup $(TESTSUM) ## run all tests, after all set-up that they need, and those of packages with locks under the race detector
+test: announce-test setup $(TESTSUM) ## run all tests, after all set-up that they need, and those of packages with locks under the race detector
 	@command -v "$$(go env CC)" >/dev/null || echo "test: there is no $$(go env CC), which the race detector needs: nothing runs under it"
 	@command -v tinygo >/dev/null || echo "test: TinyGo is not installed (https://tinygo.org): the tests that need it are skipped, and listed at the end"
 	$(TESTSUM) $(TESTSUM_FLAGS) --raw-command -- $(MAKE) --no-print-directory --silent test-events
@@ -147,9 +151,21 @@ help: ## print this list
 
 # Steps of the above.
 
+# The first line that is seen, before anything is compiled.
+.PHONY: announce-demo
+announce-demo:
+	@echo 'The first time, this builds Gleaner and a real control plane from source, which takes about six minutes on two idle cores;'
+	@echo 'after that, the demo takes less than a minute. First, Go compiles the program that shows the progress.'
+
+.PHONY: announce-test
+announce-test:
+	@echo 'All tests take about 25 minutes on two idle cores. The first time, building the control plane and an S3 server from source'
+	@echo 'takes about six minutes more. First, Go compiles the program that shows the progress.'
+
 .PHONY: setup
 setup:
-	@go run ./tools/setup/main.go
+	@$(GO_RUN) ./tools/build/main.go -o bin/setup -name 'the set-up program' ./tools/setup/main.go
+	@bin/setup
 
 .PHONY: format-check
 format-check:

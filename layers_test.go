@@ -216,7 +216,9 @@ var layers = map[string]layer{
 		},
 	},
 
+	"devcluster/gobuild": {},
 	"devcluster": {
+		internal: []string{"devcluster/gobuild"},
 		external: []string{"golang.org/x/sync", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
 	},
 	"devcluster/devtest": {
@@ -229,7 +231,7 @@ var layers = map[string]layer{
 	},
 	"devcluster/node/linger":   {},
 	"devcluster/node/nodetest": {internal: []string{"devcluster", "devcluster/node"}},
-	"devcluster/s3server":      {external: []string{"github.com/aws/aws-sdk-go-v2/aws"}},
+	"devcluster/s3server":      {internal: []string{"devcluster/gobuild"}, external: []string{"github.com/aws/aws-sdk-go-v2/aws"}},
 	"test/bench":               {anything: true},
 	"test/soak":                {anything: true},
 	"test/attacks/payload": {
@@ -251,6 +253,7 @@ var layers = map[string]layer{
 		external: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
 	},
 	"tools/image": {internal: []string{"policies/source/oci"}, external: []string{"github.com/google/go-containerregistry/pkg/v1"}},
+	"tools/build": {internal: []string{"devcluster/gobuild"}},
 	"tools/setup": {internal: []string{"devcluster", "devcluster/node", "devcluster/s3server"}},
 	"tools/schema": {
 		internal: []string{"hostabi"},

@@ -53,6 +53,9 @@ func (c *Cluster) KubeconfigFor(user string, groups ...string) (string, error) {
 	return path, writeKubeconfig(path, config)
 }
 
+// KubectlPath is the program that Kubectl runs.
+func (c *Cluster) KubectlPath() string { return c.bin.Kubectl }
+
 // Kubectl runs kubectl as the admin and returns what it printed to standard
 // output. The error holds what it printed to standard error.
 func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {

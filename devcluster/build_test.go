@@ -2,8 +2,10 @@ package devcluster
 
 import (
 	"bytes"
+	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -28,15 +30,30 @@ func TestABuildThatIsThereIsUsedAtOnce(t *testing.T) {
 	}
 }
 
-func TestTheErrorOfABuildHoldsWhatGoSaid(t *testing.T) {
-	module, err := locateModule()
-	if err != nil {
+func TestOnlyProgramsThatAreMissingAreBuilt(t *testing.T) {
+	target := t.TempDir()
+	if err := os.WriteFile(filepath.Join(target, executable(Etcd)), nil, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	build := goBuild{module.dir, "nothing", []string{"build", "./no/such/package"}}
-	err = buildOne(t.Context(), build, &bytes.Buffer{})
-	if err == nil || !strings.Contains(err.Error(), "no/such/package") {
-		t.Errorf("got %v", err)
+	var names []string
+	for _, p := range missing(target, append(slices.Clone(controlPlane), client)) {
+		names = append(names, p.name)
+	}
+	if got, want := strings.Join(names, " "), "kube-apiserver kube-controller-manager kubectl"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestAProgramIsFoundByTheNameThatGoGivesIt(t *testing.T) {
+	for path, want := range map[string]string{
+		"go.etcd.io/etcd/server/v3":      "server",
+		"k8s.io/kubernetes/cmd/kubectl":  "kubectl",
+		"example.com/cmd/v3x":            "v3x",
+		"example.com/versions/cmd/view2": "view2",
+	} {
+		if got := commandName(path); got != want {
+			t.Errorf("%s: got %s, want %s", path, got, want)
+		}
 	}
 }
 

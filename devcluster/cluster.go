@@ -38,7 +38,7 @@ type Cluster struct {
 // the start only; the cluster lives until Stop, or until this process ends by
 // whatever means (on Linux).
 func Start(ctx context.Context, opts Options) (*Cluster, error) {
-	bin, err := Build(ctx, opts.Progress)
+	bin, err := opts.build(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +69,7 @@ func startOnce(ctx context.Context, opts Options, bin Binaries) (*Cluster, error
 		}
 		return nil, errors.Join(fmt.Errorf("start cluster: %w", err), c.end(cleanup))
 	}
-	fmt.Fprintf(opts.progress(), "devcluster: Kubernetes %s on %s, started in %s\n", bin.Version, c.admin.Host, since(started))
+	fmt.Fprintf(opts.progress(), "devcluster: Kubernetes %s on %s, started in %s\n", bin.Version, c.admin.Host, time.Since(started).Round(100*time.Millisecond))
 	return c, nil
 }
 

@@ -9,6 +9,7 @@
 package devcluster
 
 import (
+	"context"
 	"io"
 	"time"
 )
@@ -47,6 +48,10 @@ type Options struct {
 	ControllerManagerFlags []string
 	EtcdFlags              []string
 
+	// Kubectl is the program behind Cluster.Kubectl. Empty means one that is
+	// built with the rest, at the version of the API server.
+	Kubectl string
+
 	// Dir holds data, keys and logs. Empty means a temporary folder. Stop
 	// removes what Start put there.
 	Dir string
@@ -57,6 +62,16 @@ type Options struct {
 
 	// Progress receives one line per step. Nil means silence.
 	Progress io.Writer
+}
+
+// build builds what the cluster needs.
+func (o Options) build(ctx context.Context) (Binaries, error) {
+	if o.Kubectl == "" {
+		return Build(ctx, o.Progress)
+	}
+	bin, err := buildPrograms(ctx, controlPlane, o.Progress)
+	bin.Kubectl = o.Kubectl
+	return bin, err
 }
 
 func (o Options) progress() io.Writer {

@@ -12,9 +12,9 @@ const Kubelet = "kubelet"
 // BuildKubelet makes the kubelet of the control plane's version, as Build makes the
 // control plane, and returns its path. It is apart because only nodes need it.
 func BuildKubelet(ctx context.Context, progress io.Writer) (string, error) {
-	dir, _, err := buildAll(ctx, "-"+Kubelet, []source{{Kubelet, "k8s.io/kubernetes/cmd/kubelet"}}, progress)
+	built, err := buildPrograms(ctx, []program{{Kubelet, "k8s.io/kubernetes/cmd/kubelet"}}, progress)
 	if err != nil {
 		return "", err
 	}
-	return filepath.Join(dir, executable(Kubelet)), nil
+	return filepath.Join(filepath.Dir(built.APIServer), executable(Kubelet)), nil
 }

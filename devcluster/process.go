@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 	"time"
 )
 
@@ -108,4 +109,9 @@ func (p *process) withLog(err error) error {
 		return errors.Join(err, readErr)
 	}
 	return fmt.Errorf("%w\nlast lines of %s:\n%s", err, p.log, lastLines(string(data), errorTailLines))
+}
+
+func lastLines(text string, n int) string {
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }

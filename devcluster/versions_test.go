@@ -44,3 +44,17 @@ func versionsIn(t *testing.T, file string) map[string]string {
 	}
 	return versions
 }
+
+// With -trimpath, the compiler is given the version that is required, and not the one
+// that replaces it: under v0.0.0 a package would be another than the product's.
+func TestTheControlPlaneRequiresVersionsThatExist(t *testing.T) {
+	data, err := os.ReadFile("binaries/go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(data)) {
+		if fields := strings.Fields(line); len(fields) >= 2 && fields[1] == "v0.0.0" {
+			t.Errorf("%s is required at v0.0.0: write the version that replaces it", fields[0])
+		}
+	}
+}

@@ -24,6 +24,7 @@ const (
 	demoReplicas  = 3
 	demoPatience  = 60 * time.Second
 	demoPoll      = 50 * time.Millisecond
+	demoSilence   = 5 * time.Second // until it is said what is waited for
 )
 
 func demoCommand() *cobra.Command {
@@ -58,7 +59,12 @@ func demo(ctx context.Context, mode string, out io.Writer) error {
 	if err != nil {
 		return s.stop(err)
 	}
-	d := &demonstration{stage: s, out: out, client: client, told: map[string]bool{}}
+	d := &demonstration{stage: s, out: out, client: client, told: map[string]bool{}, silence: demoSilence}
+	d.news = d.tell
+	if d.builds, err = newBuilds(ctx); err != nil {
+		return s.stop(err)
+	}
+	defer d.builds.stop()
 	began := time.Now()
 	if mode == companion {
 		err = d.play(ctx, d.companionActs())
@@ -74,10 +80,13 @@ func demo(ctx context.Context, mode string, out io.Writer) error {
 // demonstration is the demo's play on a stage.
 type demonstration struct {
 	*stage
-	out    io.Writer
-	client kubernetes.Interface
-	told   map[string]bool // records that were shown
-	counts [3]int          // deletes, references dropped, finalizers removed
+	out     io.Writer
+	client  kubernetes.Interface
+	builds  *builds
+	silence time.Duration   // after which it is said what is waited for
+	news    func()          // what Gleaner has decided meanwhile
+	told    map[string]bool // records that were shown
+	counts  [3]int          // deletes, references dropped, finalizers removed
 }
 
 // act is one thing that is shown.
@@ -89,7 +98,7 @@ type act struct {
 func (d *demonstration) acts() []act {
 	return []act{
 		{"Is any other collector alive? A canary is let out to see", d.canary},
-		{"Background: kubectl delete deployment", d.background},
+		{"Background: kubectl delete deployment", d.firstDeletion},
 		{"Foreground: the owner goes last", d.foreground},
 		{"Orphan: the dependents stay", d.orphan},
 		{"A policy in Rego, in Monitor: it says what it would do, and changes nothing", d.monitor},
@@ -120,6 +129,15 @@ func (d *demonstration) canary(ctx context.Context) error {
 	}
 	kubectl.Fprintln(d.out, "None is: Gleaner is the collector.")
 	return d.kubectl(ctx, "create", "namespace", demoNamespace)
+}
+
+// firstDeletion comes before anything is built that it does not need.
+func (d *demonstration) firstDeletion(ctx context.Context) error {
+	if err := d.background(ctx); err != nil {
+		return err
+	}
+	d.builds.begin()
+	return nil
 }
 
 func (d *demonstration) background(ctx context.Context) error {
@@ -241,11 +259,12 @@ func (d *demonstration) list(ctx context.Context, name string) ([]appsv1.Replica
 func (d *demonstration) until(ctx context.Context, check func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, demoPatience)
 	defer cancel()
-	tick := time.NewTicker(demoPoll)
+	tick, quiet := time.NewTicker(demoPoll), time.NewTicker(d.silence)
 	defer tick.Stop()
+	defer quiet.Stop()
 	for {
 		err := check()
-		d.tell()
+		d.news()
 		if err == nil {
 			return nil
 		}
@@ -255,6 +274,8 @@ func (d *demonstration) until(ctx context.Context, check func() error) error {
 		case err := <-d.done:
 			d.done <- nil
 			return fmt.Errorf("the collector ended: %w", err)
+		case <-quiet.C:
+			kubectl.Fprintf(d.out, "  Waiting: %s\n", err)
 		case <-tick.C:
 		}
 	}
@@ -295,10 +316,13 @@ func (d *demonstration) kubectl(ctx context.Context, args ...string) error {
 		text, err := d.cluster.Kubectl(ctx, args...)
 		done <- answer{text, err}
 	}()
-	tick := time.NewTicker(demoPoll)
+	tick, quiet := time.NewTicker(demoPoll), time.NewTicker(d.silence)
 	defer tick.Stop()
+	defer quiet.Stop()
 	for {
 		select {
+		case <-quiet.C:
+			kubectl.Fprintln(d.out, "  Waiting for kubectl")
 		case a := <-done:
 			d.tell()
 			for line := range strings.Lines(a.text) {

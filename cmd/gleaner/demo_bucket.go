@@ -50,6 +50,9 @@ func (d *demonstration) bucket(ctx context.Context) error {
 	if err := os.Mkdir(objects, 0o700); err != nil {
 		return err
 	}
+	if err := d.builds.storage.wait(ctx, d.out); err != nil {
+		return err
+	}
 	storage, err := s3server.Start(ctx, objects, d.out)
 	if err != nil {
 		return err
@@ -112,7 +115,7 @@ func (d *demonstration) install(ctx context.Context, storage *s3server.Server, f
 	if err := os.CopyFS(deploy, os.DirFS(filepath.Join(bucketExample, "deploy"))); err != nil {
 		return err
 	}
-	digest, zipped, err := d.module(ctx, bucketExample, ".", filepath.Join(folder, "module.wasm"))
+	digest, zipped, err := d.module(ctx, d.builds.bucket)
 	if err != nil {
 		return err
 	}

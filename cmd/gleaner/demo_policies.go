@@ -8,8 +8,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -124,12 +122,7 @@ func (d *demonstration) enforce(ctx context.Context) error {
 
 // wasm does the like by a module that it builds.
 func (d *demonstration) wasm(ctx context.Context) error {
-	folder, err := os.MkdirTemp("", "gleaner-demo-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(folder)
-	digest, zipped, err := d.module(ctx, filepath.Join("sdk", "go"), "./examples/keep-data", filepath.Join(folder, "keep-data.wasm"))
+	digest, zipped, err := d.module(ctx, d.builds.keepData)
 	if err != nil {
 		return err
 	}
@@ -151,19 +144,14 @@ func (d *demonstration) wasm(ctx context.Context) error {
 	return d.until(ctx, func() error { return d.remain(ctx, "persistentvolumeclaim", "claimed-kept", true) })
 }
 
-// module builds a module from Go, and returns its digest and the file that has it
-// compressed.
-func (d *demonstration) module(ctx context.Context, folder, what, plain string) (digest, zipped string, err error) {
-	// Without inlining it is a tenth smaller, and fits into a ConfigMap.
-	args := []string{"build", "-buildmode=c-shared", "-trimpath", "-gcflags=all=-l", "-ldflags=-s -w", "-o", plain, what}
-	kubectl.Fprintf(d.out, "$ cd %s && GOOS=wasip1 GOARCH=wasm go %s\n", folder, strings.Join(args, " "))
-	build := exec.CommandContext(ctx, "go", args...)
-	build.Dir = folder
-	build.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "GOWORK=off", "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", "", fmt.Errorf("build the module: %w\n%s", err, out)
+// module waits for a module that is built from Go, and returns its digest and the
+// file that has it compressed.
+func (d *demonstration) module(ctx context.Context, g *guest) (digest, zipped string, err error) {
+	kubectl.Fprintf(d.out, "$ %s\n", g)
+	if err := g.wait(ctx, d.out); err != nil {
+		return "", "", err
 	}
-	code, err := os.ReadFile(plain)
+	code, err := os.ReadFile(g.file)
 	if err != nil {
 		return "", "", err
 	}
@@ -180,7 +168,7 @@ func (d *demonstration) module(ctx context.Context, folder, what, plain string) 
 	}
 	sum := sha256.Sum256(code)
 	kubectl.Fprintf(d.out, "  %d KiB, %d KiB compressed\n", len(code)>>10, compressed.Len()>>10)
-	zipped = plain + ".gz"
+	zipped = g.file + ".gz"
 	return hex.EncodeToString(sum[:]), zipped, os.WriteFile(zipped, compressed.Bytes(), 0o600)
 }
 

@@ -67,11 +67,8 @@ func dev(ctx context.Context, mode string, out, logTo io.Writer) error {
 	if err != nil {
 		return err
 	}
-	binaries, err := devcluster.Build(ctx, io.Discard)
-	if err == nil {
-		s.explain(out, programs(filepath.Dir(binaries.Kubectl)))
-		err = s.wait(ctx)
-	}
+	s.explain(out, programs(filepath.Dir(s.cluster.KubectlPath())))
+	err = s.wait(ctx)
 	kubectl.Fprintf(out, "\nStopping.\n")
 	return s.stop(err)
 }
@@ -137,7 +134,12 @@ func startStage(ctx context.Context, mode string, progress io.Writer, log logr.L
 	if mode == companion {
 		controllers = nil // all
 	}
-	cluster, err := devcluster.Start(ctx, devcluster.Options{Controllers: controllers, Progress: progress})
+	options := devcluster.Options{Controllers: controllers, Progress: progress}
+	if found, err := devcluster.FindKubectl(ctx); err == nil { // else one is built
+		kubectl.Fprintf(progress, "kubectl is %s.\n", found)
+		options.Kubectl = found
+	}
+	cluster, err := devcluster.Start(ctx, options)
 	if err != nil {
 		return nil, fmt.Errorf("start control plane: %w", err)
 	}

@@ -8,11 +8,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
-	"time"
+
+	"github.com/gleaner-dev/gleaner/devcluster/gobuild"
 )
 
 const (
@@ -41,29 +41,26 @@ func Build(ctx context.Context, progress io.Writer) (string, error) {
 	if err := os.MkdirAll(filepath.Dir(program), 0o755); err != nil {
 		return "", fmt.Errorf("create cache folder: %w", err)
 	}
-	began := time.Now()
-	fmt.Fprintln(progress, "s3server: building an S3 server (once)")
-	if err := build(ctx, source, program); err != nil {
+	if err := build(ctx, source, program, progress); err != nil {
 		return "", err
 	}
-	fmt.Fprintf(progress, "s3server: built in %s\n", time.Since(began).Round(100*time.Millisecond))
 	return program, nil
 }
 
 // build renames what it has built into place, so that a killed build leaves
 // nothing that looks complete.
-func build(ctx context.Context, source, program string) error {
+func build(ctx context.Context, source, program string, progress io.Writer) error {
 	dir, err := os.MkdirTemp(filepath.Dir(program), "building-*")
 	if err != nil {
 		return fmt.Errorf("create build folder: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	made := filepath.Join(dir, filepath.Base(program))
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", made, ".")
-	cmd.Dir = source
-	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=", "CGO_ENABLED=0", "GOOS=", "GOARCH=") // the caller's may not fit this module
-	if output, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build the S3 server: %w\n%s", errors.Join(ctx.Err(), err), output)
+	if err := gobuild.Run(ctx, gobuild.Build{
+		Label: "s3server", Name: "an S3 server", Dir: source, Packages: []string{"."}, Flags: []string{"-ldflags=-s -w"}, Output: made,
+		Env: []string{"GOOS=", "GOARCH="}, // what is built runs here
+	}, progress); err != nil {
+		return err
 	}
 	if err := os.Rename(made, program); err != nil {
 		return fmt.Errorf("put the S3 server in place: %w", err)

@@ -1,0 +1,67 @@
+package devcluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strconv"
+	"strings"
+)
+
+// kubectlSkew is how many minor versions kubectl may be away from the API server:
+// https://kubernetes.io/releases/version-skew-policy/#kubectl
+const kubectlSkew = 1
+
+// FindKubectl returns the kubectl on the PATH, for Options.Kubectl, or the reason
+// why it is of no use: it is missing, or its version does not support the API server.
+func FindKubectl(ctx context.Context) (string, error) {
+	module, err := locateModule()
+	if err != nil {
+		return "", err
+	}
+	return findKubectl(ctx, module.version)
+}
+
+func findKubectl(ctx context.Context, server string) (string, error) {
+	path, err := exec.LookPath(kubectlName)
+	if err != nil {
+		return "", err
+	}
+	out, err := exec.CommandContext(ctx, path, "version", "--client", "--output=json").Output()
+	if err != nil {
+		return "", fmt.Errorf("run %s version: %w", path, err)
+	}
+	var version struct{ ClientVersion struct{ GitVersion string } }
+	if err := json.Unmarshal(out, &version); err != nil {
+		return "", fmt.Errorf("read version of %s: %w", path, err)
+	}
+	supported, err := supports(version.ClientVersion.GitVersion, server)
+	if err != nil {
+		return "", fmt.Errorf("read version of %s: %w", path, err)
+	}
+	if !supported {
+		return "", fmt.Errorf("%s is %s, which does not support an API server of %s", path, version.ClientVersion.GitVersion, server)
+	}
+	return path, nil
+}
+
+func supports(client, server string) (bool, error) {
+	c, errClient := minorOf(client)
+	s, errServer := minorOf(server)
+	return max(c-s, s-c) <= kubectlSkew, errors.Join(errClient, errServer)
+}
+
+// minorOf is 37 for v1.37.2 and v1.37.0-rc.1.
+func minorOf(version string) (int, error) {
+	parts := strings.SplitN(version, ".", 3)
+	if len(parts) != 3 || parts[0] != "v1" {
+		return 0, fmt.Errorf("%q is no version of Kubernetes", version)
+	}
+	minor, err := strconv.Atoi(parts[1])
+	if err != nil {
+		return 0, fmt.Errorf("%q is no version of Kubernetes", version)
+	}
+	return minor, nil
+}
