@@ -26,7 +26,9 @@ func quieter(config *rest.Config) *rest.Config {
 
 var deprecated = regexp.MustCompile(`^\S+ \S+ is deprecated in v\d+\.\d+\+`)
 
-type quiet struct{ next rest.WarningHandlerWithContext }
+type quiet struct {
+	next rest.WarningHandlerWithContext
+}
 
 // HandleWarningHeaderWithContext implements rest.WarningHandlerWithContext.
 func (q quiet) HandleWarningHeaderWithContext(ctx context.Context, code int, agent, text string) {
