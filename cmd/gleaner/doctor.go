@@ -20,7 +20,8 @@ ready. Each finding says what to do.
 Nothing is written: the API server is asked for one dry run.
 
 Exit codes: 0 if there is no problem, though there may be warnings, and things that could not be looked at; 1 if there is one, or
-something went wrong; 2 for a command line that makes no sense.`
+something went wrong; 2 for a command line that makes no sense; 3 if no problem was found, and the operator could not be looked for,
+as with an account that may not list pods.`
 
 type doctorOptions struct {
 	*kubectl.Flags
@@ -81,10 +82,25 @@ func (o *doctorOptions) run(ctx context.Context, out, errOut io.Writer) error {
 	} else {
 		showReport(section{out, kubectl.PaletteFor(out)}, report, o.all)
 	}
-	if err == nil && report.Problems != 0 {
-		err = kubectl.Exit{Code: exitFailure}
+	if err != nil {
+		return err
 	}
-	return err
+	return doctorExit(report)
+}
+
+// exitBlind is the exit code of doctor where it is not known whether the operator works.
+const exitBlind = 3
+
+// doctorExit is the exit code that a report calls for; nil: 0.
+func doctorExit(r doctor.Report) error {
+	switch {
+	case r.Problems != 0:
+		return kubectl.Exit{Code: exitFailure}
+	case r.Blind:
+		return kubectl.Exit{Code: exitBlind}
+	default:
+		return nil
+	}
 }
 
 var severityColors = map[doctor.Severity]kubectl.Color{

@@ -179,7 +179,7 @@ func (s *releasing) releaseFinalizer(ctx context.Context, t target) error {
 		return nil
 	}
 	released, err := s.releaseAll(ctx, taken)
-	kubectl.Fprintf(s.out, "Released %d.\n", released)
+	kubectl.Fprintln(s.out, releaseSummary(released))
 	return err
 }
 

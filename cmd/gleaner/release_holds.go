@@ -73,7 +73,7 @@ func (s *releasing) sweep(ctx context.Context, where release.Where, held []relea
 	released, err := s.releaseAll(ctx, held)
 	rounds := 0
 	for calm := 0; s.all && err == nil && calm < quiet; calm++ {
-		if err = s.pause(ctx, released); err != nil {
+		if err = s.pause(ctx, len(released)); err != nil {
 			break
 		}
 		if held, err = s.look(ctx, where); err != nil || len(held) == 0 {
@@ -83,16 +83,16 @@ func (s *releasing) sweep(ctx context.Context, where release.Where, held []relea
 			err = fmt.Errorf("%d objects have a hold again: stop the operator, or delete the policies that it enforces, and try again", len(held))
 			break
 		}
-		more := 0
+		var more []release.Held
 		more, err = s.releaseAll(ctx, held)
-		released, calm = released+more, -1
+		released, calm = append(released, more...), -1
 	}
-	kubectl.Fprintf(s.out, "Released %d.\n", released)
+	kubectl.Fprintln(s.out, releaseSummary(released))
 	return errors.Join(err, s.back(ctx))
 }
 
 // releaseAll releases what was found, and says of what that failed.
-func (s *releasing) releaseAll(ctx context.Context, held []release.Held) (released int, err error) {
+func (s *releasing) releaseAll(ctx context.Context, held []release.Held) (released []release.Held, err error) {
 	var d doing
 	over := d.shown(s.errOut)
 	var failures []error
@@ -103,7 +103,7 @@ func (s *releasing) releaseAll(ctx context.Context, held []release.Held) (releas
 			failures = append(failures, failed)
 		}
 		if done {
-			released++
+			released = append(released, h)
 		}
 	}
 	over() // what follows would be written into its line

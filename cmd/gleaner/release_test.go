@@ -3,6 +3,9 @@ package main
 import (
 	"testing"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/gleaner-dev/gleaner/operator/finalize"
 	"github.com/gleaner-dev/gleaner/operator/modules"
 	"github.com/gleaner-dev/gleaner/operator/release"
@@ -47,6 +50,24 @@ func TestRelease_AsksInWholeSentences(t *testing.T) {
 	} {
 		if got != want {
 			t.Errorf("it asks %q, want %q", got, want)
+		}
+	}
+}
+
+func TestRelease_SaysOfWhichTypesWhatWasRemoved(t *testing.T) {
+	held := func(uid, resource string, finalizers ...string) release.Held {
+		return release.Held{UID: types.UID(uid), Resource: schema.ParseGroupResource(resource).WithVersion("v1"), Finalizers: finalizers}
+	}
+	for want, released := range map[string][]release.Held{
+		"No object was released.": nil,
+		"Released 1 object (configmaps: 1): removed gleaner.dev/hold from 1.": {held("a", "configmaps", "gleaner.dev/hold")},
+		"Released 3 objects (configmaps: 1, deployments.apps: 2): removed gleaner.dev/hold from 3, gleaner.dev/in-use from 1.": {
+			held("a", "deployments.apps", "gleaner.dev/hold"), held("b", "configmaps", "gleaner.dev/hold", "gleaner.dev/in-use"),
+			held("c", "deployments.apps", "gleaner.dev/hold"), held("a", "deployments.apps", "gleaner.dev/hold"), // it was put back
+		},
+	} {
+		if got := releaseSummary(released); got != want {
+			t.Errorf("it says %q, want %q", got, want)
 		}
 	}
 }

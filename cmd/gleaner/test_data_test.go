@@ -84,39 +84,56 @@ func TestTest_FailsBelowTheThreshold(t *testing.T) {
 
 // output collects what a command writes while it runs.
 type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer
+	written chan struct{} // readable after a write
+	mu      sync.Mutex    // covers text
+	text    bytes.Buffer
 }
+
+func newOutput() *output { return &output{written: make(chan struct{}, 1)} }
 
 func (o *output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	select {
+	case o.written <- struct{}{}:
+	default:
+	}
 	return o.text.Write(p)
 }
 
 // next waits for a text, and removes all up to its end.
 func (o *output) next(t *testing.T, want string) string {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		o.mu.Lock()
-		before, _, found := strings.Cut(o.text.String(), want)
-		if found {
-			o.text.Next(len(before) + len(want))
-			o.mu.Unlock()
+	late := time.NewTimer(time.Minute)
+	defer late.Stop()
+	for {
+		if before, found := o.cut(want); found {
 			return before
 		}
-		o.mu.Unlock()
+		select {
+		case <-o.written:
+		case <-late.C:
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			t.Fatalf("no %q in:\n%s", want, o.text.String())
+		}
 	}
+}
+
+// cut removes all up to the end of a text, if that is there, and returns what came before.
+func (o *output) cut(want string) (before string, found bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	t.Fatalf("no %q in:\n%s", want, o.text.String())
-	return ""
+	if before, _, found = strings.Cut(o.text.String(), want); found {
+		o.text.Next(len(before) + len(want))
+	}
+	return before, found
 }
 
 func TestTest_WatchRunsAgainAfterEachChange(t *testing.T) {
 	root := tested(t, nil)
 	ctx, cancel := context.WithCancel(t.Context())
-	out, log, ended := &output{}, &output{}, make(chan error, 1)
+	out, log, ended := newOutput(), newOutput(), make(chan error, 1)
 	cmd := rootCalled("gleaner")
 	cmd.SetOut(out)
 	cmd.SetErr(log)

@@ -80,6 +80,25 @@ func Shared(t testing.TB) *devcluster.Cluster {
 	return shared.cluster
 }
 
+// Start starts a control plane of the test's own, which ends with the test.
+func Start(t testing.TB, opts devcluster.Options) *devcluster.Cluster {
+	t.Helper()
+	// The first build takes minutes and should not look like a test that hangs.
+	if _, err := devcluster.Build(t.Context(), os.Stderr); err != nil {
+		t.Fatal(err)
+	}
+	cluster, err := devcluster.Start(t.Context(), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := cluster.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return cluster
+}
+
 // Namespace makes a namespace that is new and named for the test. It is
 // deleted, without waiting, when the test ends.
 func Namespace(t testing.TB, cfg *rest.Config) string {

@@ -126,3 +126,33 @@ func TestWhatIsOfNoServedTypeIsKeptWhateverThePoliciesSay(t *testing.T) {
 		t.Errorf("got %+v, %v; want a fault, and no verdict", opinion, err)
 	}
 }
+
+// hanging is a module that never answers, and hence a call that lasts as long as its caller
+// waits.
+type hanging struct{ answering }
+
+func (hanging) Ask(ctx context.Context, _ hostabi.Request) (policies.Answer, error) {
+	<-ctx.Done()
+	return policies.Answer{}, ctx.Err()
+}
+
+// What a policy in Monitor mode is asked for changes nothing, so it must not use up the time
+// in which the object is deleted.
+func TestAPolicyThatOnlyMonitorsLeavesTimeForTheDecision(t *testing.T) {
+	consultant := &consult.Consultant{
+		Policies: keeping(func(p *policies.Policy) { p.Enforce, p.Needs, p.Asker = false, policies.NeedsReference, hanging{} }),
+		Default:  builtin.Policy{}, Catalog: widgets, Reader: away{}, Now: time.Now,
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	opinion, err := consultant.Ask(ctx, consult.Question{Hook: hostabi.HookCollect, Facts: ownerless()})
+	if err != nil || opinion.Verdict.Decision != hostabi.DecisionDelete {
+		t.Errorf("verdict %+v, error %v", opinion.Verdict, err)
+	}
+	if ctx.Err() != nil {
+		t.Errorf("no time is left: %v", ctx.Err())
+	}
+	if len(opinion.Asked) != 1 || opinion.Asked[0].Fault == nil {
+		t.Errorf("asked: %+v; want one fault", opinion.Asked)
+	}
+}

@@ -175,7 +175,7 @@ func (s *subject) askAll(ctx context.Context, set *policies.Set, opinion *Opinio
 		if s.exempt(p) {
 			continue
 		}
-		asked, governs := s.ask(ctx, p, opinion.Memo)
+		asked, governs := s.askInTime(ctx, p, opinion.Memo)
 		if s.changed != nil {
 			*opinion = Opinion{Changed: s.changed}
 			return true
@@ -317,6 +317,17 @@ type subject struct {
 	own       *unstructured.Unstructured // as Gleaner reads it
 	changed   *graph.Object              // it is other than judged
 	namespace Namespace                  // that it is in, once it is located
+}
+
+// askInTime asks a policy. One that changes nothing has half of the time that is left: what
+// is decided without it is still to be decided, and carried out.
+func (s *subject) askInTime(ctx context.Context, p *policies.Policy, m memo.Memo) (asked Asked, governs bool) {
+	if deadline, limited := ctx.Deadline(); limited && !p.Enforce {
+		half, cancel := context.WithTimeout(ctx, time.Until(deadline)/2)
+		defer cancel()
+		ctx = half
+	}
+	return s.ask(ctx, p, m)
 }
 
 // ask asks one policy, if it governs the object.

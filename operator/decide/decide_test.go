@@ -87,6 +87,29 @@ func TestNoDeleteWhileAnOwnerStandsOrIsUnread(t *testing.T) {
 	}
 }
 
+// G-58, over every combination: an owner that is deleted in the foreground is never let go
+// while a dependent blocks it, whatever else is known.
+func TestNoOwnerIsLetGoWhileADependentBlocksIt(t *testing.T) {
+	released := 0
+	for _, c := range combinations() {
+		for bits := range 64 {
+			f := facts(c...)
+			f.Object.Terminating, f.Object.Foreground, f.Object.Orphan = true, bits&1 != 0, bits&2 != 0
+			f.Confirmed, f.Dependents, f.Blocking = bits&4 != 0, bits>>3&1, bits>>4
+			removed, ok := plan(f, toDelete).Action.(decide.RemoveFinalizer)
+			if !ok || removed.Finalizer != metav1.FinalizerDeleteDependents {
+				continue
+			}
+			if released++; f.Blocking != 0 {
+				t.Errorf("owners %v, %d dependents block it, confirmed: %t: it is let go", c, f.Blocking, f.Confirmed)
+			}
+		}
+	}
+	if released == 0 {
+		t.Error("no owner was ever let go: this test shows nothing")
+	}
+}
+
 func allLost(standings []decide.Standing) bool {
 	for _, s := range standings {
 		if s != decide.Absent && s != decide.Waiting {

@@ -288,7 +288,7 @@ func (s sinks) Apply(events ...graph.Event) {
 }
 
 func (l *Loop) limited(qps float32) *rest.Config {
-	config := rest.CopyConfig(l.options.Config)
+	config := quieter(l.options.Config)
 	config.QPS, config.Burst = qps, int(qps)
 	if qps <= 0 {
 		config.QPS, config.Burst = -1, 0 // flow control is the API server's

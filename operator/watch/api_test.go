@@ -74,6 +74,9 @@ func (a *api) unserve(gv schema.GroupVersion) {
 	a.versions = slices.DeleteFunc(a.versions, func(v schema.GroupVersion) bool { return v == gv })
 }
 
+// hangs in place of a status code has a request never answered.
+const hangs = -1
+
 // answer has a path, or "watch " and a path, answered with a status code; 0
 // ends that.
 func (a *api) answer(path string, code int) {
@@ -184,6 +187,10 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		code = http.StatusUnprocessableEntity
 	}
 	a.mu.Unlock()
+	if code == hangs {
+		<-r.Context().Done()
+		return
+	}
 	if code != 0 {
 		http.Error(w, "refused by the test", code)
 		return

@@ -154,6 +154,38 @@ func TestG09_ATypeThatNeverSyncedGoes(t *testing.T) {
 	eventually(t, "sync", w.Synced)
 }
 
+// G-09: what does not come in time is said once, also where nothing fails.
+func TestG09_ATypeThatHangsIsLoggedOnce(t *testing.T) {
+	a := newAPI(t)
+	a.serve(core, pods)
+	a.serve(demo, widgets)
+	a.answer("/apis/example.com/v1/widgets", hangs)
+	var mu sync.Mutex // covers late
+	var late []string
+	w, _ := run(t, a, func(w *Watcher) {
+		w.options.Log = funcr.New(func(_, line string) {
+			mu.Lock()
+			defer mu.Unlock()
+			if strings.Contains(line, "has not synced yet") {
+				late = append(late, line)
+			}
+		}, funcr.Options{})
+	})
+	logged := func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(late)
+	}
+	eventually(t, "the line", func() bool { return logged() != 0 })
+	passes(t, a, 3)
+	if n := logged(); n != 1 || !strings.Contains(late[0], "widgets") {
+		t.Errorf("said %d times: %v", n, late)
+	}
+	if s, _ := stateOf(w, podKind); !s.Synced {
+		t.Error("another type is not synced")
+	}
+}
+
 // While a type hangs, and others are watched. That no goroutine is left is
 // looked at after each test here; see run.
 func TestG15_NothingComesAfterTheEnd(t *testing.T) {

@@ -3,9 +3,6 @@ package worker
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 )
@@ -98,12 +95,7 @@ func (g *group) await(ctx context.Context, namespace string, prefer func(*proces
 	if w.process != nil {
 		return w.process, nil
 	}
-	p, err := g.start()
-	if err != nil {
-		g.gone(namespace)
-		return nil, err
-	}
-	return p, nil
+	return g.begin(ctx, namespace)
 }
 
 // cancel withdraws a call that waits, or gives back what it has just been given.
@@ -278,74 +270,6 @@ func (g *group) spent(p *process) bool {
 	}
 	memory, cpu, ok := usage(p.pid)
 	return ok && (memory > g.pool.config.Memory*3/4 || cpu > recycleCPU)
-}
-
-// failure is that workers could not be started, lately.
-type failure struct {
-	err   error
-	times int       // in a row
-	until time.Time // when the next attempt is made
-}
-
-const firstRestart, maxRestart = time.Second, 30 * time.Second
-
-// room reports whether a worker may be started: while that fails, only if there is none,
-// so that the call fails at once. The lock is held.
-func (g *group) room() bool {
-	return g.started < g.max && (g.started == 0 || !g.pool.config.Now().Before(g.failed.until))
-}
-
-// start starts a worker, for which there is room, unless the last attempt failed just now.
-func (g *group) start() (*process, error) {
-	g.lock.Lock()
-	failed := g.failed
-	g.lock.Unlock()
-	if g.pool.config.Now().Before(failed.until) {
-		return nil, failed.err
-	}
-	p, err := g.launch()
-	g.lock.Lock()
-	defer g.lock.Unlock()
-	switch {
-	case err == nil:
-		g.failed = failure{}
-	case !g.closed:
-		g.failed.err = err
-		g.failed.times++
-		wait := min(maxRestart, firstRestart<<min(g.failed.times-1, 16))
-		g.failed.until = g.pool.config.Now().Add(wait)
-		g.pool.config.Log.Error(err, "Failed to start a sandbox worker, retrying", "scope", g.scope, "after", wait.String())
-	}
-	return p, err
-}
-
-func (g *group) launch() (*process, error) {
-	nice := niceCluster
-	switch {
-	case g.compile:
-		nice = niceCompile
-	case g.scope == ScopeNamespace:
-		nice = niceNamespace
-	}
-	p, err := g.pool.starter.start(g.pool.config, g.cacheDir(), nice)
-	if err != nil {
-		return nil, err
-	}
-	g.pool.stats.begun(g.scope)
-	g.pool.announce(p.active)
-	return p, nil
-}
-
-// cacheDir is the folder that this scope's workers keep compiled modules in.
-func (g *group) cacheDir() string {
-	if g.pool.config.CacheDir == "" {
-		return ""
-	}
-	dir := filepath.Join(g.pool.config.CacheDir, "compiled-"+strings.ToLower(string(g.scope)))
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "" // a disk that is full costs time, no more
-	}
-	return dir
 }
 
 // retire ends workers that compile once they have had nothing to do for a while: they have

@@ -30,6 +30,9 @@ func faulty(how string) {
 		fmt.Fprintln(os.Stderr, "fatal error: out of luck")
 		os.Exit(2)
 	}
+	if how == "silent" { // it never says that it is ready
+		time.Sleep(time.Hour)
+	}
 	_, _ = wire.Write(conn, 0, reply, nil)
 	later, ok := strings.CutPrefix(how, "later-") // when it is asked a second time
 	if ok {

@@ -19,9 +19,6 @@ import (
 )
 
 const (
-	// startTimeout is how long a worker may take to come up.
-	startTimeout = 30 * time.Second
-
 	// maxHello bounds the first frame of a worker, which says how it is confined.
 	maxHello = 4 << 10
 
@@ -124,13 +121,20 @@ func (s *starter) close() {
 	<-s.done
 }
 
+// launch says how a worker is started.
+type launch struct {
+	dir    string        // for compiled modules; empty: none are kept
+	nice   int           // see niceCluster
+	within time.Duration // it is to be ready
+}
+
 // start starts a worker and waits until it is confined and ready.
-func (s *starter) start(c Config, dir string, nice int) (*process, error) {
-	p, err := s.launch(c, dir, nice, true)
+func (s *starter) start(c Config, l launch) (*process, error) {
+	p, err := s.launch(c, l, true)
 	if errors.Is(err, errNotLaunched) {
 		// Containers often may not create namespaces. The other restrictions remain. The next
 		// worker tries again, since a lack of memory or processes looks the same.
-		return s.launch(c, dir, nice, false)
+		return s.launch(c, l, false)
 	}
 	return p, err
 }
@@ -138,15 +142,15 @@ func (s *starter) start(c Config, dir string, nice int) (*process, error) {
 // errNotLaunched is a worker that could not be created at all.
 var errNotLaunched = errors.New("start a worker process")
 
-func (s *starter) launch(c Config, dir string, nice int, namespaces bool) (*process, error) {
+func (s *starter) launch(c Config, l launch, namespaces bool) (*process, error) {
 	ours, theirs, err := socketPair()
 	if err != nil {
 		return nil, err
 	}
 	args := append(c.Command[1:len(c.Command):len(c.Command)],
-		"--memory="+strconv.FormatInt(c.Memory, 10), "--nice="+strconv.Itoa(nice), "--procs="+strconv.Itoa(min(2, runtime.GOMAXPROCS(0))))
-	if dir != "" {
-		args = append(args, "--cache-dir="+dir)
+		"--memory="+strconv.FormatInt(c.Memory, 10), "--nice="+strconv.Itoa(l.nice), "--procs="+strconv.Itoa(min(2, runtime.GOMAXPROCS(0))))
+	if l.dir != "" {
+		args = append(args, "--cache-dir="+l.dir)
 	}
 	p := &process{
 		conn: stream{ours}, stderr: &tail{}, born: time.Now(),
@@ -167,7 +171,7 @@ func (s *starter) launch(c Config, dir string, nice int, namespaces bool) (*proc
 	p.pid = p.cmd.Process.Pid
 	raiseOOMScore(p.pid)
 	go s.reap(p)
-	if err := p.hello(); err != nil {
+	if err := p.hello(bounds{wall: l.within, memory: c.Memory, doing: "while it started,"}); err != nil {
 		p.end(&deathError{CauseCrash, err.Error()})
 		return nil, fmt.Errorf("start a worker process: %w", err)
 	}
@@ -175,11 +179,9 @@ func (s *starter) launch(c Config, dir string, nice int, namespaces bool) (*proc
 }
 
 // hello reads how the worker is confined.
-func (p *process) hello() error {
-	timer := time.AfterFunc(startTimeout, func() {
-		p.kill(&deathError{CauseTime, fmt.Sprintf("it was not ready within %s", startTimeout)})
-	})
-	defer timer.Stop()
+func (p *process) hello(b bounds) error {
+	p.watch.begin(p, b)
+	defer p.watch.end()
 	frame, err := p.in.Read(patient{p.conn}, maxHello)
 	if err != nil {
 		return p.death(err)

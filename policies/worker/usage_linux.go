@@ -54,6 +54,17 @@ func processorTime(stat []byte) time.Duration {
 	return time.Duration(u+s) * 10 * time.Millisecond
 }
 
+// isStopped reports whether a signal has stopped a process: the third field of
+// /proc/pid/stat is its state. A debugger's t is another.
+func isStopped(pid int) bool {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return false
+	}
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	return len(fields) > 0 && string(fields[0]) == "T"
+}
+
 // raiseOOMScore has the kernel end a worker before it ends the operator.
 func raiseOOMScore(pid int) {
 	_ = os.WriteFile("/proc/"+strconv.Itoa(pid)+"/oom_score_adj", []byte("1000"), 0) // best effort

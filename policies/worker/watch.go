@@ -15,12 +15,19 @@ type bounds struct {
 	// processor agree on that, so that a busy machine is no fault of the module. After four
 	// times as long the worker is killed in any case, which is the module's fault if it had the
 	// processor for half of its time.
-	time   time.Duration
+	time time.Duration
+
+	// wall is how long it may take by the wall clock alone, in place of time. 0: time counts.
+	wall   time.Duration
 	memory int64  // bytes of resident memory
 	doing  string // for messages: "evaluating" …
 }
 
 const wallFactor = 4
+
+// maxStopped is how long a worker may stand still while it is waited for because of a signal
+// such as SIGSTOP. That is neither a slow module nor a busy machine, and may never end.
+const maxStopped = 200 * time.Millisecond
 
 // watch kills a worker that exceeds its bounds.
 type watch struct {
@@ -31,14 +38,15 @@ type watch struct {
 	began   time.Time
 	cpu     time.Duration // that the process had used when first looked at
 	looked  bool
-	peak    int64 // resident memory seen, in bytes
+	stopped time.Time // when it was first seen to stand still; zero: it does not
+	peak    int64     // resident memory seen, in bytes
 }
 
 // begin starts to watch an exchange.
 func (w *watch) begin(p *process, b bounds) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
-	w.bounds, w.running, w.began, w.looked, w.peak = b, true, time.Now(), false, 0
+	w.bounds, w.running, w.began, w.looked, w.stopped, w.peak = b, true, time.Now(), false, time.Time{}, 0
 	if w.timer == nil {
 		w.timer = time.AfterFunc(watchInterval, func() { w.look(p) })
 		return
@@ -90,9 +98,16 @@ func (w *watch) look(p *process) {
 	w.peak = max(w.peak, memory)
 	elapsed := time.Since(w.began)
 	switch {
+	case w.stands(p.pid):
+		p.kill(&deathError{CauseStalled, fmt.Sprintf("%s it was stopped by a signal for more than %s", w.bounds.doing, maxStopped)})
+		return
 	case ok && memory > w.bounds.memory:
 		p.kill(&deathError{CauseMemory, fmt.Sprintf("%s it used more than %d MiB of memory", w.bounds.doing, w.bounds.memory>>20)})
 		return
+	case w.bounds.wall != 0 && elapsed > w.bounds.wall:
+		p.kill(&deathError{CauseStalled, fmt.Sprintf("%s it was not ready within %s", w.bounds.doing, w.bounds.wall)})
+		return
+	case w.bounds.wall != 0:
 	case elapsed > w.bounds.time && (!usageKnown || ok && cpu-w.cpu > w.bounds.time),
 		elapsed > wallFactor*w.bounds.time && ok && cpu-w.cpu > w.bounds.time/2:
 		p.kill(&deathError{CauseTime, fmt.Sprintf("%s it took longer than %s", w.bounds.doing, w.bounds.time)})
@@ -103,4 +118,15 @@ func (w *watch) look(p *process) {
 		return
 	}
 	w.timer.Reset(watchInterval)
+}
+
+// stands reports whether the process has been stopped for too long.
+func (w *watch) stands(pid int) bool {
+	switch {
+	case !isStopped(pid):
+		w.stopped = time.Time{}
+	case w.stopped.IsZero():
+		w.stopped = time.Now()
+	}
+	return !w.stopped.IsZero() && time.Since(w.stopped) > maxStopped
 }

@@ -55,15 +55,7 @@ type ownersWorld struct {
 
 func newOwnersWorld(t *testing.T) *ownersWorld {
 	t.Helper()
-	cluster, err := devcluster.Start(t.Context(), devcluster.Options{Controllers: []string{"*", "-garbage-collector-controller", "-storage-version-migrator-controller"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := cluster.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	cluster := devtest.Start(t, devcluster.Options{Controllers: []string{"*", "-garbage-collector-controller", "-storage-version-migrator-controller"}})
 	ctrl.SetLogger(logr.Discard())
 	w := &ownersWorld{T: t}
 	config := cluster.RESTConfig()

@@ -10,8 +10,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
@@ -109,6 +113,42 @@ func TestTenants_HaveAQuotaOfWhatTheyMayWrite(t *testing.T) {
 		name := corev1.ResourceName("count/" + resource + "." + tenant.Rules[0].APIGroups[0])
 		if limit, bounded := quota.Spec.Hard[name]; !bounded || limit.Sign() <= 0 {
 			t.Errorf("there is no quota of %s: %v", name, quota.Spec.Hard)
+		}
+	}
+}
+
+// The API server refuses what is beyond the quota. The control plane here has no controller of
+// quotas, which would write the first status: the test does.
+func TestTenants_AreRefusedAModuleBeyondTheirQuota(t *testing.T) {
+	cluster := installed(t)
+	w := newWorld(t, cluster.RESTConfig())
+	kubectl(t, cluster, "apply", "-n", w.ns, "-k", "../../config/tenants/quota")
+	quotas := w.kube.CoreV1().ResourceQuotas(w.ns)
+	quota, err := quotas.Get(t.Context(), "gleaner", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	quota.Status.Hard, quota.Status.Used = quota.Spec.Hard, corev1.ResourceList{}
+	for name := range quota.Spec.Hard {
+		quota.Status.Used[name] = resource.MustParse("0")
+	}
+	if _, err := quotas.UpdateStatus(t.Context(), quota, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	modules := dynamic.NewForConfigOrDie(cluster.RESTConfig()).Resource(schema.GroupVersionResource{
+		Group: "gleaner.dev", Version: "v1alpha1", Resource: "policymodules",
+	}).Namespace(w.ns)
+	const hard = 5 // in config/tenants/quota
+	for n := range hard + 1 {
+		_, err := modules.Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "gleaner.dev/v1alpha1", "kind": "PolicyModule", "metadata": map[string]any{"name": fmt.Sprintf("m-%d", n)},
+			"spec": map[string]any{"rego": map[string]any{"inline": "package gleaner\ncollect := {\"decision\": \"Abstain\"}"}},
+		}}, metav1.CreateOptions{})
+		switch {
+		case n < hard && err != nil:
+			t.Fatalf("module %d of %d: %v", n+1, hard, err)
+		case n == hard && (!apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "exceeded quota: gleaner")):
+			t.Errorf("the module beyond the quota: %v", err)
 		}
 	}
 }

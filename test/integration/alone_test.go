@@ -74,15 +74,7 @@ func TestCanary_ASecondCollectorWritesNothing(t *testing.T) {
 // On a control plane of its own: nobody else is there, until kube-controller-
 // manager comes back with its collector, as after an upgrade.
 func TestCanary_TheBuiltInCollectorComesBack(t *testing.T) {
-	cluster, err := devcluster.Start(t.Context(), devcluster.Options{Controllers: noCollector})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := cluster.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	cluster := devtest.Start(t, devcluster.Options{Controllers: noCollector})
 	o := options(cluster.RESTConfig())
 	o.DryRun = true
 	t.Run("a dry run decides, records and writes nothing", func(t *testing.T) {

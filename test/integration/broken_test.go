@@ -2,15 +2,19 @@ package integration
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
+	"github.com/gleaner-dev/gleaner/operator/decide"
+	"github.com/gleaner-dev/gleaner/operator/record"
 )
 
 // 3.7: a type whose conversion webhook is down can't be listed. Everything else
@@ -43,7 +47,7 @@ func TestScenario48_3_7_ABrokenConversionWebhookHoldsOnlyWhatNeedsTheType(t *tes
 	}
 	owner := w.make(thing{name: "owner"})
 	w.delete(owner, orphan)
-	w.calm()
+	w.decides(owner, decide.DependentsUnreadable) // once all types have been asked for its dependents
 	if w.get(owner) == nil {
 		t.Error("an orphaning owner went while a type could not be listed")
 	}
@@ -83,6 +87,18 @@ func TestG11_WorkBeginsAlthoughATypeWasNeverListed(t *testing.T) {
 	devtest.Eventually(t, patience, func() error {
 		if !w.collector.Show().Synced() {
 			return fmt.Errorf("not all types are listed")
+		}
+		return nil
+	})
+}
+
+// decides waits until the collector has decided on an object for some reason.
+func (w *world) decides(o *unstructured.Unstructured, reason decide.Reason) {
+	w.Helper()
+	devtest.Eventually(w, patience, func() error {
+		entries := w.collector.Records(o.GetUID())
+		if !slices.ContainsFunc(entries, func(e record.Entry) bool { return e.Reason == reason }) {
+			return fmt.Errorf("%s was not decided on as %s: %v", o.GetName(), reason, entries)
 		}
 		return nil
 	})

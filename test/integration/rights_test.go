@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/gleaner-dev/gleaner/devcluster"
+	"github.com/gleaner-dev/gleaner/devcluster/devtest"
 )
 
 const collectorUser = "gleaner-test-collector"
@@ -17,16 +18,7 @@ const collectorUser = "gleaner-test-collector"
 // bare is a control plane of a test's own, without controllers.
 func bare(t *testing.T) *devcluster.Cluster {
 	t.Helper()
-	cluster, err := devcluster.Start(t.Context(), devcluster.Options{NoControllerManager: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := cluster.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	return cluster
+	return devtest.Start(t, devcluster.Options{NoControllerManager: true})
 }
 
 // G-71: what README.md says that it needs is enough, and writes nothing else:

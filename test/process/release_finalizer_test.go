@@ -140,7 +140,7 @@ func TestSomebodyElsesFinalizerIsTakenOffWhatIsBeingDeletedAndOffNothingElse(t *
 	if out, err = releaseWith(t, "", "--all", "--finalizer", bucket, "-n", c.ns, "--yes"); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	contains(t, out, "Released 2.")
+	contains(t, out, "Released 2 objects (configmaps: 2): removed "+bucket+" from 2.")
 	c.expect("after all", map[string][]string{
 		"remembered": {"example.com/other"},
 		"waits":      {"example.com/other", note + `: {"uid":"2","by":{"example.com/other":{"attempt":1}}}`},
@@ -234,7 +234,7 @@ func releaseFinalizerResource(t *testing.T, cluster *devcluster.Cluster) {
 		return out
 	}
 
-	contains(t, release("finalizer/remove", "-n", c.ns), "is of Finalizer "+c.ns+"/remove", "1 have "+own+" and are not being deleted", "Released 1.")
+	contains(t, release("finalizer/remove", "-n", c.ns), "is of Finalizer "+c.ns+"/remove", "1 have "+own+" and are not being deleted", "Released 1 object (configmaps: 1): removed "+own+" from 1.")
 	c.expect("objects that are being deleted", map[string][]string{"stays": {own, "a: b"}})
 
 	if err := resource.Delete(t.Context(), "remove", metav1.DeleteOptions{}); err != nil {
@@ -245,7 +245,8 @@ func releaseFinalizerResource(t *testing.T, cluster *devcluster.Cluster) {
 		t.Fatal("the resource has gone before its objects")
 	}
 
-	contains(t, release("finalizers.gleaner.dev/remove", "-n", c.ns, "--live"), "1 of these are not being deleted", "finalizers.gleaner.dev/remove", "Released 2.")
+	contains(t, release("finalizers.gleaner.dev/remove", "-n", c.ns, "--live"), "1 of these are not being deleted", "finalizers.gleaner.dev/remove",
+		"Released 2 objects (configmaps: 1, finalizers.gleaner.dev: 1): removed ")
 	c.expect("others", map[string][]string{"stays": {"a: b"}})
 	if isThere(t, resource) {
 		t.Error("the resource is still there")
@@ -269,7 +270,7 @@ func releaseClusterFinalizer(t *testing.T, cluster *devcluster.Cluster) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	contains(t, out, "example.com/bucket is of ClusterFinalizer remove.", "Released 1.")
+	contains(t, out, "example.com/bucket is of ClusterFinalizer remove.", "Released 1 object (configmaps: 1): removed "+bucket+" from 1.")
 	c.expect("others", map[string][]string{"stays": {}})
 
 	if err := resource.Delete(t.Context(), "remove", metav1.DeleteOptions{}); err != nil {
@@ -279,7 +280,8 @@ func releaseClusterFinalizer(t *testing.T, cluster *devcluster.Cluster) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	contains(t, out, "clusterfinalizers.gleaner.dev/remove", "nobody serves the finalizer any more", "Released 1.")
+	contains(t, out, "clusterfinalizers.gleaner.dev/remove", "nobody serves the finalizer any more",
+		"Released 1 object (clusterfinalizers.gleaner.dev: 1): removed gleaner.dev/in-use from 1.")
 	if isThere(t, resource) {
 		t.Error("the resource is still there")
 	}

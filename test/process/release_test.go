@@ -73,12 +73,12 @@ func TestHoldsAreReleasedWithoutTheOperator(t *testing.T) {
 	}
 
 	out, err = releaseWith(t, "y\n", "configmaps/a", "-n", ns)
-	if err != nil || !strings.Contains(out, "Released 1.") || len(finalizers("a")) != 0 || len(finalizers("b")) != 2 {
+	if err != nil || !strings.Contains(out, "Released 1 object (configmaps: 1): removed "+hold+" from 1.") || len(finalizers("a")) != 0 || len(finalizers("b")) != 2 {
 		t.Fatalf("one object: %v\n%s", err, out)
 	}
 
 	out, err = releaseWith(t, "", "--all", "--yes", "-n", ns)
-	if err != nil || !strings.Contains(out, "Released 2.") {
+	if err != nil || !strings.Contains(out, "Released 2 objects (configmaps: 2): removed "+hold+" from 2.") {
 		t.Fatalf("all: %v\n%s", err, out)
 	}
 	if left := finalizers("b"); len(left) != 1 || left[0] != "example.com/other" {
@@ -164,7 +164,7 @@ func TestAnObjectToReleaseIsNamedAsForKubectl(t *testing.T) {
 		c.make(unique, false, nil, hold)
 		args := strings.Split(strings.ReplaceAll(strings.Join(words, "\n"), "NAME", unique), "\n")
 		out, err := releaseWith(t, "", append(args, "--yes")...)
-		if err != nil || !strings.Contains(out, "Released 1.") {
+		if err != nil || !strings.Contains(out, "Released 1 object (configmaps: 1)") {
 			t.Errorf("%v: %v\n%s", words, err, out)
 		}
 		c.expect(strings.Join(words, " "), map[string][]string{unique: {}})

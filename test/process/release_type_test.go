@@ -52,7 +52,7 @@ func TestWhatTheDeletionOfATypeWaitsForIsReleased(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	contains(t, out, "Released 1.")
+	contains(t, out, "Released 1 object (")
 	devtest.Eventually(t, patience, func() error {
 		_, err := types.Get(t.Context(), name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {

@@ -2,7 +2,6 @@ package policies
 
 import (
 	"encoding/json"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +12,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/gleaner-dev/gleaner/devcluster"
+	"github.com/gleaner-dev/gleaner/devcluster/devtest"
 	"github.com/gleaner-dev/gleaner/test/inside"
 )
 
@@ -47,18 +47,7 @@ func TestEnforcement_OfOwnerReferences(t *testing.T) {
 func newEnforced(t *testing.T) *operation {
 	t.Helper()
 	t.Parallel()
-	if _, err := devcluster.Build(t.Context(), os.Stderr); err != nil {
-		t.Fatal(err)
-	}
-	cluster, err := devcluster.Start(t.Context(), devcluster.Options{Controllers: controllers, AdmissionPlugins: []string{enforcing}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := cluster.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	cluster := devtest.Start(t, devcluster.Options{Controllers: controllers, AdmissionPlugins: []string{enforcing}})
 	if err := inside.Define(t, cluster.RESTConfig()); err != nil {
 		t.Fatal(err)
 	}
@@ -70,6 +59,7 @@ func newEnforced(t *testing.T) *operation {
 		}
 	}
 	const accounts = "system:serviceaccounts"
+	var err error
 	o.config, err = cluster.ConfigFor("system:serviceaccount:"+operatorNamespace+":gleaner", accounts, accounts+":"+operatorNamespace)
 	if err != nil {
 		t.Fatal(err)

@@ -2,7 +2,6 @@ package policies
 
 import (
 	"encoding/json"
-	"os"
 	"testing"
 
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/gleaner-dev/gleaner/crds"
 	"github.com/gleaner-dev/gleaner/devcluster"
+	"github.com/gleaner-dev/gleaner/devcluster/devtest"
 	"github.com/gleaner-dev/gleaner/operator/memo"
 	"github.com/gleaner-dev/gleaner/test/inside"
 )
@@ -64,22 +64,12 @@ type operation struct {
 func newOperation(t *testing.T) *operation {
 	t.Helper()
 	t.Parallel()
-	if _, err := devcluster.Build(t.Context(), os.Stderr); err != nil {
-		t.Fatal(err)
-	}
-	cluster, err := devcluster.Start(t.Context(), devcluster.Options{Controllers: controllers})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := cluster.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	cluster := devtest.Start(t, devcluster.Options{Controllers: controllers})
 	if err := inside.Define(t, cluster.RESTConfig()); err != nil {
 		t.Fatal(err)
 	}
 	o := &operation{world: worldOn(t, cluster.RESTConfig(), nil), cluster: cluster}
+	var err error
 	if o.config, err = cluster.ConfigFor("gleaner", "system:masters"); err != nil {
 		t.Fatal(err)
 	}

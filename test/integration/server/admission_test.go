@@ -79,7 +79,7 @@ func TestA11_ACollectionIsDeletedOneByOne(t *testing.T) {
 func TestA11_WhatHasGoneMeanwhileIsNoErrorOfACollection(t *testing.T) {
 	a := newAPI(t)
 	var mu sync.Mutex // covers what follows
-	asked, options := map[string]bool{}, map[string]bool{}
+	asked, turns, options := map[string]bool{}, 0, map[string]bool{}
 	var once sync.Once
 	a.asked(func(_ context.Context, r *request) *metav1.Status {
 		var before unstructured.Unstructured
@@ -89,6 +89,7 @@ func TestA11_WhatHasGoneMeanwhileIsNoErrorOfACollection(t *testing.T) {
 		mu.Lock()
 		asked[before.GetName()] = true
 		if r.Name == "" {
+			turns++
 			options[string(r.Options.Raw)] = true
 		}
 		mu.Unlock()
@@ -117,6 +118,14 @@ func TestA11_WhatHasGoneMeanwhileIsNoErrorOfACollection(t *testing.T) {
 	defer mu.Unlock()
 	if len(asked) != 3 || len(options) != 1 {
 		t.Errorf("asked about %v, with the options %v", asked, options)
+	}
+	if turns != 1 { // or the others had not gone by their turn, and this test shows nothing
+		t.Errorf("the collection asked %d times; want once, about the first, since the others had gone", turns)
+	}
+	for o := range options {
+		if !strings.Contains(o, `"propagationPolicy":"Foreground"`) {
+			t.Errorf("deleted with the options %s", o)
+		}
 	}
 	left, err := a.client(configMap).List(a.Context(), metav1.ListOptions{FieldSelector: "metadata.name!=kube-root-ca.crt"})
 	if err != nil {

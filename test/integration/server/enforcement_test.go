@@ -15,16 +15,8 @@ import (
 // enforcing is a control plane with OwnerReferencesPermissionEnforcement, as OpenShift's.
 func enforcing(t *testing.T) *api {
 	t.Helper()
-	cluster, err := devcluster.Start(t.Context(), devcluster.Options{
+	cluster := devtest.Start(t, devcluster.Options{
 		NoControllerManager: true, APIServerFlags: []string{"--enable-admission-plugins=OwnerReferencesPermissionEnforcement"},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := cluster.Stop(); err != nil {
-			t.Error(err)
-		}
 	})
 	config := cluster.RESTConfig()
 	return &api{T: t, config: config, objects: dynamic.NewForConfigOrDie(config), ns: devtest.Namespace(t, config)}

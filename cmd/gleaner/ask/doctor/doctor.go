@@ -55,6 +55,10 @@ type Report struct {
 	Problems int         `json:"problems"`
 	Unknown  int         `json:"unknown"`
 	Warnings int         `json:"warnings"`
+
+	// Blind says that the operator could not be looked for: that no problem was found does
+	// not mean that it works.
+	Blind bool `json:"blind,omitempty"`
 }
 
 // Question is what is looked over.
@@ -76,6 +80,7 @@ type patient struct {
 
 	pods    []corev1.Pod
 	podsErr error
+	blind   bool // see Report.Blind
 	health  []replicas.Health
 	askErr  error // none of the replicas could be asked
 	book    *whose.Book
@@ -127,6 +132,7 @@ func Look(ctx context.Context, q Question) (Report, error) {
 			return r, ctx.Err()
 		}
 	}
+	r.Blind = p.blind
 	slices.SortStableFunc(r.Findings, func(a, b Finding) int { return cmp.Compare(rank[a.Severity], rank[b.Severity]) })
 	for _, f := range r.Findings {
 		switch f.Severity {

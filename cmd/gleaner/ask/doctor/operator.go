@@ -21,7 +21,12 @@ func (p *patient) operator(context.Context) []Finding {
 	var found []Finding
 	switch {
 	case p.podsErr != nil && len(p.health) == 0:
-		return []Finding{unknown("name a replica with --endpoint", "the operator can't be looked for: %v", p.podsErr)}
+		p.blind = true
+		if apierrors.IsForbidden(p.podsErr) {
+			return []Finding{unknown("ask with an account that may list pods in the operator's namespace, and name that with --operator-namespace; or name a replica with --endpoint",
+				"may not list pods, so whether the operator works is not known: %v", p.podsErr)}
+		}
+		return []Finding{unknown("name a replica with --endpoint", "pods can't be listed, so whether the operator works is not known: %v", p.podsErr)}
 	case p.askErr != nil:
 		found = append(found, unknown("", "the operator can't be asked: %v", p.askErr))
 	case len(p.health) == 0:

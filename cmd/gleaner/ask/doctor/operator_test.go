@@ -2,10 +2,14 @@ package doctor
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gleaner-dev/gleaner/cmd/gleaner/ask/replicas"
 	"github.com/gleaner-dev/gleaner/operator/debug"
@@ -52,5 +56,21 @@ func TestOperator_IsAProblemIfNoReplicaWorks(t *testing.T) {
 				t.Errorf("%d problems: want some: %t", problems, c.want)
 			}
 		})
+	}
+}
+
+func TestOperator_IsUnknownIfPodsMayNotBeListed(t *testing.T) {
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no"))
+	p := &patient{podsErr: fmt.Errorf("list the operator's pods: %w", forbidden)}
+	found := p.operator(t.Context())
+	if len(found) != 1 || found[0].Severity != Unknown || !strings.HasPrefix(found[0].Message, "may not list pods") || found[0].Do == "" {
+		t.Errorf("found %+v", found)
+	}
+	if !p.blind {
+		t.Error("it is taken to be known whether the operator works")
+	}
+	p = &patient{podsErr: forbidden, health: []replicas.Health{{Replica: "b", Status: debug.Status{Leading: true, Collecting: true}}}}
+	if p.operator(t.Context()); p.blind {
+		t.Error("a replica that works, and was named with --endpoint, does not count")
 	}
 }

@@ -1,0 +1,116 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gleaner-dev/gleaner/hostabi"
+	"github.com/gleaner-dev/gleaner/policies/wasm/sandbox"
+)
+
+// signal sends a signal to all workers that run or are being started, and returns how many.
+func signal(p *Pool, s syscall.Signal) (sent int) {
+	p.starter.lock.Lock()
+	defer p.starter.lock.Unlock()
+	for w := range p.starter.live {
+		if w.cmd.Process.Signal(s) == nil {
+			sent++
+		}
+	}
+	return sent
+}
+
+func TestStart_ThatHangsHoldsNoCallerBeyondItsContext(t *testing.T) {
+	p := faultyPool(t, "silent")
+	for range 3 { // the worker that the first has left to start is waited for by the others
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		began := time.Now()
+		_, err := p.Compile(ctx, regoSource("shop", "keep", keepLabeled))
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > 3*time.Second {
+			t.Fatalf("after %s, error is %v", time.Since(began), err)
+		}
+	}
+	if sent := signal(p, 0); sent != 1 {
+		t.Errorf("%d workers are being started for 3 calls; want 1", sent)
+	}
+}
+
+func TestStart_ThatItsCallerHasLeftServesTheNextCall(t *testing.T) {
+	p := newPool(t, Config{})
+	g := p.running[ScopeNamespace]
+	ctx, cancel := context.WithCancelCause(t.Context())
+	left := errors.New("left")
+	cancel(left)
+	for range 2 { // of those that may be started
+		g.lock.Lock()
+		g.busy["shop"], g.started = g.busy["shop"]+1, g.started+1 // as dispatch does
+		g.lock.Unlock()
+		if _, err := g.begin(ctx, "shop"); !errors.Is(err, left) {
+			t.Fatalf("error is %v", err)
+		}
+	}
+	policy := start(t, p, regoSource("shop", "keep", keepLabeled), sandbox.Limits{})
+	answer, err := policy.Ask(t.Context(), collectRequest("shop", nil))
+	if err != nil || answer.Verdict.Decision != hostabi.DecisionAbstain {
+		t.Errorf("verdict %v, error %v", answer.Verdict, err)
+	}
+	if started := p.Stats().Started[ScopeNamespace]; started > 3 {
+		t.Errorf("%d workers were started; want 2 and one to compile", started)
+	}
+}
+
+// TestStart_OfAWorkerThatIsStoppedEndsSoon: nothing else would end it before it has taken
+// as long as a start may on the slowest machine.
+func TestStart_OfAWorkerThatIsStoppedEndsSoon(t *testing.T) {
+	p := faultyPool(t, "silent")
+	var failed error
+	var compiling sync.WaitGroup
+	compiling.Go(func() { _, failed = p.Compile(t.Context(), regoSource("shop", "keep", keepLabeled)) })
+	for signal(p, syscall.SIGSTOP) == 0 {
+		if t.Context().Err() != nil {
+			return
+		}
+	}
+	compiling.Wait()
+	if failed == nil || !strings.Contains(failed.Error(), "stopped by a signal") {
+		t.Errorf("error is %v", failed)
+	}
+}
+
+func TestStart_MayTakeLongerAfterEachAttemptThatFailed(t *testing.T) {
+	var got []time.Duration
+	for _, times := range []int{0, 1, 2, 3, 100} {
+		got = append(got, failure{times: times}.within())
+	}
+	want := []time.Duration{firstStart, 2 * firstStart, 4 * firstStart, maxStart, maxStart}
+	for i := range want {
+		if got[i] != want[i] {
+			t.Fatalf("a start may take %v; want %v", got, want)
+		}
+	}
+}
+
+// TestAWorkerThatIsStoppedIsReplaced: the object is decided on long before a module would
+// have taken too long.
+func TestAWorkerThatIsStoppedIsReplaced(t *testing.T) {
+	p := newPool(t, Config{})
+	policy := start(t, p, regoSource("shop", "keep", keepLabeled), sandbox.Limits{Timeout: sandbox.MaxTimeout})
+	if signal(p, syscall.SIGSTOP) == 0 {
+		t.Fatal("no worker runs")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	answer, err := policy.Ask(ctx, collectRequest("shop", map[string]string{"keep": "true"}))
+	if err != nil || answer.Verdict.Decision != hostabi.DecisionOrphan {
+		t.Errorf("verdict %v, error %v", answer.Verdict, err)
+	}
+	if ended := p.Stats().Ended[ScopeNamespace]; ended[CauseStalled] != 1 {
+		t.Errorf("workers ended by cause: %v", ended)
+	}
+}
