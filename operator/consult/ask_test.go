@@ -156,3 +156,21 @@ func TestAPolicyThatOnlyMonitorsLeavesTimeForTheDecision(t *testing.T) {
 		t.Errorf("asked: %+v; want one fault", opinion.Asked)
 	}
 }
+
+// A pin covers what a module says, not its limits: whoever may edit the module can have it run
+// out of fuel. Unless the policy says onFault: Default, that keeps the object.
+func TestAModuleThatIsLeftTooLittleFuelKeepsTheObject(t *testing.T) {
+	for onFault, deleted := range map[policies.OnFault]bool{"": false, policies.OnFaultHold: false, policies.OnFaultDefault: true} {
+		consultant := &consult.Consultant{
+			Policies: keeping(func(p *policies.Policy) {
+				p.Needs, p.OnFault = policies.NeedsReference, onFault
+				p.Asker = answering{err: &policies.Fault{Kind: policies.FaultExhausted}}
+			}),
+			Default: builtin.Policy{}, Catalog: widgets, Reader: away{}, Now: time.Now,
+		}
+		opinion, err := consultant.Ask(t.Context(), consult.Question{Hook: hostabi.HookCollect, Facts: ownerless()})
+		if err != nil || (opinion.Verdict.Decision == hostabi.DecisionDelete) != deleted || (opinion.Fault == nil) != deleted {
+			t.Errorf("onFault %q: verdict %+v, fault %v, error %v", onFault, opinion.Verdict, opinion.Fault, err)
+		}
+	}
+}
