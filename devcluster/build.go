@@ -37,19 +37,21 @@ type Binaries struct {
 type program struct{ name, path string }
 
 var (
-	controlPlane = []program{
-		{Etcd, "go.etcd.io/etcd/server/v3"},
-		{APIServer, "k8s.io/kubernetes/cmd/kube-apiserver"},
-		{ControllerManager, "k8s.io/kubernetes/cmd/kube-controller-manager"},
-	}
-	client = program{kubectlName, "k8s.io/kubernetes/cmd/kubectl"}
+	etcd              = program{Etcd, "go.etcd.io/etcd/server/v3"}
+	apiServer         = program{APIServer, "k8s.io/kubernetes/cmd/kube-apiserver"}
+	controllerManager = program{ControllerManager, "k8s.io/kubernetes/cmd/kube-controller-manager"}
+	client            = program{kubectlName, "k8s.io/kubernetes/cmd/kubectl"}
+	kubelet           = program{Kubelet, "k8s.io/kubernetes/cmd/kubelet"}
+
+	// basicControllers takes the place of kube-controller-manager.
+	basicControllers = program{"basic-controllers", nestedModule + "/basic-controllers"}
 )
 
 // Build makes the control plane and kubectl from source, once per user and
 // version, and returns at once when that has been done. Processes that call it
 // at the same time wait for one another. Progress may be nil.
 func Build(ctx context.Context, progress io.Writer) (Binaries, error) {
-	return buildPrograms(ctx, append(slices.Clone(controlPlane), client), progress)
+	return buildPrograms(ctx, []program{etcd, apiServer, controllerManager, client}, progress)
 }
 
 func buildPrograms(ctx context.Context, programs []program, progress io.Writer) (Binaries, error) {
@@ -118,6 +120,11 @@ func binariesIn(dir, version string) Binaries {
 		Kubectl:           in(kubectlName),
 		Version:           version,
 	}
+}
+
+// beside is the path of another program that was built into the same folder.
+func (b Binaries) beside(p program) string {
+	return filepath.Join(filepath.Dir(b.APIServer), executable(p.name))
 }
 
 func executable(name string) string {

@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -36,7 +35,7 @@ func TestOnlyProgramsThatAreMissingAreBuilt(t *testing.T) {
 		t.Fatal(err)
 	}
 	var names []string
-	for _, p := range missing(target, append(slices.Clone(controlPlane), client)) {
+	for _, p := range missing(target, []program{etcd, apiServer, controllerManager, client}) {
 		names = append(names, p.name)
 	}
 	if got, want := strings.Join(names, " "), "kube-apiserver kube-controller-manager kubectl"; got != want {

@@ -10,6 +10,7 @@ package devcluster
 
 import (
 	"context"
+	"errors"
 	"io"
 	"time"
 )
@@ -34,6 +35,12 @@ type Options struct {
 	// Controllers is the --controllers flag of the controller manager.
 	// Nil means "*".
 	Controllers []string
+
+	// BasicControllers runs the controllers of Deployments, ReplicaSets,
+	// namespaces and service accounts, and no others: from the same source, in
+	// a program that is built in seconds where kube-controller-manager takes
+	// more than a minute. Controllers must be nil then.
+	BasicControllers bool
 
 	// NoControllerManager leaves the controller manager out. It can be started
 	// later with StartControllerManager.
@@ -66,11 +73,22 @@ type Options struct {
 
 // build builds what the cluster needs.
 func (o Options) build(ctx context.Context) (Binaries, error) {
-	if o.Kubectl == "" {
-		return Build(ctx, o.Progress)
+	manager := controllerManager
+	if o.BasicControllers {
+		manager = basicControllers
 	}
-	bin, err := buildPrograms(ctx, controlPlane, o.Progress)
-	bin.Kubectl = o.Kubectl
+	if o.BasicControllers && o.Controllers != nil {
+		return Binaries{}, errors.New("start cluster: leave Controllers nil with BasicControllers, of which none can be switched off")
+	}
+	programs := []program{etcd, apiServer, manager}
+	if o.Kubectl == "" {
+		programs = append(programs, client)
+	}
+	bin, err := buildPrograms(ctx, programs, o.Progress)
+	bin.ControllerManager = bin.beside(manager)
+	if o.Kubectl != "" {
+		bin.Kubectl = o.Kubectl
+	}
 	return bin, err
 }
 

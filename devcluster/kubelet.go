@@ -3,7 +3,6 @@ package devcluster
 import (
 	"context"
 	"io"
-	"path/filepath"
 )
 
 // Kubelet is the name of the program that BuildKubelet makes.
@@ -12,9 +11,9 @@ const Kubelet = "kubelet"
 // BuildKubelet makes the kubelet of the control plane's version, as Build makes the
 // control plane, and returns its path. It is apart because only nodes need it.
 func BuildKubelet(ctx context.Context, progress io.Writer) (string, error) {
-	built, err := buildPrograms(ctx, []program{{Kubelet, "k8s.io/kubernetes/cmd/kubelet"}}, progress)
+	built, err := buildPrograms(ctx, []program{kubelet}, progress)
 	if err != nil {
 		return "", err
 	}
-	return filepath.Join(filepath.Dir(built.APIServer), executable(Kubelet)), nil
+	return built.beside(kubelet), nil
 }

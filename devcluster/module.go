@@ -29,21 +29,18 @@ func locateModule() (binariesModule, error) {
 	if err != nil {
 		return binariesModule{}, err
 	}
-	mod, err := os.ReadFile(filepath.Join(dir, "go.mod"))
-	if err != nil {
-		return binariesModule{}, fmt.Errorf("read module of the control plane: %w", err)
-	}
-	sum, err := os.ReadFile(filepath.Join(dir, "go.sum"))
-	if err != nil {
-		return binariesModule{}, fmt.Errorf("read module of the control plane: %w", err)
+	var mod []byte
+	hash := sha256.New()
+	for _, file := range []string{"go.sum", "basic-controllers/main.go", "go.mod"} {
+		if mod, err = os.ReadFile(filepath.Join(dir, filepath.FromSlash(file))); err != nil {
+			return binariesModule{}, fmt.Errorf("read module of the control plane: %w", err)
+		}
+		hash.Write(mod)
 	}
 	version, ok := requiredVersion(string(mod), kubernetesModule)
 	if !ok {
 		return binariesModule{}, fmt.Errorf("read %s: no requirement on %s", filepath.Join(dir, "go.mod"), kubernetesModule)
 	}
-	hash := sha256.New()
-	hash.Write(mod)
-	hash.Write(sum)
 	digest := hex.EncodeToString(hash.Sum(nil))[:12]
 	key := strings.Join([]string{version, digest, runtime.GOOS, runtime.GOARCH}, "-")
 	return binariesModule{dir: dir, version: version, key: key}, nil

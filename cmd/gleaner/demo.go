@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/gleaner-dev/gleaner/cmd/gleaner/kubectl"
+	"github.com/gleaner-dev/gleaner/devcluster"
 	"github.com/gleaner-dev/gleaner/operator/record"
 )
 
@@ -46,12 +47,14 @@ func demoCommand() *cobra.Command {
 }
 
 func demo(ctx context.Context, mode string, out io.Writer) error {
+	var controlPlane devcluster.Options // complete
 	if mode == companion {
 		kubectl.Fprintln(out, "== A control plane whose kube-controller-manager runs everything, its garbage collector as well")
 	} else {
-		kubectl.Fprintln(out, "== A control plane whose kube-controller-manager runs everything but the garbage collector")
+		kubectl.Fprintln(out, "== A control plane with the controllers of Deployments, ReplicaSets, namespaces and service accounts, and no garbage collector but Gleaner")
+		controlPlane.BasicControllers = true // kube-controller-manager takes a minute more to build
 	}
-	s, err := startStage(ctx, mode, out, logr.Discard())
+	s, err := startStage(ctx, mode, controlPlane, out, logr.Discard())
 	if err != nil {
 		return err
 	}

@@ -63,7 +63,11 @@ func modeOf(beside bool) string {
 }
 
 func dev(ctx context.Context, mode string, out, logTo io.Writer) error {
-	s, err := startStage(ctx, mode, out, (&options{logFormat: "text"}).logger(logTo))
+	var controlPlane devcluster.Options // complete
+	if mode == primary {
+		controlPlane.Controllers = withoutCollector
+	}
+	s, err := startStage(ctx, mode, controlPlane, out, (&options{logFormat: "text"}).logger(logTo))
 	if err != nil {
 		return err
 	}
@@ -126,15 +130,11 @@ type stage struct {
 	done      chan error
 }
 
-func startStage(ctx context.Context, mode string, progress io.Writer, log logr.Logger) (*stage, error) {
+func startStage(ctx context.Context, mode string, options devcluster.Options, progress io.Writer, log logr.Logger) (*stage, error) {
 	ctrl.SetLogger(certs.Quiet(log))
 	klog.SetLogger(log)
 	began := time.Now()
-	controllers := withoutCollector
-	if mode == companion {
-		controllers = nil // all
-	}
-	options := devcluster.Options{Controllers: controllers, Progress: progress}
+	options.Progress = progress
 	if found, err := devcluster.FindKubectl(ctx); err == nil { // else one is built
 		kubectl.Fprintf(progress, "kubectl is %s.\n", found)
 		options.Kubectl = found
