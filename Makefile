@@ -30,6 +30,15 @@ OUTSIDE := ^\./(cmd/gleaner|test/(ask|attacks|deploy|process|soak))$$
 LOCKED   = $(shell grep -rlE '$(LOCKS)' --include='*.go' --exclude-dir=hostabi --exclude-dir=fuel --exclude-dir=go --exclude-dir=s3 --exclude-dir=docs --exclude-dir=examples --exclude-dir=tools --exclude-dir=testdata . \
 	| xargs -r dirname | sort -ru | grep -vE '$(OUTSIDE)')
 
+# Most tests of COMPANION are files of test/integration/policies, which are tested anyway:
+# under the race detector those of its own are enough.
+COMPANION     := ./test/integration/companion
+COMPANION_OWN  = $(shell find $(COMPANION) -type f -name '*_test.go' | xargs grep -ohE '^func Test[A-Za-z0-9_]+' | sed 's/^func //' | grep -v '^TestMain$$' | paste -sd'|')
+
+# What is tested under the race detector and without it: ALONE has tests of one goroutine,
+# which are skipped under it.
+ALONE := ./policies/rego
+
 # Tools are built once per version, from the module in tools/, into this folder.
 CACHE        := $(or $(GLEANER_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gleaner)
 GOVERSION    := $(shell go env GOVERSION)
@@ -95,8 +104,8 @@ test-differential: setup ## run 200 random scripts on both collectors and compar
 test-beside: setup ## run 200 random scripts with and without Gleaner beside the other collector (about five minutes)
 	go test ./test/differential -count=1 -v -timeout 60m -run '^TestRandomScripts' -scripts 200 -beside | grep -v '^=== '
 
-# Each package is tested once: under the race detector if it has a lock, and a C compiler
-# is there. The slowest come last in the alphabet, and so are begun first.
+# Packages are tested once, but for COMPANION and ALONE: under the race detector if they have
+# a lock, and a C compiler is there. The slowest come last in the alphabet, and so are begun first.
 .PHONY: test
 test: announce-test setup $(TESTSUM) ## run all tests, after all set-up that they need, and those of packages with locks under the race detector
 	@command -v "$$(go env CC)" >/dev/null || echo "test: there is no $$(go env CC), which the race detector needs: nothing runs under it"
@@ -105,10 +114,11 @@ test: announce-test setup $(TESTSUM) ## run all tests, after all set-up that the
 
 .PHONY: test-events
 test-events: # what "make test" shows, as JSON
-	failed=0; locked=$$(mktemp); trap 'rm -f "$$locked"' EXIT; go list $(LOCKED) | sort -r >"$$locked"; \
+	failed=0; locked=$$(mktemp); trap 'rm -f "$$locked"' EXIT; go list $(filter-out $(COMPANION),$(LOCKED)) | sort -r >"$$locked"; \
 	race=; if command -v "$$(go env CC)" >/dev/null; then race=-race; export CGO_ENABLED=1; fi; \
+	if [ -n "$$race" ]; then go test -json -race -timeout 30m -run '^($(COMPANION_OWN))$$' $(COMPANION) || failed=1; fi; \
 	go test -json $$race -timeout 30m $$(cat "$$locked") || failed=1; \
-	go test -json -timeout 20m $$(go list $(PACKAGES) | grep -vxF -f "$$locked" | sort -r) || failed=1; \
+	go test -json -timeout 20m $$({ go list $(PACKAGES) | grep -vxF -f "$$locked"; go list $(ALONE); } | sort -ru) || failed=1; \
 	(cd sdk/go && GOWORK=off go test -json ./...) || failed=1; \
 	(cd test/prometheus && GOWORK=off go test -json ./...) || failed=1; \
 	exit $$failed

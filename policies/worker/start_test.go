@@ -3,6 +3,9 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -23,6 +26,37 @@ func signal(p *Pool, s syscall.Signal) (sent int) {
 		}
 	}
 	return sent
+}
+
+// awaitStop waits until no thread of any worker runs. On a busy machine one may still answer
+// a request after the signal.
+func awaitStop(t *testing.T, p *Pool) {
+	t.Helper()
+	p.starter.lock.Lock()
+	defer p.starter.lock.Unlock()
+	for w := range p.starter.live {
+		for w.killed.Load() == nil && !allStopped(w.pid) { // one that compiles may be retired meanwhile
+			select {
+			case <-t.Context().Done():
+				t.Fatal("the workers do not stop")
+			case <-time.After(time.Millisecond): // they need the processor to stop
+			}
+		}
+	}
+}
+
+func allStopped(pid int) bool {
+	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	if err != nil {
+		return false
+	}
+	for _, thread := range threads {
+		id, err := strconv.Atoi(thread.Name())
+		if err != nil || !isStopped(id) {
+			return false
+		}
+	}
+	return true
 }
 
 func TestStart_ThatHangsHoldsNoCallerBeyondItsContext(t *testing.T) {
@@ -73,8 +107,10 @@ func TestStart_OfAWorkerThatIsStoppedEndsSoon(t *testing.T) {
 	var compiling sync.WaitGroup
 	compiling.Go(func() { _, failed = p.Compile(t.Context(), regoSource("shop", "keep", keepLabeled)) })
 	for signal(p, syscall.SIGSTOP) == 0 {
-		if t.Context().Err() != nil {
+		select {
+		case <-t.Context().Done():
 			return
+		case <-time.After(time.Millisecond):
 		}
 	}
 	compiling.Wait()
@@ -104,6 +140,7 @@ func TestAWorkerThatIsStoppedIsReplaced(t *testing.T) {
 	if signal(p, syscall.SIGSTOP) == 0 {
 		t.Fatal("no worker runs")
 	}
+	awaitStop(t, p)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	answer, err := policy.Ask(ctx, collectRequest("shop", map[string]string{"keep": "true"}))

@@ -110,6 +110,6 @@ func everything(t *testing.T, cluster *devcluster.Cluster) ([]string, error) {
 }
 
 func isControlPlanes(resource, namespace string) bool {
-	return (namespace == "default" || strings.HasPrefix(namespace, "kube-")) &&
+	return resource == "clustertrustbundles" || (namespace == "default" || strings.HasPrefix(namespace, "kube-")) &&
 		slices.Contains([]string{"configmaps", "leases", "serviceaccounts"}, resource)
 }
