@@ -171,7 +171,7 @@ announce-demo:
 
 .PHONY: announce-test
 announce-test:
-	@echo 'All tests take about 25 minutes on two idle cores. The first time, building the control plane and an S3 server from source'
+	@echo 'All tests take about half an hour on two idle cores. The first time, building the control plane and an S3 server from source'
 	@echo 'takes about six minutes more. First, Go compiles the program that shows the progress.'
 
 .PHONY: setup
