@@ -166,13 +166,13 @@ help: ## print this list
 # The first line that is seen, before anything is compiled.
 .PHONY: announce-demo
 announce-demo:
-	@echo 'The first time, this builds Gleaner and a real control plane from source, which takes about six minutes on two idle cores;'
+	@echo 'The first time, this builds Gleaner and a real control plane from source, which takes seven to nine minutes on two idle cores;'
 	@echo 'after that, the demo takes less than a minute. First, Go compiles the program that shows the progress.'
 
 .PHONY: announce-test
 announce-test:
 	@echo 'All tests take about half an hour on two idle cores. The first time, building the control plane and an S3 server from source'
-	@echo 'takes about six minutes more. First, Go compiles the program that shows the progress.'
+	@echo 'takes seven to nine minutes more. First, Go compiles the program that shows the progress.'
 
 .PHONY: setup
 setup:

@@ -37,7 +37,7 @@ type Options struct {
 	Controllers []string
 
 	// BasicControllers runs the controllers of Deployments, ReplicaSets,
-	// namespaces and service accounts, and no others: from the same source, in
+	// namespaces, service accounts and claim protection, and no others: from the same source, in
 	// a program that is built in seconds where kube-controller-manager takes
 	// more than a minute. Controllers must be nil then.
 	BasicControllers bool

@@ -51,7 +51,7 @@ func demo(ctx context.Context, mode string, out io.Writer) error {
 	if mode == companion {
 		kubectl.Fprintln(out, "== A control plane whose kube-controller-manager runs everything, its garbage collector as well")
 	} else {
-		kubectl.Fprintln(out, "== A control plane with the controllers of Deployments, ReplicaSets, namespaces and service accounts, and no garbage collector but Gleaner")
+		kubectl.Fprintln(out, "== A control plane with the controllers of Deployments, ReplicaSets, namespaces, service accounts and claims, and no garbage collector but Gleaner")
 		controlPlane.BasicControllers = true // kube-controller-manager takes a minute more to build
 	}
 	s, err := startStage(ctx, mode, controlPlane, out, logr.Discard())

@@ -1,5 +1,5 @@
-// Command basic-controllers runs the controllers of Deployments, ReplicaSets, namespaces and
-// service accounts, as kube-controller-manager does, and no others. They need few packages
+// Command basic-controllers runs the controllers of Deployments, ReplicaSets, namespaces,
+// service accounts and the protection of PersistentVolumeClaims, as kube-controller-manager does, and no others. They need few packages
 // that the API server does not have, so it is built in seconds where
 // kube-controller-manager takes more than a minute.
 //
@@ -31,6 +31,7 @@ import (
 	"k8s.io/kubernetes/pkg/controller/namespace"
 	"k8s.io/kubernetes/pkg/controller/replicaset"
 	"k8s.io/kubernetes/pkg/controller/serviceaccount"
+	"k8s.io/kubernetes/pkg/controller/volume/pvcprotection"
 )
 
 // The defaults of kube-controller-manager.
@@ -107,7 +108,7 @@ func run(ctx context.Context, o options) error {
 func construct(ctx context.Context, accounts clientbuilder.ControllerClientBuilder, shared informers.SharedInformerFactory) ([]func(context.Context), error) {
 	apps, core := shared.Apps().V1(), shared.Core().V1()
 	clients := map[string]kubernetes.Interface{}
-	for _, name := range []string{"deployment-controller", "replicaset-controller", "service-account-controller"} {
+	for _, name := range []string{"deployment-controller", "replicaset-controller", "service-account-controller", "pvc-protection-controller"} {
 		client, err := accounts.Client(name)
 		if err != nil {
 			return nil, fmt.Errorf("make client of %s: %w", name, err)
@@ -124,6 +125,11 @@ func construct(ctx context.Context, accounts clientbuilder.ControllerClientBuild
 	if err != nil {
 		return nil, fmt.Errorf("make service account controller: %w", err)
 	}
+	// Without it, no deleted claim would ever go: the API server gives each a finalizer.
+	claims, err := pvcprotection.NewPVCProtectionController(klog.FromContext(ctx), core.PersistentVolumeClaims(), core.Pods(), clients["pvc-protection-controller"])
+	if err != nil {
+		return nil, fmt.Errorf("make PersistentVolumeClaim protection controller: %w", err)
+	}
 	config, err := accounts.Config("namespace-controller")
 	if err != nil {
 		return nil, fmt.Errorf("make client of namespace-controller: %w", err)
@@ -136,6 +142,7 @@ func construct(ctx context.Context, accounts clientbuilder.ControllerClientBuild
 		func(ctx context.Context) { deployments.Run(ctx, workers) },
 		func(ctx context.Context) { replicaSets.Run(ctx, workers) },
 		func(ctx context.Context) { serviceAccounts.Run(ctx, 1) },
+		func(ctx context.Context) { claims.Run(ctx, 1) },
 		func(ctx context.Context) { namespaces.Run(ctx, namespaceWorkers) },
 	}, nil
 }
