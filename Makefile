@@ -27,7 +27,7 @@ ASIDE := test/s3 test/prometheus
 # or the sandbox once more, which takes ten times as long so.
 LOCKS   := ^(import)?[[:space:]]*"(sync|sync/atomic|golang.org/x/sync/.*)"|^[[:space:]]*go [a-zA-Z.]+[(]
 OUTSIDE := ^\./(cmd/gleaner|test/(ask|attacks|deploy|process|soak))$$
-LOCKED   = $(shell grep -rlE '$(LOCKS)' --include='*.go' --exclude-dir=hostabi --exclude-dir=fuel --exclude-dir=go --exclude-dir=s3 --exclude-dir=docs --exclude-dir=examples --exclude-dir=tools --exclude-dir=testdata . \
+LOCKED   = $(shell grep -rlE '$(LOCKS)' --include='*.go' --exclude-dir=hostabi --exclude-dir=fuel --exclude-dir=go --exclude-dir=s3 --exclude-dir=docs --exclude-dir=examples --exclude-dir=tools --exclude-dir=testdata --exclude-dir=binaries . \
 	| xargs -r dirname | sort -ru | grep -vE '$(OUTSIDE)')
 
 # Most tests of COMPANION are files of test/integration/policies, which are tested anyway:

@@ -216,7 +216,8 @@ var layers = map[string]layer{
 		},
 	},
 
-	"devcluster/gobuild": {},
+	"devcluster/gobuild":                    {},
+	"devcluster/binaries/basic-controllers": {anything: true}, // a module of its own
 	"devcluster": {
 		internal: []string{"devcluster/gobuild"},
 		external: []string{"golang.org/x/sync", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
