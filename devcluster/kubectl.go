@@ -8,11 +8,15 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // kubectlSkew is how many minor versions kubectl may be away from the API server:
 // https://kubernetes.io/releases/version-skew-policy/#kubectl
 const kubectlSkew = 1
+
+// kubectlTimeout is how long the kubectl on the PATH may take to print its version.
+const kubectlTimeout = 10 * time.Second
 
 // FindKubectl returns the kubectl on the PATH, for Options.Kubectl, or the reason
 // why it is of no use: it is missing, or its version does not support the API server.
@@ -29,7 +33,11 @@ func findKubectl(ctx context.Context, server string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	out, err := exec.CommandContext(ctx, path, "version", "--client", "--output=json").Output()
+	ctx, cancel := context.WithTimeout(ctx, kubectlTimeout)
+	defer cancel()
+	command := exec.CommandContext(ctx, path, "version", "--client", "--output=json")
+	command.WaitDelay = time.Second // for what a wrapper has started, which keeps the pipe open
+	out, err := command.Output()
 	if err != nil {
 		return "", fmt.Errorf("run %s version: %w", path, err)
 	}

@@ -1,12 +1,14 @@
 package devcluster
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestKubectlOfThePathIsUsedWithinOneMinorVersion(t *testing.T) {
@@ -34,6 +36,19 @@ func TestKubectlOfThePathIsUsedWithinOneMinorVersion(t *testing.T) {
 				t.Errorf("got %q, %v, want %q", got, err, c.err)
 			}
 		})
+	}
+}
+
+func TestAKubectlThatHangsIsNotWaitedFor(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("needs shell scripts")
+	}
+	fakeKubectl(t, "sleep 60\nexit 0\n") // a child of the script holds the pipe
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	if got, err := findKubectl(ctx, "v1.37.2"); got != "" || err == nil || time.Since(began) > 20*time.Second {
+		t.Errorf("got %q, %v after %s", got, err, time.Since(began))
 	}
 }
 
