@@ -182,7 +182,7 @@ func (d *demonstration) inForce(ctx context.Context, name string) error {
 		}
 		versions, ready, _ := strings.Cut(strings.TrimSpace(text), " ")
 		if now, seen, _ := strings.Cut(versions, "="); now != seen || ready != "True" {
-			return fmt.Errorf("policy %s is not in force: %s", name, text)
+			return fmt.Errorf("policy %s is not ready", name)
 		}
 		return nil
 	})
@@ -225,9 +225,21 @@ func (d *demonstration) remain(ctx context.Context, kind, name string, wanted bo
 	}
 	refs := len(o.GetOwnerReferences())
 	if there != wanted || there && refs != 0 {
-		return fmt.Errorf("%s %s: there: %t, with %d owner references", kind, name, there, refs)
+		return fmt.Errorf("%s %s %s", kind, name, stateOf(o, there))
 	}
 	return nil
+}
+
+// stateOf says what is seen of an object.
+func stateOf(o metav1.Object, exists bool) string {
+	switch {
+	case !exists:
+		return "does not exist"
+	case o.GetDeletionTimestamp() != nil:
+		return "is terminating, with the finalizers " + strings.Join(o.GetFinalizers(), ", ")
+	default:
+		return fmt.Sprintf("exists and has %d owner references", len(o.GetOwnerReferences()))
+	}
 }
 
 // apply applies a text, and shows it if it is worth that.

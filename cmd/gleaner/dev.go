@@ -135,9 +135,11 @@ func startStage(ctx context.Context, mode string, options devcluster.Options, pr
 	klog.SetLogger(log)
 	began := time.Now()
 	options.Progress = progress
-	if found, err := devcluster.FindKubectl(ctx); err == nil { // else one is built
-		kubectl.Fprintf(progress, "kubectl is %s.\n", found)
+	if found, err := devcluster.FindKubectl(ctx); err == nil {
+		kubectl.Fprintf(progress, "Using %s.\n", found)
 		options.Kubectl = found
+	} else {
+		kubectl.Fprintf(progress, "Using a kubectl that is built from source: %v.\n", err)
 	}
 	cluster, err := devcluster.Start(ctx, options)
 	if err != nil {
