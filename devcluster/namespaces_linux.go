@@ -21,8 +21,8 @@ func CanGiveNamespaces() error {
 	return nil
 }
 
-// giveNamespaces makes the command the first process of a PID namespace, at whose end
-// the kernel kills all others in it, and gives it a mount namespace.
+// giveNamespaces makes the command the first process of a PID namespace, and gives it a
+// mount namespace. When the command ends, the kernel kills all other processes in the namespace.
 func giveNamespaces(cmd *exec.Cmd) error {
 	cmd.SysProcAttr.Cloneflags = namespaces
 	return nil

@@ -19,9 +19,9 @@ ready. Each finding says what to do.
 
 Nothing is written: the API server is asked for one dry run.
 
-Exit codes: 0 if there is no problem, though there may be warnings, and things that could not be looked at; 1 if there is one, or
-something went wrong; 2 for a command line that makes no sense; 3 if no problem was found, and the operator could not be looked for,
-as with an account that may not list pods.`
+Exit codes: 0 if no problem was found, though there may be warnings and checks that could not be made; 1 for a problem or an error;
+2 for an invalid command line; 3 if no other problem was found, but it is unknown whether the operator works, because its pods may not
+be listed.`
 
 type doctorOptions struct {
 	*kubectl.Flags

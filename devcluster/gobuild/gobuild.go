@@ -3,7 +3,7 @@
 // All programs are built with the same settings, so that a package that two of
 // them import is compiled once: the programs of a control plane and Gleaner
 // have more than a thousand packages in common. It uses nothing but the
-// standard library, since it is itself compiled before anybody sees a line.
+// standard library, since it is itself compiled before the first line of progress.
 package gobuild
 
 import (

@@ -13,7 +13,7 @@ const downloading = "go: downloading "
 // -v it prints each package when it begins to compile it.
 type meter struct {
 	mu        sync.Mutex
-	part      string          // of a line whose end has not come yet
+	part      string          // an incomplete line
 	pending   map[string]bool // packages that have not been printed yet
 	total     int
 	downloads int

@@ -18,7 +18,7 @@ const (
 	cgroupTimeout = 5 * time.Second
 )
 
-// sweepCgroups removes the cgroups of nodes whose process was killed before Stop. They
+// sweepCgroups removes cgroups of nodes that were killed before Stop. They
 // are empty, and what can't be removed is not worth an error.
 func sweepCgroups() {
 	for _, root := range cgroups(cgroupPrefix + "*") {

@@ -2,8 +2,8 @@
 // containerd as child processes, so that Pods run, and end, in real containers.
 //
 // A node needs Linux, root, and the programs that Missing asks for. Its processes live
-// in PID and mount namespaces of their own, whose end is the end of every container and
-// of every mount, by whatever means. Its network is that of the machine; Pods have
+// in their own PID and mount namespaces. When these end, for whatever reason, all containers
+// and mounts end with them. Its network is that of the machine; Pods have
 // network namespaces and addresses, but nothing answers them: there are no Services, and no DNS.
 package node
 
@@ -189,7 +189,7 @@ func (n *Node) Stop() error {
 	return errors.Join(err, removeCgroups(n.cgroup), os.RemoveAll(n.folder))
 }
 
-// freePort returns a port on loopback that nobody listens on.
+// freePort returns an unused port on loopback.
 func freePort() (int, error) {
 	listener, err := net.Listen("tcp4", loopback+":0")
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 )
 
 // quieter returns a config without the API server's warnings that a type is deprecated, such
-// as "v1 Endpoints is deprecated in v1.33+". Gleaner reads every type that is served, since it
-// is, so nobody can do anything about them. Other warnings are handled as before.
+// as "v1 Endpoints is deprecated in v1.33+". Gleaner reads every type that is served, so
+// its user can't act on them. Other warnings are handled as before.
 func quieter(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	next := config.WarningHandlerWithContext
