@@ -6,6 +6,7 @@ SHELL       := bash
 .NOTPARALLEL: # the order below is cheap first
 
 BIN     := bin/gleaner
+DEV     := bin/gleaner-dev
 MODULE  := github.com/gleaner-dev/gleaner
 VERSION  = $(shell git describe --tags --always --dirty 2>/dev/null || echo development)
 
@@ -19,25 +20,43 @@ EXAMPLES := $(patsubst %/go.mod,%,$(wildcard examples/*/go.mod))
 # What tests need and the product does not, kept out of its dependencies.
 ASIDE := test/s3 test/prometheus
 
-# Packages that have something for the race detector to look at: a lock, an
-# atomic, a pool or a goroutine, in the code or in a test that hammers it.
-# The rewriter of modules is pure; its tests only share what they build. What the tests
-# of examples and of the documents run has been looked at by then, and the S3 server is
-# somebody else's. In the folders of OUTSIDE it is a process of its own that is tested,
-# or the sandbox once more, which takes ten times as long so.
+# Test lanes: each package with tests is in exactly one, which a test in ./test checks. In a lane,
+# the slowest packages come first.
+#   UNIT     starts no control plane                       make test-unit, test, test-all
+#   CLUSTER  what to see pass before a pull request        make test, test-all
+#   LONG     releases, nodes, faults, attacks, the soak    make test-all, which is what CI runs, and which
+#                                                          tests COMPANION once more, in companion mode
+UNIT := ./cmd/gleaner-dev ./crds/... ./devcluster/child ./devcluster/freeport ./devcluster/gobuild ./internal/... ./operator/... ./policies/... \
+	./test ./test/architecture ./test/attacks/payload ./test/pins ./test/reference $(MODULE)/hostabi/...
+CLUSTER := ./test/docs ./test/process ./test/integration/policies ./cmd/gleaner ./test/inspect ./test/examples ./test/integration/preview \
+	./test/integration ./devcluster ./test/integration/server ./test/integration/crds ./test/integration/intents ./devcluster/s3server
+LONG := ./test/deploy ./test/faults ./test/attacks ./test/soak ./test/differential ./test/node ./devcluster/node
+
+# Nested modules with tests; ./test/examples runs those of examples.
+UNIT_MODULES    := sdk/go
+CLUSTER_MODULES := test/prometheus
+
+# Packages tested at the same time: those with a control plane mostly wait.
+PARALLEL ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) * 3 / 2)))
+
+# Packages that have something for the race detector to look at: a lock, an atomic, a pool or
+# a goroutine, in the code or in a test. "make test-all" tests them under it, instead of
+# without. In the folders of OUTSIDE what is tested is another process, or the sandbox once more,
+# which takes ten times as long under it.
 LOCKS   := ^(import)?[[:space:]]*"(sync|sync/atomic|golang.org/x/sync/.*)"|^[[:space:]]*go [a-zA-Z.]+[(]
-OUTSIDE := ^\./(cmd/gleaner|test/(ask|attacks|deploy|process|soak))$$
-LOCKED   = $(shell grep -rlE '$(LOCKS)' --include='*.go' --exclude-dir=hostabi --exclude-dir=fuel --exclude-dir=go --exclude-dir=s3 --exclude-dir=docs --exclude-dir=examples --exclude-dir=tools --exclude-dir=testdata --exclude-dir=binaries . \
-	| xargs -r dirname | sort -ru | grep -vE '$(OUTSIDE)')
+OUTSIDE := ^\./(cmd/gleaner|policies/wasm/fuel|test/(attacks|deploy|docs|examples|inspect|process|soak))$$
+LOCKED   = $(shell grep -rlE '$(LOCKS)' --include='*.go' --exclude-dir=hostabi --exclude-dir=go --exclude-dir=s3 --exclude-dir=examples --exclude-dir=tools --exclude-dir=testdata --exclude-dir=binaries . \
+	| xargs -r dirname | sort -u | grep -vE '$(OUTSIDE)')
 
-# Most tests of COMPANION are files of test/integration/policies, which are tested anyway:
-# under the race detector those of its own are enough.
-COMPANION     := ./test/integration/companion
-COMPANION_OWN  = $(shell find $(COMPANION) -type f -name '*_test.go' | xargs grep -ohE '^func Test[A-Za-z0-9_]+' | sed 's/^func //' | grep -v '^TestMain$$' | paste -sd'|')
+# What runs in "make test-all" beside the other packages, since it takes flags.
+COMPANION    := ./test/integration/policies
+DIFFERENTIAL := ./test/differential
+SCRIPTS      := 60
+SOAKTIME     := 3m
 
-# What is tested under the race detector and without it: ALONE has tests of one goroutine,
-# which are skipped under it.
-ALONE := ./policies/rego
+# Tests of one goroutine, which are skipped under the race detector.
+ALONE       := ./policies/rego
+ALONE_TESTS  = $(shell awk -F '[^A-Za-z0-9_]+' '/^func Test/ { name = $$2 } /^\tnotUnderRace/ { print name }' $(ALONE)/*_test.go | paste -sd'|')
 
 # Tools are built once per version, from the module in tools/, into this folder.
 CACHE        := $(or $(GLEANER_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gleaner)
@@ -58,15 +77,16 @@ TESTSUM_FLAGS := --format pkgname --format-icons text --format-hide-empty-pkg
 
 .PHONY: demo
 demo: announce-demo build ## start a real control plane, delete things on it, and show what is collected and why
-	$(BIN) demo
+	$(DEV) demo
 
 .PHONY: demo-companion
-demo-companion: announce-demo build ## the like beside the garbage collector of kube-controller-manager
-	$(BIN) demo --companion
+demo-companion: announce-demo build ## the same in companion mode, with the garbage collector of kube-controller-manager running
+	$(DEV) demo --companion
 
 .PHONY: build
-build: ## build bin/gleaner
+build: ## build bin/gleaner and bin/gleaner-dev
 	@$(GO_RUN) ./tools/build/main.go -o $(BIN) -version '$(VERSION)' -os '$(GOOS)' -arch '$(GOARCH)'
+	@$(GO_RUN) ./tools/build/main.go -o $(DEV) -name gleaner-dev -version '$(VERSION)' -os '$(GOOS)' -arch '$(GOARCH)' ./cmd/gleaner-dev
 
 # For a registry that wants a password: "docker login", "crane auth login" or the like, once.
 .PHONY: image
@@ -78,7 +98,7 @@ build-image-amd64 build-image-arm64: build-image-%:
 	CGO_ENABLED=0 GOOS=linux GOARCH=$* go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o $(BIN)-linux-$* ./cmd/gleaner
 
 .PHONY: bench
-bench: build ## measure Gleaner beside the collector of kube-controller-manager (about three quarters of an hour)
+bench: build ## measure Gleaner compared with the collector of kube-controller-manager (about three quarters of an hour)
 	go run ./test/bench -gleaner $(BIN)
 
 ##@ Work on it
@@ -87,44 +107,109 @@ bench: build ## measure Gleaner beside the collector of kube-controller-manager 
 soak: setup build ## run Gleaner for half an hour with churn, faults and an attacker, and see that nothing is lost and nothing grows
 	go run ./test/soak -gleaner $(BIN) -attack $(SOAK)
 
-# Fuzz targets of what takes bytes from outside, as FOLDER:NAME, and how long each runs.
-FUZZ     := hostabi:FuzzParseVerdict operator/intents:FuzzGrantedURLReachesWhatWasGranted policies/wasm/fuel:FuzzRewrite policies/source:FuzzUnpack policies/worker/wire:FuzzRead
+# All fuzz targets, as FOLDER:NAME, and how long each runs. A test in ./test compares the list with the code.
+FUZZ := \
+	hostabi:FuzzParseVerdict \
+	operator/escape:FuzzText \
+	operator/graph:FuzzIDOf \
+	operator/intents:FuzzURL_HasOneNotationForAddresses \
+	operator/intents:FuzzURL_StaysWithinTheGrant \
+	operator/objectstate:FuzzRead \
+	operator/objectstate:FuzzReadFinalizers \
+	policies/rego:FuzzNesting \
+	policies/rego:FuzzPattern \
+	policies/rego:FuzzValue \
+	policies/source/egress:FuzzEmbeddedAddress \
+	policies/source/oci:FuzzChallenge \
+	policies/source/oci:FuzzParseReference \
+	policies/source:FuzzManifest \
+	policies/source:FuzzUnpack \
+	policies/wasm/fuel:FuzzRewrite \
+	policies/wasm/fuel:FuzzRun \
+	policies/worker/wire:FuzzRead \
+	sdk/go/internal/guest:FuzzDecode
 FUZZTIME := 1m
 
-.PHONY: attack
-attack: setup ## attack Gleaner on a real control plane in both modes, and fuzz what takes bytes from outside (about an hour)
-	go test ./test/attacks -count=1 -v -timeout 3h -long $(ATTACK) | grep -v '^=== '
+.PHONY: fuzz
+fuzz: ## run each fuzz target for a minute, or FUZZTIME (about 20 minutes); FUZZ="FOLDER:NAME ..." selects targets
 	for target in $(FUZZ); do (cd $${target%:*} && go test -run '^$$' -fuzz "^$${target#*:}\$$" -fuzztime $(FUZZTIME)); done
+
+.PHONY: attack
+attack: setup ## attack Gleaner on a real control plane in both modes, for longer than the tests do (about 40 minutes)
+	go test ./test/attacks -count=1 -v -timeout 3h -long $(ATTACK) | grep -v '^=== '
 
 .PHONY: test-differential
 test-differential: setup ## run 200 random scripts on both collectors and compare what they leave (about five minutes)
 	go test ./test/differential -count=1 -v -timeout 60m -run '^(TestRandomScripts|TestKnown)' -scripts 200 | grep -v '^=== '
 
-.PHONY: test-beside
-test-beside: setup ## run 200 random scripts with and without Gleaner beside the other collector (about five minutes)
-	go test ./test/differential -count=1 -v -timeout 60m -run '^TestRandomScripts' -scripts 200 -beside | grep -v '^=== '
+.PHONY: test-companion
+test-companion: setup ## run 200 random scripts in companion mode, compared with the built-in collector alone (about five minutes)
+	go test ./test/differential -count=1 -v -timeout 60m -run '^TestRandomScripts' -scripts 200 -companion | grep -v '^=== '
 
-# Packages are tested once, but for COMPANION and ALONE: under the race detector if they have
-# a lock, and a C compiler is there. The slowest come last in the alphabet, and so are begun first.
+TEST := $(TESTSUM) $(TESTSUM_FLAGS) --raw-command -- $(MAKE) --no-print-directory --silent
+
+.PHONY: test-unit
+test-unit: $(TESTSUM) ## run the tests that need no control plane (seconds for what is unchanged, three and a half minutes for all)
+	$(TEST) events-unit
+
+# LANE=all adds LONG and the race detector.
+LANE ?=
+ALL  := $(if $(LANE),$(if $(filter all,$(LANE)),-all,$(error LANE=$(LANE): set LANE=all, or leave it out)))
+
 .PHONY: test
-test: announce-test setup $(TESTSUM) ## run all tests, after all set-up that they need, and those of packages with locks under the race detector
-	@command -v "$$(go env CC)" >/dev/null || echo "test: there is no $$(go env CC), which the race detector needs: nothing runs under it"
-	@command -v tinygo >/dev/null || echo "test: TinyGo is not installed (https://tinygo.org): the tests that need it are skipped, and listed at the end"
-	$(TESTSUM) $(TESTSUM_FLAGS) --raw-command -- $(MAKE) --no-print-directory --silent test-events
+test: announce-test$(ALL) setup $(TESTSUM) ## run the tests to see pass before a pull request, on real control planes (about 17 minutes)
+	$(TEST) events$(ALL)
 
-.PHONY: test-events
-test-events: # what "make test" shows, as JSON
-	failed=0; locked=$$(mktemp); trap 'rm -f "$$locked"' EXIT; go list $(filter-out $(COMPANION),$(LOCKED)) | sort -r >"$$locked"; \
+.PHONY: test-all
+test-all: ## the same with LANE=all, as CI does: also the race detector, faults, attacks, releases and a soak (about 35 minutes)
+	@$(MAKE) --no-print-directory test LANE=all
+
+# What gotestsum shows, as JSON.
+in-modules = $(foreach folder,$(1),(cd $(folder) && GOWORK=off go test -json ./...) || failed=1;)
+
+.PHONY: events-unit
+events-unit:
+	failed=0; go test -json $(UNIT) || failed=1; $(call in-modules,$(UNIT_MODULES)) exit $$failed
+
+.PHONY: events
+events:
+	failed=0; go test -json -p $(PARALLEL) -timeout 20m $(UNIT) $(CLUSTER) || failed=1; \
+	$(call in-modules,$(UNIT_MODULES) $(CLUSTER_MODULES)) exit $$failed
+
+# Each package is tested once: under the race detector if it has locks and a C compiler is there.
+# What takes flags runs beside the packages with locks, and its events come after theirs.
+.PHONY: events-all
+events-all: export GLEANER_TEST_SOAK := $(SOAKTIME)
+events-all:
+	failed=0; work=$$(mktemp -d); trap 'rm -rf "$$work"' EXIT; \
+	go list $(LOCKED) >"$$work/locked"; go list $(DIFFERENTIAL) >"$$work/beside"; \
+	go list $(LONG) $(CLUSTER) $(UNIT) | grep -vxF -f "$$work/beside" >"$$work/all"; \
 	race=; if command -v "$$(go env CC)" >/dev/null; then race=-race; export CGO_ENABLED=1; fi; \
-	if [ -n "$$race" ]; then go test -json -race -timeout 30m -run '^($(COMPANION_OWN))$$' $(COMPANION) || failed=1; fi; \
-	go test -json $$race -timeout 30m $$(cat "$$locked") || failed=1; \
-	go test -json -timeout 20m $$({ go list $(PACKAGES) | grep -vxF -f "$$locked"; go list $(ALONE); } | sort -ru) || failed=1; \
-	(cd sdk/go && GOWORK=off go test -json ./...) || failed=1; \
-	(cd test/prometheus && GOWORK=off go test -json ./...) || failed=1; \
-	exit $$failed
+	{ beside=0; \
+		go test -json $$race -timeout 30m $(COMPANION) -companion | sed 's|\("Package":"[^"]*\)"|\1 -companion"|' || beside=1; \
+		go test -json $$race -timeout 30m $(DIFFERENTIAL) -scripts $(SCRIPTS) || beside=1; \
+		exit $$beside; } >"$$work/events" & \
+	go test -json $$race -timeout 30m $$(grep -xF -f "$$work/locked" "$$work/all") || failed=1; \
+	wait $$! || failed=1; cat "$$work/events"; \
+	go test -json -p $(PARALLEL) -timeout 30m $$(grep -vxF -f "$$work/locked" "$$work/all") || failed=1; \
+	if [ -n "$$race" ]; then go test -json -run '^($(ALONE_TESTS))$$' $(ALONE) || failed=1; fi; \
+	$(call in-modules,$(UNIT_MODULES) $(CLUSTER_MODULES)) exit $$failed
+
+# A test that fails now and then fails more often while it competes for the processors.
+COUNT ?= 20
+LOAD  ?= $(shell getconf _NPROCESSORS_ONLN)
+
+.PHONY: deflake
+deflake: ## repeat the tests of a package under load and the race detector: PKG=./operator/watch [RUN=TestName] [COUNT=20] [LOAD=busy processes]
+	@[[ -n "$(PKG)" ]] || { echo 'Usage: make deflake PKG=./operator/watch [RUN=TestName] [COUNT=20] [LOAD=2]'; exit 2; }
+	@race=; if command -v "$$(go env CC)" >/dev/null; then race=-race; export CGO_ENABLED=1; fi; \
+	go test $$race -run '^$$' $(PKG) >/dev/null; \
+	echo "Running $(PKG) $(COUNT) times$${race:+ under the race detector}, beside $(LOAD) busy processes"; \
+	trap 'kill $$(jobs -p)' EXIT; for ((i = 0; i < $(LOAD); i++)); do while :; do :; done & done; \
+	go test $$race -count $(COUNT) -timeout 0 $(if $(RUN),-run '$(RUN)') $(PKG)
 
 .PHONY: check
-check: format-check vet lint generate-check test ## all that CI asks, cheap first
+check: format-check vet lint generate-check test ## run what to see pass before a pull request, cheap first; CI runs test-all instead of test
 
 .PHONY: vet
 vet: ## run go vet, and see that hostabi and the SDK build on their own, also for a Wasm guest
@@ -169,10 +254,18 @@ announce-demo:
 	@echo 'The first time, this builds Gleaner and a real control plane from source, which takes seven to nine minutes on two idle cores;'
 	@echo 'after that, the demo takes less than a minute. First, Go compiles the program that shows the progress.'
 
+FIRST_TIME := The first time, building the control plane and an S3 server from source takes seven to nine minutes more.
+
 .PHONY: announce-test
 announce-test:
-	@echo 'All tests take about half an hour on two idle cores. The first time, building the control plane and an S3 server from source'
-	@echo 'takes seven to nine minutes more. First, Go compiles the program that shows the progress.'
+	@echo 'These tests take about 17 minutes on two idle cores. $(FIRST_TIME)'
+	@command -v tinygo >/dev/null || echo "test: TinyGo is not installed (https://tinygo.org): the tests that need it are skipped, and listed at the end"
+
+.PHONY: announce-test-all
+announce-test-all:
+	@echo 'All tests take about 35 minutes on two idle cores. $(FIRST_TIME)'
+	@command -v "$$(go env CC)" >/dev/null || echo "test: there is no $$(go env CC), which the race detector needs: nothing runs under it"
+	@command -v tinygo >/dev/null || echo "test: TinyGo is not installed (https://tinygo.org): the tests that need it are skipped, and listed at the end"
 
 .PHONY: setup
 setup:

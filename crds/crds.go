@@ -1,5 +1,5 @@
-// Package crds holds the definitions of Gleaner's custom resources, as the
-// manifests that controller-gen makes of the Go types in v1alpha1. It applies
+// Package crds holds Gleaner's CustomResourceDefinitions: the manifests
+// that controller-gen generates from the Go types in v1alpha1. It applies
 // nothing.
 package crds
 
@@ -14,18 +14,18 @@ import (
 //go:embed manifests/gleaner.dev_*.yaml
 var manifests embed.FS
 
-const folder = "manifests"
+const manifestDir = "manifests"
 
 // Definitions reads the embedded manifests, in the order of their file names.
 // They are the caller's.
 func Definitions() ([]*apiextensionsv1.CustomResourceDefinition, error) {
-	entries, err := manifests.ReadDir(folder)
+	entries, err := manifests.ReadDir(manifestDir)
 	if err != nil {
 		return nil, fmt.Errorf("list manifests: %w", err)
 	}
 	var list []*apiextensionsv1.CustomResourceDefinition
 	for _, entry := range entries {
-		data, err := manifests.ReadFile(folder + "/" + entry.Name())
+		data, err := manifests.ReadFile(manifestDir + "/" + entry.Name())
 		if err != nil {
 			return nil, fmt.Errorf("read manifest: %w", err)
 		}

@@ -24,7 +24,7 @@ func definitions(t *testing.T) []*apiextensionsv1.CustomResourceDefinition {
 	return list
 }
 
-func TestEveryKindHasADefinition(t *testing.T) {
+func TestDefinitions_CoverEveryKind(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
@@ -47,7 +47,7 @@ func TestEveryKindHasADefinition(t *testing.T) {
 	}
 }
 
-func TestTheKustomizationHasEveryManifest(t *testing.T) {
+func TestKustomization_ListsEveryManifest(t *testing.T) {
 	data, err := os.ReadFile("manifests/kustomization.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -72,39 +72,39 @@ func TestTheKustomizationHasEveryManifest(t *testing.T) {
 }
 
 // A field without a comment is one that kubectl explain has nothing to say about.
-func TestEveryFieldIsExplained(t *testing.T) {
+func TestFields_HaveADescription(t *testing.T) {
 	for _, definition := range definitions(t) {
 		schema := definition.Spec.Versions[0].Schema.OpenAPIV3Schema
 		for _, part := range []string{"spec", "status"} {
-			unexplained(t, definition.Name+": "+part, schema.Properties[part])
+			checkDescribed(t, definition.Name+": "+part, schema.Properties[part])
 		}
 	}
 }
 
-func unexplained(t *testing.T, at string, schema apiextensionsv1.JSONSchemaProps) {
+func checkDescribed(t *testing.T, at string, schema apiextensionsv1.JSONSchemaProps) {
 	t.Helper()
 	if schema.Description == "" {
 		t.Errorf("%s has no description", at)
 	}
 	for name, property := range schema.Properties {
-		unexplained(t, at+"."+name, property)
+		checkDescribed(t, at+"."+name, property)
 	}
 	if schema.Items != nil {
 		for name, property := range schema.Items.Schema.Properties {
-			unexplained(t, at+"[]."+name, property)
+			checkDescribed(t, at+"[]."+name, property)
 		}
 	}
 }
 
 // What has no bound may be so large that the API server gives up on the rules
 // about it, and cost estimates of rules rely on it.
-func TestEverythingThatAUserWritesIsBounded(t *testing.T) {
+func TestSpecFields_AreBounded(t *testing.T) {
 	for _, definition := range definitions(t) {
-		unbounded(t, definition.Name+": spec", definition.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"])
+		checkBounded(t, definition.Name+": spec", definition.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"])
 	}
 }
 
-func unbounded(t *testing.T, at string, schema apiextensionsv1.JSONSchemaProps) {
+func checkBounded(t *testing.T, at string, schema apiextensionsv1.JSONSchemaProps) {
 	t.Helper()
 	switch {
 	case strings.HasSuffix(at, "Selector"):
@@ -117,14 +117,14 @@ func unbounded(t *testing.T, at string, schema apiextensionsv1.JSONSchemaProps) 
 		t.Errorf("%s may have any number of fields", at)
 	}
 	for name, property := range schema.Properties {
-		unbounded(t, at+"."+name, property)
+		checkBounded(t, at+"."+name, property)
 	}
 	if schema.Items != nil {
-		unbounded(t, at+"[]", *schema.Items.Schema)
+		checkBounded(t, at+"[]", *schema.Items.Schema)
 	}
 }
 
-func TestTheStatusOfAPolicyMayListAsManyResourcesAsItsConstantSays(t *testing.T) {
+func TestPolicyStatus_BoundsResources(t *testing.T) {
 	found := 0
 	for _, definition := range definitions(t) {
 		resources, ok := definition.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["status"].Properties["resources"]
@@ -137,23 +137,23 @@ func TestTheStatusOfAPolicyMayListAsManyResourcesAsItsConstantSays(t *testing.T)
 		}
 	}
 	if found != 2 {
-		t.Errorf("%d kinds list resources in their status, and it should be both kinds of policies", found)
+		t.Errorf("%d kinds list resources in their status, want both kinds of policies", found)
 	}
 }
 
-func TestTheStatusOfAFinalizerMayListAsManyStuckObjectsAsItsConstantSays(t *testing.T) {
+func TestFinalizerStatus_BoundsStalledObjects(t *testing.T) {
 	found := 0
 	for _, definition := range definitions(t) {
-		stuck, ok := definition.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["status"].Properties["stuck"]
+		stuck, ok := definition.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["status"].Properties["stalledObjects"]
 		if !ok {
 			continue
 		}
 		found++
-		if stuck.MaxItems == nil || *stuck.MaxItems != v1alpha1.MaxStuck {
-			t.Errorf("%s: maxItems is not %d", definition.Name, v1alpha1.MaxStuck)
+		if stuck.MaxItems == nil || *stuck.MaxItems != v1alpha1.MaxStalledObjects {
+			t.Errorf("%s: maxItems is not %d", definition.Name, v1alpha1.MaxStalledObjects)
 		}
 	}
 	if found != 2 {
-		t.Errorf("%d kinds list what is stuck in their status, and it should be both kinds of finalizers", found)
+		t.Errorf("%d kinds list stalled objects in their status, want both kinds of finalizers", found)
 	}
 }

@@ -50,7 +50,7 @@ func (c *Cluster) KubeconfigFor(user string, groups ...string) (string, error) {
 		return "", err
 	}
 	path := c.files.userKubeconfig(user)
-	return path, writeKubeconfig(path, config)
+	return path, WriteKubeconfig(path, config)
 }
 
 // KubectlPath is the program that Kubectl runs.

@@ -18,7 +18,7 @@ func TestBasicControllers_RunDeploymentsAndRemoveNamespaces(t *testing.T) {
 	if _, err := cluster.Kubectl(t.Context(), "create", "deployment", "web", "--image=web", "--replicas=2", "-n", namespace); err != nil {
 		t.Fatal(err)
 	}
-	devtest.Eventually(t, patience, func() error {
+	devtest.Eventually(t, testTimeout, func() error {
 		pods, err := client.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{})
 		if err == nil && len(pods.Items) != 2 {
 			err = fmt.Errorf("%d pods", len(pods.Items))
@@ -28,7 +28,7 @@ func TestBasicControllers_RunDeploymentsAndRemoveNamespaces(t *testing.T) {
 	if err := client.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	devtest.Eventually(t, patience, func() error {
+	devtest.Eventually(t, testTimeout, func() error {
 		list, err := client.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + namespace})
 		if err == nil && len(list.Items) != 0 {
 			err = fmt.Errorf("namespace %s is still there", namespace)
@@ -40,7 +40,7 @@ func TestBasicControllers_RunDeploymentsAndRemoveNamespaces(t *testing.T) {
 func TestBasicControllers_CanNotBeSwitchedOff(t *testing.T) {
 	cluster, err := devcluster.Start(t.Context(), devcluster.Options{BasicControllers: true, Controllers: []string{"*"}})
 	if err == nil {
-		stopAtEnd(t, cluster)
+		stopOnCleanup(t, cluster)
 	}
 	if err == nil || !strings.Contains(err.Error(), "leave Controllers nil") {
 		t.Errorf("got %v", err)

@@ -122,8 +122,8 @@ func binariesIn(dir, version string) Binaries {
 	}
 }
 
-// beside is the path of another program that was built into the same folder.
-func (b Binaries) beside(p program) string {
+// pathOf is the path of another program that was built into the same folder.
+func (b Binaries) pathOf(p program) string {
 	return filepath.Join(filepath.Dir(b.APIServer), executable(p.name))
 }
 

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-func TestABuildThatIsThereIsUsedAtOnce(t *testing.T) {
+func TestBuild_UsesCachedBinaries(t *testing.T) {
 	if _, err := Build(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func TestOnlyProgramsThatAreMissingAreBuilt(t *testing.T) {
 	}
 }
 
-func TestAProgramIsFoundByTheNameThatGoGivesIt(t *testing.T) {
+func TestCommandName(t *testing.T) {
 	for path, want := range map[string]string{
 		"go.etcd.io/etcd/server/v3":      "server",
 		"k8s.io/kubernetes/cmd/kubectl":  "kubectl",
@@ -56,7 +56,7 @@ func TestAProgramIsFoundByTheNameThatGoGivesIt(t *testing.T) {
 	}
 }
 
-func TestOneHoldsTheBuildLockAtATime(t *testing.T) {
+func TestLockFile_IsExclusive(t *testing.T) {
 	if !hasLocks {
 		t.Skip("needs file locks")
 	}

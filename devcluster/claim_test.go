@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestASweepTakesOnlyTheFoldersOfTheDead(t *testing.T) {
+func TestSweep_RemovesOnlyAbandonedFolders(t *testing.T) {
 	if !hasLocks {
 		t.Skip("needs file locks")
 	}

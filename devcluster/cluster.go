@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/gleaner-dev/gleaner/devcluster/freeport"
 )
 
 const (
@@ -19,14 +21,13 @@ const (
 // Cluster is a running control plane. Its methods may be called from any
 // goroutine; those that start or stop the same component must not overlap.
 type Cluster struct {
-	opts    Options
-	bin     Binaries
-	files   layout
-	ca      *authority
-	ports   ports
-	admin   *rest.Config
-	prober  prober
-	spawner *spawner
+	opts   Options
+	bin    Binaries
+	files  layout
+	ca     *authority
+	ports  ports
+	admin  *rest.Config
+	prober prober
 
 	mu          sync.Mutex          // covers the fields below
 	processes   map[string]*process // all but those that were stopped on purpose
@@ -62,7 +63,7 @@ func startOnce(ctx context.Context, opts Options, bin Binaries) (*Cluster, error
 	if err != nil {
 		return nil, err
 	}
-	if err := c.bringUp(ctx); err != nil {
+	if err := c.startComponents(ctx); err != nil {
 		cleanup := c.files.removeData
 		if errors.Is(err, errPortTaken) { // nobody will read those logs
 			cleanup = c.files.remove
@@ -96,7 +97,6 @@ func prepare(opts Options, bin Binaries) (_ *Cluster, err error) {
 	if c.prober, err = newProber(c.admin); err != nil {
 		return nil, err
 	}
-	c.spawner = newSpawner()
 	return c, nil
 }
 
@@ -110,12 +110,12 @@ func (c *Cluster) writeFiles() (err error) {
 	}
 	return errors.Join(
 		c.files.writePKI(c.ca),
-		writeKubeconfig(c.files.kubeconfig(), c.admin),
-		writeKubeconfig(c.files.managerKubeconfig(), manager),
+		WriteKubeconfig(c.files.kubeconfig(), c.admin),
+		WriteKubeconfig(c.files.managerKubeconfig(), manager),
 	)
 }
 
-func (c *Cluster) bringUp(ctx context.Context) error {
+func (c *Cluster) startComponents(ctx context.Context) error {
 	etcd, err := c.run(c.etcdCommand(), c.ports.etcd)
 	if err != nil {
 		return err
@@ -146,10 +146,10 @@ func (c *Cluster) run(cmd command, port int) (*process, error) {
 	if p, ok := c.processes[cmd.name]; ok && p.running() {
 		return nil, fmt.Errorf("start %s: already running as process %d", cmd.name, p.handle.Pid)
 	}
-	if port != 0 && isTaken(port) {
+	if port != 0 && freeport.IsTaken(port) {
 		return nil, fmt.Errorf("start %s on port %d: %w", cmd.name, port, errPortTaken)
 	}
-	p, err := c.spawner.launch(cmd)
+	p, err := launch(cmd)
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +165,7 @@ func (c *Cluster) await(ctx context.Context, p *process, port int, paths ...stri
 		urls[i] = fmt.Sprintf("https://%s:%d%s", loopback, port, path)
 	}
 	err := c.prober.await(ctx, p, urls...)
-	if err != nil && !p.running() && isTaken(port) { // nothing of ours holds it now
+	if err != nil && !p.running() && freeport.IsTaken(port) { // nothing of ours holds it now
 		return errors.Join(errPortTaken, err)
 	}
 	return err
@@ -189,7 +189,6 @@ func (c *Cluster) end(cleanup func() error) error {
 		c.stopTogether(APIServer, ControllerManager), // both are clients of etcd
 		c.stopTogether(Etcd),
 	)
-	c.spawner.close()
 	if cleanupErr := cleanup(); cleanupErr != nil {
 		err = errors.Join(err, fmt.Errorf("remove cluster folder: %w", cleanupErr))
 	}

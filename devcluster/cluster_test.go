@@ -24,7 +24,7 @@ import (
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
 )
 
-const patience = 30 * time.Second // for what takes a second on an idle machine
+const testTimeout = 30 * time.Second // for what takes a second on an idle machine
 
 func TestMain(m *testing.M) {
 	devtest.Run(m, devcluster.Options{})
@@ -41,7 +41,7 @@ func TestTheServerSaysTheVersionItWasBuiltFrom(t *testing.T) {
 	}
 }
 
-func TestAUserHasTheRightsThatRBACGivesAndNoMore(t *testing.T) {
+func TestConfigFor_HasRBACPermissionsOnly(t *testing.T) {
 	cluster := devtest.Shared(t)
 	namespace := devtest.Namespace(t, cluster.RESTConfig())
 	cfg, err := cluster.ConfigFor("jane", "readers")
@@ -54,7 +54,7 @@ func TestAUserHasTheRightsThatRBACGivesAndNoMore(t *testing.T) {
 		t.Fatalf("list without a binding: got %v, want forbidden", err)
 	}
 	bindReaders(t, cluster, namespace)
-	devtest.Eventually(t, patience, func() error {
+	devtest.Eventually(t, testTimeout, func() error {
 		_, err := jane.List(t.Context(), metav1.ListOptions{})
 		return err
 	})
@@ -98,7 +98,7 @@ func TestKubectlWorksAndOnlyItsOwnerReadsTheKubeconfig(t *testing.T) {
 	}
 }
 
-func TestTwoClustersLiveSideBySide(t *testing.T) {
+func TestStart_TwoClusters(t *testing.T) {
 	var clusters [2]*devcluster.Cluster
 	var starts errgroup.Group
 	for i := range clusters {
@@ -110,7 +110,7 @@ func TestTwoClustersLiveSideBySide(t *testing.T) {
 	err := starts.Wait()
 	for _, c := range clusters {
 		if c != nil {
-			stopAtEnd(t, c)
+			stopOnCleanup(t, c)
 		}
 	}
 	if err != nil {
@@ -130,7 +130,7 @@ func TestTwoClustersLiveSideBySide(t *testing.T) {
 	}
 }
 
-func TestStopLeavesNothingBehind(t *testing.T) {
+func TestStop_RemovesEverything(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	dir := t.TempDir()
 	cluster, err := devcluster.Start(t.Context(), devcluster.Options{Dir: dir, Controllers: []string{"namespace-controller"}})
@@ -163,7 +163,7 @@ func TestStopLeavesNothingBehind(t *testing.T) {
 	goleak.VerifyNone(t, before)
 }
 
-func TestTheErrorOfAWrongFlagHoldsTheLog(t *testing.T) {
+func TestStart_ErrorContainsLog(t *testing.T) {
 	for component, opts := range map[string]devcluster.Options{
 		devcluster.Etcd:              {EtcdFlags: []string{"--no-such-flag"}},
 		devcluster.APIServer:         {APIServerFlags: []string{"--no-such-flag"}},
@@ -173,7 +173,7 @@ func TestTheErrorOfAWrongFlagHoldsTheLog(t *testing.T) {
 			opts.Dir, opts.LogDir = t.TempDir(), t.TempDir()
 			cluster, err := devcluster.Start(t.Context(), opts)
 			if err == nil {
-				stopAtEnd(t, cluster)
+				stopOnCleanup(t, cluster)
 				t.Fatal("started")
 			}
 			log := filepath.Join(opts.LogDir, component+".log")
@@ -192,13 +192,13 @@ func TestTheErrorOfAWrongFlagHoldsTheLog(t *testing.T) {
 	}
 }
 
-func TestAStartThatIsCancelledLeavesNoProcess(t *testing.T) {
+func TestStart_CanceledLeavesNoProcess(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second) // in the middle of it
 	defer cancel()
 	cluster, err := devcluster.Start(ctx, devcluster.Options{Dir: t.TempDir(), LogDir: t.TempDir()})
 	if err == nil {
-		stopAtEnd(t, cluster)
+		stopOnCleanup(t, cluster)
 		t.Skip("this machine starts a cluster within a second")
 	}
 	if !errors.Is(err, context.DeadlineExceeded) {
@@ -207,7 +207,7 @@ func TestAStartThatIsCancelledLeavesNoProcess(t *testing.T) {
 	goleak.VerifyNone(t, before) // a process has a goroutine that waits for it
 }
 
-func stopAtEnd(t *testing.T, c *devcluster.Cluster) {
+func stopOnCleanup(t *testing.T, c *devcluster.Cluster) {
 	t.Helper()
 	t.Cleanup(func() {
 		if err := c.Stop(); err != nil {

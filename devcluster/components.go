@@ -34,10 +34,10 @@ func (c *Cluster) StartAPIServer(ctx context.Context) error {
 }
 
 // StopAPIServer ends the API server in order. It does nothing when none runs.
-func (c *Cluster) StopAPIServer() error { return c.takeDown(APIServer, (*process).stop) }
+func (c *Cluster) StopAPIServer() error { return c.stopComponent(APIServer, (*process).stop) }
 
 // KillAPIServer ends the API server as a crash would.
-func (c *Cluster) KillAPIServer() error { return c.takeDown(APIServer, (*process).kill) }
+func (c *Cluster) KillAPIServer() error { return c.stopComponent(APIServer, (*process).kill) }
 
 // StartControllerManager runs the controller manager with these controllers,
 // in the syntax of its --controllers flag; none means "*". It returns when the
@@ -60,10 +60,10 @@ func (c *Cluster) StartControllerManager(ctx context.Context, controllers ...str
 // lease stays held until it expires or the next one is started here. It does
 // nothing when none runs.
 func (c *Cluster) StopControllerManager() error {
-	return c.takeDown(ControllerManager, (*process).stop)
+	return c.stopComponent(ControllerManager, (*process).stop)
 }
 
-func (c *Cluster) takeDown(name string, how func(*process) error) error {
+func (c *Cluster) stopComponent(name string, how func(*process) error) error {
 	c.mu.Lock()
 	p, ok := c.processes[name]
 	c.mu.Unlock()

@@ -23,18 +23,18 @@ func TestOnlyTheChosenControllersRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stopAtEnd(t, cluster)
+	stopOnCleanup(t, cluster)
 	client := clientFor(t, cluster.RESTConfig()).CoreV1()
 	namespace := devtest.Namespace(t, cluster.RESTConfig())
 
 	// The other controllers are at work.
-	devtest.Eventually(t, patience, func() error {
+	devtest.Eventually(t, testTimeout, func() error {
 		_, err := client.ServiceAccounts(namespace).Get(t.Context(), "default", metav1.GetOptions{})
 		return err
 	})
 	orphan(t, client.ConfigMaps(namespace))
 	deadline := time.Now().Add(time.Second) // a collector needs a tenth of it
-	devtest.Eventually(t, patience, func() error {
+	devtest.Eventually(t, testTimeout, func() error {
 		if dependentIsGone(t, client.ConfigMaps(namespace)) == nil {
 			t.Fatal("the dependent went without a collector")
 		}
@@ -94,7 +94,7 @@ func TestDataOutlivesTheAPIServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stopAtEnd(t, cluster)
+	stopOnCleanup(t, cluster)
 	namespace := devtest.Namespace(t, cluster.RESTConfig())
 	configMaps := clientFor(t, cluster.RESTConfig()).CoreV1().ConfigMaps(namespace)
 	made, err := configMaps.Create(t.Context(), configMap("kept"), metav1.CreateOptions{})

@@ -71,6 +71,13 @@ type Options struct {
 	Progress io.Writer
 }
 
+// WithoutCollector returns Options.Controllers for all controllers except the garbage
+// collector and storage-version-migrator-controller, which makes kube-controller-manager
+// panic without it.
+func WithoutCollector() []string {
+	return []string{"*", "-garbage-collector-controller", "-storage-version-migrator-controller"}
+}
+
 // build builds what the cluster needs.
 func (o Options) build(ctx context.Context) (Binaries, error) {
 	manager := controllerManager
@@ -85,7 +92,7 @@ func (o Options) build(ctx context.Context) (Binaries, error) {
 		programs = append(programs, client)
 	}
 	bin, err := buildPrograms(ctx, programs, o.Progress)
-	bin.ControllerManager = bin.beside(manager)
+	bin.ControllerManager = bin.pathOf(manager)
 	if o.Kubectl != "" {
 		bin.Kubectl = o.Kubectl
 	}

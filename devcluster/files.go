@@ -148,12 +148,13 @@ func (l layout) writePKI(ca *authority) error {
 	)
 }
 
-// writeKubeconfig is atomic, as kubectl may read the file at any time.
-func writeKubeconfig(path string, cfg *rest.Config) error {
+// WriteKubeconfig writes a kubeconfig file with the address, the CA and the certificate or
+// token of a config. It is atomic, as kubectl may read the file at any time.
+func WriteKubeconfig(path string, cfg *rest.Config) error {
 	const name = "devcluster"
 	file := clientcmdapi.NewConfig()
 	file.Clusters[name] = &clientcmdapi.Cluster{Server: cfg.Host, CertificateAuthorityData: cfg.CAData}
-	file.AuthInfos[name] = &clientcmdapi.AuthInfo{ClientCertificateData: cfg.CertData, ClientKeyData: cfg.KeyData}
+	file.AuthInfos[name] = &clientcmdapi.AuthInfo{ClientCertificateData: cfg.CertData, ClientKeyData: cfg.KeyData, Token: cfg.BearerToken}
 	file.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
 	file.CurrentContext = name
 	data, err := clientcmd.Write(*file)

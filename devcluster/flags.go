@@ -56,7 +56,7 @@ func (c *Cluster) apiServerCommand() command {
 		"--proxy-client-key-file=" + f.key(frontProxyName),
 		"--endpoint-reconciler-type=none", // endpoints on loopback are invalid
 		// Or a pod would be refused until its namespace has a service account,
-		// and for ever without the controller that makes them. Pods here ask the API nothing.
+		// and forever without the controller that makes them. Pods here ask the API nothing.
 		"--disable-admission-plugins=ServiceAccount",
 		"--allow-privileged=true",
 	}

@@ -39,7 +39,7 @@ func TestKubectlOfThePathIsUsedWithinOneMinorVersion(t *testing.T) {
 	}
 }
 
-func TestAKubectlThatHangsIsNotWaitedFor(t *testing.T) {
+func TestFindKubectl_TimesOut(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("needs shell scripts")
 	}
@@ -52,7 +52,7 @@ func TestAKubectlThatHangsIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-func TestAKubectlThatFailsOrIsMissingIsNotUsed(t *testing.T) {
+func TestFindKubectl_RejectsFailing(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("needs shell scripts")
 	}
@@ -66,7 +66,7 @@ func TestAKubectlThatFailsOrIsMissingIsNotUsed(t *testing.T) {
 	}
 }
 
-func TestAClusterUsesTheKubectlThatItIsGiven(t *testing.T) {
+func TestKubectl_UsesOption(t *testing.T) {
 	given := fakeKubectl(t, "")
 	bin, err := Options{Kubectl: given}.build(t.Context())
 	if err != nil {

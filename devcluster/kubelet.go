@@ -15,5 +15,5 @@ func BuildKubelet(ctx context.Context, progress io.Writer) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return built.beside(kubelet), nil
+	return built.pathOf(kubelet), nil
 }

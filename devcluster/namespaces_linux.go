@@ -9,9 +9,9 @@ import (
 
 const namespaces = syscall.CLONE_NEWPID | syscall.CLONE_NEWNS
 
-// CanGiveNamespaces says why a Program can't have Namespaces here, as for want of root
+// CheckNamespaces says why a Program can't have Namespaces here, as for want of root
 // or inside a container. It tries.
-func CanGiveNamespaces() error {
+func CheckNamespaces() error {
 	cmd := exec.Command("mount", "-t", "proc", "proc", "/proc")
 	// Unlike a clone, this makes the mounts private by itself.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID, Unshareflags: syscall.CLONE_NEWNS}
@@ -21,9 +21,9 @@ func CanGiveNamespaces() error {
 	return nil
 }
 
-// giveNamespaces makes the command the first process of a PID namespace, and gives it a
+// setNamespaces makes the command the first process of a PID namespace, and gives it a
 // mount namespace. When the command ends, the kernel kills all other processes in the namespace.
-func giveNamespaces(cmd *exec.Cmd) error {
+func setNamespaces(cmd *exec.Cmd) error {
 	cmd.SysProcAttr.Cloneflags = namespaces
 	return nil
 }

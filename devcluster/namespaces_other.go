@@ -9,7 +9,7 @@ import (
 
 var errNoNamespaces = errors.New("only Linux has namespaces")
 
-// CanGiveNamespaces says why a Program can't have Namespaces here.
-func CanGiveNamespaces() error { return errNoNamespaces }
+// CheckNamespaces says why a Program can't have Namespaces here.
+func CheckNamespaces() error { return errNoNamespaces }
 
-func giveNamespaces(*exec.Cmd) error { return errNoNamespaces }
+func setNamespaces(*exec.Cmd) error { return errNoNamespaces }

@@ -20,9 +20,9 @@ import (
 // parentVariable names the folder of the cluster whose parent is killed.
 const parentVariable = "DEVCLUSTER_TEST_PARENT"
 
-// TestBeAParent is no test of its own: TestNoChildOutlivesAParentThatWasKilled
+// TestHelperParent is no test of its own: TestStart_EndsWithParent
 // runs it in another process.
-func TestBeAParent(t *testing.T) {
+func TestHelperParent(t *testing.T) {
 	dir := os.Getenv(parentVariable)
 	if dir == "" {
 		t.Skip("only in a process made for it")
@@ -35,14 +35,14 @@ func TestBeAParent(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _ = io.Copy(io.Discard, os.Stdin) // until the other process kills this one, or is gone itself
-	stopAtEnd(t, cluster)
+	stopOnCleanup(t, cluster)
 }
 
-func TestNoChildOutlivesAParentThatWasKilled(t *testing.T) {
+func TestStart_EndsWithParent(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux has a parent-death signal")
 	}
-	parent := exec.Command(os.Args[0], "-test.run=^TestBeAParent$")
+	parent := exec.Command(os.Args[0], "-test.run=^TestHelperParent$")
 	parent.Env = append(os.Environ(), parentVariable+"="+t.TempDir())
 	parent.Stderr = os.Stderr
 	if _, err := parent.StdinPipe(); err != nil { // which stays open

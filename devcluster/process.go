@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"strings"
 	"time"
+
+	"github.com/gleaner-dev/gleaner/devcluster/child"
 )
 
 // command is what to run and where its output goes.
@@ -29,7 +31,7 @@ type process struct {
 	state  string        // how it ended
 }
 
-func (s *spawner) launch(c command) (*process, error) {
+func launch(c command) (*process, error) {
 	log, err := os.OpenFile(c.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open log of %s: %w", c.name, err)
@@ -41,13 +43,13 @@ func (s *spawner) launch(c command) (*process, error) {
 	// and a proxy is of no use on loopback.
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + c.home}
 	cmd.Stdout, cmd.Stderr = log, log
-	tieToParent(cmd)
+	detach(cmd)
 	if c.namespaces {
-		if err := giveNamespaces(cmd); err != nil {
+		if err := setNamespaces(cmd); err != nil {
 			return nil, fmt.Errorf("run %s: %w", c.name, err)
 		}
 	}
-	if err := s.start(cmd); err != nil {
+	if err := child.Start(cmd); err != nil {
 		return nil, fmt.Errorf("run %s: %w", c.name, err)
 	}
 	p := &process{name: c.name, log: c.log, handle: cmd.Process, exited: make(chan struct{})}

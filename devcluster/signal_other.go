@@ -7,9 +7,8 @@ import (
 	"os/exec"
 )
 
-// tieToParent cannot tie here: a child outlives a parent that was killed
-// before Stop.
-func tieToParent(*exec.Cmd) {}
+// detach does nothing: there are no process groups.
+func detach(*exec.Cmd) {}
 
 // terminate kills, where there is no polite signal.
 func terminate(p *os.Process) error { return p.Kill() }

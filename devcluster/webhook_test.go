@@ -19,7 +19,7 @@ import (
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
 )
 
-func TestAWebhookOnLoopbackIsAsked(t *testing.T) {
+func TestServingCertificate_WorksForWebhook(t *testing.T) {
 	cluster := devtest.Shared(t)
 	client := clientFor(t, cluster.RESTConfig())
 	namespace := devtest.Namespace(t, cluster.RESTConfig())
@@ -42,7 +42,7 @@ func TestAWebhookOnLoopbackIsAsked(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	devtest.Eventually(t, patience, func() error { // the API server learns of it by a watch
+	devtest.Eventually(t, testTimeout, func() error { // the API server learns of it by a watch
 		configMaps := client.CoreV1().ConfigMaps(namespace)
 		_, err := configMaps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "asked-"}}, metav1.CreateOptions{})
 		switch {

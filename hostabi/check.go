@@ -7,9 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// check looks in what is known to be JSON for what encoding/json lets pass:
-// fields that are there twice, and characters that are none.
-func check(document []byte) *VerdictError {
+// checkDocument finds what encoding/json accepts and a verdict must not have: duplicate
+// fields and unpaired surrogates. The document is valid JSON.
+func checkDocument(document []byte) *VerdictError {
 	c := checker{walker: walker{data: document}}
 	c.value(nil)
 	return c.err
@@ -17,47 +17,46 @@ func check(document []byte) *VerdictError {
 
 type checker struct {
 	walker
-	err *VerdictError // the first
+	err *VerdictError // the first error
 }
 
-// value checks the value that begins here. Its path is on the stack, and so
-// costs nothing where all is well.
+// value checks the value at the current position. Its path is on the stack, so that
+// a valid document allocates nothing for it.
 func (c *checker) value(at *path) {
-	switch kindOf(c.data[c.at]) {
+	switch kindOf(c.data[c.pos]) {
 	case kindObject:
 		c.object(at)
 	case kindArray:
 		here := path{parent: at, isItem: true}
-		for c.enter(); !c.leave(); c.comma() {
+		for c.open(); !c.close(); c.skipComma() {
 			c.value(&here)
 			here.index++
 		}
 	case kindString:
 		c.text(at)
 	default:
-		c.skip()
+		c.next()
 	}
 }
 
 func (c *checker) object(at *path) {
 	var names names
-	for c.enter(); !c.leave(); c.comma() {
+	for c.open(); !c.close(); c.skipComma() {
 		here := path{parent: at, name: c.text(at)}
 		if !names.add(here.name) {
-			c.fail(&here, "is there twice: write each field once")
+			c.fail(&here, "is duplicated: write each field once")
 		}
-		c.pass()
+		c.skipDelimiter()
 		c.value(&here)
 	}
 }
 
-// text reads a string. Half a surrogate pair is no character, and would quietly
-// become another.
+// text reads a string. encoding/json replaces an unpaired surrogate silently.
 func (c *checker) text(at *path) string {
-	raw := c.skip().raw
+	raw := c.next().raw
 	text := unquote(raw)
-	if strings.ContainsRune(text, utf8.RuneError) && halfSurrogate(raw) {
-		c.fail(at, "has half a surrogate pair in a string: write the character itself, in UTF-8")
+	if strings.ContainsRune(text, utf8.RuneError) && hasUnpairedSurrogate(raw) {
+		c.fail(at, "contains an unpaired surrogate: write the character in UTF-8")
 	}
 	return text
 }
@@ -68,36 +67,37 @@ func (c *checker) fail(at *path, message string) {
 	}
 }
 
-// names are those of an object's fields. Most objects have few, and need no map.
+// names are the names of an object's fields. Most objects have few, and need no
+// map.
 type names struct {
-	few  []string
-	many map[string]bool
+	slice []string
+	set   map[string]bool
 }
 
-// add takes up a name; false if it is there.
+// add adds a name, and reports whether it is new.
 func (n *names) add(name string) bool {
-	const few = 8
-	if contains(n.few, name) || n.many[name] {
+	const maxSlice = 8
+	if contains(n.slice, name) || n.set[name] {
 		return false
 	}
 	switch {
-	case len(n.few) < few:
-		n.few = append(n.few, name)
-	case n.many == nil:
-		n.many = map[string]bool{name: true}
+	case len(n.slice) < maxSlice:
+		n.slice = append(n.slice, name)
+	case n.set == nil:
+		n.set = map[string]bool{name: true}
 	default:
-		n.many[name] = true
+		n.set[name] = true
 	}
 	return true
 }
 
-// halfSurrogate tells whether a quoted string has one. A string with
-// U+FFFD of its own has none.
-func halfSurrogate(raw []byte) bool {
-	own := bytes.Count(raw, []byte("\uFFFD")) + countEscape(raw, "fffd")
+// hasUnpairedSurrogate reports whether a quoted string has an unpaired surrogate. U+FFFD
+// itself is not one.
+func hasUnpairedSurrogate(raw []byte) bool {
+	literal := bytes.Count(raw, []byte("\uFFFD")) + countEscape(raw, "fffd")
 	var text string
-	_ = json.Unmarshal(raw, &text) // it was read before
-	return strings.Count(text, "\uFFFD") > own
+	_ = json.Unmarshal(raw, &text) // not an error: raw is valid JSON
+	return strings.Count(text, "\uFFFD") > literal
 }
 
 // countEscape counts \u escapes with these digits.

@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// object reads the fields of one JSON object. What is missing or wrong gives a
-// zero, and wrong also an error in the parser.
+// object reads the fields of a JSON object. A missing or invalid field reads as the
+// zero value; an invalid one also sets the error of the parser.
 type object struct {
 	*parser
 	at     *path
 	fields []field
 }
 
-// object opens an object that may have these fields and no others.
+// object returns the object v, which may have no fields other than known.
 func (p *parser) object(at *path, v value, known ...string) object {
 	if v.kind != kindObject {
 		p.fail(at, "is %s: write an object", v.kind)
@@ -22,11 +22,11 @@ func (p *parser) object(at *path, v value, known ...string) object {
 	o := object{p, at, v.fields()}
 	for _, f := range o.fields {
 		if p.err != nil {
-			break // only the first error counts, and finding words for each of 100,000 takes half a minute
+			break // only the first error is kept, and formatting 100,000 errors takes half a minute
 		}
 		if contains(known, f.name) {
 			if f.value.kind == kindNull {
-				p.fail(at.field(f.name), "is null: leave it out, or write a value")
+				p.fail(at.field(f.name), "is null: remove it, or write a value")
 			}
 			continue
 		}
@@ -35,20 +35,20 @@ func (p *parser) object(at *path, v value, known ...string) object {
 	return o
 }
 
-// suggest says what to write in place of an unknown name.
+// suggest says what to write instead of an unknown name.
 func suggest(name string, known []string) string {
-	plain := func(s string) string {
+	normalize := func(s string) string {
 		return strings.ToLower(strings.NewReplacer("_", "", "-", "", " ", "").Replace(s))
 	}
 	for _, k := range known {
-		if plain(k) == plain(name) {
+		if normalize(k) == normalize(name) {
 			return "write it as " + k
 		}
 	}
-	return "leave it out, or write " + orList(known)
+	return "remove it, or write " + orList(known)
 }
 
-// get gives a field that is there and not null.
+// get returns a field, and whether it is present and not null.
 func (o object) get(name string) (value, bool) {
 	for _, f := range o.fields {
 		if f.name == name {
@@ -58,8 +58,8 @@ func (o object) get(name string) (value, bool) {
 	return value{}, false
 }
 
-// of gives a field if it is of a kind; of any other it is an error.
-func (o object) of(name string, want kind) (value, bool) {
+// ofKind returns a field of kind want. A field of another kind is an error.
+func (o object) ofKind(name string, want kind) (value, bool) {
 	v, ok := o.get(name)
 	if ok && v.kind != want {
 		o.fail(o.at.field(name), "is %s: write %s", v.kind, want)
@@ -68,53 +68,53 @@ func (o object) of(name string, want kind) (value, bool) {
 	return v, ok
 }
 
-// need reports a field that has to be there and is not.
-func (o object) need(name string) {
+// require fails if a field is missing or null.
+func (o object) require(name string) {
 	if _, ok := o.get(name); !ok {
-		o.fail(o.at.field(name), "is missing: write it")
+		o.fail(o.at.field(name), "is required")
 	}
 }
 
-// text reads a string that may be missing.
+// text returns an optional string.
 func (o object) text(name string) string {
-	v, ok := o.of(name, kindString)
+	v, ok := o.ofKind(name, kindString)
 	if !ok {
 		return ""
 	}
 	return v.text()
 }
 
-// needText reads a string that must be there, and not empty.
-func (o object) needText(name string) string {
-	o.need(name)
+// requiredText returns a required string that is not empty.
+func (o object) requiredText(name string) string {
+	o.require(name)
 	text := o.text(name)
-	o.check(name, text != "", "write one that is not empty")
+	o.check(name, text != "", "write a value that is not empty")
 	return text
 }
 
-// check reports a field that is there and does not hold what it should.
-func (o object) check(name string, ok bool, instead string) {
-	v, there := o.get(name)
-	if !there || ok {
+// check fails if a field is present and ok is false.
+func (o object) check(name string, ok bool, advice string) {
+	v, present := o.get(name)
+	if !present || ok {
 		return
 	}
-	was := v.kind.String()
+	actual := v.kind.String()
 	if v.kind == kindString {
-		was = quote(v.text())
+		actual = quote(v.text())
 	}
-	o.fail(o.at.field(name), "is %s: %s", was, instead)
+	o.fail(o.at.field(name), "is %s: %s", actual, advice)
 }
 
-// longest bounds a string, in bytes.
-func (o object) longest(name string, limit int) {
+// checkMaxBytes limits the length of a string, in bytes.
+func (o object) checkMaxBytes(name string, limit int) {
 	if n := len(o.text(name)); n > limit {
 		o.fail(o.at.field(name), "has %d bytes: write at most %d", n, limit)
 	}
 }
 
-// oneOf reads a string that may be missing, and is otherwise one of these.
+// oneOf returns an optional string, which is one of known.
 func (o object) oneOf(name string, known ...string) string {
-	v, ok := o.of(name, kindString)
+	v, ok := o.ofKind(name, kindString)
 	if !ok {
 		return ""
 	}
@@ -126,26 +126,27 @@ func (o object) oneOf(name string, known ...string) string {
 	return text
 }
 
-func (o object) needOneOf(name string, known ...string) string {
-	o.need(name)
+func (o object) requiredOneOf(name string, known ...string) string {
+	o.require(name)
 	return o.oneOf(name, known...)
 }
 
-// integer reads a whole number between two others; false if there is none.
-func (o object) integer(name string, least, most int64) (int64, bool) {
-	v, ok := o.of(name, kindNumber)
+// integer returns an optional whole number within bounds, and whether it is
+// present.
+func (o object) integer(name string, minimum, maximum int64) (int64, bool) {
+	v, ok := o.ofKind(name, kindNumber)
 	if !ok {
 		return 0, false
 	}
 	n, err := strconv.ParseInt(string(v.raw), 10, 64)
-	if err != nil || n < least || n > most {
-		o.fail(o.at.field(name), "is %s: write a whole number from %d to %d", short(v.raw), least, most)
+	if err != nil || n < minimum || n > maximum {
+		o.fail(o.at.field(name), "is %s: write a whole number from %d to %d", shorten(v.raw), minimum, maximum)
 		return 0, false
 	}
 	return n, true
 }
 
-// gracePeriod reads seconds, up to what fits into 32 bits.
+// gracePeriod returns gracePeriodSeconds, which fits into 32 bits.
 func (o object) gracePeriod() *int64 {
 	n, ok := o.integer("gracePeriodSeconds", 0, 1<<31-1)
 	if !ok {
@@ -155,35 +156,35 @@ func (o object) gracePeriod() *int64 {
 }
 
 func (o object) duration(name string) Duration {
-	v, ok := o.of(name, kindString)
+	v, ok := o.ofKind(name, kindString)
 	if !ok {
 		return 0
 	}
 	d, err := ParseDuration(v.text())
 	if err != nil {
-		o.fail(o.at.field(name), "is wrong: %s", err.Error())
+		o.fail(o.at.field(name), "is invalid: %s", err.Error())
 	}
 	return d
 }
 
-// list reads an array that may be missing, and is otherwise not empty.
+// list returns an optional array, which is not empty.
 func (o object) list(name string, limit int) []value {
-	v, ok := o.of(name, kindArray)
+	v, ok := o.ofKind(name, kindArray)
 	if !ok {
 		return nil
 	}
 	items := v.items(limit + 1)
 	switch {
 	case len(items) == 0:
-		o.fail(o.at.field(name), "is empty: leave it out, or write one at least")
+		o.fail(o.at.field(name), "is empty: remove it, or write at least one item")
 	case len(items) > limit:
-		o.fail(o.at.field(name), "has more items than %d: write no more than that", limit)
+		o.fail(o.at.field(name), "has more than %d items: remove some", limit)
 		return nil
 	}
 	return items
 }
 
-// raw reads a document of any shape.
+// raw returns a field with any JSON value.
 func (o object) raw(name string) json.RawMessage {
 	v, ok := o.get(name)
 	if !ok {
@@ -192,8 +193,8 @@ func (o object) raw(name string) json.RawMessage {
 	return compact(v.raw)
 }
 
-// short is a number for a message.
-func short(raw []byte) string {
+// shorten shortens a number for a message.
+func shorten(raw []byte) string {
 	if len(raw) > 32 {
 		return string(raw[:32]) + "…"
 	}

@@ -2,15 +2,15 @@ package hostabi
 
 import "encoding/json"
 
-// Intent is something that a module asks the host to do. Exactly one of its
-// pointers is set: which, says what is to be done.
+// Intent is an operation that a module asks the host to carry out. Exactly one of
+// its pointers is set, and defines the operation.
 //
-// The host carries an intent out only where a grant covers it, and as the
-// service account that the policy names. Credentials are added by the host, and
-// are not seen by the module.
+// The host carries out an intent only if a grant covers it, with the permissions of
+// the service account in the policy. The host adds credentials; the module does not
+// see them.
 type Intent struct {
-	// ID names the intent's result: up to 63 letters, digits, '-', '_' and '.',
-	// no two alike in a verdict.
+	// ID identifies the intent's result: up to 63 letters, digits, '-', '_' and
+	// '.', unique in a verdict.
 	ID string `json:"id"`
 
 	Get    *GetIntent    `json:"get,omitempty"`
@@ -22,10 +22,10 @@ type Intent struct {
 	Event  *EventIntent  `json:"event,omitempty"`
 }
 
-// IntentType is what an intent asks for.
+// IntentType is the type of an intent.
 type IntentType string
 
-// The types of intents, each the name of its field.
+// The types of intents. Each is the name of its field.
 const (
 	IntentGet    IntentType = "get"
 	IntentList   IntentType = "list"
@@ -36,11 +36,11 @@ const (
 	IntentEvent  IntentType = "event"
 )
 
-// Reads tells that an intent of this type changes nothing in the cluster, and
+// ReadOnly reports whether an intent of this type changes nothing in the cluster, and
 // sends nothing out of it.
-func (t IntentType) Reads() bool { return t == IntentGet || t == IntentList }
+func (t IntentType) ReadOnly() bool { return t == IntentGet || t == IntentList }
 
-// Type is what the intent asks for; empty if none or several of its fields are
+// Type returns the type of the intent, or "" if none or several of its fields are
 // set.
 func (i Intent) Type() IntentType {
 	var types []IntentType
@@ -62,73 +62,73 @@ func (i Intent) Type() IntentType {
 	return types[0]
 }
 
-// Target is the object that an intent is about.
+// Target is the object that an intent refers to.
 type Target struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
-	Namespace  string `json:"namespace,omitempty"` // none: a cluster-scoped object
+	Namespace  string `json:"namespace,omitempty"` // empty: a cluster-scoped object
 	Name       string `json:"name"`
 }
 
-// GetIntent reads an object. Its result has the object.
+// GetIntent gets an object. Its result has the object.
 type GetIntent struct{ Target }
 
-// ListIntent reads objects of a kind. Its result has a list.
+// ListIntent lists objects of a kind. Its result has a list.
 type ListIntent struct {
 	APIVersion    string `json:"apiVersion"`
 	Kind          string `json:"kind"`
-	Namespace     string `json:"namespace,omitempty"` // none: in all namespaces
+	Namespace     string `json:"namespace,omitempty"` // empty: all namespaces
 	LabelSelector string `json:"labelSelector,omitempty"`
 	FieldSelector string `json:"fieldSelector,omitempty"`
-	Limit         int    `json:"limit,omitempty"`    // from 1 to MaxListLimit, which is also the default
-	Continue      string `json:"continue,omitempty"` // of the result before, for the next page
+	Limit         int    `json:"limit,omitempty"`    // from 1 to MaxListLimit, the default
+	Continue      string `json:"continue,omitempty"` // from the previous result, for the next page
 }
 
-// CreateIntent creates an object, by name: a question may be asked twice, and
-// then the second create is told AlreadyExists. Its result has the object.
+// CreateIntent creates an object with a name: if an evaluation is repeated, the
+// second create has the result AlreadyExists. Its result has the object.
 type CreateIntent struct {
-	Object json.RawMessage `json:"object"` // the whole document
+	Object json.RawMessage `json:"object"` // the whole object
 }
 
-// DeleteIntent deletes an object, and no other that has come to bear its name.
+// DeleteIntent deletes an object, if it has the given UID.
 type DeleteIntent struct {
 	Target
-	UID                string      `json:"uid"`                       // the object must have this
-	ResourceVersion    string      `json:"resourceVersion,omitempty"` // and this, if given
+	UID                string      `json:"uid"`                       // precondition
+	ResourceVersion    string      `json:"resourceVersion,omitempty"` // precondition, if not empty
 	Propagation        Propagation `json:"propagation,omitempty"`
 	GracePeriodSeconds *int64      `json:"gracePeriodSeconds,omitempty"`
 }
 
-// PatchType is how a patch is to be understood.
+// PatchType is the format of a patch.
 type PatchType string
 
-// The types of patches. A merge patch and an apply patch are objects, a JSON
-// patch is an array of operations.
+// The types of patches. A merge patch and an apply patch are objects, a JSON patch
+// is an array of operations.
 const (
 	PatchMerge PatchType = "merge"
 	PatchJSON  PatchType = "json"
-	PatchApply PatchType = "apply" // server-side, as a field manager of the policy's own
+	PatchApply PatchType = "apply" // server-side apply, with a field manager for the policy
 )
 
-// PatchIntent changes an object. Its result has the object. A patch that is to
-// change this object and no other has metadata.uid or metadata.resourceVersion
-// in it.
+// PatchIntent patches an object. Its result has the object. To patch the object
+// only if it is unchanged, set metadata.uid or metadata.resourceVersion in the
+// patch.
 type PatchIntent struct {
 	Target
 	Type  PatchType       `json:"type"`
 	Patch json.RawMessage `json:"patch"`
 }
 
-// HTTPIntent sends an HTTP request. Its result has the response, whatever its
-// status is.
+// HTTPIntent sends an HTTP request. Its result has the response, with any status
+// code.
 type HTTPIntent struct {
 	Method  string            `json:"method"`
-	URL     string            `json:"url"` // http or https, with neither user nor fragment
+	URL     string            `json:"url"` // http or https, without user and fragment
 	Headers map[string]string `json:"headers,omitempty"`
 	Body    string            `json:"body,omitempty"`
 }
 
-// EventType is how much an event matters.
+// EventType is the type of a Kubernetes event.
 type EventType string
 
 // The types of events.
@@ -137,14 +137,14 @@ const (
 	EventWarning EventType = "Warning"
 )
 
-// EventIntent tells of something, as a Kubernetes event about the object.
+// EventIntent records a Kubernetes event about the object.
 type EventIntent struct {
 	Type    EventType `json:"type"`
-	Reason  string    `json:"reason"`  // one word, such as BucketNotEmpty
+	Reason  string    `json:"reason"`  // in CamelCase, such as BucketNotEmpty
 	Message string    `json:"message"` // at most MaxReasonBytes
 }
 
-// Result is what came of an intent: an error, or what its type says.
+// Result is the result of an intent: an error, or the field for its type.
 type Result struct {
 	Object *Object      `json:"object,omitempty"`
 	List   *ListResult  `json:"list,omitempty"`
@@ -155,38 +155,38 @@ type Result struct {
 // ListResult is a page of objects.
 type ListResult struct {
 	Items    []Object `json:"items"`
-	Continue string   `json:"continue,omitempty"` // none: this was the last page
+	Continue string   `json:"continue,omitempty"` // empty: this was the last page
 }
 
 // HTTPResult is the response to an HTTP request.
 type HTTPResult struct {
 	Status  int               `json:"status"`
-	Headers map[string]string `json:"headers,omitempty"` // by canonical name, such as Content-Type; several values with commas between
+	Headers map[string]string `json:"headers,omitempty"` // by canonical name, such as Content-Type; several values are separated by commas
 
-	// Body is the response's body, or BodyBase64 where it is no UTF-8 text.
+	// Body is the response's body. A body that is not UTF-8 text is in BodyBase64.
 	Body       string `json:"body,omitempty"`
 	BodyBase64 []byte `json:"bodyBase64,omitempty"`
-	Truncated  bool   `json:"truncated,omitempty"` // it was longer than the host reads
+	Truncated  bool   `json:"truncated,omitempty"` // the body exceeded the host's limit
 }
 
-// ResultError is why an intent was not carried out. One that may be gone by the
-// next time (Conflict, Unavailable) is no reason to fail: Wait, or Act again.
+// ResultError is the reason why an intent was not carried out. After a temporary
+// one (Conflict, Unavailable), do not fail: Wait, or Act again.
 type ResultError struct {
 	Reason  ErrorReason `json:"reason"`
 	Message string      `json:"message"`
 }
 
-// ErrorReason is what kind of error came of an intent.
+// ErrorReason is the reason of a ResultError.
 type ErrorReason string
 
-// The reasons for errors.
+// The reasons.
 const (
-	ErrorNotGranted    ErrorReason = "NotGranted" // no grant covers it
-	ErrorForbidden     ErrorReason = "Forbidden"  // the service account may not
+	ErrorNotGranted    ErrorReason = "NotGranted" // no grant covers the intent
+	ErrorForbidden     ErrorReason = "Forbidden"  // the service account lacks the permission
 	ErrorNotFound      ErrorReason = "NotFound"
 	ErrorAlreadyExists ErrorReason = "AlreadyExists"
-	ErrorConflict      ErrorReason = "Conflict"    // another uid or resourceVersion than was asked for
-	ErrorExpired       ErrorReason = "Expired"     // a continue that is too old: list from the start
-	ErrorInvalid       ErrorReason = "Invalid"     // it makes no sense to the API server, or has no such type
-	ErrorUnavailable   ErrorReason = "Unavailable" // nobody answered, or not in time
+	ErrorConflict      ErrorReason = "Conflict"    // the uid or resourceVersion does not match
+	ErrorExpired       ErrorReason = "Expired"     // the continue token has expired: list from the start
+	ErrorInvalid       ErrorReason = "Invalid"     // the API server rejected it, or does not serve the type
+	ErrorUnavailable   ErrorReason = "Unavailable" // there was no response, or not in time
 )

@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// MarshalRequest writes a request as a module is given it: with every list and
-// map there, if empty, so that a policy need not ask first whether it is.
+// MarshalRequest encodes a request for a module. Every list and map is present,
+// even if empty, so that a policy need not check for it.
 func MarshalRequest(r Request) ([]byte, error) {
 	r.APIVersion = Version
 	if r.Owners == nil {
@@ -28,29 +28,29 @@ func MarshalRequest(r Request) ([]byte, error) {
 	data, err := marshal(r)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("write a request: %w", err)
+		return nil, fmt.Errorf("encode request: %w", err)
 	case len(data) > MaxRequestBytes:
-		return nil, fmt.Errorf("write a request: it has %d bytes, where at most %d are allowed", len(data), MaxRequestBytes)
+		return nil, fmt.Errorf("encode request: %d bytes exceed the limit of %d", len(data), MaxRequestBytes)
 	}
 	return data, nil
 }
 
-// MarshalVerdict writes a verdict as ParseVerdict reads it. It does not check
-// what that checks.
+// MarshalVerdict encodes a verdict so that ParseVerdict can parse it. It does not
+// validate the verdict.
 func MarshalVerdict(v Verdict) ([]byte, error) {
-	if err := documents(v); err != nil {
-		return nil, fmt.Errorf("write a verdict: %w", err)
+	if err := checkDocuments(v); err != nil {
+		return nil, fmt.Errorf("encode verdict: %w", err)
 	}
 	data, err := marshal(v)
 	if err != nil {
-		return nil, fmt.Errorf("write a verdict: %w", err)
+		return nil, fmt.Errorf("encode verdict: %w", err)
 	}
 	return data, nil
 }
 
-// documents sees that the documents in a verdict are JSON, before encoding/json
-// finds out: in a module that TinyGo built, its errors are traps.
-func documents(v Verdict) error {
+// checkDocuments checks that the documents in a verdict are valid JSON, before
+// encoding/json does: in a module built with TinyGo, its errors are traps.
+func checkDocuments(v Verdict) error {
 	if len(v.State) != 0 && !json.Valid(v.State) {
 		return fmt.Errorf("state is not JSON")
 	}
@@ -65,8 +65,8 @@ func documents(v Verdict) error {
 	return nil
 }
 
-// marshal leaves '<', '>' and '&' as they are: nothing here is HTML, and a
-// document that was read comes out unchanged.
+// marshal encodes JSON without escaping '<', '>' and '&', so that a document that
+// was parsed is encoded unchanged.
 func marshal(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

@@ -2,11 +2,11 @@ package hostabi
 
 import "strings"
 
-// What names may consist of. They end up in the paths of API calls, so nothing
-// may be in them by which one becomes the path of another.
+// Names become part of the paths of API requests, so they must not contain anything
+// that could change the path.
 
 func (o object) apiVersion() string {
-	s := o.needText("apiVersion")
+	s := o.requiredText("apiVersion")
 	group, version := splitAPIVersion(s)
 	grouped := strings.Contains(s, "/")
 	o.check("apiVersion", isDNSName(version) && grouped == (group != "") && (!grouped || isDNSName(group)),
@@ -15,25 +15,25 @@ func (o object) apiVersion() string {
 }
 
 func (o object) kindName() string {
-	s := o.needText("kind")
+	s := o.requiredText("kind")
 	o.check("kind", isWord(s), "write a kind, such as \"ConfigMap\"")
 	return s
 }
 
 func (o object) objectName() string {
-	s := o.needText("name")
+	s := o.requiredText("name")
 	o.check("name", isPathSegment(s), "write a name of at most 253 bytes without '/' and '%'")
 	return s
 }
 
 func (o object) namespace() string {
 	s := o.text("namespace")
-	o.check("namespace", s == "" || len(s) <= 63 && isDNSName(s), "write a namespace, or leave it out")
+	o.check("namespace", s == "" || len(s) <= 63 && isDNSName(s), "write a namespace, or remove it")
 	return s
 }
 
-// splitAPIVersion gives group and version; the version has a '/' in it if there
-// is more than one.
+// splitAPIVersion returns group and version. The version contains a '/' if s has
+// more than one.
 func splitAPIVersion(s string) (group, version string) {
 	if group, version, ok := strings.Cut(s, "/"); ok {
 		return group, version
@@ -47,21 +47,21 @@ const (
 	digits  = "0123456789"
 )
 
-// consists tells whether a text is of this length at most, has one character at
-// least, and has none but these.
-func consists(s string, most int, of string) bool {
-	return s != "" && len(s) <= most && strings.Trim(s, of) == ""
+// consistsOf reports whether s is not empty, has at most most bytes, and consists of
+// the characters of of only.
+func consistsOf(s string, maxBytes int, chars string) bool {
+	return s != "" && len(s) <= maxBytes && strings.Trim(s, chars) == ""
 }
 
 func isDNSName(s string) bool {
-	return consists(s, 253, lower+digits+"-.") && strings.Trim(s, "-.") == s
+	return consistsOf(s, 253, lower+digits+"-.") && strings.Trim(s, "-.") == s
 }
-func isWord(s string) bool  { return consists(s, 63, letters+digits) }
-func isID(s string) bool    { return consists(s, 63, letters+digits+"-_.") }
-func isToken(s string) bool { return consists(s, 128, letters+digits+"!#$%&'*+-.^_`|~") }
+func isWord(s string) bool  { return consistsOf(s, 63, letters+digits) }
+func isID(s string) bool    { return consistsOf(s, 63, letters+digits+"-_.") }
+func isToken(s string) bool { return consistsOf(s, 128, letters+digits+"!#$%&'*+-.^_`|~") }
 
-// isPathSegment is as wide as the API server's own rule: roles have names with
-// ':' in them.
+// isPathSegment is as permissive as the API server's own rule: names of roles may
+// contain ':'.
 func isPathSegment(s string) bool {
 	return s != "" && s != "." && s != ".." && len(s) <= 253 && !strings.ContainsAny(s, "/%") && !hasControl(s)
 }

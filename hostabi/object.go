@@ -7,23 +7,22 @@ import (
 	"time"
 )
 
-// Object is a Kubernetes object. In documents it is the object as Kubernetes
-// writes it; here, what every object has is in fields, and the rest in Body.
+// Object is a Kubernetes object. In documents it is the object's JSON; here, the
+// fields that every object has are decoded, and Body has the rest.
 type Object struct {
 	APIVersion string
 	Kind       string
 	Metadata   Metadata
 
-	// Body is the whole document, and where it is present it alone is written.
-	// An object that was read from JSON has one; an object made from fields has
-	// none, and consists of them.
+	// Body is the JSON of the whole object. If it is set, it alone is encoded. An
+	// object that was decoded from JSON has one; an object without one is encoded
+	// from its other fields.
 	Body json.RawMessage
 }
 
-// Metadata is the part of an object's metadata that decisions turn on. What a
-// policy with needs: Reference is asked about has no more than its coordinates,
-// owner references and the finalizers of garbage collection, orphan and
-// foregroundDeletion.
+// Metadata is the part of an object's metadata that decisions depend on. With
+// needs: Reference, a policy receives only name, namespace, uid, resourceVersion,
+// the owner references, and the finalizers orphan and foregroundDeletion.
 type Metadata struct {
 	Name              string            `json:"name"`
 	Namespace         string            `json:"namespace,omitempty"`
@@ -38,14 +37,14 @@ type Metadata struct {
 	Finalizers        []string          `json:"finalizers,omitempty"`
 }
 
-// header is an Object without its body, as JSON has it.
+// header is the JSON of an Object without Body.
 type header struct {
 	APIVersion string   `json:"apiVersion"`
 	Kind       string   `json:"kind"`
 	Metadata   Metadata `json:"metadata"`
 }
 
-// MarshalJSON implements json.Marshaler. No object at all is {}.
+// MarshalJSON implements json.Marshaler. The zero Object is {}.
 func (o Object) MarshalJSON() ([]byte, error) {
 	switch {
 	case len(o.Body) != 0:
@@ -61,7 +60,7 @@ func (o Object) MarshalJSON() ([]byte, error) {
 func (o *Object) UnmarshalJSON(data []byte) error {
 	var h header
 	if err := json.Unmarshal(data, &h); err != nil {
-		return fmt.Errorf("read an object: %w", err)
+		return fmt.Errorf("decode object: %w", err)
 	}
 	*o = Object{APIVersion: h.APIVersion, Kind: h.Kind, Metadata: h.Metadata}
 	if text := bytes.TrimSpace(data); !bytes.Equal(text, []byte("{}")) && !bytes.Equal(text, []byte("null")) {
@@ -70,24 +69,24 @@ func (o *Object) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Decode reads the object into a type of the caller's, which needs only the
-// fields that the caller is interested in.
+// Decode decodes the object into a type of the caller's, which needs only the
+// fields that the caller uses.
 func (o Object) Decode(into any) error {
 	body, err := o.MarshalJSON()
 	if err != nil {
-		return fmt.Errorf("write %s %s: %w", o.Kind, o.Metadata.Name, err)
+		return fmt.Errorf("encode %s %s: %w", o.Kind, o.Metadata.Name, err)
 	}
 	if err := json.Unmarshal(body, into); err != nil {
-		return fmt.Errorf("read %s %s: %w", o.Kind, o.Metadata.Name, err)
+		return fmt.Errorf("decode %s %s: %w", o.Kind, o.Metadata.Name, err)
 	}
 	return nil
 }
 
-// Group is the API group of the object's type; empty for the core group.
+// Group returns the API group of the object, "" for the core group.
 func (o Object) Group() string {
 	group, _ := splitAPIVersion(o.APIVersion)
 	return group
 }
 
-// Is tells whether the object is of a group and kind, whatever the version.
+// Is reports whether the object has this group and kind, in any version.
 func (o Object) Is(group, kind string) bool { return o.Kind == kind && o.Group() == group }

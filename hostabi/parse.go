@@ -7,10 +7,9 @@ import (
 	"strings"
 )
 
-// VerdictError is a verdict that makes no sense. The module that wrote it is to
-// blame.
+// VerdictError reports an invalid verdict. It is a fault of the module.
 type VerdictError struct {
-	Path    string // where in the document: intents[0].delete.uid; empty for all of it
+	Path    string // path in the document, such as intents[0].delete.uid; empty for the whole document
 	Message string // what is wrong there, and what to write instead
 }
 
@@ -26,17 +25,17 @@ func errorAt(at *path, format string, args ...any) *VerdictError {
 	return &VerdictError{Path: at.String(), Message: fmt.Sprintf(format, args...)}
 }
 
-// ParseVerdict reads a verdict in answer to a hook: one JSON object in UTF-8,
-// within the limits, in which every field is known, written as it is here, there
-// once, and means something with the decision. The error is a *VerdictError, and
-// with one the verdict is the zero Verdict, which allows nothing.
+// ParseVerdict parses a verdict for a hook: one JSON object in UTF-8, within the
+// limits, whose fields are known, spelled exactly, not duplicated, and allowed with
+// the decision. The error is a *VerdictError; the verdict is then the zero Verdict,
+// which allows nothing.
 //
-// Durations and the documents in it come out as this package writes them, so
-// that what was parsed, written and parsed again is the same.
+// Durations and embedded documents are normalized, so that parsing, encoding and
+// parsing again gives the same verdict.
 func ParseVerdict(hook Hook, data []byte) (Verdict, error) {
-	doc, bad := scan(data)
-	if bad != nil {
-		return Verdict{}, bad
+	doc, verr := scan(data)
+	if verr != nil {
+		return Verdict{}, verr
 	}
 	p := &parser{}
 	v := p.verdict(hook, doc)
@@ -46,7 +45,7 @@ func ParseVerdict(hook Hook, data []byte) (Verdict, error) {
 	return v, nil
 }
 
-// parser keeps the first error, so that reading goes on as a column of fields.
+// parser keeps the first error.
 type parser struct{ err *VerdictError }
 
 func (p *parser) fail(at *path, format string, args ...any) {
@@ -62,7 +61,7 @@ var verdictFields = []string{
 func (p *parser) verdict(hook Hook, doc value) Verdict {
 	o := p.object(nil, doc, verdictFields...)
 	v := Verdict{Decision: p.decision(hook, o)}
-	p.placed(hook, v.Decision, o)
+	p.checkAllowed(hook, v.Decision, o)
 	v.Propagation = Propagation(o.oneOf("propagation", propagations...))
 	v.GracePeriodSeconds = o.gracePeriod()
 	v.Delay = o.duration("delay")
@@ -71,45 +70,45 @@ func (p *parser) verdict(hook Hook, doc value) Verdict {
 	v.Intents = p.intents(hook, o)
 	v.State = p.state(o)
 	v.Reason = o.text("reason")
-	o.longest("reason", MaxReasonBytes)
+	o.checkMaxBytes("reason", MaxReasonBytes)
 	if v.Decision == DecisionAct && len(v.Intents) == 0 {
-		p.fail(nil, "is Act without intents: write at least one into intents")
+		p.fail(nil, "decides Act without intents: write at least one intent")
 	}
 	return v
 }
 
-// decision reads what was decided, which says what else may be there.
+// decision returns the decision, which determines the other fields.
 func (p *parser) decision(hook Hook, o object) Decision {
 	known := Decisions(hook)
 	if known == nil {
-		p.fail(nil, "answers the hook %s, which there is not: the hooks are %s", quote(string(hook)), orList(Hooks()))
+		p.fail(nil, "is for the unknown hook %s: the hooks are %s", quote(string(hook)), orList(Hooks()))
 		return ""
 	}
 	if _, ok := o.get("decision"); !ok {
 		p.fail(nil, "has no decision: write one of %s", orList(known))
 		return ""
 	}
-	return Decision(o.oneOf("decision", texts(known)...))
+	return Decision(o.oneOf("decision", toStrings(known)...))
 }
 
-// placed refuses the fields that mean nothing with the decision.
-func (p *parser) placed(hook Hook, decision Decision, o object) {
+// checkAllowed fails for fields that are not allowed with the decision.
+func (p *parser) checkAllowed(hook Hook, decision Decision, o object) {
 	for _, f := range o.fields {
 		if f.name == "decision" || f.name == "reason" {
 			continue
 		}
-		var with []Decision
-		for _, a := range answers[hook] {
+		var allowedWith []Decision
+		for _, a := range allowedFields[hook] {
 			if contains(a.fields, f.name) {
-				with = append(with, a.decision)
+				allowedWith = append(allowedWith, a.decision)
 			}
 		}
 		switch at := o.at.field(f.name); {
-		case p.err != nil || contains(with, decision):
-		case len(with) == 0:
-			p.fail(at, "means nothing in answer to %s: leave it out", hook)
+		case p.err != nil || contains(allowedWith, decision):
+		case len(allowedWith) == 0:
+			p.fail(at, "is not allowed for %s: remove it", hook)
 		default:
-			p.fail(at, "means nothing with %s: leave it out, or decide %s", decision, orList(with))
+			p.fail(at, "is not allowed with %s: remove it, or decide %s", decision, orList(allowedWith))
 		}
 	}
 }
@@ -121,10 +120,10 @@ func (p *parser) dependents(o object) []DependentDecision {
 		at := o.at.field("dependents").item(i)
 		f := p.object(at, item, "group", "kind", "decision")
 		d := DependentDecision{Group: f.text("group"), Kind: f.kindName()}
-		f.check("group", d.Group == "" || isDNSName(d.Group), "write an API group such as \"apps\", without its version, or none for the core group")
-		d.Decision = Decision(f.needOneOf("decision", string(DecisionDelete), string(DecisionOrphan)))
+		f.check("group", d.Group == "" || isDNSName(d.Group), "write an API group such as \"apps\", without its version, or remove it for the core group")
+		d.Decision = Decision(f.requiredOneOf("decision", string(DecisionDelete), string(DecisionOrphan)))
 		if key := [2]string{d.Group, d.Kind}; seen[key] {
-			p.fail(at, "is the second for kind %s of group %q: write each kind once", d.Kind, d.Group)
+			p.fail(at, "duplicates kind %s of group %q: write each kind once", d.Kind, d.Group)
 		} else {
 			seen[key] = true
 		}
@@ -141,11 +140,11 @@ func (p *parser) state(o object) json.RawMessage {
 	return state
 }
 
-// compact writes JSON without the space that means nothing.
+// compact removes insignificant space from JSON.
 func compact(raw []byte) json.RawMessage {
 	var b bytes.Buffer
 	if err := json.Compact(&b, raw); err != nil {
-		return nil // what was scanned is JSON
+		return nil // not reached: raw is valid JSON
 	}
 	return b.Bytes()
 }
@@ -159,7 +158,7 @@ func contains[T comparable](list []T, item T) bool {
 	return false
 }
 
-func texts[T ~string](list []T) []string {
+func toStrings[T ~string](list []T) []string {
 	var out []string
 	for _, x := range list {
 		out = append(out, string(x))
@@ -167,9 +166,9 @@ func texts[T ~string](list []T) []string {
 	return out
 }
 
-// orList writes a, b or c.
+// orList formats a list as "a, b or c".
 func orList[T ~string](list []T) string {
-	names := texts(list)
+	names := toStrings(list)
 	if len(names) < 2 {
 		return strings.Join(names, "")
 	}

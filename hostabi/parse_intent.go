@@ -11,9 +11,9 @@ var (
 	propagations = []string{string(PropagationBackground), string(PropagationForeground), string(PropagationOrphan)}
 	methods      = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 
-	// transport lists the headers that belong to the connection. Through them a
-	// request could reach another host, or be read as two.
-	transport = []string{
+	// connectionHeaders lists the headers of the connection. With them, a request could
+	// reach another host, or be split into two.
+	connectionHeaders = []string{
 		"connection", "content-length", "expect", "host", "keep-alive", "proxy-authorization", "proxy-connection", "te", "trailer",
 		"transfer-encoding", "upgrade",
 	}
@@ -26,7 +26,7 @@ func (p *parser) intents(hook Hook, o object) []Intent {
 		at := o.at.field("intents").item(i)
 		intent := p.intent(hook, at, item)
 		if seen[intent.ID] {
-			p.fail(at.field("id"), "is %s a second time: write another for each intent", quote(intent.ID))
+			p.fail(at.field("id"), "is %s in another intent: write a unique id", quote(intent.ID))
 		}
 		seen[intent.ID] = true
 		list = append(list, intent)
@@ -35,8 +35,8 @@ func (p *parser) intents(hook Hook, o object) []Intent {
 }
 
 func (p *parser) intent(hook Hook, at *path, v value) Intent {
-	o := p.object(at, v, append([]string{"id"}, texts(intentTypes)...)...)
-	intent := Intent{ID: o.needText("id")}
+	o := p.object(at, v, append([]string{"id"}, toStrings(intentTypes)...)...)
+	intent := Intent{ID: o.requiredText("id")}
 	o.check("id", isID(intent.ID), "write up to 63 letters, digits, '-', '_' and '.'")
 	var types []IntentType
 	for _, t := range intentTypes {
@@ -45,48 +45,48 @@ func (p *parser) intent(hook Hook, at *path, v value) Intent {
 		}
 	}
 	if len(types) != 1 {
-		p.fail(at, "asks for %d things: write exactly one of %s", len(types), orList(intentTypes))
+		p.fail(at, "has %d types: write exactly one of %s", len(types), orList(intentTypes))
 		return Intent{}
 	}
 	t := types[0]
 	body, _ := o.get(string(t))
-	if at = at.field(string(t)); hook != HookFinalize && !t.Reads() {
-		p.fail(at, "is not for %s, which may only read: write %s", hook, orList(readTypes))
+	if at = at.field(string(t)); hook != HookFinalize && !t.ReadOnly() {
+		p.fail(at, "is not allowed for %s, which may only read: write %s", hook, orList(readTypes))
 		return Intent{}
 	}
-	p.fill(&intent, t, at, body)
+	p.parseBody(&intent, t, at, body)
 	return intent
 }
 
-// fill reads what an intent asks for.
-func (p *parser) fill(intent *Intent, t IntentType, at *path, v value) {
+// parseBody sets the field of the intent for its type.
+func (p *parser) parseBody(intent *Intent, t IntentType, at *path, v value) {
 	switch t {
 	case IntentGet:
-		intent.Get = p.get(at, v)
+		intent.Get = p.getIntent(at, v)
 	case IntentList:
 		intent.List = p.listIntent(at, v)
 	case IntentCreate:
-		intent.Create = p.create(at, v)
+		intent.Create = p.createIntent(at, v)
 	case IntentDelete:
 		intent.Delete = p.deleteIntent(at, v)
 	case IntentPatch:
-		intent.Patch = p.patch(at, v)
+		intent.Patch = p.patchIntent(at, v)
 	case IntentHTTP:
-		intent.HTTP = p.http(at, v)
+		intent.HTTP = p.httpIntent(at, v)
 	case IntentEvent:
-		intent.Event = p.event(at, v)
+		intent.Event = p.eventIntent(at, v)
 	}
 }
 
 var targetFields = []string{"apiVersion", "kind", "namespace", "name"}
 
-// target opens an object that has a target's fields, and others.
+// target reads an object that has the fields of a Target, and others.
 func (p *parser) target(at *path, v value, others ...string) (object, Target) {
 	o := p.object(at, v, append(others, targetFields...)...)
 	return o, Target{APIVersion: o.apiVersion(), Kind: o.kindName(), Namespace: o.namespace(), Name: o.objectName()}
 }
 
-func (p *parser) get(at *path, v value) *GetIntent {
+func (p *parser) getIntent(at *path, v value) *GetIntent {
 	_, target := p.target(at, v)
 	return &GetIntent{target}
 }
@@ -101,18 +101,18 @@ func (p *parser) listIntent(at *path, v value) *ListIntent {
 	}
 }
 
-func (p *parser) create(at *path, v value) *CreateIntent {
+func (p *parser) createIntent(at *path, v value) *CreateIntent {
 	o := p.object(at, v, "object")
-	o.need("object")
-	body, ok := o.of("object", kindObject)
+	o.require("object")
+	body, ok := o.ofKind("object", kindObject)
 	if !ok {
 		return nil
 	}
 	in := object{p, at.field("object"), body.fields()}
 	in.apiVersion()
 	in.kindName()
-	in.need("metadata")
-	metadata, ok := in.of("metadata", kindObject)
+	in.require("metadata")
+	metadata, ok := in.ofKind("metadata", kindObject)
 	if !ok {
 		return nil
 	}
@@ -125,19 +125,19 @@ func (p *parser) create(at *path, v value) *CreateIntent {
 func (p *parser) deleteIntent(at *path, v value) *DeleteIntent {
 	o, target := p.target(at, v, "uid", "resourceVersion", "propagation", "gracePeriodSeconds")
 	if _, ok := o.get("uid"); !ok {
-		p.fail(at.field("uid"), "is missing: write the uid of the object that is meant, from its metadata")
+		p.fail(at.field("uid"), "is required: write the uid from the metadata of the object")
 	}
 	return &DeleteIntent{
-		Target: target, UID: o.needText("uid"), ResourceVersion: o.text("resourceVersion"),
+		Target: target, UID: o.requiredText("uid"), ResourceVersion: o.text("resourceVersion"),
 		Propagation:        Propagation(o.oneOf("propagation", propagations...)),
 		GracePeriodSeconds: o.gracePeriod(),
 	}
 }
 
-func (p *parser) patch(at *path, v value) *PatchIntent {
+func (p *parser) patchIntent(at *path, v value) *PatchIntent {
 	o, target := p.target(at, v, "type", "patch")
-	t := PatchType(o.needOneOf("type", string(PatchMerge), string(PatchJSON), string(PatchApply)))
-	o.need("patch")
+	t := PatchType(o.requiredOneOf("type", string(PatchMerge), string(PatchJSON), string(PatchApply)))
+	o.require("patch")
 	want := kindObject
 	if t == PatchJSON {
 		want = kindArray
@@ -148,17 +148,17 @@ func (p *parser) patch(at *path, v value) *PatchIntent {
 	return &PatchIntent{Target: target, Type: t, Patch: o.raw("patch")}
 }
 
-func (p *parser) http(at *path, v value) *HTTPIntent {
+func (p *parser) httpIntent(at *path, v value) *HTTPIntent {
 	o := p.object(at, v, "method", "url", "headers", "body")
 	intent := &HTTPIntent{
-		Method: o.needOneOf("method", methods...), URL: o.needText("url"), Headers: p.headers(o), Body: o.text("body"),
+		Method: o.requiredOneOf("method", methods...), URL: o.requiredText("url"), Headers: p.headers(o), Body: o.text("body"),
 	}
 	o.check("url", isURL(intent.URL), "write an absolute http or https URL, without user or fragment")
 	return intent
 }
 
 func (p *parser) headers(o object) map[string]string {
-	v, ok := o.of("headers", kindObject)
+	v, ok := o.ofKind("headers", kindObject)
 	if !ok {
 		return nil
 	}
@@ -171,15 +171,15 @@ func (p *parser) headers(o object) map[string]string {
 		at, lower := o.at.field("headers").field(f.name), strings.ToLower(f.name)
 		switch {
 		case !isToken(f.name):
-			p.fail(at, "is no name of a header: write letters, digits and '-'")
-		case contains(transport, lower):
-			p.fail(at, "belongs to the connection, which is the host's: leave it out")
+			p.fail(at, "is not a header name: write letters, digits and '-'")
+		case contains(connectionHeaders, lower):
+			p.fail(at, "is set by the host: remove it")
 		case seen[lower]:
-			p.fail(at, "is there twice: write each header once, in one spelling")
+			p.fail(at, "is duplicated: write each header once")
 		case f.value.kind != kindString:
 			p.fail(at, "is %s: write a string", f.value.kind)
 		case hasControl(f.value.text()):
-			p.fail(at, "has a control character: write the header in one line")
+			p.fail(at, "contains a control character: remove it")
 		}
 		seen[lower] = true
 		headers[f.name] = f.value.text()
@@ -187,14 +187,14 @@ func (p *parser) headers(o object) map[string]string {
 	return headers
 }
 
-func (p *parser) event(at *path, v value) *EventIntent {
+func (p *parser) eventIntent(at *path, v value) *EventIntent {
 	o := p.object(at, v, "type", "reason", "message")
 	e := &EventIntent{
-		Type:   EventType(o.needOneOf("type", string(EventNormal), string(EventWarning))),
-		Reason: o.needText("reason"), Message: o.needText("message"),
+		Type:   EventType(o.requiredOneOf("type", string(EventNormal), string(EventWarning))),
+		Reason: o.requiredText("reason"), Message: o.requiredText("message"),
 	}
 	o.check("reason", isID(e.Reason), "write one word in CamelCase, such as BucketNotEmpty")
-	o.longest("message", MaxReasonBytes)
+	o.checkMaxBytes("message", MaxReasonBytes)
 	return e
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/gleaner-dev/gleaner/hostabi"
 )
 
-func TestAVerdictHasLimits(t *testing.T) {
+func TestParseVerdict_EnforcesLimits(t *testing.T) {
 	text := func(n int) string { return strings.Repeat("x", n) }
 	many := func(n int, item string) string {
 		var items []string
@@ -47,22 +47,22 @@ func TestAVerdictHasLimits(t *testing.T) {
 	} {
 		t.Run(claim, func(t *testing.T) {
 			if _, err := hostabi.ParseVerdict(c.hook, fmt.Appendf(nil, c.format, c.good)); err != nil {
-				t.Errorf("what is just within it: %v", err)
+				t.Errorf("at the limit: %v", err)
 			}
 			_, err := hostabi.ParseVerdict(c.hook, fmt.Appendf(nil, c.format, c.bad))
 			if bad := new(hostabi.VerdictError); !errors.As(err, &bad) || bad.Path != c.path {
-				t.Errorf("what is just beyond it: %v, wanted an error at %q", err, c.path)
+				t.Errorf("above the limit: got %v, want an error at %q", err, c.path)
 			}
 			if err != nil && len(err.Error()) > 400 {
-				t.Errorf("the message repeats what the module wrote: %d bytes", len(err.Error()))
+				t.Errorf("the message repeats the verdict: %d bytes", len(err.Error()))
 			}
 		})
 	}
 }
 
-// Depth is bounded before anything recurses, so not even a document that is all
-// brackets costs more than a look at it.
-func TestBracketsAloneDoNoHarm(t *testing.T) {
+// Depth is bounded before anything recurses, so even a document of brackets only
+// is cheap to reject.
+func TestParseVerdict_BoundsDepth(t *testing.T) {
 	for _, c := range []string{"[", "{", `{"a":`, `[{"a":`} {
 		if _, err := hostabi.ParseVerdict(hostabi.HookCollect, []byte(strings.Repeat(c, hostabi.MaxVerdictBytes/len(c)))); err == nil {
 			t.Errorf("%s is accepted", c)
@@ -70,7 +70,7 @@ func TestBracketsAloneDoNoHarm(t *testing.T) {
 	}
 }
 
-func TestWhatIsReadIsWhatWasMeant(t *testing.T) {
+func TestParseVerdict_DecodesFields(t *testing.T) {
 	seconds := int64(30)
 	for text, want := range map[string]hostabi.Verdict{
 		`{"decision":"Act","state":{"b": 1, "a": [ ]},"reason":"\u00fc<&>","intents":[
@@ -96,7 +96,7 @@ func TestWhatIsReadIsWhatWasMeant(t *testing.T) {
 	}
 }
 
-func TestWaitingWithoutATimeTakesThirtySeconds(t *testing.T) {
+func TestWaitFor_DefaultsTo30Seconds(t *testing.T) {
 	for _, c := range []struct {
 		after hostabi.Duration
 		want  time.Duration
@@ -107,7 +107,7 @@ func TestWaitingWithoutATimeTakesThirtySeconds(t *testing.T) {
 	}
 }
 
-func TestWritingAVerdictRefusesWhatIsNoJSON(t *testing.T) {
+func TestMarshalVerdict_RejectsInvalidJSON(t *testing.T) {
 	for claim, v := range map[string]hostabi.Verdict{
 		"state":  {State: json.RawMessage("{")},
 		"create": {Intents: []hostabi.Intent{{ID: "a", Create: &hostabi.CreateIntent{}}}},
@@ -119,7 +119,7 @@ func TestWritingAVerdictRefusesWhatIsNoJSON(t *testing.T) {
 	}
 }
 
-func TestEveryHookHasItsDecisions(t *testing.T) {
+func TestDecisions_ForEveryHook(t *testing.T) {
 	for _, hook := range hostabi.Hooks() {
 		for _, d := range hostabi.Decisions(hook) {
 			_, err := hostabi.ParseVerdict(hook, fmt.Appendf(nil, `{"decision":%q}`, d))
@@ -129,13 +129,13 @@ func TestEveryHookHasItsDecisions(t *testing.T) {
 		}
 	}
 	if got := hostabi.Decisions("invent"); got != nil {
-		t.Errorf("a hook that there is not has decisions: %v", got)
+		t.Errorf("an unknown hook has decisions: %v", got)
 	}
 }
 
-// A verdict of the largest size is read in a time that does not grow with what is in it:
-// the module's fuel does not pay for it.
-func TestParseVerdict_TakesABoundedTimeForAnyLargeDocument(t *testing.T) {
+// The time to parse a verdict of the maximum size does not depend on its content: parsing
+// is not bounded by the module's fuel.
+func TestParseVerdict_TakesBoundedTime(t *testing.T) {
 	const room = hostabi.MaxVerdictBytes - 200
 	fields := func(format string) string {
 		var b strings.Builder
@@ -164,17 +164,17 @@ func TestParseVerdict_TakesABoundedTimeForAnyLargeDocument(t *testing.T) {
 		began := time.Now()
 		for _, hook := range hostabi.Hooks() {
 			if v, err := hostabi.ParseVerdict(hook, []byte(text)); err != nil && !reflect.ValueOf(v).IsZero() {
-				t.Errorf("%s: a verdict beside an error", name)
+				t.Errorf("%s: a verdict with an error", name)
 			}
 		}
-		if took := time.Since(began); took > 20*time.Second { // about 0.1 s on an idle machine; 105 s where words were found for each field
+		if took := time.Since(began); took > 20*time.Second { // about 0.1 s on an idle machine; 105 s when an error was formatted for each field
 			t.Errorf("%s: four verdicts of 1 MiB took %s", name, took)
 		}
 	}
 }
 
-// FuzzParseVerdict: nothing panics; what is accepted obeys the limits, and is
-// the same when it is written and read again.
+// FuzzParseVerdict checks that ParseVerdict does not panic, and that accepted verdicts
+// are within the limits and survive a round trip.
 func FuzzParseVerdict(f *testing.F) {
 	_, entries := readCorpus(f)
 	for _, e := range entries {
@@ -184,7 +184,7 @@ func FuzzParseVerdict(f *testing.F) {
 		first, err := hostabi.ParseVerdict(hostabi.Hook(hook), data)
 		if err != nil {
 			if !reflect.ValueOf(first).IsZero() {
-				t.Fatalf("a verdict beside an error: %+v", first)
+				t.Fatalf("a verdict with an error: %+v", first)
 			}
 			return
 		}
@@ -193,17 +193,17 @@ func FuzzParseVerdict(f *testing.F) {
 		}
 		written, err := hostabi.MarshalVerdict(first)
 		if err != nil {
-			t.Fatalf("write what was read: %v", err)
+			t.Fatalf("marshal the parsed verdict: %v", err)
 		}
 		second, err := hostabi.ParseVerdict(hostabi.Hook(hook), written)
 		if err != nil {
-			t.Fatalf("read again %s: %v", written, err)
+			t.Fatalf("parse again %s: %v", written, err)
 		}
 		if !reflect.DeepEqual(first, second) {
-			t.Fatalf("read again, it is another:\n%+v\n%+v", first, second)
+			t.Fatalf("changed after a round trip:\n%+v\n%+v", first, second)
 		}
 		if again, err := hostabi.MarshalVerdict(second); err != nil || !bytes.Equal(written, again) {
-			t.Fatalf("written again, it is another (%v):\n%s\n%s", err, written, again)
+			t.Fatalf("marshaled differently (%v):\n%s\n%s", err, written, again)
 		}
 		if first.WaitFor() < time.Duration(hostabi.MinWait) || first.After < 0 || first.After > hostabi.MaxDuration || first.Delay < 0 || first.Delay > hostabi.MaxDuration {
 			t.Fatalf("accepted after %s, delay %s", first.After, first.Delay)
@@ -213,7 +213,7 @@ func FuzzParseVerdict(f *testing.F) {
 		}
 		for _, i := range first.Intents {
 			if i.Type() == "" {
-				t.Fatalf("accepted an intent that asks for not exactly one thing: %+v", i)
+				t.Fatalf("accepted an intent without exactly one type: %+v", i)
 			}
 		}
 		if len(first.State) > hostabi.MaxStateBytes || bytes.Equal(first.State, []byte("null")) {

@@ -5,41 +5,41 @@ import (
 	"strings"
 )
 
-// path is where a value stands in a document. The root is nil. It is written
-// out only for an error, so that a good document costs no strings.
+// path is the position of a value in a document. The root is nil. It is formatted
+// only for errors, so that a valid document allocates no strings for it.
 type path struct {
 	parent *path
-	name   string // of a field
-	isItem bool   // then the index counts
+	name   string // of a field, if isItem is false
+	isItem bool   // index is set
 	index  int
 }
 
 func (p *path) field(name string) *path { return &path{parent: p, name: name} }
 func (p *path) item(index int) *path    { return &path{parent: p, isItem: true, index: index} }
 
-// String is as people write it: intents[0].create.object.metadata["a.b"].
+// String formats the path as in intents[0].create.object.metadata["a.b"].
 func (p *path) String() string {
 	if p == nil {
 		return ""
 	}
-	before := p.parent.String()
+	prefix := p.parent.String()
 	switch {
 	case p.isItem:
-		return before + "[" + strconv.Itoa(p.index) + "]"
+		return prefix + "[" + strconv.Itoa(p.index) + "]"
 	case p.name == "", strings.Trim(p.name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") != "":
-		return before + "[" + quote(p.name) + "]"
-	case before == "":
+		return prefix + "[" + quote(p.name) + "]"
+	case prefix == "":
 		return p.name
 	default:
-		return before + "." + p.name
+		return prefix + "." + p.name
 	}
 }
 
-// quote puts what a module wrote into a message, without letting it fill that.
+// quote quotes text of a module for a message, and shortens it.
 func quote(s string) string {
-	const enough = 64
-	if len(s) > enough {
-		s = strings.ToValidUTF8(s[:enough], "") + "…"
+	const maxBytes = 64
+	if len(s) > maxBytes {
+		s = strings.ToValidUTF8(s[:maxBytes], "") + "…"
 	}
 	return strconv.Quote(s)
 }

@@ -7,119 +7,123 @@ import (
 	"time"
 )
 
-// Hook is a question that a policy can be asked.
+// Hook is the situation in which a module is evaluated.
 type Hook string
 
 // The hooks.
 const (
-	// HookPropagate is asked when an owner is being deleted and no client has
-	// said what is to become of its dependents.
+	// HookPropagate is evaluated when an owner is being deleted, and the client's
+	// propagation policy is neither Foreground nor Orphan.
 	HookPropagate Hook = "propagate"
 
-	// HookCollect is asked when an object has lost its last owner.
+	// HookCollect is evaluated when an object has lost its last owner.
 	HookCollect Hook = "collect"
 
-	// HookFinalize is asked when an object is being deleted that has the
-	// module's finalizer.
+	// HookFinalize is evaluated when an object that has the module's finalizer is
+	// being deleted.
 	HookFinalize Hook = "finalize"
 
-	// HookValidate is asked when settings for the module are applied. The
-	// request then has no object.
+	// HookValidate is evaluated when settings for the module are applied. The
+	// request has no object.
 	HookValidate Hook = "validate"
 )
 
-// Hooks are all hooks.
+// Hooks returns all hooks.
 func Hooks() []Hook { return []Hook{HookPropagate, HookCollect, HookFinalize, HookValidate} }
 
-// Standing is how an owner stands.
-type Standing string
+// OwnerStatus is the status of an owner.
+type OwnerStatus string
 
-// The standings. The empty Standing means the same as StandingUnknown.
+// The statuses. The empty OwnerStatus means OwnerUnknown.
 const (
-	StandingUnknown      Standing = "Unknown" // it could not be read: never to be taken for absent
-	StandingPresent      Standing = "Present"
-	StandingAbsent       Standing = "Absent"
-	StandingWaiting      Standing = "Waiting" // being deleted in the foreground
-	StandingOrphaning    Standing = "Orphaning"
-	StandingUnresolvable Standing = "Unresolvable"
+	OwnerUnknown      OwnerStatus = "Unknown" // could not be read; never treat it as absent
+	OwnerPresent      OwnerStatus = "Present"
+	OwnerAbsent       OwnerStatus = "Absent"
+	OwnerWaiting      OwnerStatus = "Waiting" // being deleted in the foreground
+	OwnerOrphaning    OwnerStatus = "Orphaning"
+	OwnerUnresolvable OwnerStatus = "Unresolvable"
 )
 
-// Requested is what a client asked to become of an owner's dependents.
-type Requested string
+// RequestedPropagation is the propagation policy that a client requested for an owner's
+// dependents.
+type RequestedPropagation string
 
-// What can be asked for. No wish and Background look alike afterwards.
+// The propagation policies. Background and no propagation policy cannot be told
+// apart afterwards.
 const (
-	RequestedUnspecified Requested = "Unspecified"
-	RequestedForeground  Requested = "Foreground"
-	RequestedOrphan      Requested = "Orphan"
+	RequestedUnspecified RequestedPropagation = "Unspecified"
+	RequestedForeground  RequestedPropagation = "Foreground"
+	RequestedOrphan      RequestedPropagation = "Orphan"
 )
 
-// Request is one question about one object. The same request gets the same
-// verdict: whatever an answer may depend on is in it.
+// Request is the input of one evaluation, for one object. The verdict depends on
+// nothing else: the same request gives the same verdict.
 type Request struct {
 	APIVersion string `json:"apiVersion"` // Version
 	Hook       Hook   `json:"hook"`
 
-	// Policy is the resource on whose behalf the question is put.
+	// Policy is the resource that the module is evaluated for.
 	Policy Policy `json:"policy"`
 
-	// Object is what the question is about. HookValidate has none.
+	// Object is the object that the evaluation is about. HookValidate has none.
 	Object Object `json:"object"`
 
-	// Owners are the object's owner references, each with how its owner stands.
+	// Owners are the object's owner references, each with the status of its owner.
 	Owners     []Owner    `json:"owners"`
 	Dependents Dependents `json:"dependents"`
 
-	// Requested is what the client that deleted the object asked for.
-	Requested Requested `json:"requested,omitempty"`
+	// RequestedPropagation is the propagation policy that the client requested when it deleted
+	// the object.
+	RequestedPropagation RequestedPropagation `json:"requestedPropagation,omitempty"`
 
-	// OwnerlessSince is when the object was first seen to have no owner left.
-	OwnerlessSince *time.Time `json:"ownerlessSince,omitempty"`
+	// OwnersAbsentSince is when the object was first observed without an owner.
+	OwnersAbsentSince *time.Time `json:"ownersAbsentSince,omitempty"`
 
-	// Time is the only clock there is.
+	// Time is the time of the evaluation. A module has no other clock.
 	Time time.Time `json:"time"`
 
-	// NamespaceTerminating tells that the object's namespace is being deleted,
-	// in which nothing can be created any more.
+	// NamespaceTerminating reports whether the object's namespace is being deleted.
+	// Nothing can be created in it.
 	NamespaceTerminating bool `json:"namespaceTerminating"`
 
-	// ServiceAccountMissing tells that the service account as which intents are
-	// carried out does not exist, or not any more: they may all be Forbidden.
+	// ServiceAccountMissing reports whether the service account that carries out
+	// intents does not exist. All intents may then be Forbidden.
 	ServiceAccountMissing bool `json:"serviceAccountMissing,omitempty"`
 
-	// Deadline is until when a finalizer may keep the object. None: for ever.
+	// Deadline is the time until which a finalizer may keep the object. Nil: no
+	// limit.
 	Deadline *time.Time `json:"deadline,omitempty"`
 
-	// Attempt counts from 1 how often this question has been started on. It goes
-	// up after a wait and after a failure, and Round starts again.
+	// Attempt is the number of the attempt, starting at 1. It increases after a
+	// wait and after a failure, and Round then starts at 1 again.
 	Attempt int `json:"attempt"`
 
-	// Round counts from 1 the answers within an attempt: it goes up each time
-	// the answer was Act.
+	// Round is the number of the evaluation within an attempt, starting at 1. It
+	// increases after each verdict with Act.
 	Round int `json:"round"`
 
-	// IdempotencyKey stays the same over all attempts and rounds of one question,
-	// for systems that take such a key and so do nothing twice.
+	// IdempotencyKey is the same in all attempts and rounds for an object, for
+	// systems that deduplicate requests by such a key.
 	IdempotencyKey string `json:"idempotencyKey,omitempty"`
 
-	// State is what the last verdict that had a state left to remember: any JSON
-	// value. There is none at first.
+	// State is the state of the last verdict that had one: any JSON value. It is
+	// empty at first.
 	State json.RawMessage `json:"state,omitempty"`
 
-	// Results has what came of the intents of all rounds of this attempt, by the
-	// intent's id. An id that was used again has its last result.
+	// Results are the results of the intents of all rounds of this attempt, by the
+	// intent's id. If an id was used again, it is the last result.
 	Results map[string]Result `json:"results"`
 
-	// Withheld names what was left out of this request, since the policy says that it
-	// does not need it (needs: Metadata or Reference): "object", for example.
+	// Withheld lists the fields that this request lacks because of needs or missing
+	// permissions, such as "object".
 	Withheld []string `json:"withheld"`
 }
 
-// Policy is the resource on whose behalf a question is put.
+// Policy is the resource that a module is evaluated for: a policy or a finalizer.
 type Policy struct {
 	Name      string          `json:"name"`
-	Namespace string          `json:"namespace,omitempty"` // none: of the whole cluster
-	Settings  json.RawMessage `json:"settings,omitempty"`  // a JSON object, as the resource has it
+	Namespace string          `json:"namespace,omitempty"` // empty: a cluster-scoped resource
+	Settings  json.RawMessage `json:"settings,omitempty"`  // a JSON object, as in the resource
 }
 
 // Reference is an owner reference.
@@ -132,28 +136,28 @@ type Reference struct {
 	BlockOwnerDeletion *bool  `json:"blockOwnerDeletion,omitempty"`
 }
 
-// Owner is one of the object's references with its owner's standing. The
-// owner's body is never included.
+// Owner is an owner reference with the status of its owner. It does not include the
+// owner itself.
 type Owner struct {
-	Reference Reference `json:"reference"`
-	Standing  Standing  `json:"standing"`
+	Reference Reference   `json:"reference"`
+	Status    OwnerStatus `json:"status"`
 }
 
-// Dependents counts the objects that name the object as their owner.
+// Dependents counts the objects that refer to the object as their owner.
 type Dependents struct {
 	Count  int         `json:"count"`
-	ByKind []KindCount `json:"byKind"` // sorted by group and kind; may be left out where nobody asks for it
+	ByKind []KindCount `json:"byKind"` // sorted by group and kind; empty if it is not needed
 }
 
-// KindCount is how many dependents are of a kind.
+// KindCount is the number of dependents of a kind.
 type KindCount struct {
 	Group string `json:"group"` // empty: the core group
 	Kind  string `json:"kind"`
 	Count int    `json:"count"`
 }
 
-// DecodeSettings reads the policy's settings. A setting that the type has no
-// field for is an error; without settings nothing is read.
+// DecodeSettings decodes the policy's settings. Unknown fields are an error. If
+// there are no settings, into is unchanged.
 func (r Request) DecodeSettings(into any) error {
 	if len(r.Policy.Settings) == 0 {
 		return nil
@@ -161,19 +165,18 @@ func (r Request) DecodeSettings(into any) error {
 	d := json.NewDecoder(bytes.NewReader(r.Policy.Settings))
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil {
-		return fmt.Errorf("read the settings: %w", err)
+		return fmt.Errorf("decode settings: %w", err)
 	}
 	return nil
 }
 
-// DecodeState reads what was left to remember, and tells whether there is
-// anything.
+// DecodeState decodes the state, and reports whether there is one.
 func (r Request) DecodeState(into any) (bool, error) {
 	if len(r.State) == 0 {
 		return false, nil
 	}
 	if err := json.Unmarshal(r.State, into); err != nil {
-		return false, fmt.Errorf("read the state: %w", err)
+		return false, fmt.Errorf("decode state: %w", err)
 	}
 	return true, nil
 }

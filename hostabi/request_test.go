@@ -10,10 +10,10 @@ import (
 	"github.com/gleaner-dev/gleaner/hostabi"
 )
 
-var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+var testTime = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
-func TestARequestHasEveryListAndMap(t *testing.T) {
-	got, err := hostabi.MarshalRequest(hostabi.Request{Hook: hostabi.HookValidate, Time: noon})
+func TestMarshalRequest_IncludesEmptyListsAndMaps(t *testing.T) {
+	got, err := hostabi.MarshalRequest(hostabi.Request{Hook: hostabi.HookValidate, Time: testTime})
 	want := `{"apiVersion":"abi.gleaner.dev/v1","hook":"validate","policy":{"name":"","settings":{}},"object":{},"owners":[],` +
 		`"dependents":{"count":0,"byKind":[]},"time":"2026-01-02T12:00:00Z","namespaceTerminating":false,"attempt":0,"round":0,` +
 		`"results":{},"withheld":[]}`
@@ -22,7 +22,7 @@ func TestARequestHasEveryListAndMap(t *testing.T) {
 	}
 }
 
-func TestARequestComesBackAsItWas(t *testing.T) {
+func TestRequest_RoundTrips(t *testing.T) {
 	yes := true
 	body := json.RawMessage(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","uid":"u","resourceVersion":"7"},"spec":{"x":"<&>"}}`)
 	var pod hostabi.Object
@@ -31,13 +31,13 @@ func TestARequestComesBackAsItWas(t *testing.T) {
 	}
 	reference := hostabi.Reference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "r", UID: "o", Controller: &yes}
 	want := hostabi.Request{
-		APIVersion: hostabi.Version,
-		Hook:       hostabi.HookFinalize,
-		Policy:     hostabi.Policy{Name: "p", Namespace: "n", Settings: json.RawMessage(`{"a":1}`)},
-		Object:     pod,
-		Owners:     []hostabi.Owner{{Reference: reference, Standing: hostabi.StandingAbsent}},
-		Dependents: hostabi.Dependents{Count: 1, ByKind: []hostabi.KindCount{{Group: "", Kind: "Secret", Count: 1}}},
-		Requested:  hostabi.RequestedForeground, OwnerlessSince: &noon, Time: noon,
+		APIVersion:           hostabi.Version,
+		Hook:                 hostabi.HookFinalize,
+		Policy:               hostabi.Policy{Name: "p", Namespace: "n", Settings: json.RawMessage(`{"a":1}`)},
+		Object:               pod,
+		Owners:               []hostabi.Owner{{Reference: reference, Status: hostabi.OwnerAbsent}},
+		Dependents:           hostabi.Dependents{Count: 1, ByKind: []hostabi.KindCount{{Group: "", Kind: "Secret", Count: 1}}},
+		RequestedPropagation: hostabi.RequestedForeground, OwnersAbsentSince: &testTime, Time: testTime,
 		NamespaceTerminating: true, Attempt: 2, Round: 3, IdempotencyKey: "k", State: json.RawMessage(`[1]`),
 		Results: map[string]hostabi.Result{
 			"a": {Object: &pod},
@@ -60,45 +60,45 @@ func TestARequestComesBackAsItWas(t *testing.T) {
 	}
 }
 
-func TestARequestHasALimit(t *testing.T) {
+func TestMarshalRequest_RejectsLargeRequest(t *testing.T) {
 	settings := json.RawMessage(`"` + strings.Repeat("x", hostabi.MaxRequestBytes) + `"`)
 	if _, err := hostabi.MarshalRequest(hostabi.Request{Policy: hostabi.Policy{Settings: settings}}); err == nil {
-		t.Error("a request that is too long is written")
+		t.Error("a request above the limit is marshaled")
 	}
 }
 
-func TestAnObjectIsWrittenAsItWasRead(t *testing.T) {
+func TestObject_RoundTrips(t *testing.T) {
 	const deployment = `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d","uid":"u","resourceVersion":"1",` +
 		`"creationTimestamp":"2026-01-02T12:00:00Z","labels":{"a":"b"},"managedFields":[{"manager":"kubectl"}]},"spec":{"replicas":3}}`
 	var o hostabi.Object
 	if err := json.Unmarshal([]byte(deployment), &o); err != nil {
 		t.Fatal(err)
 	}
-	meta := hostabi.Metadata{Name: "d", UID: "u", ResourceVersion: "1", CreationTimestamp: &noon, Labels: map[string]string{"a": "b"}}
+	meta := hostabi.Metadata{Name: "d", UID: "u", ResourceVersion: "1", CreationTimestamp: &testTime, Labels: map[string]string{"a": "b"}}
 	if want := (hostabi.Object{APIVersion: "apps/v1", Kind: "Deployment", Metadata: meta, Body: json.RawMessage(deployment)}); !reflect.DeepEqual(o, want) {
 		t.Errorf("got  %+v\nwant %+v", o, want)
 	}
 	if data, err := json.Marshal(o); err != nil || string(data) != deployment {
-		t.Errorf("written as %s, %v", data, err)
+		t.Errorf("marshaled to %s, %v", data, err)
 	}
 	var spec struct{ Spec struct{ Replicas int } }
 	if err := o.Decode(&spec); err != nil || spec.Spec.Replicas != 3 {
 		t.Errorf("decoded as %+v, %v", spec, err)
 	}
 	if !o.Is("apps", "Deployment") || o.Is("", "Deployment") || o.Is("apps", "ReplicaSet") {
-		t.Error("it is not what it is")
+		t.Error("Is does not match")
 	}
 }
 
-func TestAnObjectOfFieldsIsWrittenFromThem(t *testing.T) {
+func TestObject_MarshalsFieldsWithoutBody(t *testing.T) {
 	o := hostabi.Object{APIVersion: "v1", Kind: "Pod", Metadata: hostabi.Metadata{Name: "p", UID: "u", ResourceVersion: "1"}}
 	const want = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","uid":"u","resourceVersion":"1"}}`
 	if data, err := json.Marshal(o); err != nil || string(data) != want {
-		t.Errorf("written as %s, %v", data, err)
+		t.Errorf("marshaled to %s, %v", data, err)
 	}
 }
 
-func TestSettingsAndStateAreRead(t *testing.T) {
+func TestRequest_DecodesSettingsAndState(t *testing.T) {
 	type mine struct{ Keep string }
 	r := hostabi.Request{Policy: hostabi.Policy{Settings: json.RawMessage(`{"keep":"1h"}`)}, State: json.RawMessage(`{"keep":"2h"}`)}
 	var settings, state mine
@@ -115,6 +115,6 @@ func TestSettingsAndStateAreRead(t *testing.T) {
 		t.Errorf("no state: %t, %v", ok, err)
 	}
 	if err := (hostabi.Request{Policy: hostabi.Policy{Settings: json.RawMessage(`{"kepe":"1h"}`)}}).DecodeSettings(&settings); err == nil {
-		t.Error("a setting that there is not is read")
+		t.Error("an unknown setting is accepted")
 	}
 }

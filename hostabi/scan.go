@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// scan reads one JSON document, and nothing after it.
+// scan parses a single JSON document.
 func scan(data []byte) (value, *VerdictError) {
 	switch {
 	case len(bytes.TrimSpace(data)) == 0:
@@ -16,23 +16,23 @@ func scan(data []byte) (value, *VerdictError) {
 	case len(data) > MaxVerdictBytes:
 		return value{}, errorAt(nil, "has %d bytes: write at most %d", len(data), MaxVerdictBytes)
 	case !utf8.Valid(data):
-		return value{}, errorAt(nil, "is no UTF-8: write JSON in UTF-8")
-	case deeper(data, MaxVerdictDepth):
-		return value{}, errorAt(nil, "is nested too deep: write at most %d objects and arrays within each other", MaxVerdictDepth)
+		return value{}, errorAt(nil, "is not UTF-8: write JSON in UTF-8")
+	case nestsDeeperThan(data, MaxVerdictDepth):
+		return value{}, errorAt(nil, "is nested too deeply: write at most %d levels of objects and arrays", MaxVerdictDepth)
 	}
 	var whole json.RawMessage
 	if err := json.Unmarshal(data, &whole); err != nil {
-		return value{}, errorAt(nil, "is not one JSON document (%s): write one JSON object, and nothing after it", located(err))
+		return value{}, errorAt(nil, "is not one JSON document (%s): write one JSON object, and nothing after it", describeJSONError(err))
 	}
 	document := bytes.TrimSpace(data)
-	if bad := check(document); bad != nil {
-		return value{}, bad
+	if verr := checkDocument(document); verr != nil {
+		return value{}, verr
 	}
 	return value{kindOf(document[0]), document}, nil
 }
 
-// located says where JSON goes wrong, if the error knows.
-func located(err error) string {
+// describeJSONError describes a JSON error, with its position if it has one.
+func describeJSONError(err error) string {
 	var syntax *json.SyntaxError
 	if errors.As(err, &syntax) {
 		return fmt.Sprintf("%s, at byte %d", err.Error(), syntax.Offset)
@@ -40,9 +40,9 @@ func located(err error) string {
 	return err.Error()
 }
 
-// deeper tells whether brackets nest deeper than a limit. It is asked before
+// nestsDeeperThan reports whether brackets nest deeper than a limit. It is called before
 // anything recurses.
-func deeper(data []byte, limit int) bool {
+func nestsDeeperThan(data []byte, limit int) bool {
 	depth, inString := 0, false
 	for i := 0; i < len(data); i++ {
 		switch c := data[i]; {

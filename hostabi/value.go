@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// kind is what sort of JSON a value is.
+// kind is the kind of a JSON value.
 type kind byte
 
 const (
@@ -17,12 +17,12 @@ const (
 	kindNull
 )
 
-// String is as messages have it.
+// String formats the kind for messages.
 func (k kind) String() string {
 	return [...]string{"an object", "an array", "a string", "a number", "a boolean", "null"}[k]
 }
 
-// kindOf tells the kind from the first byte.
+// kindOf returns the kind of a value that starts with this byte.
 func kindOf(first byte) kind {
 	switch first {
 	case '{':
@@ -40,9 +40,8 @@ func kindOf(first byte) kind {
 	}
 }
 
-// value is a JSON value that has been checked. What is in it is looked at when
-// it is asked for: a large document that is only passed on costs no more than
-// its bytes.
+// value is a valid JSON value. Its contents are decoded on demand, so that a large
+// document that is only passed on costs no more than its bytes.
 type value struct {
 	kind kind
 	raw  []byte
@@ -53,7 +52,7 @@ type field struct {
 	value value
 }
 
-// text is what a string says; of any other value it is empty.
+// text returns the text of a string, or "" for other kinds.
 func (v value) text() string {
 	if v.kind != kindString {
 		return ""
@@ -61,41 +60,41 @@ func (v value) text() string {
 	return unquote(v.raw)
 }
 
-// fields are those of an object; any other value has none.
+// fields returns the fields of an object, or nil for other kinds.
 func (v value) fields() []field {
 	if v.kind != kindObject {
 		return nil
 	}
 	var fields []field
 	w := walker{data: v.raw}
-	for w.enter(); !w.leave(); w.comma() {
-		name := unquote(w.skip().raw)
-		w.pass()
-		fields = append(fields, field{name, w.skip()})
+	for w.open(); !w.close(); w.skipComma() {
+		name := unquote(w.next().raw)
+		w.skipDelimiter()
+		fields = append(fields, field{name, w.next()})
 	}
 	return fields
 }
 
-// items are those of an array, up to a number of them; any other value has none.
-func (v value) items(most int) []value {
+// items returns the first items of an array, or nil for other kinds.
+func (v value) items(limit int) []value {
 	if v.kind != kindArray {
 		return nil
 	}
 	var items []value
 	w := walker{data: v.raw}
-	for w.enter(); len(items) < most && !w.leave(); w.comma() {
-		items = append(items, w.skip())
+	for w.open(); len(items) < limit && !w.close(); w.skipComma() {
+		items = append(items, w.next())
 	}
 	return items
 }
 
-// unquote reads a string that is known to be one.
+// unquote decodes a valid JSON string.
 func unquote(raw []byte) string {
 	if inner := raw[1 : len(raw)-1]; !hasEscape(inner) {
 		return string(inner)
 	}
 	var text string
-	_ = json.Unmarshal(raw, &text) // it was read before
+	_ = json.Unmarshal(raw, &text) // not an error: raw is valid JSON
 	return text
 }
 
@@ -108,83 +107,83 @@ func hasEscape(raw []byte) bool {
 	return false
 }
 
-// walker goes along what is known to be JSON.
+// walker moves through valid JSON.
 type walker struct {
 	data []byte
-	at   int
+	pos  int
 }
 
-func (w *walker) space() {
-	for w.at < len(w.data) && strings.IndexByte(" \t\r\n", w.data[w.at]) >= 0 {
-		w.at++
+func (w *walker) skipSpace() {
+	for w.pos < len(w.data) && strings.IndexByte(" \t\r\n", w.data[w.pos]) >= 0 {
+		w.pos++
 	}
 }
 
-// pass goes past a bracket, comma or colon, and the space around it.
-func (w *walker) pass() {
-	w.space()
-	w.at++
-	w.space()
+// skipDelimiter skips a bracket, comma or colon, and the space around it.
+func (w *walker) skipDelimiter() {
+	w.skipSpace()
+	w.pos++
+	w.skipSpace()
 }
 
-// enter goes into an object or an array.
-func (w *walker) enter() { w.pass() }
+// open skips the opening bracket of an object or array.
+func (w *walker) open() { w.skipDelimiter() }
 
-// leave goes past the closing bracket, if that is what comes.
-func (w *walker) leave() bool {
-	if c := w.data[w.at]; c != '}' && c != ']' {
+// close skips a closing bracket, and reports whether there was one.
+func (w *walker) close() bool {
+	if c := w.data[w.pos]; c != '}' && c != ']' {
 		return false
 	}
-	w.at++
+	w.pos++
 	return true
 }
 
-// comma goes past a comma, if there is one.
-func (w *walker) comma() {
-	w.space()
-	if w.data[w.at] == ',' {
-		w.pass()
+// skipComma skips a comma, if there is one.
+func (w *walker) skipComma() {
+	w.skipSpace()
+	if w.data[w.pos] == ',' {
+		w.skipDelimiter()
 	}
 }
 
-// skip goes past a value, and gives it.
-func (w *walker) skip() value {
-	start := w.at
+// next skips a value and returns it.
+func (w *walker) next() value {
+	start := w.pos
 	switch k := kindOf(w.data[start]); k {
 	case kindString:
-		w.string()
+		w.skipString()
 	case kindObject, kindArray:
-		w.brackets()
+		w.skipBrackets()
 	default:
-		for w.at < len(w.data) && strings.IndexByte(" \t\r\n,]}", w.data[w.at]) < 0 {
-			w.at++
+		for w.pos < len(w.data) && strings.IndexByte(" \t\r\n,]}", w.data[w.pos]) < 0 {
+			w.pos++
 		}
 	}
-	return value{kindOf(w.data[start]), w.data[start:w.at]}
+	return value{kindOf(w.data[start]), w.data[start:w.pos]}
 }
 
-func (w *walker) string() {
-	for w.at++; w.data[w.at] != '"'; w.at++ {
-		if w.data[w.at] == '\\' {
-			w.at++
+func (w *walker) skipString() {
+	for w.pos++; w.data[w.pos] != '"'; w.pos++ {
+		if w.data[w.pos] == '\\' {
+			w.pos++
 		}
 	}
-	w.at++
+	w.pos++
 }
 
-// brackets goes past all up to the bracket that closes the one here.
-func (w *walker) brackets() {
+// skipBrackets skips everything up to the matching closing bracket.
+func (w *walker) skipBrackets() {
 	for depth := 0; ; {
-		switch w.data[w.at] {
+		switch w.data[w.pos] {
 		case '"':
-			w.string()
+			w.skipString()
 			continue
 		case '{', '[':
 			depth++
 		case '}', ']':
 			depth--
 		}
-		if w.at++; depth == 0 {
+		if w.pos++; depth == 0 {
 			return
 		}
 	}

@@ -5,98 +5,95 @@ import (
 	"time"
 )
 
-// Decision is what a policy answers.
+// Decision is what a module decides.
 type Decision string
 
-// The decisions, with the hooks that they answer. The empty Decision allows
-// nothing.
+// The decisions, with their hooks. The empty Decision allows nothing.
 const (
-	// DecisionDelete (collect) deletes an object without owners.
+	// DecisionDelete (collect) deletes the object.
 	DecisionDelete Decision = "Delete"
 
-	// DecisionOrphan (collect) keeps it, without its dangling references;
-	// (propagate) keeps the dependents of a deleted owner.
+	// DecisionOrphan (collect) keeps the object and removes its references to
+	// absent owners; (propagate) keeps the dependents of a deleted owner.
 	DecisionOrphan Decision = "Orphan"
 
-	// DecisionBackground and DecisionForeground (propagate) delete a deleted
-	// owner's dependents after it or before it.
+	// DecisionBackground and DecisionForeground (propagate) delete the dependents
+	// of a deleted owner after the owner or before it.
 	DecisionBackground Decision = "Background"
 	DecisionForeground Decision = "Foreground"
 
-	// DecisionDone (finalize) lets the object go, as far as the module is
-	// concerned: its finalizer is removed.
+	// DecisionDone (finalize) finishes: the finalizer is removed from the object.
 	DecisionDone Decision = "Done"
 
-	// DecisionFail (finalize) gives up for good: the object stays until a human
-	// has dealt with it.
+	// DecisionFail (finalize) fails permanently: the object is kept until someone
+	// intervenes.
 	DecisionFail Decision = "Fail"
 
-	// DecisionAct asks the host to carry out intents, and to ask again with
-	// their results. Finalize may ask for anything; propagate and collect for
-	// reads alone, get and list.
+	// DecisionAct asks the host to carry out intents; the module is then evaluated
+	// again with their results. Finalize may use all intents, propagate and collect
+	// only get and list.
 	DecisionAct Decision = "Act"
 
-	// DecisionWait (all but validate) asks for the question to be put again.
+	// DecisionWait (all but validate) asks for another evaluation later.
 	DecisionWait Decision = "Wait"
 
-	// DecisionAbstain (propagate, collect) leaves the answer to the next policy,
-	// and at the end to what Kubernetes does.
+	// DecisionAbstain (propagate, collect) leaves the decision to the next policy,
+	// and finally to the default behavior of Kubernetes.
 	DecisionAbstain Decision = "Abstain"
 
-	// DecisionValid and DecisionInvalid (validate) accept and refuse settings.
+	// DecisionValid and DecisionInvalid (validate) accept and reject settings.
 	DecisionValid   Decision = "Valid"
 	DecisionInvalid Decision = "Invalid"
 )
 
-// Propagation is the propagation policy of a delete.
+// Propagation is the propagation policy of a delete request.
 type Propagation string
 
-// The propagation policies. The empty Propagation is none of them: the built-in
-// choice is made.
+// The propagation policies. The empty Propagation leaves the choice to the API
+// server.
 const (
 	PropagationBackground Propagation = "Background"
 	PropagationForeground Propagation = "Foreground"
 	PropagationOrphan     Propagation = "Orphan"
 )
 
-// Verdict is a policy's answer. The zero Verdict allows nothing, and so keeps
-// the object. A field that means nothing with the decision, or in answer to the
-// hook, is a fault.
+// Verdict is the output of an evaluation. The zero Verdict allows nothing, so the
+// object is kept. A field that is not allowed with the decision or the hook is a
+// fault.
 type Verdict struct {
 	Decision Decision `json:"decision"`
 
-	// Propagation is what becomes of the dependents of an object that collect
-	// deletes.
+	// Propagation is the propagation policy with which collect deletes the object.
 	Propagation Propagation `json:"propagation,omitempty"`
 
-	// GracePeriodSeconds is what an object that collect deletes is given to end.
+	// GracePeriodSeconds is the grace period with which collect deletes the object.
 	GracePeriodSeconds *int64 `json:"gracePeriodSeconds,omitempty"`
 
-	// Delay has collect delete the object once it has been without an owner for
-	// so long, counted from the request's OwnerlessSince. What is left of it is waited
-	// for, and MinWait at least.
+	// Delay is the minimum time that the object must have been without an owner
+	// before collect deletes it, counted from the request's OwnersAbsentSince. Collect
+	// waits for the rest of it, and at least MinWait.
 	Delay Duration `json:"delay,omitempty"`
 
-	// After is when to ask again, with Wait: DefaultWait if there is none, and MinWait at
-	// least.
+	// After is the time until the next evaluation, with Wait. Default DefaultWait,
+	// at least MinWait.
 	After Duration `json:"after,omitempty"`
 
-	// Dependents are exceptions by kind to what propagate decides.
+	// Dependents are exceptions to the decision of propagate, by kind.
 	Dependents []DependentDecision `json:"dependents,omitempty"`
 
-	// Intents are what Act asks for, in this order.
+	// Intents are the operations that Act requests, in this order.
 	Intents []Intent `json:"intents,omitempty"`
 
-	// State is any JSON value for the next request to bring back, with Act and
-	// Wait: the answers after which there is one. Without one, what was
-	// remembered before stays.
+	// State is any JSON value that the next request receives, with Act and Wait.
+	// Without it, the previous state is kept.
 	State json.RawMessage `json:"state,omitempty"`
 
-	// Reason is for people: in records, status and refusals.
+	// Reason is an explanation for people, in records, status and messages of
+	// denied requests.
 	Reason string `json:"reason,omitempty"`
 }
 
-// WaitFor is how long a Wait lasts.
+// WaitFor returns the duration of a Wait.
 func (v Verdict) WaitFor() time.Duration {
 	if v.After == 0 {
 		return time.Duration(DefaultWait)
@@ -104,17 +101,17 @@ func (v Verdict) WaitFor() time.Duration {
 	return time.Duration(max(v.After, MinWait))
 }
 
-// DependentDecision says what becomes of the dependents of one kind:
-// DecisionDelete or DecisionOrphan.
+// DependentDecision is the decision for the dependents of one kind: DecisionDelete
+// or DecisionOrphan.
 type DependentDecision struct {
 	Group    string   `json:"group,omitempty"` // empty: the core group
 	Kind     string   `json:"kind"`
 	Decision Decision `json:"decision"`
 }
 
-// A policy's answers, and the fields that mean something with each beyond
-// decision and reason.
-var answers = map[Hook][]answer{
+// allowedFields lists the decisions of each hook, and the fields that are allowed with
+// each, in addition to decision and reason.
+var allowedFields = map[Hook][]decisionFields{
 	HookPropagate: {
 		{DecisionBackground, []string{"dependents"}},
 		{DecisionForeground, []string{"dependents"}},
@@ -142,24 +139,24 @@ var answers = map[Hook][]answer{
 	},
 }
 
-type answer struct {
+type decisionFields struct {
 	decision Decision
 	fields   []string
 }
 
-// Decisions are the decisions that answer a hook.
+// Decisions returns the decisions of a hook.
 func Decisions(hook Hook) []Decision {
 	var list []Decision
-	for _, a := range answers[hook] {
+	for _, a := range allowedFields[hook] {
 		list = append(list, a.decision)
 	}
 	return list
 }
 
-// Fields are the fields of a verdict that mean something with a decision in
-// answer to a hook, beyond decision and reason.
+// Fields returns the fields of a verdict that are allowed with a decision of a
+// hook, in addition to decision and reason.
 func Fields(hook Hook, decision Decision) []string {
-	for _, a := range answers[hook] {
+	for _, a := range allowedFields[hook] {
 		if a.decision == decision {
 			return append([]string(nil), a.fields...)
 		}

@@ -1,27 +1,28 @@
 package hostabi
 
-// Names of the WebAssembly ABI, version 1. A module exports one function for
-// each hook that it answers, of the hook's name and of type () → ().
+// Names of the WebAssembly ABI, version 1. A module exports one function for each
+// hook that it implements, with the name of the hook and the type () → ().
 const (
-	// ImportModule is where a module imports the host's functions from.
+	// ImportModule is the module name of the host's functions.
 	ImportModule = "gleaner_v1"
 
-	// ImportRequestRead (ptr, limit i32) → length i32 writes the request to
-	// memory and gives its length. If that is above the limit, nothing is
-	// written, and the module asks again with more room.
+	// ImportRequestRead (ptr, limit i32) → length i32 writes the request to memory
+	// and returns its length. If the length exceeds the limit, nothing is written,
+	// and the module calls it again with a larger buffer.
 	ImportRequestRead = "request_read"
 
-	// ImportVerdictWrite (ptr, length i32) gives the verdict, once in a call.
+	// ImportVerdictWrite (ptr, length i32) passes the verdict to the host, once per
+	// call.
 	ImportVerdictWrite = "verdict_write"
 
 	// ImportLog (level, ptr, length i32) writes a line to the module's log.
 	ImportLog = "log"
 )
 
-// LogLevel is how much a line of a module's log matters.
+// LogLevel is the level of a log line of a module.
 type LogLevel uint32
 
-// The levels. Any other number is taken for LogError.
+// The levels. Any other number is treated as LogError.
 const (
 	LogDebug LogLevel = iota
 	LogInfo
@@ -29,7 +30,7 @@ const (
 	LogError
 )
 
-// String names the level.
+// String returns the name of the level.
 func (l LogLevel) String() string {
 	switch l {
 	case LogDebug:

@@ -7,19 +7,19 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 )
 
-// InEffect reports whether what the policy decides counts: not in Monitor, and not while
-// its module can't be asked and onFault has the next policy asked.
+// InEffect reports whether the policy's decisions take effect: not in Monitor, and
+// not while its module is unavailable and onFault is Default.
 func (p *Policy) InEffect() bool {
-	return p.Enforce && (p.Asker != nil || p.Loading || p.OnFault != OnFaultDefault)
+	return p.Enforce && (p.Evaluator != nil || p.Loading || p.OnFault != OnFaultDefault)
 }
 
-// Shares reports whether two policies may govern the same object, by their selectors: it
-// is false only if no labels are selected by both.
-func (p *Policy) Shares(other *Policy) bool {
-	return !disjoint(p.Objects, other.Objects) && !disjoint(p.Namespaces, other.Namespaces)
+// MayOverlap reports whether two policies may govern the same object according to their
+// selectors. It is false only if no labels match both.
+func (p *Policy) MayOverlap(other *Policy) bool {
+	return !disjoint(p.ObjectSelector, other.ObjectSelector) && !disjoint(p.NamespaceSelector, other.NamespaceSelector)
 }
 
-// disjoint reports whether no labels are selected by both of two selectors.
+// disjoint reports whether no labels match both selectors.
 func disjoint(a, b labels.Selector) bool {
 	if a == nil || b == nil {
 		return false
@@ -36,8 +36,8 @@ func disjoint(a, b labels.Selector) bool {
 	return false
 }
 
-// contradicts reports whether no value of a label, nor its absence, meets x, which asks for
-// some values or for any, and y.
+// contradicts reports whether no value of a label, nor its absence, matches both x,
+// which requires certain values or any value, and y.
 func contradicts(x, y labels.Requirement) bool {
 	switch x.Operator() {
 	case selection.In, selection.Equals, selection.DoubleEquals:

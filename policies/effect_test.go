@@ -8,7 +8,7 @@ import (
 	"github.com/gleaner-dev/gleaner/policies"
 )
 
-func TestShares_IsFalseOnlyIfNoLabelsAreSelectedByBoth(t *testing.T) {
+func TestMayOverlap(t *testing.T) {
 	for _, c := range []struct {
 		a, b string
 		want bool
@@ -25,20 +25,20 @@ func TestShares_IsFalseOnlyIfNoLabelsAreSelectedByBoth(t *testing.T) {
 		{"tier=data", "app=web", true},
 		{"", "tier=data", true},
 		{"size>3", "size=2", false},
-		{"size>3", "size<2", true}, // which none meets, and nobody has to find out
+		{"size>3", "size<2", true}, // no value matches both, which is not detected
 	} {
 		a, b := selectorOf(t, c.a), selectorOf(t, c.b)
-		x, y := &policies.Policy{Objects: a}, &policies.Policy{Objects: b}
-		if x.Shares(y) != c.want || y.Shares(x) != c.want {
+		x, y := &policies.Policy{ObjectSelector: a}, &policies.Policy{ObjectSelector: b}
+		if x.MayOverlap(y) != c.want || y.MayOverlap(x) != c.want {
 			t.Errorf("objects %q and %q: want %t", c.a, c.b, c.want)
 		}
-		x, y = &policies.Policy{Namespaces: a}, &policies.Policy{Namespaces: b}
-		if x.Shares(y) != c.want {
+		x, y = &policies.Policy{NamespaceSelector: a}, &policies.Policy{NamespaceSelector: b}
+		if x.MayOverlap(y) != c.want {
 			t.Errorf("namespaces %q and %q: want %t", c.a, c.b, c.want)
 		}
 	}
-	if x := (&policies.Policy{Objects: selectorOf(t, "tier=data")}); !x.Shares(&policies.Policy{}) {
-		t.Error("without a selector all are selected")
+	if x := (&policies.Policy{ObjectSelector: selectorOf(t, "tier=data")}); !x.MayOverlap(&policies.Policy{}) {
+		t.Error("a policy without a selector does not select all objects")
 	}
 }
 

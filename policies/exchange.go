@@ -6,27 +6,27 @@ import (
 	"github.com/gleaner-dev/gleaner/hostabi"
 )
 
-// Exchange is one question that a module was asked, and what came of it. Since
-// equal requests get equal answers, it can be repeated wherever the module is.
+// Exchange is the request of one evaluation and its result. Equal requests have
+// equal verdicts, so an exchange can be replayed wherever the module is available.
 type Exchange struct {
 	Request hostabi.Request `json:"request"`
-	Verdict hostabi.Verdict `json:"verdict,omitzero"` // none: see Fault
+	Verdict hostabi.Verdict `json:"verdict,omitzero"` // zero if there is a fault
 
-	// Fault is why there is no verdict. Without a FaultKind the host is to blame,
-	// and another time there may be one.
+	// Fault says why there is no verdict. With an empty FaultKind it is an error of
+	// the host, which may not occur again.
 	Fault     string    `json:"fault,omitempty"`
 	FaultKind FaultKind `json:"faultKind,omitempty"`
 
 	Fuel int64 `json:"fuel"`
 }
 
-// ExchangeOf is the Exchange of one call of an Asker.
-func ExchangeOf(request hostabi.Request, answer Answer, err error) Exchange {
-	e := Exchange{Request: request, Fuel: answer.Fuel}
+// NewExchange returns the Exchange of one call of an Asker.
+func NewExchange(request hostabi.Request, evaluation Evaluation, err error) Exchange {
+	e := Exchange{Request: request, Fuel: evaluation.Fuel}
 	fault := new(Fault)
 	switch {
 	case err == nil:
-		e.Verdict = answer.Verdict
+		e.Verdict = evaluation.Verdict
 	case errors.As(err, &fault):
 		e.Fault, e.FaultKind = fault.Message, fault.Kind
 	default:
@@ -35,9 +35,9 @@ func ExchangeOf(request hostabi.Request, answer Answer, err error) Exchange {
 	return e
 }
 
-// Repeats reports whether the same is bound to come of it again: whether it is
-// the module's doing alone, and not that of a clock or of the process that it ran in.
-func (e Exchange) Repeats() bool {
+// Replayable reports whether a replay must have the same result: it depends on the
+// module only, not on time or on the state of its process.
+func (e Exchange) Replayable() bool {
 	switch e.FaultKind {
 	case "":
 		return e.Fault == ""

@@ -8,105 +8,105 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Verb is a way to write an object.
+// Verb is a verb by which an object is written.
 type Verb string
 
-// The ways to write an object.
+// The verbs.
 const (
 	VerbCreate Verb = "create"
 	VerbDelete Verb = "delete"
 	VerbPatch  Verb = "patch"
 )
 
-// Grants are what the module of a finalizer may ask for. The zero Grants are
+// Grants are what the module of a finalizer may request. The zero Grants allow
 // nothing.
 type Grants struct {
-	Read  []Reads
-	Write []Writes
-	HTTP  []HTTP
+	Read  []ReadRule
+	Write []WriteRule
+	HTTP  []HTTPRule
 }
 
-// Writes are resources that may be written.
-type Writes struct {
-	Reads
+// WriteRule selects resources that may be written.
+type WriteRule struct {
+	ReadRule
 	Verbs []Verb
 }
 
-// HTTP are requests that may be sent, and what the host adds to them.
-type HTTP struct {
-	// URL is exact, or allows all that is below it with /* at its end. Its scheme,
-	// host and port are exact in any case.
+// HTTPRule selects HTTP requests that may be sent, and defines what the host adds to
+// them.
+type HTTPRule struct {
+	// URL is exact, or a prefix if it ends with /*. Scheme, host and port are
+	// always exact.
 	URL     string
 	Methods []string
 
-	Headers map[string]SecretKey // by name: what the host adds
-	Basic   *Basic
-	SigV4   *SigV4
-	CA      *Certificates
+	Headers   map[string]SecretKey // added by the host, by name
+	BasicAuth *BasicAuth
+	SigV4     *SigV4
+	CA        *CASource
 
-	// Addresses may be reached although they are not public.
+	// Addresses are non-public addresses that may be reached.
 	Addresses []netip.Prefix
 }
 
-// SecretKey names one entry of a Secret.
+// SecretKey refers to a key of a Secret.
 type SecretKey struct {
 	types.NamespacedName
 	Key string
 }
 
-// Basic is where a user name and a password are.
-type Basic struct{ Username, Password SecretKey }
+// BasicAuth refers to a user name and a password.
+type BasicAuth struct{ Username, Password SecretKey }
 
-// SigV4 is how requests are signed (AWS Signature Version 4).
+// SigV4 configures request signing (AWS Signature Version 4).
 type SigV4 struct {
 	Region, Service              string
 	AccessKeyID, SecretAccessKey SecretKey
 	SessionToken                 *SecretKey // nil: none
 }
 
-// Certificates is where certificates are, in PEM.
-type Certificates struct {
+// CASource refers to certificates in PEM format.
+type CASource struct {
 	SecretKey
-	ConfigMap bool // it names a ConfigMap in place of a Secret
+	ConfigMap bool // a ConfigMap instead of a Secret
 }
 
-// Finalizer is one Finalizer or ClusterFinalizer as it is in force. It is not
-// changed any more.
+// Finalizer is a Finalizer or ClusterFinalizer in force. It is immutable.
 type Finalizer struct {
-	// Policy says which objects it is for, and who answers. Of its fields, those
-	// that choose between policies mean nothing, and neither do Needs and OnFault:
-	// the module is always shown the whole object, and a fault always keeps it.
+	// Policy defines the objects that the finalizer applies to, and its module.
+	// Fields for precedence have no effect, nor does OnFault: a fault always keeps the
+	// object.
 	*Policy
 
 	UID types.UID // of the resource
 
-	// Entry is that of metadata.finalizers.
+	// Entry is the entry in metadata.finalizers.
 	Entry string
 
-	Grants  Grants
-	Attach  bool
-	After   []string      // entries that must be gone first
-	Removed bool          // the resource is being deleted
-	Bodies  bool          // records keep them
-	Longest time.Duration // that an object may wait, from its deletionTimestamp; 0: for ever
+	Grants       Grants
+	Attach       bool
+	After        []string      // entries that must be removed first
+	Deleting     bool          // the resource is being deleted
+	RecordBodies bool          // records contain bodies
+	Deadline     time.Duration // maximum wait of an object, from its deletionTimestamp; 0: no limit
 
-	// FreeAtDeadline and FreeAtRemoval take the finalizer off, whatever was left to
-	// be done.
-	FreeAtDeadline, FreeAtRemoval bool
+	// ReleaseAtDeadline and ReleaseOnRemoval remove the finalizer even if its work is not
+	// finished.
+	ReleaseAtDeadline, ReleaseOnRemoval bool
 
 	RetryInitial, RetryMax time.Duration
 }
 
-// Allows reports whether objects may be written in this way.
-func (w Writes) Allows(verb Verb) bool { return slices.Contains(w.Verbs, verb) }
+// Allows reports whether the rule allows a verb.
+func (w WriteRule) Allows(verb Verb) bool { return slices.Contains(w.Verbs, verb) }
 
-// Attaches reports whether the finalizer is put on objects ahead of time.
+// Attaches reports whether the finalizer is added to objects in advance.
 func (f *Finalizer) Attaches() bool {
-	return f.Attach && f.Enforce && !f.Removed && f.Asker != nil
+	return f.Attach && f.Enforce && !f.Deleting && f.Evaluator != nil
 }
 
-// Same reports whether two readings of a resource come to the same.
-func (f *Finalizer) Same(other *Finalizer) bool {
+// Equivalent reports whether two versions of a finalizer are equivalent.
+func (f *Finalizer) Equivalent(other *Finalizer) bool {
 	return f.UID == other.UID && f.Generation == other.Generation && f.Digest == other.Digest && f.Entry == other.Entry &&
-		f.Removed == other.Removed && f.Attach == other.Attach && f.Asker == other.Asker && f.NotReady == other.NotReady
+		f.Deleting == other.Deleting && f.Attach == other.Attach && f.Evaluator == other.Evaluator && f.NotReadyReason == other.NotReadyReason
 }

@@ -1,5 +1,6 @@
-// Package policies says what a policy is: something that is asked a question
-// about an object and gives a verdict. It knows no engine and no cluster.
+// Package policies defines policies: evaluators that return a verdict for a request
+// about an object, and the resources that configure them. It does not depend on an
+// engine or a cluster.
 package policies
 
 import (
@@ -9,43 +10,42 @@ import (
 	"github.com/gleaner-dev/gleaner/hostabi"
 )
 
-// Evaluator answers one request. It has no effects: the same request gives the
-// same verdict. Its methods may be called concurrently.
+// Evaluator evaluates requests. It has no effects: the same request gives the same
+// verdict. Its methods may be called concurrently.
 type Evaluator interface {
-	// Name says who answers, for records.
+	// Name identifies the evaluator in records.
 	Name() string
 
-	// Evaluate answers a request. The error is a *Fault when the policy is to
-	// blame, and any other error when the host is. With an error, the verdict
-	// is the zero Verdict, which allows nothing.
+	// Evaluate returns the verdict for a request. The error is a *Fault when the
+	// policy caused it, and any other error when the host did. With an error, the
+	// verdict is the zero Verdict, which allows nothing.
 	Evaluate(ctx context.Context, request hostabi.Request) (hostabi.Verdict, error)
 }
 
-// Fault is a policy that did not answer as it must. The object it was asked
-// about is kept.
+// Fault is an error that the policy caused. The object is kept.
 type Fault struct {
 	Policy  string
 	Kind    FaultKind
-	Message string // the rest of a sentence about the policy, for its author
+	Message string // follows "policy NAME is at fault: "
 }
 
 // Error implements error.
 func (f *Fault) Error() string { return fmt.Sprintf("policy %s is at fault: %s", f.Policy, f.Message) }
 
-// FaultKind is what a policy did wrong. It is a label of metrics.
+// FaultKind is the kind of a fault. It is a label value of metrics.
 type FaultKind string
 
-// The kinds of faults. The empty FaultKind is a fault that nobody has sorted.
+// The kinds of faults. The empty FaultKind is an unclassified fault.
 const (
-	FaultRefused     FaultKind = "Refused"     // it was not run: there is no telling what it would do
-	FaultMissingHook FaultKind = "MissingHook" // it does not answer this hook
-	FaultExhausted   FaultKind = "Exhausted"   // it used up its fuel
-	FaultMemoryLimit FaultKind = "MemoryLimit" // it wanted more memory than it may have
-	FaultTimedOut    FaultKind = "TimedOut"    // it took too long
-	FaultTrapped     FaultKind = "Trapped"     // it broke off
-	FaultMisuse      FaultKind = "Misuse"      // it called the host as it must not
-	FaultNoVerdict   FaultKind = "NoVerdict"   // it ended without an answer
-	FaultBadVerdict  FaultKind = "BadVerdict"  // its answer makes no sense
-	FaultCrashed     FaultKind = "Crashed"     // it crashed the process that it ran in
-	FaultQuarantined FaultKind = "Quarantined" // it is not run for now, since it had its process killed
+	FaultRejected       FaultKind = "Rejected"       // it was not run, since its effects are unknown
+	FaultMissingHook    FaultKind = "MissingHook"    // it does not implement the hook
+	FaultFuelExhausted  FaultKind = "FuelExhausted"  // it used up its fuel
+	FaultMemoryLimit    FaultKind = "MemoryLimit"    // it exceeded its memory limit
+	FaultTimedOut       FaultKind = "TimedOut"       // it exceeded its timeout
+	FaultTrapped        FaultKind = "Trapped"        // it trapped
+	FaultInvalidCall    FaultKind = "InvalidCall"    // it made an invalid call to the host
+	FaultNoVerdict      FaultKind = "NoVerdict"      // it returned no verdict
+	FaultInvalidVerdict FaultKind = "InvalidVerdict" // its verdict is invalid
+	FaultCrashed        FaultKind = "Crashed"        // it crashed its worker process
+	FaultQuarantined    FaultKind = "Quarantined"    // it is suspended, since its worker process had to be killed
 )

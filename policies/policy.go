@@ -11,32 +11,35 @@ import (
 	"github.com/gleaner-dev/gleaner/hostabi"
 )
 
-// All stands for every group, or every resource, in a Rule.
-const All = "*"
+// Wildcard selects every group, or every resource, in a Rule.
+const Wildcard = "*"
 
-// Rule selects resources as admission rules do. "*" selects all.
+// Rule selects resources, as admission rules do. "*" selects all.
 type Rule struct {
 	Groups    []string // "" is the core group
-	Resources []string // in the plural, as in URLs
+	Resources []string // plural, as in URLs
 }
 
-// Selects reports whether a resource is selected, and whether it is by name.
+// Selects reports whether a resource is selected, and whether it is selected by
+// name.
 func (r Rule) Selects(resource schema.GroupResource) (selected, byName bool) {
 	group := slices.Contains(r.Groups, resource.Group)
 	name := slices.Contains(r.Resources, resource.Resource)
-	selected = (group || slices.Contains(r.Groups, All)) && (name || slices.Contains(r.Resources, All))
+	selected = (group || slices.Contains(r.Groups, Wildcard)) && (name || slices.Contains(r.Resources, Wildcard))
 	return selected, selected && group && name
 }
 
-// wide reports whether the rule selects resources that it does not name.
-func (r Rule) wide() bool { return slices.Contains(r.Groups, All) || slices.Contains(r.Resources, All) }
+// hasWildcard reports whether the rule has a wildcard.
+func (r Rule) hasWildcard() bool {
+	return slices.Contains(r.Groups, Wildcard) || slices.Contains(r.Resources, Wildcard)
+}
 
-// Names are the resources that the rule names.
-func (r Rule) Names() []schema.GroupResource {
+// NamedResources returns the resources that the rule lists by name.
+func (r Rule) NamedResources() []schema.GroupResource {
 	var names []schema.GroupResource
 	for _, group := range r.Groups {
 		for _, resource := range r.Resources {
-			if group != All && resource != All {
+			if group != Wildcard && resource != Wildcard {
 				names = append(names, schema.GroupResource{Group: group, Resource: resource})
 			}
 		}
@@ -44,98 +47,100 @@ func (r Rule) Names() []schema.GroupResource {
 	return names
 }
 
-// OnFault is what becomes of an object whose policy does not answer as it must.
+// OnFault says what happens to an object if the evaluation of its policy fails.
 type OnFault string
 
-// What a fault leads to. Whatever is not Default holds: the zero OnFault, too.
+// The fault policies. Any other value, also the zero OnFault, means Hold.
 const (
-	OnFaultHold    OnFault = "Hold"    // the object is kept, and the question put again
-	OnFaultDefault OnFault = "Default" // the next policy is asked
+	OnFaultHold    OnFault = "Hold"    // the object is kept, and the policy is evaluated again later
+	OnFaultDefault OnFault = "Default" // the next policy is evaluated
 )
 
-// Needs is how much of the object a policy is shown.
+// Needs says how much of the object a policy receives.
 type Needs string
 
-// What a policy can need. Whatever is none of the others is the whole object.
+// The parts of an object. Any other value means the whole object.
 const (
 	NeedsObject    Needs = "Object"    // costs a read for each decision
-	NeedsMetadata  Needs = "Metadata"  // costs one as well, and leaves out all but the metadata
-	NeedsReference Needs = "Reference" // costs none: name, namespace, UID, owners and finalizers of garbage collection
+	NeedsMetadata  Needs = "Metadata"  // costs one as well; metadata only
+	NeedsReference Needs = "Reference" // costs none: name, namespace, UID, owners and the garbage collection finalizers
 )
 
-// Answer is a verdict, and what it took.
-type Answer struct {
+// Evaluation is a verdict, and the resources that its evaluation used.
+type Evaluation struct {
 	Verdict hostabi.Verdict
 	Fuel    int64
-	Log     string // that the module wrote; it may hold what the object holds
+	Log     string // written by the module; it may contain data of the object
 }
 
-// Asker is an Evaluator that says what its answers took.
-type Asker interface {
+// MeteredEvaluator is an Evaluator that reports the resources used by an evaluation.
+type MeteredEvaluator interface {
 	Evaluator
-	Ask(ctx context.Context, request hostabi.Request) (Answer, error)
+	EvaluateMetered(ctx context.Context, request hostabi.Request) (Evaluation, error)
 }
 
-// Reads are resources that a policy may read.
-type Reads struct {
+// ReadRule selects resources that a policy may read.
+type ReadRule struct {
 	Rule
-	Namespaces []string // of the objects; "*" is all, and none is only what has no namespace
+	Namespaces []string // of the objects; "*" is all; empty: cluster-scoped objects only
 }
 
-// Covers reports whether objects in a namespace may be read, or in all of them for
-// "". What has no namespace is covered by the rule alone.
-func (r Reads) Covers(namespace string) bool {
-	return slices.Contains(r.Namespaces, All) || namespace != "" && slices.Contains(r.Namespaces, namespace)
+// CoversNamespace reports whether objects in a namespace may be read, or in all namespaces
+// for "". For cluster-scoped objects, only the rule counts.
+func (r ReadRule) CoversNamespace(namespace string) bool {
+	return slices.Contains(r.Namespaces, Wildcard) || namespace != "" && slices.Contains(r.Namespaces, namespace)
 }
 
-// Account is a service account. The zero Account is none.
-type Account struct{ Namespace, Name string }
+// ServiceAccount is a service account. The zero Account means none.
+type ServiceAccount struct{ Namespace, Name string }
 
-// Policy is one GCPolicy or ClusterGCPolicy as it is in force. It is not changed
-// once it is in a Set.
+// Policy is a GCPolicy or ClusterGCPolicy in force. It is immutable once it is in a
+// Set.
 type Policy struct {
-	Kind       string // of its resource; empty: GCPolicy, or ClusterGCPolicy
-	Namespace  string // empty: of the whole cluster
+	Kind       string // kind of its resource; empty: GCPolicy or ClusterGCPolicy
+	Namespace  string // empty: a cluster-scoped policy
 	Name       string
 	Generation int64
 
-	Rules      []Rule
-	Namespaces labels.Selector // nil: all
-	Objects    labels.Selector // nil: all
+	Rules             []Rule
+	NamespaceSelector labels.Selector // nil: all
+	ObjectSelector    labels.Selector // nil: all
 
-	// Matches evaluates the policy's conditions on an object. Nil: it has none.
+	// Matches evaluates the policy's match conditions on an object. Nil: there are
+	// none.
 	Matches func(ctx context.Context, object map[string]any) (bool, error)
 
-	// Hooks are those that it answers. Of one whose module is not there nobody can
-	// tell: it counts as if it answered all, but nothing is written ahead for it.
-	Hooks  []hostabi.Hook
-	Unsure bool
+	// Hooks are the hooks that it implements. If its module is not available, they
+	// are unknown: it then has all hooks, but nothing is written in advance for it.
+	Hooks        []hostabi.Hook
+	HooksUnknown bool
 
-	// Asker is nil while the policy is not ready; NotReady then says why. What it
-	// governs it governs all the same, by OnFault.
-	Asker    Asker
-	NotReady string
+	// Evaluator is nil while the policy is not ready; NotReadyReason then says why. The
+	// policy still governs its objects, by OnFault.
+	Evaluator      MeteredEvaluator
+	NotReadyReason string
 
-	// Loading says that it is not ready because its module is being fetched, compiled or
-	// started, which is no failure. What it governs is kept meanwhile: OnFault is Hold.
+	// Loading is true while the policy is not ready because its module is being
+	// fetched, compiled or started, which is not a failure. Its objects are kept
+	// meanwhile: OnFault is Hold.
 	Loading bool
 
-	Module string // as in ClusterPolicyModule keep-data; empty: fixed verdicts
+	Module string // such as "ClusterPolicyModule keep-data"; empty: fixed verdicts
 	Digest string // of the module; empty: none
 
-	Settings    []byte // a JSON object
-	Needs       Needs
-	Enforce     bool // or else what it says is recorded, and changes nothing
-	OnFault     OnFault
-	Override    bool // also what a client asked for explicitly
-	Priority    int32
-	Overridable bool // namespaced policies go first
+	Settings         []byte // a JSON object
+	Needs            Needs
+	Enforce          bool // false: decisions are recorded only
+	OnFault          OnFault
+	OverrideExplicit bool // also overrides a client's explicit propagation policy
+	Priority         int32
+	Overridable      bool // namespaced policies are evaluated first
 
-	Reads   []Reads
-	Account Account
+	ReadRules      []ReadRule
+	ServiceAccount ServiceAccount
 }
 
-// String returns what the policy is called in records and metrics.
+// String returns the name of the policy in records and metrics.
 func (p *Policy) String() string {
 	kind := p.Kind
 	if p.Namespace == "" {
@@ -144,33 +149,34 @@ func (p *Policy) String() string {
 	return cmp.Or(kind, "GCPolicy") + " " + p.Namespace + "/" + p.Name
 }
 
-// NoReader says why no object can be read for the policy, and what to write instead; "" if
-// objects can be read. For a policy of the cluster Gleaner itself reads, for one of a namespace
+// ReadProblem says why the policy cannot read objects, and what to write instead. It
+// is "" if it can. A cluster-scoped policy reads as Gleaner, a namespaced one as
 // its service account.
-func (p *Policy) NoReader() string {
-	if p.Namespace == "" || p.Account != (Account{}) {
+func (p *Policy) ReadProblem() string {
+	if p.Namespace == "" || p.ServiceAccount != (ServiceAccount{}) {
 		return ""
 	}
-	return NoAccount
+	return MissingServiceAccount
 }
 
-// NoAccount is what NoReader says of a policy of a namespace without a service account.
-const NoAccount = "it names no serviceAccount to read the object as: write one that may get it, or needs: Reference, " +
-	"with which the module sees the object's kind, name and owners alone"
+// MissingServiceAccount is the message of ReadProblem for a namespaced policy without a service
+// account.
+const MissingServiceAccount = "it has no serviceAccount to read the object: set one that may get the object, or set needs: Reference, " +
+	"so that the module receives only the object's kind, name and owners"
 
-// Answers reports whether it has something to say to a hook, or might have.
-func (p *Policy) Answers(hook hostabi.Hook) bool { return slices.Contains(p.Hooks, hook) }
+// HasHook reports whether the policy has a hook, or may have it.
+func (p *Policy) HasHook(hook hostabi.Hook) bool { return slices.Contains(p.Hooks, hook) }
 
-// Looks reports whether it takes the object itself to tell if the policy governs
-// it.
-func (p *Policy) Looks() bool {
-	return p.Objects != nil && !p.Objects.Empty() || p.Matches != nil
+// NeedsObjectToMatch reports whether the object itself is needed to decide whether the policy
+// governs it.
+func (p *Policy) NeedsObjectToMatch() bool {
+	return p.ObjectSelector != nil && !p.ObjectSelector.Empty() || p.Matches != nil
 }
 
-// conditional reports whether the policy governs only some objects of what its
-// rules select.
-func (p *Policy) conditional() bool {
-	return p.Looks() || p.Namespaces != nil && !p.Namespaces.Empty()
+// selective reports whether the policy governs only some objects of the selected
+// resources.
+func (p *Policy) selective() bool {
+	return p.NeedsObjectToMatch() || p.NamespaceSelector != nil && !p.NamespaceSelector.Empty()
 }
 
 // Selects reports whether the policy's rules select a resource.
@@ -188,8 +194,8 @@ func (p *Policy) selects(resource schema.GroupResource) (selected, byName bool) 
 	return selected, byName
 }
 
-// tier is the first thing that precedence goes by: the cluster's policies come
-// before those of namespaces, but for the ones that say otherwise.
+// tier is the first criterion of precedence: cluster-scoped policies that are not
+// overridable, then namespaced policies, then overridable ones.
 func (p *Policy) tier() int {
 	switch {
 	case p.Namespace != "":
@@ -201,26 +207,26 @@ func (p *Policy) tier() int {
 	}
 }
 
-// entry is a policy as it stands towards one resource.
-type entry struct {
+// rankedPolicy is a policy, and whether it selects a resource by name.
+type rankedPolicy struct {
 	*Policy
 	byName bool
 }
 
-// before orders the policies of a resource by precedence.
-func before(a, b entry) int {
+// comparePrecedence compares the policies of a resource by precedence.
+func comparePrecedence(a, b rankedPolicy) int {
 	return cmp.Or(
 		cmp.Compare(a.tier(), b.tier()),
 		cmp.Compare(b.Priority, a.Priority),
-		first(a.byName, b.byName),
-		first(a.conditional(), b.conditional()),
+		trueFirst(a.byName, b.byName),
+		trueFirst(a.selective(), b.selective()),
 		cmp.Compare(a.Namespace, b.Namespace),
 		cmp.Compare(a.Name, b.Name),
 	)
 }
 
-// first puts what has a property before what has not.
-func first(a, b bool) int {
+// trueFirst orders true before false.
+func trueFirst(a, b bool) int {
 	switch {
 	case a == b:
 		return 0

@@ -9,23 +9,25 @@ import (
 	"github.com/gleaner-dev/gleaner/hostabi"
 )
 
-// Set is the policies in force at one moment. It is immutable, and replaced whole;
-// its methods may be called concurrently. A nil Set and the zero Set have none.
+// Set is the set of policies in force at one moment. It is immutable; a change
+// replaces it. Its methods may be called concurrently. A nil Set and the zero Set
+// are empty.
 type Set struct {
 	policies []*Policy
 
-	// named has the policies of each resource that a rule names, by hook and in
-	// the order of precedence; others have those of the rules with a "*".
-	named  map[hostabi.Hook]map[schema.GroupResource][]*Policy
-	others map[hostabi.Hook][]entry
+	// byResource has the policies of each resource that a rule lists by name, by hook
+	// and in order of precedence. For other resources, others has the policies with
+	// a wildcard rule.
+	byResource map[hostabi.Hook]map[schema.GroupResource][]*Policy
+	wildcard   map[hostabi.Hook][]rankedPolicy
 }
 
-// NewSet returns the set of these policies, which are not to be changed any more.
+// NewSet returns the set of these policies, which must not be changed afterwards.
 func NewSet(all []*Policy) *Set {
 	s := &Set{
-		policies: slices.Clone(all),
-		named:    map[hostabi.Hook]map[schema.GroupResource][]*Policy{},
-		others:   map[hostabi.Hook][]entry{},
+		policies:   slices.Clone(all),
+		byResource: map[hostabi.Hook]map[schema.GroupResource][]*Policy{},
+		wildcard:   map[hostabi.Hook][]rankedPolicy{},
 	}
 	for _, hook := range hostabi.Hooks() {
 		s.add(hook)
@@ -34,37 +36,37 @@ func NewSet(all []*Policy) *Set {
 }
 
 func (s *Set) add(hook hostabi.Hook) {
-	s.named[hook] = map[schema.GroupResource][]*Policy{}
+	s.byResource[hook] = map[schema.GroupResource][]*Policy{}
 	for _, p := range s.policies {
-		if !p.Answers(hook) {
+		if !p.HasHook(hook) {
 			continue
 		}
 		wide := false
 		for _, rule := range p.Rules {
-			wide = wide || rule.wide()
-			for _, name := range rule.Names() {
-				s.named[hook][name] = nil
+			wide = wide || rule.hasWildcard()
+			for _, name := range rule.NamedResources() {
+				s.byResource[hook][name] = nil
 			}
 		}
 		if wide {
-			s.others[hook] = append(s.others[hook], entry{Policy: p})
+			s.wildcard[hook] = append(s.wildcard[hook], rankedPolicy{Policy: p})
 		}
 	}
-	slices.SortFunc(s.others[hook], before)
-	for name := range s.named[hook] {
-		s.named[hook][name] = s.of(hook, name)
+	slices.SortFunc(s.wildcard[hook], comparePrecedence)
+	for name := range s.byResource[hook] {
+		s.byResource[hook][name] = s.sorted(hook, name)
 	}
 }
 
-// of sorts the policies of one resource.
-func (s *Set) of(hook hostabi.Hook, resource schema.GroupResource) []*Policy {
-	var entries []entry
+// sorted returns the policies of one resource in order of precedence.
+func (s *Set) sorted(hook hostabi.Hook, resource schema.GroupResource) []*Policy {
+	var entries []rankedPolicy
 	for _, p := range s.policies {
-		if selected, byName := p.selects(resource); selected && p.Answers(hook) {
-			entries = append(entries, entry{p, byName})
+		if selected, byName := p.selects(resource); selected && p.HasHook(hook) {
+			entries = append(entries, rankedPolicy{p, byName})
 		}
 	}
-	slices.SortFunc(entries, before)
+	slices.SortFunc(entries, comparePrecedence)
 	sorted := make([]*Policy, len(entries))
 	for i, e := range entries {
 		sorted[i] = e.Policy
@@ -72,43 +74,45 @@ func (s *Set) of(hook hostabi.Hook, resource schema.GroupResource) []*Policy {
 	return sorted
 }
 
-// For yields the policies whose rules select a resource, for objects of one
-// namespace ("" for cluster-scoped ones), in the order in which they are to be
-// asked. Their selectors and conditions are still to be looked at.
-func (s *Set) For(hook hostabi.Hook, resource schema.GroupResource, namespace string) iter.Seq[*Policy] {
+// Candidates yields the policies that select a resource, for objects in a namespace (""
+// for cluster-scoped objects), in order of precedence. It does not check their
+// selectors and conditions.
+func (s *Set) Candidates(hook hostabi.Hook, resource schema.GroupResource, namespace string) iter.Seq[*Policy] {
 	return func(yield func(*Policy) bool) {
 		if s == nil {
 			return
 		}
-		named, ok := s.named[hook][resource]
+		named, ok := s.byResource[hook][resource]
 		for _, p := range named {
-			if p.reaches(namespace) && !yield(p) {
+			if p.coversNamespace(namespace) && !yield(p) {
 				return
 			}
 		}
 		if ok {
 			return
 		}
-		for _, e := range s.others[hook] {
-			if selected, _ := e.selects(resource); selected && e.reaches(namespace) && !yield(e.Policy) {
+		for _, e := range s.wildcard[hook] {
+			if selected, _ := e.selects(resource); selected && e.coversNamespace(namespace) && !yield(e.Policy) {
 				return
 			}
 		}
 	}
 }
 
-// reaches reports whether a policy governs objects of a namespace.
-func (p *Policy) reaches(namespace string) bool { return p.Namespace == "" || p.Namespace == namespace }
+// coversNamespace reports whether a policy governs objects of a namespace.
+func (p *Policy) coversNamespace(namespace string) bool {
+	return p.Namespace == "" || p.Namespace == namespace
+}
 
 // Has reports whether For yields anything.
 func (s *Set) Has(hook hostabi.Hook, resource schema.GroupResource, namespace string) bool {
-	for range s.For(hook, resource, namespace) {
+	for range s.Candidates(hook, resource, namespace) {
 		return true
 	}
 	return false
 }
 
-// All returns the policies of the set, which are not to be changed.
+// All returns the policies of the set. They must not be changed.
 func (s *Set) All() []*Policy {
 	if s == nil {
 		return nil
@@ -116,44 +120,44 @@ func (s *Set) All() []*Policy {
 	return s.policies
 }
 
-// Overlap says that a policy comes after others, by name, for some resource that
-// its rules name, or for all that they select. The others may leave it some
-// objects, by their selectors or by abstaining.
+// Overlap says that other policies precede a policy for a resource that its rules
+// list by name, or for all others that they select. The others may leave some
+// objects to it, by their selectors or by abstaining.
 type Overlap struct {
-	Hook     hostabi.Hook
-	Resource string // in the form of resource.group; "*" for all others
-	Before   []*Policy
+	Hook      hostabi.Hook
+	Resource  string // as resource.group; "*" for all others
+	Preceding []*Policy
 }
 
-// Overlaps returns where other policies are asked before this one.
+// Overlaps returns where other policies precede this one.
 func (s *Set) Overlaps(p *Policy) []Overlap {
 	var list []Overlap
 	for _, hook := range p.Hooks {
-		for resource, named := range s.named[hook] {
+		for resource, named := range s.byResource[hook] {
 			list = appendOverlap(list, hook, resource.String(), named, p)
 		}
 		var others []*Policy
-		for _, e := range s.others[hook] {
+		for _, e := range s.wildcard[hook] {
 			others = append(others, e.Policy)
 		}
-		list = appendOverlap(list, hook, All, others, p)
+		list = appendOverlap(list, hook, Wildcard, others, p)
 	}
 	return list
 }
 
 func appendOverlap(list []Overlap, hook hostabi.Hook, resource string, sorted []*Policy, p *Policy) []Overlap {
-	at := slices.Index(sorted, p)
-	if at <= 0 {
+	index := slices.Index(sorted, p)
+	if index <= 0 {
 		return list
 	}
-	var ahead []*Policy
-	for _, other := range sorted[:at] {
+	var preceding []*Policy
+	for _, other := range sorted[:index] {
 		if other.Namespace == "" || p.Namespace == "" || other.Namespace == p.Namespace {
-			ahead = append(ahead, other)
+			preceding = append(preceding, other)
 		}
 	}
-	if len(ahead) == 0 {
+	if len(preceding) == 0 {
 		return list
 	}
-	return append(list, Overlap{Hook: hook, Resource: resource, Before: ahead})
+	return append(list, Overlap{Hook: hook, Resource: resource, Preceding: preceding})
 }

@@ -25,8 +25,8 @@ type place struct {
 	name string
 }
 
-// readTests returns the tests of the whole tree by the requirements that they
-// are named after, and by "FOLDER TEST".
+// readTests returns all tests by the requirements in their
+// names, and by "FOLDER TEST".
 func readTests(t *testing.T) (byID map[string][]place, byName map[string]place) {
 	t.Helper()
 	byID, byName = map[string][]place{}, map[string]place{}
@@ -54,7 +54,7 @@ func readTests(t *testing.T) (byID map[string][]place, byName map[string]place) 
 		}
 		file = filepath.ToSlash(file)
 		switch {
-		case path.Dir(file) == "test": // these, which are full of examples
+		case path.Dir(file) == "test": // skip this package: it has examples of names
 			return nil
 		case strings.HasSuffix(file, "_test.go"):
 			return readGo(name, file, add)
@@ -74,11 +74,11 @@ func readTests(t *testing.T) (byID map[string][]place, byName map[string]place) 
 	return byID, byName
 }
 
-// isStory tells the stories of operator/graph and operator/loop.
-var isStory = regexp.MustCompile(`^operator/(graph|loop)/testdata/[^/]+$`)
+// isStory matches the stories of operator/graph and operator/collector.
+var isStory = regexp.MustCompile(`^operator/(graph|collector)/testdata/[^/]+$`)
 
-// readGo finds the test functions of a file. One is named after what its own
-// name, its doc or the beginning of the name of one of its cases says.
+// readGo finds the test functions of a file. Their requirements are in their
+// names, in their doc comments, and at the beginning of the names of their cases.
 func readGo(name, file string, add func(place, []string)) error {
 	src, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil {
@@ -103,7 +103,7 @@ func readGo(name, file string, add func(place, []string)) error {
 	return nil
 }
 
-// readStory takes the comments of a story for its headings.
+// readStory finds the requirements in the comments of a story.
 func readStory(name, file string, add func(place, []string)) error {
 	src, err := os.ReadFile(name)
 	if err != nil {
@@ -122,7 +122,7 @@ func readStory(name, file string, add func(place, []string)) error {
 var (
 	isTest = regexp.MustCompile(`^Test|^Fuzz|^Benchmark`)
 
-	// leading is what a case's name begins with, if that is numbers: "G-63, 3.16: …".
+	// leading matches requirements at the beginning of a case's name: "G-63, 3.16: …".
 	leading = regexp.MustCompile(`^((?i:scenarios?) \d+|[GAWP]-\d\d|3\.\d{1,2}|, | and |[ ]\d+)+\b`)
 
 	requirementID = regexp.MustCompile(`(?:^|[^\w-])([GAWP]-\d\d)\b`)
@@ -131,7 +131,7 @@ var (
 	number        = regexp.MustCompile(`\d+|–| to `)
 )
 
-// inHeading finds the numbers of requirements in prose.
+// inHeading returns the requirement ids in prose.
 func inHeading(text string) []string {
 	text = strings.ReplaceAll(text, "\n", " ")
 	var ids []string
@@ -152,7 +152,7 @@ func inHeading(text string) []string {
 	return ids
 }
 
-// numbers reads "2, 3 and 10", and "14–17".
+// numbers parses "2, 3 and 10", and "14–17".
 func numbers(text string) []string {
 	var ids []string
 	last, through := 0, false
@@ -177,7 +177,7 @@ var (
 	onlyDigits      = regexp.MustCompile(`^\d+$`)
 )
 
-// inName reads TestScenario45_46_…, Test3_14_… and TestG47_G49_….
+// inName parses TestScenario45_46_…, Test3_14_… and TestG47_G49_….
 func inName(name string) []string {
 	var ids []string
 	words := strings.Split(isTest.ReplaceAllString(name, ""), "_")
@@ -200,7 +200,7 @@ func inName(name string) []string {
 	return ids
 }
 
-func TestNamesAreRead(t *testing.T) {
+func TestNames_AreParsed(t *testing.T) {
 	for name, c := range map[string]struct {
 		read func(string) []string
 		text string

@@ -13,11 +13,14 @@ import (
 	"github.com/cockroachdb/datadriven"
 	"github.com/creack/pty"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/gleaner-dev/gleaner/internal/cli/exit"
+	"github.com/gleaner-dev/gleaner/internal/cli/program"
 )
 
 // What the commands that ask write, piped and on a terminal. After a change run the
 // test with -rewrite, then read the diff.
-func TestWhatIsAskedOfFiles(t *testing.T) {
+func TestFileCommands_Golden(t *testing.T) {
 	t.Chdir("testdata/ask")
 	t.Setenv("TERM", "xterm")
 	t.Setenv("KUBECONFIG", "/nonexistent") // no cluster is to be asked
@@ -37,11 +40,11 @@ func TestWhatIsAskedOfFiles(t *testing.T) {
 // invoke runs a command, and returns the exit code that it ends with.
 func invoke(t *testing.T, name string, args []string, out, errOut io.Writer) int {
 	t.Helper()
-	cmd := rootCalled(name)
+	cmd := rootCommandFor(name)
 	cmd.SetArgs(args)
 	cmd.SetOut(out)
 	cmd.SetErr(errOut)
-	return tell(errOut, name, cmd.ExecuteContext(t.Context()))
+	return program.PrintError(errOut, name, cmd.ExecuteContext(t.Context()))
 }
 
 func piped(t *testing.T, args []string) (string, int) {
@@ -75,10 +78,10 @@ func onTerminal(t *testing.T, args []string) (string, int) {
 // machine it may.
 var progress = regexp.MustCompile("(\r\x1b\\[K[^\r\n\x1b]*)+\r\x1b\\[K")
 
-// shown are what is asked of files: the rest of the page is of a cluster.
+// printHeld are what is asked of files: the rest of the page is of a cluster.
 var shown = regexp.MustCompile("(?s)```console\n\\$ gleaner ([^\n]* -f shop\\.yaml[^\n]*)\n(.*?)```")
 
-func TestTheDocumentationShowsWhatIsWritten(t *testing.T) {
+func TestDocumentation_ShowsActualOutput(t *testing.T) {
 	page, err := os.ReadFile("../../docs/cli.md")
 	if err != nil {
 		t.Fatal(err)
@@ -96,7 +99,7 @@ func TestTheDocumentationShowsWhatIsWritten(t *testing.T) {
 	}
 }
 
-func TestNoColorIsRespected(t *testing.T) {
+func TestNoColor_IsRespected(t *testing.T) {
 	t.Chdir("testdata/ask")
 	t.Setenv("TERM", "xterm")
 	t.Setenv("NO_COLOR", "")
@@ -106,7 +109,7 @@ func TestNoColorIsRespected(t *testing.T) {
 	}
 }
 
-func TestAsAPluginItIsCalledKubectlGleaner(t *testing.T) {
+func TestPlugin_UsageSaysKubectlGleaner(t *testing.T) {
 	var out bytes.Buffer
 	if code := invoke(t, "kubectl gleaner", []string{"preview", "delete", "--help"}, &out, &out); code != 0 {
 		t.Fatalf("exit code %d: %s", code, &out)
@@ -115,12 +118,12 @@ func TestAsAPluginItIsCalledKubectlGleaner(t *testing.T) {
 		t.Errorf("the usage is\n%s", &out)
 	}
 	out.Reset()
-	if code := invoke(t, "kubectl gleaner", []string{"graph", "a", "b", "c"}, &out, &out); code != exitUsage || !strings.HasPrefix(out.String(), "kubectl gleaner: ") {
+	if code := invoke(t, "kubectl gleaner", []string{"graph", "a", "b", "c"}, &out, &out); code != exit.CodeUsage || !strings.HasPrefix(out.String(), "kubectl gleaner: ") {
 		t.Errorf("exit code %d: %s", code, &out)
 	}
 }
 
-func TestValuesOfFlagsAreCompleted(t *testing.T) {
+func TestCompletion_FlagValues(t *testing.T) {
 	for line, want := range map[string]string{
 		"preview delete --cascade ": "background foreground orphan",
 		"graph -o ":                 "dot json mermaid svg wide yaml",
@@ -140,7 +143,7 @@ func TestValuesOfFlagsAreCompleted(t *testing.T) {
 	}
 }
 
-func TestAnInputFileMayBeTheStandardInput(t *testing.T) {
+func TestFilename_DashIsStandardInput(t *testing.T) {
 	file, err := os.Open("testdata/ask/shop.yaml")
 	if err != nil {
 		t.Fatal(err)

@@ -25,7 +25,7 @@ func digestOfText(text string) string {
 	return source.Digest([]source.File{{Data: []byte(text)}})
 }
 
-func TestModuleDigest_IsThatOfTheContent(t *testing.T) {
+func TestModuleDigest_OfContent(t *testing.T) {
 	code := []byte("\x00asm\x01\x00\x00\x00")
 	var packed bytes.Buffer
 	w := gzip.NewWriter(&packed)
@@ -42,9 +42,9 @@ func TestModuleDigest_IsThatOfTheContent(t *testing.T) {
 		}
 	}
 	for claim, c := range map[string]struct{ got, want string }{
-		"Rego":        {digestsPrinted(t, written(t, "policy.rego", orphanRego)), digestOfText(orphanRego)},
-		"WebAssembly": {digestsPrinted(t, written(t, "module.wasm", string(code))), digestOfText(string(code))},
-		"compressed":  {digestsPrinted(t, written(t, "module.wasm.gz", packed.String())), digestOfText(string(code))},
+		"Rego":        {digestsPrinted(t, writeFile(t, "policy.rego", orphanRego)), digestOfText(orphanRego)},
+		"WebAssembly": {digestsPrinted(t, writeFile(t, "module.wasm", string(code))), digestOfText(string(code))},
+		"compressed":  {digestsPrinted(t, writeFile(t, "module.wasm.gz", packed.String())), digestOfText(string(code))},
 		"a folder, without tests": {digestsPrinted(t, folder), source.Digest([]source.File{
 			{Name: "a.rego", Data: []byte("package gleaner\n")}, {Name: "b.rego", Data: []byte(orphanRego)},
 		})},
@@ -69,28 +69,28 @@ metadata: {name: code, namespace: shop}
 binaryData: {module.wasm: AGFzbQEAAAA=}
 `
 	one := digestOfText("package gleaner\n")
-	if got := digestsPrinted(t, "-f", written(t, "module.yaml", inline)); got != one+"\n" {
+	if got := digestsPrinted(t, "-f", writeFile(t, "module.yaml", inline)); got != one+"\n" {
 		t.Errorf("of one: %q", got)
 	}
 	want := one + "  clusterpolicymodule/inline\n" + digestOfText("\x00asm\x01\x00\x00\x00") + "  policymodule/mapped\n"
-	if got := digestsPrinted(t, "-f", written(t, "modules.yaml", inline+rest)); got != want {
+	if got := digestsPrinted(t, "-f", writeFile(t, "modules.yaml", inline+rest)); got != want {
 		t.Errorf("of two: got %q, want %q", got, want)
 	}
 }
 
-func TestModuleDigest_OfWhatIsNoModuleSaysWhatToWrite(t *testing.T) {
+func TestModuleDigest_InvalidArguments(t *testing.T) {
 	const remote = "apiVersion: gleaner.dev/v1alpha1\nkind: ClusterPolicyModule\nmetadata: {name: m}\nspec: {wasm: {image: \"example.com/m:v1\"}}\n"
-	manifest := written(t, "module.yaml", remote)
+	manifest := writeFile(t, "module.yaml", remote)
 	for want, args := range map[string][]string{
-		"write -f " + manifest:                {manifest},
-		"its content is not in the manifest":  {"-f", manifest},
-		"use one of them":                     {"-f", manifest, "policy.rego"},
-		"needs a module":                      {},
-		"there is no PolicyModule or Cluster": {"-f", written(t, "other.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: m}\n")},
+		"use -f " + manifest:                   {manifest},
+		"its content is not in the manifest":   {"-f", manifest},
+		"use one of them":                      {"-f", manifest, "policy.rego"},
+		"requires a module":                    {},
+		"no PolicyModule or ClusterPolicyModu": {"-f", writeFile(t, "other.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: m}\n")},
 	} {
 		var out, errOut bytes.Buffer
-		if exit := invoke(t, "gleaner", append([]string{"module", "digest"}, args...), &out, &errOut); exit == 0 || !strings.Contains(errOut.String(), want) {
-			t.Errorf("%v: exit %d, %s: want %q", args, exit, errOut.String(), want)
+		if code := invoke(t, "gleaner", append([]string{"module", "digest"}, args...), &out, &errOut); code == 0 || !strings.Contains(errOut.String(), want) {
+			t.Errorf("%v: exit %d, %s: want %q", args, code, errOut.String(), want)
 		}
 	}
 }

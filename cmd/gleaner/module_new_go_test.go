@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/gleaner-dev/gleaner/internal/cli/module"
 )
 
 // offline has the go command find all that it needs in the folder.
@@ -17,11 +19,11 @@ func offline(t *testing.T) {
 	t.Setenv("GOWORK", "off")
 }
 
-func TestModuleNew_OfGoPassesItsTestsUntouched(t *testing.T) {
+func TestModuleNew_Go_PassesItsTests(t *testing.T) {
 	for _, hook := range newHooks {
 		t.Run(hook, func(t *testing.T) {
 			offline(t)
-			anew(t, "go", hook)
+			newModuleFolder(t, "go", hook)
 			if out, err := exec.CommandContext(t.Context(), "gofmt", "-l", ".").CombinedOutput(); err != nil || len(out) != 0 {
 				t.Errorf("not formatted: %s, %v", out, err)
 			}
@@ -34,18 +36,18 @@ func TestModuleNew_OfGoPassesItsTestsUntouched(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			says(t, out, builtModule, "hooks   "+hook, "digest: ", "fits into a ConfigMap", "gleaner module push "+builtModule)
+			containsAll(t, out, module.BuiltModule, "hooks   "+hook, "digest: ", "fits into a ConfigMap", "gleaner module push "+module.BuiltModule)
 			if out, err = execute(t, "test"); err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}
-			says(t, out, "ok ", "cases.yaml")
-			checkResources(t, builtModule)
+			containsAll(t, out, "ok ", "cases.yaml")
+			checkResources(t, module.BuiltModule)
 		})
 	}
 }
 
-func TestModuleNew_BringsTheSDKWithoutItsTests(t *testing.T) {
-	anew(t, "go", "collect")
+func TestModuleNew_CopiesSDKWithoutTests(t *testing.T) {
+	newModuleFolder(t, "go", "collect")
 	var missing []string
 	for _, name := range []string{"hostabi/go.mod", "hostabi/request.go", "sdk/go/go.mod", "sdk/go/gleaner.go", "sdk/go/README.md",
 		"sdk/go/finalize/finalize.go", "sdk/go/gleanertest/gleanertest.go", "sdk/go/internal/guest/guest.go"} {

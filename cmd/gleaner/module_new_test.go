@@ -16,27 +16,27 @@ import (
 
 var newHooks = []string{"finalize", "collect", "propagate"}
 
-// anew writes a module, and makes its folder the current one.
-func anew(t *testing.T, lang, hook string) {
+// newModuleFolder writes a module, and makes its folder the current one.
+func newModuleFolder(t *testing.T, lang, hook string) {
 	t.Helper()
 	folder := filepath.Join(t.TempDir(), "bucket-cleaner")
 	out, err := execute(t, "module", "new", "--lang", lang, "--hook", hook, "--dir", folder, "bucket-cleaner")
 	if err != nil {
 		t.Fatal(err)
 	}
-	says(t, out, "answers "+hook, "cd "+folder, "gleaner test")
+	containsAll(t, out, "module with hook "+hook, "cd "+folder, "gleaner test")
 	t.Chdir(folder)
 }
 
-func TestModuleNew_OfRegoPassesItsTestsUntouched(t *testing.T) {
+func TestModuleNew_Rego_PassesItsTests(t *testing.T) {
 	for _, hook := range newHooks {
 		t.Run(hook, func(t *testing.T) {
-			anew(t, "rego", hook)
+			newModuleFolder(t, "rego", hook)
 			out, err := execute(t, "test")
 			if err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}
-			says(t, out, "cases.yaml", "0 failed, 0 skipped")
+			containsAll(t, out, "cases.yaml", "0 failed, 0 skipped")
 			if out, err = execute(t, "module", "build"); err != nil {
 				t.Fatal(err)
 			}
@@ -44,7 +44,7 @@ func TestModuleNew_OfRegoPassesItsTestsUntouched(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			says(t, out, "nothing to build", "hooks   "+hook, "digest: "+source.Digest([]source.File{{Data: text}}), "gleaner module push .")
+			containsAll(t, out, "Rego modules are not built", "hooks   "+hook, "digest: "+source.Digest([]source.File{{Data: text}}), "gleaner module push .")
 			checkResources(t, "policy.rego")
 		})
 	}
@@ -80,22 +80,22 @@ func checkResources(t *testing.T, module string) {
 			t.Errorf("%s: %v", head.Kind, err)
 		}
 	}
-	says(t, string(text), "name: bucket-cleaner, key: "+module)
+	containsAll(t, string(text), "name: bucket-cleaner, key: "+module)
 	generator, err := os.ReadFile("kustomization.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	says(t, string(generator), "files: ["+module+"]")
+	containsAll(t, string(generator), "files: ["+module+"]")
 }
 
-func TestModuleNew_WritesIntoNoFolderThatHasSomething(t *testing.T) {
+func TestModuleNew_RequiresEmptyDirectory(t *testing.T) {
 	folder := t.TempDir()
 	mine := filepath.Join(folder, "policy.rego")
 	if err := os.WriteFile(mine, []byte("mine"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	_, err := execute(t, "module", "new", "--lang", "rego", "--dir", folder, "bucket-cleaner")
-	refused(t, err, "is not empty", "--dir")
+	wantUsageError(t, err, "is not empty", "--dir")
 	if text, err := os.ReadFile(mine); err != nil || string(text) != "mine" {
 		t.Errorf("what was there is %q, %v", text, err)
 	}
@@ -108,7 +108,7 @@ func TestModuleNew_WritesIntoNoFolderThatHasSomething(t *testing.T) {
 	}
 }
 
-func TestModuleNew_TakesTheNameForTheFolder(t *testing.T) {
+func TestModuleNew_DirectoryDefaultsToName(t *testing.T) {
 	t.Chdir(t.TempDir())
 	if _, err := execute(t, "module", "new", "bucket-cleaner", "--lang", "rego"); err != nil {
 		t.Fatal(err)
@@ -118,20 +118,20 @@ func TestModuleNew_TakesTheNameForTheFolder(t *testing.T) {
 	}
 }
 
-func TestModuleNew_OfNonsenseSaysWhatToWrite(t *testing.T) {
+func TestModuleNew_InvalidArguments(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for name, c := range map[string]struct {
 		args []string
 		says string
 	}{
-		"no name":              {[]string{"--lang", "go"}, "needs one name"},
-		"two names":            {[]string{"--lang", "go", "a", "b"}, "needs one name"},
+		"no name":              {[]string{"--lang", "go"}, "requires exactly one name"},
+		"two names":            {[]string{"--lang", "go", "a", "b"}, "requires exactly one name"},
 		"capitals":             {[]string{"--lang", "go", "BucketCleaner"}, "such as bucket-cleaner"},
 		"a path":               {[]string{"--lang", "go", "../a"}, "such as bucket-cleaner"},
-		"a digit first":        {[]string{"--lang", "go", "1e3"}, "beginning with a letter"},
+		"a digit first":        {[]string{"--lang", "go", "1e3"}, "starting with a letter"},
 		"a dash last":          {[]string{"--lang", "go", "a-"}, "such as bucket-cleaner"},
 		"too long":             {[]string{"--lang", "go", strings.Repeat("a", 64)}, "up to 63"},
-		"no text to YAML":      {[]string{"--lang", "go", "true"}, "write another, such as true-things"},
+		"no text to YAML":      {[]string{"--lang", "go", "true"}, "use another, such as true-things"},
 		"no language":          {[]string{"a"}, "use --lang go or --lang rego"},
 		"another language":     {[]string{"--lang", "rust", "a"}, "use go or rego"},
 		"another hook":         {[]string{"--lang", "go", "--hook", "validate", "a"}, "use finalize, collect or propagate"},
@@ -140,7 +140,7 @@ func TestModuleNew_OfNonsenseSaysWhatToWrite(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := execute(t, append([]string{"module", "new"}, c.args...)...)
-			refused(t, err, c.says)
+			wantUsageError(t, err, c.says)
 		})
 	}
 	if entries, err := os.ReadDir("."); err != nil || len(entries) != 0 {
@@ -148,18 +148,18 @@ func TestModuleNew_OfNonsenseSaysWhatToWrite(t *testing.T) {
 	}
 }
 
-func TestModuleValidate_TakesTheFinalizerThatTheSDKForRegoShows(t *testing.T) {
+func TestModuleValidate_AcceptsExampleOfRegoSDK(t *testing.T) {
 	readme, err := os.ReadFile("../../sdk/rego/README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, shown, found := strings.Cut(string(readme), "    finalize := steps.in_turn(")
+	_, shown, found := strings.Cut(string(readme), "    finalize := steps.sequence(")
 	if !found {
 		t.Fatal("it shows none")
 	}
 	shown, _, _ = strings.Cut(shown, "\n\n")
-	policy := "package gleaner\n\nimport data.gleaner.sdk.steps\n\nurl := \"https://db.example.com/a\"\n\nfinalize := steps.in_turn(" + shown + "\n"
-	if out, err := execute(t, "module", "validate", written(t, "policy.rego", policy)); err != nil {
+	policy := "package gleaner\n\nimport data.gleaner.sdk.steps\n\nurl := \"https://db.example.com/a\"\n\nfinalize := steps.sequence(" + shown + "\n"
+	if out, err := execute(t, "module", "validate", writeFile(t, "policy.rego", policy)); err != nil {
 		t.Errorf("%v\n%s\n%s", err, out, policy)
 	}
 }

@@ -74,14 +74,14 @@ func pulled(t *testing.T, s source.Source) source.Fetched {
 	return got
 }
 
-func TestModulePush_OfRegoCanBePulled(t *testing.T) {
+func TestModulePush_Rego_CanBePulled(t *testing.T) {
 	notLoggedIn(t)
 	host := registryFor(t, "")
-	policy := written(t, "policy.rego", orphanRego)
+	policy := writeFile(t, "policy.rego", orphanRego)
 	image, sum := pushed(t, policy, host+"/policies/orphan:v1")
 	got := pulled(t, source.Source{Language: source.Rego, Image: image, SHA256: sum})
 	want := source.Fetched{
-		Files: []source.File{{Name: "policy.rego", Data: []byte(orphanRego)}}, Digest: sum, Pinned: true, From: image,
+		Files: []source.File{{Name: "policy.rego", Data: []byte(orphanRego)}}, Digest: sum, Pinned: true, Origin: image,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -98,7 +98,7 @@ func TestModulePush_OfRegoCanBePulled(t *testing.T) {
 	}
 }
 
-func TestModulePush_OfAFolderLeavesTestsOut(t *testing.T) {
+func TestModulePush_Directory_OmitsTests(t *testing.T) {
 	notLoggedIn(t)
 	folder := t.TempDir()
 	for name, text := range map[string]string{
@@ -121,7 +121,7 @@ func TestModulePush_OfAFolderLeavesTestsOut(t *testing.T) {
 	}
 }
 
-func TestModulePush_OfGoCanBePulledByWhoMay(t *testing.T) {
+func TestModulePush_Go_CanBePulledWithCredentials(t *testing.T) {
 	config := notLoggedIn(t)
 	host := registryFor(t, "me")
 	module := filepath.Join(t.TempDir(), "keep-data.wasm")
@@ -135,7 +135,7 @@ func TestModulePush_OfGoCanBePulledByWhoMay(t *testing.T) {
 	if err == nil {
 		t.Fatal("somebody unknown may push")
 	}
-	says(t, err.Error(), "401 Unauthorized", "docker login "+host)
+	containsAll(t, err.Error(), "401 Unauthorized", "docker login "+host)
 
 	login := []byte(fmt.Sprintf(`{"auths": {%q: {"username": "me", "password": "secret"}}}`, host))
 	if err := os.WriteFile(config, login, 0o600); err != nil {
@@ -152,27 +152,27 @@ func TestModulePush_OfGoCanBePulledByWhoMay(t *testing.T) {
 	}
 }
 
-func TestModulePush_OfWhatIsWrongPutsNothingThere(t *testing.T) {
+func TestModulePush_Invalid_PushesNothing(t *testing.T) {
 	notLoggedIn(t)
-	good := written(t, "policy.rego", orphanRego)
+	good := writeFile(t, "policy.rego", orphanRego)
 	closed := httptest.NewServer(http.NotFoundHandler())
 	closed.Close()
 	for name, c := range map[string]struct {
 		args []string
 		says string
 	}{
-		"no policy":    {[]string{written(t, "bad.rego", "package other\n"), registryFor(t, "") + "/a"}, "package gleaner"},
-		"text":         {[]string{written(t, "a.txt", "x"), registryFor(t, "") + "/a"}, "is neither WebAssembly"},
+		"no policy":    {[]string{writeFile(t, "bad.rego", "package other\n"), registryFor(t, "") + "/a"}, "package gleaner"},
+		"text":         {[]string{writeFile(t, "a.txt", "x"), registryFor(t, "") + "/a"}, "is neither WebAssembly"},
 		"nobody there": {[]string{good, strings.TrimPrefix(closed.URL, "http://") + "/a"}, "connection refused"},
-		"one name for two": {[]string{good, written(t, "policy.rego", "package gleaner\n\nlater := 1\n"), registryFor(t, "") + "/a"},
-			"another file of this name"},
+		"one name for two": {[]string{good, writeFile(t, "policy.rego", "package gleaner\n\nlater := 1\n"), registryFor(t, "") + "/a"},
+			"duplicate file name"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := execute(t, append([]string{"module", "push"}, c.args...)...)
 			if err == nil {
 				t.Fatal("nothing is wrong with it")
 			}
-			says(t, err.Error(), c.says)
+			containsAll(t, err.Error(), c.says)
 		})
 	}
 	for name, args := range map[string][]string{
@@ -184,7 +184,7 @@ func TestModulePush_OfWhatIsWrongPutsNothingThere(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := execute(t, append([]string{"module", "push"}, args...)...)
-			refused(t, err)
+			wantUsageError(t, err)
 		})
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/gleaner-dev/gleaner/hostabi"
+	"github.com/gleaner-dev/gleaner/internal/cli/loader"
 )
 
 const orphanRego = `package gleaner
@@ -25,7 +26,7 @@ validate := {"decision": "Invalid", "reason": "good is missing"} if not input.po
 `
 
 // file writes a file into a folder of the test's own, and returns its name.
-func written(t *testing.T, name, text string) string {
+func writeFile(t *testing.T, name, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -34,8 +35,8 @@ func written(t *testing.T, name, text string) string {
 	return path
 }
 
-// says makes sure that a command's output, or its error, has all of the words.
-func says(t *testing.T, text string, words ...string) {
+// containsAll makes sure that a command's output, or its error, has all of the words.
+func containsAll(t *testing.T, text string, words ...string) {
 	t.Helper()
 	for _, w := range words {
 		if !strings.Contains(text, w) {
@@ -44,17 +45,17 @@ func says(t *testing.T, text string, words ...string) {
 	}
 }
 
-func TestModule_OfRegoIsInspectedValidatedAndMeasured(t *testing.T) {
-	policy := written(t, "policy.rego", orphanRego)
+func TestModule_Rego_InspectValidateAndBench(t *testing.T) {
+	policy := writeFile(t, "policy.rego", orphanRego)
 	out, err := execute(t, "module", "inspect", policy)
 	if err != nil {
 		t.Fatal(err)
 	}
-	says(t, out, "rego", "collect, validate", "bytes of WebAssembly", "yes: it spends fuel", "250000000 units")
+	containsAll(t, out, "rego", "collect, validate", "bytes of WebAssembly", "yes: it consumes fuel", "250000000 units")
 	if out, err = execute(t, "module", "inspect", filepath.Dir(policy), "-o", "json"); err != nil {
 		t.Fatal(err)
 	}
-	var facts moduleFacts
+	var facts loader.Facts
 	if err := json.Unmarshal([]byte(out), &facts); err != nil {
 		t.Fatal(err)
 	}
@@ -64,18 +65,18 @@ func TestModule_OfRegoIsInspectedValidatedAndMeasured(t *testing.T) {
 	if out, err = execute(t, "module", "bench", policy, "-n", "20"); err != nil {
 		t.Fatal(err)
 	}
-	says(t, out, `{"decision":"Orphan","reason":"it is data"}`, "20 calls", "p99", "units, the same each time")
-	if out, err = execute(t, "module", "validate", policy, "--settings", written(t, "s.json", `{"good": true}`)); err != nil {
+	containsAll(t, out, `{"decision":"Orphan","reason":"it is data"}`, "20 calls", "p99", "units for each call")
+	if out, err = execute(t, "module", "validate", policy, "--settings", writeFile(t, "s.json", `{"good": true}`)); err != nil {
 		t.Fatal(err)
 	}
-	says(t, out, "valid")
-	if _, err = execute(t, "module", "validate", policy, "--settings", written(t, "s.json", `{}`)); err == nil {
+	containsAll(t, out, "valid")
+	if _, err = execute(t, "module", "validate", policy, "--settings", writeFile(t, "s.json", `{}`)); err == nil {
 		t.Fatal("settings that the module refuses are valid")
 	}
-	says(t, err.Error(), "the module refuses the settings: good is missing")
+	containsAll(t, err.Error(), "the module rejects the settings: good is missing")
 }
 
-func TestModule_OfGoIsInspectedAndMeasured(t *testing.T) {
+func TestModule_Go_InspectAndBench(t *testing.T) {
 	module := filepath.Join(t.TempDir(), "keep-data.wasm")
 	build := exec.CommandContext(t.Context(), "go", "build", "-buildmode=c-shared", "-ldflags=-s -w", "-o", module, ".")
 	build.Dir = "../../sdk/go/examples/keep-data"
@@ -95,42 +96,42 @@ func TestModule_OfGoIsInspectedAndMeasured(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	out, err := execute(t, "module", "inspect", written(t, "keep-data.wasm.gz", zipped.String()))
+	out, err := execute(t, "module", "inspect", writeFile(t, "keep-data.wasm.gz", zipped.String()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	says(t, out, "wasm", "propagate, collect, validate", "gleaner_v1.request_read")
+	containsAll(t, out, "wasm", "propagate, collect, validate", "gleaner_v1.request_read")
 	if out, err = execute(t, "module", "bench", module, "-n", "5"); err != nil {
 		t.Fatal(err)
 	}
-	says(t, out, "5 calls", "units, the same each time")
+	containsAll(t, out, "5 calls", "units for each call")
 }
 
-func TestModule_ThatIsWrongIsToldWhy(t *testing.T) {
-	good := written(t, "good.rego", orphanRego)
+func TestModule_Invalid_ErrorsNameTheCause(t *testing.T) {
+	good := writeFile(t, "good.rego", orphanRego)
 	for name, c := range map[string]struct {
 		args []string
 		says []string
 	}{
-		"text":          {[]string{"validate", written(t, "policy.txt", "hello")}, []string{"is neither WebAssembly, nor that compressed with gzip, nor named .rego"}},
+		"text":          {[]string{"validate", writeFile(t, "policy.txt", "hello")}, []string{"is neither WebAssembly, optionally compressed with gzip, nor a .rego file"}},
 		"nothing there": {[]string{"validate", "nowhere.wasm"}, []string{"read module", "nowhere.wasm"}},
-		"half a module": {[]string{"validate", written(t, "half.wasm", "\x00asm\x01\x00\x00\x00\x01")}, []string{"half.wasm"}},
-		"an empty module": {[]string{"validate", written(t, "empty.wasm", "\x00asm\x01\x00\x00\x00")},
-			[]string{"it exports no hook: it must export a function for each hook that it answers"}},
-		"a damaged gzip":  {[]string{"validate", written(t, "x.wasm.gz", "\x1f\x8b\x00")}, []string{"compressed with gzip, and damaged"}},
-		"a network call":  {[]string{"validate", written(t, "net.rego", "package gleaner\n\ncollect := http.send({\"url\": \"http://x\", \"method\": \"get\"}).body\n")}, []string{"net.rego:3", "http.send"}},
-		"another package": {[]string{"validate", written(t, "other.rego", "package other\n\ncollect := {}\n")}, []string{"other.rego:1", "package gleaner"}},
+		"half a module": {[]string{"validate", writeFile(t, "half.wasm", "\x00asm\x01\x00\x00\x00\x01")}, []string{"half.wasm"}},
+		"an empty module": {[]string{"validate", writeFile(t, "empty.wasm", "\x00asm\x01\x00\x00\x00")},
+			[]string{"it exports no hook: it must export a function for each hook that it implements"}},
+		"a damaged gzip":  {[]string{"validate", writeFile(t, "x.wasm.gz", "\x1f\x8b\x00")}, []string{"the gzip data is damaged"}},
+		"a network call":  {[]string{"validate", writeFile(t, "net.rego", "package gleaner\n\ncollect := http.send({\"url\": \"http://x\", \"method\": \"get\"}).body\n")}, []string{"net.rego:3", "http.send"}},
+		"another package": {[]string{"validate", writeFile(t, "other.rego", "package other\n\ncollect := {}\n")}, []string{"other.rego:1", "package gleaner"}},
 		"too little fuel": {[]string{"bench", good, "--fuel", "10"}, []string{"fuel"}},
-		"another hook": {[]string{"bench", good, "--request", written(t, "r.json", `{"hook": "finalize"}`)},
+		"another hook": {[]string{"bench", good, "--request", writeFile(t, "r.json", `{"hook": "finalize"}`)},
 			[]string{`is for the hook "finalize"`, "collect"}},
-		"no request": {[]string{"bench", good, "--request", written(t, "r.json", `[`)}, []string{"read request", "r.json"}},
+		"no request": {[]string{"bench", good, "--request", writeFile(t, "r.json", `[`)}, []string{"read request", "r.json"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := execute(t, append([]string{"module"}, c.args...)...)
 			if err == nil {
 				t.Fatal("nothing is wrong with it")
 			}
-			says(t, err.Error(), c.says...)
+			containsAll(t, err.Error(), c.says...)
 		})
 	}
 	for name, args := range map[string][]string{
@@ -140,11 +141,11 @@ func TestModule_ThatIsWrongIsToldWhy(t *testing.T) {
 		"no fuel":       {"module", "bench", good, "--fuel", "0"},
 		"little memory": {"module", "bench", good, "--memory", "1000"},
 		"no time":       {"module", "bench", good, "--timeout", "0s"},
-		"two languages": {"module", "inspect", good, written(t, "x.wasm", "")},
+		"two languages": {"module", "inspect", good, writeFile(t, "x.wasm", "")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := execute(t, args...)
-			refused(t, err)
+			wantUsageError(t, err)
 		})
 	}
 }

@@ -21,8 +21,8 @@ test_every_kept_kind_stays if {
 test_below if data.shop.size == 3
 `
 
-func TestTest_GivesTestsTheirData(t *testing.T) {
-	root := tested(t, map[string]string{
+func TestTest_LoadsData(t *testing.T) {
+	root := testFolder(t, map[string]string{
 		"a/data_test.rego": testsOfData,
 		"a/data.json":      `{"fixtures": {"kept": ["PersistentVolumeClaim"]}}`,
 		"a/shop/data.yaml": "size: 3\ncases: none\nhook: none\n",
@@ -32,54 +32,54 @@ func TestTest_GivesTestsTheirData(t *testing.T) {
 	if err != nil {
 		t.Fatal(err, out)
 	}
-	says(t, out, "7 passed, 0 failed, 1 skipped")
+	containsAll(t, out, "7 passed, 0 failed, 1 skipped")
 	if out, err = execute(t, "test", filepath.Join(root, "a/policy.rego"), filepath.Join(root, "a/data_test.rego"), filepath.Join(root, "a/data.json")); err == nil {
 		t.Fatal("data that was not named was read", out)
 	}
-	says(t, out, "--- FAIL: gleaner.test_below", "1 of 2 tests")
+	containsAll(t, out, "--- FAIL: gleaner.test_below", "1 of 2 tests")
 }
 
-func TestTest_RefusesDataThatAClusterLacks(t *testing.T) {
+func TestTest_RejectsDataThatClustersLack(t *testing.T) {
 	for claim, c := range map[string]struct {
 		files map[string]string
 		says  []string
 	}{
 		"a rule that reads data": {map[string]string{"a/more.rego": "package gleaner\n\npropagate := {\"decision\": data.fixtures.how}\n", "a/data.json": `{"fixtures": {"how": "Orphan"}}`},
-			[]string{"more.rego:3: data.fixtures.how is not there", "input.policy.settings"}},
+			[]string{"more.rego:3: data.fixtures.how does not exist", "input.policy.settings"}},
 		"data where a rule is": {map[string]string{"a/data.json": `{"gleaner": {"collect": {"decision": "Delete"}}}`},
 			[]string{"gleaner/collect", "conflicting"}},
 		"a list":     {map[string]string{"a/data.json": `[1]`}, []string{"data.json: it must be one object"}},
-		"data twice": {map[string]string{"a/data.json": `{"b": {"c": 1}}`, "a/b/data.yaml": "c: 2\n"}, []string{"data.json: data.b.c is in another file as well"}},
+		"data twice": {map[string]string{"a/data.json": `{"b": {"c": 1}}`, "a/b/data.yaml": "c: 2\n"}, []string{"data.json: data.b.c is also defined in another file"}},
 	} {
 		t.Run(claim, func(t *testing.T) {
-			out, err := execute(t, "test", tested(t, c.files))
-			refused(t, err, "1 file or folder can't be tested")
-			says(t, out, c.says...)
+			out, err := execute(t, "test", testFolder(t, c.files))
+			wantUsageError(t, err, "1 file or directory can't be tested")
+			containsAll(t, out, c.says...)
 		})
 	}
 }
 
 func TestTest_FailsBelowTheThreshold(t *testing.T) {
-	root := tested(t, nil) // 66.7 %
+	root := testFolder(t, nil) // 66.7 %
 	if out, err := execute(t, "test", "--threshold", "60", root); err != nil {
 		t.Error(err, out)
 	} else {
-		says(t, out, "66.7% of lines covered")
+		containsAll(t, out, "66.7% of lines covered")
 	}
 	out, err := execute(t, "test", "--threshold", "66.8", root)
-	if err == nil || err.Error() != "the tests reach 66.7% of lines of Rego, less than --threshold=66.8" {
+	if err == nil || err.Error() != "the tests cover 66.7% of the lines of Rego, less than --threshold=66.8" {
 		t.Errorf("the error is %v:\n%s", err, out)
 	}
 	for _, wrong := range []string{"-1", "101", "NaN"} {
 		_, err = execute(t, "test", "--threshold", wrong, root)
-		refused(t, err, "--threshold=", "use a percentage from 0 to 100")
+		wantUsageError(t, err, "--threshold=", "use a percentage from 0 to 100")
 	}
 	_, err = execute(t, "test", "--threshold", "1", filepath.Join(root, "a/cases.yaml"))
-	refused(t, err, "no test of Rego was run")
+	wantUsageError(t, err, "no Rego test was run")
 	_, err = execute(t, "test", "--threshold", "1", "--run", "a", root)
-	refused(t, err, "leave --run out")
+	wantUsageError(t, err, "omit --run")
 	_, err = execute(t, "test", "--watch", "-o", "json", root)
-	refused(t, err, "leave --output=json out")
+	wantUsageError(t, err, "omit --output=json")
 }
 
 // output collects what a command writes while it runs.
@@ -130,16 +130,16 @@ func (o *output) cut(want string) (before string, found bool) {
 	return before, found
 }
 
-func TestTest_WatchRunsAgainAfterEachChange(t *testing.T) {
-	root := tested(t, nil)
+func TestTest_WatchReruns(t *testing.T) {
+	root := testFolder(t, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	out, log, ended := newOutput(), newOutput(), make(chan error, 1)
-	cmd := rootCalled("gleaner")
+	cmd := rootCommandFor("gleaner")
 	cmd.SetOut(out)
 	cmd.SetErr(log)
 	cmd.SetArgs([]string{"test", "--watch", root})
 	go func() { ended <- cmd.ExecuteContext(ctx) }()
-	says(t, out.next(t, "Watching for changes"), "5 passed, 0 failed, 1 skipped")
+	containsAll(t, out.next(t, "Watching for changes"), "5 passed, 0 failed, 1 skipped")
 
 	policy := filepath.Join(root, "a/policy.rego")
 	write := func(path, text string) {
@@ -149,13 +149,13 @@ func TestTest_WatchRunsAgainAfterEachChange(t *testing.T) {
 		}
 	}
 	write(policy, strings.Replace(testedRego, `"Orphan"`, `"Delete"`, 1))
-	says(t, out.next(t, "Watching for changes"), "--- FAIL: gleaner.test_a_claim_stays", "3 passed, 2 failed")
+	containsAll(t, out.next(t, "Watching for changes"), "--- FAIL: gleaner.test_a_claim_stays", "3 passed, 2 failed")
 	log.next(t, "2 of 6 tests failed")
 
 	write(policy, testedRego)
-	says(t, out.next(t, "Watching for changes"), "5 passed, 0 failed, 1 skipped")
+	containsAll(t, out.next(t, "Watching for changes"), "5 passed, 0 failed, 1 skipped")
 	write(filepath.Join(root, "a/new_test.rego"), "package gleaner\n\ntest_new if true\n")
-	says(t, out.next(t, "Watching for changes"), "6 passed, 0 failed, 1 skipped")
+	containsAll(t, out.next(t, "Watching for changes"), "6 passed, 0 failed, 1 skipped")
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)

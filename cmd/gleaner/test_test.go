@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/gleaner-dev/gleaner/internal/cli/test"
 )
 
 const (
@@ -63,8 +65,8 @@ func folder(t *testing.T, files map[string]string) string {
 	return root
 }
 
-// tested is a folder with a policy that passes its tests.
-func tested(t *testing.T, also map[string]string) string {
+// testFolder is a folder with a policy that passes its tests.
+func testFolder(t *testing.T, also map[string]string) string {
 	t.Helper()
 	files := map[string]string{"a/policy.rego": testedRego, "a/policy_test.rego": testsRego, "a/cases.yaml": casesOfRego}
 	for name, text := range also {
@@ -73,8 +75,8 @@ func tested(t *testing.T, also map[string]string) string {
 	return folder(t, files)
 }
 
-func TestTest_FindsTestsBelowAFolderAndRunsThem(t *testing.T) {
-	root := tested(t, map[string]string{
+func TestTest_FindsTestsRecursively(t *testing.T) {
+	root := testFolder(t, map[string]string{
 		"a/deep/b.rego":           "package gleaner\n\ncollect := {\"decision\": \"Delete\"}\n\ntest_it if collect.decision == \"Delete\"\n",
 		"manifests/apply.yaml":    "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {cases: none}\n",
 		"manifests/other.yaml":    "cases:\n- this is of another program\n",
@@ -88,27 +90,27 @@ func TestTest_FindsTestsBelowAFolderAndRunsThem(t *testing.T) {
 	if err != nil {
 		t.Fatal(err, out)
 	}
-	says(t, out, filepath.Join(root, "a")+"\t3 tests, 1 skipped\t", filepath.Join(root, "a/cases.yaml")+"\t3 cases\t",
+	containsAll(t, out, filepath.Join(root, "a")+"\t3 tests, 1 skipped\t", filepath.Join(root, "a/cases.yaml")+"\t3 cases\t",
 		filepath.Join(root, "a/deep")+"\t1 test\t", filepath.Join(root, "policies[1]")+"\t1 test\t", "7 passed, 0 failed, 1 skipped")
 	if lines := strings.Count(out, "\n"); lines != 5 {
 		t.Errorf("%d lines:\n%s", lines, out)
 	}
 }
 
-func TestTest_ShowsWhatTheOperatorWouldDo(t *testing.T) {
-	root := tested(t, map[string]string{"a/cases.yaml": casesOfRego + `
+func TestTest_ShowsActionOfTheOperator(t *testing.T) {
+	root := testFolder(t, map[string]string{"a/cases.yaml": casesOfRego + `
 - name: a claim whose owner stands is not asked about
   request:
     hook: collect
     object: {kind: PersistentVolumeClaim}
     owners:
-    - {reference: {apiVersion: v1, kind: ConfigMap, name: a, uid: a}, standing: Present}
-    - {reference: {apiVersion: v1, kind: ConfigMap, name: b, uid: b}, standing: Absent}
+    - {reference: {apiVersion: v1, kind: ConfigMap, name: a, uid: a}, status: Present}
+    - {reference: {apiVersion: v1, kind: ConfigMap, name: b, uid: b}, status: Absent}
   want: {decision: Orphan, reason: it is data}
 - name: an owner that nobody could read
   request:
     hook: collect
-    owners: [{reference: {apiVersion: v1, kind: ConfigMap, name: a, uid: a}, standing: Unknown}]
+    owners: [{reference: {apiVersion: v1, kind: ConfigMap, name: a, uid: a}, status: Unknown}]
   want: {decision: Abstain}
 - name: no hook to speak of
   request: {hook: validate}
@@ -119,18 +121,18 @@ func TestTest_ShowsWhatTheOperatorWouldDo(t *testing.T) {
 		out = strings.ReplaceAll(out, root, "")
 		t.Fatal(err, out)
 	}
-	says(t, out,
-		"--- PASS: a claim stays\n    collect: Orphan, since it is data\n    the operator: keep, and drop 1 owner reference (KeptByPolicy)\n",
-		"--- PASS: a Pod goes\n    collect: Abstain\n    the operator: ask the next policy; without one, delete in background (OwnersAbsent)\n",
-		"--- PASS: Pods stay\n    propagate: Foreground\n    the operator: delete once more, with Foreground (PropagationDecided); dependents of kind Pod: Orphan\n",
-		"the operator: nobody is asked: keep, and drop 1 owner reference (OwnerRemains)\n",
-		"the operator: nobody is asked: keep, and try again (OwnerUnreadable)\n",
+	containsAll(t, out,
+		"--- PASS: a claim stays\n    collect: Orphan (it is data)\n    operator: keep and remove 1 owner reference (KeptByPolicy)\n",
+		"--- PASS: a Pod goes\n    collect: Abstain\n    operator: evaluate the next policy, or by default: delete in background (OwnersAbsent)\n",
+		"--- PASS: Pods stay\n    propagate: Foreground\n    operator: delete again with propagation policy Foreground (PropagationDecided); dependents of kind Pod: Orphan\n",
+		"operator: no policy is evaluated: keep and remove 1 owner reference (OwnerRemains)\n",
+		"operator: no policy is evaluated: keep and retry (OwnerUnreadable)\n",
 		"    validate: no verdict\n",
 	)
 }
 
-func TestTest_ThatFailsSaysWhatAndWhere(t *testing.T) {
-	root := tested(t, map[string]string{"a/policy.rego": strings.Replace(testedRego, `"Orphan"`, `"Delete"`, 1)})
+func TestTest_Failure_ShowsMessageAndLocation(t *testing.T) {
+	root := testFolder(t, map[string]string{"a/policy.rego": strings.Replace(testedRego, `"Orphan"`, `"Delete"`, 1)})
 	out, err := execute(t, "test", root)
 	if err == nil {
 		t.Fatal("nothing failed")
@@ -138,9 +140,9 @@ func TestTest_ThatFailsSaysWhatAndWhere(t *testing.T) {
 	if diff := cmp.Diff("2 of 6 tests failed", err.Error()); diff != "" {
 		t.Error(diff)
 	}
-	says(t, out,
+	containsAll(t, out,
 		"--- FAIL: gleaner.test_a_claim_stays\n    "+filepath.Join(root, "a/policy_test.rego")+":3\n",
-		"--- FAIL: a claim stays\n    "+filepath.Join(root, "a/cases.yaml")+":3\n    policy.rego answers (-want +got):\n"+
+		"--- FAIL: a claim stays\n    "+filepath.Join(root, "a/cases.yaml")+":3\n    policy.rego returns (-want +got):\n"+
 			"    - {\"decision\":\"Orphan\",\"reason\":\"it is data\"}\n    + {\"decision\":\"Delete\",\"reason\":\"it is data\"}\n",
 		"FAIL  "+filepath.Join(root, "a/cases.yaml")+"\t1 of 3 cases\t",
 	)
@@ -154,26 +156,26 @@ func TestTest_ThatFailsSaysWhatAndWhere(t *testing.T) {
 }
 
 func TestTest_RunsOnlyWhatMatches(t *testing.T) {
-	root := tested(t, nil)
+	root := testFolder(t, nil)
 	out, err := execute(t, "test", "--run", "claim", root)
 	if err != nil {
 		t.Fatal(err)
 	}
-	says(t, out, "2 passed, 0 failed, 0 skipped")
+	containsAll(t, out, "2 passed, 0 failed, 0 skipped")
 	_, err = execute(t, "test", "--run", "^nothing$", root)
-	refused(t, err, "no test matches --run=^nothing$")
+	wantUsageError(t, err, "no test matches --run=^nothing$")
 }
 
-func TestTest_TellsProgramsTheSame(t *testing.T) {
-	root := tested(t, map[string]string{
+func TestTest_JSONAndJUnitOutput(t *testing.T) {
+	root := testFolder(t, map[string]string{
 		"a/policy.rego": strings.Replace(testedRego, `"Orphan"`, `"Delete"`, 1),
 		"b/cases.yaml":  "module: missing.rego\n" + strings.TrimPrefix(casesOfRego, "module: policy.rego\n"),
 	})
 	out, err := execute(t, "test", "-o", "json", root)
-	refused(t, err, "1 file or folder can't be tested")
+	wantUsageError(t, err, "1 file or directory can't be tested")
 	var report struct {
 		Passed, Failed, Skipped int
-		Suites                  []testSuite
+		Suites                  []test.Suite
 	}
 	if err := json.Unmarshal([]byte(out), &report); err != nil {
 		t.Fatal(err, out)
@@ -181,20 +183,20 @@ func TestTest_TellsProgramsTheSame(t *testing.T) {
 	if diff := cmp.Diff([]int{3, 2, 1, 3}, []int{report.Passed, report.Failed, report.Skipped, len(report.Suites)}); diff != "" {
 		t.Fatal(diff)
 	}
-	want := testResult{
-		Name: "a claim stays", File: filepath.Join(root, "a/cases.yaml"), Line: 3, Outcome: failed, Module: "policy.rego",
+	want := test.Result{
+		Name: "a claim stays", File: filepath.Join(root, "a/cases.yaml"), Line: 3, Outcome: test.Failed, Module: "policy.rego",
 		Hook: "collect", Decision: "Delete", Reason: "it is data", Action: "delete in background (OwnersAbsent)",
-		Message: "policy.rego answers (-want +got):\n- {\"decision\":\"Orphan\",\"reason\":\"it is data\"}\n+ {\"decision\":\"Delete\",\"reason\":\"it is data\"}",
+		Message: "policy.rego returns (-want +got):\n- {\"decision\":\"Orphan\",\"reason\":\"it is data\"}\n+ {\"decision\":\"Delete\",\"reason\":\"it is data\"}",
 	}
 	if diff := cmp.Diff(want, report.Suites[1].Results[0]); diff != "" {
 		t.Error(diff)
 	}
-	says(t, report.Suites[2].Broken, "module missing.rego", "no such file")
+	containsAll(t, report.Suites[2].Broken, "module missing.rego", "no such file")
 
 	if out, err = execute(t, "test", "-o", "junit", root); err == nil {
 		t.Fatal("nothing failed")
 	}
-	var junit junitSuites
+	var junit test.JUnitSuites
 	if err := xml.Unmarshal([]byte(out), &junit); err != nil {
 		t.Fatal(err, out)
 	}
@@ -206,16 +208,16 @@ func TestTest_TellsProgramsTheSame(t *testing.T) {
 	}
 }
 
-func TestTest_ShowsWhichLinesWereNotReached(t *testing.T) {
-	root := tested(t, nil)
+func TestTest_ShowsUncoveredLines(t *testing.T) {
+	root := testFolder(t, nil)
 	out, err := execute(t, "test", "--coverage", root)
 	if err != nil {
 		t.Fatal(err)
 	}
-	says(t, out, "policy.rego: 66.7% of lines covered; not reached: 7\n")
+	containsAll(t, out, "policy.rego: 66.7% of lines covered; not covered: 7\n")
 }
 
-func TestTest_AsksRegoAndWasmTheSame(t *testing.T) {
+func TestTest_RunsCasesWithRegoAndWasm(t *testing.T) {
 	const shared = "../../policies/policytest/testdata/"
 	read := func(name string) string {
 		text, err := os.ReadFile(shared + name)
@@ -238,10 +240,10 @@ func TestTest_AsksRegoAndWasmTheSame(t *testing.T) {
 	if err != nil {
 		t.Fatal(err, out)
 	}
-	says(t, out, "\t44 cases\t")
+	containsAll(t, out, "\t44 cases\t")
 }
 
-func TestTest_PassesForTheLibrary(t *testing.T) {
+func TestTest_LibraryPasses(t *testing.T) {
 	out, err := execute(t, "test", "../../policies/library")
 	if err != nil {
 		t.Fatal(err, out)
@@ -251,7 +253,7 @@ func TestTest_PassesForTheLibrary(t *testing.T) {
 	}
 }
 
-func TestTest_PassesForWhatTheSDKSaysToWrite(t *testing.T) {
+func TestTest_SDKExamplesPass(t *testing.T) {
 	readme, err := os.ReadFile("../../sdk/rego/README.md")
 	if err != nil {
 		t.Fatal(err)
@@ -273,44 +275,44 @@ func TestTest_PassesForWhatTheSDKSaysToWrite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err, out)
 	}
-	says(t, out, "3 passed, 0 failed")
+	containsAll(t, out, "3 passed, 0 failed")
 }
 
-func TestTest_ThatCannotRunSaysWhatToWrite(t *testing.T) {
-	good := tested(t, nil)
+func TestTest_InvalidArguments(t *testing.T) {
+	good := testFolder(t, nil)
 	bare := strings.TrimPrefix(casesOfRego, "module: policy.rego\n")
 	for claim, c := range map[string]struct {
 		args  []string
 		error []string
 		out   []string
 	}{
-		"an empty folder":       {[]string{t.TempDir()}, []string{"there is nothing to test", "test_a_claim_stays", "module: policy.rego"}, nil},
-		"a policy alone":        {[]string{filepath.Join(good, "a/policy.rego")}, []string{"there is nothing to test"}, nil},
+		"an empty folder":       {[]string{t.TempDir()}, []string{"no tests found", "test_a_claim_stays", "module: policy.rego"}, nil},
+		"a policy alone":        {[]string{filepath.Join(good, "a/policy.rego")}, []string{"no tests found"}, nil},
 		"no such folder":        {[]string{"nowhere"}, []string{"find tests", "nowhere"}, nil},
-		"another file":          {[]string{written(t, "policy.txt", "")}, []string{"policy.txt holds no tests"}, nil},
+		"another file":          {[]string{writeFile(t, "policy.txt", "")}, []string{"policy.txt is not a test file"}, nil},
 		"no such output":        {[]string{"-o", "yaml", good}, []string{"use text, json or junit"}, nil},
 		"no time":               {[]string{"--timeout", "0s", good}, []string{"--timeout=0s"}, nil},
 		"a bad expression":      {[]string{"--run", "(", good}, []string{"--run", "missing closing"}, nil},
-		"half the coverage":     {[]string{"--run", "a", "--coverage", good}, []string{"--coverage and --threshold are of all tests"}, nil},
-		"one dash":              {[]string{"-run", "a", good}, []string{"-run is --run here"}, nil},
+		"half the coverage":     {[]string{"--run", "a", "--coverage", good}, []string{"--coverage and --threshold require all tests"}, nil},
+		"one dash":              {[]string{"-run", "a", good}, []string{"use --run, with two dashes"}, nil},
 		"another flag":          {[]string{"--bench", good}, []string{"--bench", "see gleaner test --help"}, nil},
-		"no module":             {[]string{folder(t, map[string]string{"c.yaml": bare})}, []string{"1 file or folder"}, []string{"c.yaml names no module: write module: policy.rego"}},
-		"a misspelt case":       {[]string{written(t, "c.yaml", strings.Replace(casesOfRego, "want:", "wants:", 1))}, []string{"1 file or folder"}, []string{`unknown field "wants"`}},
-		"a module that is none": {[]string{folder(t, map[string]string{"c.yaml": casesOfRego, "policy.rego": "package other\n\ncollect := 1\n"})}, []string{"1 file or folder"}, []string{"module policy.rego", "package gleaner"}},
-		"Rego that is none":     {[]string{written(t, "a_test.rego", "package gleaner\n\ntest_it if {\n")}, []string{"1 file or folder"}, []string{"--- BROKEN: ", "a_test.rego:"}},
+		"no module":             {[]string{folder(t, map[string]string{"c.yaml": bare})}, []string{"1 file or directory"}, []string{"c.yaml does not name a module: write, for example, module: policy.rego"}},
+		"a misspelt case":       {[]string{writeFile(t, "c.yaml", strings.Replace(casesOfRego, "want:", "wants:", 1))}, []string{"1 file or directory"}, []string{`unknown field "wants"`}},
+		"a module that is none": {[]string{folder(t, map[string]string{"c.yaml": casesOfRego, "policy.rego": "package other\n\ncollect := 1\n"})}, []string{"1 file or directory"}, []string{"module policy.rego", "package gleaner"}},
+		"Rego that is none":     {[]string{writeFile(t, "a_test.rego", "package gleaner\n\ntest_it if {\n")}, []string{"1 file or directory"}, []string{"--- BROKEN: ", "a_test.rego:"}},
 	} {
 		t.Run(claim, func(t *testing.T) {
 			out, err := execute(t, append([]string{"test"}, c.args...)...)
-			refused(t, err, c.error...)
-			says(t, out, c.out...)
+			wantUsageError(t, err, c.error...)
+			containsAll(t, out, c.out...)
 		})
 	}
 }
 
-func TestTest_ThatTakesTooLongFails(t *testing.T) {
-	_, err := execute(t, "test", "--timeout", "1ns", tested(t, nil))
+func TestTest_Timeout(t *testing.T) {
+	_, err := execute(t, "test", "--timeout", "1ns", testFolder(t, nil))
 	if err == nil {
 		t.Fatal("it has passed")
 	}
-	says(t, err.Error(), "the tests did not end: it took longer than --timeout=1ns")
+	containsAll(t, err.Error(), "the tests did not complete: --timeout=1ns exceeded")
 }

@@ -1,8 +1,8 @@
-// Package admit does to Gleaner's custom resources what an API server does that has
-// their definitions: it refuses what they don't allow, and sets their defaults. With
-// it, resources in files are as they would be once they were applied.
+// Package admit validates Gleaner's custom resources and sets their defaults, as an
+// API server with their CustomResourceDefinitions does. Resources in files are then
+// the same as after kubectl apply.
 //
-// It asks no API server, and knows nothing of admission policies.
+// It contacts no API server, and does not evaluate admission policies.
 package admit
 
 import (
@@ -37,7 +37,7 @@ type kind struct {
 	rules      *cel.Validator
 }
 
-// kinds are compiled when they are first needed, which takes a while.
+// kinds compiles the schemas on first use, which is slow.
 var kinds = sync.OnceValues(func() (map[schema.GroupVersionKind]kind, error) {
 	definitions, err := crds.Definitions()
 	if err != nil {
@@ -72,34 +72,35 @@ func compile(version apiextensionsv1.CustomResourceDefinitionVersion) (kind, err
 	return k, err
 }
 
-// Object sets the defaults of one of Gleaner's custom resources. The error is of the
-// kind that an API server answers with, and names everything that is wrong. Other objects are left as they are.
-func Object(ctx context.Context, o *unstructured.Unstructured) error {
+// Admit validates one of Gleaner's custom resources and sets its defaults. The
+// error is an API status error, as from an API server, with all problems. Objects
+// of other groups are not changed.
+func Admit(ctx context.Context, o *unstructured.Unstructured) error {
 	all, err := kinds()
 	if err != nil {
 		return err
 	}
 	gvk := o.GroupVersionKind()
-	k, is := all[gvk]
-	if !is {
-		return unknown(all, gvk)
+	k, ok := all[gvk]
+	if !ok {
+		return unknownKind(all, gvk)
 	}
-	tried := o.DeepCopy()
-	delete(tried.Object, "status") // of the operator: a dump may be of another release
-	if strangers := k.strangers(tried); len(strangers) != 0 {
+	obj := o.DeepCopy()
+	delete(obj.Object, "status") // it belongs to the operator; a dump may be from another release
+	if unknown := k.pruneUnknown(obj); len(unknown) != 0 {
 		return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: strict decoding error: %s",
-			gvk.Kind, gvk.Version, gvk.Kind, strings.Join(strangers, ", ")))
+			gvk.Kind, gvk.Version, gvk.Kind, strings.Join(unknown, ", ")))
 	}
-	defaulting.Default(tried.Object, k.schema)
-	if wrong := k.check(ctx, tried); len(wrong) != 0 {
-		return apierrors.NewInvalid(gvk.GroupKind(), o.GetName(), wrong)
+	defaulting.Default(obj.Object, k.schema)
+	if errs := k.validate(ctx, obj); len(errs) != 0 {
+		return apierrors.NewInvalid(gvk.GroupKind(), o.GetName(), errs)
 	}
-	o.Object["spec"] = tried.Object["spec"]
+	o.Object["spec"] = obj.Object["spec"]
 	return nil
 }
 
-// strangers takes off the fields that there are not.
-func (k kind) strangers(o *unstructured.Unstructured) []string {
+// pruneUnknown prunes unknown fields and returns them.
+func (k kind) pruneUnknown(o *unstructured.Unstructured) []string {
 	var list []string
 	for _, path := range pruning.PruneWithOptions(o.Object, k.schema, true, structural.UnknownFieldPathOptions{TrackUnknownFieldPaths: true}) {
 		list = append(list, fmt.Sprintf("unknown field %q", path))
@@ -107,38 +108,38 @@ func (k kind) strangers(o *unstructured.Unstructured) []string {
 	return list
 }
 
-// unknown refuses a kind of ours that there is not.
-func unknown(all map[schema.GroupVersionKind]kind, gvk schema.GroupVersionKind) error {
+// unknownKind returns an error for an unknown kind of Gleaner's group.
+func unknownKind(all map[schema.GroupVersionKind]kind, gvk schema.GroupVersionKind) error {
 	var others []string
-	ours := false
+	sameGroup := false
 	for known := range all {
-		ours = ours || known.Group == gvk.Group
+		sameGroup = sameGroup || known.Group == gvk.Group
 		others = append(others, known.GroupVersion().String()+" "+known.Kind)
 	}
-	if !ours {
+	if !sameGroup {
 		return nil
 	}
 	slices.Sort(others)
-	return fmt.Errorf("there is no %s %s: write one of %s", gvk.GroupVersion(), gvk.Kind, strings.Join(others, ", "))
+	return fmt.Errorf("unknown kind %s %s: write one of %s", gvk.GroupVersion(), gvk.Kind, strings.Join(others, ", "))
 }
 
-// check is in the order of an API server.
-func (k kind) check(ctx context.Context, o *unstructured.Unstructured) field.ErrorList {
-	var wrong field.ErrorList
+// validate validates in the same order as an API server.
+func (k kind) validate(ctx context.Context, o *unstructured.Unstructured) field.ErrorList {
+	var errs field.ErrorList
 	if !k.namespaced && o.GetNamespace() != "" {
-		wrong = append(wrong, field.Forbidden(field.NewPath("metadata", "namespace"), "a "+o.GetKind()+" is in no namespace: leave it out"))
+		errs = append(errs, field.Forbidden(field.NewPath("metadata", "namespace"), "a "+o.GetKind()+" is cluster-scoped: remove it"))
 	}
-	wrong = append(wrong, validation.ValidateCustomResource(nil, o.Object, k.validator)...)
-	wrong = append(wrong, listtype.ValidateListSetsAndMaps(nil, k.schema, o.Object)...)
-	if slices.ContainsFunc(wrong, blocks) {
-		return wrong
+	errs = append(errs, validation.ValidateCustomResource(nil, o.Object, k.validator)...)
+	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, k.schema, o.Object)...)
+	if slices.ContainsFunc(errs, preventsRules) {
+		return errs
 	}
-	broken, _ := k.rules.Validate(ctx, nil, k.schema, o.Object, nil, celconfig.RuntimeCELCostBudget)
-	return append(wrong, broken...)
+	ruleErrs, _ := k.rules.Validate(ctx, nil, k.schema, o.Object, nil, celconfig.RuntimeCELCostBudget)
+	return append(errs, ruleErrs...)
 }
 
-// blocks reports whether something is wrong that rules can't be tried with.
-func blocks(e *field.Error) bool {
+// preventsRules reports whether an error prevents the evaluation of CEL rules.
+func preventsRules(e *field.Error) bool {
 	switch e.Type {
 	case field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany, field.ErrorTypeTypeInvalid:
 		return true

@@ -1,13 +1,13 @@
-// Package v1alpha1 holds the custom resources of gleaner.dev: policies, and the
-// modules that decide for them. What can be checked of one resource on its own is
-// checked by the API server, with the CEL rules beside the fields; what takes a
-// look elsewhere (is the module there, does it compile, may the account read) is
-// told in status by whoever looks.
+// Package v1alpha1 contains the custom resources of gleaner.dev: policies,
+// finalizers, and the modules that they evaluate. The API server validates what it
+// can of a single resource, by the CEL rules on the fields. What depends on
+// anything else (whether the module exists and compiles, whether the service
+// account may read) is reported in status by the operator.
 //
-// Each kind has a namespaced and a cluster form with one spec. The rules that
-// differ stand at the field spec of each form.
+// Each kind has a namespaced and a cluster-scoped form with the same spec. Rules
+// that apply to one form only are on the field spec of that form.
 //
-// The comments on fields are what kubectl explain shows. "make generate" makes
+// The comments on fields are shown by kubectl explain. "make generate" generates
 // the manifests beside this package, and the deep copies in it.
 //
 // +kubebuilder:object:generate=true
@@ -30,11 +30,15 @@ const (
 	KindClusterFinalizer    = "ClusterFinalizer"
 )
 
-// GroupVersion is the group and version of all kinds here.
+// InUseFinalizer is the finalizer of Finalizers and ClusterFinalizers themselves, which stay
+// until what their onRemoval says is done, and of their modules.
+const InUseFinalizer = "gleaner.dev/in-use"
+
+// GroupVersion is the group and version of all kinds in this package.
 var GroupVersion = schema.GroupVersion{Group: "gleaner.dev", Version: "v1alpha1"}
 
 var (
-	// SchemeBuilder collects what adds the kinds to a scheme.
+	// SchemeBuilder collects the functions that add the kinds to a scheme.
 	SchemeBuilder = runtime.NewSchemeBuilder(addKinds)
 
 	// AddToScheme adds the kinds to a scheme.

@@ -5,56 +5,59 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Removal is what becomes of a finalizer that nobody has finished.
+// Removal says what happens to a finalizer whose work is not finished.
 //
 // +kubebuilder:validation:Enum=Hold;Release
 type Removal string
 
-// What can become of a finalizer.
+// The removal policies.
 const (
-	RemovalHold    Removal = "Hold"    // it stays on its objects, which stay with it
-	RemovalRelease Removal = "Release" // it is taken off, whatever was left to be done
+	RemovalHold    Removal = "Hold"    // the finalizer stays on its objects, which are kept
+	RemovalRelease Removal = "Release" // the finalizer is removed, even if its work is not finished
 )
 
-// FinalizerSpec is what Finalizer and ClusterFinalizer have in common.
+// FinalizerSpec is the spec of Finalizer and ClusterFinalizer.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.grants) || has(self.serviceAccount)",fieldPath=".serviceAccount",reason=FieldValueRequired,message="what grants allow is done as a service account, which also reads their secrets: write serviceAccount, or leave grants out"
-// +kubebuilder:validation:XValidation:rule="self.resources.all(r, !('*' in r.apiGroups) && !('*' in r.resources))",fieldPath=".resources",message="a finalizer is for resources that somebody has named: write groups and resources in place of *"
-// +kubebuilder:validation:XValidation:rule=`!has(self.attach) || !self.attach || self.resources.all(r, ![["", "pods"], ["", "nodes"], ["", "events"], ["", "endpoints"], ["", "namespaces"], ["coordination.k8s.io", "leases"], ["events.k8s.io", "events"], ["discovery.k8s.io", "endpointslices"], ["apiextensions.k8s.io", "customresourcedefinitions"], ["apiregistration.k8s.io", "apiservices"]].exists(x, x[0] in r.apiGroups && x[1] in r.resources))`,fieldPath=".resources",message="attach writes every object ahead of time, and so is not for pods, nodes, leases, events, endpoints, endpointslices, namespaces, customresourcedefinitions or apiservices: leave those resources out, or leave attach out and put the finalizer where it is wanted"
-// +kubebuilder:validation:XValidation:rule="self.resources.all(r, !('admissionregistration.k8s.io' in r.apiGroups) && !('gleaner.dev' in r.apiGroups))",fieldPath=".resources",message="objects of the groups admissionregistration.k8s.io and gleaner.dev have no finalizers of this kind: leave those groups out"
+// +kubebuilder:validation:XValidation:rule="!has(self.grants) || has(self.serviceAccount)",fieldPath=".serviceAccount",reason=FieldValueRequired,message="grants need a service account: set serviceAccount, or remove grants"
+// +kubebuilder:validation:XValidation:rule="self.resources.all(r, !('*' in r.apiGroups) && !('*' in r.resources))",fieldPath=".resources",message="a finalizer cannot select *: list groups and resources by name"
+// +kubebuilder:validation:XValidation:rule=`!has(self.attach) || !self.attach || self.resources.all(r, ![["", "pods"], ["", "nodes"], ["", "events"], ["", "endpoints"], ["", "namespaces"], ["coordination.k8s.io", "leases"], ["events.k8s.io", "events"], ["discovery.k8s.io", "endpointslices"], ["apiextensions.k8s.io", "customresourcedefinitions"], ["apiregistration.k8s.io", "apiservices"]].exists(x, x[0] in r.apiGroups && x[1] in r.resources))`,fieldPath=".resources",message="attach writes every object in advance, so it cannot select pods, nodes, leases, events, endpoints, endpointslices, namespaces, customresourcedefinitions or apiservices: remove those resources, or remove attach and add the finalizer to objects yourself"
+// +kubebuilder:validation:XValidation:rule="self.resources.all(r, !('admissionregistration.k8s.io' in r.apiGroups) && !('gleaner.dev' in r.apiGroups))",fieldPath=".resources",message="objects of the groups admissionregistration.k8s.io and gleaner.dev cannot be selected: remove those groups"
 type FinalizerSpec struct {
-	// The entry of metadata.finalizers that is served, as domain/name. For a
-	// ClusterFinalizer only: that of a Finalizer is always its namespace, then
-	// .gleaner.dev/, then its name.
+	// The entry of metadata.finalizers that is handled, as domain/name. For a
+	// ClusterFinalizer only: the entry of a Finalizer is always
+	// <namespace>.gleaner.dev/<name>.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=317
 	// +kubebuilder:validation:XValidation:rule=`self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?([.][a-z0-9]([a-z0-9-]*[a-z0-9])?)+/[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$') && self.indexOf('/') <= 253`,message="write domain/name with a domain of your own, such as example.com/bucket"
-	// +kubebuilder:validation:XValidation:rule=`!self.matches('^([^/]*[.])?(kubernetes[.]io|k8s[.]io|gleaner[.]dev)/')`,message="the domains kubernetes.io, k8s.io and gleaner.dev, and what is under them, belong to others: write a domain of your own, such as example.com/bucket"
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="the objects that have the old one would be left with it: leave finalizer as it was, and write another ClusterFinalizer beside this one"
+	// +kubebuilder:validation:XValidation:rule=`!self.matches('^([^/]*[.])?(kubernetes[.]io|k8s[.]io|gleaner[.]dev)/')`,message="the domains kubernetes.io, k8s.io and gleaner.dev, and their subdomains, are reserved: write a domain of your own, such as example.com/bucket"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="field is immutable, since objects would keep the old finalizer: create another ClusterFinalizer"
 	Finalizer string `json:"finalizer,omitempty"`
 
-	// The resources whose objects it is for, as in admission rules, by name.
+	// Resources that the finalizer applies to, by name, as in admission rules.
 	//
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
 	// +listType=atomic
 	Resources []ResourceRule `json:"resources"`
 
-	// The labels of the namespaces whose objects it is for; without it, those of all
-	// namespaces, and objects outside of namespaces. For a ClusterFinalizer only.
+	// Labels of the namespaces whose objects the finalizer applies to. If not set,
+	// it applies to all namespaces and to cluster-scoped objects. For a
+	// ClusterFinalizer only.
 	//
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn'] ? has(e.values) && e.values.size() > 0 : e.operator in ['Exists', 'DoesNotExist'] && (!has(e.values) || e.values.size() == 0))",message="write In or NotIn with values, or Exists or DoesNotExist without, as the operator of each expression"
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 
-	// The labels of the objects that it is for; without it, all.
+	// Labels of the objects that the finalizer applies to. If not set, it applies
+	// to all objects.
 	//
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn'] ? has(e.values) && e.values.size() > 0 : e.operator in ['Exists', 'DoesNotExist'] && (!has(e.values) || e.values.size() == 0))",message="write In or NotIn with values, or Exists or DoesNotExist without, as the operator of each expression"
 	ObjectSelector *metav1.LabelSelector `json:"objectSelector,omitempty"`
 
-	// Conditions that an object must meet, all of them, for it to be for it.
+	// Conditions that an object must meet, all of them, for the finalizer to apply
+	// to it.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
@@ -62,62 +65,63 @@ type FinalizerSpec struct {
 	// +listMapKey=name
 	MatchConditions []MatchCondition `json:"matchConditions,omitempty"`
 
-	// The module that is asked, by its hook finalize.
+	// The module that is evaluated, with the hook finalize.
 	Module ModuleReference `json:"module"`
 
-	// An object of any shape, handed to the module with every request, and checked
-	// by its validate hook.
+	// An object of any shape. It is part of every request to the module, and is
+	// checked by the module's validate hook.
 	//
 	// +optional
 	// +kubebuilder:validation:Type=object
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Settings *apiextensionsv1.JSON `json:"settings,omitempty"`
 
-	// Monitor asks, reads and records, and changes nothing: objects that have the
-	// finalizer keep it. Enforce does as the module decides.
+	// Monitor evaluates, reads and records, and changes nothing: objects keep the
+	// finalizer. Enforce carries out what the module decides. Default Monitor.
 	//
 	// +optional
 	// +kubebuilder:default=Monitor
 	Mode Mode `json:"mode,omitempty"`
 
-	// Puts the finalizer on the objects that it is for: in the write that creates
-	// them, and on those that are there already. Without it, only objects are served
-	// on which somebody has put it.
+	// Whether to add the finalizer to the objects that it applies to: to new
+	// objects when they are created, and to existing objects. If false, only
+	// objects that already have the finalizer are handled.
 	//
 	// +optional
 	Attach bool `json:"attach,omitempty"`
 
-	// Finalizers that must be gone from an object before this one is served; those
-	// that the object does not have are not waited for.
+	// Finalizers that must be removed from an object before this one is handled.
+	// Those that the object does not have are ignored.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:items:MaxLength=317
-	// +kubebuilder:validation:items:XValidation:rule=`self.matches('^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$')`,message="write a finalizer as it stands in metadata.finalizers, such as example.com/backup or foregroundDeletion"
+	// +kubebuilder:validation:items:XValidation:rule=`self.matches('^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$')`,message="write an entry of metadata.finalizers, such as example.com/backup or foregroundDeletion"
 	// +listType=set
 	After []string `json:"after,omitempty"`
 
-	// What the module may ask for. Nothing is allowed that is not listed.
+	// What the module may request. Everything that is not listed is denied.
 	//
 	// +optional
 	Grants *FinalizerGrants `json:"grants,omitempty"`
 
-	// The account that does what grants allow, with its own rights, and reads the
-	// secrets that they name. That of a Finalizer also reads the object.
+	// The service account that carries out what grants allow, with its own
+	// permissions, and reads the Secrets that they name. For a Finalizer, it also
+	// reads the object.
 	//
 	// +optional
 	ServiceAccount *ServiceAccountReference `json:"serviceAccount,omitempty"`
 
-	// How much of the object the module is shown: Object is all of it, Metadata its
-	// metadata, and Reference its kind, name, UID and owners; without it, Object. For
-	// the first two the serviceAccount of a Finalizer must be allowed to get the
-	// object: if it is not, the object is kept.
+	// How much of the object the module receives: Object is all of it, Metadata its
+	// metadata, and Reference its kind, name, UID and owner references. Default
+	// Object. For Object and Metadata, the serviceAccount of a Finalizer must be
+	// allowed to get the object; otherwise the object is kept.
 	//
 	// +optional
 	Needs Need `json:"needs,omitempty"`
 
-	// How long an object may wait for this finalizer, from its deletionTimestamp;
-	// without it, for ever. At most 8760h.
+	// Maximum time that an object may wait for this finalizer, from its
+	// deletionTimestamp. At most 8760h. If not set, there is no limit.
 	//
 	// +optional
 	// +kubebuilder:validation:Type=string
@@ -125,39 +129,42 @@ type FinalizerSpec struct {
 	// +kubebuilder:validation:XValidation:rule=`self.matches('^([0-9]{1,5}([.][0-9]{1,9})?(h|m|s|ms))+$') && duration(self) >= duration('1s') && duration(self) <= duration('8760h')`,message="write a duration from 1s to 8760h, such as 10m or 48h"
 	Deadline *metav1.Duration `json:"deadline,omitempty"`
 
-	// What becomes of an object after the deadline: Hold reports it as stuck and
-	// keeps trying, Release takes the finalizer off, whatever was left to be done.
+	// What happens to an object after the deadline. Hold reports it as stalled and
+	// keeps retrying; Release removes the finalizer, even if its work is not
+	// finished. Default Hold.
 	//
 	// +optional
 	// +kubebuilder:default=Hold
 	OnDeadline Removal `json:"onDeadline,omitempty"`
 
-	// What becomes of objects when this resource is deleted: Hold keeps it, and goes
-	// on serving, until no object has the finalizer; Release takes the finalizer off
-	// all of them, whatever was left to be done.
+	// What happens to objects when this resource is deleted. Hold keeps the
+	// resource, and keeps handling its objects, until no object has the finalizer;
+	// Release removes the finalizer from all objects, even if its work is not
+	// finished. Default Hold.
 	//
 	// +optional
 	// +kubebuilder:default=Hold
 	OnRemoval Removal `json:"onRemoval,omitempty"`
 
-	// How long to wait after a failure, each time twice as long; without it, from 1s
-	// to 5m.
+	// Delay before a retry after a failure. It doubles with each failure. If not
+	// set, from 1s to 5m.
 	//
 	// +optional
 	Retry *Retry `json:"retry,omitempty"`
 
-	// Keeps in records what HTTP requests and responses, and Secrets, hold; without
-	// it they hold its hash, and can't be replayed.
+	// Whether decision records contain the bodies of HTTP requests and responses,
+	// and the data of Secrets. If false, they contain hashes, and cannot be
+	// replayed.
 	//
 	// +optional
 	RecordBodies bool `json:"recordBodies,omitempty"`
 }
 
-// Retry is how long to wait after failures.
+// Retry configures the delay between retries.
 //
-// +kubebuilder:validation:XValidation:rule=`!self.initial.matches('^([0-9]{1,5}([.][0-9]{1,9})?(h|m|s|ms))+$') || !self.max.matches('^([0-9]{1,5}([.][0-9]{1,9})?(h|m|s|ms))+$') || duration(self.initial) <= duration(self.max)`,fieldPath=".max",message="write at least what initial is"
+// +kubebuilder:validation:XValidation:rule=`!self.initial.matches('^([0-9]{1,5}([.][0-9]{1,9})?(h|m|s|ms))+$') || !self.max.matches('^([0-9]{1,5}([.][0-9]{1,9})?(h|m|s|ms))+$') || duration(self.initial) <= duration(self.max)`,fieldPath=".max",message="write a duration that is not below initial"
 type Retry struct {
-	// After the first failure, from 1s to 1h.
+	// Delay after the first failure, from 1s to 1h. Default 1s.
 	//
 	// +optional
 	// +kubebuilder:default="1s"
@@ -166,7 +173,7 @@ type Retry struct {
 	// +kubebuilder:validation:XValidation:rule=`self.matches('^([0-9]{1,5}([.][0-9]{1,9})?(h|m|s|ms))+$') && duration(self) >= duration('1s') && duration(self) <= duration('1h')`,message="write a duration from 1s to 1h, such as 1s"
 	Initial *metav1.Duration `json:"initial,omitempty"`
 
-	// At most, from 1s to 24h.
+	// Maximum delay, from 1s to 24h. Default 5m.
 	//
 	// +optional
 	// +kubebuilder:default="5m"
@@ -176,31 +183,30 @@ type Retry struct {
 	Max *metav1.Duration `json:"max,omitempty"`
 }
 
-// MaxStuck bounds the objects that the status of a finalizer lists.
-const MaxStuck = 20
+// MaxStalledObjects is the maximum number of objects in the status of a finalizer.
+const MaxStalledObjects = 20
 
-// FinalizerStatus is what Finalizer and ClusterFinalizer have in common.
+// FinalizerStatus is the status of Finalizer and ClusterFinalizer.
 type FinalizerStatus struct {
-	// Accepted, ModuleReady, Enforcing and Attached.
+	// Conditions of the finalizer: Accepted, ModuleReady, Enforcing and Attached.
 	//
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// The generation of the finalizer that this status is about.
+	// The generation of the spec that this status describes.
 	//
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// What is wrong, in one word: the reason of the first condition that says so, or of the
-	// object that has been stuck for the longest time.
-	// Empty if nothing is.
+	// The reason of the first condition that reports a problem, or of the object
+	// that has been stalled the longest. Empty if there is no problem.
 	//
 	// +optional
 	Reason string `json:"reason,omitempty"`
 
-	// The entry of metadata.finalizers that is served.
+	// The entry of metadata.finalizers that is handled.
 	//
 	// +optional
 	Finalizer string `json:"finalizer,omitempty"`
@@ -210,78 +216,79 @@ type FinalizerStatus struct {
 	// +optional
 	Digest string `json:"digest,omitempty"`
 
-	// What the module runs on: Rego or Wasm.
+	// The engine of the module: Rego or Wasm.
 	//
 	// +optional
 	Engine Engine `json:"engine,omitempty"`
 
-	// The version of the documents that the module is asked with.
+	// The version of the request and verdict documents that the module uses.
 	//
 	// +optional
 	ABI string `json:"abi,omitempty"`
 
-	// How many objects are being deleted and have the finalizer.
+	// Number of objects that are being deleted and have the finalizer.
 	//
 	// +optional
 	Pending int64 `json:"pending,omitempty"`
 
-	// How many objects the finalizer was taken off since Gleaner started.
+	// Number of objects that the finalizer was removed from since Gleaner started.
 	//
 	// +optional
 	Released int64 `json:"released,omitempty"`
 
-	// How many of the pending objects get no further: the module has failed, or
-	// what it asked for has, or the deadline is over, or nobody can ask.
+	// Number of pending objects that make no progress: the module or an intent has
+	// failed, the deadline has passed, or the module cannot be evaluated.
 	//
 	// +optional
-	StuckCount int64 `json:"stuckCount,omitempty"`
+	Stalled int64 `json:"stalled,omitempty"`
 
-	// Those of them that have been so for the longest time, at most 20.
+	// The objects that have been stalled the longest, at most 20.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxItems=20
 	// +listType=atomic
-	Stuck []StuckObject `json:"stuck,omitempty"`
+	StalledObjects []StalledObject `json:"stalledObjects,omitempty"`
 }
 
-// StuckObject is an object that a finalizer keeps, and gets no further with.
-type StuckObject struct {
-	// Its group and version.
+// StalledObject is an object that is being deleted and whose finalizer makes no
+// progress.
+type StalledObject struct {
+	// Group and version of the object.
 	APIVersion string `json:"apiVersion"`
 
-	// Its kind.
+	// Kind of the object.
 	Kind string `json:"kind"`
 
-	// Its namespace, if it is in one.
+	// Namespace of the object. Empty if the object is cluster-scoped.
 	//
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
 
-	// Its name.
+	// Name of the object.
 	Name string `json:"name"`
 
-	// Its uid.
+	// UID of the object.
 	UID string `json:"uid"`
 
-	// Why, in one word: Failed, Blocked, NoAnswer, DeadlineExceeded, Fault, NotReady,
-	// NotSelected, Circular, Unreachable, RateLimited or Monitor.
+	// Why the object is stalled: Failed, Blocked, NoResponse, DeadlineExceeded,
+	// Fault, NotReady, NotSelected, Circular, Error, RateLimited or Monitor.
 	Reason string `json:"reason"`
 
-	// Why, for people.
+	// A message for people with the details.
 	//
 	// +optional
 	Message string `json:"message,omitempty"`
 
-	// Since when it has been so.
-	Since metav1.Time `json:"since"`
+	// The time since which the object has been stalled.
+	SinceTime metav1.Time `json:"sinceTime"`
 
-	// When it is tried again of itself. A time in the past: it is due.
+	// The time of the next retry. A time in the past means that the retry is due.
 	//
 	// +optional
-	NextRetry *metav1.Time `json:"nextRetry,omitempty"`
+	NextRetryTime *metav1.Time `json:"nextRetryTime,omitempty"`
 
-	// When its deadline is, or was.
+	// The time at which the deadline ends or ended.
 	//
 	// +optional
-	Deadline *metav1.Time `json:"deadline,omitempty"`
+	DeadlineTime *metav1.Time `json:"deadlineTime,omitempty"`
 }

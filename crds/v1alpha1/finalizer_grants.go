@@ -1,22 +1,22 @@
 package v1alpha1
 
-// FinalizerGrants are what a finalizer's module may ask for.
+// FinalizerGrants are what a finalizer's module may request.
 type FinalizerGrants struct {
-	// The objects that it may get and list.
+	// Objects that the module may get and list.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxItems=32
 	// +listType=atomic
 	Read []ReadGrant `json:"read,omitempty"`
 
-	// The objects that it may write.
+	// Objects that the module may write.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxItems=32
 	// +listType=atomic
 	Write []WriteGrant `json:"write,omitempty"`
 
-	// The HTTP requests that it may send.
+	// HTTP requests that the module may send.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxItems=32
@@ -24,23 +24,23 @@ type FinalizerGrants struct {
 	HTTP []HTTPGrant `json:"http,omitempty"`
 }
 
-// WriteVerb is a way to write an object.
+// WriteVerb is a verb by which an object is written.
 //
 // +kubebuilder:validation:Enum=create;delete;patch
 type WriteVerb string
 
-// WriteGrant allows to write objects: each of its groups with each of its
+// WriteGrant allows writing objects of each of its groups and each of its
 // resources, in each of its namespaces.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.namespaces) || !('*' in self.namespaces) || self.namespaces.size() == 1",fieldPath=".namespaces",message="* is all namespaces: write it alone"
-// +kubebuilder:validation:XValidation:rule="!('gleaner.dev' in self.apiGroups)",fieldPath=".apiGroups",message="objects of the group gleaner.dev are not written by modules: leave it out"
+// +kubebuilder:validation:XValidation:rule="!('gleaner.dev' in self.apiGroups)",fieldPath=".apiGroups",message="modules cannot write objects of the group gleaner.dev: remove it"
 type WriteGrant struct {
 	// API groups, without versions; "" is the core group.
 	//
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:items:MaxLength=253
-	// +kubebuilder:validation:items:XValidation:rule=`self.matches('^([a-z0-9]([a-z0-9.-]*[a-z0-9])?|)$')`,message="write a group such as apps, without its version, or \"\" for the core group; what may be written is listed by name, without *"
+	// +kubebuilder:validation:items:XValidation:rule=`self.matches('^([a-z0-9]([a-z0-9.-]*[a-z0-9])?|)$')`,message="write a group such as apps, without its version, or \"\" for the core group; * is not allowed"
 	// +listType=atomic
 	APIGroups []string `json:"apiGroups"`
 
@@ -49,20 +49,20 @@ type WriteGrant struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=253
-	// +kubebuilder:validation:items:XValidation:rule=`self.matches('^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$')`,message="write the plural in lower case and without a subresource, such as deployments; what may be written is listed by name, without *"
+	// +kubebuilder:validation:items:XValidation:rule=`self.matches('^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$')`,message="write the plural in lower case and without a subresource, such as deployments; * is not allowed"
 	// +listType=atomic
 	Resources []string `json:"resources"`
 
-	// How they may be written.
+	// Verbs that are allowed.
 	//
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=3
 	// +listType=set
 	Verbs []WriteVerb `json:"verbs"`
 
-	// Namespaces of the objects; * is all, and without it only objects outside of
-	// namespaces can be written. For a ClusterFinalizer only: the module of a
-	// Finalizer writes in the Finalizer's namespace.
+	// Namespaces of the objects; * is all. If not set, only cluster-scoped objects
+	// can be written. For a ClusterFinalizer only: the module of a Finalizer writes
+	// in the namespace of the Finalizer.
 	//
 	// +optional
 	// +kubebuilder:validation:MinItems=1
@@ -73,116 +73,116 @@ type WriteGrant struct {
 	Namespaces []string `json:"namespaces,omitempty"`
 }
 
-// HTTPMethod is a method of HTTP.
+// HTTPMethod is an HTTP method.
 //
 // +kubebuilder:validation:Enum=GET;HEAD;POST;PUT;PATCH;DELETE;OPTIONS
 type HTTPMethod string
 
-// HTTPGrant allows HTTP requests, and says what the host adds to them.
+// HTTPGrant allows HTTP requests, and defines what the host adds to them.
 //
 // +kubebuilder:validation:XValidation:rule="[has(self.basicAuth), has(self.sigV4)].filter(x, x).size() <= 1",message="write at most one of basicAuth and sigV4"
-// +kubebuilder:validation:XValidation:rule="!has(self.headersFrom) || !(has(self.basicAuth) || has(self.sigV4)) || self.headersFrom.all(h, h.header.lowerAscii() != 'authorization')",fieldPath=".headersFrom",message="basicAuth and sigV4 write the header Authorization: leave it out of headersFrom"
-// +kubebuilder:validation:XValidation:rule="!has(self.headersFrom) || !has(self.sigV4) || self.headersFrom.all(h, !(h.header.lowerAscii() in ['x-amz-content-sha256', 'x-amz-date', 'x-amz-security-token']))",fieldPath=".headersFrom",message="sigV4 writes the headers X-Amz-Content-Sha256, X-Amz-Date and X-Amz-Security-Token: leave them out of headersFrom"
-// +kubebuilder:validation:XValidation:rule="!has(self.ca) || self.url.startsWith('https://')",fieldPath=".ca",reason=FieldValueForbidden,message="certificates are for https: leave ca out, or write https:// in url"
+// +kubebuilder:validation:XValidation:rule="!has(self.headersFrom) || !(has(self.basicAuth) || has(self.sigV4)) || self.headersFrom.all(h, h.header.lowerAscii() != 'authorization')",fieldPath=".headersFrom",message="basicAuth and sigV4 set the header Authorization: remove it from headersFrom"
+// +kubebuilder:validation:XValidation:rule="!has(self.headersFrom) || !has(self.sigV4) || self.headersFrom.all(h, !(h.header.lowerAscii() in ['x-amz-content-sha256', 'x-amz-date', 'x-amz-security-token']))",fieldPath=".headersFrom",message="sigV4 sets the headers X-Amz-Content-Sha256, X-Amz-Date and X-Amz-Security-Token: remove them from headersFrom"
+// +kubebuilder:validation:XValidation:rule="!has(self.ca) || self.url.startsWith('https://')",fieldPath=".ca",reason=FieldValueForbidden,message="ca needs https: remove ca, or write https:// in url"
 type HTTPGrant struct {
-	// The URL that is allowed, or with * at its end every URL that begins so. The
-	// scheme, host and port are always exact; http in place of https is allowed only
-	// where this says so. There is * nowhere else, and no query, user or fragment;
-	// a request may have any query.
+	// The URL that is allowed. With * at the end, every URL with this prefix is
+	// allowed. Scheme, host and port must match exactly; http is allowed only if
+	// the URL begins with http://. The URL has no other *, no query, user or
+	// fragment. A request may have any query.
 	//
 	// +kubebuilder:validation:MaxLength=2048
 	// +kubebuilder:validation:XValidation:rule=`self.matches('^https?://')`,message="write a URL that begins with https:// (or http://, for a server without TLS), such as https://s3.example.com/backups/*"
-	// +kubebuilder:validation:XValidation:rule=`!self.matches('^https?://[^/?#]*@')`,message="leave the user name and the password out, and write basicAuth or headersFrom: a URL is no place for secrets"
-	// +kubebuilder:validation:XValidation:rule=`!self.matches('^https?://') || self.matches('^https?://[^/?#]*@') || self.matches('^https?://([A-Za-z0-9-]+([.][A-Za-z0-9-]+)*|[[][0-9A-Fa-f:.]+[]])(:[0-9]*)?([/?#]|$)')`,message="write a host, without * in it: each host is listed by name, such as https://s3.example.com/*"
-	// +kubebuilder:validation:XValidation:rule=`!self.matches('^https?://[^/?#@]*:[0-9]*([/?#]|$)') || self.matches('^https?://[^/?#@]*:([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])([/?#]|$)')`,message="write a port from 1 to 65535 after the colon, or leave the colon out"
-	// +kubebuilder:validation:XValidation:rule=`!self.matches('[?#]')`,message="leave the query and the fragment out: a request to an allowed path may have any query"
-	// +kubebuilder:validation:XValidation:rule=`!self.matches('^https?://[^/?#]*/[^?#]*[*]') || self.matches('^https?://[^/?#]*/([^?#*]*/)?[*]([?#]|$)')`,message="write * only at the end, after a slash, for all that is below, such as https://s3.example.com/backups/*"
-	// +kubebuilder:validation:XValidation:rule=`!self.matches('^https?://[^/?#]*/([^?#]*%|([^?#]*/)?[.][.]?([/;?#]|$)|([^?#]*/)?/)')`,message="write the path as it is meant, without . or .. as a step of it, without empty steps and without %; what needs them is below a path with /* at its end"
-	// +kubebuilder:validation:XValidation:rule=`!self.matches('^https?://') || self.matches("^https?://[^/?#]*(/[A-Za-z0-9._~:@!$&'()*+,;=%/-]*)?([?#]|$)")`,message="write letters of ASCII, digits and ._~:@!$&'()*+,;=-/ in the path; what has others is below a path with /* at its end"
+	// +kubebuilder:validation:XValidation:rule=`!self.matches('^https?://[^/?#]*@')`,message="remove the user name and password, and set basicAuth or headersFrom: a URL must not contain credentials"
+	// +kubebuilder:validation:XValidation:rule=`!self.matches('^https?://') || self.matches('^https?://[^/?#]*@') || self.matches('^https?://([A-Za-z0-9-]+([.][A-Za-z0-9-]+)*|[[][0-9A-Fa-f:.]+[]])(:[0-9]*)?([/?#]|$)')`,message="write a host without *, such as https://s3.example.com/*"
+	// +kubebuilder:validation:XValidation:rule=`!self.matches('^https?://[^/?#@]*:[0-9]*([/?#]|$)') || self.matches('^https?://[^/?#@]*:([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])([/?#]|$)')`,message="write a port from 1 to 65535 after the colon, or remove the colon"
+	// +kubebuilder:validation:XValidation:rule=`!self.matches('[?#]')`,message="remove the query and the fragment: a request to an allowed path may have any query"
+	// +kubebuilder:validation:XValidation:rule=`!self.matches('^https?://[^/?#]*/[^?#]*[*]') || self.matches('^https?://[^/?#]*/([^?#*]*/)?[*]([?#]|$)')`,message="write * only at the end, after a slash, for all paths with this prefix, such as https://s3.example.com/backups/*"
+	// +kubebuilder:validation:XValidation:rule=`!self.matches('^https?://[^/?#]*/([^?#]*%|([^?#]*/)?[.][.]?([/;?#]|$)|([^?#]*/)?/)')`,message="write the path without segments . or .., without empty segments and without %; to allow such paths, end the URL with /*"
+	// +kubebuilder:validation:XValidation:rule=`!self.matches('^https?://') || self.matches("^https?://[^/?#]*(/[A-Za-z0-9._~:@!$&'()*+,;=%/-]*)?([?#]|$)")`,message="write only ASCII letters, digits and ._~:@!$&'()*+,;=-/ in the path; to allow other paths, end the URL with /*"
 	URL string `json:"url"`
 
-	// The methods that are allowed.
+	// HTTP methods that are allowed.
 	//
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=7
 	// +listType=set
 	Methods []HTTPMethod `json:"methods"`
 
-	// Headers whose values the host takes from Secrets. The module never sees them.
+	// Headers whose values are taken from Secrets. The module never receives the
+	// values.
 	//
 	// +optional
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
-	// +kubebuilder:validation:XValidation:rule="self.all(h, self.exists_one(other, other.header.lowerAscii() == h.header.lowerAscii()))",message="write each header once: capitals make no difference"
+	// +kubebuilder:validation:XValidation:rule="self.all(h, self.exists_one(other, other.header.lowerAscii() == h.header.lowerAscii()))",message="write each header once: names are case-insensitive"
 	// +listType=map
 	// +listMapKey=header
 	HeadersFrom []HeaderFrom `json:"headersFrom,omitempty"`
 
-	// User name and password, which the host adds, as in RFC 7617.
+	// User name and password for basic authentication (RFC 7617), from Secrets.
 	//
 	// +optional
 	BasicAuth *BasicAuth `json:"basicAuth,omitempty"`
 
-	// Has the host sign requests as services that are compatible with S3 want it (AWS
-	// Signature Version 4).
+	// Signs requests with AWS Signature Version 4, for S3-compatible services.
 	//
 	// +optional
 	SigV4 *SigV4 `json:"sigV4,omitempty"`
 
-	// Certificates in PEM that the server's own is checked against, beside those of
-	// the system.
+	// CA certificates in PEM format that the server's certificate is verified
+	// against, in addition to those of the system.
 	//
 	// +optional
 	CA *CASource `json:"ca,omitempty"`
 
-	// Addresses that may be reached although they are loopback, private or of the
-	// cluster, as CIDR, such as 10.96.0.17/32. Without it, public addresses only.
-	// Those at which clouds serve credentials to machines are never reached.
+	// Loopback, private or cluster-internal addresses that may be reached, in CIDR
+	// notation, such as 10.96.0.17/32. If not set, only public addresses may be
+	// reached. The metadata addresses of cloud providers are never reached.
 	//
 	// +optional
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:items:MaxLength=49
-	// +kubebuilder:validation:items:XValidation:rule="isCIDR(self)",message="write a network with its length, such as 10.96.0.17/32 or fd00::/64"
-	// +kubebuilder:validation:items:XValidation:rule="!isCIDR(self) || cidr(self).prefixLength() >= 8",message="write a network no larger than /8: name the servers that are meant"
-	// +kubebuilder:validation:items:XValidation:rule="!isCIDR(self) || cidr(self) == cidr(self).masked()",message="write the first address of the network before its length, such as 10.96.0.0/24, or one server with /32"
+	// +kubebuilder:validation:items:XValidation:rule="isCIDR(self)",message="write a network in CIDR notation, such as 10.96.0.17/32 or fd00::/64"
+	// +kubebuilder:validation:items:XValidation:rule="!isCIDR(self) || cidr(self).prefixLength() >= 8",message="write a network of at most /8"
+	// +kubebuilder:validation:items:XValidation:rule="!isCIDR(self) || cidr(self) == cidr(self).masked()",message="write the first address of the network, such as 10.96.0.0/24, or a single address with /32"
 	// +listType=atomic
 	Addresses []string `json:"addresses,omitempty"`
 }
 
-// HeaderFrom is a header whose value is in a Secret.
+// HeaderFrom is a header with a value from a Secret.
 type HeaderFrom struct {
-	// The name of the header.
+	// Name of the header.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=127
 	// +kubebuilder:validation:XValidation:rule=`self.matches('^[A-Za-z0-9-]+$')`,message="write the name of a header, in letters, digits and '-', such as Authorization"
-	// +kubebuilder:validation:XValidation:rule=`!(self.lowerAscii() in ['connection', 'content-length', 'expect', 'host', 'keep-alive', 'proxy-authorization', 'proxy-connection', 'te', 'trailer', 'transfer-encoding', 'upgrade'])`,message="this header belongs to the connection, which is the host's: leave it out"
+	// +kubebuilder:validation:XValidation:rule=`!(self.lowerAscii() in ['connection', 'content-length', 'expect', 'host', 'keep-alive', 'proxy-authorization', 'proxy-connection', 'te', 'trailer', 'transfer-encoding', 'upgrade'])`,message="this header is set by the host: remove it"
 	Header string `json:"header"`
 
-	// Where its value is, such as "Bearer …" with all that belongs to it.
+	// Reference to the whole value of the header, such as "Bearer …".
 	SecretKeyRef SecretKeyReference `json:"secretKeyRef"`
 }
 
 // BasicAuth is a user name and a password.
 type BasicAuth struct {
-	// Where the user name is.
+	// Reference to the user name.
 	Username SecretKeyReference `json:"username"`
 
-	// Where the password is.
+	// Reference to the password.
 	Password SecretKeyReference `json:"password"`
 }
 
-// SigV4 is how to sign requests.
+// SigV4 configures AWS Signature Version 4.
 type SigV4 struct {
-	// The region that is signed for, such as us-east-1.
+	// The AWS region, such as us-east-1.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule=`self.matches('^[a-z0-9-]+$')`,message="write a region, such as us-east-1"
 	Region string `json:"region"`
 
-	// The service that is signed for.
+	// The AWS service. Default s3.
 	//
 	// +optional
 	// +kubebuilder:default=s3
@@ -190,19 +190,19 @@ type SigV4 struct {
 	// +kubebuilder:validation:XValidation:rule=`self.matches('^[a-z0-9-]+$')`,message="write a service, such as s3"
 	Service string `json:"service,omitempty"`
 
-	// Where the access key's ID is.
+	// Reference to the access key ID.
 	AccessKeyID SecretKeyReference `json:"accessKeyID"`
 
-	// Where the secret access key is.
+	// Reference to the secret access key.
 	SecretAccessKey SecretKeyReference `json:"secretAccessKey"`
 
-	// Where the session token is, if there is one.
+	// Reference to the session token, if there is one.
 	//
 	// +optional
 	SessionToken *SecretKeyReference `json:"sessionToken,omitempty"`
 }
 
-// CASource is where certificates are.
+// CASource refers to CA certificates.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.configMapKeyRef) != has(self.secretKeyRef)",message="write exactly one of configMapKeyRef and secretKeyRef"
 type CASource struct {
@@ -213,23 +213,23 @@ type CASource struct {
 	SecretKeyRef *SecretKeyReference `json:"secretKeyRef,omitempty"`
 }
 
-// SecretKeyReference names one entry of a Secret.
+// SecretKeyReference refers to one key of a Secret.
 type SecretKeyReference struct {
-	// The namespace of the Secret. A ClusterFinalizer needs it; a Finalizer has it from
-	// its own.
+	// Namespace of the Secret. Required in a ClusterFinalizer; in a Finalizer, it
+	// is always the namespace of the Finalizer.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace,omitempty"`
 
-	// The name of the Secret.
+	// Name of the Secret.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 
-	// The key of the entry.
+	// Key of the Secret's data.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253

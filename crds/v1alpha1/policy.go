@@ -5,85 +5,86 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Need is how much of an object a module is shown.
+// Need says how much of an object a module receives.
 //
 // +kubebuilder:validation:Enum=Object;Metadata;Reference
 type Need string
 
-// What a module may be shown.
+// The parts of an object that a module can receive.
 const (
 	NeedObject    Need = "Object"
 	NeedMetadata  Need = "Metadata"
 	NeedReference Need = "Reference"
 )
 
-// Mode is whether a policy's decisions are carried out.
+// Mode says whether decisions are carried out.
 //
 // +kubebuilder:validation:Enum=Monitor;Enforce
 type Mode string
 
-// The modes of a policy.
+// The modes.
 const (
 	ModeMonitor Mode = "Monitor"
 	ModeEnforce Mode = "Enforce"
 )
 
-// OnFault is what becomes of an object whose policy did not answer as it must.
+// OnFault says what happens to an object if the evaluation of its policy fails.
 //
 // +kubebuilder:validation:Enum=Hold;Default
 type OnFault string
 
-// What can become of an object after a fault.
+// The fault policies.
 const (
 	OnFaultHold    OnFault = "Hold"
 	OnFaultDefault OnFault = "Default"
 )
 
-// Explicit is who prevails: the policy, or a client that asked for a
-// propagation policy other than Background.
+// ExplicitPropagation says which prevails: the policy, or the propagation policy Orphan or
+// Foreground of a client's delete request.
 //
 // +kubebuilder:validation:Enum=Respect;Override
-type Explicit string
+type ExplicitPropagation string
 
-// Whether a client's wish is respected.
+// How a client's propagation policy is treated.
 const (
-	ExplicitRespect  Explicit = "Respect"
-	ExplicitOverride Explicit = "Override"
+	ExplicitPropagationRespect  ExplicitPropagation = "Respect"
+	ExplicitPropagationOverride ExplicitPropagation = "Override"
 )
 
-// PolicyHook is a question that a policy can be asked.
+// PolicyHook is a hook of a policy.
 //
 // +kubebuilder:validation:Enum=collect;propagate
 type PolicyHook string
 
-// GCPolicySpec is what GCPolicy and ClusterGCPolicy have in common.
+// GCPolicySpec is the spec of GCPolicy and ClusterGCPolicy.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.fixed) != has(self.module)",message="write exactly one of fixed (one verdict for all objects) and module (a program that decides)"
-// +kubebuilder:validation:XValidation:rule="!has(self.settings) || has(self.module)",fieldPath=".settings",reason=FieldValueForbidden,message="settings are for a module, and there is none: leave them out, or write module in place of fixed"
-// +kubebuilder:validation:XValidation:rule="!has(self.hooks) || has(self.module)",fieldPath=".hooks",reason=FieldValueForbidden,message="fixed verdicts answer what they are written for: leave hooks out, or write module in place of fixed"
-// +kubebuilder:validation:XValidation:rule="!has(self.grants) || has(self.module)",fieldPath=".grants",reason=FieldValueForbidden,message="fixed verdicts read nothing: leave grants out, or write module in place of fixed"
-// +kubebuilder:validation:XValidation:rule="!has(self.grants) || has(self.serviceAccount)",fieldPath=".serviceAccount",reason=FieldValueRequired,message="what grants allow is read as a service account: write serviceAccount, or leave grants out"
-// +kubebuilder:validation:XValidation:rule="!has(self.fixed) || !has(self.fixed.propagate) || self.resources.all(r, !('*' in r.apiGroups) && !('*' in r.resources))",fieldPath=".resources",message="propagate needs every object to be written ahead of time, so it can't govern *: write groups and resources by name, or leave propagate out"
-// +kubebuilder:validation:XValidation:rule=`!has(self.fixed) || !has(self.fixed.propagate) || self.resources.all(r, ![["", "pods"], ["", "nodes"], ["", "events"], ["", "endpoints"], ["", "namespaces"], ["coordination.k8s.io", "leases"], ["events.k8s.io", "events"], ["discovery.k8s.io", "endpointslices"], ["apiextensions.k8s.io", "customresourcedefinitions"], ["apiregistration.k8s.io", "apiservices"]].exists(x, x[0] in r.apiGroups && x[1] in r.resources))`,fieldPath=".resources",message="propagate can't govern pods, nodes, leases, events, endpoints, endpointslices, namespaces, customresourcedefinitions or apiservices, since it needs every object to be written ahead of time: leave those resources out, or leave propagate out"
-// +kubebuilder:validation:XValidation:rule="!has(self.fixed) || !has(self.fixed.propagate) || self.resources.all(r, !('admissionregistration.k8s.io' in r.apiGroups) && !('gleaner.dev' in r.apiGroups))",fieldPath=".resources",message="propagate can't govern the groups admissionregistration.k8s.io and gleaner.dev, since it needs every object to be written ahead of time: leave those groups out, or leave propagate out"
+// +kubebuilder:validation:XValidation:rule="has(self.fixed) != has(self.module)",message="write exactly one of fixed (the same verdict for all objects) and module (a program that decides)"
+// +kubebuilder:validation:XValidation:rule="!has(self.settings) || has(self.module)",fieldPath=".settings",reason=FieldValueForbidden,message="settings need a module: remove settings, or write module instead of fixed"
+// +kubebuilder:validation:XValidation:rule="!has(self.hooks) || has(self.module)",fieldPath=".hooks",reason=FieldValueForbidden,message="hooks need a module: remove hooks, or write module instead of fixed"
+// +kubebuilder:validation:XValidation:rule="!has(self.grants) || has(self.module)",fieldPath=".grants",reason=FieldValueForbidden,message="grants need a module: remove grants, or write module instead of fixed"
+// +kubebuilder:validation:XValidation:rule="!has(self.grants) || has(self.serviceAccount)",fieldPath=".serviceAccount",reason=FieldValueRequired,message="grants need a service account: set serviceAccount, or remove grants"
+// +kubebuilder:validation:XValidation:rule="!has(self.fixed) || !has(self.fixed.propagate) || self.resources.all(r, !('*' in r.apiGroups) && !('*' in r.resources))",fieldPath=".resources",message="propagate writes every object in advance, so it cannot govern *: list groups and resources by name, or remove propagate"
+// +kubebuilder:validation:XValidation:rule=`!has(self.fixed) || !has(self.fixed.propagate) || self.resources.all(r, ![["", "pods"], ["", "nodes"], ["", "events"], ["", "endpoints"], ["", "namespaces"], ["coordination.k8s.io", "leases"], ["events.k8s.io", "events"], ["discovery.k8s.io", "endpointslices"], ["apiextensions.k8s.io", "customresourcedefinitions"], ["apiregistration.k8s.io", "apiservices"]].exists(x, x[0] in r.apiGroups && x[1] in r.resources))`,fieldPath=".resources",message="propagate writes every object in advance, so it cannot govern pods, nodes, leases, events, endpoints, endpointslices, namespaces, customresourcedefinitions or apiservices: remove those resources, or remove propagate"
+// +kubebuilder:validation:XValidation:rule="!has(self.fixed) || !has(self.fixed.propagate) || self.resources.all(r, !('admissionregistration.k8s.io' in r.apiGroups) && !('gleaner.dev' in r.apiGroups))",fieldPath=".resources",message="propagate writes every object in advance, so it cannot govern the groups admissionregistration.k8s.io and gleaner.dev: remove those groups, or remove propagate"
 type GCPolicySpec struct {
-	// The resources that are governed, as in admission rules. Objects in
-	// kube-system are never governed by propagate.
+	// Resources that the policy governs, as in admission rules. The hook propagate
+	// never governs objects in kube-system.
 	//
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
 	// +listType=atomic
 	Resources []ResourceRule `json:"resources"`
 
-	// The labels of the namespaces whose objects are governed; without it, those
-	// of all namespaces, and objects outside of namespaces. For a ClusterGCPolicy
+	// Labels of the namespaces whose objects are governed. If not set, objects in
+	// all namespaces and cluster-scoped objects are governed. For a ClusterGCPolicy
 	// only.
 	//
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn'] ? has(e.values) && e.values.size() > 0 : e.operator in ['Exists', 'DoesNotExist'] && (!has(e.values) || e.values.size() == 0))",message="write In or NotIn with values, or Exists or DoesNotExist without, as the operator of each expression"
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 
-	// The labels of the objects that are governed; without it, all.
+	// Labels of the objects that are governed. If not set, all objects are
+	// governed.
 	//
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn'] ? has(e.values) && e.values.size() > 0 : e.operator in ['Exists', 'DoesNotExist'] && (!has(e.values) || e.values.size() == 0))",message="write In or NotIn with values, or Exists or DoesNotExist without, as the operator of each expression"
@@ -97,18 +98,18 @@ type GCPolicySpec struct {
 	// +listMapKey=name
 	MatchConditions []MatchCondition `json:"matchConditions,omitempty"`
 
-	// Verdicts that are the same for every object. Either this or module.
+	// Verdicts that are the same for every object. Mutually exclusive with module.
 	//
 	// +optional
 	Fixed *FixedVerdicts `json:"fixed,omitempty"`
 
-	// The module that decides. Either this or fixed.
+	// The module that decides. Mutually exclusive with fixed.
 	//
 	// +optional
 	Module *ModuleReference `json:"module,omitempty"`
 
-	// What the module is asked, of what it answers; without it, all of that. Without
-	// propagate no object gets a hold.
+	// Hooks of the module that are used. Default: all hooks that the module
+	// implements. Without propagate, no object gets a hold.
 	//
 	// +optional
 	// +kubebuilder:validation:MinItems=1
@@ -116,70 +117,74 @@ type GCPolicySpec struct {
 	// +listType=set
 	Hooks []PolicyHook `json:"hooks,omitempty"`
 
-	// How much of the object the module is shown: Object is all of it, Metadata its
-	// metadata, and Reference its kind, name, UID and owners. The first two cost one
-	// call of the API server for each decision, and in a GCPolicy the serviceAccount
-	// must be allowed to get the object: if it is not, the object is kept.
+	// How much of the object the module receives: Object is all of it, Metadata its
+	// metadata, and Reference its kind, name, UID and owner references. Default
+	// Object. Object and Metadata cost one API request for each decision; in a
+	// GCPolicy the serviceAccount must be allowed to get the object, otherwise the
+	// object is kept.
 	//
 	// +optional
 	// +kubebuilder:default=Object
 	Needs Need `json:"needs,omitempty"`
 
-	// An object of any shape, handed to the module with every request, and checked
-	// by its validate hook.
+	// An object of any shape. It is part of every request to the module, and is
+	// checked by the module's validate hook.
 	//
 	// +optional
 	// +kubebuilder:validation:Type=object
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Settings *apiextensionsv1.JSON `json:"settings,omitempty"`
 
-	// Monitor decides and records, and changes nothing; Enforce does as it decided.
+	// Monitor evaluates and records, and changes nothing; Enforce carries out the
+	// decisions. Default Monitor.
 	//
 	// +optional
 	// +kubebuilder:default=Monitor
 	Mode Mode `json:"mode,omitempty"`
 
-	// What becomes of an object when the module fails, is slow or answers nonsense:
-	// Hold keeps the object and tries again, Default goes on to the next policy, and
-	// at the end to what Kubernetes does.
+	// What happens to an object if the module fails, times out or returns an
+	// invalid verdict. Hold keeps the object and retries; Default continues with
+	// the next policy, and finally with the default behavior of Kubernetes. Default
+	// Hold.
 	//
 	// +optional
 	// +kubebuilder:default=Hold
 	OnFault OnFault `json:"onFault,omitempty"`
 
-	// Respect does as a client says that asked for Orphan or Foreground; Override
-	// asks the policy even then.
+	// Whether a client's propagation policy prevails if it is Orphan or Foreground.
+	// Respect follows the client; Override evaluates this policy instead. Default
+	// Respect.
 	//
 	// +optional
 	// +kubebuilder:default=Respect
-	Explicit Explicit `json:"explicit,omitempty"`
+	ExplicitPropagation ExplicitPropagation `json:"explicitPropagation,omitempty"`
 
-	// Of several policies that govern an object, the one with the highest priority
-	// is asked first. It is compared with that of policies of the same scope.
+	// Policies with a higher priority are evaluated first. The priority is compared
+	// with that of policies of the same scope. Default 0.
 	//
 	// +optional
 	// +kubebuilder:default=0
 	Priority int32 `json:"priority,omitempty"`
 
-	// Policies of an object's namespace may go first. For a ClusterGCPolicy only,
-	// which goes first without it.
+	// Whether policies in an object's namespace are evaluated before this one. If
+	// false, this one is evaluated first. For a ClusterGCPolicy only.
 	//
 	// +optional
 	Overridable bool `json:"overridable,omitempty"`
 
-	// What the module may ask for. Nothing is allowed that is not listed.
+	// What the module may request. Everything that is not listed is denied.
 	//
 	// +optional
 	Grants *Grants `json:"grants,omitempty"`
 
-	// The account that reads for the module. What it may not read is withheld from
-	// the module.
+	// The service account that reads objects for the module. What it may not read
+	// is withheld from the module.
 	//
 	// +optional
 	ServiceAccount *ServiceAccountReference `json:"serviceAccount,omitempty"`
 }
 
-// ResourceRule names resources: each of its groups with each of its resources.
+// ResourceRule selects each of its resources in each of its groups.
 //
 // +kubebuilder:validation:XValidation:rule="!('*' in self.apiGroups) || self.apiGroups.size() == 1",fieldPath=".apiGroups",message="* is all groups: write it alone"
 // +kubebuilder:validation:XValidation:rule="!('*' in self.resources) || self.resources.size() == 1",fieldPath=".resources",message="* is all resources: write it alone"
@@ -193,8 +198,8 @@ type ResourceRule struct {
 	// +listType=atomic
 	APIGroups []string `json:"apiGroups"`
 
-	// Resources, as in the paths of the API server, such as persistentvolumeclaims;
-	// * is all.
+	// Resource names, plural and in lower case, such as persistentvolumeclaims; *
+	// is all.
 	//
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
@@ -206,38 +211,39 @@ type ResourceRule struct {
 
 // MatchCondition is a condition in CEL.
 type MatchCondition struct {
-	// A name for the condition, for messages.
+	// Name of the condition, for messages.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 
-	// An expression in CEL with one variable, object. An object is governed if it is
-	// true, and is not if it is false or null; an error is a fault.
+	// A CEL expression with one variable, object. The object is governed if the
+	// expression is true, and not governed if it is false or null; an error is a
+	// fault.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=8192
 	Expression string `json:"expression"`
 }
 
-// ModuleReference names a module.
+// ModuleReference refers to a module.
 type ModuleReference struct {
-	// PolicyModule or ClusterPolicyModule; without it, the one of the same scope. A
-	// ClusterGCPolicy or ClusterFinalizer can name a ClusterPolicyModule only.
+	// PolicyModule or ClusterPolicyModule. Default: the kind with the same scope. A
+	// ClusterGCPolicy or ClusterFinalizer can only refer to a ClusterPolicyModule.
 	//
 	// +optional
 	// +kubebuilder:validation:Enum=PolicyModule;ClusterPolicyModule
 	Kind string `json:"kind,omitempty"`
 
-	// The name of the module.
+	// Name of the module.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 
-	// The SHA-256 digest of the module's content, as in its status.digest. Required
-	// with mode: Enforce and with grants: a module with other content is not
-	// evaluated. Print it with: gleaner module digest.
+	// The SHA-256 digest of the module's content, as in its status.digest. A module
+	// with other content is not evaluated. Required with mode: Enforce and with
+	// grants. To print it, run: gleaner module digest.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
@@ -245,9 +251,9 @@ type ModuleReference struct {
 	Digest string `json:"digest,omitempty"`
 }
 
-// Grants are what a policy's module may ask for.
+// Grants are what a policy's module may request.
 type Grants struct {
-	// The objects that it may read.
+	// Objects that the module may get and list.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxItems=32
@@ -255,8 +261,8 @@ type Grants struct {
 	Read []ReadGrant `json:"read,omitempty"`
 }
 
-// ReadGrant allows to read objects: each of its groups with each of its
-// resources, in each of its namespaces.
+// ReadGrant allows reading objects of each of its groups and each of its resources,
+// in each of its namespaces.
 //
 // +kubebuilder:validation:XValidation:rule="!('*' in self.apiGroups) || self.apiGroups.size() == 1",fieldPath=".apiGroups",message="* is all groups: write it alone"
 // +kubebuilder:validation:XValidation:rule="!('*' in self.resources) || self.resources.size() == 1",fieldPath=".resources",message="* is all resources: write it alone"
@@ -271,8 +277,8 @@ type ReadGrant struct {
 	// +listType=atomic
 	APIGroups []string `json:"apiGroups"`
 
-	// Resources, as in the paths of the API server, such as persistentvolumeclaims;
-	// * is all.
+	// Resource names, plural and in lower case, such as persistentvolumeclaims; *
+	// is all.
 	//
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
@@ -281,9 +287,9 @@ type ReadGrant struct {
 	// +listType=atomic
 	Resources []string `json:"resources"`
 
-	// Namespaces of the objects; * is all, and without it only objects outside of
-	// namespaces can be read. For a ClusterGCPolicy or ClusterFinalizer only: the
-	// module of a GCPolicy or Finalizer reads in the namespace of that.
+	// Namespaces of the objects; * is all. If not set, only cluster-scoped objects
+	// can be read. For a ClusterGCPolicy or ClusterFinalizer only: the module of a
+	// GCPolicy or Finalizer reads in the namespace of that resource.
 	//
 	// +optional
 	// +kubebuilder:validation:MinItems=1
@@ -294,17 +300,18 @@ type ReadGrant struct {
 	Namespaces []string `json:"namespaces,omitempty"`
 }
 
-// ServiceAccountReference names a service account.
+// ServiceAccountReference refers to a service account.
 type ServiceAccountReference struct {
-	// Its namespace. A ClusterGCPolicy or ClusterFinalizer needs it; a GCPolicy or
-	// Finalizer has it from its own.
+	// Namespace of the service account. Required in a ClusterGCPolicy or
+	// ClusterFinalizer; in a GCPolicy or Finalizer, it is always the namespace of
+	// that resource.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace,omitempty"`
 
-	// Its name.
+	// Name of the service account.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253

@@ -2,92 +2,93 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Types of conditions.
+// Condition types.
 const (
-	// ConditionAccepted (policies) says that the policy makes sense: its selectors
-	// and expressions can be read, and its resources may be governed.
+	// ConditionAccepted (policies, finalizers) reports whether the spec is valid:
+	// its selectors and expressions compile, and its resources may be governed.
 	ConditionAccepted = "Accepted"
 
-	// ConditionModuleReady (policies) says that what decides is there: the module
-	// is compiled and answers the hooks, or the verdicts are fixed.
+	// ConditionModuleReady (policies, finalizers) reports whether the policy can be
+	// evaluated: the module is compiled and implements the hooks, or the verdicts
+	// are fixed.
 	ConditionModuleReady = "ModuleReady"
 
-	// ConditionEnforcing (policies) says that decisions are carried out.
+	// ConditionEnforcing (policies, finalizers) reports whether decisions are
+	// carried out.
 	ConditionEnforcing = "Enforcing"
 
-	// ConditionOverlapping (policies) says that another policy goes first on some
-	// of the same resources.
+	// ConditionOverlapping (policies) reports whether another policy is evaluated
+	// first for some of the same resources.
 	ConditionOverlapping = "Overlapping"
 
-	// ConditionAttached (finalizers) says that the finalizer is put on objects in the
-	// write that creates them.
+	// ConditionAttached (finalizers) reports whether the finalizer is added to
+	// objects when they are created.
 	ConditionAttached = "Attached"
 
-	// ConditionFetched (modules) says that the module's bytes are there, and are
-	// those that its digest names.
+	// ConditionFetched (modules) reports whether the module's content was fetched
+	// and matches its digest.
 	ConditionFetched = "Fetched"
 
-	// ConditionCompiled (modules) says that it can be asked.
+	// ConditionCompiled (modules) reports whether the module is compiled.
 	ConditionCompiled = "Compiled"
 )
 
-// MaxStatusResources bounds the resources that the status of a policy lists.
+// MaxStatusResources is the maximum number of resources in the status of a policy.
 const MaxStatusResources = 256
 
-// GCPolicyStatus is what GCPolicy and ClusterGCPolicy have in common.
+// GCPolicyStatus is the status of GCPolicy and ClusterGCPolicy.
 type GCPolicyStatus struct {
-	// Accepted, ModuleReady, Enforcing and Overlapping.
+	// Conditions of the policy: Accepted, ModuleReady, Enforcing and Overlapping.
 	//
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// The generation of the policy that this status is about.
+	// The generation of the spec that this status describes.
 	//
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// What is wrong, in one word: the reason of the first condition that says so.
-	// Empty if nothing is.
+	// The reason of the first condition that reports a problem. Empty if there is
+	// no problem.
 	//
 	// +optional
 	Reason string `json:"reason,omitempty"`
 
-	// The SHA-256 digest of the module that decides.
+	// The SHA-256 digest of the module's content.
 	//
 	// +optional
 	Digest string `json:"digest,omitempty"`
 
-	// What decides: Fixed, Rego or Wasm.
+	// The engine of the policy: Fixed, Rego or Wasm.
 	//
 	// +optional
 	Engine Engine `json:"engine,omitempty"`
 
-	// The version of the documents that the module is asked with.
+	// The version of the request and verdict documents that the module uses.
 	//
 	// +optional
 	ABI string `json:"abi,omitempty"`
 
-	// The hooks that are answered.
+	// Hooks that the policy implements.
 	//
 	// +optional
 	// +listType=set
 	Hooks []string `json:"hooks,omitempty"`
 
-	// How often each decision was made since Gleaner started, also where nothing was
-	// done because of the mode.
+	// Number of times that each decision was made since Gleaner started, including
+	// decisions that were not carried out because of the mode.
 	//
 	// +optional
 	Decisions map[string]int64 `json:"decisions,omitempty"`
 
-	// How many objects have a hold because of this policy.
+	// Number of objects that have a hold because of this policy.
 	//
 	// +optional
 	Held int64 `json:"held,omitempty"`
 
-	// The resources that the policy's rules come to, as resource.group; not all of
-	// them if there are very many.
+	// Resources that the policy governs, as resource.group, at most 256.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxItems=256
@@ -95,7 +96,7 @@ type GCPolicyStatus struct {
 	Resources []string `json:"resources,omitempty"`
 }
 
-// Engine is what carries a policy out.
+// Engine is what evaluates a policy.
 type Engine string
 
 // The engines.
@@ -105,42 +106,42 @@ const (
 	EngineWasm  Engine = "Wasm"
 )
 
-// PolicyModuleStatus is what PolicyModule and ClusterPolicyModule have in common.
+// PolicyModuleStatus is the status of PolicyModule and ClusterPolicyModule.
 type PolicyModuleStatus struct {
-	// Fetched and Compiled.
+	// Conditions of the module: Fetched and Compiled.
 	//
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// The generation of the module that this status is about.
+	// The generation of the spec that this status describes.
 	//
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// What is wrong, in one word: the reason of the first condition that says so.
-	// Empty if nothing is.
+	// The reason of the first condition that reports a problem. Empty if there is
+	// no problem.
 	//
 	// +optional
 	Reason string `json:"reason,omitempty"`
 
-	// The SHA-256 digest of the module, decompressed.
+	// The SHA-256 digest of the module's content, decompressed.
 	//
 	// +optional
 	Digest string `json:"digest,omitempty"`
 
-	// What it runs on: Rego or Wasm.
+	// The engine of the module: Rego or Wasm.
 	//
 	// +optional
 	Engine Engine `json:"engine,omitempty"`
 
-	// The version of the documents that it is asked with.
+	// The version of the request and verdict documents that the module uses.
 	//
 	// +optional
 	ABI string `json:"abi,omitempty"`
 
-	// The hooks that it answers.
+	// Hooks that the module implements.
 	//
 	// +optional
 	// +listType=set

@@ -29,6 +29,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/gleaner-dev/gleaner/devcluster"
+	"github.com/gleaner-dev/gleaner/devcluster/freeport"
 )
 
 const (
@@ -47,14 +48,20 @@ var shared struct {
 }
 
 // Run is the body of TestMain: it runs the tests, stops the shared cluster if
-// there was one, and exits.
-func Run(m *testing.M, opts devcluster.Options) {
+// there was one, calls cleanUps, and exits.
+func Run(m *testing.M, opts devcluster.Options, cleanUps ...func() error) {
 	shared.running = true
 	shared.opts = opts
 	code := m.Run()
 	if shared.cluster != nil {
 		if err := shared.cluster.Stop(); err != nil {
 			fmt.Fprintln(os.Stderr, "devtest: stop shared cluster:", err)
+			code = max(code, 1)
+		}
+	}
+	for _, cleanUp := range cleanUps {
+		if err := cleanUp(); err != nil {
+			fmt.Fprintln(os.Stderr, "devtest: clean up:", err)
 			code = max(code, 1)
 		}
 	}
@@ -123,6 +130,16 @@ func Namespace(t testing.TB, cfg *rest.Config) string {
 	return namespace.Name
 }
 
+// FreeAddress returns a loopback address, as HOST:PORT, on which nothing listens.
+func FreeAddress(t testing.TB) string {
+	t.Helper()
+	address, err := freeport.Address()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return address
+}
+
 // label makes the beginning of a DNS label out of any text.
 func label(text string) string {
 	clean := strings.Map(func(r rune) rune {
@@ -142,19 +159,27 @@ func label(text string) string {
 // the last error when time is up.
 func Eventually(t testing.TB, timeout time.Duration, ask func() error) {
 	t.Helper()
-	deadline := time.NewTimer(timeout)
-	defer deadline.Stop()
-	ticker := time.NewTicker(eventuallyInterval)
+	if err := Retry(context.Background(), timeout, eventuallyInterval, ask); err != nil {
+		t.Fatalf("not within %s: %v", timeout, err)
+	}
+}
+
+// Retry asks until the answer is nil, and returns the last error when time is up or the
+// context ends.
+func Retry(ctx context.Context, timeout, interval time.Duration, ask func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for {
 		err := ask()
 		if err == nil {
-			return
+			return nil
 		}
 		select {
 		case <-ticker.C:
-		case <-deadline.C:
-			t.Fatalf("not within %s: %v", timeout, err)
+		case <-ctx.Done():
+			return err
 		}
 	}
 }

@@ -22,8 +22,8 @@ import (
 
 const (
 	interval       = 5 * time.Second        // between two lines of progress
-	costOfPackage  = 200 * time.Millisecond // of CPU time, on average, measured
-	worthTheEffort = 50                     // packages below which no estimate is given
+	cpuPerPackage  = 200 * time.Millisecond // of CPU time, on average, measured
+	minPackages    = 50                     // packages below which no estimate is given
 	errorTailLines = 20
 )
 
@@ -42,18 +42,18 @@ type Build struct {
 // seconds. The error holds the end of what the go command printed.
 func Run(ctx context.Context, b Build, progress io.Writer) error {
 	r := runner{Build: b, progress: progress, began: time.Now(), ticks: interval}
-	r.say("building %s", b.Name)
+	r.logf("building %s", b.Name)
 	stale, err := r.stale(ctx)
 	if err != nil {
 		return err
 	}
-	if len(stale) >= worthTheEffort {
-		r.say("%s packages to compile: %s, if nothing else keeps %s busy", grouped(len(stale)), estimate(len(stale)), cores())
+	if len(stale) >= minPackages {
+		r.logf("%s packages to compile: %s, if nothing else keeps %s busy", formatThousands(len(stale)), estimate(len(stale)), cores())
 	}
 	if err := r.compile(ctx, stale); err != nil {
 		return err
 	}
-	r.say("built %s in %s", b.Name, r.since())
+	r.logf("built %s in %s", b.Name, r.since())
 	return nil
 }
 
@@ -102,7 +102,7 @@ func (r *runner) run(ctx context.Context, args []string, out io.Writer, log *met
 	for {
 		select {
 		case <-ticker.C:
-			r.say("%s (%s)", state(), r.since())
+			r.logf("%s (%s)", state(), r.since())
 		case err := <-done:
 			if err != nil {
 				return fmt.Errorf("build %s: %w\n%s", r.Name, errors.Join(ctx.Err(), err), log.tail(errorTailLines))
@@ -112,7 +112,7 @@ func (r *runner) run(ctx context.Context, args []string, out io.Writer, log *met
 	}
 }
 
-func (r *runner) say(format string, args ...any) {
+func (r *runner) logf(format string, args ...any) {
 	fmt.Fprintf(r.progress, r.Label+": "+format+"\n", args...)
 }
 
@@ -124,16 +124,16 @@ func (r *runner) since() time.Duration { return time.Since(r.began).Round(100 * 
 func Environment(more ...string) []string {
 	env := append(os.Environ(), "GOWORK=off", "GOFLAGS=", "CGO_ENABLED=0")
 	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
-		env = append(env, collector()...)
+		env = append(env, gcSettings()...)
 	}
 	return append(env, more...)
 }
 
-// collector are the settings of the compiler's own garbage collector. The compiler
+// gcSettings are the settings of the compiler's own garbage collector. The compiler
 // runs once for each package, and most of those are done before garbage is worth
 // collecting: without that, it needs a third less CPU time. Only where memory is
 // known to suffice for as many compilers as there are cores.
-func collector() []string {
+func gcSettings() []string {
 	const limit = 1 << 30
 	if available, ok := availableMemory(); ok && available < uint64(limit*runtime.GOMAXPROCS(0)) {
 		return []string{"GOGC=200"}
@@ -164,7 +164,7 @@ func availableIn(meminfo string) (uint64, bool) {
 
 // estimate is about how long it takes to compile this many packages.
 func estimate(packages int) string {
-	took := time.Duration(packages) * costOfPackage / time.Duration(runtime.GOMAXPROCS(0))
+	took := time.Duration(packages) * cpuPerPackage / time.Duration(runtime.GOMAXPROCS(0))
 	switch {
 	case took < time.Minute:
 		return "less than a minute"

@@ -76,7 +76,7 @@ func TestOnlyPackagesOutsideOfTheCacheAreCounted(t *testing.T) {
 	}
 }
 
-func TestTheErrorOfABuildHoldsWhatGoSaid(t *testing.T) {
+func TestRun_ErrorContainsOutput(t *testing.T) {
 	for path, want := range map[string]string{"./no/such/package": "no/such/package", "./wrong": "undefined: undeclared"} {
 		build := Build{Label: "test", Name: "nothing", Dir: program(t), Packages: []string{path}, Output: t.TempDir() + "/"}
 		err := Run(t.Context(), build, &bytes.Buffer{})
@@ -86,7 +86,7 @@ func TestTheErrorOfABuildHoldsWhatGoSaid(t *testing.T) {
 	}
 }
 
-func TestALongBuildIsNotSilent(t *testing.T) {
+func TestRun_ReportsProgress(t *testing.T) {
 	var progress bytes.Buffer
 	build := Build{Label: "test", Name: "both", Dir: program(t), Packages: []string{"./one"}, Output: t.TempDir() + "/"}
 	r := runner{Build: build, progress: &progress, began: time.Now(), ticks: time.Millisecond}
@@ -134,7 +134,7 @@ func TestEveryProgramIsCompiledWithTheSameSettings(t *testing.T) {
 	}
 }
 
-func TestTheCompilersGarbageIsLeftOnlyWhereMemorySuffices(t *testing.T) {
+func TestEnvironment_SetsGOGCIfMemorySuffices(t *testing.T) {
 	for text, want := range map[string]uint64{
 		"MemTotal:       24607732 kB\nMemAvailable:   2 kB\n": 2048,
 		"MemTotal:       24607732 kB\n":                       0,
@@ -144,7 +144,7 @@ func TestTheCompilersGarbageIsLeftOnlyWhereMemorySuffices(t *testing.T) {
 			t.Errorf("%q: got %d, %t", text, got, ok)
 		}
 	}
-	settings := strings.Join(collector(), " ")
+	settings := strings.Join(gcSettings(), " ")
 	if strings.Contains(settings, "GOGC=off") != strings.Contains(settings, "GOMEMLIMIT=") {
 		t.Errorf("no bound: %s", settings)
 	}

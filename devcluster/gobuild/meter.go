@@ -50,7 +50,7 @@ func (m *meter) loading() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.downloads > 0 {
-		return fmt.Sprintf("downloading modules, %s so far", grouped(m.downloads))
+		return fmt.Sprintf("downloading modules, %s so far", formatThousands(m.downloads))
 	}
 	return "reading source files"
 }
@@ -65,7 +65,7 @@ func (m *meter) compiling() string {
 		return "100%, linking"
 	}
 	done := m.total - len(m.pending)
-	return fmt.Sprintf("%d%%, %s of %s packages", done*100/m.total, grouped(done), grouped(m.total))
+	return fmt.Sprintf("%d%%, %s of %s packages", done*100/m.total, formatThousands(done), formatThousands(m.total))
 }
 
 // tail is the end of what was neither a package nor a download.
@@ -79,8 +79,8 @@ func (m *meter) tail(lines int) string {
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }
 
-// grouped writes 1508 as 1,508.
-func grouped(n int) string {
+// formatThousands writes 1508 as 1,508.
+func formatThousands(n int) string {
 	text := strconv.Itoa(n)
 	for i := len(text) - 3; i > 0; i -= 3 {
 		text = text[:i] + "," + text[i:]

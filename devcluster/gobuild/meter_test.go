@@ -44,7 +44,7 @@ func TestDownloadsAreCountedAndNoPartOfAnError(t *testing.T) {
 
 func TestNumbersAreGroupedByThousands(t *testing.T) {
 	for n, want := range map[int]string{0: "0", 999: "999", 1508: "1,508", 1234567: "1,234,567"} {
-		if got := grouped(n); got != want {
+		if got := formatThousands(n); got != want {
 			t.Errorf("%d: got %q, want %q", n, got, want)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/gleaner-dev/gleaner/devcluster"
+	"github.com/gleaner-dev/gleaner/devcluster/freeport"
 )
 
 // nodesGroup is the group of every kubelet.
@@ -45,10 +46,10 @@ type settings struct {
 
 // configure writes the node's files and returns the arguments of the shell.
 func (n *Node) configure(cluster *devcluster.Cluster) ([]string, error) {
-	if hidden, ok := under(n.folder, hiddenFolders); ok {
+	if hidden, ok := isUnder(n.folder, hiddenFolders); ok {
 		return nil, fmt.Errorf("%s is below %s, which nodes hide from themselves: set TMPDIR or Options.Dir to a folder elsewhere", n.folder, hidden)
 	}
-	port, err := freePort()
+	port, err := freeport.Get()
 	if err != nil {
 		return nil, err
 	}

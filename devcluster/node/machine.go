@@ -32,8 +32,8 @@ var hiddenFolders = []string{"/run", "/var/log", "/var/lib/cni", "/var/lib/kubel
 // tools are the paths of what a node is made of.
 type tools struct{ shell, containerd, ctr, plugins, kubelet string }
 
-// Missing says what a node needs and this machine does not have, and nil if it has all.
-func Missing() error {
+// CheckRequirements says what a node needs and this machine does not have, and nil if it has all.
+func CheckRequirements() error {
 	_, err := findTools()
 	return err
 }
@@ -51,7 +51,7 @@ func findTools() (tools, error) {
 		errs = append(errs, fmt.Errorf("a node needs %s: install them, as by apt-get install %s", strings.Join(missing, ", "), packagesNeeded))
 	}
 	if len(errs) == 0 { // or it can't be tried
-		if err := devcluster.CanGiveNamespaces(); err != nil {
+		if err := devcluster.CheckNamespaces(); err != nil {
 			errs = append(errs, fmt.Errorf("a node needs the right to mount, which root has outside of containers: %w", err))
 		}
 	}
@@ -86,8 +86,8 @@ func hasPlugins(folder string) bool {
 	})
 }
 
-// under tells which of these folders a path is below.
-func under(path string, folders []string) (string, bool) {
+// isUnder tells which of these folders a path is below.
+func isUnder(path string, folders []string) (string, bool) {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
 	}

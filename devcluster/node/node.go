@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"time"
 
@@ -74,7 +73,7 @@ func Start(ctx context.Context, cluster *devcluster.Cluster, opts Options) (*Nod
 	tools.kubelet = kubelet
 	started := time.Now()
 	n := &Node{name: opts.Name, tools: tools}
-	if err := n.bringUp(ctx, cluster); err != nil {
+	if err := n.startProcesses(ctx, cluster); err != nil {
 		return nil, errors.Join(fmt.Errorf("start node %s: %w", n.name, err), n.Stop())
 	}
 	fmt.Fprintf(opts.Progress, "devcluster: node %s is process %d, started in %s\n",
@@ -82,7 +81,7 @@ func Start(ctx context.Context, cluster *devcluster.Cluster, opts Options) (*Nod
 	return n, nil
 }
 
-func (n *Node) bringUp(ctx context.Context, cluster *devcluster.Cluster) (err error) {
+func (n *Node) startProcesses(ctx context.Context, cluster *devcluster.Cluster) (err error) {
 	if n.folder, err = cluster.Folder(n.name); err != nil {
 		return err
 	}
@@ -101,14 +100,14 @@ func (n *Node) bringUp(ctx context.Context, cluster *devcluster.Cluster) (err er
 	if err != nil {
 		return err
 	}
-	if err := n.finish(ctx, client); err != nil {
+	if err := n.waitReady(ctx, client); err != nil {
 		return n.explain(cluster, err)
 	}
 	return nil
 }
 
-// finish waits for what runs, and gives it what Pods need.
-func (n *Node) finish(ctx context.Context, client kubernetes.Interface) error {
+// waitReady waits for what runs, and gives it what Pods need.
+func (n *Node) waitReady(ctx context.Context, client kubernetes.Interface) error {
 	if err := n.await(ctx, "containerd", n.containerdAnswers); err != nil {
 		return err
 	}
@@ -187,14 +186,4 @@ func (n *Node) Stop() error {
 		return err
 	}
 	return errors.Join(err, removeCgroups(n.cgroup), os.RemoveAll(n.folder))
-}
-
-// freePort returns an unused port on loopback.
-func freePort() (int, error) {
-	listener, err := net.Listen("tcp4", loopback+":0")
-	if err != nil {
-		return 0, fmt.Errorf("find free port: %w", err)
-	}
-	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port, nil
 }

@@ -27,13 +27,13 @@ import (
 // parentVariable is set in the process that is killed.
 const parentVariable = "NODE_TEST_PARENT"
 
-// left is what a node may leave on the machine.
-type left struct{ Folder, Cgroup, Gateway string }
+// leftovers is what a node may leave on the machine.
+type leftovers struct{ Folder, Cgroup, Gateway string }
 
 // need is nodetest.Need, which imports this package.
 func need(t *testing.T) {
 	t.Helper()
-	if err := Missing(); err != nil {
+	if err := CheckRequirements(); err != nil {
 		if os.Getenv(RequiredVariable) == "required" {
 			t.Fatal(err)
 		}
@@ -42,7 +42,7 @@ func need(t *testing.T) {
 }
 
 // startWithPod starts a node with a Pod that would take its time to end.
-func startWithPod(t *testing.T) (*Node, left) {
+func startWithPod(t *testing.T) (*Node, leftovers) {
 	t.Helper()
 	if _, err := devcluster.BuildKubelet(t.Context(), os.Stderr); err != nil { // takes minutes, once
 		t.Fatal(err)
@@ -81,7 +81,7 @@ func startWithPod(t *testing.T) (*Node, left) {
 	if err != nil || len(running) != 2 {
 		t.Errorf("the containers %v run, want the Pod's and its sandbox; %v", running, err)
 	}
-	return n, left{n.folder, n.cgroup, n.gateway}
+	return n, leftovers{n.folder, n.cgroup, n.gateway}
 }
 
 func startCluster(t *testing.T) *devcluster.Cluster {
@@ -99,7 +99,7 @@ func startCluster(t *testing.T) *devcluster.Cluster {
 }
 
 // check says what is left of a node.
-func (l left) check() error {
+func (l leftovers) check() error {
 	mounts, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
 		return err
@@ -150,9 +150,9 @@ func TestStop_LeavesNothingOnTheMachine(t *testing.T) {
 	}
 }
 
-// TestBeAParent is no test of its own: TestNothingOutlivesAParentThatWasKilled runs it in
+// TestHelperParent is no test of its own: TestStart_EndsWithParent runs it in
 // another process.
-func TestBeAParent(t *testing.T) {
+func TestHelperParent(t *testing.T) {
 	if os.Getenv(parentVariable) == "" {
 		t.Skip("only in a process made for it")
 	}
@@ -163,9 +163,9 @@ func TestBeAParent(t *testing.T) {
 	_, _ = io.Copy(io.Discard, os.Stdin) // until the other process kills this one, or is gone itself
 }
 
-func TestNothingOutlivesAParentThatWasKilled(t *testing.T) {
+func TestStart_EndsWithParent(t *testing.T) {
 	need(t)
-	parent := exec.Command(os.Args[0], "-test.run=^TestBeAParent$")
+	parent := exec.Command(os.Args[0], "-test.run=^TestHelperParent$")
 	parent.Env = append(os.Environ(), parentVariable+"=yes")
 	parent.Stderr = os.Stderr
 	if _, err := parent.StdinPipe(); err != nil { // which stays open
@@ -178,7 +178,7 @@ func TestNothingOutlivesAParentThatWasKilled(t *testing.T) {
 	if err := parent.Start(); err != nil {
 		t.Fatal(err)
 	}
-	var left left
+	var left leftovers
 	decodeErr := json.NewDecoder(stdout).Decode(&left)
 	found := left.check()
 	if err := parent.Process.Kill(); err != nil {
@@ -217,7 +217,7 @@ func TestStart_SaysWhatTheKubeletThatEndedSaid(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	err = n.bringUp(ctx, cluster)
+	err = n.startProcesses(ctx, cluster)
 	if err == nil || !strings.Contains(err.Error(), "node1 ended") || !strings.Contains(err.Error(), "this is why") {
 		t.Errorf("got %v", err)
 	}
@@ -225,7 +225,7 @@ func TestStart_SaysWhatTheKubeletThatEndedSaid(t *testing.T) {
 
 func TestMissing_SaysWhatToInstall(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	err := Missing()
+	err := CheckRequirements()
 	if err == nil {
 		t.Fatal("nothing is missing")
 	}
@@ -236,7 +236,7 @@ func TestMissing_SaysWhatToInstall(t *testing.T) {
 	}
 }
 
-func TestAFolderThatNodesHideIsRefused(t *testing.T) {
+func TestStart_RejectsHiddenFolder(t *testing.T) {
 	n := &Node{name: "node1", folder: "/run/somewhere/node1"}
 	_, err := n.configure(nil)
 	if err == nil || !strings.Contains(err.Error(), "below /run") || !strings.Contains(err.Error(), "set TMPDIR") {

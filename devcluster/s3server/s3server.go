@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	mathrand "math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -20,6 +19,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"time"
+
+	"github.com/gleaner-dev/gleaner/devcluster/freeport"
 )
 
 const (
@@ -28,10 +29,6 @@ const (
 	startTimeout  = time.Minute
 	probeInterval = 20 * time.Millisecond
 	attempts      = 5 // a port may be taken between the choice and the use
-
-	// Ports come from below the range that systems draw client ports from.
-	firstPort = 20000
-	lastPort  = 32000
 )
 
 // Server is a running server. Its methods may be called concurrently.
@@ -82,7 +79,7 @@ func Start(ctx context.Context, dir string, progress io.Writer) (*Server, error)
 }
 
 func start(ctx context.Context, program, dir string, cert []byte) (*Server, error) {
-	port, err := freePort()
+	port, err := freeport.Get()
 	if err != nil {
 		return nil, err
 	}
@@ -170,19 +167,6 @@ func client(cert []byte) *http.Client {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(cert)
 	return &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}}
-}
-
-func freePort() (int, error) {
-	var last error
-	for range 100 {
-		port := firstPort + mathrand.IntN(lastPort-firstPort)
-		listener, err := net.Listen("tcp4", net.JoinHostPort(loopback, strconv.Itoa(port)))
-		if err == nil {
-			return port, listener.Close()
-		}
-		last = err
-	}
-	return 0, fmt.Errorf("find free port: %w", last)
 }
 
 func random(bytes int) string {

@@ -68,7 +68,7 @@ func TestABucketCanKeepVersions(t *testing.T) {
 	send(t, s, "DELETE", "/shop", "", 409)
 }
 
-func TestWhatIsNotSignedIsRefused(t *testing.T) {
+func TestServer_RejectsUnsignedRequest(t *testing.T) {
 	s := start(t)
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(s.CA)
@@ -91,7 +91,7 @@ func TestWhatIsNotSignedIsRefused(t *testing.T) {
 	send(t, s, "PUT", "/shop", "", http.StatusForbidden)
 }
 
-func TestAServerThatWasClosedIsGone(t *testing.T) {
+func TestClose_EndsServer(t *testing.T) {
 	s := start(t)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)

@@ -9,15 +9,15 @@ import (
 	"github.com/gleaner-dev/gleaner/sdk/go/finalize"
 )
 
-// settings are what users of the finalizer may set: where manifests go. It is one
-// of the two.
+// settings are the settings of the finalizer: where manifests are stored. Exactly
+// one is set.
 type settings struct {
 	Namespace string `json:"namespace"` // into ConfigMaps there
 	URL       string `json:"url"`       // by PUT below that address, without a slash at its end
 }
 
-// finalizer stores the same under the same name each time: it may be asked again
-// at any point. Nothing is believed to be stored but what was read back.
+// finalizer stores the same manifest under the same name each time, since it may be
+// evaluated again at any point. The backup is complete only when it was read back.
 func finalizer(r gleaner.Request) (gleaner.Verdict, error) {
 	return finalize.Run(r, func(s *finalize.Steps) {
 		set, problem := settingsOf(r)
@@ -25,11 +25,11 @@ func finalizer(r gleaner.Request) (gleaner.Verdict, error) {
 			s.Fail(problem)
 		}
 		if r.Object.Is("", "Secret") {
-			s.Fail("a Secret does not belong where everybody can read it: leave secrets out of the finalizer's resources")
+			s.Fail("a backup of a Secret would be readable by others: remove secrets from the finalizer's resources")
 		}
 		manifest, err := manifestOf(r.Object)
 		if err != nil {
-			s.Fail("its manifest can't be written: " + err.Error())
+			s.Fail("encode its manifest: " + err.Error())
 		}
 		if set.URL != "" {
 			put(s, set.URL+"/"+nameOf(r.Object)+".json", manifest)
@@ -39,7 +39,7 @@ func finalizer(r gleaner.Request) (gleaner.Verdict, error) {
 	})
 }
 
-// backup is a ConfigMap with a manifest.
+// backup is a ConfigMap that contains a manifest.
 type backup struct {
 	APIVersion string            `json:"apiVersion,omitempty"`
 	Kind       string            `json:"kind,omitempty"`
@@ -47,9 +47,9 @@ type backup struct {
 	Data       map[string]string `json:"data"`
 }
 
-const file = "manifest.json" // in a ConfigMap
+const file = "manifest.json" // key in the ConfigMap
 
-// store keeps the manifest in a ConfigMap.
+// store stores the manifest in a ConfigMap.
 func store(s *finalize.Steps, namespace, manifest string) {
 	object := s.Request().Object
 	target := gleaner.Target{APIVersion: "v1", Kind: "ConfigMap", Namespace: namespace, Name: nameOf(object)}
@@ -61,7 +61,7 @@ func store(s *finalize.Steps, namespace, manifest string) {
 		}},
 	})
 	stored, found := s.Get("check", target)
-	if found && !has(stored, manifest) { // from an attempt before, after which the object has changed
+	if found && !has(stored, manifest) { // from an earlier attempt, before the object changed
 		patch, err := json.Marshal(backup{Metadata: map[string]any{"uid": stored.Metadata.UID}, Data: data})
 		if err != nil {
 			s.Fail(err.Error())
@@ -69,7 +69,7 @@ func store(s *finalize.Steps, namespace, manifest string) {
 		s.Patch("renew", gleaner.PatchIntent{Target: target, Type: gleaner.PatchMerge, Patch: patch})
 		stored, found = s.Get("check-again", target)
 	}
-	s.Until(found && has(stored, manifest), time.Second, "ConfigMap "+target.Name+" does not hold the manifest")
+	s.Until(found && has(stored, manifest), time.Second, "ConfigMap "+target.Name+" does not contain the manifest")
 }
 
 func has(stored gleaner.Object, manifest string) bool {
@@ -77,25 +77,26 @@ func has(stored gleaner.Object, manifest string) bool {
 	return stored.Decode(&b) == nil && b.Data[file] == manifest
 }
 
-// put keeps the manifest on a server, which gives back what was put there.
+// put stores the manifest on a server that returns it on GET.
 func put(s *finalize.Steps, url, manifest string) {
 	_, found := s.Call("store", gleaner.HTTPIntent{
 		Method: "PUT", URL: url, Body: manifest, Headers: map[string]string{"Content-Type": "application/json"},
 	})
 	if !s.Stopped() && !found {
-		s.Fail("there is nothing to put backups to at the settings' url")
+		s.Fail("the url of the settings does not accept backups")
 	}
 	stored, found := s.Call("check", gleaner.HTTPIntent{Method: "GET", URL: url})
-	s.Until(found && stored.Body == manifest, 10*time.Second, "the server does not give the manifest back")
+	s.Until(found && stored.Body == manifest, 10*time.Second, "the server does not return the manifest")
 }
 
-// nameOf is one that no other object's backup has, in lower case as names are.
+// nameOf returns a unique name for the object's backup, in lower case as names must
+// be.
 func nameOf(o gleaner.Object) string {
 	return strings.ToLower(o.Kind) + "-" + o.Metadata.UID
 }
 
-// manifestOf is the object as it could be applied again, without what the API
-// server has added.
+// manifestOf returns the object in a form that can be applied again, without fields
+// that the API server sets.
 func manifestOf(o gleaner.Object) (string, error) {
 	var whole, metadata map[string]json.RawMessage
 	if err := o.Decode(&whole); err != nil {
@@ -115,22 +116,22 @@ func manifestOf(o gleaner.Object) (string, error) {
 		return "", err
 	}
 	delete(whole, "status")
-	text, err := json.Marshal(whole) // in the order of the names
+	text, err := json.Marshal(whole) // sorted by name
 	return string(text), err
 }
 
-// problem is what is wrong with settings, and what to write instead.
+// problem returns what is wrong with settings, and what to write instead.
 func (set settings) problem() string {
 	switch {
 	case (set.Namespace == "") == (set.URL == ""):
-		return "write either namespace, of the ConfigMaps that manifests are stored in, or url, of a server that takes them by PUT"
+		return "set either namespace, to store manifests in ConfigMaps, or url, to store them on a server by PUT"
 	case set.URL != "" && (!strings.HasPrefix(set.URL, "https://") && !strings.HasPrefix(set.URL, "http://") || strings.HasSuffix(set.URL, "/")):
-		return "url has to be an address without a slash at its end, such as https://backup.example.com/manifests"
+		return "url must be a URL without a slash at the end, such as https://backup.example.com/manifests"
 	}
 	return ""
 }
 
-// settingsOf reads the settings, and says what is wrong with them.
+// settingsOf decodes the settings, and returns what is wrong with them.
 func settingsOf(r gleaner.Request) (set settings, problem string) {
 	if err := r.DecodeSettings(&set); err != nil {
 		return set, err.Error()
@@ -138,7 +139,7 @@ func settingsOf(r gleaner.Request) (set settings, problem string) {
 	return set, set.problem()
 }
 
-// validate refuses settings that the finalizer could do nothing with.
+// validate rejects invalid settings.
 func validate(r gleaner.Request) (gleaner.Verdict, error) {
 	if _, problem := settingsOf(r); problem != "" {
 		return gleaner.Verdict{Decision: gleaner.Invalid, Reason: problem}, nil

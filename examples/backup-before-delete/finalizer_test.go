@@ -29,7 +29,7 @@ func asked(t *testing.T, settings, object string) gleaner.Request {
 	return r
 }
 
-func finalized(t *testing.T, r gleaner.Request, world func(gleaner.Intent) gleaner.Result) gleanertest.Finalization {
+func finalized(t *testing.T, r gleaner.Request, world func(gleaner.Intent) gleaner.Result) gleanertest.FinalizeResult {
 	t.Helper()
 	got, err := gleanertest.Finalize(finalizer, r, world)
 	if err != nil {
@@ -39,8 +39,8 @@ func finalized(t *testing.T, r gleaner.Request, world func(gleaner.Intent) glean
 }
 
 func TestTheManifestIsStoredAndReadBack(t *testing.T) {
-	var w gleanertest.World
-	got := finalized(t, asked(t, intoConfigMaps, settled), w.Answer)
+	var w gleanertest.FakeCluster
+	got := finalized(t, asked(t, intoConfigMaps, settled), w.Execute)
 	if got.Verdict.Decision != gleaner.Done || got.Rounds != 3 {
 		t.Errorf("got %+v in %d rounds", got.Verdict, got.Rounds)
 	}
@@ -48,18 +48,18 @@ func TestTheManifestIsStoredAndReadBack(t *testing.T) {
 	if len(objects) != 1 || objects[0].Metadata.Name != "configmap-u-1" || objects[0].Metadata.Namespace != "backups" || !has(objects[0], manifest) {
 		t.Errorf("there is %+v", objects)
 	}
-	if again := finalized(t, asked(t, intoConfigMaps, settled), w.Answer); again.Verdict.Decision != gleaner.Done || len(w.Objects()) != 1 {
+	if again := finalized(t, asked(t, intoConfigMaps, settled), w.Execute); again.Verdict.Decision != gleaner.Done || len(w.Objects()) != 1 {
 		t.Errorf("asked again: %+v", again.Verdict)
 	}
 }
 
 func TestAnOldBackupIsRenewed(t *testing.T) {
-	var w gleanertest.World
-	finalized(t, asked(t, intoConfigMaps, settled), w.Answer)
+	var w gleanertest.FakeCluster
+	finalized(t, asked(t, intoConfigMaps, settled), w.Execute)
 	changed := strings.Replace(settled, `"a":"1"`, `"a":"2"`, 1)
 	patched := func(intent gleaner.Intent) gleaner.Result {
 		if intent.Patch == nil {
-			return w.Answer(intent)
+			return w.Execute(intent)
 		}
 		var o gleaner.Object
 		text := strings.Replace(string(intent.Patch.Patch), `"metadata":{`, `"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"backups","name":"`+intent.Patch.Name+`",`, 1)
@@ -80,7 +80,7 @@ func TestWhatWasNotReadBackIsNotStored(t *testing.T) {
 		if intent.Create != nil {
 			return gleaner.Result{Object: &gleaner.Object{}}
 		}
-		return gleanertest.Refuses(gleaner.ErrorNotFound, "oh")
+		return gleanertest.ErrorResult(gleaner.ErrorNotFound, "oh")
 	}
 	for claim, c := range map[string]struct {
 		settings string
@@ -88,11 +88,11 @@ func TestWhatWasNotReadBackIsNotStored(t *testing.T) {
 		want     gleaner.Decision
 	}{
 		"a ConfigMap that is not there":  {intoConfigMaps, lost, gleaner.Wait},
-		"a server that keeps nothing":    {byPut, gleanertest.Answers(200, ""), gleaner.Wait},
-		"a server that is down":          {byPut, gleanertest.Answers(503, ""), gleaner.Wait},
-		"an address with nothing behind": {byPut, gleanertest.Answers(404, ""), gleaner.Fail},
-		"a server that refuses":          {byPut, gleanertest.Answers(403, ""), gleaner.Fail},
-		"a server that gives it back":    {byPut, gleanertest.Answers(200, manifest), gleaner.Done},
+		"a server that keeps nothing":    {byPut, gleanertest.RespondWith(200, ""), gleaner.Wait},
+		"a server that is down":          {byPut, gleanertest.RespondWith(503, ""), gleaner.Wait},
+		"an address with nothing behind": {byPut, gleanertest.RespondWith(404, ""), gleaner.Fail},
+		"a server that refuses":          {byPut, gleanertest.RespondWith(403, ""), gleaner.Fail},
+		"a server that gives it back":    {byPut, gleanertest.RespondWith(200, manifest), gleaner.Done},
 	} {
 		t.Run(claim, func(t *testing.T) {
 			if got := finalized(t, asked(t, c.settings, settled), c.world); got.Verdict.Decision != c.want {
@@ -105,7 +105,7 @@ func TestWhatWasNotReadBackIsNotStored(t *testing.T) {
 func TestASecretIsStoredNowhere(t *testing.T) {
 	secret := strings.Replace(settled, `"kind":"ConfigMap"`, `"kind":"Secret"`, 1)
 	for _, settings := range []string{intoConfigMaps, byPut} {
-		got := finalized(t, asked(t, settings, secret), gleanertest.Answers(200, ""))
+		got := finalized(t, asked(t, settings, secret), gleanertest.RespondWith(200, ""))
 		if got.Verdict.Decision != gleaner.Fail || len(got.Intents) != 0 {
 			t.Errorf("got %+v, %v", got.Verdict, got.Intents)
 		}

@@ -30,7 +30,7 @@ type storage map[string]gleaner.HTTPResult
 func (s storage) answer(intent gleaner.Intent) gleaner.Result {
 	answer, ok := s[line(intent)]
 	if !ok {
-		return gleanertest.Refuses(gleaner.ErrorUnavailable, "nobody expects "+line(intent))
+		return gleanertest.ErrorResult(gleaner.ErrorUnavailable, "nobody expects "+line(intent))
 	}
 	return gleaner.Result{HTTP: &answer}
 }
@@ -61,12 +61,12 @@ func TestFinalize(t *testing.T) {
 			storage{list: {Status: 200, Body: none}, "DELETE": {Status: 204}},
 			gleaner.Done, "", []string{list, "DELETE"}},
 		"a bucket that is gone is done with": {
-			storage{list: {Status: 404, Body: gone}}, gleaner.Done, "there is no such bucket", []string{list}},
+			storage{list: {Status: 404, Body: gone}}, gleaner.Done, "the bucket does not exist", []string{list}},
 		"a bucket that goes meanwhile is done with": {
 			storage{list: {Status: 200, Body: none}, "DELETE": {Status: 404, Body: gone}},
-			gleaner.Done, "there is no such bucket", []string{list, "DELETE"}},
+			gleaner.Done, "the bucket does not exist", []string{list, "DELETE"}},
 		"a 404 of somebody else is no proof": {
-			storage{list: {Status: 404, Body: "<h1>Not found</h1>"}}, gleaner.Fail, "not as object storage does", []string{list}},
+			storage{list: {Status: 404, Body: "<h1>Not found</h1>"}}, gleaner.Fail, "not a response of object storage", []string{list}},
 		"a bucket that is written to is tried again": {
 			storage{list: {Status: 200, Body: none}, "DELETE": {Status: 409, Body: `<Error><Code>BucketNotEmpty</Code></Error>`}},
 			gleaner.Wait, "BucketNotEmpty", []string{list, "DELETE"}},
@@ -124,7 +124,7 @@ func TestWhatIsListedIsDeletedBeforeTheNextList(t *testing.T) {
 	}
 }
 
-func TestALargeBucketTakesSeveralAttempts(t *testing.T) {
+func TestBucket_LargeOne_TakesSeveralAttempts(t *testing.T) {
 	full := func(gleaner.Intent) gleaner.Result {
 		return gleaner.Result{HTTP: &gleaner.HTTPResult{Status: 200, Body: remaining}}
 	}

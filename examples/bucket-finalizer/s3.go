@@ -115,13 +115,13 @@ func unescaped(text string) string {
 			return b.String()
 		}
 		name, after, ok := strings.Cut(rest, ";")
-		meant, known := reference(name)
+		expected, known := reference(name)
 		if !ok || !known {
 			b.WriteByte('&') // no reference: it stands for itself
 			text = rest
 			continue
 		}
-		b.WriteString(meant)
+		b.WriteString(expected)
 		text = after
 	}
 }
@@ -130,8 +130,8 @@ func unescaped(text string) string {
 func reference(name string) (string, bool) {
 	number, numbered := strings.CutPrefix(name, "#")
 	if !numbered {
-		meant, known := entities[name]
-		return meant, known
+		expected, known := entities[name]
+		return expected, known
 	}
 	base := 10
 	if hex, ok := strings.CutPrefix(number, "x"); ok {

@@ -24,7 +24,7 @@ func asked() gleaner.Request {
 // cluster has Deployments, which go at once when they are deleted unless they are
 // among those that stay a while.
 type cluster struct {
-	gleanertest.World
+	gleanertest.FakeCluster
 	stay    map[string]bool
 	deleted []string
 }
@@ -46,7 +46,7 @@ func (c *cluster) answer(intent gleaner.Intent) gleaner.Result {
 		all := *intent.List
 		all.Limit = 0 // it counts what is selected
 		chosen := &gleaner.ListResult{Items: []gleaner.Object{}}
-		for _, o := range c.Answer(gleaner.Intent{List: &all}).List.Items {
+		for _, o := range c.Execute(gleaner.Intent{List: &all}).List.Items {
 			if selected(o, intent.List.LabelSelector) && len(chosen.Items) < intent.List.Limit {
 				chosen.Items = append(chosen.Items, o)
 			}
@@ -58,7 +58,7 @@ func (c *cluster) answer(intent gleaner.Intent) gleaner.Result {
 			return gleaner.Result{}
 		}
 	}
-	return c.Answer(intent)
+	return c.Execute(intent)
 }
 
 func selected(o gleaner.Object, selector string) bool {
@@ -86,7 +86,7 @@ func TestALaterStageWaitsForTheOneBefore(t *testing.T) {
 	c := newCluster(map[string]string{"web": "front", "api": "back"})
 	c.stay["web"] = true
 	got, err := gleanertest.Finalize(finalizer, asked(), c.answer)
-	if err != nil || got.Verdict.Decision != gleaner.Wait || got.Verdict.Reason != "stage front: Deployment web is still there" {
+	if err != nil || got.Verdict.Decision != gleaner.Wait || got.Verdict.Reason != "stage front: Deployment web still exists" {
 		t.Errorf("got %+v, %v", got.Verdict, err)
 	}
 	if want := []string{"web"}; !reflect.DeepEqual(c.deleted, want) {
@@ -124,7 +124,7 @@ func TestAListThatCanNotBeReadIsNoEmptyOne(t *testing.T) {
 	for reason, want := range map[gleaner.ErrorReason]gleaner.Decision{
 		gleaner.ErrorUnavailable: gleaner.Wait, gleaner.ErrorForbidden: gleaner.Fail, gleaner.ErrorNotGranted: gleaner.Fail,
 	} {
-		got, err := gleanertest.Finalize(finalizer, asked(), func(gleaner.Intent) gleaner.Result { return gleanertest.Refuses(reason, "oh") })
+		got, err := gleanertest.Finalize(finalizer, asked(), func(gleaner.Intent) gleaner.Result { return gleanertest.ErrorResult(reason, "oh") })
 		if err != nil || got.Verdict.Decision != want {
 			t.Errorf("%s: got %+v, %v; want %s", reason, got.Verdict, err, want)
 		}

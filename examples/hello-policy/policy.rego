@@ -1,14 +1,14 @@
-# Two hooks of one module: an object that is marked stays when its owner goes, and
-# one that is deleted stays until somebody has said goodbye to it.
+# Two hooks of one module: a marked object is kept when its owner is deleted, and a
+# deleted object is kept until an annotation says goodbye.
 package gleaner
 
 import data.gleaner.sdk.meta
 import data.gleaner.sdk.verdict
 
-collect := verdict.because(verdict.orphan, "it has keep=true") if meta.labelled("keep", "true")
+collect := verdict.with_reason(verdict.orphan, "it has keep=true") if meta.has_label("keep", "true")
 
 else := verdict.abstain
 
-finalize := verdict.done if meta.annotated("goodbye", "true")
+finalize := verdict.done if meta.has_annotation("goodbye", "true")
 
-else := verdict.because(verdict.wait_for("1m"), "nobody has said goodbye: annotate it with goodbye=true")
+else := verdict.with_reason(verdict.wait_for("1m"), "nobody has said goodbye: annotate it with goodbye=true")

@@ -1,9 +1,9 @@
-// Package act carries out plans: it writes to the API server, each write with
-// the preconditions that keep it from doing what was not decided.
+// Package act carries out plans: it writes to the API server, with preconditions
+// that restrict each write to what was decided.
 //
-// It decides nothing. A write that finds the object other than it was judged
-// is not made, and says so; the precondition is never dropped to get it
-// through (defect 3.2).
+// It decides nothing. If the object has changed since the decision, nothing is
+// written and the result is Changed. A precondition is never dropped to make a write
+// succeed (defect 3.2).
 package act
 
 import (
@@ -25,41 +25,41 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/catalog"
 	"github.com/gleaner-dev/gleaner/operator/decide"
 	"github.com/gleaner-dev/gleaner/operator/graph"
-	"github.com/gleaner-dev/gleaner/operator/memo"
+	"github.com/gleaner-dev/gleaner/operator/objectstate"
 	"github.com/gleaner-dev/gleaner/operator/statekey"
 )
 
-// Result is what became of a write.
+// Result is the result of a write.
 type Result string
 
 // The results of writes. Failed is the zero Result, and comes with an error.
 const (
-	Failed  Result = ""
-	Done    Result = "Done"
-	Already Result = "AlreadyGone" // the object, or what was to be taken off it, is not there any more
-	Changed Result = "Changed"     // the object is other than it was judged: nothing was written
-	DryRun  Result = "DryRun"      // nothing was written, since that was not wanted
+	Failed      Result = ""
+	Done        Result = "Done"
+	AlreadyGone Result = "AlreadyGone" // the object, or what was to be removed from it, no longer exists
+	Changed     Result = "Changed"     // the object has changed since the decision: nothing was written
+	DryRun      Result = "DryRun"      // nothing was written because of a dry run
 )
 
-// Actor carries out actions. Its methods may be called concurrently.
-type Actor struct {
+// Writer carries out actions. Its methods may be called concurrently.
+type Writer struct {
 	client  metadata.Interface
 	catalog func() *catalog.Catalog
-	keys    func() (statekey.Keys, error) // sign what is remembered
+	keys    func() (statekey.Keys, error) // sign state annotations
 	dryRun  bool
 
-	// whole are the types that take no strategic merge patch, as custom
-	// resources do: their references are patched as a whole list.
-	whole sync.Map
+	// noStrategicMerge contains the types that do not support strategic merge patch, such as
+	// custom resources: their owner references are replaced as a whole list.
+	noStrategicMerge sync.Map
 }
 
-// New returns an Actor. With dryRun it writes nothing.
-func New(client metadata.Interface, types func() *catalog.Catalog, keys func() (statekey.Keys, error), dryRun bool) *Actor {
-	return &Actor{client: client, catalog: types, keys: keys, dryRun: dryRun}
+// New returns an Actor. In a dry run it writes nothing.
+func New(client metadata.Interface, types func() *catalog.Catalog, keys func() (statekey.Keys, error), dryRun bool) *Writer {
+	return &Writer{client: client, catalog: types, keys: keys, dryRun: dryRun}
 }
 
-// Do carries out one action. A nil action is done.
-func (a *Actor) Do(ctx context.Context, action decide.Action) (Result, error) {
+// Do carries out one action. For nil, it returns Done.
+func (a *Writer) Do(ctx context.Context, action decide.Action) (Result, error) {
 	if action == nil {
 		return Done, nil
 	}
@@ -79,30 +79,30 @@ func (a *Actor) Do(ctx context.Context, action decide.Action) (Result, error) {
 		return a.addFinalizer(ctx, action)
 	case decide.Unblock:
 		return a.unblock(ctx, action)
-	case decide.Remember:
-		return a.remember(ctx, action)
-	case decide.Forget:
-		return a.annotate(ctx, action.Object, nil)
+	case decide.SaveState:
+		return a.saveState(ctx, action)
+	case decide.RemoveState:
+		return a.writeState(ctx, action.Object, nil)
 	default:
 		return Failed, fmt.Errorf("carry out %T: no such action", action)
 	}
 }
 
-// target is an object with the client and the name to reach it by.
+// target is an object with its client and resource.
 type target struct {
 	graph.Object
 	resource schema.GroupVersionResource
 	client   metadata.ResourceInterface
 }
 
-// target finds the version to write by anew each time, since the one that the
-// object was seen by may not be served any more (defect 3.5).
+// target looks up the version for each write, since the one that the object was
+// watched with may no longer be served (defect 3.5).
 //
-// Every write insists on a UID and a resourceVersion, so an object that has
-// none is not written to.
-func (a *Actor) target(o graph.Object) (target, error) {
+// Every write has a UID and a resourceVersion as preconditions, so an object without
+// them is not written to.
+func (a *Writer) target(o graph.Object) (target, error) {
 	if o.UID == "" || o.ResourceVersion == "" {
-		return target{}, fmt.Errorf("write to %s %s/%s: it has no UID or no resourceVersion to insist on", o.Kind.GroupKind(), o.Namespace, o.Name)
+		return target{}, fmt.Errorf("write to %s %s/%s: it has no UID or no resourceVersion for preconditions", o.Kind.GroupKind(), o.Namespace, o.Name)
 	}
 	resource, ok := a.catalog().Preferred(o.Kind.GroupKind())
 	if !ok {
@@ -111,13 +111,13 @@ func (a *Actor) target(o graph.Object) (target, error) {
 	return target{o, resource.Version, a.client.Resource(resource.Version).Namespace(o.Namespace)}, nil
 }
 
-// result sorts the API server's answer to a write.
+// result converts the API server's response to a write.
 func (t target) result(verb string, err error) (Result, error) {
 	switch {
 	case err == nil:
 		return Done, nil
-	case catalog.Denies(err, t.resource.GroupResource(), t.Name):
-		return Already, nil
+	case catalog.ConfirmsNotFound(err, t.resource.GroupResource(), t.Name):
+		return AlreadyGone, nil
 	case apierrors.IsConflict(err):
 		return Changed, nil
 	default:
@@ -125,7 +125,7 @@ func (t target) result(verb string, err error) (Result, error) {
 	}
 }
 
-func (a *Actor) delete(ctx context.Context, d decide.Delete) (Result, error) {
+func (a *Writer) delete(ctx context.Context, d decide.Delete) (Result, error) {
 	t, err := a.target(d.Object)
 	if err != nil {
 		return Failed, err
@@ -137,88 +137,89 @@ func (a *Actor) delete(ctx context.Context, d decide.Delete) (Result, error) {
 	}))
 }
 
-// patch is the metadata of a patch. A UID other than the object's is refused
-// by the API server, and so is another resourceVersion.
+// patch is the metadata of a patch. The API server rejects a UID or resourceVersion
+// other than the object's.
 type patch struct {
 	UID             types.UID `json:"uid"`
 	ResourceVersion string    `json:"resourceVersion,omitempty"`
 	OwnerReferences any       `json:"ownerReferences,omitempty"`
 	Finalizers      any       `json:"finalizers,omitempty"`
 
-	Annotations map[string]*string `json:"annotations,omitempty"` // nil takes one off
+	Annotations map[string]*string `json:"annotations,omitempty"` // nil removes one
 }
 
-// null takes a whole list off an object.
+// null removes a whole list from an object.
 var null = json.RawMessage("null")
 
-func (t target) patch(ctx context.Context, how types.PatchType, p patch) error {
+func (t target) patch(ctx context.Context, patchType types.PatchType, p patch) error {
 	body, err := json.Marshal(map[string]patch{"metadata": p})
 	if err != nil {
 		return err
 	}
-	_, err = t.client.Patch(ctx, t.Name, how, body, metav1.PatchOptions{})
-	if apierrors.IsInvalid(err) && p.UID != "" && namesField(err, "metadata.uid") {
-		return apierrors.NewConflict(t.resource.GroupResource(), t.Name, err) // another object by that name (G-55)
+	_, err = t.client.Patch(ctx, t.Name, patchType, body, metav1.PatchOptions{})
+	if apierrors.IsInvalid(err) && p.UID != "" && hasFieldCause(err, "metadata.uid") {
+		return apierrors.NewConflict(t.resource.GroupResource(), t.Name, err) // another object with that name (G-55)
 	}
 	return err
 }
 
-// remember signs a memo and writes it onto an object.
-func (a *Actor) remember(ctx context.Context, action decide.Remember) (Result, error) {
-	keys, missing := a.keys()
-	text, err := action.Memo.Sign(keys)
-	if errors.Is(err, statekey.ErrNoKey) && missing != nil {
-		err = missing
+// saveState signs the state and writes the state annotation of an object.
+func (a *Writer) saveState(ctx context.Context, action decide.SaveState) (Result, error) {
+	keys, keysErr := a.keys()
+	text, err := action.State.Sign(keys)
+	if errors.Is(err, statekey.ErrNoKey) && keysErr != nil {
+		err = keysErr
 	}
 	if err != nil {
-		return Failed, fmt.Errorf("remember the state of %s %s/%s: %w", action.Object.Kind.Kind, action.Object.Namespace, action.Object.Name, err)
+		return Failed, fmt.Errorf("save the state of %s %s/%s: %w", action.Object.Kind.Kind, action.Object.Namespace, action.Object.Name, err)
 	}
-	return a.annotate(ctx, action.Object, &text)
+	return a.writeState(ctx, action.Object, &text)
 }
 
-// annotate writes a memo onto an object, or takes it off.
-func (a *Actor) annotate(ctx context.Context, o graph.Object, text *string) (Result, error) {
+// writeState sets the state annotation of an object, or removes it if text is nil.
+func (a *Writer) writeState(ctx context.Context, o graph.Object, text *string) (Result, error) {
 	t, err := a.target(o)
 	if err != nil {
 		return Failed, err
 	}
 	return t.result("annotate", t.patch(ctx, types.MergePatchType, patch{
-		UID: t.UID, ResourceVersion: t.ResourceVersion, Annotations: map[string]*string{memo.Annotation: text},
+		UID: t.UID, ResourceVersion: t.ResourceVersion, Annotations: map[string]*string{objectstate.Annotation: text},
 	}))
 }
 
-// finalizerBackoff is for taking one finalizer off an object that others
-// change all the time (G-57).
-var finalizerBackoff = wait.Backoff{Steps: 4, Duration: 10 * time.Millisecond, Factor: 5, Jitter: 0.1}
+// conflictBackoff is the backoff for conflicts while one finalizer is removed from an
+// object that other clients change often (G-57).
+var conflictBackoff = wait.Backoff{Steps: 4, Duration: 10 * time.Millisecond, Factor: 5, Jitter: 0.1}
 
-// removeFinalizer takes off the last finalizer blindly, under the judged
-// resourceVersion. Where there are others it has to read them first. A hold comes off
-// an object only as it was judged: a second DELETE may have changed since what becomes
-// of its dependents (A-09). Only beside another collector that is left to itself.
-func (a *Actor) removeFinalizer(ctx context.Context, r decide.RemoveFinalizer) (Result, error) {
+// removeFinalizer removes the last finalizer without a read, with the decision's
+// resourceVersion as a precondition. If there are others, it reads them first. A hold is
+// removed only from an object that has not changed since the decision: a second DELETE may
+// have changed the propagation policy (A-09). Companion mode leaves that to the built-in
+// garbage collector.
+func (a *Writer) removeFinalizer(ctx context.Context, r decide.RemoveFinalizer) (Result, error) {
 	t, err := a.target(r.Object)
 	if err != nil {
 		return Failed, err
 	}
-	if t.only(r.Finalizer) {
+	if t.hasOnlyFinalizer(r.Finalizer) {
 		err := t.patch(ctx, types.MergePatchType, patch{UID: t.UID, ResourceVersion: t.ResourceVersion, Finalizers: null})
 		return t.result("remove finalizer of", err)
 	}
 	result := Done
-	err = retry.RetryOnConflict(finalizerBackoff, func() error {
+	err = retry.RetryOnConflict(conflictBackoff, func() error {
 		live, err := t.client.Get(ctx, t.Name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
 		if live.ResourceVersion == "" {
-			return fmt.Errorf("it was read without a resourceVersion to insist on")
+			return fmt.Errorf("the response has no resourceVersion")
 		}
-		kept, found := without(live.Finalizers, r.Finalizer)
+		kept, found := withoutEntry(live.Finalizers, r.Finalizer)
 		switch {
 		case live.UID != t.UID || !found:
-			result = Already
+			result = AlreadyGone
 			return nil
-		case r.Finalizer == graph.Hold && !r.Regardless && live.ResourceVersion != t.ResourceVersion:
+		case r.Finalizer == graph.Hold && !r.IgnoreChanges && live.ResourceVersion != t.ResourceVersion:
 			result = Changed
 			return nil
 		}
@@ -234,8 +235,8 @@ func (a *Actor) removeFinalizer(ctx context.Context, r decide.RemoveFinalizer) (
 	return result, nil
 }
 
-// addFinalizer puts one more finalizer at the end of those that there are.
-func (a *Actor) addFinalizer(ctx context.Context, f decide.AddFinalizer) (Result, error) {
+// addFinalizer appends a finalizer to those of the object.
+func (a *Writer) addFinalizer(ctx context.Context, f decide.AddFinalizer) (Result, error) {
 	t, err := a.target(f.Object)
 	if err != nil {
 		return Failed, err
@@ -255,8 +256,8 @@ func (a *Actor) addFinalizer(ctx context.Context, f decide.AddFinalizer) (Result
 	return t.result("add finalizer to", err)
 }
 
-// only reports whether a finalizer is the only one that the object has.
-func (t target) only(finalizer string) bool {
+// hasOnlyFinalizer reports whether the object has no other finalizer.
+func (t target) hasOnlyFinalizer(finalizer string) bool {
 	for other, on := range map[string]bool{
 		metav1.FinalizerDeleteDependents: t.Foreground, metav1.FinalizerOrphanDependents: t.Orphan, graph.Hold: t.Held,
 	} {
@@ -267,9 +268,8 @@ func (t target) only(finalizer string) bool {
 	return !t.OtherFinalizers
 }
 
-// without returns the list without one entry, in its order, and whether it was
-// in there.
-func without(list []string, entry string) (rest []string, found bool) {
+// withoutEntry returns the list without one entry, and whether the list contained it.
+func withoutEntry(list []string, entry string) (rest []string, found bool) {
 	for _, e := range list {
 		if e == entry {
 			found = true

@@ -22,7 +22,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/graph"
 )
 
-func TestDeleteInsistsOnWhatWasJudged(t *testing.T) {
+func TestDelete_SendsPreconditions(t *testing.T) {
 	for name, c := range map[string]struct {
 		action decide.Delete
 		want   request
@@ -41,7 +41,7 @@ func TestDeleteInsistsOnWhatWasJudged(t *testing.T) {
 			deletion(widgetPath, `{"kind":"DeleteOptions","apiVersion":"v1",`+preconditions+`,"propagationPolicy":"Background"}`)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := newAPI(t, done)
+			a := newAPIServer(t, done)
 			want := outcome{act.Done, false, []request{c.want}}
 			if diff := cmp.Diff(want, do(t, a, actor(t, a, false), c.action)); diff != "" {
 				t.Error(diff)
@@ -50,9 +50,9 @@ func TestDeleteInsistsOnWhatWasJudged(t *testing.T) {
 	}
 }
 
-// Every write insists on the UID and the resourceVersion that were judged, and
-// none is made of an object that has none to insist on.
-func TestNothingIsWrittenThatHasNothingToInsistOn(t *testing.T) {
+// Every write has the UID and the resourceVersion of the decision as preconditions, and an
+// object without them is not written to.
+func TestDo_RequiresUIDAndResourceVersion(t *testing.T) {
 	drop := []metav1.OwnerReference{owner("a")}
 	for name, change := range map[string]func(*graph.Object){
 		"no UID":             func(o *graph.Object) { o.UID = "" },
@@ -61,16 +61,16 @@ func TestNothingIsWrittenThatHasNothingToInsistOn(t *testing.T) {
 		o := object(podKind)
 		o.Owners[0].BlockOwnerDeletion = ptr.To(true)
 		change(&o)
-		twins := o
-		twins.Owners = append(slices.Clone(o.Owners), owner("a"))
+		equivalents := o
+		equivalents.Owners = append(slices.Clone(o.Owners), owner("a"))
 		for _, action := range []decide.Action{
 			decide.Delete{Object: o, Propagation: metav1.DeletePropagationBackground},
 			decide.RemoveFinalizer{Object: o, Finalizer: "orphan"},
 			decide.Unblock{Object: o, Owner: graph.IDOf("a")},
-			decide.DropReferences{Object: twins, References: drop},
+			decide.DropReferences{Object: equivalents, References: drop},
 		} {
 			t.Run(fmt.Sprintf("%s: %T", name, action), func(t *testing.T) {
-				a := newAPI(t, done)
+				a := newAPIServer(t, done)
 				if diff := cmp.Diff(outcome{act.Failed, true, nil}, do(t, a, actor(t, a, false), action)); diff != "" {
 					t.Error(diff)
 				}
@@ -79,31 +79,31 @@ func TestNothingIsWrittenThatHasNothingToInsistOn(t *testing.T) {
 	}
 }
 
-// Defect 3.2: a delete that finds the object changed is not tried again, with
-// or without preconditions: it has to be judged again.
-func TestAnswersToADelete(t *testing.T) {
+// Defect 3.2: a delete of an object that has changed is not retried, with or without
+// preconditions: it needs another decision.
+func TestDelete_Results(t *testing.T) {
 	for name, c := range map[string]struct {
-		answer http.HandlerFunc
-		want   act.Result
-		failed bool
+		response http.HandlerFunc
+		want     act.Result
+		failed   bool
 	}{
 		"done":                                {done, act.Done, false},
 		"accepted":                            {body(http.StatusAccepted, "application/json", `{"kind":"Status","apiVersion":"v1","status":"Success"}`), act.Done, false},
 		"3.2: 409, it was changed":            {conflict, act.Changed, false},
-		"404 that names it: it is gone":       {missing(podPath), act.Already, false},
+		"404 that names it: it is gone":       {missing(podPath), act.AlreadyGone, false},
 		"404 that names another":              {missing("/api/v1/namespaces/ns/pods/q"), act.Failed, true},
 		"404 that names another group's":      {missing("/apis/example.com/v1/namespaces/ns/pods/p"), act.Failed, true},
 		"404 of a proxy":                      {proxy404, act.Failed, true},
 		"404 of an API without the type":      {body(http.StatusNotFound, "text/plain", "404 page not found"), act.Failed, true},
-		"403, refused by a webhook":           {refused, act.Failed, true},
-		"500":                                 {oops, act.Failed, true},
+		"403, refused by a webhook":           {forbidden, act.Failed, true},
+		"500":                                 {internalError, act.Failed, true},
 		"422":                                 {invalid("propagationPolicy"), act.Failed, true},
 		"429":                                 {status(apierrors.NewTooManyRequestsError("later")), act.Failed, true},
 		"hung up":                             {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, act.Failed, true},
 		"409 by a proxy, which is no verdict": {body(http.StatusConflict, "text/html", "<h1>409</h1>"), act.Changed, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := newAPI(t, c.answer)
+			a := newAPIServer(t, c.response)
 			got := do(t, a, actor(t, a, false), decide.Delete{Object: object(podKind), Propagation: metav1.DeletePropagationBackground})
 			want := outcome{c.want, c.failed, []request{
 				deletion(podPath, `{"kind":"DeleteOptions","apiVersion":"v1",`+preconditions+`,"propagationPolicy":"Background"}`),
@@ -115,23 +115,23 @@ func TestAnswersToADelete(t *testing.T) {
 	}
 }
 
-func TestRemoveTheOnlyFinalizer(t *testing.T) {
+func TestRemoveFinalizer_TheOnlyOne(t *testing.T) {
 	blind := []request{patched(podPath, merge, `{"metadata":{"uid":"uid","resourceVersion":"7","finalizers":null}}`)}
 	for name, c := range map[string]struct {
-		answer http.HandlerFunc
-		want   outcome
+		response http.HandlerFunc
+		want     outcome
 	}{
 		"done":                {done, outcome{act.Done, false, blind}},
 		"409":                 {conflict, outcome{act.Changed, false, blind}},
 		"G-55: another UID":   {invalid("metadata.uid"), outcome{act.Changed, false, blind}},
-		"404 that names it":   {missing(podPath), outcome{act.Already, false, blind}},
+		"404 that names it":   {missing(podPath), outcome{act.AlreadyGone, false, blind}},
 		"404 of a proxy":      {proxy404, outcome{act.Failed, true, blind}},
-		"403 of a webhook":    {refused, outcome{act.Failed, true, blind}},
-		"500":                 {oops, outcome{act.Failed, true, blind}},
+		"403 of a webhook":    {forbidden, outcome{act.Failed, true, blind}},
+		"500":                 {internalError, outcome{act.Failed, true, blind}},
 		"422 of another kind": {invalid("metadata.finalizers"), outcome{act.Failed, true, blind}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := newAPI(t, c.answer)
+			a := newAPIServer(t, c.response)
 			got := do(t, a, actor(t, a, false), decide.RemoveFinalizer{Object: object(podKind), Finalizer: "foregroundDeletion"})
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Error(diff)
@@ -142,7 +142,7 @@ func TestRemoveTheOnlyFinalizer(t *testing.T) {
 
 // G-57: with others on the object, the finalizer is taken out of the list as
 // it is at that moment.
-func TestRemoveOneFinalizerOfSeveral(t *testing.T) {
+func TestRemoveFinalizer_OneOfSeveral(t *testing.T) {
 	get := request{Method: "GET", Path: podPath}
 	write := func(resourceVersion, finalizers string) request {
 		return patched(podPath, merge, `{"metadata":{"uid":"uid","resourceVersion":"`+resourceVersion+`","finalizers":`+finalizers+`}}`)
@@ -155,29 +155,29 @@ func TestRemoveOneFinalizerOfSeveral(t *testing.T) {
 		tries = append(tries, get, write(rv, `["x/y"]`))
 	}
 	for name, c := range map[string]struct {
-		answers []http.HandlerFunc
-		want    outcome
+		responses []http.HandlerFunc
+		want      outcome
 	}{
 		"the others keep their order": {[]http.HandlerFunc{live("uid", "20", "z/z", "orphan", "a/a", "m/m"), done},
 			outcome{act.Done, false, []request{get, write("20", `["z/z","a/a","m/m"]`)}}},
 		"the others have gone since": {[]http.HandlerFunc{live("uid", "20", "orphan"), done},
 			outcome{act.Done, false, []request{get, write("20", "null")}}},
 		"it has gone itself": {[]http.HandlerFunc{live("uid", "20", "x/y")},
-			outcome{act.Already, false, []request{get}}},
+			outcome{act.AlreadyGone, false, []request{get}}},
 		"another GC finalizer took its place (A-09)": {[]http.HandlerFunc{live("uid", "20", "x/y", "foregroundDeletion")},
-			outcome{act.Already, false, []request{get}}},
+			outcome{act.AlreadyGone, false, []request{get}}},
 		"another object by that name": {[]http.HandlerFunc{live("another", "20", "x/y", "orphan")},
-			outcome{act.Already, false, []request{get}}},
+			outcome{act.AlreadyGone, false, []request{get}}},
 		"another object by that name, between the read and the write": {
 			[]http.HandlerFunc{live("uid", "20", "x/y", "orphan"), invalid("metadata.uid"), live("another", "3", "orphan")},
-			outcome{act.Already, false, []request{get, write("20", `["x/y"]`), get}}},
+			outcome{act.AlreadyGone, false, []request{get, write("20", `["x/y"]`), get}}},
 		"the object is gone": {[]http.HandlerFunc{missing(podPath)},
-			outcome{act.Already, false, []request{get}}},
+			outcome{act.AlreadyGone, false, []request{get}}},
 		"404 of a proxy, on the read": {[]http.HandlerFunc{proxy404},
 			outcome{act.Failed, true, []request{get}}},
 		"404 of a proxy, on the write": {[]http.HandlerFunc{live("uid", "20", "x/y", "orphan"), proxy404},
 			outcome{act.Failed, true, []request{get, write("20", `["x/y"]`)}}},
-		"500 on the read": {[]http.HandlerFunc{oops}, outcome{act.Failed, true, []request{get}}},
+		"500 on the read": {[]http.HandlerFunc{internalError}, outcome{act.Failed, true, []request{get}}},
 		"a conflict is tried again, from a new read": {
 			[]http.HandlerFunc{live("uid", "20", "x/y", "orphan"), conflict, live("uid", "21", "x/y", "n/n", "orphan"), done},
 			outcome{act.Done, false, []request{get, write("20", `["x/y"]`), get, write("21", `["x/y","n/n"]`)}}},
@@ -186,7 +186,7 @@ func TestRemoveOneFinalizerOfSeveral(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := object(podKind)
 			o.OtherFinalizers = true
-			a := newAPI(t, c.answers...)
+			a := newAPIServer(t, c.responses...)
 			got := do(t, a, actor(t, a, false), decide.RemoveFinalizer{Object: o, Finalizer: "orphan"})
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Error(diff)
@@ -195,30 +195,30 @@ func TestRemoveOneFinalizerOfSeveral(t *testing.T) {
 	}
 }
 
-// A-09: a second DELETE may have taken off, or put on, what the hold was to make way
-// for. So what has changed since it was judged keeps its hold.
-func TestAHoldIsTakenOffOnlyWhatIsAsItWasJudged(t *testing.T) {
+// A-09: a second DELETE may have changed the propagation policy. So an object that has
+// changed since the decision keeps its hold.
+func TestRemoveFinalizer_HoldNeedsAnUnchangedObject(t *testing.T) {
 	get := request{Method: "GET", Path: podPath}
 	write := patched(podPath, merge, `{"metadata":{"uid":"uid","resourceVersion":"7","finalizers":["x/y","orphan"]}}`)
 	for name, c := range map[string]struct {
-		answers    []http.HandlerFunc
+		responses  []http.HandlerFunc
 		regardless bool
 		want       outcome
 	}{
-		"as it was judged": {[]http.HandlerFunc{live("uid", "7", "x/y", "orphan", graph.Hold), done}, false,
+		"unchanged": {[]http.HandlerFunc{live("uid", "7", "x/y", "orphan", graph.Hold), done}, false,
 			outcome{act.Done, false, []request{get, write}}},
 		"changed before the read": {[]http.HandlerFunc{live("uid", "8", "x/y", graph.Hold)}, false,
 			outcome{act.Changed, false, []request{get}}},
 		"changed before the write": {[]http.HandlerFunc{live("uid", "7", "x/y", "orphan", graph.Hold), conflict, live("uid", "8", "x/y", graph.Hold)}, false,
 			outcome{act.Changed, false, []request{get, write, get}}},
-		"changed, where that is all the same": {[]http.HandlerFunc{live("uid", "8", "x/y", graph.Hold), done}, true,
+		"changed, with Regardless": {[]http.HandlerFunc{live("uid", "8", "x/y", graph.Hold), done}, true,
 			outcome{act.Done, false, []request{get, patched(podPath, merge, `{"metadata":{"uid":"uid","resourceVersion":"8","finalizers":["x/y"]}}`)}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := object(podKind)
 			o.OtherFinalizers, o.Orphan, o.Held = true, true, true
-			a := newAPI(t, c.answers...)
-			got := do(t, a, actor(t, a, false), decide.RemoveFinalizer{Object: o, Finalizer: graph.Hold, Regardless: c.regardless})
+			a := newAPIServer(t, c.responses...)
+			got := do(t, a, actor(t, a, false), decide.RemoveFinalizer{Object: o, Finalizer: graph.Hold, IgnoreChanges: c.regardless})
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Error(diff)
 			}
@@ -226,7 +226,7 @@ func TestAHoldIsTakenOffOnlyWhatIsAsItWasJudged(t *testing.T) {
 	}
 }
 
-// every is an action of each kind.
+// every returns an action of each type.
 func every(o graph.Object) []decide.Action {
 	o.Owners[0].BlockOwnerDeletion = ptr.To(true)
 	held := o
@@ -240,10 +240,10 @@ func every(o graph.Object) []decide.Action {
 	}
 }
 
-func TestADryRunMakesNoRequest(t *testing.T) {
+func TestDo_DryRunSendsNoRequest(t *testing.T) {
 	for _, action := range every(object(podKind)) {
 		t.Run(fmt.Sprintf("%T", action), func(t *testing.T) {
-			a := newAPI(t, done)
+			a := newAPIServer(t, done)
 			if diff := cmp.Diff(outcome{act.DryRun, false, nil}, do(t, a, actor(t, a, true), action)); diff != "" {
 				t.Error(diff)
 			}
@@ -251,10 +251,10 @@ func TestADryRunMakesNoRequest(t *testing.T) {
 	}
 }
 
-func TestAnObjectOfATypeThatIsNotServedIsNotWrittenTo(t *testing.T) {
+func TestDo_FailsForAnUnservedType(t *testing.T) {
 	for _, action := range every(object(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Gadget"})) {
 		t.Run(fmt.Sprintf("%T", action), func(t *testing.T) {
-			a := newAPI(t, done)
+			a := newAPIServer(t, done)
 			if diff := cmp.Diff(outcome{act.Failed, true, nil}, do(t, a, actor(t, a, false), action)); diff != "" {
 				t.Error(diff)
 			}
@@ -262,17 +262,17 @@ func TestAnObjectOfATypeThatIsNotServedIsNotWrittenTo(t *testing.T) {
 	}
 }
 
-func TestNoActionIsDone(t *testing.T) {
-	a := newAPI(t, done)
+func TestDo_NilActionIsDone(t *testing.T) {
+	a := newAPIServer(t, done)
 	if diff := cmp.Diff(outcome{act.Done, false, nil}, do(t, a, actor(t, a, false), nil)); diff != "" {
 		t.Error(diff)
 	}
 }
 
-// Defect 3.5: the version to write by is looked up for each write, and need
-// not be the one that the object was seen by.
-func TestTheVersionIsPickedPerCall(t *testing.T) {
-	a := newAPI(t, done)
+// Defect 3.5: the version is looked up for each write, and may differ from the one in which
+// the object was seen.
+func TestDo_LooksUpTheVersionPerCall(t *testing.T) {
+	a := newAPIServer(t, done)
 	client, err := metadata.NewForConfig(&rest.Config{Host: a.URL, QPS: -1})
 	if err != nil {
 		t.Fatal(err)
@@ -295,9 +295,9 @@ func TestTheVersionIsPickedPerCall(t *testing.T) {
 	}
 }
 
-// Many workers at once, for the race detector.
-func TestDoMayBeCalledConcurrently(t *testing.T) {
-	a := newAPI(t, noMedia, done)
+// Concurrent workers, for the race detector.
+func TestDo_ConcurrentUse(t *testing.T) {
+	a := newAPIServer(t, unsupportedMediaType, done)
 	actor := actor(t, a, false)
 	var all sync.WaitGroup
 	for range 8 {

@@ -41,40 +41,40 @@ type request struct {
 	Method, Path, Type, Body string
 }
 
-// api is an API server that answers what it is told to, in turn and the last
-// for ever, and writes down what it was asked.
-type api struct {
+// apiServer is a fake API server that sends the given responses in order, repeats the last one,
+// and records requests.
+type apiServer struct {
 	*httptest.Server
 
-	mu      sync.Mutex // covers what follows
-	asked   []request
-	answers []http.HandlerFunc
+	mu       sync.Mutex // covers what follows
+	received []request
+	handlers []http.HandlerFunc
 }
 
-func newAPI(t *testing.T, answers ...http.HandlerFunc) *api {
-	a := &api{answers: answers}
+func newAPIServer(t *testing.T, responses ...http.HandlerFunc) *apiServer {
+	a := &apiServer{handlers: responses}
 	a.Server = httptest.NewServer(a)
 	t.Cleanup(a.Close)
 	return a
 }
 
-func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	text, _ := io.ReadAll(r.Body)
-	asked := request{Method: r.Method, Path: r.URL.RequestURI(), Body: strings.TrimSpace(string(text))}
+	got := request{Method: r.Method, Path: r.URL.RequestURI(), Body: strings.TrimSpace(string(text))}
 	if r.Method != http.MethodGet {
-		asked.Type = r.Header.Get("Content-Type")
+		got.Type = r.Header.Get("Content-Type")
 	}
 	a.mu.Lock()
-	answer := a.answers[min(len(a.asked), len(a.answers)-1)]
-	a.asked = append(a.asked, asked)
+	response := a.handlers[min(len(a.received), len(a.handlers)-1)]
+	a.received = append(a.received, got)
 	a.mu.Unlock()
-	answer(w, r)
+	response(w, r)
 }
 
-func (a *api) requests() []request {
+func (a *apiServer) requests() []request {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return slices.Clone(a.asked)
+	return slices.Clone(a.received)
 }
 
 func body(code int, contentType, text string) http.HandlerFunc {
@@ -102,12 +102,12 @@ func encoded(code int, value any) http.HandlerFunc {
 var (
 	pods = schema.GroupResource{Resource: "pods"}
 
-	done     = live("uid", "8")
-	proxy404 = body(http.StatusNotFound, "text/html", "<h1>404</h1>")
-	conflict = status(apierrors.NewConflict(pods, "p", fmt.Errorf("the object has been modified")))
-	oops     = status(apierrors.NewInternalError(fmt.Errorf("etcd")))
-	refused  = status(apierrors.NewForbidden(pods, "p", fmt.Errorf("a webhook says no")))
-	noMedia  = body(http.StatusUnsupportedMediaType, "application/json",
+	done                 = live("uid", "8")
+	proxy404             = body(http.StatusNotFound, "text/html", "<h1>404</h1>")
+	conflict             = status(apierrors.NewConflict(pods, "p", fmt.Errorf("the object has been modified")))
+	internalError        = status(apierrors.NewInternalError(fmt.Errorf("etcd")))
+	forbidden            = status(apierrors.NewForbidden(pods, "p", fmt.Errorf("denied by a webhook")))
+	unsupportedMediaType = body(http.StatusUnsupportedMediaType, "application/json",
 		`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"UnsupportedMediaType","code":415}`)
 )
 
@@ -119,7 +119,7 @@ func live(uid, resourceVersion string, finalizers ...string) http.HandlerFunc {
 	})
 }
 
-// missing is a kube-apiserver's word that it has no object at a path.
+// missing is a kube-apiserver's 404 for an object at a path.
 func missing(at string) http.HandlerFunc {
 	gr := schema.GroupResource{Resource: path.Base(path.Dir(at))}
 	if rest, ok := strings.CutPrefix(at, "/apis/"); ok {
@@ -153,7 +153,7 @@ func served(versions ...string) *catalog.Catalog {
 	return catalog.Build(nil, lists, catalog.Settings{})
 }
 
-func actor(t *testing.T, a *api, dryRun bool) *act.Actor {
+func actor(t *testing.T, a *apiServer, dryRun bool) *act.Writer {
 	t.Helper()
 	client, err := metadata.NewForConfig(&rest.Config{Host: a.URL, QPS: -1})
 	if err != nil {
@@ -162,7 +162,7 @@ func actor(t *testing.T, a *api, dryRun bool) *act.Actor {
 	return act.New(client, func() *catalog.Catalog { return served("v1") }, keys, dryRun)
 }
 
-// keys are the operator's.
+// keys returns the keys of the operator.
 func keys() (statekey.Keys, error) {
 	return statekey.Parse(map[string][]byte{statekey.Current: bytes.Repeat([]byte{1}, statekey.MinBytes)})
 }
@@ -189,7 +189,7 @@ func owner(uid string) metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: uid, UID: types.UID(uid)}
 }
 
-// list is owner references as they are written.
+// list returns owner references as JSON.
 func list(uids ...string) string {
 	refs := []string{}
 	for _, uid := range uids {
@@ -198,14 +198,14 @@ func list(uids ...string) string {
 	return strings.Join(refs, ",")
 }
 
-// outcome is what became of an action, and what it took.
+// outcome is the result of an action, with its requests.
 type outcome struct {
 	Result   act.Result
 	Failed   bool
 	Requests []request
 }
 
-func do(t *testing.T, a *api, actor *act.Actor, action decide.Action) outcome {
+func do(t *testing.T, a *apiServer, actor *act.Writer, action decide.Action) outcome {
 	t.Helper()
 	result, err := actor.Do(t.Context(), action)
 	return outcome{result, err != nil, a.requests()}
@@ -213,6 +213,6 @@ func do(t *testing.T, a *api, actor *act.Actor, action decide.Action) outcome {
 
 func deletion(at, text string) request { return request{"DELETE", at, "application/json", text} }
 
-func patched(at, how, text string) request { return request{"PATCH", at, how, text} }
+func patched(at, patchType, text string) request { return request{"PATCH", at, patchType, text} }
 
 const preconditions = `"preconditions":{"uid":"uid","resourceVersion":"7"}`

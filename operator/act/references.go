@@ -14,13 +14,12 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/graph"
 )
 
-// dropReferences takes references off by UID where the type can do that. It
-// can't where the type refuses it (G-56), or where another reference with the
-// same UID has to stay: then the whole list is replaced. Either is done under
-// the judged resourceVersion, since a reference may have been put right since
-// it was judged; but for an owner's leave, which is taken by UID alone, or of
-// what the object is by then.
-func (a *Actor) dropReferences(ctx context.Context, d decide.DropReferences) (Result, error) {
+// dropReferences removes references by UID with a strategic merge patch. If the type
+// does not support that (G-56), or another reference with the same UID must stay, the
+// whole list is replaced. The decision's resourceVersion is a precondition, since a
+// reference may have been corrected meanwhile. Orphaning is the exception: its
+// references are removed by UID alone, or from the object's latest version.
+func (a *Writer) dropReferences(ctx context.Context, d decide.DropReferences) (Result, error) {
 	t, err := a.target(d.Object)
 	if err != nil {
 		return Failed, err
@@ -28,44 +27,44 @@ func (a *Actor) dropReferences(ctx context.Context, d decide.DropReferences) (Re
 	if d.Object.Owners, err = t.allReferences(ctx); err != nil {
 		return t.result("read owner references of", err)
 	}
-	kept, dropped := split(d.Object.Owners, d.References)
+	kept, dropped := partition(d.Object.Owners, d.References)
 	if len(dropped) == 0 {
-		return Already, nil
+		return AlreadyGone, nil
 	}
-	if _, refused := a.whole.Load(t.resource.GroupResource()); !refused && !shared(kept, dropped) {
+	if _, refused := a.noStrategicMerge.Load(t.resource.GroupResource()); !refused && !shareUID(kept, dropped) {
 		p := patch{UID: t.UID, ResourceVersion: t.ResourceVersion, OwnerReferences: removals(dropped)}
-		if d.Leave {
+		if d.Orphan {
 			p.ResourceVersion = ""
 		}
 		err := t.patch(ctx, types.StrategicMergePatchType, p)
 		if !apierrors.IsUnsupportedMediaType(err) {
 			return t.result("drop owner references of", err)
 		}
-		a.whole.Store(t.resource.GroupResource(), struct{}{})
+		a.noStrategicMerge.Store(t.resource.GroupResource(), struct{}{})
 	}
 	err = t.replaceReferences(ctx, kept)
-	if d.Leave && apierrors.IsConflict(err) {
-		return t.leave(ctx, d.References)
+	if d.Orphan && apierrors.IsConflict(err) {
+		return t.orphan(ctx, d.References)
 	}
 	return t.result("drop owner references of", err)
 }
 
-// leave takes an owner's leave of an object that somebody else writes all the time, and
-// whose references can only be written as a whole: they are read until a write of them
-// comes first. Only the references that were judged go, as they were.
-func (t target) leave(ctx context.Context, references []metav1.OwnerReference) (Result, error) {
+// orphan orphans an object that another client writes often, and whose references can
+// only be replaced as a whole: it reads and writes them until there is no conflict. Only
+// references that are identical to those of the decision are removed.
+func (t target) orphan(ctx context.Context, references []metav1.OwnerReference) (Result, error) {
 	result := Done
-	err := retry.RetryOnConflict(finalizerBackoff, func() error {
+	err := retry.RetryOnConflict(conflictBackoff, func() error {
 		live, err := t.client.Get(ctx, t.Name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
 		if live.ResourceVersion == "" {
-			return errors.New("it was read without a resourceVersion to insist on")
+			return errors.New("the response has no resourceVersion")
 		}
-		kept, dropped := split(live.OwnerReferences, references)
+		kept, dropped := partition(live.OwnerReferences, references)
 		if live.UID != t.UID || len(dropped) == 0 {
-			result = Already
+			result = AlreadyGone
 			return nil
 		}
 		t.ResourceVersion = live.ResourceVersion
@@ -77,7 +76,7 @@ func (t target) leave(ctx context.Context, references []metav1.OwnerReference) (
 	return result, nil
 }
 
-func (a *Actor) unblock(ctx context.Context, u decide.Unblock) (Result, error) {
+func (a *Writer) unblock(ctx context.Context, u decide.Unblock) (Result, error) {
 	t, err := a.target(u.Object)
 	if err != nil {
 		return Failed, err
@@ -93,20 +92,20 @@ func (a *Actor) unblock(ctx context.Context, u decide.Unblock) (Result, error) {
 		refs[i] = ref
 	}
 	if !found {
-		return Already, nil
+		return AlreadyGone, nil
 	}
 	return t.result("unblock owner of", t.replaceReferences(ctx, refs))
 }
 
-// allReferences returns all owner references of an object, which the graph may not have
-// kept: a list that lacks some must not be written back.
+// allReferences returns all owner references of an object. The graph may keep only some
+// of them, and an incomplete list must not be written back.
 func (t target) allReferences(ctx context.Context) ([]metav1.OwnerReference, error) {
 	if !t.Truncated {
 		return t.Owners, nil
 	}
 	live, err := t.client.Get(ctx, t.Name, metav1.GetOptions{})
 	if err == nil && (live.UID != t.UID || live.ResourceVersion != t.ResourceVersion) {
-		err = apierrors.NewConflict(t.resource.GroupResource(), t.Name, errors.New("it has changed since"))
+		err = apierrors.NewConflict(t.resource.GroupResource(), t.Name, errors.New("it has changed since the decision"))
 	}
 	if err != nil {
 		return nil, err
@@ -114,8 +113,8 @@ func (t target) allReferences(ctx context.Context) ([]metav1.OwnerReference, err
 	return live.OwnerReferences, nil
 }
 
-// replaceReferences writes the whole list, which therefore has to be made from
-// the very resourceVersion that it insists on.
+// replaceReferences replaces the whole list, which must come from the resourceVersion
+// in the precondition.
 func (t target) replaceReferences(ctx context.Context, refs []metav1.OwnerReference) error {
 	p := patch{UID: t.UID, ResourceVersion: t.ResourceVersion, OwnerReferences: refs}
 	if len(refs) == 0 {
@@ -124,15 +123,15 @@ func (t target) replaceReferences(ctx context.Context, refs []metav1.OwnerRefere
 	return t.patch(ctx, types.MergePatchType, p)
 }
 
-// split parts a list of references into those to keep and those to drop. Both lists may
-// be long.
-func split(refs, drop []metav1.OwnerReference) (kept, dropped []metav1.OwnerReference) {
-	lost := make(map[content]struct{}, len(drop))
+// partition divides a list of references into those to keep and those to drop. Both lists
+// may be long.
+func partition(refs, drop []metav1.OwnerReference) (kept, dropped []metav1.OwnerReference) {
+	dropKeys := make(map[referenceKey]struct{}, len(drop))
 	for _, ref := range drop {
-		lost[contentOf(ref)] = struct{}{}
+		dropKeys[referenceKeyOf(ref)] = struct{}{}
 	}
 	for _, ref := range refs {
-		if _, ok := lost[contentOf(ref)]; ok {
+		if _, ok := dropKeys[referenceKeyOf(ref)]; ok {
 			dropped = append(dropped, ref)
 			continue
 		}
@@ -141,25 +140,25 @@ func split(refs, drop []metav1.OwnerReference) (kept, dropped []metav1.OwnerRefe
 	return kept, dropped
 }
 
-// content is what a reference says, to compare it by.
-type content struct {
-	ref                       metav1.OwnerReference // without pointers
+// referenceKey is a comparable copy of an owner reference.
+type referenceKey struct {
+	reference                 metav1.OwnerReference // without pointers
 	hasController, controller bool
-	hasBlock, blocks          bool
+	hasBlock, block           bool
 }
 
-func contentOf(ref metav1.OwnerReference) content {
-	c := content{
+func referenceKeyOf(ref metav1.OwnerReference) referenceKey {
+	c := referenceKey{
 		hasController: ref.Controller != nil, controller: ptr.Deref(ref.Controller, false),
-		hasBlock: ref.BlockOwnerDeletion != nil, blocks: ptr.Deref(ref.BlockOwnerDeletion, false),
+		hasBlock: ref.BlockOwnerDeletion != nil, block: ptr.Deref(ref.BlockOwnerDeletion, false),
 	}
 	ref.Controller, ref.BlockOwnerDeletion = nil, nil
-	c.ref = ref
+	c.reference = ref
 	return c
 }
 
-// shared reports whether a UID is in both lists.
-func shared(a, b []metav1.OwnerReference) bool {
+// shareUID reports whether a UID is in both lists.
+func shareUID(a, b []metav1.OwnerReference) bool {
 	uids := map[types.UID]struct{}{}
 	for _, x := range a {
 		uids[x.UID] = struct{}{}
@@ -172,7 +171,7 @@ func shared(a, b []metav1.OwnerReference) bool {
 	return false
 }
 
-// removal is an entry of a strategic merge patch that takes one away (G-55).
+// removal is an entry of a strategic merge patch that deletes an owner reference (G-55).
 type removal struct {
 	Patch string    `json:"$patch"`
 	UID   types.UID `json:"uid"`
@@ -186,8 +185,8 @@ func removals(refs []metav1.OwnerReference) []removal {
 	return list
 }
 
-// namesField reports whether err is about a field of the object.
-func namesField(err error, field string) bool {
+// hasFieldCause reports whether a cause of err is about the field.
+func hasFieldCause(err error, field string) bool {
 	d := details(err)
 	if d == nil {
 		return false

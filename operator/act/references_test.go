@@ -35,10 +35,10 @@ func TestDropReferences(t *testing.T) {
 		return patched(widgetPath, strategic, `{"metadata":{"uid":"uid","resourceVersion":"7","ownerReferences":[`+strings.Join(removals, ",")+`]}}`)
 	}
 	for name, c := range map[string]struct {
-		object  graph.Object
-		drop    []metav1.OwnerReference
-		answers []http.HandlerFunc
-		want    outcome
+		object    graph.Object
+		drop      []metav1.OwnerReference
+		responses []http.HandlerFunc
+		want      outcome
 	}{
 		"scenario 11, G-55: by UID, and the rest stays": {object(podKind), []metav1.OwnerReference{owner("a"), owner("c")}, []http.HandlerFunc{done},
 			outcome{act.Done, false, []request{byUID}}},
@@ -49,28 +49,28 @@ func TestDropReferences(t *testing.T) {
 		"scenario 13: 409": {object(podKind), []metav1.OwnerReference{owner("a"), owner("c")}, []http.HandlerFunc{conflict},
 			outcome{act.Changed, false, []request{byUID}}},
 		"G-66: 404 that names it": {object(podKind), []metav1.OwnerReference{owner("a"), owner("c")}, []http.HandlerFunc{missing(podPath)},
-			outcome{act.Already, false, []request{byUID}}},
+			outcome{act.AlreadyGone, false, []request{byUID}}},
 		"404 of a proxy": {object(podKind), []metav1.OwnerReference{owner("a"), owner("c")}, []http.HandlerFunc{proxy404},
 			outcome{act.Failed, true, []request{byUID}}},
-		"500": {object(podKind), []metav1.OwnerReference{owner("a"), owner("c")}, []http.HandlerFunc{oops},
+		"500": {object(podKind), []metav1.OwnerReference{owner("a"), owner("c")}, []http.HandlerFunc{internalError},
 			outcome{act.Failed, true, []request{byUID}}},
 		"none of them there": {object(podKind), []metav1.OwnerReference{owner("z")}, []http.HandlerFunc{done},
-			outcome{act.Already, false, nil}},
+			outcome{act.AlreadyGone, false, nil}},
 
-		"G-56: 415, then the whole list that stays": {object(widgetKind), []metav1.OwnerReference{owner("b")}, []http.HandlerFunc{noMedia, done},
+		"G-56: 415, then the whole list that stays": {object(widgetKind), []metav1.OwnerReference{owner("b")}, []http.HandlerFunc{unsupportedMediaType, done},
 			outcome{act.Done, false, []request{widgetsByUID("b"), widgets("[" + list("a", "c") + "]")}}},
-		"G-56: 415, and nothing stays": {object(widgetKind), []metav1.OwnerReference{owner("a"), owner("b"), owner("c")}, []http.HandlerFunc{noMedia, done},
+		"G-56: 415, and nothing stays": {object(widgetKind), []metav1.OwnerReference{owner("a"), owner("b"), owner("c")}, []http.HandlerFunc{unsupportedMediaType, done},
 			outcome{act.Done, false, []request{widgetsByUID("a", "b", "c"), widgets("null")}}},
-		"G-56: 415, then 409": {object(widgetKind), []metav1.OwnerReference{owner("b")}, []http.HandlerFunc{noMedia, conflict},
+		"G-56: 415, then 409": {object(widgetKind), []metav1.OwnerReference{owner("b")}, []http.HandlerFunc{unsupportedMediaType, conflict},
 			outcome{act.Changed, false, []request{widgetsByUID("b"), widgets("[" + list("a", "c") + "]")}}},
 
-		"G-37: a UID that also a good reference has goes by the whole list": {shared, wrong, []http.HandlerFunc{done},
+		"G-37: a UID shared with a valid reference needs the whole list": {shared, wrong, []http.HandlerFunc{done},
 			outcome{act.Done, false, []request{patched(podPath, merge, `{"metadata":{"uid":"uid","resourceVersion":"7","ownerReferences":[`+list("a")+`]}}`)}}},
 		"both references with one UID go by UID": {shared, shared.Owners, []http.HandlerFunc{done},
 			outcome{act.Done, false, []request{patched(podPath, strategic, `{"metadata":{"uid":"uid","resourceVersion":"7","ownerReferences":[{"$patch":"delete","uid":"a"},{"$patch":"delete","uid":"a"}]}}`)}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := newAPI(t, c.answers...)
+			a := newAPIServer(t, c.responses...)
 			got := do(t, a, actor(t, a, false), decide.DropReferences{Object: c.object, References: c.drop})
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Error(diff)
@@ -79,9 +79,9 @@ func TestDropReferences(t *testing.T) {
 	}
 }
 
-// G-56: what a type takes is asked once.
-func TestATypeThatTakesNoStrategicPatchIsRemembered(t *testing.T) {
-	a := newAPI(t, noMedia, done)
+// G-56: whether a type supports strategic merge patch is tried once.
+func TestDropReferences_RemembersTypesWithoutStrategicMerge(t *testing.T) {
+	a := newAPIServer(t, unsupportedMediaType, done)
 	actor := actor(t, a, false)
 	drop := func(kind schema.GroupVersionKind) {
 		t.Helper()
@@ -102,32 +102,32 @@ func TestATypeThatTakesNoStrategicPatchIsRemembered(t *testing.T) {
 	}
 }
 
-// 3.17, G-66: an owner takes leave of a custom resource that somebody writes all the time:
-// the list is made again from a read. What has been put right meanwhile stays.
-func TestABusyCustomResourceDoesNotHoldUpOrphaning(t *testing.T) {
+// 3.17, G-66: an owner orphans a custom resource that another client writes often: the list
+// is recomputed from a read. A reference that was corrected meanwhile stays.
+func TestDropReferences_OrphansABusyCustomResource(t *testing.T) {
 	get := request{Method: "GET", Path: widgetPath}
 	write := func(resourceVersion, refs string) request {
 		return patched(widgetPath, merge, `{"metadata":{"uid":"uid","resourceVersion":"`+resourceVersion+`","ownerReferences":`+refs+`}}`)
 	}
 	tries := []request{write("7", "["+list("a", "c")+"]"), get, write("20", "["+list("a", "d")+"]")}
 	for name, c := range map[string]struct {
-		answers []http.HandlerFunc
-		want    outcome
+		responses []http.HandlerFunc
+		want      outcome
 	}{
-		"it goes with what has come since": {[]http.HandlerFunc{conflict, owned("uid", "20", "a", "b", "d"), done},
+		"new references stay": {[]http.HandlerFunc{conflict, owned("uid", "20", "a", "b", "d"), done},
 			outcome{act.Done, false, tries}},
-		"it is read until a write comes first": {
+		"it is read until there is no conflict": {
 			[]http.HandlerFunc{conflict, owned("uid", "20", "a", "b", "d"), conflict, owned("uid", "21", "b"), done},
 			outcome{act.Done, false, append(slices.Clone(tries), get, write("21", "null"))}},
 		"the reference has gone since": {[]http.HandlerFunc{conflict, owned("uid", "20", "a", "c")},
-			outcome{act.Already, false, tries[:2]}},
+			outcome{act.AlreadyGone, false, tries[:2]}},
 		"another object by that name": {[]http.HandlerFunc{conflict, owned("another", "20", "b")},
-			outcome{act.Already, false, tries[:2]}},
+			outcome{act.AlreadyGone, false, tries[:2]}},
 		"404 of a proxy": {[]http.HandlerFunc{conflict, proxy404}, outcome{act.Failed, true, tries[:2]}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := newAPI(t, append([]http.HandlerFunc{noMedia}, c.answers...)...)
-			got := do(t, a, actor(t, a, false), decide.DropReferences{Object: object(widgetKind), References: []metav1.OwnerReference{owner("b")}, Leave: true})
+			a := newAPIServer(t, append([]http.HandlerFunc{unsupportedMediaType}, c.responses...)...)
+			got := do(t, a, actor(t, a, false), decide.DropReferences{Object: object(widgetKind), References: []metav1.OwnerReference{owner("b")}, Orphan: true})
 			got.Requests = got.Requests[1:] // the strategic merge patch
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Error(diff)
@@ -159,19 +159,19 @@ func TestUnblock(t *testing.T) {
 	whole := []request{patched(podPath, merge, `{"metadata":{"uid":"uid","resourceVersion":"7","ownerReferences":[`+
 		ref("a", `,"blockOwnerDeletion":true`)+","+ref("b", `,"controller":true,"blockOwnerDeletion":false`)+","+ref("c", `,"blockOwnerDeletion":false`)+`]}}`)}
 	for name, c := range map[string]struct {
-		owner  string
-		answer http.HandlerFunc
-		want   outcome
+		owner    string
+		response http.HandlerFunc
+		want     outcome
 	}{
 		"scenario 12: true becomes false, and of one owner alone": {"b", done, outcome{act.Done, false, whole}},
-		"scenario 12: false stays as it is":                       {"c", done, outcome{act.Already, false, nil}},
-		"scenario 12: no such owner":                              {"z", done, outcome{act.Already, false, nil}},
+		"scenario 12: false stays as it is":                       {"c", done, outcome{act.AlreadyGone, false, nil}},
+		"scenario 12: no such owner":                              {"z", done, outcome{act.AlreadyGone, false, nil}},
 		"409":                                                     {"b", conflict, outcome{act.Changed, false, whole}},
-		"404 that names it":                                       {"b", missing(podPath), outcome{act.Already, false, whole}},
+		"404 that names it":                                       {"b", missing(podPath), outcome{act.AlreadyGone, false, whole}},
 		"404 of a proxy":                                          {"b", proxy404, outcome{act.Failed, true, whole}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := newAPI(t, c.answer)
+			a := newAPIServer(t, c.response)
 			got := do(t, a, actor(t, a, false), decide.Unblock{Object: o, Owner: graph.IDOf(types.UID(c.owner))})
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Error(diff)
@@ -179,13 +179,13 @@ func TestUnblock(t *testing.T) {
 		})
 	}
 	if *o.Owners[1].BlockOwnerDeletion != true {
-		t.Error("the object that was judged is another now")
+		t.Error("the action's object was modified")
 	}
 }
 
-// The graph does not keep all references of an object that has very many. A list
-// that lacks some must not be written back.
-func TestReferencesThatAreNotKeptAreNotLost(t *testing.T) {
+// The graph does not keep all references of an object that has very many. An incomplete
+// list must not be written back.
+func TestDropReferences_ReadsTruncatedReferences(t *testing.T) {
 	whole := func(resourceVersion string) http.HandlerFunc {
 		o := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata"}}
 		o.Namespace, o.Name, o.UID, o.ResourceVersion = "ns", "p", "uid", resourceVersion
@@ -204,20 +204,20 @@ func TestReferencesThatAreNotKeptAreNotLost(t *testing.T) {
 	byList := func(refs string) request {
 		return patched(widgetPath, merge, `{"metadata":{"uid":"uid","resourceVersion":"7","ownerReferences":[`+refs+`]}}`)
 	}
-	leave, unblock := decide.DropReferences{Object: o, References: o.Owners[1:2], Leave: true}, decide.Unblock{Object: o, Owner: graph.IDOf("b")}
+	leave, unblock := decide.DropReferences{Object: o, References: o.Owners[1:2], Orphan: true}, decide.Unblock{Object: o, Owner: graph.IDOf("b")}
 	for name, c := range map[string]struct {
-		action  decide.Action
-		answers []http.HandlerFunc
-		want    outcome
+		action    decide.Action
+		responses []http.HandlerFunc
+		want      outcome
 	}{
-		"an owner's leave":           {leave, []http.HandlerFunc{whole("7"), noMedia, done}, outcome{act.Done, false, []request{read, byUID, byList(list("a", "c", "d"))}}},
-		"an owner that is unblocked": {unblock, []http.HandlerFunc{whole("7"), done}, outcome{act.Done, false, []request{read, byList(unblocked)}}},
-		"it has changed since":       {leave, []http.HandlerFunc{whole("8")}, outcome{act.Changed, false, []request{read}}},
-		"it is gone":                 {leave, []http.HandlerFunc{missing(widgetPath)}, outcome{act.Already, false, []request{read}}},
-		"it can't be read":           {unblock, []http.HandlerFunc{oops}, outcome{act.Failed, true, []request{read}}},
+		"orphaning":            {leave, []http.HandlerFunc{whole("7"), unsupportedMediaType, done}, outcome{act.Done, false, []request{read, byUID, byList(list("a", "c", "d"))}}},
+		"unblocking":           {unblock, []http.HandlerFunc{whole("7"), done}, outcome{act.Done, false, []request{read, byList(unblocked)}}},
+		"it has changed since": {leave, []http.HandlerFunc{whole("8")}, outcome{act.Changed, false, []request{read}}},
+		"it is gone":           {leave, []http.HandlerFunc{missing(widgetPath)}, outcome{act.AlreadyGone, false, []request{read}}},
+		"it can't be read":     {unblock, []http.HandlerFunc{internalError}, outcome{act.Failed, true, []request{read}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := newAPI(t, c.answers...)
+			a := newAPIServer(t, c.responses...)
 			if diff := cmp.Diff(c.want, do(t, a, actor(t, a, false), c.action)); diff != "" {
 				t.Error(diff)
 			}
@@ -225,18 +225,18 @@ func TestReferencesThatAreNotKeptAreNotLost(t *testing.T) {
 	}
 }
 
-// To drop thousands of references from thousands takes no time worth mentioning.
-func TestThousandsOfReferencesAreDropped(t *testing.T) {
+// Removing thousands of references from thousands is fast.
+func TestDropReferences_Thousands(t *testing.T) {
 	o := object(podKind)
 	for i := range 20_000 {
 		o.Owners = append(o.Owners, metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: fmt.Sprint(i), UID: "same"})
 	}
-	a := newAPI(t, done)
-	began := time.Now()
+	a := newAPIServer(t, done)
+	start := time.Now()
 	if got := do(t, a, actor(t, a, false), decide.DropReferences{Object: o, References: o.Owners[10_000:]}); got.Result != act.Done {
 		t.Errorf("got %s", got.Result)
 	}
-	if took := time.Since(began); took > 10*time.Second {
+	if took := time.Since(start); took > 10*time.Second {
 		t.Errorf("it took %s", took)
 	}
 }

@@ -27,28 +27,28 @@ import (
 
 var configMaps = schema.GroupResource{Resource: "configmaps"}
 
-// cage is an API server with one canary at most. Its other collector is quick
-// or there is none.
-type cage struct {
+// fakeAPI is a fake API server with at most one canary, with or without another garbage
+// collector.
+type fakeAPI struct {
 	*fake.Clientset
 
-	mu      sync.Mutex // covers what follows
-	bird    *corev1.ConfigMap
-	did     []string // what was asked for, with what told
-	reads   int
-	after   int // reads after which another collector finishes the canary; 0: there is none
-	refuses map[string]error
+	mu     sync.Mutex // covers what follows
+	object *corev1.ConfigMap
+	verbs  []string // requests, and calls of Own
+	reads  int
+	after  int // reads after which another collector finalizes the canary; 0 if there is none
+	denied map[string]error
 }
 
-func newCage(after int) *cage {
-	c := &cage{Clientset: fake.NewClientset(), after: after, refuses: map[string]error{}}
+func newFakeAPI(after int) *fakeAPI {
+	c := &fakeAPI{Clientset: fake.NewClientset(), after: after, denied: map[string]error{}}
 	c.PrependReactor("*", "configmaps", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if action.GetVerb() != "get" {
-			c.did = append(c.did, action.GetVerb())
+			c.verbs = append(c.verbs, action.GetVerb())
 		}
-		if err := c.refuses[action.GetVerb()]; err != nil {
+		if err := c.denied[action.GetVerb()]; err != nil {
 			return true, nil, err
 		}
 		o, err := c.react(action)
@@ -60,55 +60,55 @@ func newCage(after int) *cage {
 	return c
 }
 
-func (c *cage) react(action clienttesting.Action) (*corev1.ConfigMap, error) {
+func (c *fakeAPI) react(action clienttesting.Action) (*corev1.ConfigMap, error) {
 	if create, ok := action.(clienttesting.CreateAction); ok && action.GetVerb() == "create" {
-		c.bird = create.GetObject().(*corev1.ConfigMap).DeepCopy()
-		c.bird.Name, c.bird.UID, c.bird.ResourceVersion = c.bird.GenerateName+"x", "bird", "1"
-		return c.bird, nil
+		c.object = create.GetObject().(*corev1.ConfigMap).DeepCopy()
+		c.object.Name, c.object.UID, c.object.ResourceVersion = c.object.GenerateName+"x", "bird", "1"
+		return c.object, nil
 	}
-	if c.bird == nil {
+	if c.object == nil {
 		return nil, apierrors.NewNotFound(configMaps, "gleaner-canary-x")
 	}
 	switch action := action.(type) {
 	case clienttesting.DeleteActionImpl:
 		options := action.GetDeleteOptions()
-		c.did[len(c.did)-1] += " " + string(ptr.Deref(options.PropagationPolicy, "")) + " " + string(ptr.Deref(options.Preconditions.UID, ""))
-		c.bird.DeletionTimestamp, c.bird.Finalizers = &metav1.Time{}, []string{metav1.FinalizerDeleteDependents}
+		c.verbs[len(c.verbs)-1] += " " + string(ptr.Deref(options.PropagationPolicy, "")) + " " + string(ptr.Deref(options.Preconditions.UID, ""))
+		c.object.DeletionTimestamp, c.object.Finalizers = &metav1.Time{}, []string{metav1.FinalizerDeleteDependents}
 		return nil, nil
 	case clienttesting.PatchActionImpl:
-		c.did[len(c.did)-1] += " " + string(action.GetPatchType()) + " " + string(action.GetPatch())
-		bird := c.bird
-		c.bird = nil
-		return bird, nil
+		c.verbs[len(c.verbs)-1] += " " + string(action.GetPatchType()) + " " + string(action.GetPatch())
+		probe := c.object
+		c.object = nil
+		return probe, nil
 	}
 	if c.reads++; c.after != 0 && c.reads > c.after {
-		c.bird = nil
+		c.object = nil
 		return nil, apierrors.NewNotFound(configMaps, "gleaner-canary-x")
 	}
-	return c.bird, nil
+	return c.object, nil
 }
 
-func (c *cage) canary() canary.Canary {
-	return canary.Canary{Client: c, Namespace: "gleaner", Timeout: 10 * time.Second, Own: func(uid types.UID) {
+func (c *fakeAPI) probe() canary.Probe {
+	return canary.Probe{Client: c, Namespace: "gleaner", Timeout: 10 * time.Second, OnCreate: func(uid types.UID) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.did = append(c.did, "own "+string(uid))
+		c.verbs = append(c.verbs, "own "+string(uid))
 	}}
 }
 
-// song is what a canary came to.
-type song struct {
-	Alive  bool
-	Failed bool
-	Took   time.Duration
-	Did    []string
-	Left   bool // the canary is still there
+// result is the result of a probe.
+type result struct {
+	Alive     bool
+	Failed    bool
+	Took      time.Duration
+	Verbs     []string
+	Remaining bool // the canary still exists
 }
 
-func sing(ctx context.Context, c *cage) song {
-	began := time.Now()
-	alive, err := c.canary().Sing(ctx)
-	return song{Alive: alive, Failed: err != nil, Took: time.Since(began), Did: c.did, Left: c.bird != nil}
+func runProbe(ctx context.Context, c *fakeAPI) result {
+	start := time.Now()
+	alive, err := c.probe().Run(ctx)
+	return result{Alive: alive, Failed: err != nil, Took: time.Since(start), Verbs: c.verbs, Remaining: c.object != nil}
 }
 
 const (
@@ -116,20 +116,20 @@ const (
 	removed = `patch application/merge-patch+json {"metadata":{"uid":"bird","finalizers":null}}`
 )
 
-// The canary's UID is told before its delete, so that whoever let it out can
-// leave it alone from the first event on.
-func TestACanaryTellsWhetherAnotherCollectorIsAlive(t *testing.T) {
+// The canary's UID is passed to Own before its delete, so that Gleaner ignores all its
+// events.
+func TestRun_DetectsAnotherCollector(t *testing.T) {
 	for name, c := range map[string]struct {
 		after int
-		want  song
+		want  result
 	}{
-		"somebody finishes it":              {3, song{Alive: true, Took: 800 * time.Millisecond, Did: []string{"create", "own bird", deleted}}},
-		"nobody does, and it is taken in":   {0, song{Took: 10 * time.Second, Did: []string{"create", "own bird", deleted, removed}}},
-		"somebody does, at the last moment": {48, song{Alive: true, Took: 9800 * time.Millisecond, Did: []string{"create", "own bird", deleted}}},
+		"another collector":          {3, result{Alive: true, Took: 800 * time.Millisecond, Verbs: []string{"create", "own bird", deleted}}},
+		"no other collector":         {0, result{Took: 10 * time.Second, Verbs: []string{"create", "own bird", deleted, removed}}},
+		"another at the last moment": {48, result{Alive: true, Took: 9800 * time.Millisecond, Verbs: []string{"create", "own bird", deleted}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				if diff := cmp.Diff(c.want, sing(t.Context(), newCage(c.after))); diff != "" {
+				if diff := cmp.Diff(c.want, runProbe(t.Context(), newFakeAPI(c.after))); diff != "" {
 					t.Error(diff)
 				}
 			})
@@ -137,23 +137,23 @@ func TestACanaryTellsWhetherAnotherCollectorIsAlive(t *testing.T) {
 	}
 }
 
-// Whoever takes the finalizer off, or the whole object, is a collector.
-func TestSignsOfAnotherCollector(t *testing.T) {
-	for name, change := range map[string]func(*cage){
-		"its finalizer is off":         func(c *cage) { c.bird.Finalizers = nil },
-		"another object took its name": func(c *cage) { c.bird.UID = "another" },
-		"it is gone":                   func(c *cage) { c.bird = nil },
+// Any client that removes the finalizer or the object counts as a collector.
+func TestRun_SignsOfAnotherCollector(t *testing.T) {
+	for name, change := range map[string]func(*fakeAPI){
+		"finalizer removed":            func(c *fakeAPI) { c.object.Finalizers = nil },
+		"another object with its name": func(c *fakeAPI) { c.object.UID = "another" },
+		"object removed":               func(c *fakeAPI) { c.object = nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := newCage(0)
+				c := newFakeAPI(0)
 				go func() {
 					time.Sleep(time.Second)
 					c.mu.Lock()
 					defer c.mu.Unlock()
 					change(c)
 				}()
-				if got := sing(t.Context(), c); !got.Alive || got.Failed {
+				if got := runProbe(t.Context(), c); !got.Alive || got.Failed {
 					t.Errorf("%+v", got)
 				}
 			})
@@ -161,8 +161,8 @@ func TestSignsOfAnotherCollector(t *testing.T) {
 	}
 }
 
-// An error means that nothing was found out, and says what was being done.
-func TestAnErrorFindsNothingOut(t *testing.T) {
+// An error means that the result is unknown.
+func TestRun_ErrorsProveNothing(t *testing.T) {
 	no := apierrors.NewForbidden(configMaps, "", errors.New("no rights"))
 	for verb, want := range map[string]string{
 		"create": "create canary ConfigMap in namespace \"gleaner\": ",
@@ -172,22 +172,22 @@ func TestAnErrorFindsNothingOut(t *testing.T) {
 	} {
 		t.Run(verb, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := newCage(0)
-				c.refuses[verb] = no
-				alive, err := c.canary().Sing(t.Context())
+				c := newFakeAPI(0)
+				c.denied[verb] = no
+				alive, err := c.probe().Run(t.Context())
 				if alive || err == nil || !strings.HasPrefix(err.Error(), want) || !apierrors.IsForbidden(err) {
 					t.Errorf("alive is %t, error: %v", alive, err)
 				}
-				if owned := slices.Contains(c.did, "own bird"); owned != (verb != "create") {
-					t.Errorf("owned is %t: %v", owned, c.did)
+				if owned := slices.Contains(c.verbs, "own bird"); owned != (verb != "create") {
+					t.Errorf("owned is %t: %v", owned, c.verbs)
 				}
 			})
 		})
 	}
 }
 
-// A canary that nobody asks about any more is not waited for.
-func TestACanaryIsCalledBack(t *testing.T) {
+// The wait ends with the context.
+func TestRun_CallsOnCreateBeforeTheDelete(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, nil)
 		defer cancel()
@@ -195,73 +195,71 @@ func TestACanaryIsCalledBack(t *testing.T) {
 			time.Sleep(time.Second)
 			cancel()
 		}()
-		if got := sing(ctx, newCage(0)); !got.Failed || got.Took != time.Second {
+		if got := runProbe(ctx, newFakeAPI(0)); !got.Failed || got.Took != time.Second {
 			t.Errorf("%+v", got)
 		}
 	})
 }
 
-// The other collector was slower than our patience, but quicker than our
-// clearing up: what we wanted to remove is gone.
-func TestACanaryThatIsGoneWhenItIsTakenInSpeaksOfAnother(t *testing.T) {
+// The other collector finalizes the canary after the timeout, but before it is removed.
+func TestRun_CanaryGoneAtRemovalMeansAnotherCollector(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCage(0)
-		c.refuses["patch"] = apierrors.NewNotFound(configMaps, "gleaner-canary-x")
-		if got := sing(t.Context(), c); !got.Alive && !got.Failed {
+		c := newFakeAPI(0)
+		c.denied["patch"] = apierrors.NewNotFound(configMaps, "gleaner-canary-x")
+		if got := runProbe(t.Context(), c); !got.Alive && !got.Failed {
 			t.Errorf("%+v", got)
 		}
 	})
 }
 
-// Reads that never got an answer show nothing, above all not that nobody is
-// there.
-func TestNoReadAtAllFindsNothingOut(t *testing.T) {
+// Reads without a response prove nothing.
+func TestRun_WithoutAReadNothingIsProven(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCage(0)
+		c := newFakeAPI(0)
 		c.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
-			time.Sleep(time.Minute) // an API server that hangs, for longer than the canary is given
+			time.Sleep(time.Minute) // an API server that hangs for longer than the timeout
 			return true, nil, context.DeadlineExceeded
 		})
-		if got := sing(t.Context(), c); !got.Failed {
+		if got := runProbe(t.Context(), c); !got.Failed {
 			t.Errorf("%+v", got)
 		}
 	})
 }
 
-// One read that fails is no reason to leave a canary behind.
-func TestACanaryIsTakenInWhateverHappens(t *testing.T) {
+// The canary is removed even if a read fails.
+func TestRun_AlwaysRemovesTheCanary(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCage(0)
-		c.refuses["get"] = apierrors.NewInternalError(errors.New("etcd"))
-		if got := sing(t.Context(), c); got.Left {
+		c := newFakeAPI(0)
+		c.denied["get"] = apierrors.NewInternalError(errors.New("etcd"))
+		if got := runProbe(t.Context(), c); got.Remaining {
 			t.Errorf("%+v", got)
 		}
 	})
 }
 
-func TestHolder(t *testing.T) {
+func TestLeaseHolder(t *testing.T) {
 	lease := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kube-controller-manager"},
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To("node-1_abc")},
 	}
-	nobody := lease.DeepCopy()
-	nobody.Spec.HolderIdentity = nil
+	noHolder := lease.DeepCopy()
+	noHolder.Spec.HolderIdentity = nil
 	for name, c := range map[string]struct {
 		client *fake.Clientset
 		broken error
 		want   string
 		fails  bool
 	}{
-		"who holds the lease": {fake.NewClientset(lease), nil, "node-1_abc", false},
-		"nobody holds it":     {fake.NewClientset(nobody), nil, "", false},
-		"there is no lease":   {fake.NewClientset(), nil, "", false},
-		"it can't be read":    {fake.NewClientset(lease), apierrors.NewInternalError(errors.New("etcd")), "", true},
+		"lease with holder":    {fake.NewClientset(lease), nil, "node-1_abc", false},
+		"lease without holder": {fake.NewClientset(noHolder), nil, "", false},
+		"no lease":             {fake.NewClientset(), nil, "", false},
+		"read fails":           {fake.NewClientset(lease), apierrors.NewInternalError(errors.New("etcd")), "", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.broken != nil {
 				c.client.PrependReactor("get", "leases", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, c.broken })
 			}
-			got, err := canary.Holder(t.Context(), c.client)
+			got, err := canary.LeaseHolder(t.Context(), c.client)
 			if got != c.want || (err != nil) != c.fails {
 				t.Errorf("%q, %v", got, err)
 			}

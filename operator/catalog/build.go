@@ -9,24 +9,23 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Settings are what Build needs to know beside discovery's answer.
+// Settings are the inputs of Build other than discovery.
 type Settings struct {
-	// Ignored are the resources not to collect, whatever the version.
+	// Ignored are the resources not to collect, in any version.
 	Ignored map[schema.GroupResource]struct{}
 
 	// Local are the group versions that kube-apiserver serves itself.
 	Local map[schema.GroupVersion]bool
 
-	// Failed are the group versions that discovery could not ask about.
+	// Failed are the group versions for which discovery failed.
 	Failed map[schema.GroupVersion]error
 
-	// Previous is the catalog before this one. What it had of the failed group
-	// versions goes on as stale.
+	// Previous is the previous catalog. Its types of failed group versions become stale.
 	Previous *Catalog
 }
 
-// DefaultIgnored returns the resources that are not collected unless
-// configured otherwise: events, by both names they are served under (G-10).
+// DefaultIgnored returns the resources that are not collected by default: events, of both
+// groups (G-10).
 func DefaultIgnored() map[schema.GroupResource]struct{} {
 	return map[schema.GroupResource]struct{}{
 		{Resource: "events"}:                         {},
@@ -34,22 +33,22 @@ func DefaultIgnored() map[schema.GroupResource]struct{} {
 	}
 }
 
-// Build makes a catalog of discovery's answer. Subresources, and lists whose
-// group/version can't be parsed, are left out (G-02).
+// Build returns a catalog of the discovered types. It omits subresources, and lists whose
+// group version cannot be parsed (G-02).
 func Build(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, settings Settings) *Catalog {
 	b := builder{
 		settings: settings,
 		catalog: &Catalog{
-			served:    map[schema.GroupVersionResource]struct{}{},
-			kinds:     map[schema.GroupVersionKind]Resource{},
-			preferred: map[schema.GroupKind]Resource{},
-			failing:   map[string]struct{}{},
-			known:     map[schema.GroupVersion]struct{}{},
+			served:        map[schema.GroupVersionResource]struct{}{},
+			kinds:         map[schema.GroupVersionKind]Resource{},
+			preferred:     map[schema.GroupKind]Resource{},
+			failedGroups:  map[string]struct{}{},
+			knownVersions: map[schema.GroupVersion]struct{}{},
 		},
 		listed: map[schema.GroupResource]struct{}{},
 	}
 	for gv := range settings.Failed {
-		b.catalog.failing[gv.Group] = struct{}{}
+		b.catalog.failedGroups[gv.Group] = struct{}{}
 	}
 	byVersion := map[schema.GroupVersion][]Resource{}
 	for _, list := range lists {
@@ -59,14 +58,14 @@ func Build(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, settings 
 		}
 		byVersion[gv] = append(byVersion[gv], b.resources(gv, list)...)
 		if len(list.APIResources) != 0 {
-			b.catalog.known[gv] = struct{}{}
+			b.catalog.knownVersions[gv] = struct{}{}
 		}
 	}
-	for _, gv := range order(groups, byVersion) {
+	for _, gv := range sortVersions(groups, byVersion) {
 		b.add(byVersion[gv])
 	}
-	b.keepStale()
-	b.noteUnknown()
+	b.addStale()
+	b.addUnknown()
 	slices.SortFunc(b.catalog.collected, Resource.Compare)
 	return b.catalog
 }
@@ -77,8 +76,8 @@ type builder struct {
 	listed   map[schema.GroupResource]struct{} // in any version so far
 }
 
-// versionOf returns a list's group and version. A version there must be: the
-// empty string parses, too.
+// versionOf returns the group version of a list. It returns false if it is invalid or
+// empty.
 func versionOf(list *metav1.APIResourceList) (schema.GroupVersion, bool) {
 	if list == nil {
 		return schema.GroupVersion{}, false
@@ -87,8 +86,8 @@ func versionOf(list *metav1.APIResourceList) (schema.GroupVersion, bool) {
 	return gv, err == nil && gv.Version != ""
 }
 
-// resources reads one list. If two of its resources have the same kind, the
-// kind stands for the one that can be collected, else for the first by name.
+// resources converts one list. If two of its resources have the same kind, the kind maps
+// to the one that can be collected, otherwise to the first by name.
 func (b *builder) resources(gv schema.GroupVersion, list *metav1.APIResourceList) []Resource {
 	var found []Resource
 	readable := map[string]int{}
@@ -130,8 +129,8 @@ func Collectable(verbs metav1.Verbs) bool {
 	return slices.Contains(verbs, "delete") && slices.Contains(verbs, "list") && slices.Contains(verbs, "watch")
 }
 
-// add takes in the resources of one version. Versions come in the order in
-// which they are preferred, so the first to serve something wins.
+// add adds the resources of one version. Versions are added in order of preference, so the
+// first one that serves a kind or resource wins.
 func (b *builder) add(resources []Resource) {
 	for _, r := range resources {
 		b.catalog.served[r.Version] = struct{}{}
@@ -150,9 +149,9 @@ func (b *builder) add(resources []Resource) {
 	}
 }
 
-// keepStale carries over the types of failed group versions that no other
-// version of their group serves now.
-func (b *builder) keepStale() {
+// addStale adds the previous types of failed group versions that no other version of
+// their group serves now.
+func (b *builder) addStale() {
 	if b.settings.Previous == nil {
 		return
 	}
@@ -174,27 +173,26 @@ func (b *builder) keepStale() {
 	}
 }
 
-// noteUnknown tells the failed group versions of which the types are known from before
-// from those of which nothing is.
-func (b *builder) noteUnknown() {
+// addUnknown determines the failed group versions whose types were never discovered.
+func (b *builder) addUnknown() {
 	for gv := range b.settings.Failed {
-		if _, named := b.catalog.known[gv]; named {
+		if _, named := b.catalog.knownVersions[gv]; named {
 			continue
 		}
 		if previous := b.settings.Previous; previous != nil {
-			if _, named := previous.known[gv]; named {
-				b.catalog.known[gv] = struct{}{}
+			if _, named := previous.knownVersions[gv]; named {
+				b.catalog.knownVersions[gv] = struct{}{}
 				continue
 			}
 		}
-		b.catalog.unknown = append(b.catalog.unknown, gv)
+		b.catalog.unknownVersions = append(b.catalog.unknownVersions, gv)
 	}
-	slices.SortFunc(b.catalog.unknown, func(a, b schema.GroupVersion) int { return strings.Compare(a.String(), b.String()) })
+	slices.SortFunc(b.catalog.unknownVersions, func(a, b schema.GroupVersion) int { return strings.Compare(a.String(), b.String()) })
 }
 
-// order returns all group versions of which there are resources: group by
-// group, the preferred version first. Discovery's lists come in any order.
-func order(groups []*metav1.APIGroup, byVersion map[schema.GroupVersion][]Resource) []schema.GroupVersion {
+// sortVersions returns all group versions with resources: by group, with the preferred version
+// first. The lists of discovery are in no particular order.
+func sortVersions(groups []*metav1.APIGroup, byVersion map[schema.GroupVersion][]Resource) []schema.GroupVersion {
 	var versions []schema.GroupVersion
 	done := map[schema.GroupVersion]bool{}
 	take := func(gv schema.GroupVersion) {

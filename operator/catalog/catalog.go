@@ -1,16 +1,13 @@
-// Package catalog holds the types that an API server serves at one moment, as
-// its discovery tells them.
+// Package catalog contains the types that an API server serves, according to one discovery.
 //
-// It is pure: no client, no clock, no lock. A Catalog never changes; each
-// discovery makes a new one. A nil *Catalog is valid and serves nothing.
+// It is pure: no client, no clock, no lock. A Catalog is immutable; each discovery
+// creates a new one. A nil *Catalog is valid and serves nothing.
 //
-// Discovery can fail for some groups and answer for the rest. The types of a
-// failed group are then *stale*: nobody knows whether they are served. They
-// don't count as served where that helps to prove that an object does not
-// exist (Resource, Serves), but they are still there for writes, for lists of
-// dependents and for the watches that run already (Preferred, Collected), so
-// that an API server which is down for a minute isn't taken for one that was
-// uninstalled.
+// Discovery can fail for some groups and succeed for the rest. The types of a failed
+// group are then *stale*: it is unknown whether they are served. They do not count as
+// served in proofs that an object does not exist (Resource, Serves). They are still used
+// for writes, for lists of dependents and for existing watches (Preferred, Collected), so
+// that an API server that is down for a minute does not look uninstalled.
 package catalog
 
 import (
@@ -20,28 +17,28 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Resource is a type as one version of its group serves it.
+// Resource is a type in one version of its group.
 type Resource struct {
 	Version    schema.GroupVersionResource
 	Kind       string
 	Namespaced bool
 
-	// Local is set if kube-apiserver itself serves the type; custom resources
-	// are served so, too. It is not set for an aggregated API server's type,
-	// nor where that is not known: the answer that leads to more caution.
+	// Local is set if kube-apiserver itself serves the type, as it does for custom
+	// resources. It is not set for a type of an aggregated API server, or if this is
+	// unknown, which is the safe default.
 	Local bool
 
-	// Collected is set if objects of the type can be owned and collected: the
-	// type can be listed, watched and deleted, and is not ignored.
+	// Collected is set if objects of the type can be garbage collected: the type can be
+	// listed, watched and deleted, and is not ignored.
 	Collected bool
 
-	// Ambiguous is set if another resource of this version can be read that has the same
-	// kind, as only an aggregated API server's can: an object of the kind that is not
-	// here may be there.
+	// Ambiguous is set if another readable resource of this version has the same kind,
+	// which is possible only for aggregated API servers: an object of the kind may be in
+	// either resource.
 	Ambiguous bool
 
-	// Stale is set if discovery failed for the type's group and version, and
-	// an earlier one served the type.
+	// Stale is set if discovery failed for the type's group version, and an earlier
+	// discovery returned the type.
 	Stale bool
 }
 
@@ -55,20 +52,19 @@ func (r Resource) GroupKind() schema.GroupKind {
 	return schema.GroupKind{Group: r.Version.Group, Kind: r.Kind}
 }
 
-// Catalog is what an API server serves at one moment. It is immutable, and
-// safe for concurrent use.
+// Catalog is the set of types that an API server serves. It is immutable, and safe for
+// concurrent use.
 type Catalog struct {
-	served    map[schema.GroupVersionResource]struct{}
-	kinds     map[schema.GroupVersionKind]Resource
-	preferred map[schema.GroupKind]Resource    // with the stale ones
-	collected []Resource                       // with the stale ones; sorted
-	failing   map[string]struct{}              // groups of which some version could not be asked about
-	known     map[schema.GroupVersion]struct{} // that discovery has named, now or before it failed for them
-	unknown   []schema.GroupVersion            // that discovery has failed for ever since; sorted
+	served          map[schema.GroupVersionResource]struct{}
+	kinds           map[schema.GroupVersionKind]Resource
+	preferred       map[schema.GroupKind]Resource    // including stale types
+	collected       []Resource                       // including stale types; sorted
+	failedGroups    map[string]struct{}              // groups for which discovery of some version failed
+	knownVersions   map[schema.GroupVersion]struct{} // discovered now, or before discovery failed
+	unknownVersions []schema.GroupVersion            // never discovered; sorted
 }
 
-// Resource returns the type of exactly this group, version and kind if it is
-// served now.
+// Resource returns the type with exactly this group, version and kind if it is served now.
 func (c *Catalog) Resource(gvk schema.GroupVersionKind) (Resource, bool) {
 	if c == nil {
 		return Resource{}, false
@@ -77,11 +73,10 @@ func (c *Catalog) Resource(gvk schema.GroupVersionKind) (Resource, bool) {
 	return r, ok
 }
 
-// Preferred returns a kind by the version to use for calls: its group's
-// preferred version if that serves the kind, else the first that does (G-01).
-// If none does so now and discovery failed for the version that last did, the
-// answer is that one, marked Stale: a call may be tried, but nothing follows
-// from its failure.
+// Preferred returns a kind in the version to use for requests: its group's preferred
+// version if that serves the kind, otherwise the first that does (G-01). If none does, and
+// discovery failed for the version that last did, it returns that one, marked Stale:
+// requests may be tried, but their failure proves nothing.
 func (c *Catalog) Preferred(gk schema.GroupKind) (Resource, bool) {
 	if c == nil {
 		return Resource{}, false
@@ -90,8 +85,8 @@ func (c *Catalog) Preferred(gk schema.GroupKind) (Resource, bool) {
 	return r, ok
 }
 
-// Collected returns the types to watch, each by one version, sorted by group
-// and resource. Stale ones are among them. The caller owns the slice.
+// Collected returns the types to watch, each in one version, sorted by group and resource.
+// It includes stale ones. The caller owns the slice.
 func (c *Catalog) Collected() []Resource {
 	if c == nil {
 		return nil
@@ -108,34 +103,33 @@ func (c *Catalog) Serves(resource schema.GroupVersionResource) bool {
 	return ok
 }
 
-// Failing reports whether discovery failed for some version of a group, so that it may
-// have types of which nothing is known.
-func (c *Catalog) Failing(group string) bool {
+// IsFailing reports whether discovery failed for some version of a group, so that it may
+// have unknown types.
+func (c *Catalog) IsFailing(group string) bool {
 	if c == nil {
 		return true
 	}
-	_, failing := c.failing[group]
+	_, failing := c.failedGroups[group]
 	return failing
 }
 
-// Unknown returns the group versions that are served, and whose types discovery has
-// never named: any of them may have objects. They are sorted, and the caller owns the
-// slice.
-func (c *Catalog) Unknown() []schema.GroupVersion {
+// UnknownVersions returns the group versions that are served, but whose types were never
+// discovered: any of them may have objects. They are sorted, and the caller owns the slice.
+func (c *Catalog) UnknownVersions() []schema.GroupVersion {
 	if c == nil {
 		return nil
 	}
-	return slices.Clone(c.unknown)
+	return slices.Clone(c.unknownVersions)
 }
 
-// Diff returns the collected types that c has and old has not, by the same
-// version, and the other way round. A type that went stale, or is served from
-// elsewhere now, is still the same type.
+// Diff returns the collected types of c that old lacks in the same version, and those of
+// old that c lacks. A type that became stale, or is served by another API server, is still
+// the same type.
 func (c *Catalog) Diff(old *Catalog) (added, removed []Resource) {
 	return without(c.Collected(), old.Collected()), without(old.Collected(), c.Collected())
 }
 
-// Equal reports whether two catalogs answer every question alike.
+// Equal reports whether two catalogs are equal.
 func (c *Catalog) Equal(other *Catalog) bool {
 	if c == nil || other == nil {
 		return c.empty() && other.empty()
@@ -143,8 +137,8 @@ func (c *Catalog) Equal(other *Catalog) bool {
 	return maps.Equal(c.served, other.served) &&
 		maps.Equal(c.kinds, other.kinds) &&
 		maps.Equal(c.preferred, other.preferred) &&
-		maps.Equal(c.failing, other.failing) &&
-		slices.Equal(c.unknown, other.unknown) &&
+		maps.Equal(c.failedGroups, other.failedGroups) &&
+		slices.Equal(c.unknownVersions, other.unknownVersions) &&
 		slices.Equal(c.collected, other.collected)
 }
 

@@ -20,7 +20,7 @@ var (
 	demoV2   = schema.GroupVersion{Group: "example.com", Version: "v2"}
 )
 
-// group makes a group whose first version is the preferred one.
+// group returns a group whose first version is the preferred one.
 func group(name string, versions ...string) *metav1.APIGroup {
 	g := &metav1.APIGroup{Name: name}
 	for _, v := range versions {
@@ -50,7 +50,7 @@ func collectedNames(c *Catalog) []string {
 	return names
 }
 
-// Scenario 14: all answers are in.
+// Scenario 14: discovery succeeds.
 func TestBuild(t *testing.T) {
 	tests := map[string]struct {
 		groups   []*metav1.APIGroup
@@ -88,13 +88,13 @@ func TestBuild(t *testing.T) {
 				list("example.com/v3", namespaced("widgets", "Widget", all))},
 			want: []string{"example.com/v1 others", "example.com/v3 widgets"},
 		},
-		"G-01: what its version can't collect is not taken from another": {
+		"G-01: a type that its version cannot collect is not taken from another": {
 			groups: []*metav1.APIGroup{group("example.com", "v1", "v2")},
 			lists: []*metav1.APIResourceList{
 				list("example.com/v1", namespaced("widgets", "Widget", readOnly)),
 				list("example.com/v2", namespaced("widgets", "Widget", all))},
 		},
-		"G-02: a list whose group and version make no sense is skipped": {
+		"G-02: a list with an invalid group version is skipped": {
 			groups: []*metav1.APIGroup{nil, group("", "v1")},
 			lists: []*metav1.APIResourceList{nil, list("a/b/c", namespaced("widgets", "Widget", all)),
 				list("", namespaced("widgets", "Widget", all)), list("v1", namespaced("pods", "Pod", all))},
@@ -137,7 +137,7 @@ func TestBuild(t *testing.T) {
 	}
 }
 
-// demo serves example.com in the given versions beside apps/v1.
+// demo serves example.com in the given versions, and apps/v1.
 func demo(settings Settings, versions ...string) *Catalog {
 	groups := []*metav1.APIGroup{group("apps", "v1")}
 	lists := []*metav1.APIResourceList{list("apps/v1", namespaced("deployments", "Deployment", all))}
@@ -150,7 +150,7 @@ func demo(settings Settings, versions ...string) *Catalog {
 	return Build(groups, lists, settings)
 }
 
-func TestAnswers(t *testing.T) {
+func TestCatalog_Lookups(t *testing.T) {
 	c := demo(Settings{Local: map[schema.GroupVersion]bool{appsV1: true}}, "v1", "v2")
 	r, ok := c.Resource(demoV2.WithKind("Widget"))
 	want := Resource{Version: demoV2.WithResource("widgets"), Kind: "Widget", Namespaced: true, Collected: true}
@@ -175,7 +175,7 @@ func TestAnswers(t *testing.T) {
 }
 
 // An aggregated API server may serve one kind as several resources.
-func TestAKindOfSeveralResourcesThatCanBeReadIsAmbiguous(t *testing.T) {
+func TestBuild_AmbiguousKinds(t *testing.T) {
 	c := Build(nil, []*metav1.APIResourceList{list("example.com/v1",
 		namespaced("templates", "Template", all), namespaced("processedtemplates", "Template", metav1.Verbs{"create"}),
 		namespaced("rooms", "Room", all), namespaced("myrooms", "Room", readOnly), namespaced("rooms/status", "Room", readOnly),
@@ -189,7 +189,7 @@ func TestAKindOfSeveralResourcesThatCanBeReadIsAmbiguous(t *testing.T) {
 	}
 }
 
-// Scenario 16: some are not.
+// Scenario 16: discovery fails for some groups.
 func TestStale(t *testing.T) {
 	failed := func(versions ...schema.GroupVersion) map[schema.GroupVersion]error {
 		m := map[schema.GroupVersion]error{}
@@ -246,25 +246,26 @@ func TestStale(t *testing.T) {
 	})
 }
 
-// What failed since the start may serve anything; what failed later is known from before.
-func TestWhatFailedSinceTheStartIsUnknown(t *testing.T) {
+// The types of a group version that failed since the start are unknown; those of one that failed
+// later are known.
+func TestBuild_UnknownVersions(t *testing.T) {
 	failed := map[schema.GroupVersion]error{demoV1: errors.New("down")}
 	first := demo(Settings{Failed: failed})
-	if diff := cmp.Diff([]schema.GroupVersion{demoV1}, first.Unknown()); diff != "" {
+	if diff := cmp.Diff([]schema.GroupVersion{demoV1}, first.UnknownVersions()); diff != "" {
 		t.Error(diff)
 	}
 	if demo(Settings{}).Equal(first) {
 		t.Error("a catalog that lacks types equals one that doesn't")
 	}
 	second := demo(Settings{Failed: failed, Previous: first})
-	if diff := cmp.Diff([]schema.GroupVersion{demoV1}, second.Unknown()); diff != "" {
+	if diff := cmp.Diff([]schema.GroupVersion{demoV1}, second.UnknownVersions()); diff != "" {
 		t.Errorf("after it has failed again: %s", diff)
 	}
 	named := demo(Settings{Previous: second}, "v1")
 	later := demo(Settings{Failed: failed, Previous: named})
 	again := demo(Settings{Failed: failed, Previous: later})
 	for claim, c := range map[string]*Catalog{"named": named, "failed after it was named": later, "failed on": again, "none": nil} {
-		if unknown := c.Unknown(); len(unknown) != 0 {
+		if unknown := c.UnknownVersions(); len(unknown) != 0 {
 			t.Errorf("%s: %v is unknown", claim, unknown)
 		}
 	}

@@ -1,10 +1,10 @@
-// Package certs has the certificate of the webhook: in a Secret, where cert-controller
-// makes it, renews it, and puts what it is signed by into the webhook's configuration; or
-// in a folder, where somebody else does all that.
+// Package certs provides the certificate of the webhook: from a Secret, where
+// cert-controller creates and renews it, and writes its CA bundle into the webhook
+// configuration; or from a directory, where another tool such as cert-manager does so.
 //
-// It serves nothing. Whoever does takes the certificate from here at each handshake, so
-// that a renewed one counts at once; the file that cert-controller waits for is of no
-// other use.
+// It serves nothing. The webhook server gets the certificate from here for each handshake,
+// so that a renewed one is used immediately. The file that cert-controller waits for has
+// no other use.
 package certs
 
 import (
@@ -33,97 +33,100 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/gleaner-dev/gleaner/operator/latest"
+	"github.com/gleaner-dev/gleaner/operator/webhook"
 )
 
 const (
-	authority   = "gleaner-ca"
-	createLimit = 10 * time.Second // for making sure that there is a Secret
+	caName        = "gleaner-ca"
+	createTimeout = 10 * time.Second // for creating the Secret
 
-	certKey, privateKey, authorityKey = "tls.crt", "tls.key", "ca.crt"
+	certKey, privateKey, caKey = "tls.crt", "tls.key", "ca.crt"
 )
 
-// Options say what a certificate is for. All fields but Folder are required by Add; by
-// Follow Host, Folder, OnChange and Log are.
+// Options configure Certificates. Add requires all fields but Folder; Follow requires Host,
+// Folder, Identity and Log.
 type Options struct {
-	Client        kubernetes.Interface
-	Namespace     string // of the Secret
-	Secret        string // its name
-	Host          string // that the API server knows the webhook by
-	Configuration string // name of the webhook's configuration
-	Folder        string // to put a folder into, empty: where temporary files go; or to follow
-	OnChange      func() // is called when there is another certificate
-	Log           logr.Logger
+	Client               kubernetes.Interface
+	Namespace            string                          // of the Secret
+	SecretName           string                          // its name
+	DNSName              string                          // DNS name of the webhook
+	WebhookConfiguration string                          // name of the webhook configuration
+	Dir                  string                          // Add: parent of its temporary directory, empty: the default; Follow: the directory to read
+	Identity             *latest.Value[webhook.Identity] // published when the certificate has changed
+	Log                  logr.Logger
 }
 
-// Certificates has the certificate of the webhook, as soon as there is one.
+// Certificates provides the current certificate of the webhook.
 type Certificates struct {
-	options Options
-	folder  string
-	seen    chan struct{} // closed once cert-controller has seen what is in the folder
-	ready   chan struct{} // closed once there is a certificate
-	once    sync.Once     // closes it
-	now     atomic.Pointer[pair]
-	why     atomic.Pointer[error] // there is none, or no good one
+	options      Options
+	dir          string
+	rotatorReady chan struct{} // closed when cert-controller has read the file
+	ready        chan struct{} // closed when a certificate is available
+	closeReady   sync.Once     // closes ready
+	current      atomic.Pointer[keyPair]
+	err          atomic.Pointer[error] // no valid certificate is available
 }
 
-type pair struct {
+type keyPair struct {
 	certificate tls.Certificate
-	authority   []byte
-	secrets     []string // see Secret; of certificates before, too, the latest last
+	caBundle    []byte
+	secrets     []string // see Secret; includes those of former certificates, the latest last
 }
 
-// mostSecrets bounds the secrets that count beside the latest: the API server is told of
-// a new one a moment later, by one replica.
-const mostSecrets = 3
+// maxFormerSecrets is the maximum number of former secrets that are accepted: the leader
+// installs a new secret in the API server a moment later.
+const maxFormerSecrets = 3
 
-// errNone is why nothing is served yet.
-var errNone = errors.New("there is no certificate yet")
+// errNoCertificate means that no certificate was loaded yet.
+var errNoCertificate = errors.New("no certificate available yet")
 
-// Add has a manager keep a certificate. It makes sure that there is a Secret, which
-// cert-controller takes for granted.
-func Add(mgr manager.Manager, o Options) (*Certificates, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), createLimit)
+// AddFromSecret adds Certificates to a manager, backed by a Secret. It creates the Secret if it is
+// missing, since cert-controller requires it.
+func AddFromSecret(mgr manager.Manager, o Options) (*Certificates, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), createTimeout)
 	defer cancel()
-	c := &Certificates{options: o, seen: make(chan struct{}), ready: make(chan struct{})}
-	if err := c.ensure(ctx); err != nil {
+	c := &Certificates{options: o, rotatorReady: make(chan struct{}), ready: make(chan struct{})}
+	if err := c.ensureSecret(ctx); err != nil {
 		return nil, err
 	}
 	var err error
-	if c.folder, err = os.MkdirTemp(o.Folder, "gleaner-certs-"); err != nil {
-		return nil, fmt.Errorf("make a folder for the certificate: %w", err)
+	if c.dir, err = os.MkdirTemp(o.Dir, "gleaner-certs-"); err != nil {
+		return nil, fmt.Errorf("create certificate directory: %w", err)
 	}
 	if err := mgr.Add(c); err != nil {
-		return nil, fmt.Errorf("watch the certificate: %w", err)
+		return nil, fmt.Errorf("watch certificate Secret: %w", err)
 	}
 	if err := rotator.AddRotator(mgr, &rotator.CertRotator{
-		SecretKey: types.NamespacedName{Namespace: o.Namespace, Name: o.Secret},
-		CertDir:   c.folder, CAName: authority, CAOrganization: "gleaner.dev", DNSName: o.Host,
-		IsReady: c.seen, ControllerName: "gleaner-certs",
-		Webhooks: []rotator.WebhookInfo{{Name: o.Configuration, Type: rotator.Validating}},
+		SecretKey: types.NamespacedName{Namespace: o.Namespace, Name: o.SecretName},
+		CertDir:   c.dir, CAName: caName, CAOrganization: "gleaner.dev", DNSName: o.DNSName,
+		IsReady: c.rotatorReady, ControllerName: "gleaner-certs",
+		Webhooks: []rotator.WebhookInfo{{Name: o.WebhookConfiguration, Type: rotator.Validating}},
 	}); err != nil {
-		return nil, fmt.Errorf("keep the certificate: %w", err)
+		return nil, fmt.Errorf("add certificate rotator: %w", err)
 	}
 	return c, nil
 }
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable: any replica answers.
+// NeedLeaderElection implements manager.LeaderElectionRunnable: all replicas serve.
 func (c *Certificates) NeedLeaderElection() bool { return false }
 
-// Start follows the Secret until ctx ends.
+// Start watches the Secret until ctx ends.
 func (c *Certificates) Start(ctx context.Context) error {
-	var tidying sync.WaitGroup
-	tidying.Go(func() { c.tidy(ctx) })
-	defer tidying.Wait()
+	var cleanup sync.WaitGroup
+	cleanup.Go(func() { c.removeDir(ctx) })
+	defer cleanup.Wait()
 	o := c.options
 	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: cache.NewListWatchFromClient(o.Client.CoreV1().RESTClient(), "secrets", o.Namespace, fields.OneTermEqualSelector("metadata.name", o.Secret)),
+		ListerWatcher: cache.NewListWatchFromClient(o.Client.CoreV1().RESTClient(), "secrets", o.Namespace, fields.OneTermEqualSelector("metadata.name", o.SecretName)),
 		ObjectType:    &corev1.Secret{},
 		Handler: cache.ResourceEventHandlerFuncs{
-			AddFunc:    c.take,
-			UpdateFunc: func(_, now any) { c.take(now) },
+			AddFunc:    c.load,
+			UpdateFunc: func(_, now any) { c.load(now) },
 			DeleteFunc: func(any) {
-				if err := c.ensure(ctx); err != nil && ctx.Err() == nil {
-					o.Log.Error(err, "The certificate's Secret is gone: going on with the one at hand")
+				if err := c.ensureSecret(ctx); err != nil && ctx.Err() == nil {
+					o.Log.Error(err, "Creating the deleted webhook certificate Secret failed, still using the current certificate")
 				}
 			},
 		},
@@ -132,114 +135,114 @@ func (c *Certificates) Start(ctx context.Context) error {
 	return nil
 }
 
-// tidy removes the folder as soon as nobody needs it: a process that is killed removes
-// nothing.
-func (c *Certificates) tidy(ctx context.Context) {
+// removeDir removes the directory as soon as cert-controller has read the file: a process that is
+// killed later could not.
+func (c *Certificates) removeDir(ctx context.Context) {
 	select {
-	case <-c.seen:
+	case <-c.rotatorReady:
 	case <-ctx.Done():
 	}
-	if err := os.RemoveAll(c.folder); err != nil {
-		c.options.Log.Error(err, "A folder that nobody needs is still there", "folder", c.folder)
+	if err := os.RemoveAll(c.dir); err != nil {
+		c.options.Log.Error(err, "Removing temporary certificate directory failed", "directory", c.dir)
 	}
 }
 
-// show puts the certificate where cert-controller waits for it.
-func (c *Certificates) show(certificate []byte) error {
-	err := os.WriteFile(filepath.Join(c.folder, certKey), certificate, 0o600)
+// writeFile writes the certificate to the file that cert-controller waits for.
+func (c *Certificates) writeFile(certificate []byte) error {
+	err := os.WriteFile(filepath.Join(c.dir, certKey), certificate, 0o600)
 	select {
-	case <-c.seen:
-		return nil // nobody waits any more
+	case <-c.rotatorReady:
+		return nil // no longer needed
 	default:
 		return err
 	}
 }
 
-// ensure makes an empty Secret if there is none.
-func (c *Certificates) ensure(ctx context.Context) error {
+// ensureSecret creates an empty Secret if it is missing.
+func (c *Certificates) ensureSecret(ctx context.Context) error {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
-		Name: c.options.Secret, Namespace: c.options.Namespace, Labels: map[string]string{"app.kubernetes.io/managed-by": "gleaner"},
+		Name: c.options.SecretName, Namespace: c.options.Namespace, Labels: map[string]string{"app.kubernetes.io/managed-by": "gleaner"},
 	}}
 	_, err := c.options.Client.CoreV1().Secrets(c.options.Namespace).Create(ctx, secret, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("create Secret %s/%s for the webhook's certificate: %w", c.options.Namespace, c.options.Secret, err)
+		return fmt.Errorf("create Secret %s/%s for the webhook certificate: %w", c.options.Namespace, c.options.SecretName, err)
 	}
 	return nil
 }
 
-// take takes the certificate out of the Secret, if there is a good one.
-func (c *Certificates) take(object any) {
+// load loads the certificate from the Secret if it is valid.
+func (c *Certificates) load(object any) {
 	secret, ok := object.(*corev1.Secret)
 	if !ok || len(secret.Data[certKey]) == 0 {
-		return // it is still to be made
+		return // not created yet
 	}
 	certificate, err := tls.X509KeyPair(secret.Data[certKey], secret.Data[privateKey])
 	if err == nil {
-		err = c.show(secret.Data[certKey])
+		err = c.writeFile(secret.Data[certKey])
 	}
 	if err != nil {
-		c.options.Log.Error(err, "The webhook's certificate is no good: going on with the one at hand", "secret", secret.Name)
+		c.options.Log.Error(err, "Webhook certificate is invalid, still using the current one", "secret", secret.Name)
 		return
 	}
-	c.set(pair{certificate: certificate, authority: secret.Data[authorityKey]})
+	c.set(keyPair{certificate: certificate, caBundle: secret.Data[caKey]})
 }
 
-func (c *Certificates) set(p pair) {
-	now := secretOf(p.certificate)
-	if before := c.now.Load(); before != nil {
+func (c *Certificates) set(p keyPair) {
+	now := deriveSecret(p.certificate)
+	if before := c.current.Load(); before != nil {
 		p.secrets = slices.DeleteFunc(slices.Clone(before.secrets), func(s string) bool { return s == now })
 	}
-	p.secrets = append(p.secrets[max(0, len(p.secrets)-mostSecrets):], now)
-	c.now.Store(&p)
-	c.once.Do(func() { close(c.ready) })
-	c.options.OnChange()
+	p.secrets = append(p.secrets[max(0, len(p.secrets)-maxFormerSecrets):], now)
+	c.current.Store(&p)
+	c.closeReady.Do(func() { close(c.ready) })
+	c.options.Identity.Store(webhook.Identity{CABundle: c.CABundle(), Secret: c.PathSecret()})
 }
 
-// secretOf is what nobody can tell without the private key of a certificate.
-func secretOf(certificate tls.Certificate) string {
+// deriveSecret derives a secret from the private key of a certificate.
+func deriveSecret(certificate tls.Certificate) string {
 	key, err := x509.MarshalPKCS8PrivateKey(certificate.PrivateKey)
 	if err != nil {
-		panic(err) // it has been read from PEM just now
+		panic(err) // it was just parsed from PEM
 	}
 	mac := hmac.New(sha256.New, key)
 	mac.Write([]byte("who asks the webhook of gleaner.dev"))
 	return hex.EncodeToString(mac.Sum(nil)[:16])
 }
 
-// Secret is what the API server begins its paths with, so that nobody else can ask the
-// webhook in its place. It is the same for all who have the certificate; "" while there
-// is none.
-func (c *Certificates) Secret() string {
-	if p := c.now.Load(); p != nil {
+// PathSecret returns the path prefix of webhook requests, which only the API server knows, so
+// that no other client can call the webhook. It is the same for all replicas with the same
+// certificate; "" while no certificate is available.
+func (c *Certificates) PathSecret() string {
+	if p := c.current.Load(); p != nil {
 		return p.secrets[len(p.secrets)-1]
 	}
 	return ""
 }
 
-// Knows reports whether that is the Secret, or was until a moment ago.
-func (c *Certificates) Knows(secret string) bool {
-	p := c.now.Load()
+// ValidSecret reports whether secret is the Secret, or was one recently.
+func (c *Certificates) ValidSecret(secret string) bool {
+	p := c.current.Load()
 	return p != nil && slices.ContainsFunc(p.secrets, func(s string) bool { return hmac.Equal([]byte(s), []byte(secret)) })
 }
 
-// Ready is closed once there is a certificate.
+// Ready returns a channel that is closed when a certificate is available.
 func (c *Certificates) Ready() <-chan struct{} { return c.ready }
 
-// Certificate is the one to show now.
+// Certificate returns the current certificate.
 func (c *Certificates) Certificate() (*tls.Certificate, error) {
-	if p := c.now.Load(); p != nil {
+	if p := c.current.Load(); p != nil {
 		return &p.certificate, nil
 	}
-	if why := c.why.Load(); why != nil {
-		return nil, *why
+	if err := c.err.Load(); err != nil {
+		return nil, *err
 	}
-	return nil, errNone
+	return nil, errNoCertificate
 }
 
-// Authority is what the certificate is signed by, in PEM; nil while there is none.
-func (c *Certificates) Authority() []byte {
-	if p := c.now.Load(); p != nil {
-		return p.authority
+// CABundle returns the CA bundle of the certificate in PEM; nil while none is available.
+func (c *Certificates) CABundle() []byte {
+	if p := c.current.Load(); p != nil {
+		return p.caBundle
 	}
 	return nil
 }

@@ -13,89 +13,88 @@ import (
 )
 
 const (
-	allowedLife = time.Minute
-	deniedLife  = 30 * time.Second
-	answersKept = 8192
+	allowedTTL   = time.Minute
+	deniedTTL    = 30 * time.Second
+	maxDecisions = 8192
 )
 
-// access finds out what users may do. A user who may not get everything is asked about
-// for many objects, so answers are remembered, and reviews are bounded.
-type access struct {
-	review   authorizer.Authorizer // remembers nothing
-	answers  *cache.LRUExpireCache
-	throttle *throttle
+// accessReviews reviews what users may do. A user who may not get everything needs reviews for many
+// objects, so decisions are cached and the rate of reviews is limited.
+type accessReviews struct {
+	review    authorizer.Authorizer // without a cache
+	decisions *cache.LRUExpireCache
+	throttle  *throttle
 }
 
-func newAccess(review authorizer.Authorizer) *access {
-	return &access{
-		review: review, answers: cache.NewLRUExpireCache(answersKept),
+func newAccessReviews(review authorizer.Authorizer) *accessReviews {
+	return &accessReviews{
+		review: review, decisions: cache.NewLRUExpireCache(maxDecisions),
 		throttle: newThrottle(accessRate, accessBurst, userRate, userBurst),
 	}
 }
 
-// may waits for its turn. The error is errBusy if that did not come before the
-// context's end.
-func (a *access) may(ctx context.Context, what authorizer.AttributesRecord) (bool, error) {
-	key, err := keyOf(what)
+// allowed waits for the rate limit. The error is errTooManyReviews if the context ends first.
+func (a *accessReviews) allowed(ctx context.Context, attributes authorizer.AttributesRecord) (bool, error) {
+	key, err := cacheKey(attributes)
 	if err != nil {
 		return false, err
 	}
-	if known, ok := a.answers.Get(key); ok {
+	if known, ok := a.decisions.Get(key); ok {
 		return known.(bool), nil
 	}
 	var decision authorizer.Decision
-	if a.throttle.wait(ctx, what.User.GetName(), func() { decision, _, err = a.review.Authorize(ctx, what) }) != nil {
-		return false, errBusy
+	if a.throttle.wait(ctx, attributes.User.GetName(), func() { decision, _, err = a.review.Authorize(ctx, attributes) }) != nil {
+		return false, errTooManyReviews
 	}
 	if err != nil {
 		return false, err
 	}
-	allowed, life := decision == authorizer.DecisionAllow, deniedLife
+	allowed, ttl := decision == authorizer.DecisionAllow, deniedTTL
 	if allowed {
-		life = allowedLife
+		ttl = allowedTTL
 	}
-	a.answers.Add(key, allowed, life)
+	a.decisions.Add(key, allowed, ttl)
 	return allowed, nil
 }
 
-// keyOf tells questions apart, by all that the API server is told.
-func keyOf(what authorizer.AttributesRecord) ([sha256.Size]byte, error) {
-	user := what.User
+// cacheKey returns the cache key of a review: a hash of all attributes.
+func cacheKey(attributes authorizer.AttributesRecord) ([sha256.Size]byte, error) {
+	user := attributes.User
 	data, err := json.Marshal([]any{
-		user.GetName(), user.GetUID(), user.GetGroups(), user.GetExtra(), what.Verb, what.Path, what.ResourceRequest,
-		what.APIGroup, what.APIVersion, what.Resource, what.Subresource, what.Namespace, what.Name,
+		user.GetName(), user.GetUID(), user.GetGroups(), user.GetExtra(), attributes.Verb, attributes.Path, attributes.ResourceRequest,
+		attributes.APIGroup, attributes.APIVersion, attributes.Resource, attributes.Subresource, attributes.Namespace, attributes.Name,
 	})
 	if err != nil {
-		return [sha256.Size]byte{}, fmt.Errorf("encode question: %w", err)
+		return [sha256.Size]byte{}, fmt.Errorf("encode attributes: %w", err)
 	}
 	return sha256.Sum256(data), nil
 }
 
 type budgetKey struct{}
 
-// budget is what one request may take.
-type budget struct {
-	until  time.Time
-	header http.Header // of its response
+// A budget is the time limit for the reviews of one request.
+type reviewBudget struct {
+	deadline time.Time
+	header   http.Header // of the response
 }
 
 func withBudget(ctx context.Context, header http.Header) context.Context {
-	return context.WithValue(ctx, budgetKey{}, &budget{time.Now().Add(reviewTime), header})
+	return context.WithValue(ctx, budgetKey{}, &reviewBudget{time.Now().Add(maxReviewTime), header})
 }
 
-// budgetOf is the context in which a request's reviews are to end.
-func budgetOf(ctx context.Context) context.Context {
-	if b, ok := ctx.Value(budgetKey{}).(*budget); ok {
-		ctx, cancel := context.WithDeadline(ctx, b.until)
+// withReviewDeadline returns a context with the deadline of a request's reviews.
+func withReviewDeadline(ctx context.Context) context.Context {
+	if b, ok := ctx.Value(budgetKey{}).(*reviewBudget); ok {
+		ctx, cancel := context.WithDeadline(ctx, b.deadline)
 		context.AfterFunc(ctx, cancel)
 		return ctx
 	}
 	return ctx
 }
 
-// cutShort tells the client that it was not asked about everything.
-func cutShort(ctx context.Context) {
-	if b, ok := ctx.Value(budgetKey{}).(*budget); ok {
-		b.header.Set("Warning", `299 gleaner "not everything could be asked about: ask for single objects, or for less often"`)
+// warnIncomplete warns the client that the response may be incomplete.
+func warnIncomplete(ctx context.Context) {
+	if b, ok := ctx.Value(budgetKey{}).(*reviewBudget); ok {
+		b.header.Set("Warning", `299 gleaner "response is incomplete, too many access reviews: request single objects, or send fewer requests"`)
 	}
 }

@@ -22,17 +22,17 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/record"
 )
 
-// cluster is an API server that reviews tokens and access as it is told to.
-type cluster struct {
+// A cluster is an API server with configurable token and access reviews.
+type fakeCluster struct {
 	users  map[string]string // user names by token
 	allows func(authorizationv1.SubjectAccessReviewSpec) bool
 
-	mu     sync.Mutex // covers what follows
-	broken bool       // refuses access reviews
-	asked  []authorizationv1.SubjectAccessReviewSpec
+	mu      sync.Mutex // protects the fields below
+	broken  bool       // access reviews fail
+	reviews []authorizationv1.SubjectAccessReviewSpec
 }
 
-func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (c *fakeCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/apis/authentication.k8s.io/v1/tokenreviews":
 		review := &authenticationv1.TokenReview{}
@@ -46,7 +46,7 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = json.NewDecoder(r.Body).Decode(review)
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.asked = append(c.asked, review.Spec)
+		c.reviews = append(c.reviews, review.Spec)
 		if c.broken {
 			respond(w, http.StatusForbidden, &metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonForbidden, Code: http.StatusForbidden})
 			return
@@ -64,7 +64,7 @@ func respond(w http.ResponseWriter, code int, value any) {
 	_ = json.NewEncoder(w).Encode(value)
 }
 
-func (c *cluster) guard(t *testing.T) *Guard {
+func (c *fakeCluster) guard(t *testing.T) *Guard {
 	t.Helper()
 	server := httptest.NewServer(c)
 	t.Cleanup(server.Close)
@@ -86,11 +86,11 @@ func resources(gvk schema.GroupVersionKind) (schema.GroupVersionResource, bool) 
 	return gvk.GroupVersion().WithResource(name), ok
 }
 
-// guarded serves a graph behind a guard.
-func guarded(t *testing.T, c *cluster, s Source) http.Handler {
+// guarded returns a handler for a graph behind a guard.
+func guarded(t *testing.T, c *fakeCluster, s Source) http.Handler {
 	t.Helper()
 	g := c.guard(t)
-	s.Sight = g.Sight(resources)
+	s.ReadAccess = g.ReadAccess(resources)
 	mux := http.NewServeMux()
 	for path, handler := range Handlers(s) {
 		filtered, err := g.Filter(logr.Discard(), handler)
@@ -102,7 +102,7 @@ func guarded(t *testing.T, c *cluster, s Source) http.Handler {
 	return mux
 }
 
-func ask(t *testing.T, h http.Handler, url, token string) *httptest.ResponseRecorder {
+func getWithToken(t *testing.T, h http.Handler, url, token string) *httptest.ResponseRecorder {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 	if token != "" {
@@ -115,7 +115,7 @@ func ask(t *testing.T, h http.Handler, url, token string) *httptest.ResponseReco
 
 func isPath(s authorizationv1.SubjectAccessReviewSpec) bool { return s.NonResourceAttributes != nil }
 
-func TestTheGuardLetsInWhoIsKnownAndAllowed(t *testing.T) {
+func TestGuard_AuthenticatesAndAuthorizes(t *testing.T) {
 	pathsOf := func(user string) func(authorizationv1.SubjectAccessReviewSpec) bool {
 		return func(s authorizationv1.SubjectAccessReviewSpec) bool {
 			return isPath(s) && s.User == user && *s.NonResourceAttributes == authorizationv1.NonResourceAttributes{Path: "/debug/gc/synced", Verb: "get"}
@@ -128,15 +128,15 @@ func TestTheGuardLetsInWhoIsKnownAndAllowed(t *testing.T) {
 		code   int
 		want   string
 	}{
-		"allowed":           {"good", pathsOf("alice"), false, http.StatusOK, "ok\n"},
-		"no token":          {"", pathsOf("alice"), false, http.StatusUnauthorized, "Unauthorized: send a bearer token that this cluster accepts\n"},
-		"an unknown token":  {"bad", pathsOf("alice"), false, http.StatusUnauthorized, "Unauthorized: send a bearer token that this cluster accepts\n"},
-		"a forbidden path":  {"good", pathsOf("bob"), false, http.StatusForbidden, "Forbidden: user \"alice\" needs a ClusterRole with the verb \"get\" on the nonResourceURL \"/debug/gc/synced\"\n"},
-		"nobody can say so": {"good", pathsOf("alice"), true, http.StatusInternalServerError, "whether this is allowed could not be asked\n"},
+		"allowed":          {"good", pathsOf("alice"), false, http.StatusOK, "ok\n"},
+		"no token":         {"", pathsOf("alice"), false, http.StatusUnauthorized, "Unauthorized: send a bearer token that this cluster accepts\n"},
+		"an unknown token": {"bad", pathsOf("alice"), false, http.StatusUnauthorized, "Unauthorized: send a bearer token that this cluster accepts\n"},
+		"a forbidden path": {"good", pathsOf("bob"), false, http.StatusForbidden, "Forbidden: user \"alice\" needs a ClusterRole with the verb \"get\" on the nonResourceURL \"/debug/gc/synced\"\n"},
+		"a failed review":  {"good", pathsOf("alice"), true, http.StatusInternalServerError, "access review failed\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := guarded(t, &cluster{users: map[string]string{"good": "alice"}, allows: c.allows, broken: c.broken}, source())
-			w := ask(t, h, "/debug/gc/synced", c.token)
+			h := guarded(t, &fakeCluster{users: map[string]string{"good": "alice"}, allows: c.allows, broken: c.broken}, source())
+			w := getWithToken(t, h, "/debug/gc/synced", c.token)
 			if diff := cmp.Diff(c.want, w.Body.String()); diff != "" || w.Code != c.code {
 				t.Errorf("%d\n%s", w.Code, diff)
 			}
@@ -144,14 +144,13 @@ func TestTheGuardLetsInWhoIsKnownAndAllowed(t *testing.T) {
 	}
 }
 
-// Of a graph that has all kinds of objects, a client sees those that it may
-// get, and the edges between them.
-func TestAClientSeesWhatItMayGet(t *testing.T) {
+// A client sees the objects in the graph that it may get, and the edges between them.
+func TestGuard_ShowsObjectsTheClientMayGet(t *testing.T) {
 	gadget := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Gadget"}
 	objects := append(family(), object(gadget, "unserved", "6", owner(deployment, "web", "2")))
 	s := source(objects...)
 	s.Records = func(types.UID) []record.Entry {
-		return []record.Entry{{Object: named("settings")}, {Object: named("leaving")}}
+		return []record.Entry{{Object: configMapNamed("settings")}, {Object: configMapNamed("leaving")}}
 	}
 	type shown struct {
 		Nodes   []types.UID
@@ -183,13 +182,13 @@ func TestAClientSeesWhatItMayGet(t *testing.T) {
 			shown{Nodes: []types.UID{"3", "4"}, Records: []string{"settings", "leaving"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := guarded(t, &cluster{users: map[string]string{"good": "alice"}, allows: func(s authorizationv1.SubjectAccessReviewSpec) bool {
+			h := guarded(t, &fakeCluster{users: map[string]string{"good": "alice"}, allows: func(s authorizationv1.SubjectAccessReviewSpec) bool {
 				return isPath(s) || s.User == "alice" && c.allows(*s.ResourceAttributes)
 			}}, s)
 			var dump graph.Dump
-			decode(t, ask(t, h, "/debug/gc/graph?format=json", "good"), &dump)
+			decode(t, getWithToken(t, h, "/debug/gc/graph?format=json", "good"), &dump)
 			var records struct{ Items []record.Entry }
-			decode(t, ask(t, h, "/debug/gc/records", "good"), &records)
+			decode(t, getWithToken(t, h, "/debug/gc/records", "good"), &records)
 			got := shown{}
 			for _, n := range dump.Nodes {
 				got.Nodes = append(got.Nodes, n.UID)
@@ -205,38 +204,38 @@ func TestAClientSeesWhatItMayGet(t *testing.T) {
 	}
 }
 
-// Whoever may get everything is asked about once, not once for each object.
-func TestWhoMayGetEverythingIsAskedAboutOnce(t *testing.T) {
-	c := &cluster{users: map[string]string{"good": "alice"}, allows: func(authorizationv1.SubjectAccessReviewSpec) bool { return true }}
-	ask(t, guarded(t, c, source(family()...)), "/debug/gc/graph", "good")
+// For a client that may get everything, there is one review, not one for each object.
+func TestReadAccess_ReviewsOnceForFullAccess(t *testing.T) {
+	c := &fakeCluster{users: map[string]string{"good": "alice"}, allows: func(authorizationv1.SubjectAccessReviewSpec) bool { return true }}
+	getWithToken(t, guarded(t, c, source(family()...)), "/debug/gc/graph", "good")
 	groups := []string{"system:authenticated"}
 	want := []authorizationv1.SubjectAccessReviewSpec{
 		{User: "alice", Groups: groups, NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: "/debug/gc/graph", Verb: "get"}},
 		{User: "alice", Groups: groups, ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "get", Group: "*", Version: "*", Resource: "*"}},
 	}
-	if diff := cmp.Diff(want, c.asked); diff != "" {
+	if diff := cmp.Diff(want, c.reviews); diff != "" {
 		t.Error(diff)
 	}
 }
 
-// If nobody can say what a client may get, it is shown nothing.
-func TestAnUnansweredReviewShowsNothing(t *testing.T) {
-	c := &cluster{users: map[string]string{"good": "alice"}}
+// If access reviews fail, the client sees nothing.
+func TestGuard_FailedReviewShowsNothing(t *testing.T) {
+	c := &fakeCluster{users: map[string]string{"good": "alice"}}
 	c.allows = func(s authorizationv1.SubjectAccessReviewSpec) bool {
 		c.broken = true // after the first
 		return isPath(s)
 	}
-	w := ask(t, guarded(t, c, source(family()...)), "/debug/gc/graph", "good")
+	w := getWithToken(t, guarded(t, c, source(family()...)), "/debug/gc/graph", "good")
 	if text := w.Body.String(); w.Code == http.StatusOK && strings.Contains(text, "web") {
 		t.Errorf("%d %s", w.Code, text)
 	}
 }
 
-// A request that did not pass the guard has no sight of anything.
-func TestARequestThatPassedNoGuardSeesNothing(t *testing.T) {
-	g := (&cluster{}).guard(t)
+// A request that did not pass the guard sees nothing.
+func TestReadAccess_DeniesUnauthenticatedRequests(t *testing.T) {
+	g := (&fakeCluster{}).guard(t)
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/debug/gc/graph", nil)
-	if g.Sight(resources)(r)(named("settings")) {
-		t.Error("it sees something")
+	if g.ReadAccess(resources)(r)(configMapNamed("settings")) {
+		t.Error("it sees an object")
 	}
 }

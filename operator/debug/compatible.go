@@ -14,36 +14,36 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/graph"
 )
 
-// compatiblePaths are where kube-controller-manager serves the graph of its collector,
-// by the names that newer and older versions have for that controller.
+// compatiblePaths are the paths at which kube-controller-manager serves the graph of its
+// collector: newer and older versions have different names for the controller.
 var compatiblePaths = []string{
 	"/debug/controllers/garbage-collector-controller/graph",
 	"/debug/controllers/garbagecollector/graph",
 }
 
-// compatibleGraph serves the graph to tools that are made for kube-controller-manager's:
-// always DOT, and nothing of a UID that is unknown, that the client may not see, or that has
-// neither owners nor dependents.
+// compatibleGraph serves the graph to tools made for kube-controller-manager: always as DOT,
+// and empty for a UID that is unknown, that the client may not get, or that has neither
+// owners nor dependents.
 func (s Source) compatibleGraph(w http.ResponseWriter, r *http.Request) {
-	dump := visible(related(s.Dump(uidsOf(r)...)), s.Sight(r))
+	dump := filterGraph(dropUnrelated(s.Dump(parseUIDs(r)...)), s.ReadAccess(r))
 	w.Header().Set("Content-Type", "text/vnd.graphviz")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	_ = writeCompatibleDOT(w, dump) // the client has gone: nobody is left to tell
+	_ = writeCompatibleDOT(w, dump) // the client has disconnected
 }
 
-// related leaves out what has neither owners nor dependents, as kube-controller-manager
-// does even if that is asked for.
-func related(d graph.Dump) graph.Dump {
-	is := map[types.UID]bool{}
+// dropUnrelated returns the dump without nodes that have neither owners nor dependents, which
+// kube-controller-manager omits even if they are requested.
+func dropUnrelated(d graph.Dump) graph.Dump {
+	connected := map[types.UID]bool{}
 	for _, e := range d.Edges {
-		is[e.Dependent], is[e.Owner] = true, true
+		connected[e.Dependent], connected[e.Owner] = true, true
 	}
-	d.Nodes = slices.DeleteFunc(d.Nodes, func(n graph.DumpNode) bool { return !is[n.UID] })
+	d.Nodes = slices.DeleteFunc(d.Nodes, func(n graph.DumpNode) bool { return !connected[n.UID] })
 	return d
 }
 
-// uidsOf are the UIDs that a request is about; none: all of them.
-func uidsOf(r *http.Request) []types.UID {
+// parseUIDs returns the UIDs in a request; none: all.
+func parseUIDs(r *http.Request) []types.UID {
 	var uids []types.UID
 	for _, uid := range r.URL.Query()["uid"] {
 		uids = append(uids, types.UID(uid))
@@ -51,9 +51,9 @@ func uidsOf(r *http.Request) []types.UID {
 	return uids
 }
 
-// writeCompatibleDOT writes a dump as kube-controller-manager does: the same statements,
-// one to a line, and the same attributes in the same order, of which the label is in its
-// form, too. It sets nothing for how the picture is to look.
+// writeCompatibleDOT writes a dump like kube-controller-manager: the same statements, one
+// per line, and the same attributes in the same order, including the format of the label.
+// It sets no layout attributes.
 func writeCompatibleDOT(w io.Writer, d graph.Dump) error {
 	var b strings.Builder
 	b.WriteString("strict digraph full {\n")
@@ -61,9 +61,9 @@ func writeCompatibleDOT(w io.Writer, d graph.Dump) error {
 		b.WriteString("  // Node definitions.\n")
 	}
 	for _, n := range d.Nodes {
-		n = printable(n)
+		n = escapeNode(n)
 		if n.State == "gone" {
-			n.Namespace = "" // kube-controller-manager knows it from a reference, which has none
+			n.Namespace = "" // kube-controller-manager takes it from an owner reference, which has no namespace
 		}
 		list := attributes(n)
 		list[0][1] = compatibleLabel(n)
@@ -80,8 +80,8 @@ func writeCompatibleDOT(w io.Writer, d graph.Dump) error {
 	return err
 }
 
-// compatibleLabel is what kube-controller-manager writes into a vertex: coordinates as
-// kubectl takes them, and in which states the object is.
+// compatibleLabel returns the label that kube-controller-manager writes: the object as
+// kubectl accepts it, and its states.
 func compatibleLabel(n graph.DumpNode) string {
 	gvk := schema.FromAPIVersionAndKind(n.APIVersion, n.Kind)
 	kind := gvk.Kind + "." + gvk.Version

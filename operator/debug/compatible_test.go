@@ -15,7 +15,7 @@ import (
 
 const compatible = "/debug/controllers/garbagecollector/graph"
 
-func TestCompatibleGraph_HasTheFormOfKubeControllerManager(t *testing.T) {
+func TestCompatibleGraph_MatchesKubeControllerManager(t *testing.T) {
 	for name, objects := range map[string][]graph.Object{"empty": nil, "simple": append(family(), object(configMap, "lost", "6", owner(configMap, "nowhere", "7")))} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join("testdata", "compatible-"+name+".dot")
@@ -46,43 +46,43 @@ func TestCompatibleGraph_HasTheFormOfKubeControllerManager(t *testing.T) {
 
 const emptyDOT = "strict digraph full {\n}\n"
 
-func TestCompatibleGraph_IsEmptyForAUIDThatIs(t *testing.T) {
+func TestCompatibleGraph_EmptyForUIDs(t *testing.T) {
 	for claim, uid := range map[string]string{"unknown": "77", "of an object without owners and dependents": "5"} {
 		t.Run(claim, func(t *testing.T) {
 			w := get(t, source(family()...), compatible+"?uid="+uid)
 			if w.Code != http.StatusOK || w.Body.String() != emptyDOT {
-				t.Errorf("answered %d: %s", w.Code, w.Body)
+				t.Errorf("status %d: %s", w.Code, w.Body)
 			}
 		})
 	}
 }
 
-func TestCompatibleGraph_ShowsWhatTheClientMayGet(t *testing.T) {
+func TestCompatibleGraph_ShowsObjectsTheClientMayGet(t *testing.T) {
 	maySee := false
-	c := &cluster{users: map[string]string{"good": "alice"}, allows: func(s authorizationv1.SubjectAccessReviewSpec) bool {
+	c := &fakeCluster{users: map[string]string{"good": "alice"}, allows: func(s authorizationv1.SubjectAccessReviewSpec) bool {
 		return isPath(s) || maySee && s.ResourceAttributes.Resource == "configmaps"
 	}}
-	w := ask(t, guarded(t, c, source(family()...)), compatible+"?uid=3", "good")
+	w := getWithToken(t, guarded(t, c, source(family()...)), compatible+"?uid=3", "good")
 	if w.Code != http.StatusOK || w.Body.String() != emptyDOT {
-		t.Errorf("to whom may get nothing: %d: %s", w.Code, w.Body)
+		t.Errorf("without access to objects: %d: %s", w.Code, w.Body)
 	}
-	if w := ask(t, guarded(t, c, source(family()...)), compatible, ""); w.Code != http.StatusUnauthorized {
+	if w := getWithToken(t, guarded(t, c, source(family()...)), compatible, ""); w.Code != http.StatusUnauthorized {
 		t.Errorf("without a token: %d: %s", w.Code, w.Body)
 	}
 	maySee = true
-	body := ask(t, guarded(t, c, source(family()...)), compatible+"?uid=3", "good").Body.String()
+	body := getWithToken(t, guarded(t, c, source(family()...)), compatible+"?uid=3", "good").Body.String()
 	if !strings.Contains(body, `name="settings"`) || strings.Contains(body, `name="web"`) || strings.Contains(body, "->") {
-		t.Errorf("to whom may get ConfigMaps: %s", body)
+		t.Errorf("with access to ConfigMaps: %s", body)
 	}
 }
 
-func TestCompatibleGraph_IsForbiddenWithoutTheRightToItsPath(t *testing.T) {
-	c := &cluster{users: map[string]string{"good": "alice"}, allows: func(s authorizationv1.SubjectAccessReviewSpec) bool {
+func TestCompatibleGraph_RequiresAccessToItsPath(t *testing.T) {
+	c := &fakeCluster{users: map[string]string{"good": "alice"}, allows: func(s authorizationv1.SubjectAccessReviewSpec) bool {
 		return isPath(s) && s.NonResourceAttributes.Path == "/debug/gc/graph"
 	}}
 	h := guarded(t, c, source(family()...))
 	for _, path := range compatiblePaths {
-		if w := ask(t, h, path, "good"); w.Code != http.StatusForbidden {
+		if w := getWithToken(t, h, path, "good"); w.Code != http.StatusForbidden {
 			t.Errorf("%s: %d: %s", path, w.Code, w.Body)
 		}
 	}

@@ -1,5 +1,5 @@
-// Package debug shows people what the collector knows: the owner graph, which
-// types are listed, and what was decided and why.
+// Package debug serves the debug endpoints: the owner graph, the types that are synced,
+// decision records and the status.
 package debug
 
 import (
@@ -16,32 +16,30 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/record"
 )
 
-// Source is where the shown comes from. All fields but Since are required.
+// A Source provides the data to serve. All fields but Since are required.
 type Source struct {
-	Dump     func(...types.UID) graph.Dump
-	Unsynced func() []string // the types that are not listed yet, each with the reason
-	Synced   func() bool
-	Records  func(types.UID) []record.Entry
-	Since    func() time.Time // how far back they reach; nil: nobody knows
-	Status   func() Status
-	Sight    func(*http.Request) Sight
+	Dump         func(...types.UID) graph.Dump
+	Unsynced     func() []string // types that are not listed yet, each with the reason
+	Synced       func() bool
+	Records      func(types.UID) []record.Entry
+	RecordsSince func() time.Time // start of the records; nil: unknown
+	Status       func() Status
+	ReadAccess   func(*http.Request) ReadAccess
 }
 
-// Status is how the collector is doing as a whole.
+// Status is the status of the collector.
 type Status struct {
 	Collecting bool   `json:"collecting"`
-	Message    string `json:"message"` // if it is not: why, and what to do
+	Message    string `json:"message"` // if not collecting: why, and what to do
 
-	// CollectorUser is whom the other collector is taken to work as, if there is to be
-	// one.
+	// CollectorUser is the user name of the built-in garbage collector, in companion mode.
 	CollectorUser string `json:"collectorUser,omitempty"`
-	Leading       bool   `json:"leading"`             // or else it stands by
-	Collector     string `json:"collector,omitempty"` // how it runs: primary or companion
+	Leading       bool   `json:"leading"`             // false: standby
+	Collector     string `json:"collector,omitempty"` // mode: primary or companion
 	Version       string `json:"version,omitempty"`
 
-	// Twins are pairs of types that show the same objects, of which one is to be
-	// ignored (defect 3.30).
-	Twins []string `json:"twins,omitempty"`
+	// EquivalentResources are pairs of equivalent resources, of which one should be ignored (defect 3.30).
+	EquivalentResources []string `json:"equivalentResources,omitempty"`
 }
 
 // Handlers returns the handlers by path.
@@ -58,19 +56,19 @@ func Handlers(s Source) map[string]http.Handler {
 	return handlers
 }
 
-// graph serves the graph, or with uid= the components of those UIDs, as DOT
+// graph serves the graph, or with uid= the connected components of those UIDs, as DOT
 // or JSON (G-75 to G-77).
 func (s Source) graph(w http.ResponseWriter, r *http.Request) {
-	format, err := formatOf(r)
+	format, err := parseFormat(r)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	uids := uidsOf(r)
-	dump := visible(s.Dump(uids...), s.Sight(r))
+	uids := parseUIDs(r)
+	dump := filterGraph(s.Dump(uids...), s.ReadAccess(r))
 	for _, uid := range uids {
 		if !slices.ContainsFunc(dump.Nodes, func(n graph.DumpNode) bool { return n.UID == uid }) {
-			http.Error(w, fmt.Sprintf("no object with the UID %q that you may get is in the graph", uid), http.StatusNotFound)
+			http.Error(w, fmt.Sprintf("no object with UID %q in the graph, or no permission to get it", uid), http.StatusNotFound)
 			return
 		}
 	}
@@ -80,10 +78,10 @@ func (s Source) graph(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "text/vnd.graphviz")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	_ = WriteDOT(w, dump) // the client has gone: nobody is left to tell
+	_ = WriteDOT(w, dump) // the client has disconnected
 }
 
-func formatOf(r *http.Request) (string, error) {
+func parseFormat(r *http.Request) (string, error) {
 	switch format := r.URL.Query().Get("format"); format {
 	case "json", "dot":
 		return format, nil
@@ -93,30 +91,30 @@ func formatOf(r *http.Request) (string, error) {
 		}
 		return "dot", nil
 	default:
-		return "", fmt.Errorf("no format %q: use format=dot or format=json", format)
+		return "", fmt.Errorf("unknown format %q: use format=dot or format=json", format)
 	}
 }
 
-// visible leaves out what the client may not see, with the edges to it.
-func visible(d graph.Dump, sees Sight) graph.Dump {
-	shown := map[types.UID]bool{}
+// filterGraph returns the dump without the objects that the client may not get.
+func filterGraph(d graph.Dump, canRead ReadAccess) graph.Dump {
+	included := map[types.UID]bool{}
 	out := graph.Dump{Nodes: []graph.DumpNode{}, Edges: []graph.DumpEdge{}}
 	for _, n := range d.Nodes {
-		if sees(record.Object{APIVersion: n.APIVersion, Kind: n.Kind, Namespace: n.Namespace, Name: n.Name}) {
-			shown[n.UID] = true
+		if canRead(record.Object{APIVersion: n.APIVersion, Kind: n.Kind, Namespace: n.Namespace, Name: n.Name}) {
+			included[n.UID] = true
 			out.Nodes = append(out.Nodes, n)
 		}
 	}
 	for _, e := range d.Edges {
-		if shown[e.Dependent] && shown[e.Owner] {
+		if included[e.Dependent] && included[e.Owner] {
 			out.Edges = append(out.Edges, e)
 		}
 	}
 	return out
 }
 
-// synced answers 200 once every watched type has been listed, and 503 with
-// those that have not.
+// synced responds with 200 if every watched type has been listed, and else with 503 and the
+// missing types.
 func (s Source) synced(w http.ResponseWriter, _ *http.Request) {
 	if s.Synced() {
 		fmt.Fprintln(w, "ok")
@@ -124,7 +122,7 @@ func (s Source) synced(w http.ResponseWriter, _ *http.Request) {
 	}
 	missing := s.Unsynced()
 	if len(missing) == 0 {
-		missing = []string{"no resources are known yet"}
+		missing = []string{"no resources discovered yet"}
 	}
 	http.Error(w, "not listed yet:\n"+strings.Join(missing, "\n"), http.StatusServiceUnavailable)
 }
@@ -136,6 +134,6 @@ func writeJSON(w http.ResponseWriter, value any) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false) // or a document in a record would not be the one that a module was asked with
-	_ = encoder.Encode(value)    // the client has gone: nobody is left to tell
+	encoder.SetEscapeHTML(false) // documents in records must equal those that the module received
+	_ = encoder.Encode(value)    // the client has disconnected
 }

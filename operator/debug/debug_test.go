@@ -38,31 +38,31 @@ func owner(kind schema.GroupVersionKind, name, uid string) metav1.OwnerReference
 	return metav1.OwnerReference{APIVersion: apiVersion, Kind: k, Name: name, UID: types.UID(uid)}
 }
 
-// source shows a graph made of these objects.
+// source returns a Source with a graph of the objects.
 func source(objects ...graph.Object) Source {
 	g := graph.New()
 	for _, o := range objects {
 		g.Apply(graph.Seen{Object: o}, nil)
 	}
 	return Source{
-		Dump: g.Dump, Sight: Everything,
-		Unsynced: func() []string { return nil },
-		Synced:   func() bool { return true },
-		Records:  func(types.UID) []record.Entry { return nil },
-		Since:    func() time.Time { return time.Time{} },
-		Status:   func() Status { return Status{} },
+		Dump: g.Dump, ReadAccess: AllowAll,
+		Unsynced:     func() []string { return nil },
+		Synced:       func() bool { return true },
+		Records:      func(types.UID) []record.Entry { return nil },
+		RecordsSince: func() time.Time { return time.Time{} },
+		Status:       func() Status { return Status{} },
 	}
 }
 
-// family are a deployment with a dependent that blocks it, one that is being
-// deleted itself, and an object that has neither owner nor dependents.
+// family returns a Deployment with a blocking dependent and one that is being deleted, and
+// an object that has neither owner nor dependents.
 func family() []graph.Object {
 	blocking := owner(deployment, "web", "2")
 	blocking.BlockOwnerDeletion = ptr.To(true)
-	leaving := object(configMap, "leaving", "4", owner(deployment, "web", "2"))
-	leaving.Terminating, leaving.Foreground = true, true
+	terminating := object(configMap, "leaving", "4", owner(deployment, "web", "2"))
+	terminating.Terminating, terminating.Foreground = true, true
 	return []graph.Object{
-		object(deployment, "web", "2"), object(configMap, "settings", "3", blocking), leaving,
+		object(deployment, "web", "2"), object(configMap, "settings", "3", blocking), terminating,
 		object(configMap, "lonely", "5"),
 	}
 }
@@ -125,7 +125,7 @@ func TestDOT(t *testing.T) {
 
 // Defect 3.27: an owner that is missing is one vertex, under its own UID, to
 // all its dependents.
-func TestAMissingOwnerIsOneVertex(t *testing.T) {
+func TestGraph_MissingOwnerIsOneVertex(t *testing.T) {
 	s := source(
 		object(configMap, "a", "1", owner(configMap, "lost", "9")),
 		object(configMap, "b", "2", owner(configMap, "lost", "9")),
@@ -155,18 +155,18 @@ func decode(t *testing.T, w *httptest.ResponseRecorder, into any) {
 	}
 }
 
-func TestTheFormatIsAskedFor(t *testing.T) {
+func TestGraph_NegotiatesTheFormat(t *testing.T) {
 	const dot, asJSON = "text/vnd.graphviz", "application/json"
 	for name, c := range map[string]struct {
 		url, accept string
 		want        string
 	}{
-		"nothing said":                 {"/debug/gc/graph", "", dot},
-		"anything accepted":            {"/debug/gc/graph", "*/*", dot},
-		"JSON accepted":                {"/debug/gc/graph", "application/json", asJSON},
-		"JSON asked for":               {"/debug/gc/graph?format=json", "", asJSON},
-		"DOT asked for":                {"/debug/gc/graph?format=dot", "", dot},
-		"what is asked for goes first": {"/debug/gc/graph?format=dot", "application/json", dot},
+		"no format":                  {"/debug/gc/graph", "", dot},
+		"any format accepted":        {"/debug/gc/graph", "*/*", dot},
+		"JSON accepted":              {"/debug/gc/graph", "application/json", asJSON},
+		"JSON requested":             {"/debug/gc/graph?format=json", "", asJSON},
+		"DOT requested":              {"/debug/gc/graph?format=dot", "", dot},
+		"the query takes precedence": {"/debug/gc/graph?format=dot", "application/json", dot},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := get(t, source(family()...), c.url, "Accept", c.accept)
@@ -177,14 +177,14 @@ func TestTheFormatIsAskedFor(t *testing.T) {
 	}
 }
 
-func TestABadQuestionIsToldWhatToAsk(t *testing.T) {
+func TestGraph_RejectsInvalidQueries(t *testing.T) {
 	for name, c := range map[string]struct {
 		url  string
 		code int
 		want string
 	}{
-		"an unknown format": {"/debug/gc/graph?format=xml", http.StatusBadRequest, "no format \"xml\": use format=dot or format=json\n"},
-		"an unknown UID":    {"/debug/gc/graph?uid=2&uid=77", http.StatusNotFound, "no object with the UID \"77\" that you may get is in the graph\n"},
+		"an unknown format": {"/debug/gc/graph?format=xml", http.StatusBadRequest, "unknown format \"xml\": use format=dot or format=json\n"},
+		"an unknown UID":    {"/debug/gc/graph?uid=2&uid=77", http.StatusNotFound, "no object with UID \"77\" in the graph, or no permission to get it\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := get(t, source(family()...), c.url)
@@ -195,18 +195,18 @@ func TestABadQuestionIsToldWhatToAsk(t *testing.T) {
 	}
 }
 
-// G-77: with uid= the components of those UIDs, owners and dependents.
-func TestAUIDIsShownWithItsFamily(t *testing.T) {
+// G-77: uid= returns the connected components of those UIDs.
+func TestGraph_ReturnsComponentsOfUIDs(t *testing.T) {
 	objects := append(family(), object(configMap, "other", "7", owner(configMap, "lost", "8")))
 	for name, c := range map[string]struct {
 		query string
 		want  []types.UID
 	}{
-		"from a dependent":             {"?uid=3", []types.UID{"2", "3", "4"}},
-		"an object without any family": {"?uid=5", []types.UID{"5"}},
-		"an owner that is only named":  {"?uid=8", []types.UID{"7", "8"}},
-		"two of them":                  {"?uid=8&uid=2", []types.UID{"2", "3", "4", "7", "8"}},
-		"none: those with a family":    {"", []types.UID{"2", "3", "4", "7", "8"}},
+		"from a dependent":                 {"?uid=3", []types.UID{"2", "3", "4"}},
+		"an object without relations":      {"?uid=5", []types.UID{"5"}},
+		"an owner that is only referenced": {"?uid=8", []types.UID{"7", "8"}},
+		"two of them":                      {"?uid=8&uid=2", []types.UID{"2", "3", "4", "7", "8"}},
+		"all with relations":               {"", []types.UID{"2", "3", "4", "7", "8"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var dump graph.Dump
@@ -222,8 +222,8 @@ func TestAUIDIsShownWithItsFamily(t *testing.T) {
 	}
 }
 
-// Empty lists are lists to whoever reads the JSON.
-func TestNothingToShowIsAnEmptyList(t *testing.T) {
+// Empty lists are encoded as [], not null.
+func TestJSON_EmptyListsAreNotNull(t *testing.T) {
 	for url, want := range map[string]string{
 		"/debug/gc/graph?format=json": `{"nodes":[],"edges":[]}`,
 		"/debug/gc/records":           `{"items":[]}`,
@@ -245,7 +245,7 @@ func TestSynced(t *testing.T) {
 	}{
 		"synced":     {true, nil, http.StatusOK, "ok\n"},
 		"not listed": {false, []string{"pods v1", "widgets.example.com v1: forbidden"}, http.StatusServiceUnavailable, "not listed yet:\npods v1\nwidgets.example.com v1: forbidden\n"},
-		"no types":   {false, nil, http.StatusServiceUnavailable, "not listed yet:\nno resources are known yet\n"},
+		"no types":   {false, nil, http.StatusServiceUnavailable, "not listed yet:\nno resources discovered yet\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := source()
@@ -258,7 +258,7 @@ func TestSynced(t *testing.T) {
 	}
 }
 
-func TestStatusIsShown(t *testing.T) {
+func TestStatus(t *testing.T) {
 	s := source()
 	want := Status{Message: "another garbage collector is running"}
 	s.Status = func() Status { return want }
@@ -269,9 +269,9 @@ func TestStatusIsShown(t *testing.T) {
 	}
 }
 
-// except is the sight of a client that may not see some objects, by name.
-func except(names ...string) func(*http.Request) Sight {
-	return func(*http.Request) Sight {
+// allExcept returns a Sight of a client that may not get the named objects.
+func allExcept(names ...string) func(*http.Request) ReadAccess {
+	return func(*http.Request) ReadAccess {
 		return func(o record.Object) bool {
 			for _, name := range names {
 				if o.Name == name {
@@ -283,9 +283,9 @@ func except(names ...string) func(*http.Request) Sight {
 	}
 }
 
-func TestWhatAClientMayNotSeeIsLeftOutWithItsEdges(t *testing.T) {
+func TestGraph_OmitsForbiddenObjectsAndEdges(t *testing.T) {
 	s := source(family()...)
-	s.Sight = except("leaving")
+	s.ReadAccess = allExcept("leaving")
 	var got graph.Dump
 	decode(t, get(t, s, "/debug/gc/graph?format=json"), &got)
 	want := graph.Dump{
@@ -303,18 +303,20 @@ func TestWhatAClientMayNotSeeIsLeftOutWithItsEdges(t *testing.T) {
 	}
 }
 
-func named(name string) record.Object {
+func configMapNamed(name string) record.Object {
 	return record.Object{APIVersion: "v1", Kind: "ConfigMap", Namespace: "ns", Name: name, UID: types.UID(name)}
 }
 
-func lost(name string) record.Owner { return record.Owner{Object: named(name), Standing: "Absent"} }
+func absentOwner(name string) record.Owner {
+	return record.Owner{Object: configMapNamed(name), Status: "Absent"}
+}
 
-func TestRecordsAreShownToWhoMaySeeThem(t *testing.T) {
+func TestRecords_ShowObjectsTheClientMayGet(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	chain := []record.Link{{Owner: lost("mother"), Deleted: "OwnersAbsent"}, {Owner: lost("grandmother"), Deleted: "OwnersAbsent"}, {Owner: lost("first")}}
+	chain := []record.Link{{Owner: absentOwner("mother"), DeletedReason: "OwnersAbsent"}, {Owner: absentOwner("grandmother"), DeletedReason: "OwnersAbsent"}, {Owner: absentOwner("first")}}
 	entry := func(name string) record.Entry {
-		return record.Entry{Time: at, Object: named(name), Reason: "OwnersAbsent", Action: record.Delete, How: "Background", Result: "Done",
-			Owners: []record.Owner{lost("mother"), lost("father")}, Chain: chain}
+		return record.Entry{Time: at, Object: configMapNamed(name), Reason: "OwnersAbsent", Action: record.Delete, Detail: "Background", Result: "Done",
+			Owners: []record.Owner{absentOwner("mother"), absentOwner("father")}, Chain: chain}
 	}
 	all := []record.Entry{entry("child"), entry("sister")}
 	without := func(change func(*record.Entry)) record.Entry {
@@ -323,21 +325,21 @@ func TestRecordsAreShownToWhoMaySeeThem(t *testing.T) {
 		return e
 	}
 	for name, c := range map[string]struct {
-		sight func(*http.Request) Sight
+		sight func(*http.Request) ReadAccess
 		want  []record.Entry
 	}{
-		"everything":    {Everything, all},
-		"all but one":   {except("sister"), all[:1]},
-		"nothing":       {except("child", "sister"), []record.Entry{}},
-		"no owner":      {except("sister", "father"), []record.Entry{without(func(e *record.Entry) { e.Owners, e.How = e.Owners[:1], "" })}},
-		"no further up": {except("sister", "grandmother"), []record.Entry{without(func(e *record.Entry) { e.Chain, e.How = chain[:1], "" })}},
-		"no mother": {except("sister", "mother"), []record.Entry{without(func(e *record.Entry) {
-			e.Owners, e.Chain, e.How = e.Owners[1:], nil, ""
+		"everything":     {AllowAll, all},
+		"all but one":    {allExcept("sister"), all[:1]},
+		"nothing":        {allExcept("child", "sister"), []record.Entry{}},
+		"no owner":       {allExcept("sister", "father"), []record.Entry{without(func(e *record.Entry) { e.Owners, e.Detail = e.Owners[:1], "" })}},
+		"no grandmother": {allExcept("sister", "grandmother"), []record.Entry{without(func(e *record.Entry) { e.Chain, e.Detail = chain[:1], "" })}},
+		"no mother": {allExcept("sister", "mother"), []record.Entry{without(func(e *record.Entry) {
+			e.Owners, e.Chain, e.Detail = e.Owners[1:], nil, ""
 		})}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := source()
-			s.Sight, s.Records = c.sight, func(types.UID) []record.Entry { return all }
+			s.ReadAccess, s.Records = c.sight, func(types.UID) []record.Entry { return all }
 			var got struct{ Items []record.Entry }
 			decode(t, get(t, s, "/debug/gc/records"), &got)
 			if diff := cmp.Diff(c.want, got.Items); diff != "" {
@@ -347,15 +349,14 @@ func TestRecordsAreShownToWhoMaySeeThem(t *testing.T) {
 	}
 }
 
-// The entries of an unblocked owner, and of one that waits, name dependents,
-// which are none of its owners.
-func TestADependentThatAClientMayNotSeeIsNotNamed(t *testing.T) {
+// The entries of an unblocked owner, and of one that waits, name dependents.
+func TestRecords_RedactDependents(t *testing.T) {
 	s := source()
-	s.Sight = except("secret")
+	s.ReadAccess = allExcept("secret")
 	s.Records = func(types.UID) []record.Entry {
 		return []record.Entry{
-			{Object: named("owner"), Action: record.Unblock, How: "ConfigMap ns/secret", Error: "unblock owner of configmaps ns/secret: no"},
-			{Object: named("owner"), Action: record.None, WaitsFor: []record.Blocker{{Object: named("secret")}, {Object: named("known")}}},
+			{Object: configMapNamed("owner"), Action: record.Unblock, Detail: "ConfigMap ns/secret", Error: "unblock owner of configmaps ns/secret: no"},
+			{Object: configMapNamed("owner"), Action: record.None, Blockers: []record.Blocker{{Object: configMapNamed("secret")}, {Object: configMapNamed("known")}}},
 		}
 	}
 	if text := get(t, s, "/debug/gc/records").Body.String(); !strings.Contains(text, "known") {
@@ -366,20 +367,20 @@ func TestADependentThatAClientMayNotSeeIsNotNamed(t *testing.T) {
 	}
 }
 
-func TestRecordsAreAskedForByUID(t *testing.T) {
-	s, asked := source(), []types.UID{}
+func TestRecords_SelectByUID(t *testing.T) {
+	s, uids := source(), []types.UID{}
 	s.Records = func(uid types.UID) []record.Entry {
-		asked = append(asked, uid)
+		uids = append(uids, uid)
 		return nil
 	}
 	get(t, s, "/debug/gc/records?uid=7")
 	get(t, s, "/debug/gc/records")
-	if diff := cmp.Diff([]types.UID{"7", ""}, asked); diff != "" {
+	if diff := cmp.Diff([]types.UID{"7", ""}, uids); diff != "" {
 		t.Error(diff)
 	}
 }
 
-func TestQuoteIsAStringOfDOT(t *testing.T) {
+func TestQuote_EscapesForDOT(t *testing.T) {
 	for text, want := range map[string]string{
 		``: `""`, `a`: `"a"`, `"`: `"\""`, `\`: `"\\"`, "a\nb": `"a\nb"`, `\"`: `"\\\""`, `\n`: `"\\n"`,
 	} {

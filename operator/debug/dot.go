@@ -12,15 +12,14 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/graph"
 )
 
-// WriteDOT writes a dump in Graphviz' language, with the attributes that the
-// built-in collector's dump has (G-76). An edge goes from the dependent to the
-// owner; owners are drawn on the left, since many dependents beside each other make a
-// picture that is too wide to be read.
+// WriteDOT writes a dump in the DOT language of Graphviz, with the attributes of the
+// built-in collector's dump (G-76). Edges go from the dependent to the owner. Owners are
+// drawn on the left, since many dependents next to each other make the picture too wide.
 func WriteDOT(w io.Writer, d graph.Dump) error {
 	var b strings.Builder
 	b.WriteString("strict digraph full {\n  rankdir=RL\n  node [shape=box]\n")
 	for _, n := range d.Nodes {
-		n = printable(n)
+		n = escapeNode(n)
 		writeNode(&b, n, attributes(n))
 	}
 	for _, e := range d.Edges {
@@ -39,9 +38,9 @@ func writeNode(b *strings.Builder, n graph.DumpNode, attributes [][2]string) {
 	b.WriteString("  ];\n")
 }
 
-// printable is a node whose names begin no other line of a label, and of which
-// nothing is that a terminal would obey.
-func printable(n graph.DumpNode) graph.DumpNode {
+// escapeNode returns the node with its names escaped, so that they can't add lines to labels
+// or contain terminal control sequences.
+func escapeNode(n graph.DumpNode) graph.DumpNode {
 	n.APIVersion, n.Kind = escape.Text(n.APIVersion), escape.Text(n.Kind)
 	n.Namespace, n.Name, n.UID = escape.Text(n.Namespace), escape.Text(n.Name), types.UID(escape.Text(string(n.UID)))
 	return n
@@ -64,8 +63,8 @@ func attributes(n graph.DumpNode) [][2]string {
 	}
 }
 
-// quote writes a quoted string of the DOT language, in which only the quote
-// and the backslash are special, and \n is a line break in a label.
+// quote returns a quoted string in the DOT language, in which only the quote and the
+// backslash are special, and \n is a line break in a label.
 func quote(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(s) + `"`
 }

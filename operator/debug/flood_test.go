@@ -22,20 +22,20 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/record"
 )
 
-// reviews counts what an API server is asked, and has it answered by the cluster.
-type reviews struct {
-	cluster        *cluster
-	tokens, access atomic.Int64
-	now, most      atomic.Int64 // at the same time
-	broken         atomic.Bool
-	hold           chan struct{} // if not nil, nothing is answered before it is closed
+// countingCluster counts the requests to an API server, and forwards them to the cluster.
+type countingCluster struct {
+	cluster               *fakeCluster
+	tokens, access        atomic.Int64
+	inFlight, maxInFlight atomic.Int64 // concurrent requests: current and maximum
+	broken                atomic.Bool
+	hold                  chan struct{} // if not nil, responses wait until it is closed
 }
 
-func (v *reviews) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if now := v.now.Add(1); now > v.most.Load() {
-		v.most.Store(now)
+func (v *countingCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if now := v.inFlight.Add(1); now > v.maxInFlight.Load() {
+		v.maxInFlight.Store(now)
 	}
-	defer v.now.Add(-1)
+	defer v.inFlight.Add(-1)
 	count := &v.access
 	if strings.HasSuffix(r.URL.Path, "/tokenreviews") {
 		count = &v.tokens
@@ -51,10 +51,10 @@ func (v *reviews) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	v.cluster.ServeHTTP(w, r)
 }
 
-func (v *reviews) guarded(t *testing.T, next http.Handler) http.Handler {
+func (v *countingCluster) guarded(t *testing.T, next http.Handler) http.Handler {
 	t.Helper()
 	if v.cluster == nil {
-		v.cluster = &cluster{users: map[string]string{"good": "alice"}, allows: isPath}
+		v.cluster = &fakeCluster{users: map[string]string{"good": "alice"}, allows: isPath}
 	}
 	server := httptest.NewServer(v)
 	t.Cleanup(server.Close)
@@ -68,7 +68,7 @@ func (v *reviews) guarded(t *testing.T, next http.Handler) http.Handler {
 	}
 	if next == nil {
 		s := source(family()...)
-		s.Sight = g.Sight(resources)
+		s.ReadAccess = g.ReadAccess(resources)
 		next = Handlers(s)["/debug/gc/graph"]
 	}
 	h, err := g.Filter(logr.Discard(), next)
@@ -78,9 +78,9 @@ func (v *reviews) guarded(t *testing.T, next http.Handler) http.Handler {
 	return h
 }
 
-var nothing = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+var noop = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 
-func askFrom(t *testing.T, h http.Handler, address, token string) int {
+func getFrom(t *testing.T, h http.Handler, address, token string) int {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/debug/gc/graph", nil)
 	r.RemoteAddr = address
@@ -92,56 +92,56 @@ func askFrom(t *testing.T, h http.Handler, address, token string) int {
 	return w.Code
 }
 
-// bound is how many there may be of a rate since a time, with room for one second.
-func bound(burst int, rate float64, since time.Time) int64 {
+// maxCalls returns the maximum number of calls at a rate since a time, plus one second.
+func maxCalls(burst int, rate float64, since time.Time) int64 {
 	return int64(burst) + int64(rate*(time.Since(since).Seconds()+1))
 }
 
-func TestManyTokensFromOneAddressCauseFewReviews(t *testing.T) {
-	v := &reviews{}
-	h, began := v.guarded(t, nothing), time.Now()
-	refused := 0
+func TestThrottle_LimitsTokensFromOneAddress(t *testing.T) {
+	v := &countingCluster{}
+	h, began := v.guarded(t, noop), time.Now()
+	rejected := 0
 	for i := range 500 {
-		if askFrom(t, h, fmt.Sprintf("10.0.0.1:%d", 1000+i), fmt.Sprintf("invented-%d", i)) == http.StatusTooManyRequests {
-			refused++
+		if getFrom(t, h, fmt.Sprintf("10.0.0.1:%d", 1000+i), fmt.Sprintf("invented-%d", i)) == http.StatusTooManyRequests {
+			rejected++
 		}
 	}
-	if n, most := v.tokens.Load(), bound(addressBurst, addressRate, began); n > most || refused == 0 {
-		t.Errorf("%d reviews, want at most %d; %d requests were refused", n, most, refused)
+	if n, limit := v.tokens.Load(), maxCalls(addressBurst, addressRate, began); n > limit || rejected == 0 {
+		t.Errorf("%d reviews, want at most %d; %d requests were rejected", n, limit, rejected)
 	}
-	if code := askFrom(t, h, "10.0.0.2:1000", "good"); code != http.StatusOK {
-		t.Errorf("who asks from elsewhere is answered %d", code)
+	if code := getFrom(t, h, "10.0.0.2:1000", "good"); code != http.StatusOK {
+		t.Errorf("status %d for another address", code)
 	}
 }
 
-func TestManyTokensFromManyAddressesCauseFewReviews(t *testing.T) {
-	v := &reviews{}
-	h, began := v.guarded(t, nothing), time.Now()
+func TestThrottle_LimitsTokensFromManyAddresses(t *testing.T) {
+	v := &countingCluster{}
+	h, began := v.guarded(t, noop), time.Now()
 	for i := range 1000 {
-		askFrom(t, h, fmt.Sprintf("10.0.%d.%d:1", i/250, i%250), fmt.Sprintf("invented-%d", i))
+		getFrom(t, h, fmt.Sprintf("10.0.%d.%d:1", i/250, i%250), fmt.Sprintf("invented-%d", i))
 	}
-	if n, most := v.tokens.Load(), bound(tokenBurst, tokenRate, began); n > most {
-		t.Errorf("%d reviews, want at most %d", n, most)
+	if n, limit := v.tokens.Load(), maxCalls(tokenBurst, tokenRate, began); n > limit {
+		t.Errorf("%d reviews, want at most %d", n, limit)
 	}
 }
 
-func TestAddressesOfOneNetworkOfIPv6AreOneClients(t *testing.T) {
-	v := &reviews{}
-	h, began := v.guarded(t, nothing), time.Now()
+func TestThrottle_CountsIPv6NetworksAsOneClient(t *testing.T) {
+	v := &countingCluster{}
+	h, began := v.guarded(t, noop), time.Now()
 	for i := range 200 {
-		askFrom(t, h, fmt.Sprintf("[2001:db8::%x]:1", i), fmt.Sprintf("invented-%d", i))
+		getFrom(t, h, fmt.Sprintf("[2001:db8::%x]:1", i), fmt.Sprintf("invented-%d", i))
 	}
-	if n, most := v.tokens.Load(), bound(addressBurst, addressRate, began); n > most {
-		t.Errorf("%d reviews, want at most %d", n, most)
+	if n, limit := v.tokens.Load(), maxCalls(addressBurst, addressRate, began); n > limit {
+		t.Errorf("%d reviews, want at most %d", n, limit)
 	}
 }
 
-func TestWhoIsKnownIsNotShutOutByAFlood(t *testing.T) {
-	v := &reviews{cluster: &cluster{users: map[string]string{"good": "alice"}, allows: isPath}}
-	var who *tokens
+func TestThrottle_KnownTokensHaveTheirOwnLimit(t *testing.T) {
+	v := &countingCluster{cluster: &fakeCluster{users: map[string]string{"good": "alice"}, allows: isPath}}
+	var cached *tokenReviews
 	server := httptest.NewServer(v)
 	t.Cleanup(server.Close)
-	who = newTokens(reviewer(func(_ context.Context, token string) (*authenticator.Response, bool, error) {
+	cached = newTokenReviews(reviewer(func(_ context.Context, token string) (*authenticator.Response, bool, error) {
 		v.tokens.Add(1)
 		return &authenticator.Response{User: &user.DefaultInfo{Name: "alice"}}, token == "good", nil
 	}))
@@ -149,23 +149,23 @@ func TestWhoIsKnownIsNotShutOutByAFlood(t *testing.T) {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
 		r.RemoteAddr = "10.0.0.1:1"
 		r.Header.Set("Authorization", "Bearer "+token)
-		_, ok, _ := who.AuthenticateRequest(r)
+		_, ok, _ := cached.AuthenticateRequest(r)
 		return ok
 	}
 	if !request("good") {
-		t.Fatal("a good token is refused")
+		t.Fatal("a valid token is rejected")
 	}
 	for i := range 500 {
 		request(fmt.Sprint("invented-", i))
 	}
-	who.good.RemoveAll(func(any) bool { return true }) // as after tokenLife
+	cached.valid.RemoveAll(func(any) bool { return true }) // as after validTTL
 	if !request("good") {
-		t.Error("a token that was good is not reviewed again during a flood")
+		t.Error("a known token is not reviewed during a flood")
 	}
-	for _, keys := range [][]any{who.good.Keys(), who.bad.Keys(), who.known.Keys()} {
+	for _, keys := range [][]any{cached.valid.Keys(), cached.invalid.Keys(), cached.known.Keys()} {
 		for _, key := range keys {
 			if text := fmt.Sprint(key); strings.Contains(text, "good") || strings.Contains(text, "invented") {
-				t.Errorf("a token is kept as it is: %q", text)
+				t.Errorf("a token is stored in plain text: %q", text)
 			}
 		}
 	}
@@ -177,12 +177,12 @@ func (r reviewer) AuthenticateToken(ctx context.Context, token string) (*authent
 	return r(ctx, token)
 }
 
-func TestABadTokenIsReviewedOnce(t *testing.T) {
-	v := &reviews{}
-	h := v.guarded(t, nothing)
+func TestTokens_InvalidTokenIsReviewedOnce(t *testing.T) {
+	v := &countingCluster{}
+	h := v.guarded(t, noop)
 	for range 100 {
-		if code := askFrom(t, h, "10.0.0.1:1", "bad"); code != http.StatusUnauthorized {
-			t.Fatalf("answered %d", code)
+		if code := getFrom(t, h, "10.0.0.1:1", "bad"); code != http.StatusUnauthorized {
+			t.Fatalf("status %d", code)
 		}
 	}
 	if n := v.tokens.Load(); n != 1 {
@@ -190,11 +190,11 @@ func TestABadTokenIsReviewedOnce(t *testing.T) {
 	}
 }
 
-func TestWithoutABearerTokenNobodyIsAsked(t *testing.T) {
-	v := &reviews{}
-	h := v.guarded(t, nothing)
+func TestTokens_RequestsWithoutTokenCauseNoReview(t *testing.T) {
+	v := &countingCluster{}
+	h := v.guarded(t, noop)
 	for _, header := range []map[string]string{
-		{}, {"Authorization": "Basic YTpi"}, {"Authorization": "Bearer"}, {"Authorization": "Bearer " + strings.Repeat("a", mostToken+1)},
+		{}, {"Authorization": "Basic YTpi"}, {"Authorization": "Bearer"}, {"Authorization": "Bearer " + strings.Repeat("a", maxTokenBytes+1)},
 		{"Sec-Websocket-Protocol": "base64url.bearer.authorization.k8s.io.Z29vZA, x"},
 	} {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/debug/gc/graph", nil)
@@ -203,7 +203,7 @@ func TestWithoutABearerTokenNobodyIsAsked(t *testing.T) {
 		}
 		w := httptest.NewRecorder()
 		if h.ServeHTTP(w, r); w.Code != http.StatusUnauthorized {
-			t.Errorf("%v is answered %d", header, w.Code)
+			t.Errorf("%v: status %d", header, w.Code)
 		}
 	}
 	if n := v.tokens.Load(); n != 0 {
@@ -211,81 +211,100 @@ func TestWithoutABearerTokenNobodyIsAsked(t *testing.T) {
 	}
 }
 
-func TestAnOutageIsNotHeldAgainstAToken(t *testing.T) {
-	v := &reviews{}
+func TestTokens_ReviewErrorsAreNotCached(t *testing.T) {
+	v := &countingCluster{}
 	v.broken.Store(true)
-	h := v.guarded(t, nothing)
-	if code := askFrom(t, h, "10.0.0.1:1", "good"); code != http.StatusUnauthorized {
-		t.Errorf("answered %d", code)
+	h := v.guarded(t, noop)
+	if code := getFrom(t, h, "10.0.0.1:1", "good"); code != http.StatusUnauthorized {
+		t.Errorf("status %d", code)
 	}
 	v.broken.Store(false)
-	if code := askFrom(t, h, "10.0.0.1:1", "good"); code != http.StatusOK {
-		t.Errorf("once the API server answers, a good token is answered %d", code)
+	if code := getFrom(t, h, "10.0.0.1:1", "good"); code != http.StatusOK {
+		t.Errorf("status %d for a valid token after the outage", code)
 	}
 }
 
-func TestFewTokensAreReviewedAtTheSameTime(t *testing.T) {
-	v := &reviews{hold: make(chan struct{})}
-	h := v.guarded(t, nothing)
+func TestThrottle_LimitsConcurrentTokenReviews(t *testing.T) {
+	v := &countingCluster{hold: make(chan struct{})}
+	h := v.guarded(t, noop)
 	codes := make(chan int)
-	for i := range 3 * atOnce {
-		go func() { codes <- askFrom(t, h, fmt.Sprintf("10.0.0.%d:1", i), fmt.Sprint("invented-", i)) }()
+	for i := range 3 * maxConcurrentReviews {
+		go func() { codes <- getFrom(t, h, fmt.Sprintf("10.0.0.%d:1", i), fmt.Sprint("invented-", i)) }()
 	}
-	for range 2 * atOnce { // those that are not let in don't wait
+	for range 2 * maxConcurrentReviews { // rejected requests do not wait
 		if code := <-codes; code != http.StatusTooManyRequests {
-			t.Errorf("answered %d", code)
+			t.Errorf("status %d", code)
 		}
 	}
 	close(v.hold)
-	for range atOnce {
+	for range maxConcurrentReviews {
 		if code := <-codes; code != http.StatusUnauthorized {
-			t.Errorf("answered %d", code)
+			t.Errorf("status %d", code)
 		}
 	}
-	if n := v.most.Load(); n > atOnce {
-		t.Errorf("%d at the same time", n)
+	if n := v.maxInFlight.Load(); n > maxConcurrentReviews {
+		t.Errorf("%d concurrent reviews", n)
 	}
 }
 
-func TestOneUserCausesABoundedNumberOfAccessReviews(t *testing.T) {
-	v := &reviews{cluster: &cluster{users: map[string]string{"good": "alice"}, allows: isPath}}
-	var sight func(*http.Request) Sight
+func TestThrottle_LimitsAccessReviewsPerUser(t *testing.T) {
+	v := &countingCluster{cluster: &fakeCluster{users: map[string]string{"good": "alice"}, allows: isPath}}
+	var sight func(*http.Request) ReadAccess
 	ended := make(chan bool, 100)
 	h := v.guarded(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		sees := sight(r)
+		if sight == nil {
+			return
+		}
+		canRead := sight(r)
 		for i := range 2000 {
-			if sees(record.Object{APIVersion: "v1", Kind: "ConfigMap", Namespace: "ns", Name: fmt.Sprint(i)}) {
-				t.Error("what may not be seen is shown")
+			if canRead(record.Object{APIVersion: "v1", Kind: "ConfigMap", Namespace: "ns", Name: fmt.Sprint(i)}) {
+				t.Error("a forbidden object is visible")
 			}
 		}
 		ended <- true
 	}))
-	sight = (&Guard{access: accessOf(t, v)}).Sight(resources)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	if code := getFrom(t, h, "10.0.0.1:1", "good"); code != http.StatusOK { // from now on the token is known
+		t.Fatalf("status %d", code)
+	}
+	sight = (&Guard{access: accessReviewsOf(t, v)}).ReadAccess(resources)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	began := time.Now()
 	var all sync.WaitGroup
-	var refused atomic.Int64
-	for range 3 * requestsPerUser {
+	var rejected atomic.Int64
+	for range 3 * maxRequestsPerUser {
 		all.Go(func() {
 			r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/debug/gc/graph", nil)
 			r.Header.Set("Authorization", "Bearer good")
 			w := httptest.NewRecorder()
 			if h.ServeHTTP(w, r); w.Code == http.StatusTooManyRequests {
-				refused.Add(1)
+				rejected.Add(1)
 			}
 		})
 	}
-	all.Wait()
-	if n, most := v.access.Load(), bound(userBurst, userRate, began)+1; n > most {
-		t.Errorf("%d reviews, want at most %d", n, most)
+	served := make(chan struct{})
+	go func() {
+		all.Wait()
+		close(served)
+	}()
+	for waiting := true; waiting && (rejected.Load() < 2*maxRequestsPerUser || v.access.Load() < userBurst+2*userRate); {
+		select {
+		case <-served:
+			waiting = false
+		case <-time.After(time.Millisecond):
+		}
 	}
-	if len(ended) == 0 || refused.Load() == 0 {
-		t.Errorf("%d requests were answered, %d refused", len(ended), refused.Load())
+	cancel() // the rest of the reviews, at their rate, would take half a minute
+	<-served
+	if n, limit := v.access.Load(), maxCalls(userBurst, userRate, began)+1; n > limit {
+		t.Errorf("%d reviews, want at most %d", n, limit)
+	}
+	if len(ended) != maxRequestsPerUser || rejected.Load() != 2*maxRequestsPerUser {
+		t.Errorf("%d requests served, %d rejected", len(ended), rejected.Load())
 	}
 }
 
-func accessOf(t *testing.T, v *reviews) *access {
+func accessReviewsOf(t *testing.T, v *countingCluster) *accessReviews {
 	t.Helper()
 	server := httptest.NewServer(v)
 	t.Cleanup(server.Close)
@@ -300,13 +319,13 @@ func accessOf(t *testing.T, v *reviews) *access {
 	return g.access
 }
 
-func TestOtherMethodsAreNotReviewed(t *testing.T) {
-	v := &reviews{cluster: &cluster{users: map[string]string{"good": "alice"}, allows: func(authorizationv1.SubjectAccessReviewSpec) bool { return true }}}
-	h := v.guarded(t, nothing)
+func TestGuard_RejectsOtherMethods(t *testing.T) {
+	v := &countingCluster{cluster: &fakeCluster{users: map[string]string{"good": "alice"}, allows: func(authorizationv1.SubjectAccessReviewSpec) bool { return true }}}
+	h := v.guarded(t, noop)
 	r := httptest.NewRequestWithContext(t.Context(), "INVENTED", "/debug/gc/graph", nil)
 	r.Header.Set("Authorization", "Bearer good")
 	w := httptest.NewRecorder()
 	if h.ServeHTTP(w, r); w.Code != http.StatusMethodNotAllowed || v.tokens.Load() != 0 {
-		t.Errorf("answered %d after %d reviews", w.Code, v.tokens.Load())
+		t.Errorf("status %d after %d reviews", w.Code, v.tokens.Load())
 	}
 }

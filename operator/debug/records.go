@@ -13,138 +13,137 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/record"
 )
 
-// Records is the answer to who asks for them.
-type Records struct {
-	Items []record.Entry `json:"items"` // from old to new
+// RecordList is the response with decision records.
+type RecordList struct {
+	Items []record.Entry `json:"items"` // oldest first
 
-	// Since is how far back they reach: what was decided before is not here, or not
-	// all of it. None: this replica does not lead, and another one decides.
+	// Since is the start of the records: earlier decisions are missing or incomplete. Empty
+	// if this replica is not the leader, and makes no decisions.
 	Since *time.Time `json:"since,omitempty"`
 }
 
-// records serves the decisions: with uid= those about one object, with name= and
-// kind= and namespace= those about objects by that name, with limit= the newest of
-// them, and with exchanges=true what modules were asked and answered.
+// records serves decision records: uid= selects one object; name=, kind= and namespace=
+// select objects by name; limit= returns the newest ones; exchanges=true includes the
+// requests and verdicts of modules.
 func (s Source) records(w http.ResponseWriter, r *http.Request) {
-	wish, err := wishOf(r.URL.Query())
+	query, err := parseRecordQuery(r.URL.Query())
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	sees := s.Sight(r)
+	canRead := s.ReadAccess(r)
 	entries := []record.Entry{}
-	for _, e := range s.Records(wish.uid) {
-		if wish.about(e.Object) && sees(e.Object) {
+	for _, e := range s.Records(query.uid) {
+		if query.matches(e.Object) && canRead(e.Object) {
 			entries = append(entries, e)
 		}
 	}
-	entries = entries[max(0, len(entries)-wish.limit):]
+	entries = entries[max(0, len(entries)-query.limit):]
 	for i, e := range entries {
-		if !wish.exchanges {
+		if !query.exchanges {
 			e = e.WithoutExchanges()
 		}
-		entries[i] = hide(e, sees)
+		entries[i] = redact(e, canRead)
 	}
-	answer := Records{Items: entries}
-	if s.Since != nil {
-		if since := s.Since(); !since.IsZero() {
-			answer.Since = &since
+	list := RecordList{Items: entries}
+	if s.RecordsSince != nil {
+		if since := s.RecordsSince(); !since.IsZero() {
+			list.Since = &since
 		}
 	}
-	writeJSON(w, answer)
+	writeJSON(w, list)
 }
 
-// wish is which records are asked for.
-type wish struct {
+// A wish is a query for records.
+type recordQuery struct {
 	uid       types.UID
-	name      string // "": of any
-	kind      string // "": of any
-	namespace string // counts with a name
+	name      string // "": any
+	kind      string // "": any
+	namespace string // used together with name
 	limit     int
 	exchanges bool
 }
 
-// about reports whether records of an object are asked for, as far as names go.
-func (w wish) about(o record.Object) bool {
+// matches reports whether the query matches an object by kind and name.
+func (w recordQuery) matches(o record.Object) bool {
 	return (w.kind == "" || w.kind == o.Kind) && (w.name == "" || w.name == o.Name && w.namespace == o.Namespace)
 }
 
-func wishOf(query url.Values) (wish, error) {
+func parseRecordQuery(query url.Values) (recordQuery, error) {
 	const all = 1 << 30
-	w := wish{
+	w := recordQuery{
 		uid: types.UID(query.Get("uid")), limit: all,
 		name: query.Get("name"), kind: query.Get("kind"), namespace: query.Get("namespace"),
 	}
 	if w.namespace != "" && w.name == "" {
-		return wish{}, fmt.Errorf("namespace is %q: it goes with name=, leave it out or add that", w.namespace)
+		return recordQuery{}, fmt.Errorf("namespace %q requires a name: add name=, or remove namespace=", w.namespace)
 	}
 	if text := query.Get("limit"); text != "" {
 		limit, err := strconv.Atoi(text)
 		if err != nil || limit < 1 {
-			return wish{}, fmt.Errorf("limit is %q: use a number of entries, from 1", text)
+			return recordQuery{}, fmt.Errorf("invalid limit %q: use a number of records, at least 1", text)
 		}
 		w.limit = limit
 	}
 	if text := query.Get("exchanges"); text != "" {
 		var err error
 		if w.exchanges, err = strconv.ParseBool(text); err != nil {
-			return wish{}, fmt.Errorf("exchanges is %q: use exchanges=true or exchanges=false", text)
+			return recordQuery{}, fmt.Errorf("invalid exchanges %q: use exchanges=true or exchanges=false", text)
 		}
 	}
 	return w, nil
 }
 
-// hide takes out of an entry the objects that the client may not see.
-func hide(e record.Entry, sees Sight) record.Entry {
+// redact redacts the objects of an entry that the client may not get.
+func redact(e record.Entry, canRead ReadAccess) record.Entry {
 	var owners []record.Owner
 	for _, o := range e.Owners {
-		if sees(o.Object) {
+		if canRead(o.Object) {
 			owners = append(owners, o)
 		}
 	}
 	var blockers []record.Blocker
-	for _, b := range e.WaitsFor {
-		if sees(b.Object) {
+	for _, b := range e.Blockers {
+		if canRead(b.Object) {
 			blockers = append(blockers, b)
 		}
 	}
 	var chain []record.Link
 	for _, link := range e.Chain {
-		if !sees(link.Owner.Object) {
-			break // what comes after is about this one
+		if !canRead(link.Owner.Object) {
+			break // later links refer to this owner
 		}
 		chain = append(chain, link)
 	}
 	var intents []record.Intent
 	for _, i := range e.Intents {
-		if i.Object == (record.Object{}) || sees(i.Object) {
+		if i.Object == (record.Object{}) || canRead(i.Object) {
 			intents = append(intents, i)
 		}
 	}
-	if len(owners) != len(e.Owners) || e.OwnersOmitted != 0 || !seesExchanges(e, sees) { // which tell how all owners stand
-		e.ExchangesHidden = e.Converses()
+	if len(owners) != len(e.Owners) || e.OwnersOmitted != 0 || !canReadExchanges(e, canRead) { // they contain the standings of all owners
+		e.ExchangesWithheld = e.HasTranscript()
 		e = e.WithoutExchanges()
 	}
 	if len(owners) != len(e.Owners) || len(chain) != len(e.Chain) || e.Action == record.Unblock {
-		e.How, e.Error, e.Because = "", "", "" // they may name the hidden ones, or a dependent
+		e.Detail, e.Error, e.Message = "", "", "" // they may name redacted objects or a dependent
 	}
-	e.Owners, e.Chain, e.WaitsFor, e.Intents = owners, chain, blockers, intents
+	e.Owners, e.Chain, e.Blockers, e.Intents = owners, chain, blockers, intents
 	return e
 }
 
-// seesExchanges reports whether a client may get all objects in an entry's
-// transcripts: a module is shown what its own service account may read, and says
-// by name what it asks for.
-func seesExchanges(e record.Entry, sees Sight) bool {
-	for _, asked := range e.Asked {
+// canReadExchanges reports whether a client may get all objects in an entry's exchanges: a
+// module receives what its own service account may read, and its intents name objects.
+func canReadExchanges(e record.Entry, canRead ReadAccess) bool {
+	for _, asked := range e.Evaluations {
 		for _, exchange := range asked.Exchanges {
 			for _, i := range exchange.Verdict.Intents {
-				if target, ok := record.TargetOf(i); ok && !sees(target) {
+				if target, ok := record.TargetOf(i); ok && !canRead(target) {
 					return false
 				}
 			}
 			for _, result := range exchange.Request.Results {
-				if !seesResult(result, sees) {
+				if !canReadResult(result, canRead) {
 					return false
 				}
 			}
@@ -153,15 +152,15 @@ func seesExchanges(e record.Entry, sees Sight) bool {
 	return true
 }
 
-func seesResult(r hostabi.Result, sees Sight) bool {
-	if r.Object != nil && !sees(objectOf(*r.Object)) {
+func canReadResult(r hostabi.Result, canRead ReadAccess) bool {
+	if r.Object != nil && !canRead(objectOf(*r.Object)) {
 		return false
 	}
 	if r.List == nil {
 		return true
 	}
 	for _, item := range r.List.Items {
-		if !sees(objectOf(item)) {
+		if !canRead(objectOf(item)) {
 			return false
 		}
 	}

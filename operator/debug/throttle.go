@@ -11,59 +11,59 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 )
 
-// Bounds of the reviews that clients cause. An API server that is asked more is
-// slower for everybody.
+// Limits of the reviews that clients can cause, which would slow down the API server for
+// everyone.
 const (
-	tokenRate, tokenBurst     = 20, 40   // reviews of tokens a second, of all clients
-	addressRate, addressBurst = 2, 10    // and of those at one address
-	accessRate, accessBurst   = 200, 400 // reviews of access a second, of all users
-	userRate, userBurst       = 50, 200  // and of one user
-	atOnce                    = 8        // reviews of a kind at the same time
-	keysKept                  = 1024     // addresses, and users, whose use is remembered
-	keyLife                   = 10 * time.Minute
-	reviewTime                = 30 * time.Second // that one request may spend on reviews of access
-	requestsPerUser           = 8                // that are answered at the same time
+	tokenRate, tokenBurst     = 20, 40   // token reviews per second, for all clients
+	addressRate, addressBurst = 2, 10    // for one address
+	accessRate, accessBurst   = 200, 400 // access reviews per second, for all users
+	userRate, userBurst       = 50, 200  // for one user
+	maxConcurrentReviews      = 8        // concurrent reviews of one kind
+	maxKeys                   = 1024     // tracked addresses or users
+	keyTTL                    = 10 * time.Minute
+	maxReviewTime             = 30 * time.Second // for all access reviews of one request
+	maxRequestsPerUser        = 8                // concurrent requests of one user
 )
 
-// errBusy is a review that was not asked for, since there are too many.
-var errBusy = errors.New("too many reviews are asked for")
+// errTooManyReviews means that a rate limit was exceeded.
+var errTooManyReviews = errors.New("too many reviews")
 
-// throttle bounds calls: how many there are a second, of all and of each key, and how
-// many at the same time.
+// A throttle limits calls: the rate of all calls, the rate for each key, and the number of
+// concurrent calls.
 type throttle struct {
 	all   flowcontrol.RateLimiter
 	slots chan struct{}
 
-	rate  float32 // of a key
+	rate  float32 // for each key
 	burst int
-	mu    sync.Mutex // covers the making of what is in keys
+	mu    sync.Mutex // protects the creation of entries in keys
 	keys  *cache.LRUExpireCache
 }
 
 func newThrottle(rate float32, burst int, keyRate float32, keyBurst int) *throttle {
 	return &throttle{
-		all: flowcontrol.NewTokenBucketRateLimiter(rate, burst), slots: make(chan struct{}, atOnce),
-		rate: keyRate, burst: keyBurst, keys: cache.NewLRUExpireCache(keysKept),
+		all: flowcontrol.NewTokenBucketRateLimiter(rate, burst), slots: make(chan struct{}, maxConcurrentReviews),
+		rate: keyRate, burst: keyBurst, keys: cache.NewLRUExpireCache(maxKeys),
 	}
 }
 
-// of is the limiter of a key. Those that were used longest ago are forgotten, and
-// begin anew; all together are bounded still.
-func (t *throttle) of(key string) flowcontrol.RateLimiter {
+// limiterFor returns the limiter of a key. Limiters that were used least recently are evicted, and
+// recreated on demand; the limit for all calls still applies.
+func (t *throttle) limiterFor(key string) flowcontrol.RateLimiter {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if known, ok := t.keys.Get(key); ok {
-		return known.(flowcontrol.RateLimiter)
+	if cached, ok := t.keys.Get(key); ok {
+		return cached.(flowcontrol.RateLimiter)
 	}
-	made := flowcontrol.NewTokenBucketRateLimiter(t.rate, t.burst)
-	t.keys.Add(key, made, keyLife)
-	return made
+	limiter := flowcontrol.NewTokenBucketRateLimiter(t.rate, t.burst)
+	t.keys.Add(key, limiter, keyTTL)
+	return limiter
 }
 
-// try calls at once, or not at all.
+// try calls immediately, or returns errTooManyReviews.
 func (t *throttle) try(key string, call func()) error {
-	if !t.of(key).TryAccept() || !t.all.TryAccept() {
-		return errBusy
+	if !t.limiterFor(key).TryAccept() || !t.all.TryAccept() {
+		return errTooManyReviews
 	}
 	select {
 	case t.slots <- struct{}{}:
@@ -71,13 +71,13 @@ func (t *throttle) try(key string, call func()) error {
 		call()
 		return nil
 	default:
-		return errBusy
+		return errTooManyReviews
 	}
 }
 
-// wait calls as soon as it may.
+// wait calls as soon as the limits allow.
 func (t *throttle) wait(ctx context.Context, key string, call func()) error {
-	for _, limiter := range []flowcontrol.RateLimiter{t.of(key), t.all} {
+	for _, limiter := range []flowcontrol.RateLimiter{t.limiterFor(key), t.all} {
 		if err := limiter.Wait(ctx); err != nil {
 			return fmt.Errorf("wait for a review: %w", err)
 		}
@@ -92,28 +92,28 @@ func (t *throttle) wait(ctx context.Context, key string, call func()) error {
 	}
 }
 
-// crowd counts the requests of each user that are being answered.
-type crowd struct {
-	mu  sync.Mutex // covers the map
-	now map[string]int
+// A crowd counts the requests in flight of each user.
+type userRequests struct {
+	mu    sync.Mutex // protects now
+	count map[string]int
 }
 
-// enter counts a request, unless there are too many of the user.
-func (c *crowd) enter(user string) (leave func(), ok bool) {
+// acquire counts a request, unless the user has too many in flight.
+func (c *userRequests) acquire(user string) (release func(), ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.now[user] >= requestsPerUser {
+	if c.count[user] >= maxRequestsPerUser {
 		return nil, false
 	}
-	if c.now == nil {
-		c.now = map[string]int{}
+	if c.count == nil {
+		c.count = map[string]int{}
 	}
-	c.now[user]++
+	c.count[user]++
 	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if c.now[user]--; c.now[user] == 0 {
-			delete(c.now, user)
+		if c.count[user]--; c.count[user] == 0 {
+			delete(c.count, user)
 		}
 	}, true
 }

@@ -20,96 +20,96 @@ import (
 )
 
 const (
-	mostToken    = 16 << 10 // bytes
-	tokensKept   = 1024
-	failuresKept = 4096
-	tokenLife    = time.Minute
-	failureLife  = 30 * time.Second
+	maxTokenBytes    = 16 << 10 // bytes
+	maxValidTokens   = 1024
+	maxInvalidTokens = 4096
+	validTTL         = time.Minute
+	invalidTTL       = 30 * time.Second
 
-	// knownLife is how long a token that was good is reviewed again without regard to
-	// how many others are, so that nobody shuts out who uses the server already.
-	knownLife = time.Hour
+	// knownTTL is how long a token that was valid has its own rate limit for reviews, so that
+	// a flood of invalid tokens does not lock out existing clients.
+	knownTTL = time.Hour
 )
 
-// tokens finds out whose a token is. Anybody can send any number of them, so what is
-// known of one is remembered, by a keyed hash of it, and reviews are bounded.
-type tokens struct {
-	review authenticator.Token // remembers nothing
+// tokenReviews authenticates bearer tokens. Clients can send any number of tokens, so results are
+// cached by a keyed hash of the token, and the rate of reviews is limited.
+type tokenReviews struct {
+	review authenticator.Token // without a cache
 	key    [sha256.Size]byte
 
-	good, bad, known *cache.LRUExpireCache
+	valid, invalid, known *cache.LRUExpireCache
 
-	strangers, friends *throttle
+	unknownThrottle, knownThrottle *throttle
 }
 
-func newTokens(review authenticator.Token) *tokens {
-	t := &tokens{
+func newTokenReviews(review authenticator.Token) *tokenReviews {
+	t := &tokenReviews{
 		review: review,
-		good:   cache.NewLRUExpireCache(tokensKept), bad: cache.NewLRUExpireCache(failuresKept), known: cache.NewLRUExpireCache(tokensKept),
-		strangers: newThrottle(tokenRate, tokenBurst, addressRate, addressBurst),
-		friends:   newThrottle(tokenRate, tokenBurst, tokenRate, tokenBurst),
+		valid:  cache.NewLRUExpireCache(maxValidTokens), invalid: cache.NewLRUExpireCache(maxInvalidTokens), known: cache.NewLRUExpireCache(maxValidTokens),
+		unknownThrottle: newThrottle(tokenRate, tokenBurst, addressRate, addressBurst),
+		knownThrottle:   newThrottle(tokenRate, tokenBurst, tokenRate, tokenBurst),
 	}
-	_, _ = rand.Read(t.key[:]) // it never fails
+	_, _ = rand.Read(t.key[:]) // never fails
 	return t
 }
 
-// AuthenticateRequest implements authenticator.Request. The error is errBusy if
-// nobody was asked since too many are.
-func (t *tokens) AuthenticateRequest(r *http.Request) (*authenticator.Response, bool, error) {
-	token, ok := bearer(r)
+// AuthenticateRequest implements authenticator.Request. The error is errTooManyReviews if the rate
+// limit was exceeded.
+func (t *tokenReviews) AuthenticateRequest(r *http.Request) (*authenticator.Response, bool, error) {
+	token, ok := bearerToken(r)
 	if !ok {
 		return nil, false, nil
 	}
 	hash := t.hash(token)
-	if who, ok := t.good.Get(hash); ok {
-		return who.(*authenticator.Response), true, nil
+	if response, ok := t.valid.Get(hash); ok {
+		return response.(*authenticator.Response), true, nil
 	}
-	if _, ok := t.bad.Get(hash); ok {
+	if _, ok := t.invalid.Get(hash); ok {
 		return nil, false, nil
 	}
-	var who *authenticator.Response
+	var response *authenticator.Response
 	var err error
-	ask := func() { who, ok, err = t.review.AuthenticateToken(r.Context(), token) }
-	door, key := t.strangers, addressOf(r)
+	call := func() { response, ok, err = t.review.AuthenticateToken(r.Context(), token) }
+	limit, key := t.unknownThrottle, addressOf(r)
 	if _, known := t.known.Get(hash); known {
-		door, key = t.friends, hash
+		limit, key = t.knownThrottle, hash
 	}
-	if busy := door.try(key, ask); busy != nil {
+	if busy := limit.try(key, call); busy != nil {
 		return nil, false, busy
 	}
 	switch {
 	case isOutage(err):
-		return nil, false, err // nobody has said that the token is bad
+		return nil, false, err // the token may be valid
 	case err != nil || !ok:
-		t.bad.Add(hash, struct{}{}, failureLife)
+		t.invalid.Add(hash, struct{}{}, invalidTTL)
 		t.known.Remove(hash)
 		return nil, false, err
 	}
-	t.good.Add(hash, who, tokenLife)
-	t.known.Add(hash, struct{}{}, knownLife)
-	return who, true, nil
+	t.valid.Add(hash, response, validTTL)
+	t.known.Add(hash, struct{}{}, knownTTL)
+	return response, true, nil
 }
 
-// isOutage tells an error of asking from what the API server says of a token.
+// isOutage reports whether the review itself failed, as opposed to rejecting the token.
 func isOutage(err error) bool {
 	return errors.As(err, new(apierrors.APIStatus)) || errors.As(err, new(*url.Error)) ||
 		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || wait.Interrupted(err)
 }
 
-func (t *tokens) hash(token string) string {
+func (t *tokenReviews) hash(token string) string {
 	h := hmac.New(sha256.New, t.key[:])
 	h.Write([]byte(token))
 	return string(h.Sum(nil))
 }
 
-// bearer is the token that a request has in its header.
-func bearer(r *http.Request) (string, bool) {
+// bearerToken returns the bearer token of a request.
+func bearerToken(r *http.Request) (string, bool) {
 	scheme, token, _ := strings.Cut(strings.TrimSpace(r.Header.Get("Authorization")), " ")
 	token = strings.TrimSpace(token)
-	return token, strings.EqualFold(scheme, "bearer") && token != "" && len(token) <= mostToken
+	return token, strings.EqualFold(scheme, "bearer") && token != "" && len(token) <= maxTokenBytes
 }
 
-// addressOf is where a request comes from. Of IPv6 a whole network is one client's.
+// addressOf returns the client address of a request; for IPv6, its /64 network.
 func addressOf(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {

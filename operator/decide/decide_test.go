@@ -11,51 +11,50 @@ import (
 	"github.com/gleaner-dev/gleaner/hostabi"
 	"github.com/gleaner-dev/gleaner/operator/decide"
 	"github.com/gleaner-dev/gleaner/operator/graph"
-	"github.com/gleaner-dev/gleaner/operator/memo"
+	"github.com/gleaner-dev/gleaner/operator/objectstate"
 )
 
 var (
-	standings = []decide.Standing{
+	statuses = []decide.OwnerStatus{
 		decide.Unknown, decide.Present, decide.Absent, decide.Waiting, decide.Orphaning, decide.Unresolvable,
-		decide.Unresolvable + 1, // not one of them
+		decide.Unresolvable + 1, // not a valid one
 	}
 	toDelete = hostabi.Verdict{Decision: hostabi.DecisionDelete, Propagation: hostabi.PropagationBackground}
 )
 
-// facts are about an object with one owner reference of each standing.
-func facts(standings ...decide.Standing) decide.Facts {
+// facts are about an object with one owner reference of each status.
+func facts(statuses ...decide.OwnerStatus) decide.Facts {
 	f := decide.Facts{Object: graph.Object{UID: "object", ResourceVersion: "7", Name: "object"}}
-	for i, s := range standings {
+	for i, s := range statuses {
 		ref := metav1.OwnerReference{UID: types.UID(rune('a' + i)), Name: string(rune('a' + i))}
 		f.Object.Owners = append(f.Object.Owners, ref)
-		f.Owners = append(f.Owners, decide.Owner{Reference: ref, Standing: s})
+		f.Owners = append(f.Owners, decide.Owner{Reference: ref, Status: s})
 	}
 	return f
 }
 
 func plan(f decide.Facts, v hostabi.Verdict) decide.Plan {
-	return decide.Choose(decide.Classify(f), decide.Judgement{Verdict: v})
+	return decide.Choose(decide.Classify(f), decide.PolicyResult{Verdict: v})
 }
 
-// combinations returns every combination of up to three standings.
-func combinations() [][]decide.Standing {
-	all := [][]decide.Standing{{}}
+// combinations returns every combination of up to three statuses.
+func combinations() [][]decide.OwnerStatus {
+	all := [][]decide.OwnerStatus{{}}
 	for i := 0; i < len(all); i++ {
 		if len(all[i]) == 3 {
 			continue
 		}
-		for _, s := range standings {
-			all = append(all, append(append([]decide.Standing{}, all[i]...), s))
+		for _, s := range statuses {
+			all = append(all, append(append([]decide.OwnerStatus{}, all[i]...), s))
 		}
 	}
 	return all
 }
 
-// Over every combination of standings, states of the object and verdicts: a
-// delete happens only to an object that is not being deleted, all of whose
-// owners are lost, and only on a complete verdict to delete; and it insists on
-// the object that was judged.
-func TestNoDeleteWhileAnOwnerStandsOrIsUnread(t *testing.T) {
+// Over all combinations of statuses, states of the object and verdicts: an object is
+// deleted only if it is not being deleted, all its owners are lost, and there is a complete
+// verdict to delete. The delete has the object of the facts.
+func TestChoose_NoDeleteWithPresentOrUnreadOwners(t *testing.T) {
 	verdicts := []hostabi.Verdict{
 		{}, toDelete, {Decision: hostabi.DecisionDelete}, {Decision: hostabi.DecisionDelete, Propagation: "Sideways"},
 		{Decision: hostabi.DecisionOrphan}, {Decision: hostabi.DecisionWait}, {Decision: hostabi.DecisionAbstain},
@@ -83,13 +82,13 @@ func TestNoDeleteWhileAnOwnerStandsOrIsUnread(t *testing.T) {
 		}
 	}
 	if deletes == 0 {
-		t.Error("nothing was ever deleted: this test shows nothing")
+		t.Error("nothing was ever deleted: the test is ineffective")
 	}
 }
 
-// G-58, over every combination: an owner that is deleted in the foreground is never let go
-// while a dependent blocks it, whatever else is known.
-func TestNoOwnerIsLetGoWhileADependentBlocksIt(t *testing.T) {
+// G-58, over all combinations: the finalizer of an owner in foreground deletion is never
+// removed while a dependent blocks it.
+func TestChoose_KeepsTheFinalizerOfABlockedOwner(t *testing.T) {
 	released := 0
 	for _, c := range combinations() {
 		for bits := range 64 {
@@ -101,27 +100,27 @@ func TestNoOwnerIsLetGoWhileADependentBlocksIt(t *testing.T) {
 				continue
 			}
 			if released++; f.Blocking != 0 {
-				t.Errorf("owners %v, %d dependents block it, confirmed: %t: it is let go", c, f.Blocking, f.Confirmed)
+				t.Errorf("owners %v, %d dependents block it, confirmed: %t: finalizer removed", c, f.Blocking, f.Confirmed)
 			}
 		}
 	}
 	if released == 0 {
-		t.Error("no owner was ever let go: this test shows nothing")
+		t.Error("no finalizer was ever removed: the test is ineffective")
 	}
 }
 
-func allLost(standings []decide.Standing) bool {
-	for _, s := range standings {
+func allLost(statuses []decide.OwnerStatus) bool {
+	for _, s := range statuses {
 		if s != decide.Absent && s != decide.Waiting {
 			return false
 		}
 	}
-	return len(standings) != 0
+	return len(statuses) != 0
 }
 
-// Over every combination: a reference is dropped only if its owner is lost or
-// takes leave, never if it stands or was not read.
-func TestNoReferenceIsDroppedWhoseOwnerStandsOrIsUnread(t *testing.T) {
+// Over all combinations: a reference is removed only if its owner is lost or orphans the
+// object, never if it is present or was not read.
+func TestChoose_KeepsReferencesToPresentOrUnreadOwners(t *testing.T) {
 	for _, c := range combinations() {
 		for _, v := range []hostabi.Verdict{{}, toDelete, {Decision: hostabi.DecisionOrphan}} {
 			f := facts(c...)
@@ -139,19 +138,19 @@ func TestNoReferenceIsDroppedWhoseOwnerStandsOrIsUnread(t *testing.T) {
 	}
 }
 
-func TestFactsThatDoNotMatchTheObjectKeepIt(t *testing.T) {
+func TestClassify_KeepsOnMismatchedFacts(t *testing.T) {
 	f := facts(decide.Absent, decide.Absent)
-	f.Owners = f.Owners[:1] // the other one was never looked at
+	f.Owners = f.Owners[:1] // the other one was not read
 	if got := plan(f, toDelete); got.Action != nil || !got.Retry {
 		t.Errorf("got %+v", got)
 	}
 }
 
-// What is known of an object with too many owners is not all that there is to know.
-func TestAnObjectWithTooManyOwnersStays(t *testing.T) {
+// The facts about an object with too many owners are incomplete.
+func TestChoose_KeepsAnObjectWithTooManyOwners(t *testing.T) {
 	truncated, unread := facts(decide.Absent), facts(decide.Absent, decide.Unknown)
 	truncated.Object.Truncated = true
-	unread.Unread = 1
+	unread.UnreadOwners = 1
 	for _, f := range []decide.Facts{truncated, unread} {
 		if diff := cmp.Diff(decide.Plan{Reason: decide.TooManyOwners, Retry: true}, plan(f, toDelete)); diff != "" {
 			t.Error(diff)
@@ -165,28 +164,28 @@ func TestClassify(t *testing.T) {
 		change func(*decide.Facts)
 		want   decide.Kind
 	}{
-		"the zero facts ask for nothing":                              {decide.Facts{}, nil, decide.Settled},
-		"G-44: an object without owners is left alone":                {facts(), nil, decide.Settled},
-		"G-45: an unread owner holds the decision, whatever the rest": {facts(decide.Present, decide.Absent, decide.Unknown), nil, decide.OwnerUnreadable},
-		"G-34: an owner that can never be found holds it for good":    {facts(decide.Absent, decide.Unresolvable), nil, decide.OwnerNeverFound},
-		"G-47: one owner stands":                                      {facts(decide.Present), nil, decide.Settled},
-		"G-47: one stands and others are lost":                        {facts(decide.Present, decide.Absent, decide.Waiting), nil, decide.PartlyOwned},
-		"G-49: all are lost":                                          {facts(decide.Absent, decide.Waiting), nil, decide.Ownerless},
-		"G-66: an owner that orphans comes first":                     {facts(decide.Orphaning, decide.Unknown), nil, decide.LeftByOwner},
-		"G-66: for objects being deleted, too":                        {facts(decide.Orphaning), terminating, decide.LeftByOwner},
-		"G-42: an object being deleted is left alone":                 {facts(decide.Absent), terminating, decide.Settled},
-		"G-58: it waits for blocking dependents":                      {facts(), foreground(2, false), decide.AwaitsDependents},
-		"G-63, 3.16: none are left, as far as the graph knows":        {facts(), foreground(0, false), decide.Unconfirmed},
-		"G-58: none are left":                                         {facts(), foreground(0, true), decide.DoneWaiting},
-		"G-23: orphan is looked at first":                             {facts(), both, decide.ReleasesOrphans},
-		"G-67: nobody is left to take leave of":                       {facts(), orphan(0, true), decide.DoneOrphaning},
-		"3.17: but that has to be confirmed":                          {facts(), orphan(0, false), decide.Unconfirmed},
-		"G-59: it waits for itself":                                   {facts(), cyclic, decide.AwaitsItself},
-		"G-42: foregroundDeletion without deletion means nothing":     {facts(), unterminated, decide.Settled},
-		"G-49: nor does it for an object whose owners are lost":       {facts(decide.Absent), unterminated, decide.Ownerless},
-		"a standing that nobody knows is no known one":                {facts(decide.Absent, decide.Unresolvable+1), nil, decide.OwnerUnreadable},
-		"G-62: a waiting owner does not count beside one that stands": {facts(decide.Waiting, decide.Present), nil, decide.PartlyOwned},
-		"G-48: a waiting owner alone does":                            {facts(decide.Waiting), nil, decide.Ownerless},
+		"the zero facts need no action":                              {decide.Facts{}, nil, decide.Settled},
+		"G-44: an object without owners is left alone":               {facts(), nil, decide.Settled},
+		"G-45: an unread owner blocks the decision":                  {facts(decide.Present, decide.Absent, decide.Unknown), nil, decide.HasUnreadableOwner},
+		"G-34: an unresolvable owner blocks it forever":              {facts(decide.Absent, decide.Unresolvable), nil, decide.HasUnresolvableOwner},
+		"G-47: one owner is present":                                 {facts(decide.Present), nil, decide.Settled},
+		"G-47: one is present and others are lost":                   {facts(decide.Present, decide.Absent, decide.Waiting), nil, decide.PartlyOwned},
+		"G-49: all are lost":                                         {facts(decide.Absent, decide.Waiting), nil, decide.Ownerless},
+		"G-66: an owner that orphans comes first":                    {facts(decide.Orphaning, decide.Unknown), nil, decide.HasOrphaningOwner},
+		"G-66: for objects being deleted, too":                       {facts(decide.Orphaning), terminating, decide.HasOrphaningOwner},
+		"G-42: an object being deleted is left alone":                {facts(decide.Absent), terminating, decide.Settled},
+		"G-58: it waits for blocking dependents":                     {facts(), foreground(2, false), decide.WaitsForDependents},
+		"G-63, 3.16: none are left in the graph":                     {facts(), foreground(0, false), decide.Unconfirmed},
+		"G-58: none are left":                                        {facts(), foreground(0, true), decide.DoneWaiting},
+		"G-23: orphan takes precedence":                              {facts(), both, decide.ReleasesOrphans},
+		"G-67: no dependents are left to orphan":                     {facts(), orphan(0, true), decide.DoneOrphaning},
+		"3.17: but that must be confirmed":                           {facts(), orphan(0, false), decide.Unconfirmed},
+		"G-59: it waits for itself":                                  {facts(), cyclic, decide.WaitsForItself},
+		"G-42: foregroundDeletion without deletion means nothing":    {facts(), unterminated, decide.Settled},
+		"G-49: nor does it for an object without owners":             {facts(decide.Absent), unterminated, decide.Ownerless},
+		"an invalid status counts as unread":                         {facts(decide.Absent, decide.Unresolvable+1), nil, decide.HasUnreadableOwner},
+		"G-62: a waiting owner does not count if another is present": {facts(decide.Waiting, decide.Present), nil, decide.PartlyOwned},
+		"G-48: a waiting owner alone does":                           {facts(decide.Waiting), nil, decide.Ownerless},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.change != nil {
@@ -234,11 +233,11 @@ func TestChoose(t *testing.T) {
 	foreground(0, true)(&done)
 	failed := facts()
 	foreground(0, false)(&failed)
-	failed.Unconfirmed = "list pods: no"
+	failed.ConfirmError = "list pods: no"
 	polled := facts(decide.Present)
-	polled.Owners[0].Polled = true
-	far := facts(decide.Absent)
-	far.Owners[0].Elsewhere = "other"
+	polled.Owners[0].Unwatched = true
+	elsewhere := facts(decide.Absent)
+	elsewhere.Owners[0].ActualNamespace = "other"
 	grace := int64(3)
 	withGrace := toDelete
 	withGrace.GracePeriodSeconds = &grace
@@ -247,20 +246,20 @@ func TestChoose(t *testing.T) {
 		verdict hostabi.Verdict
 		want    decide.Plan
 	}{
-		"G-50: delete what was judged": {lost, withGrace, decide.Plan{Reason: decide.OwnersAbsent, Action: decide.Delete{
+		"G-50: delete the object of the facts": {lost, withGrace, decide.Plan{Reason: decide.OwnersAbsent, Action: decide.Delete{
 			Object: object(lost), Propagation: metav1.DeletePropagationBackground, GracePeriodSeconds: &grace}}},
-		"a silent policy keeps the object": {lost, hostabi.Verdict{}, decide.Plan{Reason: decide.PolicySilent, Retry: true}},
+		"no verdict keeps the object": {lost, hostabi.Verdict{}, decide.Plan{Reason: decide.NoDecision, Retry: true}},
 		"a policy keeps it for good": {lost, hostabi.Verdict{Decision: hostabi.DecisionOrphan}, decide.Plan{Reason: decide.KeptByPolicy,
 			Action: decide.DropReferences{Object: object(lost), References: lost.Object.Owners}}},
-		"a policy keeps it for now": {lost, hostabi.Verdict{Decision: hostabi.DecisionWait}, decide.Plan{Reason: decide.WaitsByPolicy, After: 30 * time.Second}},
+		"a policy keeps it for now": {lost, hostabi.Verdict{Decision: hostabi.DecisionWait}, decide.Plan{Reason: decide.PolicyWaiting, RequeueAfter: 30 * time.Second}},
 		"G-47: exactly the lost references are dropped": {partly, toDelete, decide.Plan{Reason: decide.OwnerRemains,
 			Action: decide.DropReferences{Object: object(partly), References: partly.Object.Owners[1:]}}},
-		"G-57: the finalizer goes": {done, toDelete, decide.Plan{Reason: decide.DependentsGone,
+		"G-57: the finalizer is removed": {done, toDelete, decide.Plan{Reason: decide.DependentsGone,
 			Action: decide.RemoveFinalizer{Object: object(done), Finalizer: "foregroundDeletion"}}},
-		"an owner is held while its dependents can't be listed": {failed, toDelete, decide.Plan{Reason: decide.DependentsUnreadable, Retry: true}},
-		"G-40: an owner that no watch shows is asked for again": {polled, toDelete, decide.Plan{Retry: true}},
-		"G-33: a reference into another namespace is told of": {far, hostabi.Verdict{},
-			decide.Plan{Reason: decide.PolicySilent, Retry: true, Misplaced: far.Owners}},
+		"an owner is kept while its dependents cannot be listed": {failed, toDelete, decide.Plan{Reason: decide.DependentsUnreadable, Retry: true}},
+		"G-40: an owner that is not watched is read again":       {polled, toDelete, decide.Plan{Retry: true}},
+		"G-33: a reference into another namespace is reported": {elsewhere, hostabi.Verdict{},
+			decide.Plan{Reason: decide.NoDecision, Retry: true, WrongNamespaceOwners: elsewhere.Owners}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(c.want, plan(c.facts, c.verdict)); diff != "" {
@@ -270,49 +269,49 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// What the policies say of an object without owners, beside a plain verdict.
-func TestJudgementsOnAnObjectWithoutOwners(t *testing.T) {
-	noticed := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	known := memo.New("object", nil, noticed)
+// Results of policies for an object without owners.
+func TestChoose_Ownerless(t *testing.T) {
+	ownersAbsentSince := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	known := objectstate.New("object", nil, ownersAbsentSince)
 	delayed := toDelete
 	delayed.Delay = hostabi.Duration(time.Hour)
 	waits := hostabi.Verdict{Decision: hostabi.DecisionWait, After: hostabi.Duration(time.Minute)}
 	lost := facts(decide.Absent)
-	remember := decide.Remember{Object: lost.Object, Memo: known}
+	remember := decide.SaveState{Object: lost.Object, State: known}
 	gone := decide.Delete{Object: lost.Object, Propagation: metav1.DeletePropagationBackground}
 	for claim, c := range map[string]struct {
-		judgement decide.Judgement
-		want      decide.Plan
+		result decide.PolicyResult
+		want   decide.Plan
 	}{
-		"a policy at fault holds it, whatever it said": {decide.Judgement{Verdict: toDelete, Fault: true},
-			decide.Plan{Reason: decide.PolicyAtFault, Retry: true}},
-		"a delay begins by remembering since when": {decide.Judgement{Verdict: delayed, Memo: known, Now: noticed},
-			decide.Plan{Reason: decide.DelayedByPolicy, After: time.Hour, Action: remember}},
-		"a delay that is remembered takes what is left of it": {decide.Judgement{Verdict: delayed, Memo: known, Remembered: known, Now: noticed.Add(50 * time.Minute)},
-			decide.Plan{Reason: decide.DelayedByPolicy, After: 10 * time.Minute}},
-		"a delay that is over is none": {decide.Judgement{Verdict: delayed, Memo: known, Remembered: known, Now: noticed.Add(time.Hour)},
+		"a fault keeps it regardless of the verdict": {decide.PolicyResult{Verdict: toDelete, Fault: true},
+			decide.Plan{Reason: decide.PolicyFault, Retry: true}},
+		"a delay starts by storing the state": {decide.PolicyResult{Verdict: delayed, State: known, Now: ownersAbsentSince},
+			decide.Plan{Reason: decide.DelayedByPolicy, RequeueAfter: time.Hour, Action: remember}},
+		"a stored delay takes the remaining time": {decide.PolicyResult{Verdict: delayed, State: known, StoredState: known, Now: ownersAbsentSince.Add(50 * time.Minute)},
+			decide.Plan{Reason: decide.DelayedByPolicy, RequeueAfter: 10 * time.Minute}},
+		"a delay that is over deletes": {decide.PolicyResult{Verdict: delayed, State: known, StoredState: known, Now: ownersAbsentSince.Add(time.Hour)},
 			decide.Plan{Reason: decide.OwnersAbsent, Action: gone}},
-		"while nobody knows since when, all of the delay is left": {decide.Judgement{Verdict: delayed, Now: noticed},
-			decide.Plan{Reason: decide.DelayedByPolicy, After: time.Hour}},
-		"a clock that went back makes no delay longer than it is": {decide.Judgement{Verdict: delayed, Memo: known, Remembered: known, Now: noticed.Add(-time.Hour)},
-			decide.Plan{Reason: decide.DelayedByPolicy, After: time.Hour}},
-		"to wait is remembered, too": {decide.Judgement{Verdict: waits, Memo: known, Now: noticed},
-			decide.Plan{Reason: decide.WaitsByPolicy, After: time.Minute, Action: remember}},
-		"and written once": {decide.Judgement{Verdict: waits, Memo: known, Remembered: known, Now: noticed},
-			decide.Plan{Reason: decide.WaitsByPolicy, After: time.Minute}},
+		"without a start time the whole delay remains": {decide.PolicyResult{Verdict: delayed, Now: ownersAbsentSince},
+			decide.Plan{Reason: decide.DelayedByPolicy, RequeueAfter: time.Hour}},
+		"a clock that went back does not extend the delay": {decide.PolicyResult{Verdict: delayed, State: known, StoredState: known, Now: ownersAbsentSince.Add(-time.Hour)},
+			decide.Plan{Reason: decide.DelayedByPolicy, RequeueAfter: time.Hour}},
+		"a wait is stored, too": {decide.PolicyResult{Verdict: waits, State: known, Now: ownersAbsentSince},
+			decide.Plan{Reason: decide.PolicyWaiting, RequeueAfter: time.Minute, Action: remember}},
+		"and stored once": {decide.PolicyResult{Verdict: waits, State: known, StoredState: known, Now: ownersAbsentSince},
+			decide.Plan{Reason: decide.PolicyWaiting, RequeueAfter: time.Minute}},
 	} {
 		t.Run(claim, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, decide.Choose(decide.Classify(lost), c.judgement)); diff != "" {
+			if diff := cmp.Diff(c.want, decide.Choose(decide.Classify(lost), c.result)); diff != "" {
 				t.Error(diff)
 			}
 		})
 	}
 }
 
-func TestAMemoGoesOnceTheObjectHasAnOwnerAgainOrNeedsNone(t *testing.T) {
+func TestChoose_RemovesObsoleteState(t *testing.T) {
 	for claim, f := range map[string]decide.Facts{"an owner": facts(decide.Present), "no references left": facts()} {
-		f.Object.Memo = true
-		if diff := cmp.Diff(decide.Plan{Reason: decide.MemoObsolete, Action: decide.Forget{Object: f.Object}}, plan(f, toDelete)); diff != "" {
+		f.Object.HasState = true
+		if diff := cmp.Diff(decide.Plan{Reason: decide.StateObsolete, Action: decide.RemoveState{Object: f.Object}}, plan(f, toDelete)); diff != "" {
 			t.Error(claim, diff)
 		}
 		f.Object.Terminating = true
@@ -320,9 +319,9 @@ func TestAMemoGoesOnceTheObjectHasAnOwnerAgainOrNeedsNone(t *testing.T) {
 			t.Errorf("%s, and being deleted: %+v", claim, got)
 		}
 	}
-	for _, s := range []decide.Standing{decide.Unknown, decide.Unresolvable} {
+	for _, s := range []decide.OwnerStatus{decide.Unknown, decide.Unresolvable} {
 		f := facts(s)
-		f.Object.Memo = true
+		f.Object.HasState = true
 		if got := plan(f, toDelete); got.Action != nil {
 			t.Errorf("%s: %+v", s, got)
 		}

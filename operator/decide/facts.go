@@ -1,10 +1,10 @@
-// Package decide turns facts about one object into a plan: at most one write,
-// and why.
+// Package decide turns facts about one object into a plan: at most one write, with
+// its reason.
 //
 // It is pure: no clock, no client, no logger, no randomness. Equal facts give
-// equal plans, which is what lets a recorded decision be replayed. Facts are
-// first classified into a situation; where the situation is that an object
-// lost its last owner, a policy is asked; Choose then makes the plan of both.
+// equal plans, so a recorded decision can be replayed. Facts are first classified
+// into a situation. If the object has lost its last owner, policies are evaluated.
+// Choose returns the plan for both.
 package decide
 
 import (
@@ -15,23 +15,22 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/graph"
 )
 
-// Standing is how an owner reference stands once everything is known that can
-// be known. Unknown is the zero Standing, an owner that could not be read. It
-// is never treated as Absent, since the cost of that mistake is somebody's
-// data.
-type Standing uint8
+// OwnerStatus is the state of the owner that an owner reference names. The zero
+// Standing is Unknown, for an owner that could not be read. It is never treated as
+// Absent, since that mistake would lose data.
+type OwnerStatus uint8
 
 const (
-	Unknown Standing = iota
+	Unknown OwnerStatus = iota
 	Present
 	Absent
 	Waiting      // being deleted in the foreground: it waits for its dependents
-	Orphaning    // being deleted, and to leave its dependents behind
-	Unresolvable // names a namespaced type from a cluster-scoped object (G-34)
+	Orphaning    // being deleted with propagation policy Orphan
+	Unresolvable // a namespaced type, referenced by a cluster-scoped object (G-34)
 )
 
-// String returns the name that stories, records and logs use.
-func (s Standing) String() string {
+// String returns the name that tests, records and logs use.
+func (s OwnerStatus) String() string {
 	names := [...]string{"Unknown", "Present", "Absent", "Waiting", "Orphaning", "Unresolvable"}
 	if int(s) < len(names) {
 		return names[s]
@@ -39,35 +38,35 @@ func (s Standing) String() string {
 	return "invalid"
 }
 
-// Owner is one owner reference of an object and how it stands.
+// Owner is one owner reference of an object with its status.
 type Owner struct {
 	Reference metav1.OwnerReference
-	Standing  Standing
+	Status    OwnerStatus
 
-	// Reason says in words what the standing was learnt from.
-	Reason string
+	// Message is a message that explains the status.
+	Message string
 
-	// Elsewhere is the namespace in which the owner's UID is seen, if that is
-	// another than the dependent's (G-33); "" if not.
-	Elsewhere string
+	// ActualNamespace is the namespace of the object with the owner's UID, if it is not
+	// the dependent's namespace (G-33).
+	ActualNamespace string
 
-	// Polled says that the owner stands by a read alone: the watch has not
-	// shown it, and would not show its end.
-	Polled bool
+	// Unwatched is set if the status comes from a live read only: the watch has not
+	// delivered the owner, and would not deliver its deletion.
+	Unwatched bool
 
-	// LearntAt is when the owner was learnt to be absent; zero otherwise.
-	LearntAt time.Time
+	// FoundAbsentAt is when the owner was found to be absent; zero otherwise.
+	FoundAbsentAt time.Time
 }
 
-// Facts is all that a decision about one object rests on. The zero Facts give
-// a plan that changes nothing.
+// Facts is the input of a decision about one object. The zero Facts give a plan
+// that changes nothing.
 type Facts struct {
 	Object graph.Object
 	Owners []Owner // one for each of Object.Owners, in the same order
 
-	// Unread is how many of the owners were not asked for, since the object has too
-	// many. They are Unknown.
-	Unread int
+	// UnreadOwners is the number of owners that were not read because the object has too
+	// many. Their status is Unknown.
+	UnreadOwners int
 
 	Dependents int // objects that name this one as their owner
 	Blocking   int // references to this object that block its deletion
@@ -75,12 +74,12 @@ type Facts struct {
 	// Blockers are some of the objects that Blocking counts.
 	Blockers []graph.Blocker
 
-	// Confirmed says that a read made after the object was seen terminating
-	// has shown no dependent that the graph did not know (defects 3.16, 3.17).
+	// Confirmed is set if a list, made after the object was seen terminating, has
+	// shown no dependent that the graph does not have (defects 3.16, 3.17).
 	Confirmed bool
 
-	// Unconfirmed is why that read failed, if it did.
-	Unconfirmed string
+	// ConfirmError is the error message of that list, if it failed.
+	ConfirmError string
 
 	// Cycle is the edge to unblock, if the object waits for itself.
 	Cycle *graph.Edge

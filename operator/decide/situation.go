@@ -4,13 +4,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Situation is what the facts amount to. The zero Situation asks for nothing.
+// Situation is the classification of facts. The zero Situation needs no action.
 type Situation struct {
 	Kind  Kind
 	Facts Facts
 
-	// References are the owner references that the situation is about: those
-	// to drop, those that could not be read, or those that are all lost.
+	// References are the owner references that the situation is about: those to
+	// remove, those that could not be read, or those of lost owners.
 	References []metav1.OwnerReference
 }
 
@@ -18,30 +18,29 @@ type Situation struct {
 type Kind uint8
 
 const (
-	Settled          Kind = iota // nothing to be done
-	OwnerUnreadable              // an owner could not be read: keep, and try again
-	OwnerNeverFound              // an owner can never be resolved: keep
-	LeftByOwner                  // an owner leaves it behind: drop the reference
-	PartlyOwned                  // an owner stands, others do not: drop those
-	Ownerless                    // no owner is left: a policy is asked
-	Held                         // it is being deleted, and a policy is asked what becomes of its dependents
-	ReleasesOrphans              // it leaves its dependents behind, and some still name it
-	AwaitsDependents             // it waits for blocking dependents
-	AwaitsItself                 // it waits for blocking dependents that wait for it
-	Unconfirmed                  // nothing is left to wait for, as far as the graph knows
-	DoneOrphaning                // and that is confirmed: let it go
-	DoneWaiting                  // and that is confirmed: let it go
+	Settled              Kind = iota // nothing to do
+	HasUnreadableOwner               // an owner could not be read: keep and retry
+	HasUnresolvableOwner             // an owner can never be resolved: keep
+	HasOrphaningOwner                // an owner orphans it: remove the reference
+	PartlyOwned                      // an owner is present, others are not: remove the references to those
+	Ownerless                        // no owner is left: evaluate policies
+	Held                             // it is being deleted, and policies decide about its dependents
+	ReleasesOrphans                  // it orphans its dependents, and some still reference it
+	WaitsForDependents               // it waits for blocking dependents
+	WaitsForItself                   // it waits for blocking dependents that wait for it
+	Unconfirmed                      // according to the graph, it has nothing to wait for
+	DoneOrphaning                    // orphaning is complete and confirmed: remove the finalizer
+	DoneWaiting                      // foreground deletion is complete and confirmed: remove the finalizer
 )
 
-// Classify says what the facts amount to. It is a checklist: the first line
-// that fits is the answer.
+// Classify returns the situation for the facts. The first check that applies decides.
 func Classify(f Facts) Situation {
 	for _, check := range []func(Facts) (Situation, bool){
-		leftByOwner,
+		orphanedByOwner,
 		terminating,
-		unowned,
+		withoutReferences,
 		unreadable,
-		neverFound,
+		unresolvable,
 		partlyOwned,
 	} {
 		if s, ok := check(f); ok {
@@ -52,15 +51,15 @@ func Classify(f Facts) Situation {
 	return Situation{Kind: Ownerless, Facts: f, References: f.references(Absent, Waiting)}
 }
 
-// An owner that orphans has its reference dropped whatever else is true of the
-// dependent, terminating or not (G-66).
-func leftByOwner(f Facts) (Situation, bool) {
+// The reference to an owner that orphans is removed in any case, even from a dependent
+// that is terminating (G-66).
+func orphanedByOwner(f Facts) (Situation, bool) {
 	left := f.references(Orphaning)
-	return Situation{Kind: LeftByOwner, References: left}, len(left) != 0
+	return Situation{Kind: HasOrphaningOwner, References: left}, len(left) != 0
 }
 
-// An object that is being deleted is not deleted again; it may only have a
-// garbage collection finalizer of its own to be done with (G-42, G-44).
+// An object that is being deleted is not deleted again. It may only need its garbage
+// collection finalizer removed (G-42, G-44).
 func terminating(f Facts) (Situation, bool) {
 	switch {
 	case !f.Object.Terminating:
@@ -90,9 +89,9 @@ func orphaning(f Facts) Kind {
 func waiting(f Facts) Kind {
 	switch {
 	case f.Blocking != 0 && f.Cycle != nil:
-		return AwaitsItself
+		return WaitsForItself
 	case f.Blocking != 0:
-		return AwaitsDependents
+		return WaitsForDependents
 	case !f.Confirmed:
 		return Unconfirmed
 	default:
@@ -100,32 +99,32 @@ func waiting(f Facts) Kind {
 	}
 }
 
-func unowned(f Facts) (Situation, bool) {
+func withoutReferences(f Facts) (Situation, bool) {
 	return Situation{Kind: Settled}, len(f.Owners) == 0
 }
 
-// One owner that can't be read holds every decision about the object (defect
-// 3.1). What is not known to be one of the other standings is unread.
+// One owner that cannot be read blocks every decision about the object (defect 3.1).
+// Any status that is not listed counts as unread.
 func unreadable(f Facts) (Situation, bool) {
 	var unread []metav1.OwnerReference
 	for _, o := range f.Owners {
-		switch o.Standing {
+		switch o.Status {
 		case Present, Absent, Waiting, Unresolvable:
 		default:
 			unread = append(unread, o.Reference)
 		}
 	}
 	incomplete := len(f.Owners) != len(f.Object.Owners) || f.Object.Truncated
-	return Situation{Kind: OwnerUnreadable, References: unread}, len(unread) != 0 || incomplete
+	return Situation{Kind: HasUnreadableOwner, References: unread}, len(unread) != 0 || incomplete
 }
 
-func neverFound(f Facts) (Situation, bool) {
+func unresolvable(f Facts) (Situation, bool) {
 	lost := f.references(Unresolvable)
-	return Situation{Kind: OwnerNeverFound, References: lost}, len(lost) != 0
+	return Situation{Kind: HasUnresolvableOwner, References: lost}, len(lost) != 0
 }
 
-// With one owner standing the object stays; references to those that do not
-// are dropped, which also unblocks the ones that wait (G-47, G-62).
+// With one owner present the object is kept. References to the others are removed,
+// which also unblocks those that wait (G-47, G-62).
 func partlyOwned(f Facts) (Situation, bool) {
 	if len(f.references(Present)) == 0 {
 		return Situation{}, false
@@ -137,11 +136,11 @@ func partlyOwned(f Facts) (Situation, bool) {
 	return Situation{Kind: PartlyOwned, References: lost}, true
 }
 
-func (f Facts) references(standings ...Standing) []metav1.OwnerReference {
+func (f Facts) references(statuses ...OwnerStatus) []metav1.OwnerReference {
 	var refs []metav1.OwnerReference
 	for _, o := range f.Owners {
-		for _, s := range standings {
-			if o.Standing == s {
+		for _, s := range statuses {
+			if o.Status == s {
 				refs = append(refs, o.Reference)
 			}
 		}

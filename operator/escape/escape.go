@@ -1,10 +1,8 @@
-// Package escape makes text of which nothing is known fit for people to read: names,
-// messages and whatever else comes from a cluster, a module or a server. It writes
-// out what a terminal would obey, what would begin another line, and what would be
-// invisible or change the order of what is around it, as kubectl does with the first
-// two.
+// Package escape makes untrusted text safe to print: names, messages and other text from a
+// cluster, a module or a server. It escapes terminal control sequences and line breaks, as
+// kubectl does, and characters that are invisible or change the order of others.
 //
-// It is not for what programs read: JSON and YAML have escapes of their own.
+// It is not for machine-readable output: JSON and YAML have their own escapes.
 package escape
 
 import (
@@ -15,14 +13,13 @@ import (
 	"unicode/utf8"
 )
 
-// Text returns text that is one line, and stays where it is put. Text that is so
-// already is returned as it is.
-func Text(text string) string { return escaped(text, "") }
+// Text returns the text as a single safe line. Safe text is returned unchanged.
+func Text(text string) string { return escape(text, "") }
 
-// Lines is Text for what may have several lines, and tabs.
-func Lines(text string) string { return escaped(text, "\n\t") }
+// Lines is like Text, but preserves line breaks and tabs.
+func Lines(text string) string { return escape(text, "\n\t") }
 
-func escaped(text, except string) string {
+func escape(text, except string) string {
 	is := func(r rune) bool { return isSpecial(r) && !strings.ContainsRune(except, r) }
 	if utf8.ValidString(text) && !strings.ContainsFunc(text, is) {
 		return text
@@ -34,7 +31,7 @@ func escaped(text, except string) string {
 		case r == utf8.RuneError && size == 1:
 			fmt.Fprintf(&b, `\x%02x`, text[0])
 		case is(r):
-			write(&b, r)
+			writeEscaped(&b, r)
 		default:
 			b.WriteString(text[:size])
 		}
@@ -43,14 +40,13 @@ func escaped(text, except string) string {
 	return b.String()
 }
 
-// isSpecial reports whether a character is none that is only seen.
+// isSpecial reports whether a character must be escaped.
 func isSpecial(r rune) bool {
 	return r < ' ' || unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Co, unicode.Cs) ||
 		unicode.Is(unicode.Variation_Selector, r) && r > 0xffff || r&0xfffe == 0xfffe || isBlank(r)
 }
 
-// isBlank reports whether a character takes up room, or none, and shows nothing,
-// without being a space.
+// isBlank reports whether a character is invisible without being a space.
 func isBlank(r rune) bool {
 	switch r {
 	case '\u034f', '\u115f', '\u1160', '\u17b4', '\u17b5', '\u2800', '\u3164', '\uffa0':
@@ -59,8 +55,8 @@ func isBlank(r rune) bool {
 	return false
 }
 
-// write writes a character as kubectl does, or else as JSON has it.
-func write(b *strings.Builder, r rune) {
+// writeEscaped writes an escaped character like kubectl, or else like JSON.
+func writeEscaped(b *strings.Builder, r rune) {
 	switch r {
 	case '\x1b':
 		b.WriteString("^[")

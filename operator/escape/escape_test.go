@@ -40,8 +40,8 @@ func TestText(t *testing.T) {
 	}
 }
 
-// What kubectl writes out is written out, and as kubectl does it.
-func TestTextIsAsKubectlHasIt(t *testing.T) {
+// Text escapes what kubectl escapes, in the same way.
+func TestText_EscapesLikeKubectl(t *testing.T) {
 	for _, text := range []string{"\x1b]0;title\x07", "a\rb", "\x1b[2J"} {
 		want := strings.ReplaceAll(printers.EscapeTerminal(text), "\x07", `\u0007`)
 		if got := Text(text); got != want {
@@ -57,7 +57,7 @@ func FuzzText(f *testing.F) {
 		if !utf8.ValidString(got) || strings.ContainsFunc(got, unicode.IsControl) || strings.ContainsFunc(got, func(r rune) bool { return unicode.Is(unicode.Cf, r) }) {
 			t.Errorf("%q becomes %q", text, got)
 		}
-		// In the strings of JSON, which have no raw control characters, the meaning stays.
+		// JSON strings contain no raw control characters, so their meaning does not change.
 		data, err := json.Marshal(strings.ToValidUTF8(text, "?"))
 		if err != nil {
 			t.Fatal(err)

@@ -41,7 +41,7 @@ const (
 	podList    = "/api/v1/namespaces/ns/pods"
 )
 
-// discovered is what discovery tells: core types, a custom resource, and the type of an
+// discovered is the response of discovery: core types, a custom resource, and the type of an
 // aggregated API server.
 func discovered() []*metav1.APIResourceList {
 	verbs := metav1.Verbs{"delete", "get", "list", "patch", "watch"}
@@ -64,50 +64,50 @@ func served() *catalog.Catalog {
 	return catalog.Build(nil, lists, catalog.Settings{Local: local})
 }
 
-// api is an API server of which every answer can be told. Where none is, it
-// says as an API server does that it has no such object.
-type api struct {
+// apiServer is a fake API server with configurable responses. By default it responds that there
+// is no such object.
+type apiServer struct {
 	*httptest.Server
 
-	mu      sync.Mutex // covers what follows
-	answers map[string]http.HandlerFunc
-	asked   []string
+	mu       sync.Mutex // covers what follows
+	answers  map[string]http.HandlerFunc
+	received []string
 }
 
-func newAPI(t *testing.T) *api {
-	a := &api{answers: map[string]http.HandlerFunc{}}
+func newAPIServer(t *testing.T) *apiServer {
+	a := &apiServer{answers: map[string]http.HandlerFunc{}}
 	a.Server = httptest.NewServer(a)
 	t.Cleanup(a.Close)
 	return a
 }
 
-func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
-	a.asked = append(a.asked, r.URL.RequestURI())
-	answer, told := a.answers[r.URL.Path]
+	a.received = append(a.received, r.URL.RequestURI())
+	response, handler := a.answers[r.URL.Path]
 	a.mu.Unlock()
-	if !told {
-		answer = notFound(r.URL.Path)
+	if !handler {
+		response = notFound(r.URL.Path)
 	}
-	answer(w, r)
+	response(w, r)
 }
 
-func (a *api) answer(path string, h http.HandlerFunc) {
+func (a *apiServer) answer(path string, h http.HandlerFunc) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.answers[path] = h
 }
 
-// asks returns the requests since the last call.
-func (a *api) asks() []string {
+// requests returns the requests since the last call.
+func (a *apiServer) requests() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	asked := a.asked
-	a.asked = nil
-	return asked
+	received := a.received
+	a.received = nil
+	return received
 }
 
-func (a *api) client(t *testing.T) metadata.Interface {
+func (a *apiServer) client(t *testing.T) metadata.Interface {
 	t.Helper()
 	client, err := metadata.NewForConfig(&rest.Config{Host: a.URL, QPS: -1})
 	if err != nil {
@@ -116,7 +116,7 @@ func (a *api) client(t *testing.T) metadata.Interface {
 	return client
 }
 
-// notFound is a kube-apiserver's word that it has no object at a path.
+// notFound is a kube-apiserver's 404 for an object at a path.
 func notFound(at string) http.HandlerFunc {
 	parts := strings.Split(strings.Trim(at, "/"), "/")
 	group := schema.GroupResource{Resource: path.Base(path.Dir(at))}
@@ -132,7 +132,7 @@ func status(err *apierrors.StatusError) http.HandlerFunc {
 	return body(int(s.Code), "application/json", encode(&s))
 }
 
-func found(o *metav1.PartialObjectMetadata) http.HandlerFunc {
+func cachedRead(o *metav1.PartialObjectMetadata) http.HandlerFunc {
 	o.TypeMeta = metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata"}
 	return body(http.StatusOK, "application/json", encode(o))
 }
@@ -177,7 +177,7 @@ func meta(namespace, name, uid string, finalizers ...string) *metav1.PartialObje
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// clock is a clock that stands still unless told otherwise.
+// clock is a clock that only advances by pass.
 type clock struct {
 	mu sync.Mutex // covers t
 	t  time.Time
@@ -189,21 +189,21 @@ func (c *clock) now() time.Time {
 	return c.t
 }
 
-func (c *clock) pass(d time.Duration) {
+func (c *clock) advance(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.t = c.t.Add(d)
 }
 
-// told is a graph that says what it is told to say.
-type told map[graph.ID]graph.View
+// fixedGraph is a graph with fixed views.
+type fixedGraph map[graph.ID]graph.View
 
-func (g told) Look(id graph.ID) (graph.View, bool) {
+func (g fixedGraph) Lookup(id graph.ID) (graph.View, bool) {
 	v, ok := g[id]
 	return v, ok
 }
 
-func (g told) Cycle(graph.ID) (graph.Edge, bool) { return graph.Edge{}, false }
+func (g fixedGraph) Cycle(graph.ID) (graph.Edge, bool) { return graph.Edge{}, false }
 
 // locked is a graph behind a lock.
 type locked struct {
@@ -211,10 +211,10 @@ type locked struct {
 	g  *graph.Graph
 }
 
-func (r *locked) Look(id graph.ID) (graph.View, bool) {
+func (r *locked) Lookup(id graph.ID) (graph.View, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.g.Look(id)
+	return r.g.Lookup(id)
 }
 
 func (r *locked) Cycle(id graph.ID) (graph.Edge, bool) {
@@ -231,24 +231,24 @@ func (r *locked) apply(events ...graph.Event) {
 	}
 }
 
-// world is a Gatherer with all that it works on.
-type world struct {
+// fixture is a Gatherer with all that it works on.
+type fixture struct {
 	*gather.Gatherer
-	api    *api
-	clock  *clock
-	learnt *[]graph.Event
-	serves func() (bool, error) // what discovery says of any type
+	api      *apiServer
+	clock    *clock
+	observed *[]graph.Event
+	serves   func() (bool, error) // the response of discovery for any type
 
-	absent bool // whether types that the catalog lacks are really not there
+	absent bool // whether types that the catalog lacks are really absent
 }
 
-func newWorld(t *testing.T, g gather.Graph, observe func(...graph.Event)) *world {
-	w := &world{api: newAPI(t), clock: &clock{t: start}, learnt: new([]graph.Event)}
+func newFixture(t *testing.T, g gather.Graph, observe func(...graph.Event)) *fixture {
+	w := &fixture{api: newAPIServer(t), clock: &clock{t: start}, observed: new([]graph.Event)}
 	w.serves = func() (bool, error) { return true, nil }
 	var mu sync.Mutex // covers learnt
 	all := func(events ...graph.Event) {
 		mu.Lock()
-		*w.learnt = append(*w.learnt, events...)
+		*w.observed = append(*w.observed, events...)
 		mu.Unlock()
 		observe(events...)
 	}
@@ -262,7 +262,7 @@ func newWorld(t *testing.T, g gather.Graph, observe func(...graph.Event)) *world
 	return w
 }
 
-func nobody(...graph.Event) {}
+func noOwner(...graph.Event) {}
 
 // reference is one to an owner named owner, with the UID owner.
 func reference(kind schema.GroupVersionKind) metav1.OwnerReference {
@@ -280,7 +280,7 @@ func child(uid, namespace string, refs ...metav1.OwnerReference) graph.Object {
 func id(uid string) graph.ID { return graph.IDOf(types.UID(uid)) }
 
 // one has a Gatherer gather facts about an object with a single owner.
-func one(t *testing.T, w *world, uid string) decide.Owner {
+func one(t *testing.T, w *fixture, uid string) decide.Owner {
 	t.Helper()
 	facts, ok := w.Gather(t.Context(), id(uid))
 	if !ok || len(facts.Owners) != 1 {

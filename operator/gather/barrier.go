@@ -20,134 +20,136 @@ import (
 )
 
 const (
-	// BarrierPeriod is the least time between two rounds of the barrier.
-	BarrierPeriod = 250 * time.Millisecond
+	// BarrierInterval is the minimum interval between two rounds of the barrier.
+	BarrierInterval = 250 * time.Millisecond
 
-	// confirmedFor is how long a round's good news is kept for its owner to
-	// come to its turn in the queue. It is used once.
-	confirmedFor = 30 * time.Second
+	// outcomeTTL is how long the outcome of a round is kept until the queue
+	// processes the owner. It is used once.
+	outcomeTTL = 30 * time.Second
 
-	barrierPage    = 500
-	barrierLists   = 8                // at the same time
-	barrierTimeout = 30 * time.Second // of one list, with all its pages
+	barrierPageSize    = 500
+	barrierConcurrency = 8                // concurrent lists
+	barrierTimeout     = 30 * time.Second // for one list with all its pages
 )
 
-// Barrier confirms, before an owner's last step, that it has no dependent
-// which the watch has not shown yet (defects 3.16 and 3.17). All owners that
-// wait share one round: the kinds of which there may be dependents are listed
-// once for each namespace in question, and what is found enters the graph
-// before the owners are told.
+// Barrier confirms, before the last finalizer of an owner is removed, that the owner has
+// no dependent that the watch has not delivered yet (defects 3.16 and 3.17). All pending
+// owners share one round: kinds that may have dependents are listed once per namespace,
+// and the dependents found are added to the graph before the round has outcomes.
 //
-// A dependent of an owner that orphans must not be missed: it would be
-// collected later, for want of its owner. So all kinds are listed for such an
-// owner, and it is held while any of the lists fails. An owner that waits
-// would only go before a dependent, which is collected in any case. For it,
-// the kinds are listed of which the graph has seen dependents of such owners,
-// and a list that fails does not hold it: one type that can't be read must not
-// stop the foreground deletion of everything that it ever named (G-63,
+// A dependent of an owner that orphans must not be missed: it would be deleted later,
+// when its owner is absent. So all kinds are listed for such an owner, and it is kept
+// while any list fails. An owner in foreground deletion would at worst be deleted before a
+// dependent, which is deleted in any case. For it, only kinds with known dependents of such
+// owners are listed, and a failed list does not keep it: one type that cannot be read must
+// not stop the foreground deletion of everything that it ever referenced (G-63,
 // scenario 48).
 //
-// The watch's bookmarks would be cheaper, but come only once a minute.
+// Bookmarks of the watch would be cheaper, but are only sent once a minute.
 type Barrier struct {
 	graph   Graph
 	sources Sources
 	client  metadata.Interface
 	observe func(...graph.Event)
 	now     func() time.Time
-	asked   chan struct{} // capacity 1: there are requests
+	pending chan struct{} // capacity 1: there are requests
 
-	// Holds says that owners with a hold are asked about as well, on which another
-	// collector lets their dependents go. It is set before the first use.
-	Holds bool
+	// IncludeHeld includes owners with a hold, whose dependents the built-in garbage collector
+	// orphans. It must be set before first use.
+	IncludeHeld bool
 
 	mu       sync.Mutex // covers what follows
 	requests map[graph.ID]struct{}
 	outcomes map[graph.ID]outcome
 }
 
-// Sources say where dependents may be.
+// Sources provide the types that dependents may have.
 type Sources struct {
 	Catalog func() *catalog.Catalog // the types served now
 
-	// Absent asks anew whether a kind that the catalog lacks is really served by
-	// no version of its group.
+	// Absent reports, by a new discovery request, whether no version of the group serves
+	// a kind that the catalog lacks.
 	Absent func(context.Context, schema.GroupKind) (bool, error)
 
-	// Empty returns nil if a group version of which discovery has said nothing since the
-	// start is seen to have no type that is collected. Nil means that this can't be seen.
-	Empty func(context.Context, schema.GroupVersion) error
+	// VerifyEmpty returns nil if a group version for which discovery has failed since the start
+	// has no type that is collected. A nil Empty means that this is always unknown.
+	VerifyEmpty func(context.Context, schema.GroupVersion) error
 }
 
-// outcome is what a round found out for one owner, and for one way of being
-// deleted: a second DELETE that changes it begins anew.
+// outcome is the result of a round for one owner and its propagation policy. A second
+// DELETE that changes the policy needs another round.
 type outcome struct {
 	failure string
 	orphans bool
 	at      time.Time
 }
 
-// NewBarrier returns a Barrier that passes what it finds to observe.
+// NewBarrier returns a Barrier that passes the dependents it finds to observe.
 func NewBarrier(g Graph, sources Sources, client metadata.Interface, observe func(...graph.Event), now func() time.Time) *Barrier {
 	return &Barrier{
 		graph: g, sources: sources, client: client, observe: observe, now: now,
-		asked:    make(chan struct{}, 1),
+		pending:  make(chan struct{}, 1),
 		requests: map[graph.ID]struct{}{},
 		outcomes: map[graph.ID]outcome{},
 	}
 }
 
-// Ask has the object's dependents looked for in the next round, which begins
-// after this call.
-func (b *Barrier) Ask(id graph.ID) {
+// Request includes the object in the next round, which starts after this call.
+func (b *Barrier) Request(id graph.ID) {
 	b.mu.Lock()
 	b.requests[id] = struct{}{}
 	b.mu.Unlock()
 	select {
-	case b.asked <- struct{}{}:
+	case b.pending <- struct{}{}:
 	default:
 	}
 }
 
-// Asked is readable when Round has something to do.
-func (b *Barrier) Asked() <-chan struct{} { return b.asked }
+// Pending returns a channel that is readable when there are requests for a round.
+func (b *Barrier) Pending() <-chan struct{} { return b.pending }
 
-// Outcome reports whether a recent round has confirmed the dependents of an
-// owner that is being deleted so, orphaning them or not, or, if it could not,
-// why. It is told once: what comes after needs a round of its own.
+// Outcome reports whether a recent round has confirmed an owner that is being deleted
+// with or without orphaning its dependents, or why the round failed.
 func (b *Barrier) Outcome(id graph.ID, orphans bool) (confirmed bool, failure string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	o, ok := b.outcomes[id]
-	delete(b.outcomes, id)
-	if !ok || o.orphans != orphans || b.now().Sub(o.at) > confirmedFor {
+	if !ok || o.orphans != orphans || b.now().Sub(o.at) > outcomeTTL {
 		return false, ""
 	}
 	return o.failure == "", o.failure
 }
 
-// Round looks for dependents of all owners that were asked about, and returns
-// those owners. Each that is still there, and has nothing new to wait for, has
-// an outcome now.
-func (b *Barrier) Round(ctx context.Context) []graph.ID {
-	ids := b.take()
-	began := b.now()
+// Consume forgets the outcome for an owner: it may be acted on once, and the next one needs
+// another round.
+func (b *Barrier) Consume(id graph.ID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.outcomes, id)
+}
+
+// RunRound lists the dependents of all requested owners, and returns those owners. Each one
+// that still exists, and has no new dependents to wait for, has an outcome afterwards.
+func (b *Barrier) RunRound(ctx context.Context) []graph.ID {
+	ids := b.takeRequests()
+	start := b.now()
 	owners := map[graph.ID]graph.View{}
 	for _, id := range ids {
-		if view, ok := b.graph.Look(id); ok && b.Concerns(view) {
+		if view, ok := b.graph.Lookup(id); ok && b.NeedsConfirmation(view) {
 			owners[id] = view
 		}
 	}
-	failures := b.lookAll(ctx, b.places(owners))
-	b.lookForTypes(ctx, owners, failures)
+	failures := b.listAll(ctx, b.scopes(owners))
+	b.checkUnknownTypes(ctx, owners, failures)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	maps.DeleteFunc(b.outcomes, func(_ graph.ID, o outcome) bool { return began.Sub(o.at) > confirmedFor })
+	maps.DeleteFunc(b.outcomes, func(_ graph.ID, o outcome) bool { return start.Sub(o.at) > outcomeTTL })
 	for id, owner := range owners {
-		if now, ok := b.graph.Look(id); !ok || !b.isLeft(now) {
-			continue // the round itself has found what it waits for
+		if now, ok := b.graph.Lookup(id); !ok || !b.isUnblocked(now) {
+			continue // the round has found dependents that it waits for
 		}
-		o := outcome{orphans: b.orphans(owner), at: began}
-		if err := failures[id]; err != nil && (o.orphans || errors.Is(err, errLate)) {
+		o := outcome{orphans: b.orphans(owner), at: start}
+		if err := failures[id]; err != nil && (o.orphans || errors.Is(err, errWatchBehind)) {
 			o.failure = err.Error()
 		}
 		b.outcomes[id] = o
@@ -155,47 +157,47 @@ func (b *Barrier) Round(ctx context.Context) []graph.ID {
 	return ids
 }
 
-// isLeft reports whether an owner has nothing left to wait for, as far as the
-// graph knows.
-func (b *Barrier) isLeft(owner graph.View) bool {
+// isUnblocked reports whether an owner has nothing to wait for, according to the graph.
+func (b *Barrier) isUnblocked(owner graph.View) bool {
 	return b.orphans(owner) && owner.Dependents == 0 || owner.Waits() && owner.Blocking == 0
 }
 
-// Concerns reports whether there may be something to confirm of an owner.
-func (b *Barrier) Concerns(owner graph.View) bool { return owner.Waits() || b.orphans(owner) }
+// NeedsConfirmation reports whether an owner may need confirmation.
+func (b *Barrier) NeedsConfirmation(owner graph.View) bool { return owner.Waits() || b.orphans(owner) }
 
-// orphans reports whether no dependent of an owner must be missed.
+// orphans reports whether the dependents of an owner are orphaned, so that none must be
+// missed.
 func (b *Barrier) orphans(owner graph.View) bool {
-	return owner.Orphans() || owner.Object.Terminating && owner.Object.Held && b.Holds
+	return owner.Orphans() || owner.Object.Terminating && owner.Object.Held && b.IncludeHeld
 }
 
-// lookAll looks at all places, and says for which owners that failed, and why.
-func (b *Barrier) lookAll(ctx context.Context, plan map[place][]graph.View) map[graph.ID]error {
+// listAll lists all places, and returns the errors by owner.
+func (b *Barrier) listAll(ctx context.Context, plan map[scope][]graph.View) map[graph.ID]error {
 	var mu sync.Mutex // covers failures
 	failures := map[graph.ID]error{}
 	var group errgroup.Group
-	group.SetLimit(barrierLists)
+	group.SetLimit(barrierConcurrency)
 	for at, owners := range plan {
 		group.Go(func() error {
 			ctx, cancel := context.WithTimeout(ctx, barrierTimeout)
 			defer cancel()
-			if err := b.look(ctx, at, owners); err != nil {
+			if err := b.listScope(ctx, at, owners); err != nil {
 				mu.Lock()
 				defer mu.Unlock()
 				for _, owner := range owners {
-					if !errors.Is(failures[owner.ID], errLate) {
+					if !errors.Is(failures[owner.ID], errWatchBehind) {
 						failures[owner.ID] = err
 					}
 				}
 			}
-			return nil // one place says nothing about another
+			return nil // a failed place does not affect others
 		})
 	}
 	_ = group.Wait() // always nil
 	return failures
 }
 
-func (b *Barrier) take() []graph.ID {
+func (b *Barrier) takeRequests() []graph.ID {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	ids := make([]graph.ID, 0, len(b.requests))
@@ -206,27 +208,26 @@ func (b *Barrier) take() []graph.ID {
 	return ids
 }
 
-// place is where dependents may be: a kind, and a namespace or all of them.
-type place struct {
+// scope is a kind and a namespace to list; an empty namespace means all.
+type scope struct {
 	kind      schema.GroupKind
 	namespace string
 }
 
-// places says where the dependents of the owners may be, and of which owners.
-func (b *Barrier) places(owners map[graph.ID]graph.View) map[place][]graph.View {
-	found := map[place][]graph.View{}
+// scopes returns the places that may contain dependents of the owners, with those owners.
+func (b *Barrier) scopes(owners map[graph.ID]graph.View) map[scope][]graph.View {
+	found := map[scope][]graph.View{}
 	for _, owner := range owners {
 		for _, gk := range b.kinds(owner) {
-			at := place{kind: gk, namespace: owner.Object.Namespace}
+			at := scope{kind: gk, namespace: owner.Object.Namespace}
 			found[at] = append(found[at], owner)
 		}
 	}
 	return found
 }
 
-// kinds says of which kinds to look for dependents of an owner: those of which
-// the graph has seen any of an owner of its kind, and for one that orphans all
-// that there are.
+// kinds returns the kinds to list for an owner: those with known dependents of owners of
+// its kind, and for an owner that orphans all collected kinds.
 func (b *Barrier) kinds(owner graph.View) []schema.GroupKind {
 	kinds := slices.Clone(owner.DependentKinds)
 	if !b.orphans(owner) {
@@ -240,13 +241,13 @@ func (b *Barrier) kinds(owner graph.View) []schema.GroupKind {
 	return kinds
 }
 
-// look lists one place, and hands on the objects there that name one of the
-// owners. No cluster-scoped object can have an owner in a namespace.
-func (b *Barrier) look(ctx context.Context, at place, owners []graph.View) error {
+// listScope lists one place, and passes on the objects that reference one of the owners. A
+// cluster-scoped object cannot have a namespaced owner.
+func (b *Barrier) listScope(ctx context.Context, at scope, owners []graph.View) error {
 	resource, served := b.sources.Catalog().Preferred(at.kind)
 	switch {
 	case !served:
-		return b.makeSureIsAbsent(ctx, at.kind)
+		return b.verifyAbsent(ctx, at.kind)
 	case !resource.Namespaced && at.namespace != "":
 		return nil
 	}
@@ -255,7 +256,7 @@ func (b *Barrier) look(ctx context.Context, at place, owners []graph.View) error
 		wanted[owner.Object.UID] = struct{}{}
 	}
 	client := b.client.Resource(resource.Version).Namespace(at.namespace)
-	options := metav1.ListOptions{Limit: barrierPage}
+	options := metav1.ListOptions{Limit: barrierPageSize}
 	var late error
 	for {
 		page, err := client.List(ctx, options)
@@ -264,11 +265,11 @@ func (b *Barrier) look(ctx context.Context, at place, owners []graph.View) error
 		}
 		for i := range page.Items {
 			o := graph.ObjectOf(resource.GroupVersionKind(), &page.Items[i])
-			if !namesAny(o, wanted) {
+			if !referencesAny(o, wanted) {
 				continue
 			}
-			if err := b.takeIn(o, wanted); err != nil {
-				late = err // one of them is enough to say
+			if err := b.observeDependent(o, wanted); err != nil {
+				late = err // reporting one of them is enough
 			}
 		}
 		if options.Continue = page.Continue; options.Continue == "" {
@@ -277,36 +278,36 @@ func (b *Barrier) look(ctx context.Context, at place, owners []graph.View) error
 	}
 }
 
-// makeSureIsAbsent returns nil if a kind that the catalog lacks has no objects.
-func (b *Barrier) makeSureIsAbsent(ctx context.Context, gk schema.GroupKind) error {
+// verifyAbsent returns nil if a kind that the catalog lacks has no objects.
+func (b *Barrier) verifyAbsent(ctx context.Context, gk schema.GroupKind) error {
 	absent, err := b.sources.Absent(ctx, gk)
 	switch {
 	case err != nil:
 		return fmt.Errorf("list %s for dependents: %w", gk, err)
 	case !absent:
-		return fmt.Errorf("list %s for dependents: it is served, and not watched yet", gk)
+		return fmt.Errorf("list %s for dependents: it is served, but not watched yet", gk)
 	default:
 		return nil
 	}
 }
 
-// errLate says that a dependent is known to exist, or to have existed a moment
-// ago, and that the graph does not have it.
-var errLate = errors.New("it was listed as a dependent, and its watch says otherwise: one of them is late")
+// errWatchBehind means that a dependent exists, or existed a moment ago, but the graph does not
+// have it.
+var errWatchBehind = errors.New("it was listed as a dependent, but the watch does not show it: one of them is behind")
 
-// takeIn hands a dependent on to the graph, and makes sure that it has it. The
-// graph does not if its watch is somewhere else at the moment, say in the
-// middle of a list; then nothing is confirmed.
-func (b *Barrier) takeIn(dependent graph.Object, wanted map[types.UID]struct{}) error {
+// observeDependent passes a dependent to the graph, and verifies that the graph has it. The graph
+// does not if the watch of its type is in another state, for example in the middle of a
+// list. Then nothing is confirmed.
+func (b *Barrier) observeDependent(dependent graph.Object, wanted map[types.UID]struct{}) error {
 	b.observe(graph.Read{Object: dependent})
-	view, ok := b.graph.Look(graph.IDOf(dependent.UID))
-	if !ok || !namesAny(view.Object, wanted) {
-		return fmt.Errorf("%s: %w", graph.Coordinates{Kind: dependent.Kind, Namespace: dependent.Namespace, Name: dependent.Name}, errLate)
+	view, ok := b.graph.Lookup(graph.IDOf(dependent.UID))
+	if !ok || !referencesAny(view.Object, wanted) {
+		return fmt.Errorf("%s: %w", graph.Coordinates{Kind: dependent.Kind, Namespace: dependent.Namespace, Name: dependent.Name}, errWatchBehind)
 	}
 	return nil
 }
 
-func namesAny(o graph.Object, wanted map[types.UID]struct{}) bool {
+func referencesAny(o graph.Object, wanted map[types.UID]struct{}) bool {
 	for _, ref := range o.Owners {
 		if _, ok := wanted[ref.UID]; ok {
 			return true

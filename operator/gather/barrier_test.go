@@ -17,7 +17,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/graph"
 )
 
-// waiting is the view of an owner that waits for dependents of these kinds.
+// waiting returns the view of an owner that waits for dependents of these kinds.
 func waiting(uid, namespace string, kinds ...schema.GroupVersionKind) graph.View {
 	v := graph.View{ID: id(uid), Object: graph.Object{
 		UID: types.UID(uid), Kind: configMap, Namespace: namespace, Name: uid, ResourceVersion: "40", Terminating: true, Foreground: true,
@@ -30,9 +30,8 @@ func waiting(uid, namespace string, kinds ...schema.GroupVersionKind) graph.View
 
 const widgets = "/apis/example.com/v1/namespaces/ns/widgets"
 
-// everythingBut answers the lists of all types in the namespace, but one, with
-// nothing.
-func everythingBut(w *world, path string) {
+// everythingBut makes the lists of all types in the namespace except one empty.
+func everythingBut(w *fixture, path string) {
 	for _, p := range []string{
 		podList, widgets, "/api/v1/namespaces/ns/configmaps", "/apis/remote.example.com/v1/namespaces/ns/remotes",
 		"/api/v1/namespaces/other/pods", "/api/v1/namespaces/other/configmaps",
@@ -44,22 +43,22 @@ func everythingBut(w *world, path string) {
 	}
 }
 
-// orphaning is an owner that leaves its dependents behind.
+// orphaning returns the view of an owner that orphans its dependents.
 func orphaning(uid, namespace string, kinds ...schema.GroupVersionKind) graph.View {
 	v := waiting(uid, namespace, kinds...)
 	v.Object.Foreground, v.Object.Orphan = false, true
 	return v
 }
 
-func views(vs ...graph.View) told {
-	g := told{}
+func views(vs ...graph.View) fixedGraph {
+	g := fixedGraph{}
 	for _, v := range vs {
 		g[v.ID] = v
 	}
 	return g
 }
 
-// dependent is a listed object that names owners by UID.
+// dependent returns a listed object with owners by UID.
 func dependent(name string, owners ...string) *metav1.PartialObjectMetadata {
 	o := meta("ns", name, name)
 	for _, uid := range owners {
@@ -68,7 +67,7 @@ func dependent(name string, owners ...string) *metav1.PartialObjectMetadata {
 	return o
 }
 
-// confirmation is what Outcome says.
+// confirmation is the result of Outcome, which is then consumed.
 type confirmation struct {
 	Confirmed bool
 	Failed    bool
@@ -81,34 +80,38 @@ func left(b *gather.Barrier, uid string) confirmation { return outcomeFor(b, uid
 
 func outcomeFor(b *gather.Barrier, uid string, orphans bool) confirmation {
 	ok, failure := b.Outcome(id(uid), orphans)
+	if again, _ := b.Outcome(id(uid), orphans); again != ok {
+		return confirmation{} // reading it must not consume it
+	}
+	b.Consume(id(uid))
 	return confirmation{ok, failure != ""}
 }
 
-func round(t *testing.T, w *world, uids ...string) {
+func round(t *testing.T, w *fixture, uids ...string) {
 	t.Helper()
 	var want []graph.ID
 	for _, uid := range uids {
-		w.Barrier.Ask(id(uid))
+		w.Barrier.Request(id(uid))
 		want = append(want, id(uid))
 	}
-	got := w.Barrier.Round(t.Context())
+	got := w.Barrier.RunRound(t.Context())
 	byID := cmpopts.SortSlices(func(a, b graph.ID) bool { return a.String() < b.String() })
 	if diff := cmp.Diff(want, got, byID, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("owners of the round: %s", diff)
 	}
 }
 
-// Owners that wait share the lists: one for each kind and namespace.
-func TestARoundListsEveryPlaceOnce(t *testing.T) {
-	w := newWorld(t, views(
+// Waiting owners share the lists: one for each kind and namespace.
+func TestBarrier_ListsEachScopeOnce(t *testing.T) {
+	w := newFixture(t, views(
 		waiting("a", "ns", pod, widget), waiting("b", "ns", pod), waiting("c", "other", pod), waiting("d", "ns"),
 		waiting("e", "", node, pod),
-	), nobody)
+	), noOwner)
 	for _, path := range []string{"/api/v1/pods", "/api/v1/nodes", podList, "/api/v1/namespaces/other/pods", "/apis/example.com/v1/namespaces/ns/widgets"} {
 		w.api.answer(path, page(""))
 	}
 	round(t, w, "a", "b", "c", "d", "e")
-	got := w.api.asks()
+	got := w.api.requests()
 	slices.Sort(got)
 	want := []string{
 		"/api/v1/namespaces/ns/pods?limit=500", "/api/v1/namespaces/other/pods?limit=500",
@@ -124,23 +127,23 @@ func TestARoundListsEveryPlaceOnce(t *testing.T) {
 	}
 }
 
-// Everything else in a list is the watch's to tell.
-func TestARoundHandsOnOnlyDependentsOfTheAsked(t *testing.T) {
-	w := newWorld(t, views(waiting("a", "ns", pod), waiting("b", "ns", pod), waiting("c", "ns", pod)), nobody)
-	mine, both, others, none := dependent("mine", "a"), dependent("both", "c", "b"), dependent("others", "c"), dependent("none")
-	w.api.answer(podList, page("", mine, both, others, none))
+// Other objects in a list are left to the watch.
+func TestBarrier_ObservesOnlyRequestedDependents(t *testing.T) {
+	w := newFixture(t, views(waiting("a", "ns", pod), waiting("b", "ns", pod), waiting("c", "ns", pod)), noOwner)
+	requested, both, others, none := dependent("mine", "a"), dependent("both", "c", "b"), dependent("others", "c"), dependent("none")
+	w.api.answer(podList, page("", requested, both, others, none))
 	round(t, w, "a", "b")
-	want := []graph.Event{read(pod, mine), read(pod, both)}
-	if diff := cmp.Diff(want, *w.learnt); diff != "" {
+	want := []graph.Event{read(pod, requested), read(pod, both)}
+	if diff := cmp.Diff(want, *w.observed); diff != "" {
 		t.Error(diff)
 	}
 	if diff := cmp.Diff(confirmation{}, confirmed(w.Barrier, "c")); diff != "" {
-		t.Errorf("c was not asked about: %s", diff)
+		t.Errorf("c was not requested: %s", diff)
 	}
 }
 
-func TestARoundFollowsThePagesOfAList(t *testing.T) {
-	w := newWorld(t, views(waiting("a", "ns", pod)), nobody)
+func TestBarrier_ReadsAllPages(t *testing.T) {
+	w := newFixture(t, views(waiting("a", "ns", pod)), noOwner)
 	first, second := dependent("first", "a"), dependent("second", "a")
 	w.api.answer(podList, func(rw http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Get("continue") == "" {
@@ -150,28 +153,27 @@ func TestARoundFollowsThePagesOfAList(t *testing.T) {
 		page("", second)(rw, r)
 	})
 	round(t, w, "a")
-	if diff := cmp.Diff([]graph.Event{read(pod, first), read(pod, second)}, *w.learnt); diff != "" {
+	if diff := cmp.Diff([]graph.Event{read(pod, first), read(pod, second)}, *w.observed); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]string{podList + "?limit=500", podList + "?continue=more&limit=500"}, w.api.asks()); diff != "" {
+	if diff := cmp.Diff([]string{podList + "?limit=500", podList + "?continue=more&limit=500"}, w.api.requests()); diff != "" {
 		t.Errorf("listed: %s", diff)
 	}
 }
 
-// A list that fails, on whichever page, confirms none of the orphaning owners
-// that it was for; it says nothing of the others. Bad news is told once, so
-// that the next look asks again. An owner that waits for its dependents is not
-// held (G-63).
-func TestAFailedListHoldsItsOwners(t *testing.T) {
+// A list that fails, on any page, confirms none of the orphaning owners that it was for, and
+// does not affect the others. The failure is returned once, so the next decision requests
+// another round. An owner in foreground deletion is not kept (G-63).
+func TestBarrier_FailedListKeepsItsOwners(t *testing.T) {
 	expired := body(http.StatusGone, "application/json", `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}`)
-	for name, answer := range map[string]http.HandlerFunc{
-		"500":                        body(http.StatusInternalServerError, "text/plain", "oops"),
-		"403":                        body(http.StatusForbidden, "text/plain", "no"),
-		"404 from a proxy":           body(http.StatusNotFound, "text/html", "404"),
-		"404, the type is not there": bare(),
-		"a page for a login":         body(http.StatusOK, "text/html", "<h1>please log in</h1>"),
-		"one object for a list":      found(meta("ns", "x", "x")),
-		"the connection is cut":      cut,
+	for name, response := range map[string]http.HandlerFunc{
+		"500":                          body(http.StatusInternalServerError, "text/plain", "oops"),
+		"403":                          body(http.StatusForbidden, "text/plain", "no"),
+		"404 from a proxy":             body(http.StatusNotFound, "text/html", "404"),
+		"404, the type does not exist": bare(),
+		"a page for a login":           body(http.StatusOK, "text/html", "<h1>please log in</h1>"),
+		"one object for a list":        cachedRead(meta("ns", "x", "x")),
+		"the connection is cut":        cut,
 		"the second page has expired": func(rw http.ResponseWriter, r *http.Request) {
 			if r.URL.Query().Get("continue") == "" {
 				page("more")(rw, r)
@@ -181,9 +183,9 @@ func TestAFailedListHoldsItsOwners(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, views(orphaning("a", "ns", pod, widget), orphaning("b", "ns", widget), orphaning("c", "other", pod), waiting("d", "ns", pod)), nobody)
+			w := newFixture(t, views(orphaning("a", "ns", pod, widget), orphaning("b", "ns", widget), orphaning("c", "other", pod), waiting("d", "ns", pod)), noOwner)
 			everythingBut(w, podList)
-			w.api.answer(podList, answer)
+			w.api.answer(podList, response)
 			round(t, w, "a", "b", "c", "d")
 			got := map[string]confirmation{"d": confirmed(w.Barrier, "d")}
 			for _, uid := range []string{"a", "b", "c"} {
@@ -194,18 +196,18 @@ func TestAFailedListHoldsItsOwners(t *testing.T) {
 				t.Error(diff)
 			}
 			if diff := cmp.Diff(confirmation{}, left(w.Barrier, "a")); diff != "" {
-				t.Errorf("asked a second time: %s", diff)
+				t.Errorf("outcome returned twice: %s", diff)
 			}
 		})
 	}
 }
 
-// Good news is kept for half a minute from when its round began, and used once.
-func TestAConfirmationExpires(t *testing.T) {
-	w := newWorld(t, views(waiting("a", "ns", pod)), nobody)
+// A confirmation is kept for half a minute from the start of its round, and used once.
+func TestBarrier_OutcomeExpires(t *testing.T) {
+	w := newFixture(t, views(waiting("a", "ns", pod)), noOwner)
 	list := page("")
 	w.api.answer(podList, func(rw http.ResponseWriter, r *http.Request) {
-		w.clock.pass(time.Second)
+		w.clock.advance(time.Second)
 		list(rw, r)
 	})
 	for after, want := range map[time.Duration]confirmation{
@@ -213,7 +215,7 @@ func TestAConfirmationExpires(t *testing.T) {
 		29*time.Second + time.Nanosecond: {},
 	} {
 		round(t, w, "a")
-		w.clock.pass(after)
+		w.clock.advance(after)
 		if diff := cmp.Diff(want, confirmed(w.Barrier, "a")); diff != "" {
 			t.Errorf("after %s: %s", after, diff)
 		}
@@ -223,10 +225,10 @@ func TestAConfirmationExpires(t *testing.T) {
 	}
 }
 
-// 3.7, 3.17: before an orphaning owner goes, all types are listed, whether any
-// of their objects is known to depend on such owners or not.
-func TestAnOrphaningOwnerIsLookedForEverywhere(t *testing.T) {
-	w := newWorld(t, views(orphaning("a", "ns", pod)), nobody)
+// 3.7, 3.17: before the finalizer of an orphaning owner is removed, all types are listed,
+// including those without known dependents of such owners.
+func TestBarrier_ListsAllKindsForAnOrphaningOwner(t *testing.T) {
+	w := newFixture(t, views(orphaning("a", "ns", pod)), noOwner)
 	everythingBut(w, widgets)
 	w.api.answer(widgets, body(http.StatusInternalServerError, "text/plain", "conversion webhook"))
 	round(t, w, "a")
@@ -240,10 +242,10 @@ func TestAnOrphaningOwnerIsLookedForEverywhere(t *testing.T) {
 	}
 }
 
-// The catalog may lack a type for a moment. That is asked for anew before an
-// orphaning owner goes.
-func TestAnOrphaningOwnerWaitsForATypeThatIsServedAfterAll(t *testing.T) {
-	w := newWorld(t, views(orphaning("a", "ns", unknown)), nobody)
+// The catalog may temporarily lack a type. This is verified before the finalizer of an
+// orphaning owner is removed.
+func TestBarrier_OrphaningOwnerWaitsForAnUnwatchedType(t *testing.T) {
+	w := newFixture(t, views(orphaning("a", "ns", unknown)), noOwner)
 	everythingBut(w, "")
 	for _, absent := range []bool{false, true} {
 		w.absent = absent
@@ -254,22 +256,22 @@ func TestAnOrphaningOwnerWaitsForATypeThatIsServedAfterAll(t *testing.T) {
 	}
 }
 
-func TestNobodyIsConfirmedUnasked(t *testing.T) {
-	w := newWorld(t, views(waiting("a", "ns", pod)), nobody)
+func TestBarrier_ConfirmsOnlyRequestedOwners(t *testing.T) {
+	w := newFixture(t, views(waiting("a", "ns", pod)), noOwner)
 	round(t, w)
 	if diff := cmp.Diff(confirmation{}, confirmed(w.Barrier, "a")); diff != "" {
 		t.Error(diff)
 	}
-	if asked := w.api.asks(); len(asked) != 0 {
-		t.Errorf("listed %v", asked)
+	if requests := w.api.requests(); len(requests) != 0 {
+		t.Errorf("listed %v", requests)
 	}
 }
 
-// An owner that the graph has lost by the time of the round was looked for
-// nowhere. It may be back a moment later.
-func TestAnOwnerThatIsLostIsNotConfirmed(t *testing.T) {
+// No dependents were listed for an owner that is not in the graph at the time of the round.
+// It may be back a moment later.
+func TestBarrier_LostOwnerHasNoOutcome(t *testing.T) {
 	g := views()
-	w := newWorld(t, g, nobody)
+	w := newFixture(t, g, noOwner)
 	round(t, w, "a")
 	back := waiting("a", "ns", pod)
 	g[back.ID] = back
@@ -278,30 +280,29 @@ func TestAnOwnerThatIsLostIsNotConfirmed(t *testing.T) {
 	}
 }
 
-// A kind that is not served has no objects to list, and a cluster-scoped kind
-// none whose owner is in a namespace.
-func TestARoundSkipsWhatCanHaveNoDependents(t *testing.T) {
-	w := newWorld(t, views(waiting("a", "ns", unknown, node)), nobody)
+// A kind that is not served has no objects, and cluster-scoped objects cannot have a
+// namespaced owner.
+func TestBarrier_SkipsScopesWithoutDependents(t *testing.T) {
+	w := newFixture(t, views(waiting("a", "ns", unknown, node)), noOwner)
 	round(t, w, "a")
 	if diff := cmp.Diff(confirmation{Confirmed: true}, confirmed(w.Barrier, "a")); diff != "" {
 		t.Error(diff)
 	}
-	if asked := w.api.asks(); len(asked) != 0 {
-		t.Errorf("listed %v", asked)
+	if requests := w.api.requests(); len(requests) != 0 {
+		t.Errorf("listed %v", requests)
 	}
 }
 
-// A kind of which nobody knows whether it is served is listed all the same:
-// while that fails the owner is held.
-func TestAStaleKindIsListed(t *testing.T) {
-	w := newWorld(t, views(orphaning("a", "ns", widget)), nobody)
+// A stale kind is listed, too. While that fails, the owner is kept.
+func TestBarrier_ListsStaleKinds(t *testing.T) {
+	w := newFixture(t, views(orphaning("a", "ns", widget)), noOwner)
 	lists := discovered()
 	stale := catalog.Build(nil, lists[:1], catalog.Settings{
 		Local: local, Previous: served(), Failed: map[schema.GroupVersion]error{widget.GroupVersion(): http.ErrServerClosed},
 	})
 	w.Barrier = gather.NewBarrier(w.Graph, gather.Sources{
 		Catalog: func() *catalog.Catalog { return stale }, Absent: nil,
-	}, w.api.client(t), nobody, w.clock.now)
+	}, w.api.client(t), noOwner, w.clock.now)
 	everythingBut(w, widgets)
 	w.api.answer(widgets, body(http.StatusServiceUnavailable, "text/plain", "no endpoints"))
 	round(t, w, "a")
@@ -310,40 +311,40 @@ func TestAStaleKindIsListed(t *testing.T) {
 	}
 }
 
-func TestAskedTellsThatThereIsSomethingToDo(t *testing.T) {
-	w := newWorld(t, views(waiting("a", "ns")), nobody)
+func TestBarrier_PendingSignalsRequests(t *testing.T) {
+	w := newFixture(t, views(waiting("a", "ns")), noOwner)
 	pending := func() bool {
 		select {
-		case <-w.Barrier.Asked():
+		case <-w.Barrier.Pending():
 			return true
 		default:
 			return false
 		}
 	}
 	if pending() {
-		t.Error("there is something to do before anybody asked")
+		t.Error("pending without a request")
 	}
-	w.Barrier.Ask(id("a"))
-	w.Barrier.Ask(id("a"))
+	w.Barrier.Request(id("a"))
+	w.Barrier.Request(id("a"))
 	if !pending() || pending() {
-		t.Error("two questions don't make one round")
+		t.Error("two requests do not make one round")
 	}
 }
 
-// Facts tell of the confirmation only where it is asked for: of an owner that
-// is about to go.
-func TestFactsTellWhatTheBarrierFound(t *testing.T) {
-	orphans, stands := orphaning("orphans", "ns", pod), waiting("stands", "ns", pod)
-	stands.Object.Terminating = false
+// Facts contain the confirmation only if it is needed: for an owner whose finalizer is about
+// to be removed.
+func TestGather_IncludesTheBarrierOutcome(t *testing.T) {
+	orphans, present := orphaning("orphans", "ns", pod), waiting("stands", "ns", pod)
+	present.Object.Terminating = false
 	fails := orphaning("fails", "other", widget)
-	w := newWorld(t, views(waiting("waits", "ns", pod), fails, orphans, stands), nobody)
+	w := newFixture(t, views(waiting("waits", "ns", pod), fails, orphans, present), noOwner)
 	everythingBut(w, "")
 	w.api.answer("/apis/example.com/v1/namespaces/other/widgets", body(http.StatusInternalServerError, "text/plain", "oops"))
 	round(t, w, "waits", "fails", "orphans", "stands")
 	got := map[string]confirmation{}
 	for _, uid := range []string{"waits", "fails", "orphans", "stands"} {
 		facts, _ := w.Gather(t.Context(), id(uid))
-		got[uid] = confirmation{facts.Confirmed, facts.Unconfirmed != ""}
+		got[uid] = confirmation{facts.Confirmed, facts.ConfirmError != ""}
 	}
 	want := map[string]confirmation{"waits": {Confirmed: true}, "fails": {Failed: true}, "orphans": {Confirmed: true}, "stands": {}}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -351,11 +352,11 @@ func TestFactsTellWhatTheBarrierFound(t *testing.T) {
 	}
 }
 
-// Defects 3.16, 3.17: what the round finds is in the graph before the owner is
-// told, and so is counted by the next look.
-func TestADependentThatTheWatchHasNotShownIsFound(t *testing.T) {
+// Defects 3.16, 3.17: dependents found by the round are in the graph before the outcome, so
+// the next decision counts them.
+func TestBarrier_FindsUnwatchedDependents(t *testing.T) {
 	g := &locked{g: graph.New()}
-	w := newWorld(t, g, g.apply)
+	w := newFixture(t, g, g.apply)
 	owner := graph.Object{UID: "owner", Kind: configMap, Namespace: "ns", Name: "owner", ResourceVersion: "40", Terminating: true, Orphan: true}
 	g.apply(graph.Seen{Object: owner}, graph.Seen{Object: child("old", "ns", reference(configMap))},
 		graph.Deleted{Object: child("old", "ns"), At: start})
@@ -367,13 +368,13 @@ func TestADependentThatTheWatchHasNotShownIsFound(t *testing.T) {
 	}
 }
 
-// A list shows a dependent that the watch has passed over, as it seems: while
-// a type is listed anew, its objects come in the order of their names, so the
-// newest of them says nothing of the others. The graph is right not to take
-// the read for news; to say that nothing is unknown would be wrong.
-func TestADependentThatTheGraphDoesNotTakeInIsNotConfirmedAway(t *testing.T) {
+// A list shows a dependent that the watch seems to have skipped: while a type is relisted, its
+// objects are delivered in the order of their names, so the newest one says nothing about
+// the others. The graph rightly does not accept the read, so the owner must not be
+// confirmed.
+func TestBarrier_FailsIfTheGraphIgnoresADependent(t *testing.T) {
 	g := &locked{g: graph.New()}
-	w := newWorld(t, g, g.apply)
+	w := newFixture(t, g, g.apply)
 	owner := graph.Object{UID: "owner", Kind: configMap, Namespace: "ns", Name: "owner", ResourceVersion: "40", Terminating: true, Orphan: true}
 	late := child("late", "ns", reference(configMap))
 	late.ResourceVersion = "90"

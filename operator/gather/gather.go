@@ -1,13 +1,12 @@
-// Package gather finds out what a decision about one object rests on.
+// Package gather collects the facts for a decision about one object.
 //
-// It starts from what the graph knows and reads from the API server only what
-// that leaves open: an owner that was never seen, or one that is waiting for
-// its dependents and may have been told otherwise since. What it learns about
-// others on the way is handed on as an ordinary event. It judges nothing, and
-// writes nothing.
+// It starts from the graph and reads from the API server only what the graph does not
+// have: an owner that was never seen, or one in foreground deletion whose propagation
+// policy may have changed since. Whatever it reads about other objects is passed on as an
+// ordinary event. It decides nothing and writes nothing.
 //
-// The rule that everything else here serves: a read that failed, for whatever
-// reason, leaves the owner Unknown. Only a proof makes it Absent; see prove.
+// The most important rule: a read that failed, for whatever reason, leaves the owner
+// Unknown. Only a proof makes it Absent; see prove.
 package gather
 
 import (
@@ -22,13 +21,13 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/graph"
 )
 
-// maxPassReads is how many owners are read for one object before the facts about it are
-// returned. Proofs are kept, so that the next pass goes on from there.
-const maxPassReads = 500
+// maxReadsPerPass is the maximum number of owners that are read for one object before its
+// facts are returned. Proofs are cached, so the next pass continues from there.
+const maxReadsPerPass = 500
 
-// Graph is what is known of objects and their owners.
+// Graph provides objects and their owners.
 type Graph interface {
-	Look(graph.ID) (graph.View, bool)
+	Lookup(graph.ID) (graph.View, bool)
 	Cycle(graph.ID) (graph.Edge, bool)
 }
 
@@ -39,22 +38,21 @@ type Gatherer struct {
 	Catalog func() *catalog.Catalog // the types served now
 	Reader  *Reader
 	Barrier *Barrier
-	Observe func(...graph.Event) // takes in what was learnt by the way
+	Observe func(...graph.Event) // receives what was read
 	Now     func() time.Time
 }
 
-// Gather returns the facts about one object. It reports false if the object is
-// not there to decide about. An owner that could not be read is no error but a
-// fact.
+// Gather returns the facts about one object. It returns false if the object is not in
+// the graph. An owner that could not be read is not an error but a fact.
 func (g *Gatherer) Gather(ctx context.Context, id graph.ID) (decide.Facts, bool) {
-	view, ok := g.Graph.Look(id)
+	view, ok := g.Graph.Lookup(id)
 	if !ok {
 		return decide.Facts{}, false
 	}
 	facts := decide.Facts{Object: view.Object, Dependents: view.Dependents, Blocking: view.Blocking, Blockers: view.Blockers}
-	facts.Owners, facts.Unread = g.owners(ctx, view)
-	if g.Barrier.Concerns(view) {
-		facts.Confirmed, facts.Unconfirmed = g.Barrier.Outcome(id, g.Barrier.orphans(view))
+	facts.Owners, facts.UnreadOwners = g.owners(ctx, view)
+	if g.Barrier.NeedsConfirmation(view) {
+		facts.Confirmed, facts.ConfirmError = g.Barrier.Outcome(id, g.Barrier.orphans(view))
 	}
 	if view.Waits() && view.Blocking != 0 {
 		if edge, found := g.Graph.Cycle(id); found {
@@ -64,143 +62,141 @@ func (g *Gatherer) Gather(ctx context.Context, id graph.ID) (decide.Facts, bool)
 	return facts, true
 }
 
-// Unwatched returns the facts about an object of a type that is not watched, as far as
-// that and its owners tell.
-func (g *Gatherer) Unwatched(ctx context.Context, o graph.Object) decide.Facts {
+// GatherUnwatched returns the facts about an object of a type that is not watched. They are
+// limited to the object and its owners.
+func (g *Gatherer) GatherUnwatched(ctx context.Context, o graph.Object) decide.Facts {
 	view, facts := graph.View{ID: graph.IDOf(o.UID), Object: o}, decide.Facts{Object: o}
 	for _, ref := range o.Owners {
 		view.Claims = append(view.Claims, graph.Claim{Reference: ref})
 	}
-	facts.Owners, facts.Unread = g.owners(ctx, view)
+	facts.Owners, facts.UnreadOwners = g.owners(ctx, view)
 	return facts
 }
 
-// reads bound what is read for one object.
-type reads struct{ left, refused int }
+// readBudget limits the reads for one object.
+type readBudget struct{ remaining, skipped int }
 
-// owners says how each owner reference stands, and how many owners were not asked for
-// because there are too many.
+// owners returns the status of each owner reference, and the number of owners that were
+// not read because there are too many.
 func (g *Gatherer) owners(ctx context.Context, view graph.View) (owners []decide.Owner, unread int) {
-	r := reads{left: maxPassReads}
+	r := readBudget{remaining: maxReadsPerPass}
 	for _, claim := range view.Claims {
 		owners = append(owners, g.owner(ctx, view, claim, &r))
 	}
-	return owners, r.refused
+	return owners, r.skipped
 }
 
-// owner says how one owner reference stands.
-func (g *Gatherer) owner(ctx context.Context, view graph.View, claim graph.Claim, r *reads) decide.Owner {
+// owner returns the status of one owner reference.
+func (g *Gatherer) owner(ctx context.Context, view graph.View, claim graph.Claim, r *readBudget) decide.Owner {
 	owner := decide.Owner{Reference: claim.Reference}
-	if claim.Known == graph.Orphaning && (!claim.Doubted || view.Object.Terminating) {
-		owner.Standing, owner.Reason = decide.Orphaning, leaves
+	if claim.State == graph.Orphaning && (!claim.Stale || view.Object.Terminating) {
+		owner.Status, owner.Message = decide.Orphaning, orphaningMessage
 		return owner
 	}
 	if view.Object.Terminating {
-		owner.Reason = "not looked at, since the object itself is being deleted"
+		owner.Message = "not checked because the object itself is being deleted"
 		return owner
 	}
 	if claim.OwnerNamespace != view.Object.Namespace {
-		owner.Elsewhere = claim.OwnerNamespace
+		owner.ActualNamespace = claim.OwnerNamespace
 	}
 	at := view.Claim(claim.Reference)
 	if at.UID == "" {
-		owner.Reason = "the reference names no UID"
+		owner.Message = "the owner reference has no UID"
 		return owner
 	}
 	resource, served := g.Catalog().Resource(at.Kind)
-	doubted := claim.Doubted && served // there is no asking for what is not served
+	stale := claim.Stale && served // a type that is not served cannot be read
 	switch {
-	case claim.Known == graph.Disproved && !doubted:
-		return absent(owner, claim.GoneAt, "a read found it not to exist")
-	case claim.Known == graph.Gone && !doubted && g.believes(claim, at.Kind, resource, served):
-		return absent(owner, claim.GoneAt, "its deletion was watched")
-	case claim.Known == graph.Standing && served:
-		owner.Standing, owner.Reason = decide.Present, "it is watched"
+	case claim.State == graph.ProvenAbsent && !stale:
+		return absent(owner, claim.GoneAt, "a live read did not find it")
+	case claim.State == graph.Gone && !stale && g.deletionProvesAbsence(claim, at.Kind, resource, served):
+		return absent(owner, claim.GoneAt, "its deletion was observed")
+	case claim.State == graph.Present && served:
+		owner.Status, owner.Message = decide.Present, "the watch shows it"
 		return owner
 	}
 	switch {
 	case !served:
-		owner.Reason = fmt.Sprintf("%s is not served", at.Kind.GroupVersion().WithKind(at.Kind.Kind))
+		owner.Message = fmt.Sprintf("%s is not served", at.Kind.GroupVersion().WithKind(at.Kind.Kind))
 		return owner
 	case view.Object.Namespace == "" && resource.Namespaced:
-		owner.Standing = decide.Unresolvable
-		owner.Reason = fmt.Sprintf("a cluster-scoped object can't be owned by one of the namespaced type %s", at.Kind.Kind)
-		if owner.Elsewhere != "" {
-			owner.Reason += fmt.Sprintf(", as it is by one in namespace %s", owner.Elsewhere)
+		owner.Status = decide.Unresolvable
+		owner.Message = fmt.Sprintf("a cluster-scoped object cannot have an owner of the namespaced type %s", at.Kind.Kind)
+		if owner.ActualNamespace != "" {
+			owner.Message += fmt.Sprintf("; the UID is that of an object in namespace %s", owner.ActualNamespace)
 		}
 		return owner
 	}
 	if !resource.Namespaced {
 		at.Namespace = ""
 	}
-	if r.left == 0 {
-		r.refused++
-		owner.Reason = fmt.Sprintf("not read yet: %d owners are read at once", maxPassReads)
+	if r.remaining == 0 {
+		r.skipped++
+		owner.Message = fmt.Sprintf("not read yet: at most %d owners are read per pass", maxReadsPerPass)
 		return owner
 	}
-	r.left--
-	answer, err := g.Reader.Owner(ctx, view.Object.Namespace, at, resource)
-	if err != nil { // as it is at once when ctx has ended
-		owner.Reason = err.Error()
+	r.remaining--
+	result, err := g.Reader.Owner(ctx, view.Object.Namespace, at, resource)
+	if err != nil { // including ctx.Err()
+		owner.Message = err.Error()
 		return owner
 	}
-	return g.answered(owner, at, resource, answer)
+	return g.ownerFrom(owner, at, resource, result)
 }
 
-// believes reports whether the watched deletion of an owner settles a claim on
-// it. Of an aggregated API server's type it does not, as long as the type is
-// there, if only as one that discovery can't be asked about. Once the type is
-// gone altogether the claim has to be by the version that the watch was of:
-// of another one nobody can tell that it was the same (G-36).
-func (g *Gatherer) believes(claim graph.Claim, kind schema.GroupVersionKind, resource catalog.Resource, served bool) bool {
+// deletionProvesAbsence reports whether the observed deletion of an owner proves that a claim on it is
+// absent. For a type of an aggregated API server it does not, as long as the type exists
+// or discovery for it fails. Once the type is gone, the claim must have the version
+// that was watched: whether another version had the same objects is unknown (G-36).
+func (g *Gatherer) deletionProvesAbsence(claim graph.Claim, kind schema.GroupVersionKind, resource catalog.Resource, served bool) bool {
 	if served {
 		return resource.Local
 	}
 	last, known := g.Catalog().Preferred(kind.GroupKind())
-	return claim.ByVersion == kind.Version && (!known || last.Local)
+	return claim.OwnerVersion == kind.Version && (!known || last.Local)
 }
 
-// leaves is why an owner is orphaning.
-const leaves = "it is being deleted and leaves its dependents"
+// orphaningMessage is the message for an owner that is orphaning.
+const orphaningMessage = "it is being deleted with propagation policy Orphan"
 
 func absent(owner decide.Owner, at time.Time, reason string) decide.Owner {
-	owner.Standing, owner.LearntAt, owner.Reason = decide.Absent, at, reason
+	owner.Status, owner.FoundAbsentAt, owner.Message = decide.Absent, at, reason
 	return owner
 }
 
-// answered says how an owner stands by what a read has shown.
-func (g *Gatherer) answered(owner decide.Owner, at graph.Coordinates, resource catalog.Resource, answer answer) decide.Owner {
+// ownerFrom returns the status of an owner that was read.
+func (g *Gatherer) ownerFrom(owner decide.Owner, at graph.Coordinates, resource catalog.Resource, result readResult) decide.Owner {
 	now := g.Now()
-	g.Observe(learned(at, resource, answer, now)...)
-	if answer.absent {
-		return absent(owner, now, answer.reason)
+	g.Observe(eventsOf(at, resource, result, now)...)
+	if result.absent {
+		return absent(owner, now, result.message)
 	}
-	owner.Polled = true
-	switch o := answer.object; {
-	case o.Held: // what becomes of its dependents is still to be decided
-		owner.Standing, owner.Reason = decide.Present, answer.reason
+	owner.Unwatched = true
+	switch o := result.object; {
+	case o.Held: // the propagation policy is not decided yet
+		owner.Status, owner.Message = decide.Present, result.message
 	case o.Terminating && o.Orphan:
-		owner.Standing, owner.Reason = decide.Orphaning, leaves
+		owner.Status, owner.Message = decide.Orphaning, orphaningMessage
 	case o.Terminating && o.Foreground:
-		owner.Standing, owner.Reason = decide.Waiting, "it is being deleted in the foreground"
+		owner.Status, owner.Message = decide.Waiting, "it is being deleted in the foreground"
 	default:
-		owner.Standing, owner.Reason = decide.Present, answer.reason
+		owner.Status, owner.Message = decide.Present, result.message
 	}
 	return owner
 }
 
-// Reread reads an object that turned out to be other than the graph had it,
-// and hands on what it found.
-func (g *Gatherer) Reread(ctx context.Context, o graph.Object) error {
+// Refresh reads an object that differs from the graph, and passes on the result.
+func (g *Gatherer) Refresh(ctx context.Context, o graph.Object) error {
 	resource, ok := g.Catalog().Preferred(o.Kind.GroupKind())
 	if !ok {
 		return fmt.Errorf("read %s again: its type is not served", graph.Coordinates{Kind: o.Kind, Namespace: o.Namespace, Name: o.Name})
 	}
 	at := graph.Coordinates{UID: o.UID, Kind: resource.Version.GroupVersion().WithKind(o.Kind.Kind), Namespace: o.Namespace, Name: o.Name}
-	answer, err := g.Reader.Item(ctx, at, resource)
+	result, err := g.Reader.ReadLive(ctx, at, resource)
 	if err != nil {
 		return err
 	}
-	g.Observe(learned(at, resource, answer, g.Now())...)
+	g.Observe(eventsOf(at, resource, result, g.Now())...)
 	return nil
 }

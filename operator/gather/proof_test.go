@@ -18,7 +18,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/graph"
 )
 
-// cut answers a part of what was promised and hangs up.
+// cut sends part of a response and closes the connection.
 func cut(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", "1000")
@@ -27,18 +27,18 @@ func cut(w http.ResponseWriter, _ *http.Request) {
 	panic(http.ErrAbortHandler)
 }
 
-// refuse hangs up without a word; the client asks again, until its time is up.
+// refuse closes the connection without a response; the client retries until its timeout.
 func refuse(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 
-// hang answers nothing until the client has gone.
+// hang sends no response until the client has disconnected.
 func hang(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 
-// named is a 404 that names something.
+// named is a 404 with the details of an object.
 func named(group, kind, name string) http.HandlerFunc {
 	return status(apierrors.NewNotFound(schema.GroupResource{Group: group, Resource: kind}, name))
 }
 
-// bare is a Status without details, as an API server answers that does not
+// bare is a Status without details, the response of an API server that does not
 // serve the type.
 func bare() http.HandlerFunc {
 	err := apierrors.NewNotFound(schema.GroupResource{}, "")
@@ -46,14 +46,14 @@ func bare() http.HandlerFunc {
 	return status(err)
 }
 
-// The rule that the package is about, for every way a read can fail.
-func TestEveryFailedReadLeavesTheOwnerUnknown(t *testing.T) {
+// The main rule of the package, for all kinds of failed reads.
+func TestGather_FailedReadLeavesTheOwnerUnknown(t *testing.T) {
 	const html, plain, script = "text/html", "text/plain", "application/json"
 	down := errors.New("discovery is down")
 	for name, c := range map[string]struct {
-		answer  http.HandlerFunc
-		serves  bool
-		failure error
+		response http.HandlerFunc
+		serves   bool
+		failure  error
 	}{
 		"500":                             {status(apierrors.NewInternalError(errors.New("etcd"))), true, nil},
 		"503 from a load balancer":        {body(http.StatusServiceUnavailable, html, "<h1>no backend</h1>"), true, nil},
@@ -80,31 +80,31 @@ func TestEveryFailedReadLeavesTheOwnerUnknown(t *testing.T) {
 		"404 Status that names one of another group": {named("example.com", "configmaps", "owner"), true, nil},
 		"404 Status, but discovery fails":            {named("", "configmaps", "owner"), true, down},
 		"404 Status, but the type is not served":     {named("", "configmaps", "owner"), false, nil},
-		"404 Status, and discovery knows of no type": {named("", "configmaps", "owner"), false, down},
-		"200 about another object":                   {found(meta("ns", "other", "owner")), true, nil},
-		"200 about another object, with another UID": {found(meta("ns", "other", "another")), true, nil},
-		"200 about another namespace":                {found(meta("elsewhere", "owner", "another")), true, nil},
-		"200 without a UID":                          {found(meta("ns", "owner", "")), true, nil},
+		"404 Status, and discovery has no types":     {named("", "configmaps", "owner"), false, down},
+		"200 about another object":                   {cachedRead(meta("ns", "other", "owner")), true, nil},
+		"200 about another object, with another UID": {cachedRead(meta("ns", "other", "another")), true, nil},
+		"200 about another namespace":                {cachedRead(meta("elsewhere", "owner", "another")), true, nil},
+		"200 without a UID":                          {cachedRead(meta("ns", "owner", "")), true, nil},
 		"200 with a failure for a body":              {body(http.StatusOK, script, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":500}`), true, nil},
 		"200 with a list for a body":                 {page(""), true, nil},
 	} {
-		for _, known := range []graph.Knowledge{graph.Unseen, graph.Elsewhere, graph.Foreground} {
+		for _, known := range []graph.OwnerState{graph.Unseen, graph.Elsewhere, graph.Foreground} {
 			t.Run(fmt.Sprintf("%s/%s", name, known), func(t *testing.T) {
 				t.Parallel()
-				w := newWorld(t, told{id("child"): owned("ns", configMap, known)}, nobody)
+				w := newFixture(t, fixedGraph{id("child"): owned("ns", configMap, known)}, noOwner)
 				w.serves = func() (bool, error) { return c.serves, c.failure }
-				w.api.answer(mapPath, c.answer)
+				w.api.answer(mapPath, c.response)
 				w.api.answer("/login", body(http.StatusNotFound, html, "<h1>404</h1>"))
-				ctx, cancel := context.WithTimeout(t.Context(), patience(name))
+				ctx, cancel := context.WithTimeout(t.Context(), waitTimeout(name))
 				defer cancel()
 				facts, ok := w.Gather(ctx, id("child"))
 				if !ok {
 					t.Fatal("no facts")
 				}
-				if got := facts.Owners[0]; got.Standing != decide.Unknown || got.Reason == "" {
-					t.Errorf("standing is %s, because: %q", got.Standing, got.Reason)
+				if got := facts.Owners[0]; got.Status != decide.Unknown || got.Message == "" {
+					t.Errorf("status is %s, because: %q", got.Status, got.Message)
 				}
-				if diff := cmp.Diff([]graph.Event(nil), *w.learnt); diff != "" {
+				if diff := cmp.Diff([]graph.Event(nil), *w.observed); diff != "" {
 					t.Errorf("learnt from a failed read:\n%s", diff)
 				}
 			})
@@ -112,20 +112,20 @@ func TestEveryFailedReadLeavesTheOwnerUnknown(t *testing.T) {
 	}
 }
 
-func patience(name string) time.Duration {
+func waitTimeout(name string) time.Duration {
 	if strings.Contains(name, "no answer") {
 		return 20 * time.Millisecond
 	}
 	return 10 * time.Second
 }
 
-// The word of an aggregated API server counts only if it is given twice.
-func TestAnAggregatedTypeThatAnswersInTwoWaysIsNotBelieved(t *testing.T) {
-	gone, there := named(remote.Group, "remotes", "owner"), found(meta("ns", "owner", "owner"))
+// An aggregated API server must report absence twice.
+func TestReader_InconsistentAggregatedAPIProvesNothing(t *testing.T) {
+	gone, there := named(remote.Group, "remotes", "owner"), cachedRead(meta("ns", "owner", "owner"))
 	broken := status(apierrors.NewServiceUnavailable("restarting"))
 	for name, c := range map[string]struct {
-		answers []http.HandlerFunc
-		want    decide.Standing
+		responses []http.HandlerFunc
+		want      decide.OwnerStatus
 	}{
 		"absent, then there":   {[]http.HandlerFunc{gone, there}, decide.Present},
 		"absent, then broken":  {[]http.HandlerFunc{gone, broken}, decide.Unknown},
@@ -134,65 +134,64 @@ func TestAnAggregatedTypeThatAnswersInTwoWaysIsNotBelieved(t *testing.T) {
 		"absent, both times":   {[]http.HandlerFunc{gone, gone}, decide.Absent},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, told{id("child"): owned("ns", remote, graph.Unseen)}, nobody)
+			w := newFixture(t, fixedGraph{id("child"): owned("ns", remote, graph.Unseen)}, noOwner)
 			n := 0
 			w.api.answer(remotePath, func(rw http.ResponseWriter, r *http.Request) {
 				n++
-				c.answers[n-1](rw, r)
+				c.responses[n-1](rw, r)
 			})
-			if got := one(t, w, "child"); got.Standing != c.want {
-				t.Errorf("standing is %s: %s", got.Standing, got.Reason)
+			if got := one(t, w, "child"); got.Status != c.want {
+				t.Errorf("status is %s: %s", got.Status, got.Message)
 			}
-			for _, e := range *w.learnt {
+			for _, e := range *w.observed {
 				if _, proof := e.(graph.Absent); proof {
-					t.Errorf("learnt %+v from an aggregated API server", e)
+					t.Errorf("event %+v from an aggregated API server", e)
 				}
 			}
 		})
 	}
 }
 
-// What is not among the objects of one resource may be among those of another that has
-// the same kind.
-func TestAnObjectOfAKindOfSeveralResourcesIsNotAbsentFromOneOfThem(t *testing.T) {
-	for name, answer := range map[string]http.HandlerFunc{
-		"404 Status": named("", "configmaps", "owner"), "an object of that name has another UID": found(meta("ns", "owner", "another")),
+// An object that is missing from one resource may be in another one that has the same kind.
+func TestReader_AmbiguousKindIsNotAbsent(t *testing.T) {
+	for name, response := range map[string]http.HandlerFunc{
+		"404 Status": named("", "configmaps", "owner"), "an object of that name has another UID": cachedRead(meta("ns", "owner", "another")),
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, told{}, nobody)
-			w.api.answer(mapPath, answer)
+			w := newFixture(t, fixedGraph{}, noOwner)
+			w.api.answer(mapPath, response)
 			at := graph.Coordinates{UID: "owner", Kind: configMap, Namespace: "ns", Name: "owner"}
 			resource := catalog.Resource{Version: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, Kind: "ConfigMap", Namespaced: true, Local: true}
-			if _, err := w.Reader.Item(t.Context(), at, resource); err != nil {
+			if _, err := w.Reader.ReadLive(t.Context(), at, resource); err != nil {
 				t.Errorf("the only resource of its kind: %v", err)
 			}
 			resource.Ambiguous = true
-			if _, err := w.Reader.Item(t.Context(), at, resource); err == nil {
-				t.Error("one resource is believed to have all objects of the kind")
+			if _, err := w.Reader.ReadLive(t.Context(), at, resource); err == nil {
+				t.Error("absence from one resource counts as absence of the kind")
 			}
 		})
 	}
 }
 
-// A reference's name is whatever its author wrote. It must not lead anywhere
-// but to an object of the type: Gleaner may read what the author may not, and
-// some paths below an object do more than read.
-func TestANameThatIsNoNameIsNotAskedFor(t *testing.T) {
+// A reference may contain any name. The request must only be for an object of the type:
+// Gleaner may have permissions that the author lacks, and some paths below an object do more
+// than read.
+func TestReader_RejectsInvalidNames(t *testing.T) {
 	for _, name := range []string{
 		"owner/status", "owner/proxy/shutdown", "../pods/owner", "../../other/services/web:80/proxy/shutdown", "..", ".",
 	} {
 		t.Run(name, func(t *testing.T) {
 			view := owned("ns", configMap, graph.Unseen)
 			view.Object.Owners[0].Name, view.Claims[0].Reference.Name = name, name
-			w := newWorld(t, told{id("child"): view}, nobody)
+			w := newFixture(t, fixedGraph{id("child"): view}, noOwner)
 			got := one(t, w, "child")
-			if got.Standing != decide.Unknown {
-				t.Errorf("standing is %s: %s", got.Standing, got.Reason)
+			if got.Status != decide.Unknown {
+				t.Errorf("status is %s: %s", got.Status, got.Message)
 			}
-			for _, uri := range w.api.asks() {
+			for _, uri := range w.api.requests() {
 				rest, below := strings.CutPrefix(uri, "/api/v1/namespaces/ns/configmaps/")
 				if !below || strings.Contains(rest, "/") {
-					t.Errorf("asked for %s", uri)
+					t.Errorf("request for %s", uri)
 				}
 			}
 		})

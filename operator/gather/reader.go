@@ -17,237 +17,234 @@ import (
 )
 
 const (
-	// ownerBatch is for how long an owner that was read and found, or could not
-	// be read, is taken to be so for its other dependents. It bounds how late a
-	// second DELETE of a waiting owner, one that the watch has not shown yet, can
-	// be noticed.
-	ownerBatch = time.Second
+	// ownerCacheTTL is how long the result of reading an owner, or the error, is reused for
+	// its other dependents. It bounds the delay until a second DELETE of a waiting owner
+	// is noticed that the watch has not delivered yet.
+	ownerCacheTTL = time.Second
 
-	// ownerTimeout bounds a read that dependents share, so that an API server
-	// which does not answer holds no worker for longer.
+	// ownerTimeout is the timeout of a read that dependents share, so that an API server
+	// that does not respond does not block workers for longer.
 	ownerTimeout = 5 * time.Second
 )
 
-// ownersKept is how many such owners are kept before old ones are cleared out.
-const ownersKept = 512
+// maxCachedOwners is the number of cached owners from which expired ones are removed.
+const maxCachedOwners = 512
 
-// Serves reports whether the API server's discovery serves a resource at this
-// moment, asked anew.
+// Serves reports, by a new discovery request, whether the API server serves a resource.
 type Serves func(context.Context, schema.GroupVersionResource) (bool, error)
 
-// Reader reads owners live. Dependents of one owner that ask at the same time,
-// or within ownerBatch, share one read. The number of reads that run at the same
-// time is bounded, also of those that nobody waits for any more.
+// Reader reads owners live. Dependents of one owner that need it at the same time, or
+// within ownerCacheTTL, share one read. The number of concurrent reads is limited, including
+// those that no caller waits for any more.
 type Reader struct {
 	client metadata.Interface
 	serves Serves
 	now    func() time.Time
 	slots  *slots
 
-	// Late takes what a read shows after everyone who asked has given up, so that it is
-	// not lost; nil: it is. It is called on a goroutine of the Reader's. It is set before
-	// the first use.
-	Late func(...graph.Event)
+	// OnAbandoned receives the result of a read after all its callers have given up; it is lost
+	// if Late is nil. It is called on a goroutine of the Reader, and must be set before
+	// first use.
+	OnAbandoned func(...graph.Event)
 
-	mu      sync.Mutex // covers what follows
-	found   map[graph.Coordinates]found
-	running map[graph.Coordinates]*running
+	mu       sync.Mutex // covers what follows
+	cache    map[graph.Coordinates]cachedRead
+	inFlight map[graph.Coordinates]*inFlightRead
 }
 
-// running is a read that several may wait for.
-type running struct {
+// inFlightRead is a read in flight that several callers may wait for.
+type inFlightRead struct {
 	done   chan struct{} // closed when answer and err are set
-	answer answer
+	result readResult
 	err    error
 
 	// What follows is covered by the Reader's lock.
-	asking   int  // who still waits
+	waiters  int  // callers that still wait
 	finished bool // done is closed, or about to be
 }
 
-type found struct {
-	answer answer
-	err    error     // that it could not be read
-	at     time.Time // when it was asked for
+type cachedRead struct {
+	result    readResult
+	err       error
+	startedAt time.Time // when the read started
 }
 
 // NewReader returns a Reader.
 func NewReader(client metadata.Interface, serves Serves, now func() time.Time) *Reader {
 	return &Reader{
 		client: client, serves: serves, now: now, slots: newSlots(maxReads, maxNamespaceReads),
-		found: map[graph.Coordinates]found{}, running: map[graph.Coordinates]*running{},
+		cache: map[graph.Coordinates]cachedRead{}, inFlight: map[graph.Coordinates]*inFlightRead{},
 	}
 }
 
-// answer is what a read has shown: an object, or the proof that there is none
-// with that UID at those coordinates.
-type answer struct {
-	object graph.Object
-	absent bool
-	reason string
+// readResult is the result of a read: an object, or the proof that no object with that UID
+// exists at those coordinates.
+type readResult struct {
+	object  graph.Object
+	absent  bool
+	message string
 }
 
 // Owner reads the owner that a reference claims, for an object in a namespace. An error
-// means that nothing was learnt. The read is nobody's own: who gives up does not end it
-// for the others, and nobody waits for it, or for its beginning, longer than their
-// context lasts. A webhook is answered in less time than an API server may take.
-func (r *Reader) Owner(ctx context.Context, namespace string, at graph.Coordinates, resource catalog.Resource) (answer, error) {
-	if f, ok := r.recent(at); ok {
-		return f.answer, f.err
+// means that nothing is known. The read is shared: a caller whose context ends stops
+// waiting, even for the start of the read, without canceling it for others. A webhook must
+// respond in less time than an API server may take.
+func (r *Reader) Owner(ctx context.Context, namespace string, at graph.Coordinates, resource catalog.Resource) (readResult, error) {
+	if f, ok := r.cached(at); ok {
+		return f.result, f.err
 	}
 	shared, ok := r.join(at)
 	if !ok {
 		if err := r.slots.acquire(ctx, namespace); err != nil {
-			return answer{}, fmt.Errorf("read %s: %w", at, err)
+			return readResult{}, fmt.Errorf("read %s: %w", at, err)
 		}
-		var begun bool
-		if shared, begun = r.begin(at); begun {
+		var started bool
+		if shared, started = r.joinOrStart(at); started {
 			go r.run(context.WithoutCancel(ctx), namespace, at, resource, shared)
 		} else {
-			r.slots.release(namespace) // another one has begun it meanwhile
+			r.slots.release(namespace) // another caller has started it meanwhile
 		}
 	}
 	select {
 	case <-ctx.Done():
 		if r.leave(shared) {
-			return answer{}, fmt.Errorf("read %s: %w", at, ctx.Err())
+			return readResult{}, fmt.Errorf("read %s: %w", at, ctx.Err())
 		}
-		<-shared.done // at this moment
+		<-shared.done // about to be closed
 	case <-shared.done:
 	}
-	return shared.answer, shared.err
+	return shared.result, shared.err
 }
 
-// join waits for a read that runs already.
-func (r *Reader) join(at graph.Coordinates) (*running, bool) {
+// join adds a caller to a read in flight.
+func (r *Reader) join(at graph.Coordinates) (*inFlightRead, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	shared, ok := r.running[at]
+	shared, ok := r.inFlight[at]
 	if ok {
-		shared.asking++
+		shared.waiters++
 	}
 	return shared, ok
 }
 
-// begin is join, or the beginning of a new read.
-func (r *Reader) begin(at graph.Coordinates) (shared *running, begun bool) {
+// joinOrStart joins a read in flight, or starts a new one.
+func (r *Reader) joinOrStart(at graph.Coordinates) (shared *inFlightRead, started bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	shared, ok := r.running[at]
+	shared, ok := r.inFlight[at]
 	if !ok {
-		shared = &running{done: make(chan struct{})}
-		r.running[at] = shared
+		shared = &inFlightRead{done: make(chan struct{})}
+		r.inFlight[at] = shared
 	}
-	shared.asking++
+	shared.waiters++
 	return shared, !ok
 }
 
-// leave gives up waiting. It reports false if there is nothing to wait for any more.
-func (r *Reader) leave(shared *running) bool {
+// leave removes a caller from a read. It returns false if the read has finished.
+func (r *Reader) leave(shared *inFlightRead) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	shared.asking--
+	shared.waiters--
 	return !shared.finished
 }
 
-// run reads for all who wait. What it learns is handed on by them, or as Late.
-func (r *Reader) run(ctx context.Context, namespace string, at graph.Coordinates, resource catalog.Resource, shared *running) {
+// run reads for all waiting callers. They pass on the result, or Late does.
+func (r *Reader) run(ctx context.Context, namespace string, at graph.Coordinates, resource catalog.Resource, shared *inFlightRead) {
 	defer r.slots.release(namespace)
-	asked := r.now()
+	started := r.now()
 	ctx, cancel := context.WithTimeout(ctx, ownerTimeout)
 	defer cancel()
-	shared.answer, shared.err = r.Item(ctx, at, resource)
-	if shared.err != nil || !shared.answer.absent {
-		r.remember(at, found{answer: shared.answer, err: shared.err, at: asked})
+	shared.result, shared.err = r.ReadLive(ctx, at, resource)
+	if shared.err != nil || !shared.result.absent {
+		r.store(at, cachedRead{result: shared.result, err: shared.err, startedAt: started})
 	}
 	r.mu.Lock()
-	delete(r.running, at)
+	delete(r.inFlight, at)
 	shared.finished = true
-	late := shared.asking == 0
+	abandoned := shared.waiters == 0
 	r.mu.Unlock()
 	close(shared.done)
-	if late && shared.err == nil && r.Late != nil {
-		r.Late(learned(at, resource, shared.answer, r.now())...)
+	if abandoned && shared.err == nil && r.OnAbandoned != nil {
+		r.OnAbandoned(eventsOf(at, resource, shared.result, r.now())...)
 	}
 }
 
-// learned is what a read has shown, as events.
-func learned(at graph.Coordinates, resource catalog.Resource, a answer, now time.Time) []graph.Event {
+// eventsOf returns the result of a read as events.
+func eventsOf(at graph.Coordinates, resource catalog.Resource, a readResult, now time.Time) []graph.Event {
 	switch {
 	case !a.absent:
 		return []graph.Event{graph.Read{Object: a.object}}
-	case resource.Local: // of others, absence is asked for each time
+	case resource.Local: // absence of other types is proven each time
 		return []graph.Event{graph.Absent{Claim: at, At: now}}
 	default:
 		return nil
 	}
 }
 
-// Item reads one object, now. A reference may claim any text as a name; what
-// can't be one would lead the request to another path of the API server.
-func (r *Reader) Item(ctx context.Context, at graph.Coordinates, resource catalog.Resource) (answer, error) {
+// ReadLive reads one object live. A reference may claim any string as a name; an invalid one
+// would lead to another path of the API server.
+func (r *Reader) ReadLive(ctx context.Context, at graph.Coordinates, resource catalog.Resource) (readResult, error) {
 	if wrong := content.IsPathSegmentName(at.Name); len(wrong) != 0 || at.Name == "" {
-		return answer{}, fmt.Errorf("read %s in namespace %q: %q can't be a name", at.Kind.Kind, at.Namespace, at.Name)
+		return readResult{}, fmt.Errorf("read %s in namespace %q: %q is not a valid name", at.Kind.Kind, at.Namespace, at.Name)
 	}
-	a, err := r.once(ctx, at, resource)
+	a, err := r.get(ctx, at, resource)
 	if err == nil && a.absent && resource.Ambiguous {
-		return answer{}, fmt.Errorf("read %s: it is not among %s, and other resources have the same kind", at, resource.Version.GroupResource())
+		return readResult{}, fmt.Errorf("read %s: it is not one of %s, but other resources have the same kind", at, resource.Version.GroupResource())
 	}
 	if err != nil || !a.absent || resource.Local {
 		return a, err
 	}
-	// An aggregated API server may answer from nothing much, so its word
-	// counts only when it is given twice.
-	return r.once(ctx, at, resource)
+	// An aggregated API server may respond without data, so a second read must confirm
+	// the absence.
+	return r.get(ctx, at, resource)
 }
 
-func (r *Reader) once(ctx context.Context, at graph.Coordinates, resource catalog.Resource) (answer, error) {
+func (r *Reader) get(ctx context.Context, at graph.Coordinates, resource catalog.Resource) (readResult, error) {
 	meta, err := r.client.Resource(resource.Version).Namespace(at.Namespace).Get(ctx, at.Name, metav1.GetOptions{})
 	if err != nil {
-		return r.prove(ctx, at, resource, err)
+		return r.proveAbsence(ctx, at, resource, err)
 	}
 	if meta.UID == "" || meta.Name != at.Name || meta.Namespace != at.Namespace {
-		return answer{}, fmt.Errorf("read %s: the answer is about another object, or about none", at)
+		return readResult{}, fmt.Errorf("read %s: the response is for another object, or for none", at)
 	}
 	if meta.UID != at.UID {
-		return answer{absent: true, reason: "an object of that name has another UID"}, nil
+		return readResult{absent: true, message: "an object with that name has another UID"}, nil
 	}
-	return answer{object: graph.ObjectOf(at.Kind, meta), reason: "a read found it"}, nil
+	return readResult{object: graph.ObjectOf(at.Kind, meta), message: "a live read found it"}, nil
 }
 
-// prove makes a proof of absence of a failed read, or returns its error. A 404
-// proves something only if it is a Status that names the claimed object, as
-// an API server answers that serves the type and has no such object, and if
-// discovery serves the type at this moment. A proxy's 404, and that of an API
-// server which does not know the type yet, are neither.
-func (r *Reader) prove(ctx context.Context, at graph.Coordinates, resource catalog.Resource, err error) (answer, error) {
+// proveAbsence returns a proof of absence for a failed read, or its error. A 404 is a proof only
+// if it is a Status that names the claimed object, as an API server sends it that serves
+// the type and has no such object, and if discovery lists the type now. The 404 of a
+// proxy, or of an API server that does not serve the type yet, proves nothing.
+func (r *Reader) proveAbsence(ctx context.Context, at graph.Coordinates, resource catalog.Resource, err error) (readResult, error) {
 	err = fmt.Errorf("read %s: %w", at, err)
-	if !catalog.Denies(err, resource.Version.GroupResource(), at.Name) {
-		return answer{}, err
+	if !catalog.ConfirmsNotFound(err, resource.Version.GroupResource(), at.Name) {
+		return readResult{}, err
 	}
 	served, discoveryErr := r.serves(ctx, resource.Version)
 	switch {
 	case discoveryErr != nil:
-		return answer{}, fmt.Errorf("%w; and whether the type is served could not be asked: %w", err, discoveryErr)
+		return readResult{}, fmt.Errorf("%w; discovery of its type failed: %w", err, discoveryErr)
 	case !served:
-		return answer{}, fmt.Errorf("%w; but its type is not served at this moment", err)
+		return readResult{}, fmt.Errorf("%w; its type is not served", err)
 	}
-	return answer{absent: true, reason: "the API server has no such object"}, nil
+	return readResult{absent: true, message: "the API server has no such object"}, nil
 }
 
-func (r *Reader) recent(at graph.Coordinates) (found, bool) {
+func (r *Reader) cached(at graph.Coordinates) (cachedRead, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	f, ok := r.found[at]
-	return f, ok && r.now().Sub(f.at) < ownerBatch
+	f, ok := r.cache[at]
+	return f, ok && r.now().Sub(f.startedAt) < ownerCacheTTL
 }
 
-func (r *Reader) remember(at graph.Coordinates, f found) {
+func (r *Reader) store(at graph.Coordinates, f cachedRead) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.now()
-	if len(r.found) >= ownersKept {
-		maps.DeleteFunc(r.found, func(_ graph.Coordinates, f found) bool { return now.Sub(f.at) >= ownerBatch })
+	if len(r.cache) >= maxCachedOwners {
+		maps.DeleteFunc(r.cache, func(_ graph.Coordinates, f cachedRead) bool { return now.Sub(f.startedAt) >= ownerCacheTTL })
 	}
-	r.found[at] = f
+	r.cache[at] = f
 }

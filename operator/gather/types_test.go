@@ -12,9 +12,9 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/gather"
 )
 
-// Which types a group version has is not known if discovery has failed for it since the
-// start. An owner that orphans is held then; one that waits is not.
-func TestAnOrphaningOwnerWaitsForAGroupThatDiscoveryHasNeverNamed(t *testing.T) {
+// If discovery of a group version has failed since the start, its types are unknown. Then an
+// owner that orphans is kept, and one in foreground deletion is not.
+func TestBarrier_OrphaningOwnerWaitsForAnUnknownGroup(t *testing.T) {
 	lists := discovered()
 	partial := catalog.Build(nil, lists[:1], catalog.Settings{
 		Local: local, Failed: map[schema.GroupVersion]error{widget.GroupVersion(): http.ErrServerClosed},
@@ -24,15 +24,15 @@ func TestAnOrphaningOwnerWaitsForAGroupThatDiscoveryHasNeverNamed(t *testing.T) 
 		empty func(context.Context, schema.GroupVersion) error
 		want  confirmation
 	}{
-		"it can't be asked":  {nil, confirmation{Failed: true}},
+		"discovery fails":    {nil, confirmation{Failed: true}},
 		"it does not answer": {down, confirmation{Failed: true}},
 		"it has no types":    {func(context.Context, schema.GroupVersion) error { return nil }, confirmation{Confirmed: true}},
 	} {
 		t.Run(claim, func(t *testing.T) {
-			w := newWorld(t, views(orphaning("a", "ns", pod), waiting("b", "ns", pod)), nobody)
+			w := newFixture(t, views(orphaning("a", "ns", pod), waiting("b", "ns", pod)), noOwner)
 			w.Barrier = gather.NewBarrier(w.Graph, gather.Sources{
-				Catalog: func() *catalog.Catalog { return partial }, Empty: c.empty,
-			}, w.api.client(t), nobody, w.clock.now)
+				Catalog: func() *catalog.Catalog { return partial }, VerifyEmpty: c.empty,
+			}, w.api.client(t), noOwner, w.clock.now)
 			everythingBut(w, "")
 			round(t, w, "a", "b")
 			if diff := cmp.Diff(c.want, left(w.Barrier, "a")); diff != "" {

@@ -8,19 +8,19 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Apply takes in one event and appends to dirty the objects whose situation
-// may now ask for something, without regard to order or repetition. It is
-// level-based: equal knowledge, come by in whatever order, leaves an equal
-// graph, and nothing depends on having seen one particular change (defect 3.4).
+// Apply applies one event and appends to dirty the objects that may now need work, in any
+// order and possibly repeated. It is level-based: the same knowledge leads to the same
+// graph regardless of the order of events, and nothing depends on having seen a particular
+// change (defect 3.4).
 func (g *Graph) Apply(e Event, dirty []ID) []ID {
-	w := wake{list: dirty}
+	w := dirtyList{list: dirty}
 	switch e := e.(type) {
 	case Seen:
 		g.seen(e.Object, &w)
 	case Read:
-		g.disprove(e.Object)
-		if g.isNews(e.Object) {
-			g.see(e.Object, &w)
+		g.dropProofs(e.Object)
+		if g.isNewer(e.Object) {
+			g.upsert(e.Object, &w)
 		}
 	case Deleted:
 		g.deleted(e, &w)
@@ -40,113 +40,113 @@ func (g *Graph) Apply(e Event, dirty []ID) []ID {
 	return w.list
 }
 
-// wake collects the objects to be looked at.
-type wake struct{ list []ID }
+// dirtyList collects the objects that may need work.
+type dirtyList struct{ list []ID }
 
-func (w *wake) node(n *node) {
+func (w *dirtyList) add(n *node) {
 	if last := len(w.list) - 1; last >= 0 && w.list[last] == n.id {
-		return // one object's claims on an owner follow each other
+		return // claims of one object on an owner are adjacent
 	}
-	if needs(n) {
+	if needsWork(n) {
 		w.list = append(w.list, n.id)
 	}
 }
 
-// dependentsOf wakes those that the owner's new standing may concern.
-func (w *wake) dependentsOf(n *node) {
+// addDependents adds the dependents of an owner whose status may have changed.
+func (w *dirtyList) addDependents(n *node) {
 	for c := n.dependents; c != nil; c = c.next {
-		w.node(c.dependent)
+		w.add(c.dependent)
 	}
 }
 
-// released wakes an owner on which nothing is left to wait for.
-func (w *wake) released(owner *node) {
+// addIfUnblocked adds an owner that has no dependents left to wait for.
+func (w *dirtyList) addIfUnblocked(owner *node) {
 	switch {
 	case owner.orphans() && owner.dependents == nil:
-		w.node(owner)
+		w.add(owner)
 	case owner.waits() && owner.blocking == 0:
-		w.node(owner)
+		w.add(owner)
 	}
 }
 
-// seen is see for what the type's own watch delivered.
-func (g *Graph) seen(o Object, w *wake) {
-	g.mark(o.Kind.GroupKind(), o.ResourceVersion)
-	g.disprove(o)
-	g.see(o, w)
+// seen is see for an object that the watch of its type delivered.
+func (g *Graph) seen(o Object, w *dirtyList) {
+	g.advanceWatermark(o.Kind.GroupKind(), o.ResourceVersion)
+	g.dropProofs(o)
+	g.upsert(o, w)
 }
 
-// disprove drops the proofs that an object does not exist, since it was seen,
-// or read, after all (defect 3.23). They are not needed where it was seen
-// elsewhere than a reference claims, and cost one more read there.
-func (g *Graph) disprove(o Object) {
+// dropProofs drops the proofs that an object does not exist, since it was seen or read
+// (defect 3.23). References that claim other coordinates need one more read then.
+func (g *Graph) dropProofs(o Object) {
 	if len(g.proofs) != 0 {
 		delete(g.proofs, IDOf(o.UID))
 	}
 }
 
-// mark raises a type's watermark. A list may be older than what the watch
-// before it delivered; the mark stays then, since a Read below it is not news.
-func (g *Graph) mark(gk schema.GroupKind, resourceVersion string) {
+// advanceWatermark raises a type's watermark. A list may be older than what the previous watch
+// delivered. Then the watermark stays, since a Read below it is not newer.
+func (g *Graph) advanceWatermark(gk schema.GroupKind, resourceVersion string) {
 	k := g.kindOf(gk)
-	k.silent = k.silent && k.listing != 0 // a list says so once it is complete
-	if v, ok := number(resourceVersion); ok && v > k.watermark && !k.incomparable {
+	k.interruptedNow = k.interruptedNow && k.listing != 0 // a list ends the silence only when it is complete
+	if v, ok := parseVersion(resourceVersion); ok && v > k.watermark && !k.incomparable {
 		k.watermark = v
 	}
 }
 
-// isNews reports whether a Read is newer than all that the watch of its type
-// has delivered. Of a type without a watermark nothing is.
-func (g *Graph) isNews(o Object) bool {
+// isNewer reports whether a Read is newer than everything that the watch of its type has
+// delivered. For a type without a watermark it returns false.
+func (g *Graph) isNewer(o Object) bool {
 	k, ok := g.kinds[o.Kind.GroupKind()]
 	if !ok || k.watermark == 0 {
 		return false
 	}
-	v, ok := number(o.ResourceVersion)
+	v, ok := parseVersion(o.ResourceVersion)
 	return ok && v > k.watermark
 }
 
-func (g *Graph) see(o Object, w *wake) {
+func (g *Graph) upsert(o Object, w *dirtyList) {
 	if o.UID == "" {
 		return
 	}
 	n := g.ensure(o.UID)
 	if n.flags.has(seen) {
 		if n.kind.GroupKind != o.Kind.GroupKind() {
-			g.twin(n.kind, o.Kind.GroupKind())
+			g.recordEquivalent(n.kind, o.Kind.GroupKind())
 			return
 		}
 		if n.isNewerThan(o) {
-			return // a watch catching up with what a read told earlier
+			return // the watch is behind an earlier read
 		}
 	}
 	was := n.flags
-	moved := g.place(n, o)
+	moved := g.setCoordinates(n, o)
 	n.flags = flagsOf(o)
 	relinked := g.relink(n, o.Owners, w)
 	if n.flags == was && !relinked && !moved {
-		return // nothing but the resourceVersion: that wakes nobody (defect 3.13)
+		return // only the resourceVersion has changed: no work (defect 3.13)
 	}
-	w.node(n)
-	if moved || n.flags&^private != was&^private {
-		w.dependentsOf(n)
+	w.add(n)
+	if moved || n.flags&^ownFlags != was&^ownFlags {
+		w.addDependents(n)
 	}
 }
 
-// twin notes that an object is shown under two kinds.
-func (g *Graph) twin(first *kind, second schema.GroupKind) {
-	g.twins++
-	g.pairs[Twins{First: first.GroupKind, Second: second}] = struct{}{}
+// recordEquivalent records that an object is served under two kinds.
+func (g *Graph) recordEquivalent(first *kind, second schema.GroupKind) {
+	g.equivalentEvents++
+	g.equivalentKinds[EquivalentKinds{First: first.GroupKind, Second: second}] = struct{}{}
 }
 
-// isNewerThan reports whether a seen node is known to be newer than what came. It is
-// not where a list has the object older than its own resourceVersion lets it be: then
-// the storage was restored, and goes on from a later revision.
+// isNewerThan reports whether a seen node is known to be newer than the object. If a list
+// contains an older version of the object although the node's resourceVersion is not above
+// the list's, the storage was restored and continues from a later revision. Then it
+// returns false.
 func (n *node) isNewerThan(o Object) bool {
 	if n.kind.incomparable || n.kind.restoring {
 		return false
 	}
-	v, ok := number(o.ResourceVersion)
+	v, ok := parseVersion(o.ResourceVersion)
 	return ok && v < n.resourceVersion && n.resourceVersion > n.kind.listing
 }
 
@@ -158,7 +158,7 @@ func flagsOf(o Object) flags {
 	}{
 		{o.Terminating, terminating}, {o.Foreground, foreground},
 		{o.Orphan, orphan}, {o.OtherFinalizers, otherFinalizers},
-		{o.Held, held}, {o.Memo, remembered}, {o.Truncated || len(o.Owners) > MaxOwners, truncated},
+		{o.Held, held}, {o.HasState, hasState}, {o.Truncated || len(o.Owners) > MaxOwners, truncated},
 	} {
 		if bit.on {
 			f |= bit.f
@@ -167,15 +167,15 @@ func flagsOf(o Object) flags {
 	return f
 }
 
-// place gives a node its coordinates and version. It reports whether its
-// coordinates are other than they were, as for a node that was only named.
-func (g *Graph) place(n *node, o Object) (moved bool) {
-	if v, ok := number(o.ResourceVersion); ok {
+// setCoordinates sets a node's coordinates and version. It reports whether the coordinates have
+// changed, as for a node that was only named.
+func (g *Graph) setCoordinates(n *node, o Object) (moved bool) {
+	if v, ok := parseVersion(o.ResourceVersion); ok {
 		n.resourceVersion = v
-		delete(g.oddVersions, n.id)
+		delete(g.nonNumericVersions, n.id)
 	} else {
 		n.resourceVersion = 0
-		g.oddVersions[n.id] = o.ResourceVersion
+		g.nonNumericVersions[n.id] = o.ResourceVersion
 	}
 	version := unique.Make(o.Kind.Version)
 	if n.flags.has(seen) && n.name == o.Name && n.version == version && n.namespace.Value() == o.Namespace {
@@ -185,7 +185,7 @@ func (g *Graph) place(n *node, o Object) (moved bool) {
 	delete(g.gone, n.id)
 	if !n.flags.has(seen) {
 		n.kind = g.kindOf(o.Kind.GroupKind())
-		n.place = uint32(len(n.kind.nodes))
+		n.index = uint32(len(n.kind.nodes))
 		n.kind.nodes = append(n.kind.nodes, n)
 		for c := n.dependents; c != nil; c = c.next {
 			expectDependents(n.kind, c.dependent)
@@ -194,59 +194,59 @@ func (g *Graph) place(n *node, o Object) (moved bool) {
 	return true
 }
 
-func (g *Graph) deleted(e Deleted, w *wake) {
-	g.mark(e.Object.Kind.GroupKind(), e.Object.ResourceVersion)
+func (g *Graph) deleted(e Deleted, w *dirtyList) {
+	g.advanceWatermark(e.Object.Kind.GroupKind(), e.Object.ResourceVersion)
 	n, ok := g.nodes[IDOf(e.Object.UID)]
 	if !ok {
 		return
 	}
 	if n.kind != nil && n.kind.GroupKind != e.Object.Kind.GroupKind() {
-		g.twin(n.kind, e.Object.Kind.GroupKind())
+		g.recordEquivalent(n.kind, e.Object.Kind.GroupKind())
 		return
 	}
-	if !n.flags.has(seen) { // its deletion is the first we hear of it (G-29)
+	if !n.flags.has(seen) { // its deletion is its first event (G-29)
 		n.name, n.namespace = e.Object.Name, unique.Make(e.Object.Namespace)
 		n.version, n.kind = unique.Make(e.Object.Kind.Version), g.kindOf(e.Object.Kind.GroupKind())
 	}
 	k := n.kind
-	g.unsee(n, w)
+	g.markUnseen(n, w)
 	n.kind, n.flags = k, gone
 	if n.dependents != nil {
 		g.gone[n.id] = e.At
-		w.dependentsOf(n)
+		w.addDependents(n)
 	}
 	g.drop(n)
 }
 
-// unsee turns a seen node into a named one, or into none.
-func (g *Graph) unsee(n *node, w *wake) {
+// markUnseen turns a seen node into a named one, or removes it.
+func (g *Graph) markUnseen(n *node, w *dirtyList) {
 	if !n.flags.has(seen) {
 		return
 	}
 	g.relink(n, nil, w)
 	last := n.kind.nodes[len(n.kind.nodes)-1]
-	n.kind.nodes[n.place], last.place = last, n.place
+	n.kind.nodes[n.index], last.index = last, n.index
 	n.kind.nodes[len(n.kind.nodes)-1] = nil
 	n.kind.nodes = n.kind.nodes[:len(n.kind.nodes)-1]
 	n.kind, n.flags = nil, 0
-	delete(g.oddVersions, n.id)
+	delete(g.nonNumericVersions, n.id)
 }
 
-// lose is for an object that is not seen any more and not known to be gone.
-func (g *Graph) lose(n *node, w *wake) {
-	g.unsee(n, w)
-	w.dependentsOf(n)
+// forget handles an object that is no longer seen, but not known to be gone.
+func (g *Graph) forget(n *node, w *dirtyList) {
+	g.markUnseen(n, w)
+	w.addDependents(n)
 	g.drop(n)
 }
 
-func (g *Graph) absent(e Absent, w *wake) {
+func (g *Graph) absent(e Absent, w *dirtyList) {
 	n, ok := g.nodes[IDOf(e.Claim.UID)]
 	if !ok {
 		return
 	}
-	if n.flags.has(seen) && n.isAt(e.Claim) {
-		g.unsee(n, w) // its claims and its dependents' are looked at once more
-		w.dependentsOf(n)
+	if n.flags.has(seen) && n.hasCoordinates(e.Claim) {
+		g.markUnseen(n, w)
+		w.addDependents(n)
 	}
 	if n.dependents == nil {
 		g.drop(n)
@@ -260,24 +260,23 @@ func (g *Graph) absent(e Absent, w *wake) {
 		}
 	}
 	p := proof{claim: e.Claim, at: e.At}
-	if len(proofs) == proofsKept {
+	if len(proofs) == maxProofs {
 		proofs = slices.Delete(proofs, 0, 1)
 	}
 	g.proofs[n.id] = append(proofs, p)
 	for c := n.dependents; c != nil; c = c.next {
 		if c.name == e.Claim.Name && p.covers(c.coordinates(e.Claim.UID)) {
-			w.node(c.dependent)
+			w.add(c.dependent)
 		}
 	}
 }
 
-// proofsKept is how many different claims on one UID are remembered to be
-// disproved. Honest references need one; others are asked about again.
-const proofsKept = 64
+// maxProofs is the maximum number of proofs for different claims on one UID. Valid
+// references need one; beyond the maximum, owners are read again.
+const maxProofs = 64
 
-// isAt reports whether the node's own coordinates are these, by whatever
-// version.
-func (n *node) isAt(c Coordinates) bool {
+// hasCoordinates reports whether the node has these coordinates, in any version.
+func (n *node) hasCoordinates(c Coordinates) bool {
 	return n.kind != nil && n.kind.GroupKind == c.Kind.GroupKind() && n.name == c.Name &&
 		(n.namespace.Value() == "" || n.namespace.Value() == c.Namespace)
 }
@@ -298,10 +297,10 @@ func (g *Graph) expired(e Expired) {
 	}
 }
 
-// relink gives a node the claims of refs and reports whether they are others
-// than it had. Owners that it leaves, or blocks no longer, are woken if that
-// was all they waited for (G-20).
-func (g *Graph) relink(n *node, refs []metav1.OwnerReference, w *wake) bool {
+// relink replaces a node's claims with those of refs, and reports whether they have
+// changed. Owners that it no longer references or blocks are added to w if they have
+// nothing left to wait for (G-20).
+func (g *Graph) relink(n *node, refs []metav1.OwnerReference, w *dirtyList) bool {
 	refs = refs[:min(len(refs), MaxOwners)]
 	if g.sameClaims(n.claims, refs) {
 		return false
@@ -319,13 +318,13 @@ func (g *Graph) relink(n *node, refs []metav1.OwnerReference, w *wake) bool {
 	}
 	markRepeated(n.claims)
 	for i := range former {
-		w.released(former[i].owner)
+		w.addIfUnblocked(former[i].owner)
 		g.drop(former[i].owner)
 	}
 	return true
 }
 
-// markRepeated tells the first claim on each owner from later ones.
+// markRepeated marks all but the first claim on each owner.
 func markRepeated(claims []claim) {
 	if len(claims) < 2 {
 		return
@@ -377,8 +376,8 @@ func (g *Graph) unlink(c *claim) {
 	}
 }
 
-// expectDependents remembers that objects of the dependent's kind name owners
-// of kind k.
+// expectDependents records that objects of the dependent's kind reference owners of
+// kind k.
 func expectDependents(k *kind, dependent *node) {
 	if dependent.kind == nil {
 		return

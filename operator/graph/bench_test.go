@@ -40,7 +40,7 @@ func BenchmarkApply(b *testing.B) {
 			var before, after runtime.MemStats
 			var g *graph.Graph
 			for b.Loop() {
-				g = graph.New() // lets go of the one before
+				g = graph.New() // frees the previous one
 				runtime.GC()
 				runtime.ReadMemStats(&before)
 				var dirty []graph.ID

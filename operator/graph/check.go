@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Check returns every breach of the invariants in the package comment, or nil.
-// It goes through the whole graph: for tests and the debug endpoint.
+// Check returns all violations of the invariants in the package comment, or nil. It
+// visits the whole graph; it is for tests and the debug endpoint.
 func (g *Graph) Check() error {
 	var breaches []error
 	breach := func(n *node, format string, args ...any) {
@@ -52,15 +52,15 @@ func (g *Graph) checkDependents(n *node, claimed int, breach func(*node, string,
 }
 
 func (g *Graph) checkState(n *node, breach func(*node, string, ...any)) {
-	_, stone := g.gone[n.id]
+	_, hasTime := g.gone[n.id]
 	switch {
 	case n.flags.has(seen | gone):
 		breach(n, "both seen and gone")
-	case stone != n.flags.has(gone):
-		breach(n, "gone is %t, but there being a time for it is %t", n.flags.has(gone), stone)
+	case hasTime != n.flags.has(gone):
+		breach(n, "gone is %t, but having a deletion time is %t", n.flags.has(gone), hasTime)
 	case n.flags.has(seen):
-		if int(n.place) >= len(n.kind.nodes) || n.kind.nodes[n.place] != n {
-			breach(n, "not among the %s at %d", n.kind.GroupKind, n.place)
+		if int(n.index) >= len(n.kind.nodes) || n.kind.nodes[n.index] != n {
+			breach(n, "not among the %s at %d", n.kind.GroupKind, n.index)
 		}
 	case n.dependents == nil:
 		breach(n, "neither seen nor named")

@@ -8,7 +8,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/graph"
 )
 
-func TestWhatIsNamedInNoNamespaceHasNoSlash(t *testing.T) {
+func TestCoordinates_StringOfAClusterScopedObject(t *testing.T) {
 	kind := schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}
 	for want, c := range map[string]graph.Coordinates{
 		"Deployment shop/web": {Kind: kind, Namespace: "shop", Name: "web", UID: "1"},

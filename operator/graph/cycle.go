@@ -9,15 +9,14 @@ type Edge struct {
 	Size      int // objects in the cycle that the edge was found in
 }
 
-// Cycle finds out whether an object that is being deleted in the foreground
-// waits for itself: whether it lies on a cycle of such objects, each blocking
-// the next. Then none of them can ever finish, and the answer is the one edge
-// to unblock. Every object of one cycle is given the same edge, so that
-// workers who meet on it take away no second one (defect 3.19).
+// Cycle reports whether an object in foreground deletion waits for itself: whether it is
+// part of a cycle of such objects, each blocking the next. None of them can ever finish,
+// so Cycle returns the one edge to unblock. It returns the same edge for every object of a
+// cycle, so concurrent workers do not unblock a second one (defect 3.19).
 //
-// The objects on a common cycle with n are those that own it, directly or
-// not, and depend on it. Owners are few where dependents are many, so they are
-// gathered first and the way back is searched among them alone.
+// The objects on a cycle with n own it, directly or indirectly, and depend on it. There
+// are usually fewer owners than dependents, so owners are collected first and the way back
+// is searched only among them.
 func (g *Graph) Cycle(id ID) (Edge, bool) {
 	start, ok := g.nodes[id]
 	if !ok || !start.waits() {
@@ -28,20 +27,20 @@ func (g *Graph) Cycle(id ID) (Edge, bool) {
 		return Edge{}, false
 	}
 	component := dependentsAmong(owners, start)
-	c := leastEdge(component)
+	c := lowestEdge(component)
 	if c == nil {
 		return Edge{}, false
 	}
-	view, _ := g.Look(c.dependent.id)
+	view, _ := g.Lookup(c.dependent.id)
 	return Edge{Dependent: view, Owner: c.owner.id, Size: len(component)}, true
 }
 
-// maxCycleClaims is how many owner references are followed in search of a cycle. Cycles
-// that happen have a few objects; to be held up by a larger one is its author's problem.
+// maxCycleClaims is the maximum number of owner references that are followed to find a
+// cycle. Real cycles have few objects; a larger one is not resolved.
 const maxCycleClaims = 50_000
 
 // ownersOf returns the waiting objects that n blocks, directly or through
-// other waiting objects, and n. It reports false if there is too much to follow.
+// other waiting objects, and n. It returns false if there are too many.
 func ownersOf(n *node) (found map[*node]bool, complete bool) {
 	found, open := map[*node]bool{n: true}, []*node{n}
 	for followed := 0; len(open) != 0; {
@@ -59,9 +58,9 @@ func ownersOf(n *node) (found map[*node]bool, complete bool) {
 	return found, true
 }
 
-// dependentsAmong returns those of the nodes that n can be reached from along
-// blocking references without leaving them, and n: with nodes from ownersOf,
-// the strongly connected component of n.
+// dependentsAmong returns n and the nodes from which n can be reached along blocking
+// references within nodes. With nodes from ownersOf, this is the strongly connected
+// component of n.
 func dependentsAmong(nodes map[*node]bool, n *node) map[*node]bool {
 	blockedBy := map[*node][]*node{}
 	for d := range nodes {
@@ -84,20 +83,20 @@ func dependentsAmong(nodes map[*node]bool, n *node) map[*node]bool {
 	return found
 }
 
-// leastEdge returns the first blocking reference inside a component of the
-// dependent with the lowest ID that has one, or nil if there is none.
-func leastEdge(component map[*node]bool) *claim {
-	var least *claim
+// lowestEdge returns the first blocking reference within a component, of the dependent with
+// the lowest ID that has one, or nil.
+func lowestEdge(component map[*node]bool) *claim {
+	var lowest *claim
 	for d := range component {
-		if least != nil && bytes.Compare(d.id[:], least.dependent.id[:]) > 0 {
+		if lowest != nil && bytes.Compare(d.id[:], lowest.dependent.id[:]) > 0 {
 			continue
 		}
 		for i := range d.claims {
 			if c := &d.claims[i]; c.blocks() && component[c.owner] {
-				least = c
+				lowest = c
 				break
 			}
 		}
 	}
-	return least
+	return lowest
 }

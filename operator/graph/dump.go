@@ -8,12 +8,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// maxDumpedOwners is how many owner references of one object a Dump shows.
+// maxDumpedOwners is the maximum number of owner references of one object in a Dump.
 const maxDumpedOwners = 100
 
-// Dump is the graph as plain data, for people: nodes and edges in the order of
-// their UIDs. Objects with neither owners nor dependents are left out (G-76), and
-// so are an object's owner references beyond the first hundred.
+// Dump is the graph as plain data: nodes and edges sorted by UID. It omits objects with
+// neither owners nor dependents (G-76), and an object's owner references beyond the first
+// hundred.
 type Dump struct {
 	Nodes []DumpNode `json:"nodes"`
 	Edges []DumpEdge `json:"edges"`
@@ -31,7 +31,7 @@ type DumpNode struct {
 	Foreground  bool      `json:"foreground,omitempty"`
 	Orphan      bool      `json:"orphan,omitempty"`
 
-	OwnersOmitted int `json:"ownersOmitted,omitempty"` // owner references that are not shown
+	OwnersOmitted int `json:"ownersOmitted,omitempty"` // owner references that are omitted
 }
 
 // DumpEdge is one owner reference, from the dependent to the owner.
@@ -41,9 +41,8 @@ type DumpEdge struct {
 	Blocking  bool      `json:"blocking,omitempty"`
 }
 
-// Dump returns the whole graph or, if UIDs are given, the connected components
-// that they are in: owners and dependents, transitively (G-77). UIDs that the
-// graph does not have are ignored.
+// Dump returns the whole graph or, if UIDs are given, their connected components: owners
+// and dependents, transitively (G-77). Unknown UIDs are ignored.
 func (g *Graph) Dump(uids ...types.UID) Dump {
 	included := g.related()
 	if len(uids) != 0 {
@@ -64,10 +63,10 @@ func (g *Graph) Dump(uids ...types.UID) Dump {
 	return d
 }
 
-// dumped are the claims of a node that are shown.
+// dumped returns the claims of a node that a Dump contains.
 func (n *node) dumped() []claim { return n.claims[:min(len(n.claims), maxDumpedOwners)] }
 
-// related are all nodes with owners or dependents, as far as these are shown.
+// related returns all nodes with owners or dependents that a Dump contains.
 func (g *Graph) related() map[*node]bool {
 	found := map[*node]bool{}
 	for _, n := range g.nodes {
@@ -107,8 +106,8 @@ func (g *Graph) component(uids []types.UID) map[*node]bool {
 	return found
 }
 
-// dumpNode describes a node by its own coordinates or, where it was never
-// seen, by those that a dependent claims of it.
+// dumpNode describes a node by its own coordinates or, if it was never seen, by those that
+// a dependent claims.
 func (g *Graph) dumpNode(n *node) DumpNode {
 	d := DumpNode{
 		UID:         g.uidOf(n.id),
@@ -127,7 +126,7 @@ func (g *Graph) dumpNode(n *node) DumpNode {
 	default:
 		claimed := n.dependents
 		for c := claimed; c != nil; c = c.next {
-			if less(c, claimed) {
+			if lessClaim(c, claimed) {
 				claimed = c
 			}
 		}
@@ -141,9 +140,8 @@ func (g *Graph) dumpNode(n *node) DumpNode {
 	return d
 }
 
-// less orders claims by what they say, so that a dump does not depend on which
-// came first.
-func less(a, b *claim) bool {
+// lessClaim orders claims by content, so that a dump does not depend on the order of events.
+func lessClaim(a, b *claim) bool {
 	key := func(c *claim) (metav1.TypeMeta, string, string) {
 		return c.kind.Value(), c.dependent.namespace.Value(), c.name
 	}

@@ -7,15 +7,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/gleaner-dev/gleaner/operator/memo"
+	"github.com/gleaner-dev/gleaner/operator/objectstate"
 )
 
-// Object is what one watch event or one read says of an object: all that the
-// collector ever keeps of it.
+// Object is the metadata of an object from a watch event or a read: everything that
+// Gleaner keeps of it.
 type Object struct {
 	UID             types.UID
 	ResourceVersion string
-	Kind            schema.GroupVersionKind // with the version it was read by
+	Kind            schema.GroupVersionKind // in the version of the watch or read
 	Namespace       string                  // "" for a cluster-scoped object
 	Name            string
 	Owners          []metav1.OwnerReference
@@ -23,26 +23,26 @@ type Object struct {
 	Terminating     bool // has a deletionTimestamp
 	Foreground      bool // has the finalizer foregroundDeletion
 	Orphan          bool // has the finalizer orphan
-	Held            bool // has our own finalizer, Hold
-	OtherFinalizers bool // has any finalizer beside those three
+	Held            bool // has the finalizer Hold
+	OtherFinalizers bool // has any other finalizer
 
-	Memo bool // has an annotation in which we remember something
+	HasState bool // has a state annotation
 
-	Truncated bool // has more owners than MaxOwners, which the graph does not keep
+	Truncated bool // has more than MaxOwners owners, of which the graph keeps only some
 
-	// Finalizers are all entries of metadata.finalizers, and Generation is that of
-	// the spec. The graph does not keep them: they are for whoever listens to events.
+	// Finalizers are all entries of metadata.finalizers, and Generation is
+	// metadata.generation. The graph does not keep them: they are for consumers of events.
 	Finalizers []string
 	Generation int64
 }
 
-// Hold is our own finalizer. It keeps an object that is deleted until what is to
-// become of its dependents has been decided.
+// Hold is the finalizer that keeps a deleted object until a policy has decided about
+// its dependents.
 const Hold = "gleaner.dev/hold"
 
-// ObjectOf copies out of meta what the graph keeps. The kind is given by the
-// caller, since list items and protobuf metadata may leave their own out. The
-// Object shares meta's owner references and finalizers.
+// ObjectOf returns the part of meta that the graph keeps. The caller passes the kind,
+// since list items and protobuf metadata may lack it. The Object shares meta's owner
+// references and finalizers.
 func ObjectOf(kind schema.GroupVersionKind, meta metav1.Object) Object {
 	o := Object{
 		UID:             meta.GetUID(),
@@ -55,7 +55,7 @@ func ObjectOf(kind schema.GroupVersionKind, meta metav1.Object) Object {
 		Finalizers:      meta.GetFinalizers(),
 		Generation:      meta.GetGeneration(),
 	}
-	_, o.Memo = meta.GetAnnotations()[memo.Annotation]
+	_, o.HasState = meta.GetAnnotations()[objectstate.Annotation]
 	for _, f := range meta.GetFinalizers() {
 		switch f {
 		case metav1.FinalizerDeleteDependents:
@@ -71,71 +71,70 @@ func ObjectOf(kind schema.GroupVersionKind, meta metav1.Object) Object {
 	return o
 }
 
-// Event is something learnt about the cluster. The set is closed: everything
-// that changes the graph is one of these and comes in through Graph.Apply.
+// Event is an observation of the cluster. The set is closed: every change of the graph is
+// one of these, and is made by Graph.Apply.
 type Event interface{ event() }
 
-// Seen is an object as a watch or a list of its type delivered it.
+// Seen is an object that a watch or a list of its type delivered.
 type Seen struct{ Object Object }
 
-// Read is an object as a read outside the watch found it. It counts only when
-// it is newer than all that the watch of its type has delivered: then the
-// object's deletion, too, is still to come on that watch. An older one could
-// bring back an object whose deletion has been and gone.
+// Read is an object that was read outside its type's watch. It is accepted only if its
+// resourceVersion is newer than the last one the watch delivered: then the watch would
+// also still deliver the object's deletion. An older one could bring back an object
+// whose deletion was already delivered.
 type Read struct{ Object Object }
 
-// Deleted is the end of an object as its type's watch reported it. It is the
-// only event that says so of a UID whatever its coordinates.
+// Deleted is the deletion of an object that its type's watch delivered. It is the only
+// event that proves a UID absent regardless of coordinates.
 type Deleted struct {
 	Object Object
-	At     time.Time // when it was learnt
+	At     time.Time // when the event was received
 }
 
-// Listing opens a full list of a type, which Relisted closes. A list that is
-// older than what the watch before it delivered comes of an API server whose
-// storage was restored: what it says of an object then counts, however new the
-// object was before. So does what it has older than it was known by a resourceVersion
-// that is not above the list's: the restored storage goes on from a later revision.
+// Listing starts a full list of a type, which Relisted completes. A list that is older
+// than what the previous watch delivered comes from an API server whose storage was
+// restored: its objects are accepted even if newer ones were known. The same holds for an
+// object that is older than known although the known resourceVersion is not above the
+// list's: the restored storage continues from a later revision.
 type Listing struct {
 	Kind            schema.GroupKind
 	ResourceVersion string // of the list
 
-	// Incomparable says that nothing is known of how the resourceVersions of
-	// this type follow each other, as for an aggregated API server's. What the
-	// watch delivers last is then the newest, and no Read is news.
+	// Incomparable is set if the resourceVersions of this type cannot be compared, as
+	// for a type of an aggregated API server. Then the latest event of the watch is the
+	// newest, and no Read is accepted.
 	Incomparable bool
 }
 
-// Relisted closes a full list of a type: what the graph has of that type and
-// the list does not is no longer seen. It is not taken for deleted.
+// Relisted completes a full list of a type: objects that are not in the list are no longer
+// seen. They do not count as deleted.
 type Relisted struct {
 	Kind            schema.GroupKind
 	ResourceVersion string // of the list
 	Listed          map[ID]struct{}
 }
 
-// TypeGone says that a type is no longer served, or no longer watched. Its
-// objects are no longer seen; none is taken for deleted.
+// TypeGone means that a type is no longer served, or no longer watched. Its objects are no
+// longer seen. They do not count as deleted.
 type TypeGone struct{ Kind schema.GroupKind }
 
-// Absent says that a live read proved the object of these coordinates not to
-// exist with this UID. It holds for references that claim exactly the same.
+// Absent means that a live read has proved that no object with these coordinates and this
+// UID exists. It applies to references that claim exactly the same.
 type Absent struct {
 	Claim Coordinates
 	At    time.Time
 }
 
-// Interrupted says that the watch of a type has ended, if only to begin anew.
-// What proved until then that one of its objects is gone proved it of the
-// storage that was watched. It may have been restored to an earlier state
-// since, in which the object is.
+// Interrupted means that the watch of a type has ended, even if it is only restarted.
+// Proofs that objects of the type are gone are from before the interruption. The storage
+// may since have been restored to an earlier state, in which the object exists.
 type Interrupted struct {
 	Kind schema.GroupKind
 	At   time.Time // when it was noticed
 }
 
-// Expired drops every proof by live read from before a time, so that one wrong
-// answer is not believed for ever.
+// Expired drops all proofs by live reads from before a time, so that one wrong response
+// does not have an effect forever.
 type Expired struct{ Before time.Time }
 
 func (Seen) event()        {}
@@ -157,7 +156,7 @@ type Coordinates struct {
 	Name      string
 }
 
-// String names the object for people, without its UID.
+// String returns Kind namespace/name.
 func (c Coordinates) String() string {
 	if c.Namespace == "" {
 		return c.Kind.Kind + " " + c.Name

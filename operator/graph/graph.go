@@ -1,15 +1,15 @@
-// Package graph knows which object owns which, as far as the cluster has told.
+// Package graph implements the owner graph: which object owns which, according to the
+// events received so far.
 //
-// It is pure: no clock, no client, no logger, no lock. Events go in through
-// Apply, which answers with the objects that may now need attention; what is
-// to be done about an object is read from it with Look. It never decides
-// anything, and it never takes silence for absence.
+// It is pure: no clock, no client, no logger, no lock. Apply applies an event and returns
+// the objects that may now need work. Look returns the state of an object. The graph
+// decides nothing, and never concludes from a missing event that an object is absent.
 //
 // A node is an object. It is *seen* when a watch or a read has shown it,
-// *gone* when its deletion was watched, and otherwise only *named*: known
-// because a dependent's owner reference names its UID. An edge keeps the
-// coordinates that the dependent claims, so that one bad reference says
-// nothing about another dependent's good one (defect 3.1).
+// *gone* when its deletion was observed, and otherwise only *named*: known because a
+// dependent's owner reference has its UID. An edge keeps the coordinates that the
+// dependent claims, so an invalid reference does not affect another dependent's valid
+// one (defect 3.1).
 //
 // Invariants, checked by Check:
 //
@@ -32,59 +32,59 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Graph is the owner graph. The zero value is not usable; call New. It is not
-// safe for concurrent use: whoever shares one guards it.
+// Graph is the owner graph. The zero value is not usable; call New. It is not safe for
+// concurrent use.
 type Graph struct {
 	nodes map[ID]*node
 	kinds map[schema.GroupKind]*kind
 
-	// What only few nodes have is kept beside them, so that a node stays small.
-	oddUIDs     map[ID]types.UID // UIDs that are no UUID
-	oddVersions map[ID]string    // resourceVersions that are no number
-	gone        map[ID]time.Time // when a gone node's deletion was learnt
-	proofs      map[ID][]proof   // claims on a node disproved by a live read
+	// Data that only few nodes have is kept separately, so that a node stays small.
+	nonUUIDs           map[ID]types.UID // UIDs that are not UUIDs
+	nonNumericVersions map[ID]string    // resourceVersions that are not numbers
+	gone               map[ID]time.Time // when a gone node's deletion was observed
+	proofs             map[ID][]proof   // claims on a node that a live read has disproved
 
-	edges int
-	twins int
-	pairs map[Twins]struct{}
+	edges            int
+	equivalentEvents int
+	equivalentKinds  map[EquivalentKinds]struct{}
 }
 
-// kind is one type of object: a group and a kind, whatever the version.
+// kind is one type of object: a group and a kind in any version.
 type kind struct {
 	schema.GroupKind
-	nodes []*node // the seen ones, in no order; node.place is the index
+	nodes []*node // seen nodes, in no order; node.place is the index
 
-	// watermark is the newest resourceVersion that the type's watch has
-	// delivered; 0 when there is none that is a number.
+	// watermark is the newest resourceVersion that the type's watch has delivered; 0 if
+	// none is a number.
 	watermark uint64
 
-	incomparable bool // its resourceVersions say nothing of what is newer
-	restoring    bool // a list is coming in that is older than the watermark
+	incomparable bool // its resourceVersions cannot be compared
+	restoring    bool // a list that is older than the watermark is in progress
 
-	// listing is the resourceVersion of the list that is coming in; 0: there is none. It
-	// has every object as it was then.
+	// listing is the resourceVersion of the list in progress; 0 if there is none. The
+	// list has every object in its state at that resourceVersion.
 	listing uint64
 
-	interrupted time.Time // when its watch last ended; zero: not yet
-	silent      bool      // nothing has come of it since
+	interrupted    time.Time // when its watch last ended; zero if never
+	interruptedNow bool      // no event has been received since
 
-	// dependents are the kinds of which any object ever named an owner of this
-	// kind: where a new dependent can be expected.
+	// dependents are the kinds of objects that ever referenced an owner of this kind:
+	// kinds that new dependents may have.
 	dependents map[schema.GroupKind]struct{}
 }
 
-// node is one object. At a hundred thousand objects every word counts, so it
-// has no maps, and what can be shared is interned.
+// node is one object. There may be hundreds of thousands, so it has no maps, and shared
+// strings are interned.
 type node struct {
 	id              ID
 	name            string
 	namespace       unique.Handle[string]
-	version         unique.Handle[string] // that it was last read by
+	version         unique.Handle[string] // in which it was last read
 	kind            *kind                 // nil while only named
-	resourceVersion uint64                // 0 when it is no number: see oddVersions
+	resourceVersion uint64                // 0 if it is not a number: see nonNumericVersions
 	claims          []claim
 	dependents      *claim // head of the list of claims on this node
-	place           uint32 // in kind.nodes, while seen
+	index           uint32 // in kind.nodes, while seen
 	blocking        uint32 // claims on this node with blockOwnerDeletion
 	flags           flags
 }
@@ -99,20 +99,19 @@ const (
 	orphan
 	otherFinalizers
 	held
-	remembered
+	hasState
 	truncated
 )
 
-// private are the flags that are nobody's business but the object's own.
-const private = otherFinalizers | remembered | truncated
+// ownFlags are the flags that do not affect other objects.
+const ownFlags = otherFinalizers | hasState | truncated
 
 func (f flags) has(bits flags) bool { return f&bits == bits }
 
-// waits reports whether the object is being deleted in the foreground, and
-// orphans whether it is being deleted and leaves its dependents behind. The
-// orphan finalizer is looked at first, as Kubernetes does (G-23). While the object
-// has a hold it does neither: what becomes of its dependents is still to be
-// decided.
+// waits reports whether the object is being deleted in the foreground, and orphans whether
+// it is being deleted with propagation policy Orphan. The orphan finalizer takes
+// precedence, as in Kubernetes (G-23). An object with a hold does neither: its propagation
+// policy is not decided yet.
 func (n *node) waits() bool {
 	return n.flags.has(seen|terminating|foreground) && n.flags&(orphan|held) == 0
 }
@@ -120,9 +119,9 @@ func (n *node) orphans() bool {
 	return n.flags.has(seen|terminating|orphan) && !n.flags.has(held)
 }
 
-// claim is one owner reference, linked into the list of claims on the owner.
-// Claims live in their dependent's slice, which is replaced whole and never
-// grown, so pointers to them stay good.
+// claim is one owner reference, linked into the list of claims on the owner. Claims are
+// stored in their dependent's slice, which is replaced as a whole and never grows, so
+// pointers to them stay valid.
 type claim struct {
 	dependent, owner *node
 	next, prev       *claim
@@ -143,13 +142,13 @@ const (
 	ofReference = controllerSet | controllerTrue | blockSet | blockTrue
 )
 
-// ManyOwners is how many owner references an object has at most that is worked on like
-// all others. Hardly any object has more than three.
+// ManyOwners is the number of owner references above which an object is processed
+// separately. Few objects have more than three.
 const ManyOwners = 64
 
-// MaxOwners is how many owner references are kept of an object at most. An object can
-// have some 80,000, which take a hundred times the memory here that they take in etcd.
-// One that has more is Truncated, and so it is never without owners.
+// MaxOwners is the maximum number of owner references that are kept of an object. An
+// object can have some 80,000, which take a hundred times as much memory here as in etcd.
+// An object with more is Truncated, and never counts as having no owners.
 const MaxOwners = 10_000
 
 func (c *claim) blocks() bool { return c.flags&blockTrue != 0 }
@@ -159,13 +158,13 @@ type proof struct {
 	at    time.Time
 }
 
-// Twins are two kinds under which one object was seen (defect 3.30). The first
-// keeps its node.
-type Twins struct{ First, Second schema.GroupKind }
+// EquivalentKinds are two kinds under which one object was seen (defect 3.30). The node has the
+// first kind.
+type EquivalentKinds struct{ First, Second schema.GroupKind }
 
-// Twins returns the pairs of kinds that show the same objects, sorted.
-func (g *Graph) Twins() []Twins {
-	return slices.SortedFunc(maps.Keys(g.pairs), func(a, b Twins) int {
+// EquivalentKinds returns the pairs of kinds that serve the same objects, sorted.
+func (g *Graph) EquivalentKinds() []EquivalentKinds {
+	return slices.SortedFunc(maps.Keys(g.equivalentKinds), func(a, b EquivalentKinds) int {
 		return cmp.Or(cmp.Compare(a.First.String(), b.First.String()), cmp.Compare(a.Second.String(), b.Second.String()))
 	})
 }
@@ -173,28 +172,28 @@ func (g *Graph) Twins() []Twins {
 // New returns an empty graph.
 func New() *Graph {
 	return &Graph{
-		nodes:       map[ID]*node{},
-		kinds:       map[schema.GroupKind]*kind{},
-		oddUIDs:     map[ID]types.UID{},
-		oddVersions: map[ID]string{},
-		gone:        map[ID]time.Time{},
-		proofs:      map[ID][]proof{},
-		pairs:       map[Twins]struct{}{},
+		nodes:              map[ID]*node{},
+		kinds:              map[schema.GroupKind]*kind{},
+		nonUUIDs:           map[ID]types.UID{},
+		nonNumericVersions: map[ID]string{},
+		gone:               map[ID]time.Time{},
+		proofs:             map[ID][]proof{},
+		equivalentKinds:    map[EquivalentKinds]struct{}{},
 	}
 }
 
 // Stats are sizes of the graph.
 type Stats struct {
-	Seen  int // objects that a watch has shown
-	Named int // owners known from references only
-	Gone  int // owners whose deletion was watched, while dependents are left
-	Edges int // owner references
-	Twins int // events on a UID already seen under another kind (defect 3.30)
+	Seen             int // objects that a watch has shown
+	Named            int // owners known only from references
+	Gone             int // owners whose deletion was observed, and that still have dependents
+	Edges            int // owner references
+	EquivalentEvents int // events for a UID already seen under another kind (defect 3.30)
 }
 
-// Stats returns the graph's sizes, at the cost of adding up its types.
+// Stats returns the graph's sizes. It iterates over all types.
 func (g *Graph) Stats() Stats {
-	s := Stats{Gone: len(g.gone), Edges: g.edges, Twins: g.twins}
+	s := Stats{Gone: len(g.gone), Edges: g.edges, EquivalentEvents: g.equivalentEvents}
 	for _, k := range g.kinds {
 		s.Seen += len(k.nodes)
 	}
@@ -202,20 +201,20 @@ func (g *Graph) Stats() Stats {
 	return s
 }
 
-// Has reports whether the graph has a node of this UID, seen or not (G-78).
+// Has reports whether the graph has a node with this UID, seen or not (G-78).
 func (g *Graph) Has(uid types.UID) bool {
 	_, ok := g.nodes[IDOf(uid)]
 	return ok
 }
 
-// Sees reports whether an object is seen.
-func (g *Graph) Sees(id ID) bool {
+// IsSeen reports whether an object is seen.
+func (g *Graph) IsSeen(id ID) bool {
 	n, ok := g.nodes[id]
 	return ok && n.flags.has(seen)
 }
 
-// NamespaceOf returns the namespace of a seen object; "" for a cluster-scoped
-// one, and for one that is not seen.
+// NamespaceOf returns the namespace of a seen object, or "" for a cluster-scoped one and
+// one that is not seen.
 func (g *Graph) NamespaceOf(id ID) string {
 	n, ok := g.nodes[id]
 	if !ok || !n.flags.has(seen) {
@@ -224,15 +223,14 @@ func (g *Graph) NamespaceOf(id ID) string {
 	return n.namespace.Value()
 }
 
-// HeldTerminating reports whether a seen object is being deleted, and has our own
-// finalizer.
+// HeldTerminating reports whether a seen object is being deleted and has a hold.
 func (g *Graph) HeldTerminating(id ID) bool {
 	n, ok := g.nodes[id]
 	return ok && n.flags.has(seen|terminating|held)
 }
 
-// Owners returns how many owner references are kept of an object.
-func (g *Graph) Owners(id ID) int {
+// OwnerCount returns the number of owner references that are kept of an object.
+func (g *Graph) OwnerCount(id ID) int {
 	n, ok := g.nodes[id]
 	if !ok {
 		return 0
@@ -240,8 +238,8 @@ func (g *Graph) Owners(id ID) int {
 	return len(n.claims)
 }
 
-// PlaceOf returns the kind and the namespace of a seen object.
-func (g *Graph) PlaceOf(id ID) (gk schema.GroupKind, namespace string) {
+// LocationOf returns the kind and the namespace of a seen object.
+func (g *Graph) LocationOf(id ID) (gk schema.GroupKind, namespace string) {
 	n, ok := g.nodes[id]
 	if !ok || !n.flags.has(seen) {
 		return gk, ""
@@ -249,8 +247,7 @@ func (g *Graph) PlaceOf(id ID) (gk schema.GroupKind, namespace string) {
 	return n.kind.GroupKind, n.namespace.Value()
 }
 
-// Dependents returns the objects that name an object as their owner, each once, in
-// no order.
+// Dependents returns the dependents of an object, each once, in no order.
 func (g *Graph) Dependents(id ID) []ID {
 	n, ok := g.nodes[id]
 	if !ok {
@@ -266,14 +263,14 @@ func (g *Graph) Dependents(id ID) []ID {
 }
 
 func (g *Graph) uidOf(id ID) types.UID {
-	if uid, odd := g.oddUIDs[id]; odd {
+	if uid, odd := g.nonUUIDs[id]; odd {
 		return uid
 	}
 	return types.UID(id.String())
 }
 
 func (g *Graph) versionOf(n *node) string {
-	if v, odd := g.oddVersions[n.id]; odd {
+	if v, odd := g.nonNumericVersions[n.id]; odd {
 		return v
 	}
 	if n.resourceVersion == 0 {
@@ -282,9 +279,9 @@ func (g *Graph) versionOf(n *node) string {
 	return strconv.FormatUint(n.resourceVersion, 10)
 }
 
-// number returns a resourceVersion's number; ok is false for one that cannot
-// be compared. Numbers of one resource are comparable since Kubernetes 1.35.
-func number(resourceVersion string) (n uint64, ok bool) {
+// parseVersion parses a resourceVersion; ok is false if it cannot be compared. Numbers of one
+// resource are comparable since Kubernetes 1.35.
+func parseVersion(resourceVersion string) (n uint64, ok bool) {
 	n, err := strconv.ParseUint(resourceVersion, 10, 64)
 	return n, err == nil && n != 0 && strconv.FormatUint(n, 10) == resourceVersion
 }
@@ -298,7 +295,7 @@ func (g *Graph) kindOf(gk schema.GroupKind) *kind {
 	return k
 }
 
-// ensure returns the node of a UID, made as a named one if there is none.
+// ensure returns the node of a UID, creating a named one if needed.
 func (g *Graph) ensure(uid types.UID) *node {
 	id := IDOf(uid)
 	n, ok := g.nodes[id]
@@ -306,19 +303,19 @@ func (g *Graph) ensure(uid types.UID) *node {
 		n = &node{id: id}
 		g.nodes[id] = n
 		if !id.Canonical() {
-			g.oddUIDs[id] = uid
+			g.nonUUIDs[id] = uid
 		}
 	}
 	return n
 }
 
-// drop removes a node that is neither seen nor named by anybody.
+// drop removes a node that is neither seen nor referenced.
 func (g *Graph) drop(n *node) {
 	if n.flags.has(seen) || n.dependents != nil {
 		return
 	}
 	delete(g.nodes, n.id)
-	delete(g.oddUIDs, n.id)
+	delete(g.nonUUIDs, n.id)
 	delete(g.gone, n.id)
 	delete(g.proofs, n.id)
 }

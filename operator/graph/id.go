@@ -7,11 +7,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// ID is an object's UID in 16 bytes: the graph's key, and the item of the work
-// queue. API servers hand out UIDs as RFC 4122 UUIDs, whose bytes are the ID.
-// A reference may claim any string, though; one that is no such UUID is hashed
-// into the part of the space that RFC 4122 leaves unused, so it can never be
-// taken for the ID of a real object.
+// ID is an object's UID in 16 bytes: the key of the graph and of the work queue. API
+// servers use RFC 4122 UUIDs as UIDs, whose bytes are the ID. An owner reference may
+// contain any string; one that is not such a UUID is hashed into the part of the space
+// that RFC 4122 leaves unused, so it never equals the ID of a real object.
 type ID [16]byte
 
 const (
@@ -19,7 +18,7 @@ const (
 	textLength               = 36
 )
 
-// IDOf returns the ID of a UID. It is total: every string has one.
+// IDOf returns the ID of a UID. Every string has one.
 func IDOf(uid types.UID) ID {
 	if id, ok := parseUUID(string(uid)); ok {
 		return id
@@ -31,8 +30,8 @@ func IDOf(uid types.UID) ID {
 	return id
 }
 
-// Canonical reports whether the ID holds the UID itself, and so whether String
-// is that UID.
+// Canonical reports whether the ID contains the UID itself, so that String returns the
+// UID.
 func (id ID) Canonical() bool {
 	version := id[versionByte] >> 4
 	return version >= 1 && version <= 8 && id[variantByte]&0xc0 == 0x80

@@ -26,7 +26,7 @@ func FuzzIDOf(f *testing.F) {
 	})
 }
 
-func TestAUIDThatIsNoUUIDNeverSharesAnIDWithOneThatIs(t *testing.T) {
+func TestIDOf_NonUUIDNeverEqualsAUUID(t *testing.T) {
 	for uid, canonical := range map[types.UID]bool{
 		"5f1c2f7e-1f43-4a43-8d8e-0e1b6c9a0001": true,
 		"5F1C2F7E-1F43-4A43-8D8E-0E1B6C9A0001": false,

@@ -12,7 +12,7 @@ func (g *Graph) listing(e Listing) {
 	if e.Incomparable {
 		k.watermark = 0
 	}
-	v, ok := number(e.ResourceVersion)
+	v, ok := parseVersion(e.ResourceVersion)
 	if !ok {
 		return
 	}
@@ -22,33 +22,33 @@ func (g *Graph) listing(e Listing) {
 	}
 }
 
-func (g *Graph) relisted(e Relisted, w *wake) {
-	g.mark(e.Kind, e.ResourceVersion)
-	listed, comparable := number(e.ResourceVersion)
+func (g *Graph) relisted(e Relisted, w *dirtyList) {
+	g.advanceWatermark(e.Kind, e.ResourceVersion)
+	listed, comparable := parseVersion(e.ResourceVersion)
 	k := g.kindOf(e.Kind)
 	comparable = comparable && !k.incomparable && !k.restoring
-	k.restoring, k.listing, k.silent = false, 0, false
-	for i := len(k.nodes) - 1; i >= 0; i-- { // backwards, since losing one swaps the last into its place
+	k.restoring, k.listing, k.interruptedNow = false, 0, false
+	for i := len(k.nodes) - 1; i >= 0; i-- { // backwards, since lose swaps the last node into its place
 		n := k.nodes[i]
 		if _, ok := e.Listed[n.id]; ok {
 			continue
 		}
 		if comparable && n.resourceVersion > listed {
-			continue // a read told of it after the list was made
+			continue // it was read after the list was made
 		}
-		g.lose(n, w)
+		g.forget(n, w)
 	}
 }
 
-func (g *Graph) typeGone(gk schema.GroupKind, w *wake) {
+func (g *Graph) typeGone(gk schema.GroupKind, w *dirtyList) {
 	k, ok := g.kinds[gk]
 	if !ok {
 		return
 	}
 	for i := len(k.nodes) - 1; i >= 0; i-- {
-		g.lose(k.nodes[i], w)
+		g.forget(k.nodes[i], w)
 	}
-	delete(g.kinds, gk) // but what depends on it, and it on what, may come back: see expectDependents
+	delete(g.kinds, gk) // but keep kinds of dependents, since the type may come back: see expectDependents
 	if len(k.dependents) != 0 {
 		g.kinds[gk] = &kind{GroupKind: gk, dependents: k.dependents, interrupted: k.interrupted}
 	}
@@ -56,15 +56,15 @@ func (g *Graph) typeGone(gk schema.GroupKind, w *wake) {
 
 func (g *Graph) interrupted(e Interrupted) {
 	k := g.kindOf(e.Kind)
-	k.silent = true
+	k.interruptedNow = true
 	if e.At.After(k.interrupted) {
 		k.interrupted = e.At
 	}
 }
 
-// doubts reports whether what was learnt of a type's objects at a time was
-// learnt before its watch was last interrupted.
-func (g *Graph) doubts(gk schema.GroupKind, learnt time.Time) bool {
+// isStale reports whether an observation of a type at a time is from before its watch was
+// last interrupted.
+func (g *Graph) isStale(gk schema.GroupKind, at time.Time) bool {
 	k, ok := g.kinds[gk]
-	return ok && !k.interrupted.IsZero() && !learnt.After(k.interrupted)
+	return ok && !k.interrupted.IsZero() && !at.After(k.interrupted)
 }

@@ -7,10 +7,10 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/graph"
 )
 
-// 3.10: the built-in collector's graph takes 391 bytes for an object that
-// nobody owns and 456 for one that is owned, its informers' copies aside. Ours
-// has no copies beside it. The limits leave room for other versions of Go.
-func Test3_10_AnObjectTakesFewBytes(t *testing.T) {
+// 3.10: the graph of the built-in garbage collector takes 391 bytes for an object without
+// owners and 456 for one with an owner, not counting the copies of its informers. Gleaner
+// has no such copies. The limits leave room for other versions of Go.
+func Test3_10_MemoryPerObject(t *testing.T) {
 	for name, c := range map[string]struct {
 		owned bool
 		most  float64 // bytes for each object, its name included
@@ -36,10 +36,10 @@ func Test3_10_AnObjectTakesFewBytes(t *testing.T) {
 	}
 }
 
-// heap is what is alive on it.
+// heap returns the size of live objects.
 func heap() uint64 {
 	runtime.GC()
-	runtime.GC() // what the first found to be finalizable
+	runtime.GC() // frees objects with finalizers
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)
 	return stats.HeapAlloc

@@ -16,14 +16,14 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/graph"
 )
 
-// naive is the graph as one would write it without a thought for speed: what
-// was seen last of each object, and what is known to be gone.
-type naive struct {
+// naiveGraph is a simple model of the graph: the last state of each object, and the UIDs that are
+// gone.
+type naiveGraph struct {
 	seen map[types.UID]graph.Object
 	gone map[types.UID]graph.Object
 }
 
-func (m *naive) apply(e graph.Event) {
+func (m *naiveGraph) apply(e graph.Event) {
 	switch e := e.(type) {
 	case graph.Seen:
 		m.seen[e.Object.UID] = e.Object
@@ -50,12 +50,12 @@ func (m *naive) apply(e graph.Event) {
 	}
 	for uid := range m.gone {
 		if len(m.dependents(uid)) == 0 {
-			delete(m.gone, uid) // nobody names it any more
+			delete(m.gone, uid) // it is no longer referenced
 		}
 	}
 }
 
-func (m *naive) dependents(uid types.UID) (found []types.UID) {
+func (m *naiveGraph) dependents(uid types.UID) (found []types.UID) {
 	for _, o := range m.seen {
 		for _, ref := range o.Owners {
 			if ref.UID == uid {
@@ -67,7 +67,7 @@ func (m *naive) dependents(uid types.UID) (found []types.UID) {
 	return slices.Compact(found)
 }
 
-func (m *naive) knows(o graph.Object, ref metav1.OwnerReference) graph.Knowledge {
+func (m *naiveGraph) has(o graph.Object, ref metav1.OwnerReference) graph.OwnerState {
 	owner, seen := m.seen[ref.UID]
 	if seen && owner.Terminating && owner.Orphan {
 		return graph.Orphaning
@@ -91,18 +91,18 @@ func (m *naive) knows(o graph.Object, ref metav1.OwnerReference) graph.Knowledge
 	case owner.Terminating && owner.Foreground:
 		return graph.Foreground
 	default:
-		return graph.Standing
+		return graph.Present
 	}
 }
 
-// G-16, G-17, G-19, G-21: the graph knows what the naive one knows after any events, and wakes whoever
-// has come to know something else.
-func TestG17_G19_G21_GraphEqualsTheNaiveOne(t *testing.T) {
+// G-16, G-17, G-19, G-21: after any events, the graph has the same knowledge as the model, and
+// returns all objects whose knowledge has changed.
+func TestG17_G19_G21_GraphEqualsTheModel(t *testing.T) {
 	for seed := range int64(200) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			random := rand.New(rand.NewSource(seed))
-			g, m := graph.New(), &naive{seen: map[types.UID]graph.Object{}, gone: map[types.UID]graph.Object{}}
-			before := map[types.UID][]graph.Knowledge{}
+			g, m := graph.New(), &naiveGraph{seen: map[types.UID]graph.Object{}, gone: map[types.UID]graph.Object{}}
+			before := map[types.UID][]graph.OwnerState{}
 			for step := range 120 {
 				e := randomEvent(random, step)
 				woken := g.Apply(e, nil)
@@ -112,8 +112,8 @@ func TestG17_G19_G21_GraphEqualsTheNaiveOne(t *testing.T) {
 				}
 				after := compare(t, g, m)
 				for uid, known := range after {
-					if !cmp.Equal(known, before[uid]) && asks(m.seen[uid], known) && !slices.Contains(woken, graph.IDOf(uid)) {
-						t.Fatalf("step %d, %+v: %s knows %v instead of %v, and was not woken", step, e, uid, known, before[uid])
+					if !cmp.Equal(known, before[uid]) && needsWorkNaive(m.seen[uid], known) && !slices.Contains(woken, graph.IDOf(uid)) {
+						t.Fatalf("step %d, %+v: %s has %v instead of %v, but was not returned", step, e, uid, known, before[uid])
 					}
 				}
 				before = after
@@ -122,21 +122,21 @@ func TestG17_G19_G21_GraphEqualsTheNaiveOne(t *testing.T) {
 	}
 }
 
-// asks reports whether what an object knows of its owners asks for anything.
-func asks(o graph.Object, known []graph.Knowledge) bool {
+// needsWorkNaive reports whether an object may need work because of its owners.
+func needsWorkNaive(o graph.Object, known []graph.OwnerState) bool {
 	for _, k := range known {
-		if k == graph.Orphaning || !o.Terminating && k != graph.Standing {
+		if k == graph.Orphaning || !o.Terminating && k != graph.Present {
 			return true
 		}
 	}
 	return false
 }
 
-func compare(t *testing.T, g *graph.Graph, m *naive) map[types.UID][]graph.Knowledge {
+func compare(t *testing.T, g *graph.Graph, m *naiveGraph) map[types.UID][]graph.OwnerState {
 	t.Helper()
-	knowledge := map[types.UID][]graph.Knowledge{}
+	knowledge := map[types.UID][]graph.OwnerState{}
 	for _, uid := range uids {
-		view, ok := g.Look(graph.IDOf(uid))
+		view, ok := g.Lookup(graph.IDOf(uid))
 		o, seen := m.seen[uid]
 		if ok != seen {
 			t.Fatalf("%s is seen: %t, want %t", uid, ok, seen)
@@ -153,10 +153,10 @@ func compare(t *testing.T, g *graph.Graph, m *naive) map[types.UID][]graph.Knowl
 		if want := len(m.dependents(uid)); view.Dependents != want {
 			t.Fatalf("%s has %d dependents, want %d", uid, view.Dependents, want)
 		}
-		var want, got []graph.Knowledge
+		var want, got []graph.OwnerState
 		for i, ref := range o.Owners {
-			want = append(want, m.knows(o, ref))
-			got = append(got, view.Claims[i].Known)
+			want = append(want, m.has(o, ref))
+			got = append(got, view.Claims[i].State)
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Fatalf("%s: %s", uid, diff)

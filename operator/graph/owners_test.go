@@ -12,8 +12,8 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/graph"
 )
 
-// crowded is an object with so many owners, by UIDs that each occur so often in a row.
-func crowded(uid string, owners, each int) graph.Object {
+// objectWithOwners is an object with so many owners, by UIDs that each occur so often in a row.
+func objectWithOwners(uid string, owners, each int) graph.Object {
 	o := graph.Object{
 		UID: types.UID(uid), Kind: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, Namespace: "ns", Name: uid, ResourceVersion: "50",
 	}
@@ -25,13 +25,13 @@ func crowded(uid string, owners, each int) graph.Object {
 	return o
 }
 
-func TestOfAnObjectNoMoreOwnersAreKeptThanMaxOwners(t *testing.T) {
+func TestApply_KeepsAtMostMaxOwners(t *testing.T) {
 	g := graph.New()
 	for _, owners := range []int{graph.MaxOwners, graph.MaxOwners + 1, 5 * graph.MaxOwners, 3} {
-		o := crowded("a", owners, 1)
+		o := objectWithOwners("a", owners, 1)
 		o.ResourceVersion = ""
 		g.Apply(graph.Seen{Object: o}, nil)
-		view, _ := g.Look(graph.IDOf("a"))
+		view, _ := g.Lookup(graph.IDOf("a"))
 		kept := min(owners, graph.MaxOwners)
 		if view.Object.Truncated != (owners > kept) || len(view.Object.Owners) != kept || len(view.Claims) != kept {
 			t.Errorf("of %d owners %d are kept, truncated: %t", owners, len(view.Object.Owners), view.Object.Truncated)
@@ -47,14 +47,14 @@ func TestOfAnObjectNoMoreOwnersAreKeptThanMaxOwners(t *testing.T) {
 
 // Whoever names an owner a thousand times over is one dependent of it, is woken once,
 // and is found to be so without going through all its references each time.
-func TestADependentThatNamesAnOwnerOftenIsCountedAndWokenOnce(t *testing.T) {
+func TestApply_RepeatedReferenceCountsOnce(t *testing.T) {
 	g := graph.New()
 	owner := graph.Object{UID: "owner-7", Kind: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, Namespace: "ns", Name: "never-70", ResourceVersion: "40"}
 	g.Apply(graph.Seen{Object: owner}, nil)
 	for i := range 3 {
-		g.Apply(graph.Seen{Object: crowded(fmt.Sprint("d", i), 100, 10)}, nil)
+		g.Apply(graph.Seen{Object: objectWithOwners(fmt.Sprint("d", i), 100, 10)}, nil)
 	}
-	if view, _ := g.Look(graph.IDOf("owner-7")); view.Dependents != 3 || view.Blocking != 30 {
+	if view, _ := g.Lookup(graph.IDOf("owner-7")); view.Dependents != 3 || view.Blocking != 30 {
 		t.Errorf("%d dependents, %d blocking references", view.Dependents, view.Blocking)
 	}
 	if woken := g.Apply(graph.Deleted{Object: owner}, nil); len(woken) != 3 {
@@ -62,9 +62,9 @@ func TestADependentThatNamesAnOwnerOftenIsCountedAndWokenOnce(t *testing.T) {
 	}
 }
 
-func TestADumpNamesAHundredOwnersOfAnObject(t *testing.T) {
+func TestDump_LimitsOwners(t *testing.T) {
 	g := graph.New()
-	g.Apply(graph.Seen{Object: crowded("a", 250, 1)}, nil)
+	g.Apply(graph.Seen{Object: objectWithOwners("a", 250, 1)}, nil)
 	for name, d := range map[string]graph.Dump{"whole": g.Dump(), "component": g.Dump("a")} {
 		if len(d.Nodes) != 101 || len(d.Edges) != 100 || d.Nodes[0].OwnersOmitted != 150 {
 			t.Errorf("%s: %d nodes, %d edges, of the first %d owners are omitted", name, len(d.Nodes), len(d.Edges), d.Nodes[0].OwnersOmitted)
@@ -74,11 +74,11 @@ func TestADumpNamesAHundredOwnersOfAnObject(t *testing.T) {
 
 // To look for a cycle among objects with a hundred thousand references takes the lock
 // that everything waits for.
-func TestACycleIsLookedForAmongAFewReferencesOnly(t *testing.T) {
+func TestCycle_LimitsReferencesFollowed(t *testing.T) {
 	for objects, want := range map[int]bool{4: true, 20: false} {
 		g := graph.New()
 		for i := range objects {
-			o := crowded(fmt.Sprint("owner-", i), 8000, 8000/objects)
+			o := objectWithOwners(fmt.Sprint("owner-", i), 8000, 8000/objects)
 			o.Terminating, o.Foreground = true, true
 			g.Apply(graph.Seen{Object: o}, nil)
 		}

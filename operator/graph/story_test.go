@@ -17,7 +17,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/graph"
 )
 
-// A story is a file of events, each followed by what it woke and by the whole
+// A story is a file of events, each followed by the objects returned and by the whole
 // graph. Write one, run the test with -rewrite, then read the diff.
 //
 //	see KIND NAMESPACE/NAME [uid=U] [rv=N] [owners=(...)] [terminating] [foreground] [orphan] [held]
@@ -34,8 +34,8 @@ import (
 //
 // A cluster-scoped object has no NAMESPACE/ before its name. An owner is
 // written KIND:NAME, KIND:NAME:UID or KIND:NAME:UID:block. Kinds are written
-// Kind, Kind.group or Kind.version.group. An object's UID is its name unless
-// said otherwise.
+// Kind, Kind.group or Kind.version.group. An object's UID is its name by
+// default.
 func TestStories(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		s := &story{g: graph.New(), rv: 100, uids: map[graph.ID]string{}}
@@ -77,7 +77,7 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 			Kind: kindOf(args.words[0]).GroupKind(), ResourceVersion: args.value("rv", ""), Incomparable: args.has("incomparable"),
 		})
 	case "twins":
-		return fmt.Sprint(s.g.Twins())
+		return fmt.Sprint(s.g.EquivalentKinds())
 	case "typegone":
 		return s.apply(graph.TypeGone{Kind: kindOf(args.words[0]).GroupKind()})
 	case "absent":
@@ -86,7 +86,7 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 	case "expire":
 		return s.apply(graph.Expired{Before: args.time("before")})
 	case "look":
-		return s.look(args.words[0])
+		return s.view(args.words[0])
 	case "cycle":
 		edge, found := s.g.Cycle(graph.IDOf(types.UID(args.words[0])))
 		if !found {
@@ -142,25 +142,25 @@ func describe(n graph.DumpNode, dump graph.Dump) string {
 	return b.String()
 }
 
-func (s *story) look(uid string) string {
-	view, ok := s.g.Look(graph.IDOf(types.UID(uid)))
+func (s *story) view(uid string) string {
+	view, ok := s.g.Lookup(graph.IDOf(types.UID(uid)))
 	if !ok {
 		return "not seen"
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s rv=%s dependents=%d blocking=%d\n", view.Object.UID, view.Object.Kind.Kind, view.Object.ResourceVersion, view.Dependents, view.Blocking)
 	for _, c := range view.Claims {
-		fmt.Fprintf(&b, "%s %s is %s", c.Reference.Kind, c.Reference.Name, c.Known)
-		if c.Known == graph.Elsewhere {
+		fmt.Fprintf(&b, "%s %s is %s", c.Reference.Kind, c.Reference.Name, c.State)
+		if c.State == graph.Elsewhere {
 			fmt.Fprintf(&b, " (seen in %q)", c.OwnerNamespace)
 		}
-		if c.Doubted {
+		if c.Stale {
 			b.WriteString(", which is to be asked for again")
 		}
 		b.WriteString("\n")
 	}
 	for _, blocker := range view.Blockers {
-		state := map[bool]string{true: " on its way out"}[blocker.Terminating] + map[bool]string{true: " held"}[blocker.Held]
+		state := map[bool]string{true: " on its way out"}[blocker.Terminating] + map[bool]string{true: " held"}[blocker.HasFinalizers]
 		fmt.Fprintf(&b, "held up by %s %s%s\n", blocker.Object.Kind.Kind, blocker.Object.Name, state)
 	}
 	return b.String()

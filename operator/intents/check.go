@@ -19,15 +19,15 @@ var (
 	verbs   = []policies.Verb{policies.VerbCreate, policies.VerbDelete, policies.VerbPatch}
 	methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 
-	// transportHeaders are those that belong to the connection.
+	// transportHeaders are set by the HTTP client.
 	transportHeaders = []string{
 		"connection", "content-length", "expect", "host", "keep-alive", "proxy-authorization", "proxy-connection", "te", "trailer",
 		"transfer-encoding", "upgrade",
 	}
 )
 
-// Check sees that grants can be carried out: also what no rule of the custom
-// resource finds. The error says what to write instead.
+// Check validates grants beyond the validation rules of the custom resource. The error
+// says what to write instead.
 func Check(g policies.Grants) error {
 	for i, w := range g.Write {
 		if err := checkWrites(w); err != nil {
@@ -42,44 +42,44 @@ func Check(g policies.Grants) error {
 	return nil
 }
 
-func checkWrites(w policies.Writes) error {
+func checkWrites(w policies.WriteRule) error {
 	switch {
-	case slices.Contains(w.Groups, own):
-		return fmt.Errorf("apiGroups: objects of the group %s are not written by modules: leave it out", own)
-	case slices.Contains(w.Groups, policies.All) || slices.Contains(w.Resources, policies.All):
-		return errors.New("what may be written is listed by name: write groups and resources in place of *")
+	case slices.Contains(w.Groups, ownGroup):
+		return fmt.Errorf("apiGroups: modules must not write objects of group %s: remove it", ownGroup)
+	case slices.Contains(w.Groups, policies.Wildcard) || slices.Contains(w.Resources, policies.Wildcard):
+		return errors.New("* is not allowed in write grants: list apiGroups and resources by name")
 	}
 	for _, resource := range w.Resources {
 		if strings.Contains(resource, "/") {
-			return fmt.Errorf("resources: %s is a subresource, which can't be written: leave it out", resource)
+			return fmt.Errorf("resources: %s is a subresource, which can't be written: remove it", resource)
 		}
 	}
 	for _, verb := range w.Verbs {
 		if !slices.Contains(verbs, verb) {
-			return fmt.Errorf("verbs: there is no %q: write create, delete or patch", verb)
+			return fmt.Errorf("verbs: unknown verb %q: write create, delete or patch", verb)
 		}
 	}
 	return nil
 }
 
-func checkHTTP(h policies.HTTP) error {
+func checkHTTP(h policies.HTTPRule) error {
 	p, err := parsePattern(h.URL)
 	if err != nil {
 		return fmt.Errorf("url: %w", err)
 	}
 	for _, method := range h.Methods {
 		if !slices.Contains(methods, method) {
-			return fmt.Errorf("methods: there is no %q: write %s", method, strings.Join(methods, ", "))
+			return fmt.Errorf("methods: unknown method %q: write %s", method, strings.Join(methods, ", "))
 		}
 	}
 	if h.CA != nil && p.url.Scheme != "https" {
-		return errors.New("ca: certificates are for https: leave ca out, or write https:// in url")
+		return errors.New("ca: needs https: remove ca, or write https:// in url")
 	}
 	if err := checkHeaders(h); err != nil {
 		return err
 	}
 	if v := h.SigV4; v != nil && (v.Region == "" || v.Service == "") {
-		return errors.New("sigV4: write the region and the service that requests are signed for, such as us-east-1 and s3")
+		return errors.New("sigV4: region and service are required, such as us-east-1 and s3")
 	}
 	for _, network := range h.Addresses {
 		if err := checkAddress(network); err != nil {
@@ -89,36 +89,36 @@ func checkHTTP(h policies.HTTP) error {
 	return nil
 }
 
-func checkHeaders(h policies.HTTP) error {
-	if h.Basic != nil && h.SigV4 != nil {
-		return errors.New("write at most one of basicAuth and sigV4: both write the header Authorization")
+func checkHeaders(h policies.HTTPRule) error {
+	if h.BasicAuth != nil && h.SigV4 != nil {
+		return errors.New("basicAuth and sigV4 are mutually exclusive: both set the Authorization header")
 	}
-	var others policies.HTTP
-	others.Basic, others.SigV4 = h.Basic, h.SigV4
-	taken := hostHeaders(others)
+	var others policies.HTTPRule
+	others.BasicAuth, others.SigV4 = h.BasicAuth, h.SigV4
+	used := hostHeaders(others)
 	for _, name := range slices.Sorted(maps.Keys(h.Headers)) {
 		canonical := http.CanonicalHeaderKey(name)
 		switch {
 		case !httpguts.ValidHeaderFieldName(name):
-			return fmt.Errorf("headersFrom: %q is no name of a header: write letters, digits and '-', such as Authorization", name)
+			return fmt.Errorf("headersFrom: %q is not a valid header name: write letters, digits and '-', such as Authorization", name)
 		case slices.Contains(transportHeaders, strings.ToLower(name)):
-			return fmt.Errorf("headersFrom: %s belongs to the connection, which is the host's: leave it out", name)
-		case slices.Contains(taken, canonical):
-			return fmt.Errorf("headersFrom: %s is there already, from basicAuth, sigV4 or in another spelling: leave it out", name)
+			return fmt.Errorf("headersFrom: %s is set by the HTTP client: remove it", name)
+		case slices.Contains(used, canonical):
+			return fmt.Errorf("headersFrom: %s is a duplicate, or is set by basicAuth or sigV4: remove it", name)
 		}
-		taken = append(taken, canonical)
+		used = append(used, canonical)
 	}
 	return nil
 }
 
 func checkAddress(network netip.Prefix) error {
 	if !network.IsValid() {
-		return errors.New("one is no network: write an address and its length, such as 10.96.0.17/32")
+		return errors.New("invalid network: write an address and a prefix length, such as 10.96.0.17/32")
 	}
 	address := network.Masked().Addr()
 	one := network.IsSingleIP() || address.IsLinkLocalUnicast() || address.IsMulticast()
-	if one && egress.Never(address) {
-		return fmt.Errorf("%s is of the machine's own network or of a cloud's metadata, and is never reached: leave it out", network)
+	if one && egress.NeverAllowed(address) {
+		return fmt.Errorf("%s is a link-local, multicast or cloud metadata address, which is never reached: remove it", network)
 	}
 	return nil
 }

@@ -23,13 +23,13 @@ const (
 	contentSHA256 = "X-Amz-Content-Sha256"
 )
 
-// hostHeaders are those that the host writes for a grant, by canonical name.
-func hostHeaders(grant policies.HTTP) []string {
+// hostHeaders returns the canonical names of the headers that the host sets for a grant.
+func hostHeaders(grant policies.HTTPRule) []string {
 	var names []string
 	for name := range maps.Keys(grant.Headers) {
 		names = append(names, http.CanonicalHeaderKey(name))
 	}
-	if grant.Basic != nil {
+	if grant.BasicAuth != nil {
 		names = append(names, authorization)
 	}
 	if grant.SigV4 != nil {
@@ -39,12 +39,12 @@ func hostHeaders(grant policies.HTTP) []string {
 	return slices.Compact(names)
 }
 
-// authorize adds a grant's credentials to a request, and hides them. Nothing that
-// the module wrote is overwritten: it would wonder.
-func (x *exchange) authorize(ctx context.Context, grant policies.HTTP, r *http.Request, body []byte) error {
+// authorize adds a grant's credentials to a request, and redacts them from then on. It
+// returns an error rather than overwrite a header of the module.
+func (x *httpExchange) authorize(ctx context.Context, grant policies.HTTPRule, r *http.Request, body []byte) error {
 	for _, name := range hostHeaders(grant) {
 		if _, ok := r.Header[name]; ok {
-			return problemf(hostabi.ErrorNotGranted, "the host writes the header %s of requests to %s: leave it out", name, origin(r.URL))
+			return errorf(hostabi.ErrorNotGranted, "header %s of requests to %s is set by the host: remove it", name, origin(r.URL))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(grant.Headers)) {
@@ -54,13 +54,13 @@ func (x *exchange) authorize(ctx context.Context, grant policies.HTTP, r *http.R
 			return err
 		}
 		if !httpguts.ValidHeaderFieldValue(value) {
-			return problemf(hostabi.ErrorUnavailable, "entry %s of Secret %s, which a grant names, can't be a header: it has several lines, or a control character",
+			return errorf(hostabi.ErrorUnavailable, "key %s of Secret %s, referenced by a grant, is not a valid header value: it contains a line break or control character",
 				ref.Key, ref.NamespacedName)
 		}
 		r.Header.Set(name, value)
 	}
-	if grant.Basic != nil {
-		if err := x.basic(ctx, *grant.Basic, r); err != nil {
+	if grant.BasicAuth != nil {
+		if err := x.basic(ctx, *grant.BasicAuth, r); err != nil {
 			return err
 		}
 	}
@@ -70,17 +70,17 @@ func (x *exchange) authorize(ctx context.Context, grant policies.HTTP, r *http.R
 	return nil
 }
 
-// credential reads a value that is hidden from then on.
-func (x *exchange) credential(ctx context.Context, ref policies.SecretKey) (string, error) {
-	value, err := x.vault.secret(ctx, x.on, ref)
+// credential reads a value, which is redacted from then on.
+func (x *httpExchange) credential(ctx context.Context, ref policies.SecretKey) (string, error) {
+	value, err := x.secrets.secretValue(ctx, x.identity, ref)
 	if err != nil {
 		return "", err
 	}
-	x.hidden.add(value)
+	x.redactor.add(value)
 	return value, nil
 }
 
-func (x *exchange) basic(ctx context.Context, basic policies.Basic, r *http.Request) error {
+func (x *httpExchange) basic(ctx context.Context, basic policies.BasicAuth, r *http.Request) error {
 	user, err := x.credential(ctx, basic.Username)
 	if err != nil {
 		return err
@@ -90,54 +90,54 @@ func (x *exchange) basic(ctx context.Context, basic policies.Basic, r *http.Requ
 		return err
 	}
 	if strings.Contains(user, ":") {
-		return problemf(hostabi.ErrorUnavailable, "entry %s of Secret %s, which a grant names, can't be a user name: it has a colon in it",
+		return errorf(hostabi.ErrorUnavailable, "key %s of Secret %s, referenced by a grant, is not a valid user name: it contains a colon",
 			basic.Username.Key, basic.Username.NamespacedName)
 	}
 	r.SetBasicAuth(user, password)
-	x.hidden.add(r.Header.Get(authorization))
+	x.redactor.add(r.Header.Get(authorization))
 	return nil
 }
 
-func (x *exchange) sign(ctx context.Context, how policies.SigV4, r *http.Request, body []byte) error {
+func (x *httpExchange) sign(ctx context.Context, config policies.SigV4, r *http.Request, body []byte) error {
 	var keys aws.Credentials
 	var err error
-	if keys.AccessKeyID, err = x.credential(ctx, how.AccessKeyID); err != nil {
+	if keys.AccessKeyID, err = x.credential(ctx, config.AccessKeyID); err != nil {
 		return err
 	}
-	if keys.SecretAccessKey, err = x.credential(ctx, how.SecretAccessKey); err != nil {
+	if keys.SecretAccessKey, err = x.credential(ctx, config.SecretAccessKey); err != nil {
 		return err
 	}
-	if how.SessionToken != nil {
-		if keys.SessionToken, err = x.credential(ctx, *how.SessionToken); err != nil {
+	if config.SessionToken != nil {
+		if keys.SessionToken, err = x.credential(ctx, *config.SessionToken); err != nil {
 			return err
 		}
 	}
 	if !httpguts.ValidHeaderFieldValue(keys.AccessKeyID) || !httpguts.ValidHeaderFieldValue(keys.SessionToken) {
-		return problemf(hostabi.ErrorUnavailable, "the access key's ID or the session token, which a grant names, can't be in a header: it has several lines, or a control character")
+		return errorf(hostabi.ErrorUnavailable, "access key ID or session token, referenced by a grant, is not a valid header value: it contains a line break or control character")
 	}
-	if _, err := queryOf(r.URL.RawQuery); err != nil {
+	if _, err := parseQuery(r.URL.RawQuery); err != nil {
 		return err
 	}
 	r.URL.RawPath = escapePath(r.URL.Path)
 	sum := sha256.Sum256(body)
 	payload := hex.EncodeToString(sum[:])
-	isS3 := how.Service == "s3" || strings.HasPrefix(how.Service, "s3-")
+	isS3 := config.Service == "s3" || strings.HasPrefix(config.Service, "s3-")
 	if isS3 {
 		r.Header.Set(contentSHA256, payload)
 	}
 	signer := v4.NewSigner(func(o *v4.SignerOptions) { o.DisableURIPathEscaping = isS3 })
-	if err := signer.SignHTTP(ctx, keys, r, payload, how.Service, how.Region, x.options.Now()); err != nil {
-		return fmt.Errorf("sign a request to %s: %w", origin(r.URL), err)
+	if err := signer.SignHTTP(ctx, keys, r, payload, config.Service, config.Region, x.options.Now()); err != nil {
+		return fmt.Errorf("sign request to %s: %w", origin(r.URL), err)
 	}
 	signed := r.Header.Get(authorization)
-	x.hidden.add(signed)
+	x.redactor.add(signed)
 	if _, signature, ok := strings.Cut(signed, "Signature="); ok {
-		x.hidden.add(signature)
+		x.redactor.add(signature)
 	}
 	return nil
 }
 
-// escapePath writes a path as it is signed: all but unreserved characters by %.
+// escapePath escapes a path as in the signature: all characters but the unreserved ones.
 func escapePath(path string) string {
 	var b strings.Builder
 	for i := range len(path) {

@@ -11,96 +11,95 @@ import (
 	"github.com/gleaner-dev/gleaner/policies"
 )
 
-// own is the API group of this project: what governs modules is not theirs to
-// write.
-const own = "gleaner.dev"
+// ownGroup is the API group of this project: modules must not write the resources that control
+// them.
+const ownGroup = "gleaner.dev"
 
-// reading is what takes a grant to read; the other verbs are those of policies.
-const reading policies.Verb = ""
+// verbRead is the verb of read grants; the verbs of write grants are in package policies.
+const verbRead policies.Verb = ""
 
-// resource finds what an intent names by kind, and sees that it is granted.
-func (e *Executor) resource(on Behalf, verb policies.Verb, t hostabi.Target) (catalog.Resource, error) {
-	r, err := e.served(t)
+// resolve returns the resource of an intent's kind, if it is granted.
+func (e *Executor) resolve(identity Identity, verb policies.Verb, t hostabi.Target) (catalog.Resource, error) {
+	r, err := e.findResource(t)
 	if err != nil {
 		return r, err
 	}
 	switch {
 	case !r.Namespaced && t.Namespace != "":
-		return r, problemf(hostabi.ErrorInvalid, "%s has no namespace: leave it out", t.Kind)
-	case on.Account == policies.Account{}:
-		return r, problemf(hostabi.ErrorNotGranted, "no serviceAccount is named, as which this could be done")
-	case on.Namespace != "" && on.Account.Namespace != on.Namespace:
-		return r, problemf(hostabi.ErrorNotGranted, "a serviceAccount of another namespace than %s does nothing for what is in it", on.Namespace)
-	case on.Namespace != "" && t.Namespace != on.Namespace:
-		return r, problemf(hostabi.ErrorNotGranted, "a resource of namespace %s reaches objects of that namespace alone", on.Namespace)
-	case verb != reading && r.Version.Group == own:
-		return r, problemf(hostabi.ErrorNotGranted, "objects of the group %s are not written by modules", own)
+		return r, errorf(hostabi.ErrorInvalid, "%s is cluster-scoped: remove namespace", t.Kind)
+	case identity.Account == policies.ServiceAccount{}:
+		return r, errorf(hostabi.ErrorNotGranted, "no serviceAccount is set")
+	case identity.Namespace != "" && identity.Account.Namespace != identity.Namespace:
+		return r, errorf(hostabi.ErrorNotGranted, "serviceAccount must be in namespace %s", identity.Namespace)
+	case identity.Namespace != "" && t.Namespace != identity.Namespace:
+		return r, errorf(hostabi.ErrorNotGranted, "a resource in namespace %s is limited to objects in that namespace", identity.Namespace)
+	case verb != verbRead && r.Version.Group == ownGroup:
+		return r, errorf(hostabi.ErrorNotGranted, "modules must not write objects of group %s", ownGroup)
 	}
-	if err := segments(t); err != nil {
+	if err := checkPathSegments(t); err != nil {
 		return r, err
 	}
-	if !covers(on.Grants, verb, r, t.Namespace) {
-		return r, problemf(hostabi.ErrorNotGranted, "none of %s covers %s in namespace %q", field(verb), r.Version.GroupResource(), t.Namespace)
+	if !isGranted(identity.Grants, verb, r, t.Namespace) {
+		return r, errorf(hostabi.ErrorNotGranted, "no entry of %s covers %s in namespace %q", grantField(verb), r.Version.GroupResource(), t.Namespace)
 	}
 	return r, nil
 }
 
-// served finds the resource of a kind. Types that nobody could be asked about may
-// well be there the next time.
-func (e *Executor) served(t hostabi.Target) (catalog.Resource, error) {
+// findResource returns the resource of a kind. If discovery failed, the error is temporary.
+func (e *Executor) findResource(t hostabi.Target) (catalog.Resource, error) {
 	gv, err := schema.ParseGroupVersion(t.APIVersion)
 	if err != nil {
-		return catalog.Resource{}, problemf(hostabi.ErrorInvalid, "%s is no apiVersion", t.APIVersion)
+		return catalog.Resource{}, errorf(hostabi.ErrorInvalid, "invalid apiVersion %q", t.APIVersion)
 	}
-	known := e.options.Catalog()
-	if r, ok := known.Resource(gv.WithKind(t.Kind)); ok {
+	current := e.options.Catalog()
+	if r, ok := current.Resource(gv.WithKind(t.Kind)); ok {
 		return r, nil
 	}
-	if r, ok := known.Preferred(schema.GroupKind{Group: gv.Group, Kind: t.Kind}); ok && r.Stale {
-		return catalog.Resource{}, problemf(hostabi.ErrorUnavailable, "whether %s %s is served is not known: discovery failed for its group", t.APIVersion, t.Kind)
+	if r, ok := current.Preferred(schema.GroupKind{Group: gv.Group, Kind: t.Kind}); ok && r.Stale {
+		return catalog.Resource{}, errorf(hostabi.ErrorUnavailable, "%s %s may not be served: discovery failed for its group", t.APIVersion, t.Kind)
 	}
-	if !known.Serves(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}) { // every API server has them
-		return catalog.Resource{}, problemf(hostabi.ErrorUnavailable, "which types there are is not known yet")
+	if !current.Serves(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}) { // served by every API server
+		return catalog.Resource{}, errorf(hostabi.ErrorUnavailable, "discovery has not finished yet")
 	}
-	return catalog.Resource{}, problemf(hostabi.ErrorInvalid, "%s %s is not served", t.APIVersion, t.Kind)
+	return catalog.Resource{}, errorf(hostabi.ErrorInvalid, "%s %s is not served", t.APIVersion, t.Kind)
 }
 
-// segments sees that names stay one step of a path each: a slash in one would lead
-// to a subresource, or elsewhere.
-func segments(t hostabi.Target) error {
-	for what, name := range map[string]string{"name": t.Name, "namespace": t.Namespace} {
+// checkPathSegments checks that names are single path segments: a slash would address a
+// subresource or another path.
+func checkPathSegments(t hostabi.Target) error {
+	for field, name := range map[string]string{"name": t.Name, "namespace": t.Namespace} {
 		if wrong := content.IsPathSegmentName(name); name != "" && len(wrong) != 0 {
-			return problemf(hostabi.ErrorInvalid, "the %s %q %s", what, name, wrong[0])
+			return errorf(hostabi.ErrorInvalid, "%s %q: %s", field, name, wrong[0])
 		}
 	}
 	return nil
 }
 
-// covers reports whether a resource may be used so, in a namespace or in all of them
-// for "".
-func covers(g policies.Grants, verb policies.Verb, r catalog.Resource, namespace string) bool {
-	fits := func(reads policies.Reads) bool {
+// isGranted reports whether the grants allow a verb on a resource in a namespace; "" means all
+// namespaces.
+func isGranted(g policies.Grants, verb policies.Verb, r catalog.Resource, namespace string) bool {
+	matches := func(reads policies.ReadRule) bool {
 		selected, _ := reads.Selects(r.Version.GroupResource())
-		return selected && (!r.Namespaced || reads.Covers(namespace))
+		return selected && (!r.Namespaced || reads.CoversNamespace(namespace))
 	}
-	if verb == reading {
+	if verb == verbRead {
 		for _, granted := range g.Read {
-			if fits(granted) {
+			if matches(granted) {
 				return true
 			}
 		}
 		return false
 	}
 	for _, granted := range g.Write {
-		if granted.Allows(verb) && fits(granted.Reads) {
+		if granted.Allows(verb) && matches(granted.ReadRule) {
 			return true
 		}
 	}
 	return false
 }
 
-func field(verb policies.Verb) string {
-	if verb == reading {
+func grantField(verb policies.Verb) string {
+	if verb == verbRead {
 		return "grants.read"
 	}
 	return fmt.Sprintf("grants.write with the verb %s", verb)

@@ -18,104 +18,103 @@ import (
 )
 
 const (
-	// httpTimeout bounds an intent with all that it takes: Secrets, redirects, and
-	// the body.
+	// httpTimeout bounds an intent, including reads of Secrets, redirects and the body.
 	httpTimeout = 30 * time.Second
 
-	// mostRedirects is how often a request is sent elsewhere.
-	mostRedirects = 5
+	// maxRedirects is the maximum number of redirects.
+	maxRedirects = 5
 
-	// mostSent bounds a request's body, in bytes. A verdict can't hold more.
-	mostSent = hostabi.MaxVerdictBytes
+	// maxRequestBodyBytes is the maximum size of a request body in bytes; a verdict can't contain more.
+	maxRequestBodyBytes = hostabi.MaxVerdictBytes
 )
 
-// remedy is what a refusal says to do about an address that is not public.
-const remedy = "write its address into addresses of the grant if that server is meant"
+// remedy is the advice in errors about addresses that are not public.
+const remedy = "to reach that server, add its address to addresses of the grant"
 
-// overrides are headers by which many servers take a request for one of another method
-// than it has: what is granted, and sent in Monitor, is by method.
-var overrides = []string{"X-Http-Method", "X-Http-Method-Override", "X-Method-Override"}
+// methodOverrideHeaders are headers that make many servers treat a request as one with another
+// method, although grants and Monitor mode are by method.
+var methodOverrideHeaders = []string{"X-Http-Method", "X-Http-Method-Override", "X-Method-Override"}
 
-// exchange is one HTTP intent on its way.
-type exchange struct {
+// An exchange is one HTTP intent in progress.
+type httpExchange struct {
 	*Executor
-	on     Behalf
-	hidden hidden
+	identity Identity
+	redactor redactor
 }
 
-// sending is one request of an exchange, without credentials.
-type sending struct {
+// A sending is one request of an exchange, without credentials.
+type httpRequest struct {
 	method string
 	url    *url.URL
 	header http.Header
 	body   []byte
 }
 
-func (e *Executor) http(ctx context.Context, on Behalf, intent hostabi.HTTPIntent) (hostabi.Result, error) {
+func (e *Executor) http(ctx context.Context, identity Identity, intent hostabi.HTTPIntent) (hostabi.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, httpTimeout)
 	defer cancel()
-	x := &exchange{Executor: e, on: on}
+	x := &httpExchange{Executor: e, identity: identity}
 	result, err := x.run(ctx, intent)
 	if err != nil {
-		return hostabi.Result{}, x.hidden.problem(err)
+		return hostabi.Result{}, x.redactor.redactError(err)
 	}
 	return result, nil
 }
 
-// run sends a request to where it is answered. Each step on the way has to be
-// granted, and gets its own credentials.
-func (x *exchange) run(ctx context.Context, intent hostabi.HTTPIntent) (hostabi.Result, error) {
-	s, err := begin(intent)
+// run sends a request and follows redirects. Each request must be granted, and gets the
+// credentials of its own grant.
+func (x *httpExchange) run(ctx context.Context, intent hostabi.HTTPIntent) (hostabi.Result, error) {
+	s, err := parseRequest(intent)
 	if err != nil {
 		return hostabi.Result{}, err
 	}
-	for range mostRedirects + 1 {
-		grant, ok := x.granted(s)
+	for range maxRedirects + 1 {
+		grant, ok := x.findGrant(s)
 		if !ok {
-			return hostabi.Result{}, problemf(hostabi.ErrorNotGranted, "none of grants.http covers %s %s", s.method, place(s.url))
+			return hostabi.Result{}, errorf(hostabi.ErrorNotGranted, "no entry of grants.http covers %s %s", s.method, withoutQuery(s.url))
 		}
 		response, err := x.send(ctx, grant, s)
 		if err != nil {
 			return hostabi.Result{}, err
 		}
-		next, err := redirected(s, response)
+		next, err := redirectTarget(s, response)
 		if next == nil && err == nil {
 			return x.read(ctx, s, response)
 		}
-		_ = response.Body.Close() // nobody reads it
+		_ = response.Body.Close() // not read
 		if err != nil {
 			return hostabi.Result{}, err
 		}
-		if _, ok := x.granted(next); !ok {
-			return hostabi.Result{}, problemf(hostabi.ErrorNotGranted, "%s sends on to %s %s%s, which none of grants.http covers",
+		if _, ok := x.findGrant(next); !ok {
+			return hostabi.Result{}, errorf(hostabi.ErrorNotGranted, "%s redirects to %s %s%s, which no entry of grants.http covers",
 				origin(s.url), next.method, next.url.Host, next.url.Path)
 		}
 		s = next
 	}
-	return hostabi.Result{}, problemf(hostabi.ErrorUnavailable, "the request was sent on more than %d times, in the end by %s", mostRedirects, origin(s.url))
+	return hostabi.Result{}, errorf(hostabi.ErrorUnavailable, "more than %d redirects, the last one by %s", maxRedirects, origin(s.url))
 }
 
-// begin reads what the module wants to send.
-func begin(intent hostabi.HTTPIntent) (*sending, error) {
+// parseRequest returns the first request of an intent.
+func parseRequest(intent hostabi.HTTPIntent) (*httpRequest, error) {
 	u, err := parseURL(intent.URL)
 	if err != nil {
-		return nil, problemf(hostabi.ErrorInvalid, "the URL is not sent: %s", err)
+		return nil, errorf(hostabi.ErrorInvalid, "invalid URL: %s", err)
 	}
-	if len(intent.Body) > mostSent {
-		return nil, problemf(hostabi.ErrorInvalid, "the body has %d bytes: write at most %d", len(intent.Body), mostSent)
+	if len(intent.Body) > maxRequestBodyBytes {
+		return nil, errorf(hostabi.ErrorInvalid, "body has %d bytes: the maximum is %d", len(intent.Body), maxRequestBodyBytes)
 	}
-	s := &sending{method: intent.Method, url: u, header: http.Header{}, body: []byte(intent.Body)}
+	s := &httpRequest{method: intent.Method, url: u, header: http.Header{}, body: []byte(intent.Body)}
 	for name, value := range intent.Headers {
 		if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
-			return nil, problemf(hostabi.ErrorInvalid, "%q is no header that could be sent", name)
+			return nil, errorf(hostabi.ErrorInvalid, "invalid header %q", name)
 		}
-		if slices.Contains(overrides, http.CanonicalHeaderKey(name)) {
-			return nil, problemf(hostabi.ErrorNotGranted, "the header %s has servers take the request for one of another method than a grant allows: leave it out, and write method", name)
+		if slices.Contains(methodOverrideHeaders, http.CanonicalHeaderKey(name)) {
+			return nil, errorf(hostabi.ErrorNotGranted, "header %s may override the granted method: remove it, and write method", name)
 		}
 		s.header.Set(name, value)
 	}
 	if encoding := s.header.Get("Accept-Encoding"); encoding != "" && encoding != "identity" {
-		return nil, problemf(hostabi.ErrorInvalid, "the header Accept-Encoding is the host's, which reads bodies as they are: leave it out")
+		return nil, errorf(hostabi.ErrorInvalid, "header Accept-Encoding must be identity, since bodies are not decoded: remove it")
 	}
 	if s.header.Get("User-Agent") == "" {
 		s.header.Set("User-Agent", "gleaner")
@@ -123,10 +122,9 @@ func begin(intent hostabi.HTTPIntent) (*sending, error) {
 	return s, nil
 }
 
-// granted finds the first grant that covers a request: its credentials count, and no
-// others.
-func (x *exchange) granted(s *sending) (policies.HTTP, bool) {
-	for _, grant := range x.on.Grants.HTTP {
+// findGrant returns the first grant that covers a request. Only its credentials are used.
+func (x *httpExchange) findGrant(s *httpRequest) (policies.HTTPRule, bool) {
+	for _, grant := range x.identity.Grants.HTTP {
 		if !slices.Contains(grant.Methods, s.method) {
 			continue
 		}
@@ -134,19 +132,19 @@ func (x *exchange) granted(s *sending) (policies.HTTP, bool) {
 			return grant, true
 		}
 	}
-	return policies.HTTP{}, false
+	return policies.HTTPRule{}, false
 }
 
 // send sends one request.
-func (x *exchange) send(ctx context.Context, grant policies.HTTP, s *sending) (*http.Response, error) {
-	key := waitKey{x.on.Name, origin(s.url)}
-	if err := x.waits.check(key); err != nil {
+func (x *httpExchange) send(ctx context.Context, grant policies.HTTPRule, s *httpRequest) (*http.Response, error) {
+	key := retryAfterKey{x.identity.Name, origin(s.url)}
+	if err := x.retryAfter.check(key); err != nil {
 		return nil, err
 	}
 	u := *s.url
 	request, err := http.NewRequestWithContext(ctx, s.method, "", bytes.NewReader(s.body))
 	if err != nil {
-		return nil, problemf(hostabi.ErrorInvalid, "%q is no method of HTTP", s.method)
+		return nil, errorf(hostabi.ErrorInvalid, "invalid HTTP method %q", s.method)
 	}
 	request.URL, request.Host, request.Header = &u, u.Host, s.header.Clone()
 	if err := x.authorize(ctx, grant, request, s.body); err != nil {
@@ -158,26 +156,26 @@ func (x *exchange) send(ctx context.Context, grant policies.HTTP, s *sending) (*
 	}
 	response, err := transport.RoundTrip(request)
 	if err != nil {
-		if unreached := (*egress.Unreached)(nil); errors.As(err, &unreached) {
-			x.options.Log.Info("Request was not sent", "for", x.on.Name, "host", unreached.Host, "cause", unreached.Cause.Error())
+		if unreached := (*egress.UnreachableHostError)(nil); errors.As(err, &unreached) {
+			x.options.Log.Info("HTTP request was not sent", "for", x.identity.Name, "host", unreached.Host, "cause", unreached.Cause.Error())
 		}
-		return nil, explain(ctx, s, err)
+		return nil, transportError(ctx, s, err)
 	}
-	x.waits.note(key, response)
+	x.retryAfter.record(key, response)
 	return response, nil
 }
 
-// transport makes what sends a request. There is no pool of connections: what is
-// granted may have changed by the next time, and see egress.Config.Once.
-func (x *exchange) transport(ctx context.Context, grant policies.HTTP) (http.RoundTripper, error) {
+// transport returns the transport of one request. Connections are not reused: grants may
+// change between requests, and see egress.Config.Once.
+func (x *httpExchange) transport(ctx context.Context, grant policies.HTTPRule) (http.RoundTripper, error) {
 	config := egress.Config{
-		Allow: grant.Addresses, Inside: x.options.Inside, Remedy: remedy, Resolver: x.options.Resolver,
-		Plain: strings.HasPrefix(grant.URL, "http://"),
-		Proxy: egress.Direct, // a proxy resolves names itself, and nobody would judge the addresses
-		Once:  true,
+		Allow: grant.Addresses, IsInternal: x.options.ClusterNetworks, Remedy: remedy, Resolver: x.options.Resolver,
+		AllowHTTP:         strings.HasPrefix(grant.URL, "http://"),
+		Proxy:             egress.NoProxy, // a proxy resolves names itself, so the addresses could not be checked
+		DisableKeepAlives: true,
 	}
 	if grant.CA != nil {
-		ca, err := x.vault.entry(ctx, x.on, *grant.CA)
+		ca, err := x.secrets.value(ctx, x.identity, *grant.CA)
 		if err != nil {
 			return nil, err
 		}
@@ -185,16 +183,16 @@ func (x *exchange) transport(ctx context.Context, grant policies.HTTP) (http.Rou
 	}
 	transport, err := egress.NewTransport(config)
 	if err != nil && grant.CA != nil {
-		return nil, problemf(hostabi.ErrorUnavailable, "entry %s of %s, which a grant names for its ca: %s", grant.CA.Key, grant.CA.NamespacedName, err)
+		return nil, errorf(hostabi.ErrorUnavailable, "key %s of %s, referenced by ca of a grant: %s", grant.CA.Key, grant.CA.NamespacedName, err)
 	}
 	return transport, err
 }
 
-// queryOf reads a query that is to be signed: what is signed must be what is sent.
-func queryOf(query string) (url.Values, error) {
+// parseQuery parses a query to be signed: the signed query must equal the one that is sent.
+func parseQuery(query string) (url.Values, error) {
 	values, err := url.ParseQuery(query)
 	if err != nil {
-		return nil, problemf(hostabi.ErrorInvalid, "the URL's query can't be signed: write it as name=value with & between, and ; and %% by %%")
+		return nil, errorf(hostabi.ErrorInvalid, "URL query can't be signed: write name=value pairs separated by &, and escape ; and %%")
 	}
 	return values, nil
 }

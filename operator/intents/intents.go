@@ -1,10 +1,10 @@
-// Package intents carries out what modules ask for: reads and writes of objects,
-// HTTP requests and events. Each is checked against what was granted, and done as
-// the service account that was named for it.
+// Package intents carries out the intents of modules: reads and writes of objects, HTTP
+// requests and events. Each intent is checked against the grants, and carried out as the
+// configured service account.
 //
-// It decides nothing, remembers nothing of the modules, and never fails: what went
-// wrong is in the result, for the module to decide upon. Credentials are added
-// here, and come back neither in a result nor in an error.
+// It makes no decisions, keeps no state about modules, and returns errors only in
+// results, where the module can react to them. It adds credentials to requests, which
+// never appear in a result or an error.
 package intents
 
 import (
@@ -24,114 +24,115 @@ import (
 
 	"github.com/gleaner-dev/gleaner/hostabi"
 	"github.com/gleaner-dev/gleaner/operator/catalog"
+	"github.com/gleaner-dev/gleaner/operator/impersonate"
 	"github.com/gleaner-dev/gleaner/operator/writelimit"
 	"github.com/gleaner-dev/gleaner/policies"
 )
 
-// Behalf is on whose behalf intents are carried out.
-type Behalf struct {
-	Namespace string // of the Finalizer; "": of the cluster
+// An Identity is the policy or finalizer for which intents are carried out: its service
+// account and its grants.
+type Identity struct {
+	Namespace string // of the Finalizer; "": cluster-scoped
 	Name      string // as policies.Finalizer.String()
-	Account   policies.Account
+	Account   policies.ServiceAccount
 	Grants    policies.Grants
 
-	// About is the object that the module was asked about: events are about it.
-	About *corev1.ObjectReference
+	// InvolvedObject is the object that the module is evaluated for: the target of its events.
+	InvolvedObject *corev1.ObjectReference
 
-	// ReadOnly is for the mode Monitor: nothing is done that might change something.
+	// ReadOnly is set in Monitor mode: only intents without effects are carried out.
 	ReadOnly bool
 }
 
-// Options are what an Executor works with.
+// Options configure an Executor.
 type Options struct {
-	Config  *rest.Config // may impersonate service accounts; it is not changed
+	Config  *rest.Config // must be allowed to impersonate service accounts; not modified
 	Catalog func() *catalog.Catalog
 
-	// Tell tells an event about an object. Its kind is Normal or Warning.
-	Tell func(about *corev1.ObjectReference, kind, reason, message string)
+	// RecordEvent records an event about an object. Its kind is Normal or Warning.
+	RecordEvent func(about *corev1.ObjectReference, kind, reason, message string)
 
-	// Events bound how many events modules raise; nil: nothing does. Limited is told
-	// who asked for one too many; may be nil.
-	Events  *writelimit.Limiter
-	Limited func(by string)
+	// EventLimiter limits the rate of events; nil: no limit. Limited is called with the name of a
+	// policy or finalizer that exceeds it; may be nil.
+	EventLimiter *writelimit.Limiter
+	EventLimited func(by string)
 
-	// Inside returns the cluster's own networks, where they look public: they are
-	// reached by HTTP where a grant names the address, as private ones are. Until it
-	// can tell, no other addresses are reached either. nil: there are none.
-	Inside func(context.Context) ([]netip.Prefix, error)
+	// ClusterNetworks returns the cluster's own networks that have public addresses. Like private
+	// addresses, they are reached by HTTP only if a grant lists the address. While it
+	// returns an error, no public address is reached either. nil: none.
+	ClusterNetworks func(context.Context) ([]netip.Prefix, error)
 
 	Resolver *net.Resolver    // nil: the system's
 	Now      func() time.Time // nil: time.Now
 	Log      logr.Logger
 }
 
-// Executor carries out intents. Its methods may be called concurrently.
+// An Executor carries out intents. Its methods may be called concurrently.
 type Executor struct {
-	options  Options
-	accounts *accounts
-	vault    *vault
-	waits    *waits
+	options    Options
+	clients    *apiClients
+	secrets    *secretCache
+	retryAfter *retryAfters
 }
 
-// New returns an Executor. It has nothing that must be closed.
+// New returns an Executor. It needs no closing.
 func New(o Options) *Executor {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	a := &accounts{config: o.Config, clients: map[policies.Account]*rest.RESTClient{}}
-	return &Executor{options: o, accounts: a, vault: newVault(a, o.Now), waits: newWaits(o.Now)}
+	a := &apiClients{impersonate.New(o.Config, newAPIClient)}
+	return &Executor{options: o, clients: a, secrets: newSecretCache(a, o.Now), retryAfter: newRetryAfters(o.Now)}
 }
 
-// Do carries out an intent. What goes wrong is in the result's Error.
-func (e *Executor) Do(ctx context.Context, on Behalf, intent hostabi.Intent) hostabi.Result {
-	result, err := e.do(ctx, on, intent)
+// Do carries out an intent. Failures are reported in the result's Error.
+func (e *Executor) Do(ctx context.Context, identity Identity, intent hostabi.Intent) hostabi.Result {
+	result, err := e.do(ctx, identity, intent)
 	if err != nil {
-		result = resultOf(err)
+		result = errorResult(err)
 	}
 	reason := hostabi.ErrorReason("")
 	if result.Error != nil {
 		reason = result.Error.Reason
 	}
-	e.options.Log.V(1).Info("Intent carried out", "for", on.Name, "id", intent.ID, "type", intent.Type(), "error", reason)
+	e.options.Log.V(1).Info("Intent carried out", "for", identity.Name, "id", intent.ID, "type", intent.Type(), "error", reason)
 	return result
 }
 
-func (e *Executor) do(ctx context.Context, on Behalf, intent hostabi.Intent) (hostabi.Result, error) {
-	if on.ReadOnly && !OnlyReads(intent) {
-		return hostabi.Result{}, problemf(hostabi.ErrorNotGranted,
-			"the mode is Monitor: objects are read and HTTP requests sent by GET and HEAD, and nothing else is done")
+func (e *Executor) do(ctx context.Context, identity Identity, intent hostabi.Intent) (hostabi.Result, error) {
+	if identity.ReadOnly && !OnlyReads(intent) {
+		return hostabi.Result{}, errorf(hostabi.ErrorNotGranted,
+			"mode is Monitor: only reads of objects and HTTP requests with the methods GET and HEAD are carried out")
 	}
 	switch intent.Type() {
 	case hostabi.IntentGet:
-		return e.get(ctx, on, *intent.Get)
+		return e.get(ctx, identity, *intent.Get)
 	case hostabi.IntentList:
-		return e.list(ctx, on, *intent.List)
+		return e.list(ctx, identity, *intent.List)
 	case hostabi.IntentCreate:
-		return e.create(ctx, on, *intent.Create)
+		return e.create(ctx, identity, *intent.Create)
 	case hostabi.IntentDelete:
-		return e.delete(ctx, on, *intent.Delete)
+		return e.delete(ctx, identity, *intent.Delete)
 	case hostabi.IntentPatch:
-		return e.patch(ctx, on, *intent.Patch)
+		return e.patch(ctx, identity, *intent.Patch)
 	case hostabi.IntentHTTP:
-		return e.http(ctx, on, *intent.HTTP)
+		return e.http(ctx, identity, *intent.HTTP)
 	case hostabi.IntentEvent:
-		return e.event(on, *intent.Event)
+		return e.event(identity, *intent.Event)
 	default:
-		return hostabi.Result{}, problemf(hostabi.ErrorInvalid, "the intent asks for several things, or for none: write one")
+		return hostabi.Result{}, errorf(hostabi.ErrorInvalid, "the intent must have exactly one of get, list, create, delete, patch, http and event")
 	}
 }
 
-// OnlyReads reports whether an intent changes nothing, as far as can be told: it is
-// carried out in Monitor, too.
+// OnlyReads reports whether an intent is read-only, and is carried out in Monitor mode as
+// well. HTTP requests are classified by method.
 func OnlyReads(intent hostabi.Intent) bool {
 	if intent.Type() == hostabi.IntentHTTP {
 		return intent.HTTP.Method == http.MethodGet || intent.HTTP.Method == http.MethodHead
 	}
-	return intent.Type().Reads()
+	return intent.Type().ReadOnly()
 }
 
-// Describe says in a few words what an intent is, without what a query or a body may
-// hold.
+// Describe returns a short description of an intent, without queries and bodies.
 func Describe(intent hostabi.Intent) string {
 	target := func(t hostabi.Target) string {
 		return fmt.Sprintf("%s of %s %s", intent.Type(), t.Kind, strings.TrimPrefix(t.Namespace+"/"+t.Name, "/"))
@@ -149,52 +150,51 @@ func Describe(intent hostabi.Intent) string {
 	}
 }
 
-// event needs no grant: it is about no other object than the module was asked
-// about, and says who tells it.
-func (e *Executor) event(on Behalf, event hostabi.EventIntent) (hostabi.Result, error) {
-	if on.About == nil || e.options.Tell == nil {
-		return hostabi.Result{}, problemf(hostabi.ErrorInvalid, "there is no object that an event could be about")
+// event needs no grant: it is about the object that the module is evaluated for, and its
+// message names the policy or finalizer.
+func (e *Executor) event(identity Identity, event hostabi.EventIntent) (hostabi.Result, error) {
+	if identity.InvolvedObject == nil || e.options.RecordEvent == nil {
+		return hostabi.Result{}, errorf(hostabi.ErrorInvalid, "events require an object")
 	}
-	if wait := e.options.Events.Take(on.Name, on.About.Namespace, 1, e.options.Now()); wait > 0 {
-		if e.options.Limited != nil {
-			e.options.Limited(on.Name)
+	if wait := e.options.EventLimiter.Take(identity.Name, identity.InvolvedObject.Namespace, 1, e.options.Now()); wait > 0 {
+		if e.options.EventLimited != nil {
+			e.options.EventLimited(identity.Name)
 		}
-		return hostabi.Result{}, problemf(hostabi.ErrorUnavailable, "too many events were raised by the module or in the namespace: raise one when something has changed")
+		return hostabi.Result{}, errorf(hostabi.ErrorUnavailable, "event rate limit exceeded for the module or the namespace: request events only after changes")
 	}
-	e.options.Tell(on.About, string(event.Type), event.Reason, shorten(on.Name+": "+event.Message, hostabi.MaxReasonBytes))
+	e.options.RecordEvent(identity.InvolvedObject, string(event.Type), event.Reason, truncate(identity.Name+": "+event.Message, hostabi.MaxReasonBytes))
 	return hostabi.Result{}, nil
 }
 
-// problem is why an intent was not carried out.
-type problem struct {
+// A problem is the reason why an intent failed.
+type intentError struct {
 	reason  hostabi.ErrorReason
 	message string
 }
 
-func (p *problem) Error() string { return p.message }
+func (p *intentError) Error() string { return p.message }
 
-func problemf(reason hostabi.ErrorReason, format string, args ...any) *problem {
-	return &problem{reason, fmt.Sprintf(format, args...)}
+func errorf(reason hostabi.ErrorReason, format string, args ...any) *intentError {
+	return &intentError{reason, fmt.Sprintf(format, args...)}
 }
 
-// resultOf makes a result of what went wrong. Whatever is no problem that was seen
-// to be one may be gone the next time.
-func resultOf(err error) hostabi.Result {
+// errorResult converts an error to a result. Errors that are not classified may be temporary.
+func errorResult(err error) hostabi.Result {
 	reason := hostabi.ErrorUnavailable
-	if p := new(problem); errors.As(err, &p) {
+	if p := new(intentError); errors.As(err, &p) {
 		reason = p.reason
 	}
-	return hostabi.Result{Error: &hostabi.ResultError{Reason: reason, Message: shorten(err.Error(), hostabi.MaxReasonBytes)}}
+	return hostabi.Result{Error: &hostabi.ResultError{Reason: reason, Message: truncate(err.Error(), hostabi.MaxReasonBytes)}}
 }
 
-// shorten cuts a text at the end of a character.
-func shorten(text string, most int) string {
+// truncate truncates a text to most bytes, at the end of a character.
+func truncate(text string, maxBytes int) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
-	if len(text) <= most {
+	if len(text) <= maxBytes {
 		return text
 	}
-	for most > 0 && !utf8.RuneStart(text[most]) {
-		most--
+	for maxBytes > 0 && !utf8.RuneStart(text[maxBytes]) {
+		maxBytes--
 	}
-	return text[:most]
+	return text[:maxBytes]
 }

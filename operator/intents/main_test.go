@@ -10,7 +10,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/intents"
 )
 
-// TestMain names a proxy before net/http looks for one, which it does once. Nobody
+// TestMain sets a proxy before net/http reads the environment, which it does once. Nothing
 // listens there.
 func TestMain(m *testing.M) {
 	for _, name := range []string{"HTTPS_PROXY", "HTTP_PROXY"} {
@@ -21,13 +21,13 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func TestHTTP_GoesByNoProxy(t *testing.T) {
+func TestHTTP_UsesNoProxy(t *testing.T) {
 	e := intents.New(intents.Options{Resolver: &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 		return nil, &net.DNSError{Err: "no such host", IsNotFound: true}
 	}}})
 	for _, url := range []string{"https://example.invalid/a", "http://example.invalid/a"} {
 		intent := get(url)
-		// Only a proxy would have been asked without an address.
-		fails(t, e.Do(t.Context(), granting(url), hostabi.Intent{ID: "a", HTTP: &intent}), hostabi.ErrorUnavailable, "is not found, or has no address")
+		// Only a proxy would be called without resolving the name.
+		wantError(t, e.Do(t.Context(), grantURLs(url), hostabi.Intent{ID: "a", HTTP: &intent}), hostabi.ErrorUnavailable, "was not found, or has no address")
 	}
 }

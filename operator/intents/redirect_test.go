@@ -17,7 +17,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/intents"
 )
 
-func TestHTTP_RedirectsAreFollowedWhereGranted(t *testing.T) {
+func TestHTTP_FollowsGrantedRedirects(t *testing.T) {
 	end, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		_, _ = fmt.Fprintf(w, "%s %s %q auth=%q type=%q mine=%q", r.Method, r.RequestURI, body,
@@ -30,7 +30,7 @@ func TestHTTP_RedirectsAreFollowedWhereGranted(t *testing.T) {
 		case "/temporary":
 			http.Redirect(w, r, end.URL+"/to", http.StatusTemporaryRedirect)
 		case "/here":
-			w.Header().Set("Location", "../there") // as a server may well write it
+			w.Header().Set("Location", "../there") // a relative reference
 			w.WriteHeader(http.StatusSeeOther)
 		case "/there":
 			_, _ = fmt.Fprintf(w, "%s auth=%q", r.Method, r.Header.Get("Authorization"))
@@ -48,34 +48,34 @@ func TestHTTP_RedirectsAreFollowedWhereGranted(t *testing.T) {
 		if c.method == "POST" {
 			intent.Body = "body"
 		}
-		if r := ask(t, granting(begin.URL+"/*", end.URL+"/*"), intent); r.HTTP == nil || r.HTTP.Body != c.want {
-			t.Errorf("%s: got %s, want %s", path, show(r), c.want)
+		if r := doHTTP(t, grantURLs(begin.URL+"/*", end.URL+"/*"), intent); r.HTTP == nil || r.HTTP.Body != c.want {
+			t.Errorf("%s: got %s, want %s", path, describe(r), c.want)
 		}
 	}
 }
 
-// A DELETE that ends in the page of a login would be answered 200, and taken for done.
-func TestHTTP_ARedirectThatWouldMakeAGETOfSomethingElseIsTheAnswer(t *testing.T) {
-	page, asked := serve(t, func(http.ResponseWriter, *http.Request) {})
+// A DELETE that is redirected to a login page would get status 200, and look successful.
+func TestHTTP_ReturnsRedirectsOfWrites(t *testing.T) {
+	page, requests := serve(t, func(http.ResponseWriter, *http.Request) {})
 	for _, status := range []int{http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther} {
 		s, _ := serve(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, page.URL+"/login", status) })
 		for _, method := range []string{"DELETE", "POST", "PUT", "PATCH"} {
-			on := granting(s.URL+"/*", page.URL+"/*")
-			for i := range on.Grants.HTTP {
-				on.Grants.HTTP[i].Methods = []string{"GET", method}
+			identity := grantURLs(s.URL+"/*", page.URL+"/*")
+			for i := range identity.Grants.HTTP {
+				identity.Grants.HTTP[i].Methods = []string{"GET", method}
 			}
-			r := ask(t, on, hostabi.HTTPIntent{Method: method, URL: s.URL + "/bucket"})
+			r := doHTTP(t, identity, hostabi.HTTPIntent{Method: method, URL: s.URL + "/bucket"})
 			if r.HTTP == nil || r.HTTP.Status != status {
-				t.Errorf("%s that is answered %d: got %s", method, status, show(r))
+				t.Errorf("%s with status %d: got %s", method, status, describe(r))
 			}
 		}
 	}
-	if n := asked.Load(); n != 0 {
-		t.Errorf("the page was asked for %d times", n)
+	if n := requests.Load(); n != 0 {
+		t.Errorf("the page was requested %d times", n)
 	}
 }
 
-func TestHTTP_RedirectsAreNotFollowedElsewhere(t *testing.T) {
+func TestHTTP_RejectsOtherRedirects(t *testing.T) {
 	end, ended := serve(t, func(http.ResponseWriter, *http.Request) {})
 	to := map[string]string{
 		"/other":    end.URL + "/secret/path?token=hunter2",
@@ -92,61 +92,61 @@ func TestHTTP_RedirectsAreNotFollowedElsewhere(t *testing.T) {
 		w.Header().Set("Location", to[r.URL.Path])
 		w.WriteHeader(http.StatusTemporaryRedirect)
 	})
-	on := granting(begin.URL+"/*", "http://169.254.169.254/*", end.URL+"/posts", end.URL+"/allowed/*")
-	on.Grants.HTTP[1].Addresses = append(on.Grants.HTTP[1].Addresses, netip.MustParsePrefix("169.254.0.0/16"))
-	on.Grants.HTTP[2].Methods = []string{"GET"}
+	identity := grantURLs(begin.URL+"/*", "http://169.254.169.254/*", end.URL+"/posts", end.URL+"/allowed/*")
+	identity.Grants.HTTP[1].Addresses = append(identity.Grants.HTTP[1].Addresses, netip.MustParsePrefix("169.254.0.0/16"))
+	identity.Grants.HTTP[2].Methods = []string{"GET"}
 	for path, c := range map[string]struct {
-		reason hostabi.ErrorReason
-		says   string
+		reason      hostabi.ErrorReason
+		wantMessage string
 	}{
 		"/other":    {hostabi.ErrorNotGranted, strings.TrimPrefix(end.URL, "http://") + "/secret/path,"},
 		"/method":   {hostabi.ErrorNotGranted, "POST " + strings.TrimPrefix(end.URL, "http://") + "/posts"},
-		"/for-ever": {hostabi.ErrorUnavailable, "more than 5 times"},
+		"/for-ever": {hostabi.ErrorUnavailable, "more than 5 redirects"},
 		"/metadata": {hostabi.ErrorNotGranted, "never reached"},
-		"/user":     {hostabi.ErrorNotGranted, "no URL"},
-		"/file":     {hostabi.ErrorNotGranted, "no URL"},
-		"/encoded":  {hostabi.ErrorNotGranted, "no URL"},
-		"/control":  {hostabi.ErrorNotGranted, "no URL"},
-		"/broken":   {hostabi.ErrorNotGranted, "no URL"},
+		"/user":     {hostabi.ErrorNotGranted, "invalid URL"},
+		"/file":     {hostabi.ErrorNotGranted, "invalid URL"},
+		"/encoded":  {hostabi.ErrorNotGranted, "invalid URL"},
+		"/control":  {hostabi.ErrorNotGranted, "invalid URL"},
+		"/broken":   {hostabi.ErrorNotGranted, "invalid URL"},
 	} {
-		r := ask(t, on, hostabi.HTTPIntent{Method: "POST", URL: begin.URL + path})
-		fails(t, r, c.reason, c.says)
+		r := doHTTP(t, identity, hostabi.HTTPIntent{Method: "POST", URL: begin.URL + path})
+		wantError(t, r, c.reason, c.wantMessage)
 		if strings.Contains(r.Error.Message, "hunter2") {
 			t.Errorf("%s: the server is quoted: %s", path, r.Error.Message)
 		}
 	}
 	if n := ended.Load(); n != 0 {
-		t.Errorf("the other server was asked %d times", n)
+		t.Errorf("the other server received %d requests", n)
 	}
 }
 
-func TestHTTP_PrivateAddressesAreReachedWhereTheyAreGranted(t *testing.T) {
-	s, asked := serve(t, func(http.ResponseWriter, *http.Request) {})
-	on := granting(s.URL + "/*")
-	on.Grants.HTTP[0].Addresses = nil
-	fails(t, ask(t, on, get(s.URL)), hostabi.ErrorNotGranted, "127.0.0.1 is private", "addresses of the grant")
-	on.Grants.HTTP[0].Addresses = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
-	fails(t, ask(t, on, get(s.URL)), hostabi.ErrorNotGranted, "127.0.0.1")
-	if n := asked.Load(); n != 0 {
-		t.Fatalf("the server was asked %d times", n)
+func TestHTTP_ReachesPrivateAddressesIfGranted(t *testing.T) {
+	s, requests := serve(t, func(http.ResponseWriter, *http.Request) {})
+	identity := grantURLs(s.URL + "/*")
+	identity.Grants.HTTP[0].Addresses = nil
+	wantError(t, doHTTP(t, identity, get(s.URL)), hostabi.ErrorNotGranted, "127.0.0.1 is private", "addresses of the grant")
+	identity.Grants.HTTP[0].Addresses = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
+	wantError(t, doHTTP(t, identity, get(s.URL)), hostabi.ErrorNotGranted, "127.0.0.1")
+	if n := requests.Load(); n != 0 {
+		t.Fatalf("the server received %d requests", n)
 	}
 	for _, never := range []string{"http://169.254.169.254", "http://[fe80::1]", "http://[::ffff:169.254.169.254]", "http://100.100.100.200", "http://0.0.0.0"} {
-		on := granting(never)
-		on.Grants.HTTP[0].Addresses = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
-		fails(t, ask(t, on, get(never)), hostabi.ErrorNotGranted, "never reached")
+		identity := grantURLs(never)
+		identity.Grants.HTTP[0].Addresses = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
+		wantError(t, doHTTP(t, identity, get(never)), hostabi.ErrorNotGranted, "never reached")
 	}
 }
 
-func TestHTTP_NetworksOfTheClusterArePrivate(t *testing.T) {
-	e := intents.New(intents.Options{Inside: func(context.Context) ([]netip.Prefix, error) {
+func TestHTTP_ClusterNetworksArePrivate(t *testing.T) {
+	e := intents.New(intents.Options{ClusterNetworks: func(context.Context) ([]netip.Prefix, error) {
 		return []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}, nil
 	}})
-	on, intent := granting("http://198.51.100.7"), get("http://198.51.100.7")
-	fails(t, e.Do(t.Context(), on, hostabi.Intent{ID: "a", HTTP: &intent}), hostabi.ErrorNotGranted, "198.51.100.7 is private")
+	identity, intent := grantURLs("http://198.51.100.7"), get("http://198.51.100.7")
+	wantError(t, e.Do(t.Context(), identity, hostabi.Intent{ID: "a", HTTP: &intent}), hostabi.ErrorNotGranted, "198.51.100.7 is private")
 }
 
-func TestHTTP_IsNotFooledByANameThatResolvesAnewEachTime(t *testing.T) {
-	s, asked := serve(t, func(http.ResponseWriter, *http.Request) {})
+func TestHTTP_ChecksTheAddressOfEachRequest(t *testing.T) {
+	s, requests := serve(t, func(http.ResponseWriter, *http.Request) {})
 	_, port, err := net.SplitHostPort(s.Listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
@@ -157,24 +157,24 @@ func TestHTTP_IsNotFooledByANameThatResolvesAnewEachTime(t *testing.T) {
 			return netip.MustParseAddr("127.0.0.1") // granted below
 		}
 		return netip.MustParseAddr("127.0.0.2")
-	})}) // the same port on another address of this machine would answer as well
-	on := granting("http://api.example.com:" + port + "/*")
-	on.Grants.HTTP[0].Addresses = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
+	})}) // the same port on another loopback address would respond as well
+	identity := grantURLs("http://api.example.com:" + port + "/*")
+	identity.Grants.HTTP[0].Addresses = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
 	intent := get("http://api.example.com:" + port)
-	if r := e.Do(t.Context(), on, hostabi.Intent{ID: "a", HTTP: &intent}); r.HTTP == nil {
-		t.Fatal(show(r))
+	if r := e.Do(t.Context(), identity, hostabi.Intent{ID: "a", HTTP: &intent}); r.HTTP == nil {
+		t.Fatal(describe(r))
 	}
-	r := e.Do(t.Context(), on, hostabi.Intent{ID: "a", HTTP: &intent})
-	fails(t, r, hostabi.ErrorUnavailable, "no address that may be reached")
+	r := e.Do(t.Context(), identity, hostabi.Intent{ID: "a", HTTP: &intent})
+	wantError(t, r, hostabi.ErrorUnavailable, "no address that may be reached")
 	if strings.Contains(r.Error.Message, "127.0.0") {
-		t.Errorf("the module is told what the name stands for: %s", r.Error.Message)
+		t.Errorf("the message contains the address: %s", r.Error.Message)
 	}
-	if n := asked.Load(); n != 1 {
-		t.Errorf("the server was asked %d times", n)
+	if n := requests.Load(); n != 1 {
+		t.Errorf("the server received %d requests", n)
 	}
 }
 
-// resolver is one whose server on loopback gives every name the address.
+// resolver returns a resolver whose server resolves every name to address.
 func resolver(t *testing.T, address func() netip.Addr) *net.Resolver {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -194,8 +194,8 @@ func resolver(t *testing.T, address func() netip.Addr) *net.Resolver {
 			if err != nil {
 				return
 			}
-			if answer, err := resolve(buffer[:n], address); err == nil {
-				_, _ = conn.WriteTo(answer, from)
+			if response, err := resolve(buffer[:n], address); err == nil {
+				_, _ = conn.WriteTo(response, from)
 			}
 		}
 	}()

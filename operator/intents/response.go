@@ -17,44 +17,44 @@ import (
 	"github.com/gleaner-dev/gleaner/policies/source/egress"
 )
 
-// Bounds of what a module is shown of a response.
+// Limits of the response that a module receives.
 const (
-	mostReceived     = 256 << 10 // bytes of its body
-	mostHeaders      = 64
-	mostHeadersBytes = 16 << 10
+	maxBodyBytes   = 256 << 10 // bytes of its body
+	maxHeaders     = 64
+	maxHeaderBytes = 16 << 10
 )
 
-// read makes a result of a response, and closes its body.
-func (x *exchange) read(ctx context.Context, s *sending, response *http.Response) (hostabi.Result, error) {
+// read converts a response to a result, and closes its body.
+func (x *httpExchange) read(ctx context.Context, s *httpRequest, response *http.Response) (hostabi.Result, error) {
 	defer response.Body.Close()
 	if response.StatusCode < 200 {
-		return hostabi.Result{}, problemf(hostabi.ErrorUnavailable, "%s wants to speak something else than HTTP", origin(s.url))
+		return hostabi.Result{}, errorf(hostabi.ErrorUnavailable, "%s responded with a protocol upgrade", origin(s.url))
 	}
-	data, err := io.ReadAll(io.LimitReader(response.Body, int64(mostReceived+x.hidden.longest()+1)))
+	data, err := io.ReadAll(io.LimitReader(response.Body, int64(maxBodyBytes+x.redactor.longest()+1)))
 	if ctx.Err() != nil { // a body without a length may look complete
 		err = ctx.Err()
 	}
 	if err != nil {
-		return hostabi.Result{}, explain(ctx, s, err)
+		return hostabi.Result{}, transportError(ctx, s, err)
 	}
 	result := &hostabi.HTTPResult{
-		Status: response.StatusCode, Headers: x.headers(response.Header), Truncated: len(data) > mostReceived,
+		Status: response.StatusCode, Headers: x.headers(response.Header), Truncated: len(data) > maxBodyBytes,
 	}
-	shown := x.hidden.mask(data, mostReceived)
-	shown = shown[:min(len(shown), mostReceived)] // a mask may be longer than what is under it
+	body := x.redactor.redactBytes(data, maxBodyBytes)
+	body = body[:min(len(body), maxBodyBytes)] // a mask may be longer than the masked text
 	if result.Truncated {
-		shown = wholeRunes(shown)
+		body = trimPartialRune(body)
 	}
-	if utf8.Valid(shown) {
-		result.Body = string(shown)
+	if utf8.Valid(body) {
+		result.Body = string(body)
 	} else {
-		result.BodyBase64 = shown
+		result.BodyBase64 = body
 	}
 	return hostabi.Result{HTTP: result}, nil
 }
 
-// wholeRunes leaves out a character at the end, of which there is only the beginning.
-func wholeRunes(text []byte) []byte {
+// trimPartialRune removes an incomplete character at the end.
+func trimPartialRune(text []byte) []byte {
 	for n := 1; n < utf8.UTFMax && n <= len(text); n++ {
 		if last := text[len(text)-n:]; utf8.RuneStart(last[0]) {
 			if !utf8.FullRune(last) {
@@ -66,35 +66,35 @@ func wholeRunes(text []byte) []byte {
 	return text
 }
 
-// headers are what a module is shown of a response's header. Cookies are for
-// browsers, and may be as good as a password.
-func (x *exchange) headers(header http.Header) map[string]string {
-	shown := map[string]string{}
-	left := mostHeadersBytes
+// headers returns the response headers that the module receives. Cookies are omitted,
+// since they may be credentials.
+func (x *httpExchange) headers(header http.Header) map[string]string {
+	visible := map[string]string{}
+	remaining := maxHeaderBytes
 	for _, name := range slices.Sorted(maps.Keys(header)) {
-		if name == "Set-Cookie" || name == "Set-Cookie2" || x.hidden.in(name) {
+		if name == "Set-Cookie" || name == "Set-Cookie2" || x.redactor.contains(name) {
 			continue
 		}
-		value := x.hidden.text(strings.ToValidUTF8(strings.Join(header[name], ", "), "\uFFFD"))
-		if left -= len(name) + len(value); left < 0 || len(shown) == mostHeaders {
+		value := x.redactor.redact(strings.ToValidUTF8(strings.Join(header[name], ", "), "\uFFFD"))
+		if remaining -= len(name) + len(value); remaining < 0 || len(visible) == maxHeaders {
 			break
 		}
-		shown[name] = value
+		visible[name] = value
 	}
-	return shown
+	return visible
 }
 
-// redirected is where a response sends a request, or nil: it is the answer.
-func redirected(s *sending, response *http.Response) (*sending, error) {
+// redirectTarget returns the request that follows a redirect; nil if the response is final.
+func redirectTarget(s *httpRequest, response *http.Response) (*httpRequest, error) {
 	location := response.Header.Get("Location")
 	if location == "" {
 		return nil, nil
 	}
-	next := &sending{method: s.method, header: s.header.Clone(), body: s.body}
+	next := &httpRequest{method: s.method, header: s.header.Clone(), body: s.body}
 	switch response.StatusCode {
 	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther:
 		if s.method != http.MethodGet && s.method != http.MethodHead {
-			return nil, nil // a page that a GET finds, such as a login's, would look as if it had been done
+			return nil, nil // the result of a GET, such as a login page, would look like success
 		}
 	case http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
 	default:
@@ -107,43 +107,43 @@ func redirected(s *sending, response *http.Response) (*sending, error) {
 		next.url, err = parseURL(target.String())
 	}
 	if err != nil {
-		return nil, problemf(hostabi.ErrorNotGranted, "%s sends on to something that is no URL to which anything is sent", origin(s.url))
+		return nil, errorf(hostabi.ErrorNotGranted, "%s redirects to an invalid URL", origin(s.url))
 	}
 	if origin(next.url) != origin(s.url) {
 		for _, name := range []string{authorization, "Cookie", "Cookie2", "Proxy-Authenticate", "Www-Authenticate"} {
-			next.header.Del(name) // the module wrote it for another server
+			next.header.Del(name) // meant for the original server
 		}
 	}
 	return next, nil
 }
 
-// explain says why there is no response. Texts of net/http that may quote a server
-// are left out.
-func explain(ctx context.Context, s *sending, err error) error {
+// transportError returns why there is no response. Messages of net/http that may quote the server
+// are omitted.
+func transportError(ctx context.Context, s *httpRequest, err error) error {
 	var (
-		unreached *egress.Unreached
-		refusal   *egress.Refusal
+		unreached *egress.UnreachableHostError
+		refusal   *egress.DeniedError
 		untrusted *tls.CertificateVerificationError
 		network   *net.OpError
 	)
 	at := origin(s.url)
 	switch {
 	case errors.As(err, &unreached):
-		return problemf(hostabi.ErrorUnavailable, "%s: %s", at, unreached)
+		return errorf(hostabi.ErrorUnavailable, "%s: %s", at, unreached)
 	case errors.As(err, &refusal):
-		return problemf(hostabi.ErrorNotGranted, "%s: %s", at, refusal.Message)
+		return errorf(hostabi.ErrorNotGranted, "%s: %s", at, refusal.Message)
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return problemf(hostabi.ErrorUnavailable, "%s did not answer within %s", at, httpTimeout)
+		return errorf(hostabi.ErrorUnavailable, "%s did not respond within %s", at, httpTimeout)
 	case ctx.Err() != nil:
-		return problemf(hostabi.ErrorUnavailable, "%s was asked, and nobody waited for the answer: %s", at, ctx.Err())
+		return errorf(hostabi.ErrorUnavailable, "request to %s was interrupted: %s", at, ctx.Err())
 	case errors.As(err, &untrusted):
-		return problemf(hostabi.ErrorUnavailable, "%s: its certificate is not believed: %s; if it is one of your own authority, write that into ca of the grant", at, untrusted.Err)
+		return errorf(hostabi.ErrorUnavailable, "%s: certificate is not trusted: %s; if a private CA signed it, set ca of the grant", at, untrusted.Err)
 	case errors.Is(err, http.ErrSchemeMismatch):
-		return problemf(hostabi.ErrorUnavailable, "%s does not speak TLS", at)
+		return errorf(hostabi.ErrorUnavailable, "%s does not support TLS", at)
 	case errors.As(err, &network):
-		return problemf(hostabi.ErrorUnavailable, "%s: %s", at, egress.Cause(err))
+		return errorf(hostabi.ErrorUnavailable, "%s: %s", at, egress.RedactAddresses(err))
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
-		return problemf(hostabi.ErrorUnavailable, "%s hung up before the end of its answer", at)
+		return errorf(hostabi.ErrorUnavailable, "%s closed the connection before the end of the response", at)
 	}
-	return problemf(hostabi.ErrorUnavailable, "%s gave an answer that makes no sense, or took too long with it", at)
+	return errorf(hostabi.ErrorUnavailable, "%s sent an invalid response, or was too slow", at)
 }

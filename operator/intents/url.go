@@ -13,59 +13,58 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// mostURL bounds a URL, in bytes.
-const mostURL = 8 << 10
+// maxURLBytes is the maximum length of a URL in bytes.
+const maxURLBytes = 8 << 10
 
-// parseURL reads a URL into the one form that is matched and sent. What could mean
-// one thing here and another to the server is refused and not interpreted.
+// parseURL parses a URL into the canonical form that is matched and sent. URLs that a
+// server could interpret differently are rejected.
 func parseURL(text string) (*url.URL, error) {
 	switch {
-	case len(text) > mostURL:
-		return nil, fmt.Errorf("it has more than %d bytes", mostURL)
+	case len(text) > maxURLBytes:
+		return nil, fmt.Errorf("it has more than %d bytes", maxURLBytes)
 	case !utf8.ValidString(text):
-		return nil, errors.New("it is no UTF-8 text")
+		return nil, errors.New("it is not valid UTF-8")
 	case strings.ContainsFunc(text, func(r rune) bool { return r == '\\' || unicode.IsSpace(r) || unicode.IsControl(r) }):
-		return nil, errors.New("it has a backslash, a space or a control character in it: write those by %, or leave them out")
+		return nil, errors.New("it contains a backslash, space or control character: escape or remove it")
 	case strings.Contains(text, "#"):
-		return nil, errors.New("it has a fragment, which no server is sent: leave out # and what follows")
+		return nil, errors.New("it has a fragment, which is not sent to servers: remove # and the rest")
 	}
 	u, err := url.Parse(text)
 	if err != nil {
-		return nil, cause(err)
+		return nil, withoutURL(err)
 	}
 	if u.Scheme != "https" && u.Scheme != "http" || u.Opaque != "" || u.Host == "" {
 		return nil, errors.New("it is not absolute: write https://, a host and a path")
 	}
 	if u.User != nil {
-		return nil, errors.New("it has a user name or a password in it: leave them out, and have a grant add them")
+		return nil, errors.New("it contains a user name or password: remove them, and use basicAuth of the grant")
 	}
-	host, err := hostOf(u)
+	host, err := canonicalHost(u)
 	if err != nil {
 		return nil, err
 	}
-	path, err := pathOf(u)
+	path, err := canonicalPath(u)
 	if err != nil {
 		return nil, err
 	}
-	out := &url.URL{Scheme: u.Scheme, Host: host, RawPath: path, RawQuery: ascii(u.RawQuery)}
+	out := &url.URL{Scheme: u.Scheme, Host: host, RawPath: path, RawQuery: escapeNonASCII(u.RawQuery)}
 	if out.Path, err = url.PathUnescape(path); err != nil {
-		return nil, cause(err)
+		return nil, withoutURL(err)
 	}
 	return out, nil
 }
 
-// cause is an error without the URL that it is about, which may have a secret in it.
-func cause(err error) error {
+// withoutURL returns the error without the URL, which may contain a secret.
+func withoutURL(err error) error {
 	if u := new(url.Error); errors.As(err, &u) {
 		return u.Err
 	}
 	return err
 }
 
-// hostOf is the host in the one form that it has here, with a port if that is not
-// the scheme's own.
-func hostOf(u *url.URL) (string, error) {
-	name, err := nameOf(strings.ToLower(u.Hostname()))
+// canonicalHost returns the canonical host, with the port unless it is the scheme's default.
+func canonicalHost(u *url.URL) (string, error) {
+	name, err := canonicalHostname(strings.ToLower(u.Hostname()))
 	if err != nil {
 		return "", err
 	}
@@ -75,7 +74,7 @@ func hostOf(u *url.URL) (string, error) {
 	}
 	number, err := strconv.ParseUint(port, 10, 16)
 	if err != nil || number == 0 {
-		return "", fmt.Errorf("%s is no port: write one from 1 to 65535", port)
+		return "", fmt.Errorf("invalid port %s: write one from 1 to 65535", port)
 	}
 	if u.Scheme == "https" && number == 443 || u.Scheme == "http" && number == 80 {
 		return name, nil
@@ -83,11 +82,11 @@ func hostOf(u *url.URL) (string, error) {
 	return name + ":" + strconv.FormatUint(number, 10), nil
 }
 
-func nameOf(host string) (string, error) {
+func canonicalHostname(host string) (string, error) {
 	if strings.Contains(host, ":") {
 		address, err := netip.ParseAddr(host)
 		if err != nil || address.Zone() != "" {
-			return "", errors.New("its host is no address that can be reached: write one without a zone")
+			return "", errors.New("its host is not a valid IPv6 address: write one without a zone")
 		}
 		return "[" + address.String() + "]", nil
 	}
@@ -95,25 +94,25 @@ func nameOf(host string) (string, error) {
 	if strings.ContainsFunc(host, func(r rune) bool { return r >= utf8.RuneSelf }) {
 		var err error
 		if host, err = idna.Lookup.ToASCII(host); err != nil {
-			return "", errors.New("its host is no name: write letters, digits, '-' and '.'")
+			return "", errors.New("its host is not a valid name: write letters, digits, '-' and '.'")
 		}
 	}
 	labels := strings.Split(host, ".")
 	for _, label := range labels {
 		if label == "" || strings.Trim(label, "abcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
-			return "", errors.New("its host is no name: write letters, digits, '-' and '.'")
+			return "", errors.New("its host is not a valid name: write letters, digits, '-' and '.'")
 		}
 	}
-	// What ends in a number some resolvers take for an address, in whatever spelling.
+	// Some resolvers parse a name that ends with a number as an address, in many notations.
 	if isNumber(labels[len(labels)-1]) {
 		if address, err := netip.ParseAddr(host); err != nil || !address.Is4() {
-			return "", errors.New("its host is an address in an unusual spelling: write four numbers with dots between")
+			return "", errors.New("its host is an address in an unusual notation: write four decimal numbers separated by dots")
 		}
 	}
 	return host, nil
 }
 
-// isNumber tells whether some resolver takes a label for a number, of any size.
+// isNumber reports whether some resolver may parse a label as a number of any size.
 func isNumber(label string) bool {
 	if _, err := strconv.ParseUint(label, 0, 64); err == nil {
 		return true
@@ -124,9 +123,9 @@ func isNumber(label string) bool {
 	return strings.Trim(label, "0123456789") == ""
 }
 
-// pathOf is the path as it is sent. Decoded, no step of it leads upwards, in none of
-// the readings that servers have of such steps.
-func pathOf(u *url.URL) (string, error) {
+// canonicalPath returns the path that is sent. Decoded, it has no segment that any server could
+// interpret as a parent directory.
+func canonicalPath(u *url.URL) (string, error) {
 	path := u.EscapedPath()
 	if path == "" {
 		return "/", nil
@@ -137,30 +136,30 @@ func pathOf(u *url.URL) (string, error) {
 		}
 		switch value, _ := strconv.ParseUint(path[i+1:i+3], 16, 8); value {
 		case '.', '/', '\\':
-			return "", errors.New("its path has a dot, a slash or a backslash that is written by %: write it as it is, or leave it out")
+			return "", errors.New("its path contains an escaped dot, slash or backslash: write it unescaped, or remove it")
 		}
 	}
 	decoded, err := url.PathUnescape(path)
 	switch {
 	case err != nil:
-		return "", cause(err)
+		return "", withoutURL(err)
 	case !utf8.ValidString(decoded) || strings.ContainsFunc(decoded, unicode.IsControl):
-		return "", errors.New("its path is no UTF-8 text, or has a control character in it")
-	case encoded(decoded):
-		return "", errors.New("its path is encoded by % twice: once is enough")
+		return "", errors.New("its path is not valid UTF-8, or contains a control character")
+	case containsEscape(decoded):
+		return "", errors.New("its path is escaped twice: escape it once")
 	case strings.HasPrefix(decoded, "//"):
 		return "", errors.New("its path begins with two slashes: write one")
 	}
 	for step := range strings.SplitSeq(decoded, "/") {
 		if step, _, _ = strings.Cut(step, ";"); step == "." || step == ".." {
-			return "", errors.New("its path has . or .. as a step of it: write the path that is meant")
+			return "", errors.New("its path has the segment . or ..: write the resolved path")
 		}
 	}
 	return path, nil
 }
 
-// encoded tells whether a text has a byte in it that is written by %.
-func encoded(text string) bool {
+// containsEscape reports whether a text contains a %-escape.
+func containsEscape(text string) bool {
 	for i := 0; i+2 < len(text); i++ {
 		if text[i] != '%' {
 			continue
@@ -172,8 +171,8 @@ func encoded(text string) bool {
 	return false
 }
 
-// ascii writes what is beyond ASCII by %.
-func ascii(query string) string {
+// escapeNonASCII escapes the non-ASCII bytes of a query.
+func escapeNonASCII(query string) string {
 	var b strings.Builder
 	for i := range len(query) {
 		if query[i] < utf8.RuneSelf {
@@ -185,16 +184,16 @@ func ascii(query string) string {
 	return b.String()
 }
 
-// origin is where a URL's server is.
+// origin returns the scheme and host of a URL.
 func origin(u *url.URL) string { return u.Scheme + "://" + u.Host }
 
-// place is a URL without its query, which may have a secret in it.
-func place(u *url.URL) string { return origin(u) + u.EscapedPath() }
+// withoutQuery returns the URL without its query, which may contain a secret.
+func withoutQuery(u *url.URL) string { return origin(u) + u.EscapedPath() }
 
-// pattern is the URL of a grant.
+// A pattern is the URL of a grant.
 type pattern struct {
-	url   *url.URL
-	below bool // whatever begins with it
+	url    *url.URL
+	prefix bool // matches all URLs with this prefix
 }
 
 func parsePattern(text string) (pattern, error) {
@@ -204,9 +203,9 @@ func parsePattern(text string) (pattern, error) {
 	}
 	switch {
 	case strings.ContainsAny(bare, "*"):
-		return pattern{}, errors.New("it has * where that means nothing: write it at the end, after a slash, for all that is below")
+		return pattern{}, errors.New("* is only allowed at the end, after a slash: it covers all paths below")
 	case strings.ContainsAny(bare, "?%"):
-		return pattern{}, errors.New("it has a query, or % in it: leave the query out, since a request may have any, and write the path as it is meant")
+		return pattern{}, errors.New("it contains a query or %: remove the query, since requests may have any, and write the path unescaped")
 	}
 	u, err := parseURL(bare)
 	if err != nil {
@@ -215,13 +214,13 @@ func parsePattern(text string) (pattern, error) {
 	return pattern{u, below}, nil
 }
 
-// covers reports whether a URL is granted. The path counts as the server reads it:
-// what is written by % there is the same as what it stands for.
+// covers reports whether the pattern matches a URL. Paths are compared unescaped, as the
+// server reads them.
 func (p pattern) covers(u *url.URL) bool {
 	if u.Scheme != p.url.Scheme || u.Host != p.url.Host {
 		return false
 	}
-	if p.below {
+	if p.prefix {
 		return strings.HasPrefix(u.Path, p.url.Path)
 	}
 	return u.Path == p.url.Path

@@ -15,7 +15,7 @@ import (
 	"github.com/gleaner-dev/gleaner/policies"
 )
 
-func TestURLsAreReadIntoOneForm(t *testing.T) {
+func TestParseURL_ReturnsCanonicalForm(t *testing.T) {
 	for text, want := range map[string]string{
 		"HTTPS://S3.Example.COM":               "https://s3.example.com/",
 		"https://s3.example.com.:443/a/":       "https://s3.example.com/a/",
@@ -37,67 +37,67 @@ func TestURLsAreReadIntoOneForm(t *testing.T) {
 	}
 }
 
-func TestURLsThatCouldMeanSomethingElseAreRefused(t *testing.T) {
-	for text, says := range map[string]string{
-		"":                                                  "not absolute",
-		"s3.example.com/a":                                  "not absolute",
-		"//s3.example.com/a":                                "not absolute",
-		"ftp://s3.example.com/a":                            "not absolute",
-		"https:s3.example.com/a":                            "not absolute",
-		"https:///a":                                        "not absolute",
-		"https://me@s3.example.com/a":                       "user name",
-		"https://me:secret@s3.example.com/a":                "user name",
-		"https://s3.example.com@evil.example/a":             "user name",
-		"https://s3.example.com\\@evil.example/a":           "backslash",
-		"https://evil.example#@s3.example.com/a":            "fragment",
-		"https://s3.example.com/a#b":                        "fragment",
-		"https://s3.example.com/a\r\nHost: evil":            "control character",
-		"https://s3.example.com/a\tb":                       "control character",
-		"https://s3.example.com/a b":                        "space",
-		"https://s3.example.com/a\u0085b":                   "control character",
-		"https://s3.example.com/\xff":                       "UTF-8",
-		"https://s3.example.com/%ff":                        "UTF-8",
-		"https://s3.example.com/%c0%ae%c0%ae/a":             "UTF-8",
-		"https://s3.example.com/%00":                        "control character",
-		"https://s3.example.com/a%0d%0a":                    "control character",
-		"https://s3.example.com/a/../b":                     "step",
-		"https://s3.example.com/a/./b":                      "step",
-		"https://s3.example.com/a/..":                       "step",
-		"https://s3.example.com/a/..;x=1/b":                 "step",
-		"https://s3.example.com/a/..%3bx/b":                 "step",
-		"https://s3.example.com/a/%2e%2e/b":                 "by %",
-		"https://s3.example.com/a/.%2E/b":                   "by %",
-		"https://s3.example.com/a%2fb":                      "by %",
-		"https://s3.example.com/a%5Cb":                      "by %",
-		"https://s3.example.com/a/%252e%252e/b":             "twice",
-		"https://s3.example.com/a/%25252e/b":                "twice",
-		"https://s3.example.com//evil.example/a":            "two slashes",
-		"https://s3.example.com/%zz":                        "invalid URL escape",
-		"https://s3.example.com:0/a":                        "no port",
-		"https://s3.example.com:65536/a":                    "no port",
-		"https://s3.example.com:x/a":                        "invalid port",
-		"https://s3..example.com/a":                         "no name",
-		"https://s3.example.com../a":                        "no name",
-		"https://*.example.com/a":                           "no name",
-		"https://2130706433/a":                              "unusual spelling",
-		"https://0x7f.1/a":                                  "unusual spelling",
-		"https://127.1/a":                                   "unusual spelling",
-		"https://0177.0.0.1/a":                              "unusual spelling",
-		"https://127.0.0.0x1/a":                             "unusual spelling",
-		"https://0x1000000000000007f000001/a":               "unusual spelling",
-		"https://127.0.0.0x/a":                              "unusual spelling",
-		"https://[fe80::1%25eth0]/a":                        "zone",
-		"https://h.example/" + strings.Repeat("a", mostURL): "more than",
+func TestParseURL_RejectsAmbiguousURLs(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                                      "not absolute",
+		"s3.example.com/a":                                      "not absolute",
+		"//s3.example.com/a":                                    "not absolute",
+		"ftp://s3.example.com/a":                                "not absolute",
+		"https:s3.example.com/a":                                "not absolute",
+		"https:///a":                                            "not absolute",
+		"https://me@s3.example.com/a":                           "user name",
+		"https://me:secret@s3.example.com/a":                    "user name",
+		"https://s3.example.com@evil.example/a":                 "user name",
+		"https://s3.example.com\\@evil.example/a":               "backslash",
+		"https://evil.example#@s3.example.com/a":                "fragment",
+		"https://s3.example.com/a#b":                            "fragment",
+		"https://s3.example.com/a\r\nHost: evil":                "control character",
+		"https://s3.example.com/a\tb":                           "control character",
+		"https://s3.example.com/a b":                            "space",
+		"https://s3.example.com/a\u0085b":                       "control character",
+		"https://s3.example.com/\xff":                           "UTF-8",
+		"https://s3.example.com/%ff":                            "UTF-8",
+		"https://s3.example.com/%c0%ae%c0%ae/a":                 "UTF-8",
+		"https://s3.example.com/%00":                            "control character",
+		"https://s3.example.com/a%0d%0a":                        "control character",
+		"https://s3.example.com/a/../b":                         "segment",
+		"https://s3.example.com/a/./b":                          "segment",
+		"https://s3.example.com/a/..":                           "segment",
+		"https://s3.example.com/a/..;x=1/b":                     "segment",
+		"https://s3.example.com/a/..%3bx/b":                     "segment",
+		"https://s3.example.com/a/%2e%2e/b":                     "escaped",
+		"https://s3.example.com/a/.%2E/b":                       "escaped",
+		"https://s3.example.com/a%2fb":                          "escaped",
+		"https://s3.example.com/a%5Cb":                          "escaped",
+		"https://s3.example.com/a/%252e%252e/b":                 "twice",
+		"https://s3.example.com/a/%25252e/b":                    "twice",
+		"https://s3.example.com//evil.example/a":                "two slashes",
+		"https://s3.example.com/%zz":                            "invalid URL escape",
+		"https://s3.example.com:0/a":                            "invalid port",
+		"https://s3.example.com:65536/a":                        "invalid port",
+		"https://s3.example.com:x/a":                            "invalid port",
+		"https://s3..example.com/a":                             "not a valid name",
+		"https://s3.example.com../a":                            "not a valid name",
+		"https://*.example.com/a":                               "not a valid name",
+		"https://2130706433/a":                                  "unusual notation",
+		"https://0x7f.1/a":                                      "unusual notation",
+		"https://127.1/a":                                       "unusual notation",
+		"https://0177.0.0.1/a":                                  "unusual notation",
+		"https://127.0.0.0x1/a":                                 "unusual notation",
+		"https://0x1000000000000007f000001/a":                   "unusual notation",
+		"https://127.0.0.0x/a":                                  "unusual notation",
+		"https://[fe80::1%25eth0]/a":                            "zone",
+		"https://h.example/" + strings.Repeat("a", maxURLBytes): "more than",
 	} {
-		if u, err := parseURL(text); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%.60q: got %v, %v; want an error with %q", text, u, err, says)
+		if u, err := parseURL(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.60q: got %v, %v; want an error with %q", text, u, err, want)
 		} else if strings.Contains(err.Error(), "secret") {
 			t.Errorf("the password is in %q", err)
 		}
 	}
 }
 
-func TestGrantsCoverURLs(t *testing.T) {
+func TestPattern_Covers(t *testing.T) {
 	for _, c := range []struct {
 		pattern, url string
 		want         bool
@@ -136,9 +136,9 @@ func TestGrantsCoverURLs(t *testing.T) {
 	}
 }
 
-// FuzzGrantedURLReachesWhatWasGranted sends what matches through net/http's own
-// writer and reader, and reads the path as the most obliging server would.
-func FuzzGrantedURLReachesWhatWasGranted(f *testing.F) {
+// FuzzURL_StaysWithinTheGrant sends matching URLs through net/http's own writer
+// and reader, and interprets the path as the most lenient server would.
+func FuzzURL_StaysWithinTheGrant(f *testing.F) {
 	for _, seed := range []string{
 		"https://s3.example.com/backups/a", "https://s3.example.com/backups/../a", "https://s3.example.com/backups/%2e%2e/a",
 		"https://s3.example.com/backups/..%2fa", "https://s3.example.com/backups/%252e%252e%252fa", "https://s3.example.com/backups/..;/a",
@@ -163,26 +163,25 @@ func FuzzGrantedURLReachesWhatWasGranted(f *testing.F) {
 			if signed {
 				sent.RawPath = escapePath(u.Path)
 			}
-			received := throughTheWire(t, &sent)
+			received := sendAndReceive(t, &sent)
 			if received.Host != "s3.example.com" {
 				t.Errorf("%q reaches host %q", text, received.Host)
 			}
-			if got := obligingly(received.RequestURI); !strings.HasPrefix(got, "/backups/") && got != "/backups" {
+			if got := lenientPath(received.RequestURI); !strings.HasPrefix(got, "/backups/") && got != "/backups" {
 				t.Errorf("%q reaches %q", text, got)
 			}
 		}
 	})
 }
 
-// number is what the C library's inet_aton, or an imitation of it, may read as a part
+// number matches what inet_aton of the C library, or a similar parser, may read as a part
 // of an address.
 var number = regexp.MustCompile(`^(0x[0-9a-f]*|[0-9]+)$`)
 
-// FuzzURLHostIsAnAddressInOneSpelling makes sure that the host of what is sent is an
-// address in the only spelling that is one to every resolver, or else a name to all of
-// them; and that an address of this machine, of a private network or of metadata is
-// refused in whatever notation, without a grant of it.
-func FuzzURLHostIsAnAddressInOneSpelling(f *testing.F) {
+// FuzzURL_HasOneNotationForAddresses checks that the host of a parsed URL is either an
+// address in the notation that every resolver accepts, or a name to all of them; and that
+// loopback, private and metadata addresses are rejected in every notation without a grant.
+func FuzzURL_HasOneNotationForAddresses(f *testing.F) {
 	for _, host := range []string{
 		"127.0.0.1", "127.1", "2130706433", "0x7f.1", "0177.0.0.1", "127.0.0.1.", "１２７.0.0.1", "[::1]", "[::127.0.0.1]", "[::ffff:127.0.0.1]",
 		"[::ffff:0:127.0.0.1]", "[64:ff9b::127.0.0.1]", "[2002:7f00:1::]", "[2001:0:5db8:d70e::80ff:fffe]", "[64:ff9b:1::a9fe:a9fe]",
@@ -196,7 +195,7 @@ func FuzzURLHostIsAnAddressInOneSpelling(f *testing.F) {
 			return
 		}
 		name := u.Hostname()
-		received := throughTheWire(t, u)
+		received := sendAndReceive(t, u)
 		if received.Host != u.Host {
 			t.Errorf("%q is sent as %q", host, received.Host)
 		}
@@ -213,15 +212,15 @@ func FuzzURLHostIsAnAddressInOneSpelling(f *testing.F) {
 		mapped := netip.AddrFrom16(address.As16()).Unmap()
 		if mapped.IsLoopback() || mapped.IsPrivate() || mapped.IsLinkLocalUnicast() || mapped.IsUnspecified() {
 			intent := hostabi.HTTPIntent{Method: http.MethodGet, URL: u.String()}
-			on := Behalf{Grants: policies.Grants{HTTP: []policies.HTTP{{URL: "http://" + u.Host + "/*", Methods: []string{http.MethodGet}}}}}
-			if r := New(Options{}).Do(t.Context(), on, hostabi.Intent{ID: "a", HTTP: &intent}); r.Error == nil || r.Error.Reason != hostabi.ErrorNotGranted {
-				t.Errorf("%q is asked: %v", name, r.Error)
+			identity := Identity{Grants: policies.Grants{HTTP: []policies.HTTPRule{{URL: "http://" + u.Host + "/*", Methods: []string{http.MethodGet}}}}}
+			if r := New(Options{}).Do(t.Context(), identity, hostabi.Intent{ID: "a", HTTP: &intent}); r.Error == nil || r.Error.Reason != hostabi.ErrorNotGranted {
+				t.Errorf("%q is requested: %v", name, r.Error)
 			}
 		}
 	})
 }
 
-func throughTheWire(t *testing.T, u *url.URL) *http.Request {
+func sendAndReceive(t *testing.T, u *url.URL) *http.Request {
 	t.Helper()
 	var wire bytes.Buffer
 	if err := (&http.Request{Method: http.MethodGet, URL: u, Header: http.Header{}}).Write(&wire); err != nil {
@@ -234,9 +233,9 @@ func throughTheWire(t *testing.T, u *url.URL) *http.Request {
 	return received
 }
 
-// obligingly reads a path as servers do that decode it again and again, take a
-// backslash for a slash, and drop parameters.
-func obligingly(uri string) string {
+// lenientPath interprets a path like servers that decode repeatedly, treat a backslash as a
+// slash, and drop parameters.
+func lenientPath(uri string) string {
 	at, _, _ := strings.Cut(uri, "?")
 	for range 10 {
 		if decoded, err := url.PathUnescape(at); err == nil {

@@ -1,9 +1,9 @@
-// Package keystore keeps the keys that sign state annotations in a Secret in the
+// Package keystore stores the keys that sign state annotations in a Secret in the
 // operator's namespace. The leader creates the Secret if it is missing; every replica
-// reads it. Which key signs is for the Secret to say; see operator/statekey.
+// reads it. The Secret determines which key signs; see operator/statekey.
 //
-// It never makes up a key that is not in the Secret: another replica, or the same one
-// after a restart, could not verify what such a key has signed.
+// It never generates a key outside the Secret: another replica, or the same one after a
+// restart, could not verify its signatures.
 package keystore
 
 import (
@@ -24,76 +24,76 @@ import (
 )
 
 // SecretName is the name of the Secret.
-const SecretName = "gleaner-state-keys" //nolint:gosec // a name, no credential
+const SecretName = "gleaner-state-keys" //nolint:gosec // a name, not a credential
 
 const (
-	// retryInterval is between two reads while there are no keys, and interval is
-	// between two reads while there are: so long a rotated key takes to be used.
-	retryInterval = time.Second
-	interval      = 10 * time.Second
+	// retryInterval is the interval between reads while no keys are available, and interval
+	// the one while they are: a rotated key is used after that time.
+	retryInterval   = time.Second
+	refreshInterval = 10 * time.Second
 
-	readTimeout = 10 * time.Second // of one read, or of creating the Secret
+	readTimeout = 10 * time.Second // for one read, or for creating the Secret
 )
 
 var (
-	errUnread  = errors.New("it has not been read yet")
-	errMissing = errors.New("it does not exist, and is created by the replica that leads")
+	errNotRead = errors.New("not read yet")
+	errMissing = errors.New("not found; it will be created by the leader")
 )
 
-// Options are what a Store is made of. All are required.
+// Options configure a Store. All fields are required.
 type Options struct {
 	Client    kubernetes.Interface
 	Namespace string      // the operator's own
-	Leads     func() bool // only the leader creates the Secret
-	OnChange  func()      // is called when there are other keys
+	IsLeader  func() bool // only the leader creates the Secret
+	OnChange  func()      // called when the keys have changed
 	Log       logr.Logger
 }
 
-// Store has the keys. Its methods may be called concurrently.
+// A Store provides the keys. Its methods may be called concurrently.
 type Store struct {
-	options Options
-	pokes   chan struct{} // capacity 1: read now
+	options  Options
+	triggers chan struct{} // capacity 1: read now
 
-	mu   sync.RWMutex // covers what follows
+	mu   sync.RWMutex // protects the fields below
 	keys statekey.Keys
-	err  error // why there are none
+	err  error // why no keys are available
 }
 
-// New returns a Store that has not read anything yet.
+// New returns a Store without keys; Run reads them.
 func New(o Options) *Store {
-	s := &Store{options: o, pokes: make(chan struct{}, 1)}
-	s.err = s.because(errUnread)
+	s := &Store{options: o, triggers: make(chan struct{}, 1)}
+	s.err = s.wrapError(errNotRead)
 	return s
 }
 
-// Keys returns the keys. With an error there are none: nothing can be signed, and what
-// is signed can't be verified.
+// Keys returns the keys. If it returns an error, state annotations can't be signed or
+// verified.
 func (s *Store) Keys() (statekey.Keys, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.keys, s.err
 }
 
-// Poke has the Secret read, or created, at once.
-func (s *Store) Poke() {
+// Trigger triggers an immediate read, or creation, of the Secret.
+func (s *Store) Trigger() {
 	select {
-	case s.pokes <- struct{}{}:
+	case s.triggers <- struct{}{}:
 	default:
 	}
 }
 
-// Run follows the Secret until ctx ends.
+// Run polls the Secret until ctx ends.
 func (s *Store) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		s.refresh(ctx)
-		wait := interval
+		wait := refreshInterval
 		if _, err := s.Keys(); err != nil {
 			wait = retryInterval
 		}
 		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
-		case <-s.pokes:
+		case <-s.triggers:
 		case <-timer.C:
 		}
 		timer.Stop()
@@ -101,36 +101,36 @@ func (s *Store) Run(ctx context.Context) error {
 	return nil
 }
 
-// refresh reads the Secret, and creates it if it is missing and this replica leads.
+// refresh reads the Secret, and creates it if it is missing and this replica is the leader.
 func (s *Store) refresh(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	keys, err := Read(ctx, s.options.Client, s.options.Namespace)
 	if apierrors.IsNotFound(err) {
 		err = errMissing
-		if s.options.Leads() {
+		if s.options.IsLeader() {
 			keys, err = s.create(ctx)
 		}
 	}
-	if err != nil && s.has() && !definite(err) {
-		return // the keys at hand still count
+	if err != nil && s.hasKeys() && !invalidatesKeys(err) {
+		return // keep the current keys
 	}
-	s.set(keys, err)
+	s.setKeys(keys, err)
 }
 
-// definite reports whether an error says that the keys at hand are not those of the
-// operator any more. That the API server is away does not.
-func definite(err error) bool {
+// invalidatesKeys reports whether an error means that the current keys are no longer valid. An
+// unavailable API server does not.
+func invalidatesKeys(err error) bool {
 	return errors.Is(err, errMissing) || errors.Is(err, errInvalid) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)
 }
 
-func (s *Store) has() bool {
+func (s *Store) hasKeys() bool {
 	_, err := s.Keys()
 	return err == nil
 }
 
-// errInvalid is a Secret that is there and holds no usable keys.
-var errInvalid = errors.New("it is invalid")
+// errInvalid means that the Secret exists and has no usable keys.
+var errInvalid = errors.New("invalid Secret")
 
 // Read reads the keys from the Secret in the operator's namespace.
 func Read(ctx context.Context, client kubernetes.Interface, namespace string) (statekey.Keys, error) {
@@ -145,8 +145,8 @@ func Read(ctx context.Context, client kubernetes.Interface, namespace string) (s
 	return keys, nil
 }
 
-// create creates the Secret with a random key. If somebody else has created it just
-// now, theirs counts.
+// create creates the Secret with a random key. If it was created concurrently, the existing
+// Secret is used.
 func (s *Store) create(ctx context.Context) (statekey.Keys, error) {
 	key := make([]byte, statekey.MinBytes)
 	if _, err := rand.Read(key); err != nil {
@@ -160,34 +160,34 @@ func (s *Store) create(ctx context.Context) (statekey.Keys, error) {
 	}
 	_, err := s.options.Client.CoreV1().Secrets(s.options.Namespace).Create(ctx, secret, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return statekey.Keys{}, fmt.Errorf("create it: %w", err)
+		return statekey.Keys{}, fmt.Errorf("create Secret: %w", err)
 	}
 	if err == nil {
-		s.options.Log.Info("Created the keys of state annotations", "secret", s.options.Namespace+"/"+SecretName)
+		s.options.Log.Info("Created state annotation keys", "secret", s.options.Namespace+"/"+SecretName)
 	}
 	return Read(ctx, s.options.Client, s.options.Namespace)
 }
 
-// set takes keys over, or that there are none, and says so if that is new.
-func (s *Store) set(keys statekey.Keys, err error) {
+// setKeys stores the keys or the error, and logs changes.
+func (s *Store) setKeys(keys statekey.Keys, err error) {
 	if err != nil {
-		keys, err = statekey.Keys{}, s.because(err)
+		keys, err = statekey.Keys{}, s.wrapError(err)
 	}
 	s.mu.Lock()
 	changed := !keys.Equal(s.keys)
-	news := err != nil && (s.err == nil || s.err.Error() != err.Error())
+	isNew := err != nil && (s.err == nil || s.err.Error() != err.Error())
 	s.keys, s.err = keys, err
 	s.mu.Unlock()
-	if news {
-		s.options.Log.Error(err, "State annotations can't be verified or written: objects that have some are kept",
-			"fix", "let the operator get and create Secrets in its namespace: gleaner rbac --check")
+	if isNew {
+		s.options.Log.Error(err, "State annotation keys are unavailable: objects with state annotations are kept",
+			"fix", "allow the operator to get and create Secrets in its namespace; check with gleaner rbac --check")
 	}
 	if changed {
-		s.options.Log.V(1).Info("Keys of state annotations changed", "available", err == nil)
+		s.options.Log.V(1).Info("State annotation keys changed", "available", err == nil)
 		s.options.OnChange()
 	}
 }
 
-func (s *Store) because(err error) error {
-	return fmt.Errorf("read the keys of state annotations from Secret %s/%s: %w", s.options.Namespace, SecretName, err)
+func (s *Store) wrapError(err error) error {
+	return fmt.Errorf("read state annotation keys from Secret %s/%s: %w", s.options.Namespace, SecretName, err)
 }

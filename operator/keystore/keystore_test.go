@@ -20,23 +20,23 @@ import (
 
 const ns = "gleaner-system"
 
-// replica is one with a Store that is refreshed by hand.
+// A replica has a Store that tests refresh manually.
 type replica struct {
 	*Store
-	leads   bool
+	leader  bool
 	changes int
 }
 
 func newReplica(client *fake.Clientset, leads bool) *replica {
-	r := &replica{leads: leads}
+	r := &replica{leader: leads}
 	r.Store = New(Options{
-		Client: client, Namespace: ns, Leads: func() bool { return r.leads }, OnChange: func() { r.changes++ }, Log: logr.Discard(),
+		Client: client, Namespace: ns, IsLeader: func() bool { return r.leader }, OnChange: func() { r.changes++ }, Log: logr.Discard(),
 	})
 	return r
 }
 
-// has fails the test unless the replica has the keys, or none for want.
-func (r *replica) has(t *testing.T, want error, text string) statekey.Keys {
+// wantKeys asserts that the replica has keys, or the error want.
+func (r *replica) wantKeys(t *testing.T, want error, text string) statekey.Keys {
 	t.Helper()
 	keys, err := r.Keys()
 	if !errors.Is(err, want) || err != nil && !strings.Contains(err.Error(), text) {
@@ -48,26 +48,26 @@ func (r *replica) has(t *testing.T, want error, text string) statekey.Keys {
 	return keys
 }
 
-func TestKeys_AreCreatedByTheLeaderAloneAndSharedByAll(t *testing.T) {
+func TestKeys_CreatedByTheLeaderAndSharedByAll(t *testing.T) {
 	client := fake.NewClientset()
 	follower, leader := newReplica(client, false), newReplica(client, true)
-	follower.has(t, errUnread, ns+"/"+SecretName)
+	follower.wantKeys(t, errNotRead, ns+"/"+SecretName)
 	follower.refresh(t.Context())
-	follower.has(t, errMissing, "created by the replica that leads")
+	follower.wantKeys(t, errMissing, "created by the leader")
 	leader.refresh(t.Context())
-	keys := leader.has(t, nil, "")
+	keys := leader.wantKeys(t, nil, "")
 	follower.refresh(t.Context())
-	if !follower.has(t, nil, "").Equal(keys) {
+	if !follower.wantKeys(t, nil, "").Equal(keys) {
 		t.Error("the follower has other keys")
 	}
 	restarted := newReplica(client, true)
 	restarted.refresh(t.Context())
-	if !restarted.has(t, nil, "").Equal(keys) || leader.changes != 1 || restarted.changes != 1 {
-		t.Errorf("after a restart there are other keys, or changes were not told once: %d, %d", leader.changes, restarted.changes)
+	if !restarted.wantKeys(t, nil, "").Equal(keys) || leader.changes != 1 || restarted.changes != 1 {
+		t.Errorf("keys differ after a restart, or OnChange was not called once: %d, %d", leader.changes, restarted.changes)
 	}
 }
 
-func TestKeys_OfWhoeverWasFirstCount(t *testing.T) {
+func TestKeys_ConcurrentlyCreatedSecretIsUsed(t *testing.T) {
 	client := fake.NewClientset()
 	theirs := bytes.Repeat([]byte{7}, statekey.MinBytes)
 	client.PrependReactor("create", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -80,16 +80,16 @@ func TestKeys_OfWhoeverWasFirstCount(t *testing.T) {
 	r := newReplica(client, true)
 	r.refresh(t.Context())
 	want, err := statekey.Parse(map[string][]byte{statekey.Current: theirs})
-	if err != nil || !r.has(t, nil, "").Equal(want) {
+	if err != nil || !r.wantKeys(t, nil, "").Equal(want) {
 		t.Errorf("the keys are not those of the replica that was first (%v)", err)
 	}
 }
 
-func TestKeys_AreNeverMadeUp(t *testing.T) {
-	refused := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, SecretName, errors.New("no right"))
+func TestKeys_NeverGeneratedOutsideTheSecret(t *testing.T) {
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, SecretName, errors.New("no right"))
 	for name, verb := range map[string]string{"it may not read the Secret": "get", "it may not create it": "create"} {
 		client := fake.NewClientset()
-		client.PrependReactor(verb, "secrets", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, refused })
+		client.PrependReactor(verb, "secrets", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, forbidden })
 		r := newReplica(client, true)
 		r.refresh(t.Context())
 		if _, err := r.Keys(); err == nil || !strings.Contains(err.Error(), "no right") {
@@ -98,30 +98,30 @@ func TestKeys_AreNeverMadeUp(t *testing.T) {
 	}
 }
 
-func TestKeys_AreKeptWhileTheAPIServerIsAwayAndNoLonger(t *testing.T) {
+func TestKeys_KeptWhileTheAPIServerIsUnavailable(t *testing.T) {
 	client := fake.NewClientset()
 	r := newReplica(client, true)
 	r.refresh(t.Context())
-	keys := r.has(t, nil, "")
-	var answer error = apierrors.NewServiceUnavailable("it is away")
-	client.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) { return answer != nil, nil, answer })
+	keys := r.wantKeys(t, nil, "")
+	var readErr error = apierrors.NewServiceUnavailable("it is away")
+	client.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) { return readErr != nil, nil, readErr })
 	r.refresh(t.Context())
-	if !r.has(t, nil, "").Equal(keys) {
+	if !r.wantKeys(t, nil, "").Equal(keys) {
 		t.Error("other keys")
 	}
-	answer = apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, SecretName, errors.New("not any more"))
+	readErr = apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, SecretName, errors.New("not any more"))
 	r.refresh(t.Context())
 	if _, err := r.Keys(); !apierrors.IsForbidden(err) {
 		t.Errorf("after the right was taken away: %v", err)
 	}
-	answer = nil
+	readErr = nil
 	r.refresh(t.Context())
-	if !r.has(t, nil, "").Equal(keys) || r.changes != 3 {
+	if !r.wantKeys(t, nil, "").Equal(keys) || r.changes != 3 {
 		t.Errorf("they are not back; %d changes", r.changes)
 	}
 }
 
-func TestKeys_OfAnInvalidSecretAreNone(t *testing.T) {
+func TestKeys_InvalidSecretIsAnError(t *testing.T) {
 	for name, data := range map[string]map[string][]byte{
 		"empty": nil, "none signs": {"previous": bytes.Repeat([]byte{1}, 32)}, "short": {statekey.Current: []byte("secret")},
 	} {

@@ -1,46 +1,46 @@
-// Package latest carries values that one component publishes and others read:
-// the newest value replaces the one before, and nobody waits for a reader.
+// Package latest provides a value that one component publishes and others read. A new
+// value replaces the previous one, and publishing never blocks.
 //
-// It keeps no history, and it calls nobody back.
+// It keeps no history and has no callbacks.
 package latest
 
 import "sync"
 
-// Value is the latest value that was published. The zero Value has none yet. Its
-// methods may be called concurrently.
+// Value holds the latest published value. The zero Value is empty. Its methods may be
+// called concurrently.
 type Value[T any] struct {
 	mu      sync.Mutex // covers what follows
 	value   T
 	stored  bool
-	changed chan struct{} // closed by the next Store; nil until somebody asks for it
+	changed chan struct{} // closed by the next Store; nil until Changed is called
 }
 
-// Load returns the latest value; ok is false until there is one.
+// Load returns the latest value; ok is false before the first Store.
 func (v *Value[T]) Load() (value T, ok bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.value, v.stored
 }
 
-// Store publishes a value, and wakes everybody who waits for a change.
+// Store publishes a value and closes the channel of Changed.
 func (v *Value[T]) Store(value T) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.value, v.stored = value, true
-	v.wake()
+	v.notify()
 }
 
-// Update publishes what a function makes of the latest value, which is the zero value
-// until there is one. The function must not call methods of the Value.
+// Update publishes the result of change for the latest value, which is the zero value
+// before the first Store. The function must not call methods of the Value.
 func (v *Value[T]) Update(change func(T) T) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.value, v.stored = change(v.value), true
-	v.wake()
+	v.notify()
 }
 
-// wake closes the channel of those who wait; the caller holds mu.
-func (v *Value[T]) wake() {
+// notify closes the channel of Changed. The caller holds mu.
+func (v *Value[T]) notify() {
 	if v.changed != nil {
 		close(v.changed)
 		v.changed = nil
@@ -48,7 +48,7 @@ func (v *Value[T]) wake() {
 }
 
 // Changed returns a channel that is closed when a value is published after this call.
-// Ask for it before Load, so that no value is missed between the two.
+// Call it before Load, so that no value is missed between the two.
 func (v *Value[T]) Changed() <-chan struct{} {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/latest"
 )
 
-func TestValue_HasNoneUntilOneIsStored(t *testing.T) {
+func TestValue_IsEmptyBeforeStore(t *testing.T) {
 	var v latest.Value[int]
 	if _, ok := v.Load(); ok {
 		t.Error("the zero Value has a value")
@@ -36,7 +36,7 @@ func TestValue_ChangedIsClosedByTheNextStore(t *testing.T) {
 }
 
 // Whoever asks for the channel before Load misses nothing, however often it is stored.
-func TestValue_AReaderArrivesAtTheNewestValue(t *testing.T) {
+func TestValue_ReaderGetsTheNewestValue(t *testing.T) {
 	const newest = 1000
 	var v latest.Value[int]
 	var readers sync.WaitGroup

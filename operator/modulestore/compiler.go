@@ -10,40 +10,39 @@ import (
 	"github.com/gleaner-dev/gleaner/policies/source"
 )
 
-// Compiler makes modules that can be evaluated of their files. Its methods may be
-// called concurrently.
+// A Compiler compiles the files of modules. Its methods may be called concurrently.
 type Compiler interface {
-	// Compile returns the module. The error is a *CompileError when the module is to
-	// blame, and any other error when the host is. It should return soon after ctx ends.
+	// Compile returns the compiled module. The error is a *CompileError if the module caused
+	// it, and any other error if the host did. It should return soon after ctx ends.
 	Compile(ctx context.Context, r CompileRequest) (Compiled, error)
 }
 
-// CompileRequest is a module to compile.
+// A CompileRequest is a module to compile.
 type CompileRequest struct {
 	Engine    v1alpha1.Engine
 	Name      string        // of the resource, as in ClusterPolicyModule keep-data
-	Namespace string        // of the resource; empty: it is cluster-scoped
-	Files     []source.File // not to be changed
+	Namespace string        // of the resource; empty: cluster-scoped
+	Files     []source.File // read-only
 	Digest    string        // of the files
 }
 
-// Compiled is a module that was compiled.
+// Compiled is a compiled module.
 type Compiled interface {
-	// Hooks are those that the module answers.
+	// Hooks returns the hooks that the module implements.
 	Hooks() []hostabi.Hook
 
 	// Start returns an instance for one policy or finalizer. The error is a
-	// *policies.Fault when the module is to blame, and any other error when the host is.
+	// *policies.Fault if the module caused it, and any other error if the host did.
 	Start(ctx context.Context, o StartOptions) (Instance, error)
 
-	// Close frees the module. It is called once, after all its instances were closed.
+	// Close frees the module. It is called once, after all instances are closed.
 	Close()
 }
 
-// StartOptions say for whom an instance is started.
+// StartOptions configure an instance.
 type StartOptions struct {
 	Policy    string // policy or finalizer, as in GCPolicy shop/keep-data
-	Namespace string // of the policy or finalizer; empty: it is cluster-scoped
+	Namespace string // of the policy or finalizer; empty: cluster-scoped
 	Limits    Limits
 }
 
@@ -54,22 +53,21 @@ type Limits struct {
 	Timeout time.Duration
 }
 
-// Instance is a module as one policy or finalizer evaluates it.
+// An Instance is a started module, used by one policy or finalizer.
 type Instance interface {
-	policies.Asker
+	policies.MeteredEvaluator
 
-	// Close frees the instance. It is called once, when no call is in flight, and no call
-	// follows.
+	// Close frees the instance. It is called once, after the last call has returned.
 	Close()
 }
 
-// CompileError is a module that does not compile. Its author is to blame.
+// A CompileError is an error in a module, which its author has to fix.
 type CompileError struct {
 	Message string // for the author
 
-	// Temporary says that the same module may compile another time, such as one that took
-	// too long, or whose worker was killed. Without it, the module is not compiled again
-	// until its content changes.
+	// Temporary is true if the same module may compile later, for example after a timeout or
+	// because its worker was killed. If false, the module is not compiled again until its
+	// content changes.
 	Temporary bool
 }
 

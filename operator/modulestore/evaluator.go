@@ -9,27 +9,27 @@ import (
 	"github.com/gleaner-dev/gleaner/policies"
 )
 
-// Evaluator is a policies.Asker that stays the same for as long as a policy uses the
-// same content with the same limits.
-type Evaluator = policies.Asker
+// An Evaluator is a policies.Evaluator that stays the same while a policy uses the same content
+// with the same limits.
+type Evaluator = policies.MeteredEvaluator
 
-// errRetired is for whoever evaluates by a snapshot that was replaced some time ago. It
-// is a host error: the object is looked at again, by the snapshot of today.
-var errRetired = errors.New("this instance of the module is no longer in use")
+// errRetired is returned by evaluators of a snapshot that was replaced some time ago. It is
+// a host error: the object is evaluated again with the current snapshot.
+var errRetired = errors.New("module instance is no longer in use")
 
-// handle is the Evaluator of an instance. It lets no call begin once it is closed.
+// A handle is the Evaluator of an instance. After close, calls return errRetired.
 type handle struct {
 	name     string
 	instance Instance
 
-	mu     sync.Mutex // covers what follows
-	calls  int
-	closed bool
-	idle   chan struct{} // closed when it is closed and no call is in flight
+	mu      sync.Mutex // protects the fields below
+	calls   int
+	closed  bool
+	drained chan struct{} // closed when the handle is closed and no call is in flight
 }
 
 func newHandle(name string, i Instance) *handle {
-	return &handle{name: name, instance: i, idle: make(chan struct{})}
+	return &handle{name: name, instance: i, drained: make(chan struct{})}
 }
 
 // Name implements policies.Evaluator.
@@ -37,20 +37,20 @@ func (h *handle) Name() string { return h.name }
 
 // Evaluate implements policies.Evaluator.
 func (h *handle) Evaluate(ctx context.Context, r hostabi.Request) (hostabi.Verdict, error) {
-	answer, err := h.Ask(ctx, r)
-	return answer.Verdict, err
+	evaluation, err := h.EvaluateMetered(ctx, r)
+	return evaluation.Verdict, err
 }
 
-// Ask implements policies.Asker.
-func (h *handle) Ask(ctx context.Context, r hostabi.Request) (policies.Answer, error) {
-	if !h.enter() {
-		return policies.Answer{}, errRetired
+// EvaluateMetered implements policies.Evaluator.
+func (h *handle) EvaluateMetered(ctx context.Context, r hostabi.Request) (policies.Evaluation, error) {
+	if !h.beginCall() {
+		return policies.Evaluation{}, errRetired
 	}
-	defer h.leave()
-	return h.instance.Ask(ctx, r)
+	defer h.endCall()
+	return h.instance.EvaluateMetered(ctx, r)
 }
 
-func (h *handle) enter() bool {
+func (h *handle) beginCall() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
@@ -60,22 +60,22 @@ func (h *handle) enter() bool {
 	return true
 }
 
-func (h *handle) leave() {
+func (h *handle) endCall() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.calls--; h.calls == 0 && h.closed {
-		close(h.idle)
+		close(h.drained)
 	}
 }
 
-// close waits for the calls in flight, and frees the instance. It is called once.
+// close waits for calls in flight, and frees the instance. It must be called once.
 func (h *handle) close() {
 	h.mu.Lock()
 	h.closed = true
 	if h.calls == 0 {
-		close(h.idle)
+		close(h.drained)
 	}
 	h.mu.Unlock()
-	<-h.idle
+	<-h.drained
 	h.instance.Close()
 }

@@ -16,20 +16,21 @@ import (
 	"github.com/gleaner-dev/gleaner/policies/source"
 )
 
-// fake fetches and compiles as a test says, and counts. Its texts are the modules'.
+// fake fetches and compiles modules as configured by a test, and counts calls. A text is
+// the content of a module.
 type fake struct {
-	mu       sync.Mutex // covers what follows
-	fetched  map[string]int
-	compiled map[string]int
-	started  map[string]int
-	asked    map[string]int // to validate, by policy and settings
-	closed   map[string]int // instances by policy, and modules by text
+	mu        sync.Mutex // protects the fields below
+	fetched   map[string]int
+	compiled  map[string]int
+	started   map[string]int
+	validated map[string]int // validations, by policy and settings
+	closed    map[string]int // instances by policy, and modules by text
 
 	// Each may be nil. Called without the lock.
-	fetch   func(ctx context.Context, r Resource) (string, error)
-	compile func(ctx context.Context, text string) error
-	start   func(ctx context.Context, o StartOptions) error
-	answer  func(ctx context.Context, r hostabi.Request) (hostabi.Verdict, error)
+	fetch    func(ctx context.Context, r Resource) (string, error)
+	compile  func(ctx context.Context, text string) error
+	start    func(ctx context.Context, o StartOptions) error
+	evaluate func(ctx context.Context, r hostabi.Request) (hostabi.Verdict, error)
 
 	unpinned bool
 	hooks    []hostabi.Hook
@@ -37,22 +38,22 @@ type fake struct {
 
 func newFake() *fake {
 	return &fake{
-		fetched: map[string]int{}, compiled: map[string]int{}, started: map[string]int{}, asked: map[string]int{}, closed: map[string]int{},
+		fetched: map[string]int{}, compiled: map[string]int{}, started: map[string]int{}, validated: map[string]int{}, closed: map[string]int{},
 		hooks: []hostabi.Hook{hostabi.HookCollect},
 	}
 }
 
-func (f *fake) count(of map[string]int, key string) {
+func (f *fake) count(counters map[string]int, key string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	of[key]++
+	counters[key]++
 }
 
-// counted is how often something was done.
-func (f *fake) counted(of map[string]int, key string) int {
+// countOf returns a counter.
+func (f *fake) countOf(counters map[string]int, key string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return of[key]
+	return counters[key]
 }
 
 func (f *fake) Fetch(ctx context.Context, r Resource) (source.Fetched, error) {
@@ -84,9 +85,9 @@ func (f *fake) Compile(ctx context.Context, r CompileRequest) (Compiled, error) 
 
 type fakeModule struct {
 	*fake
-	text   string
-	ended  atomic.Bool
-	opened atomic.Int32 // instances that are not closed
+	text          string
+	freed         atomic.Bool
+	openInstances atomic.Int32 // instances that are not closed
 }
 
 func (m *fakeModule) Hooks() []hostabi.Hook { return m.hooks }
@@ -98,15 +99,15 @@ func (m *fakeModule) Start(ctx context.Context, o StartOptions) (Instance, error
 			return nil, err
 		}
 	}
-	if m.ended.Load() {
+	if m.freed.Load() {
 		panic("started after Close")
 	}
-	m.opened.Add(1)
+	m.openInstances.Add(1)
 	return &fakeInstance{fakeModule: m, policy: o.Policy}, nil
 }
 
 func (m *fakeModule) Close() {
-	if m.ended.Swap(true) || m.opened.Load() != 0 {
+	if m.freed.Swap(true) || m.openInstances.Load() != 0 {
 		panic("closed twice, or while there are instances")
 	}
 	m.count(m.closed, m.text)
@@ -115,46 +116,52 @@ func (m *fakeModule) Close() {
 type fakeInstance struct {
 	*fakeModule
 	policy string
-	over   atomic.Bool
+	ended  atomic.Bool
 	calls  atomic.Int32
 }
 
 func (i *fakeInstance) Name() string { return i.policy }
 
 func (i *fakeInstance) Close() {
-	if i.over.Swap(true) || i.calls.Load() != 0 {
+	if i.ended.Swap(true) || i.calls.Load() != 0 {
 		panic("closed twice, or while it is called")
 	}
-	i.opened.Add(-1)
+	i.openInstances.Add(-1)
 	i.count(i.closed, i.policy)
 }
 
 func (i *fakeInstance) Evaluate(ctx context.Context, r hostabi.Request) (hostabi.Verdict, error) {
-	answer, err := i.Ask(ctx, r)
-	return answer.Verdict, err
+	evaluation, err := i.EvaluateMetered(ctx, r)
+	return evaluation.Verdict, err
 }
 
-func (i *fakeInstance) Ask(ctx context.Context, r hostabi.Request) (policies.Answer, error) {
+func (i *fakeInstance) EvaluateMetered(ctx context.Context, r hostabi.Request) (policies.Evaluation, error) {
 	i.calls.Add(1)
 	defer i.calls.Add(-1)
-	if i.over.Load() {
+	if i.ended.Load() {
 		panic("called after Close")
 	}
 	if r.Hook == hostabi.HookValidate {
-		i.count(i.asked, i.policy+" "+string(r.Policy.Settings))
+		i.count(i.validated, i.policy+" "+string(r.Policy.Settings))
 	}
-	if i.answer == nil {
-		return policies.Answer{Verdict: hostabi.Verdict{Decision: hostabi.DecisionOrphan, Reason: i.text}}, nil
+	if i.evaluate == nil {
+		return policies.Evaluation{Verdict: hostabi.Verdict{Decision: hostabi.DecisionOrphan, Reason: i.text}}, nil
 	}
-	verdict, err := i.answer(ctx, r)
-	return policies.Answer{Verdict: verdict}, err
+	verdict, err := i.evaluate(ctx, r)
+	return policies.Evaluation{Verdict: verdict}, err
 }
 
-// simulate runs a Store in simulated time.
-func simulate(t *testing.T, f *fake, test func(t *testing.T, s *Store)) {
+// runStore runs a Store in simulated time.
+func runStore(t *testing.T, f *fake, test func(t *testing.T, s *Store)) {
 	t.Helper()
+	simulateWith(t, f, Options{}, test)
+}
+
+func simulateWith(t *testing.T, f *fake, o Options, test func(t *testing.T, s *Store)) {
+	t.Helper()
+	o.Compiler, o.Fetch = f, f.Fetch
 	synctest.Test(t, func(t *testing.T) {
-		s := New(Options{Compiler: f, Fetch: f.Fetch})
+		s := New(o)
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() {
@@ -168,13 +175,13 @@ func simulate(t *testing.T, f *fake, test func(t *testing.T, s *Store)) {
 	})
 }
 
-// inline is a module with its text in the resource; in no namespace it is cluster-scoped.
-func inline(namespace, name, text string) Resource {
+// inlineModule returns a module with inline content; without a namespace it is cluster-scoped.
+func inlineModule(namespace, name, text string) Resource {
 	return Resource{Ref: Ref{namespace, name}, UID: types.UID(namespace + "/" + name), Spec: v1alpha1.PolicyModuleSpec{Rego: &v1alpha1.RegoSource{Inline: &text}}}
 }
 
-// remote is a module on a server.
-func remote(namespace, name string) Resource {
+// remoteModule returns a module that is downloaded.
+func remoteModule(namespace, name string) Resource {
 	return Resource{Ref: Ref{namespace, name}, UID: types.UID(namespace + "/" + name), Spec: v1alpha1.PolicyModuleSpec{Wasm: &v1alpha1.WasmSource{URL: "https://example.com/" + name}}}
 }
 
@@ -187,8 +194,8 @@ func stateOf(t *testing.T, s *Store, r Resource) State {
 	return state
 }
 
-// is requires the phase of a module.
-func is(t *testing.T, s *Store, r Resource, want Phase) State {
+// wantPhase asserts the phase of a module.
+func wantPhase(t *testing.T, s *Store, r Resource, want Phase) State {
 	t.Helper()
 	state := stateOf(t, s, r)
 	if state.Phase != want {
@@ -197,12 +204,12 @@ func is(t *testing.T, s *Store, r Resource, want Phase) State {
 	return state
 }
 
-func useOf(policy string, m Module, settings string) Use {
+func newUse(policy string, m Module, settings string) Use {
 	return Use{UID: types.UID(policy), Policy: policy, Module: m, Settings: hostabi.Policy{Name: policy, Namespace: "shop", Settings: []byte(settings)}}
 }
 
-// never blocks until its context ends.
-func never(ctx context.Context) error {
+// blockUntilDone blocks until its context ends.
+func blockUntilDone(ctx context.Context) error {
 	<-ctx.Done()
 	return fmt.Errorf("given up: %w", context.Cause(ctx))
 }

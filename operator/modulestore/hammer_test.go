@@ -16,14 +16,14 @@ import (
 	"github.com/gleaner-dev/gleaner/hostabi"
 )
 
-// Modules come, change, fail and go while snapshots are built and evaluated. Nothing is
-// evaluated or started that was freed, nothing is freed twice (the fake panics), and in
-// the end everything is there.
+// Modules are added, changed and removed, and fail, while snapshots are built and
+// evaluated. Nothing is used after it was freed or freed twice (the fake panics), and in
+// the end all modules are ready.
 func TestHammer(t *testing.T) {
 	f := newFake()
 	f.hooks = append(f.hooks, hostabi.HookValidate)
 	moment := func() { time.Sleep(time.Duration(rand.IntN(int(10 * time.Second)))) }
-	f.answer = func(_ context.Context, r hostabi.Request) (hostabi.Verdict, error) {
+	f.evaluate = func(_ context.Context, r hostabi.Request) (hostabi.Verdict, error) {
 		moment()
 		if r.Hook == hostabi.HookValidate {
 			return hostabi.Verdict{Decision: hostabi.DecisionValid}, nil
@@ -48,28 +48,28 @@ func TestHammer(t *testing.T) {
 		moment()
 		return ctx.Err()
 	}
-	simulate(t, f, func(t *testing.T, s *Store) {
+	runStore(t, f, func(t *testing.T, s *Store) {
 		var calls sync.WaitGroup
 		for round := range 300 {
-			all := someModules(6, 3, round%40 != 0)
+			all := randomModules(6, 3, round%40 != 0)
 			s.SetModules(all)
 			s.ConfigMapChanged(types.NamespacedName{Namespace: "n0", Name: "m0"})
-			for _, e := range snapshot(s, all, fmt.Sprint(rand.IntN(2))) {
+			for _, e := range commitSnapshot(s, all, fmt.Sprint(rand.IntN(2))) {
 				calls.Go(func() {
-					if _, err := e.Ask(t.Context(), hostabi.Request{Hook: hostabi.HookCollect}); err != nil && !errors.Is(err, errRetired) {
+					if _, err := e.EvaluateMetered(t.Context(), hostabi.Request{Hook: hostabi.HookCollect}); err != nil && !errors.Is(err, errRetired) {
 						t.Error(err)
 					}
 				})
 			}
 			moment()
 		}
-		last := someModules(6, 1, true)
+		last := randomModules(6, 1, true)
 		s.SetModules(last)
 		for range 200 {
 			time.Sleep(time.Minute)
-			snapshot(s, last, "0")
+			commitSnapshot(s, last, "0")
 		}
-		if n := len(snapshot(s, last, "0")); n != len(last) {
+		if n := len(commitSnapshot(s, last, "0")); n != len(last) {
 			t.Errorf("%d of %d are ready in the end", n, len(last))
 		}
 		calls.Wait()
@@ -79,14 +79,14 @@ func TestHammer(t *testing.T) {
 		synctest.Wait()
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if len(s.contents)+len(s.uses)+len(s.modules)+len(s.garbage) != 0 {
+		if len(s.contents)+len(s.uses)+len(s.modules)+len(s.unused) != 0 {
 			t.Errorf("left behind: %v, %v", s.contents, s.uses)
 		}
 	})
 }
 
-// someModules are modules of so many names, of which each has one of so many contents.
-func someModules(names, contents int, any bool) (all []Resource) {
+// randomModules returns modules, each with one of a number of contents.
+func randomModules(names, contents int, any bool) (all []Resource) {
 	for i := range names {
 		if !any {
 			continue
@@ -100,8 +100,8 @@ func someModules(names, contents int, any bool) (all []Resource) {
 	return all
 }
 
-// snapshot has a policy for each module that is ready, and returns their evaluators.
-func snapshot(s *Store, all []Resource, settings string) (ready []Evaluator) {
+// commitSnapshot uses each ready module by a policy, and returns the evaluators.
+func commitSnapshot(s *Store, all []Resource, settings string) (ready []Evaluator) {
 	uses := s.NewUses()
 	defer uses.Commit()
 	for _, r := range all {
@@ -109,8 +109,8 @@ func snapshot(s *Store, all []Resource, settings string) (ready []Evaluator) {
 		if !ok || state.Phase != Ready {
 			continue
 		}
-		if of := uses.Get(useOf("p "+r.Name, state.Module, settings)); of.Phase == Ready {
-			ready = append(ready, of.Evaluator)
+		if used := uses.Get(newUse("p "+r.Name, state.Module, settings)); used.Phase == Ready {
+			ready = append(ready, used.Evaluator)
 		}
 	}
 	return ready

@@ -10,109 +10,113 @@ import (
 	"github.com/gleaner-dev/gleaner/policies/source"
 )
 
-// module is what the Store knows of a resource. All of it is under Store.mu.
+// A module is the loading state of a resource. All fields are protected by Store.mu.
 type module struct {
 	job
 	resource Resource
-	version  int  // of the source: what was loaded for an earlier one does not count
-	gone     bool // the resource is not there any more
+	version  int  // of the source; results for an earlier version are ignored
+	removed  bool // the resource was removed
 	state    State
-	failures int // to fetch, in a row
+	failures int // consecutive fetch failures
+	excluded bool
+	size     int64 // bytes of its files; 0: not known yet
 
-	ready *content // that was Ready last; nil: none
-	tried *content // of the last attempt to compile, which remembers how it ended
+	ready     *content // the last Ready content; nil: none
+	attempted *content // of the last compilation, with its outcome
 }
 
-// replace has the module loaded from another source; the caller holds mu.
-func (m *module) replace(now time.Time) {
+// resetSource schedules loading from a changed source; the caller holds mu.
+func (m *module) resetSource(now time.Time) {
 	m.stop()
 	m.version++
 	m.due, m.failures = now, 0
 	m.state = State{Step: Fetching, Since: now}
 }
 
-// contentKey is what is compiled once. Namespaces share nothing, not even the wait for a
-// compilation.
+// A contentKey identifies content that is compiled once. Namespaces share no compilations.
 type contentKey struct {
 	namespace string
 	engine    v1alpha1.Engine
 	digest    string
 }
 
-// content is the files of modules, and what came of compiling them.
+// A content is the outcome of compiling the files of one or more modules.
 type content struct {
-	key  contentKey
-	busy chan struct{} // capacity 1: it is being compiled
+	key         contentKey
+	compileLock chan struct{} // capacity 1: held during compilation
 
 	// Under Store.mu:
-	users    int
-	compiled Compiled // nil: not, or not yet
-	hooks    []hostabi.Hook
-	err      error
-	failures int
-	retry    time.Time // zero with an err: never
+	references int
+	compiled   Compiled // nil: not compiled
+	hooks      []hostabi.Hook
+	err        error
+	failures   int
+	retry      time.Time // zero with an err: never
 }
 
 func (c *content) module(pinned bool) Module {
 	return Module{Engine: c.key.engine, Digest: c.key.digest, Hooks: c.hooks, Pinned: pinned, content: c}
 }
 
-// remembers reports whether the outcome of an earlier attempt still counts; the caller
+// hasOutcome reports whether the outcome of an earlier attempt is still valid; the caller
 // holds Store.mu.
-func (c *content) remembers(now time.Time) bool {
+func (c *content) hasOutcome(now time.Time) bool {
 	return c.compiled != nil || c.err != nil && (c.retry.IsZero() || now.Before(c.retry))
 }
 
-// enter returns the content of a key, which has one more user now.
-func (s *Store) enter(key contentKey) *content {
+// acquireContent returns the content of a key and increments its reference count.
+func (s *Store) acquireContent(key contentKey) *content {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c, ok := s.contents[key]
 	if !ok {
-		c = &content{key: key, busy: make(chan struct{}, 1)}
+		c = &content{key: key, compileLock: make(chan struct{}, 1)}
 		s.contents[key] = c
 	}
-	c.users++
+	c.references++
 	return c
 }
 
-// leave takes a user from a content, if there is one, and frees it with the last; the
-// caller holds mu.
-func (s *Store) leave(c *content) {
+// releaseContent decrements the reference count of a content, and frees it if it is unused; the
+// caller holds mu. The content may be nil.
+func (s *Store) releaseContent(c *content) {
 	if c == nil {
 		return
 	}
-	if c.users--; c.users > 0 {
+	if c.references--; c.references > 0 {
 		return
 	}
 	delete(s.contents, c.key)
 	if c.compiled != nil {
-		s.garbage = append(s.garbage, c.compiled)
+		s.unused = append(s.unused, c.compiled)
 	}
-	s.wakeUp()
+	s.wakeLoop()
 }
 
-// load fetches and compiles a module, and notes what came of it.
+// load fetches and compiles a module, and stores the outcome.
 func (s *Store) load(ctx context.Context, m *module) {
 	s.mu.Lock()
-	r, version, kept := m.resource, m.version, m.resource.Terminating && m.ready != nil
+	r, version, keep := m.resource, m.version, m.resource.Terminating && m.ready != nil
 	s.mu.Unlock()
-	if kept {
-		return // what it comes from may be gone already
+	if keep {
+		return // its source may be deleted already
 	}
-	places := s.local
+	slots := s.localSlots
 	if r.remote() {
-		places = s.remote
+		slots = s.remoteSlots
 	}
-	release, err := places.acquire(ctx, r.Namespace)
+	release, err := slots.acquire(ctx, r.Namespace)
 	if err != nil {
-		return // it is gone, or comes from elsewhere by now
+		return // canceled: removed, or its source has changed
 	}
 	defer release()
 	began := time.Now()
 	fetched, err := s.fetch(ctx, r)
 	if err != nil {
-		s.notFetched(ctx, m, version, err, time.Since(began))
+		s.finishFailedFetch(ctx, m, version, err, time.Since(began))
+		return
+	}
+	if !s.sized(m, version, sizeOf(fetched.Files)) {
 		return
 	}
 	s.mu.Lock()
@@ -120,9 +124,16 @@ func (s *Store) load(ctx context.Context, m *module) {
 		m.state.Step = Compiling
 	}
 	s.mu.Unlock()
-	c := s.enter(contentKey{r.Namespace, r.engine(), fetched.Digest})
+	c := s.acquireContent(contentKey{r.Namespace, r.engine(), fetched.Digest})
 	s.compile(ctx, c, r, fetched)
-	s.compiled(ctx, m, version, c, fetched.Pinned)
+	s.finishCompile(ctx, m, version, c, fetched.Pinned)
+}
+
+func sizeOf(files []source.File) (size int64) {
+	for _, f := range files {
+		size += int64(len(f.Data))
+	}
+	return size
 }
 
 func (s *Store) fetch(ctx context.Context, r Resource) (source.Fetched, error) {
@@ -131,25 +142,25 @@ func (s *Store) fetch(ctx context.Context, r Resource) (source.Fetched, error) {
 	return s.options.Fetch(ctx, r)
 }
 
-// current reports whether the outcome of an attempt still matters; the caller holds mu.
-func (m *module) current(ctx context.Context, version int) bool {
-	return !m.gone && m.version == version && ctx.Err() == nil
+// isCurrent reports whether the outcome of an attempt is still relevant; the caller holds mu.
+func (m *module) isCurrent(ctx context.Context, version int) bool {
+	return !m.removed && m.version == version && ctx.Err() == nil
 }
 
-// notFetched notes a failure to fetch. If it is temporary, what was fetched before from
-// the same source stays.
-func (s *Store) notFetched(ctx context.Context, m *module, version int, err error, took time.Duration) {
+// finishFailedFetch stores a fetch failure. If it is temporary, content fetched before from the
+// same source stays Ready.
+func (s *Store) finishFailedFetch(ctx context.Context, m *module, version int, err error, took time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !m.current(ctx, version) {
+	if !m.isCurrent(ctx, version) {
 		return
 	}
 	m.failures++
-	wait := refetch
+	wait := refetchInterval
 	fault := (*source.Error)(nil)
 	temporary := !errors.As(err, &fault) || fault.Temporary
 	if temporary {
-		wait = max(backoff(firstRetry, longestRetry, m.failures), took)
+		wait = max(backoff(minFetchBackoff, maxFetchBackoff, m.failures), took)
 	}
 	now := time.Now()
 	m.due = now.Add(wait)
@@ -157,49 +168,49 @@ func (s *Store) notFetched(ctx context.Context, m *module, version int, err erro
 	if temporary && m.state.Phase == Ready {
 		state.Phase, state.Module = Ready, m.state.Module
 	} else if !temporary {
-		s.leave(m.ready)
+		s.releaseContent(m.ready)
 		m.ready = nil
 	}
-	s.set(m, state, now)
+	s.setState(m, state, now)
 }
 
-// set publishes a state, unless it is the one that was; the caller holds mu.
-func (s *Store) set(m *module, state State, now time.Time) {
+// setState stores a state, and publishes it if it has changed; the caller holds mu.
+func (s *Store) setState(m *module, state State, now time.Time) {
 	was := m.state
 	state.Since = was.Since
 	if state.Phase != was.Phase {
 		state.Since = now
 	}
 	m.state = state
-	same := was.Phase == state.Phase && was.Step == state.Step && was.Module.content == state.Module.content &&
-		was.Module.Pinned == state.Module.Pinned && text(was.Err) == text(state.Err)
-	if !same {
+	unchanged := was.Phase == state.Phase && was.Step == state.Step && was.Module.content == state.Module.content &&
+		was.Module.Pinned == state.Module.Pinned && errorText(was.Err) == errorText(state.Err)
+	if !unchanged {
 		s.publish()
 	}
 }
 
-func text(err error) string {
+func errorText(err error) string {
 	if err == nil {
 		return ""
 	}
 	return err.Error()
 }
 
-// compile compiles content, unless it is known what comes of that.
+// compile compiles content unless the outcome is known.
 func (s *Store) compile(ctx context.Context, c *content, r Resource, fetched source.Fetched) {
 	select {
-	case c.busy <- struct{}{}:
+	case c.compileLock <- struct{}{}:
 	case <-ctx.Done():
 		return
 	}
-	defer func() { <-c.busy }()
+	defer func() { <-c.compileLock }()
 	s.mu.Lock()
-	known := c.remembers(time.Now())
+	known := c.hasOutcome(time.Now())
 	s.mu.Unlock()
 	if known {
 		return
 	}
-	release, err := s.compiling.acquire(ctx, r.Namespace)
+	release, err := s.compileSlots.acquire(ctx, r.Namespace)
 	if err != nil {
 		return
 	}
@@ -213,56 +224,56 @@ func (s *Store) compile(ctx context.Context, c *content, r Resource, fetched sou
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	blamed := (*CompileError)(nil)
+	compileError := (*CompileError)(nil)
 	switch {
 	case err == nil:
 		c.compiled, c.hooks, c.err, c.failures = compiled, compiled.Hooks(), nil, 0
-	case errors.As(err, &blamed) && !blamed.Temporary:
+	case errors.As(err, &compileError) && !compileError.Temporary:
 		c.err, c.retry = err, time.Time{}
-	case ctx.Err() == nil || blamed != nil:
+	case ctx.Err() == nil || compileError != nil:
 		c.failures++
-		c.err, c.retry = err, now.Add(rework(c.failures, now.Sub(began)))
+		c.err, c.retry = err, now.Add(workBackoff(c.failures, now.Sub(began)))
 	}
 }
 
-// rework is the wait after so many attempts in a row that came to nothing, of which the
-// last took so long.
-func rework(failures int, took time.Duration) time.Duration {
-	return max(backoff(firstRework, longestRework, failures), reworkShare*took)
+// workBackoff returns the delay after a number of consecutive failures, the last of which took
+// the given time.
+func workBackoff(failures int, took time.Duration) time.Duration {
+	return max(backoff(minWorkBackoff, maxWorkBackoff, failures), workBackoffFactor*took)
 }
 
-// compiled notes what came of compiling. It takes over the caller's use of the content.
-func (s *Store) compiled(ctx context.Context, m *module, version int, c *content, pinned bool) {
+// finishCompile stores the outcome of a compilation. It takes over the caller's reference.
+func (s *Store) finishCompile(ctx context.Context, m *module, version int, c *content, pinned bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !m.current(ctx, version) {
-		s.leave(c)
+	if !m.isCurrent(ctx, version) {
+		s.releaseContent(c)
 		return
 	}
-	s.leave(m.tried)
-	m.tried, m.failures = c, 0
+	s.releaseContent(m.attempted)
+	m.attempted, m.failures = c, 0
 	now := time.Now()
 	_, configMap := m.resource.ConfigMap()
 	if configMap || !pinned {
-		m.dueAt(now.Add(refetch))
+		m.scheduleAt(now.Add(refetchInterval))
 	}
 	if c.compiled == nil {
-		m.dueAt(c.retry)
+		m.scheduleAt(c.retry)
 		if c.retry.IsZero() {
-			s.leave(m.ready)
+			s.releaseContent(m.ready)
 			m.ready = nil
 		}
-		s.set(m, State{Phase: Failed, Step: Compiling, Err: c.err, NextRetry: c.retry}, now)
+		s.setState(m, State{Phase: Failed, Step: Compiling, Err: c.err, NextRetry: c.retry}, now)
 		return
 	}
-	c.users++
-	s.leave(m.ready)
+	c.references++
+	s.releaseContent(m.ready)
 	m.ready = c
-	s.set(m, State{Phase: Ready, Module: c.module(pinned)}, now)
+	s.setState(m, State{Phase: Ready, Module: c.module(pinned)}, now)
 }
 
-// dueAt has the module loaded again at some time, or before; never for the zero time.
-func (m *module) dueAt(at time.Time) {
+// scheduleAt schedules loading no later than at; the zero time means never.
+func (m *module) scheduleAt(at time.Time) {
 	if !at.IsZero() && (m.due.IsZero() || at.Before(m.due)) {
 		m.due = at
 	}

@@ -9,45 +9,44 @@ import (
 	"time"
 )
 
-// halfLife is how long it takes until half of the time that a namespace has used is
-// forgotten.
+// halfLife is the half-life of the time that a namespace has used.
 const halfLife = time.Minute
 
-// negligible is how much used time is not worth remembering.
-const negligible = time.Millisecond
+// negligibleUsage is the used time below which a namespace is forgotten.
+const negligibleUsage = time.Millisecond
 
-// slots bound how many jobs of one kind run at the same time. A free slot goes to the
-// namespace that has used the least time lately, so that whoever has many slow jobs
-// waits for others, and not the other way round.
-type slots struct {
-	size int // jobs in all
-	each int // jobs of one namespace
+// fairSlots limit the number of concurrent jobs of one kind. A free slot goes to the namespace
+// that has recently used the least time, so that a namespace with many slow jobs does not
+// delay the others.
+type fairSlots struct {
+	max          int // maximum number of jobs
+	perNamespace int // maximum number of jobs of one namespace
 
-	mu      sync.Mutex // covers what follows
+	mu      sync.Mutex // protects the fields below
 	running map[string]int
 	total   int
-	used    map[string]usage
-	waiting []*waiter // in the order of arrival
+	usage   map[string]usage
+	waiting []*waiter // in order of arrival
 }
 
-// usage is the time that a namespace has used, as of some moment.
+// A usage is the time that a namespace had used at a point in time.
 type usage struct {
 	time time.Duration
 	at   time.Time
 }
 
-// waiter is a job that waits for a slot.
+// A waiter is a job that waits for a slot.
 type waiter struct {
 	namespace string
-	granted   chan struct{} // closed when it has one
+	granted   chan struct{} // closed when a slot is granted
 }
 
-func newSlots(size, each int) *slots {
-	return &slots{size: size, each: each, running: map[string]int{}, used: map[string]usage{}}
+func newSlots(size, each int) *fairSlots {
+	return &fairSlots{max: size, perNamespace: each, running: map[string]int{}, usage: map[string]usage{}}
 }
 
-// acquire waits for a slot. The caller calls release once.
-func (s *slots) acquire(ctx context.Context, namespace string) (release func(), err error) {
+// acquire waits for a slot. The caller must call release once.
+func (s *fairSlots) acquire(ctx context.Context, namespace string) (release func(), err error) {
 	w := &waiter{namespace: namespace, granted: make(chan struct{})}
 	s.mu.Lock()
 	s.waiting = append(s.waiting, w)
@@ -56,7 +55,7 @@ func (s *slots) acquire(ctx context.Context, namespace string) (release func(), 
 	select {
 	case <-w.granted:
 	case <-ctx.Done():
-		if s.withdraw(w) {
+		if s.cancel(w) {
 			return nil, fmt.Errorf("wait for a slot: %w", context.Cause(ctx))
 		}
 	}
@@ -64,8 +63,8 @@ func (s *slots) acquire(ctx context.Context, namespace string) (release func(), 
 	return func() { s.release(namespace, time.Since(began)) }, nil
 }
 
-// withdraw takes a waiter off the list, and reports false if it has a slot already.
-func (s *slots) withdraw(w *waiter) bool {
+// cancel removes a waiter. It returns false if a slot was granted already.
+func (s *fairSlots) cancel(w *waiter) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i := slices.Index(s.waiting, w)
@@ -76,7 +75,7 @@ func (s *slots) withdraw(w *waiter) bool {
 	return true
 }
 
-func (s *slots) release(namespace string, took time.Duration) {
+func (s *fairSlots) release(namespace string, took time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.total--
@@ -84,28 +83,28 @@ func (s *slots) release(namespace string, took time.Duration) {
 		delete(s.running, namespace)
 	}
 	now := time.Now()
-	s.used[namespace] = usage{s.usedBy(namespace, now) + took, now}
-	for other := range s.used {
-		if s.usedBy(other, now) < negligible {
-			delete(s.used, other)
+	s.usage[namespace] = usage{s.usageOf(namespace, now) + took, now}
+	for other := range s.usage {
+		if s.usageOf(other, now) < negligibleUsage {
+			delete(s.usage, other)
 		}
 	}
 	s.grant()
 }
 
-// usedBy is the time that a namespace has used lately; the caller holds mu.
-func (s *slots) usedBy(namespace string, now time.Time) time.Duration {
-	u, ok := s.used[namespace]
+// usageOf returns the decayed time that a namespace has used; the caller holds mu.
+func (s *fairSlots) usageOf(namespace string, now time.Time) time.Duration {
+	u, ok := s.usage[namespace]
 	if !ok {
 		return 0
 	}
 	return time.Duration(float64(u.time) * math.Exp2(-float64(now.Sub(u.at))/float64(halfLife)))
 }
 
-// grant hands out free slots; the caller holds mu.
-func (s *slots) grant() {
-	for s.total < s.size {
-		i := s.next()
+// grant assigns free slots to waiters; the caller holds mu.
+func (s *fairSlots) grant() {
+	for s.total < s.max {
+		i := s.nextWaiter()
 		if i < 0 {
 			return
 		}
@@ -117,32 +116,31 @@ func (s *slots) grant() {
 	}
 }
 
-// next is the place of the waiter whose turn it is; negative: nobody's.
-func (s *slots) next() int {
+// nextWaiter returns the index of the waiter that gets the next slot; negative: none.
+func (s *fairSlots) nextWaiter() int {
 	now, best := time.Now(), -1
-	var least time.Duration
+	var leastUsage time.Duration
 	for i, w := range s.waiting {
-		if s.running[w.namespace] >= s.each {
+		if s.running[w.namespace] >= s.perNamespace {
 			continue
 		}
-		if used := s.usedBy(w.namespace, now); best < 0 || used < least {
-			best, least = i, used
+		if used := s.usageOf(w.namespace, now); best < 0 || used < leastUsage {
+			best, leastUsage = i, used
 		}
 	}
 	return best
 }
 
-// pool has slots for namespaces, and others for cluster-scoped resources, which never
-// wait for those.
-type pool struct{ tenants, cluster *slots }
+// A pool has slots for namespaces, and separate ones for cluster-scoped resources.
+type pool struct{ namespaced, cluster *fairSlots }
 
 func newPool(tenants, each, cluster int) pool {
-	return pool{tenants: newSlots(tenants, each), cluster: newSlots(cluster, cluster)}
+	return pool{namespaced: newSlots(tenants, each), cluster: newSlots(cluster, cluster)}
 }
 
 func (p pool) acquire(ctx context.Context, namespace string) (release func(), err error) {
 	if namespace == "" {
 		return p.cluster.acquire(ctx, "")
 	}
-	return p.tenants.acquire(ctx, namespace)
+	return p.namespaced.acquire(ctx, namespace)
 }

@@ -10,10 +10,10 @@ import (
 	"github.com/gleaner-dev/gleaner/hostabi"
 )
 
-// Ref names a PolicyModule, or a ClusterPolicyModule if it has no namespace.
+// A Ref names a PolicyModule, or a ClusterPolicyModule if it has no namespace.
 type Ref struct{ Namespace, Name string }
 
-// String returns the name as messages have it.
+// String returns the kind and name for messages.
 func (r Ref) String() string {
 	if r.Namespace == "" {
 		return "ClusterPolicyModule " + r.Name
@@ -21,16 +21,17 @@ func (r Ref) String() string {
 	return "PolicyModule " + r.Namespace + "/" + r.Name
 }
 
-// Resource is a PolicyModule or ClusterPolicyModule as it was read.
+// A Resource is a PolicyModule or ClusterPolicyModule.
 type Resource struct {
 	Ref
 	UID         types.UID
 	Generation  int64
-	Terminating bool // it is being deleted: what it comes from may be gone already
+	Created     time.Time
+	Terminating bool // its source may be deleted already
 	Spec        v1alpha1.PolicyModuleSpec
 }
 
-// engine is what the module is evaluated by.
+// engine returns the module's engine.
 func (r Resource) engine() v1alpha1.Engine {
 	if r.Spec.Rego != nil {
 		return v1alpha1.EngineRego
@@ -38,7 +39,7 @@ func (r Resource) engine() v1alpha1.Engine {
 	return v1alpha1.EngineWasm
 }
 
-// ConfigMap returns the ConfigMap that the module comes from.
+// ConfigMap returns the ConfigMap that contains the module.
 func (r Resource) ConfigMap() (types.NamespacedName, bool) {
 	var ref *v1alpha1.ConfigMapKeyReference
 	switch {
@@ -50,34 +51,43 @@ func (r Resource) ConfigMap() (types.NamespacedName, bool) {
 	if ref == nil {
 		return types.NamespacedName{}, false
 	}
-	return types.NamespacedName{Namespace: r.within(ref.Namespace), Name: ref.Name}, true
+	return types.NamespacedName{Namespace: r.resolveNamespace(ref.Namespace), Name: ref.Name}, true
 }
 
-// within is the namespace that a reference leads to: a namespaced module refers to
-// nothing outside its own.
-func (r Resource) within(namespace string) string {
+// inlineSize returns the size of the module in bytes if it is in the resource itself. It is 0
+// if it is somewhere else.
+func (r Resource) inlineSize() int64 {
+	if r.Spec.Rego == nil || r.Spec.Rego.Inline == nil {
+		return 0
+	}
+	return int64(len(*r.Spec.Rego.Inline))
+}
+
+// resolveNamespace returns the namespace of a reference: namespaced modules can only refer to their
+// own namespace.
+func (r Resource) resolveNamespace(namespace string) string {
 	if r.Namespace != "" {
 		return r.Namespace
 	}
 	return namespace
 }
 
-// remote reports whether the module comes from a server outside the cluster's API.
+// remote reports whether the module is downloaded from a registry or URL.
 func (r Resource) remote() bool {
 	return r.Spec.Rego != nil && r.Spec.Rego.Image != "" || r.Spec.Wasm != nil && r.Spec.Wasm.ConfigMap == nil
 }
 
-// Phase is how far a module, or its use by a policy, has come.
+// A Phase is the phase of a module, or of its use by a policy.
 type Phase string
 
 // The phases. The zero Phase is Loading.
 const (
-	Loading Phase = ""       // it is not known yet
-	Ready   Phase = "Ready"  // it can be evaluated
-	Failed  Phase = "Failed" // it can't be evaluated: see Err
+	Loading Phase = ""       // not known yet
+	Ready   Phase = "Ready"  // can be evaluated
+	Failed  Phase = "Failed" // can't be evaluated: see Err
 )
 
-// Step is what a module is on its way through.
+// A Step is a step of loading a module.
 type Step string
 
 // The steps, in order.
@@ -85,53 +95,53 @@ const (
 	Fetching   Step = "Fetching"
 	Compiling  Step = "Compiling"
 	Starting   Step = "Starting"
-	Validating Step = "Validating" // whether the settings are valid
+	Validating Step = "Validating" // the settings
 )
 
-// Module is a module that can be evaluated: a stable handle, valid for as long as the
-// Store has a resource with this content or somebody uses it.
+// A Module is a compiled module: a stable handle, valid while the Store has a resource
+// with this content or the module is in use.
 type Module struct {
 	Engine v1alpha1.Engine
 	Digest string
 	Hooks  []hostabi.Hook
-	Pinned bool // its resource can't come to mean another module unnoticed
+	Pinned bool // content is pinned by digest
 
 	content *content
 }
 
-// Answers reports whether the module answers a hook.
-func (m Module) Answers(hook hostabi.Hook) bool { return slices.Contains(m.Hooks, hook) }
+// HasHook reports whether the module implements a hook.
+func (m Module) HasHook(hook hostabi.Hook) bool { return slices.Contains(m.Hooks, hook) }
 
-// State is what has become of a module.
+// A State is the state of a module.
 type State struct {
 	Phase  Phase
-	Module Module // of Ready
-	Step   Step   // of Loading and Failed: the one that is not done
+	Module Module // if Ready
+	Step   Step   // if Loading or Failed: the current or failed step
 
-	// Err is why the module Failed: a *source.Error or a *CompileError when the module or
-	// its source is to blame. Of one that is Ready it is why it could not be fetched
-	// again; what was fetched before is still evaluated.
+	// Err is the error of a Failed module: a *source.Error or a *CompileError if the module
+	// or its source caused it, an *ExclusionError if it must not be loaded. For a Ready module it is the error of a later fetch; the
+	// content fetched before is still evaluated.
 	Err error
 
-	Since     time.Time // when it came to this phase
-	NextRetry time.Time // zero: not before something changes
+	Since     time.Time // when the phase began
+	NextRetry time.Time // zero: when something changes
 }
 
-// UseState is what has become of a module's use by a policy or finalizer.
+// A UseState is the state of a module's use by a policy or finalizer.
 type UseState struct {
 	Phase     Phase
-	Step      Step      // of Loading and Failed: Starting or Validating
-	Evaluator Evaluator // of Ready
+	Step      Step      // if Loading or Failed: Starting or Validating
+	Evaluator Evaluator // if Ready
 
-	// Err is why it Failed: a *SettingsError, a *policies.Fault when the module is to
-	// blame, or any other error when the host is.
+	// Err is the error of a Failed use: a *SettingsError, a *policies.Fault if the module
+	// caused it, or any other error if the host did.
 	Err error
 
 	Since     time.Time
 	NextRetry time.Time
 }
 
-// SettingsError is settings that the module refuses.
+// A SettingsError means that the module rejects the settings.
 type SettingsError struct{ Reason string }
 
 // Error implements error.

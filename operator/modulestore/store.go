@@ -1,19 +1,21 @@
-// Package modulestore loads modules: it fetches, compiles and starts them, each on its
-// own, and says how far each has come. Whoever builds a set of policies takes the states
-// as they are at that moment, and builds again once they change, so that no module waits
-// for another and no policy for somebody else's module.
+// Package modulestore loads modules: it fetches, compiles and starts each of them
+// independently, and publishes its state. A policy set is built from the current states,
+// and rebuilt when they change, so no module waits for another one, and no policy for
+// another policy's module.
 //
-// What failed is remembered by its content: it is tried again once that changes, or after
-// a growing backoff. Namespaces share the work fairly by the time that they use, and
+// Failures are cached by content: the work is retried when the content changes, or after
+// an increasing backoff. Namespaces share the work fairly by the time that they use, and
 // cluster-scoped resources never wait for them.
 //
-// It knows no policies, conditions or status, and evaluates nothing but settings.
+// The package does not depend on policies, conditions or status, and evaluates nothing but
+// settings.
 package modulestore
 
 import (
 	"cmp"
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -27,72 +29,78 @@ import (
 type Options struct {
 	Compiler Compiler
 
-	// Fetch returns the files of a module, and checks them against the digest that its
-	// resource says, if any. The error is a *source.Error when the source is to blame.
+	// Fetch returns the files of a module, and checks them against the digest in its
+	// resource, if any. The error is a *source.Error if the source caused it.
 	Fetch func(context.Context, Resource) (source.Fetched, error)
 
-	// Now is the time that settings are validated at. Default: the clock.
+	// Now returns the time in requests that validate settings. Default: time.Now.
 	Now func() time.Time
 
-	// CompileSlots and StartSlots are how many modules are compiled, and started, at the
-	// same time: so many for all namespaces together, and as many for cluster-scoped
-	// resources. Default: 1 each.
+	Quota Quota
+
+	// DisableTenantModules excludes all PolicyModules.
+	DisableTenantModules bool
+
+	// CompileSlots and StartSlots are the maximum numbers of concurrent compilations and
+	// starts, for all namespaces together and again for cluster-scoped resources.
+	// Default: 1 each.
 	CompileSlots, StartSlots int
 }
 
 const (
-	// remoteSlots is how many modules are downloaded at the same time for all namespaces
-	// together, one for each; as many are for cluster-scoped modules. A slot is held until
-	// the module is compiled, which bounds the memory that downloads take.
-	remoteSlots = 4
+	// maxRemoteFetches is the maximum number of concurrent downloads for all namespaces together,
+	// with one for each, and again for cluster-scoped modules. A slot is held until the
+	// module is compiled, which limits the memory used by downloads.
+	maxRemoteFetches = 4
 
-	// localSlots is the same of what the API server has.
-	localSlots = 2
+	// maxLocalFetches is the same for modules that are read from the API server.
+	maxLocalFetches = 2
 
-	// fetchTimeout bounds a fetch, with the ConfigMaps and Secrets that it reads.
+	// fetchTimeout bounds a fetch, including reads of ConfigMaps and Secrets.
 	fetchTimeout = 90 * time.Second
 
-	// refetch is how often a module is fetched again that may have become another one: an
-	// image by its tag, an address without a digest, a ConfigMap; and what could not be
-	// fetched although nothing is said to be temporary about that.
-	refetch = 5 * time.Minute
+	// refetchInterval is the interval between fetches of modules whose content may change (image
+	// tags, URLs without a digest, ConfigMaps) and after permanent fetch failures.
+	refetchInterval = 5 * time.Minute
 
-	// firstRetry and longestRetry bound the wait after a temporary failure to fetch.
-	firstRetry, longestRetry = time.Second, time.Minute
+	// minFetchBackoff and maxFetchBackoff bound the backoff after temporary fetch failures.
+	minFetchBackoff, maxFetchBackoff = time.Second, time.Minute
 
-	// firstRework and longestRework bound the wait after a temporary failure to compile,
-	// start or validate; it is reworkShare times as long as the attempt took at least, so
-	// that repeating what takes long leaves most of the time to others.
-	firstRework, longestRework, reworkShare = 10 * time.Second, 10 * time.Minute, 10
+	// minWorkBackoff and maxWorkBackoff bound the backoff after temporary failures to compile,
+	// start or validate. It is at least workBackoffFactor times the duration of the attempt, so
+	// that retries of slow work leave most of the time to others.
+	minWorkBackoff, maxWorkBackoff, workBackoffFactor = 10 * time.Second, 10 * time.Minute, 10
 
-	// lastCalls is how long an instance is kept that the latest snapshot does not use, for
-	// decisions that began by an earlier one. It is longer than one decision takes.
-	lastCalls = time.Minute
+	// retirePeriod is how long an instance is kept after the latest snapshot stopped using it,
+	// for decisions that began with an earlier snapshot. It is longer than any decision.
+	retirePeriod = time.Minute
 
-	// compileTimeout bounds a compilation, as far as the Compiler heeds it.
+	// compileTimeout bounds a compilation, if the Compiler respects its context.
 	compileTimeout = 2 * time.Minute
 
-	// idle is how long the Store sleeps when nothing is due.
-	idle = time.Hour
+	// idleInterval is the interval between checks while nothing is due.
+	idleInterval = time.Hour
 )
 
-// Store loads modules. Its methods may be called concurrently.
+// A Store loads modules. Its methods may be called concurrently.
 type Store struct {
-	options                           Options
-	remote, local, compiling, booting pool
+	options                                           Options
+	remoteSlots, localSlots, compileSlots, startSlots pool
 
 	changes latest.Value[uint64]
-	wake    chan struct{} // capacity 1: there may be something to do
+	wake    chan struct{} // capacity 1: work may be due
 
-	mu       sync.Mutex // covers what follows
+	configMaps atomic.Pointer[map[types.NamespacedName]struct{}] // that modules come from
+
+	mu       sync.Mutex // protects the fields below
 	modules  map[moduleKey]*module
 	byRef    map[Ref]*module
 	contents map[contentKey]*content
 	uses     map[useKey]*use
-	garbage  []Compiled // to be closed: nobody uses them
+	unused   []Compiled // unused, to be closed
 }
 
-// New returns an empty Store. It does nothing until Run is called.
+// New returns an empty Store. It loads nothing until Run is called.
 func New(o Options) *Store {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -100,82 +108,106 @@ func New(o Options) *Store {
 	o.CompileSlots, o.StartSlots = cmp.Or(o.CompileSlots, 1), cmp.Or(o.StartSlots, 1)
 	return &Store{
 		options: o, wake: make(chan struct{}, 1),
-		remote: newPool(remoteSlots, 1, remoteSlots), local: newPool(localSlots, 1, localSlots),
-		compiling: newPool(o.CompileSlots, half(o.CompileSlots), o.CompileSlots), booting: newPool(o.StartSlots, half(o.StartSlots), o.StartSlots),
+		remoteSlots: newPool(maxRemoteFetches, 1, maxRemoteFetches), localSlots: newPool(maxLocalFetches, 1, maxLocalFetches),
+		compileSlots: newPool(o.CompileSlots, halfOf(o.CompileSlots), o.CompileSlots), startSlots: newPool(o.StartSlots, halfOf(o.StartSlots), o.StartSlots),
 		modules: map[moduleKey]*module{}, byRef: map[Ref]*module{}, contents: map[contentKey]*content{}, uses: map[useKey]*use{},
 	}
 }
 
-// half of some slots, or the only one, is what one namespace gets.
-func half(slots int) int { return (slots + 1) / 2 }
+// halfOf returns the maximum number of slots for one namespace: half of them, rounded up.
+func halfOf(slots int) int { return (slots + 1) / 2 }
 
-// Changes is published whenever some state has changed by itself. The number means
-// nothing.
+// Changes is published when any state has changed asynchronously. The number has no
+// meaning.
 func (s *Store) Changes() *latest.Value[uint64] { return &s.changes }
 
 func (s *Store) publish() { s.changes.Update(func(n uint64) uint64 { return n + 1 }) }
 
-func (s *Store) wakeUp() {
+func (s *Store) wakeLoop() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
 	}
 }
 
-// SetModules says which modules there are. What is new, or comes from elsewhere than
-// before, is loaded; what is gone is freed once nobody uses it.
+// SetModules sets the modules. New modules and modules whose source has changed are
+// loaded; removed modules are freed once they are unused.
 func (s *Store) SetModules(list []Resource) {
-	defer s.wakeUp()
+	defer s.wakeLoop()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now, there := time.Now(), map[moduleKey]bool{}
+	now, present, configMaps := time.Now(), map[moduleKey]bool{}, map[types.NamespacedName]struct{}{}
+	for _, r := range list {
+		if key, ok := r.ConfigMap(); ok {
+			configMaps[key] = struct{}{}
+		}
+	}
+	s.configMaps.Store(&configMaps) // before they are fetched: no later change may be missed
 	clear(s.byRef)
 	for _, r := range list {
 		key := moduleKey{r.Ref, r.UID}
-		there[key] = true
+		present[key] = true
 		m, ok := s.modules[key]
 		if !ok {
-			m = &module{resource: r, job: job{due: now}, state: State{Step: Fetching, Since: now}}
+			m = &module{resource: r, size: r.inlineSize(), job: job{due: now}, state: State{Step: Fetching, Since: now}}
 			s.modules[key] = m
 		}
 		s.byRef[r.Ref] = m
 		if !sameSource(m.resource, r) && (!r.Terminating || m.ready == nil) {
-			m.replace(now)
+			m.size = r.inlineSize()
+			if !m.excluded {
+				m.resetSource(now)
+			}
 		}
 		m.resource = r
 	}
 	for key, m := range s.modules {
-		if !there[key] {
+		if !present[key] {
 			m.stop()
-			m.gone = true
-			s.leave(m.ready)
-			s.leave(m.tried)
+			m.removed = true
+			s.releaseContent(m.ready)
+			s.releaseContent(m.attempted)
 			delete(s.modules, key)
 		}
 	}
+	s.applyQuota(now)
 }
 
-// sameSource reports whether two readings of a module lead to the same place.
+// sameSource reports whether two versions of a module have the same source.
 func sameSource(a, b Resource) bool {
 	a.Spec.Limits, b.Spec.Limits = nil, nil
 	return equality.Semantic.DeepEqual(a.Spec, b.Spec)
 }
 
-// ConfigMapChanged has the modules fetched again that come from a ConfigMap.
+// ConfigMapChanged fetches the modules in a ConfigMap again.
 func (s *Store) ConfigMapChanged(key types.NamespacedName) {
-	defer s.wakeUp()
+	if known := s.configMaps.Load(); known == nil {
+		return
+	} else if _, is := (*known)[key]; !is {
+		return // the usual case, for every event of every ConfigMap
+	}
+	defer s.wakeLoop()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	now, changed := time.Now(), false
 	for _, m := range s.modules {
 		if from, ok := m.resource.ConfigMap(); ok && from == key {
-			m.due, m.failures = time.Now(), 0
+			m.failures, changed = 0, true
+			if m.excluded {
+				m.size = 0 // it may be within the quota now
+			} else {
+				m.due = now
+			}
 		}
+	}
+	if changed {
+		s.applyQuota(now)
 	}
 }
 
-// Get returns the state of a module; false if there is no such module. With a digest,
-// while the module is not Ready, it is what was loaded before if that has this digest:
-// content that is pinned is the same whatever becomes of its resource.
+// Get returns the state of a module; false if it does not exist. While the module is not
+// Ready, content with the given digest that was loaded before is returned as Ready: pinned
+// content does not depend on its resource.
 func (s *Store) Get(ref Ref, digest string) (State, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -189,11 +221,11 @@ func (s *Store) Get(ref Ref, digest string) (State, bool) {
 	return m.state, true
 }
 
-// Run loads until ctx ends, and frees everything then: whoever evaluates after that gets
-// a host error.
+// Run loads modules until ctx ends, and then frees everything. Later evaluations return a
+// host error.
 func (s *Store) Run(ctx context.Context) error {
 	var work sync.WaitGroup
-	defer s.free()
+	defer s.closeAll()
 	defer work.Wait()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -208,34 +240,34 @@ func (s *Store) Run(ctx context.Context) error {
 	return nil
 }
 
-// startDue starts what is due, and returns how long it takes until there is more.
+// startDue starts the jobs that are due, and returns the time until the next one.
 func (s *Store) startDue(ctx context.Context, work *sync.WaitGroup) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now, wait := time.Now(), idle
+	now, wait := time.Now(), idleInterval
 	for _, m := range s.modules {
-		wait = min(wait, s.start(ctx, work, &m.job, now, func(ctx context.Context) { s.load(ctx, m) }))
+		wait = min(wait, s.startJob(ctx, work, &m.job, now, func(ctx context.Context) { s.load(ctx, m) }))
 	}
 	for key, u := range s.uses {
 		if u.expired(now) {
 			delete(s.uses, key)
-			work.Go(func() { s.end(u) })
+			work.Go(func() { s.closeUse(u) })
 			continue
 		}
-		if !u.retired.IsZero() {
-			wait = min(wait, max(u.retired.Add(lastCalls).Sub(now), 0))
+		if !u.retiredAt.IsZero() {
+			wait = min(wait, max(u.retiredAt.Add(retirePeriod).Sub(now), 0))
 		}
-		wait = min(wait, s.start(ctx, work, &u.job, now, func(ctx context.Context) { s.prepare(ctx, u) }))
+		wait = min(wait, s.startJob(ctx, work, &u.job, now, func(ctx context.Context) { s.prepare(ctx, u) }))
 	}
-	for _, c := range s.garbage {
+	for _, c := range s.unused {
 		work.Go(c.Close)
 	}
-	s.garbage = nil
+	s.unused = nil
 	return wait
 }
 
-// free closes everything. Nothing runs any more.
-func (s *Store) free() {
+// closeAll closes everything, after all jobs have ended.
+func (s *Store) closeAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for key, u := range s.uses {
@@ -250,31 +282,30 @@ func (s *Store) free() {
 		}
 		delete(s.contents, key)
 	}
-	for _, c := range s.garbage {
+	for _, c := range s.unused {
 		c.Close()
 	}
-	s.garbage = nil
+	s.unused = nil
 }
 
-// moduleKey tells apart modules. In files they need not have a UID.
+// A moduleKey identifies a module. Modules from files may have no UID.
 type moduleKey struct {
 	ref Ref
 	uid types.UID
 }
 
-// job is the work on one key, of which no more than one runs at a time.
+// A job is the work for one key; at most one run at a time.
 type job struct {
-	due     time.Time // zero: there is nothing to do
+	due     time.Time // zero: nothing to do
 	running bool
-	cancel  context.CancelFunc // of what runs
+	cancel  context.CancelFunc // cancels the current run
 }
 
-// start starts a job that is due, and returns how long it takes until it is; the caller
-// holds mu.
-func (s *Store) start(ctx context.Context, work *sync.WaitGroup, j *job, now time.Time, do func(context.Context)) time.Duration {
+// startJob starts a job that is due, or returns the time until it is; the caller holds mu.
+func (s *Store) startJob(ctx context.Context, work *sync.WaitGroup, j *job, now time.Time, do func(context.Context)) time.Duration {
 	switch {
 	case j.running || j.due.IsZero():
-		return idle
+		return idleInterval
 	case j.due.After(now):
 		return j.due.Sub(now)
 	}
@@ -286,12 +317,12 @@ func (s *Store) start(ctx context.Context, work *sync.WaitGroup, j *job, now tim
 		j.running = false
 		j.cancel()
 		s.mu.Unlock()
-		s.wakeUp()
+		s.wakeLoop()
 	})
-	return idle
+	return idleInterval
 }
 
-// stop ends what runs, and has nothing follow; the caller holds mu.
+// stop cancels the current run and clears the schedule; the caller holds mu.
 func (j *job) stop() {
 	j.due = time.Time{}
 	if j.running {
@@ -299,12 +330,12 @@ func (j *job) stop() {
 	}
 }
 
-// backoff is the wait after so many failures in a row.
-func backoff(first, longest time.Duration, failures int) time.Duration {
-	wait := first
+// backoff returns the delay after a number of consecutive failures.
+func backoff(initial, limit time.Duration, failures int) time.Duration {
+	wait := initial
 	for range failures - 1 {
-		if wait = 2 * wait; wait >= longest {
-			return longest
+		if wait = 2 * wait; wait >= limit {
+			return limit
 		}
 	}
 	return wait

@@ -14,87 +14,87 @@ import (
 	"github.com/gleaner-dev/gleaner/policies"
 )
 
-// startTimeout bounds how long an instance may take to start, and as long to validate
-// settings, whatever its own limits are.
+// startTimeout bounds the start of an instance, and again the validation of settings,
+// independent of the instance's limits.
 const startTimeout = time.Minute
 
-// Use is a policy or finalizer that evaluates a module.
+// A Use is the use of a module by a policy or finalizer.
 type Use struct {
 	UID      types.UID // of the policy or finalizer
 	Policy   string    // as in GCPolicy shop/keep-data
 	Module   Module
 	Limits   Limits
-	Settings hostabi.Policy // what the module's validate hook is shown, if it has one
+	Settings hostabi.Policy // validated by the module's validate hook, if it has one
 }
 
-// useKey is what an instance is started for.
+// A useKey identifies an instance.
 type useKey struct {
 	policy  string
-	uid     types.UID // in files there need not be one
+	uid     types.UID // may be empty for policies from files
 	content *content
 	limits  Limits
 }
 
-// use is an instance, and what its module says of the settings. Under Store.mu, but for
-// what never changes.
+// A use is an instance and the validation of its settings. Mutable fields are protected
+// by Store.mu.
 type use struct {
 	job
 	useKey
 	namespace string // of the policy
 
-	settings hostabi.Policy
-	version  int // of the settings
-	state    UseState
-	handle   *handle // nil: it has not started
-	failures int
-	retired  time.Time // since when no snapshot has it; zero: one has
-	evicted  bool      // it is freed without waiting for more calls to begin
+	settings  hostabi.Policy
+	version   int // of the settings
+	state     UseState
+	handle    *handle // nil: not started
+	failures  int
+	retiredAt time.Time // when the latest snapshot stopped using it; zero: in use
+	evicted   bool      // freed without waiting for retirePeriod
 }
 
-// Uses are the uses of modules by one snapshot.
+// Uses collects the uses of modules by one snapshot.
 type Uses struct {
 	store *Store
 	all   map[useKey]struct{}
 }
 
-// NewUses begins a snapshot.
+// NewUses returns the Uses of a new snapshot.
 func (s *Store) NewUses() *Uses { return &Uses{store: s, all: map[useKey]struct{}{}} }
 
-// Get returns what has become of a use, which is started, and has its settings
-// validated, if that has not been done yet.
+// Get returns the state of a use. It starts the instance and the validation of its
+// settings if necessary.
 func (u *Uses) Get(wanted Use) UseState {
 	s := u.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key, now := useKey{wanted.Policy, wanted.UID, wanted.Module.content, wanted.Limits}, time.Now()
 	if s.contents[key.content.key] != key.content {
-		return UseState{Step: Starting, Since: now} // it was freed since Get, which will be called again
+		return UseState{Step: Starting, Since: now} // freed since Store.Get, which will be called again
 	}
 	u.all[key] = struct{}{}
-	of, ok := s.uses[key]
+	existing, ok := s.uses[key]
 	if !ok {
-		key.content.users++
-		of = &use{
+		key.content.references++
+		existing = &use{
 			useKey: key, namespace: wanted.Settings.Namespace,
 			settings: wanted.Settings, state: UseState{Step: Starting},
 		}
-		s.uses[key] = of
+		s.uses[key] = existing
 	}
 	validates := slices.Contains(key.content.hooks, hostabi.HookValidate)
 	switch {
-	case validates && !sameSettings(of.settings, wanted.Settings):
-		of.settings, of.state = wanted.Settings, UseState{Step: Validating}
-		of.prepareAgain(now)
-	case of.state.Phase == Loading && (!ok || !of.retired.IsZero()):
-		of.prepareAgain(now)
+	case validates && !sameSettings(existing.settings, wanted.Settings):
+		existing.settings, existing.state = wanted.Settings, UseState{Step: Validating}
+		existing.reschedule(now)
+	case existing.state.Phase == Loading && (!ok || !existing.retiredAt.IsZero()):
+		existing.reschedule(now)
 	}
-	of.retired, of.evicted = time.Time{}, false
-	s.wakeUp()
-	return of.state
+	existing.retiredAt, existing.evicted = time.Time{}, false
+	s.wakeLoop()
+	return existing.state
 }
 
-// prepareAgain has the use started and validated from the beginning; the caller holds mu.
-func (u *use) prepareAgain(now time.Time) {
+// reschedule schedules the start and validation of the use; the caller holds mu.
+func (u *use) reschedule(now time.Time) {
 	u.stop()
 	u.version++
 	u.due, u.failures, u.state.Since = now, 0, now
@@ -106,61 +106,61 @@ func sameSettings(a, b hostabi.Policy) bool {
 	return err == nil && err2 == nil && slices.Equal(one, other)
 }
 
-// Commit ends a snapshot: what it does not use is freed, once the last calls are over.
-// The latest snapshot counts, so only one is built at a time.
+// Commit completes a snapshot: instances that it does not use are freed after retirePeriod.
+// Snapshots must be built one at a time, since the latest one counts.
 func (u *Uses) Commit() {
 	s := u.store
-	defer s.wakeUp()
+	defer s.wakeLoop()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now, newest := time.Now(), map[string]*use{}
-	for key, of := range s.uses {
-		if _, is := u.all[key]; is {
+	for key, existing := range s.uses {
+		if _, used := u.all[key]; used {
 			continue
 		}
-		if of.retired.IsZero() {
-			of.retired = now
-			of.stop()
+		if existing.retiredAt.IsZero() {
+			existing.retiredAt = now
+			existing.stop()
 		}
-		// Of those that were replaced, one is kept for each policy: whoever changes a module
-		// again and again must not fill the memory.
+		// Only one replaced instance is kept for each policy, so that frequent changes of a
+		// module do not exhaust memory.
 		other := newest[key.policy]
 		switch {
 		case other == nil:
-			newest[key.policy] = of
-		case other.retired.Before(of.retired):
-			other.evicted, newest[key.policy] = true, of
+			newest[key.policy] = existing
+		case other.retiredAt.Before(existing.retiredAt):
+			other.evicted, newest[key.policy] = true, existing
 		default:
-			of.evicted = true
+			existing.evicted = true
 		}
 	}
 }
 
 // expired reports whether the use can be freed; the caller holds mu.
 func (u *use) expired(now time.Time) bool {
-	return !u.retired.IsZero() && !u.running && (u.handle == nil || u.evicted || !now.Before(u.retired.Add(lastCalls)))
+	return !u.retiredAt.IsZero() && !u.running && (u.handle == nil || u.evicted || !now.Before(u.retiredAt.Add(retirePeriod)))
 }
 
-// end frees an instance. It is no longer in the Store.
-func (s *Store) end(u *use) {
+// closeUse frees an instance that was removed from the Store.
+func (s *Store) closeUse(u *use) {
 	if u.handle != nil {
 		u.handle.close()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.leave(u.content)
+	s.releaseContent(u.content)
 }
 
-// prepare starts an instance, and has it validate the settings.
+// prepare starts an instance and validates its settings.
 func (s *Store) prepare(ctx context.Context, u *use) {
-	release, err := s.booting.acquire(ctx, u.namespace)
+	release, err := s.startSlots.acquire(ctx, u.namespace)
 	if err != nil {
 		return
 	}
 	defer release()
 	began := time.Now()
-	if err := s.boot(ctx, u); err != nil {
-		s.prepared(ctx, u, u.currentVersion(s), UseState{Phase: Failed, Step: Starting, Err: err}, time.Since(began))
+	if err := s.startInstance(ctx, u); err != nil {
+		s.finishPrepare(ctx, u, u.currentVersion(s), UseState{Phase: Failed, Step: Starting, Err: err}, time.Since(began))
 		return
 	}
 	s.mu.Lock()
@@ -173,7 +173,7 @@ func (s *Store) prepare(ctx context.Context, u *use) {
 	if err := s.validate(ctx, u, h, settings); err != nil {
 		state = UseState{Phase: Failed, Step: Validating, Err: err}
 	}
-	s.prepared(ctx, u, version, state, time.Since(began))
+	s.finishPrepare(ctx, u, version, state, time.Since(began))
 }
 
 func (u *use) currentVersion(s *Store) int {
@@ -182,8 +182,8 @@ func (u *use) currentVersion(s *Store) int {
 	return u.version
 }
 
-// boot starts the instance, if it has not been started.
-func (s *Store) boot(ctx context.Context, u *use) error {
+// startInstance starts the instance unless it is started.
+func (s *Store) startInstance(ctx context.Context, u *use) error {
 	s.mu.Lock()
 	started, compiled := u.handle != nil, u.content.compiled
 	s.mu.Unlock()
@@ -202,27 +202,27 @@ func (s *Store) boot(ctx context.Context, u *use) error {
 	return nil
 }
 
-// validate has the module look at the settings.
+// validate validates the settings by the module's validate hook.
 func (s *Store) validate(ctx context.Context, u *use, h *handle, settings hostabi.Policy) error {
 	if !slices.Contains(u.content.hooks, hostabi.HookValidate) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	answer, err := h.Ask(ctx, hostabi.Request{
+	evaluation, err := h.EvaluateMetered(ctx, hostabi.Request{
 		APIVersion: hostabi.Version, Hook: hostabi.HookValidate, Attempt: 1, Round: 1, Time: s.options.Now().UTC(), Policy: settings,
 	})
 	switch {
 	case err != nil:
 		return fmt.Errorf("validate settings: %w", err)
-	case answer.Verdict.Decision != hostabi.DecisionValid:
-		return &SettingsError{Reason: answer.Verdict.Reason}
+	case evaluation.Verdict.Decision != hostabi.DecisionValid:
+		return &SettingsError{Reason: evaluation.Verdict.Reason}
 	}
 	return nil
 }
 
-// prepared notes what has come of a use, if its settings are still those.
-func (s *Store) prepared(ctx context.Context, u *use, version int, state UseState, took time.Duration) {
+// finishPrepare stores the state of a use, unless its settings have changed.
+func (s *Store) finishPrepare(ctx context.Context, u *use, version int, state UseState, took time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if u.version != version || ctx.Err() != nil {
@@ -232,20 +232,20 @@ func (s *Store) prepared(ctx context.Context, u *use, version int, state UseStat
 	state.Since = now
 	if state.Phase == Failed {
 		u.failures++
-		if !final(state.Err) {
-			u.due = now.Add(rework(u.failures, took))
+		if !isPermanent(state.Err) {
+			u.due = now.Add(workBackoff(u.failures, took))
 			state.NextRetry = u.due
 		}
 	}
 	was := u.state
 	u.state = state
-	if was.Phase != state.Phase || was.Step != state.Step || text(was.Err) != text(state.Err) {
+	if was.Phase != state.Phase || was.Step != state.Step || errorText(was.Err) != errorText(state.Err) {
 		s.publish()
 	}
 }
 
-// final reports whether the same is bound to come of another attempt.
-func final(err error) bool {
+// isPermanent reports whether another attempt would fail in the same way.
+func isPermanent(err error) bool {
 	settings, fault := (*SettingsError)(nil), (*policies.Fault)(nil)
 	if errors.As(err, &settings) {
 		return true
@@ -254,11 +254,11 @@ func final(err error) bool {
 		return false
 	}
 	switch fault.Kind {
-	case policies.FaultRefused, policies.FaultMissingHook, policies.FaultExhausted, policies.FaultMemoryLimit,
-		policies.FaultTrapped, policies.FaultMisuse, policies.FaultNoVerdict, policies.FaultBadVerdict:
+	case policies.FaultRejected, policies.FaultMissingHook, policies.FaultFuelExhausted, policies.FaultMemoryLimit,
+		policies.FaultTrapped, policies.FaultInvalidCall, policies.FaultNoVerdict, policies.FaultInvalidVerdict:
 		return true
 	case policies.FaultTimedOut, policies.FaultCrashed, policies.FaultQuarantined:
-		return false // another time it may be otherwise
+		return false // may succeed later
 	default:
 		return false
 	}

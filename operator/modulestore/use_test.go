@@ -12,32 +12,32 @@ import (
 	"github.com/gleaner-dev/gleaner/policies"
 )
 
-// used takes the state of one use as the only one of a snapshot.
-func used(s *Store, u Use) UseState {
+// getUse returns the state of the only use of a snapshot.
+func getUse(s *Store, u Use) UseState {
 	uses := s.NewUses()
 	defer uses.Commit()
 	return uses.Get(u)
 }
 
-// loaded is a module that is Ready.
-func loaded(t *testing.T, s *Store, r Resource) Module {
+// loadModule loads a module and returns it when it is Ready.
+func loadModule(t *testing.T, s *Store, r Resource) Module {
 	t.Helper()
 	s.SetModules([]Resource{r})
 	synctest.Wait()
-	return is(t, s, r, Ready).Module
+	return wantPhase(t, s, r, Ready).Module
 }
 
-func TestUse_APolicyThatNeverStartsDelaysNoClusterPolicy(t *testing.T) {
+func TestUse_AHangingStartDelaysNoClusterPolicy(t *testing.T) {
 	f := newFake()
 	f.start = func(ctx context.Context, o StartOptions) error {
 		if o.Policy == "slow" {
-			return never(ctx)
+			return blockUntilDone(ctx)
 		}
 		return nil
 	}
-	simulate(t, f, func(t *testing.T, s *Store) {
-		m := loaded(t, s, inline("", "m", "m"))
-		slow, cluster := useOf("slow", m, "{}"), useOf("cluster", m, "{}")
+	runStore(t, f, func(t *testing.T, s *Store) {
+		m := loadModule(t, s, inlineModule("", "m", "m"))
+		slow, cluster := newUse("slow", m, "{}"), newUse("cluster", m, "{}")
 		cluster.Settings.Namespace = ""
 		get := func() (UseState, UseState) {
 			uses := s.NewUses()
@@ -51,23 +51,23 @@ func TestUse_APolicyThatNeverStartsDelaysNoClusterPolicy(t *testing.T) {
 		}
 		time.Sleep(startTimeout + time.Second)
 		if a, _ := get(); a.Phase != Failed || a.NextRetry.IsZero() {
-			t.Errorf("what takes too long is not given up: %+v", a)
+			t.Errorf("the start did not time out: %+v", a)
 		}
 	})
 }
 
-func TestUse_AnEvaluatorStaysTheSame(t *testing.T) {
+func TestUse_EvaluatorStaysTheSame(t *testing.T) {
 	f := newFake()
-	simulate(t, f, func(t *testing.T, s *Store) {
-		m := loaded(t, s, inline("", "m", "m"))
-		first := used(s, useOf("p", m, "{}"))
+	runStore(t, f, func(t *testing.T, s *Store) {
+		m := loadModule(t, s, inlineModule("", "m", "m"))
+		first := getUse(s, newUse("p", m, "{}"))
 		if first.Phase != Loading {
 			t.Errorf("got %+v", first)
 		}
 		synctest.Wait()
-		second := used(s, useOf("p", m, "{}"))
-		third := used(s, useOf("p", m, `{"other": 1}`)) // nobody validates them
-		if second.Phase != Ready || third.Evaluator != second.Evaluator || f.counted(f.started, "p") != 1 {
+		second := getUse(s, newUse("p", m, "{}"))
+		third := getUse(s, newUse("p", m, `{"other": 1}`)) // not validated
+		if second.Phase != Ready || third.Evaluator != second.Evaluator || f.countOf(f.started, "p") != 1 {
 			t.Errorf("got %+v and %+v", second, third)
 		}
 	})
@@ -76,40 +76,40 @@ func TestUse_AnEvaluatorStaysTheSame(t *testing.T) {
 func TestUse_SettingsAreValidatedOnce(t *testing.T) {
 	f := newFake()
 	f.hooks = append(f.hooks, hostabi.HookValidate)
-	f.answer = func(_ context.Context, r hostabi.Request) (hostabi.Verdict, error) {
+	f.evaluate = func(_ context.Context, r hostabi.Request) (hostabi.Verdict, error) {
 		if string(r.Policy.Settings) == "{}" {
 			return hostabi.Verdict{Decision: hostabi.DecisionValid}, nil
 		}
 		return hostabi.Verdict{Decision: hostabi.DecisionInvalid, Reason: "no such setting"}, nil
 	}
-	simulate(t, f, func(t *testing.T, s *Store) {
-		m := loaded(t, s, inline("", "m", "m"))
+	runStore(t, f, func(t *testing.T, s *Store) {
+		m := loadModule(t, s, inlineModule("", "m", "m"))
 		for range 10 {
-			used(s, useOf("p", m, "{}"))
+			getUse(s, newUse("p", m, "{}"))
 			synctest.Wait()
 		}
-		good := used(s, useOf("p", m, "{}"))
-		if n := f.counted(f.asked, "p {}"); n != 1 || good.Phase != Ready {
-			t.Errorf("asked %d times, got %+v", n, good)
+		good := getUse(s, newUse("p", m, "{}"))
+		if n := f.countOf(f.validated, "p {}"); n != 1 || good.Phase != Ready {
+			t.Errorf("validated %d times, got %+v", n, good)
 		}
-		if now := used(s, useOf("p", m, "[]")); now.Phase != Loading {
-			t.Errorf("other settings count before they are validated: %+v", now)
+		if now := getUse(s, newUse("p", m, "[]")); now.Phase != Loading {
+			t.Errorf("settings are used before validation: %+v", now)
 		}
 		synctest.Wait()
-		refused := (*SettingsError)(nil)
-		if bad := used(s, useOf("p", m, "[]")); bad.Phase != Failed || !errors.As(bad.Err, &refused) || refused.Reason != "no such setting" {
+		settingsError := (*SettingsError)(nil)
+		if bad := getUse(s, newUse("p", m, "[]")); bad.Phase != Failed || !errors.As(bad.Err, &settingsError) || settingsError.Reason != "no such setting" {
 			t.Errorf("got %+v", bad)
 		}
-		used(s, useOf("p", m, "{}"))
+		getUse(s, newUse("p", m, "{}"))
 		synctest.Wait()
-		if again := used(s, useOf("p", m, "{}")); again.Evaluator != good.Evaluator || f.counted(f.started, "p") != 1 {
+		if again := getUse(s, newUse("p", m, "{}")); again.Evaluator != good.Evaluator || f.countOf(f.started, "p") != 1 {
 			t.Errorf("got %+v", again)
 		}
 	})
 }
 
-func TestUse_AModuleThatDoesNotStartIsStartedOnce(t *testing.T) {
-	for kind, want := range map[policies.FaultKind]bool{policies.FaultExhausted: true, policies.FaultTimedOut: false, "": false} {
+func TestUse_PermanentStartFaultIsNotRetried(t *testing.T) {
+	for kind, want := range map[policies.FaultKind]bool{policies.FaultFuelExhausted: true, policies.FaultTimedOut: false, "": false} {
 		f := newFake()
 		f.start = func(context.Context, StartOptions) error {
 			if kind == "" {
@@ -117,13 +117,13 @@ func TestUse_AModuleThatDoesNotStartIsStartedOnce(t *testing.T) {
 			}
 			return &policies.Fault{Kind: kind, Message: "it loops"}
 		}
-		simulate(t, f, func(t *testing.T, s *Store) {
-			m := loaded(t, s, inline("", "m", "m"))
+		runStore(t, f, func(t *testing.T, s *Store) {
+			m := loadModule(t, s, inlineModule("", "m", "m"))
 			for range 60 {
-				used(s, useOf("p", m, "{}"))
+				getUse(s, newUse("p", m, "{}"))
 				time.Sleep(time.Minute)
 			}
-			n := f.counted(f.started, "p")
+			n := f.countOf(f.started, "p")
 			if once := n == 1; once != want || n > 15 {
 				t.Errorf("%q: it was started %d times in an hour", kind, n)
 			}
@@ -131,75 +131,75 @@ func TestUse_AModuleThatDoesNotStartIsStartedOnce(t *testing.T) {
 	}
 }
 
-func TestUse_WhatNoSnapshotHasIsFreedAfterTheLastCalls(t *testing.T) {
+func TestUse_UnusedInstanceIsFreedAfterTheLastCalls(t *testing.T) {
 	f, release := newFake(), (chan struct{})(nil)
-	f.answer = func(context.Context, hostabi.Request) (hostabi.Verdict, error) {
+	f.evaluate = func(context.Context, hostabi.Request) (hostabi.Verdict, error) {
 		<-release
 		return hostabi.Verdict{Decision: hostabi.DecisionOrphan}, nil
 	}
-	simulate(t, f, func(t *testing.T, s *Store) {
+	runStore(t, f, func(t *testing.T, s *Store) {
 		release = make(chan struct{})
-		m := loaded(t, s, inline("", "m", "m"))
-		used(s, useOf("p", m, "{}"))
+		m := loadModule(t, s, inlineModule("", "m", "m"))
+		getUse(s, newUse("p", m, "{}"))
 		synctest.Wait()
-		e := used(s, useOf("p", m, "{}")).Evaluator
+		e := getUse(s, newUse("p", m, "{}")).Evaluator
 		s.NewUses().Commit()
 		s.SetModules(nil)
 		answered := make(chan error, 1)
 		go func() {
-			_, err := e.Ask(t.Context(), hostabi.Request{Hook: hostabi.HookCollect})
+			_, err := e.EvaluateMetered(t.Context(), hostabi.Request{Hook: hostabi.HookCollect})
 			answered <- err
 		}()
-		time.Sleep(lastCalls + time.Second)
+		time.Sleep(retirePeriod + time.Second)
 		synctest.Wait()
-		if f.counted(f.closed, "p")+f.counted(f.closed, "m") != 0 {
-			t.Error("it is freed while it is called")
+		if f.countOf(f.closed, "p")+f.countOf(f.closed, "m") != 0 {
+			t.Error("freed during a call")
 		}
-		if _, err := e.Ask(t.Context(), hostabi.Request{}); !errors.Is(err, errRetired) {
-			t.Errorf("it takes calls: %v", err)
+		if _, err := e.EvaluateMetered(t.Context(), hostabi.Request{}); !errors.Is(err, errRetired) {
+			t.Errorf("it accepts calls: %v", err)
 		}
 		close(release)
 		if err := <-answered; err != nil {
 			t.Error(err)
 		}
 		synctest.Wait()
-		if f.counted(f.closed, "p") != 1 || f.counted(f.closed, "m") != 1 {
-			t.Errorf("it is not freed once: %v", f.closed)
+		if f.countOf(f.closed, "p") != 1 || f.countOf(f.closed, "m") != 1 {
+			t.Errorf("not freed exactly once: %v", f.closed)
 		}
 	})
 }
 
-// Whoever changes a module again and again must not fill the memory.
-func TestUse_OneThatWasReplacedIsKeptForEachPolicy(t *testing.T) {
+// Frequent changes of a module must not exhaust memory.
+func TestUse_OneReplacedInstanceIsKeptPerPolicy(t *testing.T) {
 	f := newFake()
-	simulate(t, f, func(t *testing.T, s *Store) {
+	runStore(t, f, func(t *testing.T, s *Store) {
 		for i := range 10 {
-			m := loaded(t, s, inline("shop", "m", fmt.Sprint(i)))
-			used(s, useOf("p", m, "{}"))
+			m := loadModule(t, s, inlineModule("shop", "m", fmt.Sprint(i)))
+			getUse(s, newUse("p", m, "{}"))
 			time.Sleep(time.Second)
-			used(s, useOf("p", m, "{}"))
+			getUse(s, newUse("p", m, "{}"))
 		}
 		synctest.Wait()
-		if len(s.uses) != 2 || f.counted(f.closed, "p") == 0 {
+		if len(s.uses) != 2 || f.countOf(f.closed, "p") == 0 {
 			t.Errorf("%d instances are kept", len(s.uses))
 		}
 	})
 }
 
-func TestUse_OneThatIsTakenUpAgainIsStarted(t *testing.T) {
+func TestUse_IsStartedWhenUsedAgain(t *testing.T) {
 	f := newFake()
 	f.start = func(ctx context.Context, _ StartOptions) error {
 		time.Sleep(time.Second)
 		return ctx.Err()
 	}
-	simulate(t, f, func(t *testing.T, s *Store) {
-		m := loaded(t, s, inline("", "m", "m"))
-		used(s, useOf("p", m, "{}"))
+	runStore(t, f, func(t *testing.T, s *Store) {
+		m := loadModule(t, s, inlineModule("", "m", "m"))
+		getUse(s, newUse("p", m, "{}"))
 		time.Sleep(time.Millisecond)
-		s.NewUses().Commit() // it is being started
-		used(s, useOf("p", m, "{}"))
+		s.NewUses().Commit() // while it is starting
+		getUse(s, newUse("p", m, "{}"))
 		time.Sleep(3 * time.Second)
-		if state := used(s, useOf("p", m, "{}")); state.Phase != Ready {
+		if state := getUse(s, newUse("p", m, "{}")); state.Phase != Ready {
 			t.Errorf("got %+v", state)
 		}
 	})

@@ -1,10 +1,8 @@
-// Package networks finds the networks of the cluster itself: the addresses of its
-// nodes and of its API server, and those that its nodes and Services hand out. Who
-// writes a resource in some namespace has no business there through the operator,
-// also where the addresses look public.
+// Package networks finds the cluster's own networks: the addresses of nodes and API
+// servers, and the networks of pods and Services. Users who may write a resource in one
+// namespace must not reach them through the operator, even if the addresses are public.
 //
-// Pods of network plugins that take their addresses from elsewhere than the nodes'
-// podCIDRs are not found: such networks have to be given.
+// Pod networks that are not in the nodes' podCIDRs are not found, and must be configured.
 package networks
 
 import (
@@ -23,74 +21,73 @@ import (
 const (
 	refreshInterval = 5 * time.Minute
 	retryInterval   = 10 * time.Second
-	maxAge          = time.Hour // of what was found, where it can't be found anew
-	lookTimeout     = 30 * time.Second
+	maxAge          = time.Hour // of the result, if it can't be refreshed
+	refreshTimeout  = 30 * time.Second
 	pageSize        = 500
 )
 
-// Finder finds networks when it is asked, and remembers them for a while. Its methods
-// may be called concurrently.
+// A Finder finds networks on demand, and caches them. Its methods may be called
+// concurrently.
 type Finder struct {
-	client kubernetes.Interface
-	now    func() time.Time
-	given  []netip.Prefix
+	client     kubernetes.Interface
+	now        func() time.Time
+	configured []netip.Prefix
 
-	turn chan struct{} // holds one value, and with it comes the right to what follows
+	lock chan struct{} // capacity 1: a lock that protects the fields below
 
-	found          []netip.Prefix
-	foundAt, tried time.Time
-	err            error // of the last attempt
+	found                []netip.Prefix
+	foundAt, attemptedAt time.Time
+	err                  error // of the last attempt
 }
 
-// New returns a Finder that has found nothing yet. Where networks are given, they are
-// all that there are, and no cluster is asked.
-func New(client kubernetes.Interface, given []netip.Prefix, now func() time.Time) *Finder {
-	f := &Finder{client: client, now: now, given: given, turn: make(chan struct{}, 1)}
-	f.turn <- struct{}{}
+// New returns a Finder with an empty cache. If networks are given, it returns those, and
+// sends no requests.
+func New(client kubernetes.Interface, configured []netip.Prefix, now func() time.Time) *Finder {
+	f := &Finder{client: client, now: now, configured: configured, lock: make(chan struct{}, 1)}
+	f.lock <- struct{}{}
 	return f
 }
 
-// Networks returns the networks of the cluster. The error means that they are not
-// known, and not that there are none.
+// Networks returns the networks of the cluster. An error means that they are unknown.
 func (f *Finder) Networks(ctx context.Context) ([]netip.Prefix, error) {
-	if len(f.given) != 0 {
-		return f.given, nil
+	if len(f.configured) != 0 {
+		return f.configured, nil
 	}
 	select {
-	case <-f.turn:
-		defer func() { f.turn <- struct{}{} }()
+	case <-f.lock:
+		defer func() { f.lock <- struct{}{} }()
 	case <-ctx.Done():
-		return nil, fmt.Errorf("find the cluster's networks: %w", ctx.Err())
+		return nil, fmt.Errorf("find cluster networks: %w", ctx.Err())
 	}
-	age, waited := f.now().Sub(f.foundAt), f.now().Sub(f.tried)
-	if age >= refreshInterval && waited >= retryInterval {
-		f.look(ctx)
+	age, sinceAttempt := f.now().Sub(f.foundAt), f.now().Sub(f.attemptedAt)
+	if age >= refreshInterval && sinceAttempt >= retryInterval {
+		f.refresh(ctx)
 		age = f.now().Sub(f.foundAt)
 	}
 	if age >= maxAge {
-		return nil, fmt.Errorf("find the cluster's networks: %w", f.err)
+		return nil, fmt.Errorf("find cluster networks: %w", f.err)
 	}
 	return f.found, nil
 }
 
-// look asks the cluster. What was known stays where it does not answer.
-func (f *Finder) look(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+// refresh refreshes the result. After an error, the previous result is kept.
+func (f *Finder) refresh(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, refreshTimeout)
 	defer cancel()
 	var all []netip.Prefix
-	for _, ask := range []func(context.Context, kubernetes.Interface) ([]netip.Prefix, error){ofNodes, ofServices, ofAPIServer} {
-		networks, err := ask(ctx, f.client)
+	for _, find := range []func(context.Context, kubernetes.Interface) ([]netip.Prefix, error){nodeNetworks, serviceNetworks, apiServerNetworks} {
+		networks, err := find(ctx, f.client)
 		if err != nil {
-			f.err, f.tried = err, f.now()
+			f.err, f.attemptedAt = err, f.now()
 			return
 		}
 		all = append(all, networks...)
 	}
-	f.found, f.foundAt, f.tried, f.err = all, f.now(), f.now(), nil
+	f.found, f.foundAt, f.attemptedAt, f.err = all, f.now(), f.now(), nil
 }
 
-// ofNodes are the addresses of nodes, and those that they give to pods.
-func ofNodes(ctx context.Context, client kubernetes.Interface) ([]netip.Prefix, error) {
+// nodeNetworks returns the addresses of nodes and the networks of their pods.
+func nodeNetworks(ctx context.Context, client kubernetes.Interface) ([]netip.Prefix, error) {
 	var found []netip.Prefix
 	options := metav1.ListOptions{Limit: pageSize}
 	for {
@@ -99,10 +96,10 @@ func ofNodes(ctx context.Context, client kubernetes.Interface) ([]netip.Prefix, 
 			return nil, fmt.Errorf("list nodes: %w", err)
 		}
 		for _, node := range page.Items {
-			found = add(found, node.Spec.PodCIDR)
-			found = add(found, node.Spec.PodCIDRs...)
+			found = appendPrefixes(found, node.Spec.PodCIDR)
+			found = appendPrefixes(found, node.Spec.PodCIDRs...)
 			for _, a := range node.Status.Addresses {
-				found = add(found, a.Address)
+				found = appendPrefixes(found, a.Address)
 			}
 		}
 		if options.Continue = page.Continue; options.Continue == "" {
@@ -111,9 +108,9 @@ func ofNodes(ctx context.Context, client kubernetes.Interface) ([]netip.Prefix, 
 	}
 }
 
-// ofServices are the networks of Services, where the API server has a resource of them
+// serviceNetworks returns the networks of Services, if the API server serves ServiceCIDRs
 // (Kubernetes 1.33).
-func ofServices(ctx context.Context, client kubernetes.Interface) ([]netip.Prefix, error) {
+func serviceNetworks(ctx context.Context, client kubernetes.Interface) ([]netip.Prefix, error) {
 	list, err := client.NetworkingV1().ServiceCIDRs().List(ctx, metav1.ListOptions{Limit: pageSize})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
@@ -123,20 +120,20 @@ func ofServices(ctx context.Context, client kubernetes.Interface) ([]netip.Prefi
 	}
 	var found []netip.Prefix
 	for _, c := range list.Items {
-		found = add(found, c.Spec.CIDRs...)
+		found = appendPrefixes(found, c.Spec.CIDRs...)
 	}
 	return found, nil
 }
 
-// ofAPIServer are the addresses at which the API server itself is, by its Service and
-// behind that.
-func ofAPIServer(ctx context.Context, client kubernetes.Interface) ([]netip.Prefix, error) {
+// apiServerNetworks returns the addresses of the API server: those of its Service and of its
+// endpoints.
+func apiServerNetworks(ctx context.Context, client kubernetes.Interface) ([]netip.Prefix, error) {
 	const name = "kubernetes"
 	var found []netip.Prefix
 	service, err := client.CoreV1().Services(metav1.NamespaceDefault).Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case err == nil:
-		found = add(found, service.Spec.ClusterIPs...)
+		found = appendPrefixes(found, service.Spec.ClusterIPs...)
 	case !apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("get Service %s/%s: %w", metav1.NamespaceDefault, name, err)
 	}
@@ -147,15 +144,15 @@ func ofAPIServer(ctx context.Context, client kubernetes.Interface) ([]netip.Pref
 	}
 	for _, slice := range slices.Items {
 		for _, endpoint := range slice.Endpoints {
-			found = add(found, endpoint.Addresses...)
+			found = appendPrefixes(found, endpoint.Addresses...)
 		}
 	}
 	return found, nil
 }
 
-// add adds what is a network or an address, such as not each of a node's is:
-// corev1.NodeHostName is a name.
-func add(found []netip.Prefix, texts ...string) []netip.Prefix {
+// appendPrefixes appends the texts that are networks or addresses. Others are ignored, such as node
+// addresses of type corev1.NodeHostName.
+func appendPrefixes(found []netip.Prefix, texts ...string) []netip.Prefix {
 	for _, text := range texts {
 		if network, err := netip.ParsePrefix(text); err == nil {
 			found = append(found, network.Masked())

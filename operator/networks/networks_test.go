@@ -52,7 +52,7 @@ func compare(t *testing.T, want, got []netip.Prefix) {
 	}
 }
 
-func TestTheNetworksOfAClusterAreThoseOfNodesPodsServicesAndItsAPIServer(t *testing.T) {
+func TestNetworks_FindsNodesPodsServicesAndAPIServer(t *testing.T) {
 	got, err := networks.New(cluster(), nil, time.Now).Networks(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -60,7 +60,7 @@ func TestTheNetworksOfAClusterAreThoseOfNodesPodsServicesAndItsAPIServer(t *test
 	compare(t, prefixes("198.51.100.0/25", "198.51.100.0/25", "2001:db8:1::/64", "203.0.113.5/32", "198.51.100.128/25", "198.51.100.129/32", "203.0.113.9/32"), got)
 }
 
-func TestNetworksThatAreGivenAreAllThereAre(t *testing.T) {
+func TestNetworks_ReturnsConfiguredNetworks(t *testing.T) {
 	got, err := networks.New(nil, prefixes("198.51.100.0/24"), time.Now).Networks(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -68,11 +68,11 @@ func TestNetworksThatAreGivenAreAllThereAre(t *testing.T) {
 	compare(t, prefixes("198.51.100.0/24"), got)
 }
 
-func TestNetworksThatAreNotKnownAreAnError(t *testing.T) {
+func TestNetworks_CachesAndReturnsErrors(t *testing.T) {
 	client, now := cluster(), time.Now()
-	broken, asked := true, 0
+	broken, requests := true, 0
 	client.PrependReactor("list", "nodes", func(kubetesting.Action) (bool, runtime.Object, error) {
-		asked++
+		requests++
 		return broken, nil, errors.New("no answer")
 	})
 	f := networks.New(client, nil, func() time.Time { return now })
@@ -81,24 +81,24 @@ func TestNetworksThatAreNotKnownAreAnError(t *testing.T) {
 			t.Fatalf("got %v", got)
 		}
 	}
-	if asked != 1 {
-		t.Errorf("a cluster that does not answer was asked %d times at once", asked)
+	if requests != 1 {
+		t.Errorf("%d requests within the retry interval", requests)
 	}
 	broken, now = false, now.Add(time.Minute)
 	if _, err := f.Networks(t.Context()); err != nil {
-		t.Errorf("once the cluster answers: %v", err)
+		t.Errorf("after recovery: %v", err)
 	}
 	broken, now = true, now.Add(30*time.Minute)
 	if got, err := f.Networks(t.Context()); err != nil || len(got) == 0 {
-		t.Errorf("what was found a while ago is not known any more: %v, %v", got, err)
+		t.Errorf("the cached result is not used: %v, %v", got, err)
 	}
 	now = now.Add(time.Hour)
 	if got, err := f.Networks(t.Context()); err == nil {
-		t.Errorf("what was found long ago still counts: %v", got)
+		t.Errorf("an expired result is used: %v", got)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := f.Networks(ctx); err == nil {
-		t.Error("nobody waits, and something is found")
+		t.Error("no error for a canceled context")
 	}
 }

@@ -12,34 +12,34 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/graph"
 )
 
-// Finalizers that Kubernetes itself takes off, once what they wait for is so.
+// Finalizers that Kubernetes itself removes.
 const (
-	cleansUpInstances = "customresourcecleanup.apiextensions.k8s.io"
-	protectsClaim     = "kubernetes.io/pvc-protection"
-	tracksJob         = "batch.kubernetes.io/job-tracking"
+	instanceCleanupFinalizer = "customresourcecleanup.apiextensions.k8s.io"
+	claimProtectionFinalizer = "kubernetes.io/pvc-protection"
+	jobTrackingFinalizer     = "batch.kubernetes.io/job-tracking"
 )
 
-// controllers does what the API server and kube-controller-manager do of themselves
-// about objects that are being deleted. It reports whether there was anything.
-func (p *preview) controllers() (did bool) {
+// runControllers simulates what the API server and kube-controller-manager do with objects
+// that are being deleted. It reports whether anything changed.
+func (p *simulation) runControllers() (did bool) {
 	for _, o := range p.terminating() {
 		switch {
 		case o.contents:
 			did = p.emptyNamespace(o) || did
-		case slices.Contains(o.Finalizers, cleansUpInstances) && o.resource.GroupKind() == definitions:
+		case slices.Contains(o.Finalizers, instanceCleanupFinalizer) && o.resource.GroupKind() == definitions:
 			did = p.emptyDefinition(o) || did
-		case slices.Contains(o.Finalizers, protectsClaim) && o.resource.GroupKind() == claims && len(p.world.in(podResource, o.Namespace)) == 0:
-			did = p.takeOff(o, protectsClaim) || did
-		case slices.Contains(o.Finalizers, tracksJob) && o.resource.GroupKind() == pods:
-			did = p.takeOff(o, tracksJob) || did
+		case slices.Contains(o.Finalizers, claimProtectionFinalizer) && o.resource.GroupKind() == claims && len(p.cluster.list(podResource, o.Namespace)) == 0:
+			did = p.removeFinalizer(o, claimProtectionFinalizer) || did
+		case slices.Contains(o.Finalizers, jobTrackingFinalizer) && o.resource.GroupKind() == pods:
+			did = p.removeFinalizer(o, jobTrackingFinalizer) || did
 		}
 	}
 	return did
 }
 
-// concerned are the objects that the preview is about: those that the deletion may
-// concern, and those that something was done about after all.
-func (p *preview) concerned() map[graph.ID]struct{} {
+// affected returns the objects of the preview: those that the deletion may affect, and
+// those that were changed.
+func (p *simulation) affected() map[graph.ID]struct{} {
 	all := maps.Clone(p.touched)
 	for _, id := range p.tree.order {
 		all[id] = struct{}{}
@@ -49,12 +49,11 @@ func (p *preview) concerned() map[graph.ID]struct{} {
 
 var podResource = schema.GroupResource{Resource: "pods"}
 
-// terminating are the objects that are being deleted and that the preview is about,
-// in an order that is always the same.
-func (p *preview) terminating() []*object {
+// terminating returns the objects of the preview that are being deleted, sorted.
+func (p *simulation) terminating() []*object {
 	var found []*object
-	for id := range p.concerned() {
-		if o, ok := p.world.objects[id]; ok && o.DeletionTimestamp != nil {
+	for id := range p.affected() {
+		if o, ok := p.cluster.objects[id]; ok && o.DeletionTimestamp != nil {
 			found = append(found, o)
 		}
 	}
@@ -62,28 +61,28 @@ func (p *preview) terminating() []*object {
 	return found
 }
 
-// emptyNamespace deletes what is in a namespace: first the pods and, once they are
-// gone, the rest. Then the namespace may go.
-func (p *preview) emptyNamespace(namespace *object) (did bool) {
+// emptyNamespace deletes the objects in a namespace: first the pods and, when they are
+// gone, the rest. Then the namespace can be deleted.
+func (p *simulation) emptyNamespace(namespace *object) (did bool) {
 	inside := p.contents(namespace.Name)
 	if first := slices.DeleteFunc(slices.Clone(inside), func(o *object) bool { return o.resource.GroupKind() != pods }); len(first) != 0 {
 		inside = first
 	}
 	for _, o := range inside {
-		did = p.sweep(o, namespace, "its namespace is deleted", metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}) || did
+		did = p.deleteWith(o, namespace, "its namespace is being deleted", metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}) || did
 	}
 	if len(inside) == 0 {
 		namespace.contents = false
-		p.world.touched(namespace)
+		p.cluster.updated(namespace)
 		return true
 	}
 	return did
 }
 
-// contents are the objects in a namespace.
-func (p *preview) contents(namespace string) []*object {
+// contents returns the objects in a namespace.
+func (p *simulation) contents(namespace string) []*object {
 	var inside []*object
-	for at, objects := range p.world.places {
+	for at, objects := range p.cluster.byLocation {
 		if at.namespace != namespace {
 			continue
 		}
@@ -95,41 +94,41 @@ func (p *preview) contents(namespace string) []*object {
 	return inside
 }
 
-// emptyDefinition deletes the objects of a type whose definition is deleted. Then
-// the definition may go.
-func (p *preview) emptyDefinition(definition *object) (did bool) {
+// emptyDefinition deletes the custom resources of a CustomResourceDefinition that is being
+// deleted. Then the definition can be deleted.
+func (p *simulation) emptyDefinition(definition *object) (did bool) {
 	instances := p.instances(definition)
 	for _, o := range instances {
-		did = p.sweep(o, definition, "its type is deleted", metav1.DeleteOptions{}) || did
+		did = p.deleteWith(o, definition, "its CustomResourceDefinition is being deleted", metav1.DeleteOptions{}) || did
 	}
 	if len(instances) == 0 {
-		return p.takeOff(definition, cleansUpInstances)
+		return p.removeFinalizer(definition, instanceCleanupFinalizer)
 	}
 	return did
 }
 
-// instances are the objects of the type that is defined, whose resource is what the
-// definition is called by.
-func (p *preview) instances(definition *object) []*object {
+// instances returns the objects of the type of a CustomResourceDefinition, which is named
+// after the resource.
+func (p *simulation) instances(definition *object) []*object {
 	plural, group, _ := strings.Cut(definition.Name, ".")
-	return p.world.in(schema.GroupResource{Group: group, Resource: plural}, "")
+	return p.cluster.list(schema.GroupResource{Group: group, Resource: plural}, "")
 }
 
-// sweep deletes an object once that goes with a namespace or a definition.
-func (p *preview) sweep(o, because *object, why string, options metav1.DeleteOptions) bool {
-	if _, before := p.swept[o.id]; before {
+// deleteWith deletes an object, once, with its namespace or definition.
+func (p *simulation) deleteWith(o, because *object, reason string, options metav1.DeleteOptions) bool {
+	if _, before := p.deletedWith[o.id]; before {
 		return false
 	}
-	p.swept[o.id] = swept{by: because.id, why: why}
+	p.deletedWith[o.id] = deletedWith{by: because.id, reason: reason}
 	p.touch(o.id)
-	_ = p.world.delete(o, options) // which fails only on preconditions
+	_ = p.cluster.delete(o, options) // only fails because of preconditions
 	return true
 }
 
-// takeOff takes a finalizer off.
-func (p *preview) takeOff(o *object, finalizer string) bool {
+// removeFinalizer removes a finalizer.
+func (p *simulation) removeFinalizer(o *object, finalizer string) bool {
 	m := o.writable()
 	m.Finalizers = slices.DeleteFunc(m.Finalizers, func(f string) bool { return f == finalizer })
-	p.world.touched(o)
+	p.cluster.updated(o)
 	return true
 }

@@ -10,15 +10,14 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/statekey"
 )
 
-// errNoKeys is why nothing can be verified that is from files.
-var errNoKeys = errors.New("there is no cluster to read the operator's keys from")
+// errNoKeys means that the state annotations of objects from files cannot be verified.
+var errNoKeys = errors.New("the operator's keys are only in the cluster")
 
-// keys returns the keys for a preview. It signs with a key of its own, which nobody
-// else has, and verifies with the operator's as well, if they can be read: that takes
-// the right to read a Secret in the operator's namespace, which few have. Without it
-// nobody can tell whether the state of an object is the operator's, and so what becomes
-// of that object is unknown.
-func (p *preview) keys(ctx context.Context) func() (statekey.Keys, error) {
+// keys returns the keys for a preview. It signs with a new key of its own, and also
+// verifies with the operator's keys if they can be read, which needs permission to read a
+// Secret in the operator's namespace. Without them it is unknown whether the state of an
+// object is the operator's, so the outcome for that object is unknown.
+func (p *simulation) keys(ctx context.Context) func() (statekey.Keys, error) {
 	return sync.OnceValues(func() (statekey.Keys, error) {
 		own := make([]byte, statekey.MinBytes)
 		if _, err := rand.Read(own); err != nil {
@@ -34,8 +33,8 @@ func (p *preview) keys(ctx context.Context) func() (statekey.Keys, error) {
 		}
 		operators, err := read(ctx)
 		if err != nil {
-			return keys, fmt.Errorf("its state annotation can't be verified: %w", err)
+			return keys, fmt.Errorf("verify its state annotation: %w", err)
 		}
-		return keys.And(operators), nil
+		return keys.WithVerifiers(operators), nil
 	})
 }

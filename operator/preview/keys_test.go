@@ -13,16 +13,15 @@ import (
 
 	"github.com/gleaner-dev/gleaner/hostabi"
 	"github.com/gleaner-dev/gleaner/operator/graph"
-	"github.com/gleaner-dev/gleaner/operator/memo"
-	"github.com/gleaner-dev/gleaner/operator/modules"
+	"github.com/gleaner-dev/gleaner/operator/objectstate"
 	"github.com/gleaner-dev/gleaner/operator/statekey"
 	"github.com/gleaner-dev/gleaner/operator/survey"
 	"github.com/gleaner-dev/gleaner/policies"
 	"github.com/gleaner-dev/gleaner/policies/fixed"
 )
 
-// What an object's state is worth can be told with the operator's keys alone.
-func TestPreview_SaysWhereAStateAnnotationCanNotBeVerified(t *testing.T) {
+// The state of an object can only be verified with the operator's keys.
+func TestPreview_UnverifiableStateIsUnknown(t *testing.T) {
 	operators, err := statekey.Parse(map[string][]byte{statekey.Current: bytes.Repeat([]byte{1}, statekey.MinBytes)})
 	if err != nil {
 		t.Fatal(err)
@@ -33,8 +32,8 @@ func TestPreview_SaysWhereAStateAnnotationCanNotBeVerified(t *testing.T) {
 		message string
 	}{
 		"with the operator's keys":         {func(context.Context) (statekey.Keys, error) { return operators, nil }, Goes, ""},
-		"without the right to read them":   {func(context.Context) (statekey.Keys, error) { return statekey.Keys{}, errors.New("forbidden") }, Unknown, "can't be verified: forbidden"},
-		"from files, where there are none": {nil, Unknown, "can't be verified"},
+		"without the right to read them":   {func(context.Context) (statekey.Keys, error) { return statekey.Keys{}, errors.New("forbidden") }, Unknown, "verify its state annotation: forbidden"},
+		"from files, where there are none": {nil, Unknown, "verify its state annotation"},
 	} {
 		t.Run(claim, func(t *testing.T) {
 			root := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}}
@@ -43,20 +42,20 @@ func TestPreview_SaysWhereAStateAnnotationCanNotBeVerified(t *testing.T) {
 			root.SetUID("root")
 			root.SetFinalizers([]string{graph.Hold})
 			root.SetDeletionTimestamp(&metav1.Time{Time: time.Now().Add(-time.Hour)})
-			text, err := memo.Memo{UID: "root", References: memo.Hash(nil), Propagation: &memo.Propagation{
+			text, err := objectstate.State{UID: "root", ReferencesHash: objectstate.HashReferences(nil), Propagation: &objectstate.Propagation{
 				Policy: "ClusterGCPolicy waits", Decision: "Background", Requested: string(hostabi.RequestedUnspecified),
 			}}.Sign(operators)
 			if err != nil {
 				t.Fatal(err)
 			}
-			root.SetAnnotations(map[string]string{memo.Annotation: text})
+			root.SetAnnotations(map[string]string{objectstate.Annotation: text})
 			s, err := survey.Files([]*unstructured.Unstructured{root}, time.Now)
 			if err != nil {
 				t.Fatal(err)
 			}
 			p, err := Delete(t.Context(), Options{
 				Survey: s, Target: graph.IDOf("root"), Cascade: metav1.DeletePropagationBackground, Now: time.Now(), Keys: c.keys,
-				Reading: &modules.Reading{Policies: policies.NewSet([]*policies.Policy{waiting(t)})},
+				Policies: &Reading{Policies: policies.NewSet([]*policies.Policy{waiting(t)})},
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -68,7 +67,7 @@ func TestPreview_SaysWhereAStateAnnotationCanNotBeVerified(t *testing.T) {
 	}
 }
 
-// waiting is a policy that has not decided yet.
+// waiting is a policy that returns Wait.
 func waiting(t *testing.T) *policies.Policy {
 	t.Helper()
 	verdict, err := fixed.New("waits", map[hostabi.Hook][]byte{hostabi.HookPropagate: []byte(`{"decision": "Wait", "after": "1h"}`)})
@@ -76,7 +75,7 @@ func waiting(t *testing.T) *policies.Policy {
 		t.Fatal(err)
 	}
 	return &policies.Policy{
-		Name: "waits", Enforce: true, Hooks: []hostabi.Hook{hostabi.HookPropagate}, Needs: policies.NeedsReference, Asker: asker{verdict},
+		Name: "waits", Enforce: true, Hooks: []hostabi.Hook{hostabi.HookPropagate}, Needs: policies.NeedsReference, Evaluator: fixedEvaluator{verdict},
 		Rules: []policies.Rule{{Groups: []string{""}, Resources: []string{"configmaps"}}},
 	}
 }

@@ -8,18 +8,18 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/record"
 )
 
-// Outcome is what becomes of an object. Unknown is the zero Outcome.
+// Outcome is the predicted outcome for an object. The zero Outcome is Unknown.
 type Outcome string
 
 // The outcomes.
 const (
-	Unknown Outcome = ""      // it can't be told: it may go
-	Goes    Outcome = "Goes"  // at once
-	Waits   Outcome = "Waits" // for something first; see Object.Then
-	Stays   Outcome = "Stays"
+	Unknown Outcome = ""      // it may be deleted
+	Goes    Outcome = "Goes"  // it is deleted immediately
+	Waits   Outcome = "Waits" // it waits for something first; see Object.Then
+	Stays   Outcome = "Stays" // it is not deleted
 )
 
-// MarshalText writes the zero Outcome as a word, too.
+// MarshalText returns the outcome as a word, also for the zero Outcome.
 func (o Outcome) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
 
 // String returns the outcome as a word.
@@ -30,51 +30,50 @@ func (o Outcome) String() string {
 	return string(o)
 }
 
-// Preview is what would become of the objects that a deletion concerns.
+// Preview is the simulated result of a deletion for the objects that it affects.
 type Preview struct {
 	Target  types.UID
 	Cascade string
 
-	// Objects are in the order of a tree: each before what is below it, the target
-	// first.
+	// Objects are in the order of the tree, starting with the target.
 	Objects []Object
 
-	// Notes are what else there is to know, for people.
+	// Notes are additional messages.
 	Notes []string
 }
 
-// Object is one object, and what would become of it.
+// Object is one object and its outcome.
 type Object struct {
 	record.Object
-	Depth  int       // in the tree; the target is at 0
-	Parent types.UID // in the tree; "" for the target, and for what is in no tree
-	Owners int       // references to owners that it has
+	Depth  int       // in the tree; 0 for the target
+	Parent types.UID // in the tree; "" for the target, and for objects outside the tree
+	Owners int       // number of owner references
 
 	Outcome Outcome
-	Then    Outcome // of one that waits: what becomes of it after that, if all goes well
+	Then    Outcome // for Waits: the outcome after the wait, if nothing fails
 
-	// After is for how long it waits at least, where that is known.
+	// After is the minimum duration of the wait, if known.
 	After time.Duration
 
-	Reason  string // one word, as in records
-	Message string // for people
-	Policy  string // whose word it goes by, if one was asked
+	Reason  string // as in records
+	Message string
+	Policy  string // the policy that decided, if any
 
-	// Dependents says how its dependents go, where a policy was asked about that.
+	// Dependents is the propagation policy that DependentsPolicy decided, if any.
 	Dependents       string
 	DependentsPolicy string
 
-	Terminating bool           // it is being deleted already
-	Asked       []record.Asked // the policies that were asked about it, with those in Monitor
+	Terminating bool                // it is already being deleted
+	Evaluations []record.Evaluation // evaluations of policies, including those in Monitor mode
 }
 
-// Going reports whether an object would go, be it later, or might.
-func (o Object) Going() bool {
+// MayBeDeleted reports whether an object is or may be deleted, now or later.
+func (o Object) MayBeDeleted() bool {
 	return o.Outcome == Goes || o.Outcome == Unknown || o.Outcome == Waits && o.Then != Stays
 }
 
-// unknown has it not be known what becomes of an object.
-func (o *Object) unknown(reason, message string) {
+// setUnknown sets the outcome to Unknown.
+func (o *Object) setUnknown(reason, message string) {
 	o.Outcome, o.Then, o.After, o.Policy = Unknown, "", 0, ""
 	o.Reason, o.Message = reason, message
 }

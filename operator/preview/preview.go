@@ -1,9 +1,8 @@
-// Package preview tells what would become of a cluster's objects if one of them were
-// deleted: it has the collector's own code decide about a copy of their metadata,
-// until nothing changes any more.
+// Package preview simulates the deletion of an object: it runs the collector's own code on
+// a copy of the cluster's metadata until nothing changes any more.
 //
-// It writes nothing to the cluster. What it can't know it says is unknown, and never
-// that it stays.
+// It writes nothing to the cluster. If an outcome cannot be determined, it is Unknown,
+// never Stays.
 package preview
 
 import (
@@ -17,210 +16,209 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 
-	"github.com/gleaner-dev/gleaner/operator/consult"
 	"github.com/gleaner-dev/gleaner/operator/decide"
 	"github.com/gleaner-dev/gleaner/operator/gather"
 	"github.com/gleaner-dev/gleaner/operator/graph"
-	"github.com/gleaner-dev/gleaner/operator/loop"
-	"github.com/gleaner-dev/gleaner/operator/modules"
+	"github.com/gleaner-dev/gleaner/operator/modulecall"
 	"github.com/gleaner-dev/gleaner/operator/record"
+	"github.com/gleaner-dev/gleaner/operator/simulate"
 	"github.com/gleaner-dev/gleaner/operator/statekey"
 	"github.com/gleaner-dev/gleaner/operator/survey"
 	"github.com/gleaner-dev/gleaner/policies"
 	"github.com/gleaner-dev/gleaner/policies/builtin"
 )
 
-// Options say what is to be previewed.
+// Options configure a preview.
 type Options struct {
-	Survey  *survey.Survey // is used up: its graph is changed
-	Config  *rest.Config   // with what rights objects are read for policies; nil: all is from files
+	Survey  *survey.Survey // not reusable: the simulation modifies its graph
+	Config  *rest.Config   // to read objects for policies; nil if all objects are from files
 	Target  graph.ID
 	Cascade metav1.DeletionPropagation
 
-	// Keys verify what the operator has signed in the cluster; nil: that can't be verified.
+	// Keys returns the operator's keys for state annotations; nil if they are unavailable.
 	Keys func(context.Context) (statekey.Keys, error)
 
-	// Reading are the policies and finalizers in force; nil where they are not known,
-	// for Unread.
-	Reading *modules.Reading
-	Unread  error
+	// Policies contains the policies and finalizers in force; nil if they could not be
+	// read because of Unread.
+	Policies    *Reading
+	PoliciesErr error
 
 	Now time.Time
 }
 
-// preview is one preview as it goes on.
-type preview struct {
-	options Options
-	clock   time.Time
-	world   *world
-	stage   *loop.Rehearsal
+// simulation is a running simulation.
+type simulation struct {
+	options   Options
+	clock     time.Time
+	cluster   *simulatedCluster
+	collector *simulate.Simulation
 
-	turn      graph.ID // whose turn it is
-	tree      tree
-	touched   map[graph.ID]struct{}       // everything that something was done about
-	decisions map[graph.ID][]record.Entry // in order
-	doubts    map[graph.ID][]string       // why a decision is not to be relied on
-	swept     map[graph.ID]swept          // what is deleted with its namespace or its type
-	endings   map[graph.ID]ending
-	orphans   map[graph.ID]struct{} // what has let its dependents go
-	waited    map[graph.ID]struct{} // what has waited for its dependents, be it for none
-	asked     map[graph.ID]int      // how often a policy has said to wait, after the first phase
-	phase     int                   // 0: what happens at once
+	current       graph.ID // the object being processed
+	tree          tree
+	touched       map[graph.ID]struct{}       // objects that were changed or decided about
+	decisions     map[graph.ID][]record.Entry // in order
+	uncertainties map[graph.ID][]string       // why a decision is uncertain
+	deletedWith   map[graph.ID]deletedWith    // objects that are deleted with their namespace or type
+	deletions     map[graph.ID]deletion
+	orphaning     map[graph.ID]struct{} // objects that orphaned their dependents
+	foreground    map[graph.ID]struct{} // objects that were deleted in the foreground
+	waitCounts    map[graph.ID]int      // how often a policy returned Wait after the first phase
+	phase         int                   // 0 is what happens immediately
 }
 
-// swept is an object that is deleted for another reason than its owners.
-type swept struct {
-	by  graph.ID
-	why string
+// deletedWith is the reason of an object that is not deleted because of its owners.
+type deletedWith struct {
+	by     graph.ID
+	reason string
 }
 
-// ending is when an object has come to its end.
-type ending struct {
+// deletion is when an object was deleted.
+type deletion struct {
 	phase int
 	at    time.Time
 }
 
 const (
-	longestSettling = 100_000 // rounds, of which every level of a tree takes a few
-	longestWaiting  = 200     // phases: each is about something that was waited for
-	mostQuestions   = 5       // to a policy that always says to wait
+	maxSettleRounds = 100_000 // rounds; each level of a tree takes a few
+	maxPhases       = 200     // phases; each ends one wait
+	maxWaits        = 5       // evaluations of a policy that always returns Wait
 )
 
 // Delete previews the deletion of an object.
 func Delete(ctx context.Context, o Options) (*Preview, error) {
-	o.Now = o.Now.Truncate(time.Second) // as times are kept on objects
-	p := &preview{
+	o.Now = o.Now.Truncate(time.Second) // like times in objects
+	p := &simulation{
 		options: o, clock: o.Now, touched: map[graph.ID]struct{}{}, decisions: map[graph.ID][]record.Entry{},
-		doubts: map[graph.ID][]string{}, swept: map[graph.ID]swept{}, endings: map[graph.ID]ending{}, orphans: map[graph.ID]struct{}{}, waited: map[graph.ID]struct{}{}, asked: map[graph.ID]int{},
+		uncertainties: map[graph.ID][]string{}, deletedWith: map[graph.ID]deletedWith{}, deletions: map[graph.ID]deletion{}, orphaning: map[graph.ID]struct{}{}, foreground: map[graph.ID]struct{}{}, waitCounts: map[graph.ID]int{},
 	}
 	now := func() time.Time { return p.clock }
-	p.world = newWorld(o.Survey, now)
-	target, ok := p.world.objects[o.Target]
+	p.cluster = newSimulatedCluster(o.Survey, now)
+	target, ok := p.cluster.objects[o.Target]
 	if !ok {
-		return nil, errors.New("the object to be deleted is not among those that were read: it has just gone, or its type can't be listed, watched and deleted")
+		return nil, errors.New("the object was not found: it was just deleted, or its type cannot be listed, watched and deleted")
 	}
-	p.tree = p.plant(target)
-	p.rehearse(ctx, now)
-	p.stage.Hold(p.tree.has)
-	if err := p.settle(ctx); err != nil {
+	p.tree = p.buildTree(target)
+	p.newCollector(ctx, now)
+	p.collector.QueueHolds(p.tree.has)
+	if err := p.runUntilIdle(ctx); err != nil {
 		return nil, err
 	}
 	p.touch(target.id)
-	if target, ok = p.world.objects[o.Target]; ok {
-		if err := p.world.delete(target, metav1.DeleteOptions{PropagationPolicy: &o.Cascade}); err != nil {
+	if target, ok = p.cluster.objects[o.Target]; ok {
+		if err := p.cluster.delete(target, metav1.DeleteOptions{PropagationPolicy: &o.Cascade}); err != nil {
 			return nil, fmt.Errorf("delete %s: %w", target, err)
 		}
 	}
-	if err := p.settle(ctx); err != nil {
+	if err := p.runUntilIdle(ctx); err != nil {
 		return nil, err
 	}
-	first := p.photograph()
-	for p.phase = 1; p.phase < longestWaiting && p.goOn(); p.phase++ {
-		if err := p.settle(ctx); err != nil {
+	first := p.capture()
+	for p.phase = 1; p.phase < maxPhases && p.advance(); p.phase++ {
+		if err := p.runUntilIdle(ctx); err != nil {
 			return nil, err
 		}
 	}
-	return p.tell(first), nil
+	return p.report(first), nil
 }
 
-// rehearse sets the collector up on the copy.
-func (p *preview) rehearse(ctx context.Context, now func() time.Time) {
+// newCollector creates the collector that runs on the copy.
+func (p *simulation) newCollector(ctx context.Context, now func() time.Time) {
 	s := p.options.Survey
-	reader := &reader{world: p.world, bodies: map[body]*unstructured.Unstructured{}, doubt: p.doubt}
+	reader := &simulatedReader{cluster: p.cluster, objects: map[objectKey]*unstructured.Unstructured{}, addUncertainty: p.addUncertainty}
 	if p.options.Config != nil {
-		reader.live = consult.NewLive(p.options.Config)
+		reader.live = modulecall.NewLiveReader(p.options.Config)
 	}
 	var set *policies.Set
-	if p.options.Reading != nil {
-		set = p.options.Reading.Policies
+	if p.options.Policies != nil {
+		set = p.options.Policies.Policies
 	}
 	reader.policies = set
-	p.stage = loop.Rehearse(loop.Stage{
-		Graph: s.Graph, Client: server{p.world}, Serves: p.world.served, Reader: reader, Intents: reader,
-		Types:    gather.Sources{Catalog: s.Catalog, Absent: s.Absent, Empty: s.Empty},
+	p.collector = simulate.New(simulate.Cluster{
+		Graph: s.Graph, Client: simulatedClient{p.cluster}, Serves: p.cluster.serves, Reader: reader, Intents: reader,
+		Types:    gather.Sources{Catalog: s.Catalog, Absent: s.Absent, VerifyEmpty: s.VerifyEmpty},
 		Policies: set, Default: builtin.Policy{}, Now: now,
-		Keys: p.keys(ctx), Unverified: func(why error) { p.doubt(why.Error()) },
-		Tell: p.hear, Turn: func(id graph.ID) { p.turn = id },
+		Keys: p.keys(ctx), OnUnverified: func(why error) { p.addUncertainty(why.Error()) },
+		OnDecision: p.addDecision, OnReconcile: func(id graph.ID) { p.current = id },
 	})
 }
 
-func (p *preview) touch(id graph.ID) { p.touched[id] = struct{}{} }
+func (p *simulation) touch(id graph.ID) { p.touched[id] = struct{}{} }
 
-// doubt notes that what is decided of the object whose turn it is can't be relied on.
-func (p *preview) doubt(why string) {
-	if !slices.Contains(p.doubts[p.turn], why) {
-		p.doubts[p.turn] = append(p.doubts[p.turn], why)
+// addUncertainty records that the decision about the current object is uncertain.
+func (p *simulation) addUncertainty(reason string) {
+	if !slices.Contains(p.uncertainties[p.current], reason) {
+		p.uncertainties[p.current] = append(p.uncertainties[p.current], reason)
 	}
 }
 
-// hear takes in a decision.
-func (p *preview) hear(e record.Entry) {
+// addDecision records a decision.
+func (p *simulation) addDecision(e record.Entry) {
 	id := graph.IDOf(e.Object.UID)
 	p.touch(id)
 	p.decisions[id] = append(p.decisions[id], e)
-	if e.Reason == decide.PolicyAtFault && p.options.Reading == nil {
-		p.doubt(fmt.Sprintf("the policies can't be read: %v", p.options.Unread))
+	if e.Reason == decide.PolicyFault && p.options.Policies == nil {
+		p.addUncertainty(fmt.Sprintf("policies could not be read: %v", p.options.PoliciesErr))
 	}
-	if p.options.Reading == nil {
+	if p.options.Policies == nil {
 		return
 	}
-	for _, a := range e.Asked {
-		if why, is := p.options.Reading.Unfetched[a.Policy]; is && a.Fault != "" && a.Mode != "Monitor" {
-			p.doubt(fmt.Sprintf("%s can't be asked from here: %s", a.Policy, why))
+	for _, a := range e.Evaluations {
+		if cause, is := p.options.Policies.NotFetched[a.Policy]; is && a.Fault != "" && a.Mode != "Monitor" {
+			p.addUncertainty(fmt.Sprintf("%s cannot be evaluated here: %s", a.Policy, cause))
 		}
 	}
 }
 
-// settle goes on until there is nothing left to be done at this time.
-func (p *preview) settle(ctx context.Context) error {
-	for range longestSettling {
+// runUntilIdle runs the simulation until nothing changes at the current time.
+func (p *simulation) runUntilIdle(ctx context.Context) error {
+	for range maxSettleRounds {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		for _, e := range p.world.told() {
-			p.note(e)
-			p.stage.Apply(e)
+		for _, e := range p.cluster.takeEvents() {
+			p.addEvent(e)
+			p.collector.Apply(e)
 		}
-		worked, failed := p.stage.Work(ctx)
+		worked, failed := p.collector.Work(ctx)
 		for id, err := range failed {
 			p.touch(id)
-			p.turn = id
-			p.doubt(err.Error())
+			p.current = id
+			p.addUncertainty(err.Error())
 		}
-		if !worked && len(p.world.news) == 0 && !p.controllers() {
+		if !worked && len(p.cluster.pendingEvents) == 0 && !p.runControllers() {
 			return nil
 		}
 	}
-	return errors.New("the preview does not come to rest: please report this")
+	return errors.New("the simulation does not terminate: please report this bug")
 }
 
-// note notes what ends, and when.
-func (p *preview) note(e graph.Event) {
+// addEvent records deletions and their propagation.
+func (p *simulation) addEvent(e graph.Event) {
 	switch e := e.(type) {
 	case graph.Deleted:
 		id := graph.IDOf(e.Object.UID)
 		p.touch(id)
-		p.endings[id] = ending{p.phase, p.clock}
+		p.deletions[id] = deletion{p.phase, p.clock}
 	case graph.Seen:
 		id := graph.IDOf(e.Object.UID)
 		p.touch(id)
 		if o := e.Object; o.Terminating && o.Orphan && !o.Held {
-			p.orphans[id] = struct{}{}
+			p.orphaning[id] = struct{}{}
 		} else if o.Terminating && o.Foreground && !o.Held {
-			p.waited[id] = struct{}{}
+			p.foreground[id] = struct{}{}
 		}
 	}
 }
 
-// goOn has something happen that is waited for, and that others see to: finalizers
-// are dealt with, and then time passes. It reports false if nothing is waited for.
-func (p *preview) goOn() bool {
+// advance ends a wait for something outside of the simulation: other controllers remove their
+// finalizers, then time passes. It returns false if nothing is waited for.
+func (p *simulation) advance() bool {
 	freed := false
 	for _, o := range p.terminating() {
-		if others := othersOf(o); len(others) != 0 {
+		if others := otherFinalizers(o); len(others) != 0 {
 			m := o.writable()
 			m.Finalizers = slices.DeleteFunc(m.Finalizers, func(f string) bool { return slices.Contains(others, f) })
-			p.world.touched(o)
+			p.cluster.updated(o)
 			freed = true
 		}
 	}
@@ -229,37 +227,37 @@ func (p *preview) goOn() bool {
 	}
 	for id := range p.touched {
 		last := p.last(id)
-		if last == nil || last.Reason != decide.WaitsByPolicy {
+		if last == nil || last.Reason != decide.PolicyWaiting {
 			continue
 		}
-		if p.asked[id]++; p.asked[id] > mostQuestions {
-			p.stage.Forget(id)
+		if p.waitCounts[id]++; p.waitCounts[id] > maxWaits {
+			p.collector.Forget(id)
 		}
 	}
-	at, waits := p.stage.Next()
+	at, waits := p.collector.Next()
 	if !waits {
 		return false
 	}
 	if at.After(p.clock) {
 		p.clock = at
 	}
-	p.stage.Wake()
+	p.collector.Wake()
 	return true
 }
 
-// othersOf are the finalizers of an object that somebody else takes off.
-func othersOf(o *object) []string {
+// otherFinalizers returns the finalizers of an object that other controllers remove.
+func otherFinalizers(o *object) []string {
 	var others []string
 	for _, f := range o.Finalizers {
-		if !ofCollection(f) && f != graph.Hold {
+		if !isGCFinalizer(f) && f != graph.Hold {
 			others = append(others, f)
 		}
 	}
 	return others
 }
 
-// last is what was decided last about an object.
-func (p *preview) last(id graph.ID) *record.Entry {
+// last returns the last decision about an object.
+func (p *simulation) last(id graph.ID) *record.Entry {
 	entries := p.decisions[id]
 	if len(entries) == 0 {
 		return nil

@@ -17,17 +17,17 @@ import (
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
 )
 
-// proposed reads a cluster as it would be with some objects applied.
-type proposed struct {
+// proposedReader reads a cluster as if some objects were applied to it.
+type proposedReader struct {
 	live    client.Reader
 	scheme  *runtime.Scheme
 	objects []client.Object
 }
 
-// propose takes objects as if they were applied. They are those that policies are made
-// of: others would change nothing here.
-func propose(config *rest.Config, objects []*unstructured.Unstructured) (*proposed, error) {
-	p := &proposed{scheme: runtime.NewScheme()}
+// newProposedReader returns a reader that treats objects as applied. Only objects that define
+// policies have an effect.
+func newProposedReader(config *rest.Config, objects []*unstructured.Unstructured) (*proposedReader, error) {
+	p := &proposedReader{scheme: runtime.NewScheme()}
 	if err := errors.Join(clientgoscheme.AddToScheme(p.scheme), v1alpha1.AddToScheme(p.scheme)); err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ func propose(config *rest.Config, objects []*unstructured.Unstructured) (*propos
 }
 
 // Get implements client.Reader.
-func (p *proposed) Get(ctx context.Context, key client.ObjectKey, to client.Object, opts ...client.GetOption) error {
+func (p *proposedReader) Get(ctx context.Context, key client.ObjectKey, to client.Object, opts ...client.GetOption) error {
 	for _, o := range p.objects {
 		if reflect.TypeOf(o) == reflect.TypeOf(to) && client.ObjectKeyFromObject(o) == key {
 			reflect.ValueOf(to).Elem().Set(reflect.ValueOf(o.DeepCopyObject()).Elem())
@@ -62,29 +62,29 @@ func (p *proposed) Get(ctx context.Context, key client.ObjectKey, to client.Obje
 	return p.live.Get(ctx, key, to, opts...)
 }
 
-// List implements client.Reader, for all objects of a kind. A kind that the cluster does
-// not serve has those that are proposed.
-func (p *proposed) List(ctx context.Context, to client.ObjectList, opts ...client.ListOption) error {
-	var mine []client.Object
+// List implements client.Reader, for all objects of a kind. For a kind that the cluster
+// does not serve, it returns the proposed ones.
+func (p *proposedReader) List(ctx context.Context, to client.ObjectList, opts ...client.ListOption) error {
+	var applied []client.Object
 	for _, o := range p.objects {
 		if kindOf(o)+"List" == kindOf(to) {
-			mine = append(mine, o)
+			applied = append(applied, o)
 		}
 	}
-	if err := p.live.List(ctx, to, opts...); err != nil && (len(mine) == 0 || !meta.IsNoMatchError(err)) {
+	if err := p.live.List(ctx, to, opts...); err != nil && (len(applied) == 0 || !meta.IsNoMatchError(err)) {
 		return err
 	}
-	there, err := meta.ExtractList(to)
+	existing, err := meta.ExtractList(to)
 	if err != nil {
 		return err
 	}
 	var all []runtime.Object
-	for _, o := range there {
-		if !replaces(mine, o.(client.Object)) {
+	for _, o := range existing {
+		if !replaces(applied, o.(client.Object)) {
 			all = append(all, o)
 		}
 	}
-	for _, o := range mine {
+	for _, o := range applied {
 		all = append(all, o.DeepCopyObject())
 	}
 	return meta.SetList(to, all)

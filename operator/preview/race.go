@@ -12,32 +12,32 @@ import (
 	"github.com/gleaner-dev/gleaner/policies/builtin"
 )
 
-// ways are the ways in which an object may be deleted. What becomes of its dependents
-// can depend on which it is, and that on which of two others is first: in a cluster
-// either may be. The copy of it goes one of these ways only.
-type ways struct {
-	foreground bool // while an owner waits
-	otherwise  bool // once that owner is gone: as its own finalizers say
+// deletionPolicies are the propagation policies with which an object may be deleted. The outcome for
+// its dependents can depend on them, and they on which of two other objects is processed
+// first. In a cluster either is possible; the simulation has only one order.
+type deletionPolicies struct {
+	foreground bool // while an owner is in foreground deletion
+	requested  bool // after that owner is gone: according to the object's own finalizers
 }
 
-func (w ways) either() bool { return w.foreground && w.otherwise }
+func (w deletionPolicies) both() bool { return w.foreground && w.requested }
 
-// waysOf finds out in what ways each of the objects may be deleted. An object that has
-// dependents goes in the foreground if its owner is found waiting for a foreground
-// deletion, and as its own finalizers say if its owner is found gone (G-48, G-49). An
-// owner only waits for those that block it: it may be gone before the others are
-// looked at.
-func (p *preview) waysOf(order []graph.ID) map[graph.ID]ways {
-	found := map[graph.ID]ways{}
+// deletionPoliciesOf returns the propagation policies with which each of the objects may be deleted. An
+// object with dependents is deleted in the foreground if its owner is in foreground
+// deletion at that time, and according to its own finalizers if its owner is gone (G-48,
+// G-49). An owner only waits for dependents that block it: it may be gone before the
+// others are processed.
+func (p *simulation) deletionPoliciesOf(order []graph.ID) map[graph.ID]deletionPolicies {
+	found := map[graph.ID]deletionPolicies{}
 	for _, id := range order {
-		if _, is := p.waited[id]; is {
-			found[id] = ways{foreground: true}
+		if _, is := p.foreground[id]; is {
+			found[id] = deletionPolicies{foreground: true}
 		}
 	}
 	for again := true; again; {
 		again = false
 		for _, id := range order {
-			if w := p.mayGo(id, found); w != found[id] {
+			if w := p.addDeletionPolicies(id, found); w != found[id] {
 				found[id], again = w, true
 			}
 		}
@@ -45,50 +45,49 @@ func (p *preview) waysOf(order []graph.ID) map[graph.ID]ways {
 	return found
 }
 
-// mayGo adds to the ways in which an object goes those that it may go by its owners.
-func (p *preview) mayGo(id graph.ID, found map[graph.ID]ways) ways {
+// addDeletionPolicies adds the propagation policies that an object may have because of its owners.
+func (p *simulation) addDeletionPolicies(id graph.ID, found map[graph.ID]deletionPolicies) deletionPolicies {
 	w := found[id]
 	from := p.options.Survey.Items[id].Meta
-	if !p.collectedByDefault(id) || slices.Contains(from.Finalizers, metav1.FinalizerDeleteDependents) && !leaves(from) {
+	if !p.collectedByDefault(id) || slices.Contains(from.Finalizers, metav1.FinalizerDeleteDependents) && !hasOrphanFinalizer(from) {
 		return w
 	}
 	waits, sure := false, true
 	for _, ref := range from.OwnerReferences {
 		owner := found[graph.IDOf(ref.UID)]
 		waits = waits || owner.foreground
-		sure = sure && owner.foreground && !owner.otherwise && blocks(ref)
+		sure = sure && owner.foreground && !owner.requested && blocks(ref)
 	}
-	if p.propagationDecided(id) && (!waits || sure || !p.mayBeUnasked(id)) {
+	if p.propagationDecided(id) && (!waits || sure || !p.maySkipPolicy(id)) {
 		return w
 	}
-	return ways{foreground: w.foreground || waits, otherwise: w.otherwise || !w.foreground || !sure}
+	return deletionPolicies{foreground: w.foreground || waits, requested: w.requested || !w.foreground || !sure}
 }
 
-// collectedByDefault reports whether an object is deleted for its owners, and no policy
-// has said how.
-func (p *preview) collectedByDefault(id graph.ID) bool {
+// collectedByDefault reports whether an object is deleted because of its owners, and no
+// policy has decided the propagation.
+func (p *simulation) collectedByDefault(id graph.ID) bool {
 	return slices.ContainsFunc(p.decisions[id], func(e record.Entry) bool {
 		return e.Action == record.Delete && (e.Policy == "" || e.Policy == builtin.Policy{}.Name())
 	})
 }
 
-// propagationDecided reports whether a policy has said what becomes of an object's
-// dependents.
-func (p *preview) propagationDecided(id graph.ID) bool {
+// propagationDecided reports whether a policy has decided about an object's dependents.
+func (p *simulation) propagationDecided(id graph.ID) bool {
 	return slices.ContainsFunc(p.decisions[id], func(e record.Entry) bool { return e.Reason == decide.PropagationDecided })
 }
 
-// mayBeUnasked reports whether the policy on the dependents of an object has no say if
-// the object is deleted in the foreground: that is as if somebody had asked for it,
-// which only some policies override.
-func (p *preview) mayBeUnasked(id graph.ID) bool {
-	if !slices.Contains(p.options.Survey.Items[id].Meta.Finalizers, graph.Hold) || p.options.Reading == nil {
+// maySkipPolicy reports whether the policy about the dependents of an object does not apply
+// if the object is deleted in the foreground: this counts as the client's request, which
+// only policies with override can change.
+func (p *simulation) maySkipPolicy(id graph.ID) bool {
+	if !slices.Contains(p.options.Survey.Items[id].Meta.Finalizers, graph.Hold) || p.options.Policies == nil {
 		return false
 	}
 	item, governed := p.options.Survey.Items[id], false
-	for governing := range p.options.Reading.Policies.For(hostabi.HookPropagate, item.Resource.Version.GroupResource(), item.Meta.Namespace) {
+	for governing := range p.options.Policies.Policies.Candidates(hostabi.HookPropagate, item.Resource.Version.GroupResource(), item.Meta.Namespace) {
 		decided := slices.ContainsFunc(p.decisions[id], func(e record.Entry) bool { return e.Policy == governing.String() })
-		if governing.Override && decided {
+		if governing.OverrideExplicit && decided {
 			return false
 		}
 		governed = governed || governing.Enforce
@@ -96,20 +95,20 @@ func (p *preview) mayBeUnasked(id graph.ID) bool {
 	return governed
 }
 
-// race has it not be known what becomes of an object if that depends on which of two
-// others is first.
-func (p *preview) race(order []graph.ID, objects map[graph.ID]*Object) {
-	ways := p.waysOf(order)
+// markRaces sets the outcome of an object to Unknown if it depends on which of two other objects
+// is processed first.
+func (p *simulation) markRaces(order []graph.ID, objects map[graph.ID]*Object) {
+	ways := p.deletionPoliciesOf(order)
 	for _, id := range order {
-		if _, is := p.swept[id]; is || objects[id].Outcome == Unknown {
+		if _, is := p.deletedWith[id]; is || objects[id].Outcome == Unknown {
 			continue
 		}
 		for _, ref := range p.options.Survey.Items[id].Meta.OwnerReferences {
 			owner := graph.IDOf(ref.UID)
 			item, there := p.options.Survey.Items[owner]
-			if there && ways[owner].either() && !p.stands(id, objects) {
-				if why := p.mayLeave(owner, item.Meta); why != "" {
-					objects[id].unknown("Race", "its owner "+ref.Kind+"/"+ref.Name+" "+why+", unless one of that owner's own owners still waits for a foreground deletion when it is deleted")
+			if there && ways[owner].both() && !p.hasKeptOwner(id, objects) {
+				if reason := p.mayOrphan(owner, item.Meta); reason != "" {
+					objects[id].setUnknown("Race", "its owner "+ref.Kind+"/"+ref.Name+" "+reason+", unless one of that owner's own owners is still in foreground deletion when it is deleted")
 					break
 				}
 			}
@@ -117,26 +116,26 @@ func (p *preview) race(order []graph.ID, objects map[graph.ID]*Object) {
 	}
 }
 
-// hurry has it not be known of an object whether it goes at once, if that depends on
-// which of others is first: it may not be deleted in the foreground, or be so and lose
-// what blocks it, since a dependent drops an owner that waits as long as it has
-// another one (G-47).
-func (p *preview) hurry(order []graph.ID, objects map[graph.ID]*Object) {
-	ways := p.waysOf(order)
+// markTimingRaces sets the outcome of an object to Unknown if it depends on the order of other
+// objects whether it is deleted immediately: it may not be deleted in the foreground, or
+// its dependents may stop blocking it, since a dependent removes its reference to an owner
+// in foreground deletion as long as it has another owner (G-47).
+func (p *simulation) markTimingRaces(order []graph.ID, objects map[graph.ID]*Object) {
+	ways := p.deletionPoliciesOf(order)
 	hurried := map[graph.ID]bool{}
 	for again := true; again; {
 		again = false
 		for _, id := range order {
 			o, refs := objects[id], p.options.Survey.Items[id].Meta.OwnerReferences
-			stands := o.Outcome != Waits && o.Outcome != Unknown
+			notDeleted := o.Outcome != Waits && o.Outcome != Unknown
 			for _, ref := range refs {
 				owner, known := objects[graph.IDOf(ref.UID)]
 				way := ways[graph.IDOf(ref.UID)]
-				if stands || !known || !blocks(ref) || !way.foreground || owner.Outcome == Unknown || owner.Outcome == Stays {
+				if notDeleted || !known || !blocks(ref) || !way.foreground || owner.Outcome == Unknown || owner.Outcome == Stays {
 					continue
 				}
-				if way.otherwise || len(refs) > 1 || hurried[id] {
-					owner.unknown("Race", "whether it goes before "+o.Kind+"/"+o.Name+" depends on which of their owners is first")
+				if way.requested || len(refs) > 1 || hurried[id] {
+					owner.setUnknown("Race", "whether it is deleted before "+o.Kind+"/"+o.Name+" depends on which of their owners is processed first")
 					hurried[graph.IDOf(ref.UID)], again = true, true
 				}
 			}
@@ -144,8 +143,8 @@ func (p *preview) hurry(order []graph.ID, objects map[graph.ID]*Object) {
 	}
 }
 
-// stands reports whether an object has an owner that stays.
-func (p *preview) stands(id graph.ID, objects map[graph.ID]*Object) bool {
+// hasKeptOwner reports whether an object has an owner that is not deleted.
+func (p *simulation) hasKeptOwner(id graph.ID, objects map[graph.ID]*Object) bool {
 	return slices.ContainsFunc(p.options.Survey.Items[id].Meta.OwnerReferences, func(ref metav1.OwnerReference) bool {
 		owner, there := objects[graph.IDOf(ref.UID)]
 		if !there {
@@ -156,35 +155,35 @@ func (p *preview) stands(id graph.ID, objects map[graph.ID]*Object) bool {
 	})
 }
 
-// races reports whether an object has owners that go without it, and others that take
-// it along. In a cluster any of them may be first.
-func (p *preview) races(id graph.ID) bool {
-	leaves, takes := false, false
+// hasRacingOwners reports whether an object has both owners that orphan it and owners that delete it.
+// In a cluster any of them may be processed first.
+func (p *simulation) hasRacingOwners(id graph.ID) bool {
+	orphaned, deleted := false, false
 	for _, ref := range p.options.Survey.Items[id].Meta.OwnerReferences {
 		owner := graph.IDOf(ref.UID)
-		_, orphans := p.orphans[owner]
-		_, goes := p.endings[owner]
-		leaves, takes = leaves || orphans, takes || goes && !orphans
+		_, orphans := p.orphaning[owner]
+		_, goes := p.deletions[owner]
+		orphaned, deleted = orphaned || orphans, deleted || goes && !orphans
 	}
-	return leaves && takes
+	return orphaned && deleted
 }
 
-// mayLeave says why an object may leave its dependents behind unless it is deleted in the
-// foreground.
-func (p *preview) mayLeave(id graph.ID, o *metav1.PartialObjectMetadata) string {
+// mayOrphan returns why an object may orphan its dependents unless it is deleted in the
+// foreground, or "".
+func (p *simulation) mayOrphan(id graph.ID, o *metav1.PartialObjectMetadata) string {
 	switch {
-	case leaves(o):
-		return "leaves it behind"
-	case p.mayBeUnasked(id):
-		return "has a policy asked about it"
+	case hasOrphanFinalizer(o):
+		return "orphans it"
+	case p.maySkipPolicy(id):
+		return "is governed by a policy that decides about it"
 	default:
 		return ""
 	}
 }
 
-// leaves reports whether an object that is deleted as its own finalizers say leaves its
-// dependents behind.
-func leaves(o *metav1.PartialObjectMetadata) bool {
+// hasOrphanFinalizer reports whether an object that is deleted according to its own finalizers orphans
+// its dependents.
+func hasOrphanFinalizer(o *metav1.PartialObjectMetadata) bool {
 	return slices.Contains(o.Finalizers, metav1.FinalizerOrphanDependents)
 }
 

@@ -15,7 +15,6 @@ import (
 
 	"github.com/gleaner-dev/gleaner/hostabi"
 	"github.com/gleaner-dev/gleaner/operator/graph"
-	"github.com/gleaner-dev/gleaner/operator/modules"
 	"github.com/gleaner-dev/gleaner/operator/survey"
 	"github.com/gleaner-dev/gleaner/policies"
 	"github.com/gleaner-dev/gleaner/policies/fixed"
@@ -23,7 +22,7 @@ import (
 
 var configMap = schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
 
-// fromFile makes a survey as of a file. A line is an object: its name, its finalizers in
+// fromFile returns a survey of a file. Each line is an object: its name, its finalizers in
 // brackets, and after < its owners, with ! those whose deletion it blocks.
 func fromFile(t *testing.T, lines []string) *survey.Survey {
 	t.Helper()
@@ -56,12 +55,12 @@ func fromFile(t *testing.T, lines []string) *survey.Survey {
 	return s
 }
 
-// outcomes are what becomes of objects when the one called root is deleted.
+// outcomes returns the outcomes of deleting the object called root.
 func outcomes(t *testing.T, cascade metav1.DeletionPropagation, lines []string, governing ...*policies.Policy) map[string]string {
 	t.Helper()
 	p, err := Delete(t.Context(), Options{
 		Survey: fromFile(t, lines), Target: graph.IDOf("root"), Cascade: cascade, Now: time.Now(),
-		Reading: &modules.Reading{Policies: policies.NewSet(governing)},
+		Policies: &Reading{Policies: policies.NewSet(governing)},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -76,14 +75,14 @@ func outcomes(t *testing.T, cascade metav1.DeletionPropagation, lines []string, 
 	return found
 }
 
-func TestWhatDependsOnWhichOwnerIsFirstIsNotKnown(t *testing.T) {
+func TestRace_OwnerOrderIsUnknown(t *testing.T) {
 	const foreground, background, orphan = metav1.DeletePropagationForeground, metav1.DeletePropagationBackground, metav1.DeletePropagationOrphan
 	for claim, c := range map[string]struct {
 		cascade metav1.DeletionPropagation
 		objects []string
 		want    map[string]string
 	}{
-		"one that its owner waits for goes in the foreground, and takes its dependents along": {
+		"a blocking dependent is deleted in the foreground, with its dependents": {
 			foreground, []string{"root", "middle [orphan] < !root", "leaf < middle"},
 			map[string]string{"root": "Goes", "middle": "Goes", "leaf": "Goes"},
 		},
@@ -95,7 +94,7 @@ func TestWhatDependsOnWhichOwnerIsFirstIsNotKnown(t *testing.T) {
 			background, []string{"root", "middle [orphan] < !root", "leaf < middle"},
 			map[string]string{"root": "Goes", "middle": "Goes", "leaf": "Stays"},
 		},
-		"who has another owner that stays stays whoever is first": {
+		"an object with another owner is kept in any order": {
 			foreground, []string{"root", "other", "middle [orphan] < root", "leaf < middle other"},
 			map[string]string{"root": "Goes", "middle": "Goes", "leaf": "Stays"},
 		},
@@ -112,14 +111,14 @@ func TestWhatDependsOnWhichOwnerIsFirstIsNotKnown(t *testing.T) {
 	}
 }
 
-func TestWhetherOneGoesAtOnceIsNotKnownIfAnOwnerMayBeFirst(t *testing.T) {
+func TestRace_TimingDependsOnOwnerOrder(t *testing.T) {
 	const foreground, background = metav1.DeletePropagationForeground, metav1.DeletePropagationBackground
 	for claim, c := range map[string]struct {
 		cascade metav1.DeletionPropagation
 		objects []string
 		want    map[string]string
 	}{
-		"one that goes in the foreground for certain waits for what blocks it": {
+		"foreground deletion in any order waits for blocking dependents": {
 			foreground, []string{"root", "middle < !root", "leaf [example.com/a] < !middle"},
 			map[string]string{"root": "Waits", "middle": "Waits", "leaf": "Waits"},
 		},
@@ -131,7 +130,7 @@ func TestWhetherOneGoesAtOnceIsNotKnownIfAnOwnerMayBeFirst(t *testing.T) {
 			foreground, []string{"root", "one < !root", "two < !root", "leaf [example.com/a] < !one !two"},
 			map[string]string{"root": "Unknown, a race", "one": "Unknown, a race", "two": "Unknown, a race", "leaf": "Waits"},
 		},
-		"nobody waits where nobody asked for that": {
+		"no waits without foreground deletion": {
 			background, []string{"root", "middle < !root", "leaf [example.com/a] < !middle"},
 			map[string]string{"root": "Goes", "middle": "Goes", "leaf": "Waits"},
 		},
@@ -144,15 +143,15 @@ func TestWhetherOneGoesAtOnceIsNotKnownIfAnOwnerMayBeFirst(t *testing.T) {
 	}
 }
 
-// onMiddle is a policy on the dependents of what is called middle.
-func onMiddle(t *testing.T, decision hostabi.Propagation, override bool) *policies.Policy {
+// onMiddleObject is a policy about the dependents of the object called middle.
+func onMiddleObject(t *testing.T, decision hostabi.Propagation, override bool) *policies.Policy {
 	t.Helper()
 	verdict, err := fixed.New("p", map[hostabi.Hook][]byte{hostabi.HookPropagate: []byte(`{"decision": "` + decision + `"}`)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return &policies.Policy{
-		Name: "p", Enforce: true, Override: override, Hooks: []hostabi.Hook{hostabi.HookPropagate}, Needs: policies.NeedsReference, Asker: asker{verdict},
+		Name: "p", Enforce: true, OverrideExplicit: override, Hooks: []hostabi.Hook{hostabi.HookPropagate}, Needs: policies.NeedsReference, Evaluator: fixedEvaluator{verdict},
 		Rules: []policies.Rule{{Groups: []string{""}, Resources: []string{"configmaps"}}},
 		Matches: func(_ context.Context, o map[string]any) (bool, error) {
 			return o["metadata"].(map[string]any)["name"] == "middle", nil
@@ -160,18 +159,18 @@ func onMiddle(t *testing.T, decision hostabi.Propagation, override bool) *polici
 	}
 }
 
-func TestWhatAPolicyHasDecidedIsNoRace(t *testing.T) {
+func TestRace_NotIfAPolicyDecides(t *testing.T) {
 	lines := []string{"root", "middle [gleaner.dev/hold] < root", "leaf [example.com/a] < !middle"}
 	want := map[string]string{"root": "Goes", "middle": "Waits", "leaf": "Waits"}
-	got := outcomes(t, metav1.DeletePropagationBackground, lines, onMiddle(t, hostabi.PropagationForeground, false))
+	got := outcomes(t, metav1.DeletePropagationBackground, lines, onMiddleObject(t, hostabi.PropagationForeground, false))
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("outcomes (-want +got):\n%s", diff)
 	}
 }
 
-// What is deleted in the foreground since its owner waits is so as if somebody had asked
-// for it, and a policy that does not override that is not asked.
-func TestWhetherAPolicyIsAskedIsNotKnownIfAnOwnerMayBeFirst(t *testing.T) {
+// Foreground deletion because of the owner counts as the client's request, so a policy
+// without override is not evaluated.
+func TestRace_EvaluationDependsOnOwnerOrder(t *testing.T) {
 	const foreground = metav1.DeletePropagationForeground
 	for claim, c := range map[string]struct {
 		objects []string
@@ -179,23 +178,23 @@ func TestWhetherAPolicyIsAskedIsNotKnownIfAnOwnerMayBeFirst(t *testing.T) {
 		want    map[string]string
 	}{
 		"an owner that waits for it for certain is there when it is deleted: none is": {
-			[]string{"root", "middle [gleaner.dev/hold] < !root", "leaf < middle"}, onMiddle(t, hostabi.PropagationOrphan, false),
+			[]string{"root", "middle [gleaner.dev/hold] < !root", "leaf < middle"}, onMiddleObject(t, hostabi.PropagationOrphan, false),
 			map[string]string{"root": "Goes", "middle": "Goes", "leaf": "Goes"},
 		},
 		"an owner that does not wait for it may be there, or not": {
-			[]string{"root", "middle [gleaner.dev/hold] < root", "leaf < middle"}, onMiddle(t, hostabi.PropagationOrphan, false),
+			[]string{"root", "middle [gleaner.dev/hold] < root", "leaf < middle"}, onMiddleObject(t, hostabi.PropagationOrphan, false),
 			map[string]string{"root": "Goes", "middle": "Goes", "leaf": "Unknown, a race"},
 		},
 		"an owner that waits for others may be there, or not": {
-			[]string{"root", "other [example.com/a] < !root", "middle [gleaner.dev/hold] < root", "leaf < middle"}, onMiddle(t, hostabi.PropagationOrphan, false),
+			[]string{"root", "other [example.com/a] < !root", "middle [gleaner.dev/hold] < root", "leaf < middle"}, onMiddleObject(t, hostabi.PropagationOrphan, false),
 			map[string]string{"root": "Waits", "other": "Waits", "middle": "Goes", "leaf": "Unknown, a race"},
 		},
-		"a policy that overrides is asked whoever is first": {
-			[]string{"root", "middle [gleaner.dev/hold] < root", "leaf < middle"}, onMiddle(t, hostabi.PropagationOrphan, true),
+		"a policy with override is evaluated in any order": {
+			[]string{"root", "middle [gleaner.dev/hold] < root", "leaf < middle"}, onMiddleObject(t, hostabi.PropagationOrphan, true),
 			map[string]string{"root": "Goes", "middle": "Goes", "leaf": "Stays"},
 		},
-		"who has another owner that stays stays whoever is first": {
-			[]string{"root", "other", "middle [gleaner.dev/hold] < root", "leaf < middle other"}, onMiddle(t, hostabi.PropagationOrphan, false),
+		"an object with another owner is kept in any order": {
+			[]string{"root", "other", "middle [gleaner.dev/hold] < root", "leaf < middle other"}, onMiddleObject(t, hostabi.PropagationOrphan, false),
 			map[string]string{"root": "Goes", "middle": "Goes", "leaf": "Stays"},
 		},
 	} {
@@ -207,11 +206,11 @@ func TestWhetherAPolicyIsAskedIsNotKnownIfAnOwnerMayBeFirst(t *testing.T) {
 	}
 }
 
-// asker asks fixed verdicts.
-type asker struct{ *fixed.Policy }
+// fixedEvaluator returns fixed verdicts.
+type fixedEvaluator struct{ *fixed.Policy }
 
-// Ask implements policies.Asker.
-func (a asker) Ask(ctx context.Context, r hostabi.Request) (policies.Answer, error) {
+// EvaluateMetered implements policies.Evaluator.
+func (a fixedEvaluator) EvaluateMetered(ctx context.Context, r hostabi.Request) (policies.Evaluation, error) {
 	verdict, err := a.Evaluate(ctx, r)
-	return policies.Answer{Verdict: verdict}, err
+	return policies.Evaluation{Verdict: verdict}, err
 }

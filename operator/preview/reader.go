@@ -14,87 +14,87 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gleaner-dev/gleaner/hostabi"
-	"github.com/gleaner-dev/gleaner/operator/consult"
 	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/intents"
+	"github.com/gleaner-dev/gleaner/operator/modulecall"
 	"github.com/gleaner-dev/gleaner/policies"
 )
 
-// reader reads for policies: what they are shown of an object is as it is in the
-// cluster, with the metadata that it would have.
-type reader struct {
-	world  *world
-	live   consult.Reader // nil: everything is from files
-	bodies map[body]*unstructured.Unstructured
+// simulatedReader reads objects for policies: the object from the cluster, with the metadata of the
+// simulation.
+type simulatedReader struct {
+	cluster *simulatedCluster
+	live    modulecall.Reader // nil if all objects are from files
+	objects map[objectKey]*unstructured.Unstructured
 
-	policies *policies.Set
-	doubt    func(string) // what is decided now rests on something that can't be known here
+	policies       *policies.Set
+	addUncertainty func(string) // records that the current decision is uncertain
 }
 
-// body is an object as somebody may see it.
-type body struct {
-	id  graph.ID
-	who policies.Account
+// objectKey is an object as read by an account.
+type objectKey struct {
+	id      graph.ID
+	account policies.ServiceAccount
 }
 
-// Get implements consult.Reader.
-func (r *reader) Get(ctx context.Context, who policies.Account, resource schema.GroupVersionResource, ns, name string) (*unstructured.Unstructured, error) {
-	o, ok := r.world.shown(resource, ns, name)
+// Get implements modulecall.Reader.
+func (r *simulatedReader) Get(ctx context.Context, account policies.ServiceAccount, resource schema.GroupVersionResource, ns, name string) (*unstructured.Unstructured, error) {
+	o, ok := r.cluster.findEquivalent(resource, ns, name)
 	if !ok {
 		return nil, apierrors.NewNotFound(resource.GroupResource(), name)
 	}
-	whole, err := r.whole(ctx, who, o)
+	whole, err := r.readObject(ctx, account, o)
 	if err != nil {
 		return nil, err
 	}
-	return whole, dress(whole, o.PartialObjectMetadata)
+	return whole, setMetadata(whole, o.PartialObjectMetadata)
 }
 
-// whole is a copy of the object as it is in the cluster.
-func (r *reader) whole(ctx context.Context, who policies.Account, o *object) (*unstructured.Unstructured, error) {
-	if known, ok := r.bodies[body{o.id, who}]; ok {
+// readObject returns a copy of the object in the cluster.
+func (r *simulatedReader) readObject(ctx context.Context, account policies.ServiceAccount, o *object) (*unstructured.Unstructured, error) {
+	if known, ok := r.objects[objectKey{o.id, account}]; ok {
 		return known.DeepCopy(), nil
 	}
 	if r.live == nil {
-		if who != (policies.Account{}) {
-			r.doubt(fmt.Sprintf("what service account %s/%s may read is not in the file", who.Namespace, who.Name))
+		if account != (policies.ServiceAccount{}) {
+			r.addUncertainty(fmt.Sprintf("the permissions of service account %s/%s are not in the file", account.Namespace, account.Name))
 		}
-		return r.world.survey.Items[o.id].Whole.DeepCopy(), nil
+		return r.cluster.survey.Items[o.id].Object.DeepCopy(), nil
 	}
-	whole, err := r.live.Get(ctx, who, o.resource.Version, o.Namespace, o.Name)
+	whole, err := r.live.Get(ctx, account, o.resource.Version, o.Namespace, o.Name)
 	switch {
-	case err != nil && ours(err, who):
-		r.doubt(fmt.Sprintf("%s can't be read: %v", o, err))
-		return nil, errors.New(err.Error()) // not wrapped: it is not the service account that may not
+	case err != nil && isOwnError(err, account):
+		r.addUncertainty(fmt.Sprintf("%s could not be read: %v", o, err))
+		return nil, errors.New(err.Error()) // not wrapped: the service account is not the cause
 	case err != nil:
 		return nil, err
 	case whole.GetUID() != o.UID:
-		r.doubt(fmt.Sprintf("%s was made anew meanwhile", o))
-		return nil, fmt.Errorf("read %s: it is another one by now", o)
+		r.addUncertainty(fmt.Sprintf("%s was recreated meanwhile", o))
+		return nil, fmt.Errorf("read %s: it was recreated", o)
 	}
-	r.bodies[body{o.id, who}] = whole
+	r.objects[objectKey{o.id, account}] = whole
 	return whole.DeepCopy(), nil
 }
 
-// ours reports whether an error says nothing of what the operator could read: only
-// that a service account may not, it would find so as well.
-func ours(err error, who policies.Account) bool {
-	if who == (policies.Account{}) || !apierrors.IsForbidden(err) {
+// isOwnError reports whether an error is one that the operator would not get as well. It would if
+// the service account lacks permissions.
+func isOwnError(err error, account policies.ServiceAccount) bool {
+	if account == (policies.ServiceAccount{}) || !apierrors.IsForbidden(err) {
 		return true
 	}
-	var answer apierrors.APIStatus
-	if !errors.As(err, &answer) {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
 		return true
 	}
-	details := answer.Status().Details
-	return details == nil || details.Kind == "serviceaccounts" && details.Name == who.Name // we may not act as that account
+	details := status.Status().Details
+	return details == nil || details.Kind == "serviceaccounts" && details.Name == account.Name // impersonation of the account is forbidden
 }
 
-// dress gives an object the metadata that it would have.
-func dress(whole *unstructured.Unstructured, m *metav1.PartialObjectMetadata) error {
+// setMetadata sets the metadata of an object to that of the simulation.
+func setMetadata(whole *unstructured.Unstructured, m *metav1.PartialObjectMetadata) error {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&m.ObjectMeta)
 	if err != nil {
-		return fmt.Errorf("show %s: %w", m.Name, err)
+		return fmt.Errorf("convert metadata of %s: %w", m.Name, err)
 	}
 	to, _ := whole.Object["metadata"].(map[string]any)
 	if to == nil {
@@ -109,7 +109,7 @@ func dress(whole *unstructured.Unstructured, m *metav1.PartialObjectMetadata) er
 	}
 	annotations := whole.GetAnnotations()
 	for name := range annotations {
-		if _, has := m.Annotations[name]; !has && kept(name) {
+		if _, has := m.Annotations[name]; !has && isGleanerAnnotation(name) {
 			delete(annotations, name)
 		}
 	}
@@ -123,38 +123,40 @@ func dress(whole *unstructured.Unstructured, m *metav1.PartialObjectMetadata) er
 	return nil
 }
 
-// Namespace implements consult.Reader.
-func (r *reader) Namespace(ctx context.Context, name string) (consult.Namespace, error) {
+// Namespace implements modulecall.Reader.
+func (r *simulatedReader) Namespace(ctx context.Context, name string) (modulecall.Namespace, error) {
 	if name == "" {
-		return consult.Namespace{}, nil
+		return modulecall.Namespace{}, nil
 	}
-	if o, ok := r.world.find(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, "", name); ok && name != r.world.survey.Implied {
-		return consult.Namespace{Labels: o.Labels, Terminating: o.DeletionTimestamp != nil}, nil
+	if o, ok := r.cluster.find(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, "", name); ok && name != r.cluster.survey.ImpliedNamespace {
+		return modulecall.Namespace{Labels: o.Labels, Terminating: o.DeletionTimestamp != nil}, nil
 	}
 	if r.live != nil {
 		found, err := r.live.Namespace(ctx, name)
 		if err != nil {
-			r.doubt(fmt.Sprintf("namespace %s can't be read: %v", name, err))
+			r.addUncertainty(fmt.Sprintf("namespace %s could not be read: %v", name, err))
 		}
 		return found, err
 	}
-	if slices.ContainsFunc(r.policies.All(), func(p *policies.Policy) bool { return p.Namespaces != nil && !p.Namespaces.Empty() }) {
-		r.doubt(fmt.Sprintf("namespace %s is not in the file, and policies go by the labels of namespaces", name))
-		return consult.Namespace{}, fmt.Errorf("namespace %s is not in the file", name)
+	if slices.ContainsFunc(r.policies.All(), func(p *policies.Policy) bool { return p.NamespaceSelector != nil && !p.NamespaceSelector.Empty() }) {
+		r.addUncertainty(fmt.Sprintf("namespace %s is not in the file, but policies select namespaces by labels", name))
+		return modulecall.Namespace{}, fmt.Errorf("namespace %s is not in the file", name)
 	}
-	return consult.Namespace{}, nil
+	return modulecall.Namespace{}, nil
 }
 
-// Do implements consult.Intents: it does nothing, since what would be read then is
-// not what can be read now.
-func (r *reader) Do(_ context.Context, on intents.Behalf, intent hostabi.Intent) hostabi.Result {
+// Do implements modulecall.Intents. It does nothing, since the objects may be different at the
+// simulated time.
+func (r *simulatedReader) Do(_ context.Context, on intents.Identity, intent hostabi.Intent) hostabi.Result {
 	if slices.ContainsFunc(r.policies.All(), func(p *policies.Policy) bool { return p.String() == on.Name && p.Enforce }) {
-		r.doubt(on.Name + " decides by what it reads itself, which a preview does not read")
+		r.addUncertainty(on.Name + " reads other objects, which a preview does not")
 	}
 	return hostabi.Result{Error: &hostabi.ResultError{Reason: hostabi.ErrorUnavailable, Message: "this is a preview"}}
 }
 
-var _ consult.Reader = (*reader)(nil)
+var _ modulecall.Reader = (*simulatedReader)(nil)
 
-// kept reports whether a survey keeps an annotation.
-func kept(annotation string) bool { return strings.HasPrefix(annotation, "gleaner.dev/") }
+// isGleanerAnnotation reports whether an annotation is one of those that a survey keeps.
+func isGleanerAnnotation(annotation string) bool {
+	return strings.HasPrefix(annotation, "gleaner.dev/")
+}

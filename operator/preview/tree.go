@@ -6,12 +6,12 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/graph"
 )
 
-// tree is what a deletion may concern: the object, what it owns, what is in it if it
-// is a namespace, and what is of it if it is a type; each below the first that it was
-// come to by.
+// tree contains the objects that a deletion may affect: the object and its dependents, the
+// objects in a namespace, and the custom resources of a definition. Each object is below
+// the first one that leads to it.
 type tree struct {
 	root   graph.ID
-	order  []graph.ID // from the root down, each before what is below it
+	order  []graph.ID // from the root down, parents first
 	parent map[graph.ID]graph.ID
 	depth  map[graph.ID]int
 }
@@ -21,8 +21,8 @@ func (t tree) has(id graph.ID) bool {
 	return ok
 }
 
-// plant makes the tree of an object.
-func (p *preview) plant(root *object) tree {
+// buildTree returns the tree of an object.
+func (p *simulation) buildTree(root *object) tree {
 	t := tree{root: root.id, parent: map[graph.ID]graph.ID{}, depth: map[graph.ID]int{root.id: 0}}
 	owned := p.owned()
 	below := func(o *object) []*object {
@@ -43,23 +43,23 @@ func (p *preview) plant(root *object) tree {
 	grow(root, 0)
 	switch {
 	case root.contents:
-		t.adopt(root, p.contents(root.Name), owned, grow)
+		t.addContents(root, p.contents(root.Name), owned, grow)
 	case root.resource.GroupKind() == definitions:
-		t.adopt(root, p.instances(root), owned, grow)
+		t.addContents(root, p.instances(root), owned, grow)
 	}
 	return t
 }
 
-// adopt puts objects below the root that go with it: those first that have no owner
-// among the others, so that the rest is below its owners.
-func (t *tree) adopt(root *object, inside []*object, owned map[graph.ID][]*object, grow func(*object, int)) {
+// addContents adds objects below the root that are deleted with it. Objects without an owner
+// among the others come first, so that the rest is below its owners.
+func (t *tree) addContents(root *object, inside []*object, owned map[graph.ID][]*object, grow func(*object, int)) {
 	among := map[graph.ID]bool{}
 	for _, o := range inside {
 		for _, d := range owned[o.id] {
 			among[d.id] = true
 		}
 	}
-	for _, owner := range []bool{false, true} { // at last those that own each other
+	for _, owner := range []bool{false, true} { // cycles of owners come last
 		for _, o := range inside {
 			if among[o.id] == owner && !t.has(o.id) {
 				t.parent[o.id], t.depth[o.id] = root.id, 1
@@ -69,10 +69,10 @@ func (t *tree) adopt(root *object, inside []*object, owned map[graph.ID][]*objec
 	}
 }
 
-// owned are the objects by their owners.
-func (p *preview) owned() map[graph.ID][]*object {
+// owned returns the objects by owner.
+func (p *simulation) owned() map[graph.ID][]*object {
 	owned := map[graph.ID][]*object{}
-	for _, o := range p.world.objects {
+	for _, o := range p.cluster.objects {
 		var done []graph.ID
 		for _, ref := range o.OwnerReferences {
 			if owner := graph.IDOf(ref.UID); !slices.Contains(done, owner) {

@@ -9,30 +9,30 @@ import (
 	"github.com/gleaner-dev/gleaner/hostabi"
 )
 
-// Intent is something that a module asked for, and what came of it: neither the
-// bodies of objects, nor the headers, bodies and queries of HTTP.
+// Intent is an intent of a module with its result. It contains neither the bodies of
+// objects nor the headers, bodies and queries of HTTP requests.
 type Intent struct {
-	ID     string             `json:"id"`
-	Type   hostabi.IntentType `json:"type"`
-	What   string             `json:"what"`             // as in "DELETE https://…", or "get ConfigMap shop/settings"
-	Object Object             `json:"object,omitzero"`  // that it is about; none for lists, HTTP and events
-	Result string             `json:"result,omitempty"` // the status of HTTP, the reason of an error, or Done; none: not carried out
+	ID      string             `json:"id"`
+	Type    hostabi.IntentType `json:"type"`
+	Summary string             `json:"what"`             // for example "DELETE https://…" or "get ConfigMap shop/settings"
+	Object  Object             `json:"object,omitzero"`  // the target; zero for lists, HTTP and events
+	Result  string             `json:"result,omitempty"` // the HTTP status, the reason of an error, or Done; empty if not carried out
 }
 
-// String returns the intent as part of a sentence.
+// String returns the intent with its result, for use in a sentence.
 func (i Intent) String() string {
 	if i.Result == "" {
-		return i.What
+		return i.Summary
 	}
-	return i.What + ": " + i.Result
+	return i.Summary + ": " + i.Result
 }
 
-// IntentsOf names the intents of a verdict, with what came of each.
+// IntentsOf returns the intents of a verdict with their results.
 func IntentsOf(intents []hostabi.Intent, results map[string]hostabi.Result) []Intent {
 	var list []Intent
 	for _, i := range intents {
 		entry := Intent{ID: i.ID, Type: i.Type()}
-		entry.What, entry.Object = whatOf(i)
+		entry.Summary, entry.Object = summaryOf(i)
 		if result, ok := results[i.ID]; ok {
 			entry.Result = resultOf(result)
 		}
@@ -41,13 +41,13 @@ func IntentsOf(intents []hostabi.Intent, results map[string]hostabi.Result) []In
 	return list
 }
 
-// TargetOf names the object that an intent is about, if it is about one.
+// TargetOf returns the target object of an intent, if it has one.
 func TargetOf(i hostabi.Intent) (Object, bool) {
-	_, o := whatOf(i)
+	_, o := summaryOf(i)
 	return o, o != Object{}
 }
 
-func whatOf(i hostabi.Intent) (string, Object) {
+func summaryOf(i hostabi.Intent) (string, Object) {
 	switch {
 	case i.Get != nil:
 		return about("get", i.Get.Target)
@@ -64,7 +64,7 @@ func whatOf(i hostabi.Intent) (string, Object) {
 		}
 		return "list " + i.List.Kind + where, Object{}
 	case i.HTTP != nil:
-		address, _, _ := strings.Cut(i.HTTP.URL, "?") // a query may hold secrets
+		address, _, _ := strings.Cut(i.HTTP.URL, "?") // a query may contain secrets
 		return i.HTTP.Method + " " + address, Object{}
 	case i.Event != nil:
 		return fmt.Sprintf("event %s %s", i.Event.Type, i.Event.Reason), Object{}
@@ -88,7 +88,7 @@ func create(document json.RawMessage) (string, Object) {
 		} `json:"metadata"`
 	}
 	if json.Unmarshal(document, &target) != nil {
-		return "create", Object{} // the parser lets no such pass
+		return "create", Object{} // the parser of verdicts rejects such intents
 	}
 	return about(string(hostabi.IntentCreate), hostabi.Target{
 		APIVersion: target.APIVersion, Kind: target.Kind, Namespace: target.Metadata.Namespace, Name: target.Metadata.Name,

@@ -1,8 +1,8 @@
-// Package record keeps what was decided, and why: one entry for each decision,
-// a bounded number of them.
+// Package record keeps decision records: one entry for each decision, with its
+// reason, up to a maximum number.
 //
-// From the entries it answers the question that Kubernetes leaves open: why
-// was this object deleted, or why is it still here (defect 3.24).
+// The entries answer a question that Kubernetes leaves open: why was this object
+// deleted, or why does it still exist (defect 3.24).
 package record
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/gleaner-dev/gleaner/policies"
 )
 
-// Object names an object in an entry.
+// Object identifies an object in an entry.
 type Object struct {
 	APIVersion      string    `json:"apiVersion"`
 	Kind            string    `json:"kind"`
@@ -37,70 +37,70 @@ func (o Object) String() string {
 	return fmt.Sprintf("%s %s/%s", o.Kind, o.Namespace, o.Name)
 }
 
-// ObjectOf names a graph object.
+// ObjectOf identifies an object of the graph.
 func ObjectOf(o graph.Object) Object {
 	apiVersion, kind := o.Kind.ToAPIVersionAndKind()
 	return Object{APIVersion: apiVersion, Kind: kind, Namespace: o.Namespace, Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion}
 }
 
-// Owner is one of the object's owner references and how it stood.
+// Owner is one of the object's owner references with its status.
 type Owner struct {
-	Object   Object `json:"object"`
-	Standing string `json:"standing"`
-	Because  string `json:"because,omitempty"`
+	Object  Object `json:"object"`
+	Status  string `json:"status"`
+	Message string `json:"because,omitempty"`
 }
 
-// maxOwners is how many owners an entry names. An object may have thousands, and there
-// are thousands of entries.
-const maxOwners = 20
+// maxOwnersShown is the maximum number of owners in an entry. An object may have thousands,
+// and there are thousands of entries.
+const maxOwnersShown = 20
 
-// OwnersOf names the owners among the facts of a decision, and if these are too many, some
-// of them: those first that are not absent, since they decide. Owners are looked for in the
-// object's own namespace.
+// OwnersOf returns the owners from the facts of a decision, at most maxOwnersShown. Owners that
+// are not absent come first if some are omitted, since they determine the decision. Owners
+// are listed with the object's own namespace.
 func OwnersOf(f decide.Facts) []Owner {
 	named := f.Owners
-	if len(named) > maxOwners {
+	if len(named) > maxOwnersShown {
 		named = slices.Clone(named)
 		slices.SortStableFunc(named, func(a, b decide.Owner) int {
-			return cmp.Compare(number(a.Standing == decide.Absent), number(b.Standing == decide.Absent))
+			return cmp.Compare(boolToInt(a.Status == decide.Absent), boolToInt(b.Status == decide.Absent))
 		})
-		named = named[:maxOwners]
+		named = named[:maxOwnersShown]
 	}
 	owners := make([]Owner, 0, len(named))
 	for _, o := range named {
 		ref := o.Reference
 		owners = append(owners, Owner{
-			Object:   Object{APIVersion: ref.APIVersion, Kind: ref.Kind, Namespace: f.Object.Namespace, Name: ref.Name, UID: ref.UID},
-			Standing: o.Standing.String(),
-			Because:  o.Reason,
+			Object:  Object{APIVersion: ref.APIVersion, Kind: ref.Kind, Namespace: f.Object.Namespace, Name: ref.Name, UID: ref.UID},
+			Status:  o.Status.String(),
+			Message: o.Message,
 		})
 	}
 	return owners
 }
 
-func number(is bool) int {
+func boolToInt(is bool) int {
 	if is {
 		return 1
 	}
 	return 0
 }
 
-// Blocker is an object that another one's deletion waits for, and why it takes
-// its time.
+// Blocker is a dependent that the foreground deletion of its owner waits for, with
+// its state.
 type Blocker struct {
 	Object Object `json:"object"`
 	State  string `json:"state"`
 }
 
-// BlockersOf names some of the objects that a deletion waits for.
+// BlockersOf returns some of the dependents that a deletion waits for.
 func BlockersOf(f decide.Facts) []Blocker {
 	var blockers []Blocker
 	for _, b := range f.Blockers {
 		apiVersion, kind := b.Object.Kind.ToAPIVersionAndKind()
 		state := "not being deleted yet"
 		switch {
-		case b.Held:
-			state = "being deleted, and held by its finalizers"
+		case b.HasFinalizers:
+			state = "being deleted, waiting for its finalizers"
 		case b.Terminating:
 			state = "being deleted"
 		}
@@ -111,7 +111,7 @@ func BlockersOf(f decide.Facts) []Blocker {
 	return blockers
 }
 
-// Action is what was decided to be done, as a word.
+// Action is the type of the write that was decided.
 type Action string
 
 // The actions of entries.
@@ -123,12 +123,12 @@ const (
 	RemoveFinalizer Action = "RemoveFinalizer"
 	AddFinalizer    Action = "AddFinalizer"
 	Unblock         Action = "UnblockOwner"
-	Remember        Action = "Remember"
-	Forget          Action = "Forget"
+	SaveState       Action = "SaveState"
+	RemoveState     Action = "RemoveState"
 )
 
-// ActionOf returns the word for an action, and what there is to say about how
-// it is done: the propagation policy, the references or the finalizer.
+// ActionOf returns the type of an action and its details: the propagation policy, the
+// owner references or the finalizer.
 func ActionOf(action decide.Action) (Action, string) {
 	switch a := action.(type) {
 	case decide.Delete:
@@ -137,162 +137,162 @@ func ActionOf(action decide.Action) (Action, string) {
 		return Propagate, string(a.Propagation)
 	case decide.DropReferences:
 		var names []string
-		for _, ref := range a.References[:min(len(a.References), maxOwners)] {
+		for _, ref := range a.References[:min(len(a.References), maxOwnersShown)] {
 			names = append(names, ref.Kind+" "+ref.Name)
 		}
-		how := strings.Join(names, ", ")
+		detail := strings.Join(names, ", ")
 		if more := len(a.References) - len(names); more > 0 {
-			how += fmt.Sprintf(" and %d more", more)
+			detail += fmt.Sprintf(" and %d more", more)
 		}
-		return DropReferences, how
+		return DropReferences, detail
 	case decide.RemoveFinalizer:
 		return RemoveFinalizer, a.Finalizer
 	case decide.AddFinalizer:
 		return AddFinalizer, a.Finalizer
 	case decide.Unblock:
 		return Unblock, ObjectOf(a.Object).String()
-	case decide.Remember:
-		switch p := a.Memo.Propagation; {
+	case decide.SaveState:
+		switch p := a.State.Propagation; {
 		case p != nil:
-			return Remember, "its dependents are to go by " + p.Decision
-		case a.Memo.OwnerlessSince.IsZero():
-			return Remember, "what becomes of its dependents is still to be decided"
+			return SaveState, "propagation policy " + p.Decision
+		case a.State.OwnersAbsentSince.IsZero():
+			return SaveState, "propagation policy not decided yet"
 		}
-		return Remember, "without an owner since " + a.Memo.OwnerlessSince.Format(time.RFC3339)
-	case decide.Forget:
-		return Forget, ""
+		return SaveState, "no owner since " + a.State.OwnersAbsentSince.Format(time.RFC3339)
+	case decide.RemoveState:
+		return RemoveState, ""
 	default:
 		return None, ""
 	}
 }
 
-// Reason is why something was decided. Reasons are those of plans, and what whoever
-// else decides calls its own.
+// Reason is the reason of a decision: that of a plan, or one of the reasons of
+// finalizers.
 type Reason = decide.Reason
 
-// Entry is one decision and what became of it.
+// Entry is one decision and its result.
 type Entry struct {
-	Time     time.Time     `json:"time"`
-	Object   Object        `json:"object"`
-	Reason   Reason        `json:"reason"`
-	Action   Action        `json:"action"`
-	How      string        `json:"how,omitempty"` // with None, the finalizer that keeps it, if one does
-	Result   string        `json:"result,omitempty"`
-	Error    string        `json:"error,omitempty"`
-	Owners   []Owner       `json:"owners,omitempty"`
-	Policy   string        `json:"policy,omitempty"` // whose verdict or fault it goes by, if one was asked
-	Asked    []Asked       `json:"asked,omitempty"`  // all that were, in order
-	Until    *time.Time    `json:"until,omitempty"`  // when it is looked at again
-	Because  string        `json:"because,omitempty"`
-	Duration time.Duration `json:"durationNanoseconds"`
+	Time        time.Time     `json:"time"`
+	Object      Object        `json:"object"`
+	Reason      Reason        `json:"reason"`
+	Action      Action        `json:"action"`
+	Detail      string        `json:"how,omitempty"` // details of the action; with None, the finalizer that keeps the object, if any
+	Result      string        `json:"result,omitempty"`
+	Error       string        `json:"error,omitempty"`
+	Owners      []Owner       `json:"owners,omitempty"`
+	Policy      string        `json:"policy,omitempty"` // the policy that decided, by its verdict or fault
+	Evaluations []Evaluation  `json:"asked,omitempty"`  // all evaluations, in order
+	NextAttempt *time.Time    `json:"until,omitempty"`  // time of the next decision
+	Message     string        `json:"because,omitempty"`
+	Duration    time.Duration `json:"durationNanoseconds"`
 
-	// OwnersOmitted is how many owners there are that Owners does not name.
+	// OwnersOmitted is the number of owners that Owners does not contain.
 	OwnersOmitted int `json:"ownersOmitted,omitempty"`
 
-	// WaitsFor names some of the dependents that hold the object up, if any do,
-	// and Blocking is how many there are (defect 3.29).
-	WaitsFor []Blocker `json:"waitsFor,omitempty"`
+	// Blockers contains some of the dependents that block the object's deletion, and
+	// Blocking is the number of all of them (defect 3.29).
+	Blockers []Blocker `json:"waitsFor,omitempty"`
 	Blocking int       `json:"blocking,omitempty"`
 
-	// Intents are what a module had done, or tried to, before it said what it says.
+	// Intents are the intents of the module that were carried out, or tried, before its verdict.
 	Intents []Intent `json:"intents,omitempty"`
 
-	// ExchangesDropped tells that there were transcripts, which had to make room for
-	// newer ones; ExchangesHidden that they name what the client may not see.
-	ExchangesDropped bool `json:"exchangesDropped,omitempty"`
-	ExchangesHidden  bool `json:"exchangesHidden,omitempty"`
+	// ExchangesDropped is set if the transcripts were evicted by newer ones, and
+	// ExchangesWithheld if they are withheld because the client may not see their content.
+	ExchangesDropped  bool `json:"exchangesDropped,omitempty"`
+	ExchangesWithheld bool `json:"exchangesHidden,omitempty"`
 
-	// Chain is why, from the object upwards: each link's owner was deleted for
-	// the reason that the next one tells.
+	// Chain leads from the object to its owners: each link's owner was deleted because
+	// of the owner in the next link.
 	Chain []Link `json:"chain,omitempty"`
 }
 
-// Asked is a policy that was asked, and what it said.
-type Asked struct {
+// Evaluation is the evaluation of one policy or finalizer, and its result.
+type Evaluation struct {
 	Policy     string `json:"policy"`
 	Generation int64  `json:"generation"`
-	Mode       string `json:"mode"`           // Monitor: what it said changed nothing
-	Hook       string `json:"hook,omitempty"` // that it was asked by
+	Mode       string `json:"mode"` // in Monitor, the verdict had no effect
+	Hook       string `json:"hook,omitempty"`
 	Module     string `json:"module,omitempty"`
 	Digest     string `json:"digest,omitempty"`
 	Decision   string `json:"decision,omitempty"`
-	Reason     string `json:"reason,omitempty"` // as the policy gave it
+	Reason     string `json:"reason,omitempty"` // of the verdict
 	Fault      string `json:"fault,omitempty"`
 	Fuel       int64  `json:"fuel,omitempty"`
 	Rounds     int    `json:"rounds,omitempty"`
 	Duration   int64  `json:"durationNanoseconds"`
 
-	// Exchanges are the transcript: what a module was asked and answered, round by
-	// round. It is replayable if it is there with nothing replaced by a hash.
+	// Exchanges are the transcript: the request and the verdict of each round. It is
+	// replayable if it is present and nothing in it was replaced by a hash.
 	Exchanges  []policies.Exchange `json:"exchanges,omitempty"`
 	Replayable bool                `json:"replayable"`
 }
 
-// says returns what a policy said in a few words.
-func (a Asked) says() string {
-	said := a.Decision
+// summary returns a short description of the result.
+func (a Evaluation) summary() string {
+	text := a.Decision
 	switch {
 	case a.Fault != "":
-		said = "is at fault: " + a.Fault
+		text = "fault: " + a.Fault
 	case a.Reason != "":
-		said += " (" + a.Reason + ")"
+		text += " (" + a.Reason + ")"
 	}
 	if a.Mode == "Monitor" {
-		said += " [Monitor: without effect]"
+		text += " [Monitor: without effect]"
 	}
-	return a.Policy + ": " + said
+	return a.Policy + ": " + text
 }
 
 // Link is one step of an owner chain.
 type Link struct {
-	Owner   Owner  `json:"owner"`
-	Deleted string `json:"deleted,omitempty"` // why, if it was by us
+	Owner         Owner  `json:"owner"`
+	DeletedReason string `json:"deleted,omitempty"` // reason of the deletion, if Gleaner deleted it
 }
 
-// intentsTold is how many of an entry's intents its sentence tells.
-const intentsTold = 5
+// maxIntentsShown is the maximum number of intents in the string of an entry.
+const maxIntentsShown = 5
 
-// String tells the decision and its chain as one sentence.
+// String returns the decision and its chain as one sentence.
 func (e Entry) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s", e.Object, e.did())
+	fmt.Fprintf(&b, "%s: %s", e.Object, e.actionText())
 	if e.Result != "" && e.Result != done {
 		fmt.Fprintf(&b, " [%s]", e.Result)
 	}
 	if len(e.Chain) == 0 {
 		fmt.Fprintf(&b, ", %s", e.Reason)
 	}
-	if because := e.because(); because != "" {
+	if because := e.extraMessage(); because != "" {
 		fmt.Fprintf(&b, " (%s)", because)
 	}
-	for _, asked := range e.Asked {
-		fmt.Fprintf(&b, ", %s", asked.says())
+	for _, evaluation := range e.Evaluations {
+		fmt.Fprintf(&b, ", %s", evaluation.summary())
 	}
-	for _, intent := range e.Intents[:min(len(e.Intents), intentsTold)] {
+	for _, intent := range e.Intents[:min(len(e.Intents), maxIntentsShown)] {
 		fmt.Fprintf(&b, ", %s", intent)
 	}
-	if more := len(e.Intents) - intentsTold; more > 0 {
+	if more := len(e.Intents) - maxIntentsShown; more > 0 {
 		fmt.Fprintf(&b, " and %d more", more)
 	}
-	for _, blocker := range e.WaitsFor {
+	for _, blocker := range e.Blockers {
 		fmt.Fprintf(&b, ", waits for %s (%s)", blocker.Object, blocker.State)
 	}
-	if more := e.Blocking - len(e.WaitsFor); more > 0 && len(e.WaitsFor) != 0 {
+	if more := e.Blocking - len(e.Blockers); more > 0 && len(e.Blockers) != 0 {
 		fmt.Fprintf(&b, " and %d more", more)
 	}
 	for _, link := range e.Chain {
-		fmt.Fprintf(&b, ", since %s is %s", link.Owner.Object, strings.ToLower(link.Owner.Standing))
-		if link.Owner.Because != "" {
-			fmt.Fprintf(&b, " (%s)", link.Owner.Because)
+		fmt.Fprintf(&b, ", since %s is %s", link.Owner.Object, strings.ToLower(link.Owner.Status))
+		if link.Owner.Message != "" {
+			fmt.Fprintf(&b, " (%s)", link.Owner.Message)
 		}
 	}
 	return b.String()
 }
 
-// because is what Because says beyond what was asked and answered.
-func (e Entry) because() string {
-	because := e.Because
-	for _, a := range e.Asked {
+// extraMessage returns the part of Because that does not repeat a verdict or fault.
+func (e Entry) extraMessage() string {
+	because := e.Message
+	for _, a := range e.Evaluations {
 		if because == a.Reason || because == a.Fault {
 			return ""
 		}
@@ -303,31 +303,31 @@ func (e Entry) because() string {
 	return because
 }
 
-// did says what was decided, as a past participle.
-func (e Entry) did() string {
+// actionText returns the action as a past participle.
+func (e Entry) actionText() string {
 	switch e.Action {
 	case Delete:
-		return "deleted (" + e.How + ")"
+		return "deleted (" + e.Detail + ")"
 	case Propagate:
-		return "dependents to go by " + e.How
+		return "deleted again (" + e.Detail + ")"
 	case DropReferences:
-		return "reference to " + e.How + " dropped"
+		return "reference to " + e.Detail + " dropped"
 	case RemoveFinalizer:
-		return "finalizer " + e.How + " removed"
+		return "finalizer " + e.Detail + " removed"
 	case AddFinalizer:
-		return "finalizer " + e.How + " added"
+		return "finalizer " + e.Detail + " added"
 	case Unblock:
-		return "owner of " + e.How + " unblocked"
-	case Remember:
-		return "kept for now, " + e.How
-	case Forget:
-		return "memo removed"
+		return "owner of " + e.Detail + " unblocked"
+	case SaveState:
+		return "state saved: " + e.Detail
+	case RemoveState:
+		return "state annotation removed"
 	case None:
-		if e.How == "" {
-			return "left as it is"
+		if e.Detail == "" {
+			return "unchanged"
 		}
-		return "kept by the finalizer " + e.How
+		return "kept by the finalizer " + e.Detail
 	default:
-		return "left as it is"
+		return "unchanged"
 	}
 }

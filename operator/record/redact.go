@@ -18,16 +18,16 @@ import (
 
 // Redact returns a transcript without secrets: the contents of Secrets, and the
 // headers, bodies and queries of HTTP, are replaced by salted hashes. It is
-// replayable if nothing had to be. With bodies, all stays as it is.
+// replayable if nothing was replaced. With bodies, the transcript is returned unchanged.
 //
-// What it is given is not changed.
+// The exchanges passed in are not modified.
 func Redact(exchanges []policies.Exchange, bodies bool) (redacted []policies.Exchange, replayable bool) {
 	if bodies {
 		return exchanges, true
 	}
 	r := redactor{}
 	for i, e := range exchanges {
-		before := r.found
+		before := r.count
 		clean := e
 		clean.Request.Object = r.object(e.Request.Object)
 		clean.Request.Results = r.results(e.Request.Results)
@@ -35,40 +35,40 @@ func Redact(exchanges []policies.Exchange, bodies bool) (redacted []policies.Exc
 		switch {
 		case redacted != nil:
 			redacted = append(redacted, clean)
-		case r.found != before:
+		case r.count != before:
 			redacted = append(slices.Clone(exchanges[:i]), clean)
 		}
 	}
-	if r.found == 0 {
+	if r.count == 0 {
 		return exchanges, true
 	}
 	return redacted, false
 }
 
-// redactor counts the secrets that it has found.
-type redactor struct{ found int }
+// redactor replaces secrets and counts them.
+type redactor struct{ count int }
 
-// salt is of this process: a hash tells that two values are alike, in the records
-// of one process, and can't be compared with those of values that are guessed.
+// salt is random for each process: within the records of one process, equal hashes
+// mean equal values, but nobody can compare a hash with that of a guessed value.
 var salt = sync.OnceValue(func() []byte {
 	random := make([]byte, sha256.Size)
 	_, _ = rand.Read(random) // never fails
 	return random
 })
 
-// hash takes a value's place. There is nothing to hide in an empty one.
+// hash returns the replacement for a value. An empty value stays empty.
 func (r *redactor) hash(value string) string {
 	if value == "" {
 		return ""
 	}
-	r.found++
+	r.count++
 	sum := hmac.New(sha256.New, salt())
 	_, _ = sum.Write([]byte(value))
 	return "sha256:" + hex.EncodeToString(sum.Sum(nil))
 }
 
-// quoted is the hash of a document, as one.
-func (r *redactor) quoted(document json.RawMessage) json.RawMessage {
+// hashDocument returns the hash of a document as a JSON string.
+func (r *redactor) hashDocument(document json.RawMessage) json.RawMessage {
 	return json.RawMessage(`"` + r.hash(string(document)) + `"`)
 }
 
@@ -85,56 +85,57 @@ func (r *redactor) headers(headers map[string]string) map[string]string {
 
 func isSecret(apiVersion, kind string) bool { return apiVersion == "v1" && kind == "Secret" }
 
-// object hides what a Secret holds. What can't be read is hidden as a whole.
+// object redacts the data of a Secret. A Secret that cannot be parsed is redacted
+// entirely.
 func (r *redactor) object(o hostabi.Object) hostabi.Object {
 	if !isSecret(o.APIVersion, o.Kind) {
 		return o
 	}
-	var hidden hostabi.Object
+	var redacted hostabi.Object
 	body, err := o.MarshalJSON()
 	if err == nil {
-		err = hidden.UnmarshalJSON(r.secret(body))
+		err = redacted.UnmarshalJSON(r.secretDocument(body))
 	}
 	if err != nil {
-		r.found++
+		r.count++
 		return hostabi.Object{APIVersion: o.APIVersion, Kind: o.Kind, Metadata: hostabi.Metadata{Name: o.Metadata.Name, Namespace: o.Metadata.Namespace, UID: o.Metadata.UID}}
 	}
-	return hidden
+	return redacted
 }
 
-// secret hides what the document of a Secret holds: its values, and annotations
-// that may be copies of it, such as that of kubectl apply.
-func (r *redactor) secret(body json.RawMessage) json.RawMessage {
+// secretDocument redacts a Secret's document: its values, and annotations that may contain
+// copies of them, such as the one of kubectl apply.
+func (r *redactor) secretDocument(body json.RawMessage) json.RawMessage {
 	var fields map[string]any
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.UseNumber()
 	if d.Decode(&fields) != nil {
-		return r.quoted(body)
+		return r.hashDocument(body)
 	}
-	before := r.found
+	before := r.count
 	for _, name := range []string{"data", "stringData"} {
-		r.values(fields, name, func(string, string) bool { return true })
+		r.hashValues(fields, name, func(string, string) bool { return true })
 	}
 	if metadata, ok := fields["metadata"].(map[string]any); ok {
-		r.values(metadata, "annotations", func(name, value string) bool {
+		r.hashValues(metadata, "annotations", func(name, value string) bool {
 			return name == lastApplied || strings.HasPrefix(strings.TrimSpace(value), "{")
 		})
 	}
-	if r.found == before {
+	if r.count == before {
 		return body
 	}
-	hidden, err := json.Marshal(fields)
+	redacted, err := json.Marshal(fields)
 	if err != nil {
-		return r.quoted(body)
+		return r.hashDocument(body)
 	}
-	return hidden
+	return redacted
 }
 
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
-// values hides values of a map of texts. What else there may be in its place is
-// hidden, too.
-func (r *redactor) values(fields map[string]any, name string, hide func(name, value string) bool) {
+// hashValues redacts the values of a map of strings that hide selects. A field of any
+// other type is redacted entirely.
+func (r *redactor) hashValues(fields map[string]any, name string, selected func(name, value string) bool) {
 	switch values := fields[name].(type) {
 	case nil:
 	case map[string]any:
@@ -143,7 +144,7 @@ func (r *redactor) values(fields map[string]any, name string, hide func(name, va
 			if !ok && value != nil {
 				text = fmt.Sprint(value)
 			}
-			if hide(key, text) {
+			if selected(key, text) {
 				values[key] = r.hash(text)
 			}
 		}
@@ -155,9 +156,9 @@ func (r *redactor) values(fields map[string]any, name string, hide func(name, va
 func (r *redactor) results(results map[string]hostabi.Result) map[string]hostabi.Result {
 	var redacted map[string]hostabi.Result
 	for id, result := range results {
-		before := r.found
+		before := r.count
 		clean := r.result(result)
-		if r.found == before {
+		if r.count == before {
 			continue
 		}
 		if redacted == nil {
@@ -197,12 +198,12 @@ func (r *redactor) result(result hostabi.Result) hostabi.Result {
 }
 
 func (r *redactor) intents(intents []hostabi.Intent) []hostabi.Intent {
-	before := r.found
+	before := r.count
 	redacted := make([]hostabi.Intent, 0, len(intents))
 	for _, i := range intents {
 		redacted = append(redacted, r.intent(i))
 	}
-	if r.found == before {
+	if r.count == before {
 		return intents
 	}
 	return redacted
@@ -223,11 +224,11 @@ func (r *redactor) intent(i hostabi.Intent) hostabi.Intent {
 			Kind       string `json:"kind"`
 		}
 		if json.Unmarshal(i.Create.Object, &target) != nil || isSecret(target.APIVersion, target.Kind) {
-			i.Create = &hostabi.CreateIntent{Object: r.secret(i.Create.Object)}
+			i.Create = &hostabi.CreateIntent{Object: r.secretDocument(i.Create.Object)}
 		}
 	case i.Patch != nil && isSecret(i.Patch.APIVersion, i.Patch.Kind):
 		patch := *i.Patch
-		patch.Patch = r.quoted(patch.Patch)
+		patch.Patch = r.hashDocument(patch.Patch)
 		i.Patch = &patch
 	}
 	return i

@@ -16,8 +16,8 @@ const secretDocument = `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s
 	"labels":{"team":"shop"},"annotations":{"note":"to see","kubectl.kubernetes.io/last-applied-configuration":"hidden-1","tool/original":" {\"data\":\"hidden-2\"}"}},
 	"data":{"password":"hidden-3","same":"hidden-3","empty":""},"stringData":{"user":"hidden-4"},"type":"Opaque"}`
 
-// secrets is a transcript with something to hide at every place there is.
-func secrets(t *testing.T) []policies.Exchange {
+// exchangesWithSecrets returns a transcript with a secret in every place that is redacted.
+func exchangesWithSecrets(t *testing.T) []policies.Exchange {
 	t.Helper()
 	secret := object(t, secretDocument)
 	plain := object(t, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c","uid":"c","resourceVersion":"1"},"data":{"a":"to see"}}`)
@@ -41,7 +41,7 @@ func secrets(t *testing.T) []policies.Exchange {
 	}
 }
 
-func written(t *testing.T, exchanges []policies.Exchange) string {
+func marshal(t *testing.T, exchanges []policies.Exchange) string {
 	t.Helper()
 	text, err := json.Marshal(exchanges)
 	if err != nil {
@@ -50,13 +50,13 @@ func written(t *testing.T, exchanges []policies.Exchange) string {
 	return string(text)
 }
 
-func TestNoSecretComesIntoARecord(t *testing.T) {
-	given := secrets(t)
-	before := written(t, given)
-	redacted, replayable := record.Redact(given, false)
-	text := written(t, redacted)
+func TestRedact_ReplacesAllSecrets(t *testing.T) {
+	input := exchangesWithSecrets(t)
+	before := marshal(t, input)
+	redacted, replayable := record.Redact(input, false)
+	text := marshal(t, redacted)
 	if replayable {
-		t.Error("it says that it is replayable")
+		t.Error("it is marked as replayable")
 	}
 	if strings.Contains(text, "hidden") || strings.Contains(text, "aGlkZGVu") { // the second in base64
 		t.Errorf("a secret is in %s", text)
@@ -66,8 +66,8 @@ func TestNoSecretComesIntoARecord(t *testing.T) {
 			t.Errorf("%q is missing in %s", shown, text)
 		}
 	}
-	if diff := cmp.Diff(before, written(t, given)); diff != "" {
-		t.Errorf("what was given is changed:\n%s", diff)
+	if diff := cmp.Diff(before, marshal(t, input)); diff != "" {
+		t.Errorf("the input is modified:\n%s", diff)
 	}
 	for _, o := range []hostabi.Object{redacted[1].Request.Object, *redacted[1].Request.Results["get"].Object} {
 		if got := o.Metadata.Annotations["kubectl.kubernetes.io/last-applied-configuration"]; !strings.HasPrefix(got, "sha256:") {
@@ -76,9 +76,9 @@ func TestNoSecretComesIntoARecord(t *testing.T) {
 	}
 }
 
-// Equal values have equal hashes, so that one sees whether a value has changed.
-func TestTheSameSecretHasTheSameHash(t *testing.T) {
-	redacted, _ := record.Redact(secrets(t), false)
+// Equal values have equal hashes, which shows whether a value has changed.
+func TestRedact_EqualSecretsHaveEqualHashes(t *testing.T) {
+	redacted, _ := record.Redact(exchangesWithSecrets(t), false)
 	var o struct{ Data map[string]string }
 	if err := redacted[1].Request.Object.Decode(&o); err != nil {
 		t.Fatal(err)
@@ -88,19 +88,19 @@ func TestTheSameSecretHasTheSameHash(t *testing.T) {
 	}
 }
 
-func TestAFinalizerMayHaveBodiesRecorded(t *testing.T) {
-	given := secrets(t)
-	kept, replayable := record.Redact(given, true)
-	if diff := cmp.Diff(given, kept); diff != "" || !replayable {
+func TestRedact_WithBodiesReturnsTheInput(t *testing.T) {
+	input := exchangesWithSecrets(t)
+	kept, replayable := record.Redact(input, true)
+	if diff := cmp.Diff(input, kept); diff != "" || !replayable {
 		t.Errorf("replayable %t:\n%s", replayable, diff)
 	}
 }
 
-func TestWhatHoldsNoSecretStaysAsItIs(t *testing.T) {
+func TestRedact_WithoutSecretsReturnsTheInput(t *testing.T) {
 	for name, exchanges := range map[string][]policies.Exchange{
 		"nothing":           nil,
 		"a ConfigMap":       about(object(t, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c","uid":"c","resourceVersion":"1"},"data":{"a":"b"}}`)),
-		"a Secret of ours":  about(object(t, `{"apiVersion":"example.com/v1","kind":"Secret","metadata":{"name":"c","uid":"c","resourceVersion":"1"},"data":{"a":"b"}}`)),
+		"another group":     about(object(t, `{"apiVersion":"example.com/v1","kind":"Secret","metadata":{"name":"c","uid":"c","resourceVersion":"1"},"data":{"a":"b"}}`)),
 		"a Secret, unshown": about(hostabi.Object{APIVersion: "v1", Kind: "Secret", Metadata: hostabi.Metadata{Name: "s", UID: "u"}}),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -112,49 +112,49 @@ func TestWhatHoldsNoSecretStaysAsItIs(t *testing.T) {
 	}
 }
 
-// What is not as it should be is hidden as a whole, rather than shown.
-func TestASecretThatCannotBeReadIsHidden(t *testing.T) {
+// A Secret that cannot be parsed is redacted entirely.
+func TestRedact_UnparsableSecretIsRedactedEntirely(t *testing.T) {
 	for _, document := range []string{
 		`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s","uid":"u","resourceVersion":"1"},"data":"hidden"}`,
 		`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s","uid":"u","resourceVersion":"1"},"data":{"a":{"b":"hidden"}}}`,
 		`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s","uid":"u","resourceVersion":"1"},"data":["hidden"]}`,
 	} {
 		redacted, replayable := record.Redact(about(object(t, document)), false)
-		if text := written(t, redacted); strings.Contains(text, "hidden") || replayable {
+		if text := marshal(t, redacted); strings.Contains(text, "hidden") || replayable {
 			t.Errorf("shown, replayable %t: %s", replayable, text)
 		}
 	}
 }
 
-func TestIntentsAreNamedWithWhatCameOfThem(t *testing.T) {
-	exchanges := secrets(t)
+func TestIntentsOf(t *testing.T) {
+	exchanges := exchangesWithSecrets(t)
 	results := exchanges[1].Request.Results
 	results["patch"] = hostabi.Result{Error: &hostabi.ResultError{Reason: hostabi.ErrorConflict, Message: "hidden"}}
 	got := record.IntentsOf(exchanges[0].Verdict.Intents, results)
 	secret := record.Object{APIVersion: "v1", Kind: "Secret", Namespace: "ns", Name: "s"}
 	want := []record.Intent{
-		{ID: "http", Type: hostabi.IntentHTTP, What: "POST https://a.example/b", Result: "200"},
-		{ID: "create", Type: hostabi.IntentCreate, What: "create Secret ns/s", Object: secret},
-		{ID: "patch", Type: hostabi.IntentPatch, What: "patch Secret ns/s", Object: secret, Result: "Conflict"},
-		{ID: "other", Type: hostabi.IntentCreate, What: "create ConfigMap c", Object: record.Object{APIVersion: "v1", Kind: "ConfigMap", Name: "c"}},
-		{ID: "get", Type: hostabi.IntentGet, What: "get Secret ns/s", Object: secret, Result: "Done"},
+		{ID: "http", Type: hostabi.IntentHTTP, Summary: "POST https://a.example/b", Result: "200"},
+		{ID: "create", Type: hostabi.IntentCreate, Summary: "create Secret ns/s", Object: secret},
+		{ID: "patch", Type: hostabi.IntentPatch, Summary: "patch Secret ns/s", Object: secret, Result: "Conflict"},
+		{ID: "other", Type: hostabi.IntentCreate, Summary: "create ConfigMap c", Object: record.Object{APIVersion: "v1", Kind: "ConfigMap", Name: "c"}},
+		{ID: "get", Type: hostabi.IntentGet, Summary: "get Secret ns/s", Object: secret, Result: "Done"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 }
 
-func TestAnEntryOfAFinalizerReadsAsASentence(t *testing.T) {
+func TestEntry_StringOfAFinalizer(t *testing.T) {
 	act := record.Entry{
-		Object: named("child"), Reason: "FinalizerActed", How: "example.com/bucket", Action: record.None,
-		Asked: []record.Asked{{Policy: "ClusterFinalizer bucket", Decision: "Act"}},
+		Object: objectNamed("child"), Reason: "FinalizerActed", Detail: "example.com/bucket", Action: record.None,
+		Evaluations: []record.Evaluation{{Policy: "ClusterFinalizer bucket", Decision: "Act"}},
 		Intents: []record.Intent{
-			{ID: "a", Type: hostabi.IntentHTTP, What: "DELETE https://s3.example.com/b", Result: "204"},
-			{ID: "b", Type: hostabi.IntentList, What: "list Pod in ns"},
+			{ID: "a", Type: hostabi.IntentHTTP, Summary: "DELETE https://s3.example.com/b", Result: "204"},
+			{ID: "b", Type: hostabi.IntentList, Summary: "list Pod in ns"},
 		},
 	}
 	gone := act
-	gone.Action, gone.Result, gone.Reason, gone.Intents, gone.Asked = record.RemoveFinalizer, "Done", "FinalizerDone", nil, nil
+	gone.Action, gone.Result, gone.Reason, gone.Intents, gone.Evaluations = record.RemoveFinalizer, "Done", "FinalizerDone", nil, nil
 	for want, e := range map[string]record.Entry{
 		"ConfigMap ns/child: kept by the finalizer example.com/bucket, FinalizerActed, ClusterFinalizer bucket: Act, " +
 			"DELETE https://s3.example.com/b: 204, list Pod in ns": act,
@@ -164,10 +164,10 @@ func TestAnEntryOfAFinalizerReadsAsASentence(t *testing.T) {
 			t.Error(diff)
 		}
 	}
-	s := record.NewStore(record.Bounds{Entries: 4})
+	s := record.NewStore(record.Limits{MaxEntries: 4})
 	s.Add(act)
 	act.Intents = act.Intents[:1]
 	if _, isNew := s.Add(act); !isNew {
-		t.Error("that other things were done is not told")
+		t.Error("other intents are not recorded")
 	}
 }

@@ -10,102 +10,102 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/decide"
 )
 
-// Results of actions that make a difference here: what was done, and what was
-// decided and not done, which is decided again at every look.
+// Results of actions that the store distinguishes. In a dry run, the same action is
+// decided again on every reconciliation.
 const (
 	done   = "Done"
 	dryRun = "DryRun"
 )
 
-// longestChain bounds a chain, which ends anyway unless owners own each other.
-const longestChain = 16
+// maxChainLength is the maximum length of a chain. Only chains with a cycle reach it.
+const maxChainLength = 16
 
-// Bounds are those of a Store. Its entries are bounded by number; what modules are
-// shown is bounded by nothing, so their transcripts are bounded by their size.
-type Bounds struct {
-	Entries     int // 0: DefaultEntries
-	Transcripts int // bytes, about; 0: DefaultTranscripts, and less than 0 for none
+// Limits are the limits of a Store. Entries are limited by number; transcripts vary in
+// size, so they are limited by their total size.
+type Limits struct {
+	MaxEntries         int // default DefaultMaxEntries
+	MaxTranscriptBytes int // approximate size in bytes; default DefaultMaxTranscriptBytes; negative: keep none
 }
 
-// What an operator keeps if nothing else is said.
+// The default limits of a Store.
 const (
-	DefaultEntries     = 10_000
-	DefaultTranscripts = 32 << 20
+	DefaultMaxEntries         = 10_000
+	DefaultMaxTranscriptBytes = 32 << 20
 )
 
 // Store keeps the newest entries. Its methods may be called concurrently.
 type Store struct {
-	bounds Bounds
+	limits Limits
 
 	mu      sync.Mutex // covers what follows
 	entries []Entry    // a ring; next is the oldest once it is full
 	next    int
-	latest  map[topic]int     // each object's newest entry, by what it is about
-	deletes map[types.UID]int // each object's newest entry that deletes it
+	latest  map[entryKey]int  // index of the newest entry for each topic
+	deletes map[types.UID]int // index of each object's newest entry that deletes it
 
-	forgotten time.Time // of the newest entry that had to make room
+	lastEvicted time.Time // time of the newest entry that was evicted
 
-	transcripts []transcripts // of the entries that have any, from old to new
-	bytes       int           // of them all
+	transcriptSizes []transcriptSize // from old to new
+	transcriptBytes int              // total size of transcripts
 }
 
-// transcripts are those of one entry.
-type transcripts struct{ at, size int }
+// transcriptSize is the index of an entry that has transcripts, and their size.
+type transcriptSize struct{ index, bytes int }
 
 // NewStore returns a Store without entries.
-func NewStore(b Bounds) *Store {
-	if b.Entries == 0 {
-		b.Entries = DefaultEntries
+func NewStore(b Limits) *Store {
+	if b.MaxEntries == 0 {
+		b.MaxEntries = DefaultMaxEntries
 	}
-	if b.Transcripts == 0 {
-		b.Transcripts = DefaultTranscripts
+	if b.MaxTranscriptBytes == 0 {
+		b.MaxTranscriptBytes = DefaultMaxTranscriptBytes
 	}
-	b.Transcripts = max(b.Transcripts, 0)
-	return &Store{bounds: b, latest: map[topic]int{}, deletes: map[types.UID]int{}}
+	b.MaxTranscriptBytes = max(b.MaxTranscriptBytes, 0)
+	return &Store{limits: b, latest: map[entryKey]int{}, deletes: map[types.UID]int{}}
 }
 
-// Size is how many entries are kept, and about how many bytes of transcripts with them.
+// Size returns the number of entries and the approximate size of their transcripts in bytes.
 func (s *Store) Size() (entries, transcripts int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.entries), s.bytes
+	return len(s.entries), s.transcriptBytes
 }
 
-// Add completes an entry with its chain and keeps it. It reports false, and
-// keeps nothing, if it says just what the object's newest entry says and
-// nothing was done: being stuck is one decision, not one for each look.
+// Add sets the chain of an entry and stores it. It returns false, and stores nothing,
+// if nothing was written and the entry repeats the object's newest one: an object that
+// is stuck has one record, not one for each reconciliation.
 func (s *Store) Add(e Entry) (Entry, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	repeated := e.Action == None || e.Result == dryRun
-	if at, ok := s.latest[topicOf(e)]; ok && repeated && same(s.entries[at], e) {
+	if at, ok := s.latest[entryKeyOf(e)]; ok && repeated && sameDecision(s.entries[at], e) {
 		return s.entries[at], false
 	}
 	e.Chain = s.chain(e)
 	at := len(s.entries)
-	if at < s.bounds.Entries {
+	if at < s.limits.MaxEntries {
 		s.entries = append(s.entries, e)
 	} else {
 		at = s.next
 		s.next = (s.next + 1) % len(s.entries)
-		s.forget(at)
+		s.evict(at)
 		s.entries[at] = e
 	}
-	s.keepTranscripts(at)
-	s.latest[topicOf(e)] = at
+	s.accountTranscripts(at)
+	s.latest[entryKeyOf(e)] = at
 	if e.Action == Delete && e.Result == done {
 		s.deletes[e.Object.UID] = at
 	}
 	return e, true
 }
 
-// forget takes the entry at a place, which is the oldest, out of the indexes.
-func (s *Store) forget(at int) {
-	if len(s.transcripts) != 0 && s.transcripts[0].at == at {
-		s.dropOldest()
+// evict removes the oldest entry, which is at the given index, from the indexes.
+func (s *Store) evict(at int) {
+	if len(s.transcriptSizes) != 0 && s.transcriptSizes[0].index == at {
+		s.removeOldestTranscript()
 	}
-	s.forgotten = s.entries[at].Time
-	about, uid := topicOf(s.entries[at]), s.entries[at].Object.UID
+	s.lastEvicted = s.entries[at].Time
+	about, uid := entryKeyOf(s.entries[at]), s.entries[at].Object.UID
 	if place, ok := s.latest[about]; ok && place == at {
 		delete(s.latest, about)
 	}
@@ -114,84 +114,84 @@ func (s *Store) forget(at int) {
 	}
 }
 
-// topic is what entries about one object are about: its owners, or one of its
-// finalizers. What is said of one does not make what is said of another new.
-type topic struct {
+// entryKey is the key by which repeated entries are detected: an object, and the
+// finalizer if the decision is about one. Decisions about different finalizers of an
+// object do not supersede each other.
+type entryKey struct {
 	uid       types.UID
 	finalizer string
 }
 
-func topicOf(e Entry) topic {
-	t := topic{uid: e.Object.UID}
+func entryKeyOf(e Entry) entryKey {
+	t := entryKey{uid: e.Object.UID}
 	if e.Action == None {
-		t.finalizer = e.How
+		t.finalizer = e.Detail
 	}
 	return t
 }
 
-func same(a, b Entry) bool {
-	if a.Action != b.Action || a.Result != b.Result || a.How != b.How || a.Reason != b.Reason || a.Because != b.Because {
+func sameDecision(a, b Entry) bool {
+	if a.Action != b.Action || a.Result != b.Result || a.Detail != b.Detail || a.Reason != b.Reason || a.Message != b.Message {
 		return false
 	}
-	if len(b.Asked) == 0 && len(b.Intents) == 0 { // nobody was asked again, since it is known what they say
-		return slices.Equal(a.Owners, b.Owners) && slices.Equal(a.WaitsFor, b.WaitsFor)
+	if len(b.Evaluations) == 0 && len(b.Intents) == 0 { // no new evaluation: the earlier verdict still holds
+		return slices.Equal(a.Owners, b.Owners) && slices.Equal(a.Blockers, b.Blockers)
 	}
-	return slices.Equal(a.Owners, b.Owners) && slices.Equal(a.WaitsFor, b.WaitsFor) && slices.Equal(a.Intents, b.Intents) &&
-		slices.EqualFunc(a.Asked, b.Asked, sameAnswer)
+	return slices.Equal(a.Owners, b.Owners) && slices.Equal(a.Blockers, b.Blockers) && slices.Equal(a.Intents, b.Intents) &&
+		slices.EqualFunc(a.Evaluations, b.Evaluations, sameVerdict)
 }
 
-// sameAnswer reports whether a policy said the same twice, whatever it was shown
-// and however long it took.
-func sameAnswer(a, b Asked) bool {
+// sameVerdict reports whether two evaluations had the same result, regardless of their
+// requests and durations.
+func sameVerdict(a, b Evaluation) bool {
 	return a.Policy == b.Policy && a.Generation == b.Generation && a.Mode == b.Mode && a.Module == b.Module &&
 		a.Digest == b.Digest && a.Decision == b.Decision && a.Reason == b.Reason && a.Fault == b.Fault && a.Rounds == b.Rounds
 }
 
-// chain follows the owners that an object lost to the decisions that they were
-// deleted by.
+// chain follows lost owners to the decisions that deleted them.
 func (s *Store) chain(e Entry) []Link {
 	var chain []Link
-	for len(chain) < longestChain {
-		lost, ok := e.lost()
+	for len(chain) < maxChainLength {
+		lost, ok := e.lostOwner()
 		if !ok {
 			return chain
 		}
 		link := Link{Owner: lost}
 		if at, ok := s.deletes[lost.Object.UID]; ok {
 			e = s.entries[at]
-			link.Deleted = string(e.Reason)
+			link.DeletedReason = string(e.Reason)
 		}
 		chain = append(chain, link)
-		if link.Deleted == "" {
+		if link.DeletedReason == "" {
 			return chain
 		}
 	}
 	return chain
 }
 
-// lost returns the first owner that the decision was about; an owner that goes
-// last is not let go on account of its own.
-func (e Entry) lost() (Owner, bool) {
+// lostOwner returns the first owner that the decision was about. Decisions about an object's
+// dependents are not because of its owners.
+func (e Entry) lostOwner() (Owner, bool) {
 	if e.Action == RemoveFinalizer || e.Action == Unblock {
 		return Owner{}, false
 	}
 	for _, o := range e.Owners {
-		if o.Standing != decide.Present.String() {
+		if o.Status != decide.Present.String() {
 			return o, true
 		}
 	}
 	return Owner{}, false
 }
 
-// Forgotten is the time of the newest entry that had to make room; zero if none has.
-func (s *Store) Forgotten() time.Time {
+// LastEvicted returns the time of the newest entry that was evicted, or zero.
+func (s *Store) LastEvicted() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.forgotten
+	return s.lastEvicted
 }
 
-// Entries returns the kept entries from old to new: those of one object if uid
-// is not "".
+// Entries returns the stored entries from old to new: all if uid is "", otherwise those
+// of one object.
 func (s *Store) Entries(uid types.UID) []Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()

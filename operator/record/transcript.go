@@ -7,23 +7,23 @@ import (
 	"github.com/gleaner-dev/gleaner/policies"
 )
 
-// sizeless is what a document has beside its parts of any length.
-const sizeless = 512
+// baseSize is the assumed size in bytes of a document's parts of fixed length.
+const baseSize = 512
 
-// sizeOf is about how long an entry's transcripts are when they are written.
-// What several rounds share counts for each.
-func sizeOf(asked []Asked) int {
+// sizeOf returns the approximate size of an entry's transcripts as JSON. Objects that
+// several rounds share are counted for each.
+func sizeOf(evaluations []Evaluation) int {
 	size := 0
-	for _, a := range asked {
+	for _, a := range evaluations {
 		for _, e := range a.Exchanges {
-			size += sizeless + len(e.Fault) + sizeOfRequest(e.Request) + sizeOfVerdict(e.Verdict)
+			size += baseSize + len(e.Fault) + sizeOfRequest(e.Request) + sizeOfVerdict(e.Verdict)
 		}
 	}
 	return size
 }
 
 func sizeOfRequest(r hostabi.Request) int {
-	size := sizeOfObject(r.Object) + len(r.Policy.Settings) + len(r.State) + sizeless*len(r.Owners)
+	size := sizeOfObject(r.Object) + len(r.Policy.Settings) + len(r.State) + baseSize*len(r.Owners)
 	for _, result := range r.Results {
 		if result.Object != nil {
 			size += sizeOfObject(*result.Object)
@@ -43,7 +43,7 @@ func sizeOfRequest(r hostabi.Request) int {
 	return size
 }
 
-func sizeOfObject(o hostabi.Object) int { return sizeless + len(o.Body) }
+func sizeOfObject(o hostabi.Object) int { return baseSize + len(o.Body) }
 
 func sizeOfHeaders(headers map[string]string) int {
 	size := 0
@@ -56,7 +56,7 @@ func sizeOfHeaders(headers map[string]string) int {
 func sizeOfVerdict(v hostabi.Verdict) int {
 	size := len(v.State) + len(v.Reason)
 	for _, i := range v.Intents {
-		size += sizeless
+		size += baseSize
 		switch {
 		case i.Create != nil:
 			size += len(i.Create.Object)
@@ -69,50 +69,49 @@ func sizeOfVerdict(v hostabi.Verdict) int {
 	return size
 }
 
-// WithoutExchanges is the entry with no transcripts. What it shares with others
-// is not changed.
+// WithoutExchanges returns a copy of the entry without transcripts.
 func (e Entry) WithoutExchanges() Entry {
-	e.Asked = slices.Clone(e.Asked)
-	for i := range e.Asked {
-		e.Asked[i].Exchanges = nil
+	e.Evaluations = slices.Clone(e.Evaluations)
+	for i := range e.Evaluations {
+		e.Evaluations[i].Exchanges = nil
 	}
 	return e
 }
 
-// Converses reports whether the entry has a transcript.
-func (e Entry) Converses() bool {
-	return slices.ContainsFunc(e.Asked, func(a Asked) bool { return len(a.Exchanges) != 0 })
+// HasTranscript reports whether the entry has a transcript.
+func (e Entry) HasTranscript() bool {
+	return slices.ContainsFunc(e.Evaluations, func(a Evaluation) bool { return len(a.Exchanges) != 0 })
 }
 
-// Transcribe gives an Asked its transcript, without secrets.
-func (a *Asked) Transcribe(exchanges []policies.Exchange, bodies bool) {
+// SetExchanges sets the transcript of an evaluation, redacted unless bodies is set.
+func (a *Evaluation) SetExchanges(exchanges []policies.Exchange, bodies bool) {
 	a.Exchanges, a.Replayable = Redact(exchanges, bodies)
 	a.Replayable = a.Replayable && len(exchanges) != 0
 }
 
-// keepTranscripts notes that the entry at a place has transcripts, and makes room
-// for them by dropping those of the oldest entries.
-func (s *Store) keepTranscripts(at int) {
-	size := sizeOf(s.entries[at].Asked)
+// accountTranscripts accounts for the transcripts of an entry, and evicts the oldest ones
+// beyond the limit.
+func (s *Store) accountTranscripts(at int) {
+	size := sizeOf(s.entries[at].Evaluations)
 	if size == 0 {
 		return
 	}
-	s.transcripts = append(s.transcripts, transcripts{at, size})
-	s.bytes += size
-	for s.bytes > s.bounds.Transcripts {
-		oldest := s.transcripts[0].at
+	s.transcriptSizes = append(s.transcriptSizes, transcriptSize{at, size})
+	s.transcriptBytes += size
+	for s.transcriptBytes > s.limits.MaxTranscriptBytes {
+		oldest := s.transcriptSizes[0].index
 		dropped := s.entries[oldest].WithoutExchanges()
-		for i := range dropped.Asked {
-			dropped.Asked[i].Replayable = false
+		for i := range dropped.Evaluations {
+			dropped.Evaluations[i].Replayable = false
 		}
 		dropped.ExchangesDropped = true
 		s.entries[oldest] = dropped
-		s.dropOldest()
+		s.removeOldestTranscript()
 	}
 }
 
-// dropOldest forgets that the oldest entry with transcripts has any.
-func (s *Store) dropOldest() {
-	s.bytes -= s.transcripts[0].size
-	s.transcripts = s.transcripts[1:]
+// removeOldestTranscript removes the oldest transcripts from the accounting.
+func (s *Store) removeOldestTranscript() {
+	s.transcriptBytes -= s.transcriptSizes[0].bytes
+	s.transcriptSizes = s.transcriptSizes[1:]
 }

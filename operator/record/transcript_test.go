@@ -13,7 +13,7 @@ import (
 	"github.com/gleaner-dev/gleaner/policies"
 )
 
-// object reads an object as the operator does.
+// object parses an object as the operator does.
 func object(t testing.TB, document string) hostabi.Object {
 	t.Helper()
 	var o hostabi.Object
@@ -23,7 +23,7 @@ func object(t testing.TB, document string) hostabi.Object {
 	return o
 }
 
-// about is a transcript of one round about an object.
+// about returns a transcript of one round.
 func about(o hostabi.Object) []policies.Exchange {
 	return []policies.Exchange{{
 		Request: hostabi.Request{APIVersion: hostabi.Version, Hook: hostabi.HookCollect, Object: o, Attempt: 1, Round: 1},
@@ -32,21 +32,21 @@ func about(o hostabi.Object) []policies.Exchange {
 	}}
 }
 
-func asked(exchanges []policies.Exchange) record.Asked {
-	a := record.Asked{Policy: "ClusterGCPolicy keep", Mode: "Enforce", Module: "ClusterPolicyModule keep", Decision: "Orphan", Rounds: len(exchanges)}
-	a.Transcribe(exchanges, false)
+func evaluation(exchanges []policies.Exchange) record.Evaluation {
+	a := record.Evaluation{Policy: "ClusterGCPolicy keep", Mode: "Enforce", Module: "ClusterPolicyModule keep", Decision: "Orphan", Rounds: len(exchanges)}
+	a.SetExchanges(exchanges, false)
 	return a
 }
 
-func conversed(name string, exchanges []policies.Exchange) record.Entry {
+func withTranscript(name string, exchanges []policies.Exchange) record.Entry {
 	e := deleted(name)
-	e.Asked = []record.Asked{asked(exchanges)}
+	e.Evaluations = []record.Evaluation{evaluation(exchanges)}
 	return e
 }
 
-// What is read from a record is, to the byte, what the module was asked: fuel is
-// spent on bytes.
-func TestAQuestionComesOutOfARecordAsItWasAsked(t *testing.T) {
+// A request in a record is identical, byte for byte, to what the module received: its
+// fuel depends on the bytes.
+func TestExchanges_SurviveJSONByteForByte(t *testing.T) {
 	body := object(t, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","uid":"u","resourceVersion":"7"},"data":{"a":"x \u003c y < z & é","n":1.50,"l":[]}}`)
 	want := about(body)
 	want[0].Request.Policy.Settings = json.RawMessage(`{"a":"<b>"}`)
@@ -56,48 +56,48 @@ func TestAQuestionComesOutOfARecordAsItWasAsked(t *testing.T) {
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
 	encoder.SetIndent("", "  ")
-	if err := encoder.Encode(conversed("a", want)); err != nil {
+	if err := encoder.Encode(withTranscript("a", want)); err != nil {
 		t.Fatal(err)
 	}
 	var e record.Entry
 	if err := json.Unmarshal([]byte(text.String()), &e); err != nil {
 		t.Fatal(err)
 	}
-	asked, err := hostabi.MarshalRequest(want[0].Request)
+	original, err := hostabi.MarshalRequest(want[0].Request)
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := hostabi.MarshalRequest(e.Asked[0].Exchanges[0].Request)
+	recorded, err := hostabi.MarshalRequest(e.Evaluations[0].Exchanges[0].Request)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(string(asked), string(again)); diff != "" {
+	if diff := cmp.Diff(string(original), string(recorded)); diff != "" {
 		t.Error(diff)
 	}
-	if got := e.Asked[0]; !got.Replayable || got.Exchanges[0].Fuel != 812 || got.Exchanges[0].Verdict.Reason != "it is <data>" {
+	if got := e.Evaluations[0]; !got.Replayable || got.Exchanges[0].Fuel != 812 || got.Exchanges[0].Verdict.Reason != "it is <data>" {
 		t.Errorf("the rest is %+v", got)
 	}
 }
 
-// What a module was shown has no bound of its own: old transcripts make room for
-// new ones, and the entries stay.
-func TestTheOldestTranscriptsMakeRoomAndTheEntriesStay(t *testing.T) {
+// Requests have no size limit of their own: the oldest transcripts are evicted, and the
+// entries stay.
+func TestStore_EvictsOldestTranscriptsAndKeepsEntries(t *testing.T) {
 	const each = 4 << 20
 	big := object(t, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","uid":"u","resourceVersion":"7"},"data":{"a":"`+strings.Repeat("x", each)+`"}}`)
-	s := record.NewStore(record.Bounds{Entries: 64})
+	s := record.NewStore(record.Limits{MaxEntries: 64})
 	for i := range 20 {
-		s.Add(conversed(fmt.Sprint(i), about(big)))
-		s.Add(deleted(fmt.Sprint("plain", i))) // has none, and loses none
+		s.Add(withTranscript(fmt.Sprint(i), about(big)))
+		s.Add(deleted(fmt.Sprint("plain", i))) // without a transcript
 	}
 	kept := 0
 	for i, e := range s.Entries("") {
 		talked := i%2 == 0
-		isKept := talked && i >= 40-2*(record.DefaultTranscripts/each-1)
-		if e.Converses() != isKept || e.ExchangesDropped != (talked && !isKept) {
-			t.Errorf("entry %d: converses %t, dropped %t", i, e.Converses(), e.ExchangesDropped)
+		isKept := talked && i >= 40-2*(record.DefaultMaxTranscriptBytes/each-1)
+		if e.HasTranscript() != isKept || e.ExchangesDropped != (talked && !isKept) {
+			t.Errorf("entry %d: transcript %t, dropped %t", i, e.HasTranscript(), e.ExchangesDropped)
 		}
-		if talked && (len(e.Asked) != 1 || e.Asked[0].Replayable != isKept || e.Asked[0].Decision != "Orphan") {
-			t.Errorf("entry %d says %+v", i, e.Asked)
+		if talked && (len(e.Evaluations) != 1 || e.Evaluations[0].Replayable != isKept || e.Evaluations[0].Decision != "Orphan") {
+			t.Errorf("entry %d: %+v", i, e.Evaluations)
 		}
 		if isKept {
 			kept++
@@ -108,66 +108,65 @@ func TestTheOldestTranscriptsMakeRoomAndTheEntriesStay(t *testing.T) {
 	}
 }
 
-// The room of an entry that is overwritten is free again.
-func TestAnOverwrittenEntryGivesItsRoomBack(t *testing.T) {
+// An evicted entry frees the size of its transcripts.
+func TestStore_EvictionFreesTranscriptSize(t *testing.T) {
 	big := object(t, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","uid":"u","resourceVersion":"7"},"data":{"a":"`+strings.Repeat("x", 7<<20)+`"}}`)
-	s := record.NewStore(record.Bounds{Entries: 4})
+	s := record.NewStore(record.Limits{MaxEntries: 4})
 	for i := range 12 {
-		s.Add(conversed(fmt.Sprint(i), about(big)))
+		s.Add(withTranscript(fmt.Sprint(i), about(big)))
 		for _, e := range s.Entries("") {
-			if !e.Converses() {
-				t.Fatalf("after %d: the transcript of %s is dropped though all have room", i, e.Object)
+			if !e.HasTranscript() {
+				t.Fatalf("after %d: the transcript of %s is dropped below the limit", i, e.Object)
 			}
 		}
 	}
 }
 
-func TestATranscriptThatHasNoRoomAtAllIsDroppedAtOnce(t *testing.T) {
-	huge := object(t, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","uid":"u","resourceVersion":"7"},"data":{"a":"`+strings.Repeat("x", record.DefaultTranscripts)+`"}}`)
-	s := record.NewStore(record.Bounds{Entries: 4})
-	s.Add(conversed("a", about(huge)))
-	s.Add(conversed("b", about(object(t, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"b","uid":"b","resourceVersion":"1"}}`))))
+func TestStore_TranscriptBeyondTheLimitIsDropped(t *testing.T) {
+	huge := object(t, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","uid":"u","resourceVersion":"7"},"data":{"a":"`+strings.Repeat("x", record.DefaultMaxTranscriptBytes)+`"}}`)
+	s := record.NewStore(record.Limits{MaxEntries: 4})
+	s.Add(withTranscript("a", about(huge)))
+	s.Add(withTranscript("b", about(object(t, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"b","uid":"b","resourceVersion":"1"}}`))))
 	got := s.Entries("")
-	if !got[0].ExchangesDropped || got[0].Converses() || !got[1].Converses() {
-		t.Errorf("kept: %t, %t", got[0].Converses(), got[1].Converses())
+	if !got[0].ExchangesDropped || got[0].HasTranscript() || !got[1].HasTranscript() {
+		t.Errorf("kept: %t, %t", got[0].HasTranscript(), got[1].HasTranscript())
 	}
 }
 
-// Readers have what they were given, whatever is dropped afterwards.
-func TestDroppingChangesNothingThatWasHandedOut(t *testing.T) {
+// Entries that were returned keep their transcripts after eviction.
+func TestStore_EvictionDoesNotModifyReturnedEntries(t *testing.T) {
 	big := object(t, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","uid":"u","resourceVersion":"7"},"data":{"a":"`+strings.Repeat("x", 20<<20)+`"}}`)
-	s := record.NewStore(record.Bounds{Entries: 4})
-	s.Add(conversed("a", about(big)))
+	s := record.NewStore(record.Limits{MaxEntries: 4})
+	s.Add(withTranscript("a", about(big)))
 	before := s.Entries("a")
-	s.Add(conversed("b", about(big)))
-	if !before[0].Converses() || before[0].ExchangesDropped || !before[0].Asked[0].Replayable {
-		t.Error("the entry that was handed out has lost its transcript")
+	s.Add(withTranscript("b", about(big)))
+	if !before[0].HasTranscript() || before[0].ExchangesDropped || !before[0].Evaluations[0].Replayable {
+		t.Error("the returned entry has lost its transcript")
 	}
-	if after := s.Entries("a"); after[0].Converses() || !after[0].ExchangesDropped {
-		t.Error("the entry of the store has its transcript still")
+	if after := s.Entries("a"); after[0].HasTranscript() || !after[0].ExchangesDropped {
+		t.Error("the stored entry still has its transcript")
 	}
 }
 
-// The same answer to another question of the same kind, such as one at another
-// time, is no new decision.
-func TestAnotherTranscriptIsNoOtherDecision(t *testing.T) {
-	s := record.NewStore(record.Bounds{Entries: 4})
-	first, second := stuck("a", "WaitsByPolicy"), stuck("a", "WaitsByPolicy")
+// The same verdict on another request, for example at another time, is not a new decision.
+func TestStore_SameVerdictWithOtherTranscriptIsARepeat(t *testing.T) {
+	s := record.NewStore(record.Limits{MaxEntries: 4})
+	first, second := withoutAction("a", "PolicyWaiting"), withoutAction("a", "PolicyWaiting")
 	exchanges := about(object(t, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","uid":"a","resourceVersion":"1"}}`))
-	first.Asked = []record.Asked{asked(exchanges)}
+	first.Evaluations = []record.Evaluation{evaluation(exchanges)}
 	later := about(object(t, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","uid":"a","resourceVersion":"2"}}`))
-	second.Asked = []record.Asked{asked(later)}
+	second.Evaluations = []record.Evaluation{evaluation(later)}
 	s.Add(first)
 	if _, isNew := s.Add(second); isNew {
-		t.Error("it is told twice")
+		t.Error("it is recorded twice")
 	}
-	second.Asked[0].Decision = "Delete"
+	second.Evaluations[0].Decision = "Delete"
 	if _, isNew := s.Add(second); !isNew {
-		t.Error("another answer is not told")
+		t.Error("another verdict is not recorded")
 	}
 }
 
-// What transcripts cost: the plain entry is what is added where no module is asked.
+// The cost of transcripts. The plain entry is that of a decision without a module.
 func BenchmarkAdd(b *testing.B) {
 	body := object(b, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","uid":"u","resourceVersion":"7"},"data":{"a":"`+strings.Repeat("x", 4<<10)+`"}}`)
 	secret := object(b, `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"a","uid":"u","resourceVersion":"7"},"data":{"a":"`+strings.Repeat("x", 4<<10)+`"}}`)
@@ -175,13 +174,13 @@ func BenchmarkAdd(b *testing.B) {
 		"without transcript": nil, "with transcript": about(body), "with a Secret": about(secret),
 	} {
 		b.Run(name, func(b *testing.B) {
-			s := record.NewStore(record.Bounds{Entries: 4096})
+			s := record.NewStore(record.Limits{MaxEntries: 4096})
 			b.ReportAllocs()
 			for i := range b.N {
 				e := deleted([]string{"a", "b", "c", "d"}[i%4])
-				a := record.Asked{Policy: "ClusterGCPolicy keep", Decision: "Orphan"}
-				a.Transcribe(exchanges, false)
-				e.Asked = []record.Asked{a}
+				a := record.Evaluation{Policy: "ClusterGCPolicy keep", Decision: "Orphan"}
+				a.SetExchanges(exchanges, false)
+				e.Evaluations = []record.Evaluation{a}
 				s.Add(e)
 			}
 		})

@@ -17,60 +17,61 @@ import (
 )
 
 const (
-	// Managed marks what the operator makes, and what goes when it goes.
-	Managed = "app.kubernetes.io/managed-by=gleaner"
+	// ManagedSelector is the label selector of the objects that the operator creates.
+	ManagedSelector = "app.kubernetes.io/managed-by=gleaner"
 
-	// Lease is the name of the operator's lease.
-	Lease = "gleaner.dev"
+	// LeaseName is the name of the operator's Lease.
+	LeaseName = "gleaner.dev"
 
-	ours = "gleaner-" // begins the names of its admission objects
+	namePrefix = "gleaner-" // name prefix of its admission objects
 )
 
-// admissionGroup has the kinds of admission objects. A binding goes before what it binds.
+// admissionGroup is the API group of admission objects.
 const admissionGroup = "admissionregistration.k8s.io"
 
+// admissionResources are the resources of admission objects, in the order of removal:
+// bindings before the policies that they bind.
 var admissionResources = []string{
 	"mutatingadmissionpolicybindings", "validatingadmissionpolicybindings", "mutatingwebhookconfigurations",
 	"validatingwebhookconfigurations", "mutatingadmissionpolicies", "validatingadmissionpolicies",
 }
 
-// Admission is an object by which the operator has the API server place holds, ask it,
-// or refuse something.
-type Admission struct {
+// An AdmissionObject is one of the operator's admission webhook configurations, policies or
+// bindings.
+type AdmissionObject struct {
 	Resource schema.GroupVersionResource
 	Name     string
 	UID      types.UID
 }
 
-// String returns resource.group/name, as kubectl takes it.
-func (a Admission) String() string { return a.Resource.GroupResource().String() + "/" + a.Name }
+// String returns resource.group/name, as accepted by kubectl.
+func (a AdmissionObject) String() string { return a.Resource.GroupResource().String() + "/" + a.Name }
 
-// Admissions lists the operator's admission objects, in the order in which they are to
-// be removed.
-func (r *Releaser) Admissions(ctx context.Context) ([]Admission, error) {
-	var all []Admission
+// AdmissionObjects lists the operator's admission objects, in the order of removal.
+func (r *Releaser) AdmissionObjects(ctx context.Context) ([]AdmissionObject, error) {
+	var all []AdmissionObject
 	var errs []error
 	for _, resource := range admissionResources {
 		gvr := schema.GroupVersionResource{Group: admissionGroup, Version: "v1", Resource: resource}
-		list, err := r.Metadata.Resource(gvr).List(ctx, metav1.ListOptions{LabelSelector: Managed})
+		list, err := r.Metadata.Resource(gvr).List(ctx, metav1.ListOptions{LabelSelector: ManagedSelector})
 		if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
-			continue // this API server has no such type
+			continue // not served by this API server
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("list %s: %w", gvr.GroupResource(), err))
 			continue
 		}
 		for _, o := range list.Items {
-			if strings.HasPrefix(o.Name, ours) {
-				all = append(all, Admission{gvr, o.Name, o.UID})
+			if strings.HasPrefix(o.Name, namePrefix) {
+				all = append(all, AdmissionObject{gvr, o.Name, o.UID})
 			}
 		}
 	}
 	return all, errors.Join(errs...)
 }
 
-// Remove deletes an admission object, unless it is another by now.
-func (r *Releaser) Remove(ctx context.Context, a Admission) error {
+// RemoveAdmissionObject deletes an admission object, unless it was replaced.
+func (r *Releaser) RemoveAdmissionObject(ctx context.Context, a AdmissionObject) error {
 	err := r.Metadata.Resource(a.Resource).Delete(ctx, a.Name, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &a.UID}, PropagationPolicy: ptr.To(metav1.DeletePropagationBackground),
 	})
@@ -80,20 +81,20 @@ func (r *Releaser) Remove(ctx context.Context, a Admission) error {
 	return nil
 }
 
-// Running returns who holds the operator's lease, as namespace/name; "" if nobody does
-// who is alive.
-func (r *Releaser) Running(ctx context.Context, now time.Time) (string, error) {
-	list, err := r.Leases.Leases("").List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + Lease})
+// ActiveLeases returns the operator's unexpired leases as namespace/name, comma-separated; "" if
+// there are none.
+func (r *Releaser) ActiveLeases(ctx context.Context, now time.Time) (string, error) {
+	list, err := r.Leases.Leases("").List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + LeaseName})
 	if err != nil {
-		return "", fmt.Errorf("look for the operator's lease: %w", err)
+		return "", fmt.Errorf("list leases: %w", err)
 	}
-	var held []string
+	var active []string
 	for _, l := range list.Items {
-		lasts := time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, 0)) * time.Second
-		if ptr.Deref(l.Spec.HolderIdentity, "") != "" && l.Spec.RenewTime != nil && now.Sub(l.Spec.RenewTime.Time) < lasts {
-			held = append(held, l.Namespace+"/"+l.Name)
+		duration := time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, 0)) * time.Second
+		if ptr.Deref(l.Spec.HolderIdentity, "") != "" && l.Spec.RenewTime != nil && now.Sub(l.Spec.RenewTime.Time) < duration {
+			active = append(active, l.Namespace+"/"+l.Name)
 		}
 	}
-	slices.Sort(held)
-	return strings.Join(held, ", "), nil
+	slices.Sort(active)
+	return strings.Join(active, ", "), nil
 }

@@ -1,12 +1,11 @@
-// Package release takes finalizers off objects, without the operator: when it has
-// gone, or when somebody has to have an object go now. They are Gleaner's own, or one
-// that is named.
+// Package release removes finalizers from objects without the operator: after it was
+// uninstalled, or when an object must be deleted now. It removes Gleaner's own finalizers,
+// or others by name.
 //
-// It deletes nothing but the operator's admission objects, which would put them back. An
-// object that is being deleted and has no other finalizer
-// goes once they are off, and its dependents with it as its other finalizers and
-// Kubernetes' own rules say. Which finalizers may be taken off which objects is for
-// the caller to say.
+// It deletes nothing but the operator's admission objects, which would add the finalizers
+// again. An object that is being deleted and has no other finalizer disappears once they
+// are removed, and Kubernetes then handles its dependents as usual. The caller decides
+// which finalizers to remove from which objects.
 package release
 
 import (
@@ -28,65 +27,62 @@ import (
 	"k8s.io/client-go/tools/pager"
 	"k8s.io/client-go/util/retry"
 
+	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
 	"github.com/gleaner-dev/gleaner/operator/graph"
-	"github.com/gleaner-dev/gleaner/operator/memo"
+	"github.com/gleaner-dev/gleaner/operator/objectstate"
 )
 
-// InUse is the finalizer that keeps a Finalizer or ClusterFinalizer itself until its
-// own removal is dealt with, and the module that it asks for as long.
-const InUse = "gleaner.dev/in-use"
-
-// Held is an object that has a finalizer that is looked for.
-type Held struct {
-	Resource    schema.GroupVersionResource
-	Kind        string
-	Namespace   string
-	Name        string
-	UID         types.UID
-	Terminating bool
-	Finalizers  []string // those that are looked for
-	Others      []string // those that are not
+// A HeldObject is an object with at least one matching finalizer.
+type HeldObject struct {
+	Resource        schema.GroupVersionResource
+	Kind            string
+	Namespace       string
+	Name            string
+	UID             types.UID
+	Terminating     bool
+	Finalizers      []string // matching
+	OtherFinalizers []string // not matching
 }
 
-// String returns resource.group/name, as kubectl takes it.
-func (h Held) String() string {
+// String returns resource.group/name, as accepted by kubectl.
+func (h HeldObject) String() string {
 	return h.Resource.GroupResource().String() + "/" + h.Name
 }
 
-// Releaser finds finalizers and takes them off. All fields are required.
+// A Releaser finds and removes finalizers. All fields are required.
 type Releaser struct {
 	Metadata  metadata.Interface
 	Discovery discovery.DiscoveryInterface
 	Leases    coordination.LeasesGetter
 }
 
-// Where says what is looked for, and narrows down what is looked through. The zero
-// Where is Gleaner's own finalizers on everything.
-type Where struct {
-	Finalizers []string                        // those that are looked for; none: Gleaner's own
-	Select     func(schema.GroupResource) bool // nil: all resources
-	Namespace  string                          // "": all, and what is in none
-	Labels     string                          // a label selector
-	Name       string
-	Listed     func(done, of int) // is told how many types have been looked through; may be nil
+// Selection selects finalizers and objects. The zero Where selects Gleaner's own finalizers on
+// all objects.
+type Selection struct {
+	Finalizers     []string                        // empty: Gleaner's own
+	SelectResource func(schema.GroupResource) bool // nil: all resources
+	Namespace      string                          // "": all namespaces and cluster-scoped objects
+	Labels         string                          // a label selector
+	Name           string
+	Progress       func(done, of int) // called with the number of types listed so far; may be nil
 }
 
-// has reports whether a finalizer is looked for.
-func (w Where) has(finalizer string) bool {
+// has reports whether a finalizer is selected.
+func (w Selection) has(finalizer string) bool {
 	if len(w.Finalizers) == 0 {
-		return finalizer == graph.Hold || finalizer == InUse
+		return finalizer == graph.Hold || finalizer == v1alpha1.InUseFinalizer
 	}
 	return slices.Contains(w.Finalizers, finalizer)
 }
 
-// Find lists the objects that have what is looked for. An error comes with what was found
-// nevertheless: some types may not be there to be listed.
-func (r *Releaser) Find(ctx context.Context, where Where) ([]Held, error) {
+// Find lists the objects that have a selected finalizer. If some types can't be listed, it
+// returns an error together with the objects of the others.
+func (r *Releaser) Find(ctx context.Context, where Selection) ([]HeldObject, error) {
 	types, err := r.types(where)
-	var all []Held
+	var all []HeldObject
 	for i, t := range types {
-		if where.Listed != nil {
-			where.Listed(i, len(types))
+		if where.Progress != nil {
+			where.Progress(i, len(types))
 		}
 		if where.Namespace != "" && !t.namespaced {
 			continue
@@ -104,10 +100,10 @@ type resource struct {
 	namespaced bool
 }
 
-// types finds the types whose finalizers can be found and taken off: those that can
-// be listed and patched. Of a CustomResourceDefinition that is being deleted discovery
-// does not tell that its objects can be patched, which is just what it waits for.
-func (r *Releaser) types(where Where) ([]resource, error) {
+// types returns the types that can be listed and patched. For a CustomResourceDefinition
+// that is being deleted, discovery omits the verb patch, although objects can be patched
+// and the deletion waits for their finalizers: there, delete counts as well.
+func (r *Releaser) types(where Selection) ([]resource, error) {
 	lists, err := r.Discovery.ServerPreferredResources()
 	if err != nil {
 		err = fmt.Errorf("discover types: %w", err)
@@ -120,9 +116,9 @@ func (r *Releaser) types(where Where) ([]resource, error) {
 		}
 		for _, t := range list.APIResources {
 			patched := slices.Contains(t.Verbs, "patch") || slices.Contains(t.Verbs, "delete")
-			able := slices.Contains(t.Verbs, "list") && patched && !strings.Contains(t.Name, "/")
+			usable := slices.Contains(t.Verbs, "list") && patched && !strings.Contains(t.Name, "/")
 			gvr := gv.WithResource(t.Name)
-			if able && (where.Select == nil || where.Select(gvr.GroupResource())) {
+			if usable && (where.SelectResource == nil || where.SelectResource(gvr.GroupResource())) {
 				found = append(found, resource{gvr, t.Kind, t.Namespaced})
 			}
 		}
@@ -130,13 +126,13 @@ func (r *Releaser) types(where Where) ([]resource, error) {
 	return found, err
 }
 
-func (r *Releaser) list(ctx context.Context, t resource, where Where) ([]Held, error) {
+func (r *Releaser) list(ctx context.Context, t resource, where Selection) ([]HeldObject, error) {
 	client := r.Metadata.Resource(t.GroupVersionResource).Namespace(where.Namespace)
 	options := metav1.ListOptions{LabelSelector: where.Labels}
 	if where.Name != "" {
 		options.FieldSelector = "metadata.name=" + where.Name
 	}
-	var found []Held
+	var found []HeldObject
 	list := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return client.List(ctx, o) })
 	err := list.EachListItem(ctx, options, func(item runtime.Object) error {
 		o, ok := item.(*metav1.PartialObjectMetadata)
@@ -146,16 +142,16 @@ func (r *Releaser) list(ctx context.Context, t resource, where Where) ([]Held, e
 		if !slices.ContainsFunc(o.Finalizers, where.has) {
 			return nil
 		}
-		found = append(found, Held{
+		found = append(found, HeldObject{
 			Resource: t.GroupVersionResource, Kind: t.kind, Namespace: o.Namespace, Name: o.Name, UID: o.UID,
-			Terminating: o.DeletionTimestamp != nil,
-			Finalizers:  slices.DeleteFunc(slices.Clone(o.Finalizers), func(f string) bool { return !where.has(f) }),
-			Others:      slices.DeleteFunc(slices.Clone(o.Finalizers), where.has),
+			Terminating:     o.DeletionTimestamp != nil,
+			Finalizers:      slices.DeleteFunc(slices.Clone(o.Finalizers), func(f string) bool { return !where.has(f) }),
+			OtherFinalizers: slices.DeleteFunc(slices.Clone(o.Finalizers), where.has),
 		})
 		return nil
 	})
 	if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {
-		return found, nil // the type has gone, or is one in name only
+		return found, nil // not served any more, or not listable
 	}
 	if err != nil {
 		return found, fmt.Errorf("list %s: %w", t.GroupResource(), err)
@@ -163,9 +159,9 @@ func (r *Releaser) list(ctx context.Context, t resource, where Where) ([]Held, e
 	return found, nil
 }
 
-// Release takes the finalizers that were found off one object, and what is
-// remembered for them. It reports whether there was one left.
-func (r *Releaser) Release(ctx context.Context, h Held) (released bool, err error) {
+// Release removes the matching finalizers and their state from one object. It reports
+// whether the object was changed.
+func (r *Releaser) Release(ctx context.Context, h HeldObject) (released bool, err error) {
 	client := r.Metadata.Resource(h.Resource).Namespace(h.Namespace)
 	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		o, err := client.Get(ctx, h.Name, metav1.GetOptions{})
@@ -175,7 +171,7 @@ func (r *Releaser) Release(ctx context.Context, h Held) (released bool, err erro
 		if err != nil {
 			return err
 		}
-		body, err := json.Marshal(map[string]any{"metadata": h.without(o)})
+		body, err := json.Marshal(map[string]any{"metadata": h.metadataPatch(o)})
 		if err != nil {
 			return err
 		}
@@ -190,22 +186,23 @@ func (r *Releaser) Release(ctx context.Context, h Held) (released bool, err erro
 	return released, nil
 }
 
-func (h Held) has(finalizer string) bool { return slices.Contains(h.Finalizers, finalizer) }
+func (h HeldObject) has(finalizer string) bool { return slices.Contains(h.Finalizers, finalizer) }
 
-// without is the change to an object's metadata, which is of that state of it alone.
-func (h Held) without(o *metav1.PartialObjectMetadata) map[string]any {
+// metadataPatch returns a patch of the metadata that removes the finalizers, with the UID and
+// resourceVersion as preconditions.
+func (h HeldObject) metadataPatch(o *metav1.PartialObjectMetadata) map[string]any {
 	meta := map[string]any{
 		"uid": o.UID, "resourceVersion": o.ResourceVersion, "finalizers": slices.DeleteFunc(slices.Clone(o.Finalizers), h.has),
 	}
-	if !memo.Fits(h.Resource.Group) {
+	if !objectstate.Supported(h.Resource.Group) {
 		return meta
 	}
 	annotations := map[string]*string{}
-	if _, remembers := o.Annotations[memo.Annotation]; remembers && h.has(graph.Hold) {
-		annotations[memo.Annotation] = nil
+	if _, remembers := o.Annotations[objectstate.Annotation]; remembers && h.has(graph.Hold) {
+		annotations[objectstate.Annotation] = nil
 	}
-	if text, remembers := o.Annotations[Notes]; remembers {
-		annotations[Notes] = forget(text, h.has)
+	if text, remembers := o.Annotations[objectstate.FinalizersAnnotation]; remembers {
+		annotations[objectstate.FinalizersAnnotation] = objectstate.RemoveFinalizers(text, h.has)
 	}
 	if len(annotations) != 0 {
 		meta["annotations"] = annotations

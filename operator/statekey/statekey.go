@@ -1,11 +1,10 @@
-// Package statekey signs what Gleaner keeps in annotations of objects, and verifies
-// it when it is read back.
+// Package statekey signs and verifies the state that Gleaner keeps in annotations of
+// objects.
 //
-// Whoever may update an object may write any annotation on it. A state annotation
-// that counts must therefore be one that Gleaner wrote itself: it is signed by
-// HMAC-SHA256 with a key that only the operator has. A signature is about one object
-// and one purpose, so that it can't be copied to another object. It says nothing of
-// time: an earlier annotation of the same object can be put back.
+// Everyone who may update an object may write any annotation on it. State annotations are
+// therefore signed by HMAC-SHA256 with a key that only the operator has. A signature is
+// valid for one object and one purpose, so that it can't be copied to another object. It
+// does not include a time: an earlier annotation of the same object can be restored.
 //
 // It reads no Secret; see operator/keystore.
 package statekey
@@ -26,33 +25,33 @@ import (
 )
 
 const (
-	// Current is the name of the key that signs. All keys verify.
+	// Current is the name of the signing key. All keys verify.
 	Current = "current"
 
 	// MinBytes is the minimum length of a key.
 	MinBytes = 32
 
-	// maxKeys bounds the work of verifying a forged signature.
+	// maxKeys limits the work for verifying a forged signature.
 	maxKeys = 16
 )
 
-// Purpose tells the uses of a key apart: a signature for one is none for another.
+// A Purpose is the use of a signature, which is not valid for another purpose.
 type Purpose string
 
 // The purposes.
 const (
-	Memo      Purpose = "memo"      // what is remembered of an object for policies
-	Finalizer Purpose = "finalizer" // what is remembered of an object for one finalizer
+	Policy    Purpose = "memo"      // state of an object for policies
+	Finalizer Purpose = "finalizer" // state of an object for one finalizer
 )
 
-// Subject is what a signed document is about.
+// A Subject identifies the object and use of a signed document.
 type Subject struct {
 	Purpose Purpose
 	UID     types.UID // of the object that has the annotation
-	Name    string    // tells several documents on one object apart; may be empty
+	Name    string    // distinguishes several documents on one object; may be empty
 }
 
-// Signed is a document with its signature.
+// A Signed is a document with its signature.
 type Signed struct {
 	Signature string          `json:"signature"`
 	Data      json.RawMessage `json:"data"`
@@ -64,31 +63,30 @@ type Keys struct {
 	all     [][]byte
 }
 
-// ErrNoKey is returned where something is to be signed and there is no key.
-var ErrNoKey = errors.New("there is no key")
+// ErrNoKey is returned by Sign of the zero Keys.
+var ErrNoKey = errors.New("no key available")
 
-// Parse reads keys from the data of a Secret: the entry named Current signs, and
-// every entry verifies.
+// Parse parses the data of a Secret: the key named Current signs, and every key verifies.
 func Parse(data map[string][]byte) (Keys, error) {
 	if len(data) > maxKeys {
-		return Keys{}, fmt.Errorf("read keys: there are %d; keep at most %d", len(data), maxKeys)
+		return Keys{}, fmt.Errorf("read keys: got %d keys; the maximum is %d", len(data), maxKeys)
 	}
 	current, ok := data[Current]
 	if !ok {
-		return Keys{}, fmt.Errorf("read keys: none is named %s, which is the one that signs", Current)
+		return Keys{}, fmt.Errorf("read keys: the signing key %s is missing", Current)
 	}
 	k := Keys{current: bytes.Clone(current)}
 	for _, name := range slices.Sorted(maps.Keys(data)) {
 		if len(data[name]) < MinBytes {
-			return Keys{}, fmt.Errorf("read key %s: it has %d bytes; use at least %d random ones", name, len(data[name]), MinBytes)
+			return Keys{}, fmt.Errorf("read key %s: got %d bytes; use at least %d random bytes", name, len(data[name]), MinBytes)
 		}
 		k.all = append(k.all, bytes.Clone(data[name]))
 	}
 	return k, nil
 }
 
-// And returns keys that sign as these do, and verify what others have signed, too.
-func (k Keys) And(others Keys) Keys {
+// WithVerifiers returns keys that sign like k, and verify signatures of k and others.
+func (k Keys) WithVerifiers(others Keys) Keys {
 	return Keys{current: k.current, all: slices.Concat(k.all, others.all)}
 }
 
@@ -101,7 +99,7 @@ func (k Keys) Sign(s Subject, document any) (Signed, error) {
 	if err != nil {
 		return Signed{}, fmt.Errorf("sign state: %w", err)
 	}
-	return Signed{Signature: hex.EncodeToString(s.sum(k.current, data)), Data: data}, nil
+	return Signed{Signature: hex.EncodeToString(s.mac(k.current, data)), Data: data}, nil
 }
 
 // Verify reports whether a document was signed for a subject by one of the keys.
@@ -112,7 +110,7 @@ func (k Keys) Verify(s Subject, document Signed) bool {
 	}
 	valid := false
 	for _, key := range k.all {
-		valid = hmac.Equal(signature, s.sum(key, document.Data)) || valid
+		valid = hmac.Equal(signature, s.mac(key, document.Data)) || valid
 	}
 	return valid
 }
@@ -122,9 +120,9 @@ func (k Keys) Equal(other Keys) bool {
 	return bytes.Equal(k.current, other.current) && slices.EqualFunc(k.all, other.all, bytes.Equal)
 }
 
-// sum is the MAC of a document. Each part is preceded by its length, so that no two
-// different lists of parts are the same message.
-func (s Subject) sum(key, data []byte) []byte {
+// mac returns the MAC of a document. Each part is preceded by its length, so that different
+// lists of parts are different messages.
+func (s Subject) mac(key, data []byte) []byte {
 	mac := hmac.New(sha256.New, key)
 	for _, part := range [][]byte{[]byte("gleaner.dev state v1"), []byte(s.Purpose), []byte(s.UID), []byte(s.Name), data} {
 		var length [8]byte

@@ -23,7 +23,7 @@ func keys(t *testing.T, data map[string][]byte) statekey.Keys {
 
 var subject = statekey.Subject{Purpose: statekey.Finalizer, UID: "uid", Name: "example.com/f"}
 
-func TestSignature_IsAboutOneSubjectAndDocument(t *testing.T) {
+func TestSignature_IsValidForOneSubjectAndDocument(t *testing.T) {
 	k := keys(t, map[string][]byte{statekey.Current: key(1)})
 	signed, err := k.Sign(subject, map[string]any{"state": "<a>"})
 	if err != nil {
@@ -44,7 +44,7 @@ func TestSignature_IsAboutOneSubjectAndDocument(t *testing.T) {
 	}{
 		"another object":    {subject: statekey.Subject{Purpose: subject.Purpose, UID: "other", Name: subject.Name}},
 		"another finalizer": {subject: statekey.Subject{Purpose: subject.Purpose, UID: subject.UID, Name: "example.com/g"}},
-		"another purpose":   {subject: statekey.Subject{Purpose: statekey.Memo, UID: subject.UID, Name: subject.Name}},
+		"another purpose":   {subject: statekey.Subject{Purpose: statekey.Policy, UID: subject.UID, Name: subject.Name}},
 		"parts moved":       {subject: statekey.Subject{Purpose: subject.Purpose, UID: "uidexample.com/", Name: "f"}},
 		"another document":  {subject: subject, change: func(s *statekey.Signed) { s.Data = json.RawMessage(`{"state":"b"}`) }},
 		"no signature":      {subject: subject, change: func(s *statekey.Signed) { s.Signature = "" }},
@@ -65,7 +65,7 @@ func TestSignature_IsAboutOneSubjectAndDocument(t *testing.T) {
 	}
 }
 
-func TestKeys_AfterRotationTheFormerOneStillVerifies(t *testing.T) {
+func TestKeys_PreviousKeyVerifiesAfterRotation(t *testing.T) {
 	before := keys(t, map[string][]byte{statekey.Current: key(1)})
 	old, err := before.Sign(subject, 1)
 	if err != nil {
@@ -96,7 +96,7 @@ func TestZeroKeys_NeitherSignNorVerify(t *testing.T) {
 	}
 }
 
-func TestParse_RefusesKeysThatAreMissingOrWeak(t *testing.T) {
+func TestParse_RejectsMissingOrShortKeys(t *testing.T) {
 	many := map[string][]byte{}
 	for i := range 17 {
 		many[string(rune('a'+i))] = key(1)

@@ -19,25 +19,25 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/graph"
 )
 
-// errFiles is what is known of objects that are in no file.
-var errFiles = errors.New("it is not in the file, which may not have everything")
+// errNotInFiles is the error for objects that are not in the files.
+var errNotInFiles = errors.New("not in the file, which may be incomplete")
 
-// Files makes a Survey of objects from files. What is not among them is not known:
-// it may be there for all that the files tell.
+// Files returns a Survey of objects from files. Objects that are not in the files are
+// unknown, since the files may be incomplete.
 func Files(objects []*unstructured.Unstructured, now func() time.Time) (*Survey, error) {
-	s := &Survey{Graph: graph.New(), Items: map[graph.ID]Item{}, Twins: map[graph.ID][]catalog.Resource{}, Files: true}
+	s := &Survey{Graph: graph.New(), Items: map[graph.ID]Item{}, EquivalentResources: map[graph.ID][]catalog.Resource{}, FromFiles: true}
 	s.Types, s.Mapper = typesOf(objects)
-	s.Served = func(context.Context, schema.GroupVersionResource) (bool, error) { return false, errFiles }
+	s.Serves = func(context.Context, schema.GroupVersionResource) (bool, error) { return false, errNotInFiles }
 	s.Absent = func(_ context.Context, gk schema.GroupKind) (bool, error) {
 		_, known := s.Types.Preferred(gk)
 		return !known, nil
 	}
-	s.Client = nobody{}
+	s.Client = emptyClient{}
 	by := map[catalog.Resource][]Item{}
 	for i, o := range objects {
 		r, ok := s.Types.Preferred(o.GroupVersionKind().GroupKind())
 		if !ok {
-			return nil, fmt.Errorf("object %d of the files has no kind or no apiVersion: write both", i+1)
+			return nil, fmt.Errorf("object %d of the files has no kind or no apiVersion: set both", i+1)
 		}
 		item, err := itemOf(r, o)
 		if err != nil {
@@ -48,12 +48,12 @@ func Files(objects []*unstructured.Unstructured, now func() time.Time) (*Survey,
 	for r, items := range by {
 		s.add(r, items)
 	}
-	s.wire(now)
+	s.initGatherer(now)
 	return s, nil
 }
 
-// itemOf takes an object's metadata out of it. What the API server would have given
-// it is made up where it is missing.
+// itemOf returns the item of an object. It generates missing metadata that the API server
+// would have set.
 func itemOf(r catalog.Resource, o *unstructured.Unstructured) (Item, error) {
 	o = o.DeepCopy()
 	if o.GetUID() == "" {
@@ -66,12 +66,12 @@ func itemOf(r catalog.Resource, o *unstructured.Unstructured) (Item, error) {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(map[string]any{"metadata": o.Object["metadata"]}, m); err != nil {
 		return Item{}, fmt.Errorf("read %s %s: %w", o.GetKind(), o.GetName(), err)
 	}
-	return Item{Resource: r, Meta: lean(m), Whole: o}, nil
+	return Item{Resource: r, Meta: stripMetadata(m), Object: o}, nil
 }
 
-// short are the short names of the types that every cluster has; those of others
-// are in their CustomResourceDefinitions.
-var short = map[string][]string{
+// shortNames contains the short names of built-in types; those of other types are in their
+// CustomResourceDefinitions.
+var shortNames = map[string][]string{
 	"configmaps": {"cm"}, "persistentvolumeclaims": {"pvc"}, "persistentvolumes": {"pv"}, "pods": {"po"}, "services": {"svc"},
 	"limitranges": {"limits"}, "resourcequotas": {"quota"}, "events": {"ev"}, "events.events.k8s.io": {"ev"},
 	"certificatesigningrequests.certificates.k8s.io": {"csr"}, "priorityclasses.scheduling.k8s.io": {"pc"},
@@ -81,20 +81,20 @@ var short = map[string][]string{
 	"poddisruptionbudgets.policy": {"pdb"}, "storageclasses.storage.k8s.io": {"sc"},
 	"horizontalpodautoscalers.autoscaling":           {"hpa"},
 	"customresourcedefinitions.apiextensions.k8s.io": {"crd", "crds"},
-	"gcpolicies.gleaner.dev":                         {"gcp"}, "clustergcpolicies.gleaner.dev": {"cgcp"},
+	"gcpolicies.gleaner.dev":                         {"gcpol"}, "clustergcpolicies.gleaner.dev": {"cgcpol"},
 }
 
-// found are the types of files.
-type found struct {
+// typeCollector collects the types in files.
+type typeCollector struct {
 	lists  map[schema.GroupVersion]*metav1.APIResourceList
-	scopes map[schema.GroupKind]bool // whether they are known to be namespaced
+	scopes map[schema.GroupKind]bool // true if known to be namespaced
 	mapper *meta.DefaultRESTMapper
 }
 
-// typesOf says what types there are, by the objects and their references to owners,
-// and by CustomResourceDefinitions.
+// typesOf returns the types of the objects, of their owner references, and of
+// CustomResourceDefinitions.
 func typesOf(objects []*unstructured.Unstructured) (*catalog.Catalog, meta.RESTMapper) {
-	f := &found{
+	f := &typeCollector{
 		lists: map[schema.GroupVersion]*metav1.APIResourceList{}, scopes: map[schema.GroupKind]bool{},
 		mapper: meta.NewDefaultRESTMapper(nil),
 	}
@@ -121,8 +121,8 @@ func typesOf(objects []*unstructured.Unstructured) (*catalog.Catalog, meta.RESTM
 	return catalog.Build(nil, lists, settings), f.mapper
 }
 
-// define takes in a type that a CustomResourceDefinition defines.
-func (f *found) define(o *unstructured.Unstructured) {
+// define adds the type that a CustomResourceDefinition defines.
+func (f *typeCollector) define(o *unstructured.Unstructured) {
 	if o.GetKind() != "CustomResourceDefinition" {
 		return
 	}
@@ -144,16 +144,16 @@ func (f *found) define(o *unstructured.Unstructured) {
 	}
 }
 
-// guess takes in a type by what its name in the plural usually is.
-func (f *found) guess(gvk schema.GroupVersionKind) {
+// guess adds a type with its usual plural name.
+func (f *typeCollector) guess(gvk schema.GroupVersionKind) {
 	if gvk.Kind == "" || gvk.Version == "" {
 		return
 	}
 	plural, singular := meta.UnsafeGuessKindToResource(gvk)
-	f.add(gvk, plural.Resource, singular.Resource, short[plural.GroupResource().String()])
+	f.add(gvk, plural.Resource, singular.Resource, shortNames[plural.GroupResource().String()])
 }
 
-func (f *found) add(gvk schema.GroupVersionKind, plural, singular string, names []string) {
+func (f *typeCollector) add(gvk schema.GroupVersionKind, plural, singular string, names []string) {
 	gv := gvk.GroupVersion()
 	if f.lists[gv] == nil {
 		f.lists[gv] = &metav1.APIResourceList{GroupVersion: gv.String()}
@@ -171,22 +171,22 @@ func (f *found) add(gvk schema.GroupVersionKind, plural, singular string, names 
 	if namespaced {
 		scope = meta.RESTScopeNamespace
 	}
-	for _, name := range append(names, plural) { // the plural last: it is the one that the kind stands for
+	for _, name := range append(names, plural) { // the plural last, since the kind maps to the last one
 		f.mapper.AddSpecific(gvk, gv.WithResource(name), gv.WithResource(name), scope)
 	}
 	f.mapper.AddSpecific(gvk, gv.WithResource(plural), gv.WithResource(singular), scope)
 }
 
-// nobody is a client that can be asked for nothing but objects, and has none.
-type nobody struct{ metadata.ResourceInterface }
+// emptyClient is a client of a cluster without objects.
+type emptyClient struct{ metadata.ResourceInterface }
 
 // Resource implements metadata.Interface.
-func (n nobody) Resource(schema.GroupVersionResource) metadata.Getter { return n }
+func (n emptyClient) Resource(schema.GroupVersionResource) metadata.Getter { return n }
 
 // Namespace implements metadata.Getter.
-func (n nobody) Namespace(string) metadata.ResourceInterface { return n }
+func (n emptyClient) Namespace(string) metadata.ResourceInterface { return n }
 
 // Get implements metadata.ResourceInterface.
-func (nobody) Get(context.Context, string, metav1.GetOptions, ...string) (*metav1.PartialObjectMetadata, error) {
-	return nil, errFiles
+func (emptyClient) Get(context.Context, string, metav1.GetOptions, ...string) (*metav1.PartialObjectMetadata, error) {
+	return nil, errNotInFiles
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/graph"
 )
 
-// fromFile makes a survey of YAML documents.
+// fromFile returns a survey of YAML documents.
 func fromFile(t *testing.T, text string) (*Survey, error) {
 	t.Helper()
 	var objects []*unstructured.Unstructured
@@ -50,7 +50,7 @@ kind: ConfigMap
 metadata: {namespace: shop, name: plain}
 `
 
-func TestWhatIsInNoFileIsUnknownAndNotAbsent(t *testing.T) {
+func TestFiles_MissingOwnerIsUnknown(t *testing.T) {
 	s, err := fromFile(t, family)
 	if err != nil {
 		t.Fatal(err)
@@ -59,17 +59,17 @@ func TestWhatIsInNoFileIsUnknownAndNotAbsent(t *testing.T) {
 	if !ok || len(facts.Owners) != 2 {
 		t.Fatalf("known: %t, %+v", ok, facts.Owners)
 	}
-	for i, want := range []decide.Standing{decide.Present, decide.Unknown} {
-		if got := facts.Owners[i]; got.Standing != want {
-			t.Errorf("%s is %s, because %q", got.Reference.Name, got.Standing, got.Reason)
+	for i, want := range []decide.OwnerStatus{decide.Present, decide.Unknown} {
+		if got := facts.Owners[i]; got.Status != want {
+			t.Errorf("%s is %s, because %q", got.Reference.Name, got.Status, got.Message)
 		}
 	}
 	if got := decide.Classify(facts).Kind; got == decide.Ownerless {
-		t.Error("with an owner that is in no file it counts as without one")
+		t.Error("an object with an owner outside the files counts as having none")
 	}
 }
 
-func TestOnlyOurAnnotationsAreKept(t *testing.T) {
+func TestFiles_KeepsOnlyGleanerAnnotations(t *testing.T) {
 	s, err := fromFile(t, family)
 	if err != nil {
 		t.Fatal(err)
@@ -77,12 +77,12 @@ func TestOnlyOurAnnotationsAreKept(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{"gleaner.dev/memo": "{}"}, s.Items[graph.IDOf("u-dependent")].Meta.Annotations); diff != "" {
 		t.Errorf("annotations (-want +got):\n%s", diff)
 	}
-	if whole := s.Items[graph.IDOf("u-dependent")].Whole; whole.GetAnnotations()["theirs"] == "" {
+	if whole := s.Items[graph.IDOf("u-dependent")].Object; whole.GetAnnotations()["theirs"] == "" {
 		t.Error("the object itself has lost some")
 	}
 }
 
-func TestWhatTheAPIServerWouldHaveGivenIsMadeUp(t *testing.T) {
+func TestFiles_GeneratesMissingMetadata(t *testing.T) {
 	s, err := fromFile(t, family)
 	if err != nil {
 		t.Fatal(err)
@@ -93,7 +93,7 @@ func TestWhatTheAPIServerWouldHaveGivenIsMadeUp(t *testing.T) {
 	}
 }
 
-func TestTypesAreKnownFromObjectsOwnersAndDefinitions(t *testing.T) {
+func TestFiles_TypesFromObjectsOwnersAndDefinitions(t *testing.T) {
 	s, err := fromFile(t, family+`---
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -125,30 +125,30 @@ spec:
 	}
 }
 
-func TestNothingMoreIsKnownThanTheFilesTell(t *testing.T) {
+func TestFiles_UnknownOutsideTheFiles(t *testing.T) {
 	s, err := fromFile(t, family)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Served(t.Context(), schema.GroupVersionResource{Version: "v1", Resource: "secrets"}); !errors.Is(err, errFiles) {
-		t.Errorf("of a type that is in no file it says %v", err)
+	if _, err := s.Serves(t.Context(), schema.GroupVersionResource{Version: "v1", Resource: "secrets"}); !errors.Is(err, errNotInFiles) {
+		t.Errorf("type outside the files: %v", err)
 	}
-	if !s.Files {
+	if !s.FromFiles {
 		t.Error("it takes itself for a survey of a cluster")
 	}
 }
 
-func TestAnObjectOfNoKindIsRefused(t *testing.T) {
-	if _, err := fromFile(t, "metadata: {name: a}\n"); err == nil || !strings.Contains(err.Error(), "write both") {
+func TestFiles_RequiresKind(t *testing.T) {
+	if _, err := fromFile(t, "metadata: {name: a}\n"); err == nil || !strings.Contains(err.Error(), "set both") {
 		t.Errorf("it says %v", err)
 	}
 }
 
-func TestAnUnreadTypeSaysWhatIsKnownOfItAfterAll(t *testing.T) {
+func TestUnread_String(t *testing.T) {
 	secrets, err := schema.GroupResource{Resource: "secrets"}, errors.New("forbidden")
 	for want, u := range map[string]Unread{
 		"secrets: forbidden":                           {Resource: secrets, Err: err},
-		"secrets outside of namespace shop: forbidden": {Resource: secrets, Err: err, Only: "shop"},
+		"secrets outside of namespace shop: forbidden": {Resource: secrets, Err: err, OnlyNamespace: "shop"},
 	} {
 		if got := u.String(); got != want {
 			t.Errorf("got %q, want %q", got, want)

@@ -13,26 +13,26 @@ import (
 
 func forbidden(resource, only string) survey.Unread {
 	r := schema.GroupResource{Resource: resource}
-	return survey.Unread{Resource: r, Only: only, Err: apierrors.NewForbidden(r, "", errors.New("no right"))}
+	return survey.Unread{Resource: r, OnlyNamespace: only, Err: apierrors.NewForbidden(r, "", errors.New("no right"))}
 }
 
-func TestManyTypesThatMayNotBeListedAreOneLine(t *testing.T) {
+func TestLines_FoldsForbiddenTypes(t *testing.T) {
 	for claim, c := range map[string]struct {
 		unread []survey.Unread
 		want   []string
 	}{
 		"nothing": {},
-		"three are told with their errors": {
+		"three have a line each": {
 			[]survey.Unread{forbidden("a", ""), forbidden("b", ""), forbidden("c", "")},
 			[]string{"a: a is forbidden: no right", "b: b is forbidden: no right", "c: c is forbidden: no right"},
 		},
-		"four are one line, and what fails for another reason is told by itself": {
+		"four share one line, other errors have their own": {
 			[]survey.Unread{forbidden("a", ""), {Resource: schema.GroupResource{Resource: "b"}, Err: errors.New("it is down")}, forbidden("c", ""), forbidden("d", ""), forbidden("e", "")},
-			[]string{"4 types that you may not list: a, c, d, e", "b: it is down"},
+			[]string{"4 types that you are not allowed to list: a, c, d, e", "b: it is down"},
 		},
-		"those of which one namespace is known are told apart": {
+		"types with one readable namespace have their own line": {
 			[]survey.Unread{forbidden("a", "shop"), forbidden("b", "shop"), forbidden("c", "shop"), forbidden("d", "shop"), forbidden("e", "")},
-			[]string{"4 types that you may not list outside of namespace shop: a, b, c, d", "e: e is forbidden: no right"},
+			[]string{"4 types that you are not allowed to list outside of namespace shop: a, b, c, d", "e: e is forbidden: no right"},
 		},
 	} {
 		t.Run(claim, func(t *testing.T) {

@@ -27,58 +27,59 @@ import (
 )
 
 const (
-	listsAtOnce = 8
-	page        = 500
+	listConcurrency = 8
+	pageSize        = 500
 
-	ours = "gleaner.dev/" // how the annotations begin that are kept
+	annotationPrefix = "gleaner.dev/" // prefix of the annotations that are kept
 )
 
-// Options say what is read.
+// Options configure what is read.
 type Options struct {
 	Config *rest.Config
 
-	// Namespace is the only one whose objects are read, and then nothing that is in
-	// none; "" for everything.
+	// Namespace limits the survey to the objects of one namespace, without
+	// cluster-scoped objects. "" reads everything.
 	Namespace string
 
-	// Fallback is the namespace to read of a type that may not be read everywhere.
+	// Fallback is the namespace to list for types that may not be listed in all namespaces.
 	Fallback string
 
-	// Listed is told how many types of how many have been read; may be nil.
-	Listed func(done, of int)
+	// Progress is called with the number of types that have been listed, and the total. May
+	// be nil.
+	Progress func(done, of int)
 
 	Now func() time.Time
 }
 
 // Live reads a cluster.
 func Live(ctx context.Context, o Options) (*Survey, error) {
-	s := &Survey{Graph: graph.New(), Items: map[graph.ID]Item{}, Twins: map[graph.ID][]catalog.Resource{}}
+	s := &Survey{Graph: graph.New(), Items: map[graph.ID]Item{}, EquivalentResources: map[graph.ID][]catalog.Resource{}}
 	o.Config = rest.CopyConfig(o.Config)
-	o.Config.WarningHandler = rest.NoWarnings{} // nobody asked for types that are deprecated: all are listed
+	o.Config.WarningHandler = rest.NoWarnings{} // all types are listed, including deprecated ones
 	discoverer, err := discovery.NewDiscoveryClientForConfig(o.Config)
 	if err != nil {
-		return nil, fmt.Errorf("make client for discovery: %w", err)
+		return nil, fmt.Errorf("create discovery client: %w", err)
 	}
 	services, err := aggregator.NewForConfig(o.Config)
 	if err != nil {
-		return nil, fmt.Errorf("make client for API services: %w", err)
+		return nil, fmt.Errorf("create client for API services: %w", err)
 	}
 	if s.Client, err = metadata.NewForConfig(metadata.ConfigFor(o.Config)); err != nil {
-		return nil, fmt.Errorf("make client: %w", err)
+		return nil, fmt.Errorf("create metadata client: %w", err)
 	}
-	asker := watch.New(watch.Options{Discovery: discoverer, Metadata: s.Client, APIServices: readable(services)}) // which is never run
-	s.Served, s.Absent, s.Empty = asker.Serves, asker.Absent, asker.Empty
+	watcher := watch.New(watch.Options{Discovery: discoverer, Metadata: s.Client, APIServices: readServicesIfAllowed(services)}) // never run
+	s.Serves, s.Absent, s.VerifyEmpty = watcher.Serves, watcher.Absent, watcher.VerifyEmpty
 	if err := s.discover(ctx, discoverer, services); err != nil {
 		return nil, err
 	}
 	if err := s.list(ctx, o); err != nil {
 		return nil, err
 	}
-	s.wire(o.Now)
+	s.initGatherer(o.Now)
 	return s, nil
 }
 
-// discover finds out what types there are.
+// discover reads the types from discovery.
 func (s *Survey) discover(ctx context.Context, d discovery.DiscoveryInterfaceWithContext, services aggregator.Interface) error {
 	groups, lists, err := discovery.ServerGroupsAndResourcesWithContext(ctx, d)
 	failed, partial := discovery.GroupDiscoveryFailedErrorGroups(err)
@@ -90,15 +91,15 @@ func (s *Survey) discover(ctx context.Context, d discovery.DiscoveryInterfaceWit
 	}
 	known, err := watch.ReadServices(services)(ctx)
 	if err != nil {
-		known = watch.Services{} // then each absence is asked for, which costs time alone
+		known = watch.Services{} // then each absence is verified, which only takes more time
 	}
 	s.Types = catalog.Build(groups, lists, catalog.Settings{Ignored: catalog.DefaultIgnored(), Local: known.Local, Failed: failed})
 	return ctx.Err()
 }
 
-// readable reads API services for somebody who may not be allowed to: discovery's word
-// counts alone then.
-func readable(services aggregator.Interface) func(context.Context) (watch.Services, error) {
+// readServicesIfAllowed returns a function that reads API services, or returns none if that is
+// forbidden: then only discovery counts.
+func readServicesIfAllowed(services aggregator.Interface) func(context.Context) (watch.Services, error) {
 	read := watch.ReadServices(services)
 	return func(ctx context.Context) (watch.Services, error) {
 		s, err := read(ctx)
@@ -109,7 +110,7 @@ func readable(services aggregator.Interface) func(context.Context) (watch.Servic
 	}
 }
 
-// list lists all types that there are, some at a time.
+// list lists all types, several at a time.
 func (s *Survey) list(ctx context.Context, o Options) error {
 	types := s.Types.Collected()
 	if o.Namespace != "" {
@@ -118,15 +119,15 @@ func (s *Survey) list(ctx context.Context, o Options) error {
 	var mu sync.Mutex // covers s and done
 	done := 0
 	lists, ctx := errgroup.WithContext(ctx)
-	lists.SetLimit(listsAtOnce)
+	lists.SetLimit(listConcurrency)
 	for _, r := range types {
 		lists.Go(func() error {
 			items, unread := s.listOne(ctx, o, r)
 			mu.Lock()
 			defer mu.Unlock()
 			done++
-			if o.Listed != nil {
-				o.Listed(done, len(types))
+			if o.Progress != nil {
+				o.Progress(done, len(types))
 			}
 			if unread != nil {
 				s.Unread = append(s.Unread, *unread)
@@ -141,49 +142,48 @@ func (s *Survey) list(ctx context.Context, o Options) error {
 }
 
 func (s *Survey) listOne(ctx context.Context, o Options, r catalog.Resource) ([]Item, *Unread) {
-	items, err := s.listIn(ctx, r, o.Namespace)
+	items, err := s.listNamespace(ctx, r, o.Namespace)
 	unread := &Unread{Resource: r.Version.GroupResource(), Err: err}
 	switch {
 	case err == nil:
 		return items, nil
 	case apierrors.IsForbidden(err) && r.Namespaced && o.Namespace == "" && o.Fallback != "":
-		narrow, again := s.listIn(ctx, r, o.Fallback)
-		if again == nil {
-			items, unread.Only = narrow, o.Fallback
+		fallbackItems, fallbackErr := s.listNamespace(ctx, r, o.Fallback)
+		if fallbackErr == nil {
+			items, unread.OnlyNamespace = fallbackItems, o.Fallback
 		}
 	case apierrors.IsNotFound(err), apierrors.IsMethodNotSupported(err):
-		if served, asked := s.Served(ctx, r.Version); asked == nil && !served {
-			return nil, nil // it went meanwhile
+		if served, servesErr := s.Serves(ctx, r.Version); servesErr == nil && !served {
+			return nil, nil // the type was removed meanwhile
 		}
 	}
 	return items, unread
 }
 
-// listIn lists one type, page by page. After an error, what came before it is
-// there.
-func (s *Survey) listIn(ctx context.Context, r catalog.Resource, namespace string) ([]Item, error) {
+// listNamespace lists one type, page by page. After an error it returns the items read so far.
+func (s *Survey) listNamespace(ctx context.Context, r catalog.Resource, namespace string) ([]Item, error) {
 	client := s.Client.Resource(r.Version).Namespace(namespace)
 	pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return client.List(ctx, o) })
-	pages.PageSize = page
+	pages.PageSize = pageSize
 	var items []Item
 	err := pages.EachListItem(ctx, metav1.ListOptions{}, func(o runtime.Object) error {
 		m, ok := o.(*metav1.PartialObjectMetadata)
 		if !ok {
-			return errors.New("the answer is no list of metadata")
+			return errors.New("response is not a list of metadata")
 		}
-		items = append(items, Item{Resource: r, Meta: lean(m)})
+		items = append(items, Item{Resource: r, Meta: stripMetadata(m)})
 		return nil
 	})
 	return items, err
 }
 
-// lean is a copy of metadata without what nobody asks for: a hundred thousand
-// objects have to fit.
-func lean(m *metav1.PartialObjectMetadata) *metav1.PartialObjectMetadata {
+// stripMetadata returns a copy of metadata without unused fields: there may be hundreds of
+// thousands of objects.
+func stripMetadata(m *metav1.PartialObjectMetadata) *metav1.PartialObjectMetadata {
 	c := *m
 	c.ManagedFields, c.Annotations = nil, nil
 	for name, value := range m.Annotations {
-		if strings.HasPrefix(name, ours) {
+		if strings.HasPrefix(name, annotationPrefix) {
 			metav1.SetMetaDataAnnotation(&c.ObjectMeta, name, value)
 		}
 	}

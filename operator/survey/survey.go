@@ -1,10 +1,8 @@
-// Package survey reads a cluster once, for one question: which types there are,
-// what objects, and who owns whom. It reads metadata alone, and can do the same
-// with objects from files.
+// Package survey reads the types, objects and owner references of a cluster once. It
+// reads only metadata. Objects can also come from files.
 //
-// It watches nothing, decides nothing and writes nothing. A type that could not be
-// read is named in Unread, and what is not known of an owner is Unknown: unread is
-// not absent.
+// It watches nothing, decides nothing and writes nothing. Types that could not be read are
+// listed in Unread. An owner that could not be read is Unknown, not Absent.
 package survey
 
 import (
@@ -26,33 +24,34 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/graph"
 )
 
-// Survey is what was found. Its methods may not be called concurrently.
+// Survey contains the types and objects that were read. Its methods must not be called
+// concurrently.
 type Survey struct {
 	Types *catalog.Catalog
 	Graph *graph.Graph
 	Items map[graph.ID]Item
 
-	// Twins are the other types that an object is shown under, too.
-	Twins map[graph.ID][]catalog.Resource
+	// EquivalentResources are the other resources under which an object is also served.
+	EquivalentResources map[graph.ID][]catalog.Resource
 
-	// Unread are the types whose objects are not known, or not all of them.
+	// Unread are the types whose objects could not be read, at least partially.
 	Unread []Unread
 
-	// Files says that all is from files: there is no cluster to ask for more.
-	Files bool
+	// FromFiles is set if the objects come from files, without a cluster.
+	FromFiles bool
 
-	// Served, Absent, Empty and Client ask the cluster for more; of files they answer that
-	// nothing more is known.
-	Served gather.Serves
-	Absent func(context.Context, schema.GroupKind) (bool, error)
-	Empty  func(context.Context, schema.GroupVersion) error
-	Client metadata.Interface
+	// Serves, Absent, Empty and Client read more from the cluster; without one, they
+	// return errors.
+	Serves      gather.Serves
+	Absent      func(context.Context, schema.GroupKind) (bool, error)
+	VerifyEmpty func(context.Context, schema.GroupVersion) error
+	Client      metadata.Interface
 
-	// Implied is a namespace that no file has, but objects in it: that it is there is
-	// all that is known of it.
-	Implied string
+	// ImpliedNamespace is a namespace that has objects in the files, but is not in the files
+	// itself. Only its existence is known.
+	ImpliedNamespace string
 
-	// Mapper knows the types of files by the names that people use; nil of a cluster.
+	// Mapper maps resource names to the types of files; nil for a cluster.
 	Mapper meta.RESTMapper
 
 	gatherer *gather.Gatherer
@@ -63,90 +62,90 @@ type Item struct {
 	Resource catalog.Resource
 	Meta     *metav1.PartialObjectMetadata
 
-	// Whole is the object itself, where it is from a file.
-	Whole *unstructured.Unstructured
+	// Object is the complete object, if it is from a file.
+	Object *unstructured.Unstructured
 }
 
-// Unread is a type whose objects are not known, or only those of one namespace.
+// Unread is a type whose objects could not be read, or only those of one namespace.
 type Unread struct {
-	Resource schema.GroupResource
-	Only     string // the namespace whose objects are known after all
-	Err      error
+	Resource      schema.GroupResource
+	OnlyNamespace string // the namespace whose objects could be read
+	Err           error
 }
 
-// String says so in a line.
+// String returns the type and the error in one line.
 func (u Unread) String() string {
-	if u.Only != "" {
-		return u.Resource.String() + " outside of namespace " + u.Only + ": " + u.Err.Error()
+	if u.OnlyNamespace != "" {
+		return u.Resource.String() + " outside of namespace " + u.OnlyNamespace + ": " + u.Err.Error()
 	}
 	return u.Resource.String() + ": " + u.Err.Error()
 }
 
-// foldFrom is how many types that may not be listed are told in one line: with fewer
-// each is told with its error.
-const foldFrom = 4
+// minFolded is the number of forbidden types from which they share one line. Fewer have a
+// line each, with the error.
+const minFolded = 4
 
-// Lines say of what is not known why, a type a line. Types that the reader has no right
-// to list have one line together if they are many: they are for one reason.
+// Lines returns one line for each unread type with its error. Many forbidden types share
+// one line, since they have the same cause.
 func Lines(unread []Unread) []string {
 	forbidden := map[string][]string{}
 	for _, u := range unread {
 		if apierrors.IsForbidden(u.Err) {
-			forbidden[u.Only] = append(forbidden[u.Only], u.Resource.String())
+			forbidden[u.OnlyNamespace] = append(forbidden[u.OnlyNamespace], u.Resource.String())
 		}
 	}
 	var lines []string
 	for _, u := range unread {
-		types := forbidden[u.Only]
+		types := forbidden[u.OnlyNamespace]
 		switch {
-		case !apierrors.IsForbidden(u.Err) || len(types) < foldFrom:
+		case !apierrors.IsForbidden(u.Err) || len(types) < minFolded:
 			lines = append(lines, u.String())
 		case u.Resource.String() == types[0]:
 			where := ""
-			if u.Only != "" {
-				where = " outside of namespace " + u.Only
+			if u.OnlyNamespace != "" {
+				where = " outside of namespace " + u.OnlyNamespace
 			}
-			lines = append(lines, fmt.Sprintf("%d types that you may not list%s: %s", len(types), where, strings.Join(types, ", ")))
+			lines = append(lines, fmt.Sprintf("%d types that you are not allowed to list%s: %s", len(types), where, strings.Join(types, ", ")))
 		}
 	}
 	return lines
 }
 
-// wire makes what gathers facts.
-func (s *Survey) wire(now func() time.Time) {
+// initGatherer sets up the gatherer of facts.
+func (s *Survey) initGatherer(now func() time.Time) {
 	types := func() *catalog.Catalog { return s.Types }
 	observe := func(events ...graph.Event) {
 		for _, e := range events {
 			s.Graph.Apply(e, nil)
 		}
 	}
-	sources := gather.Sources{Catalog: types, Absent: s.Absent, Empty: s.Empty}
+	sources := gather.Sources{Catalog: types, Absent: s.Absent, VerifyEmpty: s.VerifyEmpty}
 	s.gatherer = &gather.Gatherer{
-		Graph: s.Graph, Catalog: types, Reader: gather.NewReader(s.Client, s.Served, now), Observe: observe, Now: now,
+		Graph: s.Graph, Catalog: types, Reader: gather.NewReader(s.Client, s.Serves, now), Observe: observe, Now: now,
 		Barrier: gather.NewBarrier(s.Graph, sources, s.Client, observe, now),
 	}
 }
 
-// Facts returns what is known of an object and its owners. Owners that were not
-// among what was read are read now.
+// Facts returns the facts about an object and its owners. Owners that are not in the
+// survey are read now.
 func (s *Survey) Facts(ctx context.Context, id graph.ID) (decide.Facts, bool) {
 	return s.gatherer.Gather(ctx, id)
 }
 
-// Object returns what the graph has of an object that was read.
+// Object converts an item to an object of the graph.
 func (s *Survey) Object(i Item) graph.Object {
 	return graph.ObjectOf(i.Resource.GroupVersionKind(), i.Meta)
 }
 
-// add takes in objects of one type.
+// add adds the objects of one type.
 func (s *Survey) add(r catalog.Resource, items []Item) {
 	relisted := graph.Relisted{Kind: r.GroupKind(), Listed: map[graph.ID]struct{}{}}
 	for _, item := range items {
 		o := s.Object(item)
 		id := graph.IDOf(o.UID)
 		relisted.Listed[id] = struct{}{}
-		if _, twin := s.Items[id]; twin {
-			s.Twins[id] = append(s.Twins[id], r)
+		if _, known := s.Items[id]; known {
+			s.EquivalentResources[id] = append(s.EquivalentResources[id], r)
 		} else {
 			s.Items[id] = item
 		}

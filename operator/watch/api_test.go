@@ -3,6 +3,7 @@ package watch
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -15,24 +16,27 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
 )
 
-// api is as much of an API server as a Watcher needs: discovery in its old
-// form, lists, watches and streamed lists of metadata. Objects come and go by
-// put and remove.
-type api struct {
+// apiServer is a fake API server with what a Watcher needs: unaggregated discovery, lists, watches
+// and streamed lists of metadata. put and remove change its objects.
+type apiServer struct {
 	*httptest.Server
+	listener *listener
 
-	mu       sync.Mutex // covers what follows
-	versions []schema.GroupVersion
-	types    map[schema.GroupVersion][]metav1.APIResource
-	objects  map[schema.GroupResource]map[string]*metav1.PartialObjectMetadata
-	watches  map[*apiWatch]struct{}
-	version  int
-	answers  map[string]int // status codes to answer a path with, or a request as in asked
-	asked    map[string]int // requests by path, "watch " and "stream " before it
-	deaf     bool           // streamed lists are taken for watches
-	noStream bool           // streamed lists are refused
+	mu             sync.Mutex // covers what follows
+	versions       []schema.GroupVersion
+	types          map[schema.GroupVersion][]metav1.APIResource
+	objects        map[schema.GroupResource]map[string]*metav1.PartialObjectMetadata
+	watches        map[*apiWatch]struct{}
+	version        int
+	answers        map[string]int // status codes by path, or by request as in asked
+	requested      map[string]int // requests by path, "watch " and "stream " before it
+	ignoresWatches bool           // streamed lists are taken for watches
+	noStream       bool           // streamed lists are refused
 }
 
 type apiWatch struct {
@@ -40,23 +44,27 @@ type apiWatch struct {
 	events   chan metav1.WatchEvent
 }
 
-func newAPI(t *testing.T) *api {
-	a := &api{
-		types:   map[schema.GroupVersion][]metav1.APIResource{},
-		objects: map[schema.GroupResource]map[string]*metav1.PartialObjectMetadata{},
-		watches: map[*apiWatch]struct{}{},
-		version: 100,
-		answers: map[string]int{},
-		asked:   map[string]int{},
+func newAPIServer(t *testing.T) *apiServer {
+	a := &apiServer{
+		listener:  newListener(),
+		types:     map[schema.GroupVersion][]metav1.APIResource{},
+		objects:   map[schema.GroupResource]map[string]*metav1.PartialObjectMetadata{},
+		watches:   map[*apiWatch]struct{}{},
+		version:   100,
+		answers:   map[string]int{},
+		requested: map[string]int{},
 	}
-	a.Server = httptest.NewServer(a)
+	a.Server = httptest.NewUnstartedServer(a)
+	a.Listener.Close()
+	a.Listener = a.listener
+	a.Start()
 	t.Cleanup(a.Close)
 	return a
 }
 
 // serve adds resources to a version. The first version of a group is its
 // preferred one.
-func (a *api) serve(gv schema.GroupVersion, resources ...metav1.APIResource) {
+func (a *apiServer) serve(gv schema.GroupVersion, resources ...metav1.APIResource) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if _, known := a.types[gv]; !known {
@@ -65,33 +73,33 @@ func (a *api) serve(gv schema.GroupVersion, resources ...metav1.APIResource) {
 	a.types[gv] = append(a.types[gv], resources...)
 }
 
-// unserve takes a version away and ends nothing: open watches stay open, as
-// they do for a while when a definition is deleted.
-func (a *api) unserve(gv schema.GroupVersion) {
+// stopServing removes a version. Open watches stay open, as they do for a while after a
+// CustomResourceDefinition is deleted.
+func (a *apiServer) stopServing(gv schema.GroupVersion) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.types, gv)
 	a.versions = slices.DeleteFunc(a.versions, func(v schema.GroupVersion) bool { return v == gv })
 }
 
-// hangs in place of a status code has a request never answered.
-const hangs = -1
+// hangTimeout is used instead of a status code for a request without a response.
+const hangTimeout = -1
 
-// answer has a path, or "watch " and a path, answered with a status code; 0
-// ends that.
-func (a *api) answer(path string, code int) {
+// answer sets the status code of the responses for a path, or "watch " and a path; 0 resets
+// it.
+func (a *apiServer) answer(path string, code int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.answers[path] = code
 }
 
-func (a *api) count(request string) int {
+func (a *apiServer) count(request string) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.asked[request]
+	return a.requested[request]
 }
 
-func (a *api) openWatches(resource schema.GroupResource) int {
+func (a *apiServer) openWatches(resource schema.GroupResource) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	n := 0
@@ -104,7 +112,7 @@ func (a *api) openWatches(resource schema.GroupResource) int {
 }
 
 // put creates or changes an object.
-func (a *api) put(resource schema.GroupResource, o *metav1.PartialObjectMetadata) {
+func (a *apiServer) put(resource schema.GroupResource, o *metav1.PartialObjectMetadata) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	byName := a.objects[resource]
@@ -117,20 +125,20 @@ func (a *api) put(resource schema.GroupResource, o *metav1.PartialObjectMetadata
 		kind = "MODIFIED"
 	}
 	byName[o.Namespace+"/"+o.Name] = o
-	a.tell(resource, kind, o)
+	a.sendEvent(resource, kind, o)
 }
 
 // remove deletes an object.
-func (a *api) remove(resource schema.GroupResource, key string) {
+func (a *apiServer) remove(resource schema.GroupResource, key string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	o := a.objects[resource][key]
 	delete(a.objects[resource], key)
-	a.tell(resource, "DELETED", o)
+	a.sendEvent(resource, "DELETED", o)
 }
 
-// lose deletes an object behind the watches' back, and breaks them off.
-func (a *api) lose(resource schema.GroupResource, key string) {
+// dropWatches deletes an object without events, and ends the watches.
+func (a *apiServer) dropWatches(resource schema.GroupResource, key string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.version++
@@ -144,7 +152,7 @@ func (a *api) lose(resource schema.GroupResource, key string) {
 	}
 }
 
-func (a *api) tell(resource schema.GroupResource, kind string, o *metav1.PartialObjectMetadata) {
+func (a *apiServer) sendEvent(resource schema.GroupResource, kind string, o *metav1.PartialObjectMetadata) {
 	a.version++
 	o = o.DeepCopy()
 	o.ResourceVersion = strconv.Itoa(a.version)
@@ -171,7 +179,7 @@ func event(kind string, o any) metav1.WatchEvent {
 	return e
 }
 
-func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	query := r.URL.Query()
 	streamed := query.Get("sendInitialEvents") == "true"
@@ -181,13 +189,13 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	} else if query.Get("watch") != "" {
 		request = "watch " + request
 	}
-	a.asked[request]++
+	a.requested[request]++
 	code := cmp.Or(a.answers[request], a.answers[r.URL.Path])
 	if streamed && a.noStream {
 		code = http.StatusUnprocessableEntity
 	}
 	a.mu.Unlock()
-	if code == hangs {
+	if code == hangTimeout {
 		<-r.Context().Done()
 		return
 	}
@@ -217,7 +225,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (a *api) serveGroups(w http.ResponseWriter, core bool) {
+func (a *apiServer) serveGroups(w http.ResponseWriter, core bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if core {
@@ -245,7 +253,7 @@ func (a *api) serveGroups(w http.ResponseWriter, core bool) {
 	reply(w, groups)
 }
 
-func (a *api) serveTypes(w http.ResponseWriter, gv schema.GroupVersion) {
+func (a *apiServer) serveTypes(w http.ResponseWriter, gv schema.GroupVersion) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	resources, ok := a.types[gv]
@@ -256,7 +264,7 @@ func (a *api) serveTypes(w http.ResponseWriter, gv schema.GroupVersion) {
 	reply(w, metav1.APIResourceList{GroupVersion: gv.String(), APIResources: resources})
 }
 
-func (a *api) serveList(w http.ResponseWriter, resource schema.GroupResource) {
+func (a *apiServer) serveList(w http.ResponseWriter, resource schema.GroupResource) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	list := metav1.PartialObjectMetadataList{}
@@ -268,11 +276,11 @@ func (a *api) serveList(w http.ResponseWriter, resource schema.GroupResource) {
 	reply(w, list)
 }
 
-func (a *api) serveWatch(w http.ResponseWriter, r *http.Request, resource schema.GroupResource, streamed bool) {
+func (a *apiServer) serveWatch(w http.ResponseWriter, r *http.Request, resource schema.GroupResource, streamed bool) {
 	a.mu.Lock()
 	watch := &apiWatch{resource: resource, events: make(chan metav1.WatchEvent, 4096)}
 	a.watches[watch] = struct{}{}
-	if streamed && !a.deaf {
+	if streamed && !a.ignoresWatches {
 		for _, o := range slices.Collect(maps.Values(a.objects[resource])) {
 			watch.events <- event("ADDED", o)
 		}
@@ -304,16 +312,29 @@ func (a *api) serveWatch(w http.ResponseWriter, r *http.Request, resource schema
 	}
 }
 
-func reply(w http.ResponseWriter, answer any) {
+func reply(w http.ResponseWriter, response any) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(answer)
+	_ = json.NewEncoder(w).Encode(response)
 }
 
-// object makes an object with much in it that nobody needs.
+// object returns an object with many fields that the graph does not keep.
 func object(namespace, name string) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		Namespace: namespace, Name: name, UID: types.UID("uid-" + name),
 		Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"c": "d"},
 		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m"}},
 	}}
+}
+
+// clients returns clients of the server. They have the HTTP client in common.
+func (a *apiServer) clients(t *testing.T) (discovery.DiscoveryInterface, metadata.Interface, *http.Client) {
+	t.Helper()
+	config := &rest.Config{Host: a.URL, QPS: -1}
+	client := &http.Client{Transport: &http.Transport{DialContext: a.listener.dial}}
+	types, err := discovery.NewDiscoveryClientForConfigAndClient(config, client)
+	objects, metadataErr := metadata.NewForConfigAndClient(config, client)
+	if err := errors.Join(err, metadataErr); err != nil {
+		t.Fatal(err)
+	}
+	return types, objects, client
 }

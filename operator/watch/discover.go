@@ -16,25 +16,25 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/graph"
 )
 
-// discover looks for types once and watches what it found. It reports whether
-// discovery answered; a partial answer is one (G-04).
+// discover runs discovery once and watches the types found. It reports whether discovery
+// succeeded, at least partially (G-04).
 func (w *Watcher) discover(ctx context.Context) bool {
 	groups, lists, err := discovery.ServerGroupsAndResourcesWithContext(ctx, w.discovery)
 	if ctx.Err() != nil {
 		return false
 	}
-	if none(lists) {
-		// An API server that starts or stops can answer so. That all types
-		// were really gone is out of the question (G-03).
+	if noResources(lists) {
+		// An API server that is starting or stopping can respond like this. It never
+		// means that all types are gone (G-03).
 		w.failures.Add(1)
-		if w.discoveryNews.tell("all") {
-			w.options.Log.Error(errors.Join(errNothing, err), "Looking for types failed, the watches go on as they are")
+		if w.discoveryState.changed("all") {
+			w.options.Log.Error(errors.Join(errNoResources, err), "Discovery failed, keeping existing watches")
 		}
 		return false
 	}
 	old := w.catalog.Load()
-	services, told := w.services(ctx)
-	missing := unserved(lists, services, told, old)
+	services, known := w.services(ctx)
+	missing := missingVersions(lists, services, known, old)
 	failed := w.failedVersions(err, missing)
 	found := catalog.Build(groups, lists, catalog.Settings{
 		Ignored: w.options.Ignored, Local: services.Local, Failed: failed, Previous: old,
@@ -47,19 +47,19 @@ func (w *Watcher) discover(ctx context.Context) bool {
 	return len(missing) == 0
 }
 
-var errUnserved = errors.New("discovery does not name it, and it has not been taken away")
+var errMissing = errors.New("missing from discovery, but not known to be removed")
 
-// unserved are the group versions of which discovery says nothing, and which are not
-// known to be gone: a part of what an API server serves comes after it has started.
-func unserved(lists []*metav1.APIResourceList, services Services, told bool, old *catalog.Catalog) []schema.GroupVersion {
+// missingVersions returns the group versions that are missing from discovery but not known to be
+// removed: an API server that has just started does not serve all of them yet.
+func missingVersions(lists []*metav1.APIResourceList, services Services, known bool, old *catalog.Catalog) []schema.GroupVersion {
 	named := map[string]struct{}{}
 	for _, list := range lists {
 		if list != nil && len(list.APIResources) != 0 {
 			named[list.GroupVersion] = struct{}{}
 		}
 	}
-	expected := services.Promised
-	if !told {
+	expected := services.Expected
+	if !known {
 		expected = map[schema.GroupVersion]bool{}
 		for _, r := range old.Collected() {
 			expected[r.Version.GroupVersion()] = true
@@ -74,13 +74,13 @@ func unserved(lists []*metav1.APIResourceList, services Services, told bool, old
 	return missing
 }
 
-// failedVersions returns the group versions that discovery could not ask about, or
-// should have named. After an error that names none, what was found is all there is
+// failedVersions returns the group versions for which discovery failed, or which are
+// missing from it. If an error names no group version, the types found are complete
 // (G-05).
 func (w *Watcher) failedVersions(err error, missing []schema.GroupVersion) map[schema.GroupVersion]error {
 	if err == nil && len(missing) == 0 {
-		if w.discoveryNews.tell("") {
-			w.options.Log.Info("Looking for types works again")
+		if w.discoveryState.changed("") {
+			w.options.Log.Info("Discovery recovered")
 		}
 		return nil
 	}
@@ -91,39 +91,37 @@ func (w *Watcher) failedVersions(err error, missing []schema.GroupVersion) map[s
 	}
 	for _, gv := range missing {
 		if failed[gv] == nil {
-			failed[gv] = errUnserved
+			failed[gv] = errMissing
 		}
 	}
 	if err == nil {
-		err = errUnserved
+		err = errMissing
 	}
 	versions := make([]string, 0, len(failed))
 	for gv := range failed {
 		versions = append(versions, gv.String())
 	}
 	slices.Sort(versions)
-	if w.discoveryNews.tell("some " + strings.Join(versions, " ")) {
-		w.options.Log.Info("Looking for types failed in part", "versions", versions, "cause", err.Error())
+	if w.discoveryState.changed("some " + strings.Join(versions, " ")) {
+		w.options.Log.Info("Discovery failed for some group versions", "versions", versions, "cause", err.Error())
 	}
 	return failed
 }
 
-// news is a state of affairs that is logged when it changes, not each time it
-// is found to be so.
-type news struct{ last string }
+// changeLogger is a state that is logged only when it changes.
+type changeLogger struct{ last string }
 
-// tell reports whether the state is another than last time. The first state is
-// "", when all is well.
-func (n *news) tell(state string) bool {
+// changed reports whether the state has changed. The initial state is "", without problems.
+func (n *changeLogger) changed(state string) bool {
 	changed := n.last != state
 	n.last = state
 	return changed
 }
 
-var errNothing = errors.New("discovery names no resource")
+var errNoResources = errors.New("discovery returned no resources")
 
-// none reports whether no resource is in the lists at all.
-func none(lists []*metav1.APIResourceList) bool {
+// noResources reports whether the lists contain no resources.
+func noResources(lists []*metav1.APIResourceList) bool {
 	for _, list := range lists {
 		if list != nil && len(list.APIResources) != 0 {
 			return false
@@ -132,21 +130,21 @@ func none(lists []*metav1.APIResourceList) bool {
 	return true
 }
 
-// services returns the API services, and whether they could be read. That they can't
-// be is no reason not to watch.
-func (w *Watcher) services(ctx context.Context) (s Services, told bool) {
+// services returns the API services, and whether they could be read. Watching continues
+// if not.
+func (w *Watcher) services(ctx context.Context) (s Services, ok bool) {
 	if w.options.APIServices == nil {
 		return Services{}, true
 	}
 	s, err := w.options.APIServices(ctx)
 	if err != nil {
-		if w.localNews.tell("failing") {
-			w.options.Log.Info("API services can't be read, so no type counts as served by kube-apiserver itself, and none as gone", "cause", err.Error())
+		if w.servicesState.changed("failing") {
+			w.options.Log.Info("Reading API services failed: no type counts as served by kube-apiserver itself, and none as removed", "cause", err.Error())
 		}
 		return Services{}, false
 	}
-	if w.localNews.tell("") {
-		w.options.Log.Info("API services can be read again")
+	if w.servicesState.changed("") {
+		w.options.Log.Info("Reading API services recovered")
 	}
 	return s, true
 }
@@ -168,9 +166,9 @@ func names(resources []catalog.Resource) []string {
 	return list
 }
 
-// reconcile makes the set of watches that of the catalog (G-07). A type that
-// went stale keeps the watch that has synced; one that has not would only fail
-// against an API server that is known to be out of order (G-04).
+// reconcile starts and stops watches to match the catalog (G-07). A type that became
+// stale keeps its watch if it has synced; otherwise it would only fail against an API
+// server that is known to be unavailable (G-04).
 func (w *Watcher) reconcile(ctx context.Context, found *catalog.Catalog) {
 	wanted := map[schema.GroupKind]catalog.Resource{}
 	for _, r := range found.Collected() {
@@ -189,15 +187,15 @@ func (w *Watcher) reconcile(ctx context.Context, found *catalog.Catalog) {
 	defer w.mu.Unlock()
 	for gk, r := range wanted {
 		if m, running := w.monitors[gk]; running {
-			m.describe(r)
-			m.overdue(w.options.Interval)
+			m.setResource(r)
+			m.logIfOverdue(w.options.Interval)
 			continue
 		}
 		w.monitors[gk] = w.start(ctx, r)
 	}
 }
 
-// synced reports whether a type is watched by this version and has synced.
+// synced reports whether a type is watched in this version and has synced.
 func (w *Watcher) synced(r catalog.Resource) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -205,15 +203,15 @@ func (w *Watcher) synced(r catalog.Resource) bool {
 	return running && m.resource.Version == r.Version && m.state().Synced
 }
 
-// stop ends the watches that which picks out, all at the same time, and calls
-// stopped for each when nothing can come of it any more.
-func (w *Watcher) stop(which func(*monitor) bool, stopped func(*monitor)) {
+// stop ends the watches that which selects, concurrently, and calls stopped for each when
+// it delivers no more events.
+func (w *Watcher) stop(selected func(*monitor) bool, stopped func(*monitor)) {
 	var wait sync.WaitGroup
 	defer wait.Wait()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for gk, m := range w.monitors {
-		if !which(m) {
+		if !selected(m) {
 			continue
 		}
 		delete(w.monitors, gk)
@@ -225,8 +223,7 @@ func (w *Watcher) stop(which func(*monitor) bool, stopped func(*monitor)) {
 	}
 }
 
-// stopAll ends all watches. It says nothing of their types: what is shutting
-// down has not learnt that they are gone.
+// stopAll ends all watches on shutdown, without events that their types are gone.
 func (w *Watcher) stopAll() {
 	w.stop(func(*monitor) bool { return true }, func(*monitor) {})
 }

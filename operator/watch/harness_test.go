@@ -3,18 +3,18 @@ package watch
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr/testr"
 	"go.uber.org/goleak"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/rest"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
 	"github.com/gleaner-dev/gleaner/operator/graph"
 )
@@ -36,26 +36,33 @@ var (
 	podKind        = schema.GroupKind{Kind: "Pod"}
 )
 
+// TestMain removes client-go's limit on the rate of errors, whose clock is not that of a
+// synctest bubble: it would sleep until the bubble reaches the present.
+func TestMain(m *testing.M) {
+	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1] // the one that logs
+	os.Exit(m.Run())
+}
+
 func resourceOf(name, kind string) metav1.APIResource {
 	return metav1.APIResource{Name: name, Kind: kind, Namespaced: true,
 		Verbs: metav1.Verbs{"delete", "get", "list", "watch"}}
 }
 
-// recorder is a Sink that keeps the events.
+// recorder is a Sink that records events.
 type recorder struct {
-	mu     sync.Mutex
-	events []graph.Event
-	most   int // events in one call
+	mu       sync.Mutex
+	events   []graph.Event
+	maxBatch int // events in one call
 }
 
 func (r *recorder) Apply(events ...graph.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.events = append(r.events, events...)
-	r.most = max(r.most, len(events))
+	r.maxBatch = max(r.maxBatch, len(events))
 }
 
-// count returns how many events look like this one: a type, and a name.
+// count returns the number of events with this type and name.
 func (r *recorder) count(like string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -97,40 +104,31 @@ func describe(e graph.Event) string {
 	return fmt.Sprintf("%T", e)
 }
 
-// eventually waits until a condition holds.
+// eventually waits until a condition holds, for a minute of the clock of the test's synctest
+// bubble. It looks only while nothing is in progress.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	deadline := time.NewTimer(8 * time.Second)
-	defer deadline.Stop()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-deadline.C:
-			t.Fatalf("waited in vain for: %s", what)
-		case <-tick.C:
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(2 * time.Millisecond) {
+		synctest.Wait()
+		if holds() {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("timed out waiting for: %s", what)
 		}
 	}
 }
 
-// run runs a Watcher against the API until the test ends, and then looks for
-// goroutines that it left behind.
-func run(t *testing.T, a *api, change func(*Watcher)) (*Watcher, *recorder) {
+// run runs a Watcher against the API until the test ends, and then checks for leaked
+// goroutines. The test runs in a synctest bubble, so that it depends on no clock.
+func run(t *testing.T, a *apiServer, change func(*Watcher)) (*Watcher, *recorder) {
 	t.Helper()
 	before := goleak.IgnoreCurrent()
-	config := &rest.Config{Host: a.URL, QPS: -1}
-	client, err := rest.HTTPClientFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	meta, err := metadata.NewForConfigAndClient(config, client)
-	if err != nil {
-		t.Fatal(err)
-	}
+	types, objects, client := a.clients(t)
 	sink := &recorder{}
 	w := New(Options{
-		Discovery: discovery.NewDiscoveryClientForConfigOrDie(config), Metadata: meta,
-		Sink: sink, Log: testr.New(t), Interval: 30 * time.Millisecond,
+		Discovery: types, Metadata: objects, Sink: sink,
+		Log: testr.New(t), Interval: 30 * time.Millisecond,
 	})
 	if change != nil {
 		change(w)
@@ -150,8 +148,8 @@ func run(t *testing.T, a *api, change func(*Watcher)) (*Watcher, *recorder) {
 	return w, sink
 }
 
-// passes waits until discovery has been asked n times more.
-func passes(t *testing.T, a *api, n int) {
+// eventuallyTrue waits for n more discoveries.
+func eventuallyTrue(t *testing.T, a *apiServer, n int) {
 	t.Helper()
 	from := a.count("/apis")
 	eventually(t, "more discoveries", func() bool { return a.count("/apis") >= from+n })

@@ -18,68 +18,67 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/graph"
 )
 
-// retry is the wait between attempts to watch a type. It is shorter than the
-// reflector's own, so that after a restart of the API server all types are
-// watched again within seconds.
-func retry() *wait.Backoff {
+// newBackoff returns the backoff between attempts to watch a type. It is shorter than the
+// reflector's default, so that after a restart of the API server all types are watched
+// again within seconds.
+func newBackoff() *wait.Backoff {
 	return &wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 50, Cap: 10 * time.Second}
 }
 
-// monitor is the watch of one type by one version.
+// monitor is the watch of one type in one version.
 type monitor struct {
-	resource catalog.Resource // as it was when the watch began
+	resource catalog.Resource // when the watch started
 	client   metadata.ResourceInterface
 	log      logr.Logger
 	cancel   context.CancelFunc
-	done     chan struct{} // closed when the reflector has ended, and delivers nothing more
+	done     chan struct{} // closed when the reflector has ended and delivers no more events
 	stream   *stream
 
-	started time.Time
-	late    bool   // it was said that syncing takes long; only for overdue
-	poke    func() // has the types looked for
-	broken  func() // tells that the watch has ended, or could not be opened
+	started          time.Time
+	overdueLogged    bool   // that it has not synced was logged; only for overdue
+	triggerDiscovery func() // triggers discovery
+	interrupted      func() // reports that the watch has ended, or could not be opened
 
-	mu     sync.Mutex // covers what follows
-	status State      // its Resource is as it is now
-	level  int        // of the log line that said of the failure
+	mu       sync.Mutex // covers what follows
+	status   State      // its Resource is that of the latest discovery
+	logLevel int        // verbosity at which the failure was logged
 }
 
-// start begins to watch a type.
+// start starts to watch a type.
 func (w *Watcher) start(ctx context.Context, resource catalog.Resource) *monitor {
 	ctx, cancel := context.WithCancel(ctx)
 	now := time.Now()
 	m := &monitor{
-		resource: resource,
-		client:   w.options.Metadata.Resource(resource.Version),
-		log:      w.options.Log.WithValues("resource", resource.Version.GroupResource().String(), "version", resource.Version.Version),
-		cancel:   cancel,
-		done:     make(chan struct{}),
-		stream:   &stream{after: w.stall},
-		status:   State{Resource: resource, Since: now},
-		started:  now,
-		poke:     w.poke,
-		broken: func() {
+		resource:         resource,
+		client:           w.options.Metadata.Resource(resource.Version),
+		log:              w.options.Log.WithValues("resource", resource.Version.GroupResource().String(), "version", resource.Version.Version),
+		cancel:           cancel,
+		done:             make(chan struct{}),
+		stream:           &stream{timeout: w.stallTimeout},
+		status:           State{Resource: resource, Since: now},
+		started:          now,
+		triggerDiscovery: w.triggerDiscovery,
+		interrupted: func() {
 			w.options.Sink.Apply(graph.Interrupted{Kind: resource.GroupVersionKind().GroupKind(), At: time.Now()})
 		},
 	}
 	s := &store{sink: w.options.Sink, kind: resource.GroupVersionKind(), monitor: m}
-	if tellsOfTypes(resource.Version.GroupResource()) {
-		s.poke = w.poke
+	if definesTypes(resource.Version.GroupResource()) {
+		s.triggerDiscovery = w.triggerDiscovery
 	}
 	reflector := m.reflector(ctx, s, w.options.Metadata)
 	go func() {
 		defer close(m.done)
 		defer cancel()
-		// The reflector logs every failed attempt. What is worth saying is said by
-		// failed and connected.
+		// The reflector would log every failed attempt. failed and connected log changes.
 		reflector.RunWithContext(logr.NewContext(ctx, logr.Discard()))
-		m.stream.over()
+		m.stream.end()
 	}()
 	return m
 }
 
-// reflector makes the reflector that fills the store. The client is the one
-// that m.client comes from: it knows whether it can stream lists.
+// reflector returns the reflector that fills the store. The client is the one that
+// m.client was created from; it determines whether lists can be streamed.
 func (m *monitor) reflector(ctx context.Context, s *store, client metadata.Interface) *cache.Reflector {
 	lw := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc:  m.list,
@@ -91,14 +90,13 @@ func (m *monitor) reflector(ctx context.Context, s *store, client metadata.Inter
 		Name:            "gleaner",
 		TypeDescription: m.resource.Version.String(),
 		Clock:           stoppableClock{ctx: ctx},
-		Backoff:         retry(),
+		Backoff:         newBackoff(),
 	})
 }
 
-// list lists the type for the reflector, which it does only where a streamed
-// list has come to nothing.
+// list lists the type for the reflector, which calls it only if a streamed list has failed.
 func (m *monitor) list(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-	m.stream.over()
+	m.stream.end()
 	list, err := m.client.List(ctx, options)
 	if err != nil {
 		m.failed(ctx, err)
@@ -107,10 +105,10 @@ func (m *monitor) list(ctx context.Context, options metav1.ListOptions) (runtime
 	return list, nil
 }
 
-// watch opens a watch for the reflector. It notes failures, since the
-// reflector keeps to itself the ones that it gets over on its own.
+// watch opens a watch for the reflector. It records failures, since the reflector does not
+// report those that it handles itself.
 func (m *monitor) watch(ctx context.Context, options metav1.ListOptions) (apiwatch.Interface, error) {
-	m.stream.over() // a new request comes only after the one before has ended
+	m.stream.end() // the reflector opens a watch only after the previous one has ended
 	streaming := options.SendInitialEvents != nil && *options.SendInitialEvents
 	if streaming && m.stream.stalled() {
 		return nil, errStalled
@@ -118,40 +116,40 @@ func (m *monitor) watch(ctx context.Context, options metav1.ListOptions) (apiwat
 	watch, err := m.client.Watch(ctx, options)
 	switch {
 	case err != nil && streaming && !apierrors.IsTooManyRequests(err) && !isUnreachable(err):
-		// The reflector goes on to list; only if that fails, too, is it news.
+		// The reflector falls back to a list. This counts as a failure only if that fails, too.
 		return nil, err
 	case err != nil:
 		m.failed(ctx, err)
 		return nil, err
 	case streaming:
-		m.stream.opened(watch)
+		m.stream.start(watch)
 	default:
 		m.connected()
 	}
-	return &telling{Interface: watch, stopped: m.broken}, nil
+	return &notifyingWatch{Interface: watch, onStop: m.interrupted}, nil
 }
 
-// telling is a watch that tells of its end, whoever ended it. The reflector
-// stops each watch once no more comes of it, before it opens another.
-type telling struct {
+// notifyingWatch is a watch that calls stopped when it ends for any reason. The reflector stops
+// each watch when it delivers no more events, before it opens another.
+type notifyingWatch struct {
 	apiwatch.Interface
-	stopped func()
+	onStop func()
 }
 
 // Stop implements watch.Interface.
-func (t *telling) Stop() {
-	t.stopped()
+func (t *notifyingWatch) Stop() {
+	t.onStop()
 	t.Interface.Stop()
 }
 
-// failed notes that the type can't be watched at this moment. It logs that
-// only when it is new. An API server that can't be reached fails all types
-// alike; there discovery is asked, and says it once.
+// failed records that the type cannot be watched, and logs the first of successive
+// failures. If the API server is unreachable, all types fail; then discovery is triggered,
+// which logs the failure once.
 func (m *monitor) failed(ctx context.Context, err error) {
 	if ctx.Err() != nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
-		return // the watch is being stopped, or has only to begin anew
+		return // the watch is being stopped, or is restarted
 	}
-	m.broken() // what was read meanwhile may have been read before a restore, too
+	m.interrupted() // the storage may have been restored meanwhile
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	before := m.status.LastError
@@ -160,16 +158,16 @@ func (m *monitor) failed(ctx context.Context, err error) {
 		return
 	}
 	m.status.Since = time.Now()
-	m.level = 0
+	m.logLevel = 0
 	if isUnreachable(err) {
-		m.level = 1
-		m.poke()
+		m.logLevel = 1
+		m.triggerDiscovery()
 	}
-	m.log.V(m.level).Info("Watching a type fails, trying on", "cause", err.Error(), "synced", m.status.Synced)
+	m.log.V(m.logLevel).Info("Watch failed, retrying", "cause", err.Error(), "synced", m.status.Synced)
 }
 
-// connected notes that the type is being watched. That it can be listed is not
-// enough: where only the watch fails, each attempt begins with a good list.
+// connected records that the type is being watched. A successful list is not enough: if
+// only the watch fails, each attempt starts with a successful list.
 func (m *monitor) connected() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -177,13 +175,13 @@ func (m *monitor) connected() {
 		return
 	}
 	m.status.LastError, m.status.Since = "", time.Now()
-	m.log.V(m.level).Info("Watching a type works again")
-	if m.level > 0 {
-		m.poke() // what was missed meanwhile need not wait for the interval
+	m.log.V(m.logLevel).Info("Watch recovered")
+	if m.logLevel > 0 {
+		m.triggerDiscovery() // types may have changed meanwhile
 	}
 }
 
-// synced notes that a full list of the type has been delivered.
+// synced records that a full list of the type has been delivered.
 func (m *monitor) synced() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -191,22 +189,22 @@ func (m *monitor) synced() {
 		return
 	}
 	m.status.Synced, m.status.Since = true, time.Now()
-	m.log.V(1).Info("A type is synced", "after", m.status.Since.Sub(m.started))
+	m.log.V(1).Info("Watch synced", "after", m.status.Since.Sub(m.started))
 }
 
-// overdue says once that the type has not synced for longer than after (G-09).
-// A failure has been logged by then, but not every type that hangs fails.
-func (m *monitor) overdue(after time.Duration) {
+// logIfOverdue logs once that the type has not synced for longer than after (G-09). A failure
+// has been logged by then, but a watch may also hang without one.
+func (m *monitor) logIfOverdue(after time.Duration) {
 	status := m.state()
-	if m.late || status.Synced || time.Since(m.started) < after {
+	if m.overdueLogged || status.Synced || time.Since(m.started) < after {
 		return
 	}
-	m.late = true
-	m.log.Info("A type has not synced yet", "since", m.started, "cause", status.LastError)
+	m.overdueLogged = true
+	m.log.Info("Watch has not synced yet", "since", m.started, "cause", status.LastError)
 }
 
-// describe notes what a later discovery says of the type.
-func (m *monitor) describe(resource catalog.Resource) {
+// setResource updates the type after a later discovery.
+func (m *monitor) setResource(resource catalog.Resource) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.status.Resource = resource

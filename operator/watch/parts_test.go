@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -26,7 +27,7 @@ func testStore() (*store, *recorder) {
 	return &store{sink: sink, kind: core.WithKind("Pod"), monitor: m}, sink
 }
 
-func TestG13_TheTransformerKeepsJustWhatBecomesOfAnObjectInTheEnd(t *testing.T) {
+func TestG13_TransformerKeepsOnlyTheGraphObject(t *testing.T) {
 	now := metav1.Now()
 	o := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		UID: "u", ResourceVersion: "7", Namespace: "ns", Name: "a",
@@ -58,7 +59,7 @@ func TestG13_TheTransformerKeepsJustWhatBecomesOfAnObjectInTheEnd(t *testing.T) 
 	}
 }
 
-func TestStoreBelievesOnlyObjects(t *testing.T) {
+func TestStore_IgnoresTombstones(t *testing.T) {
 	s, sink := testStore()
 	whole, nameless := object("ns", "whole"), object("ns", "nameless")
 	nameless.UID = ""
@@ -98,18 +99,18 @@ func TestSchedule(t *testing.T) {
 	s.ran(start, true)
 	due(s, 30*time.Second)
 
-	s.poke(at(time.Second))
-	due(s, time.Second+quiet)
-	s.poke(at(1200 * time.Millisecond))
-	due(s, 1200*time.Millisecond+quiet)
+	s.trigger(at(time.Second))
+	due(s, time.Second+debounce)
+	s.trigger(at(1200 * time.Millisecond))
+	due(s, 1200*time.Millisecond+debounce)
 	for d := 1300 * time.Millisecond; d < 3*time.Second; d += 100 * time.Millisecond {
-		s.poke(at(d))
+		s.trigger(at(d))
 	}
-	due(s, time.Second+patience) // however long it goes on
+	due(s, time.Second+maxDebounce) // regardless of further changes
 	s.ran(at(3*time.Second), true)
-	due(s, 2900*time.Millisecond+afterthought)
-	s.ran(at(2900*time.Millisecond+afterthought), true)
-	due(s, 2900*time.Millisecond+afterthought+30*time.Second)
+	due(s, 2900*time.Millisecond+recheckDelay)
+	s.ran(at(2900*time.Millisecond+recheckDelay), true)
+	due(s, 2900*time.Millisecond+recheckDelay+30*time.Second)
 
 	s = &schedule{interval: 3 * time.Second}
 	for _, want := range []time.Duration{1, 2, 3, 3} {
@@ -122,39 +123,45 @@ func TestSchedule(t *testing.T) {
 }
 
 func TestServes(t *testing.T) {
-	a := newAPI(t)
-	a.serve(demo, widgets)
-	w, _ := run(t, a, func(w *Watcher) { w.options.Interval = time.Hour })
-	eventually(t, "sync", w.Synced)
-	gadgets := schema.GroupVersion{Group: "gone.example.com", Version: "v1"}.WithResource("gadgets")
-	before := a.count("/apis/example.com/v1")
-	for range 3 {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPIServer(t)
+		a.serve(demo, widgets)
+		w, _ := run(t, a, func(w *Watcher) { w.options.Interval = time.Hour })
+		eventually(t, "sync", w.Synced)
+		gadgets := schema.GroupVersion{Group: "gone.example.com", Version: "v1"}.WithResource("gadgets")
+		before := a.count("/apis/example.com/v1")
+		for range 3 {
+			if ok, err := w.Serves(t.Context(), demo.WithResource("widgets")); !ok || err != nil {
+				t.Errorf("widgets: %v, %v", ok, err)
+			}
+			if ok, err := w.Serves(t.Context(), demo.WithResource("others")); ok || err != nil {
+				t.Errorf("others: %v, %v", ok, err)
+			}
+			if ok, err := w.Serves(t.Context(), gadgets); ok || err != nil {
+				t.Errorf("of a group that isn't there: %v, %v", ok, err)
+			}
+		}
+		if requests := a.count("/apis/example.com/v1") - before; requests != 1 {
+			t.Errorf("%d requests at the same time, want one that they share", requests)
+		}
+		a.answer("/apis/example.com/v1", 503)
+		time.Sleep(responseTTL)
 		if ok, err := w.Serves(t.Context(), demo.WithResource("widgets")); !ok || err != nil {
-			t.Errorf("widgets: %v, %v", ok, err)
+			t.Errorf("from a response that has not expired: %v, %v", ok, err)
 		}
-		if ok, err := w.Serves(t.Context(), demo.WithResource("others")); ok || err != nil {
-			t.Errorf("others: %v, %v", ok, err)
+		time.Sleep(time.Nanosecond)
+		if ok, err := w.Serves(t.Context(), demo.WithResource("widgets")); ok || err == nil {
+			t.Errorf("after the response has expired: %v, %v", ok, err)
 		}
-		if ok, err := w.Serves(t.Context(), gadgets); ok || err != nil {
-			t.Errorf("of a group that isn't there: %v, %v", ok, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := w.Serves(ctx, demo.WithResource("widgets")); err == nil {
+			t.Error("no error from a request that was given up")
 		}
-	}
-	if asked := a.count("/apis/example.com/v1") - before; asked < 1 || asked > 2 {
-		t.Errorf("asked %d times", asked)
-	}
-	a.answer("/apis/example.com/v1", 503)
-	eventually(t, "an error once the answer is old", func() bool {
-		ok, err := w.Serves(t.Context(), demo.WithResource("widgets"))
-		return !ok && err != nil
 	})
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := w.Serves(ctx, demo.WithResource("widgets")); err == nil {
-		t.Error("no error from a request that was given up")
-	}
 }
 
-func TestAPIServicesTellWhatIsLocalAndWhatHasToBeServed(t *testing.T) {
+func TestReadServices(t *testing.T) {
 	service := func(group, version, managed string, ref *apiregistration.ServiceReference) *apiregistration.APIService {
 		s := &apiregistration.APIService{Spec: apiregistration.APIServiceSpec{Group: group, Version: version, Service: ref}}
 		s.Name, s.Labels = version+"."+group, map[string]string{automanaged: managed}
@@ -162,7 +169,7 @@ func TestAPIServicesTellWhatIsLocalAndWhatHasToBeServed(t *testing.T) {
 	}
 	client := fake.NewClientset(
 		service("", "v1", "onstart", nil),
-		service("gone.k8s.io", "v1beta1", "onstart", nil), // of a release before: nobody takes it away
+		service("gone.k8s.io", "v1beta1", "onstart", nil), // of an earlier release: it is never removed
 		service("example.com", "v1", "true", nil),
 		service("metrics.k8s.io", "v1beta1", "", &apiregistration.ServiceReference{Name: "metrics"}),
 	)
@@ -172,7 +179,7 @@ func TestAPIServicesTellWhatIsLocalAndWhatHasToBeServed(t *testing.T) {
 	}
 	want := Services{
 		Local:    map[schema.GroupVersion]bool{core: true, {Group: "gone.k8s.io", Version: "v1beta1"}: true, demo: true, apiregistration.SchemeGroupVersion: true},
-		Promised: map[schema.GroupVersion]bool{demo: true, {Group: "metrics.k8s.io", Version: "v1beta1"}: true},
+		Expected: map[schema.GroupVersion]bool{demo: true, {Group: "metrics.k8s.io", Version: "v1beta1"}: true},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -185,43 +192,45 @@ func TestAPIServicesTellWhatIsLocalAndWhatHasToBeServed(t *testing.T) {
 	}
 }
 
-func TestLocalIsTold(t *testing.T) {
-	a := newAPI(t)
-	a.serve(core, pods)
-	a.serve(demo, widgets)
-	answers := make(chan error, 1)
-	answers <- nil
-	w, _ := run(t, a, func(w *Watcher) {
-		w.options.APIServices = func(context.Context) (Services, error) {
-			local := Services{Local: map[schema.GroupVersion]bool{core: true}}
-			select {
-			case err := <-answers:
-				return local, err
-			default:
-				return local, errors.New("forbidden")
+func TestListing_IncomparableForNonLocalTypes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPIServer(t)
+		a.serve(core, pods)
+		a.serve(demo, widgets)
+		responses := make(chan error, 1)
+		responses <- nil
+		w, _ := run(t, a, func(w *Watcher) {
+			w.options.APIServices = func(context.Context) (Services, error) {
+				local := Services{Local: map[schema.GroupVersion]bool{core: true}}
+				select {
+				case err := <-responses:
+					return local, err
+				default:
+					return local, errors.New("forbidden")
+				}
 			}
+		})
+		local := func(gk schema.GroupKind) bool { r, _ := w.Catalog().Preferred(gk); return r.Local }
+		eventually(t, "a catalog", func() bool { return len(w.Catalog().Collected()) == 2 })
+		eventually(t, "nothing to be local once that can't be told", func() bool { return !local(podKind) })
+		if local(widgetKind) {
+			t.Error("an aggregated type is local")
 		}
+		eventually(t, "sync all the same", w.Synced)
 	})
-	local := func(gk schema.GroupKind) bool { r, _ := w.Catalog().Preferred(gk); return r.Local }
-	eventually(t, "a catalog", func() bool { return len(w.Catalog().Collected()) == 2 })
-	eventually(t, "nothing to be local once that can't be told", func() bool { return !local(podKind) })
-	if local(widgetKind) {
-		t.Error("an aggregated type is local")
-	}
-	eventually(t, "sync all the same", w.Synced)
 }
 
-func TestStreamIsGivenUpOnlyWhileItLasts(t *testing.T) {
-	s, w := &stream{after: time.Millisecond}, apiwatch.NewFake()
-	s.opened(w)
+func TestStream_StallsOnlyWhileOpen(t *testing.T) {
+	s, w := &stream{timeout: time.Millisecond}, apiwatch.NewFake()
+	s.start(w)
 	<-w.ResultChan() // stopped
-	if !s.stalled() || s.over() {
+	if !s.stalled() || s.end() {
 		t.Error("a stream without an end was not given up")
 	}
 
-	s = &stream{after: time.Hour}
-	s.opened(apiwatch.NewFake())
-	if !s.over() || s.over() || s.stalled() {
+	s = &stream{timeout: time.Hour}
+	s.start(apiwatch.NewFake())
+	if !s.end() || s.end() || s.stalled() {
 		t.Error("a stream that is over is still looked after")
 	}
 }

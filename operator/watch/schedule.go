@@ -3,42 +3,42 @@ package watch
 import "time"
 
 const (
-	// quiet is how long no further change must have been seen before types are
-	// looked for because of one, and patience how long that can put it off.
-	quiet    = 250 * time.Millisecond
-	patience = time.Second
+	// debounce is how long no further change must be seen before a change triggers
+	// discovery, and patience the maximum delay.
+	debounce    = 250 * time.Millisecond
+	maxDebounce = time.Second
 
-	// afterthought is when they are looked for once more. A definition is seen
-	// before discovery has it, and how long that takes is up to the API server.
-	afterthought = 2 * time.Second
+	// recheckDelay is the delay until a second discovery. The watch delivers a
+	// CustomResourceDefinition before the API server serves its types.
+	recheckDelay = 2 * time.Second
 
-	// firstRetry is the wait after a failed discovery. It doubles up to the
-	// interval as discoveries go on to fail.
+	// firstRetry is the initial backoff after a failed discovery. It doubles up to the
+	// interval.
 	firstRetry = time.Second
 )
 
-// schedule says when to look for types next.
+// schedule determines the time of the next discovery.
 type schedule struct {
 	interval time.Duration
-	retry    time.Duration // of the last failure; 0 after a success
+	retry    time.Duration // backoff of the last failure; 0 after a success
 
-	regular     time.Time // the time in any case
-	first, last time.Time // pokes not answered yet; zero if there are none
-	again       time.Time // the afterthought; zero if there is none
+	periodic    time.Time // of the periodic discovery
+	first, last time.Time // pending changes; zero if there are none
+	recheck     time.Time // of the second discovery after a change; zero if there is none
 }
 
-// poke notes that types seem to have changed.
-func (s *schedule) poke(now time.Time) {
+// trigger records that types may have changed.
+func (s *schedule) trigger(now time.Time) {
 	if s.first.IsZero() {
 		s.first = now
 	}
 	s.last = now
-	s.again = now.Add(afterthought)
+	s.recheck = now.Add(recheckDelay)
 }
 
-// ran notes that types were looked for, and whether that worked. It answers
-// the pokes from before it began.
-func (s *schedule) ran(began time.Time, ok bool) {
+// ran records that a discovery ran, and whether it succeeded. Changes from before it began
+// are no longer pending.
+func (s *schedule) ran(start time.Time, ok bool) {
 	wait := s.interval
 	if ok {
 		s.retry = 0
@@ -46,21 +46,21 @@ func (s *schedule) ran(began time.Time, ok bool) {
 		s.retry = min(max(2*s.retry, firstRetry), s.interval)
 		wait = s.retry
 	}
-	s.regular = began.Add(wait)
+	s.periodic = start.Add(wait)
 	s.first, s.last = time.Time{}, time.Time{}
-	if !s.again.After(began) {
-		s.again = time.Time{}
+	if !s.recheck.After(start) {
+		s.recheck = time.Time{}
 	}
 }
 
-// due returns the time to look for types.
+// due returns the time of the next discovery.
 func (s *schedule) due() time.Time {
-	due := s.regular
+	due := s.periodic
 	if !s.first.IsZero() {
-		due = earlier(due, earlier(s.last.Add(quiet), s.first.Add(patience)))
+		due = earlier(due, earlier(s.last.Add(debounce), s.first.Add(maxDebounce)))
 	}
-	if !s.again.IsZero() {
-		due = earlier(due, s.again)
+	if !s.recheck.IsZero() {
+		due = earlier(due, s.recheck)
 	}
 	return due
 }

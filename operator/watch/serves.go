@@ -16,28 +16,27 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/catalog"
 )
 
-// listedFor is how long the answer about one group and version is reused.
-const listedFor = time.Second
+// responseTTL is how long a discovery response for one group version is reused.
+const responseTTL = time.Second
 
-// listed is what discovery said of one group and version.
-type listed struct {
+// discoveryResponse is a discovery response for one group version.
+type discoveryResponse struct {
 	resources []string
-	at        time.Time // when it was asked
+	at        time.Time // of the request
 }
 
-// Serves asks discovery whether a resource is served, live: what Catalog says
-// of it can be as old as the interval. Callers that ask about the same group
-// and version within a second share one request. A group or version that
-// discovery doesn't know serves nothing.
+// Serves reports whether a resource is served, by a live discovery request: the catalog
+// can be as old as the interval. Callers with the same group version share one request
+// within a second. A group version that discovery does not know serves nothing.
 func (w *Watcher) Serves(ctx context.Context, resource schema.GroupVersionResource) (bool, error) {
 	gv := resource.GroupVersion()
-	if l, ok := w.recent(gv); ok {
+	if l, ok := w.cached(gv); ok {
 		return slices.Contains(l.resources, resource.Resource), nil
 	}
-	l, err := w.ask(ctx, gv)
+	l, err := w.discoverVersion(ctx, gv)
 	if ctx.Err() == nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
-		// The one whose request was shared has gone away, or was out of time.
-		l, err = w.ask(ctx, gv)
+		// The caller whose request was shared was canceled or timed out.
+		l, err = w.discoverVersion(ctx, gv)
 	}
 	if err != nil {
 		return false, fmt.Errorf("discover %s: %w", gv, err)
@@ -45,10 +44,10 @@ func (w *Watcher) Serves(ctx context.Context, resource schema.GroupVersionResour
 	return slices.Contains(l.resources, resource.Resource), nil
 }
 
-// Absent asks discovery whether a kind is served by no version of its group,
-// live. One that the catalog lacks may have been missing from a single answer. That a
-// version of the group is not served which has to be is an error: nobody knows then
-// what there is of it.
+// Absent reports whether no version of its group serves a kind, by a live discovery
+// request. A kind that the catalog lacks may have been missing from a single response. If
+// an expected version of the group is not served, Absent returns an error: its kinds are
+// unknown.
 func (w *Watcher) Absent(ctx context.Context, gk schema.GroupKind) (bool, error) {
 	named := map[string]struct{}{}
 	groups, err := w.discovery.ServerGroupsWithContext(ctx)
@@ -73,28 +72,27 @@ func (w *Watcher) Absent(ctx context.Context, gk schema.GroupKind) (bool, error)
 			named[version.GroupVersion] = struct{}{}
 		}
 	}
-	return w.noneMissing(ctx, gk.Group, named)
+	return w.verifyExpected(ctx, gk.Group, named)
 }
 
-// Empty asks discovery, live, about a group version that is in no catalog, since
-// discovery has failed for it. It returns nil if none of its types is collected: some API
-// servers serve a group version without types, and discovery counts that as a failure.
-func (w *Watcher) Empty(ctx context.Context, gv schema.GroupVersion) error {
+// VerifyEmpty checks, by a live discovery request, a group version for which discovery has
+// failed. It returns nil if none of its types is collected: some API servers serve a group
+// version without types, which discovery counts as a failure.
+func (w *Watcher) VerifyEmpty(ctx context.Context, gv schema.GroupVersion) error {
 	list, err := w.discovery.ServerResourcesForGroupVersionWithContext(ctx, gv.String())
 	if err != nil {
 		return fmt.Errorf("discover %s: %w", gv, err)
 	}
 	for _, r := range list.APIResources {
 		if !strings.Contains(r.Name, "/") && catalog.Collectable(r.Verbs) {
-			return fmt.Errorf("%s is served, and not watched yet", gv.WithResource(r.Name).GroupResource())
+			return fmt.Errorf("%s is served, but not watched yet", gv.WithResource(r.Name).GroupResource())
 		}
 	}
 	return nil
 }
 
-// noneMissing reports true if all versions of a group have been named that there have
-// to be.
-func (w *Watcher) noneMissing(ctx context.Context, group string, named map[string]struct{}) (bool, error) {
+// verifyExpected returns true if discovery has returned all expected versions of a group.
+func (w *Watcher) verifyExpected(ctx context.Context, group string, named map[string]struct{}) (bool, error) {
 	if w.options.APIServices == nil {
 		return true, nil
 	}
@@ -102,32 +100,32 @@ func (w *Watcher) noneMissing(ctx context.Context, group string, named map[strin
 	if err != nil {
 		return false, err
 	}
-	for gv := range services.Promised {
+	for gv := range services.Expected {
 		if _, is := named[gv.String()]; gv.Group == group && !is {
-			return false, fmt.Errorf("discover %s: %w", gv, errUnserved)
+			return false, fmt.Errorf("discover %s: %w", gv, errMissing)
 		}
 	}
 	return true, nil
 }
 
-func (w *Watcher) ask(ctx context.Context, gv schema.GroupVersion) (listed, error) {
-	answer, err, _ := w.calls.Do(gv.String(), func() (any, error) {
-		l := listed{at: time.Now()}
+func (w *Watcher) discoverVersion(ctx context.Context, gv schema.GroupVersion) (discoveryResponse, error) {
+	value, err, _ := w.calls.Do(gv.String(), func() (any, error) {
+		l := discoveryResponse{at: time.Now()}
 		list, err := w.discovery.ServerResourcesForGroupVersionWithContext(ctx, gv.String())
 		switch {
 		case apierrors.IsNotFound(err):
 		case err != nil:
-			return listed{}, err
+			return discoveryResponse{}, err
 		default:
 			l.resources = resourceNames(list)
 		}
-		w.remember(gv, l)
+		w.cache(gv, l)
 		return l, nil
 	})
 	if err != nil {
-		return listed{}, err
+		return discoveryResponse{}, err
 	}
-	return answer.(listed), nil
+	return value.(discoveryResponse), nil
 }
 
 func resourceNames(list *metav1.APIResourceList) []string {
@@ -138,17 +136,17 @@ func resourceNames(list *metav1.APIResourceList) []string {
 	return names
 }
 
-func (w *Watcher) recent(gv schema.GroupVersion) (listed, bool) {
-	w.listMu.Lock()
-	defer w.listMu.Unlock()
-	l, ok := w.lists[gv]
-	return l, ok && time.Since(l.at) <= listedFor
+func (w *Watcher) cached(gv schema.GroupVersion) (discoveryResponse, bool) {
+	w.responsesMu.Lock()
+	defer w.responsesMu.Unlock()
+	l, ok := w.responses[gv]
+	return l, ok && time.Since(l.at) <= responseTTL
 }
 
-// remember keeps an answer, and drops those that are too old by now.
-func (w *Watcher) remember(gv schema.GroupVersion, l listed) {
-	w.listMu.Lock()
-	defer w.listMu.Unlock()
-	maps.DeleteFunc(w.lists, func(_ schema.GroupVersion, l listed) bool { return time.Since(l.at) > listedFor })
-	w.lists[gv] = l
+// cache caches a response, and removes expired ones.
+func (w *Watcher) cache(gv schema.GroupVersion, l discoveryResponse) {
+	w.responsesMu.Lock()
+	defer w.responsesMu.Unlock()
+	maps.DeleteFunc(w.responses, func(_ schema.GroupVersion, l discoveryResponse) bool { return time.Since(l.at) > responseTTL })
+	w.responses[gv] = l
 }

@@ -11,17 +11,17 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/graph"
 )
 
-// chunk is how many objects of a list are handed on at a time, so that one
-// long list doesn't keep the others' events waiting.
-const chunk = 500
+// batchSize is the number of objects of a list that are passed on at a time, so that a long
+// list does not delay the events of other types.
+const batchSize = 500
 
-// store takes in what the reflector of one type delivers, and hands it on as
-// events. It keeps nothing.
+// store receives the objects of one type from a reflector, and passes them on as events.
+// It stores nothing.
 type store struct {
-	sink    Sink
-	kind    schema.GroupVersionKind
-	monitor *monitor
-	poke    func() // nil for a type that says nothing of types
+	sink             Sink
+	kind             schema.GroupVersionKind
+	monitor          *monitor
+	triggerDiscovery func() // triggers discovery; nil for a type that does not define types
 }
 
 var (
@@ -29,106 +29,106 @@ var (
 	_ cache.ReflectorBookmarkStore = (*store)(nil)
 )
 
-// Add hands on an object that was created, or is new to the watch.
+// Add passes on an object that was created, or is new to the watch.
 func (s *store) Add(obj any) error { return s.Update(obj) }
 
-// Update hands on an object that changed.
+// Update passes on an object that changed.
 func (s *store) Update(obj any) error {
 	s.monitor.connected()
 	if o, ok := s.object(obj); ok {
 		s.sink.Apply(graph.Seen{Object: o})
-		s.tell()
+		s.notify()
 	}
 	return nil
 }
 
-// Delete hands on that an object was deleted. What is not the object itself is
-// the reflector's guess: that proves nothing, and the list that must have led
-// to it says the same without claiming to know.
+// Delete passes on the deletion of an object. Anything but the object itself is a guess
+// of the reflector (DeletedFinalStateUnknown), which proves nothing. It comes from a list,
+// which is passed on as well.
 func (s *store) Delete(obj any) error {
 	s.monitor.connected()
 	if o, ok := s.object(obj); ok {
 		s.sink.Apply(graph.Deleted{Object: o, At: time.Now()})
-		s.tell()
+		s.notify()
 	}
 	return nil
 }
 
-// Replace hands on a full list.
+// Replace passes on a full list.
 func (s *store) Replace(list []any, resourceVersion string) error {
-	streamed := s.monitor.stream.over()
+	streamed := s.monitor.stream.end()
 	s.sink.Apply(graph.Listing{
 		Kind: s.kind.GroupKind(), ResourceVersion: resourceVersion, Incomparable: !s.monitor.state().Resource.Local,
 	})
 	ids := make(map[graph.ID]struct{}, len(list))
-	events := make([]graph.Event, 0, min(len(list), chunk))
+	events := make([]graph.Event, 0, min(len(list), batchSize))
 	for _, item := range list {
 		o, ok := s.object(item)
 		if !ok {
 			continue
 		}
 		ids[graph.IDOf(o.UID)] = struct{}{}
-		if events = append(events, graph.Seen{Object: o}); len(events) == chunk {
+		if events = append(events, graph.Seen{Object: o}); len(events) == batchSize {
 			s.sink.Apply(events...)
-			events = make([]graph.Event, 0, chunk)
+			events = make([]graph.Event, 0, batchSize)
 		}
 	}
 	events = append(events, graph.Relisted{Kind: s.kind.GroupKind(), ResourceVersion: resourceVersion, Listed: ids})
 	s.sink.Apply(events...)
 	if streamed {
-		s.monitor.connected() // the stream goes on as the watch
+		s.monitor.connected() // the stream continues as the watch
 	}
 	s.monitor.synced()
-	s.tell()
+	s.notify()
 	return nil
 }
 
-// Bookmark notes that the watch is alive.
+// Bookmark records that the watch works.
 func (s *store) Bookmark(string) error {
 	s.monitor.connected()
 	return nil
 }
 
-// Resync does nothing: there is nothing to deliver again.
+// Resync does nothing, since nothing is stored.
 func (s *store) Resync() error { return nil }
 
-// Transformer returns what is done to each object as soon as it is decoded,
-// where the reflector gathers a whole type before it is delivered.
+// Transformer returns the transformation of each object after decoding. The reflector
+// collects all objects of a list before it delivers them.
 func (s *store) Transformer() cache.TransformFunc {
 	return func(obj any) (any, error) {
 		s.monitor.stream.progressed()
 		if o, ok := s.object(obj); ok {
-			return &gathered{ObjectMeta: nothing, object: o}, nil
+			return &pendingObject{ObjectMeta: emptyMeta, object: o}, nil
 		}
 		return obj, nil
 	}
 }
 
-// gathered is all that is kept of an object while a whole type is gathered. Of
-// an object's metadata the reflector asks for what follows.
-type gathered struct {
-	*metav1.ObjectMeta // nothing, for what it may come to ask for
+// pendingObject is the part of an object that is kept until the list is complete. It implements
+// the methods of metav1.Object that the reflector uses.
+type pendingObject struct {
+	*metav1.ObjectMeta // empty, for the other methods
 	object             graph.Object
 }
 
-var nothing = &metav1.ObjectMeta{}
+var emptyMeta = &metav1.ObjectMeta{}
 
 // GetNamespace implements metav1.Object.
-func (g *gathered) GetNamespace() string { return g.object.Namespace }
+func (g *pendingObject) GetNamespace() string { return g.object.Namespace }
 
 // GetName implements metav1.Object.
-func (g *gathered) GetName() string { return g.object.Name }
+func (g *pendingObject) GetName() string { return g.object.Name }
 
 // GetUID implements metav1.Object.
-func (g *gathered) GetUID() types.UID { return g.object.UID }
+func (g *pendingObject) GetUID() types.UID { return g.object.UID }
 
 // GetResourceVersion implements metav1.Object.
-func (g *gathered) GetResourceVersion() string { return g.object.ResourceVersion }
+func (g *pendingObject) GetResourceVersion() string { return g.object.ResourceVersion }
 
-// object makes a graph object of what the reflector delivers. Without a UID it
-// is none.
+// object converts an object from the reflector to a graph object. It returns false if
+// there is no UID.
 func (s *store) object(obj any) (graph.Object, bool) {
-	if g, ok := obj.(*gathered); ok {
+	if g, ok := obj.(*pendingObject); ok {
 		return g.object, true
 	}
 	meta, ok := obj.(*metav1.PartialObjectMetadata)
@@ -138,14 +138,14 @@ func (s *store) object(obj any) (graph.Object, bool) {
 	return graph.ObjectOf(s.kind, meta), true
 }
 
-func (s *store) tell() {
-	if s.poke != nil {
-		s.poke()
+func (s *store) notify() {
+	if s.triggerDiscovery != nil {
+		s.triggerDiscovery()
 	}
 }
 
-// tellsOfTypes reports whether objects of a resource are what types come from.
-func tellsOfTypes(resource schema.GroupResource) bool {
+// definesTypes reports whether the objects of a resource define types.
+func definesTypes(resource schema.GroupResource) bool {
 	switch resource {
 	case schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"},
 		schema.GroupResource{Group: "apiregistration.k8s.io", Resource: "apiservices"}:

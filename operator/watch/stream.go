@@ -11,42 +11,41 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// stallAfter is how long a streamed list may bring nothing before it is given
-// up for an ordinary one.
-const stallAfter = 30 * time.Second
+// stallTimeout is the timeout without objects after which a streamed list is replaced by an
+// ordinary one.
+const stallTimeout = 30 * time.Second
 
-// errStalled sends the reflector to its ordinary list.
-var errStalled = errors.New("the API server left an earlier streamed list without an end")
+// errStalled makes the reflector fall back to an ordinary list.
+var errStalled = errors.New("the API server did not complete an earlier streamed list")
 
-// stream looks after the streamed lists of one type. An API server that does
-// not know them at all, as an aggregated one may not, takes the request for an
-// ordinary watch: it never says that the list has ended, and the reflector
-// waits for that for ever. So a stream on which nothing happens is ended, and
-// that API server is not asked for one again.
+// stream supervises the streamed lists of one type. An API server that does not support
+// them, such as some aggregated ones, treats the request as an ordinary watch: it never
+// sends the end of the list, and the reflector would wait forever. So an idle stream is
+// stopped, and no further stream is requested for the type.
 type stream struct {
-	after time.Duration
+	timeout time.Duration
 
-	mu     sync.Mutex // covers what follows
-	timer  *time.Timer
-	moved  bool // since the timer was set
-	failed bool
+	mu       sync.Mutex // covers what follows
+	timer    *time.Timer
+	progress bool // since the timer was set
+	failed   bool
 }
 
-// opened starts to look after a stream.
-func (s *stream) opened(w apiwatch.Interface) {
+// start starts to supervise a stream.
+func (s *stream) start(w apiwatch.Interface) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stopTimer()
-	s.moved = false
+	s.progress = false
 	var timer *time.Timer
-	timer = time.AfterFunc(s.after, func() {
+	timer = time.AfterFunc(s.timeout, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		switch {
-		case s.timer != timer: // over, or another stream by now
-		case s.moved:
-			s.moved = false
-			timer.Reset(s.after)
+		case s.timer != timer: // it has ended
+		case s.progress:
+			s.progress = false
+			timer.Reset(s.timeout)
 		default:
 			s.timer, s.failed = nil, true
 			go w.Stop() // not under the lock: it may wait for the reflector
@@ -55,16 +54,16 @@ func (s *stream) opened(w apiwatch.Interface) {
 	s.timer = timer
 }
 
-// progressed notes that an object came.
+// progressed records that an object was received.
 func (s *stream) progressed() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.moved = true
+	s.progress = true
 }
 
-// over notes that a list is complete, or that another way to read it is tried.
-// It reports whether it was being streamed.
-func (s *stream) over() bool {
+// end records that a list is complete, or is no longer streamed. It reports whether it
+// was being streamed.
+func (s *stream) end() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	streamed := s.timer != nil
@@ -72,7 +71,7 @@ func (s *stream) over() bool {
 	return streamed
 }
 
-// stalled reports whether a stream was ended because nothing came.
+// stalled reports whether a stream was stopped because it was idle.
 func (s *stream) stalled() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,19 +85,19 @@ func (s *stream) stopTimer() {
 	}
 }
 
-// isUnreachable reports whether the reflector tries the same again instead of
-// an ordinary list.
+// isUnreachable reports whether the reflector retries instead of falling back to an
+// ordinary list.
 func isUnreachable(err error) bool { return utilnet.IsConnectionRefused(err) }
 
-// stoppableClock is the reflector's clock. The reflector waits between some of
-// its attempts without heed to its context; with this clock such a wait ends
-// with it, so that stopping a type or the process takes no ten seconds.
+// stoppableClock is the reflector's clock. The reflector ignores its context in some waits
+// between attempts. With this clock they end with the context, so that stopping a watch or
+// the process does not take ten seconds.
 type stoppableClock struct {
 	clock.RealClock
 	ctx context.Context
 }
 
-// After returns a channel that becomes readable after d, or with the context.
+// After returns a channel that becomes readable after d, or when the context ends.
 func (c stoppableClock) After(d time.Duration) <-chan time.Time {
 	fired := make(chan time.Time, 1)
 	fire := sync.OnceFunc(func() { fired <- time.Now() })

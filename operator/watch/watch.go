@@ -1,16 +1,13 @@
-// Package watch tells what happens to the objects of all types that can be
-// collected: it keeps asking discovery which types there are, runs one
-// metadata-only reflector for each, and turns what they deliver into the
-// graph's events. It keeps no objects.
+// Package watch watches the objects of all types that can be collected. It runs discovery
+// periodically, runs one metadata-only reflector for each type, and converts what they
+// deliver to events of the graph. It keeps no objects.
 //
-// Every type stands on its own. One that can't be listed delays no other
-// (defect 3.8), and one that is gone takes its watch and its goroutines with
-// it (defect 3.9). Types are looked for every Interval, and at once when a
-// custom resource definition or an API service was seen to change (defect
-// 3.14).
+// Types are independent. One that cannot be listed does not delay others (defect 3.8), and
+// the watch and the goroutines of a type end when it is removed (defect 3.9). Discovery
+// runs every Interval, and immediately after a CustomResourceDefinition or an APIService
+// has changed (defect 3.14).
 //
-// Nothing here is ever taken for proof that an object does not exist, but for
-// the one thing that is: a deletion delivered by a watch.
+// Only a deletion that a watch delivers counts as proof that an object does not exist.
 package watch
 
 import (
@@ -30,61 +27,61 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/graph"
 )
 
-// DefaultInterval is how often types are looked for without a reason.
+// DefaultInterval is the default interval of periodic discovery.
 const DefaultInterval = 30 * time.Second
 
-// Sink takes in events. Apply is called concurrently, by each type's watch;
-// the events of one type come in the order in which they happened.
+// Sink receives events. Apply is called concurrently, by the watch of each type. The
+// events of one type are in order.
 type Sink interface {
 	Apply(events ...graph.Event)
 }
 
-// Options are what a Watcher is made of.
+// Options configure a Watcher.
 type Options struct {
-	// Discovery must not cache: what it says is taken for what is served now.
+	// Discovery must not be cached: its responses count as the current state.
 	Discovery discovery.DiscoveryInterface
 
 	Metadata metadata.Interface
 	Sink     Sink
 	Log      logr.Logger
 
-	// APIServices tells which group versions kube-apiserver serves itself, and which
-	// there have to be; see ReadServices. Without it discovery's word counts alone. When
-	// it fails, none is taken to be kube-apiserver's own, and no type to be gone.
+	// APIServices returns the group versions that kube-apiserver serves itself, and those
+	// that are expected; see ReadServices. If it is nil, only discovery counts. If it
+	// fails, no group version counts as kube-apiserver's own, and no type as removed.
 	APIServices func(context.Context) (Services, error)
 
 	// Ignored are the resources not to watch. Nil means catalog.DefaultIgnored.
 	Ignored map[schema.GroupResource]struct{}
 
-	// Interval is how often to look for types; 0 means DefaultInterval.
+	// Interval of periodic discovery. Default DefaultInterval.
 	Interval time.Duration
 
-	// OnChange, if set, is called with each catalog that differs from the one
-	// before. Types are not looked for while it runs.
+	// OnChange, if set, is called with each catalog that differs from the previous one.
+	// Discovery is paused while it runs.
 	OnChange func(*catalog.Catalog)
 }
 
 // Watcher watches the objects of all types. Its methods may be called
 // concurrently, and before Run.
 type Watcher struct {
-	options   Options
-	discovery discovery.DiscoveryInterfaceWithContext
-	catalog   atomic.Pointer[catalog.Catalog]
-	failures  atomic.Uint64
-	stall     time.Duration // see stallAfter
-	pokes     chan struct{} // capacity 1: the types may have changed
+	options      Options
+	discovery    discovery.DiscoveryInterfaceWithContext
+	catalog      atomic.Pointer[catalog.Catalog]
+	failures     atomic.Uint64
+	stallTimeout time.Duration // see stallTimeout
+	triggers     chan struct{} // capacity 1: types may have changed
 
-	discoveryNews, localNews news // only for Run's goroutine
+	discoveryState, servicesState changeLogger // only for the goroutine of Run
 
-	mu       sync.Mutex // covers monitors; only Run's goroutine writes them
+	mu       sync.Mutex // covers monitors; only the goroutine of Run writes them
 	monitors map[schema.GroupKind]*monitor
 
-	calls  singleflight.Group
-	listMu sync.Mutex // covers lists
-	lists  map[schema.GroupVersion]listed
+	calls       singleflight.Group
+	responsesMu sync.Mutex // covers lists
+	responses   map[schema.GroupVersion]discoveryResponse
 }
 
-// New returns a Watcher that has not looked for types yet.
+// New returns a Watcher. Discovery starts with Run.
 func New(options Options) *Watcher {
 	if options.Interval <= 0 {
 		options.Interval = DefaultInterval
@@ -93,19 +90,19 @@ func New(options Options) *Watcher {
 		options.Ignored = catalog.DefaultIgnored()
 	}
 	w := &Watcher{
-		options:   options,
-		discovery: discovery.ToDiscoveryInterfaceWithContext(options.Discovery),
-		stall:     stallAfter,
-		pokes:     make(chan struct{}, 1),
-		monitors:  map[schema.GroupKind]*monitor{},
-		lists:     map[schema.GroupVersion]listed{},
+		options:      options,
+		discovery:    discovery.ToDiscoveryInterfaceWithContext(options.Discovery),
+		stallTimeout: stallTimeout,
+		triggers:     make(chan struct{}, 1),
+		monitors:     map[schema.GroupKind]*monitor{},
+		responses:    map[schema.GroupVersion]discoveryResponse{},
 	}
 	w.catalog.Store(catalog.Build(nil, nil, catalog.Settings{}))
 	return w
 }
 
-// Run watches until ctx ends, and returns when all that it started has ended.
-// It can be called once.
+// Run watches until ctx ends, and returns when all watches have ended. It must be called
+// only once.
 func (w *Watcher) Run(ctx context.Context) error {
 	defer w.stopAll()
 	s := schedule{interval: w.options.Interval}
@@ -115,20 +112,20 @@ func (w *Watcher) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-w.pokes:
-			s.poke(time.Now())
+		case <-w.triggers:
+			s.trigger(time.Now())
 		case <-timer.C:
-			began := time.Now()
-			s.ran(began, w.discover(ctx))
+			start := time.Now()
+			s.ran(start, w.discover(ctx))
 		}
 		timer.Reset(time.Until(s.due()))
 	}
 }
 
-// poke has the types looked for soon. It never blocks.
-func (w *Watcher) poke() {
+// triggerDiscovery triggers discovery. It never blocks.
+func (w *Watcher) triggerDiscovery() {
 	select {
-	case w.pokes <- struct{}{}:
+	case w.triggers <- struct{}{}:
 	default:
 	}
 }
@@ -136,14 +133,14 @@ func (w *Watcher) poke() {
 // Catalog returns the types that the last discovery found. It is never nil.
 func (w *Watcher) Catalog() *catalog.Catalog { return w.catalog.Load() }
 
-// Failures returns how many discoveries failed, in part or as a whole.
+// Failures returns the number of discoveries that failed, partially or entirely.
 func (w *Watcher) Failures() uint64 { return w.failures.Load() }
 
-// State is how the watch of a type is doing.
+// State is the state of the watch of a type.
 type State struct {
 	Resource  catalog.Resource
-	Synced    bool   // all objects of the type have been delivered once
-	LastError string // why it isn't connected at this moment, or ""
+	Synced    bool   // a full list has been delivered
+	LastError string // why the watch is not connected now, or ""
 	Since     time.Time
 }
 
@@ -165,8 +162,8 @@ func (w *Watcher) Unsynced() []State {
 	return slices.DeleteFunc(w.States(), func(s State) bool { return s.Synced })
 }
 
-// Synced reports whether all types are. As long as no type was found, it is
-// false (G-11).
+// Synced reports whether all types are synced. It is false before the first discovery
+// (G-11).
 func (w *Watcher) Synced() bool {
 	states := w.States()
 	return len(states) != 0 && !slices.ContainsFunc(states, func(s State) bool { return !s.Synced })

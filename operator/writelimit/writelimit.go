@@ -1,9 +1,9 @@
-// Package writelimit bounds how much policies and finalizers may have written in a
-// time: each of them, and all of them together about the objects of one namespace. So
-// one module that never comes to an end can't use up the API server, and the objects
-// of one namespace can't use up the share of a finalizer of the cluster.
+// Package writelimit limits the rate of writes by policies and finalizers: for each of them,
+// and for all of them together for the objects of one namespace. So a module in an endless
+// loop can't overload the API server, and the objects of one namespace can't exhaust the
+// limit of a cluster-scoped finalizer.
 //
-// It writes nothing, and does not wait: it says how long to wait.
+// It neither writes nor waits, but returns how long to wait.
 package writelimit
 
 import (
@@ -13,37 +13,37 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Rate is how many writes there may be: so many a second in the long run, and at most
-// Burst at once.
+// A Rate is a maximum number of writes: PerSecond in the long run, and Burst at once.
 type Rate struct {
 	PerSecond float64
 	Burst     int
 }
 
-// Limiter counts writes. A nil Limiter limits nothing. Its methods may be called
+// A Limiter counts writes. A nil Limiter limits nothing. Its methods may be called
 // concurrently.
 type Limiter struct {
 	owner, namespace Rate
 
-	mu sync.Mutex // covers by
-	by map[bucket]*rate.Limiter
+	mu       sync.Mutex // protects by
+	limiters map[bucketKey]*rate.Limiter
 }
 
-// bucket is whom writes are counted for: a policy or finalizer, or a namespace.
-type bucket struct{ owner, namespace string }
+// A bucket identifies a token bucket: a policy or finalizer, or a namespace.
+type bucketKey struct{ owner, namespace string }
 
-// maxBuckets bounds how many are kept. Those that are full again are evicted first,
-// which nobody can notice.
+// maxBuckets is the maximum number of buckets. Full buckets are evicted first, which has no
+// effect.
 const maxBuckets = 10_000
 
-// New returns a Limiter by policy or finalizer, and by namespace.
+// New returns a Limiter with a rate for each policy or finalizer, and one for each
+// namespace.
 func New(owner, namespace Rate) *Limiter {
-	return &Limiter{owner: owner, namespace: namespace, by: map[bucket]*rate.Limiter{}}
+	return &Limiter{owner: owner, namespace: namespace, limiters: map[bucketKey]*rate.Limiter{}}
 }
 
-// Take counts n writes that a policy or finalizer wants about an object in a namespace,
-// which is empty if the object is in none. If they are not to be made now it counts
-// none, and returns how long to wait.
+// Take counts n writes of a policy or finalizer for an object in a namespace, which is
+// empty for cluster-scoped objects. If the limit is exceeded, it counts nothing and returns
+// how long to wait.
 func (l *Limiter) Take(owner, namespace string, n int, now time.Time) (wait time.Duration) {
 	if l == nil || n <= 0 {
 		return 0
@@ -51,7 +51,7 @@ func (l *Limiter) Take(owner, namespace string, n int, now time.Time) (wait time
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var reserved []*rate.Reservation
-	for _, b := range l.buckets(owner, namespace, now) {
+	for _, b := range l.limitersFor(owner, namespace, now) {
 		r := b.ReserveN(now, min(n, b.Burst()))
 		reserved = append(reserved, r)
 		wait = max(wait, r.DelayFrom(now))
@@ -64,55 +64,54 @@ func (l *Limiter) Take(owner, namespace string, n int, now time.Time) (wait time
 	return wait
 }
 
-// Charge counts n writes that have to be made in any case. Those that come after them
-// wait for longer.
+// Charge counts n writes that are made regardless of the limit. Later writes wait longer.
 func (l *Limiter) Charge(owner, namespace string, n int, now time.Time) {
 	if l == nil || n <= 0 {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, b := range l.buckets(owner, namespace, now) {
+	for _, b := range l.limitersFor(owner, namespace, now) {
 		b.ReserveN(now, min(n, b.Burst()))
 	}
 }
 
-func (l *Limiter) buckets(owner, namespace string, now time.Time) []*rate.Limiter {
-	found := []*rate.Limiter{l.bucket(bucket{owner: owner}, l.owner, now)}
+func (l *Limiter) limitersFor(owner, namespace string, now time.Time) []*rate.Limiter {
+	found := []*rate.Limiter{l.limiterFor(bucketKey{owner: owner}, l.owner, now)}
 	if namespace != "" {
-		found = append(found, l.bucket(bucket{namespace: namespace}, l.namespace, now))
+		found = append(found, l.limiterFor(bucketKey{namespace: namespace}, l.namespace, now))
 	}
 	return found
 }
 
-func (l *Limiter) bucket(of bucket, r Rate, now time.Time) *rate.Limiter {
-	if b, ok := l.by[of]; ok {
+func (l *Limiter) limiterFor(key bucketKey, r Rate, now time.Time) *rate.Limiter {
+	if b, ok := l.limiters[key]; ok {
 		return b
 	}
-	if len(l.by) >= maxBuckets {
+	if len(l.limiters) >= maxBuckets {
 		l.evict(now)
 	}
 	b := rate.NewLimiter(rate.Limit(r.PerSecond), r.Burst)
-	l.by[of] = b
+	l.limiters[key] = b
 	return b
 }
 
-// evict drops the buckets that are full, or all if none is: whoever had used up theirs
-// gets a new one, once in a long while.
+// evict removes full buckets, or all buckets if too many are left: exhausted ones are then
+// refilled, which is rare.
 func (l *Limiter) evict(now time.Time) {
-	for of, b := range l.by {
+	for key, b := range l.limiters {
 		if b.TokensAt(now) >= float64(b.Burst()) {
-			delete(l.by, of)
+			delete(l.limiters, key)
 		}
 	}
-	if len(l.by) >= maxBuckets {
-		clear(l.by)
+	if len(l.limiters) >= maxBuckets {
+		clear(l.limiters)
 	}
 }
 
-// Len is how many policies, finalizers and namespaces are counted for.
+// Len returns the number of buckets.
 func (l *Limiter) Len() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.by)
+	return len(l.limiters)
 }

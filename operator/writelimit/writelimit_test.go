@@ -10,9 +10,9 @@ import (
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// writes counts the writes of a while in which somebody asks for one every millisecond.
-func writes(l *writelimit.Limiter, owner, namespace string, from time.Time, lasts time.Duration) (n int) {
-	for at := from; at.Before(from.Add(lasts)); at = at.Add(time.Millisecond) {
+// countWrites returns the number of admitted writes, with one attempt every millisecond.
+func countWrites(l *writelimit.Limiter, owner, namespace string, from time.Time, duration time.Duration) (n int) {
+	for at := from; at.Before(from.Add(duration)); at = at.Add(time.Millisecond) {
 		if l.Take(owner, namespace, 1, at) == 0 {
 			n++
 		}
@@ -22,30 +22,30 @@ func writes(l *writelimit.Limiter, owner, namespace string, from time.Time, last
 
 func TestTake_AllowsABurstAndThenTheRate(t *testing.T) {
 	l := writelimit.New(writelimit.Rate{PerSecond: 20, Burst: 200}, writelimit.Rate{PerSecond: 10, Burst: 100})
-	if n := writes(l, "a", "", start, time.Minute); n < 1390 || n > 1402 {
+	if n := countWrites(l, "a", "", start, time.Minute); n < 1390 || n > 1402 {
 		t.Errorf("a finalizer wrote %d times in a minute; want about 1400", n)
 	}
-	if n := writes(l, "b", "ns", start, time.Minute); n < 690 || n > 702 {
+	if n := countWrites(l, "b", "ns", start, time.Minute); n < 690 || n > 702 {
 		t.Errorf("about the objects of a namespace there were %d writes in a minute; want about 700", n)
 	}
 }
 
-func TestTake_TellsExactlyHowLongToWait(t *testing.T) {
+func TestTake_ReturnsTheExactWait(t *testing.T) {
 	l := writelimit.New(writelimit.Rate{PerSecond: 10, Burst: 5}, writelimit.Rate{PerSecond: 10, Burst: 5})
 	if wait := l.Take("a", "ns", 5, start); wait != 0 {
-		t.Fatalf("the burst has to wait for %s", wait)
+		t.Fatalf("the burst waits %s", wait)
 	}
-	for range 3 { // being refused costs nothing
+	for range 3 { // rejected writes are not counted
 		if wait := l.Take("a", "ns", 2, start); wait != 200*time.Millisecond {
-			t.Fatalf("two more have to wait for %s; want 200ms", wait)
+			t.Fatalf("two more wait %s; want 200ms", wait)
 		}
 	}
 	if wait := l.Take("a", "ns", 2, start.Add(200*time.Millisecond)); wait != 0 {
-		t.Errorf("after that time there are still %s", wait)
+		t.Errorf("after that time, %s are left", wait)
 	}
 }
 
-func TestTake_ANamespaceLeavesTheOthersTheirShare(t *testing.T) {
+func TestTake_LimitsEachNamespace(t *testing.T) {
 	l := writelimit.New(writelimit.Rate{PerSecond: 20, Burst: 20}, writelimit.Rate{PerSecond: 5, Burst: 5})
 	busy, other := 0, 0
 	for at := start; at.Before(start.Add(10 * time.Second)); at = at.Add(time.Millisecond) {
@@ -61,25 +61,25 @@ func TestTake_ANamespaceLeavesTheOthersTheirShare(t *testing.T) {
 	}
 }
 
-func TestCharge_IsPaidForByThoseWhoComeLater(t *testing.T) {
+func TestCharge_DelaysLaterWrites(t *testing.T) {
 	l := writelimit.New(writelimit.Rate{PerSecond: 10, Burst: 10}, writelimit.Rate{PerSecond: 10, Burst: 10})
 	l.Charge("a", "ns", 10, start)
 	l.Charge("a", "ns", 10, start)
 	if wait := l.Take("a", "ns", 1, start); wait != 1100*time.Millisecond {
-		t.Errorf("the next one waits for %s; want 1.1s", wait)
+		t.Errorf("the next write waits %s; want 1.1s", wait)
 	}
 	if wait := l.Take("a", "ns", 0, start); wait != 0 {
-		t.Errorf("what writes nothing waits for %s", wait)
+		t.Errorf("zero writes wait %s", wait)
 	}
 }
 
-func TestLimiter_KeepsABoundedNumberOfBuckets(t *testing.T) {
+func TestLimiter_BoundsTheNumberOfBuckets(t *testing.T) {
 	l := writelimit.New(writelimit.Rate{PerSecond: 1, Burst: 1}, writelimit.Rate{PerSecond: 1, Burst: 1})
 	for i := range 50_000 {
 		l.Take(fmt.Sprint(i), fmt.Sprint(i), 1, start.Add(time.Duration(i)*time.Millisecond))
 	}
 	if n := l.Len(); n > 10_000 {
-		t.Errorf("%d buckets are kept", n)
+		t.Errorf("%d buckets", n)
 	}
 }
 
@@ -87,6 +87,6 @@ func TestNilLimiter_LimitsNothing(t *testing.T) {
 	var none *writelimit.Limiter
 	none.Charge("a", "ns", 1000, start)
 	if wait := none.Take("a", "ns", 1000, start); wait != 0 {
-		t.Errorf("it waits for %s", wait)
+		t.Errorf("wait %s", wait)
 	}
 }

@@ -1,5 +1,5 @@
-// Package builtin answers as Kubernetes does today: it is the default where no
-// policy speaks, and the oracle that others are tested against.
+// Package builtin decides as the built-in garbage collector does. It is the default
+// where no policy decides, and the oracle for tests of others.
 package builtin
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/gleaner-dev/gleaner/policies"
 )
 
-// Policy is the built-in behaviour. The zero Policy is ready to use.
+// Policy is the built-in behavior. The zero Policy is ready to use.
 type Policy struct{}
 
 // Name implements policies.Evaluator.
@@ -24,18 +24,18 @@ func (Policy) Evaluate(_ context.Context, r hostabi.Request) (hostabi.Verdict, e
 	case hostabi.HookPropagate:
 		return propagate(r), nil
 	default:
-		return hostabi.Verdict{}, &policies.Fault{Policy: "builtin", Message: "it knows no hook " + string(r.Hook)}
+		return hostabi.Verdict{}, &policies.Fault{Policy: "builtin", Message: "it does not implement the hook " + string(r.Hook)}
 	}
 }
 
-// collect deletes an object all of whose owners are lost. It is to be asked
-// about no other, and keeps any other.
+// collect deletes an object whose owners are all absent. It must not be called for
+// other objects, and keeps them.
 func collect(r hostabi.Request) hostabi.Verdict {
 	waiting := false
 	for _, owner := range r.Owners {
-		switch owner.Standing {
-		case hostabi.StandingAbsent:
-		case hostabi.StandingWaiting:
+		switch owner.Status {
+		case hostabi.OwnerAbsent:
+		case hostabi.OwnerWaiting:
 			waiting = true
 		default:
 			return hostabi.Verdict{Decision: hostabi.DecisionWait, Reason: "an owner is not known to be gone"}
@@ -47,10 +47,10 @@ func collect(r hostabi.Request) hostabi.Verdict {
 	return hostabi.Verdict{Decision: hostabi.DecisionDelete, Propagation: propagation(r, waiting)}
 }
 
-// propagation is what the collector deletes with. An owner in foreground
-// deletion is waiting for the object, and so for what the object has below it
-// (G-48). Otherwise a finalizer put on the object beforehand governs its own
-// subtree (G-49).
+// propagation returns the propagation policy of the delete. An owner in foreground
+// deletion waits for the object, and thereby for the object's dependents (G-48).
+// Otherwise a finalizer that the object already has determines how its dependents
+// are deleted (G-49).
 func propagation(r hostabi.Request, waiting bool) hostabi.Propagation {
 	finalizers := r.Object.Metadata.Finalizers
 	switch {
@@ -65,9 +65,10 @@ func propagation(r hostabi.Request, waiting bool) hostabi.Propagation {
 	}
 }
 
-// propagate does as the client asked, and Background otherwise.
+// propagate follows the client's propagation policy, and is Background otherwise
+//
 func propagate(r hostabi.Request) hostabi.Verdict {
-	switch r.Requested {
+	switch r.RequestedPropagation {
 	case hostabi.RequestedForeground:
 		return hostabi.Verdict{Decision: hostabi.DecisionForeground}
 	case hostabi.RequestedOrphan:

@@ -12,16 +12,16 @@ import (
 	"github.com/gleaner-dev/gleaner/policies/builtin"
 )
 
-func owners(standings ...hostabi.Standing) []hostabi.Owner {
+func owners(standings ...hostabi.OwnerStatus) []hostabi.Owner {
 	var list []hostabi.Owner
 	for _, s := range standings {
-		list = append(list, hostabi.Owner{Standing: s})
+		list = append(list, hostabi.Owner{Status: s})
 	}
 	return list
 }
 
-func TestCollectPropagatesAsKubernetesDoes(t *testing.T) {
-	const absent, waiting = hostabi.StandingAbsent, hostabi.StandingWaiting
+func TestCollect_PropagatesAsKubernetes(t *testing.T) {
+	const absent, waiting = hostabi.OwnerAbsent, hostabi.OwnerWaiting
 	for name, c := range map[string]struct {
 		owners     []hostabi.Owner
 		dependents int
@@ -54,16 +54,16 @@ func TestCollectPropagatesAsKubernetesDoes(t *testing.T) {
 
 // Every combination of up to three owners: none is deleted with an owner that
 // is anything but lost.
-func TestCollectNeverDeletesWithAnOwnerLeft(t *testing.T) {
-	standings := []hostabi.Standing{
-		"", hostabi.StandingUnknown, hostabi.StandingPresent, hostabi.StandingAbsent, hostabi.StandingWaiting,
-		hostabi.StandingOrphaning, hostabi.StandingUnresolvable, "Invented",
+func TestCollect_NeverDeletesWithOwnerLeft(t *testing.T) {
+	standings := []hostabi.OwnerStatus{
+		"", hostabi.OwnerUnknown, hostabi.OwnerPresent, hostabi.OwnerAbsent, hostabi.OwnerWaiting,
+		hostabi.OwnerOrphaning, hostabi.OwnerUnresolvable, "Invented",
 	}
-	combinations := [][]hostabi.Standing{{}}
+	combinations := [][]hostabi.OwnerStatus{{}}
 	for i := 0; i < len(combinations); i++ {
 		if c := combinations[i]; len(c) < 3 {
 			for _, s := range standings {
-				combinations = append(combinations, append(append([]hostabi.Standing{}, c...), s))
+				combinations = append(combinations, append(append([]hostabi.OwnerStatus{}, c...), s))
 			}
 		}
 	}
@@ -74,7 +74,7 @@ func TestCollectNeverDeletesWithAnOwnerLeft(t *testing.T) {
 		}
 		lost := len(c) != 0
 		for _, s := range c {
-			lost = lost && (s == hostabi.StandingAbsent || s == hostabi.StandingWaiting)
+			lost = lost && (s == hostabi.OwnerAbsent || s == hostabi.OwnerWaiting)
 		}
 		if deleted := verdict.Decision == hostabi.DecisionDelete; deleted != lost {
 			t.Errorf("owners %v: deleted is %t", c, deleted)
@@ -82,15 +82,15 @@ func TestCollectNeverDeletesWithAnOwnerLeft(t *testing.T) {
 	}
 }
 
-func TestPropagateDoesAsTheClientAsked(t *testing.T) {
-	for requested, want := range map[hostabi.Requested]hostabi.Decision{
+func TestPropagate_FollowsClient(t *testing.T) {
+	for requested, want := range map[hostabi.RequestedPropagation]hostabi.Decision{
 		"":                           hostabi.DecisionBackground,
 		hostabi.RequestedUnspecified: hostabi.DecisionBackground,
 		hostabi.RequestedForeground:  hostabi.DecisionForeground,
 		hostabi.RequestedOrphan:      hostabi.DecisionOrphan,
 	} {
 		t.Run(fmt.Sprintf("%q", requested), func(t *testing.T) {
-			got, err := builtin.Policy{}.Evaluate(t.Context(), hostabi.Request{Hook: hostabi.HookPropagate, Requested: requested})
+			got, err := builtin.Policy{}.Evaluate(t.Context(), hostabi.Request{Hook: hostabi.HookPropagate, RequestedPropagation: requested})
 			if err != nil || got.Decision != want {
 				t.Errorf("got %v, %v; want %s", got, err, want)
 			}
@@ -98,7 +98,7 @@ func TestPropagateDoesAsTheClientAsked(t *testing.T) {
 	}
 }
 
-func TestAnUnknownHookIsAFault(t *testing.T) {
+func TestEvaluate_RejectsUnknownHook(t *testing.T) {
 	got, err := builtin.Policy{}.Evaluate(t.Context(), hostabi.Request{Hook: "invent"})
 	fault := new(policies.Fault)
 	if !errors.As(err, &fault) || !cmp.Equal(got, hostabi.Verdict{}) {

@@ -7,10 +7,10 @@ import (
 	"github.com/gleaner-dev/gleaner/policies/policytest"
 )
 
-func TestBuiltinDoesWhatKubernetesDoes(t *testing.T) {
+func TestEvaluate_MatchesKubernetes(t *testing.T) {
 	policytest.Run(t, builtin.Policy{}, "../policytest/testdata/default.yaml")
 }
 
-func TestBuiltinAnswersItsOwnCases(t *testing.T) {
+func TestEvaluate_Cases(t *testing.T) {
 	policytest.Run(t, builtin.Policy{}, "testdata/cases.yaml")
 }

@@ -1,5 +1,5 @@
-// Package fixed answers with verdicts that were written down: the same for every
-// object, by hook. It is what a policy's fixed verdicts are carried out by.
+// Package fixed evaluates fixed verdicts: one for each hook, the same for every
+// object.
 package fixed
 
 import (
@@ -12,14 +12,14 @@ import (
 	"github.com/gleaner-dev/gleaner/policies"
 )
 
-// Policy answers each hook with one verdict.
+// Policy has one verdict for each hook.
 type Policy struct {
 	name     string
 	verdicts map[hostabi.Hook]hostabi.Verdict
 }
 
-// New reads verdicts, in JSON, by the hooks that they answer: propagate and
-// collect. The error is for whoever wrote them, and begins with the hook.
+// New parses verdicts in JSON for the hooks propagate and collect. The error begins
+// with the hook.
 func New(name string, verdicts map[hostabi.Hook][]byte) (*Policy, error) {
 	p := &Policy{name: name, verdicts: map[hostabi.Hook]hostabi.Verdict{}}
 	for _, hook := range slices.Sorted(maps.Keys(verdicts)) {
@@ -33,8 +33,8 @@ func New(name string, verdicts map[hostabi.Hook][]byte) (*Policy, error) {
 }
 
 func parse(hook hostabi.Hook, data []byte) (hostabi.Verdict, error) {
-	if !answers(hook) {
-		return hostabi.Verdict{}, fmt.Errorf("a fixed verdict can't answer this: write it for %s or %s",
+	if !supportsHook(hook) {
+		return hostabi.Verdict{}, fmt.Errorf("hook cannot have a fixed verdict: write it for %s or %s",
 			hostabi.HookPropagate, hostabi.HookCollect)
 	}
 	verdict, err := hostabi.ParseVerdict(hook, data)
@@ -42,25 +42,25 @@ func parse(hook hostabi.Hook, data []byte) (hostabi.Verdict, error) {
 		return hostabi.Verdict{}, err
 	}
 	if verdict.Decision == hostabi.DecisionAct {
-		return hostabi.Verdict{}, fmt.Errorf("a fixed verdict can't be %s, since nobody would look at what came of it: use a module",
+		return hostabi.Verdict{}, fmt.Errorf("a fixed verdict cannot be %s, since nothing evaluates the results: use a module",
 			hostabi.DecisionAct)
 	}
 	return verdict, nil
 }
 
-// answers tells whether a hook may have a fixed verdict. Work before an object
-// may go, and the validation of settings, are nothing without a module.
-func answers(hook hostabi.Hook) bool {
+// supportsHook reports whether a hook can have a fixed verdict. Finalize and validate
+// need a module.
+func supportsHook(hook hostabi.Hook) bool {
 	return hook == hostabi.HookPropagate || hook == hostabi.HookCollect
 }
 
 // Name implements policies.Evaluator.
 func (p *Policy) Name() string { return p.name }
 
-// Evaluate implements policies.Evaluator. A hook without a verdict gets Abstain.
+// Evaluate implements policies.Evaluator. A hook without a verdict abstains.
 func (p *Policy) Evaluate(_ context.Context, r hostabi.Request) (hostabi.Verdict, error) {
-	if !answers(r.Hook) {
-		return hostabi.Verdict{}, &policies.Fault{Policy: p.name, Message: "it has fixed verdicts, and knows no hook " + string(r.Hook)}
+	if !supportsHook(r.Hook) {
+		return hostabi.Verdict{}, &policies.Fault{Policy: p.name, Message: "it has fixed verdicts, and does not implement the hook " + string(r.Hook)}
 	}
 	if verdict, ok := p.verdicts[r.Hook]; ok {
 		return verdict, nil

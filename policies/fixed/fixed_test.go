@@ -10,7 +10,7 @@ import (
 	"github.com/gleaner-dev/gleaner/policies/policytest"
 )
 
-func TestFixedVerdictsCanDoWhatKubernetesDoes(t *testing.T) {
+func TestEvaluate_DefaultCases(t *testing.T) {
 	p, err := fixed.New("default", map[hostabi.Hook][]byte{
 		hostabi.HookCollect:   []byte(`{"decision": "Delete", "propagation": "Background"}`),
 		hostabi.HookPropagate: []byte(`{"decision": "Background"}`),
@@ -21,7 +21,7 @@ func TestFixedVerdictsCanDoWhatKubernetesDoes(t *testing.T) {
 	policytest.Run(t, p, "../policytest/testdata/default.yaml")
 }
 
-func TestAFixedVerdictIsGivenForEveryObject(t *testing.T) {
+func TestEvaluate_SameVerdictForEveryObject(t *testing.T) {
 	p, err := fixed.New("keep", map[hostabi.Hook][]byte{
 		hostabi.HookCollect: []byte(`{"decision": "Orphan", "reason": "data stays"}`),
 	})
@@ -31,7 +31,7 @@ func TestAFixedVerdictIsGivenForEveryObject(t *testing.T) {
 	policytest.Run(t, p, "testdata/keep.yaml")
 }
 
-func TestAVerdictThatMakesNoSenseIsNotFixed(t *testing.T) {
+func TestNew_RejectsInvalidVerdict(t *testing.T) {
 	for claim, c := range map[string]struct {
 		hook    hostabi.Hook
 		verdict string

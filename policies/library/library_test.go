@@ -25,8 +25,8 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "format the policies, write them into their READMEs, and write the resources")
 
-// each runs a test for every policy.
-func each(t *testing.T, test func(t *testing.T, p library.Policy)) {
+// forEachPolicy runs a test for every policy.
+func forEachPolicy(t *testing.T, test func(t *testing.T, p library.Policy)) {
 	t.Helper()
 	all, err := library.All()
 	if err != nil {
@@ -59,8 +59,8 @@ func text(t *testing.T, name string) string {
 	return string(data)
 }
 
-// start compiles a policy, as the operator does with an inline source.
-func start(t *testing.T, p library.Policy) *rego.Policy {
+// startPolicy compiles a policy, as the operator does with an inline source.
+func startPolicy(t *testing.T, p library.Policy) *rego.Policy {
 	t.Helper()
 	engine, err := rego.New(rego.Config{})
 	if err != nil {
@@ -80,8 +80,8 @@ func start(t *testing.T, p library.Policy) *rego.Policy {
 	return policy
 }
 
-func TestEachPolicyIsFormattedAsOPADoes(t *testing.T) {
-	each(t, func(t *testing.T, p library.Policy) {
+func TestPolicies_AreFormatted(t *testing.T) {
+	forEachPolicy(t, func(t *testing.T, p library.Policy) {
 		for _, f := range files(t, p) {
 			formatted, err := format.Source(f.Name, []byte(f.Text))
 			if err != nil {
@@ -100,8 +100,8 @@ func TestEachPolicyIsFormattedAsOPADoes(t *testing.T) {
 	})
 }
 
-func TestEachPolicyPassesItsOwnTestsWhichReachAllOfIt(t *testing.T) {
-	each(t, func(t *testing.T, p library.Policy) {
+func TestPolicies_PassTheirTestsWithFullCoverage(t *testing.T) {
+	forEachPolicy(t, func(t *testing.T, p library.Policy) {
 		report, err := rego.Test(t.Context(), files(t, p))
 		if err != nil {
 			t.Fatal(err)
@@ -122,8 +122,8 @@ func TestEachPolicyPassesItsOwnTestsWhichReachAllOfIt(t *testing.T) {
 	})
 }
 
-func TestEachPolicyAnswersItsCasesInTheSandbox(t *testing.T) {
-	each(t, func(t *testing.T, p library.Policy) {
+func TestPolicies_PassTheirCases(t *testing.T) {
+	forEachPolicy(t, func(t *testing.T, p library.Policy) {
 		suite, err := policytest.LoadSuite(filepath.Join(p.Name, "cases.yaml"))
 		if err != nil {
 			t.Fatal(err)
@@ -131,10 +131,10 @@ func TestEachPolicyAnswersItsCasesInTheSandbox(t *testing.T) {
 		if diff := cmp.Diff([]string{"policy.rego"}, suite.Modules); diff != "" {
 			t.Errorf("modules %s", diff)
 		}
-		policytest.Run(t, start(t, p), filepath.Join(p.Name, "cases.yaml"))
+		policytest.Run(t, startPolicy(t, p), filepath.Join(p.Name, "cases.yaml"))
 		refuses := false
 		for _, c := range suite.Cases {
-			refuses = refuses || c.Want.Decision == hostabi.DecisionInvalid && strings.HasPrefix(c.Want.Reason, "there is no setting ")
+			refuses = refuses || c.Want.Decision == hostabi.DecisionInvalid && strings.HasPrefix(c.Want.Reason, "unknown setting ")
 		}
 		if !refuses {
 			t.Error("no case shows that it refuses a setting that there is not")
@@ -156,8 +156,8 @@ func indented(source string) string {
 	return b.String()
 }
 
-func TestEachReadmeHasThePolicyAsItIs(t *testing.T) {
-	each(t, func(t *testing.T, p library.Policy) {
+func TestReadmes_ContainThePolicy(t *testing.T) {
+	forEachPolicy(t, func(t *testing.T, p library.Policy) {
 		found := inline.FindAllStringSubmatch(p.Readme, -1)
 		if len(found) != 1 {
 			t.Fatalf("the policy is in its README %d times", len(found))
@@ -188,9 +188,9 @@ func documents(p library.Policy) []string {
 	return all
 }
 
-func TestEachReadmeHasResourcesToApplyInMonitorFirst(t *testing.T) {
-	each(t, func(t *testing.T, p library.Policy) {
-		policy := start(t, p)
+func TestReadmes_HaveResourcesInMonitorMode(t *testing.T) {
+	forEachPolicy(t, func(t *testing.T, p library.Policy) {
+		policy := startPolicy(t, p)
 		kinds := map[string]int{}
 		for _, document := range documents(p) {
 			var kind metav1.TypeMeta
@@ -253,8 +253,8 @@ func applicable(t *testing.T, p library.Policy, policy *rego.Policy, resource *v
 	}
 }
 
-func TestEachPolicySaysWhatItDoes(t *testing.T) {
-	each(t, func(t *testing.T, p library.Policy) {
+func TestPolicies_AreDocumented(t *testing.T) {
+	forEachPolicy(t, func(t *testing.T, p library.Policy) {
 		if !strings.HasSuffix(p.Summary, ".") || len(p.Summary) > 200 {
 			t.Errorf("its summary is %q", p.Summary)
 		}
@@ -275,11 +275,11 @@ func TestEachPolicySaysWhatItDoes(t *testing.T) {
 // does not.
 func settings(t *testing.T, p library.Policy) map[string]bool {
 	t.Helper()
-	verdict, err := start(t, p).Evaluate(t.Context(), hostabi.Request{
+	verdict, err := startPolicy(t, p).Evaluate(t.Context(), hostabi.Request{
 		APIVersion: hostabi.Version, Hook: hostabi.HookValidate,
 		Policy: hostabi.Policy{Name: p.Name, Settings: json.RawMessage(`{"nonsense": 1}`)},
 	})
-	_, list, ok := strings.Cut(verdict.Reason, "there is no setting nonsense: use ")
+	_, list, ok := strings.Cut(verdict.Reason, "unknown setting nonsense: use ")
 	if err != nil || !ok {
 		t.Fatalf("%+v, %v", verdict, err)
 	}

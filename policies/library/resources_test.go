@@ -17,9 +17,9 @@ import (
 var digest = regexp.MustCompile(`\bdigest: [0-9a-f]{64}\b`)
 
 const (
-	generated = "# Written by go test -rewrite, of what README.md has.\n"
-	monitors  = "resources: [resources.yaml]\n"
-	enforces  = `resources: [../../%s]
+	generated            = "# Written by go test -rewrite, of what README.md has.\n"
+	monitorKustomization = "resources: [resources.yaml]\n"
+	enforceKustomization = `resources: [../../%s]
 patches:
 - target: {kind: ClusterGCPolicy}
   patch: |
@@ -27,8 +27,8 @@ patches:
 `
 )
 
-// kept compares a file with what has to be in it, or writes it.
-func kept(t *testing.T, name, want string) {
+// checkFile compares a file with what has to be in it, or writes it.
+func checkFile(t *testing.T, name, want string) {
 	t.Helper()
 	if *rewrite {
 		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
@@ -49,15 +49,15 @@ func kept(t *testing.T, name, want string) {
 }
 
 // What kubectl apply -k takes is what the README shows.
-func TestEachPolicyHasTheResourcesOfItsReadmeWithItsDigest(t *testing.T) {
-	each(t, func(t *testing.T, p library.Policy) {
+func TestPolicies_HaveResourcesOfTheirReadme(t *testing.T) {
+	forEachPolicy(t, func(t *testing.T, p library.Policy) {
 		readme := filepath.Join(p.Name, "README.md")
 		pinned := "digest: " + source.Digest([]source.File{{Data: []byte(p.Source)}})
-		kept(t, readme, digest.ReplaceAllString(text(t, readme), pinned))
+		checkFile(t, readme, digest.ReplaceAllString(text(t, readme), pinned))
 		all := strings.Join(documents(library.Policy{Readme: text(t, readme)}), "---\n")
-		kept(t, filepath.Join(p.Name, "resources.yaml"), generated+all)
-		kept(t, filepath.Join(p.Name, "kustomization.yaml"), generated+monitors)
-		kept(t, filepath.Join("enforce", p.Name, "kustomization.yaml"), generated+fmt.Sprintf(enforces, p.Name))
+		checkFile(t, filepath.Join(p.Name, "resources.yaml"), generated+all)
+		checkFile(t, filepath.Join(p.Name, "kustomization.yaml"), generated+monitorKustomization)
+		checkFile(t, filepath.Join("enforce", p.Name, "kustomization.yaml"), generated+fmt.Sprintf(enforceKustomization, p.Name))
 		for _, command := range []string{"kubectl apply -k policies/library/" + p.Name + "\n", "kubectl apply -k policies/library/enforce/" + p.Name + "\n"} {
 			if !strings.Contains(p.Readme, command) {
 				t.Errorf("its README lacks %s", command)

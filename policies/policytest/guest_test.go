@@ -24,7 +24,7 @@ import (
 
 // The policy that the Go SDK is shown with answers the cases as a module, on a
 // host that is just enough for it: neither limits nor determinism are seen here.
-func TestAModuleInGoAnswersTheCases(t *testing.T) {
+func TestGoModule_PassesCases(t *testing.T) {
 	for compiler, build := range map[string][]string{
 		"stock Go": {"go", "build", "-buildmode=c-shared", "-o", "OUT", "./examples/keep-data"},
 		"TinyGo":   {"tinygo", "build", "-target=wasip1", "-buildmode=c-shared", "-scheduler=none", "-gc=leaking", "-opt=2", "-o", "OUT", "./examples/keep-data"},
@@ -48,7 +48,7 @@ func TestAModuleInGoAnswersTheCases(t *testing.T) {
 
 // Most requests fit into the room that a module has at first. One that does not
 // is asked for once more.
-func TestAModuleInGoReadsARequestOfAnyLength(t *testing.T) {
+func TestGoModule_ReadsLargeRequest(t *testing.T) {
 	g := newGuest(t, builtModule(t, []string{"go", "build", "-buildmode=c-shared", "-o", "OUT", "./examples/keep-data"}))
 	for _, length := range []int{10, 32 << 10, 1 << 20, hostabi.MaxRequestBytes - 4096} {
 		r := hostabi.Request{Hook: hostabi.HookCollect, Object: hostabi.Object{APIVersion: "v1", Kind: "PersistentVolumeClaim"}}
@@ -62,14 +62,14 @@ func TestAModuleInGoReadsARequestOfAnyLength(t *testing.T) {
 
 // A handler's error is told in the module's log, and ends the call without a
 // verdict.
-func TestAModuleInGoThatHasAnErrorGivesNoVerdict(t *testing.T) {
+func TestGoModule_ErrorGivesNoVerdict(t *testing.T) {
 	g := newGuest(t, builtModule(t, []string{"go", "build", "-buildmode=c-shared", "-o", "OUT", "./examples/keep-data"}))
 	err := policytest.Check(t.Context(), g, policytest.Case{
 		Request: hostabi.Request{
 			Hook: hostabi.HookCollect, Object: hostabi.Object{APIVersion: "v1", Kind: "PersistentVolumeClaim"},
 			Policy: hostabi.Policy{Settings: []byte(`{"wiat":"1h"}`)},
 		},
-		WantFault: `error: read the settings: json: unknown field "wiat"`,
+		WantFault: `error: decode settings: json: unknown field "wiat"`,
 	})
 	if err != nil {
 		t.Error(err)

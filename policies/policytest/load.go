@@ -15,8 +15,8 @@ import (
 	"github.com/gleaner-dev/gleaner/hostabi"
 )
 
-// document is a file of cases, in YAML or JSON. The requests in it are merge
-// patches: of a case on what is common to the file, and of that on defaults.
+// document is a file of cases, in YAML or JSON. Its requests are merge patches: of
+// a case on the request of the file, and of that on defaults.
 type document struct {
 	Module  json.RawMessage `json:"module"`
 	Request json.RawMessage `json:"request"`
@@ -28,21 +28,21 @@ type document struct {
 	} `json:"cases"`
 }
 
-// common is what a request has that nobody has said anything else about.
-const common = `{
+// requestDefaults are the defaults of all requests.
+const requestDefaults = `{
 	"apiVersion": "` + hostabi.Version + `",
 	"policy": {"name": "policy"},
 	"time": "2026-01-02T12:00:00Z",
 	"attempt": 1, "round": 1, "idempotencyKey": "key"
 }`
 
-// about is what the requests of hooks that are about an object have beyond that:
-// one that has just lost its only owner, or is being deleted.
-var about = map[hostabi.Hook]string{
+// hookDefaults are the additional defaults by hook: an object that has just lost its only
+// owner, or that is being deleted.
+var hookDefaults = map[hostabi.Hook]string{
 	hostabi.HookCollect: `{
 		"object": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "object", "namespace": "shop", "uid": "uid", "resourceVersion": "7"}},
-		"owners": [{"reference": {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": "owner-uid"}, "standing": "Absent"}],
-		"ownerlessSince": "2026-01-02T12:00:00Z", "requested": "Unspecified"
+		"owners": [{"reference": {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": "owner-uid"}, "status": "Absent"}],
+		"ownersAbsentSince": "2026-01-02T12:00:00Z", "requestedPropagation": "Unspecified"
 	}`,
 	hostabi.HookPropagate: terminating,
 	hostabi.HookFinalize:  terminating,
@@ -51,17 +51,17 @@ var about = map[hostabi.Hook]string{
 const terminating = `{
 	"object": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {
 		"name": "object", "namespace": "shop", "uid": "uid", "resourceVersion": "7", "deletionTimestamp": "2026-01-02T12:00:00Z"}},
-	"requested": "Unspecified"
+	"requestedPropagation": "Unspecified"
 }`
 
-// Load reads a file of cases. Whatever in it is unknown, repeated or missing is
-// an error, since a misspelt case would otherwise ask something else.
+// Load reads a file of cases. Unknown, duplicate or missing fields are errors,
+// since a misspelled case would otherwise test something else.
 func Load(file string) ([]Case, error) {
 	suite, err := LoadSuite(file)
 	return suite.Cases, err
 }
 
-// LoadSuite reads a file as Load does, with the modules that it names.
+// LoadSuite reads a file as Load does, including its modules.
 func LoadSuite(file string) (Suite, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -74,7 +74,7 @@ func LoadSuite(file string) (Suite, error) {
 	return suite, nil
 }
 
-// Parse reads cases as Load does.
+// Parse parses cases as Load does.
 func Parse(data []byte) ([]Case, error) {
 	suite, err := parse(data)
 	return suite.Cases, err
@@ -83,10 +83,10 @@ func Parse(data []byte) ([]Case, error) {
 func parse(data []byte) (Suite, error) {
 	var doc document
 	if err := yaml.UnmarshalStrict(data, &doc); err != nil {
-		return Suite{}, fmt.Errorf("read: %w", err)
+		return Suite{}, fmt.Errorf("parse: %w", err)
 	}
 	if len(doc.Cases) == 0 {
-		return Suite{}, errors.New("there are no cases: write some below cases")
+		return Suite{}, errors.New("there are no cases: add them to cases")
 	}
 	modules, err := doc.modules()
 	if err != nil {
@@ -95,25 +95,25 @@ func parse(data []byte) (Suite, error) {
 	suite := Suite{Modules: modules}
 	for i, c := range doc.Cases {
 		if c.Name == "" {
-			return Suite{}, fmt.Errorf("case %d has no name: write what it claims", i+1)
+			return Suite{}, fmt.Errorf("case %d has no name: set its name", i+1)
 		}
 		if slices.ContainsFunc(suite.Cases, func(other Case) bool { return other.Name == c.Name }) {
-			return Suite{}, fmt.Errorf("case %q is there twice: give each a name of its own", c.Name)
+			return Suite{}, fmt.Errorf("case %q is duplicated: write a unique name", c.Name)
 		}
-		read := Case{Name: c.Name, Line: lineOf(data, c.Name)}
+		parsed := Case{Name: c.Name, Line: lineOf(data, c.Name)}
 		var err error
-		if read.Request, err = request(doc.Request, c.Request); err != nil {
+		if parsed.Request, err = request(doc.Request, c.Request); err != nil {
 			return Suite{}, fmt.Errorf("case %q: request: %w", c.Name, err)
 		}
-		if err := read.wish(c.Want, c.WantFault); err != nil {
+		if err := parsed.parseWant(c.Want, c.WantFault); err != nil {
 			return Suite{}, fmt.Errorf("case %q: %w", c.Name, err)
 		}
-		suite.Cases = append(suite.Cases, read)
+		suite.Cases = append(suite.Cases, parsed)
 	}
 	return suite, nil
 }
 
-// modules reads the names of the modules: one, several or none.
+// modules returns the names of the modules: one, several or none.
 func (d document) modules() ([]string, error) {
 	if len(d.Module) == 0 {
 		return nil, nil
@@ -122,43 +122,43 @@ func (d document) modules() ([]string, error) {
 	if err := json.Unmarshal(d.Module, &names); err != nil {
 		names = []string{""}
 		if json.Unmarshal(d.Module, &names[0]) != nil {
-			return nil, errors.New("module is no text: write a file or a folder, such as policy.rego, or a list of them")
+			return nil, errors.New("module is not a string: write a file or a folder, such as policy.rego, or a list of them")
 		}
 	}
 	if len(names) == 0 || slices.Contains(names, "") {
-		return nil, errors.New("module is empty: write a file or a folder, such as policy.rego, or leave it out")
+		return nil, errors.New("module is empty: write a file or a folder, such as policy.rego, or remove it")
 	}
 	return names, nil
 }
 
-// lineOf finds the line that a case's name is in; 0 if it is written in a way
-// that is not seen through. The first line after cases that reads as the name
-// counts, and else the first that holds it.
+// lineOf returns the line of a case's name, or 0 if it is not found. It is the
+// first line after cases that reads as the name, or else the first that contains
+// it.
 func lineOf(data []byte, name string) int {
-	held, begun := 0, false
+	fallback, started := 0, false
 	for i, line := range strings.Split(string(data), "\n") {
-		if !begun {
-			begun = startsCases.MatchString(line)
+		if !started {
+			started = casesKey.MatchString(line)
 		}
-		if !begun {
+		if !started {
 			continue
 		}
-		if found := namesCase.FindStringSubmatch(line); found != nil && scalar(found[1]) == name {
+		if found := caseName.FindStringSubmatch(line); found != nil && scalar(found[1]) == name {
 			return i + 1
 		}
-		if held == 0 && strings.Contains(line, "name") && strings.Contains(line, name) {
-			held = i + 1
+		if fallback == 0 && strings.Contains(line, "name") && strings.Contains(line, name) {
+			fallback = i + 1
 		}
 	}
-	return held
+	return fallback
 }
 
 var (
-	startsCases = regexp.MustCompile(`^[\s{]*"?cases"?\s*:`)
-	namesCase   = regexp.MustCompile(`^[\s\-]*name:\s*(.*)$`)
+	casesKey = regexp.MustCompile(`^[\s{]*"?cases"?\s*:`)
+	caseName = regexp.MustCompile(`^[\s\-]*name:\s*(.*)$`)
 )
 
-// scalar reads a text as YAML has it in a line of its own; "" if it is none.
+// scalar parses a YAML string on one line. It returns "" if it is not one.
 func scalar(text string) (s string) {
 	if yaml.Unmarshal([]byte(text), &s) != nil {
 		return ""
@@ -166,11 +166,11 @@ func scalar(text string) (s string) {
 	return s
 }
 
-// wish reads what is wanted.
-func (c *Case) wish(want json.RawMessage, fault *string) error {
+// parseWant parses the expected verdict or fault.
+func (c *Case) parseWant(want json.RawMessage, fault *string) error {
 	switch {
 	case (len(want) == 0) == (fault == nil):
-		return errors.New("write either want, with a verdict, or wantFault, with part of a message")
+		return errors.New("write either want, with a verdict, or wantFault, with part of the fault's message")
 	case fault != nil && *fault == "":
 		return errors.New("wantFault is empty: write part of the message")
 	case fault != nil:
@@ -184,31 +184,30 @@ func (c *Case) wish(want json.RawMessage, fault *string) error {
 	return nil
 }
 
-// request merges what a file and a case say into the defaults.
-func request(file, own json.RawMessage) (hostabi.Request, error) {
-	said, err := merge(file, own)
+// request merges the requests of a file and of a case into the defaults.
+func request(file, caseRequest json.RawMessage) (hostabi.Request, error) {
+	header, err := merge(file, caseRequest)
 	if err != nil {
 		return hostabi.Request{}, err
 	}
-	var start struct {
+	var hookOnly struct {
 		Hook hostabi.Hook `json:"hook"`
 	}
-	if err := json.Unmarshal(said, &start); err != nil {
-		return hostabi.Request{}, fmt.Errorf("read the hook: %w", err)
+	if err := json.Unmarshal(header, &hookOnly); err != nil {
+		return hostabi.Request{}, fmt.Errorf("decode hook: %w", err)
 	}
-	if !slices.Contains(hostabi.Hooks(), start.Hook) {
-		return hostabi.Request{}, fmt.Errorf("hook is %q: write one of %v", start.Hook, hostabi.Hooks())
+	if !slices.Contains(hostabi.Hooks(), hookOnly.Hook) {
+		return hostabi.Request{}, fmt.Errorf("hook is %q: write one of %v", hookOnly.Hook, hostabi.Hooks())
 	}
-	// One upon the other again, since a null takes out what is in the defaults, too.
-	whole, err := merge(json.RawMessage(common), json.RawMessage(about[start.Hook]), file, own)
+	// Merge all layers again, since a null also removes a default.
+	merged, err := merge(json.RawMessage(requestDefaults), json.RawMessage(hookDefaults[hookOnly.Hook]), file, caseRequest)
 	if err != nil {
 		return hostabi.Request{}, err
 	}
-	return read(whole)
+	return decodeRequest(merged)
 }
 
-// merge puts documents one upon the other, as merge patches do. Missing ones
-// change nothing.
+// merge applies documents in order, as merge patches. Empty ones are skipped.
 func merge(documents ...json.RawMessage) (json.RawMessage, error) {
 	var merged any = map[string]any{}
 	for _, document := range documents {
@@ -219,35 +218,35 @@ func merge(documents ...json.RawMessage) (json.RawMessage, error) {
 		d := json.NewDecoder(bytes.NewReader(document))
 		d.UseNumber()
 		if err := d.Decode(&patch); err != nil {
-			return nil, fmt.Errorf("read: %w", err)
+			return nil, fmt.Errorf("parse: %w", err)
 		}
-		merged = patched(merged, patch)
+		merged = applyMergePatch(merged, patch)
 	}
 	return json.Marshal(merged)
 }
 
-// patched applies a merge patch: objects are merged, null takes a field out, and
-// anything else takes the place of what was there.
-func patched(value, patch any) any {
+// applyMergePatch applies a merge patch: objects are merged, null removes a field, and any
+// other value replaces the old one.
+func applyMergePatch(value, patch any) any {
 	fields, ok := patch.(map[string]any)
 	if !ok {
 		return patch
 	}
-	was, ok := value.(map[string]any)
+	merged, ok := value.(map[string]any)
 	if !ok {
-		was = map[string]any{}
+		merged = map[string]any{}
 	}
 	for name, field := range fields {
 		if field == nil {
-			delete(was, name)
+			delete(merged, name)
 			continue
 		}
-		was[name] = patched(was[name], field)
+		merged[name] = applyMergePatch(merged[name], field)
 	}
-	return was
+	return merged
 }
 
-func read(whole []byte) (hostabi.Request, error) {
+func decodeRequest(whole []byte) (hostabi.Request, error) {
 	d := json.NewDecoder(bytes.NewReader(whole))
 	d.DisallowUnknownFields()
 	var r hostabi.Request
@@ -255,23 +254,23 @@ func read(whole []byte) (hostabi.Request, error) {
 		return hostabi.Request{}, err
 	}
 	if r.APIVersion != hostabi.Version {
-		return hostabi.Request{}, fmt.Errorf("apiVersion is %q: leave it out, or write %s", r.APIVersion, hostabi.Version)
+		return hostabi.Request{}, fmt.Errorf("apiVersion is %q: remove it, or write %s", r.APIVersion, hostabi.Version)
 	}
 	for i, owner := range r.Owners {
-		if !slices.Contains(standings, owner.Standing) {
-			return hostabi.Request{}, fmt.Errorf("owners[%d].standing is %q: write one of %v", i, owner.Standing, standings)
+		if !slices.Contains(ownerStatuses, owner.Status) {
+			return hostabi.Request{}, fmt.Errorf("owners[%d].status is %q: write one of %v", i, owner.Status, ownerStatuses)
 		}
 	}
-	if !slices.Contains(wishes, r.Requested) {
-		return hostabi.Request{}, fmt.Errorf("requested is %q: write one of %v", r.Requested, wishes[1:])
+	if !slices.Contains(requestedValues, r.RequestedPropagation) {
+		return hostabi.Request{}, fmt.Errorf("requestedPropagation is %q: write one of %v", r.RequestedPropagation, requestedValues[1:])
 	}
 	return r, nil
 }
 
 var (
-	standings = []hostabi.Standing{
-		hostabi.StandingUnknown, hostabi.StandingPresent, hostabi.StandingAbsent, hostabi.StandingWaiting,
-		hostabi.StandingOrphaning, hostabi.StandingUnresolvable,
+	ownerStatuses = []hostabi.OwnerStatus{
+		hostabi.OwnerUnknown, hostabi.OwnerPresent, hostabi.OwnerAbsent, hostabi.OwnerWaiting,
+		hostabi.OwnerOrphaning, hostabi.OwnerUnresolvable,
 	}
-	wishes = []hostabi.Requested{"", hostabi.RequestedUnspecified, hostabi.RequestedForeground, hostabi.RequestedOrphan}
+	requestedValues = []hostabi.RequestedPropagation{"", hostabi.RequestedUnspecified, hostabi.RequestedForeground, hostabi.RequestedOrphan}
 )

@@ -1,9 +1,8 @@
-// Package policytest asks a policy what a file of cases asks, and compares what
-// it answers with what the file wants: one set of cases for every engine, so
-// that a policy can be moved from one to another.
+// Package policytest evaluates a policy on a file of cases, and compares its
+// verdicts with the expected ones. The same cases can be used with every engine.
 //
-// It knows no engine: whatever is an Evaluator can be asked. Cases are about one
-// request each; what becomes of an answer is not tested here.
+// It does not depend on an engine: it takes any Evaluator. A case has one request;
+// what is done with a verdict is not tested here.
 package policytest
 
 import (
@@ -21,25 +20,24 @@ import (
 	"github.com/gleaner-dev/gleaner/policies"
 )
 
-// Case is a request, and the verdict or the fault that has to come of it.
+// Case is a request with its expected verdict or fault.
 type Case struct {
-	Name      string // a claim
-	Line      int    // in its file; 0: not known
+	Name      string // describes the expected behavior
+	Line      int    // in its file; 0: unknown
 	Request   hostabi.Request
 	Want      hostabi.Verdict
-	WantFault string // part of a fault's message; empty: Want counts
+	WantFault string // part of a fault's message; empty: Want is expected
 }
 
-// Suite is what a file of cases holds.
+// Suite is the content of a file of cases.
 type Suite struct {
-	// Modules are those that are to answer the cases, each on its own: files or
-	// folders, as the file names them, which is from its own folder. Whoever calls
-	// Run or Check has a policy and needs none.
+	// Modules are the files or folders of the modules to test, one at a time,
+	// relative to the folder of the file. Run and Check do not use them.
 	Modules []string
 	Cases   []Case
 }
 
-// Run asks a policy every case of a file, as tests with the cases' names.
+// Run evaluates a policy on every case of a file, as subtests.
 func Run(t *testing.T, policy policies.Evaluator, file string) {
 	t.Helper()
 	cases, err := Load(file)
@@ -55,74 +53,73 @@ func Run(t *testing.T, policy policies.Evaluator, file string) {
 	}
 }
 
-// Check asks a policy one case, twice: the same request has to get the same
-// verdict. The error says what is wrong with the answer.
+// Check evaluates a policy on one case, twice, since the same request must have the
+// same verdict. The error describes a wrong result.
 func Check(ctx context.Context, policy policies.Evaluator, c Case) error {
-	_, err := Ask(ctx, policy, c)
+	_, err := Evaluate(ctx, policy, c)
 	return err
 }
 
-// Ask is Check, and gives the verdict as well: the zero Verdict where there is
-// none. A verdict that is wrong comes with an error.
-func Ask(ctx context.Context, policy policies.Evaluator, c Case) (hostabi.Verdict, error) {
-	first, err := ask(ctx, policy, c)
+// Evaluate is like Check, and also returns the verdict, or the zero Verdict if there is
+// none. A wrong verdict is returned with an error.
+func Evaluate(ctx context.Context, policy policies.Evaluator, c Case) (hostabi.Verdict, error) {
+	first, err := evaluateOnce(ctx, policy, c)
 	if err != nil {
 		return first, err
 	}
-	second, err := ask(ctx, policy, c)
+	second, err := evaluateOnce(ctx, policy, c)
 	if err != nil {
-		return first, fmt.Errorf("ask %s again: %w", policy.Name(), err)
+		return first, fmt.Errorf("evaluate %s again: %w", policy.Name(), err)
 	}
 	if diff := cmp.Diff(first, second, byValue); diff != "" {
-		return first, fmt.Errorf("%s answers the same request in two ways (-first +second):\n%s", policy.Name(), diff)
+		return first, fmt.Errorf("%s returns different verdicts for the same request (-first +second):\n%s", policy.Name(), diff)
 	}
 	return first, nil
 }
 
-// ask asks once.
-func ask(ctx context.Context, policy policies.Evaluator, c Case) (hostabi.Verdict, error) {
+// evaluateOnce evaluates the case once.
+func evaluateOnce(ctx context.Context, policy policies.Evaluator, c Case) (hostabi.Verdict, error) {
 	got, err := policy.Evaluate(ctx, c.Request)
 	if err != nil {
-		return hostabi.Verdict{}, expected(err, c)
+		return hostabi.Verdict{}, checkFault(err, c)
 	}
 	if c.WantFault != "" {
-		return got, fmt.Errorf("%s answers %s, and should be at fault with %q", policy.Name(), write(got), c.WantFault)
+		return got, fmt.Errorf("%s returns %s, want a fault with %q", policy.Name(), formatVerdict(got), c.WantFault)
 	}
 	if !cmp.Equal(c.Want, got, byValue) {
-		return got, fmt.Errorf("%s answers (-want +got):\n- %s\n+ %s", policy.Name(), write(c.Want), write(got))
+		return got, fmt.Errorf("%s returns (-want +got):\n- %s\n+ %s", policy.Name(), formatVerdict(c.Want), formatVerdict(got))
 	}
-	return got, strict(policy, c.Request.Hook, got)
+	return got, checkValid(policy, c.Request.Hook, got)
 }
 
-// expected passes over the fault that a case wants.
-func expected(err error, c Case) error {
+// checkFault returns nil for the fault that a case wants.
+func checkFault(err error, c Case) error {
 	fault := new(policies.Fault)
 	switch {
 	case !errors.As(err, &fault):
-		return fmt.Errorf("nobody answers, and the policy is not to blame: %w", err)
+		return fmt.Errorf("host error: %w", err)
 	case c.WantFault == "":
-		return fmt.Errorf("wants a verdict: %w", err)
+		return fmt.Errorf("want a verdict: %w", err)
 	case !strings.Contains(fault.Message, c.WantFault):
-		return fmt.Errorf("wants a fault with %q: %w", c.WantFault, err)
+		return fmt.Errorf("want a fault with %q: %w", c.WantFault, err)
 	}
 	return nil
 }
 
-// strict sees that a verdict would pass the parser, also that of a policy that
-// is not parsed.
-func strict(policy policies.Evaluator, hook hostabi.Hook, v hostabi.Verdict) error {
+// checkValid checks that a verdict is valid, also if it was not parsed.
+func checkValid(policy policies.Evaluator, hook hostabi.Hook, v hostabi.Verdict) error {
 	data, err := hostabi.MarshalVerdict(v)
 	if err != nil {
 		return err
 	}
 	if _, err := hostabi.ParseVerdict(hook, data); err != nil {
-		return fmt.Errorf("%s answers what nobody may: %w", policy.Name(), err)
+		return fmt.Errorf("%s returns an invalid verdict: %w", policy.Name(), err)
 	}
 	return nil
 }
 
-// byValue compares documents within verdicts by what they say: the order of
-// fields is the engine's.
+// byValue compares JSON documents in verdicts by value: the order of fields depends
+// on the engine.
 var byValue = cmp.FilterValues(
 	func(a, b json.RawMessage) bool { return json.Valid(a) && json.Valid(b) },
 	cmp.Transformer("JSON", func(raw json.RawMessage) any {
@@ -136,7 +133,7 @@ var byValue = cmp.FilterValues(
 	}),
 )
 
-func write(v hostabi.Verdict) string {
+func formatVerdict(v hostabi.Verdict) string {
 	data, err := hostabi.MarshalVerdict(v)
 	if err != nil {
 		return err.Error()

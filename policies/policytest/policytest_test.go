@@ -17,7 +17,7 @@ import (
 	"github.com/gleaner-dev/gleaner/policies/policytest"
 )
 
-var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+var testTime = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
 // scripted answers one verdict after another, or errors.
 type scripted struct {
@@ -36,7 +36,7 @@ func (s *scripted) Evaluate(context.Context, hostabi.Request) (hostabi.Verdict, 
 	return v, nil
 }
 
-func TestTheRestOfARequestIsFilledIn(t *testing.T) {
+func TestParse_FillsInDefaults(t *testing.T) {
 	cases, err := policytest.Parse([]byte(`
 request: {policy: {settings: {a: 1, b: 2}}}
 cases:
@@ -58,8 +58,8 @@ cases:
 		Request: hostabi.Request{
 			APIVersion: hostabi.Version, Hook: hostabi.HookCollect,
 			Policy: hostabi.Policy{Name: "policy", Settings: json.RawMessage(`{"a":1,"c":{"d":"e"}}`)},
-			Object: object, Owners: []hostabi.Owner{{Reference: reference, Standing: hostabi.StandingAbsent}},
-			Requested: hostabi.RequestedUnspecified, OwnerlessSince: &noon, Time: noon, Attempt: 1, Round: 1, IdempotencyKey: "key",
+			Object: object, Owners: []hostabi.Owner{{Reference: reference, Status: hostabi.OwnerAbsent}},
+			RequestedPropagation: hostabi.RequestedUnspecified, OwnersAbsentSince: &testTime, Time: testTime, Attempt: 1, Round: 1, IdempotencyKey: "key",
 		},
 		Want: hostabi.Verdict{Decision: hostabi.DecisionDelete},
 	}}
@@ -68,7 +68,7 @@ cases:
 	}
 }
 
-func TestANullTakesOutWhatIsFilledIn(t *testing.T) {
+func TestParse_NullRemovesDefault(t *testing.T) {
 	cases, err := policytest.Parse([]byte(`
 request: {hook: collect, object: {metadata: {namespace: null}}}
 cases:
@@ -84,7 +84,7 @@ cases:
 	}
 }
 
-func TestAFileNamesItsModulesAndTheLinesOfItsCases(t *testing.T) {
+func TestLoadSuite_ReadsModulesAndLines(t *testing.T) {
 	const question = `, request: {hook: collect}, want: {decision: Delete}}`
 	for claim, c := range map[string]struct {
 		file    string
@@ -122,27 +122,27 @@ func TestAFileNamesItsModulesAndTheLinesOfItsCases(t *testing.T) {
 	}
 }
 
-func TestAFileThatMakesNoSenseIsRefused(t *testing.T) {
+func TestParse_RejectsInvalidFile(t *testing.T) {
 	for claim, c := range map[string]struct{ file, message string }{
-		"a module that is none":     {"module: {a: b}\ncases: [{name: a}]", "module is no text"},
-		"a module without a name":   {"module: ''\ncases: [{name: a}]", "module is empty"},
-		"modules, and none of them": {"module: []\ncases: [{name: a}]", "module is empty"},
-		"no cases":                  {"cases: []", "there are no cases"},
-		"no document":               {"", "there are no cases"},
-		"an unknown field":          {"cases: [{name: a, request: {hook: collect}, wants: {decision: Delete}}]", `unknown field "wants"`},
-		"a repeated field":          {"cases: [{name: a, name: b}]", `"name" already set`},
-		"no name":                   {"cases: [{request: {hook: collect}, want: {decision: Delete}}]", "case 1 has no name"},
-		"a name twice":              {"cases: [{name: a, request: {hook: collect}, want: {decision: Delete}}, {name: a}]", "twice"},
-		"no hook":                   {"cases: [{name: a, want: {decision: Delete}}]", `hook is ""`},
-		"no such hook":              {"cases: [{name: a, request: {hook: Collect}, want: {decision: Delete}}]", `hook is "Collect"`},
-		"a field of no use":         {"cases: [{name: a, request: {hook: collect, dependants: {}}, want: {decision: Delete}}]", `unknown field "dependants"`},
-		"a wrong standing":          {"cases: [{name: a, request: {hook: collect, owners: [{standing: Gone}]}, want: {decision: Delete}}]", "owners[0].standing"},
-		"a wrong wish":              {"cases: [{name: a, request: {hook: propagate, requested: Background}, want: {decision: Orphan}}]", `requested is "Background"`},
-		"another version":           {"cases: [{name: a, request: {hook: collect, apiVersion: v2}, want: {decision: Delete}}]", `apiVersion is "v2"`},
-		"nothing wanted":            {"cases: [{name: a, request: {hook: collect}}]", "either want"},
-		"two things wanted":         {"cases: [{name: a, request: {hook: collect}, want: {decision: Delete}, wantFault: x}]", "either want"},
-		"any fault":                 {"cases: [{name: a, request: {hook: collect}, wantFault: ''}]", "wantFault is empty"},
-		"a verdict in error":        {"cases: [{name: a, request: {hook: collect}, want: {decision: Background}}]", `decision is "Background"`},
+		"a module that is none":        {"module: {a: b}\ncases: [{name: a}]", "module is not a string"},
+		"a module without a name":      {"module: ''\ncases: [{name: a}]", "module is empty"},
+		"modules, and none of them":    {"module: []\ncases: [{name: a}]", "module is empty"},
+		"no cases":                     {"cases: []", "there are no cases"},
+		"no document":                  {"", "there are no cases"},
+		"an unknown field":             {"cases: [{name: a, request: {hook: collect}, wants: {decision: Delete}}]", `unknown field "wants"`},
+		"a repeated field":             {"cases: [{name: a, name: b}]", `"name" already set`},
+		"no name":                      {"cases: [{request: {hook: collect}, want: {decision: Delete}}]", "case 1 has no name"},
+		"a name twice":                 {"cases: [{name: a, request: {hook: collect}, want: {decision: Delete}}, {name: a}]", "duplicated"},
+		"no hook":                      {"cases: [{name: a, want: {decision: Delete}}]", `hook is ""`},
+		"no such hook":                 {"cases: [{name: a, request: {hook: Collect}, want: {decision: Delete}}]", `hook is "Collect"`},
+		"a field of no use":            {"cases: [{name: a, request: {hook: collect, dependants: {}}, want: {decision: Delete}}]", `unknown field "dependants"`},
+		"a wrong status":               {"cases: [{name: a, request: {hook: collect, owners: [{status: Gone}]}, want: {decision: Delete}}]", "owners[0].status"},
+		"a wrong requestedPropagation": {"cases: [{name: a, request: {hook: propagate, requestedPropagation: Background}, want: {decision: Orphan}}]", `requestedPropagation is "Background"`},
+		"another version":              {"cases: [{name: a, request: {hook: collect, apiVersion: v2}, want: {decision: Delete}}]", `apiVersion is "v2"`},
+		"nothing wanted":               {"cases: [{name: a, request: {hook: collect}}]", "either want"},
+		"two things wanted":            {"cases: [{name: a, request: {hook: collect}, want: {decision: Delete}, wantFault: x}]", "either want"},
+		"any fault":                    {"cases: [{name: a, request: {hook: collect}, wantFault: ''}]", "wantFault is empty"},
+		"a verdict in error":           {"cases: [{name: a, request: {hook: collect}, want: {decision: Background}}]", `decision is "Background"`},
 	} {
 		t.Run(claim, func(t *testing.T) {
 			cases, err := policytest.Parse([]byte(c.file))
@@ -153,7 +153,7 @@ func TestAFileThatMakesNoSenseIsRefused(t *testing.T) {
 	}
 }
 
-func TestACaseTellsRightFromWrong(t *testing.T) {
+func TestCheck(t *testing.T) {
 	state := func(s string) hostabi.Verdict {
 		return hostabi.Verdict{Decision: hostabi.DecisionWait, State: json.RawMessage(s)}
 	}
@@ -171,12 +171,12 @@ func TestACaseTellsRightFromWrong(t *testing.T) {
 		"the same state in another order":            {&scripted{verdicts: []hostabi.Verdict{state(`{"a":1,"b":2}`), state(`{"b":2,"a":1}`)}}, state(`{"b":2, "a":1}`), "", ""},
 		"another state":                              {&scripted{verdicts: []hostabi.Verdict{state(`{"a":1}`)}}, state(`{"a":2}`), "", "-want +got"},
 		"a state where none is wanted":               {&scripted{verdicts: []hostabi.Verdict{state(`1`)}}, state(``), "", "-want +got"},
-		"a verdict that nobody may give":             {&scripted{verdicts: []hostabi.Verdict{{Decision: "Destroy"}}}, hostabi.Verdict{Decision: "Destroy"}, "", "what nobody may"},
+		"a verdict that nobody may give":             {&scripted{verdicts: []hostabi.Verdict{{Decision: "Destroy"}}}, hostabi.Verdict{Decision: "Destroy"}, "", "invalid verdict"},
 		"the fault that is wanted":                   {&scripted{err: fault}, hostabi.Verdict{}, "unreachable", ""},
-		"another fault":                              {&scripted{err: fault}, hostabi.Verdict{}, "fuel", "wants a fault"},
-		"a fault where a verdict is wanted":          {&scripted{err: fault}, deletes, "", "wants a verdict"},
-		"a verdict where a fault is wanted":          {&scripted{verdicts: []hostabi.Verdict{deletes}}, hostabi.Verdict{}, "fuel", "should be at fault"},
-		"an error of the host's, and a fault's text": {&scripted{err: errors.New("fuel")}, hostabi.Verdict{}, "fuel", "not to blame"},
+		"another fault":                              {&scripted{err: fault}, hostabi.Verdict{}, "fuel", "want a fault"},
+		"a fault where a verdict is wanted":          {&scripted{err: fault}, deletes, "", "want a verdict"},
+		"a verdict where a fault is wanted":          {&scripted{verdicts: []hostabi.Verdict{deletes}}, hostabi.Verdict{}, "fuel", "want a fault"},
+		"an error of the host's, and a fault's text": {&scripted{err: errors.New("fuel")}, hostabi.Verdict{}, "fuel", "host error"},
 	} {
 		t.Run(claim, func(t *testing.T) {
 			err := policytest.Check(t.Context(), c.policy, policytest.Case{
@@ -191,7 +191,7 @@ func TestACaseTellsRightFromWrong(t *testing.T) {
 
 // The files here are answered by engines elsewhere; that they can be read is
 // seen here already.
-func TestTheFilesHereCanBeRead(t *testing.T) {
+func TestLoad_Testdata(t *testing.T) {
 	for _, file := range []string{"testdata/default.yaml", "testdata/keep-data.yaml"} {
 		if _, err := policytest.Load(file); err != nil {
 			t.Error(err)

@@ -67,7 +67,7 @@ func resolved(node any, definitions map[string]any) any {
 
 // Every verdict that the parser accepts fits the schema; of those it refuses,
 // the corpus says which the schema can't tell from good ones.
-func TestTheSchemaAgreesWithTheParser(t *testing.T) {
+func TestSchema_AgreesWithParser(t *testing.T) {
 	const cannotTell = "schema: cannot tell"
 	schema := schemaFor(t, "verdict")
 	data, err := os.ReadFile("../../hostabi/testdata/verdicts.txt")
@@ -99,7 +99,7 @@ func TestTheSchemaAgreesWithTheParser(t *testing.T) {
 	}
 }
 
-func TestEveryRequestFitsItsSchema(t *testing.T) {
+func TestSchema_AcceptsEveryRequest(t *testing.T) {
 	schema := schemaFor(t, "request")
 	cases, err := policytest.Load("testdata/keep-data.yaml")
 	if err != nil {

@@ -64,9 +64,9 @@ func benchmarkCalls(b *testing.B, m *Module) {
 		}
 		return p
 	}
-	question := request("collect", map[string]string{"a": "1", "b": "2", "c": "3", "keep": "true"}, hostabi.StandingAbsent)
-	ask := func(b *testing.B, p *Policy) Answer {
-		a, err := p.Ask(b.Context(), question)
+	question := request("collect", map[string]string{"a": "1", "b": "2", "c": "3", "keep": "true"}, hostabi.OwnerAbsent)
+	ask := func(b *testing.B, p *Policy) Evaluation {
+		a, err := p.EvaluateMetered(b.Context(), question)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -82,7 +82,7 @@ func benchmarkCalls(b *testing.B, m *Module) {
 	b.Run("restored", func(b *testing.B) {
 		p := start(b)
 		b.Cleanup(p.Close)
-		var a Answer
+		var a Evaluation
 		for b.Loop() {
 			a = ask(b, p)
 		}

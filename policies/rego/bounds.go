@@ -10,19 +10,19 @@ import (
 	"github.com/open-policy-agent/opa/v1/topdown/builtins"
 )
 
-// Built-ins of the host can't be stopped once they run. So each says beforehand
-// what its arguments can make it take, at the most: in steps, which are paid for
-// as fuel, and in bytes of what it answers. Arguments of a wrong type cost nothing;
-// the built-in will find them so.
+// Built-ins of the host cannot be interrupted. So each has a cost function that
+// bounds its cost before it is called: in steps, which are charged as fuel, and in
+// bytes of its result. Arguments of a wrong type cost nothing; the built-in itself
+// rejects them.
 
 const (
-	mostSteps   = 1 << 27 // less than a second of work
-	mostBytes   = 1 << 20 // of an answer
-	mostNumbers = 1000    // in a range
+	maxSteps       = 1 << 27 // less than a second of work
+	maxResultBytes = 1 << 20 // of a result
+	maxNumbers     = 1000    // in a range
 )
 
-// texts gives the arguments that are strings, if all of the first n are.
-func texts(args []*ast.Term, n int) ([]string, bool) {
+// stringArgs returns the first n arguments if all of them are strings.
+func stringArgs(args []*ast.Term, n int) ([]string, bool) {
 	all := make([]string, 0, n)
 	for _, arg := range args[:n] {
 		s, ok := arg.Value.(ast.String)
@@ -34,17 +34,17 @@ func texts(args []*ast.Term, n int) ([]string, bool) {
 	return all, true
 }
 
-// pairs: each character of one may be compared with each of the other.
-func pairs(args []*ast.Term) (int, error) {
-	s, ok := texts(args, 2)
+// costPairs: each character of one may be compared with each character of the other.
+func costPairs(args []*ast.Term) (int, error) {
+	s, ok := stringArgs(args, 2)
 	if !ok {
 		return 0, nil
 	}
 	return len(s[0]) * len(s[1]), nil
 }
 
-// elements: each element of one may be compared with each of the other.
-func elements(args []*ast.Term) (int, error) {
+// costElements: each element of one may be compared with each of the other.
+func costElements(args []*ast.Term) (int, error) {
 	return nodes(args[0]) * nodes(args[1]), nil
 }
 
@@ -54,32 +54,32 @@ func nodes(t *ast.Term) int {
 	return n
 }
 
-// find is for a pattern and a text, in this order, and split as well. To find all
-// matches, the rest of the text may be read again for each character.
-func find(args []*ast.Term) (int, error) {
-	s, ok := texts(args, 2)
+// costFind is for a pattern and a text, in this order. To find all matches, the rest of
+// the text may be read again for each character.
+func costFind(args []*ast.Term) (int, error) {
+	s, ok := stringArgs(args, 2)
 	if !ok {
 		return 0, nil
 	}
-	return matching(s[0], s[1])
+	return matchCost(s[0], s[1])
 }
 
-// replace is for a text, a pattern and what is put in each match's place, where
-// each $ may stand for all of the text.
-func replace(args []*ast.Term) (int, error) {
-	s, ok := texts(args, 3)
+// costReplace is for a text, a pattern and a replacement, in which each $ may expand to
+// the whole text.
+func costReplace(args []*ast.Term) (int, error) {
+	s, ok := stringArgs(args, 3)
 	if !ok {
 		return 0, nil
 	}
 	text, value := len(s[0]), len(s[2])
-	if grown := text + (text+1)*value + text*text*strings.Count(s[2], "$"); grown > mostBytes {
-		return 0, fmt.Errorf("the text could become %d bytes, where at most %d are allowed", grown, mostBytes)
+	if grown := text + (text+1)*value + text*text*strings.Count(s[2], "$"); grown > maxResultBytes {
+		return 0, fmt.Errorf("the result could have %d bytes, at most %d are allowed", grown, maxResultBytes)
 	}
-	return matching(s[1], s[0])
+	return matchCost(s[1], s[0])
 }
 
-// patch: each copy can put the document into itself, and so double it.
-func patch(args []*ast.Term) (int, error) {
+// costPatch: each copy can double the document.
+func costPatch(args []*ast.Term) (int, error) {
 	operations, ok := args[1].Value.(*ast.Array)
 	if !ok {
 		return 0, nil
@@ -93,15 +93,15 @@ func patch(args []*ast.Term) (int, error) {
 		if op := operation.Get(ast.StringTerm("op")); op == nil || !op.Equal(ast.StringTerm("copy")) {
 			continue
 		}
-		if size *= 2; size > mostBytes {
-			return 0, fmt.Errorf("with so many copies the document could pass %d bytes", mostBytes)
+		if size *= 2; size > maxResultBytes {
+			return 0, fmt.Errorf("with this many copies the result could exceed %d bytes", maxResultBytes)
 		}
 	}
 	return operations.Len() * size, nil
 }
 
-// rangeStep: the answer is as long as the numbers say.
-func rangeStep(args []*ast.Term) (int, error) {
+// costRangeStep: the length of the result depends on the numbers.
+func costRangeStep(args []*ast.Term) (int, error) {
 	var n [3]*big.Int
 	for i, arg := range args {
 		number, err := builtins.BigIntOperand(arg.Value, i+1)
@@ -115,14 +115,14 @@ func rangeStep(args []*ast.Term) (int, error) {
 	}
 	count := new(big.Int).Sub(n[1], n[0])
 	count.Quo(count.Abs(count), n[2])
-	if count.Cmp(big.NewInt(mostNumbers)) >= 0 {
-		return 0, fmt.Errorf("the range has over %d numbers; numbers.range has no such limit", mostNumbers)
+	if count.Cmp(big.NewInt(maxNumbers)) >= 0 {
+		return 0, fmt.Errorf("the range has more than %d numbers; use numbers.range, which has no such limit", maxNumbers)
 	}
-	return mostNumbers * mostNumbers, nil // each number copies those before it
+	return maxNumbers * maxNumbers, nil // each number copies those before it
 }
 
-// format: a verb can be as wide as it says, and name any argument again.
-func format(args []*ast.Term) (int, error) {
+// costFormat: a verb can have any width, and refer to any argument again.
+func costFormat(args []*ast.Term) (int, error) {
 	template, ok := args[0].Value.(ast.String)
 	if !ok {
 		return 0, nil
@@ -140,15 +140,15 @@ func format(args []*ast.Term) (int, error) {
 	widest := 400 // digits of the largest float
 	for _, verb := range strings.Split(string(template), "%")[1:] {
 		total += width(verb) + 6*longest + widest // 6: a character may be escaped
-		if total > mostBytes {
-			return 0, fmt.Errorf("the text could pass %d bytes", mostBytes)
+		if total > maxResultBytes {
+			return 0, fmt.Errorf("the result could exceed %d bytes", maxResultBytes)
 		}
 	}
 	return total, nil
 }
 
-// width adds up the numbers with which a verb begins. Package fmt takes none
-// above a million, from an argument either.
+// width adds up the numbers at the beginning of a verb. Package fmt accepts none
+// above a million, also from arguments.
 func width(verb string) int {
 	const tooLarge = 1_000_000
 	sum, number := 0, 0
@@ -169,8 +169,8 @@ func width(verb string) int {
 
 var errZone = errors.New("time zones differ between machines: use UTC, and add the offset")
 
-// utc allows no time zone but UTC. The others are read from the machine's files.
-func utc(args []*ast.Term) (int, error) {
+// requireUTC allows no time zone but UTC. Others are read from files of the machine.
+func requireUTC(args []*ast.Term) (int, error) {
 	for _, arg := range args {
 		a, ok := arg.Value.(*ast.Array)
 		if !ok || a.Len() < 2 {
@@ -183,10 +183,10 @@ func utc(args []*ast.Term) (int, error) {
 	return 0, nil
 }
 
-// layout allows none that reads the abbreviation of a time zone: what "EST" means
-// depends on where the machine is.
-func layout(args []*ast.Term) (int, error) {
-	s, ok := texts(args, 1)
+// requireZonelessLayout rejects layouts with a time zone abbreviation: the meaning of "EST"
+// depends on the location of the machine.
+func requireZonelessLayout(args []*ast.Term) (int, error) {
+	s, ok := stringArgs(args, 1)
 	if !ok {
 		return 0, nil
 	}

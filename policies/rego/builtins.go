@@ -4,27 +4,27 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// builtin is a built-in that OPA's compiler leaves to the host. What it is given
-// and what it answers is measured in bytes, as Rego text.
+// builtin is a built-in that the host implements. Its arguments and result are
+// measured in bytes of Rego text.
 type builtin struct {
 	max int // bytes of arguments
 
-	// cost is how many steps the call may take where that is not in proportion to
-	// the bytes. An error is an argument that is not allowed.
+	// cost returns the number of steps of a call, if they are not proportional to
+	// the bytes. An error rejects the arguments.
 	cost func(args []*ast.Term) (int, error)
 }
 
-// What arguments may measure, in bytes of Rego text.
+// Maximum sizes of arguments, in bytes of Rego text.
 const (
-	mostText = 64 << 10
+	maxArgumentBytes = 64 << 10
 
-	text = mostText // for what takes time in proportion
-	word = 1 << 10  // for what is about a number, duration, version or time
+	text = maxArgumentBytes // for built-ins that take linear time
+	word = 1 << 10          // for numbers, durations, versions and times
 )
 
-// allowed are the built-ins that policies may use, beside those that run within
-// the module. Each is a pure function, of which the same arguments make the same
-// answer on any machine.
+// allowed are the built-ins of the host that policies may use, in addition to those
+// that run within the module. Each is a pure function with the same result on every
+// machine.
 var allowed = map[string]builtin{
 	"base64url.encode_no_pad":  {max: text},
 	"crypto.hmac.equal":        {max: text},
@@ -38,29 +38,29 @@ var allowed = map[string]builtin{
 	"glob.quote_meta":          {max: text},
 	"hex.decode":               {max: text},
 	"hex.encode":               {max: text},
-	"indexof_n":                {max: text, cost: pairs},
-	"json.patch":               {max: text, cost: patch},
-	"numbers.range_step":       {max: word, cost: rangeStep},
-	"object.subset":            {max: text, cost: elements},
-	"regex.find_n":             {max: text, cost: find},
-	"regex.replace":            {max: text, cost: replace},
-	"regex.split":              {max: text, cost: find},
+	"indexof_n":                {max: text, cost: costPairs},
+	"json.patch":               {max: text, cost: costPatch},
+	"numbers.range_step":       {max: word, cost: costRangeStep},
+	"object.subset":            {max: text, cost: costElements},
+	"regex.find_n":             {max: text, cost: costFind},
+	"regex.replace":            {max: text, cost: costReplace},
+	"regex.split":              {max: text, cost: costFind},
 	"semver.compare":           {max: word},
 	"semver.is_valid":          {max: word},
-	"sprintf":                  {max: text, cost: format},
+	"sprintf":                  {max: text, cost: costFormat},
 	"strings.any_prefix_match": {max: text},
 	"strings.any_suffix_match": {max: text},
 	"strings.count":            {max: text},
 	"strings.split_n":          {max: text},
-	"time.add_date":            {max: word, cost: utc},
-	"time.clock":               {max: word, cost: utc},
-	"time.date":                {max: word, cost: utc},
-	"time.diff":                {max: word, cost: utc},
-	"time.format":              {max: word, cost: utc},
+	"time.add_date":            {max: word, cost: requireUTC},
+	"time.clock":               {max: word, cost: requireUTC},
+	"time.date":                {max: word, cost: requireUTC},
+	"time.diff":                {max: word, cost: requireUTC},
+	"time.format":              {max: word, cost: requireUTC},
 	"time.parse_duration_ns":   {max: word},
-	"time.parse_ns":            {max: word, cost: layout},
+	"time.parse_ns":            {max: word, cost: requireZonelessLayout},
 	"time.parse_rfc3339_ns":    {max: word},
-	"time.weekday":             {max: word, cost: utc},
+	"time.weekday":             {max: word, cost: requireUTC},
 	"units.parse":              {max: word},
 	"units.parse_bytes":        {max: word},
 	"uri.is_valid":             {max: text},
@@ -72,47 +72,48 @@ var allowed = map[string]builtin{
 	"uuid.parse":               {max: word},
 }
 
-// refused are the built-ins that a policy may not use, or with a star all that
-// begin so, and what to do instead.
-var refused = map[string]string{
+// forbidden are the built-ins that a policy may not use, with the advice what to use
+// instead. A * at the end is a wildcard.
+var forbidden = map[string]string{
 	"http.send":                 "a policy does no I/O; a finalizer can return an http intent",
 	"net.lookup_ip_addr":        "a policy does no I/O",
-	"net.cidr_contains_matches": "it is not offered; use net.cidr_contains",
-	"net.cidr_is_valid":         "it is not offered; use regex.match",
-	"net.cidr_merge":            "it is not offered",
-	"opa.runtime":               "a policy sees nothing but its input; settings are in input.policy.settings",
+	"net.cidr_contains_matches": "it is not supported; use net.cidr_contains",
+	"net.cidr_is_valid":         "it is not supported; use regex.match",
+	"net.cidr_merge":            "it is not supported",
+	"opa.runtime":               "a policy has no data but its input; settings are in input.policy.settings",
 	"rand.*":                    "the same request must always give the same verdict; input.idempotencyKey is different for each object",
 	"uuid.rfc4122":              "the same request must always give the same verdict; use input.object.metadata.uid",
 	"time.now_ns":               "the same request must always give the same verdict; use time.parse_rfc3339_ns(input.time)",
 	"trace":                     "it does nothing in a module; use print in tests",
-	"crypto.parse_private_keys": "a policy is given no keys",
-	"crypto.x509.*":             "certificates are checked against the clock, and read differently by each version of the host",
+	"crypto.parse_private_keys": "a policy has no access to keys",
+	"crypto.x509.*":             "the result depends on the clock and on the version of the host",
 	"graph.reachable_paths":     "there can be exponentially many paths; use graph.reachable",
-	"graphql.*":                 "it is not offered",
+	"graphql.*":                 "it is not supported",
 	"internal.test_case":        "test cases belong in a file that ends in _test.rego",
-	"io.jwt.*":                  "a policy is given no tokens",
+	"io.jwt.*":                  "a policy has no access to tokens",
 	"json.marshal_with_options": "indents can grow without bounds; use json.marshal",
-	"json.match_schema":         "schemas can be fetched from elsewhere; write the conditions as rules",
-	"json.verify_schema":        "schemas can be fetched from elsewhere; write the conditions as rules",
-	"net.cidr_expand":           "the answer can be of any size; use net.cidr_contains",
+	"json.match_schema":         "schemas can be fetched over the network; write the conditions as rules",
+	"json.verify_schema":        "schemas can be fetched over the network; write the conditions as rules",
+	"net.cidr_expand":           "the result can have any size; use net.cidr_contains",
 	"providers.aws.sign_req":    "a policy does no I/O; a finalizer can return an http intent",
 	"regex.globs_match":         "it can take exponential time; use glob.match or regex.match",
-	"regex.template_match":      "it is not offered; use regex.match",
-	"rego.*":                    "a policy can't look at its own source",
-	"strings.render_template":   "a template can run for ever; use sprintf or concat",
+	"regex.template_match":      "it is not supported; use regex.match",
+	"rego.*":                    "a policy cannot access its source",
+	"strings.render_template":   "a template can run forever; use sprintf or concat",
 	"yaml.*":                    "YAML can refer to itself and grow without bounds; use json.unmarshal",
 }
 
-// advice says what to do instead of a built-in, if it is refused.
+// advice returns what to use instead of a built-in, and whether the built-in is
+// forbidden.
 func advice(name string) (string, bool) {
-	if text, ok := refused[name]; ok {
+	if text, ok := forbidden[name]; ok {
 		return text, true
 	}
 	for i := range name {
 		if name[i] != '.' {
 			continue
 		}
-		if text, ok := refused[name[:i]+".*"]; ok {
+		if text, ok := forbidden[name[:i]+".*"]; ok {
 			return text, true
 		}
 	}

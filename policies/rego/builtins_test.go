@@ -17,7 +17,7 @@ import (
 // Of each built-in that OPA has, the source says what becomes of it: it runs
 // within the module, the host answers it, or it is refused with advice. A new
 // version of OPA with a built-in more fails here.
-func TestEveryBuiltinOfOPAIsAccountedFor(t *testing.T) {
+func TestBuiltins_AreComplete(t *testing.T) {
 	notUnderRace(t)
 	h := newEngine(t)
 	for _, b := range language().Builtins {
@@ -72,23 +72,23 @@ func leftToHost(t *testing.T, h *Engine, b *ast.Builtin) bool {
 	return len(m.Builtins) > 0
 }
 
-func TestBuiltinsThatAskForTooMuch(t *testing.T) {
+func TestBuiltins_BoundCost(t *testing.T) {
 	notUnderRace(t)
 	h := newEngine(t)
 	long := func(n int) string { return strings.Repeat("a", n) }
 	for claim, c := range map[string]struct{ call, want, input string }{
-		"sprintf with a wide verb":                  {`sprintf("%900000d%900000d", [1, 1])`, "sprintf: the text could pass 1048576 bytes", "{}"},
-		"sprintf with a width among its arguments":  {`sprintf("%*d%*d", [900000, 1, 900000, 1])`, "sprintf: the text could pass 1048576 bytes", "{}"},
-		"sprintf with a wide precision":             {`sprintf("%.999999f%.999999f", [1, 1])`, "sprintf: the text could pass 1048576 bytes", "{}"},
-		"sprintf with an argument many times":       {`sprintf("` + strings.Repeat("%[1]s", 100) + `", ["` + long(10_000) + `"])`, "sprintf: the text could pass 1048576 bytes", "{}"},
+		"sprintf with a wide verb":                  {`sprintf("%900000d%900000d", [1, 1])`, "sprintf: the result could exceed 1048576 bytes", "{}"},
+		"sprintf with a width among its arguments":  {`sprintf("%*d%*d", [900000, 1, 900000, 1])`, "sprintf: the result could exceed 1048576 bytes", "{}"},
+		"sprintf with a wide precision":             {`sprintf("%.999999f%.999999f", [1, 1])`, "sprintf: the result could exceed 1048576 bytes", "{}"},
+		"sprintf with an argument many times":       {`sprintf("` + strings.Repeat("%[1]s", 100) + `", ["` + long(10_000) + `"])`, "sprintf: the result could exceed 1048576 bytes", "{}"},
 		"arguments of more bytes than are allowed":  {`sprintf("%s", [input])`, "sprintf: its arguments have more than 65536 bytes", `"` + long(70_000) + `"`},
-		"a range with too many numbers":             {`numbers.range_step(0, 1000000000, 1)`, "numbers.range_step: the range has over 1000 numbers; numbers.range has no such limit", "{}"},
-		"a number with a huge exponent":             {`numbers.range_step(0, input, 1)`, "numbers.range_step: its arguments: the number 1e999999999 has too large an exponent", "1e999999999"},
-		"patches that double a document":            {`json.patch({"a": {}}, [` + strings.Repeat(`{"op": "copy", "from": "", "path": "/b"}, `, 40) + `])`, "json.patch: with so many copies the document could pass 1048576 bytes", "{}"},
-		"a replacement that repeats the text":       {`regex.replace("` + long(2_000) + `", "a*", "$0$0$0")`, "regex.replace: the text could become 12014006 bytes, where at most 1048576 are allowed", "{}"},
+		"a range with too many numbers":             {`numbers.range_step(0, 1000000000, 1)`, "numbers.range_step: the range has more than 1000 numbers; use numbers.range, which has no such limit", "{}"},
+		"a number with a huge exponent":             {`numbers.range_step(0, input, 1)`, "numbers.range_step: its arguments: the exponent of 1e999999999 is too large", "1e999999999"},
+		"patches that double a document":            {`json.patch({"a": {}}, [` + strings.Repeat(`{"op": "copy", "from": "", "path": "/b"}, `, 40) + `])`, "json.patch: with this many copies the result could exceed 1048576 bytes", "{}"},
+		"a replacement that repeats the text":       {`regex.replace("` + long(2_000) + `", "a*", "$0$0$0")`, "regex.replace: the result could have 12014006 bytes, at most 1048576 are allowed", "{}"},
 		"a pattern with too many states":            {`regex.split("(((a{10}){10}){10}b){1}(((a{10}){10}){10}b){1}(((a{10}){10}){10}b)(((a{10}){10}){10}b)(((a{10}){10}){10}b)", "a")`, "regex.split: the pattern has more than 4096 states", "{}"},
 		"a pattern that reads a text over and over": {`regex.find_n("(a*b)|a", input, -1)`, "regex.find_n: it could take", `"` + long(20_000) + `"`},
-		"a place among a text's":                    {`indexof_n(input, substring(input, 0, 15000))`, "indexof_n: it could take 450000000 steps, where at most 134217728 are allowed", `"` + long(30_000) + `"`},
+		"a place among a text's":                    {`indexof_n(input, substring(input, 0, 15000))`, "indexof_n: it could take 450000000 steps, at most 134217728 are allowed", `"` + long(30_000) + `"`},
 		"a subset of arrays":                        {`object.subset(numbers.range(1, 12000), numbers.range(2, 12001))`, "object.subset: its arguments have", "{}"},
 		"a time zone":                               {`time.clock([0, "America/New_York"])`, "time.clock: time zones differ between machines: use UTC, and add the offset", "{}"},
 		"the zone of the machine":                   {`time.format([0, "Local"])`, "time.format: time zones differ between machines: use UTC, and add the offset", "{}"},
@@ -101,14 +101,14 @@ func TestBuiltinsThatAskForTooMuch(t *testing.T) {
 
 			_, err := value(t.Context(), p, "collect", c.input)
 
-			if kind(p, err) != policies.FaultMisuse || !strings.HasPrefix(err.Error(), c.want) {
+			if kind(p, err) != policies.FaultInvalidCall || !strings.HasPrefix(err.Error(), c.want) {
 				t.Errorf("got %.300v, want %s", err, c.want)
 			}
 		})
 	}
 }
 
-func TestAHostCallIsPaidForBeforeItIsMade(t *testing.T) {
+func TestCallBuiltin_ChargesInAdvance(t *testing.T) {
 	broke := errors.New("broke")
 	var asked []int64
 	pay := func(units int64) error {
@@ -126,7 +126,7 @@ func TestAHostCallIsPaidForBeforeItIsMade(t *testing.T) {
 	}
 }
 
-func TestABuiltinThatIsNotAllowedIsNotCalled(t *testing.T) {
+func TestCallBuiltin_RejectsForbidden(t *testing.T) {
 	for _, name := range []string{"http.send", "opa.runtime", "time.now_ns", "nonsense", ""} {
 		_, err := callBuiltin(context.WithoutCancel(t.Context()), name, nil, func(int64) error { return nil })
 		var fault *builtinError

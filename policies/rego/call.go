@@ -11,8 +11,8 @@ import (
 	"github.com/open-policy-agent/opa/v1/topdown/builtins"
 )
 
-// builtinError is a call that a policy may not make: its arguments are too large,
-// or ask for too much. Other failures of a built-in are undefined, as in OPA.
+// builtinError reports a call that is not allowed: its arguments are too large, or
+// its cost is too high. Other failures of a built-in are undefined, as in OPA.
 type builtinError struct {
 	name  string
 	cause error
@@ -21,21 +21,21 @@ type builtinError struct {
 func (e *builtinError) Error() string { return fmt.Sprintf("%s: %v", e.name, e.cause) }
 func (e *builtinError) Unwrap() error { return e.cause }
 
-// What the host's work costs in units of fuel, of which a module uses about three
-// in a nanosecond.
+// The cost of the host's work in units of fuel. A module uses about three units per
+// nanosecond.
 const (
 	unitsPerCall = 5000
-	unitsPerByte = 50 // of arguments and answers, which are read and written
+	unitsPerByte = 50 // of arguments and results
 	unitsPerStep = 10
 )
 
-// callBuiltin calls a built-in of the host with arguments as text, and gives its
-// answer as text, which is empty when the call is undefined. Before
-// the call is made, and again for its answer, it calls pay with units of fuel.
-func callBuiltin(ctx context.Context, name string, args []string, pay func(units int64) error) ([]byte, error) {
+// callBuiltin calls a built-in of the host with arguments as text, and returns its
+// result as text, empty if the call is undefined. It calls pay with units of fuel
+// before the call and for the result.
+func callBuiltin(ctx context.Context, name string, args []string, charge func(units int64) error) ([]byte, error) {
 	b, ok := allowed[name]
 	if !ok {
-		return nil, &builtinError{name: name, cause: errors.New("it may not be used")}
+		return nil, &builtinError{name: name, cause: errors.New("it is not allowed")}
 	}
 	terms, size, err := readArguments(args, b.max)
 	if err != nil {
@@ -45,38 +45,39 @@ func callBuiltin(ctx context.Context, name string, args []string, pay func(units
 	if err != nil {
 		return nil, &builtinError{name: name, cause: err}
 	}
-	if err := pay(int64(size)*unitsPerByte + int64(steps)*unitsPerStep); err != nil {
+	if err := charge(int64(size)*unitsPerByte + int64(steps)*unitsPerStep); err != nil {
 		return nil, err
 	}
-	answer, err := evaluate(ctx, name, terms)
-	if answer == nil || err != nil {
+	result, err := evaluate(ctx, name, terms)
+	if result == nil || err != nil {
 		return nil, err
 	}
-	text, err := writeValue(answer.Value)
+	text, err := writeValue(result.Value)
 	if err != nil {
 		return nil, &builtinError{name: name, cause: err}
 	}
-	return text, pay(int64(len(text)) * unitsPerByte)
+	return text, charge(int64(len(text)) * unitsPerByte)
 }
 
-// steps is how many steps the call may take beyond its bytes.
+// steps returns the number of steps of a call, in addition to the cost of its
+// bytes.
 func (b builtin) steps(args []*ast.Term) (int, error) {
 	if b.cost == nil {
 		return 0, nil
 	}
 	n, err := b.cost(args)
-	if err == nil && n > mostSteps {
-		err = fmt.Errorf("it could take %d steps, where at most %d are allowed", n, mostSteps)
+	if err == nil && n > maxSteps {
+		err = fmt.Errorf("it could take %d steps, at most %d are allowed", n, maxSteps)
 	}
 	return n, err
 }
 
-func readArguments(args []string, most int) (terms []*ast.Term, size int, err error) {
+func readArguments(args []string, limit int) (terms []*ast.Term, size int, err error) {
 	for _, arg := range args {
 		size += len(arg)
 	}
-	if size > most {
-		return nil, 0, fmt.Errorf("its arguments have %d bytes, where at most %d are allowed", size, most)
+	if size > limit {
+		return nil, 0, fmt.Errorf("its arguments have %d bytes, at most %d are allowed", size, limit)
 	}
 	for _, arg := range args {
 		term, err := readValue(arg)
@@ -88,28 +89,28 @@ func readArguments(args []string, most int) (terms []*ast.Term, size int, err er
 	return terms, size, nil
 }
 
-// evaluate runs the built-in as OPA's own evaluator does. It is given no clock, no
-// randomness and nothing that lasts longer than the call.
-func evaluate(ctx context.Context, name string, args []*ast.Term) (answer *ast.Term, err error) {
+// evaluate runs the built-in as OPA's evaluator does, without a clock, randomness
+// or a cache beyond the call.
+func evaluate(ctx context.Context, name string, args []*ast.Term) (result *ast.Term, err error) {
 	call := topdown.GetBuiltin(name)
 	if call == nil {
 		return nil, fmt.Errorf("OPA has no built-in %s", name)
 	}
-	within := topdown.BuiltinContext{
+	builtinCtx := topdown.BuiltinContext{
 		Context:      ctx,
 		Metrics:      metrics.New(),
 		Cache:        builtins.Cache{},
 		Capabilities: language(),
 	}
-	failed := call(within, args, func(t *ast.Term) error {
-		answer = t
+	failed := call(builtinCtx, args, func(t *ast.Term) error {
+		result = t
 		return nil
 	})
 	if halt := (topdown.Halt{}); errors.As(failed, &halt) {
 		return nil, &builtinError{name: name, cause: halt.Err}
 	}
 	if failed != nil {
-		return nil, nil //nolint:nilerr // undefined: OPA's evaluator drops the error too, unless it is told to be strict
+		return nil, nil //nolint:nilerr // undefined: OPA's evaluator drops the error too, unless it is strict
 	}
-	return answer, nil
+	return result, nil
 }

@@ -39,7 +39,7 @@ func TestModulesPassTheTestsOfOPA(t *testing.T) {
 		}
 		t.Run(c.Note, func(t *testing.T) {
 			got, err := rig.run(t, c)
-			if why := (*notForModules)(nil); errors.As(err, &why) && !isListed {
+			if why := (*unsupportedCase)(nil); errors.As(err, &why) && !isListed {
 				leftOut[why.reason]++
 				return
 			}
@@ -130,10 +130,10 @@ func readsInput(modules []string) bool {
 
 var wordInput = regexp.MustCompile(`\binput\b`)
 
-// notForModules is a case that can't be put to a policy.
-type notForModules struct{ reason string }
+// unsupportedCase is a case that can't be put to a policy.
+type unsupportedCase struct{ reason string }
 
-func (n *notForModules) Error() string { return n.reason }
+func (n *unsupportedCase) Error() string { return n.reason }
 
 // outcomes are what a case wants and gets: a value as JSON, undefined or error.
 type outcomes struct{ want, got string }
@@ -181,7 +181,7 @@ func sortedText(value any) string {
 // caseRig runs cases.
 type caseRig struct{ engine *Engine }
 
-// run puts a case to a policy that is made of it. The error is a *notForModules
+// run puts a case to a policy that is made of it. The error is a *unsupportedCase
 // if that can't be done.
 func (r caseRig) run(t *testing.T, c cases.TestCase) (outcomes, error) {
 	p, err := r.policy(t, c)
@@ -204,7 +204,7 @@ func (r caseRig) run(t *testing.T, c cases.TestCase) (outcomes, error) {
 	case wantsError:
 		o.want = "error"
 	case c.WantResult == nil:
-		return o, &notForModules{"it wants no result"}
+		return o, &unsupportedCase{"it wants no result"}
 	case len(*c.WantResult) > 0:
 		want, err := json.Marshal((*c.WantResult)[0]["x"])
 		if err != nil {
@@ -220,13 +220,13 @@ func (r caseRig) policy(t *testing.T, c cases.TestCase) (*Policy, error) {
 	query, isBound := strings.CutSuffix(query, " = x")
 	switch {
 	case c.Data != nil && len(*c.Data) > 0, c.InputTerm != nil, len(c.Env) > 0:
-		return nil, &notForModules{"it has documents besides its input, or one that is not JSON"}
+		return nil, &unsupportedCase{"it has documents besides its input, or one that is not JSON"}
 	case c.StrictError:
-		return nil, &notForModules{"it wants errors of built-ins, which are undefined here"}
+		return nil, &unsupportedCase{"it wants errors of built-ins, which are undefined here"}
 	case !isRule || !isBound || strings.ContainsAny(query, "[ "):
-		return nil, &notForModules{"it asks for something else than the value of a rule"}
+		return nil, &unsupportedCase{"it asks for something else than the value of a rule"}
 	case c.Input == nil && readsInput(c.Modules):
-		return nil, &notForModules{"it has no input, where a policy always has one"}
+		return nil, &unsupportedCase{"it has no input, where a policy always has one"}
 	}
 	code, err := r.compile(t, c.Modules, strings.ReplaceAll(query, ".", "/"))
 	if err != nil {
@@ -242,22 +242,22 @@ func (r caseRig) compile(t *testing.T, texts []string, entry string) ([]byte, er
 		name := fmt.Sprintf("%d.rego", i)
 		m, err := parseFile(File{name, text})
 		if err != nil {
-			return nil, &notForModules{"it is not Rego version 1, or is refused for its depth"}
+			return nil, &unsupportedCase{"it is not Rego version 1, or is refused for its depth"}
 		}
 		modules[name] = m
 	}
 	compiler := ast.NewCompiler().WithCapabilities(language()).WithDefaultRegoVersion(ast.RegoV1)
 	if compiler.Compile(modules); compiler.Failed() {
-		return nil, &notForModules{"it does not compile"}
+		return nil, &unsupportedCase{"it does not compile"}
 	}
 	for _, m := range compiler.Modules {
 		if len(checkBuiltins(m)) > 0 {
-			return nil, &notForModules{"it uses a built-in that policies may not use"}
+			return nil, &unsupportedCase{"it uses a built-in that policies may not use"}
 		}
 	}
 	code, err := toWasm(t.Context(), modules, []string{entry})
 	if err != nil {
-		return nil, &notForModules{"OPA does not compile it to WebAssembly"}
+		return nil, &unsupportedCase{"OPA does not compile it to WebAssembly"}
 	}
 	return code, nil
 }

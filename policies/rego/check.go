@@ -10,14 +10,14 @@ import (
 	"github.com/gleaner-dev/gleaner/hostabi"
 )
 
-// root is the package of policies. The hooks are rules of it.
-const root = "gleaner"
+// packageName is the package of policies. The hooks are its rules.
+const packageName = "gleaner"
 
-// hookNames are the rules that are asked.
+// hookNames are the rules that are evaluated.
 var hookNames = hostabi.Hooks()
 
-// check refuses what OPA would compile and a policy must not be. It gives the
-// hooks that the policy answers.
+// check rejects modules that OPA compiles but that are not valid policies. It
+// returns the hooks that the policy implements.
 func check(files map[string]*ast.Module, compiler *ast.Compiler) ([]hostabi.Hook, error) {
 	var errs []*Error
 	for _, name := range sortedKeys(files) {
@@ -27,16 +27,16 @@ func check(files map[string]*ast.Module, compiler *ast.Compiler) ([]hostabi.Hook
 	}
 	hooks, more := findHooks(files)
 	if errs = append(errs, more...); len(errs) > 0 {
-		return nil, together(errs)
+		return nil, joinErrors(errs)
 	}
 	if len(hooks) == 0 {
 		return nil, &Error{Message: fmt.Sprintf(
-			"package %s has no hook: it needs at least one rule named %s", root, orList(hookNames))}
+			"package %s has no hook: it needs at least one rule named %s", packageName, orList(hookNames))}
 	}
 	return hooks, nil
 }
 
-func together(errs []*Error) *Error {
+func joinErrors(errs []*Error) *Error {
 	var lines []string
 	for _, err := range errs {
 		if !slices.Contains(lines, err.Message) {
@@ -46,8 +46,7 @@ func together(errs []*Error) *Error {
 	return &Error{Message: strings.Join(lines, "\n")}
 }
 
-// checkPackage allows package gleaner, and packages below it for what the hooks
-// share.
+// checkPackage allows package gleaner, and packages below it for shared code.
 func checkPackage(module *ast.Module) []*Error {
 	path := module.Package.Path[1:] // without data
 	names := make([]string, 0, len(path))
@@ -57,21 +56,21 @@ func checkPackage(module *ast.Module) []*Error {
 		}
 	}
 	switch at := module.Package.Location; {
-	case names[0] != root:
-		return []*Error{refuse(at, "package %s: a policy is package %s, or below it; tests go into a file that ends in %s",
-			strings.Join(names, "."), root, testSuffix)}
+	case names[0] != packageName:
+		return []*Error{errorAt(at, "package %s: a policy is in package %s, or below it; write tests in a file that ends in %s",
+			strings.Join(names, "."), packageName, testSuffix)}
 	case len(names) == 1:
 		return nil
 	case names[1] == "sdk":
-		return []*Error{refuse(at, "package %s: %s.sdk is the library that comes with the collector", strings.Join(names, "."), root)}
+		return []*Error{errorAt(at, "package %s: %s.sdk is reserved for Gleaner's library", strings.Join(names, "."), packageName)}
 	case slices.Contains(hookNames, hostabi.Hook(names[1])):
-		return []*Error{refuse(at, "package %s: %s is a hook, and must be a rule of package %s", strings.Join(names, "."), names[1], root)}
+		return []*Error{errorAt(at, "package %s: %s is a hook, and must be a rule of package %s", strings.Join(names, "."), names[1], packageName)}
 	}
 	return nil
 }
 
-// findHooks gives the hooks that package gleaner has rules for. Each must be a
-// value, and a whole one: a verdict that is put together from parts could lack one.
+// findHooks returns the hooks that package gleaner has rules for. Each must be a
+// complete value: a verdict that is built from parts could be incomplete.
 func findHooks(files map[string]*ast.Module) ([]hostabi.Hook, []*Error) {
 	var errs []*Error
 	found := map[hostabi.Hook]bool{}
@@ -88,11 +87,11 @@ func findHooks(files map[string]*ast.Module) ([]hostabi.Hook, []*Error) {
 			found[hook] = true
 			switch {
 			case len(rule.Head.Args) > 0:
-				errs = append(errs, refuse(rule.Head.Location, "%s is a function: a hook is a rule without arguments, and its request is input", hook))
+				errs = append(errs, errorAt(rule.Head.Location, "%s is a function: a hook is a rule without arguments, and its request is input", hook))
 			case rule.Head.RuleKind() == ast.MultiValue:
-				errs = append(errs, refuse(rule.Head.Location, "%s is a set: a hook's value is one verdict; write %s := {…} if …", hook, hook))
+				errs = append(errs, errorAt(rule.Head.Location, "%s is a set: a hook's value is one verdict; write %s := {…} if …", hook, hook))
 			case len(ref) > 1 || rule.Head.DocKind() != ast.CompleteDoc:
-				errs = append(errs, refuse(rule.Head.Location, "%s is given in parts: a hook's value is one verdict; write %s := {…} if …", hook, hook))
+				errs = append(errs, errorAt(rule.Head.Location, "%s is a partial rule: a hook's value is one verdict; write %s := {…} if …", hook, hook))
 			}
 		}
 	}
@@ -105,14 +104,14 @@ func findHooks(files map[string]*ast.Module) ([]hostabi.Hook, []*Error) {
 	return hooks, errs
 }
 
-// checkBuiltins refuses the built-ins that a policy may not use. The compiled
-// module is read, in which imports and local names no longer hide what is called.
+// checkBuiltins rejects built-ins that a policy may not use. It checks the compiled
+// module, in which imports and local names no longer hide the callee.
 func checkBuiltins(module *ast.Module) []*Error {
 	var errs []*Error
 	called := func(operator ast.Ref, at *ast.Location) {
 		name := operator.String()
 		if text, bad := advice(name); bad {
-			errs = append(errs, refuse(at, "%s may not be used: %s", name, text))
+			errs = append(errs, errorAt(at, "%s is not allowed: %s", name, text))
 		}
 	}
 	ast.WalkExprs(module, func(expr *ast.Expr) bool {
@@ -130,28 +129,28 @@ func checkBuiltins(module *ast.Module) []*Error {
 	return errs
 }
 
-// checkData refuses what names a document that isn't there. It would be undefined
-// in every request, and the author would look for the reason elsewhere.
+// checkData rejects references to documents that do not exist. They would be
+// undefined in every request, which is hard to debug.
 func checkData(module *ast.Module, compiler *ast.Compiler) []*Error {
 	var errs []*Error
-	given := replaced(module)
+	replacements := withTargets(module)
 	ast.WalkTerms(module, func(term *ast.Term) bool {
 		ref, ok := term.Value.(ast.Ref)
 		if !ok || !ref.HasPrefix(ast.DefaultRootRef) {
 			return false
 		}
 		ground := ref.ConstantPrefix()
-		if len(compiler.GetRules(ground)) > 0 || slices.ContainsFunc(given, ground.HasPrefix) {
+		if len(compiler.GetRules(ground)) > 0 || slices.ContainsFunc(replacements, ground.HasPrefix) {
 			return false
 		}
-		errs = append(errs, refuse(term.Location, "%s is not there: a policy has no documents but its input; settings are in input.policy.settings", ground))
+		errs = append(errs, errorAt(term.Location, "%s does not exist: a policy has no data but its input; settings are in input.policy.settings", ground))
 		return false
 	})
 	return errs
 }
 
-// replaced are the documents that the module gives a value of its own, by with.
-func replaced(module *ast.Module) []ast.Ref {
+// withTargets returns the documents that the module replaces by with.
+func withTargets(module *ast.Module) []ast.Ref {
 	var refs []ast.Ref
 	ast.WalkWiths(module, func(with *ast.With) bool {
 		if ref, ok := with.Target.Value.(ast.Ref); ok {

@@ -22,11 +22,11 @@ func TestRefusedAtLoad(t *testing.T) {
 	}{
 		"another package": {
 			"package policy\ncollect := 1",
-			"a.rego:1: package policy: a policy is package gleaner, or below it; tests go into a file that ends in _test.rego",
+			"a.rego:1: package policy: a policy is in package gleaner, or below it; write tests in a file that ends in _test.rego",
 		},
 		"the library's package": {
 			"package gleaner.sdk.mine\ncollect := 1",
-			"a.rego:1: package gleaner.sdk.mine: gleaner.sdk is the library that comes with the collector",
+			"a.rego:1: package gleaner.sdk.mine: gleaner.sdk is reserved for Gleaner's library",
 		},
 		"a hook that is a package": {
 			"package gleaner.collect\ndecision := \"Delete\"",
@@ -48,42 +48,42 @@ func TestRefusedAtLoad(t *testing.T) {
 			"package gleaner\n\ncollect contains 1",
 			"a.rego:3: collect is a set: a hook's value is one verdict; write collect := {…} if …",
 		},
-		"a hook that is given in parts": {
+		"a hook that is a partial rule": {
 			"package gleaner\n\ncollect.decision := \"Delete\"",
-			"a.rego:3: collect is given in parts: a hook's value is one verdict; write collect := {…} if …",
+			"a.rego:3: collect is a partial rule: a hook's value is one verdict; write collect := {…} if …",
 		},
 		"a hook with a key that varies": {
 			"package gleaner\n\ncollect[x] := 1 if some x in input.list",
-			"a.rego:3: collect is given in parts: a hook's value is one verdict; write collect := {…} if …",
+			"a.rego:3: collect is a partial rule: a hook's value is one verdict; write collect := {…} if …",
 		},
 		"the network": {
 			"package gleaner\ncollect := 1 if {\n\tx := http.send({\"method\": \"get\", \"url\": \"http://localhost\"})\n\tx.status_code == 200\n}",
-			"a.rego:3: http.send may not be used: a policy does no I/O; a finalizer can return an http intent",
+			"a.rego:3: http.send is not allowed: a policy does no I/O; a finalizer can return an http intent",
 		},
 		"the clock, in a comprehension that nobody asks for": {
 			"package gleaner\ncollect := 1\nunused := [x | x := [time.now_ns()][_]]",
-			"a.rego:3: time.now_ns may not be used: the same request must always give the same verdict; use time.parse_rfc3339_ns(input.time)",
+			"a.rego:3: time.now_ns is not allowed: the same request must always give the same verdict; use time.parse_rfc3339_ns(input.time)",
 		},
 		"randomness, by an alias that hides nothing": {
 			"package gleaner\ncollect := 1 if rand.intn(\"x\", 2) == 1",
-			"a.rego:2: rand.intn may not be used: the same request must always give the same verdict; input.idempotencyKey is different for each object",
+			"a.rego:2: rand.intn is not allowed: the same request must always give the same verdict; input.idempotencyKey is different for each object",
 		},
 		"two at once, in order": {
 			"package gleaner\ncollect := opa.runtime()\npropagate := uuid.rfc4122(\"x\")",
-			"a.rego:2: opa.runtime may not be used: a policy sees nothing but its input; settings are in input.policy.settings\n" +
-				"a.rego:3: uuid.rfc4122 may not be used: the same request must always give the same verdict; use input.object.metadata.uid",
+			"a.rego:2: opa.runtime is not allowed: a policy has no data but its input; settings are in input.policy.settings\n" +
+				"a.rego:3: uuid.rfc4122 is not allowed: the same request must always give the same verdict; use input.object.metadata.uid",
 		},
 		"a document": {
 			"package gleaner\ncollect := data.config.verdict",
-			"a.rego:2: data.config.verdict is not there: a policy has no documents but its input; settings are in input.policy.settings",
+			"a.rego:2: data.config.verdict does not exist: a policy has no data but its input; settings are in input.policy.settings",
 		},
 		"a rule that is misspelt": {
 			"package gleaner\ncollect := data.gleaner.verdcit\nverdict := 1",
-			"a.rego:2: data.gleaner.verdcit is not there: a policy has no documents but its input; settings are in input.policy.settings",
+			"a.rego:2: data.gleaner.verdcit does not exist: a policy has no data but its input; settings are in input.policy.settings",
 		},
 		"a part of the library that isn't there": {
 			"package gleaner\nimport data.gleaner.sdk.verdict\ncollect := verdict.delet",
-			"a.rego:3: data.gleaner.sdk.verdict.delet is not there: a policy has no documents but its input; settings are in input.policy.settings",
+			"a.rego:3: data.gleaner.sdk.verdict.delet does not exist: a policy has no data but its input; settings are in input.policy.settings",
 		},
 		"a mistake in the syntax": {
 			"package gleaner\ncollect := {",
@@ -161,7 +161,7 @@ func TestAccepted(t *testing.T) {
 	}
 }
 
-func TestTheSameSourceMakesTheSameModule(t *testing.T) {
+func TestCompile_IsDeterministic(t *testing.T) {
 	files := []File{
 		{"b.rego", "package gleaner.shared\nf(x) := sprintf(\"%v\", [x])\ng[k] := v if some k, v in input"},
 		{"a.rego", "package gleaner\nimport data.gleaner.sdk.owners\nimport data.gleaner.shared\ncollect := shared.f(shared.g) if owners.all_absent\npropagate := 1"},
@@ -182,7 +182,7 @@ func TestTheSameSourceMakesTheSameModule(t *testing.T) {
 	}
 }
 
-func TestADigestIsOfWhatCountsForAnswers(t *testing.T) {
+func TestDigest_IgnoresOrderAndTests(t *testing.T) {
 	a, b := File{"a.rego", "package gleaner"}, File{"b.rego", "x"}
 	digest := Digest([]File{a, b})
 
@@ -209,15 +209,15 @@ func TestHostileSources(t *testing.T) {
 	}{
 		"megabytes": {
 			[]File{{"a.rego", "package gleaner\n#" + strings.Repeat("x", 4<<20)}},
-			"4194321 bytes of Rego, where at most 65536 are allowed: a policy holds rules, not data",
+			"4194321 bytes of Rego, at most 65536 are allowed: a policy contains rules, not data",
 		},
 		"many files": {
 			make([]File, 100),
-			"100 files, where at most 64 are allowed",
+			"100 files, at most 64 are allowed",
 		},
 		"two files of one name": {
 			[]File{{"a.rego", "package gleaner"}, {"a.rego", "package gleaner"}},
-			"a.rego: there are two files of this name",
+			"a.rego: duplicate file name",
 		},
 		"brackets nested ten thousand deep": {
 			[]File{{"a.rego", nested("[", "1", "]", 10_000)}},
@@ -229,7 +229,7 @@ func TestHostileSources(t *testing.T) {
 		},
 		"comprehensions nested seven deep": {
 			[]File{{"a.rego", nested("[x |\nx := ", "1", "]", 7)}},
-			"a.rego:8: comprehensions are nested deeper than 6: give the inner ones names, as rules",
+			"a.rego:8: comprehensions are nested deeper than 6: move the inner ones to rules",
 		},
 		"a sum of as many terms as fit": {
 			[]File{{"a.rego", nested("", "1", "+1", 30_000)}},
@@ -241,7 +241,7 @@ func TestHostileSources(t *testing.T) {
 		},
 		"template strings nested 45 deep": {
 			[]File{{"a.rego", nested(`$"{`, "1", `}"`, 45)}},
-			"a.rego:2: template strings are nested deeper than 3: give the inner ones names, as rules",
+			"a.rego:2: template strings are nested deeper than 3: move the inner ones to rules",
 		},
 		"raw template strings nested 45 deep": {
 			[]File{{"a.rego", nested("$`{", "1", "}`", 45)}},
@@ -272,7 +272,7 @@ func TestHostileSources(t *testing.T) {
 			"a.rego:2: ",
 		},
 		"no text at all": {[]File{{"a.rego", "\xff\xfe\x00"}}, "illegal"},
-		"only tests":     {[]File{{"a_test.rego", "package gleaner"}}, "no file of rules"},
+		"only tests":     {[]File{{"a_test.rego", "package gleaner"}}, "no file with rules"},
 	} {
 		t.Run(claim, func(t *testing.T) {
 			var before, after runtime.MemStats

@@ -12,21 +12,21 @@ import (
 	"github.com/gleaner-dev/gleaner/hostabi"
 )
 
-// compiled is what OPA's compiler makes of a policy.
+// compiled is the output of OPA's compiler for a policy.
 type compiled struct {
 	code  []byte // WebAssembly
 	hooks []hostabi.Hook
 }
 
-// compileFiles checks and compiles a policy. An entry point's number is its
-// place in hooks.
+// compileFiles checks and compiles a policy. The number of an entry point is its
+// index in hooks.
 func compileFiles(ctx context.Context, files []File) (compiled, error) {
 	modules, err := parse(files, false)
 	if err != nil {
 		return compiled{}, err
 	}
 	if len(modules) == 0 {
-		return compiled{}, &Error{Message: "no file of rules: those that end in " + testSuffix + " hold tests only"}
+		return compiled{}, &Error{Message: "no file with rules: files that end in " + testSuffix + " only contain tests"}
 	}
 	all, err := withLibrary(modules)
 	if err != nil {
@@ -42,7 +42,7 @@ func compileFiles(ctx context.Context, files []File) (compiled, error) {
 	}
 	entries := make([]string, 0, len(hooks))
 	for _, hook := range hooks {
-		entries = append(entries, root+"/"+string(hook))
+		entries = append(entries, packageName+"/"+string(hook))
 	}
 	code, err := toWasm(ctx, all, entries)
 	if err != nil {
@@ -51,7 +51,7 @@ func compileFiles(ctx context.Context, files []File) (compiled, error) {
 	return compiled{code: code, hooks: hooks}, nil
 }
 
-// toWasm compiles the modules, with an entry point for each rule that is named.
+// toWasm compiles the modules, with an entry point for each rule in entries.
 func toWasm(ctx context.Context, modules map[string]*ast.Module, entries []string) ([]byte, error) {
 	source := &bundle.Bundle{Data: map[string]any{}}
 	source.Manifest.Init()
@@ -65,13 +65,13 @@ func toWasm(ctx context.Context, modules map[string]*ast.Module, entries []strin
 		WithRegoVersion(ast.RegoV1).
 		WithBundle(source).
 		WithEntrypoints(entries...).
-		WithPruneUnused(true) // what nobody asks for is left out
+		WithPruneUnused(true) // remove unused code
 	if err := c.Build(ctx); err != nil {
 		return nil, fmt.Errorf("compile to WebAssembly: %w", err)
 	}
 	built := c.Bundle().WasmModules
 	if len(built) != 1 {
-		return nil, errors.New("compile to WebAssembly: no module came out")
+		return nil, errors.New("compile to WebAssembly: no module was generated")
 	}
 	return built[0].Raw, nil
 }

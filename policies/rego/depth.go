@@ -6,28 +6,27 @@ import (
 	"unicode/utf8"
 )
 
-// How deep the text may nest. OPA's parser recurses for each bracket and keeps what
-// it has read so far (1.6 GiB for 15,000 of them), and its compiler takes four times
-// as long for each template string within another: at 12 of them, 3 s. What people
-// write stays below 20 brackets.
+// Limits of nesting. OPA's parser recurses for each bracket and keeps what it has
+// read so far (1.6 GiB for 15,000 of them), and its compiler takes four times as
+// long for each nested template string: 3 s at 12 levels. Real policies have fewer
+// than 20 nested brackets.
 const (
 	maxBrackets  = 100
 	maxTemplates = 3
 )
 
-// nesting follows the brackets of a text as OPA's scanner reads it, before anything
-// is parsed.
+// nesting tracks the brackets of a text as OPA's scanner does, before it is parsed.
 type nesting struct {
 	file string
 	text string
 	at   int
 	line int
 
-	open      []byte // brackets; for a template string, its quote, below the brace in it
-	templates int    // of open
+	open      []byte // open brackets; for a template string, its quote, followed by the brace in it
+	templates int    // number of template strings in open
 }
 
-// checkNesting refuses a text that is nested too deeply to be parsed.
+// checkNesting rejects a text that is nested too deeply to be parsed.
 func checkNesting(f File) error {
 	n := &nesting{file: f.Name, text: f.Text, line: 1}
 	for n.at < len(n.text) {
@@ -36,7 +35,7 @@ func checkNesting(f File) error {
 			return n.refuse("brackets are nested deeper than %d", maxBrackets)
 		}
 		if n.templates > maxTemplates {
-			return n.refuse("template strings are nested deeper than %d: give the inner ones names, as rules", maxTemplates)
+			return n.refuse("template strings are nested deeper than %d: move the inner ones to rules", maxTemplates)
 		}
 	}
 	return nil
@@ -46,7 +45,7 @@ func (n *nesting) refuse(format string, args ...any) error {
 	return &Error{Message: fmt.Sprintf("%s:%d: ", n.file, n.line) + fmt.Sprintf(format, args...)}
 }
 
-// next takes a character; 0 is the end.
+// next consumes a character; 0 is the end.
 func (n *nesting) next() rune {
 	if n.at >= len(n.text) {
 		return 0
@@ -59,7 +58,7 @@ func (n *nesting) next() rune {
 	return c
 }
 
-// code takes what comes next outside of strings.
+// code consumes the next token outside of strings.
 func (n *nesting) code() {
 	switch c := n.next(); c {
 	case '#':
@@ -85,12 +84,12 @@ func (n *nesting) code() {
 	}
 }
 
-// close leaves the innermost bracket. Where that was one of a template string, the
-// string goes on.
+// close closes the innermost bracket. If it was one in a template string, the
+// string continues.
 func (n *nesting) close() {
 	last := len(n.open) - 1
 	if last < 0 {
-		return // it will not parse
+		return // the parser will report it
 	}
 	n.open = n.open[:last]
 	if last == 0 {
@@ -103,7 +102,7 @@ func (n *nesting) close() {
 	}
 }
 
-// template takes the text of a template string up to its end, or to an expression.
+// template consumes a template string up to its end, or to an expression.
 func (n *nesting) template(quote byte) {
 	expression := false
 	if quote == '"' {
@@ -117,8 +116,8 @@ func (n *nesting) template(quote byte) {
 	}
 }
 
-// quoted takes the rest of a string, or, of a template, what comes before an
-// expression. A line ends both.
+// quoted consumes the rest of a string, or of a template up to an expression. A
+// newline ends both.
 func (n *nesting) quoted(template bool) (expression bool) {
 	for n.at < len(n.text) {
 		switch c := n.next(); c {
@@ -140,7 +139,7 @@ func (n *nesting) quoted(template bool) (expression bool) {
 	return false
 }
 
-// raw takes the rest of a raw template string, or what comes before an expression.
+// raw consumes the rest of a raw template string, or up to an expression.
 func (n *nesting) raw() (expression bool) {
 	for n.at < len(n.text) {
 		switch n.next() {

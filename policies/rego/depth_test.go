@@ -15,7 +15,7 @@ const honest = "package gleaner\n" +
 	"c := $\"((( {concat(\"\", [\"(((\", $`(( \\{ {input.x} ((`])} ((( \\{ \\\" (((\"\n" +
 	"collect := [a, b, c]\n"
 
-func TestBracketsInTextAreNone(t *testing.T) {
+func TestNesting_IgnoresBracketsInStrings(t *testing.T) {
 	text := honest + strings.Repeat("# ((\n", 1_000) + strings.Repeat("d contains \"(((\"\n", 1_000)
 	if err := checkNesting(File{"a.rego", text}); err != nil {
 		t.Error(err)

@@ -35,25 +35,25 @@ collect := {
 propagate := collect
 `}
 
-// questions are requests that differ in size, and for two hooks.
-func questions() []hostabi.Request {
+// sampleRequests are requests that differ in size, and for two hooks.
+func sampleRequests() []hostabi.Request {
 	var all []hostabi.Request
 	for n := range 5 {
 		labels := map[string]string{}
 		for i := range 4 * n {
 			labels[fmt.Sprintf("label-%d", i)] = strings.Repeat("x", i)
 		}
-		all = append(all, request("collect", labels, hostabi.StandingAbsent), request("propagate", labels))
+		all = append(all, request("collect", labels, hostabi.OwnerAbsent), request("propagate", labels))
 	}
 	return all
 }
 
-// told is all of an answer that must not depend on where and when it was given.
-func told(a Answer) string {
+// resultText is all of an answer that must not depend on where and when it was given.
+func resultText(a Evaluation) string {
 	return fmt.Sprintf("%v %d units, %d bytes", a.Verdict, a.Fuel, a.Memory)
 }
 
-func TestTheSameRequestGetsTheSameAnswerForTheSameFuel(t *testing.T) {
+func TestEvaluate_IsDeterministic(t *testing.T) {
 	e := newEngine(t)
 	m, err := e.Load(t.Context(), []File{telling})
 	if err != nil {
@@ -68,22 +68,22 @@ func TestTheSameRequestGetsTheSameAnswerForTheSameFuel(t *testing.T) {
 		t.Cleanup(p.Close)
 		return p
 	}
-	all, want := questions(), []string{}
+	all, want := sampleRequests(), []string{}
 	first := start(t, 1)
 	for _, q := range all {
-		a, err := first.Ask(t.Context(), q)
+		a, err := first.EvaluateMetered(t.Context(), q)
 		if err != nil {
 			t.Fatal(err)
 		}
-		want = append(want, told(a))
+		want = append(want, resultText(a))
 	}
 	t.Run("in a thousand calls at a time, on instances that are restored", func(t *testing.T) {
 		p := start(t, 3)
 		var callers sync.WaitGroup
 		for n := range 1000 {
 			callers.Go(func() {
-				if a, err := p.Ask(t.Context(), all[n%len(all)]); err != nil || told(a) != want[n%len(all)] {
-					t.Errorf("question %d: got %s, %v; before: %s", n%len(all), told(a), err, want[n%len(all)])
+				if a, err := p.EvaluateMetered(t.Context(), all[n%len(all)]); err != nil || resultText(a) != want[n%len(all)] {
+					t.Errorf("question %d: got %s, %v; before: %s", n%len(all), resultText(a), err, want[n%len(all)])
 				}
 			})
 		}
@@ -95,10 +95,10 @@ func TestTheSameRequestGetsTheSameAnswerForTheSameFuel(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			a, err := p.Ask(t.Context(), all[n%len(all)])
+			a, err := p.EvaluateMetered(t.Context(), all[n%len(all)])
 			p.Close()
-			if err != nil || a.Restored || told(a) != want[n%len(all)] {
-				t.Fatalf("question %d: got %s, %v; before: %s", n%len(all), told(a), err, want[n%len(all)])
+			if err != nil || a.Restored || resultText(a) != want[n%len(all)] {
+				t.Fatalf("question %d: got %s, %v; before: %s", n%len(all), resultText(a), err, want[n%len(all)])
 			}
 		}
 	})
@@ -107,7 +107,7 @@ func TestTheSameRequestGetsTheSameAnswerForTheSameFuel(t *testing.T) {
 // answersTo is set for a process that prints its answers, and names a file.
 const answersTo = "GLEANER_TEST_ANSWERS_TO"
 
-func TestAnotherProcessGivesTheSameAnswersForTheSameFuel(t *testing.T) {
+func TestEvaluate_IsDeterministicAcrossProcesses(t *testing.T) {
 	if file := os.Getenv(answersTo); file != "" {
 		writeAnswers(t, file)
 		return
@@ -135,12 +135,12 @@ func TestAnotherProcessGivesTheSameAnswersForTheSameFuel(t *testing.T) {
 func writeAnswers(t *testing.T, file string) {
 	p := newPolicy(t, newEngine(t), sandbox.Limits{}, telling)
 	var all []string
-	for _, q := range questions() {
-		a, err := p.Ask(t.Context(), q)
+	for _, q := range sampleRequests() {
+		a, err := p.EvaluateMetered(t.Context(), q)
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, told(a))
+		all = append(all, resultText(a))
 	}
 	data, err := json.Marshal(all)
 	if err != nil {
@@ -151,7 +151,7 @@ func writeAnswers(t *testing.T, file string) {
 	}
 }
 
-func TestAThousandHostileCallsHurtNobody(t *testing.T) {
+func TestEvaluate_SurvivesHostileCalls(t *testing.T) {
 	e := newEngine(t)
 	neighbour := newPolicy(t, e, sandbox.Limits{}, keep)
 	limits := sandbox.Limits{Fuel: 1_000_000, Memory: 4 << 20}

@@ -10,15 +10,15 @@ import (
 	"github.com/open-policy-agent/opa/v1/util"
 )
 
-// Document is a file of data for the tests of a policy, as data.json is for
-// opa test. A policy itself has no documents but its input.
+// Document is a data file for the tests of a policy, as data.json is for opa test.
+// A policy itself has no data but its input.
 type Document struct {
 	Name string
-	Path []string // where it is below data
+	Path []string // path below data
 	Text []byte   // JSON or YAML
 }
 
-// merge makes one document of all.
+// merge merges the documents.
 func merge(documents []Document) (map[string]any, error) {
 	all := map[string]any{}
 	for _, d := range documents {
@@ -30,13 +30,14 @@ func merge(documents []Document) (map[string]any, error) {
 			value = map[string]any{name: value}
 		}
 		if at, ok := mergeInto(all, value, "data"); !ok {
-			return nil, &Error{Message: fmt.Sprintf("%s: %s is in another file as well", d.Name, at)}
+			return nil, &Error{Message: fmt.Sprintf("%s: %s is also defined in another file", d.Name, at)}
 		}
 	}
 	return all, nil
 }
 
-// mergeInto adds a document to another, or gives the path that both have.
+// mergeInto merges a document into another. It returns the path that both define,
+// if any.
 func mergeInto(all, more map[string]any, path string) (string, bool) {
 	for _, name := range slices.Sorted(maps.Keys(more)) {
 		old, exists := all[name]
@@ -56,8 +57,8 @@ func mergeInto(all, more map[string]any, path string) (string, bool) {
 	return "", true
 }
 
-// checkUse refuses documents in the rules of the policy itself: only its tests
-// have any, and in a cluster such a module is not accepted.
+// checkUse rejects the use of documents in the rules of the policy itself: only its
+// tests have them, and a cluster would reject such a module.
 func checkUse(modules, all map[string]*ast.Module) error {
 	compiler := ast.NewCompiler().WithCapabilities(language()).WithDefaultRegoVersion(ast.RegoV1).WithEnablePrintStatements(true)
 	if compiler.Compile(all); compiler.Failed() {
@@ -70,12 +71,12 @@ func checkUse(modules, all map[string]*ast.Module) error {
 		}
 	}
 	if len(errs) != 0 {
-		return together(errs)
+		return joinErrors(errs)
 	}
 	return nil
 }
 
-// withoutTests leaves out the rules that opa test would run.
+// withoutTests removes the rules that opa test would run.
 func withoutTests(module *ast.Module) *ast.Module {
 	module.Rules = slices.DeleteFunc(module.Rules, func(r *ast.Rule) bool {
 		name := r.Head.Ref()[0].Value.String()

@@ -12,50 +12,50 @@ import (
 	"github.com/gleaner-dev/gleaner/policies/wasm/sandbox"
 )
 
-// Engine compiles policies. There is one in a process.
+// Engine compiles policies. A process has one.
 type Engine struct {
 	host *sandbox.Host
 
-	// compiling has room for one: OPA's compiler takes no limits, so no more than
-	// one policy at a time may make the most of that.
+	// compiling limits compilation to one policy at a time, since OPA's compiler
+	// has no resource limits.
 	compiling chan struct{}
 }
 
-// Config is what all policies have in common.
+// Config is the configuration of an engine.
 type Config struct {
 	// CacheDir keeps compiled modules between runs; see sandbox.Config.
 	CacheDir string
 }
 
-// New returns an engine, which is to be closed.
+// New returns an engine. The caller closes it.
 func New(c Config) (*Engine, error) {
 	host, err := sandbox.New(sandbox.Config{
 		CacheDir:     c.CacheDir,
 		Functions:    functions(),
-		DefineMemory: true, // OPA's compiler imports it
+		DefineMemory: true, // modules of OPA's compiler import it
 	})
 	if err != nil {
-		return nil, fmt.Errorf("open the sandbox: %w", err)
+		return nil, fmt.Errorf("open sandbox: %w", err)
 	}
 	return &Engine{host: host, compiling: make(chan struct{}, 1)}, nil
 }
 
-// Close frees everything. Modules and policies are to be closed before.
+// Close frees all resources. Modules and policies must be closed before.
 func (e *Engine) Close() { e.host.Close() }
 
-// Module is a policy's source, compiled.
+// Module is a compiled policy.
 type Module struct {
-	Digest   string         // of the files, as Digest gives it
-	Hooks    []hostabi.Hook // that it answers
-	Builtins []string       // that it leaves to the host, sorted
+	Digest   string         // of the files, as returned by Digest
+	Hooks    []hostabi.Hook // that it implements
+	Builtins []string       // that the host implements for it, sorted
 	Size     int            // bytes of WebAssembly
 
 	loaded *sandbox.Module
 	names  builtinNames
 }
 
-// Load compiles a policy. The error is an *Error when its author is to blame. The
-// Module is to be closed by the caller, after its policies.
+// Load compiles a policy. The error is an *Error if the policy caused it. The
+// caller closes the Module, after its policies.
 func (e *Engine) Load(ctx context.Context, files []File) (*Module, error) {
 	c, err := e.Compile(ctx, files)
 	if err != nil {
@@ -64,14 +64,16 @@ func (e *Engine) Load(ctx context.Context, files []File) (*Module, error) {
 	return e.LoadCompiled(ctx, c)
 }
 
-// Compiled is a policy as WebAssembly, which can be loaded elsewhere without OPA's compiler.
+// Compiled is a policy in WebAssembly, which can be loaded elsewhere without OPA's
+// compiler.
 type Compiled struct {
-	Digest string         // of the files, as Digest gives it
+	Digest string         // of the files, as returned by Digest
 	Code   []byte         // WebAssembly
 	Hooks  []hostabi.Hook // by entry point
 }
 
-// Compile compiles a policy to WebAssembly. The error is an *Error when its author is to blame.
+// Compile compiles a policy to WebAssembly. The error is an *Error if the policy
+// caused it.
 func (e *Engine) Compile(ctx context.Context, files []File) (Compiled, error) {
 	c, err := e.compile(ctx, files)
 	if err != nil {
@@ -80,8 +82,8 @@ func (e *Engine) Compile(ctx context.Context, files []File) (Compiled, error) {
 	return Compiled{Digest: Digest(files), Code: c.code, Hooks: c.hooks}, nil
 }
 
-// LoadCompiled loads what Compile returned. The error is an *Error when the author is to
-// blame. The Module is to be closed by the caller, after its policies.
+// LoadCompiled loads the result of Compile. The error is an *Error if the policy
+// caused it. The caller closes the Module, after its policies.
 func (e *Engine) LoadCompiled(ctx context.Context, c Compiled) (*Module, error) {
 	loaded, err := e.host.Load(ctx, c.Code)
 	if err != nil {
@@ -101,25 +103,26 @@ func (e *Engine) compile(ctx context.Context, files []File) (compiled, error) {
 		defer func() { <-e.compiling }()
 		return compileFiles(ctx, files)
 	case <-ctx.Done():
-		return compiled{}, fmt.Errorf("wait to compile: %w", context.Cause(ctx))
+		return compiled{}, fmt.Errorf("wait for compiler: %w", context.Cause(ctx))
 	}
 }
 
-// blame makes an Error of what the sandbox has against a policy. A source that
-// compiles gives a module that runs, unless it is too large for one.
+// blame converts an error of the sandbox to an Error. A source that compiles gives
+// a module that runs, unless it is too large.
 func blame(err error) error {
-	refusal, stopped := (*sandbox.Refusal)(nil), (*sandbox.Stopped)(nil)
+	refusal, stopped := (*sandbox.RejectedError)(nil), (*sandbox.TrapError)(nil)
 	switch {
 	case errors.As(err, &refusal):
-		return &Error{Message: "as a module, " + refusal.Message}
+		return &Error{Message: "compiled module: " + refusal.Message}
 	case errors.As(err, &stopped):
-		return &Error{Message: "as a module, before it was asked anything, " + stopped.Error()}
+		return &Error{Message: "start compiled module: " + stopped.Error()}
 	}
 	return err
 }
 
-// readBuiltins asks the module itself. The source has been checked before, so one
-// that is not allowed is a mistake of this package, and the policy is not run.
+// readBuiltins reads the built-ins from the module itself. The source has been
+// checked before, so a forbidden one is a bug in this package, and the policy is
+// rejected.
 func (m *Module) readBuiltins(ctx context.Context) error {
 	for _, name := range []string{exportBuiltins, exportMalloc, exportHeap, exportEval, exportParse, exportDump, exportDumpJSON} {
 		if !slices.ContainsFunc(m.loaded.Exports(), func(e fuel.Export) bool { return e.Name == name && len(e.Results) == 1 }) {
@@ -136,16 +139,16 @@ func (m *Module) readBuiltins(ctx context.Context) error {
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("ask for built-ins: %w", err)
+		return fmt.Errorf("read built-ins: %w", err)
 	}
 	m.Builtins = slices.Sorted(maps.Values(m.names))
 	for _, name := range m.Builtins {
 		if _, ok := allowed[name]; !ok {
-			return &Error{Message: fmt.Sprintf("%s may not be used", name)}
+			return &Error{Message: fmt.Sprintf("%s is not allowed", name)}
 		}
 	}
 	return nil
 }
 
-// Close gives the module back. It is to be called once.
+// Close frees the module. It must be called once.
 func (m *Module) Close() { m.loaded.Close() }

@@ -12,30 +12,29 @@ import (
 )
 
 var faultKinds = map[sandbox.Kind]policies.FaultKind{
-	sandbox.Exhausted: policies.FaultExhausted,
-	sandbox.NoMemory:  policies.FaultMemoryLimit,
-	sandbox.TimedOut:  policies.FaultTimedOut,
-	sandbox.Trapped:   policies.FaultTrapped,
+	sandbox.FuelExhausted: policies.FaultFuelExhausted,
+	sandbox.MemoryLimit:   policies.FaultMemoryLimit,
+	sandbox.TimedOut:      policies.FaultTimedOut,
+	sandbox.Trapped:       policies.FaultTrapped,
 }
 
-// instead is what a rule may say where it would be undefined. Where there is no next policy
-// to ask, to abstain is no answer.
-var instead = map[hostabi.Hook]string{
-	hostabi.HookPropagate: `say {"decision": "Abstain"} where it has nothing to say`,
-	hostabi.HookCollect:   `say {"decision": "Abstain"} where it has nothing to say`,
-	hostabi.HookFinalize:  `say {"decision": "Wait"} where it has to be asked again, {"decision": "Done"} where nothing is left to do, or {"decision": "Fail", "reason": "…"}`,
-	hostabi.HookValidate:  `say {"decision": "Valid"}, or {"decision": "Invalid", "reason": "…"}`,
+// undefinedAdvice is the advice for a rule that is undefined. Abstain is no option where
+// there is no next policy.
+var undefinedAdvice = map[hostabi.Hook]string{
+	hostabi.HookPropagate: `return {"decision": "Abstain"} to leave the decision to the next policy`,
+	hostabi.HookCollect:   `return {"decision": "Abstain"} to leave the decision to the next policy`,
+	hostabi.HookFinalize:  `return {"decision": "Wait"} to be evaluated again, {"decision": "Done"} if nothing is left to do, or {"decision": "Fail", "reason": "…"}`,
+	hostabi.HookValidate:  `return {"decision": "Valid"}, or {"decision": "Invalid", "reason": "…"}`,
 }
 
-// fault says whose fault an error is, and returns it as one of the policy if it
-// is the module's.
+// fault converts an error to a *policies.Fault if the module caused it.
 func (p *Policy) fault(hook hostabi.Hook, err error) error {
 	f := &policies.Fault{Policy: p.options.Name}
 	var (
-		refusal *sandbox.Refusal
-		stopped *sandbox.Stopped
-		misused *builtinError
-		bad     *hostabi.VerdictError
+		rejected   *sandbox.RejectedError
+		stopped    *sandbox.TrapError
+		builtinErr *builtinError
+		verdictErr *hostabi.VerdictError
 	)
 	switch {
 	case errors.Is(err, errNoHook):
@@ -43,34 +42,34 @@ func (p *Policy) fault(hook hostabi.Hook, err error) error {
 		f.Message = fmt.Sprintf("it has no rule %s", hook)
 	case errors.Is(err, errUndefined):
 		f.Kind = policies.FaultNoVerdict
-		f.Message = fmt.Sprintf("rule %s is undefined for this request; %s", hook, instead[hook])
-	case errors.As(err, &refusal):
-		f.Kind, f.Message = policies.FaultRefused, refusal.Message
+		f.Message = fmt.Sprintf("rule %s is undefined for this request; %s", hook, undefinedAdvice[hook])
+	case errors.As(err, &rejected):
+		f.Kind, f.Message = policies.FaultRejected, rejected.Message
 	case errors.As(err, &stopped):
 		f.Kind = faultKinds[stopped.Kind]
-		f.Message = fmt.Sprintf("rule %s: %s%s", hook, stopped.Message, within(stopped.Trace))
-	case errors.As(err, &misused):
-		f.Kind, f.Message = policies.FaultMisuse, fmt.Sprintf("rule %s: %s", hook, misused)
-	case errors.As(err, &bad):
-		f.Kind, f.Message = policies.FaultBadVerdict, fmt.Sprintf("rule %s: %s", hook, bad)
+		f.Message = fmt.Sprintf("rule %s: %s%s", hook, stopped.Message, describeTrace(stopped.Trace))
+	case errors.As(err, &builtinErr):
+		f.Kind, f.Message = policies.FaultInvalidCall, fmt.Sprintf("rule %s: %s", hook, builtinErr)
+	case errors.As(err, &verdictErr):
+		f.Kind, f.Message = policies.FaultInvalidVerdict, fmt.Sprintf("rule %s: %s", hook, verdictErr)
 	default:
-		return fmt.Errorf("ask policy %s: %w", p.options.Name, err)
+		return fmt.Errorf("evaluate policy %s: %w", p.options.Name, err)
 	}
 	return f
 }
 
-// within names the author's own rules and functions that were being evaluated,
-// the innermost first. The module calls them g0.data.gleaner.collect, where the
-// number counts what is replaced by with.
-func within(trace []string) string {
-	const few = 3
+// describeTrace lists the rules and functions of the policy that were being evaluated, the
+// innermost first. The module calls them g0.data.gleaner.collect, where the number
+// counts replacements by with.
+func describeTrace(trace []string) string {
+	const maxRules = 3
 	var rules []string
 	for _, frame := range trace {
 		_, name, ok := strings.Cut(frame, ".data.")
 		if !ok || slices.Contains(rules, "data."+name) {
 			continue
 		}
-		if rules = append(rules, "data."+name); len(rules) == few {
+		if rules = append(rules, "data."+name); len(rules) == maxRules {
 			break
 		}
 	}
@@ -80,26 +79,26 @@ func within(trace []string) string {
 	return ", in " + strings.Join(rules, " ← ")
 }
 
-// clarify says in other words what the module says of itself.
-func clarify(message string) string {
+// explainAbort rephrases messages of the module.
+func explainAbort(message string) string {
 	for _, c := range []struct{ says, means string }{
-		{"var assignment conflict", "the rule or function has two values at once: make its conditions exclude each other, or use else"},
-		{"object insert conflict", "one key of an object has two values at once"},
+		{"var assignment conflict", "the rule or function has conflicting values: make its conditions mutually exclusive, or use else"},
+		{"object insert conflict", "a key of an object has conflicting values"},
 	} {
 		if where, ok := strings.CutSuffix(message, ": "+c.says); ok {
-			return withoutColumn(where) + ": " + c.means
+			return trimColumn(where) + ": " + c.means
 		}
 	}
 	if !strings.Contains(message, " ") {
-		return "it gave up in " + message // which is all that OPA says
+		return "it aborted in " + message // OPA gives no other information
 	}
 	return message
 }
 
-// withoutColumn leaves file and line, as all messages about a source have.
-func withoutColumn(place string) string {
-	if i := strings.LastIndexByte(place, ':'); i > 0 && strings.Count(place, ":") > 1 {
-		return place[:i]
+// trimColumn returns the file and line, without the column.
+func trimColumn(location string) string {
+	if i := strings.LastIndexByte(location, ':'); i > 0 && strings.Count(location, ":") > 1 {
+		return location[:i]
 	}
-	return place
+	return location
 }

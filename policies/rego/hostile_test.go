@@ -28,11 +28,11 @@ func TestHostilePoliciesAreStopped(t *testing.T) {
 	some d in r
 	a + b + c + d < 0
 }`,
-			want: policies.FaultExhausted,
+			want: policies.FaultFuelExhausted,
 		},
 		"one that takes exponential time": {
 			rules: exponential(40),
-			want:  policies.FaultExhausted,
+			want:  policies.FaultFuelExhausted,
 		},
 		"one that doubles a text": {
 			rules:  doubling(`concat("", [x, x])`, `"aaaaaaaa"`),
@@ -46,15 +46,15 @@ func TestHostilePoliciesAreStopped(t *testing.T) {
 		},
 		"one that doubles by replacing": {
 			rules: doubling(`replace(x, "a", "aa")`, `"aaaaaaaa"`),
-			want:  policies.FaultExhausted, // each replacement copies the whole text
+			want:  policies.FaultFuelExhausted, // each replacement copies the whole text
 		},
 		"one that doubles by sprintf": {
 			rules: doubling(`sprintf("%s%s", [x, x])`, `"aaaaaaaa"`),
-			want:  policies.FaultMisuse, // its arguments have too many bytes
+			want:  policies.FaultInvalidCall, // its arguments have too many bytes
 		},
 		"one that counts to a billion": {
 			rules: `collect := count(numbers.range(1, 1000000000))`,
-			want:  policies.FaultExhausted,
+			want:  policies.FaultFuelExhausted,
 		},
 		"one that shifts a bit far": {
 			rules: `collect := bits.lsh(1, 100000000000)`,
@@ -62,12 +62,12 @@ func TestHostilePoliciesAreStopped(t *testing.T) {
 		},
 		"one that repeats what the host does": {
 			rules: `collect := count([x | some i in numbers.range(1, 1000000); x := sprintf("%d", [i])])`,
-			want:  policies.FaultExhausted,
+			want:  policies.FaultFuelExhausted,
 		},
 		"one whose pattern is slow": {
 			rules: `collect := count([1 | some i in numbers.range(1, 100000); regex.find_n("(x+x+)+y", input, -1)])`,
 			input: `"` + strings.Repeat("x", 1000) + `"`,
-			want:  policies.FaultExhausted,
+			want:  policies.FaultFuelExhausted,
 		},
 		"a document that is nested deeply": {
 			rules:  `collect := count(input)`,
@@ -78,7 +78,7 @@ func TestHostilePoliciesAreStopped(t *testing.T) {
 		"a built-in that is given a document that is nested deeply": {
 			rules: `collect := sprintf("%v", [input])`,
 			input: strings.Repeat("[", 1_000) + strings.Repeat("]", 1_000),
-			want:  policies.FaultMisuse,
+			want:  policies.FaultInvalidCall,
 		},
 	} {
 		t.Run(claim, func(t *testing.T) {

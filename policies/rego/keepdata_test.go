@@ -9,7 +9,7 @@ import (
 
 // One file of cases for all engines: policies/policytest asks the same of the
 // policy in Go, built as wasm.
-func TestAPolicyInRegoAnswersTheCasesOfTheOneInGo(t *testing.T) {
+func TestKeepData_PassesSharedCases(t *testing.T) {
 	const folder = "../policytest/testdata/"
 	suite, err := policytest.LoadSuite(folder + "keep-data.yaml")
 	if err != nil {

@@ -11,15 +11,15 @@ import (
 	sdk "github.com/gleaner-dev/gleaner/sdk/rego"
 )
 
-// libraryRef is where the library is found in policies.
+// libraryRef is the package of the library.
 var libraryRef = ast.MustParseRef("data.gleaner.sdk")
 
-// library is the source that every policy may import. It is ours, so a mistake in
-// it is a mistake in the program, which its tests find.
+// library is the source that every policy may import. Its tests check that it
+// parses.
 var library = sync.OnceValues(func() (map[string]*ast.Module, error) {
 	names, err := fs.Glob(sdk.Files, "*.rego")
 	if err != nil {
-		return nil, fmt.Errorf("list the library: %w", err)
+		return nil, fmt.Errorf("list library: %w", err)
 	}
 	modules := map[string]*ast.Module{}
 	for _, name := range names {
@@ -28,11 +28,11 @@ var library = sync.OnceValues(func() (map[string]*ast.Module, error) {
 		}
 		text, err := fs.ReadFile(sdk.Files, name)
 		if err != nil {
-			return nil, fmt.Errorf("read the library: %w", err)
+			return nil, fmt.Errorf("read library: %w", err)
 		}
 		full := "gleaner/sdk/" + name
 		if modules[full], err = parseFile(File{Name: full, Text: string(text)}); err != nil {
-			return nil, fmt.Errorf("parse the library: %w", err)
+			return nil, fmt.Errorf("parse library: %w", err)
 		}
 	}
 	return modules, nil

@@ -8,7 +8,7 @@ import (
 )
 
 // The tests of the library are those that stock opa test runs in its folder.
-func TestTheLibraryPassesItsTestsAndIsCoveredByThem(t *testing.T) {
+func TestLibrary_PassesItsTestsWithFullCoverage(t *testing.T) {
 	names, err := fs.Glob(sdk.Files, "*.rego")
 	if err != nil {
 		t.Fatal(err)

@@ -8,31 +8,31 @@ import (
 	"unicode"
 )
 
-// What a regular expression may measure. Compiling one repeats what is in braces,
-// so a few bytes can stand for hundreds of megabytes: it is measured as it is
-// written, and compiled only if it is small. Package syntax bounds what parsing
-// takes by the length of the pattern.
+// Limits of regular expressions. Compiling one repeats what is in braces, so a few
+// bytes can expand to hundreds of megabytes: the size is computed from the parsed
+// pattern, and only a small one is compiled. The length of the pattern bounds the
+// cost of parsing.
 const (
 	maxPattern = 4 << 10 // bytes
 	maxStates  = 4096
 	maxRanges  = 1 << 16 // of characters, in all classes; \pL has 600
 	maxClasses = 64      // of Unicode, such as \pL
-	maxFolds   = 16      // ranges beyond ASCII without regard to case, each of which takes milliseconds to parse
+	maxFolds   = 16      // case-insensitive ranges beyond ASCII, each of which takes milliseconds to parse
 
 	stepsPerFold = 1 << 17 // characters that have a case
 )
 
-// matching is how many steps finding all matches may take.
-func matching(pattern, text string) (int, error) {
+// matchCost returns the maximum number of steps to find all matches.
+func matchCost(pattern, text string) (int, error) {
 	if len(pattern) > maxPattern {
-		return 0, fmt.Errorf("the pattern has %d bytes, where at most %d are allowed", len(pattern), maxPattern)
+		return 0, fmt.Errorf("the pattern has %d bytes, at most %d are allowed", len(pattern), maxPattern)
 	}
 	classes, folds := unicodeClasses(pattern), folds(pattern)
 	if classes > maxClasses {
-		return 0, fmt.Errorf("the pattern has %d Unicode classes, where at most %d are allowed", classes, maxClasses)
+		return 0, fmt.Errorf("the pattern has %d Unicode classes, at most %d are allowed", classes, maxClasses)
 	}
 	if folds > maxFolds {
-		return 0, fmt.Errorf("the pattern has %d ranges beyond ASCII without regard to case, where at most %d are allowed", folds, maxFolds)
+		return 0, fmt.Errorf("the pattern has %d case-insensitive ranges beyond ASCII, at most %d are allowed", folds, maxFolds)
 	}
 	parsed, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
@@ -43,7 +43,7 @@ func matching(pattern, text string) (int, error) {
 		return 0, fmt.Errorf("the pattern has more than %d states", maxStates)
 	}
 	if size.ranges > maxRanges {
-		return 0, fmt.Errorf("the pattern has more than %d ranges of characters", maxRanges)
+		return 0, fmt.Errorf("the pattern has more than %d character ranges", maxRanges)
 	}
 	return size.states*(len(text)+1)*(len(text)+2)/2 + size.ranges + folds*stepsPerFold, nil
 }
@@ -52,8 +52,8 @@ func unicodeClasses(pattern string) int {
 	return strings.Count(pattern, `\p`) + strings.Count(pattern, `\P`)
 }
 
-// folds is how many ranges there may be that reach beyond ASCII, if case may not
-// matter somewhere. Parsing goes through such a range character by character.
+// folds returns the maximum number of ranges beyond ASCII that may be
+// case-insensitive. Parsing visits each character of such a range.
 func folds(pattern string) int {
 	beyond := strings.ContainsFunc(pattern, func(c rune) bool { return c > unicode.MaxASCII }) ||
 		escapes.MatchString(pattern)
@@ -68,27 +68,26 @@ var (
 	ignoresCase = regexp.MustCompile(`\(\?[a-zA-Z-]*i`)
 )
 
-// patternSize is what a pattern is compiled to, at the most. Once it is too large,
-// how large does not matter.
+// patternSize is the maximum size of a compiled pattern. It saturates at tooLarge.
 type patternSize struct{ states, ranges int }
 
 const tooLarge = 1 << 20
 
-func (s patternSize) times(n int) patternSize {
+func (s patternSize) multiply(n int) patternSize {
 	return patternSize{min(s.states*n, tooLarge), min(s.ranges*n, tooLarge)}
 }
 
-func (s patternSize) plus(o patternSize) patternSize {
+func (s patternSize) add(o patternSize) patternSize {
 	return patternSize{min(s.states+o.states, tooLarge), min(s.ranges+o.ranges, tooLarge)}
 }
 
-// sizeOf measures the whole pattern, with the state in which it begins to match
-// and those that fail and match.
+// sizeOf returns the size of the whole pattern, with the initial, matching and
+// failing states.
 func sizeOf(r *syntax.Regexp) patternSize {
-	return partSize(r).plus(patternSize{states: 3})
+	return partSize(r).add(patternSize{states: 3})
 }
 
-// partSize recurses no deeper than package syntax lets patterns nest.
+// partSize recurses no deeper than package syntax allows patterns to nest.
 func partSize(r *syntax.Regexp) patternSize {
 	size := patternSize{states: 1}
 	switch r.Op {
@@ -102,12 +101,12 @@ func partSize(r *syntax.Regexp) patternSize {
 	default:
 	}
 	for _, sub := range r.Sub {
-		// Between two alternatives, or parts, there is one state at the most.
-		size = size.plus(partSize(sub)).plus(patternSize{states: 1})
+		// Between two alternatives, or parts, there is at most one state.
+		size = size.add(partSize(sub)).add(patternSize{states: 1})
 	}
 	if r.Op == syntax.OpRepeat {
 		// x{2,} is xx+, and x{2,5} is xx(x(x(x)?)?)?: each copy has one state more.
-		return size.plus(patternSize{states: 1}).times(max(r.Min+1, r.Max, 1))
+		return size.add(patternSize{states: 1}).multiply(max(r.Min+1, r.Max, 1))
 	}
 	return size
 }

@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// TestAPatternIsMeasuredBeforeItIsCompiled holds for each built-in that the host
+// TestPattern_IsBoundedBeforeCompiling holds for each built-in that the host
 // does and that takes a pattern: what they refuse has cost no memory.
-func TestAPatternIsMeasuredBeforeItIsCompiled(t *testing.T) {
+func TestPattern_IsBoundedBeforeCompiling(t *testing.T) {
 	for claim, pattern := range map[string]string{
 		"repeated in alternatives":                    strings.Repeat("x{1000}|", 8_000),
 		"repeated classes":                            strings.Repeat(`\pL{1000}`, 400),
@@ -54,8 +54,8 @@ func TestAPatternIsMeasuredBeforeItIsCompiled(t *testing.T) {
 	}
 }
 
-// TestPatternsThatPeopleWriteAreAllowed holds for the largest that are honest.
-func TestPatternsThatPeopleWriteAreAllowed(t *testing.T) {
+// TestPattern_AllowsRealPatterns holds for the largest that are honest.
+func TestPattern_AllowsRealPatterns(t *testing.T) {
 	for _, pattern := range []string{
 		`^[a-z0-9]([-a-z0-9]{0,251}[a-z0-9])?$`,
 		`^([a-z0-9]{1,63}\.){1,8}[a-z]{2,63}$`,
@@ -63,7 +63,7 @@ func TestPatternsThatPeopleWriteAreAllowed(t *testing.T) {
 		`^\pL[\pL\pN_-]{0,31}$`,
 		`(?i)^(` + strings.Repeat("kube-system|", 100) + `default)$`,
 	} {
-		if steps, err := matching(pattern, "x"); err != nil || steps == 0 {
+		if steps, err := matchCost(pattern, "x"); err != nil || steps == 0 {
 			t.Errorf("%.60s: %d steps, %v", pattern, steps, err)
 		}
 	}
@@ -78,7 +78,7 @@ func FuzzPattern(f *testing.F) {
 		f.Add(pattern)
 	}
 	f.Fuzz(func(t *testing.T, pattern string) {
-		if _, err := matching(pattern, "x"); err != nil {
+		if _, err := matchCost(pattern, "x"); err != nil {
 			return
 		}
 		parsed, err := syntax.Parse(pattern, syntax.Perl)

@@ -14,7 +14,7 @@ import (
 // Limits bound one call of a policy.
 type Limits = sandbox.Limits
 
-// Options say how a policy uses its module.
+// Options configure a policy.
 type Options struct {
 	Name   string // of the policy
 	Limits Limits // of each call
@@ -24,7 +24,7 @@ type Options struct {
 	Instances int
 }
 
-// Policy asks a module. It shares instances with no other policy.
+// Policy evaluates a module. It does not share instances with other policies.
 type Policy struct {
 	options Options
 	module  *Module
@@ -33,8 +33,8 @@ type Policy struct {
 
 var _ policies.Evaluator = (*Policy)(nil)
 
-// NewPolicy starts the module for a policy. The error is a *policies.Fault when
-// the module is to blame. The caller closes the Policy, before the Module.
+// NewPolicy starts the module for a policy. The error is a *policies.Fault if the
+// module caused it. The caller closes the Policy, before the Module.
 func NewPolicy(ctx context.Context, m *Module, o Options) (*Policy, error) {
 	p := &Policy{options: o, module: m}
 	pool, err := m.loaded.NewPool(ctx, sandbox.PoolOptions{Limits: o.Limits, Instances: o.Instances})
@@ -45,7 +45,7 @@ func NewPolicy(ctx context.Context, m *Module, o Options) (*Policy, error) {
 	return p, nil
 }
 
-// Close waits for calls and frees the instances. It is to be called once.
+// Close waits for calls and frees the instances. It must be called once.
 func (p *Policy) Close() { p.pool.Close() }
 
 // Name implements policies.Evaluator.
@@ -53,31 +53,30 @@ func (p *Policy) Name() string { return p.options.Name }
 
 // Evaluate implements policies.Evaluator.
 func (p *Policy) Evaluate(ctx context.Context, request hostabi.Request) (hostabi.Verdict, error) {
-	answer, err := p.Ask(ctx, request)
+	answer, err := p.EvaluateMetered(ctx, request)
 	return answer.Verdict, err
 }
 
-// Answer is a verdict, and what it took.
-type Answer struct {
+// Evaluation is a verdict, and the resources that its evaluation used.
+type Evaluation struct {
 	Verdict  hostabi.Verdict
 	Document []byte // the verdict as the module wrote it
 	sandbox.Usage
 }
 
-// Ask is Evaluate, with what a record needs. With an error, the Answer has no
-// verdict, and has what it took to come to that.
-func (p *Policy) Ask(ctx context.Context, request hostabi.Request) (Answer, error) {
+// EvaluateMetered is like Evaluate, and also returns what a record needs. With an error, the
+// Answer has no verdict, but the resources used.
+func (p *Policy) EvaluateMetered(ctx context.Context, request hostabi.Request) (Evaluation, error) {
 	document, err := hostabi.MarshalRequest(request)
 	if err != nil {
-		return Answer{}, fmt.Errorf("ask policy %s: %w", p.options.Name, err)
+		return Evaluation{}, fmt.Errorf("evaluate policy %s: %w", p.options.Name, err)
 	}
-	return p.AskDocument(ctx, request.Hook, document)
+	return p.EvaluateDocument(ctx, request.Hook, document)
 }
 
-// AskDocument is Ask for a request that has been marshaled already. The hook is that of
-// the document.
-func (p *Policy) AskDocument(ctx context.Context, hook hostabi.Hook, document []byte) (a Answer, err error) {
-	a.Document, a.Usage, err = p.askDocument(ctx, hook, document)
+// EvaluateDocument is like Ask for a marshaled request with this hook.
+func (p *Policy) EvaluateDocument(ctx context.Context, hook hostabi.Hook, document []byte) (a Evaluation, err error) {
+	a.Document, a.Usage, err = p.evalDocument(ctx, hook, document)
 	if err == nil {
 		a.Verdict, err = hostabi.ParseVerdict(hook, a.Document)
 	}
@@ -88,19 +87,19 @@ func (p *Policy) AskDocument(ctx context.Context, hook hostabi.Hook, document []
 	return a, nil
 }
 
-// errNoHook is a hook that the policy has no rule for.
+// errNoHook reports that the policy has no rule for a hook.
 var errNoHook = errors.New("no such hook")
 
-// askDocument gives the value of a hook's rule as JSON.
-func (p *Policy) askDocument(ctx context.Context, hook hostabi.Hook, request []byte) (answer []byte, usage sandbox.Usage, err error) {
+// evalDocument returns the value of a hook's rule as JSON.
+func (p *Policy) evalDocument(ctx context.Context, hook hostabi.Hook, request []byte) (verdict []byte, usage sandbox.Usage, err error) {
 	entry := slices.Index(p.module.Hooks, hook)
 	if entry < 0 {
 		return nil, usage, errNoHook
 	}
 	usage, err = p.pool.Run(ctx, func(ctx context.Context, in *sandbox.Instance) error {
 		var err error
-		answer, err = guest{in}.eval(p.module.names.within(ctx), entry, request, hostabi.MaxVerdictBytes)
+		verdict, err = guest{in}.eval(p.module.names.withContext(ctx), entry, request, hostabi.MaxVerdictBytes)
 		return err
 	})
-	return answer, usage, err
+	return verdict, usage, err
 }

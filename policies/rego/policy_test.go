@@ -15,36 +15,36 @@ import (
 	"github.com/gleaner-dev/gleaner/policies/wasm/sandbox"
 )
 
-// keep orphans what is labelled so, and deletes what else has lost its owners.
+// keep orphans what is labeled so, and deletes what else has lost its owners.
 var keep = File{"keep.rego", `package gleaner
 
 import data.gleaner.sdk.meta
 import data.gleaner.sdk.owners
 import data.gleaner.sdk.verdict
 
-collect := verdict.because(verdict.orphan, sprintf("%s is labelled keep", [input.object.metadata.name])) if {
-	meta.labelled("keep", "true")
-} else := verdict.because(verdict.delete, "nobody owns it") if {
+collect := verdict.with_reason(verdict.orphan, sprintf("%s is labelled keep", [input.object.metadata.name])) if {
+	meta.has_label("keep", "true")
+} else := verdict.with_reason(verdict.delete, "nobody owns it") if {
 	owners.all_absent
 } else := verdict.abstain
 `}
 
-func TestAPolicyAnswers(t *testing.T) {
+func TestEvaluate(t *testing.T) {
 	p := newPolicy(t, newEngine(t), sandbox.Limits{}, keep)
 	for claim, c := range map[string]struct {
 		request hostabi.Request
 		want    hostabi.Verdict
 	}{
 		"by what the object says": {
-			request("collect", map[string]string{"keep": "true"}, hostabi.StandingAbsent),
+			request("collect", map[string]string{"keep": "true"}, hostabi.OwnerAbsent),
 			hostabi.Verdict{Decision: hostabi.DecisionOrphan, Reason: "a is labelled keep"},
 		},
 		"by what its owners do": {
-			request("collect", nil, hostabi.StandingAbsent),
+			request("collect", nil, hostabi.OwnerAbsent),
 			hostabi.Verdict{Decision: hostabi.DecisionDelete, Reason: "nobody owns it"},
 		},
 		"cautiously where an owner is not known": {
-			request("collect", nil, hostabi.StandingAbsent, hostabi.StandingUnknown),
+			request("collect", nil, hostabi.OwnerAbsent, hostabi.OwnerUnknown),
 			hostabi.Verdict{Decision: hostabi.DecisionAbstain},
 		},
 	} {
@@ -60,7 +60,7 @@ func TestAPolicyAnswers(t *testing.T) {
 	}
 }
 
-func TestAModuleSaysWhatItIs(t *testing.T) {
+func TestLoad_DescribesModule(t *testing.T) {
 	h := newEngine(t)
 	m, err := h.Load(t.Context(), []File{keep})
 	if err != nil {
@@ -110,7 +110,7 @@ func TestFaults(t *testing.T) {
 	for claim, c := range map[string]struct{ rules, want string }{
 		"a rule that is undefined": {
 			`collect := {"decision": "Delete"} if input.never`,
-			`rule collect is undefined for this request; say {"decision": "Abstain"} where it has nothing to say`,
+			`rule collect is undefined for this request; return {"decision": "Abstain"} to leave the decision to the next policy`,
 		},
 		"a hook that there is not": {
 			`propagate := {"decision": "Orphan"}`,
@@ -130,17 +130,17 @@ func TestFaults(t *testing.T) {
 		},
 		"two verdicts at once": {
 			"collect := {\"decision\": \"Delete\"} if input.attempt\ncollect := {\"decision\": \"Orphan\"} if input.round",
-			`rule collect: a.rego:3: the rule or function has two values at once: make its conditions exclude each other, or use else`,
+			`rule collect: a.rego:3: the rule or function has conflicting values: make its conditions mutually exclusive, or use else`,
 		},
 		"a built-in that asks for too much": {
 			`collect := {"decision": "Delete", "reason": sprintf("%900000d%900000d", [1, 1])}`,
-			`rule collect: sprintf: the text could pass 1048576 bytes`,
+			`rule collect: sprintf: the result could exceed 1048576 bytes`,
 		},
 		"a verdict that is too long": {
 			`collect := {"decision": "Abstain", "state": c}
 a := concat("", ["x" | some _ in numbers.range(1, 1100)])
 c := concat("", [a | some _ in numbers.range(1, 1000)])`,
-			`rule collect: it wrote a text of more than`,
+			`rule collect: it returned a text of more than`,
 		},
 	} {
 		t.Run(claim, func(t *testing.T) {
@@ -162,7 +162,7 @@ c := concat("", [a | some _ in numbers.range(1, 1000)])`,
 	}
 }
 
-func TestAContextThatIsDoneIsNoFault(t *testing.T) {
+func TestEvaluate_CanceledContextIsNoFault(t *testing.T) {
 	p := newPolicy(t, newEngine(t), sandbox.Limits{}, keep)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -174,7 +174,7 @@ func TestAContextThatIsDoneIsNoFault(t *testing.T) {
 	}
 }
 
-func TestAnEngineThatIsClosedLoadsNothing(t *testing.T) {
+func TestLoad_FailsAfterClose(t *testing.T) {
 	h, err := New(Config{})
 	if err != nil {
 		t.Fatal(err)

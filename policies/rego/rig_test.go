@@ -52,12 +52,12 @@ func newPolicy(t testing.TB, h *Engine, limits sandbox.Limits, files ...File) *P
 
 // value asks a hook for its value, whatever it is.
 func value(ctx context.Context, p *Policy, hook hostabi.Hook, input string) (string, error) {
-	answer, _, err := p.askDocument(ctx, hook, []byte(input))
+	answer, _, err := p.evalDocument(ctx, hook, []byte(input))
 	return string(answer), err
 }
 
 // request is one about an object with labels, whose owners stand so.
-func request(hook hostabi.Hook, labels map[string]string, standings ...hostabi.Standing) hostabi.Request {
+func request(hook hostabi.Hook, labels map[string]string, standings ...hostabi.OwnerStatus) hostabi.Request {
 	body, err := json.Marshal(map[string]any{
 		"apiVersion": "v1", "kind": "ConfigMap",
 		"metadata": map[string]any{"name": "a", "namespace": "b", "uid": "1", "resourceVersion": "2", "labels": labels},
@@ -70,7 +70,7 @@ func request(hook hostabi.Hook, labels map[string]string, standings ...hostabi.S
 		panic(err)
 	}
 	for _, s := range standings {
-		r.Owners = append(r.Owners, hostabi.Owner{Standing: s})
+		r.Owners = append(r.Owners, hostabi.Owner{Status: s})
 	}
 	return r
 }

@@ -13,27 +13,27 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// What a policy may measure. Nothing stops OPA's compiler once it runs. It takes
-// quadratic time for many rules or keys, and for each level of comprehensions two
-// and a half times as long: at 15 of them, 4 s.
+// Limits of a policy's source. OPA's compiler cannot be interrupted. It takes
+// quadratic time for many rules or keys, and two and a half times as long for each
+// level of comprehensions: 4 s at 15 levels.
 const (
 	MaxSource   = 64 << 10 // bytes, in all files
 	MaxFiles    = 64
-	maxDepth    = 500 // nodes of the syntax tree; what people write stays below 50
+	maxDepth    = 500 // nodes of the syntax tree; real policies stay below 50
 	maxClosures = 6   // comprehensions, and every
 )
 
-// testSuffix ends the names of files that hold only tests.
+// testSuffix is the suffix of files that only contain tests.
 const testSuffix = "_test.rego"
 
-// File is a file of Rego. Its name is what messages say.
+// File is a Rego file. Its name is used in messages.
 type File struct {
 	Name string
 	Text string
 }
 
-// Error is a source that is no policy. The author is to blame, and the message
-// says where, and what to write instead. It may have several lines.
+// Error reports an invalid policy. The message says where the problem is, and what
+// to write instead. It may have several lines.
 type Error struct {
 	Message string
 }
@@ -41,20 +41,20 @@ type Error struct {
 // Error implements error.
 func (e *Error) Error() string { return e.Message }
 
-// refuse says what is wrong at a place in the source.
-func refuse(at *ast.Location, format string, args ...any) *Error {
+// errorAt returns an Error for a location in the source.
+func errorAt(at *ast.Location, format string, args ...any) *Error {
 	return &Error{Message: fmt.Sprintf("%s:%d: ", at.File, at.Row) + fmt.Sprintf(format, args...)}
 }
 
-// Digest is what the files are known by: a SHA-256 in hexadecimal. Neither their
-// order nor their tests count, since they don't change an answer.
+// Digest returns the SHA-256 of the files, in hexadecimal. It does not depend on
+// their order or on tests, which do not affect verdicts.
 func Digest(files []File) string {
 	sum := sha256.New()
 	for _, f := range sorted(files) {
 		if isTest(f.Name) {
 			continue
 		}
-		// With the lengths, no two sets of files write the same bytes.
+		// The lengths make the input of the hash unambiguous.
 		fmt.Fprintf(sum, "%d %d\n", len(f.Name), len(f.Text))
 		_, _ = io.WriteString(sum, f.Name+f.Text)
 	}
@@ -67,7 +67,7 @@ func sorted(files []File) []File {
 	return slices.SortedFunc(slices.Values(files), func(a, b File) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// parse reads the files, by name. Tests are left out unless they are asked for.
+// parse parses the files, by name. Tests are skipped unless tests is true.
 func parse(files []File, tests bool) (map[string]*ast.Module, error) {
 	if err := checkSizes(files); err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func parse(files []File, tests bool) (map[string]*ast.Module, error) {
 			continue
 		}
 		if _, ok := modules[f.Name]; ok {
-			return nil, &Error{Message: fmt.Sprintf("%s: there are two files of this name", f.Name)}
+			return nil, &Error{Message: fmt.Sprintf("%s: duplicate file name", f.Name)}
 		}
 		module, err := parseFile(f)
 		if err != nil {
@@ -91,14 +91,14 @@ func parse(files []File, tests bool) (map[string]*ast.Module, error) {
 
 func checkSizes(files []File) error {
 	if len(files) > MaxFiles {
-		return &Error{Message: fmt.Sprintf("%d files, where at most %d are allowed", len(files), MaxFiles)}
+		return &Error{Message: fmt.Sprintf("%d files, at most %d are allowed", len(files), MaxFiles)}
 	}
 	size := 0
 	for _, f := range files {
 		size += len(f.Text)
 	}
 	if size > MaxSource {
-		return &Error{Message: fmt.Sprintf("%d bytes of Rego, where at most %d are allowed: a policy holds rules, not data", size, MaxSource)}
+		return &Error{Message: fmt.Sprintf("%d bytes of Rego, at most %d are allowed: a policy contains rules, not data", size, MaxSource)}
 	}
 	return nil
 }
@@ -120,10 +120,11 @@ func parseFile(f File) (*ast.Module, error) {
 	return module, nil
 }
 
-// checkDepth refuses what is nested so deeply that walking it, by recursion, could
-// use up the stack, or that compiling it takes exponential time.
+// checkDepth rejects modules that are nested so deeply that walking them
+// recursively could exhaust the stack, or that compiling them takes exponential
+// time.
 func checkDepth(module *ast.Module) error {
-	var at *ast.Location // of the closest node above that has one
+	var at *ast.Location // of the closest ancestor that has one
 	var err error
 	depth, closures, templates := 0, 0, 0
 	enter := func(x any) bool {
@@ -140,11 +141,11 @@ func checkDepth(module *ast.Module) error {
 		switch {
 		case err != nil:
 		case depth > maxDepth:
-			err = refuse(at, "what is here is nested deeper than %d", maxDepth)
+			err = errorAt(at, "nested deeper than %d", maxDepth)
 		case closures > maxClosures:
-			err = refuse(at, "comprehensions are nested deeper than %d: give the inner ones names, as rules", maxClosures)
+			err = errorAt(at, "comprehensions are nested deeper than %d: move the inner ones to rules", maxClosures)
 		case templates > maxTemplates:
-			err = refuse(at, "template strings are nested deeper than %d: give the inner ones names, as rules", maxTemplates)
+			err = errorAt(at, "template strings are nested deeper than %d: move the inner ones to rules", maxTemplates)
 		}
 		return err != nil
 	}
@@ -169,7 +170,8 @@ func isClosure(x any) bool {
 	return false
 }
 
-// explain makes one Error of OPA's, with a line for each, sorted by place.
+// explain converts OPA's errors to an Error with a line for each, sorted by
+// location.
 func explain(err error) error {
 	var several ast.Errors
 	var one *ast.Error
@@ -192,8 +194,8 @@ func explain(err error) error {
 	return &Error{Message: strings.Join(slices.Compact(lines), "\n")}
 }
 
-// language is Rego version 1 with all that OPA itself offers. Which built-ins a
-// policy may use is checked later, since a refusal can then give advice.
+// language is Rego version 1 with all features of OPA. Which built-ins a policy may
+// use is checked later, so that the error can give advice.
 var language = sync.OnceValue(func() *ast.Capabilities {
 	all := ast.CapabilitiesForThisVersion(ast.CapabilitiesRegoVersion(ast.RegoV1))
 	all.AllowNet = []string{} // no schema is fetched while compiling

@@ -15,44 +15,45 @@ import (
 	"github.com/open-policy-agent/opa/v1/tester"
 )
 
-// testPatience is how long one test of a policy may take.
-const testPatience = 10 * time.Second
+// testTimeout is the timeout of one test of a policy.
+const testTimeout = 10 * time.Second
 
-// TestResult is how one test of a policy came out: it passed if nothing else is
-// said of it.
+// TestResult is the result of one test of a policy. It passed unless Failed,
+// Skipped or Error is set.
 type TestResult struct {
 	File    string
 	Line    int
-	Name    string // package and rule, as in gleaner_test.test_keeps_volumes
+	Name    string // package and rule, such as gleaner_test.test_keeps_volumes
 	Failed  bool
 	Skipped bool
-	Error   string // why it came to no end
+	Error   string // why it did not finish
 	Output  string // of print
 }
 
-// FileCoverage is what the tests of a policy reached in one of its files.
+// FileCoverage is the test coverage of one file of a policy.
 type FileCoverage struct {
 	File    string
 	Covered int   // lines
-	Missed  []int // the lines that no test reached
+	Missed  []int // lines that no test reached
 }
 
-// TestReport is how the tests of a policy came out. Its order is that of the files.
+// TestReport contains the results of the tests of a policy, in the order of its
+// files.
 type TestReport struct {
 	Results  []TestResult
 	Coverage []FileCoverage
 }
 
-// Passed says whether there were tests, and none failed.
+// Passed reports whether there were tests, and none failed.
 func (r TestReport) Passed() bool {
 	failed := func(t TestResult) bool { return t.Failed || t.Error != "" }
 	return len(r.Results) > 0 && !slices.ContainsFunc(r.Results, failed)
 }
 
-// Test runs the tests of a policy with OPA's own tester: every rule that begins
-// with test_, in any of the files. Stock opa test does the same with these files
-// beside those of the library. It runs on OPA's evaluator, without limits, and is
-// for people who write policies. The documents are for the tests alone.
+// Test runs the tests of a policy with OPA's tester: every rule that begins with
+// test_, in any of the files. opa test gives the same results for these files
+// together with the library. Tests run on OPA's evaluator, without limits. The
+// documents are available to tests only.
 func Test(ctx context.Context, files []File, documents ...Document) (TestReport, error) {
 	modules, err := parse(files, true)
 	if err != nil {
@@ -74,8 +75,7 @@ func Test(ctx context.Context, files []File, documents ...Document) (TestReport,
 	return runTests(ctx, modules, all, data)
 }
 
-// runTests runs the tests that are in modules, which need all to compile, with
-// the data.
+// runTests runs the tests in modules, which need all to compile, with data.
 func runTests(ctx context.Context, modules, all map[string]*ast.Module, data map[string]any) (TestReport, error) {
 	store := inmem.NewFromObject(data)
 	txn, err := store.NewTransaction(ctx)
@@ -93,7 +93,7 @@ func runTests(ctx context.Context, modules, all map[string]*ast.Module, data map
 		SetCompiler(compiler).
 		SetStore(store).
 		SetModules(all).
-		SetTimeout(testPatience).
+		SetTimeout(testTimeout).
 		SetCoverageQueryTracer(covered).
 		CapturePrintOutput(true)
 	results, err := runner.RunTests(ctx, txn)
@@ -133,7 +133,7 @@ func testResult(r *tester.Result) TestResult {
 	return result
 }
 
-// coverage leaves out the tests themselves.
+// coverage returns the coverage of files other than tests.
 func coverage(report cover.Report, modules map[string]*ast.Module) []FileCoverage {
 	var files []FileCoverage
 	for _, name := range sortedKeys(modules) {

@@ -11,25 +11,23 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// Values cross the wall to a built-in of the host, and back, as text: JSON, to
-// which sets and keys of any type are added. Objects nest no deeper than this on
-// the way, and numbers have no more digits: what reads them next recurses, and
-// writes out exponents.
+// Values are passed to and from the built-ins of the host as text: JSON with sets
+// and keys of any type. Their nesting and the length of numbers are limited, since
+// later processing recurses, and expands exponents.
 const (
-	deepest = 128
-	longest = 512 // characters of a number
+	maxValueDepth   = 128
+	maxNumberLength = 512 // maximum characters of a number
 )
 
 var (
-	errDeep = fmt.Errorf("values may be nested at most %d deep", deepest)
-	errLong = fmt.Errorf("the answer has more than %d bytes", mostBytes)
+	errDeep = fmt.Errorf("values are nested deeper than %d", maxValueDepth)
+	errLong = fmt.Errorf("the result has more than %d bytes", maxResultBytes)
 )
 
-// reader reads one value. What it reads was written by the module, which may
-// have been made to write anything.
+// reader parses one value. Its input comes from the module, and can be anything.
 type reader struct {
 	text  string
-	at    int
+	pos   int
 	depth int
 }
 
@@ -39,58 +37,58 @@ func readValue(text string) (*ast.Term, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.at != len(text) {
+	if r.pos != len(text) {
 		return nil, r.unexpected()
 	}
 	return term, nil
 }
 
-func (r *reader) unexpected() error { return fmt.Errorf("no value is to be read at byte %d", r.at) }
+func (r *reader) unexpected() error { return fmt.Errorf("unexpected text at byte %d", r.pos) }
 
-// take steps over a text if it comes next, and over the spaces before it.
-func (r *reader) take(s string) bool {
-	for r.at < len(r.text) && r.text[r.at] == ' ' {
-		r.at++
+// accept skips spaces, and consumes s if it comes next.
+func (r *reader) accept(s string) bool {
+	for r.pos < len(r.text) && r.text[r.pos] == ' ' {
+		r.pos++
 	}
-	if !strings.HasPrefix(r.text[r.at:], s) {
+	if !strings.HasPrefix(r.text[r.pos:], s) {
 		return false
 	}
-	r.at += len(s)
+	r.pos += len(s)
 	return true
 }
 
 func (r *reader) value() (*ast.Term, error) {
-	if r.depth++; r.depth > deepest {
+	if r.depth++; r.depth > maxValueDepth {
 		return nil, errDeep
 	}
 	defer func() { r.depth-- }()
 
 	switch {
-	case r.take("null"):
+	case r.accept("null"):
 		return ast.NullTerm(), nil
-	case r.take("true"):
+	case r.accept("true"):
 		return ast.BooleanTerm(true), nil
-	case r.take("false"):
+	case r.accept("false"):
 		return ast.BooleanTerm(false), nil
-	case r.take("set()"):
+	case r.accept("set()"):
 		return ast.SetTerm(), nil
-	case r.take("["):
+	case r.accept("["):
 		terms, err := r.list("]")
 		return ast.ArrayTerm(terms...), err
-	case r.take("{"):
+	case r.accept("{"):
 		return r.braces()
-	case strings.HasPrefix(r.text[r.at:], `"`):
+	case strings.HasPrefix(r.text[r.pos:], `"`):
 		return r.string()
 	default:
 		return r.number()
 	}
 }
 
-// list reads values up to the end, with commas between.
+// list reads comma-separated values up to end.
 func (r *reader) list(end string) ([]*ast.Term, error) {
 	var terms []*ast.Term
-	for !r.take(end) {
-		if len(terms) > 0 && !r.take(",") {
+	for !r.accept(end) {
+		if len(terms) > 0 && !r.accept(",") {
 			return nil, r.unexpected()
 		}
 		term, err := r.value()
@@ -102,33 +100,33 @@ func (r *reader) list(end string) ([]*ast.Term, error) {
 	return terms, nil
 }
 
-// braces reads an object or a set, which the first colon tells apart.
+// braces reads an object or a set. The first colon tells them apart.
 func (r *reader) braces() (*ast.Term, error) {
-	if r.take("}") {
+	if r.accept("}") {
 		return ast.ObjectTerm(), nil
 	}
 	first, err := r.value()
 	if err != nil {
 		return nil, err
 	}
-	if r.take(":") {
+	if r.accept(":") {
 		return r.object(first)
 	}
 	elems := []*ast.Term{first}
-	for r.take(",") {
+	for r.accept(",") {
 		elem, err := r.value()
 		if err != nil {
 			return nil, err
 		}
 		elems = append(elems, elem)
 	}
-	if !r.take("}") {
+	if !r.accept("}") {
 		return nil, r.unexpected()
 	}
 	return ast.SetTerm(elems...), nil
 }
 
-// object reads on after the colon behind the first key.
+// object reads an object after the colon of the first key.
 func (r *reader) object(key *ast.Term) (*ast.Term, error) {
 	object := ast.NewObject()
 	for {
@@ -137,50 +135,50 @@ func (r *reader) object(key *ast.Term) (*ast.Term, error) {
 			return nil, err
 		}
 		object.Insert(key, value)
-		if r.take("}") {
+		if r.accept("}") {
 			return ast.NewTerm(object), nil
 		}
-		if !r.take(",") {
+		if !r.accept(",") {
 			return nil, r.unexpected()
 		}
 		if key, err = r.value(); err != nil {
 			return nil, err
 		}
-		if !r.take(":") {
+		if !r.accept(":") {
 			return nil, r.unexpected()
 		}
 	}
 }
 
 func (r *reader) string() (*ast.Term, error) {
-	for end := r.at + 1; end < len(r.text); end++ {
+	for end := r.pos + 1; end < len(r.text); end++ {
 		switch r.text[end] {
 		case '\\':
 			end++
 		case '"':
-			quoted := r.text[r.at : end+1]
-			r.at = end + 1
+			quoted := r.text[r.pos : end+1]
+			r.pos = end + 1
 			var s string
 			if err := json.Unmarshal([]byte(quoted), &s); err != nil {
-				return nil, fmt.Errorf("read a string: %w", err)
+				return nil, fmt.Errorf("parse string: %w", err)
 			}
 			return ast.StringTerm(s), nil
 		}
 	}
-	return nil, errors.New("a string has no end")
+	return nil, errors.New("unterminated string")
 }
 
 func (r *reader) number() (*ast.Term, error) {
-	start := r.at
-	for r.at < len(r.text) && strings.IndexByte("+-.eE0123456789", r.text[r.at]) >= 0 {
-		r.at++
+	start := r.pos
+	for r.pos < len(r.text) && strings.IndexByte("+-.eE0123456789", r.text[r.pos]) >= 0 {
+		r.pos++
 	}
-	digits := r.text[start:r.at]
-	if strings.HasPrefix(digits, ".") { // a number of the source, as it was written
+	digits := r.text[start:r.pos]
+	if strings.HasPrefix(digits, ".") { // a number in the source, as written
 		digits = "0" + digits
 	}
 	if !json.Valid([]byte(digits)) {
-		r.at = start
+		r.pos = start
 		return nil, r.unexpected()
 	}
 	if err := checkNumber(digits); err != nil {
@@ -189,32 +187,32 @@ func (r *reader) number() (*ast.Term, error) {
 	return ast.NumberTerm(json.Number(digits)), nil
 }
 
-// checkNumber allows no number that takes more room than its text: "1e999999999"
+// checkNumber rejects numbers that need more memory than their text: "1e999999999"
 // as an integer has a billion digits.
 func checkNumber(digits string) error {
-	if len(digits) > longest {
-		return fmt.Errorf("a number has %d digits, where at most %d are allowed", len(digits), longest)
+	if len(digits) > maxNumberLength {
+		return fmt.Errorf("a number has %d digits, at most %d are allowed", len(digits), maxNumberLength)
 	}
 	if i := strings.IndexAny(digits, "eE"); i >= 0 && len(strings.TrimLeft(digits[i+1:], "+-0")) > 3 {
-		return fmt.Errorf("the number %s has too large an exponent", digits)
+		return fmt.Errorf("the exponent of %s is too large", digits)
 	}
 	return nil
 }
 
-// writeValue writes a value as the module reads it.
+// writeValue writes a value as text that the module can parse.
 func writeValue(value ast.Value) ([]byte, error) {
 	text, err := appendDeep(nil, value, 0)
-	if len(text) > mostBytes {
+	if len(text) > maxResultBytes {
 		return nil, errLong
 	}
 	return text, err
 }
 
 func appendDeep(to []byte, value ast.Value, depth int) (_ []byte, err error) {
-	if depth++; depth > deepest {
+	if depth++; depth > maxValueDepth {
 		return nil, errDeep
 	}
-	if len(to) > mostBytes {
+	if len(to) > maxResultBytes {
 		return nil, errLong
 	}
 	switch v := value.(type) {
@@ -244,7 +242,7 @@ func appendDeep(to []byte, value ast.Value, depth int) (_ []byte, err error) {
 	case ast.Null, ast.Boolean, ast.Number:
 		return append(to, v.String()...), nil
 	}
-	return nil, fmt.Errorf("the answer has a %s in it, which is no value", ast.ValueName(value))
+	return nil, fmt.Errorf("the result contains a %s, which is not a value", ast.ValueName(value))
 }
 
 func appendObject(to []byte, object ast.Object, depth int) (_ []byte, err error) {
@@ -267,8 +265,8 @@ func separate(to []byte, i int) []byte {
 	return to
 }
 
-// appendString writes a string as JSON, since the module knows none of the other
-// escapes that Rego has. What is no UTF-8 becomes U+FFFD.
+// appendString writes a string as JSON, since the module does not support Rego's
+// other escapes. Invalid UTF-8 becomes U+FFFD.
 func appendString(to []byte, s string) []byte {
 	const hex = "0123456789abcdef"
 	to = slices.Grow(append(to, '"'), len(s)+1)

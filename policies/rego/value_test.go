@@ -7,7 +7,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-func TestValuesAreReadAsTheModuleWritesThem(t *testing.T) {
+func TestReadValue_RoundTrips(t *testing.T) {
 	for text, want := range map[string]string{
 		`null`:                       `null`,
 		`true`:                       `true`,
@@ -34,7 +34,7 @@ func TestValuesAreReadAsTheModuleWritesThem(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoValueIsNotRead(t *testing.T) {
+func TestReadValue_RejectsInvalid(t *testing.T) {
 	for _, text := range []string{
 		``, ` `, `[`, `[1`, `[1,`, `[1 2]`, `{`, `{"a"`, `{"a":`, `{"a":1`, `{"a":1,`, `{1,`, `"`, `"\`, `"\x"`, `01`, `+1`, `1 2`,
 		`nul`, `set(`, `1e`, `1e9999`, strings.Repeat("9", 600), strings.Repeat("[", 1_000_000), strings.Repeat("{", 1_000_000),
@@ -46,7 +46,7 @@ func TestWhatIsNoValueIsNotRead(t *testing.T) {
 	}
 }
 
-func TestAnAnswerHasBounds(t *testing.T) {
+func TestWriteValue_BoundsResult(t *testing.T) {
 	deep := ast.NullTerm()
 	for range 200 {
 		deep = ast.ArrayTerm(deep)

@@ -13,23 +13,23 @@ import (
 	"time"
 )
 
-// unfinished begins the name of a file that is being written.
-const unfinished = "unfinished-"
+// unfinishedPrefix is the name prefix of a file that is being written.
+const unfinishedPrefix = "unfinished-"
 
-// abandoned is how old such a file is when its writer must be gone.
-const abandoned = time.Hour
+// abandonedAge is the age of an unfinished file at which its writer must be gone.
+const abandonedAge = time.Hour
 
-// cache keeps content on disk under the sha256 that it has, in a folder for each
-// namespace. What is read is checked, so it may be damaged in any way. Other
-// processes may use the same folder.
+// cache stores content on disk by its sha256, in a folder for each namespace.
+// Content is verified when it is read, so damaged files do no harm. Several
+// processes may share the folder.
 type cache struct {
-	dir  string // empty: nothing is kept
-	most int64  // bytes
+	dir      string // empty: disabled
+	maxBytes int64  // bytes
 
-	trimming sync.Mutex // covers the choice of what to remove
+	evicting sync.Mutex // serializes eviction
 }
 
-// file is where the content is. Nothing of the name is as somebody wrote it.
+// file returns the path of content. It contains no text from users.
 func (c *cache) file(namespace, digest string) string {
 	folder := "cluster"
 	if namespace != "" {
@@ -38,26 +38,26 @@ func (c *cache) file(namespace, digest string) string {
 	return filepath.Join(c.dir, folder, digest)
 }
 
-// get returns what is kept. A damaged file is removed.
+// get returns cached content. A damaged file is removed.
 func (c *cache) get(namespace, digest string, limit int64) ([]byte, bool) {
 	if c.dir == "" {
 		return nil, false
 	}
 	name := c.file(namespace, digest)
-	data, err := readAtMost(name, limit)
+	data, err := readLimited(name, limit)
 	if err != nil {
 		return nil, false
 	}
 	if hexSum(data) != digest {
-		_ = os.Remove(name) // or it is written over
+		_ = os.Remove(name) // otherwise it will be overwritten
 		return nil, false
 	}
 	now := time.Now()
-	_ = os.Chtimes(name, now, now) // the order of removal suffers if it can't be noted
+	_ = os.Chtimes(name, now, now) // best effort: the order of eviction depends on it
 	return data, true
 }
 
-func readAtMost(name string, limit int64) ([]byte, error) {
+func readLimited(name string, limit int64) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, err
@@ -66,35 +66,35 @@ func readAtMost(name string, limit int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, limit+1))
 }
 
-// put keeps content that has the digest, and makes room for it.
+// put stores content with its digest, and evicts older content if necessary.
 func (c *cache) put(namespace, digest string, data []byte) error {
 	if c.dir == "" {
 		return nil
 	}
-	if int64(len(data)) > c.most {
-		return fmt.Errorf("keep module: its %d bytes are more than the whole cache may have", len(data))
+	if int64(len(data)) > c.maxBytes {
+		return fmt.Errorf("cache module: its %d bytes exceed the size of the cache", len(data))
 	}
 	name := c.file(namespace, digest)
 	if err := write(name, data); err != nil {
-		return fmt.Errorf("keep module: %w", err)
+		return fmt.Errorf("cache module: %w", err)
 	}
-	if err := c.trim(); err != nil {
-		return fmt.Errorf("make room for modules: %w", err)
+	if err := c.evict(); err != nil {
+		return fmt.Errorf("evict modules: %w", err)
 	}
 	return nil
 }
 
-// write never shows an unfinished file under the name.
+// write writes a file atomically.
 func write(name string, data []byte) error {
 	folder := filepath.Dir(name)
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(folder, unfinished)
+	f, err := os.CreateTemp(folder, unfinishedPrefix)
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) // nothing is there once it was renamed
+	defer os.Remove(f.Name()) // no effect once it was renamed
 	_, err = f.Write(data)
 	if err := errors.Join(err, f.Close()); err != nil {
 		return err
@@ -102,16 +102,16 @@ func write(name string, data []byte) error {
 	return os.Rename(f.Name(), name)
 }
 
-type kept struct {
-	name string
-	size int64
-	used time.Time
+type cachedFile struct {
+	name     string
+	size     int64
+	lastUsed time.Time
 }
 
-// trim removes what was not used for the longest time, until the rest fits.
-func (c *cache) trim() error {
-	c.trimming.Lock()
-	defer c.trimming.Unlock()
+// evict evicts the least recently used content until the rest fits.
+func (c *cache) evict() error {
+	c.evicting.Lock()
+	defer c.evicting.Unlock()
 	files, err := c.list()
 	if err != nil {
 		return err
@@ -120,9 +120,9 @@ func (c *cache) trim() error {
 	for _, f := range files {
 		total += f.size
 	}
-	slices.SortFunc(files, func(a, b kept) int { return a.used.Compare(b.used) })
+	slices.SortFunc(files, func(a, b cachedFile) int { return a.lastUsed.Compare(b.lastUsed) })
 	for _, f := range files {
-		if total <= c.most {
+		if total <= c.maxBytes {
 			return nil
 		}
 		if err := os.Remove(f.name); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -133,31 +133,31 @@ func (c *cache) trim() error {
 	return nil
 }
 
-// list is what is kept. Files that a writer has left behind go.
-func (c *cache) list() ([]kept, error) {
-	var files []kept
+// list returns the cached files, and removes abandoned ones.
+func (c *cache) list() ([]cachedFile, error) {
+	var files []cachedFile
 	err := filepath.WalkDir(c.dir, func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
-			return ignoreGone(err)
+			return ignoreNotExist(err)
 		}
 		info, err := entry.Info()
 		if err != nil {
-			return ignoreGone(err)
+			return ignoreNotExist(err)
 		}
-		if !strings.HasPrefix(entry.Name(), unfinished) {
-			files = append(files, kept{name, info.Size(), info.ModTime()})
+		if !strings.HasPrefix(entry.Name(), unfinishedPrefix) {
+			files = append(files, cachedFile{name, info.Size(), info.ModTime()})
 			return nil
 		}
-		if time.Since(info.ModTime()) > abandoned {
-			return ignoreGone(os.Remove(name))
+		if time.Since(info.ModTime()) > abandonedAge {
+			return ignoreNotExist(os.Remove(name))
 		}
 		return nil
 	})
 	return files, err
 }
 
-// ignoreGone passes over a file that another process has removed meanwhile.
-func ignoreGone(err error) error {
+// ignoreNotExist ignores the error if another process has removed the file.
+func ignoreNotExist(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

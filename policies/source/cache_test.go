@@ -32,7 +32,7 @@ func TestImage_ByDigestOutlivesItsRegistry(t *testing.T) {
 	refused(t, fetcher(t, folder, source.Limits{}), wasmImage(server.host()+"/modules/a:v1"), source.Unreachable)
 }
 
-func TestCache_DamagedIsFetchedAnew(t *testing.T) {
+func TestCache_RefetchesDamaged(t *testing.T) {
 	server := registered(t)
 	image := server.pushWasm(t, module("x"))
 	for claim, damage := range map[string]func(name string) error{
@@ -65,7 +65,7 @@ func TestCache_DamagedIsFetchedAnew(t *testing.T) {
 	}
 }
 
-func TestCache_MakesRoomByWhatWasNotUsed(t *testing.T) {
+func TestCache_EvictsLeastRecentlyUsed(t *testing.T) {
 	folder := t.TempDir()
 	f := fetcher(t, folder, source.Limits{Cache: 2500})
 	codes, sources, servers := [3][]byte{}, [3]source.Source{}, [3]*site{}
@@ -91,8 +91,8 @@ func TestCache_MakesRoomByWhatWasNotUsed(t *testing.T) {
 	large := wasmURL(serve(t, gives(module(strings.Repeat("x", 3000)))).URL)
 	large.SHA256 = sum(module(strings.Repeat("x", 3000)))
 	got, err := f.Fetch(t.Context(), large)
-	if err != nil || got.KeepErr == nil || !strings.Contains(got.KeepErr.Error(), "more than the whole cache") {
-		t.Errorf("what does not fit at all: %v, %v", err, got.KeepErr)
+	if err != nil || got.CacheErr == nil || !strings.Contains(got.CacheErr.Error(), "exceed the size of the cache") {
+		t.Errorf("what does not fit at all: %v, %v", err, got.CacheErr)
 	}
 }
 

@@ -5,15 +5,15 @@ func Waiting(f *Fetcher) int {
 	f.flights.mu.Lock()
 	defer f.flights.mu.Unlock()
 	n := 0
-	for _, one := range f.flights.now {
-		n += one.waiting
+	for _, one := range f.flights.inFlight {
+		n += one.waiters
 	}
 	return n
 }
 
 // Unpack is what is done with the layers of an image.
 func Unpack(language Language, data []byte, limits Limits) ([]File, error) {
-	return unpackImage(language, []layer{{data: data}}, limits.orDefault())
+	return unpackImage(language, []layer{{data: data}}, limits.withDefaults())
 }
 
 // Parse is what is done with a manifest.
@@ -23,7 +23,7 @@ func Parse(language Language, data []byte) error {
 		return err
 	}
 	if m.isIndex() {
-		_, err = m.choose()
+		_, err = m.wasmImage()
 		return err
 	}
 	_, _, err = m.layers(language, defaults)

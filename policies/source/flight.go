@@ -6,24 +6,24 @@ import (
 	"sync"
 )
 
-// flights are the fetches under way. In contrast to a singleflight.Group, one that
-// has begun for a caller who leaves goes on for those who stay, and is ended by
-// the last to leave, who waits for it.
+// flights are the fetches in progress. Unlike in a singleflight.Group, a fetch
+// continues if the caller that started it leaves and others wait for it. It is
+// canceled by the last caller to leave, which waits for its end.
 type flights struct {
-	mu  sync.Mutex // covers the map, and the waiting in each flight
-	now map[string]*flight
+	mu       sync.Mutex // protects the map, and waiting in each flight
+	inFlight map[string]*flight
 }
 
 type flight struct {
-	waiting int
+	waiters int
 	cancel  context.CancelFunc
-	done    chan struct{} // closed once what follows is there
+	done    chan struct{} // closed once the following fields are set
 	fetched Fetched
 	err     error
 }
 
 func (fs *flights) do(ctx context.Context, key string, fetch func(context.Context) (Fetched, error)) (Fetched, error) {
-	f := fs.board(ctx, key, fetch)
+	f := fs.join(ctx, key, fetch)
 	select {
 	case <-f.done:
 		fs.leave(key, f)
@@ -36,48 +36,48 @@ func (fs *flights) do(ctx context.Context, key string, fetch func(context.Contex
 	}
 }
 
-// board joins the flight that is under way, or starts it.
-func (fs *flights) board(ctx context.Context, key string, fetch func(context.Context) (Fetched, error)) *flight {
+// join joins the fetch in progress, or starts one.
+func (fs *flights) join(ctx context.Context, key string, fetch func(context.Context) (Fetched, error)) *flight {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	if f, ok := fs.now[key]; ok {
-		f.waiting++
+	if f, ok := fs.inFlight[key]; ok {
+		f.waiters++
 		return f
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	f := &flight{waiting: 1, cancel: cancel, done: make(chan struct{})}
-	if fs.now == nil {
-		fs.now = map[string]*flight{}
+	f := &flight{waiters: 1, cancel: cancel, done: make(chan struct{})}
+	if fs.inFlight == nil {
+		fs.inFlight = map[string]*flight{}
 	}
-	fs.now[key] = f
+	fs.inFlight[key] = f
 	go func() {
 		defer close(f.done)
 		f.fetched, f.err = fetch(ctx)
-		fs.landed(key, f)
+		fs.remove(key, f)
 	}()
 	return f
 }
 
-// landed makes whoever asks from now on start anew.
-func (fs *flights) landed(key string, f *flight) {
+// remove removes a finished fetch, so that later callers start a new one.
+func (fs *flights) remove(key string, f *flight) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	if fs.now[key] == f {
-		delete(fs.now, key)
+	if fs.inFlight[key] == f {
+		delete(fs.inFlight, key)
 	}
 }
 
-// leave tells whether it was the last who left. Nobody can join any more then,
-// and the flight ends.
+// leave reports whether the caller was the last one. Nobody can join the fetch
+// then, and it ends.
 func (fs *flights) leave(key string, f *flight) bool {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	f.waiting--
-	if f.waiting > 0 {
+	f.waiters--
+	if f.waiters > 0 {
 		return false
 	}
-	if fs.now[key] == f {
-		delete(fs.now, key)
+	if fs.inFlight[key] == f {
+		delete(fs.inFlight, key)
 	}
 	f.cancel()
 	return true

@@ -11,57 +11,57 @@ import (
 	"github.com/gleaner-dev/gleaner/policies/source/oci"
 )
 
-// mostCredentials is how many credentials are tried on one image.
-const mostCredentials = 8
+// maxCredentials is the maximum number of credentials that are tried for an image.
+const maxCredentials = 8
 
-// fetchImage pulls a module from a registry, with each of the credentials that
-// are for it until one is accepted.
+// fetchImage pulls a module from a registry, with each of the matching credentials
+// until one is accepted.
 func (f *Fetcher) fetchImage(ctx context.Context, s Source) (Fetched, error) {
 	reference, err := oci.ParseReference(s.Image)
 	if err != nil {
-		return Fetched{}, fault(BadReference, "the image %q makes no sense: %v", s.Image, err)
+		return Fetched{}, errorf(InvalidReference, "the image %q is invalid: %v", s.Image, err)
 	}
 	if reference.Tag == "" && reference.Digest == "" {
-		return Fetched{}, fault(BadReference, "the image %s does not say which: add @sha256: and its digest", s.Image)
+		return Fetched{}, errorf(InvalidReference, "the image %s has no digest or tag: add @sha256: and its digest", s.Image)
 	}
 	credentials, err := credentialsFor(reference, s.PullSecrets)
 	if err != nil {
 		return Fetched{}, err
 	}
 	from := reference.String()
-	turn := &turn{fetcher: f, source: s, host: reference.Registry}
-	defer turn.end()
+	turn := &downloadSlot{fetcher: f, source: s, host: reference.Registry}
+	defer turn.release()
 	for i, c := range credentials {
-		p := &pull{fetcher: f, source: s, turn: turn, reference: reference, repository: oci.NewRepository(f.client(s), reference, c)}
+		p := &pull{fetcher: f, source: s, slot: turn, reference: reference, repository: oci.NewRepository(f.client(s), reference, c)}
 		files, digest, err := p.files(ctx)
 		if unauthorized(err) && i+1 < len(credentials) {
 			continue
 		}
 		if err != nil {
-			return Fetched{}, advise(explain(ctx, from, err), reference, c)
+			return Fetched{}, addAdvice(explain(ctx, from, err), reference, c)
 		}
-		got, err := f.finish(s, from, "image: "+reference.ByDigest(digest).String(), files)
-		got.KeepErr = p.keepErr
+		got, err := f.verify(s, from, "image: "+reference.ByDigest(digest).String(), files)
+		got.CacheErr = p.cacheErr
 		return got, err
 	}
-	return Fetched{}, nil // there is always one, if only nobody's
+	return Fetched{}, nil // not reached: there is at least the anonymous credential
 }
 
-// credentialsFor returns at least one: nobody's, if no secret is for the image.
+// credentialsFor returns the matching credentials, or the anonymous one.
 func credentialsFor(r oci.Reference, secrets [][]byte) ([]oci.Credential, error) {
 	var found []oci.Credential
 	for i, secret := range secrets {
 		c, err := oci.ParseDockerConfig(secret)
 		if err != nil {
-			return nil, fault(BadPullSecret, "pull secret %d of %d can't be read: %v: make it by kubectl create secret docker-registry",
+			return nil, errorf(InvalidPullSecret, "pull secret %d of %d is invalid: %v: create it with kubectl create secret docker-registry",
 				i+1, len(secrets), err)
 		}
-		found = append(found, c.For(r)...)
+		found = append(found, c.CredentialsFor(r)...)
 	}
 	if len(found) == 0 {
 		return []oci.Credential{{}}, nil
 	}
-	return found[:min(len(found), mostCredentials)], nil
+	return found[:min(len(found), maxCredentials)], nil
 }
 
 func unauthorized(err error) bool {
@@ -69,16 +69,16 @@ func unauthorized(err error) bool {
 	return errors.As(err, &status) && (status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden)
 }
 
-// advise says what to do about an image that is not given to us.
-func advise(err error, r oci.Reference, c oci.Credential) error {
+// addAdvice adds what to do about an image to which access is denied.
+func addAdvice(err error, r oci.Reference, c oci.Credential) error {
 	e := new(Error)
 	if !errors.As(err, &e) || e.Reason != Unauthorized {
 		return err
 	}
 	if c == (oci.Credential{}) {
-		e.Message += ": if it is there, name a pull secret that is for " + r.Registry
+		e.Message += ": if it exists, add a pull secret for " + r.Registry
 	} else {
-		e.Message += ": the pull secrets for " + r.Registry + " are not accepted, or may not pull"
+		e.Message += ": the pull secrets for " + r.Registry + " are invalid, or lack permission to pull"
 	}
 	return e
 }
@@ -87,18 +87,18 @@ func pinnedByImage(s Source) bool {
 	return s.Image != "" && strings.Contains(s.Image, "@")
 }
 
-// pull is the way of one image, with one credential. All but the manifest of a
-// tag has a digest, and comes from the cache if it is there.
+// pull pulls one image with one credential. Everything but the manifest of a tag
+// has a digest, and is read from the cache if possible.
 type pull struct {
 	fetcher    *Fetcher
 	source     Source
-	turn       *turn
+	slot       *downloadSlot
 	reference  oci.Reference
 	repository *oci.Repository
-	keepErr    error // the first
+	cacheErr   error // the first error of the cache
 }
 
-// files pulls the files of the module, and tells the digest of the image.
+// files pulls the files of the module, and returns the digest of the image.
 func (p *pull) files(ctx context.Context) ([]File, string, error) {
 	name := p.reference.Digest
 	if name == "" {
@@ -109,7 +109,7 @@ func (p *pull) files(ctx context.Context) ([]File, string, error) {
 		return nil, "", err
 	}
 	if m.isIndex() {
-		chosen, err := m.choose()
+		chosen, err := m.wasmImage()
 		if err != nil {
 			return nil, "", err
 		}
@@ -117,7 +117,7 @@ func (p *pull) files(ctx context.Context) ([]File, string, error) {
 			return nil, "", err
 		}
 		if m.isIndex() {
-			return nil, "", fault(BadArtifact, "its index names another index: name the image for wasm by its own digest")
+			return nil, "", errorf(InvalidArtifact, "its index contains another index: use the digest of the image for wasm")
 		}
 	}
 	limits := p.fetcher.limits
@@ -138,14 +138,14 @@ func (p *pull) files(ctx context.Context) ([]File, string, error) {
 	return files, digest, err
 }
 
-// manifest pulls one by digest or tag.
+// manifest pulls a manifest by digest or tag.
 func (p *pull) manifest(ctx context.Context, name string) (manifest, string, error) {
 	limit := p.fetcher.limits.Manifest
-	if data, ok := p.kept(name, limit); ok {
+	if data, ok := p.cached(name, limit); ok {
 		m, err := parseManifest(data, p.fetcher.limits)
 		return m, name, err
 	}
-	ctx, cancel, err := p.turn.online(ctx)
+	ctx, cancel, err := p.slot.acquire(ctx)
 	if err != nil {
 		return manifest{}, "", err
 	}
@@ -156,30 +156,30 @@ func (p *pull) manifest(ctx context.Context, name string) (manifest, string, err
 	}
 	m, err := parseManifest(data, p.fetcher.limits)
 	if err == nil {
-		p.keep(digest, data)
+		p.store(digest, data)
 	}
 	return m, digest, err
 }
 
 func (p *pull) blob(ctx context.Context, d v1.Descriptor) ([]byte, error) {
 	digest := d.Digest.String()
-	if data, ok := p.kept(digest, d.Size); ok && int64(len(data)) == d.Size {
+	if data, ok := p.cached(digest, d.Size); ok && int64(len(data)) == d.Size {
 		return data, nil
 	}
-	ctx, cancel, err := p.turn.online(ctx)
+	ctx, cancel, err := p.slot.acquire(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer cancel()
 	data, err := p.repository.Blob(ctx, digest, d.Size)
 	if err == nil {
-		p.keep(digest, data)
+		p.store(digest, data)
 	}
 	return data, err
 }
 
-// kept looks into the cache. A tag is never there.
-func (p *pull) kept(name string, limit int64) ([]byte, bool) {
+// cached returns content from the cache. A tag is never cached.
+func (p *pull) cached(name string, limit int64) ([]byte, bool) {
 	sum, ok := strings.CutPrefix(name, "sha256:")
 	if !ok {
 		return nil, false
@@ -187,7 +187,7 @@ func (p *pull) kept(name string, limit int64) ([]byte, bool) {
 	return p.fetcher.cache.get(p.source.Namespace, sum, limit)
 }
 
-func (p *pull) keep(digest string, data []byte) {
+func (p *pull) store(digest string, data []byte) {
 	sum, _ := strings.CutPrefix(digest, "sha256:")
-	p.keepErr = errors.Join(p.keepErr, p.fetcher.cache.put(p.source.Namespace, sum, data))
+	p.cacheErr = errors.Join(p.cacheErr, p.fetcher.cache.put(p.source.Namespace, sum, data))
 }

@@ -19,13 +19,13 @@ func TestImage_ByDigestIsPinnedAndByTagIsNot(t *testing.T) {
 	image := server.pushWasm(t, code)
 	f := fetcher(t, t.TempDir(), source.Limits{})
 	want := source.Fetched{
-		Files: []source.File{{Name: "module.wasm", Data: code}}, Digest: sum(code), Pinned: true, From: image,
+		Files: []source.File{{Name: "module.wasm", Data: code}}, Digest: sum(code), Pinned: true, Origin: image,
 	}
 	if diff := cmp.Diff(want, fetch(t, f, wasmImage(image))); diff != "" {
 		t.Errorf("by digest: %s", diff)
 	}
 	byTag := server.host() + "/modules/a:v1"
-	want.Pinned, want.From, want.Pin = false, byTag, "image: "+image
+	want.Pinned, want.Origin, want.Pin = false, byTag, "image: "+image
 	if diff := cmp.Diff(want, fetch(t, f, wasmImage(byTag))); diff != "" {
 		t.Errorf("by tag: %s", diff)
 	}
@@ -70,11 +70,11 @@ func TestImage_IsPulledWithTheSecretThatIsForIt(t *testing.T) {
 		reason  source.Reason
 		says    string
 	}{
-		"none":            {nil, source.Unauthorized, "name a pull secret that is for " + server.host()},
-		"another's":       {[][]byte{login("other.example.com", "secret")}, source.Unauthorized, "name a pull secret that is for"},
-		"a wrong one":     {[][]byte{bad, bad}, source.Unauthorized, "are not accepted, or may not pull"},
-		"a damaged one":   {[][]byte{good, []byte("hunter2")}, source.BadPullSecret, "pull secret 2 of 2"},
-		"an empty secret": {[][]byte{nil}, source.BadPullSecret, "kubectl create secret docker-registry"},
+		"none":            {nil, source.Unauthorized, "add a pull secret for " + server.host()},
+		"another's":       {[][]byte{login("other.example.com", "secret")}, source.Unauthorized, "add a pull secret for"},
+		"a wrong one":     {[][]byte{bad, bad}, source.Unauthorized, "are invalid, or lack permission to pull"},
+		"a damaged one":   {[][]byte{good, []byte("hunter2")}, source.InvalidPullSecret, "pull secret 2 of 2"},
+		"an empty secret": {[][]byte{nil}, source.InvalidPullSecret, "kubectl create secret docker-registry"},
 	} {
 		t.Run(claim, func(t *testing.T) {
 			s := wasmImage(image)
@@ -87,7 +87,7 @@ func TestImage_IsPulledWithTheSecretThatIsForIt(t *testing.T) {
 	}
 }
 
-func TestImage_OfARegistryThatLiesIsRefused(t *testing.T) {
+func TestImage_RejectsWrongDigest(t *testing.T) {
 	honest := registry.New(registry.Logger(quiet()))
 	var about atomic.Value // a part of a path
 	about.Store("nothing")
@@ -102,7 +102,7 @@ func TestImage_OfARegistryThatLiesIsRefused(t *testing.T) {
 	for _, lie := range []string{"/manifests/", "/blobs/"} {
 		about.Store(lie)
 		folder := t.TempDir()
-		e := refused(t, fetcher(t, folder, source.Limits{}), wasmImage(image), source.DigestMismatch, "not to be trusted")
+		e := refused(t, fetcher(t, folder, source.Limits{}), wasmImage(image), source.DigestMismatch, "returns wrong content")
 		if !e.Temporary {
 			t.Error("the registry will lie for ever")
 		}
@@ -111,18 +111,18 @@ func TestImage_OfARegistryThatLiesIsRefused(t *testing.T) {
 	}
 }
 
-func TestImage_ThatIsNotThereIsToldSo(t *testing.T) {
+func TestImage_ReportsNotFound(t *testing.T) {
 	server := registered(t)
 	server.pushWasm(t, module("x"))
 	f := fetcher(t, "", source.Limits{})
-	refused(t, f, wasmImage(server.host()+"/modules/a:v2"), source.NotFound, "MANIFEST_UNKNOWN", "push it there, or correct the name")
+	refused(t, f, wasmImage(server.host()+"/modules/a:v2"), source.NotFound, "MANIFEST_UNKNOWN", "push it, or correct the name")
 	refused(t, f, wasmImage(server.host()+"/modules/b:v1"), source.NotFound, "NAME_UNKNOWN")
-	refused(t, f, wasmImage(server.host()+"/modules/a"), source.BadReference, "add @sha256:")
-	refused(t, f, wasmImage("modules/a:v1"), source.BadReference, "begin with the registry")
+	refused(t, f, wasmImage(server.host()+"/modules/a"), source.InvalidReference, "add @sha256:")
+	refused(t, f, wasmImage("modules/a:v1"), source.InvalidReference, "start with the registry")
 	s := wasmImage(server.host() + "/modules/a:v1")
 	s.Private = false
-	refused(t, f, s, source.Refused, "reaches public addresses only")
-	refused(t, f, wasmImage("169.254.169.254/modules/a:v1"), source.Refused, "metadata")
+	refused(t, f, s, source.AddressNotAllowed, "reaches public addresses only")
+	refused(t, f, wasmImage("169.254.169.254/modules/a:v1"), source.AddressNotAllowed, "metadata")
 }
 
 func TestImage_IsFollowedToItsStorageWithoutCredentials(t *testing.T) {

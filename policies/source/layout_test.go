@@ -54,7 +54,7 @@ func TestImage_OfAnyLayoutIsUnderstood(t *testing.T) {
 	}
 }
 
-func TestImage_ThatHoldsNoModuleIsToldWhatToDo(t *testing.T) {
+func TestImage_ReportsMissingModule(t *testing.T) {
 	const tarType = "application/vnd.oci.image.layer.v1.tar"
 	code, text := string(module("x")), regoText
 	tarball := func(pairs ...string) string { return string(archive(t, pairs...)) }
@@ -69,18 +69,18 @@ func TestImage_ThatHoldsNoModuleIsToldWhatToDo(t *testing.T) {
 		reason   source.Reason
 		says     string
 	}{
-		"two modules":            {layers(t, "application/wasm", code, "application/wasm", code+"y"), source.Wasm, source.BadArtifact, "several modules"},
-		"two in an archive":      {layers(t, tarType, tarball("a.wasm", code, "b.wasm", code)), source.Wasm, source.BadArtifact, "several modules"},
-		"two in two archives":    {layers(t, tarType, tarball("a.wasm", code), tarType, tarball("a.wasm", code, "b", "")), source.Wasm, source.BadArtifact, "several modules"},
-		"none":                   {layers(t, tarType, tarball("a.txt", "x")), source.Wasm, source.BadArtifact, "no file *.wasm"},
-		"only tests":             {layers(t, tarType, tarball("a_test.rego", "x")), source.Rego, source.BadArtifact, "no file *.rego"},
-		"another language":       {layers(t, "application/wasm", code), source.Rego, source.BadArtifact, "gleaner module push"},
-		"another kind":           {layers(t, "application/vnd.oci.image.layer.v1.tar+zstd", code), source.Wasm, source.BadArtifact, "tar+zstd"},
-		"no archive":             {layers(t, tarType, strings.Repeat("x", 600)), source.Wasm, source.BadArtifact, "no archive, or damaged"},
-		"half an archive":        {layers(t, tarType, tarball("a.wasm", code+strings.Repeat("x", 2000))[:1000]), source.Wasm, source.BadArtifact, "damaged"},
-		"half a gzip":            {layers(t, tarType, string(zipped(t, []byte(tarball("a.wasm", code)))[:30])), source.Wasm, source.BadArtifact, "damaged"},
-		"a removed file":         {layers(t, tarType, tarball("a.wasm", code), tarType, tarball(".wh.a.wasm", "")), source.Wasm, source.BadArtifact, "FROM scratch"},
-		"two files of one name":  {layers(t, tarType, tarball("x/a.rego", text, "y/a.rego", text)), source.Rego, source.BadArtifact, `several files "a.rego"`},
+		"two modules":            {layers(t, "application/wasm", code, "application/wasm", code+"y"), source.Wasm, source.InvalidArtifact, "several modules"},
+		"two in an archive":      {layers(t, tarType, tarball("a.wasm", code, "b.wasm", code)), source.Wasm, source.InvalidArtifact, "several modules"},
+		"two in two archives":    {layers(t, tarType, tarball("a.wasm", code), tarType, tarball("a.wasm", code, "b", "")), source.Wasm, source.InvalidArtifact, "several modules"},
+		"none":                   {layers(t, tarType, tarball("a.txt", "x")), source.Wasm, source.InvalidArtifact, "no file *.wasm"},
+		"only tests":             {layers(t, tarType, tarball("a_test.rego", "x")), source.Rego, source.InvalidArtifact, "no file *.rego"},
+		"another language":       {layers(t, "application/wasm", code), source.Rego, source.InvalidArtifact, "gleaner module push"},
+		"another kind":           {layers(t, "application/vnd.oci.image.layer.v1.tar+zstd", code), source.Wasm, source.InvalidArtifact, "tar+zstd"},
+		"no archive":             {layers(t, tarType, strings.Repeat("x", 600)), source.Wasm, source.InvalidArtifact, "not an archive, or is damaged"},
+		"half an archive":        {layers(t, tarType, tarball("a.wasm", code+strings.Repeat("x", 2000))[:1000]), source.Wasm, source.InvalidArtifact, "damaged"},
+		"half a gzip":            {layers(t, tarType, string(zipped(t, []byte(tarball("a.wasm", code)))[:30])), source.Wasm, source.InvalidArtifact, "damaged"},
+		"a removed file":         {layers(t, tarType, tarball("a.wasm", code), tarType, tarball(".wh.a.wasm", "")), source.Wasm, source.InvalidArtifact, "FROM scratch"},
+		"two files of one name":  {layers(t, tarType, tarball("x/a.rego", text, "y/a.rego", text)), source.Rego, source.InvalidArtifact, `several files "a.rego"`},
 		"many files of Rego":     {layers(t, tarType, tarball("a.rego", text, "b.rego", text, "c.rego", text, "d.rego", text)), source.Rego, source.TooLarge, "more than 3 files"},
 		"a large file":           {layers(t, tarType, tarball("a.wasm", strings.Repeat("x", 20_001))), source.Wasm, source.TooLarge, "limit of 20000 bytes"},
 		"a large module":         {layers(t, "application/wasm", code+strings.Repeat("x", 20_001)), source.Wasm, source.TooLarge, "limit of 20000 bytes"},
@@ -91,11 +91,11 @@ func TestImage_ThatHoldsNoModuleIsToldWhatToDo(t *testing.T) {
 		"many files":             {layers(t, tarType, tarball(strings.Split(strings.Repeat("f,x,", 51)+"a.wasm,x", ",")...)), source.Wasm, source.TooLarge, "more than 50 files"},
 		"many layers":            {layers(t, many[:42]...), source.Wasm, source.TooLarge, "more than 20 layers"},
 		"a large manifest":       {oci.Artifact{Manifest: encoded(t, strings.Repeat("x", 6000)), MediaType: "x/y"}, source.Wasm, source.TooLarge, "limit of 5000 bytes"},
-		"a manifest of old":      {oci.Artifact{Manifest: []byte(`{"schemaVersion": 1, "fsLayers": []}`), MediaType: "x/y"}, source.Wasm, source.BadArtifact, "neither that of an image nor an index"},
-		"nonsense":               {oci.Artifact{Manifest: []byte(`nonsense`), MediaType: "x/y"}, source.Wasm, source.BadArtifact, "makes no sense"},
-		"a size below nothing":   {named(t, -1, oci.Digest(nil)), source.Wasm, source.BadArtifact, "of -1 bytes"},
+		"a manifest of old":      {oci.Artifact{Manifest: []byte(`{"schemaVersion": 1, "fsLayers": []}`), MediaType: "x/y"}, source.Wasm, source.InvalidArtifact, "neither an image manifest nor an index"},
+		"nonsense":               {oci.Artifact{Manifest: []byte(`nonsense`), MediaType: "x/y"}, source.Wasm, source.InvalidArtifact, "is invalid"},
+		"a size below nothing":   {named(t, -1, oci.Digest(nil)), source.Wasm, source.InvalidArtifact, "of -1 bytes"},
 		"a blob that is nowhere": {named(t, 5, oci.Digest([]byte("hello"))), source.Wasm, source.NotFound, "pull the blob"},
-		"another kind of digest": {named(t, 5, "sha512:"+strings.Repeat("00", 64)), source.Wasm, source.BadArtifact, "sha256"},
+		"another kind of digest": {named(t, 5, "sha512:"+strings.Repeat("00", 64)), source.Wasm, source.InvalidArtifact, "sha256"},
 	} {
 		t.Run(claim, func(t *testing.T) {
 			server := registered(t)
@@ -139,20 +139,20 @@ func TestIndex_GivesTheImageForWasm(t *testing.T) {
 		t.Run(claim, func(t *testing.T) {
 			got := fetch(t, f, c.source)
 			only(t, got, module(c.want))
-			if !got.Pinned || got.From != c.source.Image {
-				t.Errorf("pinned: %t, from %s", got.Pinned, got.From)
+			if !got.Pinned || got.Origin != c.source.Image {
+				t.Errorf("pinned: %t, from %s", got.Pinned, got.Origin)
 			}
 		})
 	}
-	refused(t, f, put(linux, entry("linux", "arm64", "arm")), source.BadArtifact, "linux/amd64, linux/arm64", "by its own digest")
-	refused(t, f, put(p1, entry("wasip1", "wasm", "p1 too")), source.BadArtifact, "wasip1/wasm, wasip1/wasm")
-	refused(t, f, put(attestation), source.BadArtifact, "an index of nothing")
+	refused(t, f, put(linux, entry("linux", "arm64", "arm")), source.InvalidArtifact, "linux/amd64, linux/arm64", "use the digest of that image")
+	refused(t, f, put(p1, entry("wasip1", "wasm", "p1 too")), source.InvalidArtifact, "wasip1/wasm, wasip1/wasm")
+	refused(t, f, put(attestation), source.InvalidArtifact, "an index of nothing")
 	refused(t, f, put(linux, linux, linux, linux, linux, linux, linux, linux, linux), source.TooLarge, "more than 8 entries")
 
 	inner := put(linux)
 	_, digest, _ := strings.Cut(inner.Image, "@")
 	refused(t, f, put(map[string]any{"mediaType": "application/vnd.oci.image.index.v1+json", "digest": digest, "size": 500}),
-		source.BadArtifact, "names another index")
+		source.InvalidArtifact, "contains another index")
 }
 
 func FuzzUnpack(f *testing.F) {

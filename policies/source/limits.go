@@ -6,27 +6,27 @@ import (
 	"time"
 )
 
-// Limits bound what a source may take. Zero means the default.
+// Limits bound the size and duration of fetches. Zero means the default.
 type Limits struct {
-	Module    int64         // bytes of a module of WebAssembly, decompressed. Default: 64 MiB
-	Rego      int64         // bytes of a file of Rego, decompressed. Default: 1 MiB
-	Files     int           // of Rego, in one module. Default: 64
-	Download  int64         // bytes that are downloaded of one module. Default: 64 MiB
-	Unpacked  int64         // bytes of an image's layers, decompressed, of which all but the module is thrown away. Default: 256 MiB
+	Module    int64         // bytes of a WebAssembly module, decompressed. Default: 64 MiB
+	Rego      int64         // bytes of a Rego file, decompressed. Default: 1 MiB
+	Files     int           // Rego files in one module. Default: 64
+	Download  int64         // bytes downloaded for one module. Default: 64 MiB
+	Unpacked  int64         // bytes of an image's layers, decompressed. Default: 256 MiB
 	Entries   int           // files and folders in an image's layers. Default: 10,000
 	Manifest  int64         // bytes of a manifest. Default: 1 MiB
 	Layers    int           // of an image, and platforms of an index. Default: 32
-	Redirects int           // that are followed, for each request. Default: 5
-	Timeout   time.Duration // for all of it. Default: 1m
-	Cache     int64         // bytes that are kept on disk. Default: 512 MiB
+	Redirects int           // redirects followed for each request. Default: 5
+	Timeout   time.Duration // for the whole fetch. Default: 1m
+	Cache     int64         // bytes on disk. Default: 512 MiB
 
-	// Of modules of namespaces in place of the above, where these are lower.
+	// Limits for modules in namespaces, if they are lower than the above.
 	NamespaceDownload int64         // Default: 16 MiB
 	NamespaceTimeout  time.Duration // Default: 30s
 
-	Fetches          int // at the same time, of modules of the cluster. Default: 4
-	NamespaceFetches int // at the same time, of modules of all namespaces. Default: 8
-	FetchesEach      int // at the same time, of each namespace, and from each server. Default: 2
+	Fetches          int // concurrent, for cluster-scoped modules. Default: 4
+	NamespaceFetches int // concurrent, for modules in namespaces. Default: 8
+	FetchesPerScope  int // concurrent, for each namespace and for each server. Default: 2
 }
 
 var defaults = Limits{
@@ -46,17 +46,17 @@ var defaults = Limits{
 	NamespaceTimeout:  30 * time.Second,
 	Fetches:           4,
 	NamespaceFetches:  8,
-	FetchesEach:       2,
+	FetchesPerScope:   2,
 }
 
-// Validate refuses limits that make no sense.
+// Validate reports invalid limits.
 func (l Limits) Validate() error {
 	for name, n := range map[string]int64{
 		"Module": l.Module, "Rego": l.Rego, "Files": int64(l.Files), "Download": l.Download, "Unpacked": l.Unpacked,
 		"Entries": int64(l.Entries), "Manifest": l.Manifest, "Layers": int64(l.Layers), "Redirects": int64(l.Redirects),
 		"Timeout": int64(l.Timeout), "Cache": l.Cache,
 		"NamespaceDownload": l.NamespaceDownload, "NamespaceTimeout": int64(l.NamespaceTimeout),
-		"Fetches": int64(l.Fetches), "NamespaceFetches": int64(l.NamespaceFetches), "FetchesEach": int64(l.FetchesEach),
+		"Fetches": int64(l.Fetches), "NamespaceFetches": int64(l.NamespaceFetches), "FetchesEach": int64(l.FetchesPerScope),
 	} {
 		if n < 0 {
 			return fmt.Errorf("limit %s: %d is below 0", name, n)
@@ -65,7 +65,7 @@ func (l Limits) Validate() error {
 	return nil
 }
 
-func (l Limits) orDefault() Limits {
+func (l Limits) withDefaults() Limits {
 	return Limits{
 		Module:    cmp.Or(l.Module, defaults.Module),
 		Rego:      cmp.Or(l.Rego, defaults.Rego),
@@ -83,11 +83,11 @@ func (l Limits) orDefault() Limits {
 		NamespaceTimeout:  cmp.Or(l.NamespaceTimeout, defaults.NamespaceTimeout),
 		Fetches:           cmp.Or(l.Fetches, defaults.Fetches),
 		NamespaceFetches:  cmp.Or(l.NamespaceFetches, defaults.NamespaceFetches),
-		FetchesEach:       cmp.Or(l.FetchesEach, defaults.FetchesEach),
+		FetchesPerScope:   cmp.Or(l.FetchesPerScope, defaults.FetchesPerScope),
 	}
 }
 
-// download and timeout are what bounds one fetch.
+// download and timeout are the limits of one fetch.
 func (l Limits) download(s Source) int64 {
 	if s.Namespace != "" {
 		return min(l.Download, l.NamespaceDownload)
@@ -102,7 +102,7 @@ func (l Limits) timeout(s Source) time.Duration {
 	return l.Timeout
 }
 
-// content is the most bytes that a file of a module may have.
+// content is the maximum size of a file of a module, in bytes.
 func (l Limits) content(language Language) int64 {
 	if language == Rego {
 		return l.Rego
@@ -110,7 +110,7 @@ func (l Limits) content(language Language) int64 {
 	return l.Module
 }
 
-// files is how many files a module may have.
+// files is the maximum number of files of a module.
 func (l Limits) files(language Language) int {
 	if language == Rego {
 		return l.Files

@@ -20,7 +20,7 @@ func TestFetch_TakesInlineRegoAsItIs(t *testing.T) {
 	got := fetch(t, fetcher(t, "", source.Limits{}), source.Source{Language: source.Rego, Inline: regoText})
 	want := source.Fetched{
 		Files:  []source.File{{Name: "policy.rego", Data: []byte(regoText)}},
-		Digest: sum([]byte(regoText)), Pinned: true, From: "inline",
+		Digest: sum([]byte(regoText)), Pinned: true, Origin: "inline",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -54,7 +54,7 @@ func TestFetch_TakesAKeyOfAConfigMap(t *testing.T) {
 			only(t, got, c.want)
 			want := source.Fetched{
 				Files: got.Files, Digest: sum(c.want), Pin: "sha256: " + sum(c.want),
-				From: "the key " + key + " of the ConfigMap policies/modules",
+				Origin: "the key " + key + " of the ConfigMap policies/modules",
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("without a digest: %s", diff)
@@ -69,7 +69,7 @@ func TestFetch_TakesAKeyOfAConfigMap(t *testing.T) {
 	}
 }
 
-func TestFetch_SaysWhatIsWrongWithWhatItIsHanded(t *testing.T) {
+func TestFetch_ReportsInvalidSource(t *testing.T) {
 	limits := source.Limits{Module: 1 << 20, Rego: 1000, Download: 2 << 20}
 	bomb := zipped(t, make([]byte, 64<<20))
 	f := fetcher(t, "", limits)
@@ -85,25 +85,25 @@ func TestFetch_SaysWhatIsWrongWithWhatItIsHanded(t *testing.T) {
 		reason source.Reason
 		says   string
 	}{
-		"another language": {source.Source{Language: "lua", Inline: "x"}, source.BadReference, "use wasm or rego"},
-		"no place":         {source.Source{Language: source.Rego}, source.BadReference, "names 0 places"},
-		"two places":       {source.Source{Language: source.Rego, Inline: "x", URL: "https://x"}, source.BadReference, "names 2 places"},
-		"inline bytes":     {source.Source{Language: source.Wasm, Inline: "x"}, source.BadReference, "only Rego can be inline"},
-		"a short digest":   {source.Source{Language: source.Rego, Inline: "x", SHA256: "12"}, source.BadReference, "use 64 hex digits"},
-		"another digest":   {source.Source{Language: source.Rego, Inline: "x", SHA256: "sha256:" + sum(nil)}, source.BadReference, "use 64 hex digits"},
-		"capital letters":  {source.Source{Language: source.Rego, Inline: "x", SHA256: strings.ToUpper(sum(nil))}, source.BadReference, "in lower case"},
+		"another language": {source.Source{Language: "lua", Inline: "x"}, source.InvalidReference, "use wasm or rego"},
+		"no place":         {source.Source{Language: source.Rego}, source.InvalidReference, "has 0 origins"},
+		"two places":       {source.Source{Language: source.Rego, Inline: "x", URL: "https://x"}, source.InvalidReference, "has 2 origins"},
+		"inline bytes":     {source.Source{Language: source.Wasm, Inline: "x"}, source.InvalidReference, "only Rego can be inline"},
+		"a short digest":   {source.Source{Language: source.Rego, Inline: "x", SHA256: "12"}, source.InvalidReference, "use 64 hex digits"},
+		"another digest":   {source.Source{Language: source.Rego, Inline: "x", SHA256: "sha256:" + sum(nil)}, source.InvalidReference, "use 64 hex digits"},
+		"capital letters":  {source.Source{Language: source.Rego, Inline: "x", SHA256: strings.ToUpper(sum(nil))}, source.InvalidReference, "in lower case"},
 		"much inline":      {source.Source{Language: source.Rego, Inline: strings.Repeat("x", 1001)}, source.TooLarge, "limit of 1000 bytes"},
 		"no such key":      {missing, source.NotFound, `no key "K": use one of k, other`},
-		"no keys":          {source.Source{Language: source.Rego, ConfigMap: &source.ConfigMap{Name: "ns/c", Key: "k"}}, source.NotFound, "nor any other"},
+		"no keys":          {source.Source{Language: source.Rego, ConfigMap: &source.ConfigMap{Name: "ns/c", Key: "k"}}, source.NotFound, "it is empty"},
 		"a bomb":           {data(source.Wasm, bomb), source.TooLarge, "limit of 1048576 bytes, decompressed"},
 		"a large module":   {data(source.Wasm, make([]byte, 1<<20+1)), source.TooLarge, "limit of 1048576 bytes"},
 		"a larger one":     {data(source.Wasm, make([]byte, 2<<20+1)), source.TooLarge, "limit of 2097152 bytes"},
 		"a large policy":   {data(source.Rego, make([]byte, 1001)), source.TooLarge, "limit of 1000 bytes"},
-		"half a gzip":      {data(source.Wasm, zipped(t, module("x"))[:20]), source.BadArtifact, "and damaged"},
-		"a gzip's head":    {data(source.Wasm, []byte{0x1f, 0x8b}), source.BadArtifact, "and damaged"},
-		"text for wasm":    {data(source.Wasm, []byte("<!DOCTYPE html>")), source.BadArtifact, `this with "<!DOCTYPE html>"`},
-		"wasm for text":    {data(source.Rego, []byte("\x00asm\xff")), source.BadArtifact, "no text in UTF-8"},
-		"nothing":          {data(source.Wasm, nil), source.BadArtifact, "no WebAssembly"},
+		"half a gzip":      {data(source.Wasm, zipped(t, module("x"))[:20]), source.InvalidArtifact, "is damaged"},
+		"a gzip's head":    {data(source.Wasm, []byte{0x1f, 0x8b}), source.InvalidArtifact, "is damaged"},
+		"text for wasm":    {data(source.Wasm, []byte("<!DOCTYPE html>")), source.InvalidArtifact, `begins with "<!DOCTYPE html>"`},
+		"wasm for text":    {data(source.Rego, []byte("\x00asm\xff")), source.InvalidArtifact, "not UTF-8 text"},
+		"nothing":          {data(source.Wasm, nil), source.InvalidArtifact, "not WebAssembly"},
 	} {
 		t.Run(claim, func(t *testing.T) {
 			if e := refused(t, f, c.source, c.reason, c.says); e.Temporary {

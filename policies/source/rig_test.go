@@ -187,8 +187,8 @@ func fetch(t testing.TB, f *source.Fetcher, s source.Source) source.Fetched {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.KeepErr != nil {
-		t.Fatal(got.KeepErr)
+	if got.CacheErr != nil {
+		t.Fatal(got.CacheErr)
 	}
 	return got
 }

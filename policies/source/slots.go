@@ -5,78 +5,77 @@ import (
 	"sync"
 )
 
-// place is what shares the right to download: everything, a namespace, a server.
-type place struct{ kind, name string }
+// scope is a scope in which fetches are limited: all, a namespace or a server.
+type scope struct{ kind, name string }
 
-// slots bound how many download at the same time, so that one server that is slow, or
-// one namespace with many modules, delays its own modules and no others. Modules of
-// the cluster have slots of their own.
+// slots limit concurrent downloads, so that a slow server, or a namespace with many
+// modules, delays only its own modules. Cluster-scoped modules have separate slots.
 type slots struct {
 	limits Limits
 
-	mu      sync.Mutex // covers what follows
-	running map[place]int
-	waiting []*waiter // the longest first
+	mu      sync.Mutex // protects the following fields
+	running map[scope]int
+	waiting []*waiter // in order of arrival
 }
 
-// waiter is a download that has not begun.
+// waiter is a download that waits for a slot.
 type waiter struct {
-	namespace place
-	places    []place
-	ready     chan struct{} // closed once it may begin
+	namespace scope
+	scopes    []scope
+	ready     chan struct{} // closed once it has a slot
 }
 
-func placesOf(s Source, host string) (namespace place, all []place) {
+func scopesOf(s Source, host string) (namespace scope, all []scope) {
 	pool := "cluster"
 	if s.Namespace != "" {
 		pool = "namespaces"
 	}
-	all = []place{{pool, ""}, {pool + "/host", host}}
+	all = []scope{{pool, ""}, {pool + "/host", host}}
 	if s.Namespace != "" {
-		namespace = place{"namespace", s.Namespace}
+		namespace = scope{"namespace", s.Namespace}
 		all = append(all, namespace)
 	}
 	return namespace, all
 }
 
-func (l Limits) slotsOf(p place) int {
+func (l Limits) slots(p scope) int {
 	switch p.kind {
 	case "cluster":
 		return l.Fetches
 	case "namespaces":
 		return l.NamespaceFetches
-	default: // a host, or one namespace
-		return l.FetchesEach
+	default: // a host or a namespace
+		return l.FetchesPerScope
 	}
 }
 
-// take waits for the right to download, until the context ends. Who got it calls leave.
-func (s *slots) take(ctx context.Context, of Source, host string) (leave func(), err error) {
+// acquire waits for a slot until the context ends. The caller must call leave.
+func (s *slots) acquire(ctx context.Context, of Source, host string) (leave func(), err error) {
 	w := &waiter{ready: make(chan struct{})}
-	w.namespace, w.places = placesOf(of, host)
+	w.namespace, w.scopes = scopesOf(of, host)
 	s.mu.Lock()
 	if s.running == nil {
-		s.running = map[place]int{}
+		s.running = map[scope]int{}
 	}
 	s.waiting = append(s.waiting, w)
 	s.admit()
 	s.mu.Unlock()
 	select {
 	case <-w.ready:
-		return sync.OnceFunc(func() { s.leave(w) }), nil
+		return sync.OnceFunc(func() { s.release(w) }), nil
 	case <-ctx.Done():
-		if s.withdraw(w) {
+		if s.cancel(w) {
 			return nil, &Error{Reason: Unreachable, Temporary: true, cause: ctx.Err(),
-				Message: "others of the same namespace, or from the same server, are being fetched, and took too long"}
+				Message: "timeout while other modules of the same namespace or server are being fetched"}
 		}
-		return sync.OnceFunc(func() { s.leave(w) }), nil
+		return sync.OnceFunc(func() { s.release(w) }), nil
 	}
 }
 
-func (s *slots) leave(w *waiter) {
+func (s *slots) release(w *waiter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, p := range w.places {
+	for _, p := range w.scopes {
 		if s.running[p]--; s.running[p] == 0 {
 			delete(s.running, p)
 		}
@@ -84,8 +83,9 @@ func (s *slots) leave(w *waiter) {
 	s.admit()
 }
 
-// withdraw tells whether it was in time: what has the right already must leave.
-func (s *slots) withdraw(w *waiter) bool {
+// cancel removes a waiter, and reports whether it had no slot yet. Otherwise the
+// caller must leave.
+func (s *slots) cancel(w *waiter) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, other := range s.waiting {
@@ -97,8 +97,8 @@ func (s *slots) withdraw(w *waiter) bool {
 	return false
 }
 
-// admit lets begin what may: the namespace with the fewest first, and within it who
-// has waited longest. The lock is held.
+// admit gives slots to waiters: the namespace with the fewest downloads first, and
+// within it in order of arrival. The lock is held.
 func (s *slots) admit() {
 	for {
 		next := -1
@@ -112,7 +112,7 @@ func (s *slots) admit() {
 		}
 		w := s.waiting[next]
 		s.waiting = append(s.waiting[:next:next], s.waiting[next+1:]...)
-		for _, p := range w.places {
+		for _, p := range w.scopes {
 			s.running[p]++
 		}
 		close(w.ready)
@@ -120,8 +120,8 @@ func (s *slots) admit() {
 }
 
 func (s *slots) fits(w *waiter) bool {
-	for _, p := range w.places {
-		if s.running[p] >= s.limits.slotsOf(p) {
+	for _, p := range w.scopes {
+		if s.running[p] >= s.limits.slots(p) {
 			return false
 		}
 	}

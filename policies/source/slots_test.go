@@ -60,7 +60,7 @@ func (s *slow) waits(t *testing.T, n int64) {
 	})
 }
 
-func TestASlowServerDelaysNoModuleFromAnother(t *testing.T) {
+func TestSlots_ServerDelaysNoOther(t *testing.T) {
 	s, fast := newSlow(t), serve(t, gives(module("x")))
 	f := fetcher(t, "", source.Limits{})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -82,7 +82,7 @@ func TestASlowServerDelaysNoModuleFromAnother(t *testing.T) {
 	}
 }
 
-func TestANamespaceWithManySlowServersDelaysNoOther(t *testing.T) {
+func TestSlots_NamespaceDelaysNoOther(t *testing.T) {
 	fast := serve(t, gives(module("x")))
 	f := fetcher(t, "", source.Limits{})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -114,7 +114,7 @@ func TestANamespaceWithManySlowServersDelaysNoOther(t *testing.T) {
 	all.Wait()
 }
 
-func TestWhoWaitsTooLongForATurnIsToldThatItIsForNow(t *testing.T) {
+func TestSlots_TimeoutIsTemporary(t *testing.T) {
 	s := newSlow(t)
 	f := fetcher(t, "", source.Limits{NamespaceFetches: 1})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -129,7 +129,7 @@ func TestWhoWaitsTooLongForATurnIsToldThatItIsForNow(t *testing.T) {
 		_, err := f.Fetch(waiting, from)
 		result <- err
 	}()
-	waitFor(t, f, 2)
+	waitUntil(t, f, 2)
 	stop()
 	if err := <-result; !errors.Is(err, context.Canceled) {
 		t.Errorf("who left is told %v", err)
@@ -150,7 +150,7 @@ func TestWhoWaitsTooLongForATurnIsToldThatItIsForNow(t *testing.T) {
 	}
 	for range 2 { // one has its turn and gets no answer; the other may have one of its own afterwards
 		var e *source.Error
-		if err := <-errs; !errors.As(err, &e) || !e.Temporary || !strings.Contains(e.Message, "took too long") {
+		if err := <-errs; !errors.As(err, &e) || !e.Temporary || !strings.Contains(e.Message, "timeout") {
 			t.Errorf("got %v", err)
 		}
 	}
@@ -160,7 +160,7 @@ func TestAModuleOfANamespaceIsSmaller(t *testing.T) {
 	server := serve(t, gives(make([]byte, 5000)))
 	f := fetcher(t, "", source.Limits{NamespaceDownload: 4000})
 	s := wasmURL(server.URL)
-	refused(t, f, s, source.BadArtifact)
+	refused(t, f, s, source.InvalidArtifact)
 	s.Namespace = "tenant"
 	refused(t, f, s, source.TooLarge, "limit of 4000 bytes")
 }

@@ -1,10 +1,9 @@
-// Package source fetches the bytes of modules: from the resource itself, from a
-// ConfigMap, by HTTPS or from a registry. It checks what came against the digest
-// that it should have, and keeps what has one for the time when the registry is
-// out of reach.
+// Package source fetches the content of modules: from the resource itself, from a
+// ConfigMap, over HTTPS or from a registry. It verifies the content against its
+// digest, and caches content with a digest in case the registry is unavailable.
 //
-// It compiles and runs nothing, knows no types of Kubernetes, and has no client of
-// a cluster: what it needs from there is handed to it.
+// It does not compile or run modules, does not depend on Kubernetes types, and has
+// no client of a cluster: the caller passes what it needs.
 package source
 
 import (
@@ -20,7 +19,7 @@ import (
 	"github.com/gleaner-dev/gleaner/policies/source/oci"
 )
 
-// Language is what a module is written in, which decides what is looked for.
+// Language is the language of a module.
 type Language string
 
 const (
@@ -28,7 +27,7 @@ const (
 	Rego Language = "rego"
 )
 
-// Source says where a module is. Exactly one of Inline, ConfigMap, URL and Image
+// Source is the source of a module. Exactly one of Inline, ConfigMap, URL and Image
 // is set.
 type Source struct {
 	Language Language
@@ -39,22 +38,23 @@ type Source struct {
 	Image     string // registry/repository@sha256:…, or :tag
 
 	// PullSecrets are documents of the type kubernetes.io/dockerconfigjson, for
-	// Image. Whoever reads them sees to it that the module's author may.
+	// Image. The caller ensures that the module's author may use them.
 	PullSecrets [][]byte
-	// SHA256 is what the module has to have, decompressed, in hex. May be empty.
+	// SHA256 is the expected digest of the module, decompressed, in hex. May be
+	// empty.
 	SHA256 string
 
-	// Namespace is that of the resource; empty for one of the whole cluster. What
-	// was fetched for one namespace is not given to another from the cache.
+	// Namespace is the namespace of the resource; empty if it is cluster-scoped.
+	// Namespaces do not share cached content.
 	Namespace string
-	// Private lets the source be at a loopback or private address. It is for
-	// resources of the whole cluster.
+	// Private allows a source at a loopback or private address. It is for
+	// cluster-scoped resources.
 	Private bool
 }
 
 // ConfigMap is one key of a ConfigMap that was read.
 type ConfigMap struct {
-	Name       string // as messages have it
+	Name       string // for messages
 	Key        string
 	Data       map[string]string
 	BinaryData map[string][]byte
@@ -63,38 +63,39 @@ type ConfigMap struct {
 // File is a file of a module.
 type File = oci.File
 
-// Fetched is a module that was fetched. It is shared with others who asked for
-// the same, so nothing of it may be changed.
+// Fetched is a fetched module. It is shared with concurrent callers, so it must not
+// be changed.
 type Fetched struct {
-	// Files are the module, decompressed: one, or of Rego one or more, by name.
+	// Files are the files of the module, decompressed: one, or one or more for
+	// Rego, sorted by name.
 	Files []File
-	// Digest is its sha256; see the function of this name.
+	// Digest is the sha256 of the module; see func Digest.
 	Digest string
-	// Pinned tells that the source can't come to mean another module. Without it,
-	// nothing may be enforced.
+	// Pinned reports whether the source always gives the same module. Otherwise the
+	// module must not be enforced.
 	Pinned bool
-	// Pin is what to write in the resource to have it pinned. Empty if it is.
+	// Pin is what to write in the resource to pin it. Empty if it is pinned.
 	Pin string
-	// From is where the module is from, for status messages. It holds no secrets.
-	From string
-	// KeepErr is why the module could not be kept for an outage. The module itself
-	// is fine.
-	KeepErr error
+	// Origin is the origin of the module, for status messages. It contains no
+	// secrets.
+	Origin string
+	// CacheErr is the error of caching the module. The module itself is valid.
+	CacheErr error
 }
 
-// Config is how modules are fetched.
+// Config is the configuration of a Fetcher.
 type Config struct {
-	// CacheDir keeps what was fetched by digest, between runs. Empty: nothing is
-	// kept. It may be lost at any time.
+	// CacheDir is the folder of the cache. Empty: no cache. It may be lost at any
+	// time.
 	CacheDir string
-	// Limits bound everything. Zero fields mean the default.
+	// Limits are the limits of fetches. Zero fields mean the default.
 	Limits Limits
-	// Network is the rules for addresses, the proxy and additional certificates.
-	// What it says of Private and PlainLoopback does not count; Source does.
+	// Network has the rules for addresses, the proxy and additional certificates.
+	// Its fields Private and PlainLoopback are ignored; Source determines them.
 	Network egress.Config
 }
 
-// Fetcher fetches modules. It may be used by many at once.
+// Fetcher fetches modules. Its methods may be called concurrently.
 type Fetcher struct {
 	limits  Limits
 	cache   *cache
@@ -104,40 +105,40 @@ type Fetcher struct {
 	public, private *http.Client
 }
 
-// New returns a fetcher. The error is about the configuration.
+// New returns a Fetcher. The error reports an invalid configuration.
 func New(c Config) (*Fetcher, error) {
 	if err := c.Limits.Validate(); err != nil {
 		return nil, err
 	}
-	f := &Fetcher{limits: c.Limits.orDefault()}
+	f := &Fetcher{limits: c.Limits.withDefaults()}
 	f.slots.limits = f.limits
-	f.cache = &cache{dir: c.CacheDir, most: f.limits.Cache}
+	f.cache = &cache{dir: c.CacheDir, maxBytes: f.limits.Cache}
 	if c.CacheDir != "" {
 		f.cache.dir = filepath.Clean(c.CacheDir)
 	}
 	var err error
 	network := c.Network
 	network.Redirects = f.limits.Redirects
-	network.Private, network.PlainLoopback = false, false
+	network.AllowPrivate, network.AllowLoopbackHTTP = false, false
 	if f.public, err = egress.New(network); err != nil {
 		return nil, fmt.Errorf("configure network: %w", err)
 	}
-	network.Private, network.PlainLoopback = true, true
+	network.AllowPrivate, network.AllowLoopbackHTTP = true, true
 	if f.private, err = egress.New(network); err != nil {
 		return nil, fmt.Errorf("configure network: %w", err)
 	}
 	return f, nil
 }
 
-// Close closes connections that are not in use.
+// Close closes idle connections.
 func (f *Fetcher) Close() {
 	f.public.CloseIdleConnections()
 	f.private.CloseIdleConnections()
 }
 
-// Fetch returns the module. Those who ask for the same at the same time are
-// answered by one download. The error is an *Error when the source is to blame or
-// whoever serves it, and the context's when that has ended.
+// Fetch returns the module. Concurrent calls for the same source share one
+// download. The error is an *Error if the source or its server caused it, and the
+// context's error when the context has ended.
 func (f *Fetcher) Fetch(ctx context.Context, s Source) (Fetched, error) {
 	if err := s.validate(); err != nil {
 		return Fetched{}, err
@@ -157,7 +158,7 @@ func (f *Fetcher) Fetch(ctx context.Context, s Source) (Fetched, error) {
 	})
 }
 
-// key is the same for those only who would get the same in the same way.
+// key is equal for sources that can share a fetch.
 func (s Source) key() (string, error) {
 	data, err := json.Marshal(s)
 	if err != nil {
@@ -175,13 +176,13 @@ func (s Source) validate() error {
 	}
 	switch {
 	case s.Language != Wasm && s.Language != Rego:
-		return fault(BadReference, "%q is no language of modules: use wasm or rego", s.Language)
+		return errorf(InvalidReference, "unknown language %q: use wasm or rego", s.Language)
 	case given != 1:
-		return fault(BadReference, "the source names %d places: use one of inline, configMap, url and image", given)
+		return errorf(InvalidReference, "the source has %d origins: use exactly one of inline, configMap, url and image", given)
 	case s.Inline != "" && s.Language != Rego:
-		return fault(BadReference, "only Rego can be inline: put WebAssembly into a ConfigMap, a URL or an image")
+		return errorf(InvalidReference, "only Rego can be inline: use a ConfigMap, a URL or an image for WebAssembly")
 	case s.SHA256 != "" && !isHexSum(s.SHA256):
-		return fault(BadReference, "%q is no sha256: use 64 hex digits in lower case, as sha256sum prints them", s.SHA256)
+		return errorf(InvalidReference, "%q is not a sha256: use 64 hex digits in lower case, as sha256sum prints them", s.SHA256)
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ func TestURL_GivesAModulePlainOrCompressed(t *testing.T) {
 			got := fetch(t, f, wasmURL(server.URL+"/a.wasm?signature=secret"))
 			want := source.Fetched{
 				Files:  []source.File{{Name: "module.wasm", Data: code}},
-				Digest: sum(code), Pin: "sha256: " + sum(code), From: server.URL + "/a.wasm",
+				Digest: sum(code), Pin: "sha256: " + sum(code), Origin: server.URL + "/a.wasm",
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Error(diff)
@@ -60,7 +60,7 @@ func TestURL_WithADigestOutlivesItsServer(t *testing.T) {
 	refused(t, fetcher(t, folder, source.Limits{}), elsewhere, source.Unreachable)
 }
 
-func TestURL_ThatIsNotWhatItWasIsRefused(t *testing.T) {
+func TestURL_RejectsWrongDigest(t *testing.T) {
 	server := serve(t, gives(module("other")))
 	s := wasmURL(server.URL)
 	s.SHA256 = sum(module("x"))
@@ -88,13 +88,13 @@ func TestURL_SaysWhatIsWrong(t *testing.T) {
 		temporary bool
 		says      string
 	}{
-		"/page":     {source.BadArtifact, false, "this with \"<html>\""},
+		"/page":     {source.InvalidArtifact, false, "begins with \"<html>\""},
 		"/nowhere":  {source.NotFound, false, "404 Not Found"},
 		"/private":  {source.Unauthorized, false, "403 Forbidden"},
 		"/broken":   {source.Unreachable, true, "502 Bad Gateway"},
-		"/plain":    {source.Refused, false, "not reached by HTTPS"},
-		"/round":    {source.Refused, false, "more than 5 times"},
-		"/metadata": {source.Refused, false, "metadata"},
+		"/plain":    {source.AddressNotAllowed, false, "does not use HTTPS"},
+		"/round":    {source.AddressNotAllowed, false, "more than 5 redirects"},
+		"/metadata": {source.AddressNotAllowed, false, "metadata"},
 		"/large":    {source.TooLarge, false, "limit of 4000 bytes"},
 		"/bomb":     {source.TooLarge, false, "limit of 10000 bytes, decompressed"},
 		"/cut":      {source.Unreachable, true, "unexpected EOF"},
@@ -110,13 +110,13 @@ func TestURL_SaysWhatIsWrong(t *testing.T) {
 		})
 	}
 	for at, says := range map[string]string{
-		"http://127.0.0.1/a":        "not one of HTTPS",
-		"file:///etc/passwd":        "not one of HTTPS",
-		"https://":                  "not one of HTTPS",
-		"https://me:hunter2@host/a": "put the module into a registry",
-		"https://host:port/":        "makes no sense",
+		"http://127.0.0.1/a":        "does not use HTTPS",
+		"file:///etc/passwd":        "does not use HTTPS",
+		"https://":                  "does not use HTTPS",
+		"https://me:hunter2@host/a": "use a registry with a pull secret",
+		"https://host:port/":        "is invalid",
 	} {
-		if e := refused(t, f, wasmURL(at), source.BadReference, says); strings.Contains(e.Message, "hunter2") {
+		if e := refused(t, f, wasmURL(at), source.InvalidReference, says); strings.Contains(e.Message, "hunter2") {
 			t.Errorf("the password is in the message: %s", e.Message)
 		}
 	}
@@ -126,25 +126,25 @@ func TestURL_OfANamespaceReachesNoPrivateAddress(t *testing.T) {
 	server := serve(t, gives(module("x")))
 	s := wasmURL(server.URL)
 	s.Private = false
-	refused(t, fetcher(t, "", source.Limits{}), s, source.Refused, "127.0.0.1", "reaches public addresses only")
+	refused(t, fetcher(t, "", source.Limits{}), s, source.AddressNotAllowed, "127.0.0.1", "reaches public addresses only")
 	if n := server.asked.Load(); n != 0 {
 		t.Errorf("the server was asked %d times", n)
 	}
 }
 
-func TestURL_WithoutABelievedCertificateIsRefused(t *testing.T) {
+func TestURL_RejectsUntrustedCertificate(t *testing.T) {
 	server := serve(t, gives(module("x")))
 	f, err := source.New(source.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	refused(t, f, wasmURL(server.URL), source.Untrusted, "certificate")
+	refused(t, f, wasmURL(server.URL), source.TLSError, "certificate")
 	plain := httptest.NewServer(gives(module("x")))
 	t.Cleanup(plain.Close)
-	refused(t, f, wasmURL(strings.Replace(plain.URL, "http:", "https:", 1)), source.Untrusted, "does not speak HTTPS")
+	refused(t, f, wasmURL(strings.Replace(plain.URL, "http:", "https:", 1)), source.TLSError, "does not support HTTPS")
 }
 
-func TestURL_ThatNeverEndsIsEnded(t *testing.T) {
+func TestURL_LimitsSize(t *testing.T) {
 	endless := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		chunk := make([]byte, 32<<10)
 		for r.Context().Err() == nil {
@@ -166,15 +166,15 @@ func silent(asked chan<- struct{}) http.HandlerFunc {
 	}
 }
 
-func TestURL_ThatStandsStillIsGivenUp(t *testing.T) {
+func TestURL_TimesOut(t *testing.T) {
 	server := serve(t, silent(make(chan struct{}, 1)))
-	e := refused(t, fetcher(t, "", source.Limits{Timeout: 50 * time.Millisecond}), wasmURL(server.URL), source.Unreachable, "took too long")
+	e := refused(t, fetcher(t, "", source.Limits{Timeout: 50 * time.Millisecond}), wasmURL(server.URL), source.Unreachable, "timeout")
 	if !e.Temporary {
 		t.Error("it is said not to help to try again")
 	}
 }
 
-func TestFetch_EndsWithTheContextOfTheLastWhoAsks(t *testing.T) {
+func TestFetch_IsCanceledByLastCaller(t *testing.T) {
 	asked := make(chan struct{}, 1)
 	server := serve(t, silent(asked))
 	f := fetcher(t, "", source.Limits{})
@@ -191,8 +191,8 @@ func TestFetch_EndsWithTheContextOfTheLastWhoAsks(t *testing.T) {
 	}
 }
 
-// waitFor waits until so many wait for fetches.
-func waitFor(t *testing.T, f *source.Fetcher, n int) {
+// waitUntil waits until so many wait for fetches.
+func waitUntil(t *testing.T, f *source.Fetcher, n int) {
 	t.Helper()
 	devtest.Eventually(t, time.Minute, func() error {
 		if got := source.Waiting(f); got != n {
@@ -202,7 +202,7 @@ func waitFor(t *testing.T, f *source.Fetcher, n int) {
 	})
 }
 
-func TestFetch_GoesOnForThoseWhoStay(t *testing.T) {
+func TestFetch_ContinuesForRemainingCallers(t *testing.T) {
 	asked, answer := make(chan struct{}, 1), make(chan struct{})
 	server := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		asked <- struct{}{}
@@ -219,7 +219,7 @@ func TestFetch_GoesOnForThoseWhoStay(t *testing.T) {
 	})
 	<-asked
 	stayer.Go(func() { gets(t, f, wasmURL(server.URL), module("x")) })
-	waitFor(t, f, 2)
+	waitUntil(t, f, 2)
 	cancel()
 	leaver.Wait()
 	close(answer)
@@ -229,7 +229,7 @@ func TestFetch_GoesOnForThoseWhoStay(t *testing.T) {
 	}
 }
 
-func TestFetch_OfTheSameByManyIsOneDownload(t *testing.T) {
+func TestFetch_SharesDownload(t *testing.T) {
 	const many = 50
 	answer := make(chan struct{})
 	server := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -241,7 +241,7 @@ func TestFetch_OfTheSameByManyIsOneDownload(t *testing.T) {
 	for range many {
 		all.Go(func() { gets(t, f, wasmURL(server.URL), module("x")) })
 	}
-	waitFor(t, f, many)
+	waitUntil(t, f, many)
 	close(answer)
 	all.Wait()
 	if n := server.asked.Load(); n != 1 {
@@ -253,7 +253,7 @@ func TestFetch_OfTheSameByManyIsOneDownload(t *testing.T) {
 	}
 }
 
-func TestFetch_ByThoseWhoMayNotAllIsNotOne(t *testing.T) {
+func TestFetch_DoesNotShareAcrossCredentials(t *testing.T) {
 	server := serve(t, gives(module("x")))
 	f := fetcher(t, "", source.Limits{})
 	var all sync.WaitGroup
@@ -262,20 +262,20 @@ func TestFetch_ByThoseWhoMayNotAllIsNotOne(t *testing.T) {
 		s := wasmURL(server.URL)
 		s.Private = false
 		e := new(source.Error)
-		if _, err := f.Fetch(t.Context(), s); !errors.As(err, &e) || e.Reason != source.Refused {
+		if _, err := f.Fetch(t.Context(), s); !errors.As(err, &e) || e.Reason != source.AddressNotAllowed {
 			t.Errorf("got %v", err)
 		}
 	})
 	all.Wait()
 }
 
-func TestNew_RefusesWhatMakesNoSense(t *testing.T) {
+func TestNew_RejectsInvalidConfig(t *testing.T) {
 	if _, err := source.New(source.Config{Limits: source.Limits{Files: -1}}); err == nil || !strings.Contains(err.Error(), "limit Files") {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestFetch_WithoutRoomOnDiskStillFetches(t *testing.T) {
+func TestFetch_SucceedsWithoutCache(t *testing.T) {
 	file := t.TempDir() + "/file"
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -284,8 +284,8 @@ func TestFetch_WithoutRoomOnDiskStillFetches(t *testing.T) {
 	s := wasmURL(server.URL)
 	s.SHA256 = sum(module("x"))
 	got, err := fetcher(t, file, source.Limits{}).Fetch(t.Context(), s)
-	if err != nil || got.KeepErr == nil {
-		t.Fatalf("got %v, and of the cache %v", err, got.KeepErr)
+	if err != nil || got.CacheErr == nil {
+		t.Fatalf("got %v, and of the cache %v", err, got.CacheErr)
 	}
 	only(t, got, module("x"))
 }

@@ -25,14 +25,14 @@ func abi() []sandbox.Function {
 }
 
 func define(module, name string, f hostFunction, params []api.ValueType, results ...api.ValueType) sandbox.Function {
-	return sandbox.Function{Module: module, Name: name, Params: params, Results: results, Call: f.called}
+	return sandbox.Function{Module: module, Name: name, Params: params, Results: results, Call: f.bind}
 }
 
 // requestRead (ptr, limit) → length
 func requestRead(g guest, stack []uint64) error {
 	at, limit := api.DecodeU32(stack[0]), api.DecodeU32(stack[1])
 	if g.request == nil {
-		return &misuse{policies.FaultMisuse, "it called request_read while it was initialised: there is no request yet"}
+		return &guestError{policies.FaultInvalidCall, "it called request_read during initialization, when there is no request"}
 	}
 	stack[0] = uint64(len(g.request))
 	if uint64(len(g.request)) > uint64(limit) {
@@ -42,7 +42,7 @@ func requestRead(g guest, stack []uint64) error {
 		return err
 	}
 	if !g.Write(at, g.request) {
-		return g.outside("request_read", at, uint32(len(g.request)))
+		return g.errOutOfBounds("request_read", at, uint32(len(g.request)))
 	}
 	return nil
 }
@@ -52,33 +52,33 @@ func verdictWrite(g guest, stack []uint64) error {
 	at, length := api.DecodeU32(stack[0]), api.DecodeU32(stack[1])
 	switch {
 	case g.request == nil:
-		return &misuse{policies.FaultMisuse, "it called verdict_write while it was initialised: there is no request yet"}
-	case g.answered:
-		return &misuse{policies.FaultMisuse, "it called verdict_write twice"}
+		return &guestError{policies.FaultInvalidCall, "it called verdict_write during initialization, when there is no request"}
+	case g.verdictWritten:
+		return &guestError{policies.FaultInvalidCall, "it called verdict_write twice"}
 	case length > hostabi.MaxVerdictBytes:
-		return &misuse{policies.FaultBadVerdict, fmt.Sprintf(
-			"its verdict has %d bytes, which is over the limit of %d", length, hostabi.MaxVerdictBytes)}
+		return &guestError{policies.FaultInvalidVerdict, fmt.Sprintf(
+			"its verdict has %d bytes, which exceeds the limit of %d", length, hostabi.MaxVerdictBytes)}
 	}
-	data, inside, err := g.text(at, length)
+	data, inside, err := g.readText(at, length)
 	if err != nil {
 		return err
 	}
 	if !inside {
-		return g.outside("verdict_write", at, length)
+		return g.errOutOfBounds("verdict_write", at, length)
 	}
-	g.verdict, g.answered = append([]byte(nil), data...), true
+	g.verdict, g.verdictWritten = append([]byte(nil), data...), true
 	return nil
 }
 
 // writeLog (level, ptr, length)
 func writeLog(g guest, stack []uint64) error {
 	level, at, length := api.DecodeU32(stack[0]), api.DecodeU32(stack[1]), api.DecodeU32(stack[2])
-	data, inside, err := g.text(at, length)
+	data, inside, err := g.readText(at, length)
 	if err != nil {
 		return err
 	}
 	if !inside {
-		return g.outside("log", at, length)
+		return g.errOutOfBounds("log", at, length)
 	}
 	g.log.add(Line{Source: SourceLog, Level: min(hostabi.LogLevel(level), hostabi.LogError)}, data)
 	return nil

@@ -107,7 +107,7 @@ func benchmarkCalls(b *testing.B, m *wasm.Module) {
 	b.Run("first", func(b *testing.B) { // a policy is initialised, and asked once
 		for b.Loop() {
 			p := start(b)
-			if _, err := p.Ask(b.Context(), question(m)); err != nil {
+			if _, err := p.EvaluateMetered(b.Context(), question(m)); err != nil {
 				b.Fatal(err)
 			}
 			p.Close()
@@ -116,7 +116,7 @@ func benchmarkCalls(b *testing.B, m *wasm.Module) {
 	b.Run("fresh", func(b *testing.B) {
 		p := policy(b, m, wasm.Options{})
 		for b.Loop() {
-			if _, err := wasm.AskOnce(b.Context(), p, question(m)); err != nil {
+			if _, err := wasm.EvaluateOnce(b.Context(), p, question(m)); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -124,10 +124,10 @@ func benchmarkCalls(b *testing.B, m *wasm.Module) {
 	b.Run("restored", func(b *testing.B) {
 		p := policy(b, m, wasm.Options{})
 		calls, restored := 0.0, 0.0
-		var a wasm.Answer
+		var a wasm.Evaluation
 		for b.Loop() {
 			var err error
-			if a, err = p.Ask(b.Context(), question(m)); err != nil {
+			if a, err = p.EvaluateMetered(b.Context(), question(m)); err != nil {
 				b.Fatal(err)
 			}
 			if calls++; a.Restored {
@@ -145,7 +145,7 @@ func benchmarkCalls(b *testing.B, m *wasm.Module) {
 			before := resident(b)
 			for range many {
 				p := start(b)
-				if _, err := p.Ask(b.Context(), question(m)); err != nil {
+				if _, err := p.EvaluateMetered(b.Context(), question(m)); err != nil {
 					b.Fatal(err)
 				}
 				all = append(all, p)
@@ -178,7 +178,7 @@ func BenchmarkParallel(b *testing.B) {
 	b.ResetTimer()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			if _, err := p.Ask(b.Context(), ask("", 0)); err != nil {
+			if _, err := p.EvaluateMetered(b.Context(), ask("", 0)); err != nil {
 				b.Error(err)
 				return
 			}

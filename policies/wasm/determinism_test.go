@@ -17,34 +17,34 @@ import (
 	"github.com/gleaner-dev/gleaner/policies/wasm/asm"
 )
 
-// deeds are what the stock guest does differently if anything is different: the
+// requiredHooks are what the stock guest does differently if anything is different: the
 // order of maps, randomness, the clock, memory that calls before have left or
 // grown.
-var deeds = []string{"order", "random", "clock", "sleep", "calls", "print", "hoard"}
+var requiredHooks = []string{"order", "random", "clock", "sleep", "calls", "print", "hoard"}
 
-// told is all of an answer that must not depend on where and when it was given.
-func told(a wasm.Answer) string {
+// faultText is all of an answer that must not depend on where and when it was given.
+func faultText(a wasm.Evaluation) string {
 	return fmt.Sprintf("%v %d units, %d bytes, %v", a.Verdict, a.Fuel, a.Memory, a.Log)
 }
 
-func TestTheSameRequestGetsTheSameAnswer(t *testing.T) {
+func TestEvaluate_IsDeterministic(t *testing.T) {
 	p := stockPolicy(t, wasm.Options{Instances: 3})
 	want := map[string]string{}
-	for _, do := range deeds {
-		a, err := p.Ask(t.Context(), ask(do, 1))
+	for _, do := range requiredHooks {
+		a, err := p.EvaluateMetered(t.Context(), ask(do, 1))
 		if err != nil {
 			t.Fatal(err)
 		}
-		want[do] = told(a)
+		want[do] = faultText(a)
 	}
 	var callers sync.WaitGroup
 	for range 6 {
 		callers.Go(func() {
 			for n := range 1000 {
-				do := deeds[n%len(deeds)]
-				a, err := p.Ask(t.Context(), ask(do, 1))
-				if err != nil || told(a) != want[do] {
-					t.Errorf("%s gave %s, %v; before: %s", do, told(a), err, want[do])
+				do := requiredHooks[n%len(requiredHooks)]
+				a, err := p.EvaluateMetered(t.Context(), ask(do, 1))
+				if err != nil || faultText(a) != want[do] {
+					t.Errorf("%s gave %s, %v; before: %s", do, faultText(a), err, want[do])
 					return
 				}
 			}
@@ -55,25 +55,25 @@ func TestTheSameRequestGetsTheSameAnswer(t *testing.T) {
 	fresh := stockPolicy(t, wasm.Options{Instances: 3})
 	for n := range 1000 {
 		callers.Go(func() {
-			do := deeds[n%len(deeds)]
-			a, err := wasm.AskOnce(t.Context(), fresh, ask(do, 1))
-			if err != nil || a.Restored || told(a) != want[do] {
-				t.Errorf("on a fresh instance (restored: %t) %s gave %s, %v; before: %s", a.Restored, do, told(a), err, want[do])
+			do := requiredHooks[n%len(requiredHooks)]
+			a, err := wasm.EvaluateOnce(t.Context(), fresh, ask(do, 1))
+			if err != nil || a.Restored || faultText(a) != want[do] {
+				t.Errorf("on a fresh instance (restored: %t) %s gave %s, %v; before: %s", a.Restored, do, faultText(a), err, want[do])
 			}
 		})
 	}
 	callers.Wait()
 }
 
-func TestAFreshInstanceAnswersAndSpendsAsARestoredOne(t *testing.T) {
+func TestEvaluate_FreshEqualsRestored(t *testing.T) {
 	m, err := stockModule()
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := stockPolicy(t, wasm.Options{})
-	for _, do := range deeds {
+	for _, do := range requiredHooks {
 		request := ask(do, 1)
-		document, units, err := wasm.AskFresh(t.Context(), m, request)
+		document, units, err := wasm.EvaluateFresh(t.Context(), m, request)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,7 +82,7 @@ func TestAFreshInstanceAnswersAndSpendsAsARestoredOne(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 3 {
-			a, err := p.Ask(t.Context(), request)
+			a, err := p.EvaluateMetered(t.Context(), request)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -94,11 +94,11 @@ func TestAFreshInstanceAnswersAndSpendsAsARestoredOne(t *testing.T) {
 	}
 }
 
-// answerIn is set for a process that prints its answers, and names the module.
-const answerIn = "GLEANER_TEST_ANSWER_IN"
+// writeVerdict is set for a process that prints its answers, and names the module.
+const writeVerdict = "GLEANER_TEST_ANSWER_IN"
 
-func TestAnotherProcessGetsTheSameAnswer(t *testing.T) {
-	if folder := os.Getenv(answerIn); folder != "" {
+func TestEvaluate_IsDeterministicAcrossProcesses(t *testing.T) {
+	if folder := os.Getenv(writeVerdict); folder != "" {
 		answer(t, folder)
 		return
 	}
@@ -109,7 +109,7 @@ func TestAnotherProcessGetsTheSameAnswer(t *testing.T) {
 	answers, caches := map[string]bool{}, map[string]bool{}
 	for range 2 {
 		c := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.count=1")
-		c.Env = append(os.Environ(), answerIn+"="+folder)
+		c.Env = append(os.Environ(), writeVerdict+"="+folder)
 		output, err := c.CombinedOutput()
 		if err != nil {
 			t.Fatalf("%v\n%s", err, output)
@@ -163,12 +163,12 @@ func answer(t *testing.T, folder string) {
 	}
 	p := policy(t, load(t, e, code), wasm.Options{})
 	var all []string
-	for _, do := range append(deeds, "labels") {
-		a, err := p.Ask(t.Context(), ask(do, 1))
+	for _, do := range append(requiredHooks, "labels") {
+		a, err := p.EvaluateMetered(t.Context(), ask(do, 1))
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, told(a))
+		all = append(all, faultText(a))
 	}
 	data, err := json.Marshal(all)
 	if err != nil {
@@ -179,7 +179,7 @@ func answer(t *testing.T, folder string) {
 	}
 }
 
-func TestAModuleThatKeepsStateSeesNone(t *testing.T) {
+func TestEvaluate_KeepsNoState(t *testing.T) {
 	m := newModule()
 	counter := m.Global(0)
 	const at, yes = 4096, `{"decision": "Abstain", "reason": "it remembers"}`
@@ -191,14 +191,14 @@ func TestAModuleThatKeepsStateSeesNone(t *testing.T) {
 		asm.I32Load(60000), asm.If(tell), asm.I32Store(60000, 1))
 	p := policy(t, load(t, engine(t), code), wasm.Options{Instances: 2})
 	for range 100 {
-		a, err := p.Ask(t.Context(), ask("", 0))
+		a, err := p.EvaluateMetered(t.Context(), ask("", 0))
 		if err != nil || a.Verdict.Reason != "" {
 			t.Fatalf("got %v, %v", a.Verdict, err)
 		}
 	}
 }
 
-func TestAThousandHostileCallsHurtNobody(t *testing.T) {
+func TestEvaluate_SurvivesHostileCalls(t *testing.T) {
 	neighbour := stockPolicy(t, wasm.Options{})
 	var bad []*wasm.Policy
 	for _, c := range atCall {

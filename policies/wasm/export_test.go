@@ -8,10 +8,10 @@ import (
 	"github.com/gleaner-dev/gleaner/policies/wasm/sandbox"
 )
 
-// AskFresh asks an instance that has initialised itself, in place of one that
-// starts from what another's initialisation led to. It returns the verdict as it
+// EvaluateFresh asks an instance that has initialized itself, in place of one that
+// starts from what another's initialization led to. It returns the verdict as it
 // was written, and the fuel of the call.
-func AskFresh(ctx context.Context, m *Module, request hostabi.Request) (string, int64, error) {
+func EvaluateFresh(ctx context.Context, m *Module, request hostabi.Request) (string, int64, error) {
 	document, err := hostabi.MarshalRequest(request)
 	if err != nil {
 		return "", 0, err
@@ -50,21 +50,21 @@ func AskFresh(ctx context.Context, m *Module, request hostabi.Request) (string, 
 
 var errThrownAway = errors.New("thrown away")
 
-// AskOnce is Ask with an instance that is thrown away afterwards, as one is that
+// EvaluateOnce is Ask with an instance that is thrown away afterwards, as one is that
 // changed a table. A policy that is asked in no other way has a fresh one for
 // each call.
-func AskOnce(ctx context.Context, p *Policy, request hostabi.Request) (Answer, error) {
+func EvaluateOnce(ctx context.Context, p *Policy, request hostabi.Request) (Evaluation, error) {
 	document, err := hostabi.MarshalRequest(request)
 	if err != nil {
-		return Answer{}, err
+		return Evaluation{}, err
 	}
 	c := newCall(document, request.Time, p.options.LogBytes)
-	var a Answer
+	var a Evaluation
 	a.Usage, err = p.pool.Run(ctx, func(ctx context.Context, in *sandbox.Instance) error {
 		_, err := in.Call(context.WithValue(ctx, callKey{}, c), string(request.Hook))
 		return errors.Join(err, errThrownAway)
 	})
-	if stopped := (*sandbox.Stopped)(nil); !errors.Is(err, errThrownAway) || errors.As(err, &stopped) {
+	if stopped := (*sandbox.TrapError)(nil); !errors.Is(err, errThrownAway) || errors.As(err, &stopped) {
 		return a, err
 	}
 	a.Log = c.log.end()

@@ -114,7 +114,7 @@ func ask(do string, count int) hostabi.Request {
 		}},
 		Owners: []hostabi.Owner{{
 			Reference: hostabi.Reference{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "db", UID: "0af"},
-			Standing:  hostabi.StandingAbsent,
+			Status:    hostabi.OwnerAbsent,
 		}},
 		Time: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC),
 	}

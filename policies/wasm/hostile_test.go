@@ -40,23 +40,23 @@ const abstain = `{"decision": "Abstain"}`
 
 // hostile is a module that is wrong in one way.
 type hostile struct {
-	claim string
-	code  func(*module) []byte
-	kind  policies.FaultKind
-	words string // in the message
+	claim   string
+	code    func(*module) []byte
+	kind    policies.FaultKind
+	message string // in the message
 }
 
 // atCall are modules that begin well.
 var atCall = []hostile{
 	{"an endless loop runs out of fuel", func(m *module) []byte {
 		return m.answers(abstain, asm.Forever())
-	}, policies.FaultExhausted, "it used up its fuel of 10000000 units"},
+	}, policies.FaultFuelExhausted, "it used up its fuel of 10000000 units"},
 
 	{"an endless recursion runs out of fuel or stack", func(m *module) []byte {
 		self := m.log + 1
 		m.Func("", nil, nil, 0, asm.Call(self))
 		return m.answers(abstain, asm.Call(self))
-	}, policies.FaultExhausted, "fuel"},
+	}, policies.FaultFuelExhausted, "fuel"},
 
 	{"a deep recursion with large frames runs out of stack", func(m *module) []byte {
 		self := m.log + 1
@@ -68,50 +68,50 @@ var atCall = []hostile{
 		grow := append(asm.I32Const(256), asm.MemoryGrow...)
 		failed := append(asm.I32Const(1), asm.I32Add...)
 		return m.answers(abstain, asm.Forever(grow, failed, asm.I32Eqz, asm.If(asm.Unreachable)))
-	}, policies.FaultMemoryLimit, "it needed more memory than its limit of 32 MiB and gave up: unreachable"},
+	}, policies.FaultMemoryLimit, "it needed more memory than its limit of 32 MiB and aborted: unreachable"},
 
 	{"a verdict that is too long", func(m *module) []byte {
 		m.Hook("collect", asm.Call(m.write, 0, hostabi.MaxVerdictBytes+1))
 		return m.Bytes()
-	}, policies.FaultBadVerdict, "its verdict has 1048577 bytes, which is over the limit of 1048576"},
+	}, policies.FaultInvalidVerdict, "its verdict has 1048577 bytes, which exceeds the limit of 1048576"},
 
 	{"a verdict that is not UTF-8", func(m *module) []byte {
 		return m.answers("{\"decision\": \"Abstain\", \"reason\": \"\xff\"}")
-	}, policies.FaultBadVerdict, "UTF-8"},
+	}, policies.FaultInvalidVerdict, "UTF-8"},
 
 	{"a verdict that is not JSON", func(m *module) []byte {
 		return m.answers("Delete")
-	}, policies.FaultBadVerdict, "verdict"},
+	}, policies.FaultInvalidVerdict, "verdict"},
 
 	{"a decision that there is not", func(m *module) []byte {
 		return m.answers(`{"decision": "Obliterate"}`)
-	}, policies.FaultBadVerdict, `"Obliterate"`},
+	}, policies.FaultInvalidVerdict, `"Obliterate"`},
 
 	{"a verdict on another hook's question", func(m *module) []byte {
 		return m.answers(`{"decision": "Done"}`)
-	}, policies.FaultBadVerdict, "Done"},
+	}, policies.FaultInvalidVerdict, "Done"},
 
 	{"no verdict", func(m *module) []byte {
 		m.Hook("collect")
 		return m.Bytes()
-	}, policies.FaultNoVerdict, "its hook collect returned without having written a verdict"},
+	}, policies.FaultNoVerdict, "its hook collect returned without a verdict"},
 
 	{"two verdicts", func(m *module) []byte {
 		return m.answers(abstain, asm.Call(m.write, 1024, int32(len(abstain))))
-	}, policies.FaultMisuse, "it called verdict_write twice"},
+	}, policies.FaultInvalidCall, "it called verdict_write twice"},
 
 	{"a verdict outside of its memory", func(m *module) []byte {
 		m.Hook("collect", asm.Call(m.write, 65530, 100))
 		return m.Bytes()
-	}, policies.FaultMisuse, "it called verdict_write with 100 bytes at 0xfffa, outside of its memory of 65536 bytes"},
+	}, policies.FaultInvalidCall, "it called verdict_write with 100 bytes at 0xfffa, outside of its memory of 65536 bytes"},
 
 	{"a request read to outside of its memory", func(m *module) []byte {
 		return m.answers(abstain, asm.Call(m.read, -16, -1), asm.Drop)
-	}, policies.FaultMisuse, "it called request_read with"},
+	}, policies.FaultInvalidCall, "it called request_read with"},
 
 	{"a line of its log outside of its memory", func(m *module) []byte {
 		return m.answers(abstain, asm.Call(m.log, 1, -1, 1))
-	}, policies.FaultMisuse, "it called log with 1 bytes at 0xffffffff"},
+	}, policies.FaultInvalidCall, "it called log with 1 bytes at 0xffffffff"},
 
 	{"a load outside of its memory", func(m *module) []byte {
 		return m.answers(abstain, asm.I32Load(-4), asm.Drop)
@@ -122,32 +122,32 @@ var atCall = []hostile{
 		m.log = m.Import("gleaner_v1", "log", []byte{asm.I32, asm.I32, asm.I32}, nil)
 		m.Hook("collect", asm.Call(m.log, 1, 0, 10))
 		return m.Bytes()
-	}, policies.FaultMisuse, "it called log with 10 bytes at 0x0, outside of its memory of 0 bytes"},
+	}, policies.FaultInvalidCall, "it called log with 10 bytes at 0x0, outside of its memory of 0 bytes"},
 
 	{"a request read to no memory", func(*module) []byte {
 		m := &module{}
 		m.read = m.Import("gleaner_v1", "request_read", []byte{asm.I32, asm.I32}, []byte{asm.I32})
 		m.Hook("collect", asm.Call(m.read, 0, 100_000), asm.Drop)
 		return m.Bytes()
-	}, policies.FaultMisuse, "outside of its memory of 0 bytes"},
+	}, policies.FaultInvalidCall, "outside of its memory of 0 bytes"},
 
 	{"a flood of its log runs out of fuel", func(m *module) []byte {
 		return m.answers(abstain, asm.Forever(asm.Call(m.log, 1, 0, 1000)))
-	}, policies.FaultExhausted, "fuel"},
+	}, policies.FaultFuelExhausted, "fuel"},
 
 	{"one that sleeps for ever runs out of fuel", func(m *module) []byte {
 		poll := m.Import("wasi_snapshot_preview1", "poll_oneoff", []byte{asm.I32, asm.I32, asm.I32, asm.I32}, []byte{asm.I32})
 		return m.answers(abstain, asm.Forever(asm.Call(poll, 0, 512, 1, 768), asm.Drop))
-	}, policies.FaultExhausted, "fuel"},
+	}, policies.FaultFuelExhausted, "fuel"},
 
 	{"a log of more than its memory runs out of fuel before it is read", func(m *module) []byte {
 		return m.answers(abstain, asm.Forever(asm.Call(m.log, 1, 0, -1)))
-	}, policies.FaultExhausted, "fuel"},
+	}, policies.FaultFuelExhausted, "fuel"},
 }
 
-// TestPointersOutOfTheMemoryAreErrorsOfWASI holds for functions that say so to
+// TestWASI_RejectsInvalidPointers holds for functions that say so to
 // the module, which goes on.
-func TestPointersOutOfTheMemoryAreErrorsOfWASI(t *testing.T) {
+func TestWASI_RejectsInvalidPointers(t *testing.T) {
 	const fault = 21
 	params := func(n int) []byte { return bytes.Repeat([]byte{asm.I32}, n) }
 	for _, c := range []struct {
@@ -199,14 +199,14 @@ func healthy(t *testing.T, p *wasm.Policy) {
 
 var hostileLimits = wasm.Limits{Fuel: 10_000_000, Memory: 32 << 20}
 
-func TestAHostileModuleIsAtFault(t *testing.T) {
+func TestEvaluate_HostileModuleIsFault(t *testing.T) {
 	neighbour := stockPolicy(t, wasm.Options{})
 	for _, c := range atCall {
 		t.Run(c.claim, func(t *testing.T) {
 			p := policy(t, load(t, engine(t), c.code(newModule())), wasm.Options{Limits: hostileLimits})
 			first := ""
 			for range 3 {
-				a, err := p.Ask(t.Context(), ask("", 0))
+				a, err := p.EvaluateMetered(t.Context(), ask("", 0))
 				if c.kind == "" {
 					if err == nil {
 						t.Error("it answered")
@@ -215,8 +215,8 @@ func TestAHostileModuleIsAtFault(t *testing.T) {
 					continue
 				}
 				fault := wantFault(t, err, c.kind)
-				if !strings.Contains(fault.Message, c.words) {
-					t.Errorf("the message is %q, want %q in it", fault.Message, c.words)
+				if !strings.Contains(fault.Message, c.message) {
+					t.Errorf("the message is %q, want %q in it", fault.Message, c.message)
 				}
 				if a.Verdict.Decision != "" {
 					t.Errorf("a fault came with the decision %s", a.Verdict.Decision)

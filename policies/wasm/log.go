@@ -7,10 +7,10 @@ import (
 	"github.com/gleaner-dev/gleaner/hostabi"
 )
 
-// Log is what a module wrote in one call.
+// Log is the log of one call of a module.
 type Log struct {
 	Lines   []Line
-	Dropped int // bytes for which there was no room
+	Dropped int // bytes dropped over the size limit
 }
 
 // Line is a line of a module's log.
@@ -20,53 +20,53 @@ type Line struct {
 	Text   string // valid UTF-8
 }
 
-// Source is where a module wrote a line.
+// Source is the origin of a line.
 type Source string
 
 // The sources.
 const (
-	SourceLog    Source = "log"    // the ABI's own function
+	SourceLog    Source = "log"    // the ABI's function
 	SourceStdout Source = "stdout" // level info
 	SourceStderr Source = "stderr" // level warn
 )
 
-// journal collects a log up to a size.
-type journal struct {
-	kept    Log
-	room    int // bytes left
-	pending [2]unended
+// logBuffer collects a log of limited size.
+type logBuffer struct {
+	lines     Log
+	remaining int // bytes left
+	pending   [2]partialLine
 }
 
-// unended is what has been written to an output since its last line ended.
-type unended struct {
+// partialLine is an incomplete line of an output.
+type partialLine struct {
 	line Line
 	text []byte
 }
 
 const (
-	lineBytes   = 32 // that a line counts besides its text, so that empty ones run out too
+	lineBytes   = 32 // overhead of each line, which limits empty ones as well
 	longestLine = 8 << 10
 )
 
-// add adds a line, or what there is room for.
-func (j *journal) add(line Line, text []byte) {
-	room := min(max(0, j.room-lineBytes), longestLine)
-	if j.room < lineBytes {
-		j.kept.Dropped += len(text)
-		j.room = 0
+// add adds a line, truncated to the remaining space.
+func (j *logBuffer) add(line Line, text []byte) {
+	room := min(max(0, j.remaining-lineBytes), longestLine)
+	if j.remaining < lineBytes {
+		j.lines.Dropped += len(text)
+		j.remaining = 0
 		return
 	}
 	if len(text) > room {
-		j.kept.Dropped += len(text) - room
+		j.lines.Dropped += len(text) - room
 		text = text[:room]
 	}
-	j.room -= lineBytes + len(text)
+	j.remaining -= lineBytes + len(text)
 	line.Text = strings.ToValidUTF8(string(text), "\uFFFD")
-	j.kept.Lines = append(j.kept.Lines, line)
+	j.lines.Lines = append(j.lines.Lines, line)
 }
 
-// write adds what is written to an output, which comes in any pieces.
-func (j *journal) write(line Line, data []byte) {
+// write adds output, in chunks of any size.
+func (j *logBuffer) write(line Line, data []byte) {
 	p := &j.pending[0]
 	if line.Source == SourceStderr {
 		p = &j.pending[1]
@@ -89,28 +89,29 @@ func (j *journal) write(line Line, data []byte) {
 	}
 }
 
-// end returns the log, with lines that have not ended.
-func (j *journal) end() Log {
+// end returns the log, including incomplete lines.
+func (j *logBuffer) end() Log {
 	for i := range j.pending {
 		if p := &j.pending[i]; len(p.text) > 0 {
 			j.add(p.line, p.text)
 			p.text = nil
 		}
 	}
-	return j.kept
+	return j.lines
 }
 
-// lastWords is what a module that failed has said about it, and where: what it panicked
-// with, which a trace comes after; else the end of its standard error; else the last
-// error that it logged. Go panics to standard error, and TinyGo to standard output.
-func (j *journal) lastWords() string {
+// failureMessage returns what a failed module reported: the panic message, which
+// precedes a trace; otherwise the end of its standard error; otherwise the last
+// error that it logged. Go writes panics to standard error, TinyGo to standard
+// output.
+func (j *logBuffer) failureMessage() string {
 	var said []string
 	var panicked, logged string
 	for _, line := range j.end().Lines {
 		panics := strings.HasPrefix(line.Text, "panic: ") || strings.HasPrefix(line.Text, "fatal error: ")
 		switch {
 		case line.Source == SourceStderr && panics:
-			return toStderr + shorten(line.Text)
+			return stderrPrefix + shorten(line.Text)
 		case line.Source == SourceStderr:
 			said = append(said, line.Text)
 		case line.Source == SourceStdout && panics:
@@ -122,16 +123,16 @@ func (j *journal) lastWords() string {
 	const few = 3
 	switch {
 	case panicked != "":
-		return "the last that it wrote to standard output: " + shorten(panicked)
+		return "last standard output: " + shorten(panicked)
 	case len(said) != 0:
-		return toStderr + shorten(strings.Join(said[max(0, len(said)-few):], " / "))
+		return stderrPrefix + shorten(strings.Join(said[max(0, len(said)-few):], " / "))
 	case logged != "":
-		return "the last error that it logged: " + shorten(logged)
+		return "last logged error: " + shorten(logged)
 	}
 	return ""
 }
 
-const toStderr = "the last that it wrote to standard error: "
+const stderrPrefix = "last standard error: "
 
 func shorten(text string) string {
 	const most = 400

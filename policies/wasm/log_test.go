@@ -6,7 +6,7 @@ import (
 	"github.com/gleaner-dev/gleaner/hostabi"
 )
 
-func TestLastWordsAreThoseThatSayWhatWentWrong(t *testing.T) {
+func TestFailureMessage(t *testing.T) {
 	stdout := Line{Source: SourceStdout, Level: hostabi.LogInfo}
 	stderr := Line{Source: SourceStderr, Level: hostabi.LogWarn}
 	logged := Line{Source: SourceLog, Level: hostabi.LogError}
@@ -19,15 +19,15 @@ func TestLastWordsAreThoseThatSayWhatWentWrong(t *testing.T) {
 		want    string
 	}{
 		"nothing":                        {nil, ""},
-		"what Go panics with":            {[]written{{stderr, "panic: oh\n\ngoroutine 1:\n"}}, "the last that it wrote to standard error: panic: oh"},
-		"what TinyGo panics with":        {[]written{{stdout, "hello\npanic: oh\n"}}, "the last that it wrote to standard output: panic: oh"},
-		"what TinyGo ends with":          {[]written{{stderr, "warned\n"}, {stdout, "fatal error: out of memory"}}, "the last that it wrote to standard output: fatal error: out of memory"},
+		"what Go panics with":            {[]written{{stderr, "panic: oh\n\ngoroutine 1:\n"}}, "last standard error: panic: oh"},
+		"what TinyGo panics with":        {[]written{{stdout, "hello\npanic: oh\n"}}, "last standard output: panic: oh"},
+		"what TinyGo ends with":          {[]written{{stderr, "warned\n"}, {stdout, "fatal error: out of memory"}}, "last standard output: fatal error: out of memory"},
 		"output is no error":             {[]written{{stdout, "all is well\n"}}, ""},
-		"an error that a handler gave":   {[]written{{logged, "wait: not a duration"}}, "the last error that it logged: wait: not a duration"},
+		"an error that a handler gave":   {[]written{{logged, "wait: not a duration"}}, "last logged error: wait: not a duration"},
 		"a warning in the log is no end": {[]written{{Line{Source: SourceLog, Level: hostabi.LogWarn}, "slow"}}, ""},
 	} {
 		t.Run(claim, func(t *testing.T) {
-			j := journal{room: 1 << 10}
+			j := logBuffer{remaining: 1 << 10}
 			for _, w := range c.written {
 				if w.line.Source == SourceLog {
 					j.add(w.line, []byte(w.text))
@@ -35,7 +35,7 @@ func TestLastWordsAreThoseThatSayWhatWentWrong(t *testing.T) {
 					j.write(w.line, []byte(w.text))
 				}
 			}
-			if got := j.lastWords(); got != c.want {
+			if got := j.failureMessage(); got != c.want {
 				t.Errorf("they are %q, want %q", got, c.want)
 			}
 		})

@@ -12,15 +12,15 @@ import (
 	"github.com/gleaner-dev/gleaner/policies/wasm/sandbox"
 )
 
-// initialize is called before anything else, when a module exports it.
+// initialize is the export that is called first, if it exists.
 const initialize = "_initialize"
 
-// Options say how a policy uses its module.
+// Options configure a policy.
 type Options struct {
 	Name   string // of the policy
 	Limits Limits // of each call
 
-	// LogBytes is how much of the log of one call is kept. Default: 64 KiB.
+	// LogBytes is the maximum size of the log of one call. Default: 64 KiB.
 	LogBytes int
 
 	// Instances is how many calls may run at the same time; others wait.
@@ -30,9 +30,9 @@ type Options struct {
 
 const defaultLogBytes = 64 << 10
 
-// Policy asks a module. It shares instances with no other policy.
+// Policy evaluates a module. It does not share instances with other policies.
 type Policy struct {
-	// InitFuel and InitLog are what initialising the module used and wrote.
+	// InitFuel and InitLog are the fuel and the log of the initialization.
 	InitFuel int64
 	InitLog  Log
 
@@ -43,8 +43,8 @@ type Policy struct {
 
 var _ policies.Evaluator = (*Policy)(nil)
 
-// NewPolicy initialises the module for a policy. The error is a *policies.Fault
-// when the module is to blame. The caller closes the Policy, before the Module.
+// NewPolicy initializes the module for a policy. The error is a *policies.Fault if
+// the module caused it. The caller closes the Policy, before the Module.
 func NewPolicy(ctx context.Context, m *Module, o Options) (*Policy, error) {
 	if o.LogBytes == 0 {
 		o.LogBytes = defaultLogBytes
@@ -57,22 +57,22 @@ func NewPolicy(ctx context.Context, m *Module, o Options) (*Policy, error) {
 		Initialize: p.initialize(first),
 	})
 	if err != nil {
-		return nil, p.fault(first, "while it was initialised, ", err)
+		return nil, p.fault(first, "during initialization, ", err)
 	}
 	p.pool, p.InitFuel, p.InitLog = pool, pool.InitFuel, first.log.end()
 	return p, nil
 }
 
-// initialize calls the module's own initialisation, if it has one. The first time
-// is for the caller to read the log of; if instances can't be restored, it is
-// called for each of them.
+// initialize calls the module's initialization, if it has one. The log of the first
+// call is for the caller; if instances cannot be restored, it is called for each of
+// them.
 func (p *Policy) initialize(first *call) func(context.Context, *sandbox.Instance) error {
 	return func(ctx context.Context, in *sandbox.Instance) error {
 		c := first
 		if p.pool != nil {
 			c = newCall(nil, time.Time{}, 0)
 		}
-		if !p.module.loaded.Exported(initialize, nil, nil) {
+		if !p.module.loaded.ExportsFunction(initialize, nil, nil) {
 			return nil
 		}
 		_, err := in.Call(context.WithValue(ctx, callKey{}, c), initialize)
@@ -85,53 +85,52 @@ func (p *Policy) Name() string { return p.options.Name }
 
 // Evaluate implements policies.Evaluator.
 func (p *Policy) Evaluate(ctx context.Context, request hostabi.Request) (hostabi.Verdict, error) {
-	answer, err := p.Ask(ctx, request)
+	answer, err := p.EvaluateMetered(ctx, request)
 	return answer.Verdict, err
 }
 
-// Answer is a verdict, and what it took.
-type Answer struct {
+// Evaluation is a verdict, and the resources that its evaluation used.
+type Evaluation struct {
 	Verdict  hostabi.Verdict
 	Document []byte // the verdict as the module wrote it
 	sandbox.Usage
 	Log Log
 }
 
-// Ask is Evaluate, with what a record needs. With an error, the Answer has no
-// verdict, and has what it took to come to that.
-func (p *Policy) Ask(ctx context.Context, request hostabi.Request) (Answer, error) {
+// EvaluateMetered is like Evaluate, and also returns what a record needs. With an error, the
+// Answer has no verdict, but the resources used.
+func (p *Policy) EvaluateMetered(ctx context.Context, request hostabi.Request) (Evaluation, error) {
 	document, err := hostabi.MarshalRequest(request)
 	if err != nil {
-		return Answer{}, fmt.Errorf("ask policy %s: %w", p.options.Name, err)
+		return Evaluation{}, fmt.Errorf("evaluate policy %s: %w", p.options.Name, err)
 	}
-	return p.AskDocument(ctx, request.Hook, request.Time, document)
+	return p.EvaluateDocument(ctx, request.Hook, request.Time, document)
 }
 
-// AskDocument is Ask for a request that has been marshaled already. The hook and the time
-// are those of the document.
-func (p *Policy) AskDocument(ctx context.Context, hook hostabi.Hook, at time.Time, document []byte) (Answer, error) {
+// EvaluateDocument is like Ask for a marshaled request with this hook and time.
+func (p *Policy) EvaluateDocument(ctx context.Context, hook hostabi.Hook, at time.Time, document []byte) (Evaluation, error) {
 	if !slices.Contains(p.module.Hooks, hook) {
-		return Answer{}, &policies.Fault{
+		return Evaluation{}, &policies.Fault{
 			Policy: p.options.Name, Kind: policies.FaultMissingHook,
 			Message: fmt.Sprintf("its module exports no hook %s", hook),
 		}
 	}
 	if len(document) > hostabi.MaxRequestBytes {
-		return Answer{}, fmt.Errorf("ask policy %s: the request has %d bytes, which is over the limit of %d",
+		return Evaluation{}, fmt.Errorf("evaluate policy %s: the request has %d bytes, which exceeds the limit of %d",
 			p.options.Name, len(document), hostabi.MaxRequestBytes)
 	}
-	return p.ask(ctx, hook, newCall(document, at, p.options.LogBytes))
+	return p.evaluate(ctx, hook, newCall(document, at, p.options.LogBytes))
 }
 
-func (p *Policy) ask(ctx context.Context, hook hostabi.Hook, c *call) (Answer, error) {
-	var a Answer
+func (p *Policy) evaluate(ctx context.Context, hook hostabi.Hook, c *call) (Evaluation, error) {
+	var a Evaluation
 	var err error
 	a.Usage, err = p.pool.Run(ctx, func(ctx context.Context, in *sandbox.Instance) error {
 		_, err := in.Call(context.WithValue(ctx, callKey{}, c), string(hook))
 		return err
 	})
-	if err == nil && !c.answered {
-		err = &misuse{policies.FaultNoVerdict, fmt.Sprintf("its hook %s returned without having written a verdict", hook)}
+	if err == nil && !c.verdictWritten {
+		err = &guestError{policies.FaultNoVerdict, fmt.Sprintf("its hook %s returned without a verdict", hook)}
 	}
 	if err == nil {
 		a.Verdict, err = hostabi.ParseVerdict(hook, c.verdict)
@@ -144,40 +143,39 @@ func (p *Policy) ask(ctx context.Context, hook hostabi.Hook, c *call) (Answer, e
 	return a, nil
 }
 
-// Close waits for calls and frees the instances. It is to be called once.
+// Close waits for calls and frees the instances. It must be called once.
 func (p *Policy) Close() { p.pool.Close() }
 
 var faultKinds = map[sandbox.Kind]policies.FaultKind{
-	sandbox.Exhausted: policies.FaultExhausted,
-	sandbox.NoMemory:  policies.FaultMemoryLimit,
-	sandbox.TimedOut:  policies.FaultTimedOut,
-	sandbox.Trapped:   policies.FaultTrapped,
+	sandbox.FuelExhausted: policies.FaultFuelExhausted,
+	sandbox.MemoryLimit:   policies.FaultMemoryLimit,
+	sandbox.TimedOut:      policies.FaultTimedOut,
+	sandbox.Trapped:       policies.FaultTrapped,
 }
 
-// fault says whose fault an error is, and returns it as one of the policy if it
-// is the module's.
+// fault converts an error to a *policies.Fault if the module caused it.
 func (p *Policy) fault(c *call, when string, err error) error {
 	f := &policies.Fault{Policy: p.options.Name}
 	var (
-		refusal *Refusal
-		stopped *sandbox.Stopped
-		misused *misuse
+		refusal *RejectedError
+		stopped *sandbox.TrapError
+		misused *guestError
 		bad     *hostabi.VerdictError
 	)
 	switch {
 	case errors.As(err, &refusal):
-		f.Kind = policies.FaultRefused
+		f.Kind = policies.FaultRejected
 	case errors.As(err, &stopped):
 		f.Kind = faultKinds[stopped.Kind]
 	case errors.As(err, &misused):
 		f.Kind = misused.kind
 	case errors.As(err, &bad):
-		f.Kind = policies.FaultBadVerdict
+		f.Kind = policies.FaultInvalidVerdict
 	default:
-		return fmt.Errorf("ask policy %s: %w", p.options.Name, err)
+		return fmt.Errorf("evaluate policy %s: %w", p.options.Name, err)
 	}
 	f.Message = when + err.Error()
-	if said := c.log.lastWords(); said != "" {
+	if said := c.log.failureMessage(); said != "" {
 		f.Message += "; " + said
 	}
 	return f

@@ -15,7 +15,7 @@ import (
 	"github.com/gleaner-dev/gleaner/policies/wasm/asm"
 )
 
-func TestAModuleIsRefusedWhenItIsLoaded(t *testing.T) {
+func TestLoad_RejectsInvalidModule(t *testing.T) {
 	for _, c := range []struct {
 		claim string
 		code  func() []byte
@@ -28,7 +28,7 @@ func TestAModuleIsRefusedWhenItIsLoaded(t *testing.T) {
 			m.Import("gleaner_v2", "log", nil, nil)
 			m.Import("env", "launch", nil, nil)
 			return m.answers(abstain)
-		}, []string{"it imports what there is not: env.launch, wasi_snapshot_preview1.path_unlink, gleaner_v2.log"}},
+		}, []string{"unknown imports: env.launch, wasi_snapshot_preview1.path_unlink, gleaner_v2.log"}},
 
 		{"an import of another type is named with both types", func() []byte {
 			m := &module{}
@@ -44,7 +44,7 @@ func TestAModuleIsRefusedWhenItIsLoaded(t *testing.T) {
 			m := newModule()
 			m.Hook("decide")
 			return m.Bytes()
-		}, []string{"it exports no hook: it must export a function for each hook that it answers, of propagate, collect, finalize, validate"}},
+		}, []string{"it exports no hook: it must export a function for each hook that it implements, of propagate, collect, finalize, validate"}},
 
 		{"a command", func() []byte {
 			m := newModule()
@@ -68,7 +68,7 @@ func TestAModuleIsRefusedWhenItIsLoaded(t *testing.T) {
 	} {
 		t.Run(c.claim, func(t *testing.T) {
 			_, err := engine(t).Load(t.Context(), c.code())
-			refusal := new(wasm.Refusal)
+			refusal := new(wasm.RejectedError)
 			if !errors.As(err, &refusal) {
 				t.Fatalf("got %v, want a refusal", err)
 			}
@@ -81,7 +81,7 @@ func TestAModuleIsRefusedWhenItIsLoaded(t *testing.T) {
 	}
 }
 
-func TestAModuleFailsWhileItIsInitialised(t *testing.T) {
+func TestNewPolicy_InitializationFails(t *testing.T) {
 	for _, c := range []struct {
 		claim string
 		code  func(*module) []byte
@@ -91,50 +91,50 @@ func TestAModuleFailsWhileItIsInitialised(t *testing.T) {
 		{"an endless loop in the start function", func(m *module) []byte {
 			m.Start(m.Func("", nil, nil, 0, asm.Forever()))
 			return m.answers(abstain)
-		}, policies.FaultExhausted, "while it was initialised, start function: it used up its fuel"},
+		}, policies.FaultFuelExhausted, "during initialization, start function: it used up its fuel"},
 
 		{"an endless loop in _initialize", func(m *module) []byte {
 			m.Hook("_initialize", asm.Forever())
 			return m.answers(abstain)
-		}, policies.FaultExhausted, "while it was initialised, it used up its fuel"},
+		}, policies.FaultFuelExhausted, "during initialization, it used up its fuel"},
 
 		{"an endless recursion in the start function", func(m *module) []byte {
 			self := m.log + 1
 			m.Start(m.Func("", nil, nil, 0, asm.Call(self)))
 			return m.answers(abstain)
-		}, policies.FaultExhausted, "while it was initialised, start function: it used up its fuel"},
+		}, policies.FaultFuelExhausted, "during initialization, start function: it used up its fuel"},
 
 		{"a memory bomb in _initialize", func(m *module) []byte {
 			grow := append(asm.I32Const(256), asm.MemoryGrow...)
 			failed := append(asm.I32Const(1), asm.I32Add...)
 			m.Hook("_initialize", asm.Forever(grow, failed, asm.I32Eqz, asm.If(asm.Unreachable)))
 			return m.answers(abstain)
-		}, policies.FaultMemoryLimit, "while it was initialised, it needed more memory than its limit of 32 MiB"},
+		}, policies.FaultMemoryLimit, "during initialization, it needed more memory than its limit of 32 MiB"},
 
 		{"a trap in _initialize", func(m *module) []byte {
 			m.Hook("_initialize", asm.Unreachable)
 			return m.answers(abstain)
-		}, policies.FaultTrapped, "while it was initialised, it trapped: unreachable"},
+		}, policies.FaultTrapped, "during initialization, it trapped: unreachable"},
 
 		{"a request read too early", func(m *module) []byte {
 			m.Hook("_initialize", asm.Call(m.read, 0, 0), asm.Drop)
 			return m.answers(abstain)
-		}, policies.FaultMisuse, "there is no request yet"},
+		}, policies.FaultInvalidCall, "there is no request"},
 
 		{"a verdict written too early", func(m *module) []byte {
 			m.Hook("_initialize", asm.Call(m.write, 0, 0))
 			return m.answers(abstain)
-		}, policies.FaultMisuse, "there is no request yet"},
+		}, policies.FaultInvalidCall, "there is no request"},
 
 		{"more memory than it may have, to begin with", func(m *module) []byte {
 			m.Memory(1000, 2000)
 			return m.answers(abstain)
-		}, policies.FaultRefused, "it needs 64000 KiB of memory to begin with, which is over its limit of 32 MiB"},
+		}, policies.FaultRejected, "its initial memory of 64000 KiB exceeds its limit of 32 MiB"},
 
 		{"data outside of its memory", func(m *module) []byte {
 			m.Data(-1, []byte("x"))
 			return m.answers(abstain)
-		}, policies.FaultRefused, "it can't be instantiated"},
+		}, policies.FaultRejected, "it cannot be instantiated"},
 	} {
 		t.Run(c.claim, func(t *testing.T) {
 			m := load(t, engine(t), c.code(newModule()))
@@ -146,7 +146,7 @@ func TestAModuleFailsWhileItIsInitialised(t *testing.T) {
 	}
 }
 
-func TestAModuleSaysWhatItIs(t *testing.T) {
+func TestLoad_DescribesModule(t *testing.T) {
 	m := newModule()
 	m.Hook("validate")
 	m.Hook("propagate")
@@ -162,7 +162,7 @@ func TestAModuleSaysWhatItIs(t *testing.T) {
 	}
 }
 
-func TestAHookThatIsNotThereIsAFault(t *testing.T) {
+func TestEvaluate_MissingHookIsFault(t *testing.T) {
 	p := policy(t, load(t, engine(t), newModule().answers(abstain)), wasm.Options{})
 	request := ask("", 0)
 	request.Hook = hostabi.HookFinalize
@@ -173,7 +173,7 @@ func TestAHookThatIsNotThereIsAFault(t *testing.T) {
 	}
 }
 
-func TestACallIsNotBegunOnceItsContextIsDone(t *testing.T) {
+func TestEvaluate_RejectsDoneContext(t *testing.T) {
 	p := policy(t, load(t, engine(t), newModule().answers(abstain)), wasm.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -183,7 +183,7 @@ func TestACallIsNotBegunOnceItsContextIsDone(t *testing.T) {
 	}
 }
 
-func TestARequestThatIsTooLongIsNotTheModulesFault(t *testing.T) {
+func TestEvaluate_LargeRequestIsNoFault(t *testing.T) {
 	p := policy(t, load(t, engine(t), newModule().answers(abstain)), wasm.Options{})
 	request := ask("", 0)
 	request.IdempotencyKey = strings.Repeat("x", hostabi.MaxRequestBytes)

@@ -52,7 +52,7 @@ func TestAStockGoGuestFails(t *testing.T) {
 		{"a panic is quoted, with where it was", "panic", policies.FaultTrapped, []string{"panic: there is no bucket", "main.serve"}},
 		{"a panic on standard output is quoted", "tinygo", policies.FaultTrapped, []string{"standard output: panic: there is no TinyGo bucket"}},
 		{"an exit is told with its code", "exit", policies.FaultTrapped, []string{"it exited with code 3", "main.serve"}},
-		{"an endless loop is told with where it is", "spin", policies.FaultExhausted, []string{"fuel of 100000000 units", "main.serve"}},
+		{"an endless loop is told with where it is", "spin", policies.FaultFuelExhausted, []string{"fuel of 100000000 units", "main.serve"}},
 		{"a hoard ends at the limit of memory", "hoard", policies.FaultMemoryLimit, []string{"limit of 32 MiB", "out of memory"}},
 	} {
 		t.Run(c.claim, func(t *testing.T) {
@@ -86,7 +86,7 @@ func TestRandomBytesComeFromTheRequest(t *testing.T) {
 
 func TestWhatAModuleWritesIsLogged(t *testing.T) {
 	p := stockPolicy(t, wasm.Options{})
-	a, err := p.Ask(t.Context(), ask("print", 0))
+	a, err := p.EvaluateMetered(t.Context(), ask("print", 0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,9 +100,9 @@ func TestWhatAModuleWritesIsLogged(t *testing.T) {
 	}
 }
 
-func TestAFloodOfLogIsCutOff(t *testing.T) {
+func TestLog_IsBounded(t *testing.T) {
 	p := stockPolicy(t, wasm.Options{LogBytes: 1000})
-	a, err := p.Ask(t.Context(), ask("flood", 1000))
+	a, err := p.EvaluateMetered(t.Context(), ask("flood", 1000))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,11 +1,10 @@
-// Package wasm runs policies that are WebAssembly modules: the host's side of
-// the ABI that package hostabi names, on the sandbox. A module reads a request
-// and writes a verdict, and can do nothing else: WASI is there for the sake of
-// toolchains, and has no files, no environment, no arguments and no network
-// behind it, the request's time for a clock, and the request for a source of
-// randomness.
+// Package wasm evaluates policies that are WebAssembly modules: it implements the
+// host's side of the ABI of package hostabi, on the sandbox. A module reads a
+// request and writes a verdict, and can do nothing else. WASI is provided for
+// toolchains, without files, environment, arguments and network; the clock and the
+// randomness are derived from the request.
 //
-// It fetches no modules, chooses no policies, and acts on no verdict.
+// It does not fetch modules, select policies or act on verdicts.
 package wasm
 
 import (
@@ -19,18 +18,18 @@ import (
 	"github.com/gleaner-dev/gleaner/policies/wasm/sandbox"
 )
 
-// Config is what all modules have in common.
+// Config is the configuration of an engine.
 type Config struct {
 	// CacheDir keeps compiled modules between runs; see sandbox.Config.
 	CacheDir string
-	// Limits bound the modules that are taken in. Zero fields mean the default.
+	// Limits are the limits for loading modules. Zero fields mean the default.
 	Limits fuel.Limits
-	// CompileTimeout is how long a module may take to compile. Default: 1m.
+	// CompileTimeout is the timeout for compiling a module. Default: 1m.
 	CompileTimeout time.Duration
 }
 
-// Refusal is a module that is not taken in. Its author is to blame.
-type Refusal = sandbox.Refusal
+// RejectedError reports a module that is rejected. The module caused it.
+type RejectedError = sandbox.RejectedError
 
 // Limits bound one call of a module.
 type Limits = sandbox.Limits
@@ -38,7 +37,7 @@ type Limits = sandbox.Limits
 // MaxNamespacedMemory is the maximum of Limits.Memory for the modules of a namespace.
 const MaxNamespacedMemory = sandbox.MaxNamespacedMemory
 
-// Engine compiles modules. There is one in a process.
+// Engine compiles modules. A process has one.
 type Engine struct {
 	host *sandbox.Host
 }
@@ -57,24 +56,23 @@ func New(c Config) (*Engine, error) {
 	return &Engine{host: host}, nil
 }
 
-// Close waits for compilations and frees all modules. Their policies must have
-// been closed.
+// Close waits for compilations and frees all modules. Their policies must be closed
+// before.
 func (e *Engine) Close() { e.host.Close() }
 
-// Module is a module that has been taken in: rewritten to spend fuel, as every
-// module is, and compiled.
+// Module is a loaded module: instrumented with fuel, and compiled.
 type Module struct {
 	Digest  string         // SHA-256 of the code, in hexadecimal
 	Size    int            // of the code, in bytes
-	Hooks   []hostabi.Hook // that it answers
-	Imports []string       // that it uses, each once: gleaner_v1.request_read …
+	Hooks   []hostabi.Hook // that it implements
+	Imports []string       // that it uses, without duplicates: gleaner_v1.request_read …
 
 	loaded *sandbox.Module
 }
 
-// Load takes a module in, or finds it to be the same as one that has been. The
-// error is a *Refusal when the module is to blame. The caller closes the Module,
-// after its policies.
+// Load loads a module, or returns the loaded one with the same code. The error is a
+// *Refusal if the module caused it. The caller closes the Module, after its
+// policies.
 func (e *Engine) Load(ctx context.Context, code []byte) (*Module, error) {
 	loaded, err := e.host.Load(ctx, code)
 	if err != nil {
@@ -82,12 +80,12 @@ func (e *Engine) Load(ctx context.Context, code []byte) (*Module, error) {
 	}
 	m := &Module{Digest: loaded.Digest, Size: loaded.Size, loaded: loaded}
 	for _, i := range loaded.Imports() {
-		if name := i.Module + "." + i.Name; !slices.Contains(m.Imports, name) { // a module may import one thing any number of times
+		if name := i.Module + "." + i.Name; !slices.Contains(m.Imports, name) { // a module may import a function several times
 			m.Imports = append(m.Imports, name)
 		}
 	}
 	for _, hook := range hostabi.Hooks() {
-		if loaded.Exported(string(hook), nil, nil) {
+		if loaded.ExportsFunction(string(hook), nil, nil) {
 			m.Hooks = append(m.Hooks, hook)
 		}
 	}
@@ -98,14 +96,14 @@ func (e *Engine) Load(ctx context.Context, code []byte) (*Module, error) {
 	return m, nil
 }
 
-// check refuses a module that could never answer.
-func (m *Module) check() *Refusal {
+// check rejects a module that cannot be evaluated.
+func (m *Module) check() *RejectedError {
 	command := false
 	for _, e := range m.loaded.Exports() {
 		command = command || e.Name == "_start"
 		called := e.Name == initialize || slices.Contains(hostabi.Hooks(), hostabi.Hook(e.Name))
-		if called && !m.loaded.Exported(e.Name, nil, nil) {
-			return &Refusal{Message: "it exports " + e.Name + ", which must be a function without parameters and results"}
+		if called && !m.loaded.ExportsFunction(e.Name, nil, nil) {
+			return &RejectedError{Message: "it exports " + e.Name + ", which must be a function without parameters and results"}
 		}
 	}
 	if len(m.Hooks) > 0 {
@@ -115,12 +113,12 @@ func (m *Module) check() *Refusal {
 	for _, hook := range hostabi.Hooks() {
 		names = append(names, string(hook))
 	}
-	message := "it exports no hook: it must export a function for each hook that it answers, of " + strings.Join(names, ", ")
+	message := "it exports no hook: it must export a function for each hook that it implements, of " + strings.Join(names, ", ")
 	if command {
 		message += " (it is a command, and must be a reactor: with Go, build it with -buildmode=c-shared)"
 	}
-	return &Refusal{Message: message}
+	return &RejectedError{Message: message}
 }
 
-// Close gives the module back. It is to be called once.
+// Close frees the module. It must be called once.
 func (m *Module) Close() { m.loaded.Close() }

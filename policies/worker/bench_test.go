@@ -11,12 +11,12 @@ import (
 	"github.com/gleaner-dev/gleaner/policies/wasm/sandbox"
 )
 
-// BenchmarkAsk compares a call in a worker with one in this process. Machines are busy at
+// BenchmarkEvaluate compares a call in a worker with one in this process. Machines are busy at
 // times, so the median counts.
-func BenchmarkAsk(b *testing.B) {
+func BenchmarkEvaluate(b *testing.B) {
 	request := collectRequest("shop", map[string]string{"keep": "true"})
-	type asker func() (hostabi.Verdict, error)
-	run := func(name string, ask asker) {
+	type evaluate func() (hostabi.Verdict, error)
+	run := func(name string, ask evaluate) {
 		b.Run(name, func(b *testing.B) {
 			var took []time.Duration
 			for b.Loop() {

@@ -8,52 +8,54 @@ import (
 	"github.com/gleaner-dev/gleaner/policies"
 )
 
-// subject is what is quarantined when the module can't be started for the policy.
+// subject returns what is quarantined when the module cannot be started for the
+// policy.
 func (p *Policy) subject() subject {
 	return subject{scope: scopeOf(p.namespace), digest: p.module.Digest, policy: p.name, limits: p.limits}
 }
 
-// run does something in a worker that has the policy started, for an object of a namespace.
-// If quick is not nil, and the policy is started already, that is tried first: see call.
-func (p *Policy) run(ctx context.Context, namespace string, quick func(*process) (policies.Answer, bool, error),
-	do func(*process) (policies.Answer, error),
-) (policies.Answer, error) {
+// run runs a function in a worker that has started the policy, for an object in a
+// namespace. If quick is not nil, and the policy is started already, it is tried
+// first: see call.
+func (p *Policy) run(ctx context.Context, namespace string, quick func(*process) (policies.Evaluation, bool, error),
+	do func(*process) (policies.Evaluation, error),
+) (policies.Evaluation, error) {
 	pool, starting := p.module.pool, p.subject()
 	evaluating := starting
 	evaluating.evaluating, evaluating.namespace = true, namespace
 	for _, who := range []subject{starting, evaluating} {
 		if found, in := pool.quarantine.check(who); in {
-			return policies.Answer{}, p.quarantined(found)
+			return policies.Evaluation{}, p.quarantined(found)
 		}
 	}
-	first := func(w *process) (answer policies.Answer, answered bool, err error) {
+	first := func(w *process) (answer policies.Evaluation, answered bool, err error) {
 		if quick == nil || !p.isStarted(w) {
 			return answer, false, nil
 		}
 		if answer, answered, err = quick(w); answered && err == nil {
-			pool.quarantine.clear(evaluating)
+			pool.quarantine.remove(evaluating)
 		}
 		return answer, answered, err
 	}
 	who := starting // of the call's goroutine
-	return call(ctx, pool.running[starting.scope], p.lane(namespace), p.isStarted, first, func(w *process) (policies.Answer, error) {
+	return call(ctx, pool.running[starting.scope], p.lane(namespace), p.isStarted, first, func(w *process) (policies.Evaluation, error) {
 		who = starting
 		if !p.isStarted(w) {
 			if err := p.prepare(w); err != nil {
-				return policies.Answer{}, err
+				return policies.Evaluation{}, err
 			}
-			pool.quarantine.clear(starting)
+			pool.quarantine.remove(starting)
 		}
 		who = evaluating
 		answer, err := do(w)
 		if err == nil {
-			pool.quarantine.clear(evaluating)
+			pool.quarantine.remove(evaluating)
 		}
 		return answer, err
-	}, func(death *deathError) error { return p.sentence(who, death) })
+	}, func(death *exitError) error { return p.quarantine(who, death) })
 }
 
-// lane is whose turn a call takes.
+// lane returns the fairness lane of a call.
 func (p *Policy) lane(namespace string) string {
 	if p.namespace != "" {
 		return p.namespace
@@ -61,8 +63,9 @@ func (p *Policy) lane(namespace string) string {
 	return namespace
 }
 
-// sentence quarantines a subject whose worker has ended, and returns the error that says so.
-func (p *Policy) sentence(who subject, death *deathError) error {
+// quarantine quarantines a subject whose worker has ended, and returns the error for
+// it.
+func (p *Policy) quarantine(who subject, death *exitError) error {
 	pool := p.module.pool
 	found := pool.quarantine.add(who, death.cause, death.detail)
 	pool.config.Log.Info("Sandbox worker ended during a call, module is quarantined",
@@ -70,10 +73,10 @@ func (p *Policy) sentence(who subject, death *deathError) error {
 	return p.quarantined(found)
 }
 
-// quarantined is a fault of the module where it is known to have ended its worker. Where it
-// is not, the host is at fault, and the object is kept whatever onFault says.
-func (p *Policy) quarantined(s sentence) error {
-	if !s.cause.guilty() {
+// quarantined returns a fault if the module is known to have ended its worker.
+// Otherwise the host is at fault, and the object is kept whatever onFault is.
+func (p *Policy) quarantined(s quarantineEntry) error {
+	if !s.cause.causedByModule() {
 		return fmt.Errorf("evaluate policy %s: %s", p.name, s.message())
 	}
 	kind := policies.FaultCrashed
@@ -83,19 +86,20 @@ func (p *Policy) quarantined(s sentence) error {
 	return &policies.Fault{Policy: p.name, Kind: kind, Message: s.message()}
 }
 
-// call has a worker do something. If the context ends first the caller is told so at once,
-// and the worker goes on for as long as it may.
+// call runs a function in a worker. If the context ends first, it returns
+// immediately, and the worker continues within its limits.
 //
-// What takes next to no time is tried on the caller's goroutine first, if quick is not nil.
-// When that reports false, do takes it up.
+// A function that takes little time is tried on the caller's goroutine first, if
+// quick is not nil. If quick returns false, do takes over.
 //
-// If the worker ends, and had done something else before, that may be the cause. So it is
-// done once more, in a new worker: only what ends that one as well is passed to died.
+// If the worker ends, and has run something else before, that may be the cause. So
+// the function is run once more, in a new worker: died is called only if that one
+// ends as well.
 func call[T any](ctx context.Context, g *group, namespace string, prefer func(*process) bool,
-	quick func(*process) (T, bool, error), do func(*process) (T, error), died func(*deathError) error,
+	quick func(*process) (T, bool, error), do func(*process) (T, error), died func(*exitError) error,
 ) (T, error) {
 	var none T
-	w, err := g.take(ctx, namespace, prefer)
+	w, err := g.acquire(ctx, namespace, prefer)
 	if err != nil {
 		return none, err
 	}
@@ -103,7 +107,7 @@ func call[T any](ctx context.Context, g *group, namespace string, prefer func(*p
 	if quick != nil {
 		if value, answered, err := quick(w); answered {
 			defer g.pool.calls.Done()
-			g.put(w, namespace, time.Since(began))
+			g.release(w, namespace, time.Since(began))
 			return value, err
 		}
 	}
@@ -115,7 +119,7 @@ func call[T any](ctx context.Context, g *group, namespace string, prefer func(*p
 	go func() {
 		defer g.pool.calls.Done()
 		value, err := do(w)
-		if w.dead != nil && w.calls > 0 && w.dead.cause != CauseClosed {
+		if w.exit != nil && w.calls > 0 && w.exit.cause != CauseClosed {
 			if w, err = g.replace(w, namespace, time.Since(began)); err != nil {
 				done <- result{none, err}
 				return
@@ -124,14 +128,14 @@ func call[T any](ctx context.Context, g *group, namespace string, prefer func(*p
 			value, err = do(w)
 		}
 		switch {
-		case w.dead == nil:
-			g.put(w, namespace, time.Since(began))
-		case w.dead.cause == CauseClosed:
+		case w.exit == nil:
+			g.release(w, namespace, time.Since(began))
+		case w.exit.cause == CauseClosed:
 			value, err = none, errClosed
-			g.end(w, namespace, time.Since(began), w.dead)
+			g.end(w, namespace, time.Since(began), w.exit)
 		default:
-			value, err = none, died(w.dead)
-			g.end(w, namespace, time.Since(began), w.dead)
+			value, err = none, died(w.exit)
+			g.end(w, namespace, time.Since(began), w.exit)
 		}
 		done <- result{value, err}
 	}()

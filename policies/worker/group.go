@@ -8,36 +8,37 @@ import (
 )
 
 const (
-	// recycleCalls is after how many calls the memory of a worker is looked at.
+	// recycleCalls is the number of calls after which the memory of a worker is
+	// checked.
 	recycleCalls = 64
 
-	// recycleCPU is how much processor time a worker uses in its life, which the kernel
-	// bounds as well.
+	// recycleCPU is the maximum CPU time of a worker, which the kernel limits as
+	// well.
 	recycleCPU = time.Hour
 
-	// idleCompiler is how long a worker that compiles is kept without work.
+	// idleCompiler is how long an idle worker for compiling is kept.
 	idleCompiler = 10 * time.Second
 
-	// maxTurns bounds how many namespaces are remembered with the time that they have used.
-	maxTurns = 10_000
+	// maxTrackedNamespaces is the maximum number of namespaces whose used time is tracked.
+	maxTrackedNamespaces = 10_000
 )
 
-// group is the workers of one scope that do the same. Namespaces that wait take turns: the
-// one that has used the least time is next. Where there are several workers, a namespace
-// never has them all.
+// group is the workers of one scope for the same work. Waiting namespaces share
+// them fairly: the one that has used the least time is next. If there are several
+// workers, a namespace never has all of them.
 type group struct {
 	pool    *Pool
 	scope   Scope
 	compile bool
 	max     int
 
-	lock    sync.Mutex // covers what follows
+	lock    sync.Mutex // protects the following fields
 	idle    []*process
 	busy    map[string]int // workers, by namespace
 	started int            // workers that run, or are being started
 	waiting []*waiter      // in the order in which they came
 	used    map[string]time.Duration
-	floor   time.Duration // what the last namespace to have its turn had used
+	minUsed time.Duration // what the last namespace to have its turn had used
 	closed  bool
 	failed  failure // to start a worker
 	sweep   *time.Timer
@@ -48,7 +49,7 @@ type waiter struct {
 	namespace string
 	prefer    func(*process) bool
 	ready     chan struct{} // closed when it may go on
-	process   *process      // its worker; nil: it is to start one
+	process   *process      // its worker; nil: the call must start one
 	canceled  bool
 }
 
@@ -56,9 +57,10 @@ func newGroup(p *Pool, scope Scope, compile bool, max int) *group {
 	return &group{pool: p, scope: scope, compile: compile, max: max, busy: map[string]int{}, used: map[string]time.Duration{}}
 }
 
-// take returns a worker for a call of a namespace. It prefers one for which prefer is
-// true. It is to be given back by put or end, and the call is to be counted off then.
-func (g *group) take(ctx context.Context, namespace string, prefer func(*process) bool) (p *process, err error) {
+// acquire returns a worker for a call of a namespace, preferably one for which prefer
+// is true. The caller must return it by put or end, and then count the call as
+// finished.
+func (g *group) acquire(ctx context.Context, namespace string, prefer func(*process) bool) (p *process, err error) {
 	g.lock.Lock()
 	if g.closed {
 		g.lock.Unlock()
@@ -72,7 +74,7 @@ func (g *group) take(ctx context.Context, namespace string, prefer func(*process
 	return p, err
 }
 
-// await waits for a worker, or for room to start one.
+// await waits for a worker, or for the permission to start one.
 func (g *group) await(ctx context.Context, namespace string, prefer func(*process) bool) (*process, error) {
 	w := &waiter{namespace: namespace, prefer: prefer, ready: make(chan struct{})}
 	g.lock.Lock()
@@ -98,7 +100,7 @@ func (g *group) await(ctx context.Context, namespace string, prefer func(*proces
 	return g.begin(ctx, namespace)
 }
 
-// cancel withdraws a call that waits, or gives back what it has just been given.
+// cancel removes a waiting call, or returns the worker that it was just given.
 func (g *group) cancel(w *waiter) {
 	g.lock.Lock()
 	for i, other := range g.waiting {
@@ -112,14 +114,13 @@ func (g *group) cancel(w *waiter) {
 	switch {
 	case w.canceled:
 	case w.process != nil:
-		g.put(w.process, w.namespace, 0)
+		g.release(w.process, w.namespace, 0)
 	default:
-		g.gone(w.namespace)
+		g.processEnded(w.namespace)
 	}
 }
 
-// dispatch hands workers to calls that wait, for as long as there are both. The lock is
-// held.
+// dispatch assigns workers to waiting calls. The lock is held.
 func (g *group) dispatch() {
 	for len(g.idle) > 0 || g.room() {
 		next := g.next()
@@ -128,16 +129,16 @@ func (g *group) dispatch() {
 		}
 		w := g.waiting[next]
 		g.waiting = append(g.waiting[:next], g.waiting[next+1:]...)
-		g.floor = max(g.floor, g.used[w.namespace])
+		g.minUsed = max(g.minUsed, g.used[w.namespace])
 		g.busy[w.namespace]++
-		if w.process = g.pick(w.prefer); w.process == nil {
+		if w.process = g.idleProcess(w.prefer); w.process == nil {
 			g.started++
 		}
 		close(w.ready)
 	}
 }
 
-// next is the index of the call whose turn it is; -1: none may go on.
+// next returns the index of the next call; -1 if none may run.
 func (g *group) next() int {
 	best, least := -1, time.Duration(0)
 	share := max(1, g.max-1)
@@ -145,7 +146,7 @@ func (g *group) next() int {
 		if g.busy[w.namespace] >= share && g.max > 1 {
 			continue
 		}
-		used := max(g.used[w.namespace], g.floor-fairMemory)
+		used := max(g.used[w.namespace], g.minUsed-maxAdvantage)
 		if best < 0 || used < least {
 			best, least = i, used
 		}
@@ -153,12 +154,12 @@ func (g *group) next() int {
 	return best
 }
 
-// fairMemory bounds how much of an advantage a namespace has that has used nothing for long.
-const fairMemory = 2 * time.Second
+// maxAdvantage limits the advantage of a namespace that has been idle for long.
+const maxAdvantage = 2 * time.Second
 
-// pick takes an idle worker, rather one that is preferred. Nil: one is to be started, which
-// there is room for.
-func (g *group) pick(prefer func(*process) bool) *process {
+// idleProcess takes an idle worker, preferably a preferred one. It returns nil if one must
+// be started, which the limit then allows.
+func (g *group) idleProcess(prefer func(*process) bool) *process {
 	at := -1
 	for i, p := range g.idle {
 		if prefer == nil || prefer(p) {
@@ -175,53 +176,53 @@ func (g *group) pick(prefer func(*process) bool) *process {
 	return p
 }
 
-// put gives a worker back that is fit for the next call.
-func (g *group) put(p *process, namespace string, used time.Duration) {
+// release returns a worker that can be used for the next call.
+func (g *group) release(p *process, namespace string, used time.Duration) {
 	p.calls++
 	p.trim()
-	if g.spent(p) {
-		g.end(p, namespace, used, &deathError{CauseRecycled, "recycled"})
+	if g.shouldRecycle(p) {
+		g.end(p, namespace, used, &exitError{CauseRecycled, "recycled"})
 		return
 	}
 	g.lock.Lock()
 	g.charge(namespace, used)
 	if g.closed {
 		g.lock.Unlock()
-		g.end(p, namespace, 0, &deathError{CauseClosed, "closed"})
+		g.end(p, namespace, 0, &exitError{CauseClosed, "closed"})
 		return
 	}
-	g.release(namespace)
+	g.unreserve(namespace)
 	g.idle = append(g.idle, p)
 	g.dispatch()
-	g.retire()
+	g.endIdle()
 	g.lock.Unlock()
 }
 
-// end gets rid of a worker.
-func (g *group) end(p *process, namespace string, used time.Duration, cause *deathError) {
-	g.finish(p, cause)
+// end ends a worker.
+func (g *group) end(p *process, namespace string, used time.Duration, cause *exitError) {
+	g.endProcess(p, cause)
 	g.lock.Lock()
 	g.charge(namespace, used)
 	g.lock.Unlock()
-	g.gone(namespace)
+	g.processEnded(namespace)
 }
 
-// replace gets rid of a worker that has ended, and starts another in its place. If that
-// fails, the place is free.
+// replace ends a worker, and starts another one for the same call. If that fails,
+// its slot is free.
 func (g *group) replace(p *process, namespace string, used time.Duration) (*process, error) {
-	g.finish(p, p.dead)
+	g.endProcess(p, p.exit)
 	g.lock.Lock()
 	g.charge(namespace, used)
 	g.lock.Unlock()
 	fresh, err := g.start()
 	if err != nil {
-		g.gone(namespace)
+		g.processEnded(namespace)
 	}
 	return fresh, err
 }
 
-// finish ends a worker and counts it.
-func (g *group) finish(p *process, cause *deathError) {
+// endProcess ends a worker and counts it.
+func (g *group) endProcess(p *process, cause *exitError) {
 	p.end(cause)
 	actual := cause
 	if killed := p.killed.Load(); killed != nil {
@@ -231,40 +232,41 @@ func (g *group) finish(p *process, cause *deathError) {
 	g.pool.config.Log.V(1).Info("Sandbox worker ended", "scope", g.scope, "cause", actual.cause, "calls", p.calls)
 }
 
-// gone notes that there is one worker less.
-func (g *group) gone(namespace string) {
+// processEnded updates the counts after a worker has ended.
+func (g *group) processEnded(namespace string) {
 	g.lock.Lock()
 	defer g.lock.Unlock()
 	g.started--
-	g.release(namespace)
+	g.unreserve(namespace)
 	g.dispatch()
 }
 
-func (g *group) release(namespace string) {
+func (g *group) unreserve(namespace string) {
 	if g.busy[namespace]--; g.busy[namespace] <= 0 {
 		delete(g.busy, namespace)
 	}
 }
 
-// charge adds to what a namespace has used. Those that have used least are as if new.
+// charge adds to the time that a namespace has used. Idle namespaces are treated as
+// new.
 func (g *group) charge(namespace string, used time.Duration) {
-	g.used[namespace] = max(g.used[namespace], g.floor-fairMemory) + used
-	if len(g.used) <= maxTurns {
+	g.used[namespace] = max(g.used[namespace], g.minUsed-maxAdvantage) + used
+	if len(g.used) <= maxTrackedNamespaces {
 		return
 	}
 	for name, time := range g.used {
-		if time <= g.floor {
+		if time <= g.minUsed {
 			delete(g.used, name)
 		}
 	}
-	if len(g.used) > maxTurns {
+	if len(g.used) > maxTrackedNamespaces {
 		clear(g.used)
 	}
 }
 
-// spent reports whether a worker is to be replaced: it has loaded much that may be used no
-// more, or has lived long.
-func (g *group) spent(p *process) bool {
+// shouldRecycle reports whether a worker must be replaced: it has loaded much that may no
+// longer be used, or is old.
+func (g *group) shouldRecycle(p *process) bool {
 	if p.calls%recycleCalls != 0 {
 		return false
 	}
@@ -272,9 +274,9 @@ func (g *group) spent(p *process) bool {
 	return ok && (memory > g.pool.config.Memory*3/4 || cpu > recycleCPU)
 }
 
-// retire ends workers that compile once they have had nothing to do for a while: they have
-// nothing loaded. The lock is held.
-func (g *group) retire() {
+// endIdle ends idle workers for compiling: they have nothing loaded. The lock is
+// held.
+func (g *group) endIdle() {
 	if !g.compile {
 		return
 	}
@@ -292,12 +294,12 @@ func (g *group) retire() {
 			g.idle = g.idle[1:]
 			g.busy[""]++
 			g.lock.Unlock()
-			g.end(p, "", 0, &deathError{CauseRecycled, "idle"})
+			g.end(p, "", 0, &exitError{CauseRecycled, "idle"})
 		}
 	})
 }
 
-// close has no call begin any more, and ends the workers that are in none.
+// close rejects new calls, and ends the idle workers.
 func (g *group) close() {
 	g.lock.Lock()
 	g.closed = true
@@ -312,7 +314,7 @@ func (g *group) close() {
 	}
 	g.lock.Unlock()
 	for _, p := range idle {
-		p.end(&deathError{CauseClosed, "closed"})
+		p.end(&exitError{CauseClosed, "closed"})
 		g.pool.stats.ended(g.scope, CauseClosed)
 	}
 }

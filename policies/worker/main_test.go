@@ -48,7 +48,7 @@ func faulty(how string) {
 		}
 		if rest, ok := strings.CutPrefix(how, "compiler-"); ok {
 			how = rest
-		} else if frame.Kind != wire.KindAsk {
+		} else if frame.Kind != wire.KindEvaluate {
 			_, _ = wire.Write(conn, frame.ID, &wire.Reply{Outcome: wire.Done, Hooks: []string{"collect"}, Code: []byte("code")}, nil)
 			continue
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/gleaner-dev/gleaner/policies/worker/wire"
 )
 
-// Engine is what a module is written for.
+// Engine is the engine of a module.
 type Engine string
 
 // The engines, as v1alpha1.Engine names them.
@@ -25,7 +25,7 @@ const (
 	Wasm Engine = "Wasm"
 )
 
-// File is a file of a module's source. Its name is what messages say.
+// File is a source file of a module. Its name is used in messages.
 type File struct {
 	Name string
 	Data []byte
@@ -35,80 +35,82 @@ type File struct {
 type Source struct {
 	Engine    Engine
 	Name      string // of the module, for messages
-	Namespace string // whose module it is; empty: the cluster's
+	Namespace string // namespace of the module; empty: cluster-scoped
 	Digest    string // of the files
 	Files     []File
 }
 
-// Refusal is a module that is never run. Its author is to blame, and the message says for
-// what, as the rest of a sentence about the module.
-type Refusal struct {
+// RejectedError reports a module that is rejected. The module caused it. The message
+// completes a sentence about the module.
+type RejectedError struct {
 	Message string
 
-	// Temporary says that it may compile another time: it took too long, or too much memory.
+	// Temporary reports whether a retry may succeed: the module exceeded the time
+	// or memory for compiling.
 	Temporary bool
 }
 
 // Error implements error.
-func (r *Refusal) Error() string { return r.Message }
+func (r *RejectedError) Error() string { return r.Message }
 
-// Module is a compiled module. It is held by the Pool's caller: workers load it as they
-// come to need it.
+// Module is a compiled module. The caller of the Pool keeps it: workers load it on
+// demand.
 type Module struct {
 	Engine  Engine
 	Digest  string
 	Hooks   []hostabi.Hook
-	Imports []string // or, of Rego, the built-in functions that it leaves to the host
+	Imports []string // or, for Rego, the built-in functions that the host implements
 	Size    int64    // bytes of WebAssembly
 
-	pool   *Pool
-	tenant bool // it belongs to a namespace
-	code   []byte
-	sum    string // of the code
-	number uint32
+	pool       *Pool
+	tenant     bool // it belongs to a namespace
+	code       []byte
+	codeDigest string // of the code
+	number     uint32
 }
 
-// Compile compiles a module in a worker that holds nothing else, and checks that it can be
-// run. The error is a *Refusal when its author is to blame.
+// Compile compiles a module in a worker that has nothing else loaded, and checks
+// that it can run. The error is a *Refusal if the module caused it.
 func (p *Pool) Compile(ctx context.Context, s Source) (*Module, error) {
 	scope := scopeOf(s.Namespace)
 	// A module that cannot be compiled is quarantined by its content, under no policy.
-	who := subject{scope: scope, digest: s.Digest, author: s.Namespace}
+	who := subject{scope: scope, digest: s.Digest, compileNamespace: s.Namespace}
 	if found, in := p.quarantine.check(who); in {
-		return nil, refusal(found)
+		return nil, rejectedError(found)
 	}
 	request := &wire.Compile{Engine: string(s.Engine)}
 	for _, f := range s.Files {
 		request.Files = append(request.Files, wire.File{Name: f.Name, Text: f.Data})
 	}
 	return call(ctx, p.compiling[scope], s.Namespace, nil, nil, func(w *process) (*Module, error) {
-		reply, err := w.bounded(request, wire.MaxReply, bounds{
-			time: p.config.CompileTimeout, memory: p.config.Memory, doing: "while it was compiled,",
+		reply, err := w.exchange(request, wire.MaxReply, bounds{
+			cpuTime: p.config.CompileTimeout, memory: p.config.Memory, phase: "while it was compiled,",
 		})
 		if err != nil {
 			return nil, err
 		}
 		return p.module(s, reply)
-	}, func(death *deathError) error { return refusal(p.quarantine.add(who, death.cause, death.detail)) })
+	}, func(death *exitError) error { return rejectedError(p.quarantine.add(who, death.cause, death.detail)) })
 }
 
-// refusal is a Refusal where the module is known to have ended its worker, and the host's
-// error otherwise.
-func refusal(s sentence) error {
-	if !s.cause.guilty() {
+// rejectedError returns a Refusal if the module is known to have ended its worker, and an
+// error of the host otherwise.
+func rejectedError(s quarantineEntry) error {
+	if !s.cause.causedByModule() {
 		return errors.New(s.message())
 	}
-	return &Refusal{Message: s.message(), Temporary: true}
+	return &RejectedError{Message: s.message(), Temporary: true}
 }
 
-// module makes a Module of a reply, which is checked as anything from a worker is.
+// module creates a Module from a reply, which is validated, as everything from a
+// worker.
 func (p *Pool) module(s Source, reply wire.Reply) (*Module, error) {
 	switch reply.Outcome {
 	case wire.Done:
-	case wire.Refused:
-		return nil, &Refusal{Message: clip(reply.Message)}
+	case wire.Rejected:
+		return nil, &RejectedError{Message: truncate(reply.Message)}
 	default:
-		return nil, fmt.Errorf("compile module %s: %s", s.Name, clip(reply.Message))
+		return nil, fmt.Errorf("compile module %s: %s", s.Name, truncate(reply.Message))
 	}
 	m := &Module{Engine: s.Engine, Digest: s.Digest, Size: reply.Size, pool: p, tenant: s.Namespace != "", number: p.numbers.next()}
 	for _, name := range reply.Hooks {
@@ -119,25 +121,26 @@ func (p *Pool) module(s Source, reply wire.Reply) (*Module, error) {
 		m.Hooks = append(m.Hooks, hook)
 	}
 	for _, name := range reply.Imports {
-		m.Imports = append(m.Imports, clip(name))
+		m.Imports = append(m.Imports, truncate(name))
 	}
 	m.code = slices.Clone(reply.Code) // the frame's memory is used again
 	if s.Engine == Wasm {
 		m.code = s.Files[0].Data
 	}
 	sum := sha256.Sum256(m.code)
-	m.sum = hex.EncodeToString(sum[:])
+	m.codeDigest = hex.EncodeToString(sum[:])
 	return m, nil
 }
 
-// StartOptions say for whom a module is started.
+// StartOptions configure a started module.
 type StartOptions struct {
 	Name      string // of the policy or finalizer
-	Namespace string // whose it is; empty: the cluster's
+	Namespace string // namespace of the policy or finalizer; empty: cluster-scoped
 	Limits    sandbox.Limits
 }
 
-// Policy asks a module for a policy or finalizer. It implements policies.Asker.
+// Policy evaluates a module for a policy or finalizer. It implements
+// policies.Evaluator.
 type Policy struct {
 	name      string
 	namespace string
@@ -146,25 +149,25 @@ type Policy struct {
 	number    uint32
 }
 
-var _ policies.Asker = (*Policy)(nil)
+var _ policies.MeteredEvaluator = (*Policy)(nil)
 
-// Start starts a module for a policy, in one worker for now. The error is a
-// *policies.Fault when the module is to blame.
+// Start starts a module for a policy, initially in one worker. The error is a
+// *policies.Fault if the module caused it.
 func (m *Module) Start(ctx context.Context, o StartOptions) (*Policy, error) {
 	if err := o.Limits.Validate(); err != nil {
-		return nil, &policies.Fault{Policy: o.Name, Kind: policies.FaultRefused, Message: "limits: " + err.Error()}
+		return nil, &policies.Fault{Policy: o.Name, Kind: policies.FaultRejected, Message: "limits: " + err.Error()}
 	}
 	p := &Policy{name: o.Name, namespace: o.Namespace, limits: o.Limits.WithDefaults(), module: m, number: m.pool.numbers.next()}
 	if m.tenant { // one may have been stored with more, before that was refused
 		p.limits.Memory = min(p.limits.Memory, sandbox.MaxNamespacedMemory)
 	}
 	if most := m.pool.config.Memory / 2; p.limits.Memory > most {
-		return nil, &policies.Fault{Policy: o.Name, Kind: policies.FaultRefused, Message: fmt.Sprintf(
+		return nil, &policies.Fault{Policy: o.Name, Kind: policies.FaultRejected, Message: fmt.Sprintf(
 			"limits.memory is %d MiB, and a sandbox worker has room for at most %d MiB: write less, or run gleaner with a larger --sandbox-memory",
 			p.limits.Memory>>20, most>>20)}
 	}
-	m.pool.quarantine.supersede(p.subject())
-	if _, err := p.run(ctx, "", nil, func(*process) (policies.Answer, error) { return policies.Answer{}, nil }); err != nil {
+	m.pool.quarantine.removeSuperseded(p.subject())
+	if _, err := p.run(ctx, "", nil, func(*process) (policies.Evaluation, error) { return policies.Evaluation{}, nil }); err != nil {
 		return nil, err
 	}
 	return p, nil
@@ -175,44 +178,44 @@ func (p *Policy) Name() string { return p.name }
 
 // Evaluate implements policies.Evaluator.
 func (p *Policy) Evaluate(ctx context.Context, request hostabi.Request) (hostabi.Verdict, error) {
-	answer, err := p.Ask(ctx, request)
+	answer, err := p.EvaluateMetered(ctx, request)
 	return answer.Verdict, err
 }
 
-// Ask implements policies.Asker.
-func (p *Policy) Ask(ctx context.Context, request hostabi.Request) (policies.Answer, error) {
+// EvaluateMetered implements policies.Evaluator.
+func (p *Policy) EvaluateMetered(ctx context.Context, request hostabi.Request) (policies.Evaluation, error) {
 	document, err := hostabi.MarshalRequest(request)
 	if err != nil {
-		return policies.Answer{}, fmt.Errorf("evaluate policy %s: %w", p.name, err)
+		return policies.Evaluation{}, fmt.Errorf("evaluate policy %s: %w", p.name, err)
 	}
 	if len(document) > hostabi.MaxRequestBytes {
-		return policies.Answer{}, fmt.Errorf("evaluate policy %s: the request has %d bytes, which is over the limit of %d",
+		return policies.Evaluation{}, fmt.Errorf("evaluate policy %s: the request has %d bytes, which is over the limit of %d",
 			p.name, len(document), hostabi.MaxRequestBytes)
 	}
-	ask := wire.Ask{Policy: p.number, Hook: string(request.Hook), Document: document}
+	ask := wire.Evaluate{Policy: p.number, Hook: string(request.Hook), Document: document}
 	if !request.Time.IsZero() {
 		ask.Time = request.Time.UnixNano()
 	}
-	quick := func(w *process) (answer policies.Answer, answered bool, err error) {
-		reply, answered := w.quick(&ask, len(document), maxAnswer)
+	quick := func(w *process) (answer policies.Evaluation, answered bool, err error) {
+		reply, answered := w.quick(&ask, len(document), maxReply)
 		if answered {
-			answer, err = p.answer(request.Hook, reply, w)
+			answer, err = p.parseReply(request.Hook, reply, w)
 		}
 		return answer, answered, err
 	}
-	return p.run(ctx, request.Object.Metadata.Namespace, quick, func(w *process) (policies.Answer, error) {
-		reply, err := w.bounded(&ask, maxAnswer, p.bounds("while it was evaluated,"))
+	return p.run(ctx, request.Object.Metadata.Namespace, quick, func(w *process) (policies.Evaluation, error) {
+		reply, err := w.exchange(&ask, maxReply, p.bounds("while it was evaluated,"))
 		if err != nil {
-			return policies.Answer{}, err
+			return policies.Evaluation{}, err
 		}
-		return p.answer(request.Hook, reply, w)
+		return p.parseReply(request.Hook, reply, w)
 	})
 }
 
-// answer makes an Answer of a reply. The verdict is parsed here, whatever the worker made
-// of it.
-func (p *Policy) answer(hook hostabi.Hook, reply wire.Reply, w *process) (policies.Answer, error) {
-	a := policies.Answer{Fuel: reply.Fuel}
+// parseReply converts a reply. The verdict is parsed here, since workers are not
+// trusted.
+func (p *Policy) parseReply(hook hostabi.Hook, reply wire.Reply, w *process) (policies.Evaluation, error) {
+	a := policies.Evaluation{Fuel: reply.Fuel}
 	var log strings.Builder
 	for _, line := range reply.Log {
 		log.WriteString(line.Text + "\n")
@@ -223,19 +226,19 @@ func (p *Policy) answer(hook hostabi.Hook, reply wire.Reply, w *process) (polici
 	}
 	verdict, err := hostabi.ParseVerdict(hook, reply.Verdict)
 	if err != nil {
-		return a, &policies.Fault{Policy: p.name, Kind: policies.FaultBadVerdict, Message: err.Error()}
+		return a, &policies.Fault{Policy: p.name, Kind: policies.FaultInvalidVerdict, Message: err.Error()}
 	}
 	a.Verdict = verdict
 	return a, nil
 }
 
-// failure is what a reply says went wrong.
+// failure returns the error in a reply.
 func (p *Policy) failure(doing string, reply wire.Reply, w *process) error {
 	switch reply.Outcome {
 	case wire.Done:
 		return nil
-	case wire.Refused:
-		return &policies.Fault{Policy: p.name, Kind: policies.FaultRefused, Message: clip(reply.Message)}
+	case wire.Rejected:
+		return &policies.Fault{Policy: p.name, Kind: policies.FaultRejected, Message: truncate(reply.Message)}
 	case wire.Faulted:
 		// The worker's own clock goes on while the machine is busy, or stands still.
 		if faultKind(reply.FaultKind) != policies.FaultTimedOut {
@@ -246,26 +249,26 @@ func (p *Policy) failure(doing string, reply wire.Reply, w *process) error {
 				doing, p.name, p.limits.Timeout, used.Round(time.Millisecond))
 		}
 	default:
-		return fmt.Errorf("%s %s: %s", doing, p.name, clip(reply.Message))
+		return fmt.Errorf("%s %s: %s", doing, p.name, truncate(reply.Message))
 	}
-	return &policies.Fault{Policy: p.name, Kind: faultKind(reply.FaultKind), Message: clip(reply.Message)}
+	return &policies.Fault{Policy: p.name, Kind: faultKind(reply.FaultKind), Message: truncate(reply.Message)}
 }
 
-// faultKind takes a kind of fault from a worker, which may send any text.
+// faultKind validates the kind of a fault from a worker, which may send any text.
 func faultKind(text string) policies.FaultKind {
 	kind := policies.FaultKind(text)
 	if slices.Contains([]policies.FaultKind{
-		policies.FaultRefused, policies.FaultMissingHook, policies.FaultExhausted, policies.FaultMemoryLimit, policies.FaultTimedOut,
-		policies.FaultTrapped, policies.FaultMisuse, policies.FaultNoVerdict, policies.FaultBadVerdict,
+		policies.FaultRejected, policies.FaultMissingHook, policies.FaultFuelExhausted, policies.FaultMemoryLimit, policies.FaultTimedOut,
+		policies.FaultTrapped, policies.FaultInvalidCall, policies.FaultNoVerdict, policies.FaultInvalidVerdict,
 	}, kind) {
 		return kind
 	}
 	return policies.FaultTrapped
 }
 
-// bounds are those of one call.
+// bounds returns the bounds of one call.
 func (p *Policy) bounds(doing string) bounds {
-	return bounds{time: p.limits.Timeout + 100*time.Millisecond, memory: p.module.pool.config.Memory, doing: doing}
+	return bounds{cpuTime: p.limits.Timeout + 100*time.Millisecond, memory: p.module.pool.config.Memory, phase: doing}
 }
 
 func (p *Policy) isStarted(w *process) bool {
@@ -273,7 +276,7 @@ func (p *Policy) isStarted(w *process) bool {
 	return ok
 }
 
-// prepare has a worker load the module and start the policy, where it has not.
+// prepare makes a worker load the module and start the policy, if necessary.
 func (p *Policy) prepare(w *process) error {
 	if p.isStarted(w) {
 		return nil
@@ -284,8 +287,8 @@ func (p *Policy) prepare(w *process) error {
 		for _, hook := range m.Hooks {
 			load.Hooks = append(load.Hooks, string(hook))
 		}
-		reply, err := w.bounded(load, maxAnswer, bounds{
-			time: m.pool.config.CompileTimeout, memory: m.pool.config.Memory, doing: "while it was loaded,",
+		reply, err := w.exchange(load, maxReply, bounds{
+			cpuTime: m.pool.config.CompileTimeout, memory: m.pool.config.Memory, phase: "while it was loaded,",
 		})
 		if err == nil {
 			err = p.failure("load the module of policy", reply, w)
@@ -295,10 +298,10 @@ func (p *Policy) prepare(w *process) error {
 		}
 		w.modules[m.number] = struct{}{}
 	}
-	reply, err := w.bounded(&wire.Start{
+	reply, err := w.exchange(&wire.Start{
 		Policy: p.number, Module: m.number, Name: p.name,
 		Fuel: p.limits.Fuel, Memory: p.limits.Memory, Timeout: int64(p.limits.Timeout),
-	}, maxAnswer, p.bounds("while it was initialized,"))
+	}, maxReply, p.bounds("while it was initialized,"))
 	if err == nil {
 		err = p.failure("start the module of policy", reply, w)
 	}
@@ -309,8 +312,8 @@ func (p *Policy) prepare(w *process) error {
 	return nil
 }
 
-// clip bounds a text that comes from a worker.
-func clip(text string) string {
+// truncate truncates a text from a worker.
+func truncate(text string) string {
 	const most = 8 << 10
 	if len(text) > most {
 		text = text[:most] + "…"

@@ -22,8 +22,8 @@ const (
 	// maxHello bounds the first frame of a worker, which says how it is confined.
 	maxHello = 4 << 10
 
-	// maxAnswer bounds a reply that carries no compiled module: a verdict and a log.
-	maxAnswer = 2 << 20
+	// maxReply bounds a reply that carries no compiled module: a verdict and a log.
+	maxReply = 2 << 20
 
 	// keepBuffer is the most memory that is kept for the next frame, in bytes.
 	keepBuffer = 256 << 10
@@ -49,12 +49,12 @@ type process struct {
 	modules  map[uint32]struct{} // that it has loaded
 	policies map[uint32]struct{} // that it has started
 	calls    int                 // since it started
-	dead     *deathError         // why the last exchange ended it; nil: it lives
+	exit     *exitError          // why the last exchange ended it; nil: it lives
 
-	exited chan struct{} // closed once it has been waited for
-	killed atomic.Pointer[deathError]
-	kill1  sync.Once
-	watch  watch
+	exited   chan struct{} // closed once it has been waited for
+	killed   atomic.Pointer[exitError]
+	killOnce sync.Once
+	watch    watch
 }
 
 // starter starts processes from one thread, with which they end: a worker never outlives
@@ -63,13 +63,13 @@ type starter struct {
 	jobs chan func()
 	done chan struct{}
 
-	lock   sync.Mutex // covers what follows
-	live   map[*process]struct{}
-	closed bool
+	lock    sync.Mutex // protects the following fields
+	running map[*process]struct{}
+	closed  bool
 }
 
 func newStarter() *starter {
-	s := &starter{jobs: make(chan func()), done: make(chan struct{}), live: map[*process]struct{}{}}
+	s := &starter{jobs: make(chan func()), done: make(chan struct{}), running: map[*process]struct{}{}}
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread lasts as long as this goroutine
 		defer close(s.done)
@@ -80,8 +80,8 @@ func newStarter() *starter {
 	return s
 }
 
-// begin starts a process, unless it is too late for that.
-func (s *starter) begin(p *process) error {
+// launchOnThread starts a process, unless it is too late for that.
+func (s *starter) launchOnThread(p *process) error {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	if s.closed {
@@ -92,7 +92,7 @@ func (s *starter) begin(p *process) error {
 	if err := <-started; err != nil {
 		return fmt.Errorf("%w: %w", errNotLaunched, err)
 	}
-	s.live[p] = struct{}{}
+	s.running[p] = struct{}{}
 	return nil
 }
 
@@ -100,7 +100,7 @@ func (s *starter) begin(p *process) error {
 func (s *starter) reap(p *process) {
 	_ = p.cmd.Wait() // its end is told by ProcessState
 	s.lock.Lock()
-	delete(s.live, p)
+	delete(s.running, p)
 	s.lock.Unlock()
 	close(p.exited)
 }
@@ -110,8 +110,8 @@ func (s *starter) kill() {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	s.closed = true
-	for p := range s.live {
-		p.kill(&deathError{CauseClosed, errClosed.Error()})
+	for p := range s.running {
+		p.kill(&exitError{CauseClosed, errClosed.Error()})
 	}
 }
 
@@ -123,9 +123,9 @@ func (s *starter) close() {
 
 // launch says how a worker is started.
 type launch struct {
-	dir    string        // for compiled modules; empty: none are kept
-	nice   int           // see niceCluster
-	within time.Duration // it is to be ready
+	dir     string        // for compiled modules; empty: none are kept
+	nice    int           // see niceCluster
+	timeout time.Duration // it is to be ready
 }
 
 // start starts a worker and waits until it is confined and ready.
@@ -143,7 +143,7 @@ func (s *starter) start(c Config, l launch) (*process, error) {
 var errNotLaunched = errors.New("start a worker process")
 
 func (s *starter) launch(c Config, l launch, namespaces bool) (*process, error) {
-	ours, theirs, err := socketPair()
+	own, theirs, err := socketPair()
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +153,7 @@ func (s *starter) launch(c Config, l launch, namespaces bool) (*process, error) 
 		args = append(args, "--cache-dir="+l.dir)
 	}
 	p := &process{
-		conn: stream{ours}, stderr: &tail{}, born: time.Now(),
+		conn: stream{own}, stderr: &tail{}, born: time.Now(),
 		modules: map[uint32]struct{}{}, policies: map[uint32]struct{}{}, exited: make(chan struct{}),
 	}
 	p.cmd = exec.Command(c.Command[0], args...)
@@ -162,29 +162,29 @@ func (s *starter) launch(c Config, l launch, namespaces bool) (*process, error) 
 	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = strings.NewReader(""), p.stderr, p.stderr // none is /dev/null, which need not be there
 	p.cmd.ExtraFiles = []*os.File{theirs}
 	p.cmd.SysProcAttr = confine.Attributes(namespaces)
-	err = s.begin(p)
+	err = s.launchOnThread(p)
 	_ = theirs.Close() // or the worker's end would not end the connection
 	if err != nil {
-		ours.Close()
+		own.Close()
 		return nil, err
 	}
 	p.pid = p.cmd.Process.Pid
 	raiseOOMScore(p.pid)
 	go s.reap(p)
-	if err := p.hello(bounds{wall: l.within, memory: c.Memory, doing: "while it started,"}); err != nil {
-		p.end(&deathError{CauseCrash, err.Error()})
+	if err := p.readHello(bounds{wallTime: l.timeout, memory: c.Memory, phase: "while it started,"}); err != nil {
+		p.end(&exitError{CauseCrash, err.Error()})
 		return nil, fmt.Errorf("start a worker process: %w", err)
 	}
 	return p, nil
 }
 
-// hello reads how the worker is confined.
-func (p *process) hello(b bounds) error {
+// readHello reads how the worker is confined.
+func (p *process) readHello(b bounds) error {
 	p.watch.begin(p, b)
 	defer p.watch.end()
-	frame, err := p.in.Read(patient{p.conn}, maxHello)
+	frame, err := p.in.Read(deadlineConn{p.conn}, maxHello)
 	if err != nil {
-		return p.death(err)
+		return p.exitCause(err)
 	}
 	var hello wire.Reply
 	if err := frame.Decode(&hello); err != nil {
@@ -225,21 +225,21 @@ func (p *process) quick(m wire.Message, size, max int) (reply wire.Reply, answer
 	return reply, err == nil
 }
 
-// bounded sends a request, unless quick has, and reads its reply, whose byte strings are
+// exchange sends a request, unless quick has, and reads its reply, whose byte strings are
 // valid until the next one. The worker is killed if it exceeds the bounds. The error is a
-// *deathError: the worker is gone then.
-func (p *process) bounded(m wire.Message, max int, b bounds) (reply wire.Reply, err error) {
+// *exitError: the worker is gone then.
+func (p *process) exchange(m wire.Message, max int, b bounds) (reply wire.Reply, err error) {
 	p.watch.begin(p, b)
 	defer p.watch.end()
 	err = p.failed
 	if err == nil && !p.waiting {
-		err = p.send(patient{p.conn}, m)
+		err = p.send(deadlineConn{p.conn}, m)
 	}
 	if err == nil {
-		reply, err = p.receive(patient{p.conn}, max)
+		reply, err = p.receive(deadlineConn{p.conn}, max)
 	}
 	if err != nil {
-		return wire.Reply{}, p.death(err)
+		return wire.Reply{}, p.exitCause(err)
 	}
 	return reply, nil
 }
@@ -275,56 +275,56 @@ func (p *process) trim() {
 	}
 }
 
-// death says why the worker has gone, and sees to it that it is gone.
-func (p *process) death(err error) error {
+// exitCause says why the worker has gone, and sees to it that it is gone.
+func (p *process) exitCause(err error) error {
 	p.watch.end()
 	if !isEnd(err) && !errors.Is(err, syscall.EPIPE) && !errors.Is(err, syscall.ECONNRESET) {
-		p.kill(&deathError{CauseMalformed, "its worker process did not follow the protocol: " + err.Error()})
+		p.kill(&exitError{CauseMalformed, "its worker process did not follow the protocol: " + err.Error()})
 	} else {
 		// It ends by itself, or is being killed; if it only closed the connection, it is helped.
 		timer := time.AfterFunc(time.Second, func() {
-			p.kill(&deathError{CauseMalformed, "its worker process closed the connection"})
+			p.kill(&exitError{CauseMalformed, "its worker process closed the connection"})
 		})
 		<-p.exited
 		timer.Stop()
 	}
 	<-p.exited
-	if p.dead = p.killed.Load(); p.dead == nil {
-		p.dead = p.post()
+	if p.exit = p.killed.Load(); p.exit == nil {
+		p.exit = p.postMortem()
 	}
-	return p.dead
+	return p.exit
 }
 
-// noThread is what the Go runtime says when the host's limit of processes is reached, which
+// threadLimitMessage is what the Go runtime says when the host's limit of processes is reached, which
 // no module has a part in.
-const noThread = "failed to create new OS thread"
+const threadLimitMessage = "failed to create new OS thread"
 
-// post makes out from its exit why a worker that nobody here killed has ended.
-func (p *process) post() *deathError {
+// postMortem makes out from its exit why a worker that nobody here killed has ended.
+func (p *process) postMortem() *exitError {
 	status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
 	detail := "its worker process ended: " + p.cmd.ProcessState.String()
 	if said := p.stderr.first(); said != "" {
 		detail += ": " + said
 	}
-	if strings.Contains(detail, noThread) {
-		return &deathError{CauseKilled, detail}
+	if strings.Contains(detail, threadLimitMessage) {
+		return &exitError{CauseKilled, detail}
 	}
 	if ok && status.Signaled() && (status.Signal() == syscall.SIGKILL || status.Signal() == syscall.SIGTERM || status.Signal() == syscall.SIGINT) {
-		return &deathError{CauseKilled, detail}
+		return &exitError{CauseKilled, detail}
 	}
-	return &deathError{CauseCrash, detail}
+	return &exitError{CauseCrash, detail}
 }
 
 // kill ends the worker. The first cause counts.
-func (p *process) kill(cause *deathError) {
-	p.kill1.Do(func() {
+func (p *process) kill(cause *exitError) {
+	p.killOnce.Do(func() {
 		p.killed.Store(cause)
 		_ = p.cmd.Process.Kill() // it may have ended already
 	})
 }
 
 // end kills the worker, waits for its end and closes the connection.
-func (p *process) end(cause *deathError) {
+func (p *process) end(cause *exitError) {
 	p.kill(cause)
 	<-p.exited
 	_ = p.conn.Close()

@@ -18,42 +18,43 @@ const (
 	maxQuarantined = 4096
 )
 
-// subject is what is quarantined: a module, for the objects of one namespace. What one
-// tenant's objects do to a module of the cluster does not concern the others.
+// subject is what is quarantined: a module, for the objects of one namespace. A
+// cluster-scoped module that fails for the objects of one tenant still runs for
+// others.
 type subject struct {
-	scope  Scope
-	digest string // of the module
-	author string // its namespace, while it is being compiled
-	policy string
-	limits sandbox.Limits
+	scope            Scope
+	digest           string // of the module
+	compileNamespace string // its namespace, while it is being compiled
+	policy           string
+	limits           sandbox.Limits
 
 	// evaluating is false while the module is being compiled or started.
 	evaluating bool
 	namespace  string // of the object; empty: it is cluster-scoped
 }
 
-// sentence is why and until when.
-type sentence struct {
+// quarantineEntry is the cause and the end of a quarantine.
+type quarantineEntry struct {
 	cause  Cause
 	detail string
 	times  int // in a row
 	until  time.Time
 }
 
-// quarantine keeps modules from running that had their workers killed.
+// quarantine suspends modules whose workers had to be killed.
 type quarantine struct {
 	now func() time.Time
 
-	lock sync.Mutex // covers what follows
-	all  map[subject]sentence
+	lock sync.Mutex // protects the following fields
+	all  map[subject]quarantineEntry
 }
 
 func newQuarantine(now func() time.Time) *quarantine {
-	return &quarantine{now: now, all: map[subject]sentence{}}
+	return &quarantine{now: now, all: map[subject]quarantineEntry{}}
 }
 
-// check returns why a subject may not run now.
-func (q *quarantine) check(s subject) (sentence, bool) {
+// check returns the quarantine of a subject, if there is one.
+func (q *quarantine) check(s subject) (quarantineEntry, bool) {
 	q.lock.Lock()
 	defer q.lock.Unlock()
 	found, ok := q.all[s]
@@ -61,7 +62,7 @@ func (q *quarantine) check(s subject) (sentence, bool) {
 }
 
 // add quarantines a subject, each time for twice as long.
-func (q *quarantine) add(s subject, cause Cause, detail string) sentence {
+func (q *quarantine) add(s subject, cause Cause, detail string) quarantineEntry {
 	q.lock.Lock()
 	defer q.lock.Unlock()
 	found := q.all[s]
@@ -76,7 +77,7 @@ func (q *quarantine) add(s subject, cause Cause, detail string) sentence {
 	return found
 }
 
-// evict makes room for one more.
+// evict evicts the entry that ends first.
 func (q *quarantine) evict() {
 	var first subject
 	var until time.Time
@@ -88,8 +89,8 @@ func (q *quarantine) evict() {
 	delete(q.all, first)
 }
 
-// clear forgets a subject that has run well since.
-func (q *quarantine) clear(s subject) {
+// remove removes a subject that has run successfully since.
+func (q *quarantine) remove(s subject) {
 	q.lock.Lock()
 	defer q.lock.Unlock()
 	if len(q.all) != 0 {
@@ -97,28 +98,28 @@ func (q *quarantine) clear(s subject) {
 	}
 }
 
-// supersede forgets what the policy did with another module or other limits.
-func (q *quarantine) supersede(now subject) {
+// removeSuperseded removes entries of the policy with another module or other limits.
+func (q *quarantine) removeSuperseded(now subject) {
 	q.lock.Lock()
 	defer q.lock.Unlock()
-	maps.DeleteFunc(q.all, func(s subject, _ sentence) bool {
+	maps.DeleteFunc(q.all, func(s subject, _ quarantineEntry) bool {
 		return s.policy == now.policy && s.scope == now.scope && (s.digest != now.digest || s.limits != now.limits)
 	})
 }
 
-// Quarantined is a module that does not run for now.
+// Quarantined is a module that is suspended.
 type Quarantined struct {
-	Digest    string    // of the module
-	Policy    string    // or finalizer, that it runs for
-	All       bool      // it runs for no object: it could not be compiled or started
-	Namespace string    // whose objects it does not run for otherwise; empty: cluster-scoped ones
-	Cause     Cause     // why its worker ended
-	Message   string    // the same as the rest of a sentence about the module
-	Times     int       // in a row
-	Until     time.Time // when it may run again
+	Digest     string    // of the module
+	Policy     string    // or finalizer, that it runs for
+	AllObjects bool      // it runs for no object: it could not be compiled or started
+	Namespace  string    // whose objects it does not run for otherwise; empty: cluster-scoped ones
+	Cause      Cause     // why its worker ended
+	Message    string    // the same as the rest of a sentence about the module
+	Count      int       // in a row
+	Until      time.Time // when it may run again
 }
 
-// Quarantined lists the modules that do not run for now, by policy and namespace.
+// Quarantined lists the suspended modules, by policy and namespace.
 func (p *Pool) Quarantined() []Quarantined {
 	q := p.quarantine
 	q.lock.Lock()
@@ -128,21 +129,21 @@ func (p *Pool) Quarantined() []Quarantined {
 	for s := range maps.Keys(q.all) {
 		if found := q.all[s]; now.Before(found.until) {
 			list = append(list, Quarantined{
-				Digest: s.digest, Policy: s.policy, All: !s.evaluating, Namespace: s.namespace,
-				Cause: found.cause, Message: found.detail, Times: found.times, Until: found.until,
+				Digest: s.digest, Policy: s.policy, AllObjects: !s.evaluating, Namespace: s.namespace,
+				Cause: found.cause, Message: found.detail, Count: found.times, Until: found.until,
 			})
 		}
 	}
 	slices.SortFunc(list, func(a, b Quarantined) int {
-		if a.All != b.All && a.Policy == b.Policy {
-			return cmpAll(a.All)
+		if a.AllObjects != b.AllObjects && a.Policy == b.Policy {
+			return cmpAll(a.AllObjects)
 		}
 		return compareText(a.Policy, b.Policy, a.Namespace, b.Namespace, a.Digest, b.Digest)
 	})
 	return list
 }
 
-// cmpAll puts first what concerns all objects.
+// cmpAll sorts entries for all objects first.
 func cmpAll(all bool) int {
 	if all {
 		return -1
@@ -163,8 +164,8 @@ func compareText(pairs ...string) int {
 	return 0
 }
 
-// message is what its author is told.
-func (s sentence) message() string {
+// message returns the message for the module's author.
+func (s quarantineEntry) message() string {
 	return fmt.Sprintf("%s; it is not run again before %s (it did so %d times in a row): change the module, or its limits",
 		s.detail, s.until.UTC().Format(time.RFC3339), s.times)
 }

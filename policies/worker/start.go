@@ -41,13 +41,13 @@ func (g *group) begin(ctx context.Context, namespace string) (*process, error) {
 		defer g.pool.calls.Done()
 		p, err := g.start()
 		if err != nil {
-			g.gone(namespace)
+			g.processEnded(namespace)
 		}
 		select {
 		case started <- result{p, err}:
 		case <-ctx.Done():
 			if err == nil {
-				g.put(p, namespace, 0)
+				g.release(p, namespace, 0)
 			}
 		}
 	}()
@@ -97,11 +97,11 @@ func (g *group) launch(within time.Duration) (*process, error) {
 	case g.scope == ScopeNamespace:
 		nice = niceNamespace
 	}
-	p, err := g.pool.starter.start(g.pool.config, launch{dir: g.cacheDir(), nice: nice, within: within})
+	p, err := g.pool.starter.start(g.pool.config, launch{dir: g.cacheDir(), nice: nice, timeout: within})
 	if err != nil {
 		return nil, err
 	}
-	g.pool.stats.begun(g.scope)
+	g.pool.stats.startedAt(g.scope)
 	g.pool.announce(p.active)
 	return p, nil
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,7 +22,7 @@ import (
 func signal(p *Pool, s syscall.Signal) (sent int) {
 	p.starter.lock.Lock()
 	defer p.starter.lock.Unlock()
-	for w := range p.starter.live {
+	for w := range p.starter.running {
 		if w.cmd.Process.Signal(s) == nil {
 			sent++
 		}
@@ -34,7 +36,7 @@ func awaitStop(t *testing.T, p *Pool) {
 	t.Helper()
 	p.starter.lock.Lock()
 	defer p.starter.lock.Unlock()
-	for w := range p.starter.live {
+	for w := range p.starter.running {
 		for w.killed.Load() == nil && !allStopped(w.pid) { // one that compiles may be retired meanwhile
 			select {
 			case <-t.Context().Done():
@@ -63,15 +65,14 @@ func TestStart_ThatHangsHoldsNoCallerBeyondItsContext(t *testing.T) {
 	p := faultyPool(t, "silent")
 	for range 3 { // the worker that the first has left to start is waited for by the others
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		began := time.Now()
 		_, err := p.Compile(ctx, regoSource("shop", "keep", keepLabeled))
 		cancel()
-		if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > 3*time.Second {
-			t.Fatalf("after %s, error is %v", time.Since(began), err)
+		if !errors.Is(err, context.DeadlineExceeded) { // and not the error of a start that took too long
+			t.Fatalf("error is %v", err)
 		}
-	}
-	if sent := signal(p, 0); sent != 1 {
-		t.Errorf("%d workers are being started for 3 calls; want 1", sent)
+		if sent := signal(p, 0); sent != 1 {
+			t.Errorf("%d workers are being started, want the one that hangs", sent)
+		}
 	}
 }
 
@@ -90,7 +91,7 @@ func TestStart_ThatItsCallerHasLeftServesTheNextCall(t *testing.T) {
 		}
 	}
 	policy := start(t, p, regoSource("shop", "keep", keepLabeled), sandbox.Limits{})
-	answer, err := policy.Ask(t.Context(), collectRequest("shop", nil))
+	answer, err := policy.EvaluateMetered(t.Context(), collectRequest("shop", nil))
 	if err != nil || answer.Verdict.Decision != hostabi.DecisionAbstain {
 		t.Errorf("verdict %v, error %v", answer.Verdict, err)
 	}
@@ -132,8 +133,8 @@ func TestStart_MayTakeLongerAfterEachAttemptThatFailed(t *testing.T) {
 	}
 }
 
-// TestAWorkerThatIsStoppedIsReplaced: the object is decided on long before a module would
-// have taken too long.
+// TestAWorkerThatIsStoppedIsReplaced: the worker is ended because it stands still, not because
+// the module has taken too long.
 func TestAWorkerThatIsStoppedIsReplaced(t *testing.T) {
 	p := newPool(t, Config{})
 	policy := start(t, p, regoSource("shop", "keep", keepLabeled), sandbox.Limits{Timeout: sandbox.MaxTimeout})
@@ -141,13 +142,20 @@ func TestAWorkerThatIsStoppedIsReplaced(t *testing.T) {
 		t.Fatal("no worker runs")
 	}
 	awaitStop(t, p)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	answer, err := policy.Ask(ctx, collectRequest("shop", map[string]string{"keep": "true"}))
+	p.starter.lock.Lock()
+	stopped := slices.Collect(maps.Keys(p.starter.running))
+	p.starter.lock.Unlock()
+	answer, err := policy.EvaluateMetered(t.Context(), collectRequest("shop", map[string]string{"keep": "true"}))
 	if err != nil || answer.Verdict.Decision != hostabi.DecisionOrphan {
 		t.Errorf("verdict %v, error %v", answer.Verdict, err)
 	}
 	if ended := p.Stats().Ended[ScopeNamespace]; ended[CauseStalled] != 1 {
 		t.Errorf("workers ended by cause: %v", ended)
+	}
+	if !slices.ContainsFunc(stopped, func(w *process) bool {
+		end := w.killed.Load()
+		return end != nil && strings.Contains(end.detail, "stopped by a signal")
+	}) {
+		t.Error("the worker was not ended because it was stopped")
 	}
 }

@@ -17,13 +17,13 @@ type Stats struct {
 
 // stats counts workers.
 type stats struct {
-	lock      sync.Mutex // covers what follows
+	lock      sync.Mutex // protects the following fields
 	started   map[Scope]int
 	finished  map[Scope]map[Cause]int
 	announced string
 }
 
-func (s *stats) begun(scope Scope) {
+func (s *stats) startedAt(scope Scope) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	if s.started == nil {

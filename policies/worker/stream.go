@@ -11,7 +11,7 @@ import (
 
 // socketPair returns two ends of a connection. Both block, which saves a round through
 // the network poller for each call, ours for quickTime at most.
-func socketPair() (ours, theirs *os.File, err error) {
+func socketPair() (own, theirs *os.File, err error) {
 	syscall.ForkLock.RLock()
 	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
 	if err == nil {
@@ -37,11 +37,11 @@ const errTimeout = syscall.EAGAIN
 // stream is our end of a connection. Its reads and writes fail with errTimeout.
 type stream struct{ *os.File }
 
-// patient is a stream whose reads and writes take as long as they take.
-type patient struct{ stream }
+// deadlineConn is a stream whose reads and writes take as long as they take.
+type deadlineConn struct{ stream }
 
 // Read implements io.Reader.
-func (p patient) Read(into []byte) (int, error) {
+func (p deadlineConn) Read(into []byte) (int, error) {
 	for {
 		n, err := p.stream.Read(into)
 		if n > 0 || !errors.Is(err, errTimeout) {
@@ -51,7 +51,7 @@ func (p patient) Read(into []byte) (int, error) {
 }
 
 // Write implements io.Writer.
-func (p patient) Write(data []byte) (written int, err error) {
+func (p deadlineConn) Write(data []byte) (written int, err error) {
 	for {
 		n, err := p.stream.Write(data[written:])
 		if written += n; !errors.Is(err, errTimeout) {

@@ -1,13 +1,14 @@
-// Package worker compiles and runs modules in processes of their own, so that no module can
-// stall, flood or crash the operator: it enforces time and memory from outside, by killing
-// the process, and shares the processes fairly between namespaces.
+// Package worker compiles and runs modules in separate processes, so that no module
+// can stall, flood or crash the operator: it limits time and memory from outside,
+// by killing the process, and shares the processes fairly between namespaces.
 //
-// Modules of namespaces never run in a process that serves policies of the cluster, and a
-// process serves one call at a time, so the cause of its death is certain. Such a module is
-// quarantined: not run for a while that grows each time. A verdict only ever comes from a
-// complete, valid reply; whatever else happens is an error, and the object is kept.
+// Modules of namespaces never run in a process that serves cluster-scoped policies,
+// and a process serves one call at a time, so that the cause of its end is certain.
+// Such a module is quarantined: suspended for a time that grows with each
+// repetition. A verdict comes only from a complete, valid reply; everything else is
+// an error, and the object is kept.
 //
-// It fetches no modules, chooses no policies, and acts on no verdict.
+// It does not fetch modules, select policies or act on verdicts.
 package worker
 
 import (
@@ -20,30 +21,31 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// Config says how modules are compiled and run. Zero fields mean the default.
+// Config is the configuration of a Pool. Zero fields mean the default.
 type Config struct {
 	// Command starts a worker. Default: this program, with the argument sandbox.
 	Command []string
 
-	// CacheDir keeps compiled modules, for modules of the cluster and of namespaces each in
-	// a folder of its own. Empty: each worker compiles what it runs.
+	// CacheDir is the folder of compiled modules, with subfolders for
+	// cluster-scoped modules and those of namespaces. Empty: each worker compiles
+	// what it runs.
 	CacheDir string
 
-	// Workers is how many processes run modules of the cluster at most, and as many those
-	// of namespaces. One more of each compiles. Default 2.
+	// Workers is the maximum number of processes that run cluster-scoped modules,
+	// and of those for modules of namespaces. One more of each compiles. Default 2.
 	Workers int
 
-	// Memory is how much resident memory a worker may use, in bytes, before it is killed.
-	// Default 192 MiB.
+	// Memory is the maximum resident memory of a worker, in bytes; a worker that
+	// exceeds it is killed. Default 192 MiB.
 	Memory int64
 
-	// CompileTimeout is how much time a module may take to compile. Default 30s.
+	// CompileTimeout is the maximum time for compiling a module. Default 30s.
 	CompileTimeout time.Duration
 
-	// Log is told of workers that start and end.
+	// Log logs the start and end of workers.
 	Log logr.Logger
 
-	// Now is a clock for quarantines. Default: time.Now.
+	// Now is the clock of quarantines. Default: time.Now.
 	Now func() time.Time
 }
 
@@ -73,13 +75,14 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// TotalMemory is the most resident memory that all workers may use together, in bytes.
+// TotalMemory returns the maximum resident memory of all workers together, in
+// bytes.
 func (c Config) TotalMemory() int64 {
 	c = c.withDefaults()
 	return int64(2*c.Workers+2) * c.Memory
 }
 
-// Validate reports what is wrong.
+// Validate reports an invalid configuration.
 func (c Config) Validate() error {
 	const minMemory = 96 << 20
 	switch {
@@ -93,7 +96,7 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Scope says whose modules a worker runs.
+// Scope is the scope of the modules that a worker runs.
 type Scope string
 
 // The scopes.
@@ -102,7 +105,8 @@ const (
 	ScopeNamespace Scope = "Namespace" // of namespaced ones
 )
 
-// scopeOf is the scope of a policy by its namespace, which is empty for the cluster's.
+// scopeOf returns the scope of a policy by its namespace, which is empty for
+// cluster-scoped ones.
 func scopeOf(namespace string) Scope {
 	if namespace == "" {
 		return ScopeCluster
@@ -110,7 +114,7 @@ func scopeOf(namespace string) Scope {
 	return ScopeNamespace
 }
 
-// Pool has the workers. Its methods may be called concurrently.
+// Pool manages the workers. Its methods may be called concurrently.
 type Pool struct {
 	config     Config
 	running    map[Scope]*group
@@ -118,14 +122,14 @@ type Pool struct {
 	quarantine *quarantine
 	starter    *starter
 	stats      stats
-	numbers    numbers
+	numbers    sequence
 	calls      sync.WaitGroup
 }
 
 // errClosed is a Pool that has been closed.
 var errClosed = errors.New("the sandbox is closed")
 
-// New returns a Pool. Workers start when there is something for them to do.
+// New returns a Pool. Workers are started on demand.
 func New(c Config) (*Pool, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -142,7 +146,7 @@ func New(c Config) (*Pool, error) {
 	return p, nil
 }
 
-// Close ends all workers and waits for calls to return. What is asked afterwards fails.
+// Close ends all workers and waits for calls to return. Later calls fail.
 func (p *Pool) Close() {
 	for _, g := range p.groups() {
 		g.close()
@@ -158,26 +162,26 @@ func (p *Pool) groups() []*group {
 	}
 }
 
-// numbers are given to modules and policies, so that workers know them by those.
-type numbers struct {
+// sequence are IDs of modules and policies in workers.
+type sequence struct {
 	lock sync.Mutex // covers last
 	last uint32
 }
 
-func (n *numbers) next() uint32 {
+func (n *sequence) next() uint32 {
 	n.lock.Lock()
 	defer n.lock.Unlock()
 	n.last++
 	return n.last
 }
 
-// deathError is a worker that ended during a call, or that was ended.
-type deathError struct {
+// exitError reports a worker that ended during a call.
+type exitError struct {
 	cause  Cause
 	detail string
 }
 
-// Cause is why a worker ended. It is a label of metrics.
+// Cause is why a worker ended. It is a label value of metrics.
 type Cause string
 
 // The causes.
@@ -192,15 +196,15 @@ const (
 	CauseClosed    Cause = "Closed"    // ended with the operator
 )
 
-// causes are all of them.
+// causes lists all causes.
 var causes = []Cause{
 	CauseTime, CauseMemory, CauseCrash, CauseKilled, CauseStalled, CauseMalformed, CauseRecycled, CauseClosed,
 }
 
-// guilty reports whether the module is known to have caused the end.
-func (c Cause) guilty() bool { return c == CauseTime || c == CauseMemory || c == CauseCrash }
+// causedByModule reports whether the module is known to have caused the end.
+func (c Cause) causedByModule() bool { return c == CauseTime || c == CauseMemory || c == CauseCrash }
 
-func (e *deathError) Error() string { return e.detail }
+func (e *exitError) Error() string { return e.detail }
 
 // isEnd reports whether reading failed because the other side is gone.
 func isEnd(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }

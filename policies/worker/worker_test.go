@@ -92,7 +92,7 @@ func TestAModuleIsEvaluatedInAWorker(t *testing.T) {
 	for _, namespace := range []string{"", "shop"} {
 		policy := start(t, p, regoSource(namespace, "keep", keepLabeled), sandbox.Limits{})
 		for labels, want := range map[string]hostabi.Decision{"true": hostabi.DecisionOrphan, "false": hostabi.DecisionAbstain} {
-			answer, err := policy.Ask(t.Context(), collectRequest("shop", map[string]string{"keep": labels}))
+			answer, err := policy.EvaluateMetered(t.Context(), collectRequest("shop", map[string]string{"keep": labels}))
 			if err != nil || answer.Verdict.Decision != want || answer.Fuel == 0 {
 				t.Errorf("keep=%s: %v with %d units of fuel, error %v; want %s", labels, answer.Verdict, answer.Fuel, err, want)
 			}
@@ -105,7 +105,7 @@ func TestAModuleIsEvaluatedInAWorker(t *testing.T) {
 
 func TestAModuleOfWebAssemblyIsEvaluatedInAWorker(t *testing.T) {
 	policy := start(t, newPool(t, Config{}), wasmSource("shop", "abstains", module()), sandbox.Limits{})
-	answer, err := policy.Ask(t.Context(), collectRequest("shop", nil))
+	answer, err := policy.EvaluateMetered(t.Context(), collectRequest("shop", nil))
 	if err != nil || answer.Verdict.Decision != hostabi.DecisionAbstain {
 		t.Errorf("verdict %v, error %v", answer.Verdict, err)
 	}
@@ -113,7 +113,7 @@ func TestAModuleOfWebAssemblyIsEvaluatedInAWorker(t *testing.T) {
 
 func TestASourceThatDoesNotCompileIsRefusedWithItsPlace(t *testing.T) {
 	_, err := newPool(t, Config{}).Compile(t.Context(), regoSource("", "bad", "package gleaner\ncollect := nonsense(1)"))
-	refusal := (*Refusal)(nil)
+	refusal := (*RejectedError)(nil)
 	if !errors.As(err, &refusal) || refusal.Temporary || !strings.Contains(refusal.Message, "policy.rego:2") {
 		t.Errorf("error is %v", err)
 	}
@@ -124,7 +124,7 @@ func TestASourceThatDoesNotCompileIsRefusedWithItsPlace(t *testing.T) {
 func TestAWorkerThatIsFaultyGivesNoVerdict(t *testing.T) {
 	for how, want := range map[string]policies.FaultKind{
 		"hog": policies.FaultCrashed, "exits": policies.FaultCrashed,
-		"nonsense": policies.FaultBadVerdict,
+		"nonsense": policies.FaultInvalidVerdict,
 		// Nobody knows what caused these, so the host is at fault and the object is kept.
 		"hang": "", "threadless": "", "half": "", "garbage": "", "huge": "", "closes": "", "killed": "", "failed": "",
 	} {
@@ -136,7 +136,7 @@ func TestAWorkerThatIsFaultyGivesNoVerdict(t *testing.T) {
 			}
 			p := faultyPool(t, how)
 			policy := start(t, p, regoSource("shop", "p", keepLabeled), sandbox.Limits{Timeout: timeout})
-			answer, err := policy.Ask(t.Context(), collectRequest("shop", nil))
+			answer, err := policy.EvaluateMetered(t.Context(), collectRequest("shop", nil))
 			if err == nil || answer.Verdict.Decision != "" {
 				t.Fatalf("verdict %v, error %v", answer.Verdict, err)
 			}
@@ -155,10 +155,10 @@ func TestAWorkerThatIsFaultyGivesNoVerdict(t *testing.T) {
 	}
 }
 
-func TestAReplyThatNobodyAskedForIsNotTakenForAnother(t *testing.T) {
+func TestExchange_RejectsUnexpectedReply(t *testing.T) {
 	policy := start(t, faultyPool(t, "twice"), regoSource("shop", "p", keepLabeled), sandbox.Limits{})
 	for n := range 3 {
-		answer, err := policy.Ask(t.Context(), collectRequest("shop", nil))
+		answer, err := policy.EvaluateMetered(t.Context(), collectRequest("shop", nil))
 		if answer.Verdict.Decision == hostabi.DecisionDelete {
 			t.Fatalf("call %d was given a verdict of another call (error %v)", n, err)
 		}
@@ -181,7 +181,7 @@ func TestAModuleMayImportOneFunctionAnyNumberOfTimes(t *testing.T) {
 	}
 }
 
-func TestAWorkerThatDoesNotComeUpIsAnError(t *testing.T) {
+func TestStart_FailsIfWorkerDoesNotStart(t *testing.T) {
 	p := newPool(t, Config{Command: []string{"/proc/self/exe", "faulty-at-once"}})
 	if _, err := p.Compile(t.Context(), regoSource("", "a", keepLabeled)); err == nil || !strings.Contains(err.Error(), "out of luck") {
 		t.Errorf("error is %v", err)
@@ -212,7 +212,7 @@ func TestAModuleThatIsKilledIsQuarantinedAndOthersGoOn(t *testing.T) {
 	// The most fuel there may be, and a timeout that ends sooner.
 	bad := start(t, p, wasmSource("evil", "bad", module(spin())), sandbox.Limits{Fuel: sandbox.MaxFuel, Timeout: 50 * time.Millisecond})
 
-	_, err := bad.Ask(t.Context(), collectRequest("evil", nil))
+	_, err := bad.EvaluateMetered(t.Context(), collectRequest("evil", nil))
 	skipIfBusy(t, err)
 	fault := new(policies.Fault)
 	if !errors.As(err, &fault) || fault.Kind != policies.FaultTimedOut || !strings.Contains(fault.Message, "not run again before") {
@@ -220,26 +220,26 @@ func TestAModuleThatIsKilledIsQuarantinedAndOthersGoOn(t *testing.T) {
 	}
 	before := p.Stats().Started[ScopeNamespace]
 	for range 5 {
-		if _, err := bad.Ask(t.Context(), collectRequest("evil", nil)); !errors.As(err, &fault) {
+		if _, err := bad.EvaluateMetered(t.Context(), collectRequest("evil", nil)); !errors.As(err, &fault) {
 			t.Fatalf("in quarantine, error is %v", err)
 		}
 	}
 	if after := p.Stats().Started[ScopeNamespace]; after != before {
 		t.Errorf("a module in quarantine was run: %d workers started", after-before)
 	}
-	if _, err := good.Ask(t.Context(), collectRequest("shop", nil)); err != nil {
+	if _, err := good.EvaluateMetered(t.Context(), collectRequest("shop", nil)); err != nil {
 		t.Errorf("another module: %v", err)
 	}
 	if q := p.Quarantined(); len(q) != 1 || q[0].Namespace != "evil" || q[0].Cause != CauseTime || !q[0].Until.Equal(clock().Add(firstQuarantine)) {
 		t.Errorf("in quarantine: %+v", q)
 	}
 	now.Add(int64(firstQuarantine / time.Second))
-	_, err = bad.Ask(t.Context(), collectRequest("evil", nil))
+	_, err = bad.EvaluateMetered(t.Context(), collectRequest("evil", nil))
 	skipIfBusy(t, err)
 	if !errors.As(err, &fault) {
 		t.Fatalf("after the quarantine, error is %v", err)
 	}
-	if q := p.Quarantined(); len(q) != 1 || q[0].Times != 2 || !q[0].Until.Equal(clock().Add(2*firstQuarantine)) {
+	if q := p.Quarantined(); len(q) != 1 || q[0].Count != 2 || !q[0].Until.Equal(clock().Add(2*firstQuarantine)) {
 		t.Errorf("in quarantine the second time: %+v", q)
 	}
 }
@@ -255,19 +255,19 @@ collect := {"decision": "Orphan"} if {
 }`
 	p := newPool(t, Config{})
 	policy := start(t, p, regoSource("", "shared", slowForEvil), sandbox.Limits{Fuel: sandbox.MaxFuel, Memory: 16 << 20, Timeout: 20 * time.Millisecond})
-	if _, err := policy.Ask(t.Context(), collectRequest("evil", nil)); err == nil {
+	if _, err := policy.EvaluateMetered(t.Context(), collectRequest("evil", nil)); err == nil {
 		t.Fatal("no error")
 	}
-	if _, err := policy.Ask(t.Context(), collectRequest("shop", nil)); err != nil {
+	if _, err := policy.EvaluateMetered(t.Context(), collectRequest("shop", nil)); err != nil {
 		t.Errorf("for another namespace: %v", err)
 	}
 }
 
-func TestACallerDoesNotWaitLongerThanItsContext(t *testing.T) {
+func TestCall_EndsWithContext(t *testing.T) {
 	policy := start(t, newPool(t, Config{}), wasmSource("evil", "bad", module(spin())), sandbox.Limits{Fuel: sandbox.MaxFuel, Timeout: 300 * time.Millisecond})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	_, err := policy.Ask(ctx, collectRequest("evil", nil))
+	_, err := policy.EvaluateMetered(ctx, collectRequest("evil", nil))
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error is %v", err)
 	}
@@ -280,7 +280,7 @@ func TestANamespaceNeverHasAllWorkers(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var waiting sync.WaitGroup
 	for range 20 {
-		waiting.Go(func() { _, _ = slow.Ask(ctx, collectRequest("evil", nil)) })
+		waiting.Go(func() { _, _ = slow.EvaluateMetered(ctx, collectRequest("evil", nil)) })
 	}
 	group := p.running[ScopeNamespace]
 	for busy := 0; busy == 0; {
@@ -288,7 +288,7 @@ func TestANamespaceNeverHasAllWorkers(t *testing.T) {
 		busy = group.busy["evil"]
 		group.lock.Unlock()
 	}
-	if _, err := good.Ask(t.Context(), collectRequest("shop", nil)); err != nil {
+	if _, err := good.EvaluateMetered(t.Context(), collectRequest("shop", nil)); err != nil {
 		t.Error(err)
 	}
 	group.lock.Lock()
@@ -300,11 +300,12 @@ func TestANamespaceNeverHasAllWorkers(t *testing.T) {
 	waiting.Wait()
 }
 
-func TestAWorkerThatIsKilledAtAnyMomentGivesNoVerdict(t *testing.T) {
+func TestCall_KilledWorkerGivesNoVerdict(t *testing.T) {
 	p := newPool(t, Config{Workers: 1, Now: func() time.Time { return time.Now().Add(time.Hour) }})
 	policy := start(t, p, regoSource("shop", "keep", keepLabeled), sandbox.Limits{})
 	stop := make(chan struct{})
 	var killing sync.WaitGroup
+	var spared atomic.Bool // whether no worker is killed now
 	killing.Go(func() {
 		for {
 			select {
@@ -312,21 +313,25 @@ func TestAWorkerThatIsKilledAtAnyMomentGivesNoVerdict(t *testing.T) {
 				return
 			case <-time.After(3 * time.Millisecond):
 			}
+			if spared.Load() {
+				continue
+			}
 			p.starter.lock.Lock()
-			for w := range p.starter.live { // also one that has just been started in place of another
+			for w := range p.starter.running { // also one that has just been started in place of another
 				_ = w.cmd.Process.Signal(syscall.SIGKILL)
 			}
 			p.starter.lock.Unlock()
 		}
 	})
 	good, failed := 0, 0
-	for range 300 {
-		answer, err := policy.Ask(t.Context(), collectRequest("shop", map[string]string{"keep": "true"}))
+	for i := 0; i < 300 || good == 0 || failed == 0; i++ {
+		spared.Store(i%4 == 3) // on a busy machine a worker needs longer than it is left alive
+		answer, err := policy.EvaluateMetered(t.Context(), collectRequest("shop", map[string]string{"keep": "true"}))
 		switch {
 		case err != nil && answer.Verdict.Decision == "":
 			failed++
-			p.quarantine.clear(subject{scope: ScopeNamespace, digest: policy.module.Digest, policy: policy.name})
-			p.quarantine.clear(subject{scope: ScopeNamespace, digest: policy.module.Digest, policy: policy.name, namespace: "shop"})
+			p.quarantine.remove(subject{scope: ScopeNamespace, digest: policy.module.Digest, policy: policy.name})
+			p.quarantine.remove(subject{scope: ScopeNamespace, digest: policy.module.Digest, policy: policy.name, namespace: "shop"})
 		case err == nil && answer.Verdict.Decision == hostabi.DecisionOrphan:
 			good++
 		default:
@@ -335,17 +340,14 @@ func TestAWorkerThatIsKilledAtAnyMomentGivesNoVerdict(t *testing.T) {
 	}
 	close(stop)
 	killing.Wait()
-	if good == 0 || failed == 0 {
-		t.Errorf("%d verdicts, %d errors: both were to happen", good, failed)
-	}
 }
 
-// TestARegoSourceThatBlowsUpTheCompilerHoldsUpNothing: OPA's compiler takes no limits.
-func TestARegoSourceThatBlowsUpTheCompilerHoldsUpNothing(t *testing.T) {
+// TestCompile_SlowSourceDelaysNoOther: OPA's compiler takes no limits.
+func TestCompile_SlowSourceDelaysNoOther(t *testing.T) {
 	p := newPool(t, Config{Memory: 192 << 20, CompileTimeout: time.Second})
 	bomb := "package gleaner\nx := " + strings.Repeat("1-(", 15_000) + "1" + strings.Repeat(")", 15_000) + "\ncollect := {\"decision\": \"Abstain\"}"
 	_, err := p.Compile(t.Context(), regoSource("evil", "bomb", bomb))
-	refusal := (*Refusal)(nil)
+	refusal := (*RejectedError)(nil)
 	if !errors.As(err, &refusal) {
 		t.Fatalf("error is %v", err)
 	}
@@ -361,7 +363,7 @@ func TestAfterClose(t *testing.T) {
 	}
 	policy := start(t, p, regoSource("shop", "keep", keepLabeled), sandbox.Limits{})
 	p.Close()
-	if _, err := policy.Ask(t.Context(), collectRequest("shop", nil)); err == nil {
+	if _, err := policy.EvaluateMetered(t.Context(), collectRequest("shop", nil)); err == nil {
 		t.Error("no error")
 	}
 	if got := p.Stats().Running; got[ScopeCluster]+got[ScopeNamespace] != 0 {
@@ -384,7 +386,7 @@ func TestCompiledModulesAreKeptInAFolderOfEachScope(t *testing.T) {
 		t.Fatalf("%d modules are kept for namespaces, and %d for the cluster", entries("namespace"), entries("cluster"))
 	}
 	again := start(t, newPool(t, Config{CacheDir: dir}), regoSource("shop", "keep", keepLabeled), sandbox.Limits{})
-	if _, err := again.Ask(t.Context(), collectRequest("shop", nil)); err != nil || entries("namespace") != 1 {
+	if _, err := again.EvaluateMetered(t.Context(), collectRequest("shop", nil)); err != nil || entries("namespace") != 1 {
 		t.Errorf("error %v; %d modules are kept", err, entries("namespace"))
 	}
 }

@@ -6,67 +6,66 @@ import (
 	"github.com/gleaner-dev/gleaner/hostabi"
 )
 
-// The documents, as package hostabi has them.
+// The documents of package hostabi.
 type (
-	// Request is one question about one object.
+	// Request is the input of one evaluation, for one object.
 	Request = hostabi.Request
-	// Hook is a question that a module can be asked.
+	// Hook is the situation in which a module is evaluated.
 	Hook = hostabi.Hook
-	// Policy is the resource on whose behalf a question is put.
+	// Policy is the resource that the module is evaluated for.
 	Policy = hostabi.Policy
 	// Object is a Kubernetes object.
 	Object = hostabi.Object
-	// Metadata is what every object has.
+	// Metadata is the metadata that every object has.
 	Metadata = hostabi.Metadata
 	// Reference is an owner reference.
 	Reference = hostabi.Reference
-	// Owner is an owner reference, with how the owner stands.
+	// Owner is an owner reference with the status of its owner.
 	Owner = hostabi.Owner
 	// Dependents counts the objects that the object owns.
 	Dependents = hostabi.Dependents
-	// KindCount is how many of them are of a kind.
+	// KindCount is the number of dependents of a kind.
 	KindCount = hostabi.KindCount
 
-	// Verdict is an answer.
+	// Verdict is the output of an evaluation.
 	Verdict = hostabi.Verdict
-	// Decision is what was decided.
+	// Decision is what a module decides.
 	Decision = hostabi.Decision
-	// Propagation is what becomes of the dependents of an object that collect
-	// deletes.
+	// Propagation is the propagation policy with which collect deletes an object.
 	Propagation = hostabi.Propagation
 	// DependentDecision is an exception for the dependents of one kind.
 	DependentDecision = hostabi.DependentDecision
 	// Duration is a length of time in a verdict; see [For].
 	Duration = hostabi.Duration
 
-	// Intent is something that is asked of the host. One of its fields is set.
+	// Intent is an operation that the host carries out. One of its fields is set.
 	Intent = hostabi.Intent
-	// Target names the object that an intent is about.
+	// Target is the object that an intent refers to.
 	Target = hostabi.Target
-	// GetIntent reads an object.
+	// GetIntent gets an object.
 	GetIntent = hostabi.GetIntent
-	// ListIntent reads a page of objects of a kind.
+	// ListIntent lists a page of objects of a kind.
 	ListIntent = hostabi.ListIntent
 	// CreateIntent creates an object.
 	CreateIntent = hostabi.CreateIntent
-	// DeleteIntent deletes the object of a UID.
+	// DeleteIntent deletes the object with a UID.
 	DeleteIntent = hostabi.DeleteIntent
-	// PatchIntent changes an object.
+	// PatchIntent patches an object.
 	PatchIntent = hostabi.PatchIntent
 	// HTTPIntent sends an HTTP request.
 	HTTPIntent = hostabi.HTTPIntent
-	// EventIntent tells of something.
+	// EventIntent records a Kubernetes event about the object.
 	EventIntent = hostabi.EventIntent
 
-	// Result is what came of an intent.
+	// Result is the result of an intent.
 	Result = hostabi.Result
 	// ListResult is a page of objects.
 	ListResult = hostabi.ListResult
 	// HTTPResult is the response to an HTTP request.
 	HTTPResult = hostabi.HTTPResult
-	// ResultError is why an intent was not carried out.
+	// ResultError is the reason why an intent was not carried out.
 	ResultError = hostabi.ResultError
-	// ErrorReason is what kind of error that is.
+	// ErrorReason is the reason of a ResultError.
 	ErrorReason = hostabi.ErrorReason
 )
 
@@ -78,7 +77,7 @@ const (
 	Validate  = hostabi.HookValidate
 )
 
-// The decisions, with the hooks that they answer.
+// The decisions, with their hooks.
 const (
 	Delete     = hostabi.DecisionDelete     // collect
 	Orphan     = hostabi.DecisionOrphan     // collect, propagate
@@ -93,31 +92,31 @@ const (
 	Invalid    = hostabi.DecisionInvalid    // validate
 )
 
-// The propagation of a delete.
+// The propagation policies of a delete.
 const (
 	PropagationBackground = hostabi.PropagationBackground
 	PropagationForeground = hostabi.PropagationForeground
 	PropagationOrphan     = hostabi.PropagationOrphan
 )
 
-// How owners stand. One that is Unknown is never to be taken for absent.
+// The statuses of owners. Never treat an Unknown owner as absent.
 const (
-	StandingUnknown      = hostabi.StandingUnknown
-	StandingPresent      = hostabi.StandingPresent
-	StandingAbsent       = hostabi.StandingAbsent
-	StandingWaiting      = hostabi.StandingWaiting
-	StandingOrphaning    = hostabi.StandingOrphaning
-	StandingUnresolvable = hostabi.StandingUnresolvable
+	OwnerUnknown      = hostabi.OwnerUnknown
+	OwnerPresent      = hostabi.OwnerPresent
+	OwnerAbsent       = hostabi.OwnerAbsent
+	OwnerWaiting      = hostabi.OwnerWaiting
+	OwnerOrphaning    = hostabi.OwnerOrphaning
+	OwnerUnresolvable = hostabi.OwnerUnresolvable
 )
 
-// What a client asked to become of an owner's dependents.
+// The propagation policies that a client can request.
 const (
 	RequestedUnspecified = hostabi.RequestedUnspecified
 	RequestedForeground  = hostabi.RequestedForeground
 	RequestedOrphan      = hostabi.RequestedOrphan
 )
 
-// Types of patches and of events.
+// The types of patches and of events.
 const (
 	PatchMerge   = hostabi.PatchMerge
 	PatchJSON    = hostabi.PatchJSON
@@ -126,7 +125,7 @@ const (
 	EventWarning = hostabi.EventWarning
 )
 
-// Why an intent was not carried out.
+// The reasons of errors.
 const (
 	ErrorNotGranted    = hostabi.ErrorNotGranted
 	ErrorForbidden     = hostabi.ErrorForbidden
@@ -138,9 +137,9 @@ const (
 	ErrorUnavailable   = hostabi.ErrorUnavailable
 )
 
-// For is a duration in a verdict: After: gleaner.For(10 * time.Minute).
-func For(d time.Duration) Duration { return Duration(d) }
+// DurationOf returns a duration for a verdict: After: gleaner.For(10 * time.Minute).
+func DurationOf(d time.Duration) Duration { return Duration(d) }
 
-// ParseDuration reads a duration such as "1h30m", from settings, as a verdict
-// may have it: above 0, and at most 720h.
+// ParseDuration parses a duration such as "1h30m", from settings. As in a verdict,
+// it must be greater than 0 and at most 720h.
 func ParseDuration(s string) (Duration, error) { return hostabi.ParseDuration(s) }

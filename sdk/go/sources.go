@@ -4,8 +4,8 @@ package gleaner
 
 import "embed"
 
-// Sources are the files of this Go module, for gleaner module new to put beside a
-// module that is written with it. A guest has none.
+// Sources contains the files of this Go module. gleaner module new copies them next
+// to a module that uses the package. A guest does not contain them.
 //
 //go:embed go.mod README.md *.go finalize/*.go gleanertest/*.go internal/guest/*.go
 var Sources embed.FS

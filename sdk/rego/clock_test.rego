@@ -4,7 +4,7 @@ import data.gleaner.sdk.clock
 
 at := {
 	"time": "2026-01-02T12:00:00Z",
-	"ownerlessSince": "2026-01-02T11:00:00.5Z",
+	"ownersAbsentSince": "2026-01-02T11:00:00.5Z",
 	"object": {"metadata": {"creationTimestamp": "2026-01-01T12:00:00Z"}},
 }
 
@@ -23,21 +23,21 @@ test_an_object_without_a_creation_is_not_old if {
 }
 
 test_time_without_an_owner_is_counted_to_the_nanosecond if {
-	clock.ownerless_for("59m59.5s") with input as at
-	not clock.ownerless_for("1h") with input as at
+	clock.without_owners_for("59m59.5s") with input as at
+	not clock.without_owners_for("1h") with input as at
 }
 
 test_what_is_left_can_be_waited_for if {
-	clock.left("2026-01-02T11:59:59.5Z", "1s") == "1s" with input as at
-	clock.left("2026-01-02T11:30:00Z", "1h") == "1800s" with input as at
-	not clock.left("2026-01-02T11:00:00Z", "1h") with input as at
+	clock.remaining("2026-01-02T11:59:59.5Z", "1s") == "1s" with input as at
+	clock.remaining("2026-01-02T11:30:00Z", "1h") == "1800s" with input as at
+	not clock.remaining("2026-01-02T11:00:00Z", "1h") with input as at
 }
 
 test_a_time_to_come_is_not_past if {
-	not clock.past("2026-01-03T00:00:00Z", "0s") with input as at
+	not clock.elapsed("2026-01-03T00:00:00Z", "0s") with input as at
 }
 
 test_what_is_no_time_is_not_past if {
-	not clock.past("yesterday", "0s") with input as at
-	not clock.past("2026-01-01T12:00:00Z", "soon") with input as at
+	not clock.elapsed("yesterday", "0s") with input as at
+	not clock.elapsed("2026-01-01T12:00:00Z", "soon") with input as at
 }

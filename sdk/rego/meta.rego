@@ -6,20 +6,20 @@ labels := object.get(input.object.metadata, "labels", {})
 
 annotations := object.get(input.object.metadata, "annotations", {})
 
-# labelled: the object has a label, with this value.
-labelled(key, value) if labels[key] == value
+# has_label: the object has a label, with this value.
+has_label(key, value) if labels[key] == value
 
-# annotated: the object has an annotation, with this value.
-annotated(key, value) if annotations[key] == value
+# has_annotation: the object has an annotation, with this value.
+has_annotation(key, value) if annotations[key] == value
 
-# has_finalizer: something must still be done before the object may go.
+# has_finalizer: the object has a finalizer.
 has_finalizer(name) if name in object.get(input.object.metadata, "finalizers", [])
 
-# selected: the object's labels match a selector, of matchLabels, matchExpressions
-# or both. As in Kubernetes, an empty selector matches everything.
-selected(selector) if {
+# matches_selector: the object's labels match a selector with matchLabels,
+# matchExpressions or both. As in Kubernetes, an empty selector matches everything.
+matches_selector(selector) if {
 	every key, value in object.get(selector, "matchLabels", {}) {
-		labelled(key, value)
+		has_label(key, value)
 	}
 	every expression in object.get(selector, "matchExpressions", []) {
 		holds(expression)

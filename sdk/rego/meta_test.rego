@@ -7,15 +7,15 @@ labelled := {"object": {"metadata": {"labels": {"app": "web", "tier": "front"}}}
 bare := {"object": {"metadata": {"name": "a"}}}
 
 test_labels_are_read if {
-	meta.labelled("app", "web") with input as labelled
-	not meta.labelled("app", "db") with input as labelled
-	not meta.labelled("app", "web") with input as bare
+	meta.has_label("app", "web") with input as labelled
+	not meta.has_label("app", "db") with input as labelled
+	not meta.has_label("app", "web") with input as bare
 }
 
 test_annotations_are_read if {
 	annotated := {"object": {"metadata": {"annotations": {"keep": "true"}}}}
-	meta.annotated("keep", "true") with input as annotated
-	not meta.annotated("keep", "true") with input as labelled
+	meta.has_annotation("keep", "true") with input as annotated
+	not meta.has_annotation("keep", "true") with input as labelled
 }
 
 test_finalizers_are_read if {
@@ -24,17 +24,17 @@ test_finalizers_are_read if {
 }
 
 test_an_empty_selector_matches_everything if {
-	meta.selected({}) with input as labelled
-	meta.selected({}) with input as bare
+	meta.matches_selector({}) with input as labelled
+	meta.matches_selector({}) with input as bare
 }
 
 test_every_condition_of_a_selector_must_hold if {
-	meta.selected({
+	meta.matches_selector({
 		"matchLabels": {"app": "web"},
 		"matchExpressions": [{"key": "tier", "operator": "In", "values": ["front", "back"]}],
 	}) with input as labelled
 
-	not meta.selected({
+	not meta.matches_selector({
 		"matchLabels": {"app": "db"},
 		"matchExpressions": [{"key": "tier", "operator": "In", "values": ["front"]}],
 	}) with input as labelled
@@ -47,15 +47,15 @@ test_a_label_that_is_missing if {
 	one := {"key": "app", "operator": "In", "values": ["web"]}
 
 	every e in [absent, other] {
-		meta.selected({"matchExpressions": [e]}) with input as bare
-		not meta.selected({"matchExpressions": [e]}) with input as labelled
+		meta.matches_selector({"matchExpressions": [e]}) with input as bare
+		not meta.matches_selector({"matchExpressions": [e]}) with input as labelled
 	}
 	every e in [present, one] {
-		not meta.selected({"matchExpressions": [e]}) with input as bare
-		meta.selected({"matchExpressions": [e]}) with input as labelled
+		not meta.matches_selector({"matchExpressions": [e]}) with input as bare
+		meta.matches_selector({"matchExpressions": [e]}) with input as labelled
 	}
 }
 
 test_an_operator_that_nobody_knows_matches_nothing if {
-	not meta.selected({"matchExpressions": [{"key": "app", "operator": "Like", "values": ["web"]}]}) with input as labelled
+	not meta.matches_selector({"matchExpressions": [{"key": "app", "operator": "Like", "values": ["web"]}]}) with input as labelled
 }

@@ -1,49 +1,48 @@
-# Package owners asks how the owners of the object stand. An owner that could not
-# be read is Unknown. It is not gone, and no rule here counts it as gone.
+# Package owners reads the status of the object's owners. An owner that could not
+# be read is Unknown. No rule here treats it as absent.
 package gleaner.sdk.owners
 
-# all are the owners that the object names, each with its standing.
+# all are the owners of the object, each with its status.
 all := object.get(input, "owners", [])
 
-# standing gives the owners that stand so: "Present", "Absent", "Waiting",
+# with_status are the owners with a status: "Present", "Absent", "Waiting",
 # "Orphaning", "Unresolvable" or "Unknown".
-standing(name) := [owner | some owner in all; stands(owner) == name]
+with_status(name) := [owner | some owner in all; status(owner) == name]
 
-# stands is how one owner stands. To say nothing means Unknown.
-stands(owner) := s if {
-	s := object.get(owner, "standing", "Unknown")
+# status is the status of an owner. Without one it is Unknown.
+status(owner) := s if {
+	s := object.get(owner, "status", "Unknown")
 	s != ""
 } else := "Unknown"
 
-# none: the object names no owner.
+# none: the object has no owner references.
 none if count(all) == 0
 
-# all_absent: the object names owners, and each of them is known to be gone.
+# all_absent: the object has owners, and all of them are absent.
 all_absent if {
 	count(all) > 0
 	every owner in all {
-		stands(owner) == "Absent"
+		status(owner) == "Absent"
 	}
 }
 
-# some_present: at least one owner is there and stays.
-some_present if count(standing("Present")) > 0
+# some_present: at least one owner is present.
+some_present if count(with_status("Present")) > 0
 
 # some_unknown: at least one owner could not be read.
 some_unknown if {
 	some owner in all
-	stands(owner) in {"Unknown", "Unresolvable"}
+	status(owner) in {"Unknown", "Unresolvable"}
 }
 
-# of_kind gives the owners of a kind, whatever its version. The group of the core
-# kinds is "".
+# of_kind are the owners of a kind, in any version. The core group is "".
 of_kind(group, kind) := [owner |
 	some owner in all
 	owner.reference.kind == kind
 	group_of(owner.reference.apiVersion) == group
 ]
 
-# controller is the owner that manages the object, if one does.
+# controller is the owner that is the object's controller, if there is one.
 controller := owner if {
 	some owner in all
 	owner.reference.controller == true

@@ -2,7 +2,7 @@ package gleaner.sdk.owners_test
 
 import data.gleaner.sdk.owners
 
-owner(kind, standing) := {"reference": {"apiVersion": "apps/v1", "kind": kind, "name": "a"}, "standing": standing}
+owner(kind, standing) := {"reference": {"apiVersion": "apps/v1", "kind": kind, "name": "a"}, "status": standing}
 
 test_all_absent_needs_an_owner if {
 	not owners.all_absent with input as {}

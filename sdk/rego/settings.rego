@@ -1,4 +1,4 @@
-# Package settings reads what the policy's author left to those who use it.
+# Package settings reads and validates the policy's settings.
 package gleaner.sdk.settings
 
 all := s if {
@@ -6,27 +6,27 @@ all := s if {
 	is_object(s)
 } else := {}
 
-# get is a setting, or what it is when it was not set.
+# get is the value of a setting, or a default.
 get(name, otherwise) := object.get(all, name, otherwise)
 
-# checked answers validate: Valid, or Invalid with everything that is wrong. known
-# has for each setting what it must be: a list of the values that it may have, or
-# "flag", "text", "texts" (a list), "labels" (a text for each), "duration", "kinds"
-# (a list of what package kinds calls a kind), or "durations" (one for each kind).
+# validate is the verdict of the hook validate: Valid, or Invalid with all
+# problems. known has the type of each setting: a list of allowed values, or
+# "flag", "text", "texts" (a list), "labels" (texts by name), "duration", "kinds"
+# (a list of kinds as in package kinds), or "durations" (by kind).
 #
-#	validate := settings.checked({"after": "duration", "mode": ["Keep", "Wait"]})
-checked(known) := {"decision": "Invalid", "reason": concat("; ", problems(known))} if count(problems(known)) > 0
+#	validate := settings.validate({"after": "duration", "mode": ["Keep", "Wait"]})
+validate(known) := {"decision": "Invalid", "reason": concat("; ", problems(known))} if count(problems(known)) > 0
 
 else := {"decision": "Valid"}
 
-# problems says what is wrong with each setting, in the order of their names.
+# problems are the problems of the settings, sorted by name.
 problems(known) := [text | some name in sort(object.keys(all)); text := problem(known, name)]
 
-problem(known, name) := sprintf("there is no setting %s: use %s", [name, concat(", ", sort(object.keys(known)))]) if {
+problem(known, name) := sprintf("unknown setting %s: use %s", [name, concat(", ", sort(object.keys(known)))]) if {
 	not name in object.keys(known)
 }
 
-problem(known, name) := sprintf("%s has to be %s", [name, advice(known[name])]) if {
+problem(known, name) := sprintf("%s must be %s", [name, advice(known[name])]) if {
 	not fits(known[name], all[name])
 }
 
@@ -34,9 +34,9 @@ advice(known) := text if {
 	not is_array(known)
 	text := {
 		"flag": "true or false",
-		"text": "a text that is not empty",
-		"texts": "a list of texts that are not empty, such as [\"a\", \"b\"]",
-		"labels": "texts with names, such as {\"app\": \"web\"}",
+		"text": "a non-empty string",
+		"texts": "a list of non-empty strings, such as [\"a\", \"b\"]",
+		"labels": "a map of strings, such as {\"app\": \"web\"}",
 		"duration": duration_advice,
 		"kinds": "a list of kinds, such as [\"PersistentVolumeClaim\", \"apps/StatefulSet\"]",
 		"durations": "durations by kind, such as {\"apps/StatefulSet\": \"90s\", \"PersistentVolumeClaim\": \"168h\"}",
@@ -45,7 +45,7 @@ advice(known) := text if {
 
 advice(known) := sprintf("one of %s", [concat(", ", known)]) if is_array(known)
 
-duration_advice := "a duration such as \"90s\" or \"1h30m\", above 0 and of at most 720h"
+duration_advice := "a duration such as \"90s\" or \"1h30m\", greater than 0 and at most 720h"
 
 fits(known, value) if value in known
 

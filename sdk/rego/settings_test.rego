@@ -32,7 +32,7 @@ refused(name, value) := problems if {
 }
 
 test_no_settings_are_fine if {
-	settings.checked(known) == {"decision": "Valid"} with input as {"policy": {}}
+	settings.validate(known) == {"decision": "Valid"} with input as {"policy": {}}
 }
 
 test_good_settings_are_fine if {
@@ -46,20 +46,20 @@ test_good_settings_are_fine if {
 		"durations": {"Pod": "720h", "apps/Deployment": "1.5s"},
 		"mode": "Wait",
 	}
-	settings.checked(known) == {"decision": "Valid"} with input as {"policy": {"settings": good}}
+	settings.validate(known) == {"decision": "Valid"} with input as {"policy": {"settings": good}}
 }
 
 test_each_bad_setting_is_told_in_the_order_of_names if {
-	verdict := settings.checked({"after": "duration", "mode": ["Keep", "Wait"]}) with input as {"policy": {"settings": {
+	verdict := settings.validate({"after": "duration", "mode": ["Keep", "Wait"]}) with input as {"policy": {"settings": {
 		"mode": "keep",
 		"after": "soon",
 		"wiat": true,
 	}}}
 	verdict.decision == "Invalid"
 	verdict.reason == concat("; ", [
-		"after has to be a duration such as \"90s\" or \"1h30m\", above 0 and of at most 720h",
-		"mode has to be one of Keep, Wait",
-		"there is no setting wiat: use after, mode",
+		"after must be a duration such as \"90s\" or \"1h30m\", greater than 0 and at most 720h",
+		"mode must be one of Keep, Wait",
+		"unknown setting wiat: use after, mode",
 	])
 }
 

@@ -1,92 +1,93 @@
-# Package steps writes a finalizer as steps that are taken one after the other:
+# Package steps writes a finalizer as a sequence of steps:
 #
-#	finalize := steps.in_turn([
+#	finalize := steps.sequence([
 #		steps.list("claims", {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": namespace}),
 #		[steps.delete(claim.metadata.uid, claim) | some claim in steps.items("claims")],
 #		steps.more("claims"),
 #		steps.call("bucket", {"method": "DELETE", "url": url}),
 #	])
 #
-# The first step whose result is not there asks for it; when all are through, the
-# decision is Done. The steps of an inner list do not depend on each other, and
-# take one round. A step that needs an earlier one's result is made in a
-# comprehension over found or items, which are empty until the result is there.
+# The first step without a result requests it; when all steps are finished, the
+# decision is Done. The steps of an inner list are independent, and share a round.
+# A step that needs the result of an earlier one is created in a comprehension over
+# found or items, which are empty until there is a result.
 #
-# After Wait the steps begin anew, with no results: what can't be repeated is a
-# step of once. What may go away by itself (Unavailable, Conflict, Expired, and
-# HTTP's 429 and 5xx) becomes Wait, longer with each attempt, up to five minutes;
-# what needs a human (NotGranted, Forbidden, Invalid) becomes Fail.
+# After Wait the steps start again, without results: put what cannot be repeated
+# into once. Temporary errors (Unavailable, Conflict, Expired, and HTTP 429 and
+# 5xx) become Wait, with a delay that grows with each attempt, up to five minutes;
+# errors that need intervention (NotGranted, Forbidden, Invalid) become Fail.
 package gleaner.sdk.steps
 
 import data.gleaner.sdk.clock
 import data.gleaner.sdk.verdict
 
-# in_turn is the verdict.
-in_turn(list) := kept(list, outcome(blocked[0], list)) if {
+# sequence is the verdict for a list of steps.
+sequence(list) := kept(list, outcome(blocked[0], list)) if {
 	blocked := [ends | some step in list; ends := step_ends(step); count(ends) > 0]
 	count(blocked) > 0
 } else := verdict.done
 
 # Steps.
 
-# call sends an HTTP request, whose response has to be 2xx, or 404 or 410, since
-# what is to be deleted is gone then.
+# call sends an HTTP request. The status must be 2xx, 404 or 410: what is deleted
+# does not exist then.
 call(id, request) := {"id": id, "intent": {"http": request}, "judged": true}
 
-# request sends an HTTP request, whatever its response is; see status and body.
+# request sends an HTTP request and accepts any status; see status and body.
 request(id, it) := {"id": id, "intent": {"http": it}}
 
-# get reads an object, if there is one; see found.
+# get gets an object that may not exist; see found.
 get(id, target) := {"id": id, "intent": {"get": target}, "fine": {"NotFound"}}
 
-# list reads a page of objects; see items, and more for the pages after it.
+# list lists a page of objects; see items, and more for the following pages.
 list(id, what) := {"id": id, "intent": {"list": object.union({"limit": 50}, object.union(what, continued(id)))}}
 
-# create creates an object, if there is none of its name.
+# create creates an object, unless one with its name exists.
 create(id, it) := {"id": id, "intent": {"create": {"object": it}}, "fine": {"AlreadyExists"}}
 
-# patch changes an object, if it is there. The type is "merge", "json" or "apply".
+# patch patches an object, if it exists. The type is "merge", "json" or "apply".
 patch(id, target, type, it) := {
 	"id": id,
 	"intent": {"patch": object.union(target, {"type": type, "patch": it})},
 	"fine": {"NotFound"},
 }
 
-# delete deletes an object that was read, and no other of its name.
+# delete deletes an object that was read, and no other object with its name.
 delete(id, it) := {
 	"id": id,
 	"intent": {"delete": object.union(target_of(it), {"uid": it.metadata.uid})},
 	"fine": {"NotFound"},
 }
 
-# event tells of something. What comes of it does not matter. The type is
-# "Normal" or "Warning", the reason one word.
+# event records a Kubernetes event about the object. Its result is ignored. The
+# type is "Normal" or "Warning", the reason is in CamelCase.
 event(id, type, reason, message) := {
 	"id": id,
 	"intent": {"event": {"type": type, "reason": reason, "message": message}},
 	"fine": {"NotGranted", "Forbidden", "Invalid", "Unavailable", "Conflict", "NotFound", "Expired", "AlreadyExists"},
 }
 
-# until waits for a condition, and looks so often. The steps before it are what polls.
-until(condition, interval, reason) := {"holds": condition, "end": verdict.because(verdict.wait_for(interval), reason)}
+# until waits for a condition, and checks it at an interval. The steps before it
+# are repeated each time.
+until(condition, interval, reason) := {"holds": condition, "end": verdict.with_reason(verdict.wait_for(interval), reason)}
 
-# fail_if gives up for good if a condition holds.
+# fail_if fails permanently if a condition holds.
 fail_if(condition, reason) := {"holds": condition == false, "end": verdict.fail(reason)}
 
-# more goes on with the next page of a list, in another attempt, once the steps
-# before it are through.
+# more continues with the next page of a list, in another attempt, after the steps
+# before it.
 more(id) := {
 	"holds": next_page(id) == "",
-	"end": verdict.because(verdict.wait_for("1s"), sprintf("there are more pages of %s", [id])),
+	"end": verdict.with_reason(verdict.wait_for("1s"), sprintf("more pages of %s", [id])),
 	"page": id,
 }
 
-# once takes one step that is not to be taken again when it is through, in later
-# attempts either: its id is kept in the state, what came of it is not.
+# once is a step that is not repeated in later attempts: its id is kept in the
+# state, its result is not.
 once(step) := object.union(step, {"once": true})
 
-# give_up_by_deadline is a verdict for when so much is left before the deadline of
-# the object. It comes first in the list.
+# give_up_by_deadline returns a verdict once this much time is left before the
+# object's deadline. It must be the first step.
 give_up_by_deadline(left, end) := give_up(
 	time.parse_rfc3339_ns(input.deadline) - time.parse_duration_ns(left),
 	end,
@@ -94,7 +95,8 @@ give_up_by_deadline(left, end) := give_up(
 	input.deadline
 } else := {"holds": true}
 
-# give_up_after is a verdict for when the object was deleted so long ago.
+# give_up_after returns a verdict once this much time has passed since the object
+# was deleted.
 give_up_after(duration, end) := give_up(
 	time.parse_rfc3339_ns(input.object.metadata.deletionTimestamp) + time.parse_duration_ns(duration),
 	end,
@@ -108,40 +110,40 @@ give_up(at, end) := {"holds": clock.now < at, "end": end, "at": at}
 
 result(id) := object.get(input, ["results", id], {})
 
-# found is the object of a get, create or patch, in a list: none if there is none,
-# or if the step is not through.
+# found is a list with the object of a get, create or patch. It is empty if there
+# is none, or if the step is not finished.
 found(id) := [o | o := result(id).object]
 
-# items are the objects of a list: none if the step is not through.
+# items are the objects of a list. It is empty if the step is not finished.
 items(id) := object.get(result(id), ["list", "items"], [])
 
-# is_gone: a get has found nothing, or a call was answered 404 or 410.
+# is_gone: a get has found nothing, or a call has returned 404 or 410.
 is_gone(id) if result(id).error.reason == "NotFound"
 
 else if status(id) in {404, 410}
 
 else := false
 
-# is_replaced: there is no object of this UID any more.
+# is_replaced: no object has this UID.
 is_replaced(id, uid) if is_gone(id)
 
 else if result(id).object.metadata.uid != uid
 
 else := false
 
-# status is that of an HTTP response; 0 if there is none.
+# status is the status of an HTTP response; 0 if there is none.
 status(id) := object.get(result(id), ["http", "status"], 0)
 
-# body is that of an HTTP response; "" if there is none.
+# body is the body of an HTTP response; "" if there is none.
 body(id) := object.get(result(id), ["http", "body"], "")
 
-# target_of names an object.
+# target_of is the target for an object.
 target_of(it) := object.union(
 	{"apiVersion": it.apiVersion, "kind": it.kind, "name": it.metadata.name},
 	{"namespace": n | n := it.metadata.namespace; n != ""},
 )
 
-# How a step stands: the verdicts that it stops with, none if it is through.
+# The state of a step: the verdicts that it stops with, none if it is finished.
 
 step_ends(step) := [end | some one in step; some end in one_ends(one)] if is_array(step)
 
@@ -178,7 +180,7 @@ is_fine(410)
 
 trouble(step, e) := verdict.fail(sprintf("%s: %s. %s", [said(step, e), e.reason, remedy(step, e)])) if {
 	e.reason in {"NotGranted", "Forbidden", "Invalid"}
-} else := verdict.because(verdict.wait_for(backoff), sprintf("%s: %s", [said(step, e), e.reason]))
+} else := verdict.with_reason(verdict.wait_for(backoff), sprintf("%s: %s", [said(step, e), e.reason]))
 
 said(step, e) := sprintf("%s: %s", [described(step), substring(object.get(e, "message", ""), 0, 200)])
 
@@ -188,20 +190,20 @@ else := sprintf("create %s %s", [step.intent.create.object.kind, step.intent.cre
 
 else := sprintf("%s %s %s", [type, what.kind, object.get(what, "name", "")]) if some type, what in step.intent
 
-remedy(step, e) := "The service account of the finalizer does not exist any more: create it again with its rights, or take the finalizer off" if {
+remedy(step, e) := "The service account of the finalizer does not exist: create it again with its permissions, or remove the finalizer" if {
 	object.get(input, "serviceAccountMissing", false)
 	e.reason != "Invalid"
 	not step.intent.http
-} else := "The namespace is being deleted, and nothing can be created in it any more" if {
+} else := "The namespace is being deleted, so nothing can be created in it" if {
 	object.get(input, "namespaceTerminating", false)
 	step.intent.create
-} else := "If a grant is missing, write it into spec.grants of the finalizer" if {
+} else := "If a grant is missing, add it to spec.grants of the finalizer" if {
 	e.reason == "NotGranted"
-} else := "Give the service account of the finalizer the right to do it, with a role and a binding" if {
+} else := "The service account of the finalizer lacks the permission: allow it with a role and a binding" if {
 	e.reason == "Forbidden"
-} else := "The module has to ask for something else"
+} else := "The module has to send a valid intent"
 
-judgement(step, response) := verdict.because(verdict.wait_for(backoff), answered(step, response)) if {
+judgement(step, response) := verdict.with_reason(verdict.wait_for(backoff), answered(step, response)) if {
 	passes(response.status)
 } else := verdict.fail(answered(step, response))
 
@@ -209,13 +211,13 @@ passes(code) if code in {408, 425, 429}
 
 passes(code) if code >= 500
 
-answered(step, response) := sprintf("%s was answered %d: %s", [described(step), response.status, substring(object.get(response, "body", ""), 0, 200)])
+answered(step, response) := sprintf("%s returned status %d: %s", [described(step), response.status, substring(object.get(response, "body", ""), 0, 200)])
 
 backoff := waits[min([object.get(input, "attempt", 1), count(waits)]) - 1]
 
 waits := ["1s", "2s", "4s", "8s", "16s", "32s", "64s", "128s", "256s", "300s"]
 
-# What counts of several ends: to act, or else to fail, or else to wait.
+# Precedence of verdicts: Act, then Fail, then Wait.
 
 outcome(ends, list) := act(intents) if {
 	intents := [intent | some end in ends; some intent in object.get(end, "intents", [])]
@@ -224,11 +226,11 @@ outcome(ends, list) := act(intents) if {
 	failed := [end | some end in ends; not end.decision == "Wait"]
 } else := capped(ends[0], list)
 
-act(intents) := verdict.because(verdict.wait_for("1s"), "all rounds of this attempt are used up") if {
+act(intents) := verdict.with_reason(verdict.wait_for("1s"), "all rounds of this attempt were used") if {
 	object.get(input, "round", 1) >= 16
 } else := verdict.act(array.slice(intents, 0, 64))
 
-# capped is a wait that does not last beyond the time to give up.
+# capped is a wait that does not extend beyond the time to give up.
 capped(end, list) := object.union(end, {"after": sprintf("%dms", [ceil(left / 1000000)])}) if {
 	left := min([rest | some step in list; rest := step.at - clock.now; rest > 0])
 	left < time.parse_duration_ns(object.get(end, "after", "30s"))
@@ -236,7 +238,7 @@ capped(end, list) := object.union(end, {"after": sprintf("%dms", [ceil(left / 10
 
 # The state.
 
-# memory is what the steps have kept in the state.
+# memory is a value that the steps have kept in the state.
 memory(name, otherwise) := object.get(input, ["state", name], otherwise)
 
 continued(id) := {"continue": token | token := memory("pages", {})[id]; not result(id).error.reason == "Expired"}
@@ -244,7 +246,7 @@ continued(id) := {"continue": token | token := memory("pages", {})[id]; not resu
 next_page(id) := object.get(result(id), ["list", "continue"], "")
 
 # kept adds the state to a verdict, if it has changed.
-kept(list, end) := verdict.remembering(end, state) if {
+kept(list, end) := verdict.with_state(end, state) if {
 	end.decision in {"Act", "Wait"}
 	state := {name: value |
 		some name, value in {"done": done_after(list), "pages": pages_after(list, end)}
@@ -276,7 +278,7 @@ pages_after(list, end) := {id: token |
 	not result(id).error.reason == "Expired"
 }
 
-# turned has the next page of the list that the verdict waits for.
+# turned is the next page of the list that the verdict waits for.
 turned(list, end) := {step.page: next_page(step.page) |
 	some step in flat(list)
 	step.page

@@ -15,7 +15,7 @@ refused(reason) := {"error": {"reason": reason, "message": "oh"}}
 answered(status) := {"http": {"status": status, "body": "because"}}
 
 # after is the verdict of these steps, once this has come of them.
-after(list, results) := v if v := steps.in_turn(list) with input as {"attempt": 1, "round": 2, "results": results}
+after(list, results) := v if v := steps.sequence(list) with input as {"attempt": 1, "round": 2, "results": results}
 
 test_nothing_to_do_is_done if {
 	after([], {}) == {"decision": "Done"}
@@ -43,12 +43,12 @@ test_more_than_a_verdict_holds_is_asked_for_in_several_rounds if {
 }
 
 test_no_round_is_asked_for_that_there_is_not if {
-	v := steps.in_turn([steps.get("a", target)]) with input as {"round": 16, "results": {}}
-	v == {"decision": "Wait", "after": "1s", "reason": "all rounds of this attempt are used up"}
+	v := steps.sequence([steps.get("a", target)]) with input as {"round": 16, "results": {}}
+	v == {"decision": "Wait", "after": "1s", "reason": "all rounds of this attempt were used"}
 }
 
 # deleting deletes what it has read.
-deleting := steps.in_turn([
+deleting := steps.sequence([
 	steps.get("a", target),
 	[steps.delete("b", o) | some o in steps.found("a")],
 ])
@@ -73,14 +73,14 @@ test_what_is_not_there_need_not_be_changed if {
 test_what_may_go_away_is_waited_for_longer_each_time if {
 	every reason in ["Unavailable", "Conflict", "Expired", "Unheard"] {
 		every attempt, wait in {1: "1s", 2: "2s", 5: "16s", 10: "300s", 1000: "300s"} {
-			v := steps.in_turn([steps.get("a", target)]) with input as {"attempt": attempt, "results": {"a": refused(reason)}}
+			v := steps.sequence([steps.get("a", target)]) with input as {"attempt": attempt, "results": {"a": refused(reason)}}
 			v == {"decision": "Wait", "after": wait, "reason": sprintf("get ConfigMap settings: oh: %s", [reason])}
 		}
 	}
 }
 
 test_what_needs_a_human_fails_and_says_what_to_do if {
-	every reason, says in {"NotGranted": "spec.grants", "Forbidden": "role and a binding", "Invalid": "something else"} {
+	every reason, says in {"NotGranted": "spec.grants", "Forbidden": "role and a binding", "Invalid": "a valid intent"} {
 		v := after([steps.call("a", bucket)], {"a": refused(reason)})
 		v.decision == "Fail"
 		contains(v.reason, says)
@@ -90,9 +90,9 @@ test_what_needs_a_human_fails_and_says_what_to_do if {
 }
 
 test_a_reason_says_what_is_gone_already if {
-	account := steps.in_turn([steps.get("a", target)]) with input as {"serviceAccountMissing": true, "results": {"a": refused("Forbidden")}}
-	contains(account.reason, "does not exist any more")
-	namespace := steps.in_turn([steps.create("a", read)]) with input as {"namespaceTerminating": true, "results": {"a": refused("Forbidden")}}
+	account := steps.sequence([steps.get("a", target)]) with input as {"serviceAccountMissing": true, "results": {"a": refused("Forbidden")}}
+	contains(account.reason, "does not exist")
+	namespace := steps.sequence([steps.create("a", read)]) with input as {"namespaceTerminating": true, "results": {"a": refused("Forbidden")}}
 	contains(namespace.reason, "create ConfigMap settings")
 	contains(namespace.reason, "nothing can be created")
 }
@@ -103,7 +103,7 @@ test_a_response_is_judged_by_its_status if {
 	}
 	every status in [408, 425, 429, 500, 503] {
 		v := after([steps.call("a", bucket)], {"a": answered(status)})
-		v == {"decision": "Wait", "after": "1s", "reason": sprintf("DELETE https://s3.example.com/b was answered %d: because", [status])}
+		v == {"decision": "Wait", "after": "1s", "reason": sprintf("DELETE https://s3.example.com/b returned status %d: because", [status])}
 	}
 	every status in [302, 400, 403, 409] {
 		after([steps.call("a", bucket)], {"a": answered(status)}).decision == "Fail"
@@ -112,7 +112,7 @@ test_a_response_is_judged_by_its_status if {
 }
 
 # polling waits until something is gone.
-polling := steps.in_turn([
+polling := steps.sequence([
 	steps.call("look", {"method": "GET", "url": "https://db.example.com/a"}),
 	steps.until(steps.is_gone("look"), "10s", "it is being deleted"),
 ])
@@ -149,7 +149,7 @@ test_what_comes_of_an_event_does_not_matter if {
 }
 
 # claims deletes ConfigMaps, page by page.
-claims := steps.in_turn([
+claims := steps.sequence([
 	steps.list("claims", {"apiVersion": "v1", "kind": "ConfigMap"}),
 	[steps.delete(o.metadata.uid, o) | some o in steps.items("claims")],
 	steps.more("claims"),
@@ -165,7 +165,7 @@ test_each_attempt_takes_a_page if {
 	not second.state
 
 	third := claims with input as {"results": object.union(page, {"u1": {}, "u2": {}})}
-	third == {"decision": "Wait", "after": "1s", "reason": "there are more pages of claims", "state": {"pages": {"claims": "next"}}}
+	third == {"decision": "Wait", "after": "1s", "reason": "more pages of claims", "state": {"pages": {"claims": "next"}}}
 
 	fourth := claims with input as {"results": {}, "state": third.state}
 	fourth.intents[0].list.continue == "next"
@@ -183,19 +183,19 @@ test_a_list_that_has_become_too_old_begins_anew if {
 
 test_once_is_once_over_all_attempts if {
 	turn := [steps.once(steps.call("start", bucket)), steps.get("look", target)]
-	begun := steps.in_turn(turn) with input as {"results": {}}
+	begun := steps.sequence(turn) with input as {"results": {}}
 	begun.intents[0].id == "start"
 	not begun.state
 
-	started := steps.in_turn(turn) with input as {"results": {"start": answered(202)}}
+	started := steps.sequence(turn) with input as {"results": {"start": answered(202)}}
 	started.intents[0].id == "look"
 	started.state == {"done": ["start"]}
 
-	again := steps.in_turn(turn) with input as {"results": {}, "state": started.state}
+	again := steps.sequence(turn) with input as {"results": {}, "state": started.state}
 	again.intents == [{"id": "look", "get": target}]
 	not again.state
 
-	failed := steps.in_turn(turn) with input as {"results": {"start": answered(503)}}
+	failed := steps.sequence(turn) with input as {"results": {"start": answered(503)}}
 	failed.decision == "Wait"
 	not failed.state
 }
@@ -206,7 +206,7 @@ test_without_a_deletion_nothing_is_given_up if {
 
 # giving_up gives up a minute before the deadline, or an hour after the deletion.
 giving_up(when) := v if {
-	v := steps.in_turn([
+	v := steps.sequence([
 		steps.give_up_by_deadline("1m", {"decision": "Fail", "reason": "late"}),
 		steps.give_up_after("1h", {"decision": "Done", "reason": "left"}),
 		steps.until(false, "24h", "waits"),

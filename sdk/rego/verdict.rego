@@ -1,23 +1,24 @@
-# Package verdict has a name for each verdict, and what can be added to one.
+# Package verdict has the verdicts, and functions that add fields to them.
 #
 #	import data.gleaner.sdk.verdict
 #
-#	collect := verdict.because(verdict.delete, "nobody owns it") if owners.all_absent
+#	collect := verdict.with_reason(verdict.delete, "all owners are absent") if owners.all_absent
 #	else := verdict.abstain
 package gleaner.sdk.verdict
 
-# abstain leaves the answer to the next policy, and at the end to what Kubernetes does.
+# abstain leaves the decision to the next policy, and finally to the default
+# behavior of Kubernetes.
 abstain := {"decision": "Abstain"}
 
-# wait has the question put again in 30 seconds.
+# wait asks for another evaluation in 30 seconds.
 wait := {"decision": "Wait"}
 
 # For collect.
 
 delete := {"decision": "Delete"}
 
-# orphan keeps the object, without the references to owners that are gone. For
-# propagate, it leaves the dependents alone.
+# orphan keeps the object and removes its references to absent owners. For
+# propagate, it keeps the dependents.
 orphan := {"decision": "Orphan"}
 
 # For propagate.
@@ -30,10 +31,11 @@ foreground := {"decision": "Foreground"}
 
 done := {"decision": "Done"}
 
-# fail gives up for good: a human has to look at it.
+# fail fails permanently: the object is kept until someone intervenes.
 fail(reason) := {"decision": "Fail", "reason": reason}
 
-# act asks the host to carry out intents, and to ask again with their results.
+# act asks the host to carry out intents; the policy is then evaluated again with
+# their results.
 act(intents) := {"decision": "Act", "intents": intents}
 
 # For validate.
@@ -42,20 +44,21 @@ valid := {"decision": "Valid"}
 
 invalid(reason) := {"decision": "Invalid", "reason": reason}
 
-# wait_for has the question put again after a duration, such as "10m".
+# wait_for asks for another evaluation after a duration, such as "10m".
 wait_for(duration) := {"decision": "Wait", "after": duration}
 
 # delete_after deletes the object once it has had no owner for a duration.
 delete_after(duration) := {"decision": "Delete", "delay": duration}
 
-# because adds a reason, which is shown to people.
-because(verdict, reason) := object.union(verdict, {"reason": reason})
+# with_reason adds a reason, an explanation for people.
+with_reason(verdict, reason) := object.union(verdict, {"reason": reason})
 
-# remembering adds a state, which the next request brings back.
-remembering(verdict, state) := object.union(verdict, {"state": state})
+# with_state adds a state, which the next request contains.
+with_state(verdict, state) := object.union(verdict, {"state": state})
 
-# propagating says how a delete is passed on: "Background", "Foreground" or "Orphan".
-propagating(verdict, policy) := object.union(verdict, {"propagation": policy})
+# with_propagation sets the propagation policy of a delete: "Background",
+# "Foreground" or "Orphan".
+with_propagation(verdict, policy) := object.union(verdict, {"propagation": policy})
 
-# within says how long a deleted object may take to stop.
-within(verdict, seconds) := object.union(verdict, {"gracePeriodSeconds": seconds})
+# with_grace_period sets the grace period of a delete, in seconds.
+with_grace_period(verdict, seconds) := object.union(verdict, {"gracePeriodSeconds": seconds})

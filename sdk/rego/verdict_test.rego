@@ -3,16 +3,16 @@ package gleaner.sdk.verdict_test
 import data.gleaner.sdk.verdict
 
 test_a_reason_is_added_to_any_verdict if {
-	verdict.because(verdict.delete, "nobody owns it") == {"decision": "Delete", "reason": "nobody owns it"}
-	verdict.because(verdict.wait_for("10m"), "not yet") == {"decision": "Wait", "after": "10m", "reason": "not yet"}
+	verdict.with_reason(verdict.delete, "nobody owns it") == {"decision": "Delete", "reason": "nobody owns it"}
+	verdict.with_reason(verdict.wait_for("10m"), "not yet") == {"decision": "Wait", "after": "10m", "reason": "not yet"}
 }
 
 test_what_is_added_last_stays if {
-	verdict.because(verdict.fail("first"), "last").reason == "last"
+	verdict.with_reason(verdict.fail("first"), "last").reason == "last"
 }
 
 test_a_delete_can_be_delayed_and_passed_on if {
-	verdict.within(verdict.propagating(verdict.delete_after("1h"), "Foreground"), 5) == {
+	verdict.with_grace_period(verdict.with_propagation(verdict.delete_after("1h"), "Foreground"), 5) == {
 		"decision": "Delete",
 		"delay": "1h",
 		"propagation": "Foreground",
@@ -21,7 +21,7 @@ test_a_delete_can_be_delayed_and_passed_on if {
 }
 
 test_a_finalizer_acts_and_remembers if {
-	verdict.remembering(verdict.act([{"id": "a"}]), {"step": 2}) == {
+	verdict.with_state(verdict.act([{"id": "a"}]), {"step": 2}) == {
 		"decision": "Act",
 		"intents": [{"id": "a"}],
 		"state": {"step": 2},

@@ -23,17 +23,17 @@ import (
 	"github.com/gleaner-dev/gleaner/test/attacks/payload"
 )
 
-// What a finalizer and a client without a token may make the operator write and ask for,
-// in a second; the allowance is what may come at once.
+// Limits on the operator's writes and TokenReviews that a finalizer and a client without a
+// token may cause per second; the allowance is the burst.
 const (
 	writesPerSecond  = 20
 	reviewsPerSecond = 20
 	allowance        = 60
 )
 
-// counting is a module that never comes to an end, and remembers something new in each
-// call.
-const counting = `package gleaner
+// countModule is a module that never finishes, and changes its state in each
+// evaluation.
+const countModule = `package gleaner
 
 default n := 0
 
@@ -42,29 +42,29 @@ n := input.state.n
 finalize := {"decision": "Wait", "after": "1ms", "state": {"n": n + 1}}
 `
 
-func TestFinalizer_ThatWaitsAMillisecondIsNoFloodOfWrites(t *testing.T) {
-	each(t, func(t *testing.T, m mode) {
-		w := newWorld(t, m)
+func TestFinalizer_WaitingAMillisecond_IsRateLimited(t *testing.T) {
+	forEachMode(t, func(t *testing.T, m mode) {
+		w := newEnv(t, m)
 		d := newWatchdog(w)
-		w.finalizer(w.tenant, w.attacker, "counting", counting)
+		w.createFinalizer(w.tenant, w.attacker, "counting", countModule)
 		const objects = 3
 		for i := range objects {
-			w.finalized(w.tenant, w.attacker, "counted-"+strconv.Itoa(i), "counting")
+			w.createFinalized(w.tenant, w.attacker, "counted-"+strconv.Itoa(i), "counting")
 		}
 		before, began := w.requests("configmaps", "PATCH"), time.Now()
 		d.observe()
 		took := time.Since(began)
 		if n := w.requests("configmaps", "PATCH") - before; n > allowance+writesPerSecond*took.Seconds() {
-			t.Errorf("%.0f writes for %d objects in %s, which is %.0f in a second", n, objects, round(took), n/took.Seconds())
+			t.Errorf("%.0f writes for %d objects in %s, %.0f a second", n, objects, round(took), n/took.Seconds())
 		} else {
 			t.Logf("%.0f writes in %s", n, round(took))
 		}
-		d.end()
+		d.finish()
 	})
 }
 
-// finalizer creates a Finalizer with a module of its own, and waits until it is served.
-func (w *world) finalizer(c *client, namespace, name, source string) {
+// createFinalizer creates a Finalizer with its own module, and waits until it is enforced.
+func (w *env) createFinalizer(c *client, namespace, name, source string) {
 	w.Helper()
 	w.create(c, payload.Object("PolicyModule", namespace, name, map[string]any{"rego": map[string]any{"inline": source}}))
 	finalizer := payload.Object("Finalizer", namespace, name, map[string]any{
@@ -74,29 +74,29 @@ func (w *world) finalizer(c *client, namespace, name, source string) {
 		"mode":      "Enforce",
 	})
 	w.create(c, finalizer)
-	if err := w.enforcing(w.admin, finalizer, timeout); err != nil {
+	if err := w.waitForEnforcing(w.admin, finalizer, timeout); err != nil {
 		w.Fatal(err)
 	}
 }
 
-// finalized creates an object with the finalizer of a Finalizer, and deletes it.
-func (w *world) finalized(c *client, namespace, name, finalizer string) *corev1.ConfigMap {
+// createFinalized creates an object with a finalizer, and deletes it.
+func (w *env) createFinalized(c *client, namespace, name, finalizer string) *corev1.ConfigMap {
 	w.Helper()
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{namespace + ".gleaner.dev/" + finalizer}}}
 	created, err := c.kube.CoreV1().ConfigMaps(namespace).Create(w.Context(), object, metav1.CreateOptions{})
 	if err != nil {
 		w.Fatal(err)
 	}
-	w.Cleanup(func() { // nobody serves it when the test is over
+	w.Cleanup(func() { // it is not removed after the test
 		patch := []byte(`{"metadata":{"finalizers":null}}`)
-		_, _ = w.admin.kube.CoreV1().ConfigMaps(namespace).Patch(contextOf(w.T), name, "application/merge-patch+json", patch, metav1.PatchOptions{})
+		_, _ = w.admin.kube.CoreV1().ConfigMaps(namespace).Patch(cleanupContext(w.T), name, "application/merge-patch+json", patch, metav1.PatchOptions{})
 	})
 	w.delete(c, created)
 	return created
 }
 
-// requests returns how many requests of a verb for a resource the API server has served.
-func (w *world) requests(resource, verb string) float64 {
+// requests returns the number of requests that the API server has served.
+func (w *env) requests(resource, verb string) float64 {
 	w.Helper()
 	text, err := w.admin.kube.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(w.Context())
 	if err != nil {
@@ -114,28 +114,28 @@ func (w *world) requests(resource, verb string) float64 {
 	return sum
 }
 
-func TestMetrics_InvalidTokensAreNoFloodOfTokenReviews(t *testing.T) {
-	w := newWorld(t, primary)
+func TestMetrics_InvalidTokens_CauseFewTokenReviews(t *testing.T) {
+	w := newEnv(t, primary)
 	d := newWatchdog(w)
 	before, began, stop := w.requests("tokenreviews", "POST"), time.Now(), make(chan struct{})
 	var flood sync.WaitGroup
 	for i := range 16 {
-		flood.Go(func() { askWithInvalidTokens(w.operator.metrics, i, stop) })
+		flood.Go(func() { requestWithInvalidTokens(w.operator.metrics, i, stop) })
 	}
-	d.watch(attackLength())
+	d.checkCollection(attackLength())
 	took := time.Since(began)
 	n := w.requests("tokenreviews", "POST") - before
 	close(stop)
 	flood.Wait()
 	t.Logf("%.0f TokenReviews in %s", n, round(took))
 	if n > allowance+reviewsPerSecond*took.Seconds() {
-		t.Errorf("clients without a valid token caused %.0f TokenReviews in %s, which is %.0f in a second", n, round(took), n/took.Seconds())
+		t.Errorf("clients without a valid token caused %.0f TokenReviews in %s, %.0f a second", n, round(took), n/took.Seconds())
 	}
-	d.end()
+	d.finish()
 }
 
-// askWithInvalidTokens asks for metrics, each time with another token.
-func askWithInvalidTokens(address string, client int, stop chan struct{}) {
+// requestWithInvalidTokens requests metrics with a different token each time.
+func requestWithInvalidTokens(address string, client int, stop chan struct{}) {
 	c := &http.Client{Timeout: time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	defer c.CloseIdleConnections()
 	for n := 0; ; n++ {
@@ -151,42 +151,42 @@ func askWithInvalidTokens(address string, client int, stop chan struct{}) {
 		request.Header.Set("Authorization", fmt.Sprintf("Bearer token-%d-%d", client, n))
 		response, err := c.Do(request)
 		if err != nil {
-			continue // as from an operator that sheds load
+			continue // the operator may shed load
 		}
 		_, _ = io.Copy(io.Discard, response.Body)
 		_ = response.Body.Close()
 	}
 }
 
-// A registry that takes connections and answers nothing.
-func TestModules_OfASlowServerDelayNobody(t *testing.T) {
-	each(t, func(t *testing.T, m mode) {
-		w := newWorld(t, m)
+// A registry that accepts connections and never responds.
+func TestModules_OfASlowServer_DelayNoOthers(t *testing.T) {
+	forEachMode(t, func(t *testing.T, m mode) {
+		w := newEnv(t, m)
 		d := newWatchdog(w)
-		address := silence(t)
+		address := unresponsiveServer(t)
 		for i := range 8 {
-			w.clusterModule(fmt.Sprintf("slow-%d-%s", i, w.attacker), fmt.Sprintf("%s/slow/module-%d@sha256:%s", address, i, strings.Repeat("a", 64)))
+			w.createClusterModule(fmt.Sprintf("slow-%d-%s", i, w.attacker), fmt.Sprintf("%s/slow/module-%d@sha256:%s", address, i, strings.Repeat("a", 64)))
 		}
 		d.observe()
-		d.end()
+		d.finish()
 	})
 }
 
-// clusterModule creates a ClusterPolicyModule from an image: only those may come from
+// createClusterModule creates a ClusterPolicyModule from an image: others may not be fetched from
 // loopback.
-func (w *world) clusterModule(name, image string) {
+func (w *env) createClusterModule(name, image string) {
 	w.Helper()
 	module := payload.Object("ClusterPolicyModule", "", name, map[string]any{"wasm": map[string]any{"image": image}})
 	w.create(w.admin, module)
 	w.Cleanup(func() {
-		if err := w.admin.of(module).Delete(contextOf(w.T), name, metav1.DeleteOptions{}); err != nil {
+		if err := w.admin.resource(module).Delete(cleanupContext(w.T), name, metav1.DeleteOptions{}); err != nil {
 			w.Error(err)
 		}
 	})
 }
 
-// silence is the address of a server that takes connections and answers nothing.
-func silence(t *testing.T) string {
+// unresponsiveServer returns the address of a server that accepts connections and never responds.
+func unresponsiveServer(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -217,24 +217,24 @@ func silence(t *testing.T) string {
 }
 
 // The names of 13 million functions do not compress, so they come from a registry.
-func TestModules_WithManyNamesHarmNobodyElse(t *testing.T) {
+func TestModules_WithManyNames_DoNotAffectOthers(t *testing.T) {
 	if !*long {
 		t.Skip("the module has 64 MiB: run with -long")
 	}
-	each(t, func(t *testing.T, m mode) {
-		w := newWorld(t, m)
-		image := push(t, payload.ManyNames(0))
+	forEachMode(t, func(t *testing.T, m mode) {
+		w := newEnv(t, m)
+		image := pushModule(t, payload.ManyNames(0))
 		d := newWatchdog(w)
 		for i := range 4 {
-			w.clusterModule(fmt.Sprintf("names-%d-%s", i, w.attacker), image)
+			w.createClusterModule(fmt.Sprintf("names-%d-%s", i, w.attacker), image)
 		}
 		d.observe()
-		d.end()
+		d.finish()
 	})
 }
 
-// push puts a module into a registry on loopback and returns its reference.
-func push(t *testing.T, code []byte) string {
+// pushModule pushes a module to a registry on loopback and returns its reference.
+func pushModule(t *testing.T, code []byte) string {
 	t.Helper()
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	t.Cleanup(server.Close)

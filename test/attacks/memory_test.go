@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// memoryLimit returns the limit of the container, in bytes.
+// memoryLimit returns the container's memory limit in bytes.
 func memoryLimit(t *testing.T) int64 {
 	t.Helper()
 	text, err := os.ReadFile("../../config/manager/deployment.yaml")
@@ -28,14 +28,14 @@ func memoryLimit(t *testing.T) int64 {
 	}
 	limit := deployment.Spec.Template.Spec.Containers[0].Resources.Limits[corev1.ResourceMemory]
 	if limit.IsZero() {
-		t.Fatal("the Deployment has no limit of memory")
+		t.Fatal("Deployment has no memory limit")
 	}
 	return limit.Value()
 }
 
-// residentMemory returns what a process and all of its descendants hold, in bytes, as
-// it is counted for a container: what they share counts once, and files in memory count
-// whether or not anybody has mapped them.
+// residentMemory returns the memory in bytes of a process and all of its descendants, as
+// counted for a container: shared memory counts once, and files in memory count
+// even if they are not mapped.
 func residentMemory(pid int) (int64, error) {
 	processes, err := descendants(pid)
 	if err != nil {
@@ -44,8 +44,8 @@ func residentMemory(pid int) (int64, error) {
 	var sum int64
 	files := map[uint64]int64{} // by inode
 	for _, p := range append(processes, pid) {
-		bytes, err := proportional(p)
-		if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, syscall.ESRCH) { // or it has ended
+		bytes, err := proportionalMemory(p)
+		if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, syscall.ESRCH) { // the process may have ended
 			return 0, err
 		}
 		sum += bytes
@@ -57,33 +57,33 @@ func residentMemory(pid int) (int64, error) {
 	return sum, nil
 }
 
-// proportional returns the memory of a process but for files in memory; of what it
-// shares, its share. A process that may not be looked into counts with all that is
-// resident.
-func proportional(pid int) (int64, error) {
+// proportionalMemory returns the proportional set size of a process without files in memory.
+// For a process whose map can't be read, it returns the
+// resident set size.
+func proportionalMemory(pid int) (int64, error) {
 	rollup := fmt.Sprintf("/proc/%d/smaps_rollup", pid)
-	anonymous, err := sizeIn(rollup, "Pss_Anon:")
+	anonymous, err := fieldSize(rollup, "Pss_Anon:")
 	if err != nil {
-		return sizeIn(fmt.Sprintf("/proc/%d/status", pid), "VmRSS:")
+		return fieldSize(fmt.Sprintf("/proc/%d/status", pid), "VmRSS:")
 	}
-	file, err := sizeIn(rollup, "Pss_File:")
+	file, err := fieldSize(rollup, "Pss_File:")
 	return anonymous + file, err
 }
 
-// filesInMemory adds the sizes of the files in memory that a process has open.
+// filesInMemory adds the sizes of files in memory that a process has open.
 func filesInMemory(pid int, sizes map[uint64]int64) {
-	links, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid)) // the pattern is well formed
+	links, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid)) // the pattern is valid
 	for _, link := range links {
 		if name, err := os.Readlink(link); err != nil || !strings.HasPrefix(name, "/memfd:") {
 			continue
 		}
-		if inode, bytes, ok := allocated(link); ok {
+		if inode, bytes, ok := allocatedSize(link); ok {
 			sizes[inode] = bytes
 		}
 	}
 }
 
-func sizeIn(file, field string) (int64, error) {
+func fieldSize(file, field string) (int64, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return 0, err
@@ -94,11 +94,11 @@ func sizeIn(file, field string) (int64, error) {
 			return kibibytes << 10, err
 		}
 	}
-	return 0, nil // as of a process that has ended, and has not been waited for
+	return 0, nil // zombies have no such field
 }
 
 // descendants returns the children of a process, and theirs. Not every kernel lists
-// them, so each process is asked for its parent.
+// children, so the parents of all processes are read.
 func descendants(pid int) ([]int, error) {
 	files, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
@@ -108,9 +108,9 @@ func descendants(pid int) ([]int, error) {
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			continue // it has ended
+			continue // the process has ended
 		}
-		// The name, which stands in parentheses, may have spaces in it.
+		// The name is in parentheses and may contain spaces.
 		words := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
 		parent, err := strconv.Atoi(words[1])
 		if err != nil {

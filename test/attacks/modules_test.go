@@ -8,7 +8,7 @@ import (
 	"github.com/gleaner-dev/gleaner/test/attacks/payload"
 )
 
-// attackLength is how long others are watched during an attack.
+// attackLength is the duration of an attack.
 func attackLength() time.Duration {
 	switch {
 	case *length != 0:
@@ -20,18 +20,18 @@ func attackLength() time.Duration {
 	}
 }
 
-// contextOf returns a context for what is done after a test.
-func contextOf(t *testing.T) context.Context { return context.WithoutCancel(t.Context()) }
+// cleanupContext returns a context for cleanup.
+func cleanupContext(t *testing.T) context.Context { return context.WithoutCancel(t.Context()) }
 
-// quick are the payloads that every run of the tests submits, one for each kind of harm.
+// quickPayloads are the payloads of every test run, one for each kind of attack.
 // The others take longer, or much memory.
-var quick = map[string]bool{
+var quickPayloads = map[string]bool{
 	"endless-start": true, "endless-call": true, "nested-templates": true, "fill-memory-when-called": true, "rewritten-tables": true,
 	"random-loads": true,
 }
 
-// each runs a test in the modes, on what the flags ask for.
-func each(t *testing.T, run func(t *testing.T, m mode)) {
+// forEachMode runs a test in the modes that the flags select.
+func forEachMode(t *testing.T, run func(t *testing.T, m mode)) {
 	t.Helper()
 	for _, m := range []mode{primary, companion} {
 		if m == companion && !*long {
@@ -41,35 +41,35 @@ func each(t *testing.T, run func(t *testing.T, m mode)) {
 	}
 }
 
-func TestModules_OfATenantHarmNobodyElse(t *testing.T) {
+func TestModules_OfATenant_DoNotAffectOthers(t *testing.T) {
 	for _, m := range []mode{primary, companion} {
 		t.Run(string(m), func(t *testing.T) {
 			for _, p := range payload.All() {
-				if *long || quick[p.Name] && m == primary || p.Name == "endless-start" {
-					t.Run(p.Name, func(t *testing.T) { attackWith(newWorld(t, m), p) })
+				if *long || quickPayloads[p.Name] && m == primary || p.Name == "endless-start" {
+					t.Run(p.Name, func(t *testing.T) { runAttack(newEnv(t, m), p) })
 				}
 			}
 		})
 	}
 }
 
-// Nothing of what is checked is wrong where there is no attack.
-func TestWatchdog_FindsNothingWithoutAnAttack(t *testing.T) {
+// Without an attack, the watchdog reports nothing.
+func TestWatchdog_ReportsNothing_WithoutAnAttack(t *testing.T) {
 	for _, m := range []mode{primary, companion} {
 		t.Run(string(m), func(t *testing.T) {
-			d := newWatchdog(newWorld(t, m))
+			d := newWatchdog(newEnv(t, m))
 			d.observe()
-			d.end()
+			d.finish()
 		})
 	}
 }
 
-func attackWith(w *world, p payload.Payload) {
+func runAttack(w *env, p payload.Payload) {
 	w.Helper()
 	d := newWatchdog(w)
-	if !w.submit(p) {
-		w.Log("the API server does not take the module, so that there is nothing to watch")
+	if !w.submitPayload(p) {
+		w.Log("the API server refuses the module")
 	}
 	d.observe()
-	d.end()
+	d.finish()
 }

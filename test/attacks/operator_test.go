@@ -1,172 +1,107 @@
 package attacks
 
 import (
-	"bytes"
 	"fmt"
-	"net"
 	"net/http"
 	"os/exec"
-	"path/filepath"
-	"slices"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-
 	"github.com/gleaner-dev/gleaner/devcluster"
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
+	"github.com/gleaner-dev/gleaner/test/program"
 )
 
 const (
-	timeout   = 2 * time.Minute  // for what is not measured, next to other work
+	timeout   = 2 * time.Minute  // for steps that are not measured
 	graceTime = 30 * time.Second // the termination grace period of a pod
 
 	operatorNamespace = "gleaner-system"
 	account           = "system:serviceaccount:" + operatorNamespace + ":gleaner"
 )
 
-// operator is a running process of the command, with the rights that it has in a pod.
+// operator is a running operator process with the permissions of the pod.
 type operator struct {
 	*testing.T
-	cmd     *exec.Cmd
-	log     *logbook
+	process *program.Process
 	metrics string // address
 	probes  string // URL
-	exited  chan struct{}
-	killed  bool // by the test
 }
 
-// startOperator runs the command as its service account, and waits until it is ready.
-// There is no canary and no leader election, which would only take time at the start.
-// It ends with the test.
+// startOperator runs the operator with its service account until the test ends, and waits until
+// it is ready. Canary and leader election, which would delay the start, are
+// disabled.
 func startOperator(t *testing.T, cluster *devcluster.Cluster, m mode, flags ...string) *operator {
 	t.Helper()
 	o := launch(t, cluster, m, flags...)
-	o.ready()
+	o.waitUntilReady()
 	return o
 }
 
 func launch(t *testing.T, cluster *devcluster.Cluster, m mode, flags ...string) *operator {
 	t.Helper()
-	probes := freeAddress(t)
-	o := &operator{T: t, log: &logbook{}, metrics: freeAddress(t), probes: "http://" + probes, exited: make(chan struct{})}
+	probes := devtest.FreeAddress(t)
+	o := &operator{T: t, metrics: devtest.FreeAddress(t), probes: "http://" + probes}
 	args := []string{
 		"run", "--kubeconfig=" + kubeconfig(t, cluster), "--namespace=" + operatorNamespace, "--cache-dir=" + t.TempDir(),
 		"--canary-timeout=0", "--leader-elect=false", "--collector=" + string(m),
 		"--metrics-bind-address=" + o.metrics, "--health-probe-bind-address=" + probes,
 	}
 	if m == companion {
-		address := freeAddress(t)
+		address := devtest.FreeAddress(t)
 		_, port, _ := strings.Cut(address, ":")
 		args = append(args, "--canary-timeout=2s", "--webhook-bind-address="+address, "--webhook-url=https://localhost:"+port+"/veto")
 	}
-	o.cmd = exec.Command(binary(t), append(args, flags...)...)
-	o.cmd.Stderr = o.log
-	tieToParent(o.cmd)
-	if err := o.cmd.Start(); err != nil {
+	var err error
+	if o.process, err = program.Start(exec.Command(gleaner.Path(t), append(args, flags...)...)); err != nil {
 		t.Fatal(err)
 	}
-	go func() {
-		defer close(o.exited)
-		_ = o.cmd.Wait() // the state tells how it ended
-	}()
 	t.Cleanup(func() {
-		if o.alive() {
-			o.kill()
+		if o.process.IsRunning() {
+			o.process.Kill()
 		}
 		if t.Failed() {
-			t.Logf("process %d, %s:\n%s", o.cmd.Process.Pid, o.cmd.ProcessState, o.log.end())
+			t.Logf("process %d, %v:\n%s", o.process.PID(), o.process.Ended(), o.process.Log.Tail(20))
 		}
 	})
 	return o
 }
 
-// kubeconfig writes one for the operator's service account, which has a certificate in
-// place of a token.
+// kubeconfig writes a kubeconfig for the operator's service account, with a certificate
+// instead of a token.
 func kubeconfig(t *testing.T, cluster *devcluster.Cluster) string {
 	t.Helper()
-	config, err := cluster.ConfigFor(account, "system:serviceaccounts", "system:serviceaccounts:"+operatorNamespace)
+	path, err := cluster.KubeconfigFor(account, "system:serviceaccounts", "system:serviceaccounts:"+operatorNamespace)
 	if err != nil {
-		t.Fatal(err)
-	}
-	file := clientcmdapi.NewConfig()
-	file.Clusters["attacked"] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthorityData: config.CAData}
-	file.AuthInfos["gleaner"] = &clientcmdapi.AuthInfo{ClientCertificateData: config.CertData, ClientKeyData: config.KeyData}
-	file.Contexts["attacked"] = &clientcmdapi.Context{Cluster: "attacked", AuthInfo: "gleaner"}
-	file.CurrentContext = "attacked"
-	path := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*file, path); err != nil {
 		t.Fatal(err)
 	}
 	return path
 }
 
-// freeAddress returns an address on loopback that nobody listens on.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
-}
-
-// alive reports whether the process has not ended yet.
-func (o *operator) alive() bool {
-	select {
-	case <-o.exited:
-		return false
-	default:
-		return true
-	}
-}
-
-// kill ends the process at once.
-func (o *operator) kill() {
-	o.killed = true
-	_ = o.cmd.Process.Kill() // or it has ended
-	<-o.exited
-}
-
-// terminate asks the process to end, and returns how long that took. It is an error if
-// it takes longer than a pod is given.
+// terminate sends SIGTERM, and returns how long the process took to end. It is an error if
+// this is longer than the termination grace period.
 func (o *operator) terminate() (time.Duration, error) {
-	if !o.alive() {
-		return 0, fmt.Errorf("it has ended before with %s", o.cmd.ProcessState)
-	}
-	began := time.Now()
-	if err := o.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+	if err := o.process.Ended(); err != nil {
 		return 0, err
 	}
-	select {
-	case <-o.exited:
-	case <-time.After(graceTime):
-		o.kill()
-		return time.Since(began), fmt.Errorf("it has not ended %s after SIGTERM", graceTime)
-	}
-	if !o.cmd.ProcessState.Success() {
-		return time.Since(began), fmt.Errorf("it has ended with %s", o.cmd.ProcessState)
-	}
-	return time.Since(began), nil
+	began := time.Now()
+	err := o.process.Stop(graceTime)
+	return time.Since(began), err
 }
 
-// ready waits until /readyz succeeds.
-func (o *operator) ready() {
+// waitUntilReady waits until /readyz succeeds.
+func (o *operator) waitUntilReady() {
 	o.Helper()
 	devtest.Eventually(o, timeout, func() error {
-		if !o.alive() {
-			o.Fatalf("it has ended with %s", o.cmd.ProcessState)
+		if err := o.process.Ended(); err != nil {
+			o.Fatal(err)
 		}
 		return o.probe("/readyz", time.Second)
 	})
 }
 
-// probe asks for one of the probes.
+// probe requests a health endpoint.
 func (o *operator) probe(path string, within time.Duration) error {
 	client := &http.Client{Timeout: within, Transport: &http.Transport{DisableKeepAlives: true}}
 	response, err := client.Get(o.probes + path)
@@ -175,28 +110,7 @@ func (o *operator) probe(path string, within time.Duration) error {
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answers %s", path, response.Status)
+		return fmt.Errorf("%s: got %s", path, response.Status)
 	}
 	return nil
-}
-
-// logbook keeps what a process writes.
-type logbook struct {
-	mu   sync.Mutex // covers text
-	text bytes.Buffer
-}
-
-// Write implements io.Writer.
-func (l *logbook) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-// end returns the last lines that say that something is wrong.
-func (l *logbook) end() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	lines := slices.DeleteFunc(strings.Split(l.text.String(), "\n"), func(line string) bool { return strings.Contains(line, `"level":"info"`) })
-	return strings.Join(lines[max(0, len(lines)-20):], "\n")
 }

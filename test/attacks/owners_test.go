@@ -1,5 +1,5 @@
 // Package attacks attacks Gleaner on a real control plane. Owners: objects with thousands
-// of invented owner references, which anybody may create who may create a ConfigMap.
+// of invented owner references, which any user who may create ConfigMaps can create.
 package attacks
 
 import (
@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,94 +22,67 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/gleaner-dev/gleaner/devcluster"
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
-	"github.com/gleaner-dev/gleaner/operator/catalog"
-	"github.com/gleaner-dev/gleaner/operator/loop"
-	"github.com/gleaner-dev/gleaner/policies/builtin"
+	"github.com/gleaner-dev/gleaner/test/inprocess"
 )
 
 const (
 	ownersObjects = 100
 	ownersEach    = 8000
 
-	ownersMaxDelay   = 2 * time.Second  // of collection in another namespace, half of the time
-	ownersMaxWorst   = 10 * time.Second // of it at any time, on a machine that is busy with other tests
+	ownersMaxDelay   = 2 * time.Second  // median delay of collection in another namespace
+	ownersMaxWorst   = 10 * time.Second // longest delay, on a machine that runs other tests
 	ownersMaxGETs    = 100              // a second, on average
 	ownersMaxMore    = 200              // goroutines
 	ownersMaxHeap    = 1 << 30          // bytes; the container has twice that
-	ownersMaxSetting = 8 * time.Minute  // what is not measured, next to other work
+	ownersMaxSetting = 8 * time.Minute  // timeout of steps that are not measured
 	ownersWatched    = 30 * time.Second
 )
 
-// ownersWorld is a cluster with Gleaner in this process.
-type ownersWorld struct {
+// ownersEnv is a cluster with Gleaner in the test's process.
+type ownersEnv struct {
 	*testing.T
 	kube kubernetes.Interface
-	gets atomic.Int64 // single objects that Gleaner has read
+	gets atomic.Int64 // reads of single objects by Gleaner
 }
 
-func newOwnersWorld(t *testing.T) *ownersWorld {
+func newOwnersEnv(t *testing.T) *ownersEnv {
 	t.Helper()
-	cluster := devtest.Start(t, devcluster.Options{Controllers: []string{"*", "-garbage-collector-controller", "-storage-version-migrator-controller"}})
+	cluster := devtest.Start(t, devcluster.Options{Controllers: devcluster.WithoutCollector()})
 	ctrl.SetLogger(logr.Discard())
-	w := &ownersWorld{T: t}
+	w := &ownersEnv{T: t}
 	config := cluster.RESTConfig()
 	config.ContentType = "application/vnd.kubernetes.protobuf"
 	w.kube = kubernetes.NewForConfigOrDie(config)
-	w.collect(cluster.RESTConfig())
+	w.runCollector(cluster.RESTConfig())
 	return w
 }
 
-// collect runs Gleaner until the test ends.
-func (w *ownersWorld) collect(config *rest.Config) {
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return ownersCounter{next, &w.gets} })
-	collector, err := loop.New(loop.Options{
-		Config: config, Namespace: "kube-system", Workers: 20,
-		DiscoveryInterval: 30 * time.Second, SweepInterval: 10 * time.Second,
-		CanaryInterval: time.Minute, SyncTimeout: 30 * time.Second,
-		Ignored: catalog.DefaultIgnored(), Evaluator: builtin.Policy{},
-		Metrics: prometheus.NewRegistry(), Log: ctrl.Log,
-	})
-	if err != nil {
-		w.Fatal(err)
-	}
-	mgr, err := ctrl.NewManager(config, manager.Options{Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0"})
-	if err == nil {
-		err = collector.AddTo(mgr)
-	}
-	if err != nil {
-		w.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(w.Context()))
-	done := make(chan error, 1)
-	go func() { done <- mgr.Start(ctx) }()
-	w.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			w.Error(err)
-		}
-	})
+// runCollector runs Gleaner until the test ends.
+func (w *ownersEnv) runCollector(config *rest.Config) {
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return getCounter{next, &w.gets} })
+	o := inprocess.Options(config)
+	o.SweepInterval = 10 * time.Second
+	inprocess.RunForTest(w, o)
 }
 
-// ownersCounter counts reads of single objects, by their dotted names.
-type ownersCounter struct {
+// getCounter is a transport that counts reads of single objects.
+type getCounter struct {
 	http.RoundTripper
 	gets *atomic.Int64
 }
 
 // RoundTrip implements http.RoundTripper.
-func (c ownersCounter) RoundTrip(r *http.Request) (*http.Response, error) {
+func (c getCounter) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method == http.MethodGet && r.URL.RawQuery == "" {
 		c.gets.Add(1)
 	}
 	return c.RoundTripper.RoundTrip(r)
 }
 
-func (w *ownersWorld) namespace(name string) string {
+func (w *ownersEnv) namespace(name string) string {
 	w.Helper()
 	if _, err := w.kube.CoreV1().Namespaces().Create(w.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 		w.Fatal(err)
@@ -118,13 +90,13 @@ func (w *ownersWorld) namespace(name string) string {
 	return name
 }
 
-func (w *ownersWorld) create(ctx context.Context, namespace, name string, owners ...metav1.OwnerReference) (*corev1.ConfigMap, error) {
+func (w *ownersEnv) create(ctx context.Context, namespace, name string, owners ...metav1.OwnerReference) (*corev1.ConfigMap, error) {
 	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: owners}}
 	return w.kube.CoreV1().ConfigMaps(namespace).Create(ctx, o, metav1.CreateOptions{})
 }
 
-// cascade deletes an owner, and returns how long its dependent stays.
-func (w *ownersWorld) cascade(namespace string) time.Duration {
+// measureCascade deletes an owner, and returns how long its dependent existed afterwards.
+func (w *ownersEnv) measureCascade(namespace string) time.Duration {
 	w.Helper()
 	owner, err := w.create(w.Context(), namespace, "owner-"+string(uuid.NewUUID()))
 	if err != nil {
@@ -146,15 +118,15 @@ func (w *ownersWorld) cascade(namespace string) time.Duration {
 		case apierrors.IsNotFound(err):
 			return nil
 		case err == nil:
-			err = fmt.Errorf("it is still there")
+			err = fmt.Errorf("dependent still exists")
 		}
 		return err
 	})
 	return time.Since(began)
 }
 
-// flood makes the objects of the attack.
-func (w *ownersWorld) flood(namespace string) error {
+// createAttack creates the objects of the attack.
+func (w *ownersEnv) createAttack(namespace string) error {
 	making, ctx := errgroup.WithContext(w.Context())
 	making.SetLimit(2)
 	for i := range ownersObjects {
@@ -172,20 +144,20 @@ func (w *ownersWorld) flood(namespace string) error {
 
 // Finding 4: three such objects caused 200,000 reads in six minutes, ten delayed
 // collection elsewhere by a minute, and with some more the API server stopped answering.
-func TestOwners_ThousandsOfInventedOwnersDelayNobodyElse(t *testing.T) {
-	w := newOwnersWorld(t)
+func TestOwners_ThousandsOfInventedOwners_DelayNoOthers(t *testing.T) {
+	w := newOwnersEnv(t)
 	attacked, other := w.namespace("attacker"), w.namespace("other")
 	var atRest, attackedBy []time.Duration
 	for range 10 {
-		atRest = append(atRest, w.cascade(other))
+		atRest = append(atRest, w.measureCascade(other))
 	}
 	goroutines, gets, began := runtime.NumGoroutine(), w.gets.Load(), time.Now()
 	flooded := make(chan error, 1)
-	go func() { flooded <- w.flood(attacked) }()
+	go func() { flooded <- w.createAttack(attacked) }()
 	var most int
 	var made bool
 	for ends := began.Add(ownersMaxSetting); time.Now().Before(ends); {
-		attackedBy = append(attackedBy, w.cascade(other))
+		attackedBy = append(attackedBy, w.measureCascade(other))
 		most = max(most, runtime.NumGoroutine()-goroutines)
 		select {
 		case err := <-flooded:
@@ -197,7 +169,7 @@ func TestOwners_ThousandsOfInventedOwnersDelayNobodyElse(t *testing.T) {
 		}
 	}
 	if !made {
-		t.Fatal("the objects of the attack could not be made in time")
+		t.Fatal("could not create the objects of the attack in time")
 	}
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
@@ -217,20 +189,20 @@ func TestOwners_ThousandsOfInventedOwnersDelayNobodyElse(t *testing.T) {
 	if memory.HeapAlloc > ownersMaxHeap {
 		t.Errorf("%d MiB of heap", memory.HeapAlloc>>20)
 	}
-	w.isTold(attacked)
+	w.waitForEvent(attacked)
 }
 
 func ownersMedian(list []time.Duration) time.Duration {
 	return slices.Sorted(slices.Values(list))[len(list)/2]
 }
 
-// isTold waits for the event that says why such an object stays.
-func (w *ownersWorld) isTold(namespace string) {
+// waitForEvent waits for the event that says why such an object is kept.
+func (w *ownersEnv) waitForEvent(namespace string) {
 	w.Helper()
 	devtest.Eventually(w, ownersMaxSetting, func() error {
 		events, err := w.kube.CoreV1().Events(namespace).List(w.Context(), metav1.ListOptions{FieldSelector: "reason=TooManyOwners"})
 		if err == nil && len(events.Items) == 0 {
-			err = fmt.Errorf("there is no event")
+			err = fmt.Errorf("no event")
 		}
 		return err
 	})

@@ -13,52 +13,52 @@ import (
 	"github.com/gleaner-dev/gleaner/test/attacks/payload"
 )
 
-// What everybody else relies on while somebody attacks.
+// Limits on the effects of an attack on others.
 const (
-	healthWithin = time.Second      // a health check is answered
-	forceWithin  = 10 * time.Second // a policy of an administrator is in force
-	slower       = 2                // times that collection may take in another namespace
-	slack        = 500 * time.Millisecond
-	heldUp       = 5 * time.Second // that a single collection may take longer
+	maxHealthDelay  = time.Second      // for a health check to succeed
+	maxEnforceDelay = 10 * time.Second // for an administrator's policy to take effect
+	maxSlowdown     = 2                // maximum factor of the median collection time in another namespace
+	slack           = 500 * time.Millisecond
+	maxExtraDelay   = 5 * time.Second // maximum additional time of a single collection
 
 	cascadeTimeout = 20 * time.Second
 	healthTimeout  = 5 * time.Second
-	between        = 100 * time.Millisecond // checks
+	checkInterval  = 100 * time.Millisecond // interval of checks
 	calmCascades   = 9
 )
 
-// watchdog checks all of that, from before an attack to its end.
+// watchdog checks these limits from before an attack to its end.
 type watchdog struct {
-	*world
-	limit  int64           // of memory, in bytes
-	before []time.Duration // of cascades
-	during []time.Duration
-	calm   time.Duration // the longest health check before the attack
-	within time.Duration // that a health check is to be answered
+	*env
+	limit           int64           // of memory, in bytes
+	before          []time.Duration // times of cascades
+	during          []time.Duration
+	maxHealthBefore time.Duration // the longest health check before the attack
+	healthLimit     time.Duration // limit for a health check
 
 	stop    chan struct{}
 	running sync.WaitGroup
 
-	mu      sync.Mutex // covers what follows
-	health  time.Duration
-	memory  int64
-	faults  []string
-	counted map[string]int // faults of a kind
+	mu          sync.Mutex // covers the fields below
+	health      time.Duration
+	memory      int64
+	faults      []string
+	faultCounts map[string]int // faults by kind
 }
 
-// newWatchdog measures how the operator is without an attack.
-func newWatchdog(w *world) *watchdog {
+// newWatchdog measures the operator without an attack.
+func newWatchdog(w *env) *watchdog {
 	w.Helper()
-	d := &watchdog{world: w, limit: memoryLimit(w.T), within: healthTimeout, stop: make(chan struct{}), counted: map[string]int{}}
-	d.once() // which includes whatever is only made once
+	d := &watchdog{env: w, limit: memoryLimit(w.T), healthLimit: healthTimeout, stop: make(chan struct{}), faultCounts: map[string]int{}}
+	d.measureCascade() // not measured: includes one-time initialization
 	d.running.Go(d.checkHealth)
 	for range calmCascades {
-		d.before = append(d.before, d.once())
+		d.before = append(d.before, d.measureCascade())
 	}
 	close(d.stop)
 	d.running.Wait()
-	d.calm, d.health, d.stop = d.health, 0, make(chan struct{})
-	d.within = max(healthWithin, 3*d.calm) // the machine may be busy with something else
+	d.maxHealthBefore, d.health, d.stop = d.health, 0, make(chan struct{})
+	d.healthLimit = max(maxHealthDelay, 3*d.maxHealthBefore) // the machine may be busy
 	if len(d.faults) > 0 {
 		w.Fatalf("before the attack: %s", strings.Join(d.faults, "; "))
 	}
@@ -67,18 +67,18 @@ func newWatchdog(w *world) *watchdog {
 	return d
 }
 
-// fault records what was wrong; each kind of fault once.
+// fault records a fault; each kind only once.
 func (d *watchdog) fault(kind, format string, args ...any) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.counted[kind]++; d.counted[kind] == 1 {
+	if d.faultCounts[kind]++; d.faultCounts[kind] == 1 {
 		d.faults = append(d.faults, kind+": "+fmt.Sprintf(format, args...))
 	}
 }
 
-// checkHealth asks for /healthz, as a kubelet does.
+// checkHealth requests /healthz, as a kubelet does.
 func (d *watchdog) checkHealth() {
-	for d.goesOn() {
+	for d.wait() {
 		began := time.Now()
 		err := d.operator.probe("/healthz", healthTimeout)
 		took := time.Since(began)
@@ -87,24 +87,24 @@ func (d *watchdog) checkHealth() {
 		d.mu.Unlock()
 		select {
 		case <-d.stop:
-			return // and whatever ended the operator is no fault
+			return // the operator was killed by the test
 		default:
 		}
-		if !d.operator.alive() {
-			d.fault("operator", "it has ended with %s", d.operator.cmd.ProcessState)
+		if err := d.operator.process.Ended(); err != nil {
+			d.fault("operator", "%v", err)
 			return
 		}
-		if err != nil || took > d.within {
+		if err != nil || took > d.healthLimit {
 			d.fault("health", "/healthz took %s, %v", took.Round(time.Millisecond), err)
 		}
 	}
 }
 
-// checkMemory sums up what the operator and its workers hold. It ends them above their
-// limit, as the kernel would.
+// checkMemory adds up the memory of the operator and its workers, and kills them above
+// the limit, as the kernel would.
 func (d *watchdog) checkMemory() {
-	for d.goesOn() {
-		bytes, err := residentMemory(d.operator.cmd.Process.Pid)
+	for d.wait() {
+		bytes, err := residentMemory(d.operator.process.PID())
 		if err != nil {
 			d.fault("memory", "%v", err)
 			return
@@ -113,74 +113,74 @@ func (d *watchdog) checkMemory() {
 		d.memory = max(d.memory, bytes)
 		d.mu.Unlock()
 		if bytes > d.limit {
-			d.fault("memory", "the operator holds %d MiB, which is over its limit of %d MiB", bytes>>20, d.limit>>20)
-			d.operator.kill()
+			d.fault("memory", "the operator uses %d MiB, more than its limit of %d MiB", bytes>>20, d.limit>>20)
+			d.operator.process.Kill()
 			return
 		}
 	}
 }
 
-// goesOn waits between two checks.
-func (d *watchdog) goesOn() bool {
+// wait waits between two checks.
+func (d *watchdog) wait() bool {
 	select {
 	case <-d.stop:
 		return false
-	case <-time.After(between):
+	case <-time.After(checkInterval):
 		return true
 	}
 }
 
-// observe checks everything while an attack goes on.
+// observe checks everything during an attack.
 func (d *watchdog) observe() {
 	d.Helper()
-	d.watch(0) // the least
+	d.checkCollection(0) // the minimum
 	d.checkPolicy()
-	d.watch(attackLength())
+	d.checkCollection(attackLength())
 	if *long {
 		d.checkPolicy()
 	}
 }
 
-// watch checks collection until so much time is over, and at least three times.
-func (d *watchdog) watch(length time.Duration) {
+// checkCollection checks collection for a time, and at least three times.
+func (d *watchdog) checkCollection(length time.Duration) {
 	d.Helper()
 	began := time.Now()
 	for n := 0; n < 3 || time.Since(began) < length; n++ {
-		took := d.once()
+		took := d.measureCascade()
 		d.during = append(d.during, took)
-		if took >= cascadeTimeout || !d.operator.alive() {
-			return // enough is known
+		if took >= cascadeTimeout || !d.operator.process.IsRunning() {
+			return // enough samples
 		}
 	}
 }
 
-// once has a dependent of the victim collected, and returns how long that took.
-func (d *watchdog) once() time.Duration {
+// measureCascade waits until a dependent of the victim is collected, and returns how long it took.
+func (d *watchdog) measureCascade() time.Duration {
 	d.Helper()
-	owner := d.configMap(d.admin, d.victim, "owner-", nil)
-	dependent := d.configMap(d.admin, d.victim, "dependent-", map[string]string{govern: "yes"}, owner)
+	owner := d.createConfigMap(d.admin, d.victim, "owner-", nil)
+	dependent := d.createConfigMap(d.admin, d.victim, "dependent-", map[string]string{govern: "yes"}, owner)
 	d.delete(d.admin, owner)
 	began := time.Now()
 	for time.Since(began) < cascadeTimeout {
-		live, err := d.live(dependent)
+		live, err := d.get(dependent)
 		if err == nil && live == nil {
 			return time.Since(began)
 		}
 		if err != nil {
 			d.fault("API server", "%v", err)
 		}
-		d.pause(10 * time.Millisecond)
+		d.sleep(10 * time.Millisecond)
 	}
 	return cascadeTimeout
 }
 
-// checkPolicy has an administrator create a policy, and checks that it is in force in
-// time, and that an object that it is to keep is kept.
+// checkPolicy creates a policy as an administrator, and checks that it takes effect in
+// time and keeps an object.
 func (d *watchdog) checkPolicy() {
 	d.Helper()
 	namespace := d.namespace("kept")
-	owner := d.configMap(d.admin, namespace, "owner", nil)
-	kept := d.configMap(d.admin, namespace, "kept", nil, owner)
+	owner := d.createConfigMap(d.admin, namespace, "owner", nil)
+	kept := d.createConfigMap(d.admin, namespace, "kept", nil, owner)
 	policy := payload.Object("ClusterGCPolicy", "", namespace, map[string]any{
 		"resources":         []any{map[string]any{"apiGroups": []any{""}, "resources": []any{"configmaps"}}},
 		"namespaceSelector": map[string]any{"matchLabels": map[string]any{corev1.LabelMetadataName: namespace}},
@@ -190,43 +190,43 @@ func (d *watchdog) checkPolicy() {
 	began := time.Now()
 	d.create(d.admin, policy)
 	d.Cleanup(func() {
-		if err := d.admin.of(policy).Delete(contextOf(d.T), namespace, metav1.DeleteOptions{}); err != nil {
+		if err := d.admin.resource(policy).Delete(cleanupContext(d.T), namespace, metav1.DeleteOptions{}); err != nil {
 			d.Error(err)
 		}
 	})
-	if err := d.enforcing(d.admin, policy, forceWithin); err != nil {
+	if err := d.waitForEnforcing(d.admin, policy, maxEnforceDelay); err != nil {
 		d.fault("policy", "%v", err)
 	}
 	d.Logf("the policy was in force after %s", time.Since(began).Round(time.Millisecond))
 	d.delete(d.admin, owner)
-	if err := d.isKept(kept); err != nil {
+	if err := d.waitForKept(kept); err != nil {
 		d.fault("kept", "%v", err)
 	}
 }
 
-// isKept waits until an object does not name its owner any more.
-func (d *watchdog) isKept(o *corev1.ConfigMap) error {
-	for began := time.Now(); time.Since(began) < forceWithin; {
-		live, err := d.live(o)
+// waitForKept waits until an object has no owner references.
+func (d *watchdog) waitForKept(o *corev1.ConfigMap) error {
+	for began := time.Now(); time.Since(began) < maxEnforceDelay; {
+		live, err := d.get(o)
 		switch {
 		case err != nil:
 			return err
 		case live == nil:
-			return fmt.Errorf("%s was deleted, which a policy was to keep", o.Name)
+			return fmt.Errorf("%s was deleted despite a policy that keeps it", o.Name)
 		case len(live.OwnerReferences) == 0:
 			return nil
 		}
-		d.pause(25 * time.Millisecond)
+		d.sleep(25 * time.Millisecond)
 	}
-	return fmt.Errorf("%s is as it was after %s: no policy has been carried out", o.Name, forceWithin)
+	return fmt.Errorf("%s is unchanged after %s: no policy was enforced", o.Name, maxEnforceDelay)
 }
 
-// end ends the operator and reports everything that was wrong.
-func (d *watchdog) end() {
+// finish stops the operator and reports all faults.
+func (d *watchdog) finish() {
 	d.Helper()
 	close(d.stop)
 	d.running.Wait()
-	if !d.operator.killed {
+	if !d.operator.process.IsKilled() {
 		took, err := d.operator.terminate()
 		if err != nil {
 			d.fault("SIGTERM", "%v", err)
@@ -234,14 +234,14 @@ func (d *watchdog) end() {
 		d.Logf("SIGTERM took %s", took.Round(time.Millisecond))
 	}
 	before, during := median(d.before), median(d.during)
-	if during > slower*before+slack {
-		d.fault("collection", "in another namespace it takes %s at the median, and took %s before", during, before)
+	if during > maxSlowdown*before+slack {
+		d.fault("collection", "median in another namespace is %s, was %s before", during, before)
 	}
-	if worst := slices.Max(d.during); worst > slices.Max(d.before)+heldUp {
-		d.fault("collection of one object", "in another namespace it took %s, and %s before", worst, slices.Max(d.before))
+	if worst := slices.Max(d.during); worst > slices.Max(d.before)+maxExtraDelay {
+		d.fault("collection of one object", "longest in another namespace is %s, was %s before", worst, slices.Max(d.before))
 	}
 	d.Logf("collection: median %s before, %s during (longest %s, of %d); health: longest %s before, %s during; memory: at most %d MiB",
-		round(before), round(during), round(slices.Max(d.during)), len(d.during), round(d.calm), round(d.health), d.memory>>20)
+		round(before), round(during), round(slices.Max(d.during)), len(d.during), round(d.maxHealthBefore), round(d.health), d.memory>>20)
 	for _, f := range d.faults {
 		d.Error(f)
 	}

@@ -11,12 +11,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// attaching measures how long it takes until objects that are there already have the
-// finalizer: from the creation of the resources that want it, and from the start of a
-// controller by hand that does.
-func (f *field) attaching(ctx context.Context, c client.Client, r *report, b budget, module serving) error {
+// attaching measures how long it takes until existing objects have the
+// finalizer: from the creation of the ClusterFinalizer and its module, and from the start of an
+// equivalent handwritten controller.
+func (f *testbed) attaching(ctx context.Context, c client.Client, r *report, b budget, module serving) error {
 	byHand := func(namespace string) serving {
-		return serving{by: &byHand{cluster: f.cluster, attach: namespace}}
+		return serving{by: &handwritten{cluster: f.cluster, attach: namespace}}
 	}
 	attach := func(namespace string) serving {
 		v := module
@@ -25,20 +25,20 @@ func (f *field) attaching(ctx context.Context, c client.Client, r *report, b bud
 		v.finalizer.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}}
 		return v
 	}
-	var theirs, ours []float64
+	var theirs, own []float64
 	for range f.rounds {
 		seconds, err := f.attached(ctx, c, b, byHand)
 		if err != nil {
-			return fmt.Errorf("attach, %s: %w", byHandName, err)
+			return fmt.Errorf("attach, %s: %w", handwrittenName, err)
 		}
 		theirs = append(theirs, seconds)
 		if seconds, err = f.attached(ctx, c, b, attach); err != nil {
 			return fmt.Errorf("attach, %s: %w", gleanerName, err)
 		}
-		ours = append(ours, seconds)
+		own = append(own, seconds)
 	}
 	r.note("seconds until %d objects that are there have the finalizer: %.2f with attach: true, from the creation of the ClusterFinalizer and its module; "+
-		"%.2f by hand, from the start of the controller (ratio %.2f)", f.finalized, median(ours), median(theirs), median(ours)/median(theirs))
+		"%.2f by hand, from the start of the controller (ratio %.2f)", f.finalized, median(own), median(theirs), median(own)/median(theirs))
 	return nil
 }
 
@@ -47,9 +47,9 @@ func isAttached(e watch.Event) bool {
 	return ok && slices.Contains(o.Finalizers, benchFinalizer)
 }
 
-// attached measures one round. Want says, of a namespace, how everything in it comes
-// to have the finalizer.
-func (f *field) attached(ctx context.Context, c client.Client, b budget, want func(namespace string) serving) (seconds float64, err error) {
+// attached measures one round. Want creates whatever attaches the finalizer to the objects of a
+// namespace.
+func (f *testbed) attached(ctx context.Context, c client.Client, b budget, want func(namespace string) serving) (seconds float64, err error) {
 	namespace, err := f.withFinalizers(ctx, f.finalized)
 	if err != nil {
 		return 0, err

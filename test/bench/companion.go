@@ -8,34 +8,32 @@ import (
 	"strings"
 
 	"github.com/gleaner-dev/gleaner/devcluster"
+	"github.com/gleaner-dev/gleaner/devcluster/freeport"
 )
 
-const besideName = "Gleaner beside it"
+const companionName = "Gleaner as its companion"
 
-// companion is the collector of kube-controller-manager with Gleaner beside it.
+// companion is the collector of kube-controller-manager with Gleaner as its companion.
 type companion struct {
 	upstream upstream
-	gleaner  ours
+	gleaner  gleanerProcess
 }
 
 func newCompanion(cluster *devcluster.Cluster, s settings) *companion {
-	return &companion{upstream: upstream{cluster}, gleaner: ours{cluster: cluster, binary: s.binary, pprof: s.pprof}}
+	return &companion{upstream: upstream{cluster}, gleaner: gleanerProcess{cluster: cluster, binary: s.binary, pprof: s.pprof}}
 }
 
-func (c *companion) name() string { return besideName }
+func (c *companion) name() string { return companionName }
 
 func (c *companion) start(ctx context.Context, b budget) error {
 	if err := c.upstream.start(ctx, b); err != nil {
 		return err
 	}
-	address, err := freeAddress()
+	address, err := freeport.Address()
 	if err != nil {
 		return err
 	}
-	_, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return fmt.Errorf("find a free port: %w", err)
-	}
+	_, port, _ := net.SplitHostPort(address)
 	c.gleaner.more = []string{"--collector=companion", "--canary-timeout=2s", "--webhook-bind-address=" + address, "--webhook-url=https://localhost:" + port + "/veto"}
 	return c.gleaner.start(ctx, b)
 }
@@ -44,20 +42,20 @@ func (c *companion) synced(ctx context.Context) (bool, error) { return c.gleaner
 func (c *companion) pid() int                                 { return c.gleaner.pid() }
 func (c *companion) stop() error                              { return errors.Join(c.gleaner.stop(), c.upstream.stop()) }
 
-// usage is what has been asked of the API server by now, and by it.
+// usage is the load on the API server so far.
 type usage struct {
-	calls    float64 // without watches, events, leases, and what is about Gleaner's own resources
+	calls    float64 // without watches, events, leases, and calls for Gleaner's own resources
 	events   float64
 	webhooks float64 // calls of Gleaner's webhook
-	gleaner  float64 // calls by Gleaner, of any kind but watches and discovery
+	gleaner  float64 // calls by Gleaner, except watches and discovery
 }
 
 func (u usage) minus(before usage) usage {
 	return usage{u.calls - before.calls, u.events - before.events, u.webhooks - before.webhooks, u.gleaner - before.gleaner}
 }
 
-// usage reads it. Gleaner is nil where it does not run.
-func (f *field) usage(ctx context.Context, gleaner *ours) (u usage, err error) {
+// usage reads the metrics. Gleaner is nil if it does not run.
+func (f *testbed) usage(ctx context.Context, gleaner *gleanerProcess) (u usage, err error) {
 	content, err := f.client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
 	if err != nil {
 		return u, fmt.Errorf("read the API server's metrics: %w", err)
@@ -68,7 +66,7 @@ func (f *field) usage(ctx context.Context, gleaner *ours) (u usage, err error) {
 		return u, err
 	}
 	if u.calls, err = sum(content, "apiserver_request_total{", func(line string) bool {
-		return !isEvent(line) && !isAnyOf(line, `verb="WATCH"`, `,resource=""`, `,resource="leases"`, `group="gleaner.dev"`)
+		return !isEvent(line) && !containsAny(line, `verb="WATCH"`, `,resource=""`, `,resource="leases"`, `group="gleaner.dev"`)
 	}); err != nil {
 		return u, err
 	}
@@ -82,12 +80,12 @@ func (f *field) usage(ctx context.Context, gleaner *ours) (u usage, err error) {
 		return u, err
 	}
 	u.gleaner, err = sum(content, "gleaner_api_calls_total{", func(line string) bool {
-		return !isAnyOf(line, `verb="watch"`, `verb="discover"`)
+		return !containsAny(line, `verb="watch"`, `verb="discover"`)
 	})
 	return u, err
 }
 
-func isAnyOf(line string, parts ...string) bool {
+func containsAny(line string, parts ...string) bool {
 	for _, part := range parts {
 		if strings.Contains(line, part) {
 			return true
@@ -96,7 +94,7 @@ func isAnyOf(line string, parts ...string) bool {
 	return false
 }
 
-// sum adds up the lines of metrics with a prefix that count.
+// sum adds up the matching lines of metrics with a prefix.
 func sum(content []byte, prefix string, counts func(line string) bool) (float64, error) {
 	total := 0.0
 	for line := range strings.Lines(string(content)) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -14,13 +13,14 @@ import (
 	"time"
 
 	"github.com/gleaner-dev/gleaner/devcluster"
+	"github.com/gleaner-dev/gleaner/devcluster/freeport"
 )
 
-// contender is a collector that can be started and stopped.
+// contender is a collector under measurement.
 type contender interface {
 	name() string
 	start(ctx context.Context, b budget) error
-	synced(ctx context.Context) (bool, error) // false where only collecting shows it
+	synced(ctx context.Context) (bool, error) // if unknown, always true
 	pid() int
 	stop() error
 }
@@ -30,7 +30,7 @@ const (
 	gleanerName  = "Gleaner"
 )
 
-// upstream is the collector of kube-controller-manager, alone in its process.
+// upstream is the built-in collector, alone in kube-controller-manager.
 type upstream struct{ cluster *devcluster.Cluster }
 
 func (u *upstream) name() string { return upstreamName }
@@ -43,8 +43,8 @@ func (u *upstream) synced(context.Context) (bool, error) { return true, nil }
 func (u *upstream) pid() int                             { return u.cluster.PIDs()[devcluster.ControllerManager] }
 func (u *upstream) stop() error                          { return u.cluster.StopControllerManager() }
 
-// ours is Gleaner, as it is deployed, without a canary.
-type ours struct {
+// gleanerProcess is Gleaner as deployed, but without a canary.
+type gleanerProcess struct {
 	cluster *devcluster.Cluster
 	binary  string
 	pprof   string
@@ -53,11 +53,11 @@ type ours struct {
 	process *exec.Cmd
 }
 
-func (o *ours) name() string { return gleanerName }
+func (o *gleanerProcess) name() string { return gleanerName }
 
-func (o *ours) start(_ context.Context, b budget) error {
+func (o *gleanerProcess) start(_ context.Context, b budget) error {
 	var err error
-	if o.address, err = freeAddress(); err != nil {
+	if o.address, err = freeport.Address(); err != nil {
 		return err
 	}
 	o.process = exec.Command(o.binary, append([]string{"run", "--kubeconfig=" + o.cluster.Kubeconfig(), "--canary-timeout=0", "--leader-elect=false",
@@ -66,26 +66,16 @@ func (o *ours) start(_ context.Context, b budget) error {
 	return o.process.Start()
 }
 
-// freeAddress returns an address on loopback that nobody listens on.
-func freeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("find a free port: %w", err)
-	}
-	defer listener.Close()
-	return listener.Addr().String(), nil
-}
-
-func (o *ours) synced(ctx context.Context) (bool, error) {
+func (o *gleanerProcess) synced(ctx context.Context) (bool, error) {
 	response, err := o.get(ctx, "/debug/gc/synced")
 	if err != nil {
-		return false, nil // it does not listen yet
+		return false, nil // not listening yet
 	}
 	defer response.Body.Close()
 	return response.StatusCode == http.StatusOK, nil
 }
 
-func (o *ours) get(ctx context.Context, path string) (*http.Response, error) {
+func (o *gleanerProcess) get(ctx context.Context, path string) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+o.address+path, nil)
 	if err != nil {
 		return nil, err
@@ -93,8 +83,8 @@ func (o *ours) get(ctx context.Context, path string) (*http.Response, error) {
 	return http.DefaultClient.Do(request)
 }
 
-// metrics reads all that Gleaner says of itself.
-func (o *ours) metrics(ctx context.Context) ([]byte, error) {
+// metrics reads Gleaner's metrics.
+func (o *gleanerProcess) metrics(ctx context.Context) ([]byte, error) {
 	response, err := o.get(ctx, "/metrics")
 	if err != nil {
 		return nil, fmt.Errorf("read Gleaner's metrics: %w", err)
@@ -103,9 +93,9 @@ func (o *ours) metrics(ctx context.Context) ([]byte, error) {
 	return io.ReadAll(response.Body)
 }
 
-func (o *ours) pid() int { return o.process.Process.Pid }
+func (o *gleanerProcess) pid() int { return o.process.Process.Pid }
 
-func (o *ours) stop() error {
+func (o *gleanerProcess) stop() error {
 	if err := o.process.Process.Signal(syscall.SIGTERM); err != nil {
 		return fmt.Errorf("stop Gleaner: %w", err)
 	}
@@ -137,30 +127,30 @@ func resident(pid int) (now, peak float64, err error) {
 	return now, peak, nil
 }
 
-// forgetPeak has the peak of a process's resident memory begin anew.
-func forgetPeak(pid int) error {
+// resetPeak resets the peak of a process's resident memory.
+func resetPeak(pid int) error {
 	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0); err != nil {
-		return fmt.Errorf("forget the peak of memory: %w", err)
+		return fmt.Errorf("reset peak memory: %w", err)
 	}
 	return nil
 }
 
-// cpu returns the processor time that a process has used.
+// cpu returns the CPU time that a process has used.
 func cpu(pid int) (time.Duration, error) {
 	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return 0, fmt.Errorf("read processor time: %w", err)
+		return 0, fmt.Errorf("read CPU time: %w", err)
 	}
 	text := string(content)
 	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
 	if len(fields) < 13 {
-		return 0, fmt.Errorf("read processor time: %q", text)
+		return 0, fmt.Errorf("read CPU time: %q", text)
 	}
 	var ticks int64
 	for _, field := range fields[11:13] { // user and system
 		n, err := strconv.ParseInt(field, 10, 64)
 		if err != nil {
-			return 0, fmt.Errorf("read processor time: %w", err)
+			return 0, fmt.Errorf("read CPU time: %w", err)
 		}
 		ticks += n
 	}

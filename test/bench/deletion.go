@@ -13,28 +13,28 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// deletion is what it took until objects with a finalizer were gone that were deleted
-// at once.
+// deletion is the cost of deleting objects with a finalizer by one
+// call.
 type deletion struct {
 	seconds float64 // until the last was gone
-	marked  float64 // seconds until the API server had marked all as deleted, one after the other
-	calls   float64 // to the API server, for each object, without events
+	marked  float64 // seconds until the API server had marked all for deletion
+	calls   float64 // API calls for each object, without events
 	events  float64 // written, for each object
-	cpu     float64 // of whoever serves, ms for each object
-	peak    float64 // resident memory of whoever serves, MiB, since its start
-	growth  float64 // of that, MiB, by the deletion
+	cpu     float64 // of the server of the finalizer, ms for each object
+	peak    float64 // resident memory of the server, MiB, since its start
+	growth  float64 // growth of the peak by the deletion, MiB
 
-	backlog float64 // objects/s, when all were marked before anybody served them
-	alone   float64 // seconds until they were marked then
+	backlog float64 // objects/s, if all are marked before the server starts
+	alone   float64 // seconds until all are marked in that case
 }
 
 // deletionUnder measures one deletion.
-func (f *field) deletionUnder(ctx context.Context, c client.Client, s *site, v serving, b budget) (d deletion, err error) {
+func (f *testbed) deletionUnder(ctx context.Context, c client.Client, s *fakeServer, v serving, b budget) (d deletion, err error) {
 	err = f.serve(ctx, c, v, b, func(begin func() error) error {
 		if err := begin(); err != nil {
 			return err
 		}
-		if _, err := f.deletion(ctx, v.by, 1); err != nil { // until it serves
+		if _, err := f.deletion(ctx, v.by, 1); err != nil { // waits until it is running
 			return err
 		}
 		before := s.requests.Load()
@@ -42,17 +42,17 @@ func (f *field) deletionUnder(ctx context.Context, c client.Client, s *site, v s
 			return err
 		}
 		if sent := s.requests.Load() - before; v.sends && sent != int64(f.finalized) {
-			progress("%s: %d requests were sent for %d objects", v.name, sent, f.finalized)
+			progress("%s: %d requests for %d objects", v.name, sent, f.finalized)
 		}
 		return nil
 	})
 	return d, err
 }
 
-// measureBacklog measures how many objects a second go that are all marked as deleted
-// already when they begin to be served. From the first to the last: how long it takes
-// to begin is another figure.
-func (f *field) measureBacklog(ctx context.Context, c client.Client, v serving, b budget, d *deletion) error {
+// measureBacklog measures how many objects a second are released if all are marked for
+// deletion before the server starts. From the first to the last: the time to start
+// is a figure of its own.
+func (f *testbed) measureBacklog(ctx context.Context, c client.Client, v serving, b budget, d *deletion) error {
 	namespace, err := f.withFinalizers(ctx, f.finalized, benchFinalizer)
 	if err != nil {
 		return err
@@ -62,7 +62,7 @@ func (f *field) measureBacklog(ctx context.Context, c client.Client, v serving, 
 		return err
 	}
 	d.alone = time.Since(began).Seconds()
-	settle(f.finalized)
+	waitForEvents(f.finalized)
 	return f.serve(ctx, c, v, b, func(begin func() error) error {
 		first, last, err := f.follow(ctx, namespace, f.finalized, isGone, begin)
 		d.backlog = float64(f.finalized-1) / (last - first)
@@ -70,9 +70,9 @@ func (f *field) measureBacklog(ctx context.Context, c client.Client, v serving, 
 	})
 }
 
-// deletion makes n objects with the finalizer, deletes them by one call, and follows
-// them until they are gone.
-func (f *field) deletion(ctx context.Context, by contender, n int) (d deletion, err error) {
+// deletion creates n objects with the finalizer, deletes them by one call, and waits
+// until they are gone.
+func (f *testbed) deletion(ctx context.Context, by contender, n int) (d deletion, err error) {
 	namespace, err := f.withFinalizers(ctx, n, benchFinalizer)
 	if err != nil {
 		return d, err
@@ -81,14 +81,14 @@ func (f *field) deletion(ctx context.Context, by contender, n int) (d deletion, 
 	if err != nil {
 		return d, err
 	}
-	if err := forgetPeak(by.pid()); err != nil {
+	if err := resetPeak(by.pid()); err != nil {
 		return d, err
 	}
 	d.seconds, d.marked, err = f.deleteAll(ctx, namespace, n)
 	if err != nil {
 		return d, err
 	}
-	settle(n) // what is written late counts as well
+	waitForEvents(n) // include late writes
 	after, err := f.gauge(ctx, by.pid())
 	if err != nil {
 		return d, err
@@ -99,37 +99,37 @@ func (f *field) deletion(ctx context.Context, by contender, n int) (d deletion, 
 	return d, nil
 }
 
-// settle waits until every watch has what was written, and is at rest.
-func settle(n int) {
+// waitForEvents waits until all watches have received all events.
+func waitForEvents(n int) {
 	if n > 1 {
 		time.Sleep(time.Second)
 	}
 }
 
-// withFinalizers makes n objects in a namespace of their own.
-func (f *field) withFinalizers(ctx context.Context, n int, finalizers ...string) (namespace string, err error) {
+// withFinalizers creates n objects in a new namespace.
+func (f *testbed) withFinalizers(ctx context.Context, n int, finalizers ...string) (namespace string, err error) {
 	if namespace, err = f.namespace(ctx); err != nil {
 		return "", err
 	}
-	err = each(ctx, n, func(ctx context.Context, i int) error {
+	err = forEach(ctx, n, func(ctx context.Context, i int) error {
 		o := configMap(fmt.Sprintf("object-%d", i))
 		o.Finalizers = finalizers
 		_, err := f.client.CoreV1().ConfigMaps(namespace).Create(ctx, o, metav1.CreateOptions{})
 		return err
 	})
-	settle(n)
+	waitForEvents(n)
 	return namespace, err
 }
 
 func isGone(e watch.Event) bool { return e.Type == watch.Deleted }
 
-func (f *field) deleteCollection(ctx context.Context, namespace string) error {
+func (f *testbed) deleteCollection(ctx context.Context, namespace string) error {
 	return f.client.CoreV1().ConfigMaps(namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
 }
 
 // deleteAll deletes the n objects of a namespace by one call. It returns the seconds
-// until they were gone, and until that call was answered.
-func (f *field) deleteAll(ctx context.Context, namespace string, n int) (seconds, marked float64, err error) {
+// until they were gone, and until the call returned.
+func (f *testbed) deleteAll(ctx context.Context, namespace string, n int) (seconds, marked float64, err error) {
 	_, seconds, err = f.follow(ctx, namespace, n, isGone, func() error {
 		began := time.Now()
 		err := f.deleteCollection(ctx, namespace)
@@ -139,9 +139,9 @@ func (f *field) deleteAll(ctx context.Context, namespace string, n int) (seconds
 	return seconds, marked, err
 }
 
-// follow returns the seconds, from when do begins, until a client that watches a
-// namespace has seen something of the first of n objects, and of the last.
-func (f *field) follow(ctx context.Context, namespace string, n int, is func(watch.Event) bool, do func() error) (first, last float64, err error) {
+// follow returns the seconds from the start of do until a client that watches a
+// namespace has seen a matching event of the first of n objects, and of the last.
+func (f *testbed) follow(ctx context.Context, namespace string, n int, is func(watch.Event) bool, do func() error) (first, last float64, err error) {
 	maps := f.client.CoreV1().ConfigMaps(namespace)
 	list, err := maps.List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
@@ -152,7 +152,7 @@ func (f *field) follow(ctx context.Context, namespace string, n int, is func(wat
 		return 0, 0, err
 	}
 	defer watching.Stop()
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	began := time.Now()
 	doing := make(chan error, 1)
@@ -179,16 +179,16 @@ func (f *field) follow(ctx context.Context, namespace string, n int, is func(wat
 	return first, last, <-doing
 }
 
-// gauge is what has been used by now.
+// gauge is the resource usage so far.
 type gauge struct {
-	calls, events  float64 // to the API server
+	calls, events  float64 // API calls
 	resident, peak float64 // MiB
 	cpu            time.Duration
 }
 
-// gauge reads what a process, and all that call the API server, have used. Watches
-// and what this program itself calls while it measures are left out.
-func (f *field) gauge(ctx context.Context, pid int) (g gauge, err error) {
+// gauge reads the usage of a process, and of all clients of the API server, except watches
+// and this program's own calls.
+func (f *testbed) gauge(ctx context.Context, pid int) (g gauge, err error) {
 	if g.resident, g.peak, err = resident(pid); err != nil {
 		return g, err
 	}

@@ -16,14 +16,14 @@ import (
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
 )
 
-// benchFinalizer is what all that serve a finalizer here take off.
+// benchFinalizer is the finalizer under measurement.
 const benchFinalizer = "bench.example.com/handled"
 
 const doneAtOnce = `package gleaner
 finalize := {"decision": "Done"}
 `
 
-const doneOnAnswer = `package gleaner
+const doneOnResponse = `package gleaner
 
 url := sprintf("%s/%s", [input.policy.settings.url, input.object.metadata.name])
 
@@ -32,7 +32,7 @@ else := {"decision": "Wait", "after": "1s"} if input.results.gone
 else := {"decision": "Act", "intents": [{"id": "gone", "http": {"method": "DELETE", "url": url}}]}
 `
 
-const doneOnAnswerInGo = `package main
+const doneOnResponseInGo = `package main
 
 import (
 	gleaner "github.com/gleaner-dev/gleaner/sdk/go"
@@ -55,25 +55,25 @@ func finalizer(r gleaner.Request) (gleaner.Verdict, error) {
 }
 `
 
-// serving is a way to have the finalizer served.
+// serving is a way to handle the finalizer.
 type serving struct {
-	name   string
-	beside string // the serving by hand that does the same
-	sends  bool   // one request for each object
-	by     contender
+	name     string
+	baseline string // the equivalent handwritten controller
+	sends    bool   // one request for each object
+	by       contender
 
-	finalizer *v1alpha1.ClusterFinalizer // nil: it is served by hand
+	finalizer *v1alpha1.ClusterFinalizer // nil: handwritten controller
 	module    *v1alpha1.ClusterPolicyModule
 }
 
-// finalizers measures what serving a finalizer costs, beside a controller by hand
-// that does the same.
-func (f *field) finalizers(ctx context.Context, r *report, b budget) error {
+// finalizers measures the cost of handling a finalizer, compared with an equivalent handwritten
+// controller.
+func (f *testbed) finalizers(ctx context.Context, r *report, b budget) error {
 	c, err := f.define(ctx)
 	if err != nil {
 		return err
 	}
-	s, err := newSite()
+	s, err := newFakeServer()
 	if err != nil {
 		return err
 	}
@@ -98,12 +98,12 @@ func (f *field) finalizers(ctx context.Context, r *report, b budget) error {
 			alone = append(alone, d.alone)
 		}
 	}
-	r.tables = append(r.tables, f.paces(servings, figures), f.costs(servings, figures))
-	r.note("seconds until all %d are marked while nobody serves them: %.2f", f.finalized, median(alone))
+	r.tables = append(r.tables, f.speedTable(servings, figures), f.resourceTable(servings, figures))
+	r.note("seconds until all %d are marked while their finalizer is not handled: %.2f", f.finalized, median(alone))
 	return f.attaching(ctx, c, r, b, servings[1])
 }
 
-func (f *field) servings(ctx context.Context, c client.Client, s *site) ([]serving, error) {
+func (f *testbed) servings(ctx context.Context, c client.Client, s *fakeServer) ([]serving, error) {
 	namespace, err := f.namespace(ctx)
 	if err != nil {
 		return nil, err
@@ -112,24 +112,24 @@ func (f *field) servings(ctx context.Context, c client.Client, s *site) ([]servi
 	if err := c.Create(ctx, account); err != nil {
 		return nil, err
 	}
-	wasm, err := wasmModule(ctx, c, "bench-finalizer-go", doneOnAnswerInGo)
+	wasm, err := wasmModule(ctx, c, "bench-finalizer-go", doneOnResponseInGo)
 	if err != nil {
 		return nil, err
 	}
-	const atOnce, oneRequest = "at once, " + byHandName, "one request, " + byHandName
+	const atOnce, oneRequest = "at once, " + handwrittenName, "one request, " + handwrittenName
 	gleaner := f.contenders[1]
-	done, sends := regoModule("bench-finalizer-done", doneAtOnce), regoModule("bench-finalizer-rego", doneOnAnswer)
+	done, sends := regoModule("bench-finalizer-done", doneAtOnce), regoModule("bench-finalizer-rego", doneOnResponse)
 	return []serving{
-		{name: atOnce, beside: atOnce, by: &byHand{cluster: f.cluster}},
-		{name: "at once, Rego", beside: atOnce, by: gleaner, finalizer: finalizerOf(done, nil, ""), module: done},
-		{name: oneRequest, beside: oneRequest, sends: true, by: &byHand{cluster: f.cluster, url: s.url}},
-		{name: "one request, Rego", beside: oneRequest, sends: true, by: gleaner, finalizer: finalizerOf(sends, account, s.url), module: sends},
-		{name: "one request, Go", beside: oneRequest, sends: true, by: gleaner, finalizer: finalizerOf(wasm, account, s.url), module: wasm},
+		{name: atOnce, baseline: atOnce, by: &handwritten{cluster: f.cluster}},
+		{name: "at once, Rego", baseline: atOnce, by: gleaner, finalizer: finalizerOf(done, nil, ""), module: done},
+		{name: oneRequest, baseline: oneRequest, sends: true, by: &handwritten{cluster: f.cluster, url: s.url}},
+		{name: "one request, Rego", baseline: oneRequest, sends: true, by: gleaner, finalizer: finalizerOf(sends, account, s.url), module: sends},
+		{name: "one request, Go", baseline: oneRequest, sends: true, by: gleaner, finalizer: finalizerOf(wasm, account, s.url), module: wasm},
 	}, nil
 }
 
-// finalizerOf has a module asked about ConfigMaps, which with an account may send
-// requests to a URL.
+// finalizerOf returns a ClusterFinalizer for ConfigMaps, whose module may send
+// requests to a URL if it has an account.
 func finalizerOf(m *v1alpha1.ClusterPolicyModule, account *corev1.ServiceAccount, url string) *v1alpha1.ClusterFinalizer {
 	o := &v1alpha1.ClusterFinalizer{ObjectMeta: metav1.ObjectMeta{Name: m.Name}}
 	o.Spec.Finalizer = benchFinalizer
@@ -151,24 +151,24 @@ func finalizerOf(m *v1alpha1.ClusterPolicyModule, account *corev1.ServiceAccount
 	return o
 }
 
-// serve has the finalizer served, by nobody else, for the length of do, from when
-// that calls begin.
-func (f *field) serve(ctx context.Context, c client.Client, v serving, b budget, do func(begin func() error) error) error {
+// serve has only this serving handle the finalizer while do runs, from its call of
+// begin on.
+func (f *testbed) serve(ctx context.Context, c client.Client, v serving, b budget, do func(begin func() error) error) error {
 	if v.finalizer == nil {
 		err := do(func() error { return v.by.start(ctx, b) })
-		settle(f.finalized) // or it complains of the answers that it has not read yet
+		waitForEvents(f.finalized) // otherwise it logs errors for unread responses
 		return errors.Join(err, v.by.stop())
 	}
 	return f.with(ctx, v.by, b, func() error {
-		if err := do(func() error { return apply(ctx, c, v) }); err != nil {
+		if err := do(func() error { return applyFinalizer(ctx, c, v) }); err != nil {
 			return err
 		}
-		return withdraw(ctx, c, v)
+		return removeFinalizer(ctx, c, v)
 	})
 }
 
-// apply has Gleaner serve the finalizer.
-func apply(ctx context.Context, c client.Client, v serving) error {
+// applyFinalizer creates the finalizer's resources, and waits until it is enforced.
+func applyFinalizer(ctx context.Context, c client.Client, v serving) error {
 	if v.finalizer == nil {
 		return nil
 	}
@@ -190,9 +190,9 @@ func apply(ctx context.Context, c client.Client, v serving) error {
 	})
 }
 
-// withdraw takes the finalizer's resource away, as long as Gleaner is there to let it
-// go.
-func withdraw(ctx context.Context, c client.Client, v serving) error {
+// removeFinalizer deletes the finalizer's resource while Gleaner is running to release
+// it.
+func removeFinalizer(ctx context.Context, c client.Client, v serving) error {
 	if v.finalizer == nil {
 		return nil
 	}
@@ -202,7 +202,7 @@ func withdraw(ctx context.Context, c client.Client, v serving) error {
 	return until(ctx, func() error {
 		for _, o := range []client.Object{&v1alpha1.ClusterFinalizer{}, &v1alpha1.ClusterPolicyModule{}} {
 			if err := c.Get(ctx, client.ObjectKeyFromObject(v.finalizer), o); !apierrors.IsNotFound(err) {
-				return fmt.Errorf("%s is still there: %w", v.finalizer.Name, err)
+				return fmt.Errorf("%s still exists: %w", v.finalizer.Name, err)
 			}
 		}
 		return nil

@@ -18,7 +18,7 @@ import (
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
 )
 
-// goModule has a module built with the SDK of this checkout.
+// goModule is the go.mod of a module built with the SDK of this checkout.
 const goModule = `module bench
 
 go 1.24
@@ -36,7 +36,7 @@ replace (
 
 // wasmModule builds a module from Go, and puts it into a ConfigMap.
 func wasmModule(ctx context.Context, c client.Client, name, source string) (*v1alpha1.ClusterPolicyModule, error) {
-	code, err := built(ctx, source)
+	code, err := compileModule(ctx, source)
 	if err != nil {
 		return nil, fmt.Errorf("build module %s: %w", name, err)
 	}
@@ -58,8 +58,8 @@ func wasmModule(ctx context.Context, c client.Client, name, source string) (*v1a
 	return m, nil
 }
 
-// built is what the go command makes of a source file.
-func built(ctx context.Context, source string) ([]byte, error) {
+// compileModule compiles a source file.
+func compileModule(ctx context.Context, source string) ([]byte, error) {
 	folder, err := os.MkdirTemp("", "gleaner-bench-")
 	if err != nil {
 		return nil, err

@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	loadLabel = "bench.example.com/group" // by which each object is governed by one policy
+	loadLabel = "bench.example.com/group" // one policy governs the objects of a group
 
-	// goModules is how many of the modules are in Go; the others are in Rego.
+	// goModules is the number of modules in Go; the others are in Rego.
 	goModules = 5
 
 	unloadedName = "Gleaner, no policy"
@@ -28,19 +28,19 @@ func loadedName() string {
 	return fmt.Sprintf("Gleaner, %d policies of %d modules", manyPolicies, manyModules)
 }
 
-// loaded are the figures of one start with a large number of objects.
+// loaded are the figures of one start with many objects.
 type loaded struct {
 	synced, collecting float64 // seconds from the start
-	inForce, all       float64 // until a policy has decided, and until all say that they are in force
+	inForce, all       float64 // seconds until a policy has decided, and until all are in force
 	now, peak, heap    float64 // MiB, resident and of Go's heap
 	delays             []float64
-	decisions          []float64 // ms, what a decision itself took, of those that are remembered
+	decisions          []float64 // ms, duration of the decisions in the records
 	perSecond          float64
 }
 
-// load measures a large number of objects, policies and modules in one operator, beside
-// the collector of kube-controller-manager with the same objects.
-func (f *field) load(ctx context.Context, r *report, b budget) error {
+// load measures many objects, policies and modules in one operator, compared with
+// kube-controller-manager with the same objects.
+func (f *testbed) load(ctx context.Context, r *report, b budget) error {
 	if f.large == 0 {
 		return nil
 	}
@@ -71,16 +71,16 @@ func (f *field) load(ctx context.Context, r *report, b budget) error {
 	return nil
 }
 
-// loadModules are modules of which each is other code.
+// loadModules returns modules with different code.
 func loadModules(ctx context.Context, c client.Client) ([]*v1alpha1.ClusterPolicyModule, error) {
 	var modules []*v1alpha1.ClusterPolicyModule
 	for i := range manyModules {
 		name := fmt.Sprintf("load-%d", i)
 		if i >= goModules {
-			modules = append(modules, regoModule(name, fmt.Sprintf("%s# %d\n", deleting, i)))
+			modules = append(modules, regoModule(name, fmt.Sprintf("%s# %d\n", deleteModule, i)))
 			continue
 		}
-		m, err := wasmModule(ctx, c, name, fmt.Sprintf("%s\nfunc init() { println(%d) }\n", deletingInGo, i))
+		m, err := wasmModule(ctx, c, name, fmt.Sprintf("%s\nfunc init() { println(%d) }\n", deleteModuleInGo, i))
 		if err != nil {
 			return nil, err
 		}
@@ -89,14 +89,14 @@ func loadModules(ctx context.Context, c client.Client) ([]*v1alpha1.ClusterPolic
 	return modules, nil
 }
 
-// applyLoad makes the modules, and policies of them of which each governs a group.
+// applyLoad creates the modules, and policies that use them, of which each governs a group.
 func applyLoad(ctx context.Context, c client.Client, modules []*v1alpha1.ClusterPolicyModule) error {
 	for _, m := range modules {
 		if err := c.Create(ctx, m.DeepCopy()); err != nil {
 			return err
 		}
 	}
-	return each(ctx, manyPolicies, func(ctx context.Context, i int) error {
+	return forEach(ctx, manyPolicies, func(ctx context.Context, i int) error {
 		p := policyOf(fmt.Sprintf("load-%d", i), v1alpha1.NeedReference, modules[i%len(modules)])
 		p.Spec.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{loadLabel: fmt.Sprint(i)}}
 		return c.Create(ctx, p)
@@ -107,9 +107,9 @@ func group(i int) map[string]string {
 	return map[string]string{loadLabel: fmt.Sprint(i % manyPolicies)}
 }
 
-// loadedOnce starts a contender, with policies if there are modules for them, and takes
-// its figures.
-func (f *field) loadedOnce(ctx context.Context, c client.Client, b budget, by contender, modules []*v1alpha1.ClusterPolicyModule) (l loaded, err error) {
+// loadedOnce starts a contender, with policies if there are modules for them, and measures
+// it.
+func (f *testbed) loadedOnce(ctx context.Context, c client.Client, b budget, by contender, modules []*v1alpha1.ClusterPolicyModule) (l loaded, err error) {
 	namespace, err := f.namespace(ctx)
 	if err != nil {
 		return l, err
@@ -139,16 +139,16 @@ func (f *field) loadedOnce(ctx context.Context, c client.Client, b budget, by co
 	return l, err
 }
 
-// loadedUnder takes the figures of a start.
-func (f *field) loadedUnder(ctx context.Context, c client.Client, by contender, p *probe, began time.Time, l *loaded) error {
+// loadedUnder measures a start.
+func (f *testbed) loadedUnder(ctx context.Context, c client.Client, by contender, p *probe, began time.Time, l *loaded) error {
 	if err := f.isSynced(ctx, by); err != nil {
 		return err
 	}
-	gleaner, ours := by.(*ours)
-	if ours { // the other one does not say
+	gleaner, own := by.(*gleanerProcess)
+	if own { // unknown for the other one
 		l.synced = time.Since(began).Seconds()
 	}
-	if err := f.awake(ctx, by); err != nil {
+	if err := f.waitUntilCollecting(ctx, by); err != nil {
 		return err
 	}
 	l.collecting = time.Since(began).Seconds()
@@ -168,16 +168,16 @@ func (f *field) loadedUnder(ctx context.Context, c client.Client, by contender, 
 	if l.now, l.peak, err = resident(by.pid()); err != nil {
 		return err
 	}
-	if ours {
+	if own {
 		l.heap, err = gleaner.metric(ctx, "go_memstats_heap_inuse_bytes")
 		l.heap /= 1 << 20
 	}
 	return err
 }
 
-// allEnforcing looks at all policies.
+// allEnforcing checks that all policies are in force.
 func allEnforcing(ctx context.Context, c client.Client) error {
-	for _, i := range []int{manyPolicies - 1, 0} { // before all are listed
+	for _, i := range []int{manyPolicies - 1, 0} { // cheaper than listing all
 		if err := enforcing(ctx, c, fmt.Sprintf("load-%d", i)); err != nil {
 			return err
 		}
@@ -190,40 +190,40 @@ func allEnforcing(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// decide has things decided: one by one, and many at once.
-func (f *field) decide(ctx context.Context, by contender, namespace string, governed bool, l *loaded) error {
+// decide deletes owners: one by one, and many in parallel.
+func (f *testbed) decide(ctx context.Context, by contender, namespace string, governed bool, l *loaded) error {
 	labels := func(int) map[string]string { return nil }
 	if governed {
 		labels = group
 	}
-	for i := range min(inTurn, f.objects) {
-		owner, err := f.labelled(ctx, namespace, 1, func(int) map[string]string { return labels(i) })
+	for i := range min(sequentialPairs, f.objects) {
+		owner, err := f.labeledFamily(ctx, namespace, 1, func(int) map[string]string { return labels(i) })
 		if err != nil {
 			return err
 		}
-		took, err := f.deleted(ctx, owner, 1, metav1.DeletePropagationBackground)
+		took, err := f.deleteFamily(ctx, owner, 1, metav1.DeletePropagationBackground)
 		if err != nil {
 			return err
 		}
 		l.delays = append(l.delays, float64(took.Microseconds())/1000)
 	}
-	if gleaner, ok := by.(*ours); ok {
+	if gleaner, ok := by.(*gleanerProcess); ok {
 		var err error
 		if l.decisions, err = gleaner.decisions(ctx, governed); err != nil {
 			return err
 		}
 	}
-	owner, err := f.labelled(ctx, namespace, f.objects, labels)
+	owner, err := f.labeledFamily(ctx, namespace, f.objects, labels)
 	if err != nil {
 		return err
 	}
-	took, err := f.deleted(ctx, owner, f.objects, metav1.DeletePropagationBackground)
+	took, err := f.deleteFamily(ctx, owner, f.objects, metav1.DeletePropagationBackground)
 	l.perSecond = float64(f.objects) / took.Seconds()
 	return err
 }
 
-// metric reads one figure that Gleaner says of itself.
-func (o *ours) metric(ctx context.Context, name string) (float64, error) {
+// metric reads one of Gleaner's metrics.
+func (o *gleanerProcess) metric(ctx context.Context, name string) (float64, error) {
 	content, err := o.metrics(ctx)
 	if err != nil {
 		return 0, err
@@ -231,9 +231,9 @@ func (o *ours) metric(ctx context.Context, name string) (float64, error) {
 	return sum(content, name+" ", func(string) bool { return true })
 }
 
-// decisions returns what each decision took, of those that a policy made, or that none
-// did. What was written is part of it.
-func (o *ours) decisions(ctx context.Context, governed bool) ([]float64, error) {
+// decisions returns the durations of the recorded decisions, either those by policies or
+// those without, including their writes.
+func (o *gleanerProcess) decisions(ctx context.Context, governed bool) ([]float64, error) {
 	response, err := o.get(ctx, "/debug/gc/records")
 	if err != nil {
 		return nil, fmt.Errorf("read records: %w", err)
@@ -256,21 +256,21 @@ func (o *ours) decisions(ctx context.Context, governed bool) ([]float64, error) 
 		}
 	}
 	if len(took) == 0 {
-		return nil, errors.New("read records: there is none")
+		return nil, errors.New("read records: none found")
 	}
 	return took, nil
 }
 
-// probe is an object without an owner when the operator starts: it is decided about as
+// probe is an object without an owner when the operator starts: it is collected as
 // soon as the policies are in force, and not before.
 type probe struct {
 	name string
-	gone chan time.Time // when it was
+	gone chan time.Time // time of deletion
 	end  func()
 }
 
-func (f *field) probe(ctx context.Context, namespace string) (*probe, error) {
-	owner, err := f.labelled(ctx, namespace, 1, group)
+func (f *testbed) probe(ctx context.Context, namespace string) (*probe, error) {
+	owner, err := f.labeledFamily(ctx, namespace, 1, group)
 	if err != nil {
 		return nil, err
 	}
@@ -284,7 +284,7 @@ func (f *field) probe(ctx context.Context, namespace string) (*probe, error) {
 		return nil, err
 	}
 	p.end = watching.Stop
-	go func() { // until end
+	go func() { // stopped by end
 		for e := range watching.ResultChan() {
 			if e.Type == watch.Deleted {
 				p.gone <- time.Now()
@@ -295,20 +295,20 @@ func (f *field) probe(ctx context.Context, namespace string) (*probe, error) {
 	return p, nil
 }
 
-// decided waits until the probe is gone, and returns when it went.
+// decided waits until the probe is gone, and returns the time.
 func (p *probe) decided(ctx context.Context) (time.Time, error) {
 	select {
 	case <-ctx.Done():
 		return time.Time{}, ctx.Err()
-	case <-time.After(patience):
-		return time.Time{}, fmt.Errorf("after %s no policy has decided about %s", patience, p.name)
+	case <-time.After(timeout):
+		return time.Time{}, fmt.Errorf("no policy decided about %s within %s", p.name, timeout)
 	case at := <-p.gone:
 		return at, nil
 	}
 }
 
-// loadTable shows the medians, and percentiles of all rounds.
-func (f *field) loadTable(names []string, figures map[string][]loaded) table {
+// loadTable shows medians, and percentiles over all rounds.
+func (f *testbed) loadTable(names []string, figures map[string][]loaded) table {
 	t := table{columns: slices.Concat([]string{fmt.Sprintf("with %d objects", f.large)}, names)}
 	type line struct {
 		name  string
@@ -343,9 +343,9 @@ func (f *field) loadTable(names []string, figures map[string][]loaded) table {
 	} {
 		row := []string{line.name}
 		for _, name := range names {
-			value := "" // not measured there
+			value := "" // not measured
 			if v := line.value(figures[name]); v > 0 {
-				value = show(v)
+				value = formatValue(v)
 			}
 			row = append(row, value)
 		}

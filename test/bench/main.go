@@ -1,9 +1,9 @@
-// Command bench measures Gleaner beside the garbage collector of
+// Command bench compares Gleaner with the garbage collector of
 // kube-controller-manager, that collector with and without Gleaner as its companion, and
-// finalizers beside a controller written by hand: in turn, on the same control plane, in
+// finalizers with a handwritten controller: in turn, on the same control plane, in
 // one run.
 //
-// Absolute figures depend on the machine; the ratios are what to look at.
+// Absolute figures depend on the machine; look at the ratios.
 package main
 
 import (
@@ -24,23 +24,23 @@ import (
 )
 
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == byHandCommand {
-		if err := runByHand(os.Args[2:]); err != nil {
-			fmt.Fprintln(os.Stderr, "bench: "+byHandCommand+":", err)
+	if len(os.Args) > 1 && os.Args[1] == handwrittenCommand {
+		if err := runHandwritten(os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, "bench: "+handwrittenCommand+":", err)
 			os.Exit(1)
 		}
 		return
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	objects := flag.Int("objects", 2000, "dependents of one owner that are collected")
-	large := flag.Int("large", 100_000, "objects in the cluster when memory is measured; 0 leaves it out")
-	finalized := flag.Int("finalized", 1000, "objects with a finalizer that are deleted at once")
-	owners := flag.Int("owners", 1000, "governed owners that are deleted at once beside the other collector")
-	rounds := flag.Int("rounds", 3, "measurements of each figure, of which the median is shown")
-	binary := flag.String("gleaner", "bin/gleaner", "the Gleaner to measure")
-	pprof := flag.String("pprof", "0", "loopback address where Gleaner serves its profiles meanwhile, as in 127.0.0.1:6060")
-	only := flag.String("only", strings.Join(parts, ","), "what to measure")
+	objects := flag.Int("objects", 2000, "number of dependents of one owner to collect")
+	large := flag.Int("large", 100_000, "number of objects in the cluster for measuring memory; 0 skips this")
+	finalized := flag.Int("finalized", 1000, "number of objects with a finalizer to delete by one call")
+	owners := flag.Int("owners", 1000, "number of governed owners to delete in parallel in companion mode")
+	rounds := flag.Int("rounds", 3, "number of measurements of each figure; the median is shown")
+	binary := flag.String("gleaner", "bin/gleaner", "gleaner binary to measure")
+	pprof := flag.String("pprof", "0", "loopback address for Gleaner's profiles, such as 127.0.0.1:6060; 0 disables them")
+	only := flag.String("only", strings.Join(parts, ","), "what to measure, separated by commas")
 	flag.Parse()
 	klog.SetOutput(os.Stderr)
 	ctrl.SetLogger(klog.Background())
@@ -61,17 +61,17 @@ type settings struct {
 	only          []string
 }
 
-// parts are what can be measured.
-var parts = []string{"throughput", "policies", "finalizers", "beside", "delay", "memory", "load", "large"}
+// parts are the values of -only.
+var parts = []string{"throughput", "policies", "finalizers", "companion", "delay", "memory", "load", "large"}
 
-// budget is how many calls a collector may make in a second.
+// budget limits the calls per second of a collector.
 type budget struct {
 	name  string
-	calls int // 0: as many as it likes
+	calls int // 0: unlimited
 }
 
-// budgets are upstream's default and none. The collector in
-// kube-controller-manager takes twice --kube-api-qps.
+// budgets are upstream's default and no limit. The collector in
+// kube-controller-manager uses twice --kube-api-qps.
 var budgets = []budget{{"40 calls/s", 40}, {"unlimited", 0}}
 
 func measure(ctx context.Context, r *report, s settings) error {
@@ -88,7 +88,7 @@ func measure(ctx context.Context, r *report, s settings) error {
 	return nil
 }
 
-// measureBudget measures all parts without a limit, and the throughput under
+// measureBudget measures all parts without a limit, and only the throughput with
 // one.
 func measureBudget(ctx context.Context, r *report, s settings, b budget) error {
 	flags := []string{"--kube-api-qps=20", "--kube-api-burst=30"}
@@ -108,12 +108,12 @@ func measureBudget(ctx context.Context, r *report, s settings, b budget) error {
 			fmt.Fprintln(os.Stderr, "bench: stop cluster:", err)
 		}
 	}()
-	f, err := newField(cluster, s)
+	f, err := newTestbed(cluster, s)
 	if err != nil {
 		return err
 	}
 	all := map[string]func(context.Context, *report, budget) error{
-		"throughput": f.throughput, "policies": f.policies, "finalizers": f.finalizers, "beside": f.beside, "delay": f.delays,
+		"throughput": f.throughput, "policies": f.policies, "finalizers": f.finalizers, "companion": f.measureCompanion, "delay": f.delays,
 		"memory": f.memory, "load": f.load, "large": f.throughputOfMany,
 	}
 	for _, part := range parts {

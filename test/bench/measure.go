@@ -13,15 +13,15 @@ import (
 
 const floorName = "a client itself"
 
-// floor is a client that deletes, or patches, the same objects itself, and
-// watches them like a collector: none can be faster than one call for each.
+// floor is a client that deletes or patches the same objects, and
+// watches them like a collector: a collector cannot be faster with one call for each.
 type floor struct {
 	policy metav1.DeletionPropagation
 	call   func(ctx context.Context, namespace, name string) error
 }
 
-// floors are what each policy is measured against.
-func (f *field) floors() []floor {
+// floors returns the lower bound for each policy.
+func (f *testbed) floors() []floor {
 	return []floor{
 		{metav1.DeletePropagationBackground, f.deleteOne},
 		{metav1.DeletePropagationForeground, f.deleteOne},
@@ -29,18 +29,18 @@ func (f *field) floors() []floor {
 	}
 }
 
-func (f *field) deleteOne(ctx context.Context, namespace, name string) error {
+func (f *testbed) deleteOne(ctx context.Context, namespace, name string) error {
 	return f.client.CoreV1().ConfigMaps(namespace).Delete(ctx, name, metav1.DeleteOptions{})
 }
 
-func (f *field) patchOne(ctx context.Context, namespace, name string) error {
+func (f *testbed) patchOne(ctx context.Context, namespace, name string) error {
 	_, err := f.client.CoreV1().ConfigMaps(namespace).Patch(ctx, name, types.MergePatchType,
 		[]byte(`{"metadata":{"ownerReferences":null}}`), metav1.PatchOptions{})
 	return err
 }
 
-// touchdown measures a floor with so many objects.
-func (f *field) touchdown(ctx context.Context, fl floor, objects int) (perSecond float64, err error) {
+// measureFloor measures a floor.
+func (f *testbed) measureFloor(ctx context.Context, fl floor, objects int) (perSecond float64, err error) {
 	namespace, err := f.namespace(ctx)
 	if err != nil {
 		return 0, err
@@ -49,8 +49,8 @@ func (f *field) touchdown(ctx context.Context, fl floor, objects int) (perSecond
 	if err != nil {
 		return 0, err
 	}
-	took, err := f.timed(ctx, owner, objects, func(ctx context.Context) error {
-		err := each(ctx, objects, func(ctx context.Context, i int) error {
+	took, err := f.measureDeletion(ctx, owner, objects, func(ctx context.Context) error {
+		err := forEach(ctx, objects, func(ctx context.Context, i int) error {
 			return fl.call(ctx, namespace, fmt.Sprintf("%s-%d", owner.Name, i))
 		})
 		if err != nil {
@@ -67,12 +67,12 @@ var propagations = []metav1.DeletionPropagation{
 	metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan,
 }
 
-// throughput measures how many objects a collector gets done in a second, and
+// throughput measures how many objects a second a collector handles, and
 // with how many calls.
-func (f *field) throughput(ctx context.Context, r *report, b budget) error {
+func (f *testbed) throughput(ctx context.Context, r *report, b budget) error {
 	objects := f.objects
 	if b.calls != 0 {
-		objects = min(objects, 400) // at 13 objects/s, the rest would only take longer
+		objects = min(objects, 400) // at 13 objects/s, more would only take longer
 	}
 	rates, calls := map[string][]float64{}, map[string][]float64{}
 	for range f.rounds {
@@ -99,7 +99,7 @@ func (f *field) throughput(ctx context.Context, r *report, b budget) error {
 }
 
 // throughputOf measures each policy once.
-func (f *field) throughputOf(ctx context.Context, c contender, b budget, objects int, rates, calls map[string][]float64) error {
+func (f *testbed) throughputOf(ctx context.Context, c contender, b budget, objects int, rates, calls map[string][]float64) error {
 	return f.with(ctx, c, b, func() error {
 		for _, policy := range propagations {
 			perSecond, perObject, err := f.once(ctx, objects, policy)
@@ -115,13 +115,13 @@ func (f *field) throughputOf(ctx context.Context, c contender, b budget, objects
 }
 
 // throughputOfFloors measures the floors in the same round as the contenders,
-// since a control plane changes its pace as it fills up.
-func (f *field) throughputOfFloors(ctx context.Context, b budget, objects int, rates map[string][]float64) error {
+// since a control plane gets slower as it fills up.
+func (f *testbed) throughputOfFloors(ctx context.Context, b budget, objects int, rates map[string][]float64) error {
 	if b.calls != 0 {
-		return nil // the budget is the floor
+		return nil // limited by the budget
 	}
 	for _, fl := range f.floors() {
-		perSecond, err := f.touchdown(ctx, fl, objects)
+		perSecond, err := f.measureFloor(ctx, fl, objects)
 		if err != nil {
 			return err
 		}
@@ -131,14 +131,14 @@ func (f *field) throughputOfFloors(ctx context.Context, b budget, objects int, r
 	return nil
 }
 
-// throughputOfMany measures once how a background cascade of very many
-// objects goes.
-func (f *field) throughputOfMany(ctx context.Context, r *report, b budget) error {
+// throughputOfMany measures a background cascade of very many
+// objects once.
+func (f *testbed) throughputOfMany(ctx context.Context, r *report, b budget) error {
 	if f.large == 0 {
 		return nil
 	}
 	figure := fmt.Sprintf("background of %d, objects/s, %s", f.large, b.name)
-	perSecond, err := f.touchdown(ctx, f.floors()[0], f.large)
+	perSecond, err := f.measureFloor(ctx, f.floors()[0], f.large)
 	if err != nil {
 		return err
 	}
@@ -158,7 +158,7 @@ func (f *field) throughputOfMany(ctx context.Context, r *report, b budget) error
 }
 
 // once measures one collection.
-func (f *field) once(ctx context.Context, objects int, policy metav1.DeletionPropagation) (perSecond, perObject float64, err error) {
+func (f *testbed) once(ctx context.Context, objects int, policy metav1.DeletionPropagation) (perSecond, perObject float64, err error) {
 	namespace, err := f.namespace(ctx)
 	if err != nil {
 		return 0, 0, err
@@ -167,7 +167,7 @@ func (f *field) once(ctx context.Context, objects int, policy metav1.DeletionPro
 	if err != nil {
 		return 0, 0, err
 	}
-	took, err := f.collect(ctx, namespace, objects, policy)
+	took, err := f.collectFamily(ctx, namespace, objects, policy)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -175,9 +175,9 @@ func (f *field) once(ctx context.Context, objects int, policy metav1.DeletionPro
 	return float64(objects) / took.Seconds(), (after - before) / float64(objects), err
 }
 
-// delays measure the time from an owner's removal to its dependent's, as a
-// client that watches sees them, at rest and beside unrelated updates.
-func (f *field) delays(ctx context.Context, r *report, b budget) error {
+// delays measures the time from an owner's removal to its dependent's, as seen by a
+// client that watches, at rest and with unrelated updates.
+func (f *testbed) delays(ctx context.Context, r *report, b budget) error {
 	const pairs, updates = 200, 500
 	for _, c := range f.contenders {
 		err := f.with(ctx, c, b, func() error {
@@ -196,7 +196,7 @@ func (f *field) delays(ctx context.Context, r *report, b budget) error {
 			}
 			began, made := time.Now(), make(chan int, 1)
 			go func() { made <- f.updates(busy, namespace, updates) }()
-			err = f.delay(ctx, r, c, namespace, pairs, "beside 500 updates/s")
+			err = f.delay(ctx, r, c, namespace, pairs, "with 500 updates/s")
 			time.Sleep(max(0, 10*time.Second-time.Since(began)))
 			stop()
 			n := <-made
@@ -214,10 +214,10 @@ func (f *field) delays(ctx context.Context, r *report, b budget) error {
 	return nil
 }
 
-func (f *field) delay(ctx context.Context, r *report, c contender, namespace string, pairs int, when string) error {
+func (f *testbed) delay(ctx context.Context, r *report, c contender, namespace string, pairs int, when string) error {
 	var took []float64
 	for range pairs {
-		d, err := f.collect(ctx, namespace, 1, metav1.DeletePropagationBackground)
+		d, err := f.collectFamily(ctx, namespace, 1, metav1.DeletePropagationBackground)
 		if err != nil {
 			return err
 		}
@@ -229,9 +229,9 @@ func (f *field) delay(ctx context.Context, r *report, c contender, namespace str
 	return nil
 }
 
-// updates changes one object so many times a second until ctx ends, and
-// returns how many times it did.
-func (f *field) updates(ctx context.Context, namespace string, perSecond int) int {
+// updates changes an object perSecond times a second until ctx ends, and
+// returns the number of updates.
+func (f *testbed) updates(ctx context.Context, namespace string, perSecond int) int {
 	maps := f.client.CoreV1().ConfigMaps(namespace)
 	made := 0
 	if _, err := maps.Create(ctx, configMap("busy"), metav1.CreateOptions{}); err != nil {
@@ -252,12 +252,12 @@ func (f *field) updates(ctx context.Context, namespace string, perSecond int) in
 	}
 }
 
-// settling is how long a collector is given to come to rest.
+// settling is the time for a collector to become idle.
 const settling = 15 * time.Second
 
-// memory measures what a collector takes for a large number of objects, with
-// 1 KiB of annotations each, and how long until it is synced.
-func (f *field) memory(ctx context.Context, r *report, b budget) error {
+// memory measures a collector's memory for many objects with
+// 1 KiB of annotations each, and how long it takes to sync.
+func (f *testbed) memory(ctx context.Context, r *report, b budget) error {
 	if f.large == 0 {
 		return nil
 	}
@@ -296,19 +296,19 @@ func (f *field) memory(ctx context.Context, r *report, b budget) error {
 	return nil
 }
 
-// fill makes a large number of objects, once.
-func (f *field) fill(ctx context.Context) error {
+// fill creates a large number of objects, once.
+func (f *testbed) fill(ctx context.Context) error {
 	if f.filled {
 		return nil
 	}
 	f.filled = true
-	progress("making %d objects", f.large)
+	progress("creating %d objects", f.large)
 	namespace, err := f.namespace(ctx)
 	if err != nil {
 		return err
 	}
 	annotation := strings.Repeat("x", 1024)
-	return each(ctx, f.large, func(ctx context.Context, i int) error {
+	return forEach(ctx, f.large, func(ctx context.Context, i int) error {
 		o := configMap(fmt.Sprintf("object-%d", i))
 		o.Annotations = map[string]string{"padding": annotation}
 		_, err := f.client.CoreV1().ConfigMaps(namespace).Create(ctx, o, metav1.CreateOptions{})

@@ -24,12 +24,12 @@ import (
 type pair struct {
 	name             string
 	owner, dependent types.UID
-	held             bool // the owner had a hold from the first
+	held             bool // the owner was created with a hold
 }
 
-func (f *field) pairs(ctx context.Context, namespace string, n int) ([]pair, error) {
+func (f *testbed) pairs(ctx context.Context, namespace string, n int) ([]pair, error) {
 	made, prefix := make([]pair, n), "pair-"+rand.String(6)
-	return made, each(ctx, n, func(ctx context.Context, i int) error {
+	return made, forEach(ctx, n, func(ctx context.Context, i int) error {
 		name := fmt.Sprintf("%s-%d", prefix, i)
 		owner, err := f.client.CoreV1().Secrets(namespace).Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 		if err != nil {
@@ -45,31 +45,31 @@ func (f *field) pairs(ctx context.Context, namespace string, n int) ([]pair, err
 	})
 }
 
-func (f *field) deleteOwner(ctx context.Context, namespace string, p pair, asks metav1.DeletionPropagation) error {
+func (f *testbed) deleteOwner(ctx context.Context, namespace string, p pair, propagation metav1.DeletionPropagation) error {
 	var o metav1.DeleteOptions
-	if asks != "" {
-		o.PropagationPolicy = &asks
+	if propagation != "" {
+		o.PropagationPolicy = &propagation
 	}
 	return f.client.CoreV1().Secrets(namespace).Delete(ctx, p.name, o)
 }
 
-// outlook follows what becomes of the pairs of a namespace.
-type outlook struct {
+// pairWatcher follows the pairs of a namespace.
+type pairWatcher struct {
 	events chan watch.Event
 	end    func()
-	stays  bool // the dependents are to
+	stays  bool // the dependents must stay
 	done   map[types.UID]bool
 }
 
-func (f *field) lookOut(ctx context.Context, namespace string, stays bool) (*outlook, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	o := &outlook{events: make(chan watch.Event), end: cancel, stays: stays, done: map[types.UID]bool{}}
+func (f *testbed) watchPairs(ctx context.Context, namespace string, stays bool) (*pairWatcher, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	o := &pairWatcher{events: make(chan watch.Event), end: cancel, stays: stays, done: map[types.UID]bool{}}
 	list, err := f.client.CoreV1().ConfigMaps(namespace).List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
 		cancel()
 		return nil, err
 	}
-	from := metav1.ListOptions{ResourceVersion: list.ResourceVersion} // those of all types are of one etcd
+	from := metav1.ListOptions{ResourceVersion: list.ResourceVersion} // resourceVersions of all types are from one etcd
 	owners, ownersErr := f.client.CoreV1().Secrets(namespace).Watch(ctx, from)
 	dependents, dependentsErr := f.client.CoreV1().ConfigMaps(namespace).Watch(ctx, from)
 	if err := errors.Join(ownersErr, dependentsErr); err != nil {
@@ -77,7 +77,7 @@ func (f *field) lookOut(ctx context.Context, namespace string, stays bool) (*out
 		return nil, err
 	}
 	for _, w := range []watch.Interface{owners, dependents} {
-		go func() { // until o.end
+		go func() { // stopped by o.end
 			defer w.Stop()
 			for e := range w.ResultChan() {
 				select {
@@ -91,19 +91,19 @@ func (f *field) lookOut(ctx context.Context, namespace string, stays bool) (*out
 	return o, nil
 }
 
-// until waits until all is as it should be with these.
-func (o *outlook) until(ctx context.Context, uids ...types.UID) error {
-	timeout := time.NewTimer(patience)
-	defer timeout.Stop()
+// waitFor waits until these pairs are done.
+func (o *pairWatcher) waitFor(ctx context.Context, uids ...types.UID) error {
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
 	for i, uid := range uids {
 		for !o.done[uid] {
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
-			case <-timeout.C:
-				return fmt.Errorf("after %s %d of %d are done", patience, i, len(uids))
+			case <-timer.C:
+				return fmt.Errorf("%d of %d done after %s", i, len(uids), timeout)
 			case e := <-o.events:
-				if err := o.note(e); err != nil {
+				if err := o.record(e); err != nil {
 					return err
 				}
 			}
@@ -112,7 +112,7 @@ func (o *outlook) until(ctx context.Context, uids ...types.UID) error {
 	return nil
 }
 
-func (o *outlook) note(e watch.Event) error {
+func (o *pairWatcher) record(e watch.Event) error {
 	object, err := meta.Accessor(e.Object)
 	if err != nil {
 		return fmt.Errorf("watch: %v: %w", e.Object, err)
@@ -123,28 +123,28 @@ func (o *outlook) note(e watch.Event) error {
 	case !dependent || !o.stays:
 		o.done[object.GetUID()] = e.Type == watch.Deleted
 		if freed && !o.stays {
-			return fmt.Errorf("%s was let go by its owner, and was to follow it", object.GetName())
+			return fmt.Errorf("%s was orphaned, and should have been deleted", object.GetName())
 		}
 	case e.Type == watch.Deleted:
-		return fmt.Errorf("%s followed its owner, and was to stay", object.GetName())
+		return fmt.Errorf("%s was deleted, and should have been orphaned", object.GetName())
 	default:
 		o.done[object.GetUID()] = o.done[object.GetUID()] || freed
 	}
 	return nil
 }
 
-// besides are the figures of one affair in one round.
-type besides struct {
-	inTurn, together usage     // for each pair
-	delays           []float64 // ms, from the DELETE until the pair is as it should be
-	perSecond        float64   // owners that are deleted at once
+// scenarioFigures are the figures of one scenario in one round.
+type scenarioFigures struct {
+	sequential, parallel usage     // for each pair
+	delays               []float64 // ms, from the DELETE until the pair is done
+	perSecond            float64   // owners deleted in parallel
 }
 
-// inEffect waits until the API server, too, knows of an affair's policies.
-func (f *field) inEffect(ctx context.Context, c client.Client, gleaner *ours, namespace string, a affair) error {
+// waitForWebhook waits until the API server has read the webhook and policies of a scenario.
+func (f *testbed) waitForWebhook(ctx context.Context, c client.Client, gleaner *gleanerProcess, namespace string, a scenario) error {
 	if a.policies != nil && !a.held {
-		if err := until(ctx, func() error { return c.Get(ctx, client.ObjectKey{Name: "gleaner-veto"}, vetoes()) }); err != nil {
-			return fmt.Errorf("wait for the webhook's configuration: %w", err)
+		if err := until(ctx, func() error { return c.Get(ctx, client.ObjectKey{Name: "gleaner-veto"}, webhookConfiguration()) }); err != nil {
+			return fmt.Errorf("wait for the webhook configuration: %w", err)
 		}
 	}
 	return until(ctx, func() error {
@@ -156,63 +156,63 @@ func (f *field) inEffect(ctx context.Context, c client.Client, gleaner *ours, na
 		if err != nil {
 			return err
 		}
-		o, err := f.lookOut(ctx, namespace, a.stays)
+		o, err := f.watchPairs(ctx, namespace, a.orphaned)
 		if err != nil {
 			return err
 		}
 		defer o.end()
-		if err := f.deleteOwner(ctx, namespace, pairs[0], a.asks); err != nil {
+		if err := f.deleteOwner(ctx, namespace, pairs[0], a.policy); err != nil {
 			return err
 		}
-		if err := o.until(ctx, pairs[0].owner, pairs[0].dependent); err != nil {
+		if err := o.waitFor(ctx, pairs[0].owner, pairs[0].dependent); err != nil {
 			return err
 		}
 		after, err := f.usage(ctx, gleaner)
 		if err == nil && (pairs[0].held != a.held || a.vetoed != (after.webhooks > before.webhooks)) {
-			err = fmt.Errorf("the API server does not act by the policies yet: a hold: %t, webhooks: %.0f", pairs[0].held, after.webhooks-before.webhooks)
+			err = fmt.Errorf("API server does not apply the policies yet: hold: %t, webhook calls: %.0f", pairs[0].held, after.webhooks-before.webhooks)
 		}
 		return err
 	})
 }
 
-func vetoes() client.Object { return &admissionv1.ValidatingWebhookConfiguration{} }
+func webhookConfiguration() client.Object { return &admissionv1.ValidatingWebhookConfiguration{} }
 
-// oneByOne deletes owners one after the other.
-func (f *field) oneByOne(ctx context.Context, gleaner *ours, namespace string, a affair, d *besides) error {
-	pairs, err := f.pairs(ctx, namespace, min(inTurn, f.owners))
+// deleteSequentially deletes owners sequentially.
+func (f *testbed) deleteSequentially(ctx context.Context, gleaner *gleanerProcess, namespace string, a scenario, d *scenarioFigures) error {
+	pairs, err := f.pairs(ctx, namespace, min(sequentialPairs, f.owners))
 	if err != nil {
 		return err
 	}
-	settle(len(pairs))
-	o, err := f.lookOut(ctx, namespace, a.stays)
+	waitForEvents(len(pairs))
+	o, err := f.watchPairs(ctx, namespace, a.orphaned)
 	if err != nil {
 		return err
 	}
 	defer o.end()
-	d.inTurn, err = f.used(ctx, gleaner, len(pairs), func() error {
+	d.sequential, err = f.measureUsage(ctx, gleaner, len(pairs), func() error {
 		for _, p := range pairs {
 			began := time.Now()
-			if err := f.deleteOwner(ctx, namespace, p, a.asks); err != nil {
+			if err := f.deleteOwner(ctx, namespace, p, a.policy); err != nil {
 				return err
 			}
-			if err := o.until(ctx, p.owner, p.dependent); err != nil {
+			if err := o.waitFor(ctx, p.owner, p.dependent); err != nil {
 				return err
 			}
-			d.delays = append(d.delays, float64((time.Since(began)-a.waits).Microseconds())/1000)
+			d.delays = append(d.delays, float64((time.Since(began)-a.requestedWait).Microseconds())/1000)
 		}
 		return nil
 	})
 	return err
 }
 
-// allAtOnce deletes owners as fast as the API server takes it.
-func (f *field) allAtOnce(ctx context.Context, gleaner *ours, namespace string, a affair, d *besides) error {
+// deleteInParallel deletes owners as fast as the API server allows.
+func (f *testbed) deleteInParallel(ctx context.Context, gleaner *gleanerProcess, namespace string, a scenario, d *scenarioFigures) error {
 	pairs, err := f.pairs(ctx, namespace, f.owners)
 	if err != nil {
 		return err
 	}
-	settle(len(pairs))
-	o, err := f.lookOut(ctx, namespace, a.stays)
+	waitForEvents(len(pairs))
+	o, err := f.watchPairs(ctx, namespace, a.orphaned)
 	if err != nil {
 		return err
 	}
@@ -221,13 +221,13 @@ func (f *field) allAtOnce(ctx context.Context, gleaner *ours, namespace string, 
 	for _, p := range pairs {
 		all = append(all, p.owner, p.dependent)
 	}
-	d.together, err = f.used(ctx, gleaner, len(pairs), func() error {
+	d.parallel, err = f.measureUsage(ctx, gleaner, len(pairs), func() error {
 		began := time.Now()
 		deleting := make(chan error, 1)
 		go func() {
-			deleting <- each(ctx, len(pairs), func(ctx context.Context, i int) error { return f.deleteOwner(ctx, namespace, pairs[i], a.asks) })
+			deleting <- forEach(ctx, len(pairs), func(ctx context.Context, i int) error { return f.deleteOwner(ctx, namespace, pairs[i], a.policy) })
 		}()
-		if err := o.until(ctx, all...); err != nil {
+		if err := o.waitFor(ctx, all...); err != nil {
 			return err
 		}
 		d.perSecond = float64(len(pairs)) / time.Since(began).Seconds()
@@ -236,9 +236,9 @@ func (f *field) allAtOnce(ctx context.Context, gleaner *ours, namespace string, 
 	return err
 }
 
-// used returns what do takes of the API server for each of n pairs, and what comes
-// late of it.
-func (f *field) used(ctx context.Context, gleaner *ours, n int, do func() error) (usage, error) {
+// measureUsage returns the load of do on the API server for each of n pairs, including late
+// writes.
+func (f *testbed) measureUsage(ctx context.Context, gleaner *gleanerProcess, n int, do func() error) (usage, error) {
 	before, err := f.usage(ctx, gleaner)
 	if err != nil {
 		return usage{}, err
@@ -246,7 +246,7 @@ func (f *field) used(ctx context.Context, gleaner *ours, n int, do func() error)
 	if err := do(); err != nil {
 		return usage{}, err
 	}
-	settle(n)
+	waitForEvents(n)
 	after, err := f.usage(ctx, gleaner)
 	used, of := after.minus(before), float64(n)
 	return usage{used.calls / of, used.events / of, used.webhooks / of, used.gleaner / of}, err

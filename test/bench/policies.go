@@ -16,29 +16,29 @@ import (
 
 	"github.com/gleaner-dev/gleaner/crds"
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
+	"github.com/gleaner-dev/gleaner/devcluster/devtest"
 	"github.com/gleaner-dev/gleaner/test/pins"
 )
 
-// Of policies there is nothing to compare with upstream: what is measured is what
-// asking one costs, beside asking none.
+// Policies have no equivalent upstream: the cost of evaluating one is measured
+// relative to none.
 const (
 	manyPolicies = 500
 	manyModules  = 50
 )
 
-// variant is a way to have every object decided about.
+// variant is a kind of policy for all objects.
 type variant struct {
 	name   string
 	policy *v1alpha1.ClusterGCPolicy
 	module *v1alpha1.ClusterPolicyModule
 }
 
-const deleting = `package gleaner
+const deleteModule = `package gleaner
 collect := {"decision": "Delete"} if input.object.kind == "ConfigMap"
 `
 
-// policyOf is a policy for all ConfigMaps.
-// referenceTo names a module with its digest.
+// referenceTo returns a reference to a module with its digest.
 func referenceTo(m *v1alpha1.ClusterPolicyModule) v1alpha1.ModuleReference {
 	reference := v1alpha1.ModuleReference{Name: m.Name, Digest: m.Spec.SHA256}
 	if r := m.Spec.Rego; r != nil && r.Inline != nil {
@@ -47,7 +47,7 @@ func referenceTo(m *v1alpha1.ClusterPolicyModule) v1alpha1.ModuleReference {
 	return reference
 }
 
-// policyOf is a policy that has a module decide, or has all deleted for nil.
+// policyOf returns a policy for all ConfigMaps, with a module, or with a fixed Delete if it is nil.
 func policyOf(name string, needs v1alpha1.Need, module *v1alpha1.ClusterPolicyModule) *v1alpha1.ClusterGCPolicy {
 	p := &v1alpha1.ClusterGCPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	p.Spec.Resources = []v1alpha1.ResourceRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}}}
@@ -67,15 +67,15 @@ func regoModule(name, text string) *v1alpha1.ClusterPolicyModule {
 	return m
 }
 
-func (f *field) variants(ctx context.Context, c client.Client) ([]variant, error) {
-	wasm, err := wasmModule(ctx, c, "bench-wasm", deletingInGo)
+func (f *testbed) variants(ctx context.Context, c client.Client) ([]variant, error) {
+	wasm, err := wasmModule(ctx, c, "bench-wasm", deleteModuleInGo)
 	if err != nil {
 		return nil, err
 	}
-	rego := regoModule("bench-rego", deleting)
+	rego := regoModule("bench-rego", deleteModule)
 	return []variant{
 		{name: "no policy"},
-		{"a fixed answer", policyOf("bench", v1alpha1.NeedReference, nil), nil},
+		{"a fixed verdict", policyOf("bench", v1alpha1.NeedReference, nil), nil},
 		{"Rego, needs: Reference", policyOf("bench", v1alpha1.NeedReference, rego), rego},
 		{"Go, needs: Reference", policyOf("bench", v1alpha1.NeedReference, wasm), wasm},
 		{"Rego, needs: Object", policyOf("bench", v1alpha1.NeedObject, rego), rego},
@@ -83,9 +83,9 @@ func (f *field) variants(ctx context.Context, c client.Client) ([]variant, error
 	}, nil
 }
 
-// deletingInGo answers collect alone, as deleting does: a module that answers propagate
-// as well has a hold put on every object, which costs more than asking it.
-const deletingInGo = `package main
+// deleteModuleInGo implements only collect, as deleting does: for a module that also implements
+// propagate, every object gets a hold, which costs more than the evaluation.
+const deleteModuleInGo = `package main
 
 import gleaner "github.com/gleaner-dev/gleaner/sdk/go"
 
@@ -102,8 +102,8 @@ func collect(r gleaner.Request) (gleaner.Verdict, error) {
 }
 `
 
-// policies measures what it costs to have policies asked.
-func (f *field) policies(ctx context.Context, r *report, b budget) error {
+// policies measures the cost of evaluating policies.
+func (f *testbed) policies(ctx context.Context, r *report, b budget) error {
 	c, err := f.define(ctx)
 	if err != nil {
 		return err
@@ -115,7 +115,7 @@ func (f *field) policies(ctx context.Context, r *report, b budget) error {
 	rates := map[string][]float64{}
 	for range f.rounds {
 		for _, v := range variants {
-			perSecond, err := f.under(ctx, c, v, b)
+			perSecond, err := f.measureUnder(ctx, c, v, b)
 			if err != nil {
 				return fmt.Errorf("%s: %w", v.name, err)
 			}
@@ -131,8 +131,8 @@ func (f *field) policies(ctx context.Context, r *report, b budget) error {
 	return errors.Join(err, c.DeleteAllOf(ctx, &v1alpha1.ClusterGCPolicy{}), c.DeleteAllOf(ctx, &v1alpha1.ClusterPolicyModule{}))
 }
 
-// define has the types served that policies and finalizers are made of.
-func (f *field) define(ctx context.Context) (client.Client, error) {
+// define creates the CustomResourceDefinitions, and waits until they are served.
+func (f *testbed) define(ctx context.Context) (client.Client, error) {
 	definitions, err := crds.Definitions()
 	if err != nil {
 		return nil, err
@@ -161,25 +161,13 @@ func (f *field) define(ctx context.Context) (client.Client, error) {
 	})
 }
 
-// until tries until something works.
+// until retries until a function succeeds.
 func until(ctx context.Context, works func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	for {
-		err := works()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
+	return devtest.Retry(ctx, time.Minute, 10*time.Millisecond, works)
 }
 
-// under measures one collection under a policy, which is taken away after it.
-func (f *field) under(ctx context.Context, c client.Client, v variant, b budget) (perSecond float64, err error) {
+// measureUnder measures one collection under a policy, which is deleted afterwards.
+func (f *testbed) measureUnder(ctx context.Context, c client.Client, v variant, b budget) (perSecond float64, err error) {
 	var created []client.Object
 	if v.module != nil {
 		created = append(created, v.module.DeepCopy())
@@ -221,9 +209,9 @@ func enforcing(ctx context.Context, c client.Client, name string) error {
 	return nil
 }
 
-// many measures with very many policies, all of which are looked at and none of
+// many measures with very many policies, all of which are matched and none of
 // which governs the objects.
-func (f *field) many(ctx context.Context, c client.Client, r *report, b budget) error {
+func (f *testbed) many(ctx context.Context, c client.Client, r *report, b budget) error {
 	gleaner := f.contenders[1]
 	var empty float64
 	if err := f.with(ctx, gleaner, b, func() (err error) {
@@ -234,7 +222,7 @@ func (f *field) many(ctx context.Context, c client.Client, r *report, b budget) 
 	}
 	var modules []*v1alpha1.ClusterPolicyModule
 	for i := range manyModules {
-		m := regoModule(fmt.Sprintf("many-%d", i), fmt.Sprintf("%s# %d\n", deleting, i))
+		m := regoModule(fmt.Sprintf("many-%d", i), fmt.Sprintf("%s# %d\n", deleteModule, i))
 		if err := c.Create(ctx, m); err != nil {
 			return err
 		}
@@ -257,7 +245,7 @@ func (f *field) many(ctx context.Context, c client.Client, r *report, b budget) 
 		if err != nil {
 			return err
 		}
-		r.note("background, objects/s, with %d policies whose selectors are looked at: %.0f", manyPolicies, perSecond)
+		r.note("background, objects/s, with %d policies whose selectors are matched: %.0f", manyPolicies, perSecond)
 		began = time.Now()
 		if err := c.Create(ctx, policyOf("one-more", v1alpha1.NeedReference, nil)); err != nil {
 			return err

@@ -11,13 +11,13 @@ import (
 type report struct {
 	figures []string
 	values  map[string]map[string]float64 // by figure, then by contender
-	notes   []string                      // figures that have nothing beside them
+	notes   []string                      // figures without a comparison
 	tables  []table
 }
 
-// table is a part of the report with columns of its own.
+// table is a part of the report with its own columns.
 type table struct {
-	columns []string // of which the first says what a row is about
+	columns []string // the first describes the row
 	rows    [][]string
 }
 
@@ -28,7 +28,7 @@ func (t table) print(w io.Writer) {
 	}
 }
 
-// note adds a figure of Gleaner's own.
+// note adds a figure without a comparison.
 func (r *report) note(format string, args ...any) {
 	r.notes = append(r.notes, fmt.Sprintf(format, args...))
 	progress(format, args...)
@@ -64,26 +64,26 @@ func (r *report) printFigures(w io.Writer) {
 	fmt.Fprintf(w, "| | %s | %s | ratio | %s | of that |\n|---|---:|---:|---:|---:|---:|\n", upstreamName, gleanerName, floorName)
 	for _, figure := range r.figures {
 		row := r.values[figure]
-		theirs, ours := row[upstreamName], row[gleanerName]
-		fmt.Fprintf(w, "| %s | %s | %s | %s |", figure, show(theirs), show(ours), ratio(ours, theirs))
+		theirs, own := row[upstreamName], row[gleanerName]
+		fmt.Fprintf(w, "| %s | %s | %s | %s |", figure, formatValue(theirs), formatValue(own), ratio(own, theirs))
 		if floor, ok := row[floorName]; ok {
-			fmt.Fprintf(w, " %s | %.0f %% |\n", show(floor), 100*ours/floor)
+			fmt.Fprintf(w, " %s | %.0f %% |\n", formatValue(floor), 100*own/floor)
 			continue
 		}
 		fmt.Fprintln(w, " | |")
 	}
 }
 
-func show(v float64) string {
+func formatValue(v float64) string {
 	if v >= 100 {
 		return fmt.Sprintf("%.0f", v)
 	}
 	return fmt.Sprintf("%.2f", v)
 }
 
-func ratio(ours, theirs float64) string {
+func ratio(own, theirs float64) string {
 	if theirs == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%.2f", ours/theirs)
+	return fmt.Sprintf("%.2f", own/theirs)
 }

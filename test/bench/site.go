@@ -9,21 +9,21 @@ import (
 	"sync/atomic"
 )
 
-// site is what finalizers send their requests to. It answers at once: what is
-// measured is the way there and back.
-type site struct {
+// fakeServer is the server for requests of finalizers. It responds immediately: only the
+// round trip is measured.
+type fakeServer struct {
 	url      string
 	requests atomic.Int64
 	server   http.Server
 	ended    chan struct{}
 }
 
-func newSite() (*site, error) {
+func newFakeServer() (*fakeServer, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("serve a site: %w", err)
 	}
-	s := &site{url: "http://" + listener.Addr().String(), ended: make(chan struct{})}
+	s := &fakeServer{url: "http://" + listener.Addr().String(), ended: make(chan struct{})}
 	s.server.Handler = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodDelete {
 			s.requests.Add(1)
@@ -38,7 +38,7 @@ func newSite() (*site, error) {
 	return s, nil
 }
 
-func (s *site) close() {
+func (s *fakeServer) close() {
 	s.server.Close()
 	<-s.ended
 }

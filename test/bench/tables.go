@@ -9,12 +9,12 @@ import (
 type column struct {
 	name   string
 	figure func(deletion) float64
-	ratio  bool // to the controller by hand that does the same: more is better
+	ratio  bool // to the equivalent handwritten controller: more is better
 }
 
-// paces shows how fast it goes.
-func (f *field) paces(servings []serving, figures map[string][]deletion) table {
-	return tabulate(fmt.Sprintf("%d objects", f.finalized), servings, figures, []column{
+// speedTable shows the speed of deletions.
+func (f *testbed) speedTable(servings []serving, figures map[string][]deletion) table {
+	return medianTable(fmt.Sprintf("%d objects", f.finalized), servings, figures, []column{
 		{name: "seconds", figure: func(d deletion) float64 { return d.seconds }},
 		{name: "of them until all are marked", figure: func(d deletion) float64 { return d.marked }},
 		{name: "objects/s", figure: func(d deletion) float64 { return float64(f.finalized) / d.seconds }, ratio: true},
@@ -22,9 +22,9 @@ func (f *field) paces(servings []serving, figures map[string][]deletion) table {
 	})
 }
 
-// costs shows what it takes.
-func (f *field) costs(servings []serving, figures map[string][]deletion) table {
-	return tabulate("for each object", servings, figures, []column{
+// resourceTable shows the resource usage of deletions.
+func (f *testbed) resourceTable(servings []serving, figures map[string][]deletion) table {
+	return medianTable("for each object", servings, figures, []column{
 		{name: "API calls", figure: func(d deletion) float64 { return d.calls }},
 		{name: "events", figure: func(d deletion) float64 { return d.events }},
 		{name: "processor time, ms", figure: func(d deletion) float64 { return d.cpu }},
@@ -33,8 +33,8 @@ func (f *field) costs(servings []serving, figures map[string][]deletion) table {
 	})
 }
 
-// tabulate shows the median of each figure.
-func tabulate(about string, servings []serving, figures map[string][]deletion, columns []column) table {
+// medianTable shows the median of each figure.
+func medianTable(about string, servings []serving, figures map[string][]deletion, columns []column) table {
 	t := table{columns: []string{about}}
 	for _, c := range columns {
 		t.columns = append(t.columns, c.name)
@@ -46,10 +46,10 @@ func tabulate(about string, servings []serving, figures map[string][]deletion, c
 		row := []string{v.name}
 		for _, c := range columns {
 			value := medianIn(figures[v.name], c.figure)
-			row = append(row, show(value))
+			row = append(row, formatValue(value))
 			switch {
-			case c.ratio && v.beside != v.name:
-				row = append(row, fmt.Sprintf("%.0f %%", 100*value/medianIn(figures[v.beside], c.figure)))
+			case c.ratio && v.baseline != v.name:
+				row = append(row, fmt.Sprintf("%.0f %%", 100*value/medianIn(figures[v.baseline], c.figure)))
 			case c.ratio:
 				row = append(row, "")
 			}
@@ -59,58 +59,58 @@ func tabulate(about string, servings []serving, figures map[string][]deletion, c
 	return t
 }
 
-// costsBeside shows what it takes to delete owners one after the other, beside what it
-// takes without Gleaner.
-func costsBeside(affairs []affair, figures map[string][]besides) table {
+// costTable compares the cost of deleting owners sequentially with and
+// without Gleaner.
+func costTable(scenarios []scenario, figures map[string][]scenarioFigures) table {
 	t := table{columns: []string{"one by one", "API calls", "extra", "of all, Gleaner's", "events", "webhook calls", "p50, ms", "extra", "p99, ms", "extra"}}
-	p := func(of int) func([]besides) float64 {
-		return func(d []besides) float64 { return percentile(allDelays(d), of) }
+	p := func(of int) func([]scenarioFigures) float64 {
+		return func(d []scenarioFigures) float64 { return percentile(allDelays(d), of) }
 	}
-	calls := func(d besides) float64 { return d.inTurn.calls }
-	for _, a := range affairs {
-		ours, theirs := figures[a.name], figures[a.beside]
-		row := []string{a.name, show(medianIn(ours, calls)), extra(a, medianIn(ours, calls)-medianIn(theirs, calls))}
-		for _, figure := range []func(besides) float64{
-			func(d besides) float64 { return d.inTurn.gleaner },
-			func(d besides) float64 { return d.inTurn.events },
-			func(d besides) float64 { return d.inTurn.webhooks },
+	calls := func(d scenarioFigures) float64 { return d.sequential.calls }
+	for _, a := range scenarios {
+		own, theirs := figures[a.name], figures[a.baseline]
+		row := []string{a.name, formatValue(medianIn(own, calls)), difference(a, medianIn(own, calls)-medianIn(theirs, calls))}
+		for _, figure := range []func(scenarioFigures) float64{
+			func(d scenarioFigures) float64 { return d.sequential.gleaner },
+			func(d scenarioFigures) float64 { return d.sequential.events },
+			func(d scenarioFigures) float64 { return d.sequential.webhooks },
 		} {
-			row = append(row, show(medianIn(ours, figure)))
+			row = append(row, formatValue(medianIn(own, figure)))
 		}
-		for _, delay := range []func([]besides) float64{p(50), p(99)} {
-			row = append(row, show(delay(ours)), extra(a, delay(ours)-delay(theirs)))
+		for _, delay := range []func([]scenarioFigures) float64{p(50), p(99)} {
+			row = append(row, formatValue(delay(own)), difference(a, delay(own)-delay(theirs)))
 		}
 		t.rows = append(t.rows, row)
 	}
 	return t
 }
 
-// atOnceBeside shows how fast owners go that are deleted at once.
-func (f *field) atOnceBeside(affairs []affair, figures map[string][]besides) table {
+// parallelTable compares the speed of deleting owners in parallel.
+func (f *testbed) parallelTable(scenarios []scenario, figures map[string][]scenarioFigures) table {
 	t := table{columns: []string{fmt.Sprintf("%d at once", f.owners), "owners/s", "of alone", "API calls", "extra", "of all, Gleaner's", "events", "webhook calls"}}
-	pace := func(d besides) float64 { return d.perSecond }
-	calls := func(d besides) float64 { return d.together.calls }
-	for _, a := range affairs {
-		ours, theirs := figures[a.name], figures[a.beside]
-		row := []string{a.name, show(medianIn(ours, pace)), "", show(medianIn(ours, calls)), extra(a, medianIn(ours, calls)-medianIn(theirs, calls))}
-		if a.beside != a.name {
-			row[2] = fmt.Sprintf("%.0f %%", 100*medianIn(ours, pace)/medianIn(theirs, pace))
+	pace := func(d scenarioFigures) float64 { return d.perSecond }
+	calls := func(d scenarioFigures) float64 { return d.parallel.calls }
+	for _, a := range scenarios {
+		own, theirs := figures[a.name], figures[a.baseline]
+		row := []string{a.name, formatValue(medianIn(own, pace)), "", formatValue(medianIn(own, calls)), difference(a, medianIn(own, calls)-medianIn(theirs, calls))}
+		if a.baseline != a.name {
+			row[2] = fmt.Sprintf("%.0f %%", 100*medianIn(own, pace)/medianIn(theirs, pace))
 		}
-		for _, figure := range []func(besides) float64{
-			func(d besides) float64 { return d.together.gleaner },
-			func(d besides) float64 { return d.together.events },
-			func(d besides) float64 { return d.together.webhooks },
+		for _, figure := range []func(scenarioFigures) float64{
+			func(d scenarioFigures) float64 { return d.parallel.gleaner },
+			func(d scenarioFigures) float64 { return d.parallel.events },
+			func(d scenarioFigures) float64 { return d.parallel.webhooks },
 		} {
-			row = append(row, show(medianIn(ours, figure)))
+			row = append(row, formatValue(medianIn(own, figure)))
 		}
 		t.rows = append(t.rows, row)
 	}
 	return t
 }
 
-// extra shows what an affair takes more than the one that it stands beside.
-func extra(a affair, value float64) string {
-	if a.beside == a.name {
+// difference shows the difference to the equivalent scenario without Gleaner.
+func difference(a scenario, value float64) string {
+	if a.baseline == a.name {
 		return ""
 	}
 	return fmt.Sprintf("%+.2f", value)
@@ -124,7 +124,7 @@ func medianIn[T any](of []T, figure func(T) float64) float64 {
 	return median(values)
 }
 
-func allDelays(of []besides) []float64 {
+func allDelays(of []scenarioFigures) []float64 {
 	var all []float64
 	for _, d := range of {
 		all = append(all, d.delays...)
@@ -132,7 +132,7 @@ func allDelays(of []besides) []float64 {
 	return all
 }
 
-// percentile returns the value below which so many in a hundred are; of none it is 0.
+// percentile returns the value below which a percentage of the values are, or 0 for no values.
 func percentile(values []float64, of int) float64 {
 	if len(values) == 0 {
 		return 0

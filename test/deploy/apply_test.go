@@ -21,7 +21,7 @@ import (
 	"github.com/gleaner-dev/gleaner/devcluster"
 )
 
-// kubectl runs kubectl, which must have nothing to warn of.
+// kubectl runs kubectl, and checks that it prints no warnings.
 func kubectl(t *testing.T, cluster *devcluster.Cluster, args ...string) string {
 	t.Helper()
 	binaries, err := devcluster.Build(t.Context(), io.Discard)
@@ -41,14 +41,14 @@ func kubectl(t *testing.T, cluster *devcluster.Cluster, args ...string) string {
 	return stdout.String()
 }
 
-// settled waits until controllers have done what they do to new objects.
-func settled(t *testing.T, cluster *devcluster.Cluster) {
+// waitForControllers waits until controllers have processed new objects.
+func waitForControllers(t *testing.T, cluster *devcluster.Cluster) {
 	t.Helper()
 	for resource, condition := range map[string]string{
 		"customresourcedefinitions": "condition=Established",
 		"deployments/gleaner":       `jsonpath={.metadata.annotations.deployment\.kubernetes\.io/revision}=1`,
 	} {
-		args := []string{"wait", "-n", namespace, "--for", condition, "--timeout", patience.String(), resource}
+		args := []string{"wait", "-n", namespace, "--for", condition, "--timeout", timeout.String(), resource}
 		if !strings.Contains(resource, "/") {
 			args = append(args, "--all")
 		}
@@ -56,8 +56,8 @@ func settled(t *testing.T, cluster *devcluster.Cluster) {
 	}
 }
 
-// wanted returns the objects that are applied, without what controllers write.
-func wanted(t *testing.T, cluster *devcluster.Cluster, overlay string) map[string]any {
+// wantedObjects returns the applied objects, without fields that controllers write.
+func wantedObjects(t *testing.T, cluster *devcluster.Cluster, overlay string) map[string]any {
 	t.Helper()
 	var list unstructured.UnstructuredList
 	if err := list.UnmarshalJSON([]byte(kubectl(t, cluster, "get", "-k", overlay, "-o", "json"))); err != nil {
@@ -73,12 +73,12 @@ func wanted(t *testing.T, cluster *devcluster.Cluster, overlay string) map[strin
 	return objects
 }
 
-// everything returns the names of all objects, but for those that the control
-// plane makes in its own namespaces after its start.
-func everything(t *testing.T, cluster *devcluster.Cluster) ([]string, error) {
+// listAllObjects returns the names of all objects, except those that the control
+// plane creates in its own namespaces after its start.
+func listAllObjects(t *testing.T, cluster *devcluster.Cluster) ([]string, error) {
 	t.Helper()
 	config := cluster.RESTConfig()
-	config.WarningHandler = rest.NoWarnings{} // about types that are deprecated
+	config.WarningHandler = rest.NoWarnings{} // about deprecated types
 	lists, err := discovery.NewDiscoveryClientForConfigOrDie(config).ServerPreferredResources()
 	if err != nil {
 		return nil, err
@@ -99,7 +99,7 @@ func everything(t *testing.T, cluster *devcluster.Cluster) ([]string, error) {
 				return nil, fmt.Errorf("list %s: %w", r.Name, err)
 			}
 			for _, o := range found.Items {
-				if !isControlPlanes(r.Name, o.GetNamespace()) {
+				if !isControlPlaneObject(r.Name, o.GetNamespace()) {
 					names = append(names, r.Name+" "+o.GetNamespace()+"/"+o.GetName())
 				}
 			}
@@ -109,7 +109,7 @@ func everything(t *testing.T, cluster *devcluster.Cluster) ([]string, error) {
 	return names, nil
 }
 
-func isControlPlanes(resource, namespace string) bool {
+func isControlPlaneObject(resource, namespace string) bool {
 	return resource == "clustertrustbundles" || (namespace == "default" || strings.HasPrefix(namespace, "kube-")) &&
 		slices.Contains([]string{"configmaps", "leases", "serviceaccounts"}, resource)
 }

@@ -20,48 +20,48 @@ import (
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
 )
 
-// Policies that make use of rights.
+// Policies that require permissions of their authors.
 const (
-	reads = `
+	readSpec = `
 resources: [{apiGroups: [""], resources: [configmaps]}]
 serviceAccount: {name: reader}
 fixed: {collect: {decision: Orphan}}`
-	readsElsewhere = `
+	readElsewhereSpec = `
 resources: [{apiGroups: [""], resources: [configmaps]}]
 serviceAccount: {namespace: elsewhere, name: reader}
 fixed: {collect: {decision: Orphan}}`
-	keeps = `
+	keepSpec = `
 resources: [{apiGroups: ["", apps], resources: [configmaps, deployments]}]
 fixed: {collect: {decision: Orphan}}`
-	keepsRoles = `
+	keepRolesSpec = `
 resources: [{apiGroups: [rbac.authorization.k8s.io], resources: [rolebindings]}]
 mode: Enforce
 fixed: {collect: {decision: Orphan}}`
-	waitsFor = `
+	waitSpec = `
 resources: [{apiGroups: [rbac.authorization.k8s.io], resources: [rolebindings]}]
 mode: Enforce
 fixed: {collect: {decision: Wait, after: 720h}}`
-	deletesLater = `
+	delaySpec = `
 resources: [{apiGroups: [rbac.authorization.k8s.io], resources: [rolebindings]}]
 mode: Enforce
 fixed: {collect: {decision: Delete, delay: 720h}}`
-	faulty = `
+	faultSpec = `
 resources: [{apiGroups: [rbac.authorization.k8s.io], resources: [rolebindings]}]
 objectSelector: {matchLabels: {a: "no value of a label"}}
 fixed: {collect: {decision: Delete}}`
-	propagates = `
+	propagateSpec = `
 resources: [{apiGroups: [""], resources: [configmaps]}, {apiGroups: [apps], resources: [deployments, statefulsets]}]
 fixed: {propagate: {decision: Foreground}}`
-	asks = `
+	moduleSpec = `
 resources: [{apiGroups: [apps], resources: [deployments]}]
 module: {name: any}`
-	asksAboutAll = `
+	moduleForAllSpec = `
 resources: [{apiGroups: ["*"], resources: ["*"]}]
 module: {name: any}`
 )
 
-// many selects as many resources of one group.
-func many(n int) string {
+// manyResourcesSpec returns a policy that selects n resources of one group.
+func manyResourcesSpec(n int) string {
 	names := make([]string, n)
 	for i := range names {
 		names[i] = fmt.Sprintf("things%d", i)
@@ -79,52 +79,52 @@ func impersonate(account string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, ResourceNames: []string{account}, Verbs: []string{"impersonate"}}
 }
 
-func TestAuthorOfAGCPolicy(t *testing.T) {
+func TestAuthor_OfAGCPolicy(t *testing.T) {
 	for claim, tc := range map[string]struct {
 		spec    string
 		may     []rbacv1.PolicyRule
-		refusal string // "" if it is accepted
+		refusal string // "": accepted
 	}{
-		"may not read as an account that they may not impersonate": {reads, nil,
+		"may not read as an account that they may not impersonate": {readSpec, nil,
 			"the policy reads as service account NAMESPACE/reader, which you may not impersonate"},
-		"may not read as an account other than the one that they may impersonate": {reads, []rbacv1.PolicyRule{impersonate("other")},
+		"may not read as an account other than the one that they may impersonate": {readSpec, []rbacv1.PolicyRule{impersonate("other")},
 			"the policy reads as service account NAMESPACE/reader, which you may not impersonate"},
-		"may read as an account that they may impersonate": {reads, []rbacv1.PolicyRule{impersonate("reader"), update("", "configmaps")}, ""},
-		"may not keep what they may not update": {keeps, []rbacv1.PolicyRule{update("", "configmaps"), update("apps", "configmaps")},
+		"may read as an account that they may impersonate": {readSpec, []rbacv1.PolicyRule{impersonate("reader"), update("", "configmaps")}, ""},
+		"may not keep what they may not update": {keepSpec, []rbacv1.PolicyRule{update("", "configmaps"), update("apps", "configmaps")},
 			"the policy may keep or change /deployments, which you may not update in namespace NAMESPACE"},
-		"may not keep role bindings with the rights of edit": {keepsRoles, []rbacv1.PolicyRule{update("", "*"), update("apps", "*")},
+		"may not keep role bindings with the rights of edit": {keepRolesSpec, []rbacv1.PolicyRule{update("", "*"), update("apps", "*")},
 			"the policy may keep or change rbac.authorization.k8s.io/rolebindings, which you may not update in namespace NAMESPACE"},
-		"may not have role bindings wait":                {waitsFor, nil, "the policy may keep or change rbac.authorization.k8s.io/rolebindings"},
-		"may not delete role bindings later":             {deletesLater, nil, "the policy may keep or change rbac.authorization.k8s.io/rolebindings"},
-		"may not keep them in Monitor, nor by a fault":   {faulty, nil, "the policy may keep or change rbac.authorization.k8s.io/rolebindings"},
-		"may keep role bindings that they may update":    {keepsRoles, []rbacv1.PolicyRule{update("rbac.authorization.k8s.io", "rolebindings")}, ""},
-		"may keep what they may update, in other groups": {keeps, []rbacv1.PolicyRule{update("", "*"), update("apps", "*")}, ""},
-		"may not propagate to what they may not update": {propagates, []rbacv1.PolicyRule{update("", "configmaps"), update("apps", "deployments")},
+		"may not have role bindings wait":                {waitSpec, nil, "the policy may keep or change rbac.authorization.k8s.io/rolebindings"},
+		"may not delete role bindings later":             {delaySpec, nil, "the policy may keep or change rbac.authorization.k8s.io/rolebindings"},
+		"may not keep them in Monitor, nor by a fault":   {faultSpec, nil, "the policy may keep or change rbac.authorization.k8s.io/rolebindings"},
+		"may keep role bindings that they may update":    {keepRolesSpec, []rbacv1.PolicyRule{update("rbac.authorization.k8s.io", "rolebindings")}, ""},
+		"may keep what they may update, in other groups": {keepSpec, []rbacv1.PolicyRule{update("", "*"), update("apps", "*")}, ""},
+		"may not propagate to what they may not update": {propagateSpec, []rbacv1.PolicyRule{update("", "configmaps"), update("apps", "deployments")},
 			"the policy may keep or change apps/statefulsets, which you may not update in namespace NAMESPACE"},
-		"may not propagate to what they may update in another group alone": {propagates,
+		"may not propagate to what they may update in another group alone": {propagateSpec,
 			[]rbacv1.PolicyRule{update("", "configmaps", "deployments", "statefulsets"), update("apps", "statefulsets")},
 			"the policy may keep or change apps/deployments, which you may not update in namespace NAMESPACE"},
-		"may propagate to what they may update": {propagates,
+		"may propagate to what they may update": {propagateSpec,
 			[]rbacv1.PolicyRule{update("", "configmaps"), update("apps", "deployments", "statefulsets")}, ""},
-		"may not have a module decide about what they may not update": {asks, nil,
+		"may not have a module decide about what they may not update": {moduleSpec, nil,
 			"the policy may keep or change apps/deployments, which you may not update in namespace NAMESPACE"},
-		"may have a module decide about what they may update":                    {asks, []rbacv1.PolicyRule{update("apps", "deployments")}, ""},
-		"may propagate to as many resources as can be checked":                   {many(20), []rbacv1.PolicyRule{update("example.com", "*")}, ""},
-		"may not propagate to the last of as many resources as can be checked":   {many(20), []rbacv1.PolicyRule{update("example.com", first(19)...)}, "example.com/things19"},
-		"may not propagate to more resources than can be checked":                {many(21), []rbacv1.PolicyRule{update("example.com", "*")}, "select 20 at most"},
-		"may propagate to more resources than can be checked, if they may all":   {many(30), []rbacv1.PolicyRule{update("*", "*")}, ""},
-		"may not propagate to more resources with rights in this group and core": {many(30), []rbacv1.PolicyRule{update("example.com", "*"), update("", "*")}, "select 20 at most"},
+		"may have a module decide about what they may update":                    {moduleSpec, []rbacv1.PolicyRule{update("apps", "deployments")}, ""},
+		"may propagate to as many resources as can be checked":                   {manyResourcesSpec(20), []rbacv1.PolicyRule{update("example.com", "*")}, ""},
+		"may not propagate to the last of as many resources as can be checked":   {manyResourcesSpec(20), []rbacv1.PolicyRule{update("example.com", firstResources(19)...)}, "example.com/things19"},
+		"may not propagate to more resources than can be checked":                {manyResourcesSpec(21), []rbacv1.PolicyRule{update("example.com", "*")}, "select at most 20"},
+		"may propagate to more resources than can be checked, if they may all":   {manyResourcesSpec(30), []rbacv1.PolicyRule{update("*", "*")}, ""},
+		"may not propagate to more resources with rights in this group and core": {manyResourcesSpec(30), []rbacv1.PolicyRule{update("example.com", "*"), update("", "*")}, "select at most 20"},
 	} {
 		t.Run(claim, func(t *testing.T) {
 			a := newAuthor(t, gcPolicies)
-			a.inNamespace(a.ns, tc.may...)
-			a.applies(tc.spec, strings.ReplaceAll(tc.refusal, "NAMESPACE", a.ns))
+			a.grantInNamespace(a.ns, tc.may...)
+			a.expectApply(tc.spec, strings.ReplaceAll(tc.refusal, "NAMESPACE", a.ns))
 		})
 	}
 }
 
-// first names the resources that many selects.
-func first(n int) []string {
+// firstResources returns the names of the first n resources that many selects.
+func firstResources(n int) []string {
 	names := make([]string, n)
 	for i := range names {
 		names[i] = fmt.Sprintf("things%d", i)
@@ -132,69 +132,69 @@ func first(n int) []string {
 	return names
 }
 
-func TestAuthorOfAClusterGCPolicy(t *testing.T) {
+func TestAuthor_OfAClusterGCPolicy(t *testing.T) {
 	for claim, tc := range map[string]struct {
 		spec     string
 		anywhere []rbacv1.PolicyRule
 		here     []rbacv1.PolicyRule // in one namespace
 		refusal  string
 	}{
-		"may not read as an account that they may not impersonate": {readsElsewhere, nil, []rbacv1.PolicyRule{impersonate("reader")},
+		"may not read as an account that they may not impersonate": {readElsewhereSpec, nil, []rbacv1.PolicyRule{impersonate("reader")},
 			"the policy reads as service account elsewhere/reader, which you may not impersonate"},
-		"may read as an account that they may impersonate": {readsElsewhere, []rbacv1.PolicyRule{impersonate("reader"), update("", "configmaps")}, nil, ""},
-		"may not propagate to what they may update in one namespace": {propagates, nil,
+		"may read as an account that they may impersonate": {readElsewhereSpec, []rbacv1.PolicyRule{impersonate("reader"), update("", "configmaps")}, nil, ""},
+		"may not propagate to what they may update in one namespace": {propagateSpec, nil,
 			[]rbacv1.PolicyRule{update("", "configmaps"), update("apps", "*")},
 			"the policy may keep or change /configmaps, which you may not update in all namespaces"},
-		"may propagate to what they may update in all namespaces": {propagates,
+		"may propagate to what they may update in all namespaces": {propagateSpec,
 			[]rbacv1.PolicyRule{update("", "configmaps"), update("apps", "*")}, nil, ""},
-		"may not have a module decide about everything": {asksAboutAll, []rbacv1.PolicyRule{update("", "*"), update("apps", "*")}, nil,
+		"may not have a module decide about everything": {moduleForAllSpec, []rbacv1.PolicyRule{update("", "*"), update("apps", "*")}, nil,
 			"the policy may keep or change */*, which you may not update in all namespaces"},
-		"may have a module decide about everything if they may update everything": {asksAboutAll, []rbacv1.PolicyRule{update("*", "*")}, nil, ""},
-		"may not keep what they may update in one namespace": {keepsRoles, nil, []rbacv1.PolicyRule{update("rbac.authorization.k8s.io", "*")},
+		"may have a module decide about everything if they may update everything": {moduleForAllSpec, []rbacv1.PolicyRule{update("*", "*")}, nil, ""},
+		"may not keep what they may update in one namespace": {keepRolesSpec, nil, []rbacv1.PolicyRule{update("rbac.authorization.k8s.io", "*")},
 			"the policy may keep or change rbac.authorization.k8s.io/rolebindings, which you may not update in all namespaces"},
 	} {
 		t.Run(claim, func(t *testing.T) {
 			a := newAuthor(t, clusterGCPolicies)
-			a.anywhere(tc.anywhere...)
-			a.inNamespace(a.ns, tc.here...)
-			a.applies(tc.spec, tc.refusal)
+			a.grantEverywhere(tc.anywhere...)
+			a.grantInNamespace(a.ns, tc.here...)
+			a.expectApply(tc.spec, tc.refusal)
 		})
 	}
 }
 
-func TestAuthorOfAChange(t *testing.T) {
+func TestAuthor_OfAChange(t *testing.T) {
 	a := newAuthor(t, gcPolicies)
-	if _, err := a.policies(a.admin).Create(t.Context(), a.policy(reads), metav1.CreateOptions{}); err != nil {
+	if _, err := a.policies(a.admin).Create(t.Context(), a.policy(readSpec), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	a.inNamespace(a.ns, update("", "configmaps"))
+	a.grantInNamespace(a.ns, update("", "configmaps"))
 	patch := func(body string) error {
 		_, err := a.policies(a.as).Patch(t.Context(), "policy", types.MergePatchType, []byte(body), metav1.PatchOptions{})
 		return err
 	}
-	t.Run("needs the rights of what the policy is from now on", func(t *testing.T) {
-		a.refused("which you may not impersonate", func() error { return patch(`{"spec": {"mode": "Enforce"}}`) })
-		a.refused("which you may not impersonate", func() error { return patch(`{"spec": {"priority": 1}}`) })
+	t.Run("needs the permissions for the new policy", func(t *testing.T) {
+		a.waitForRefused("which you may not impersonate", func() error { return patch(`{"spec": {"mode": "Enforce"}}`) })
+		a.waitForRefused("which you may not impersonate", func() error { return patch(`{"spec": {"priority": 1}}`) })
 	})
-	t.Run("needs none for labels", func(t *testing.T) {
-		a.accepted(func() error { return patch(`{"metadata": {"labels": {"a": "b"}}}`) })
+	t.Run("needs no permissions for labels", func(t *testing.T) {
+		a.waitForAccepted(func() error { return patch(`{"metadata": {"labels": {"a": "b"}}}`) })
 	})
-	t.Run("needs none to take the account out", func(t *testing.T) {
-		a.accepted(func() error { return patch(`{"spec": {"serviceAccount": null}}`) })
+	t.Run("needs no permissions to remove the account", func(t *testing.T) {
+		a.waitForAccepted(func() error { return patch(`{"spec": {"serviceAccount": null}}`) })
 	})
 }
 
-func TestAuthors_AreCheckedByExpressionsThatFitTheTypes(t *testing.T) {
-	client := dynamic.NewForConfigOrDie(installed(t).RESTConfig()).Resource(schema.GroupVersionResource{
+func TestAuthor_ExpressionsMatchTheSchemas(t *testing.T) {
+	client := dynamic.NewForConfigOrDie(sharedInstallation(t).RESTConfig()).Resource(schema.GroupVersionResource{
 		Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingadmissionpolicies",
 	})
-	devtest.Eventually(t, patience, func() error {
+	devtest.Eventually(t, timeout, func() error {
 		policy, err := client.Get(t.Context(), "gleaner-policy-authors", metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
 		if seen, _, err := unstructured.NestedInt64(policy.Object, "status", "observedGeneration"); err != nil || seen != policy.GetGeneration() {
-			return fmt.Errorf("its expressions have not been looked at: %w", err)
+			return fmt.Errorf("expressions have not been type-checked: %w", err)
 		}
 		if warnings, found, _ := unstructured.NestedFieldNoCopy(policy.Object, "status", "typeChecking", "expressionWarnings"); found {
 			t.Fatalf("the API server warns: %v", warnings)
@@ -214,12 +214,12 @@ var (
 	}
 )
 
-// inForce waits once for the API server to ask whether authors may.
-var inForce sync.Once
+// checkedOnce waits once for the API server to enforce the checks of authors.
+var checkedOnce sync.Once
 
-// author is somebody who may write policies or finalizers, and at first nothing else.
+// author is a user who may write policies or finalizers, and initially nothing else.
 type author struct {
-	*world
+	*env
 	admin, as *rest.Config
 	user      string
 	resource  schema.GroupVersionResource
@@ -227,20 +227,20 @@ type author struct {
 
 func newAuthor(t *testing.T, resource schema.GroupVersionResource) *author {
 	t.Helper()
-	admin := installed(t).RESTConfig()
-	a := plainAuthor(newWorld(t, admin), admin, resource)
-	inForce.Do(func() {
-		stranger := plainAuthor(newWorld(t, admin), admin, gcPolicies)
-		stranger.refused("which you may not impersonate", func() error { return stranger.create(reads) })
+	admin := sharedInstallation(t).RESTConfig()
+	a := plainAuthor(newEnv(t, admin), admin, resource)
+	checkedOnce.Do(func() {
+		unauthorized := plainAuthor(newEnv(t, admin), admin, gcPolicies)
+		unauthorized.waitForRefused("which you may not impersonate", func() error { return unauthorized.dryRunCreate(readSpec) })
 	})
 	return a
 }
 
-func plainAuthor(w *world, admin *rest.Config, resource schema.GroupVersionResource) *author {
+func plainAuthor(w *env, admin *rest.Config, resource schema.GroupVersionResource) *author {
 	w.Helper()
-	a := &author{world: w, admin: admin, as: rest.CopyConfig(admin), user: "author-of-" + w.ns, resource: resource}
+	a := &author{env: w, admin: admin, as: rest.CopyConfig(admin), user: "author-of-" + w.ns, resource: resource}
 	a.as.Impersonate.UserName = a.user
-	a.anywhere(rbacv1.PolicyRule{APIGroups: []string{resource.Group}, Resources: []string{resource.Resource}, Verbs: []string{"create", "get", "patch"}})
+	a.grantEverywhere(rbacv1.PolicyRule{APIGroups: []string{resource.Group}, Resources: []string{resource.Resource}, Verbs: []string{"create", "get", "patch"}})
 	return a
 }
 
@@ -248,19 +248,19 @@ func (a *author) subjects() []rbacv1.Subject {
 	return []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: a.user}}
 }
 
-// anywhere gives the author rights in all namespaces.
-func (a *author) anywhere(rules ...rbacv1.PolicyRule) {
+// grantEverywhere grants the author permissions in all namespaces.
+func (a *author) grantEverywhere(rules ...rbacv1.PolicyRule) {
 	a.Helper()
 	role, err := a.kube.RbacV1().ClusterRoles().Create(a.Context(),
 		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{GenerateName: a.ns + "-"}, Rules: rules}, metav1.CreateOptions{})
 	if err != nil {
 		a.Fatal(err)
 	}
-	a.bind(role.Name, a.subjects()[0])
+	a.bindClusterRole(role.Name, a.subjects()[0])
 }
 
-// inNamespace gives the author rights in one namespace.
-func (a *author) inNamespace(namespace string, rules ...rbacv1.PolicyRule) {
+// grantInNamespace grants the author permissions in one namespace.
+func (a *author) grantInNamespace(namespace string, rules ...rbacv1.PolicyRule) {
 	a.Helper()
 	meta := metav1.ObjectMeta{Name: "author"}
 	_, made := a.kube.RbacV1().Roles(namespace).Create(a.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{})
@@ -292,35 +292,35 @@ func (a *author) policy(spec string) *unstructured.Unstructured {
 	return policy
 }
 
-// create tries to create a policy, and leaves nothing behind.
-func (a *author) create(spec string) error {
+// dryRunCreate creates a policy in a dry run.
+func (a *author) dryRunCreate(spec string) error {
 	_, err := a.policies(a.as).Create(a.Context(), a.policy(spec), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	return err
 }
 
-// applies creates a policy, which is accepted or refused.
-func (a *author) applies(spec, refusal string) {
+// expectApply creates a policy, and checks that it is accepted or refused.
+func (a *author) expectApply(spec, refusal string) {
 	a.Helper()
 	if refusal == "" {
-		a.accepted(func() error { return a.create(spec) })
+		a.waitForAccepted(func() error { return a.dryRunCreate(spec) })
 		return
 	}
-	a.refused(refusal, func() error { return a.create(spec) })
+	a.waitForRefused(refusal, func() error { return a.dryRunCreate(spec) })
 }
 
-// accepted waits, as for rights that the API server has not heard of yet.
-func (a *author) accepted(try func() error) {
+// waitForAccepted waits for success: the API server reads permissions with a delay.
+func (a *author) waitForAccepted(try func() error) {
 	a.Helper()
-	devtest.Eventually(a, patience, try)
+	devtest.Eventually(a, timeout, try)
 }
 
-// refused waits, as accepted does, for the one refusal that is meant.
-func (a *author) refused(why string, try func() error) {
+// waitForRefused waits for an error with this text.
+func (a *author) waitForRefused(why string, try func() error) {
 	a.Helper()
-	devtest.Eventually(a, patience, func() error {
+	devtest.Eventually(a, timeout, func() error {
 		err := try()
 		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), why) {
-			return fmt.Errorf("not refused since %q: %w", why, err)
+			return fmt.Errorf("not refused with %q: %w", why, err)
 		}
 		return nil
 	})

@@ -26,24 +26,25 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/gleaner-dev/gleaner/policies/source/oci"
+	"github.com/gleaner-dev/gleaner/test/program"
 )
 
 const (
-	mostManifest = 1 << 20 // bytes
-	revision     = "0123456789abcdef0123456789abcdef01234567"
+	maxManifestSize = 1 << 20 // bytes
+	revision        = "0123456789abcdef0123456789abcdef01234567"
 )
 
-// other is the architecture that this machine does not have.
-var other = map[string]string{"amd64": "arm64", "arm64": "amd64"}[runtime.GOARCH]
+// otherArchitecture is an architecture different from this machine's.
+var otherArchitecture = map[string]string{"amd64": "arm64", "arm64": "amd64"}[runtime.GOARCH]
 
-// makeImage runs tools/image.
-func makeImage(t *testing.T, args ...string) (string, error) {
+// buildImage runs tools/image.
+func buildImage(t *testing.T, args ...string) (string, error) {
 	t.Helper()
-	if err := readSources("../../tools/image", ".go"); err != nil {
+	if err := program.ReadFiles("../../tools/image"); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), "go", append([]string{"run", "../../tools/image/main.go", "-version", version, "-revision", revision}, args...)...)
-	cmd.Env = append(os.Environ(), "DOCKER_CONFIG="+t.TempDir()) // nobody's passwords
+	cmd.Env = append(os.Environ(), "DOCKER_CONFIG="+t.TempDir()) // without credentials
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
@@ -52,38 +53,38 @@ func makeImage(t *testing.T, args ...string) (string, error) {
 	return stdout.String(), nil
 }
 
-// foreign builds a small command for the architecture that this machine does
-// not have, which takes less time than the whole of Gleaner.
-func foreign(t *testing.T) string {
+// buildForeignBinary builds a small command for another architecture,
+// which is faster than building Gleaner.
+func buildForeignBinary(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()
 	source, path := filepath.Join(folder, "main.go"), filepath.Join(folder, "foreign")
 	if err := os.WriteFile(source, []byte("package main\n\nfunc main() {}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := build(t.Context(), path, source, "GOOS=linux", "GOARCH="+other); err != nil {
+	if err := build(t.Context(), path, source, "GOOS=linux", "GOARCH="+otherArchitecture); err != nil {
 		t.Fatal(err)
 	}
 	return path
 }
 
-// crossBuilt builds Gleaner for the architecture that this machine does not have.
-func crossBuilt(t *testing.T) string {
+// crossBuild builds Gleaner for another architecture.
+func crossBuild(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "gleaner")
-	if err := build(t.Context(), path, "../../cmd/gleaner", "GOOS=linux", "GOARCH="+other); err != nil {
+	if err := build(t.Context(), path, "../../cmd/gleaner", "GOOS=linux", "GOARCH="+otherArchitecture); err != nil {
 		t.Fatal(err)
 	}
 	return path
 }
 
-// pulled is an image as it comes from a registry.
-type pulled struct {
+// pulledImage is an image pulled from a registry.
+type pulledImage struct {
 	*testing.T
 	from *oci.Repository
 }
 
-func (p pulled) blob(d v1.Descriptor, into any) []byte {
+func (p pulledImage) blob(d v1.Descriptor, into any) []byte {
 	p.Helper()
 	data, err := p.from.Blob(p.Context(), d.Digest.String(), d.Size)
 	if err == nil && into != nil {
@@ -95,9 +96,9 @@ func (p pulled) blob(d v1.Descriptor, into any) []byte {
 	return data
 }
 
-func (p pulled) manifest(name string, into any) (digest string) {
+func (p pulledImage) manifest(name string, into any) (digest string) {
 	p.Helper()
-	data, digest, err := p.from.Manifest(p.Context(), name, mostManifest)
+	data, digest, err := p.from.Manifest(p.Context(), name, maxManifestSize)
 	if err == nil {
 		err = json.Unmarshal(data, into)
 	}
@@ -107,9 +108,9 @@ func (p pulled) manifest(name string, into any) (digest string) {
 	return digest
 }
 
-// files unpacks a layer into a folder, and names what is in it. Its content has
-// to have the digest by which the config knows it.
-func (p pulled) files(folder string, d v1.Descriptor, diffID v1.Hash) []string {
+// unpackLayer unpacks a layer into a folder, and returns the names of its files. Its content must
+// have the digest in the config.
+func (p pulledImage) unpackLayer(folder string, d v1.Descriptor, diffID v1.Hash) []string {
 	p.Helper()
 	packed, err := gzip.NewReader(bytes.NewReader(p.blob(d, nil)))
 	if err != nil {
@@ -120,7 +121,7 @@ func (p pulled) files(folder string, d v1.Descriptor, diffID v1.Hash) []string {
 		p.Fatal(err)
 	}
 	if got := oci.Digest(plain); got != diffID.String() {
-		p.Errorf("a layer unpacks to %s, and the config says %s", got, diffID)
+		p.Errorf("layer has diff ID %s, want %s as in the config", got, diffID)
 	}
 	var names []string
 	for reader := tar.NewReader(bytes.NewReader(plain)); ; {
@@ -134,7 +135,7 @@ func (p pulled) files(folder string, d v1.Descriptor, diffID v1.Hash) []string {
 		names = append(names, header.Name)
 		path := filepath.Join(folder, filepath.FromSlash(header.Name))
 		if header.Uid != 0 || header.Gid != 0 || header.Mode&0o022 != 0 {
-			p.Errorf("%s is %d's with mode %o: others than root could write it", header.Name, header.Uid, header.Mode)
+			p.Errorf("%s has owner %d and mode %o: writable for others than root", header.Name, header.Uid, header.Mode)
 		}
 		switch header.Typeflag {
 		case tar.TypeDir:
@@ -160,17 +161,17 @@ func unpack(t *testing.T, path string, from io.Reader, mode fs.FileMode) {
 	}
 }
 
-// image unpacks the image for an architecture into a folder.
-func (p pulled) image(index v1.IndexManifest, architecture string) (root string, manifest v1.Manifest, config v1.ConfigFile) {
+// unpackImage unpacks the image for an architecture into a folder.
+func (p pulledImage) unpackImage(index v1.IndexManifest, architecture string) (root string, manifest v1.Manifest, config v1.ConfigFile) {
 	p.Helper()
 	at := slices.IndexFunc(index.Manifests, func(d v1.Descriptor) bool { return d.Platform.String() == "linux/"+architecture })
 	if at < 0 {
-		p.Fatalf("there is none for %s", architecture)
+		p.Fatalf("no image for %s", architecture)
 	}
 	p.manifest(index.Manifests[at].Digest.String(), &manifest)
 	p.blob(manifest.Config, &config)
 	if config.OS != "linux" || config.Architecture != architecture || len(config.RootFS.DiffIDs) != len(manifest.Layers) {
-		p.Fatalf("its config is %+v", config)
+		p.Fatalf("config is %+v", config)
 	}
 	root = filepath.Join(p.TempDir(), "root")
 	if err := os.Mkdir(root, 0o755); err != nil {
@@ -178,7 +179,7 @@ func (p pulled) image(index v1.IndexManifest, architecture string) (root string,
 	}
 	var names []string
 	for i, layer := range manifest.Layers {
-		names = append(names, p.files(root, layer, config.RootFS.DiffIDs[i])...)
+		names = append(names, p.unpackLayer(root, layer, config.RootFS.DiffIDs[i])...)
 	}
 	if diff := cmp.Diff([]string{"etc/", "etc/ssl/", "etc/ssl/certs/", "etc/ssl/certs/ca-certificates.crt", "gleaner"}, names); diff != "" {
 		p.Errorf("files (-want +got):\n%s", diff)
@@ -189,7 +190,7 @@ func (p pulled) image(index v1.IndexManifest, architecture string) (root string,
 	}
 	defer command.Close()
 	if want := map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}[architecture]; command.Machine != want {
-		p.Errorf("its command is for %s", command.Machine)
+		p.Errorf("command is for %s", command.Machine)
 	}
 	return root, manifest, config
 }
@@ -201,7 +202,7 @@ func TestImage_IsPulledFromARegistryAndCollects(t *testing.T) {
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	t.Cleanup(server.Close)
 	reference := strings.TrimPrefix(server.URL, "http://") + "/gleaner/gleaner:" + version
-	out, err := makeImage(t, "-folder", filepath.Join(t.TempDir(), "image"), "-push", reference, binary(t), crossBuilt(t))
+	out, err := buildImage(t, "-folder", filepath.Join(t.TempDir(), "image"), "-push", reference, gleaner.Path(t), crossBuild(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,19 +210,19 @@ func TestImage_IsPulledFromARegistryAndCollects(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := pulled{t, oci.NewRepository(http.DefaultClient, to, oci.Credential{})}
+	p := pulledImage{t, oci.NewRepository(http.DefaultClient, to, oci.Credential{})}
 	var index v1.IndexManifest
 	digest := p.manifest(version, &index)
 	if want := "@" + digest + "\n"; !strings.HasSuffix(out, want) {
-		t.Errorf("the command does not name the image as …%s but says\n%s", want, out)
+		t.Errorf("output does not end in %s:\n%s", want, out)
 	}
 	if len(index.Manifests) != 2 {
-		t.Errorf("it is for %d architectures", len(index.Manifests))
+		t.Errorf("image has %d architectures", len(index.Manifests))
 	}
-	foreign, foreignManifest, foreignConfig := p.image(index, other)
-	root, manifest, config := p.image(index, runtime.GOARCH)
+	foreign, foreignManifest, foreignConfig := p.unpackImage(index, otherArchitecture)
+	root, manifest, config := p.unpackImage(index, runtime.GOARCH)
 
-	t.Run("is the same for either architecture but for the command", func(t *testing.T) {
+	t.Run("is the same for both architectures except the command", func(t *testing.T) {
 		if diff := cmp.Diff(config.Config, foreignConfig.Config); diff != "" {
 			t.Errorf("configs:\n%s", diff)
 		}
@@ -231,12 +232,12 @@ func TestImage_IsPulledFromARegistryAndCollects(t *testing.T) {
 		if manifest.Layers[0].Digest != foreignManifest.Layers[0].Digest || manifest.Layers[1].Digest == foreignManifest.Layers[1].Digest {
 			t.Errorf("layers %v and %v", manifest.Layers, foreignManifest.Layers)
 		}
-		ours, theirs := sourcesOf(t, root), sourcesOf(t, foreign)
-		if diff := cmp.Diff(ours, theirs); diff != "" {
-			t.Errorf("the commands are not of the same sources:\n%s", diff)
+		own, theirs := sourcesOf(t, root), sourcesOf(t, foreign)
+		if diff := cmp.Diff(own, theirs); diff != "" {
+			t.Errorf("commands have different sources:\n%s", diff)
 		}
 	})
-	t.Run("says what it is", func(t *testing.T) {
+	t.Run("has labels and annotations", func(t *testing.T) {
 		for name, about := range map[string]map[string]string{
 			"labels": config.Config.Labels, "annotations": manifest.Annotations, "annotations of the index": index.Annotations,
 		} {
@@ -247,28 +248,28 @@ func TestImage_IsPulledFromARegistryAndCollects(t *testing.T) {
 			}
 		}
 	})
-	t.Run("runs as nobody in particular", func(t *testing.T) {
+	t.Run("runs as a non-root user", func(t *testing.T) {
 		if config.Config.User != "65532:65532" {
-			t.Errorf("it runs as %q", config.Config.User)
+			t.Errorf("user is %q", config.Config.User)
 		}
 		if diff := cmp.Diff([]string{"/gleaner"}, config.Config.Entrypoint); diff != "" {
 			t.Errorf("entrypoint (-want +got):\n%s", diff)
 		}
-		said, err := exec.CommandContext(t.Context(), filepath.Join(root, "gleaner"), "version").CombinedOutput()
-		if err != nil || !strings.Contains(string(said), version) {
-			t.Errorf("gleaner version says %q, %v", said, err)
+		output, err := exec.CommandContext(t.Context(), filepath.Join(root, "gleaner"), "version").CombinedOutput()
+		if err != nil || !strings.Contains(string(output), version) {
+			t.Errorf("gleaner version printed %q, %v", output, err)
 		}
 	})
-	t.Run("collects, and writes nothing but what it has volumes for", func(t *testing.T) {
-		if !canConfine {
-			t.Skip("only root can show it no more than the image")
+	t.Run("collects, and writes only to its volumes", func(t *testing.T) {
+		if !canChroot {
+			t.Skip("chroot requires root")
 		}
-		cluster := installed(t)
+		cluster := sharedInstallation(t)
 		before := filesOf(t, root)
-		o := startPod(t, makePod(t, cluster, root, canConfine))
-		o.ready("/healthz", "/readyz")
-		w := newWorld(t, cluster.RESTConfig())
-		w.collects("image")
+		o := startPod(t, newPod(t, cluster, root, canChroot))
+		o.waitUntilReady("/healthz", "/readyz")
+		w := newEnv(t, cluster.RESTConfig())
+		w.expectCollection("image")
 		o.stop()
 		if diff := cmp.Diff(before, filesOf(t, root)); diff != "" {
 			t.Errorf("files before and after:\n%s", diff)
@@ -276,7 +277,7 @@ func TestImage_IsPulledFromARegistryAndCollects(t *testing.T) {
 	})
 }
 
-// sourcesOf is what the command in an image was built of: its package, and its modules.
+// sourcesOf returns the package and the modules that the command in an image was built from.
 func sourcesOf(t *testing.T, root string) (sources []string) {
 	t.Helper()
 	info, err := buildinfo.ReadFile(filepath.Join(root, "gleaner"))
@@ -284,7 +285,7 @@ func sourcesOf(t *testing.T, root string) (sources []string) {
 		t.Fatal(err)
 	}
 	if info.Path != "github.com/gleaner-dev/gleaner/cmd/gleaner" {
-		t.Errorf("its command is %s", info.Path)
+		t.Errorf("command is %s", info.Path)
 	}
 	sources = append(sources, info.GoVersion, info.Path)
 	for _, m := range info.Deps {
@@ -293,7 +294,7 @@ func sourcesOf(t *testing.T, root string) (sources []string) {
 	return sources
 }
 
-// filesOf names the files in a root, but for what a kubelet puts there.
+// filesOf returns the names of the files in a root, except those that a kubelet adds.
 func filesOf(t *testing.T, root string) (names []string) {
 	t.Helper()
 	err := fs.WalkDir(os.DirFS(root), ".", func(path string, entry fs.DirEntry, err error) error {
@@ -311,22 +312,22 @@ func filesOf(t *testing.T, root string) (names []string) {
 	return names
 }
 
-// Each time the command is built in another folder.
-func TestImage_IsTheSameOfTheSameSources(t *testing.T) {
+// The command is built in a different folder each time.
+func TestImage_IsReproducible(t *testing.T) {
 	folder := t.TempDir()
 	var contents [2]map[string]bool
 	for i := range contents {
-		if _, err := makeImage(t, "-folder", folder, foreign(t)); err != nil {
+		if _, err := buildImage(t, "-folder", folder, buildForeignBinary(t)); err != nil {
 			t.Fatal(err)
 		}
 		contents[i] = layoutOf(t, folder)
 	}
 	if diff := cmp.Diff(contents[0], contents[1]); diff != "" {
-		t.Errorf("the first and the second:\n%s", diff)
+		t.Errorf("first and second layout:\n%s", diff)
 	}
 }
 
-// layoutOf names the files of an OCI layout, with what they are known by.
+// layoutOf returns the names and digests of the files of an OCI layout.
 func layoutOf(t *testing.T, folder string) map[string]bool {
 	t.Helper()
 	found := map[string]bool{}
@@ -346,13 +347,13 @@ func layoutOf(t *testing.T, folder string) map[string]bool {
 		t.Fatal(err)
 	}
 	if len(found) != 7 { // two layers, config, manifest, index, index.json, oci-layout
-		t.Errorf("there are %v", found)
+		t.Errorf("found %v", found)
 	}
 	return found
 }
 
-func TestImage_IsNotMadeOfWhatCouldNotRunInIt(t *testing.T) {
-	command := foreign(t)
+func TestImage_RefusesUnusableCommands(t *testing.T) {
+	command := buildForeignBinary(t)
 	script := filepath.Join(t.TempDir(), "script")
 	if err := os.WriteFile(script, []byte("#!/bin/sh\n"), 0o700); err != nil {
 		t.Fatal(err)
@@ -368,16 +369,16 @@ func TestImage_IsNotMadeOfWhatCouldNotRunInIt(t *testing.T) {
 		"nothing":                          {nil, "name commands"},
 		"a script":                         {[]string{script}, "not a command for Linux"},
 		"a command that needs libraries":   {[]string{shell}, "build it with CGO_ENABLED=0"},
-		"two commands of one architecture": {[]string{command, command}, "is for " + other + ", too"},
+		"two commands of one architecture": {[]string{command, command}, "is for " + otherArchitecture + ", too"},
 	} {
 		t.Run(claim, func(t *testing.T) {
 			folder := filepath.Join(t.TempDir(), "image")
-			_, err := makeImage(t, append([]string{"-folder", folder}, tc.commands...)...)
+			_, err := buildImage(t, append([]string{"-folder", folder}, tc.commands...)...)
 			if err == nil || !strings.Contains(err.Error(), tc.says) {
-				t.Errorf("it says %v", err)
+				t.Errorf("got error %v", err)
 			}
 			if _, err := os.Stat(folder); !errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("it has written an image, or something: %v", err)
+				t.Errorf("output was written: %v", err)
 			}
 		})
 	}

@@ -14,26 +14,26 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/rest"
 
 	"github.com/gleaner-dev/gleaner/devcluster"
+	"github.com/gleaner-dev/gleaner/devcluster/devtest"
 )
 
 const accountFolder = "/var/run/secrets/kubernetes.io/serviceaccount"
 
-// pod is what a kubelet makes of the Deployment's template, as far as this machine
+// pod is created from the Deployment's template as a kubelet would, as far as this machine
 // allows: a root with the files of the image, the account's token, and volumes.
 type pod struct {
 	root        string
 	spec        corev1.PodSpec
 	args        []string
 	environment []string
-	confined    bool // to the root, as the image's user; else it sees all of this machine
+	confined    bool // to the root, as the image's user; otherwise it has access to the whole machine
 }
 
-// makePod makes one in a folder that has the files of the image.
-func makePod(t *testing.T, cluster *devcluster.Cluster, root string, confined bool) pod {
+// newPod creates a pod in a folder with the files of the image.
+func newPod(t *testing.T, cluster *devcluster.Cluster, root string, confined bool) pod {
 	t.Helper()
 	client := kubernetes.NewForConfigOrDie(cluster.RESTConfig())
 	deployment, err := client.AppsV1().Deployments(namespace).Get(t.Context(), "gleaner", metav1.GetOptions{})
@@ -44,11 +44,11 @@ func makePod(t *testing.T, cluster *devcluster.Cluster, root string, confined bo
 	container := p.spec.Containers[0]
 	p.args = slices.Clone(container.Args)
 	p.mount(t, client, container.VolumeMounts)
-	p.identify(t, cluster)
+	p.mountToken(t, cluster)
 	return p
 }
 
-// mount makes the volumes. Whoever is not confined is told of them by other names.
+// mount creates the volumes. Without confinement, their paths are replaced in the arguments.
 func (p *pod) mount(t *testing.T, client kubernetes.Interface, mounts []corev1.VolumeMount) {
 	t.Helper()
 	for _, m := range mounts {
@@ -68,10 +68,10 @@ func (p *pod) mount(t *testing.T, client kubernetes.Interface, mounts []corev1.V
 				t.Fatal(err)
 			}
 			for name, content := range secret.Data {
-				write(t, filepath.Join(folder, name), content, os.FileMode(*volume.Secret.DefaultMode))
+				writeFile(t, filepath.Join(folder, name), content, os.FileMode(*volume.Secret.DefaultMode))
 			}
 		default:
-			t.Fatalf("nothing here can make the volume %+v", volume)
+			t.Fatalf("unsupported volume %+v", volume)
 		}
 		for i := range p.args {
 			if !p.confined {
@@ -81,9 +81,9 @@ func (p *pod) mount(t *testing.T, client kubernetes.Interface, mounts []corev1.V
 	}
 }
 
-// identify gives it a token of its account, as a pod has it; by a kubeconfig if it
-// can't be shown a root of its own.
-func (p *pod) identify(t *testing.T, cluster *devcluster.Cluster) {
+// mountToken mounts a token of the service account, as in a pod; without confinement,
+// it writes a kubeconfig.
+func (p *pod) mountToken(t *testing.T, cluster *devcluster.Cluster) {
 	t.Helper()
 	admin, secret := cluster.RESTConfig(), token(t, cluster, namespace, p.spec.ServiceAccountName)
 	if p.confined {
@@ -92,7 +92,7 @@ func (p *pod) identify(t *testing.T, cluster *devcluster.Cluster) {
 			t.Fatal(err)
 		}
 		for name, content := range map[string][]byte{"token": []byte(secret), "ca.crt": admin.CAData, "namespace": []byte(namespace)} {
-			write(t, filepath.Join(folder, name), content, 0o444)
+			writeFile(t, filepath.Join(folder, name), content, 0o444)
 		}
 		at, err := url.Parse(admin.Host)
 		if err != nil {
@@ -101,27 +101,24 @@ func (p *pod) identify(t *testing.T, cluster *devcluster.Cluster) {
 		p.environment = []string{"KUBERNETES_SERVICE_HOST=" + at.Hostname(), "KUBERNETES_SERVICE_PORT=" + at.Port()}
 		return
 	}
-	config := clientcmdapi.NewConfig()
-	config.Clusters["c"] = &clientcmdapi.Cluster{Server: admin.Host, CertificateAuthorityData: admin.CAData}
-	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: secret}
-	config.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
-	config.CurrentContext = "x"
 	path := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*config, path); err != nil {
+	config := rest.AnonymousClientConfig(admin)
+	config.BearerToken = secret
+	if err := devcluster.WriteKubeconfig(path, config); err != nil {
 		t.Fatal(err)
 	}
 	p.environment = []string{"KUBECONFIG=" + path}
 	p.args = append(p.args, "--namespace="+namespace)
 }
 
-// places gives it free addresses on loopback in place of those of its network, which
-// there is none of. So the API server is told of a URL in place of the webhook's Service.
-func (p *pod) places(t *testing.T) (metrics, probes string) {
+// setAddresses replaces the pod network by free addresses on loopback,
+// and the webhook's Service by a URL.
+func (p *pod) setAddresses(t *testing.T) (metrics, probes string) {
 	t.Helper()
-	metrics, probes = freeAddress(t), freeAddress(t)
+	metrics, probes = devtest.FreeAddress(t), devtest.FreeAddress(t)
 	p.args = append(p.args, "--metrics-bind-address="+metrics, "--health-probe-bind-address="+probes)
 	if slices.Contains(p.args, "--collector=companion") {
-		webhook := freeAddress(t)
+		webhook := devtest.FreeAddress(t)
 		_, port, err := net.SplitHostPort(webhook)
 		if err != nil {
 			t.Fatal(err)
@@ -131,16 +128,16 @@ func (p *pod) places(t *testing.T) (metrics, probes string) {
 	return metrics, probes
 }
 
-// imageOf is a folder with what the image has, made of this checkout's command.
-func imageOf(t *testing.T) (root string) {
+// imageRoot creates a folder with the image's files, with the command of this checkout.
+func imageRoot(t *testing.T) (root string) {
 	t.Helper()
 	root = filepath.Join(t.TempDir(), "root")
 	if err := os.Mkdir(root, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	command := filepath.Join(root, "gleaner")
-	if err := os.Link(binary(t), command); err != nil { // on another file system
-		if err := copyFile(binary(t), command); err != nil {
+	if err := os.Link(gleaner.Path(t), command); err != nil { // on a different file system
+		if err := copyFile(gleaner.Path(t), command); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -161,7 +158,7 @@ func copyFile(from, to string) error {
 	return errors.Join(err, target.Close())
 }
 
-func write(t *testing.T, path string, content []byte, mode os.FileMode) {
+func writeFile(t *testing.T, path string, content []byte, mode os.FileMode) {
 	t.Helper()
 	if err := os.WriteFile(path, content, mode); err != nil {
 		t.Fatal(err)

@@ -1,31 +1,26 @@
-// Package deploy installs what config has on a real API server, as people do,
-// and runs the command there as the service account that it has in a pod, with
-// the arguments of its Deployment. There is no kubelet, so pods are admitted
-// and created, and never run.
+// Package deploy installs config on a real API server, as users do,
+// and runs the command as the service account of the pod, with
+// the arguments of the Deployment. There is no kubelet, so pods are admitted
+// and created, but never run.
 package deploy
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/gleaner-dev/gleaner/devcluster"
-
-	// What the command is made of. Go keeps the results of tests, and can't see
-	// that these depend on what another process builds.
-	_ "github.com/gleaner-dev/gleaner/operator/loop"
-	_ "github.com/gleaner-dev/gleaner/policies/builtin"
+	"github.com/gleaner-dev/gleaner/devcluster/devtest"
+	"github.com/gleaner-dev/gleaner/test/program"
 )
 
 const (
-	patience = 2 * time.Minute // beside other work
+	timeout = 2 * time.Minute // other tests run in parallel
 
 	companion = "../../config/default"
 	primary   = "../../config/primary"
@@ -34,59 +29,25 @@ const (
 	version   = "v1.2.3-tested"
 )
 
-// noCollector are the controllers that run: all but the built-in collector.
-var noCollector = []string{"*", "-garbage-collector-controller", "-storage-version-migrator-controller"}
-
-// shared is what the tests share, each made when the first test asks for it.
+// shared is what the tests share, each part created on first use.
 var shared struct {
-	folder  string // that binaries are put into
-	build   sync.Once
 	install sync.Once
-	cluster *devcluster.Cluster
 	err     error
 }
 
+// gleaner is the program that the tests share, built as for the image.
+var gleaner = program.Gleaner{Flags: []string{linkerFlags}}
+
 func TestMain(m *testing.M) {
-	shared.folder, shared.err = os.MkdirTemp("", "gleaner-deploy-")
-	code := m.Run()
-	if err := cleanUp(); err != nil {
-		fmt.Fprintln(os.Stderr, "clean up:", err)
-		code = max(code, 1)
-	}
-	os.Exit(code)
+	devtest.Run(m, devcluster.Options{Controllers: devcluster.WithoutCollector()}, gleaner.Remove)
 }
 
-func cleanUp() error {
-	err := os.RemoveAll(shared.folder)
-	if shared.cluster != nil {
-		err = errors.Join(err, shared.cluster.Stop())
-	}
-	return err
-}
+// linkerFlags are those of the image.
+const linkerFlags = "-ldflags=-s -w -X main.version=" + version
 
-// binary returns the path of the command, built from this checkout as it is for
-// an image.
-func binary(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(shared.folder, "gleaner")
-	shared.build.Do(func() {
-		if shared.err == nil {
-			shared.err = readSources("../../cmd/gleaner", ".go")
-		}
-		if shared.err == nil {
-			shared.err = build(t.Context(), path, "../../cmd/gleaner")
-		}
-	})
-	if shared.err != nil {
-		t.Fatal(shared.err)
-	}
-	return path
-}
-
-// build builds a command that needs no libraries.
+// build builds a static command, also for another system.
 func build(ctx context.Context, path, sources string, environment ...string) error {
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false",
-		"-ldflags", "-s -w -X main.version="+version, "-o", path, sources)
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", linkerFlags, "-o", path, sources)
 	cmd.Env = append(append(os.Environ(), "CGO_ENABLED=0"), environment...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build %s: %w\n%s", sources, err, out)
@@ -94,62 +55,31 @@ func build(ctx context.Context, path, sources string, environment ...string) err
 	return nil
 }
 
-// installed returns the control plane that the tests share, on which Gleaner is
+// sharedInstallation returns the shared control plane with Gleaner
 // installed as the only collector.
-func installed(t *testing.T) *devcluster.Cluster {
+func sharedInstallation(t *testing.T) *devcluster.Cluster {
 	t.Helper()
-	shared.install.Do(func() {
-		if shared.err != nil {
-			return
-		}
-		if shared.cluster, shared.err = startCluster(t.Context(), noCollector...); shared.err != nil {
-			return
-		}
-		_, shared.err = shared.cluster.Kubectl(t.Context(), "apply", "-k", primary)
-	})
+	readManifests(t)
+	cluster := devtest.Shared(t)
+	shared.install.Do(func() { _, shared.err = cluster.Kubectl(t.Context(), "apply", "-k", primary) })
 	if shared.err != nil {
 		t.Fatal(shared.err)
 	}
-	return shared.cluster
-}
-
-// bare returns a control plane of the test's own, with nothing installed. Without
-// controllers to name, it has the built-in collector.
-func bare(t *testing.T, controllers ...string) *devcluster.Cluster {
-	t.Helper()
-	cluster, err := startCluster(t.Context(), controllers...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := cluster.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
 	return cluster
 }
 
-func startCluster(ctx context.Context, controllers ...string) (*devcluster.Cluster, error) {
-	for folder, extension := range map[string]string{"../../config": ".yaml", "../../config/monitoring": ".json", "../../crds/manifests": ".yaml"} {
-		if err := readSources(folder, extension); err != nil {
-			return nil, err
-		}
-	}
-	// The first build takes minutes and should not look like a test that hangs.
-	if _, err := devcluster.Build(ctx, os.Stderr); err != nil {
-		return nil, err
-	}
-	return devcluster.Start(ctx, devcluster.Options{Controllers: controllers})
+// startBareCluster starts a control plane for one test, with nothing installed. If no
+// controllers are named, the built-in collector runs.
+func startBareCluster(t *testing.T, controllers ...string) *devcluster.Cluster {
+	t.Helper()
+	readManifests(t)
+	return devtest.Start(t, devcluster.Options{Controllers: controllers})
 }
 
-// readSources reads files that other processes will, so that Go runs these
-// tests again when one of them has changed.
-func readSources(folder, extension string) error {
-	return filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || filepath.Ext(path) != extension {
-			return err
-		}
-		_, err = os.ReadFile(path)
-		return err
-	})
+// readManifests reads what kubectl reads, so that Go runs a test again when it changes.
+func readManifests(t *testing.T) {
+	t.Helper()
+	if err := errors.Join(program.ReadFiles("../../config"), program.ReadFiles("../../crds/manifests")); err != nil {
+		t.Fatal(err)
+	}
 }

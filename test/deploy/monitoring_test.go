@@ -25,14 +25,14 @@ import (
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write "+shown+" anew; then read the diff")
+var rewrite = flag.Bool("rewrite", false, "write "+metricsFile+"; then read the diff")
 
-// shown is what the rules and the dashboard may ask for, which test/prometheus holds
-// them to.
-const shown = "../prometheus/testdata/metrics"
+// metricsFile lists the metrics that the rules and the dashboard may use, which test/prometheus
+// checks.
+const metricsFile = "../prometheus/testdata/metrics"
 
-// serving has one object that waits for a finalizer, and one that has waited for it.
-const serving = `
+// finalizerManifests has one object that waits for a finalizer, and one whose finalizer is done.
+const finalizerManifests = `
 apiVersion: gleaner.dev/v1alpha1
 kind: PolicyModule
 metadata: {name: served, namespace: NAMESPACE}
@@ -80,72 +80,72 @@ apiVersion: v1
 kind: Secret
 metadata: {name: waits, namespace: NAMESPACE, finalizers: [NAMESPACE.gleaner.dev/served]}`
 
-// The installation is the one of docs/install.md, with monitoring.
+// The installation is that of docs/install.md, with monitoring.
 func TestMonitoring(t *testing.T) {
-	cluster := bare(t)
-	define(t, cluster, "monitoring.coreos.com", "ServiceMonitor", "PrometheusRule")
-	own := example(t)
+	cluster := startBareCluster(t)
+	createThirdPartyCRDs(t, cluster, "monitoring.coreos.com", "ServiceMonitor", "PrometheusRule")
+	own := installExample(t)
 	kubectl(t, cluster, "apply", "-k", own)
 	client := kubernetes.NewForConfigOrDie(cluster.RESTConfig())
 	deployed := container(t, client)
 	if deployed.Image != "registry.example.com/gleaner:v1.2.3" || !slices.Contains(deployed.Args, "--finalizer-networks=10.96.0.0/16") {
-		t.Errorf("what docs/install.md shows makes it run %s %v", deployed.Image, deployed.Args)
+		t.Errorf("kustomization of docs/install.md runs %s %v", deployed.Image, deployed.Args)
 	}
 	dashboard, err := client.CoreV1().ConfigMaps(namespace).Get(t.Context(), "gleaner-dashboard", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if dashboard.Labels["grafana_dashboard"] == "" || !strings.Contains(dashboard.Data["gleaner.json"], "gleaner_writes_enabled") {
-		t.Errorf("the dashboard is %v", dashboard)
+		t.Errorf("dashboard is %v", dashboard)
 	}
 
-	w := newWorld(t, cluster.RESTConfig())
-	o := startPod(t, makePod(t, cluster, imageOf(t), false)) // in a root of its own it has no /proc, as pods have
-	o.ready("/readyz")
-	w.drops(cluster)
+	w := newEnv(t, cluster.RESTConfig())
+	o := startPod(t, newPod(t, cluster, imageRoot(t), false)) // in a root of its own it has no /proc, unlike in a pod
+	o.waitUntilReady("/readyz")
+	w.deleteAsCollector(cluster)
 	w.apply(cluster, strings.ReplaceAll(keepsAll, `"keep"`, `"keep-NAMESPACE"`), "clustergcpolicy/keep-"+w.ns)
-	w.keeps("kept")
-	w.apply(cluster, serving, "-n", w.ns, "finalizers.gleaner.dev/served")
-	kubectl(t, cluster, "delete", "-n", w.ns, "secrets/goes", "--timeout", patience.String())
+	w.expectKeeps("kept")
+	w.apply(cluster, finalizerManifests, "-n", w.ns, "finalizers.gleaner.dev/served")
+	kubectl(t, cluster, "delete", "-n", w.ns, "secrets/goes", "--timeout", timeout.String())
 	kubectl(t, cluster, "delete", "-n", w.ns, "secrets/waits", "--wait=false")
 
-	reader := token(t, cluster, w.ns, w.bound("prometheus", "gleaner-metrics-reader"))
+	reader := token(t, cluster, w.ns, w.createBoundAccount("prometheus", "gleaner-metrics-reader"))
 	var text string
-	devtest.Eventually(t, patience, func() error {
+	devtest.Eventually(t, timeout, func() error {
 		code, body, err := get(t, o.metrics+"/metrics", reader)
 		if err == nil && (code != http.StatusOK || !strings.Contains(body, w.ns+`/served",state="pending"} 1`)) {
-			err = fmt.Errorf("it answers %d:\n%s", code, body)
+			err = fmt.Errorf("got %d:\n%s", code, body)
 		}
 		text = body
 		return err
 	})
-	t.Run("metrics are those that rules and the dashboard were tried with", func(t *testing.T) { compare(t, text) })
-	t.Run("metrics are named as is usual", func(t *testing.T) { lint(t, text) })
+	t.Run("metrics are those that rules and the dashboard are tested with", func(t *testing.T) { compareMetrics(t, text) })
+	t.Run("metrics follow naming conventions", func(t *testing.T) { lint(t, text) })
 
 	removeResources(t, cluster)
 	o.stop()
-	kubectl(t, cluster, "delete", "-k", own, "--timeout", patience.String())
+	kubectl(t, cluster, "delete", "-k", own, "--timeout", timeout.String())
 }
 
-// drops has the other collector be asked about an object, and delete it. About one that
-// a policy keeps it may be too late to be asked.
-func (w *world) drops(cluster *devcluster.Cluster) {
+// deleteAsCollector deletes an object through the built-in collector with a call of the webhook. For a kept
+// object the webhook may not be called in time.
+func (w *env) deleteAsCollector(cluster *devcluster.Cluster) {
 	w.Helper()
 	policy := "clustergcpolicy/drop-" + w.ns
 	w.apply(cluster, strings.NewReplacer(`"keep"`, `"drop-NAMESPACE"`, `"Orphan"`, `"Delete"`).Replace(keepsAll), policy)
-	owner := w.make("owner-of-dropped", w.ns)
-	dropped := w.make("dropped", w.ns, owner)
+	owner := w.create("owner-of-dropped", w.ns)
+	dropped := w.create("dropped", w.ns, owner)
 	if err := w.kube.CoreV1().ConfigMaps(w.ns).Delete(w.Context(), owner.Name, metav1.DeleteOptions{}); err != nil {
 		w.Fatal(err)
 	}
-	w.eventually(dropped, func(live *corev1.ConfigMap) bool { return live == nil })
-	kubectl(w.T, cluster, "delete", policy, "--timeout", patience.String())
+	w.waitForObject(dropped, func(live *corev1.ConfigMap) bool { return live == nil })
+	kubectl(w.T, cluster, "delete", policy, "--timeout", timeout.String())
 }
 
 var firstKustomization = regexp.MustCompile("(?s)```yaml\n(.*?)```")
 
-// example makes the kustomization of docs/install.md, beside a checkout.
-func example(t *testing.T) (folder string) {
+// installExample creates the kustomization of docs/install.md next to a checkout.
+func installExample(t *testing.T) (folder string) {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/install.md")
 	if err != nil {
@@ -161,12 +161,12 @@ func example(t *testing.T) (folder string) {
 			t.Fatal(err)
 		}
 	}
-	write(t, filepath.Join(folder, "kustomization.yaml"), found[1], 0o600)
+	writeFile(t, filepath.Join(folder, "kustomization.yaml"), found[1], 0o600)
 	return folder
 }
 
-// compare holds the metrics to the list of them.
-func compare(t *testing.T, text string) {
+// compareMetrics compares the metrics with the list.
+func compareMetrics(t *testing.T, text string) {
 	t.Helper()
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(strings.NewReader(text))
@@ -175,7 +175,7 @@ func compare(t *testing.T, text string) {
 	}
 	var lines []string
 	for name, family := range families {
-		if !ours.MatchString(name) {
+		if !ownMetrics.MatchString(name) {
 			continue
 		}
 		labels := map[string]bool{}
@@ -184,29 +184,29 @@ func compare(t *testing.T, text string) {
 				labels[l.GetName()] = true
 			}
 		}
-		lines = append(lines, strings.Join(append([]string{name, kind(family)}, sorted(labels)...), " ")+"\n")
+		lines = append(lines, strings.Join(append([]string{name, metricType(family)}, sortedKeys(labels)...), " ")+"\n")
 	}
 	slices.Sort(lines)
 	got := strings.Join(lines, "")
 	if *rewrite {
-		write(t, shown, []byte(got), 0o644)
+		writeFile(t, metricsFile, []byte(got), 0o644)
 	}
-	want, err := os.ReadFile(shown)
+	want, err := os.ReadFile(metricsFile)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s is out of date; run this test with -rewrite, then read the diff (-want +got):\n%s", shown, diff)
+		t.Errorf("%s is out of date; run this test with -rewrite, then read the diff (-want +got):\n%s", metricsFile, diff)
 	}
 }
 
-// ours are the metrics that people may ask for. Go, controller-runtime and client-go
-// show others, which come and go with their versions.
-var ours = regexp.MustCompile(`^(gleaner_.*|workqueue_depth|process_(start_time_seconds|resident_memory_bytes|cpu_seconds_total))$`)
+// ownMetrics matches Gleaner's own metrics. Those of Go, controller-runtime and client-go
+// may change with their versions.
+var ownMetrics = regexp.MustCompile(`^(gleaner_.*|workqueue_depth|process_(start_time_seconds|resident_memory_bytes|cpu_seconds_total))$`)
 
-func kind(family *dto.MetricFamily) string { return strings.ToLower(family.GetType().String()) }
+func metricType(family *dto.MetricFamily) string { return strings.ToLower(family.GetType().String()) }
 
-func sorted(set map[string]bool) []string {
+func sortedKeys(set map[string]bool) []string {
 	var all []string
 	for name := range set {
 		all = append(all, name)
@@ -215,7 +215,7 @@ func sorted(set map[string]bool) []string {
 	return all
 }
 
-// lint has Prometheus' linter look at Gleaner's own metrics.
+// lint checks Gleaner's own metrics with Prometheus' linter.
 func lint(t *testing.T, text string) {
 	t.Helper()
 	problems, err := promlint.New(strings.NewReader(text)).Lint()

@@ -16,70 +16,70 @@ import (
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
 )
 
-// Each overlay is applied, run, and removed, one after the other.
+// Each overlay is applied, run, and removed.
 func TestOverlays(t *testing.T) {
-	t.Run("beside the built-in collector", func(t *testing.T) {
-		cluster := bare(t)
+	t.Run("with the built-in collector", func(t *testing.T) {
+		cluster := startBareCluster(t)
 		for _, o := range []overlay{
 			{folder: companion},
 			{folder: companion, claim: "by the API server", flags: []string{"--server-side"}},
 			{folder: "../../config/dev"},
-			{folder: "../../config/cert-manager", before: certManager},
+			{folder: "../../config/cert-manager", prepare: certManager},
 		} {
 			o.cluster = cluster
 			t.Run(filepath.Base(o.folder)+" "+o.claim, o.test)
 		}
 	})
 	t.Run("alone", func(t *testing.T) {
-		o := overlay{folder: primary, cluster: bare(t, noCollector...)}
+		o := overlay{folder: primary, cluster: startBareCluster(t, devcluster.WithoutCollector()...)}
 		t.Run(filepath.Base(o.folder), o.test)
 	})
 }
 
-// overlay is a folder that is applied.
+// overlay is a kustomize overlay under test.
 type overlay struct {
 	cluster       *devcluster.Cluster
 	folder, claim string
 	flags         []string                                           // of kubectl apply
-	before        func(*testing.T, *devcluster.Cluster) (and func()) // what has to be there first, and what it does then; nil: nothing
+	prepare       func(*testing.T, *devcluster.Cluster) (and func()) // creates prerequisites, and returns what runs after applying; may be nil
 }
 
 func (o overlay) test(t *testing.T) {
 	run := func() {}
-	if o.before != nil {
-		run = o.before(t, o.cluster)
+	if o.prepare != nil {
+		run = o.prepare(t, o.cluster)
 	}
-	before, err := everything(t, o.cluster)
+	before, err := listAllObjects(t, o.cluster)
 	if err != nil {
 		t.Fatal(err)
 	}
 	apply := append([]string{"apply", "-k", o.folder}, o.flags...)
 	kubectl(t, o.cluster, apply...)
-	settled(t, o.cluster)
-	first := wanted(t, o.cluster, o.folder)
+	waitForControllers(t, o.cluster)
+	first := wantedObjects(t, o.cluster, o.folder)
 
 	out := kubectl(t, o.cluster, apply...)
-	t.Run("is the same when it is applied again", func(t *testing.T) {
-		if diff := cmp.Diff(first, wanted(t, o.cluster, o.folder)); diff != "" {
-			t.Errorf("after the first and the second time:\n%s", diff)
+	t.Run("does not change when it is applied again", func(t *testing.T) {
+		if diff := cmp.Diff(first, wantedObjects(t, o.cluster, o.folder)); diff != "" {
+			t.Errorf("after applying it once and twice:\n%s", diff)
 		}
 		for line := range strings.Lines(out) {
-			// kubectl sends the selector of a budget each time.
+			// kubectl sends the selector of a budget every time.
 			if o.flags == nil && !strings.HasSuffix(line, " unchanged\n") && !strings.HasPrefix(line, "poddisruptionbudget") {
-				t.Errorf("kubectl says %s", line)
+				t.Errorf("kubectl printed %s", line)
 			}
 		}
 	})
 	run()
-	t.Run("works as its service account with the arguments of its Deployment", o.works)
+	t.Run("works as its service account with the arguments of its Deployment", o.expectWorks)
 
-	t.Run("goes without a trace when it is deleted", func(t *testing.T) {
-		// With the namespace, which is among it, goes what is in it.
-		kubectl(t, o.cluster, "delete", "-k", o.folder, "--ignore-not-found", "--timeout", patience.String())
-		devtest.Eventually(t, patience, func() error {
-			after, err := everything(t, o.cluster)
+	t.Run("leaves nothing when it is deleted", func(t *testing.T) {
+		// Its namespace is deleted with all objects in it.
+		kubectl(t, o.cluster, "delete", "-k", o.folder, "--ignore-not-found", "--timeout", timeout.String())
+		devtest.Eventually(t, timeout, func() error {
+			after, err := listAllObjects(t, o.cluster)
 			if diff := cmp.Diff(before, after); err == nil && diff != "" {
-				err = fmt.Errorf("before it was applied and after it was deleted:\n%s", diff)
+				err = fmt.Errorf("objects before applying and after deletion:\n%s", diff)
 			}
 			return err
 		})
@@ -89,53 +89,53 @@ func (o overlay) test(t *testing.T) {
 const keepsAll = `{"apiVersion":"gleaner.dev/v1alpha1","kind":"ClusterGCPolicy","metadata":{"name":"keep"},"spec":{
   "resources":[{"apiGroups":[""],"resources":["configmaps"]}],"fixed":{"collect":{"decision":"Orphan"}},"mode":"Enforce"}}`
 
-// works has the operator keep what has lost its owner, while a policy says so.
-func (o overlay) works(t *testing.T) {
-	w := newWorld(t, o.cluster.RESTConfig())
+// expectWorks checks that the operator keeps objects without owners while a policy applies.
+func (o overlay) expectWorks(t *testing.T) {
+	w := newEnv(t, o.cluster.RESTConfig())
 	operator := startOperator(t, o.cluster)
-	operator.ready("/healthz", "/readyz")
+	operator.waitUntilReady("/healthz", "/readyz")
 	policy := filepath.Join(t.TempDir(), "policy.json")
-	write(t, policy, []byte(keepsAll), 0o600)
+	writeFile(t, policy, []byte(keepsAll), 0o600)
 	kubectl(t, o.cluster, "apply", "-f", policy)
-	kubectl(t, o.cluster, "wait", "clustergcpolicies/keep", "--for=condition=Enforcing", "--timeout", patience.String())
-	w.keeps("kept")
+	kubectl(t, o.cluster, "wait", "clustergcpolicies/keep", "--for=condition=Enforcing", "--timeout", timeout.String())
+	w.expectKeeps("kept")
 
 	kubectl(t, o.cluster, "delete", "-f", policy)
-	kubectl(t, o.cluster, "wait", "clustergcpolicies/keep", "--for=delete", "--timeout", patience.String())
-	devtest.Eventually(t, patience, func() error {
+	kubectl(t, o.cluster, "wait", "clustergcpolicies/keep", "--for=delete", "--timeout", timeout.String())
+	devtest.Eventually(t, timeout, func() error {
 		_, err := w.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(t.Context(), "gleaner-veto", metav1.GetOptions{})
 		if !apierrors.IsNotFound(err) {
-			return fmt.Errorf("the webhook's configuration is still there: %w", err)
+			return fmt.Errorf("webhook configuration still exists: %w", err)
 		}
 		return nil
 	})
 	operator.stop()
-	if strings.Contains(strings.ToLower(operator.log.String()), "forbidden") {
-		t.Error("something is forbidden: see its log")
+	if strings.Contains(strings.ToLower(operator.process.Log.String()), "forbidden") {
+		t.Error("a request was forbidden: see the operator's log")
 	}
-	kubectl(t, o.cluster, "delete", "namespace", w.ns) // and wait, so that nothing of it is taken for a trace
+	kubectl(t, o.cluster, "delete", "namespace", w.ns) // and wait, so that it does not count as left over
 }
 
-// keeps waits until an object whose owner is deleted is one that has none.
-func (w *world) keeps(name string) {
+// expectKeeps deletes the owner of an object, and waits until the object has no owner references.
+func (w *env) expectKeeps(name string) {
 	w.Helper()
-	owner := w.make("owner-of-"+name, w.ns)
-	kept := w.make(name, w.ns, owner)
+	owner := w.create("owner-of-"+name, w.ns)
+	kept := w.create(name, w.ns, owner)
 	if err := w.kube.CoreV1().ConfigMaps(w.ns).Delete(w.Context(), owner.Name, metav1.DeleteOptions{}); err != nil {
 		w.Fatal(err)
 	}
-	w.isKept(kept)
+	w.waitForKept(kept)
 }
 
-func (w *world) isKept(o *corev1.ConfigMap) {
+func (w *env) waitForKept(o *corev1.ConfigMap) {
 	w.Helper()
-	devtest.Eventually(w, patience, func() error {
+	devtest.Eventually(w, timeout, func() error {
 		live, err := w.kube.CoreV1().ConfigMaps(w.ns).Get(w.Context(), o.Name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			w.Fatalf("%s was not kept", o.Name)
 		}
 		if err == nil && len(live.OwnerReferences) != 0 {
-			err = errors.New("it still names its owner")
+			err = errors.New("object still has its owner reference")
 		}
 		return err
 	})

@@ -13,13 +13,13 @@ import (
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
 )
 
-func TestPods_AreAdmittedToANamespaceThatIsRestricted(t *testing.T) {
-	client := kubernetes.NewForConfigOrDie(installed(t).RESTConfig())
+func TestPods_AreAdmittedToARestrictedNamespace(t *testing.T) {
+	client := kubernetes.NewForConfigOrDie(sharedInstallation(t).RESTConfig())
 	var pods *corev1.PodList
-	devtest.Eventually(t, patience, func() (err error) {
+	devtest.Eventually(t, timeout, func() (err error) {
 		pods, err = client.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=gleaner"})
 		if err == nil && len(pods.Items) != 2 {
-			err = fmt.Errorf("there are %d pods", len(pods.Items))
+			err = fmt.Errorf("got %d pods", len(pods.Items))
 		}
 		return err
 	})
@@ -29,22 +29,22 @@ func TestPods_AreAdmittedToANamespaceThatIsRestricted(t *testing.T) {
 		}
 	}
 
-	t.Run("which lets in no others", func(t *testing.T) {
+	t.Run("which admits no others", func(t *testing.T) {
 		pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "loose"}, Spec: *pods.Items[0].Spec.DeepCopy()}
 		pod.Spec.Containers[0].SecurityContext = nil
 		_, err := client.CoreV1().Pods(namespace).Create(t.Context(), &pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "restricted:latest") {
-			t.Errorf("the API server says %v", err)
+			t.Errorf("got error %v", err)
 		}
 	})
 }
 
-func TestPods_AreAskedForByTheServiceAndCountedByTheDisruptionBudget(t *testing.T) {
-	client := kubernetes.NewForConfigOrDie(installed(t).RESTConfig())
-	devtest.Eventually(t, patience, func() error {
+func TestPods_MatchServiceAndDisruptionBudget(t *testing.T) {
+	client := kubernetes.NewForConfigOrDie(sharedInstallation(t).RESTConfig())
+	devtest.Eventually(t, timeout, func() error {
 		budget, err := client.PolicyV1().PodDisruptionBudgets(namespace).Get(t.Context(), "gleaner", metav1.GetOptions{})
 		if err == nil && budget.Status.ExpectedPods != 2 {
-			err = fmt.Errorf("the budget counts %d pods", budget.Status.ExpectedPods)
+			err = fmt.Errorf("disruption budget expects %d pods", budget.Status.ExpectedPods)
 		}
 		return err
 	})
@@ -58,7 +58,7 @@ func TestPods_AreAskedForByTheServiceAndCountedByTheDisruptionBudget(t *testing.
 		t.Fatal(err)
 	}
 	if len(pods.Items) != 2 {
-		t.Errorf("the service selects %d pods", len(pods.Items))
+		t.Errorf("service selects %d pods", len(pods.Items))
 	}
 	ports := map[string]int32{}
 	for _, p := range container(t, client).Ports {
@@ -66,12 +66,12 @@ func TestPods_AreAskedForByTheServiceAndCountedByTheDisruptionBudget(t *testing.
 	}
 	for _, p := range service.Spec.Ports {
 		if ports[p.TargetPort.StrVal] != p.Port {
-			t.Errorf("the service's port %d leads to %s, and the container has %v", p.Port, p.TargetPort.StrVal, ports)
+			t.Errorf("service port %d targets %s; container ports are %v", p.Port, p.TargetPort.StrVal, ports)
 		}
 	}
 }
 
-// container is what the Deployment runs.
+// container returns the Deployment's container.
 func container(t *testing.T, client kubernetes.Interface) corev1.Container {
 	t.Helper()
 	deployment, err := client.AppsV1().Deployments(namespace).Get(t.Context(), "gleaner", metav1.GetOptions{})

@@ -24,14 +24,14 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/graph"
 )
 
-var release = flag.Bool("release", false, "write "+released+" anew, as for a release, from the default overlay as it is now")
+var release = flag.Bool("release", false, "write "+released+" from the current default overlay, as for a release")
 
-// released is the companion's overlay of an earlier state, without descriptions. It is
-// a file and not taken from history, which a checkout need not have.
+// released is the companion overlay of an earlier version, without descriptions. It is
+// a file because a checkout may lack the history.
 const released = "testdata/released.yaml"
 
-// resources are those that people have when they upgrade, with fields of all kinds.
-const resources = `
+// upgradeResources are the resources that users have before an upgrade, with fields of all kinds.
+const upgradeResources = `
 apiVersion: gleaner.dev/v1alpha1
 kind: ClusterGCPolicy
 metadata: {name: holds}
@@ -43,7 +43,7 @@ spec:
   fixed:
     propagate: {decision: Foreground, dependents: [{kind: ConfigMap, decision: Orphan}], reason: kept by hand}
     collect: {decision: Delete, delay: 720h}
-  explicit: Override
+  explicitPropagation: Override
   priority: 7
   overridable: true
   mode: Enforce
@@ -72,104 +72,104 @@ spec:
   mode: Enforce
 ---`
 
-// upgraded is a cluster on which an earlier state is upgraded, and removed.
-type upgraded struct {
-	*world
+// upgradeEnv is a cluster on which an earlier version is upgraded, and removed.
+type upgradeEnv struct {
+	*env
 	cluster *devcluster.Cluster
 }
 
-// An operator that is replaced by another stops and starts; both are today's, since
-// what is tried is what their manifests do to what is there.
+// To replace the operator, it is stopped and started; both are the current version, since
+// the test is about the effect of the manifests on existing objects.
 func TestUpgradeAndRemoval(t *testing.T) {
-	cluster := bare(t)
+	cluster := startBareCluster(t)
 	if *release {
 		writeReleased(t, cluster)
 	}
-	before, err := everything(t, cluster)
+	before, err := listAllObjects(t, cluster)
 	if err != nil {
 		t.Fatal(err)
 	}
 	kubectl(t, cluster, "apply", "-f", released)
-	settled(t, cluster)
-	u := &upgraded{newWorld(t, cluster.RESTConfig()), cluster}
+	waitForControllers(t, cluster)
+	u := &upgradeEnv{newEnv(t, cluster.RESTConfig()), cluster}
 	var old map[string]any
 	step := func(claim string, do func(t *testing.T)) {
 		if !t.Run(claim, do) {
-			t.FailNow() // each step begins where the last has ended
+			t.FailNow() // each step continues the previous one
 		}
 	}
-	step("what there is before the upgrade", func(t *testing.T) {
+	step("before the upgrade", func(t *testing.T) {
 		o := startOperator(t, cluster)
-		o.ready("/readyz")
-		u.on(t).applyUnpinned(cluster, resources, "-n", u.ns, "clustergcpolicies/holds")
-		u.on(t).holds("owner")
-		u.make("dependent", u.ns, u.get("owner"))
-		u.on(t).delays("delayed")
+		o.waitUntilReady("/readyz")
+		u.forSubtest(t).applyUnpinned(cluster, upgradeResources, "-n", u.ns, "clustergcpolicies/holds")
+		u.forSubtest(t).createHeld("owner")
+		u.create("dependent", u.ns, u.get("owner"))
+		u.forSubtest(t).createDelayed("delayed")
 		o.stop()
 		old = u.specs()
 	})
-	step("an upgrade loses no field, no hold, and nothing that is remembered", func(t *testing.T) {
+	step("an upgrade loses no field, no hold, and no state", func(t *testing.T) {
 		memo := u.get("delayed").Annotations
 		kubectl(t, cluster, "apply", "-k", companion)
-		settled(t, cluster)
+		waitForControllers(t, cluster)
 		if diff := cmp.Diff(old, u.specs()); diff != "" {
-			t.Errorf("before and after:\n%s", diff)
+			t.Errorf("specs before and after:\n%s", diff)
 		}
 		if !slices.Contains(u.get("owner").Finalizers, graph.Hold) {
-			t.Error("the hold is gone")
+			t.Error("hold is gone")
 		}
 		o := startOperator(t, cluster)
-		o.ready("/readyz")
+		o.waitUntilReady("/readyz")
 		if err := u.kube.CoreV1().ConfigMaps(u.ns).Delete(t.Context(), "owner", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		u.on(t).eventually(u.named("owner"), func(live *corev1.ConfigMap) bool { return live == nil })
-		u.on(t).eventually(u.named("dependent"), func(live *corev1.ConfigMap) bool {
+		u.forSubtest(t).waitForObject(u.configMap("owner"), func(live *corev1.ConfigMap) bool { return live == nil })
+		u.forSubtest(t).waitForObject(u.configMap("dependent"), func(live *corev1.ConfigMap) bool {
 			return live != nil && len(live.OwnerReferences) == 0 && slices.Contains(live.Finalizers, graph.Hold)
 		})
 		if diff := cmp.Diff(memo, u.get("delayed").Annotations); diff != "" {
-			t.Errorf("what is remembered, before and after:\n%s", diff)
+			t.Errorf("state annotation before and after:\n%s", diff)
 		}
-		// What was enforced without a pin is not any more, and says what to write.
+		// Policies without a pinned module are no longer enforced, and report the digest to write.
 		kubectl(t, cluster, "wait", "--for=jsonpath={.status.conditions[?(@.type==\"ModuleReady\")].reason}=ModuleNotPinned",
-			"--timeout="+patience.String(), "-n", u.ns, "finalizers.gleaner.dev/f")
-		unforbidden(t, o)
+			"--timeout="+timeout.String(), "-n", u.ns, "finalizers.gleaner.dev/f")
+		expectNothingForbidden(t, o)
 		o.stop()
 	})
-	step("a removal in another order blocks nothing that no policy governs", func(t *testing.T) { u.on(t).wrongly(before) })
+	step("a removal in another order blocks no ungoverned objects", func(t *testing.T) { u.forSubtest(t).removeInWrongOrder(before) })
 	step("a removal in the order of docs/install.md leaves nothing", func(t *testing.T) {
 		kubectl(t, cluster, "apply", "-k", companion)
-		settled(t, cluster)
+		waitForControllers(t, cluster)
 		o := startOperator(t, cluster)
-		o.ready("/readyz")
-		u.on(t).apply(cluster, resources, "-n", u.ns, "clustergcpolicies/holds", "finalizers.gleaner.dev/f")
-		u.on(t).holds("held")
+		o.waitUntilReady("/readyz")
+		u.forSubtest(t).apply(cluster, upgradeResources, "-n", u.ns, "clustergcpolicies/holds", "finalizers.gleaner.dev/f")
+		u.forSubtest(t).createHeld("held")
 		removeResources(t, cluster)
-		devtest.Eventually(t, patience, func() error { // the operator may still be at it
-			if out := u.on(t).releases(); !strings.Contains(out, "Nothing there has a hold.") {
-				return fmt.Errorf("gleaner release says %s", out)
+		devtest.Eventually(t, timeout, func() error { // the operator may still be working
+			if out := u.forSubtest(t).runRelease(); !strings.Contains(out, "No object has a hold.") {
+				return fmt.Errorf("gleaner release printed %s", out)
 			}
 			return nil
 		})
 		o.stop()
-		unforbidden(t, o)
-		kubectl(t, cluster, "delete", "-k", companion, "--timeout", patience.String())
-		u.on(t).is(before)
+		expectNothingForbidden(t, o)
+		kubectl(t, cluster, "delete", "-k", companion, "--timeout", timeout.String())
+		u.forSubtest(t).expectObjects(before)
 	})
 }
 
-// on is the same for a part of the test.
-func (u *upgraded) on(t *testing.T) *upgraded {
-	w := *u.world
+// forSubtest returns a copy for a subtest.
+func (u *upgradeEnv) forSubtest(t *testing.T) *upgradeEnv {
+	w := *u.env
 	w.T = t
-	return &upgraded{&w, u.cluster}
+	return &upgradeEnv{&w, u.cluster}
 }
 
-func (u *upgraded) named(name string) *corev1.ConfigMap {
+func (u *upgradeEnv) configMap(name string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: u.ns, Name: name}}
 }
 
-func (u *upgraded) get(name string) *corev1.ConfigMap {
+func (u *upgradeEnv) get(name string) *corev1.ConfigMap {
 	u.Helper()
 	live, err := u.kube.CoreV1().ConfigMaps(u.ns).Get(u.Context(), name, metav1.GetOptions{})
 	if err != nil {
@@ -178,15 +178,15 @@ func (u *upgraded) get(name string) *corev1.ConfigMap {
 	return live
 }
 
-// holds makes an object that gets a hold.
-func (u *upgraded) holds(name string) {
+// createHeld creates an object that gets a hold.
+func (u *upgradeEnv) createHeld(name string) {
 	u.Helper()
-	u.eventually(u.make(name, u.ns), func(live *corev1.ConfigMap) bool { return live != nil && slices.Contains(live.Finalizers, graph.Hold) })
+	u.waitForObject(u.create(name, u.ns), func(live *corev1.ConfigMap) bool { return live != nil && slices.Contains(live.Finalizers, graph.Hold) })
 }
 
-// delays makes an object that has lost its owner, which no policy governs, and is to
-// go later.
-func (u *upgraded) delays(name string) {
+// createDelayed creates an object without a hold that has lost its owner, which a policy deletes
+// later.
+func (u *upgradeEnv) createDelayed(name string) {
 	u.Helper()
 	maps := u.kube.CoreV1().ConfigMaps(u.ns)
 	owner, err := maps.Create(u.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
@@ -195,15 +195,15 @@ func (u *upgraded) delays(name string) {
 	if err != nil {
 		u.Fatal(err)
 	}
-	o := u.make(name, u.ns, owner)
+	o := u.create(name, u.ns, owner)
 	if err := maps.Delete(u.Context(), owner.Name, metav1.DeleteOptions{}); err != nil {
 		u.Fatal(err)
 	}
-	u.eventually(o, func(live *corev1.ConfigMap) bool { return live != nil && live.Annotations["gleaner.dev/memo"] != "" })
+	u.waitForObject(o, func(live *corev1.ConfigMap) bool { return live != nil && live.Annotations["gleaner.dev/memo"] != "" })
 }
 
-// specs returns what people have written into resources of Gleaner's.
-func (u *upgraded) specs() map[string]any {
+// specs returns the specs of Gleaner's resources.
+func (u *upgradeEnv) specs() map[string]any {
 	u.Helper()
 	var list unstructured.UnstructuredList
 	out := kubectl(u.T, u.cluster, "get", "-A", "-o", "json",
@@ -216,15 +216,15 @@ func (u *upgraded) specs() map[string]any {
 		found[o.GetKind()+" "+o.GetName()] = []any{o.Object["spec"], o.GetUID(), o.GetFinalizers(), o.GetGeneration()}
 	}
 	if len(found) != 3 {
-		u.Fatalf("there are %v", found)
+		u.Fatalf("found %v", found)
 	}
 	return found
 }
 
-// releases has gleaner release take off what is left, and returns what it says.
-func (u *upgraded) releases() string {
+// runRelease runs gleaner release for all remaining objects, and returns its output.
+func (u *upgradeEnv) runRelease() string {
 	u.Helper()
-	cmd := exec.CommandContext(u.Context(), binary(u.T), "release", "--all", "--yes", "--kubeconfig", u.cluster.Kubeconfig())
+	cmd := exec.CommandContext(u.Context(), gleaner.Path(u.T), "release", "--all", "--yes", "--kubeconfig", u.cluster.Kubeconfig())
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		u.Fatalf("gleaner release: %v\n%s", err, out)
@@ -232,75 +232,75 @@ func (u *upgraded) releases() string {
 	return string(out)
 }
 
-func (u *upgraded) nothingIsHeld() {
+func (u *upgradeEnv) expectNoHolds() {
 	u.Helper()
 	for _, kind := range []string{"configmaps", "secrets"} {
 		if out := kubectl(u.T, u.cluster, "get", kind, "-A", "-o", "yaml"); strings.Contains(out, graph.Hold) {
-			u.Errorf("some %s are held:\n%s", kind, out)
+			u.Errorf("some %s have holds:\n%s", kind, out)
 		}
 	}
 }
 
-// is waits until there is what there was, but for the test's own namespaces.
-func (u *upgraded) is(before []string) {
+// expectObjects waits until the objects are those from before, except the test's own namespaces.
+func (u *upgradeEnv) expectObjects(before []string) {
 	u.Helper()
-	devtest.Eventually(u, patience, func() error {
-		after, err := everything(u.T, u.cluster)
+	devtest.Eventually(u, timeout, func() error {
+		after, err := listAllObjects(u.T, u.cluster)
 		after = slices.DeleteFunc(after, func(name string) bool { return strings.Contains(name, u.ns) })
 		if diff := cmp.Diff(before, after); err == nil && diff != "" {
-			err = fmt.Errorf("before and after:\n%s", diff)
+			err = fmt.Errorf("objects before and after:\n%s", diff)
 		}
 		return err
 	})
 }
 
-// wrongly removes the operator while policies are in force.
-func (u *upgraded) wrongly(before []string) {
+// removeInWrongOrder removes the operator while policies are in force.
+func (u *upgradeEnv) removeInWrongOrder(before []string) {
 	u.Helper()
 	kubectl(u.T, u.cluster, "delete", "namespace", namespace)
 
-	other := newWorld(u.T, u.cluster.RESTConfig()) // no policy governs what is in it
-	owner := other.make("owner", other.ns)
-	dependent := other.make("dependent", other.ns, owner)
+	other := newEnv(u.T, u.cluster.RESTConfig()) // no policy governs its objects
+	owner := other.create("owner", other.ns)
+	dependent := other.create("dependent", other.ns, owner)
 	if err := u.kube.CoreV1().ConfigMaps(other.ns).Delete(u.Context(), owner.Name, metav1.DeleteOptions{}); err != nil {
 		u.Fatal(err)
 	}
-	other.eventually(dependent, func(live *corev1.ConfigMap) bool { return live == nil })
-	kubectl(u.T, u.cluster, "delete", "namespace", other.ns, "--timeout", patience.String())
-	devtest.Eventually(u, patience, func() error { // nobody's deletes are asked about
+	other.waitForObject(dependent, func(live *corev1.ConfigMap) bool { return live == nil })
+	kubectl(u.T, u.cluster, "delete", "namespace", other.ns, "--timeout", timeout.String())
+	devtest.Eventually(u, timeout, func() error { // no deletes call the webhook
 		_, err := u.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(u.Context(), "gleaner-veto", metav1.GetOptions{})
 		if !apierrors.IsNotFound(err) {
-			return fmt.Errorf("the webhook's configuration is still there: %w", err)
+			return fmt.Errorf("webhook configuration still exists: %w", err)
 		}
 		return nil
 	})
-	devtest.Eventually(u, patience, func() error { // API servers hear of it a little later
-		made, err := u.kube.CoreV1().ConfigMaps(u.ns).Create(u.Context(), u.named("free"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	devtest.Eventually(u, timeout, func() error { // API servers read it with a delay
+		made, err := u.kube.CoreV1().ConfigMaps(u.ns).Create(u.Context(), u.configMap("free"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if err == nil && slices.Contains(made.Finalizers, graph.Hold) {
-			err = errors.New("what is created gets a hold still")
+			err = errors.New("new objects still get a hold")
 		}
 		return err
 	})
 
 	kubectl(u.T, u.cluster, "delete", "-n", u.ns, "configmaps/dependent", "--wait=false")
-	if out := u.releases(); !strings.Contains(out, "configmaps/dependent") {
-		u.Errorf("gleaner release says %s", out)
+	if out := u.runRelease(); !strings.Contains(out, "configmaps/dependent") {
+		u.Errorf("gleaner release printed %s", out)
 	}
-	u.eventually(u.named("dependent"), func(live *corev1.ConfigMap) bool { return live == nil })
-	u.nothingIsHeld()
+	u.waitForObject(u.configMap("dependent"), func(live *corev1.ConfigMap) bool { return live == nil })
+	u.expectNoHolds()
 	kubectl(u.T, u.cluster, "delete", "mutatingadmissionpolicies,mutatingadmissionpolicybindings", "-l", "app.kubernetes.io/managed-by=gleaner")
-	kubectl(u.T, u.cluster, "delete", "-k", companion, "--ignore-not-found", "--timeout", patience.String())
-	u.is(before)
+	kubectl(u.T, u.cluster, "delete", "-k", companion, "--ignore-not-found", "--timeout", timeout.String())
+	u.expectObjects(before)
 }
 
-func unforbidden(t *testing.T, o *operator) {
+func expectNothingForbidden(t *testing.T, o *operator) {
 	t.Helper()
-	if strings.Contains(strings.ToLower(o.log.String()), "forbidden") {
-		t.Error("something is forbidden: see its log")
+	if strings.Contains(strings.ToLower(o.process.Log.String()), "forbidden") {
+		t.Error("a request was forbidden: see the operator's log")
 	}
 }
 
-// removeResources runs the commands of docs/install.md that delete resources.
+// removeResources runs the commands in docs/install.md that delete resources.
 func removeResources(t *testing.T, cluster *devcluster.Cluster) {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/install.md")
@@ -312,27 +312,27 @@ func removeResources(t *testing.T, cluster *devcluster.Cluster) {
 	commands := 0
 	for line := range strings.Lines(section) {
 		if arguments, ok := strings.CutPrefix(strings.TrimSpace(line), "kubectl "); ok {
-			kubectl(t, cluster, append(strings.Fields(arguments), "--timeout", patience.String())...)
+			kubectl(t, cluster, append(strings.Fields(arguments), "--timeout", timeout.String())...)
 			commands++
 		}
 	}
 	if commands != 2 {
-		t.Errorf("docs/install.md has %d commands for it", commands)
+		t.Errorf("found %d commands in docs/install.md", commands)
 	}
 }
 
-// writeReleased writes what today's overlay comes to, without the descriptions, which
+// writeReleased writes the current overlay without the descriptions, which
 // are nine tenths of it.
 func writeReleased(t *testing.T, cluster *devcluster.Cluster) {
 	t.Helper()
-	text := "# What an upgrade begins with: see TestUpgradeAndRemoval.\n"
+	text := "# The initial state of an upgrade: see TestUpgradeAndRemoval.\n"
 	for i, document := range bytes.Split([]byte(kubectl(t, cluster, "kustomize", companion)), []byte("\n---\n")) {
 		var object map[string]any
 		if err := yaml.Unmarshal(document, &object); err != nil {
 			t.Fatal(err)
 		}
 		if object["kind"] == "CustomResourceDefinition" {
-			undescribe(object)
+			removeDescriptions(object)
 		}
 		plain, err := yaml.Marshal(object)
 		if err != nil {
@@ -343,21 +343,21 @@ func writeReleased(t *testing.T, cluster *devcluster.Cluster) {
 		}
 		text += string(plain)
 	}
-	write(t, filepath.FromSlash(released), []byte(text), 0o644)
+	writeFile(t, filepath.FromSlash(released), []byte(text), 0o644)
 }
 
-func undescribe(v any) {
+func removeDescriptions(v any) {
 	switch v := v.(type) {
 	case map[string]any:
 		if _, ok := v["description"].(string); ok {
 			delete(v, "description")
 		}
 		for _, part := range v {
-			undescribe(part)
+			removeDescriptions(part)
 		}
 	case []any:
 		for _, part := range v {
-			undescribe(part)
+			removeDescriptions(part)
 		}
 	}
 }

@@ -13,77 +13,77 @@ import (
 )
 
 const (
-	// stillness is how many markers in a row have to find nothing changed.
-	stillness = 2
+	// idleMarkers is the number of consecutive markers without a change that count as idle.
+	idleMarkers = 2
 
-	// persistence is for how long a difference has to last: the built-in
-	// collector puts off what failed, for longer each time.
-	persistence = 20 * time.Second
+	// differenceTimeout is how long a difference must last to count: the built-in
+	// collector retries failures with increasing backoff.
+	differenceTimeout = 20 * time.Second
 )
 
-// outcome is what became of a script.
+// outcome is the result of a script.
 type outcome struct {
 	difference string // "" if there was none
-	after      int    // steps
-	early      bool   // the built-in collector unblocked where nothing waits for itself (3.19)
+	after      int    // number of steps
+	early      bool   // the built-in collector unblocked an owner that is in no cycle (3.19)
 	left       [2]state
 }
 
-// run runs a script on both sides and compares after every step; but several
-// creations of which nothing can come share one comparison. patience is for how long differences have to
+// run runs a script on both sides and compares after every step, except that consecutive
+// harmless creations share one comparison. patience is how long differences must
 // last to count.
-func run(t *testing.T, s script, patience time.Duration) outcome {
+func run(t *testing.T, s script, timeout time.Duration) outcome {
 	t.Helper()
-	theirs, ours := both(t)
-	stages := [2]*stage{newStage(t, theirs), newStage(t, ours)}
+	theirs, own := bothSides(t)
+	stages := [2]*execution{newExecution(t, theirs), newExecution(t, own)}
 	var out outcome
 	for i, st := range s {
-		answers := [2]string{stages[0].do(st), stages[1].do(st)}
+		answers := [2]string{stages[0].execute(st), stages[1].execute(st)}
 		out.after = i + 1
 		if answers[0] != answers[1] && !out.early {
-			out.difference = fmt.Sprintf("the API server answered %s and %s", answers[0], answers[1])
+			out.difference = fmt.Sprintf("API servers returned %s and %s", answers[0], answers[1])
 			return out
 		}
 		if i+1 < len(s) && stages[1].isHarmless(st) && stages[1].isNew(s[i+1]) {
 			continue
 		}
-		if out.settle(stages, patience); out.difference != "" {
+		if out.settle(stages, timeout); out.difference != "" {
 			return out
 		}
 	}
 	return out
 }
 
-// settle waits until both sides are at rest and equal, or different for good.
-func (o *outcome) settle(stages [2]*stage, patience time.Duration) {
+// settle waits until both sides are idle and equal, or differ permanently.
+func (o *outcome) settle(stages [2]*execution, timeout time.Duration) {
 	began, still := time.Now(), 0
 	var last [2]state
 	for {
 		for _, g := range stages {
-			g.marker(g.t, g.place)
+			g.collectMarker(g.t, g.scriptNamespaces)
 		}
-		now := [2]state{stages[0].look(), stages[1].look()}
+		now := [2]state{stages[0].currentState(), stages[1].currentState()}
 		if reflect.DeepEqual(now, last) {
 			still++
 		} else {
 			still = 0
 		}
 		last = now
-		if still < stillness {
+		if still < idleMarkers {
 			continue
 		}
 		o.left = now
-		o.early = o.early || stages[0].unblockedMore(stages[1])
+		o.early = o.early || stages[0].unblockedEarly(stages[1])
 		o.difference = o.compare(now)
-		if o.difference == "" || time.Since(began) > patience {
+		if o.difference == "" || time.Since(began) > timeout {
 			return
 		}
 	}
 }
 
-// compare says what is different. Once the built-in collector has unblocked
-// early, its side is ahead, and what counts is that nothing is gone from ours
-// that it has kept.
+// compare returns the difference between the sides. Once the built-in collector has unblocked
+// early, its side has deleted more, and only objects that it kept are
+// compared.
 func (o *outcome) compare(now [2]state) string {
 	if o.early {
 		for name, kept := range now[0] {
@@ -96,8 +96,8 @@ func (o *outcome) compare(now [2]state) string {
 	return cmp.Diff(now[0], now[1])
 }
 
-// minimise returns the simplest script found that still differs.
-func minimise(t *testing.T, s script, deadline time.Time) script {
+// minimize returns the simplest script found that still differs.
+func minimize(t *testing.T, s script, deadline time.Time) script {
 	t.Helper()
 	for {
 		smaller, found := s, false
@@ -117,8 +117,8 @@ func minimise(t *testing.T, s script, deadline time.Time) script {
 	}
 }
 
-// String lists what is there: a plain name is an object that stays, one in
-// brackets one that is being deleted.
+// String lists the existing objects; names of terminating ones are in
+// brackets.
 func (s state) String() string {
 	var words []string
 	for _, name := range slices.Sorted(maps.Keys(s)) {

@@ -13,17 +13,17 @@ import (
 )
 
 var (
-	scripts = flag.Int("scripts", 12, "random scripts to run")
-	seed    = flag.Int64("seed", 1, "of the first random script; the others count up from it")
-	beside  = flag.Bool("beside", false, "run Gleaner beside the other collector, and not in its place")
-	file    = flag.String("script", "", "a file with a script to run instead")
+	scripts       = flag.Int("scripts", 12, "number of random scripts to run")
+	seed          = flag.Int64("seed", 1, "seed of the first random script; the others have consecutive seeds")
+	companionMode = flag.Bool("companion", false, "run Gleaner in companion mode with the built-in collector, instead of alone")
+	file          = flag.String("script", "", "file with a script to run instead")
 )
 
-// atOnce is how many scripts run beside each other: they wait most of the time.
-const atOnce = 6
+// parallelScripts is the number of parallel scripts: they wait most of the time.
+const parallelScripts = 6
 
-// Equal scripts end equal, on both collectors, after each of their steps.
-func TestRandomScripts_LeaveTheSameBehind(t *testing.T) {
+// Equal scripts have equal results with both collectors, after each step.
+func TestRandomScripts_HaveEqualResults(t *testing.T) {
 	if *file != "" {
 		text, err := os.ReadFile(*file)
 		if err != nil {
@@ -33,13 +33,13 @@ func TestRandomScripts_LeaveTheSameBehind(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		judge(t, s, run(t, s, persistence))
+		reportOutcome(t, s, run(t, s, differenceTimeout))
 		return
 	}
-	both(t)
+	bothSides(t)
 	var early atomic.Int64
 	t.Run("scripts", func(t *testing.T) {
-		turns := make(chan struct{}, atOnce)
+		turns := make(chan struct{}, parallelScripts)
 		for i := range *scripts {
 			seed := *seed + int64(i)
 			t.Run(name(seed), func(t *testing.T) {
@@ -47,34 +47,34 @@ func TestRandomScripts_LeaveTheSameBehind(t *testing.T) {
 				turns <- struct{}{}
 				defer func() { <-turns }()
 				s := generate(seed)
-				out := run(t, s, persistence)
+				out := run(t, s, differenceTimeout)
 				if out.early {
 					early.Add(1)
 				}
-				judge(t, s, out)
+				reportOutcome(t, s, out)
 			})
 		}
 	})
 	t.Logf("%d scripts, in %d of which kube-controller-manager unblocked an owner early (3.19)", *scripts, early.Load())
 	if early.Load()*5 > int64(*scripts)+5 {
-		t.Error("too many scripts were compared by what is safe alone")
+		t.Error("too many scripts were compared for unsafe deletes only")
 	}
 }
 
-func judge(t *testing.T, s script, out outcome) {
+func reportOutcome(t *testing.T, s script, out outcome) {
 	t.Helper()
 	if out.difference == "" {
 		return
 	}
 	t.Errorf("after step %d (- kube-controller-manager, + Gleaner):\n%s\nThe script:\n%s", out.after, out.difference, s)
-	least := minimise(t, s[:out.after], time.Now().Add(2*time.Minute))
+	least := minimize(t, s[:out.after], time.Now().Add(2*time.Minute))
 	again := run(t, least, time.Second)
-	t.Errorf("The least script that was found to differ, to be run again with -script FILE:\n%s\n%s", least, again.difference)
+	t.Errorf("The smallest script that differs, to run with -script FILE:\n%s\n%s", least, again.difference)
 }
 
-// What is known to differ, and wanted: each file is a script and what each
-// collector leaves of it, or one of several things where that is a race in it.
-// docs/differential.md says why.
+// Known and intended differences: each file is a script and the state that each
+// collector leaves, or several states if the result depends on a race.
+// For the reasons, see docs/differential.md.
 func TestKnownDifferences(t *testing.T) {
 	entries, err := os.ReadDir("testdata")
 	if err != nil {
@@ -88,7 +88,7 @@ func TestKnownDifferences(t *testing.T) {
 			}
 			source, want, found := strings.Cut(string(text), "----\n")
 			if !found {
-				t.Fatal("a script is followed by ---- and what is left of it")
+				t.Fatal("script must be followed by ---- and the final state")
 			}
 			s, err := parse(source)
 			if err != nil {
@@ -97,20 +97,20 @@ func TestKnownDifferences(t *testing.T) {
 			t.Parallel()
 			out := run(t, s, time.Second)
 			if out.difference == "" && !out.early {
-				t.Error("nothing differs")
+				t.Error("no difference")
 			}
-			for i, s := range []*side{sides.theirs, sides.ours} {
+			for i, s := range []*side{sides.theirs, sides.own} {
 				got := s.name + ": " + out.left[i].String()
 				if !slices.Contains(strings.Split(want, "\n"), got) {
-					t.Errorf("left is\n%s\nwant one of\n%s", got, want)
+					t.Errorf("got\n%s\nwant one of\n%s", got, want)
 				}
 			}
 		})
 	}
 }
 
-// A script is printed so that it can be read again.
-func TestScripts_AreReadAsTheyAreWritten(t *testing.T) {
+// A printed script can be parsed.
+func TestScripts_RoundTrip(t *testing.T) {
 	for seed := range int64(100) {
 		s := generate(seed)
 		again, err := parse(s.String())
@@ -121,7 +121,7 @@ func TestScripts_AreReadAsTheyAreWritten(t *testing.T) {
 			t.Error(diff)
 		}
 		if diff := cmp.Diff(s.String(), generate(seed).String()); diff != "" {
-			t.Errorf("a seed gives two scripts: %s", diff)
+			t.Errorf("seed gives different scripts: %s", diff)
 		}
 	}
 }

@@ -6,29 +6,29 @@ import (
 	"slices"
 )
 
-// hold is a finalizer that nobody serves: the script itself takes it off.
-const hold = "differential.gleaner.dev/hold"
+// testFinalizer is a finalizer that the script itself removes.
+const testFinalizer = "differential.gleaner.dev/hold"
 
-// policies that a delete is sent with; the empty one sends none.
+// policies are the propagation policies of deletes; the empty one means none.
 var policies = []string{"", "Background", "Background", "Foreground", "Foreground", "Foreground", "Orphan", "Orphan", "orphanDependents", "noOrphanDependents"}
 
-// generator makes a script out of a seed. Each object has one kind and one
-// place for the whole script, so that making it again makes it again there.
+// generator generates a script from a seed. Each object has one kind and one
+// namespace in the whole script, so that it is recreated in the same place.
 type generator struct {
 	*rand.Rand
-	objects []step              // as they were first made
-	named   map[string][]string // the owners that each has ever named
+	objects    []step              // as first created
+	pastOwners map[string][]string // all owners that each object has had
 }
 
 // generate returns the script of a seed.
 func generate(seed int64) script {
-	g := &generator{Rand: rand.New(rand.NewSource(seed)), named: map[string][]string{}}
+	g := &generator{Rand: rand.New(rand.NewSource(seed)), pastOwners: map[string][]string{}}
 	var s script
 	for range 3 + g.Intn(6) {
 		s = append(s, g.create())
 	}
 	for range 2 + g.Intn(6) {
-		s = append(s, g.act())
+		s = append(s, g.modify())
 	}
 	return s
 }
@@ -42,8 +42,8 @@ func (g *generator) create() step {
 	return s
 }
 
-// act is a step about an object that was made before.
-func (g *generator) act() step {
+// modify returns a step about an existing object.
+func (g *generator) modify() step {
 	o := g.objects[g.Intn(len(g.objects))]
 	switch n := g.Intn(10); {
 	case n < 5:
@@ -51,19 +51,19 @@ func (g *generator) act() step {
 	case n < 7:
 		return step{op: "own", object: o.object, owners: g.references(o)}
 	case n < 8:
-		return step{op: "finalizers", object: o.object} // all off, which lets it go
+		return step{op: "finalizers", object: o.object} // none, which releases it
 	case n < 9 && len(g.objects) < 12:
 		return g.create()
 	default:
 		o.owners, o.finalizers = g.references(o), g.finalizers()
-		return o // made again, or refused since it is there
+		return o // recreated, or refused because it exists
 	}
 }
 
-// references are to objects that were made before. Two things are known to
-// differ, and left out (docs/differential.md): an owner that is named again, or
-// in another way (3.31), and one in a namespace that a cluster-scoped object
-// names beside others (3.4).
+// references returns references to existing objects. Two known differences are
+// avoided (docs/differential.md): an owner that is referenced again, or
+// differently (3.31), and one in a namespace that a cluster-scoped object
+// references among others (3.4).
 func (g *generator) references(of step) []reference {
 	var refs []reference
 	for range g.Intn(3) {
@@ -75,10 +75,10 @@ func (g *generator) references(of step) []reference {
 		if g.Intn(6) == 0 {
 			r.wrong = []string{"name", "kind", "uid", "version"}[g.Intn(4)]
 		}
-		if r.object == of.object || slices.Contains(g.named[of.object], r.object) {
+		if r.object == of.object || slices.Contains(g.pastOwners[of.object], r.object) {
 			continue
 		}
-		g.named[of.object] = append(g.named[of.object], r.object)
+		g.pastOwners[of.object] = append(g.pastOwners[of.object], r.object)
 		if owner.kind.namespaced && !of.kind.namespaced {
 			return []reference{r}
 		}
@@ -90,20 +90,20 @@ func (g *generator) references(of step) []reference {
 func (g *generator) finalizers() []string {
 	switch g.Intn(12) {
 	case 0, 1:
-		return []string{hold}
+		return []string{testFinalizer}
 	case 2:
 		return []string{"orphan"}
 	case 3:
 		return []string{"foregroundDeletion"}
 	case 4:
-		return []string{hold, "foregroundDeletion"}
+		return []string{testFinalizer, "foregroundDeletion"}
 	default:
 		return nil
 	}
 }
 
 // without returns a script without one of its steps. References to an object
-// that is not made any more are left out.
+// that is no longer created are removed.
 func (s script) without(i int) script {
 	var smaller script
 	made := map[string]bool{}
@@ -121,7 +121,7 @@ func (s script) without(i int) script {
 	return smaller
 }
 
-// simpler returns scripts that are a little simpler than s, the most promising first.
+// simpler returns simpler variants of s, the most promising first.
 func (s script) simpler() []script {
 	var all []script
 	for i := len(s) - 1; i >= 0; i-- {

@@ -1,6 +1,6 @@
-// Package differential runs the same scripts against kube-controller-manager's
-// collector and against Gleaner, on equal control planes, and compares what is
-// left after each step. See docs/differential.md.
+// Package differential runs the same scripts against the collector of
+// kube-controller-manager and against Gleaner, on equal control planes, and compares the
+// state after each step. See docs/differential.md.
 package differential
 
 import (
@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/prometheus/client_golang/prometheus"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,22 +23,18 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/gleaner-dev/gleaner/devcluster"
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
-	"github.com/gleaner-dev/gleaner/operator/catalog"
-	"github.com/gleaner-dev/gleaner/operator/loop"
-	"github.com/gleaner-dev/gleaner/policies/builtin"
 	"github.com/gleaner-dev/gleaner/policies/worker/serve"
+	"github.com/gleaner-dev/gleaner/test/inprocess"
 )
 
 func TestMain(m *testing.M) {
 	serve.MainIfRequested()
 	ctrl.SetLogger(logr.Discard())
 	code := m.Run()
-	for _, s := range []*side{sides.theirs, sides.ours} {
+	for _, s := range []*side{sides.theirs, sides.own} {
 		if s == nil {
 			continue
 		}
@@ -51,49 +46,49 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// side is a control plane with one collector.
+// side is a control plane with a collector.
 type side struct {
 	name    string
 	objects dynamic.Interface
 	kube    kubernetes.Interface
-	pending func() int // what the collector has in hand, where it tells
+	pending func() int // number of pending objects, if known
 	stop    func() error
 
-	unblocked *unblocked
+	unblocked *unblockRecorder
 }
 
 var sides struct {
-	once         sync.Once
-	theirs, ours *side
-	err          error
+	once        sync.Once
+	theirs, own *side
+	err         error
 }
 
-// both returns the two sides, started once. The custom types are defined
-// before either collector starts, since the built-in one looks for new types
+// bothSides returns the two sides, which are started once. The custom types are created
+// before the collectors start, since the built-in one discovers new types
 // only every thirty seconds.
-func both(t *testing.T) (theirs, ours *side) {
+func bothSides(t *testing.T) (theirs, own *side) {
 	t.Helper()
 	sides.once.Do(func() {
 		if _, sides.err = devcluster.Build(t.Context(), os.Stderr); sides.err != nil {
 			return
 		}
-		if sides.theirs, sides.err = newSide(t.Context(), "kube-controller-manager", upstream); sides.err != nil {
+		if sides.theirs, sides.err = newSide(t.Context(), "kube-controller-manager", startUpstream); sides.err != nil {
 			return
 		}
-		start := gleaner
-		if *beside {
-			start = companion
+		start := startGleaner
+		if *companionMode {
+			start = startCompanion
 		}
-		sides.ours, sides.err = newSide(t.Context(), "Gleaner", start)
+		sides.own, sides.err = newSide(t.Context(), "Gleaner", start)
 	})
 	if sides.err != nil {
 		t.Fatal(sides.err)
 	}
-	return sides.theirs, sides.ours
+	return sides.theirs, sides.own
 }
 
-// A starter starts a collector on a cluster, and returns what it has in hand
-// and how to stop it.
+// A starter starts a collector on a cluster, and returns its number of pending objects
+// and a function that stops it.
 type starter func(ctx context.Context, cluster *devcluster.Cluster) (pending func() int, stop func() error, err error)
 
 func newSide(ctx context.Context, name string, start starter) (*side, error) {
@@ -104,7 +99,7 @@ func newSide(ctx context.Context, name string, start starter) (*side, error) {
 	config := rest.CopyConfig(cluster.RESTConfig())
 	config.QPS = -1
 	s := &side{name: name, objects: dynamic.NewForConfigOrDie(config), kube: kubernetes.NewForConfigOrDie(config)}
-	if err := define(ctx, config); err != nil {
+	if err := createTypes(ctx, config); err != nil {
 		return nil, errors.Join(err, cluster.Stop())
 	}
 	if s.unblocked, err = watchUnblocked(context.WithoutCancel(ctx), s.objects); err != nil {
@@ -122,80 +117,60 @@ func newSide(ctx context.Context, name string, start starter) (*side, error) {
 	return s, nil
 }
 
-func upstream(ctx context.Context, cluster *devcluster.Cluster) (func() int, func() error, error) {
+func startUpstream(ctx context.Context, cluster *devcluster.Cluster) (func() int, func() error, error) {
 	nothing := func() int { return 0 }
 	return nothing, func() error { return nil }, cluster.StartControllerManager(ctx, "garbage-collector-controller")
 }
 
-func gleaner(_ context.Context, cluster *devcluster.Cluster) (func() int, func() error, error) {
-	return collect(cluster.RESTConfig())
+func startGleaner(_ context.Context, cluster *devcluster.Cluster) (func() int, func() error, error) {
+	return runCollector(cluster.RESTConfig())
 }
 
-// companion starts both collectors on one control plane. Gleaner has no policies, and
-// is to write nothing.
-func companion(ctx context.Context, cluster *devcluster.Cluster) (func() int, func() error, error) {
+// startCompanion starts both collectors on one control plane. Gleaner has no policies, and
+// must not write.
+func startCompanion(ctx context.Context, cluster *devcluster.Cluster) (func() int, func() error, error) {
 	if err := cluster.StartControllerManager(ctx, "garbage-collector-controller"); err != nil {
 		return nil, nil, err
 	}
 	var writes atomic.Int64
 	config := cluster.RESTConfig()
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return counter{next, &writes} })
-	pending, stop, err := collect(config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return writeCounter{next, &writes} })
+	pending, stop, err := runCollector(config)
 	return pending, func() error {
 		err := stop()
 		if n := writes.Load(); n != 0 {
-			err = errors.Join(err, fmt.Errorf("without a policy, it has written %d times", n))
+			err = errors.Join(err, fmt.Errorf("%d writes without a policy", n))
 		}
 		return err
 	}, err
 }
 
-// counter counts what is written.
-type counter struct {
+// writeCounter is a transport that counts writes.
+type writeCounter struct {
 	next   http.RoundTripper
 	writes *atomic.Int64
 }
 
 // RoundTrip implements http.RoundTripper.
-func (c counter) RoundTrip(r *http.Request) (*http.Response, error) {
+func (c writeCounter) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method != http.MethodGet {
 		c.writes.Add(1)
 	}
 	return c.next.RoundTrip(r)
 }
 
-func collect(config *rest.Config) (func() int, func() error, error) {
-	collector, err := loop.New(loop.Options{
-		Beside: *beside,
-		Config: config, Namespace: metav1.NamespaceSystem, Workers: 20,
-		DiscoveryInterval: 30 * time.Second, SweepInterval: time.Minute,
-		CanaryInterval: time.Minute, SyncTimeout: 30 * time.Second,
-		Ignored: catalog.DefaultIgnored(), Evaluator: builtin.Policy{},
-		Metrics: prometheus.NewRegistry(), Log: logr.Discard(),
-	})
+func runCollector(config *rest.Config) (func() int, func() error, error) {
+	o := inprocess.Options(config)
+	o.Companion = *companionMode
+	collector, stop, err := inprocess.RunCollector(o)
 	if err != nil {
 		return nil, nil, err
 	}
-	mgr, err := ctrl.NewManager(config, manager.Options{
-		Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0", Logger: logr.Discard(),
-	})
-	if err == nil {
-		err = collector.AddTo(mgr)
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	ctx, cancel := context.WithCancel(context.Background()) // outlives the test that starts it
-	done := make(chan error, 1)
-	go func() { done <- mgr.Start(ctx) }()
-	return collector.Pending, func() error {
-		cancel()
-		return <-done
-	}, nil
+	return collector.Pending, stop, nil
 }
 
-// define makes the custom types, and waits until they are served.
-func define(ctx context.Context, config *rest.Config) error {
+// createTypes creates the custom types, and waits until they are served.
+func createTypes(ctx context.Context, config *rest.Config) error {
 	client, err := apiextensions.NewForConfig(config)
 	if err != nil {
 		return err
@@ -240,11 +215,11 @@ func define(ctx context.Context, config *rest.Config) error {
 	return nil
 }
 
-const patience = time.Minute
+const timeout = time.Minute
 
-// marker makes and collects a chain of objects, which a collector gets to after
-// what came before.
-func (s *side) marker(t *testing.T, p place) {
+// collectMarker creates and collects a chain of objects, which a collector processes after
+// all earlier events.
+func (s *side) collectMarker(t *testing.T, p scriptNamespaces) {
 	t.Helper()
 	owner := s.create(t, p, step{object: "marker", kind: configMap}, nil)
 	ref := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: owner.GetName(), UID: owner.GetUID()}
@@ -255,7 +230,7 @@ func (s *side) marker(t *testing.T, p place) {
 	if err := s.client(configMap, p.first).Delete(t.Context(), owner.GetName(), metav1.DeleteOptions{PropagationPolicy: &background}); err != nil {
 		t.Fatalf("%s: delete marker: %v", s.name, err)
 	}
-	devtest.Eventually(t, patience, func() error {
+	devtest.Eventually(t, timeout, func() error {
 		list, err := s.client(configMap, p.first).List(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + last.GetName()})
 		switch {
 		case err != nil:
@@ -264,7 +239,7 @@ func (s *side) marker(t *testing.T, p place) {
 			return fmt.Errorf("%s: marker %s is not collected", s.name, last.GetName())
 		}
 		if n := s.pending(); n != 0 {
-			return fmt.Errorf("%s has %d objects in hand", s.name, n)
+			return fmt.Errorf("%s has %d pending objects", s.name, n)
 		}
 		return nil
 	})

@@ -18,26 +18,26 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// place is where a script runs on one side.
-type place struct {
+// scriptNamespaces is a script's namespaces on one side.
+type scriptNamespaces struct {
 	first, second string // namespaces
-	prefix        string // of the names of its objects
+	prefix        string // of its objects' names
 }
 
-// stage is one script on one side.
-type stage struct {
+// execution is the execution of a script on one side.
+type execution struct {
 	*side
-	place
+	scriptNamespaces
 	t       *testing.T
-	made    map[string]step      // by object, as it was last made
-	uids    map[string]types.UID // by object, of what was last made
-	names   map[types.UID]string // object#n, for what is shown
+	created map[string]step      // by object, as last created
+	uids    map[string]types.UID // by object, of the last created
+	names   map[types.UID]string // object#n, for output
 	deleted map[types.UID]bool   // by the script
 }
 
-func newStage(t *testing.T, s *side) *stage {
+func newExecution(t *testing.T, s *side) *execution {
 	t.Helper()
-	g := &stage{side: s, t: t, made: map[string]step{}, uids: map[string]types.UID{}, names: map[types.UID]string{}, deleted: map[types.UID]bool{}}
+	g := &execution{side: s, t: t, created: map[string]step{}, uids: map[string]types.UID{}, names: map[types.UID]string{}, deleted: map[types.UID]bool{}}
 	for _, namespace := range []*string{&g.first, &g.second} {
 		made, err := s.kube.CoreV1().Namespaces().Create(t.Context(),
 			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "script-"}}, metav1.CreateOptions{})
@@ -47,17 +47,17 @@ func newStage(t *testing.T, s *side) *stage {
 		*namespace = made.Name
 	}
 	g.prefix = g.first
-	t.Cleanup(g.clear)
+	t.Cleanup(g.releaseAll)
 	return g
 }
 
-// clear lets everything go that the script has left, so that the next ones
-// find the collectors idle.
-func (g *stage) clear() {
+// releaseAll releases all objects that the script has left, so that the next scripts
+// find idle collectors.
+func (g *execution) releaseAll() {
 	ctx := context.WithoutCancel(g.t.Context())
 	orphan := metav1.DeletePropagationBackground
-	for _, object := range slices.Sorted(maps.Keys(g.made)) {
-		client := g.at(object)
+	for _, object := range slices.Sorted(maps.Keys(g.created)) {
+		client := g.clientFor(object)
 		_, _ = client.Patch(ctx, g.prefix+"-"+object, types.MergePatchType,
 			[]byte(`{"metadata":{"finalizers":null,"ownerReferences":null}}`), metav1.PatchOptions{})
 		_ = client.Delete(ctx, g.prefix+"-"+object, metav1.DeleteOptions{PropagationPolicy: &orphan})
@@ -71,16 +71,16 @@ func (s *side) client(k kind, namespace string) dynamic.ResourceInterface {
 	return s.objects.Resource(k.resource).Namespace(namespace)
 }
 
-// at is the client for an object of the script.
-func (g *stage) at(object string) dynamic.ResourceInterface {
-	made := g.made[object]
+// clientFor returns the client for an object of the script.
+func (g *execution) clientFor(object string) dynamic.ResourceInterface {
+	made := g.created[object]
 	if made.elsewhere {
 		return g.client(made.kind, g.second)
 	}
 	return g.client(made.kind, g.first)
 }
 
-func (s *side) create(t *testing.T, p place, st step, owners []metav1.OwnerReference) *unstructured.Unstructured {
+func (s *side) create(t *testing.T, p scriptNamespaces, st step, owners []metav1.OwnerReference) *unstructured.Unstructured {
 	t.Helper()
 	o := &unstructured.Unstructured{Object: map[string]any{}}
 	o.SetGroupVersionKind(st.kind.resource.GroupVersion().WithKind(st.kind.name))
@@ -93,24 +93,24 @@ func (s *side) create(t *testing.T, p place, st step, owners []metav1.OwnerRefer
 	return made
 }
 
-// isNew reports whether a step makes an object for the first time.
-func (g *stage) isNew(st step) bool {
-	_, made := g.made[st.object]
+// isNew reports whether a step creates an object for the first time.
+func (g *execution) isNew(st step) bool {
+	_, made := g.created[st.object]
 	return st.op == "create" && !made
 }
 
-// isHarmless reports whether a step has made an object that no collector has
-// anything to do about: all its references are good, and lead to what is there.
-func (g *stage) isHarmless(st step) bool {
+// isHarmless reports whether a step has created an object that requires nothing of a
+// collector: all its references are valid, and their owners exist.
+func (g *execution) isHarmless(st step) bool {
 	if st.op != "create" {
 		return false
 	}
 	for _, r := range st.owners {
-		owner := g.made[r.object]
+		owner := g.created[r.object]
 		if r.wrong != "" || owner.kind.namespaced && (!st.kind.namespaced || owner.elsewhere != st.elsewhere) {
 			return false
 		}
-		live, err := g.at(r.object).Get(g.t.Context(), g.prefix+"-"+r.object, metav1.GetOptions{})
+		live, err := g.clientFor(r.object).Get(g.t.Context(), g.prefix+"-"+r.object, metav1.GetOptions{})
 		if err != nil || live.GetUID() != g.uids[r.object] || live.GetDeletionTimestamp() != nil {
 			return false
 		}
@@ -118,17 +118,17 @@ func (g *stage) isHarmless(st step) bool {
 	return true
 }
 
-// unblockedMore reports whether the collector of this side unblocked a
-// reference of the script that the other's did not: defect 3.19.
-func (g *stage) unblockedMore(other *stage) bool {
+// unblockedEarly reports whether the collector of this side unblocked a
+// reference that the other did not: defect 3.19.
+func (g *execution) unblockedEarly(other *execution) bool {
 	theirs := map[string]bool{}
 	for _, uid := range slices.Collect(maps.Keys(other.names)) {
-		for _, owner := range other.unblocked.of(uid) {
+		for _, owner := range other.unblocked.ownersOf(uid) {
 			theirs[other.nameOf(uid)+" "+other.nameOf(owner)] = true
 		}
 	}
 	for uid, name := range g.names {
-		for _, owner := range g.unblocked.of(uid) {
+		for _, owner := range g.unblocked.ownersOf(uid) {
 			if !theirs[name+" "+g.nameOf(owner)] {
 				return true
 			}
@@ -137,20 +137,20 @@ func (g *stage) unblockedMore(other *stage) bool {
 	return false
 }
 
-// do carries out a step, and returns what the API server made of it, which has
-// to be the same on both sides.
-func (g *stage) do(st step) (answer string) {
+// execute executes a step, and returns the API server's response, which must
+// be the same on both sides.
+func (g *execution) execute(st step) (answer string) {
 	var err error
 	switch st.op {
 	case "create":
-		err = g.make(st)
+		err = g.create(st)
 	case "own":
 		err = g.patch(st.object, map[string]any{"ownerReferences": g.references(st.owners)})
 	case "finalizers":
 		err = g.patch(st.object, map[string]any{"finalizers": st.finalizers})
 	case "delete":
 		g.deleted[g.uids[st.object]] = true
-		err = g.at(st.object).Delete(g.t.Context(), g.prefix+"-"+st.object, deleteOptions(st.policy))
+		err = g.clientFor(st.object).Delete(g.t.Context(), g.prefix+"-"+st.object, deleteOptions(st.policy))
 	}
 	if err != nil {
 		return string(apierrors.ReasonForError(err))
@@ -171,14 +171,14 @@ func deleteOptions(policy string) metav1.DeleteOptions {
 	}
 }
 
-func (g *stage) make(st step) error {
+func (g *execution) create(st step) error {
 	o := &unstructured.Unstructured{Object: map[string]any{}}
 	o.SetGroupVersionKind(st.kind.resource.GroupVersion().WithKind(st.kind.name))
 	o.SetName(g.prefix + "-" + st.object)
 	o.SetOwnerReferences(g.references(st.owners))
 	o.SetFinalizers(st.finalizers)
-	g.made[st.object] = st
-	made, err := g.at(st.object).Create(g.t.Context(), o, metav1.CreateOptions{})
+	g.created[st.object] = st
+	made, err := g.clientFor(st.object).Create(g.t.Context(), o, metav1.CreateOptions{})
 	if err != nil {
 		return err
 	}
@@ -193,20 +193,20 @@ func (g *stage) make(st step) error {
 	return nil
 }
 
-func (g *stage) patch(object string, metadata map[string]any) error {
+func (g *execution) patch(object string, metadata map[string]any) error {
 	body, err := json.Marshal(map[string]any{"metadata": metadata})
 	if err != nil {
 		return err
 	}
-	_, err = g.at(object).Patch(g.t.Context(), g.prefix+"-"+object, types.MergePatchType, body, metav1.PatchOptions{})
+	_, err = g.clientFor(object).Patch(g.t.Context(), g.prefix+"-"+object, types.MergePatchType, body, metav1.PatchOptions{})
 	return err
 }
 
-// references are those of a step, with what is wrong with them.
-func (g *stage) references(refs []reference) []metav1.OwnerReference {
+// references returns the references of a step, including invalid ones.
+func (g *execution) references(refs []reference) []metav1.OwnerReference {
 	out := []metav1.OwnerReference{}
 	for _, r := range refs {
-		made := g.made[r.object]
+		made := g.created[r.object]
 		ref := metav1.OwnerReference{
 			APIVersion: made.kind.resource.GroupVersion().String(), Kind: made.kind.name,
 			Name: g.prefix + "-" + r.object, UID: g.uids[r.object],
@@ -232,28 +232,28 @@ func (g *stage) references(refs []reference) []metav1.OwnerReference {
 	return out
 }
 
-// state is what there is of the script's objects.
-type state map[string]thing
+// state is the state of the script's existing objects.
+type state map[string]objectState
 
-type thing struct {
+type objectState struct {
 	Terminating bool
 	Finalizers  string
 	Owners      string
 }
 
-// look returns what there is now.
-func (g *stage) look() state {
+// currentState returns the current state.
+func (g *execution) currentState() state {
 	g.t.Helper()
 	now := state{}
-	for object := range g.made {
-		o, err := g.at(object).Get(g.t.Context(), g.prefix+"-"+object, metav1.GetOptions{})
+	for object := range g.created {
+		o, err := g.clientFor(object).Get(g.t.Context(), g.prefix+"-"+object, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			continue
 		}
 		if err != nil {
 			g.t.Fatalf("%s: get %s: %v", g.name, object, err)
 		}
-		seen := thing{Terminating: o.GetDeletionTimestamp() != nil, Finalizers: strings.Join(o.GetFinalizers(), " ")}
+		seen := objectState{Terminating: o.GetDeletionTimestamp() != nil, Finalizers: strings.Join(o.GetFinalizers(), " ")}
 		var owners []string
 		for _, ref := range o.GetOwnerReferences() {
 			owners = append(owners, strings.TrimPrefix(ref.Name, g.prefix+"-")+"/"+ref.Kind+"/"+g.nameOf(ref.UID))
@@ -264,7 +264,7 @@ func (g *stage) look() state {
 	return now
 }
 
-func (g *stage) nameOf(uid types.UID) string {
+func (g *execution) nameOf(uid types.UID) string {
 	if name, ok := g.names[uid]; ok {
 		return name
 	}

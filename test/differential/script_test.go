@@ -32,8 +32,8 @@ var (
 //	delete OBJECT [policy=POLICY]
 //
 // @2 puts an object into the script's second namespace. A REF is the name of
-// an object, as it was last made, with ! if it blocks, and with ?name, ?kind,
-// ?uid or ?version if that part of it is wrong.
+// an object as last created, with ! if it blocks, and with ?name, ?kind,
+// ?uid or ?version if that part of the reference is wrong.
 type step struct {
 	op         string
 	object     string
@@ -119,7 +119,7 @@ func parse(text string) (script, error) {
 
 func parseStep(words []string) (step, error) {
 	if len(words) < 2 {
-		return step{}, fmt.Errorf("a step names what to do, and an object")
+		return step{}, fmt.Errorf("step must have an operation and an object")
 	}
 	s := step{op: words[0], object: words[1]}
 	rest := words[2:]
@@ -136,12 +136,12 @@ func parseStep(words []string) (step, error) {
 			}
 		}
 		if s.kind.name == "" {
-			return step{}, fmt.Errorf("no kind %s", name)
+			return step{}, fmt.Errorf("unknown kind %s", name)
 		}
 		rest = rest[1:]
 	case "own", "finalizers", "delete":
 	default:
-		return step{}, fmt.Errorf("no step %s", s.op)
+		return step{}, fmt.Errorf("unknown operation %s", s.op)
 	}
 	for _, word := range rest {
 		key, value, _ := strings.Cut(word, "=")
@@ -157,7 +157,7 @@ func parseStep(words []string) (step, error) {
 		case "policy":
 			s.policy = value
 		default:
-			return step{}, fmt.Errorf("no setting %s", key)
+			return step{}, fmt.Errorf("unknown setting %s", key)
 		}
 	}
 	return s, nil

@@ -13,21 +13,21 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// unblocked notes which references came to block no longer while they stayed.
-// Scripts replace all references of an object at once, and block as they
-// please; a collector changes the one bit.
-type unblocked struct {
+// unblockRecorder records references whose blockOwnerDeletion became false.
+// Scripts replace all references of an object;
+// a collector changes only this field.
+type unblockRecorder struct {
 	watches []watch.Interface
 	wait    sync.WaitGroup
 
-	mu    sync.Mutex // covers what follows
+	mu    sync.Mutex // covers the fields below
 	last  map[types.UID][]metav1.OwnerReference
 	found map[types.UID][]types.UID // owners, by dependent
 }
 
 // watchUnblocked watches until stop is called.
-func watchUnblocked(ctx context.Context, objects dynamic.Interface) (*unblocked, error) {
-	u := &unblocked{last: map[types.UID][]metav1.OwnerReference{}, found: map[types.UID][]types.UID{}}
+func watchUnblocked(ctx context.Context, objects dynamic.Interface) (*unblockRecorder, error) {
+	u := &unblockRecorder{last: map[types.UID][]metav1.OwnerReference{}, found: map[types.UID][]types.UID{}}
 	for _, k := range kinds {
 		w, err := objects.Resource(k.resource).Watch(ctx, metav1.ListOptions{})
 		if err != nil {
@@ -38,7 +38,7 @@ func watchUnblocked(ctx context.Context, objects dynamic.Interface) (*unblocked,
 		u.wait.Go(func() {
 			for e := range w.ResultChan() {
 				if o, ok := e.Object.(*unstructured.Unstructured); ok {
-					u.see(o)
+					u.record(o)
 				}
 			}
 		})
@@ -46,14 +46,14 @@ func watchUnblocked(ctx context.Context, objects dynamic.Interface) (*unblocked,
 	return u, nil
 }
 
-func (u *unblocked) stop() {
+func (u *unblockRecorder) stop() {
 	for _, w := range u.watches {
 		w.Stop()
 	}
 	u.wait.Wait()
 }
 
-func (u *unblocked) see(o *unstructured.Unstructured) {
+func (u *unblockRecorder) record(o *unstructured.Unstructured) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	now, uid := o.GetOwnerReferences(), o.GetUID()
@@ -70,9 +70,9 @@ func (u *unblocked) see(o *unstructured.Unstructured) {
 	u.last[uid] = now
 }
 
-// of returns the owners that a dependent was made not to block. A script never
-// writes a false, so it was the collector.
-func (u *unblocked) of(dependent types.UID) []types.UID {
+// ownersOf returns the owners that the collector unblocked for a dependent. Scripts never
+// write false.
+func (u *unblockRecorder) ownersOf(dependent types.UID) []types.UID {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return slices.Clone(u.found[dependent])

@@ -15,15 +15,15 @@ import (
 	"github.com/gleaner-dev/gleaner/devcluster"
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
 
-	// What the command is made of. Go keeps the results of tests, and can't see
-	// that these depend on what another process builds.
-	_ "github.com/gleaner-dev/gleaner/operator/loop"
+	// The sources of the command. Go caches the results of tests, and can't detect
+	// that these depend on a binary that another process builds.
+	_ "github.com/gleaner-dev/gleaner/operator/run"
 	_ "github.com/gleaner-dev/gleaner/policies/rego"
 )
 
-// TestCommands runs what the documents say, one after the other. Most share a control
-// plane, and so each has to clean up after itself: the README and the tutorials by what
-// they say, and the others by their setting.
+// TestCommands runs the commands in the documents, in sequence. Most documents share a control
+// plane, so each must clean up: the README and the tutorials by their own
+// commands, and the others by their setting.
 func TestCommands(t *testing.T) {
 	if _, err := devcluster.Build(t.Context(), os.Stderr); err != nil { // takes minutes, the first time
 		t.Fatal(err)
@@ -33,27 +33,27 @@ func TestCommands(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		blocks = slices.DeleteFunc(blocks, func(b block) bool { return exceptionOf(name, b) >= 0 })
+		blocks = slices.DeleteFunc(blocks, func(b block) bool { return findException(name, b) >= 0 })
 		if len(blocks) == 0 {
 			continue
 		}
-		failed := t.Failed() // one that ended in the middle cleaned up nothing
-		t.Run(name, func(t *testing.T) { follow(t, name, blocks, failed) })
+		failed := t.Failed() // a failed one did not clean up
+		t.Run(name, func(t *testing.T) { runDocument(t, name, blocks, failed) })
 	}
-	t.Run("docs/reference/metrics.md", metricsAreThoseOfThePage)
+	t.Run("docs/reference/metrics.md", testMetricsPage)
 }
 
-// metricsAreThoseOfThePage compares the page, which is written from the code, with
-// what an operator serves that has had something to do.
-func metricsAreThoseOfThePage(t *testing.T) {
-	if development.process == nil {
+// testMetricsPage compares the page, which is generated from the code, with
+// the metrics of an operator that has been in use.
+func testMetricsPage(t *testing.T) {
+	if sharedDev.process == nil {
 		t.Skip("no document has started a cluster")
 	}
 	page, err := os.ReadFile(filepath.Join(root, "docs/reference/metrics.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	response, err := http.Get("http://" + development.address + "/metrics")
+	response, err := http.Get("http://" + sharedDev.address + "/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func metricsAreThoseOfThePage(t *testing.T) {
 		}
 		found++
 		if row := fmt.Sprintf("| `%s` | %s |", words[2], words[3]); !strings.Contains(string(page), row) {
-			t.Errorf("there is no row %q", row)
+			t.Errorf("row %q is missing", row)
 		}
 	}
 	if found < 10 {
@@ -74,8 +74,8 @@ func metricsAreThoseOfThePage(t *testing.T) {
 	}
 }
 
-// documents are all pages of the tree: the README first, then the tutorials, and the
-// others after them.
+// documents returns all pages of the tree: the README first, then the tutorials, then the
+// others.
 func documents(t *testing.T) []string {
 	t.Helper()
 	files, err := listFiles()
@@ -83,7 +83,7 @@ func documents(t *testing.T) []string {
 		t.Fatal(err)
 	}
 	files = slices.DeleteFunc(files, func(f string) bool {
-		return !strings.HasSuffix(f, ".md") || strings.Contains(f, "testdata/") || f == generated
+		return !strings.HasSuffix(f, ".md") || strings.Contains(f, "testdata/") || slices.Contains(generated, f)
 	})
 	if len(files) < 40 {
 		t.Fatalf("only %d documents are found", len(files))
@@ -102,84 +102,84 @@ func documents(t *testing.T) []string {
 	return files
 }
 
-// generated shows how each command is called, which is no command itself. A test of
-// cmd/gleaner writes it from the code.
-const generated = "docs/reference/commands.md"
+// generated matches the pages with usage lines of commands, which are not run. Tests of
+// cmd/gleaner and cmd/gleaner-dev generate them.
+var generated = []string{"docs/reference/commands.md", "docs/reference/commands-dev.md"}
 
-// follow types a document's commands into a new shell, in a copy of the checkout.
-// Whether it cleans up can't be told if one before it has failed.
-func follow(t *testing.T, name string, blocks []block, failed bool) {
+// runDocument types a document's commands into a new shell, in a copy of the checkout.
+// If an earlier document has failed, clean up is not checked.
+func runDocument(t *testing.T, name string, blocks []block, failed bool) {
 	t.Helper()
 	tree := newTree(t, name)
 	set := settings[name]
-	t.Cleanup(func() { tidy(t, tree, set) })
+	t.Cleanup(func() { cleanUp(t, tree, set) })
 	s := newSession(t, tree)
-	s.replace = strings.NewReplacer(append(slices.Clone(set.replace), example, "ADDRESS")...)
-	s.enter(t, set, blocks)
+	s.replace = strings.NewReplacer(append(slices.Clone(set.replace), documentedAddress, "ADDRESS")...)
+	s.prepare(t, set, blocks)
 	for _, b := range blocks {
 		for _, c := range b.commands {
 			at := fmt.Sprintf("%s:%d: %s", name, c.line, c.text)
-			lines, err := s.follow(t, c)
+			lines, err := s.runCommand(t, c)
 			switch missing, is := mismatch(c.want, lines); {
 			case c.checked && is:
-				t.Fatalf("%s\nis to print %q, and prints:\n%s", at, missing, strings.Join(lines, "\n"))
+				t.Fatalf("%s\nwant output %q, got:\n%s", at, missing, strings.Join(lines, "\n"))
 			case !c.checked && err != nil:
-				t.Fatalf("%s\nfails with %v:\n%s", at, err, strings.Join(lines, "\n"))
+				t.Fatalf("%s\nfailed with %v:\n%s", at, err, strings.Join(lines, "\n"))
 			}
 		}
-		built(tree)
+		recordBuild(tree)
 	}
-	s.must(t, set.after)
-	if set.own != nil || development.process == nil || failed {
+	s.mustRun(t, set.after)
+	if set.own != nil || sharedDev.process == nil || failed {
 		return
 	}
-	devtest.Eventually(t, patience, func() error {
-		if left := remains(t); len(left) != 0 {
-			return fmt.Errorf("it does not clean up: %q is left", left)
+	devtest.Eventually(t, timeout, func() error {
+		if left := leftovers(t); len(left) != 0 {
+			return fmt.Errorf("not cleaned up: %q", left)
 		}
 		return nil
 	})
 }
 
-// enter has a session begin where a document's reader is when they come to it.
-func (s *session) enter(t *testing.T, set setting, blocks []block) {
+// prepare puts a session into the state in which a document's reader begins.
+func (s *session) prepare(t *testing.T, set setting, blocks []block) {
 	t.Helper()
 	starts := slices.ContainsFunc(blocks, func(b block) bool {
 		return slices.ContainsFunc(b.commands, func(c command) bool { return isDev(c.text) })
 	})
 	switch {
 	case set.own != nil:
-		s.onCluster(t, *set.own)
+		s.useOwnCluster(t, *set.own)
 	case !starts || set.before != "":
-		s.dev(t)
+		s.useDevCluster(t)
 	}
-	s.must(t, "export PATH="+filepath.Join(s.tree, "bin")+":$PATH; cd "+filepath.Join(s.tree, set.folder))
-	s.must(t, set.before)
+	s.mustRun(t, "export PATH="+filepath.Join(s.tree, "bin")+":$PATH; cd "+filepath.Join(s.tree, set.folder))
+	s.mustRun(t, set.before)
 }
 
-// tidy cleans up after a document that has failed, whose session has ended: the next one
-// is to be judged by what it says itself.
-func tidy(t *testing.T, tree string, set setting) {
-	if !t.Failed() || set.own != nil || development.process == nil {
+// cleanUp cleans up after a document that has failed, so that it does not affect the
+// next one.
+func cleanUp(t *testing.T, tree string, set setting) {
+	if !t.Failed() || set.own != nil || sharedDev.process == nil {
 		return
 	}
 	for _, line := range strings.Split(set.after, "\n") {
-		command := exec.Command("timeout", "30", "bash", "-c", development.export+"\ncd "+filepath.Join(tree, set.folder)+"\n"+line)
-		_ = command.Run() // what has not been made can't be deleted
+		command := exec.Command("timeout", "30", "bash", "-c", sharedDev.export+"\ncd "+filepath.Join(tree, set.folder)+"\n"+line)
+		_ = command.Run() // fails for objects that were not created
 	}
 }
 
-// must types a command that is not a document's own.
-func (s *session) must(t *testing.T, command string) {
+// mustRun types a command that is not part of a document.
+func (s *session) mustRun(t *testing.T, command string) {
 	t.Helper()
-	if lines, err := s.run(t, s.fill(command), true); command != "" && err != nil {
-		t.Fatalf("%s\nfails with %v:\n%s", command, err, strings.Join(lines, "\n"))
+	if lines, err := s.run(t, s.replacePlaceholders(command), true); command != "" && err != nil {
+		t.Fatalf("%s\nfailed with %v:\n%s", command, err, strings.Join(lines, "\n"))
 	}
 }
 
-// onCluster gives a document that starts no cluster one of its own, as people have
-// it who come with theirs: with all of kube-controller-manager, and without Gleaner.
-func (s *session) onCluster(t *testing.T, options devcluster.Options) {
+// useOwnCluster starts a separate control plane for a document, as users have
+// it who bring their own: with all controllers, and without Gleaner.
+func (s *session) useOwnCluster(t *testing.T, options devcluster.Options) {
 	t.Helper()
 	cluster, err := devcluster.Start(t.Context(), options)
 	if err != nil {
@@ -194,52 +194,52 @@ func (s *session) onCluster(t *testing.T, options devcluster.Options) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.must(t, "export KUBECONFIG="+cluster.Kubeconfig()+" PATH="+filepath.Dir(binaries.Kubectl)+":$PATH")
+	s.mustRun(t, "export KUBECONFIG="+cluster.Kubeconfig()+" PATH="+filepath.Dir(binaries.Kubectl)+":$PATH")
 }
 
-// dev types what "gleaner dev" says is to be typed, and starts it if nobody has yet.
-func (s *session) dev(t *testing.T) {
+// useDevCluster types the command that "gleaner-dev dev" prints, and starts "gleaner-dev dev" on first use.
+func (s *session) useDevCluster(t *testing.T) {
 	t.Helper()
-	if !exists(filepath.Join(s.tree, "bin/gleaner")) {
-		s.must(t, "make -C "+s.tree+" build")
-		built(s.tree)
+	if !exists(filepath.Join(s.tree, "bin/gleaner-dev")) {
+		s.mustRun(t, "make -C "+s.tree+" build")
+		recordBuild(s.tree)
 	}
-	development.start(t, s.tree)
-	s.must(t, development.export)
+	sharedDev.start(t, s.tree)
+	s.mustRun(t, sharedDev.export)
 }
 
-// follow types a command. One that does not end by itself is typed into a terminal of
+// runCommand types a command. One that runs until it is interrupted gets a terminal of
 // its own.
-func (s *session) follow(t *testing.T, c command) ([]string, error) {
+func (s *session) runCommand(t *testing.T, c command) ([]string, error) {
 	t.Helper()
 	switch {
 	case isDev(c.text):
-		s.dev(t)
-		return development.printed, nil
-	case stays(c.text):
+		s.useDevCluster(t)
+		return sharedDev.printed, nil
+	case runsUntilInterrupted(c.text):
 		return s.run(t, s.serve(withoutComment(c.text)), true)
 	default:
-		return s.run(t, s.fill(c.text), !c.checked)
+		return s.run(t, s.replacePlaceholders(c.text), !c.checked)
 	}
 }
 
-// fill puts in what a reader has to.
-func (s *session) fill(text string) string {
-	return strings.NewReplacer("ADDRESS", development.address, "TREE", s.tree).Replace(s.replace.Replace(text))
+// replacePlaceholders replaces placeholders.
+func (s *session) replacePlaceholders(text string) string {
+	return strings.NewReplacer("ADDRESS", sharedDev.address, "TREE", s.tree).Replace(s.replace.Replace(text))
 }
 
-// serve runs a command until the session ends, and waits until it can be reached.
+// serve runs a server until the session ends, and waits until it accepts connections.
 func (s *session) serve(line string) string {
 	host, port, _ := strings.Cut(servers[line], ":")
 	return fmt.Sprintf("(cd %s && exec bash -c %q) >$TMPDIR/server.log 2>&1 & "+
 		"until (exec 3<>/dev/tcp/%s/%s) 2>/dev/null; do kill -0 $! || { cat $TMPDIR/server.log; false; }; sleep 0.1; done", s.tree, line, host, port)
 }
 
-// remains names what a document has left behind, which is to be nothing.
-func remains(t *testing.T) []string {
+// leftovers returns the names of the objects that a document has left behind.
+func leftovers(t *testing.T) []string {
 	t.Helper()
 	list := func(arguments ...string) []string {
-		out, err := development.kubectl(t, append([]string{"get", "-o", "name"}, arguments...)...)
+		out, err := sharedDev.kubectl(t, append([]string{"get", "-o", "name"}, arguments...)...)
 		if err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
@@ -248,9 +248,9 @@ func remains(t *testing.T) []string {
 	left := append(list("gleaner", "-A"), list("all,configmaps,persistentvolumeclaims,rolebindings,serviceaccounts", "-n", "default")...)
 	left = append(left, list("namespaces")...)
 	return slices.DeleteFunc(left, func(name string) bool {
-		return slices.Contains(always, name) || strings.HasPrefix(name, "namespace/kube-")
+		return slices.Contains(defaultObjects, name) || strings.HasPrefix(name, "namespace/kube-")
 	})
 }
 
-// always are there.
-var always = []string{"service/kubernetes", "configmap/kube-root-ca.crt", "serviceaccount/default", "namespace/default"}
+// defaultObjects are the objects that always exist.
+var defaultObjects = []string{"service/kubernetes", "configmap/kube-root-ca.crt", "serviceaccount/default", "namespace/default"}

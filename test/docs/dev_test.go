@@ -12,13 +12,15 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gleaner-dev/gleaner/devcluster/child"
 )
 
-// development is the control plane that the documents share, since starting it is
-// what takes longest. The first of them that says "gleaner dev" starts it.
-var development dev
+// sharedDev is the control plane that the documents share, since starting one
+// takes long. The first document that runs "gleaner-dev dev" starts it.
+var sharedDev dev
 
-// dev is "gleaner dev" in a terminal of its own.
+// dev is "gleaner-dev dev" in a terminal of its own.
 type dev struct {
 	process *exec.Cmd
 	printed []string // until it is ready
@@ -26,41 +28,40 @@ type dev struct {
 	address string   // of the debug endpoints
 }
 
-// example is the address that documents show, in place of the one that is printed.
-const example = "127.0.0.1:41234"
+// documentedAddress is the address in documents, which is replaced by the printed one.
+const documentedAddress = "127.0.0.1:41234"
 
 var (
 	exportLine  = regexp.MustCompile(`(?m)^\s*(export KUBECONFIG=\S+ PATH=\S+ GLEANER_ENDPOINT=\S+)$`)
 	debugOrigin = regexp.MustCompile(`http://(127\.0\.0\.1:\d+)/debug/gc`)
 )
 
-// start runs the command of a tree.
+// start runs the command in a tree.
 func (d *dev) start(t *testing.T, tree string) {
 	t.Helper()
 	if d.process != nil {
 		return
 	}
-	process := exec.Command(filepath.Join(tree, "bin/gleaner"), "dev")
+	process := exec.Command(filepath.Join(tree, "bin/gleaner-dev"), "dev")
 	process.Dir, process.Env = tree, environment(t)
-	process.Env = append(process.Env, "TMPDIR="+os.TempDir()) // it outlives this document
-	tieToParent(process)
+	process.Env = append(process.Env, "TMPDIR="+os.TempDir()) // it must outlive this document
 	out, err := process.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := process.Start(); err != nil {
+	if err := child.Start(process); err != nil {
 		t.Fatal(err)
 	}
 	d.process = process
 	ready := make(chan error, 1)
 	go func() {
-		lines, last := bufio.NewScanner(out), errors.New("it has ended")
+		lines, last := bufio.NewScanner(out), errors.New("process ended")
 		for lines.Scan() {
 			if last == nil {
-				continue // it must be able to write
+				continue // drain the output
 			}
 			d.printed = append(d.printed, lines.Text())
-			if strings.HasPrefix(lines.Text(), "Ctrl-C ends it") {
+			if strings.HasPrefix(lines.Text(), "Press Ctrl-C to stop") {
 				last = nil
 				ready <- nil
 			}
@@ -71,21 +72,21 @@ func (d *dev) start(t *testing.T, tree string) {
 	}()
 	select {
 	case err = <-ready:
-	case <-time.After(patience):
-		err = fmt.Errorf("not within %s", patience)
+	case <-time.After(timeout):
+		err = fmt.Errorf("not within %s", timeout)
 	}
 	text := strings.Join(d.printed, "\n")
 	if err != nil {
-		t.Fatalf("gleaner dev is not ready: %v\n%s", err, text)
+		t.Fatalf("gleaner-dev dev is not ready: %v\n%s", err, text)
 	}
 	export, origin := exportLine.FindStringSubmatch(text), debugOrigin.FindStringSubmatch(text)
 	if export == nil || origin == nil {
-		t.Fatalf("gleaner dev does not say how it is reached:\n%s", text)
+		t.Fatalf("gleaner-dev dev did not print how to connect:\n%s", text)
 	}
 	d.export, d.address = export[1], origin[1]
 }
 
-// stop is Ctrl-C.
+// stop sends an interrupt, like Ctrl-C.
 func (d *dev) stop() error {
 	if d.process == nil {
 		return nil
@@ -96,7 +97,7 @@ func (d *dev) stop() error {
 	return d.process.Wait()
 }
 
-// kubectl asks the control plane.
+// kubectl runs kubectl for the control plane.
 func (d *dev) kubectl(t *testing.T, arguments ...string) (string, error) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), "bash", "-c", d.export+`; exec kubectl "$@"`, "kubectl")

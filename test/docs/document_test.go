@@ -44,19 +44,19 @@ type block struct {
 	commands []command
 }
 
-// command is what somebody types, and what they see then.
+// command is a command to type, and its expected output.
 type command struct {
 	line    int
 	text    string
-	checked bool     // against want; else all that counts is that it succeeds
+	checked bool     // compare output with want; otherwise only success is required
 	want    []string // lines
 }
 
-// program begins a line that is a command, in a block that does not say that it has any.
+// program matches a command line in a block that is not marked as commands.
 var program = regexp.MustCompile(`(?m)^ *(?:\$ )?(?:bin/)?(?:gleaner|kubectl|make|go|git|curl|cp|gzip|tinygo|docker|export|kubeadm|kustomize) +[^ ]`)
 
-// blocks finds the blocks of commands: sh, which have to succeed, and console,
-// whose output is compared. Commands in any other are an error, so that none slips by.
+// blocks returns the blocks of commands: sh, which must succeed, and console,
+// whose output is compared. Commands in other blocks are an error, so that none is missed.
 func (d document) blocks() ([]block, error) {
 	var list []block
 	err := ast.Walk(d.tree, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
@@ -78,10 +78,10 @@ func (d document) blocks() ([]block, error) {
 			}
 			b.commands = commands
 		case "bash", "shell", "zsh":
-			return ast.WalkStop, fmt.Errorf("%s:%d: write sh or console in place of %s: those are run", d.name, b.line, language)
+			return ast.WalkStop, fmt.Errorf("%s:%d: use sh or console instead of %s, so that it is run", d.name, b.line, language)
 		case "", "text", "plain":
 			if line := program.FindString(d.text(n)); line != "" {
-				return ast.WalkStop, fmt.Errorf("%s:%d: a block with commands (%s…) has to say sh or console, so that it is run", d.name, b.line, line)
+				return ast.WalkStop, fmt.Errorf("%s:%d: mark the block with commands (%s…) as sh or console, so that it is run", d.name, b.line, line)
 			}
 			return ast.WalkContinue, nil
 		default:
@@ -97,7 +97,7 @@ func (d document) text(n ast.Node) string {
 	return string(n.Lines().Value(d.source))
 }
 
-// lineOf returns the line of the first line of code.
+// lineOf returns the line number of the first line of code.
 func (d document) lineOf(n ast.Node) int {
 	if n.Lines().Len() == 0 {
 		return 0
@@ -105,12 +105,12 @@ func (d document) lineOf(n ast.Node) int {
 	return 1 + bytes.Count(d.source[:n.Lines().At(0).Start], []byte("\n"))
 }
 
-// script is a block that succeeds as a whole. It is taken line by line where one of
-// them runs until it is interrupted, and so is typed into a terminal of its own.
+// script parses a block that must succeed as a whole. It is split into lines if one of
+// them runs until it is interrupted, which gets a terminal of its own.
 func script(text string, line int) []command {
 	text = strings.TrimRight(text, "\n")
 	lines := strings.Split(text, "\n")
-	if !slices.ContainsFunc(lines, stays) {
+	if !slices.ContainsFunc(lines, runsUntilInterrupted) {
 		return []command{{line: line, text: text}}
 	}
 	var list []command
@@ -120,7 +120,7 @@ func script(text string, line int) []command {
 	return list
 }
 
-// transcript reads "$ command" and "> more of it", and the output below.
+// transcript parses "$ command", continuation lines "> …", and the output below.
 func transcript(text string, line int) ([]command, error) {
 	var list []command
 	for i, l := range strings.Split(strings.TrimRight(text, "\n"), "\n") {
@@ -128,7 +128,7 @@ func transcript(text string, line int) ([]command, error) {
 		case strings.HasPrefix(l, "$ "):
 			list = append(list, command{line: line + i, text: l[2:], checked: true})
 		case len(list) == 0:
-			return nil, fmt.Errorf("line %d: a console begins with a command: write $ before it, or text in place of console", line+i)
+			return nil, fmt.Errorf("line %d: a console block must begin with a command: write $ before it, or use text instead of console", line+i)
 		case (l == ">" || strings.HasPrefix(l, "> ")) && len(list[len(list)-1].want) == 0:
 			list[len(list)-1].text += "\n" + strings.TrimPrefix(strings.TrimPrefix(l, ">"), " ")
 		default:
@@ -139,24 +139,26 @@ func transcript(text string, line int) ([]command, error) {
 	return list, nil
 }
 
-// withoutComment is a command as it would be typed.
+// withoutComment returns a command without its comment.
 func withoutComment(line string) string {
 	line, _, _ = strings.Cut(line, " # ")
 	return strings.TrimSpace(line)
 }
 
-// isDev tells the command that runs a control plane until it is interrupted.
+// isDev reports whether a command runs a control plane until it is interrupted.
 func isDev(line string) bool {
 	line = strings.TrimPrefix(withoutComment(line), "make build && ")
-	return line == "bin/gleaner dev" || line == "gleaner dev"
+	return line == "bin/gleaner-dev dev" || line == "gleaner-dev dev"
 }
 
-// servers are the other commands that run until they are interrupted, and where they are
-// reached.
+// servers are the other commands that run until they are interrupted, and their
+// addresses.
 var servers = map[string]string{
 	"cd test/s3 && go run .":                 "127.0.0.1:7070",
 	"go run ./examples/dns-finalizer/server": "127.0.0.1:8053",
 }
 
-// stays reports whether a command does not end by itself.
-func stays(line string) bool { return isDev(line) || servers[withoutComment(line)] != "" }
+// runsUntilInterrupted reports whether a command runs until it is interrupted.
+func runsUntilInterrupted(line string) bool {
+	return isDev(line) || servers[withoutComment(line)] != ""
+}

@@ -14,8 +14,8 @@ import (
 	"github.com/yuin/goldmark/ast"
 )
 
-// TestLinks follows the links of all documents that stay within the tree. Others
-// are not followed: tests talk to nobody.
+// TestLinks checks all links of the documents within the tree. External links
+// are not checked: tests need no network.
 func TestLinks(t *testing.T) {
 	files, err := listFiles()
 	if err != nil {
@@ -32,14 +32,14 @@ func TestLinks(t *testing.T) {
 	}
 	for name, d := range documents {
 		for _, link := range d.links(t) {
-			if problem := follows(documents, name, link); problem != nil {
+			if problem := checkLink(documents, name, link); problem != nil {
 				t.Errorf("%s: the link to %s: %v", name, link.target, problem)
 			}
 		}
 	}
 }
 
-// link is what is written, and where it leads.
+// link is a link's text and target.
 type link struct{ text, target string }
 
 // links returns a document's links and images.
@@ -64,11 +64,11 @@ func (d document) links(t *testing.T) []link {
 	return list
 }
 
-// namesTest tells a link to a test, whose text is the test's name.
+// namesTest matches a link to a test, whose text is the test's name.
 var namesTest = regexp.MustCompile(`^(Test|Fuzz)\w+$`)
 
-// follows says what is wrong with a link.
-func follows(documents map[string]document, from string, l link) error {
+// checkLink returns what is wrong with a link.
+func checkLink(documents map[string]document, from string, l link) error {
 	target, err := url.Parse(l.target)
 	if err != nil {
 		return err
@@ -82,11 +82,11 @@ func follows(documents map[string]document, from string, l link) error {
 	}
 	file := filepath.Join(root, filepath.FromSlash(name))
 	if _, err := os.Stat(file); err != nil {
-		return fmt.Errorf("there is no %s", name)
+		return fmt.Errorf("%s not found", name)
 	}
 	if strings.HasSuffix(name, "_test.go") && namesTest.MatchString(l.text) {
 		if source, err := os.ReadFile(file); err != nil || !strings.Contains(string(source), "func "+l.text+"(") {
-			return fmt.Errorf("there is no test %s in %s", l.text, name)
+			return fmt.Errorf("no test %s in %s", l.text, name)
 		}
 	}
 	if target.Fragment == "" {
@@ -94,21 +94,21 @@ func follows(documents map[string]document, from string, l link) error {
 	}
 	d, ok := documents[name]
 	if !ok {
-		return fmt.Errorf("%s is no document with headings", name)
+		return fmt.Errorf("%s is not a document", name)
 	}
 	for _, anchor := range d.anchors() {
 		if anchor == target.Fragment {
 			return nil
 		}
 	}
-	return fmt.Errorf("there is no heading #%s in %s", target.Fragment, name)
+	return fmt.Errorf("no heading #%s in %s", target.Fragment, name)
 }
 
-// anchors are the names that forges give to a document's headings.
+// anchors returns the anchors that code hosts generate for a document's headings.
 func (d document) anchors() []string {
 	var list []string
 	seen := map[string]int{}
-	_ = ast.Walk(d.tree, func(n ast.Node, entering bool) (ast.WalkStatus, error) { // which never fails
+	_ = ast.Walk(d.tree, func(n ast.Node, entering bool) (ast.WalkStatus, error) { // never fails
 		if h, ok := n.(*ast.Heading); ok && entering {
 			name := slug(d.plain(h))
 			if n := seen[name]; n > 0 {
@@ -131,7 +131,7 @@ var explicitAnchor = regexp.MustCompile(`<a (?:id|name)="([^"]+)">`)
 // plain returns the text of a node without its markup.
 func (d document) plain(n ast.Node) string {
 	var b strings.Builder
-	_ = ast.Walk(n, func(n ast.Node, entering bool) (ast.WalkStatus, error) { // which never fails
+	_ = ast.Walk(n, func(n ast.Node, entering bool) (ast.WalkStatus, error) { // never fails
 		switch n := n.(type) {
 		case *ast.Text:
 			if entering {
@@ -147,7 +147,7 @@ func (d document) plain(n ast.Node) string {
 	return b.String()
 }
 
-// slug is how a heading is written in a link.
+// slug returns the anchor of a heading.
 func slug(heading string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -161,24 +161,24 @@ func slug(heading string) string {
 	}, heading)
 }
 
-func TestLinksThatLeadNowhereAreFound(t *testing.T) {
+func TestLinks_BrokenOnesAreFound(t *testing.T) {
 	documents := map[string]document{
 		"README.md":        parseDocument("README.md", []byte("# What is *there*?\n\n## Twice\n\n## Twice\n")),
 		"docs/policies.md": parseDocument("docs/policies.md", []byte("[a](../README.md)\n")),
 	}
 	for to, want := range map[link]string{
-		{"", "../README.md"}:                          "",
-		{"", "../README.md#what-is-there"}:            "",
-		{"", "../README.md#twice-1"}:                  "",
-		{"", "https://example.com/nowhere"}:           "",
-		{"TestLinks", "../test/docs/links_test.go"}:   "",
-		{"", "../README.md#twice-2"}:                  "there is no heading #twice-2 in README.md",
-		{"", "nowhere.md"}:                            "there is no docs/nowhere.md",
-		{"", "../docs#x"}:                             "docs is no document with headings",
-		{"TestThatIsNotThere", "../layering_test.go"}: "there is no test TestThatIsNotThere in layering_test.go",
+		{"", "../README.md"}:                                 "",
+		{"", "../README.md#what-is-there"}:                   "",
+		{"", "../README.md#twice-1"}:                         "",
+		{"", "https://example.com/nowhere"}:                  "",
+		{"TestLinks", "../test/docs/links_test.go"}:          "",
+		{"", "../README.md#twice-2"}:                         "no heading #twice-2 in README.md",
+		{"", "nowhere.md"}:                                   "docs/nowhere.md not found",
+		{"", "../docs#x"}:                                    "docs is not a document",
+		{"TestThatIsNotThere", "../test/docs/links_test.go"}: "no test TestThatIsNotThere in test/docs/links_test.go",
 	} {
 		got := ""
-		if err := follows(documents, "docs/policies.md", to); err != nil {
+		if err := checkLink(documents, "docs/policies.md", to); err != nil {
 			got = err.Error()
 		}
 		if got != want {

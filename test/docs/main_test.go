@@ -1,15 +1,10 @@
-// Package docs holds the documents to what they say: each command of the README and
-// the tutorials is run, in order, against a real control plane, and each link leads
-// somewhere.
+// Package docs tests the documents: each command in them is run, in order, against
+// a real control plane, and each link within the tree must have an existing target.
 //
-// A block of code marked sh has to succeed. In one marked console the lines that
-// begin with $ are typed, and what they print has to be what is below them; … stands
-// for what differs from time to time. A block that takes too long here is marked by
-// a comment before it,
-//
-//	<!-- run by FILE: TEXT | TEXT -->
-//
-// which names the file of a test or of CI that runs it, and the texts there that do.
+// A code block marked sh must succeed. In a block marked console the lines that
+// begin with $ are run, and their output must be the lines below them; … stands
+// for variable text. The blocks that are not run are listed in exceptions_test.go, with
+// the reason, and the test that runs something similar.
 package docs
 
 import (
@@ -29,7 +24,7 @@ func TestMain(m *testing.M) {
 	}
 	trees.folder = folder
 	code := m.Run()
-	if err := errors.Join(development.stop(), os.RemoveAll(folder)); err != nil {
+	if err := errors.Join(sharedDev.stop(), os.RemoveAll(folder)); err != nil {
 		fmt.Fprintln(os.Stderr, "clean up:", err)
 		code = max(code, 1)
 	}

@@ -19,9 +19,9 @@ var (
 	ends   = regexp.MustCompile(`(?m)^---[ ]*$`)
 )
 
-// A reader who copies a policy with its module has it enforced, and not held for a wrong
-// or a missing digest.
-func TestPoliciesThatAreShownWithTheirModulePinIt(t *testing.T) {
+// A reader who copies a policy with its module gets an enforced policy, without a
+// missing or mismatched digest.
+func TestPolicies_ShownWithTheirModule_PinIt(t *testing.T) {
 	found := 0
 	for _, folder := range []string{"docs", "examples", "policies/library", "README.md"} {
 		err := filepath.WalkDir(filepath.Join(root, folder), func(path string, e fs.DirEntry, err error) error {
@@ -34,10 +34,10 @@ func TestPoliciesThatAreShownWithTheirModulePinIt(t *testing.T) {
 			}
 			switch filepath.Ext(path) {
 			case ".yaml":
-				found += pinned(t, path, string(content))
+				found += countPinned(t, path, string(content))
 			case ".md":
 				for _, block := range fenced.FindAllStringSubmatch(string(content), -1) {
-					found += pinned(t, path, block[1])
+					found += countPinned(t, path, block[1])
 				}
 			}
 			return nil
@@ -47,13 +47,13 @@ func TestPoliciesThatAreShownWithTheirModulePinIt(t *testing.T) {
 		}
 	}
 	if found < 8 {
-		t.Errorf("%d policies were found with their modules", found)
+		t.Errorf("found %d policies with modules", found)
 	}
 }
 
-// pinned counts the policies in a manifest whose module is there as well, and requires
-// them to pin it.
-func pinned(t *testing.T, path, manifest string) (found int) {
+// countPinned counts the policies in a manifest that also has their module, and checks
+// their pins.
+func countPinned(t *testing.T, path, manifest string) (found int) {
 	modules := map[string]string{}
 	var others []*unstructured.Unstructured
 	for _, text := range ends.Split(manifest, -1) {

@@ -12,19 +12,19 @@ import (
 	"time"
 )
 
-// patience is what a command is given.
-const patience = 3 * time.Minute
+// timeout is the timeout of a command.
+const timeout = 3 * time.Minute
 
-// session is a shell, into which a document's commands are typed.
+// session is a shell for a document's commands.
 type session struct {
 	shell   *exec.Cmd
 	in      io.Writer
 	output  chan string // lines
-	tree    string      // the copy of the checkout
+	tree    string      // a copy of the checkout
 	replace *strings.Replacer
 }
 
-// end is what the shell prints after each command, before its exit code.
+// end is the marker that the shell prints after each command, followed by its exit code.
 const end = "-- the command has ended with"
 
 // newSession starts a shell with a home of its own.
@@ -32,7 +32,7 @@ func newSession(t *testing.T, tree string) *session {
 	t.Helper()
 	shell := exec.Command("bash", "--noprofile", "--norc")
 	shell.Dir, shell.Env = tree, environment(t)
-	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // with what it starts
+	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that its children can be killed with it
 	in, err := shell.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -50,8 +50,8 @@ func newSession(t *testing.T, tree string) *session {
 	go s.read(out)
 	t.Cleanup(func() {
 		in.Close()
-		_ = syscall.Kill(-shell.Process.Pid, syscall.SIGKILL) // it may have left something running
-		_ = shell.Wait()                                      // it was killed
+		_ = syscall.Kill(-shell.Process.Pid, syscall.SIGKILL) // with commands in the background
+		_ = shell.Wait()                                      // killed above
 		for range s.output {                                  // until read ends
 		}
 	})
@@ -68,7 +68,7 @@ func (s *session) read(out *os.File) {
 	}
 }
 
-// environment is that of a new account, except for Go's and our own caches.
+// environment is the environment of a new account, except for caches.
 func environment(t *testing.T) []string {
 	t.Helper()
 	caches, err := exec.Command("go", "env", "GOCACHE", "GOMODCACHE", "GOPROXY", "GOSUMDB", "GOFLAGS").Output()
@@ -78,7 +78,7 @@ func environment(t *testing.T) []string {
 	values := strings.Split(strings.TrimRight(string(caches), "\n"), "\n")
 	env := []string{
 		"HOME=" + t.TempDir(), "TMPDIR=" + t.TempDir(), "PATH=" + os.Getenv("PATH"), "TERM=dumb", "LANG=C.UTF-8",
-		"GLEANER_CACHE=" + ourCache(t),
+		"GLEANER_CACHE=" + toolCache(t),
 	}
 	for i, name := range []string{"GOCACHE", "GOMODCACHE", "GOPROXY", "GOSUMDB", "GOFLAGS"} {
 		if i < len(values) {
@@ -88,22 +88,22 @@ func environment(t *testing.T) []string {
 	return env
 }
 
-// run types a command, and returns the lines that it printed. With strict, each of its
-// parts has to succeed: the shell ends with the first that does not. Without, that it
-// fails may be what the document shows.
+// run types a command, and returns its output. If strict, each part of the
+// command must succeed, and the shell ends at the first that fails. Otherwise
+// the document may show a failure.
 func (s *session) run(t *testing.T, command string, strict bool) (lines []string, err error) {
 	t.Helper()
 	if strict {
 		command = "set -eo pipefail\n" + command + "\nset +eo pipefail"
 	}
 	fmt.Fprintf(s.in, "{ :\n%s\n} 2>&1 </dev/null; echo \"%s $?\"\n", command, end)
-	late := time.NewTimer(patience)
+	late := time.NewTimer(timeout)
 	defer late.Stop()
 	for {
 		select {
 		case line, ok := <-s.output:
 			if !ok {
-				return lines, fmt.Errorf("the shell has ended")
+				return lines, fmt.Errorf("shell has ended")
 			}
 			before, code, ended := strings.Cut(line, end+" ")
 			if before != "" || !ended {
@@ -116,7 +116,7 @@ func (s *session) run(t *testing.T, command string, strict bool) (lines []string
 				return lines, nil
 			}
 		case <-late.C:
-			return lines, fmt.Errorf("it has not ended after %s", patience)
+			return lines, fmt.Errorf("command did not end within %s", timeout)
 		}
 	}
 }

@@ -2,50 +2,50 @@ package docs
 
 import "github.com/gleaner-dev/gleaner/devcluster"
 
-// setting is what a document's reader has when they come to its commands, and what they
-// fill in. Without one, that is the control plane of "gleaner dev" and the checkout.
+// setting is the situation of a document's reader, and values for placeholders.
+// The default is the control plane of "gleaner-dev dev" and the checkout.
 type setting struct {
-	own     *devcluster.Options // a control plane of its own, with this, and without Gleaner
-	folder  string              // where commands are typed, from the root
-	before  string              // what is typed first
-	replace []string            // in pairs: what the document shows, and what is typed in its place
-	after   string              // what is typed last, to clean up
+	own     *devcluster.Options // start a separate control plane with these options, without Gleaner
+	folder  string              // working directory, relative to the root
+	before  string              // commands to type first
+	replace []string            // pairs of text in the document and its replacement
+	after   string              // commands to clean up
 }
 
-// complete is a control plane as people have it who come with theirs: with all of
-// kube-controller-manager.
-var complete = &devcluster.Options{}
+// completeCluster is a control plane as users have it who bring their own: with all
+// controllers.
+var completeCluster = &devcluster.Options{}
 
-// operator has commands ask the Gleaner of "gleaner dev", which is in no pod.
-var operator = []string{
+// operatorReplacements makes commands connect to the operator of "gleaner-dev dev", which is not in a pod.
+var operatorReplacements = []string{
 	"gleaner explain ", "gleaner explain --endpoint http://ADDRESS ",
 	"gleaner doctor", "check gleaner doctor --endpoint http://ADDRESS",
 }
 
-// check takes the exit code for problems that "gleaner dev" has: no pods, for one.
-const check = `check() { "$@" || [ $? = 1 ]; }
+// checkFunction accepts the exit code for problems: "gleaner-dev dev" has no pods, for example.
+const checkFunction = `check() { "$@" || [ $? = 1 ]; }
 `
 
-// gone waits until objects have gone that somebody else has to let go.
-const gone = `gone() { until [ -z "$(kubectl get "$@" --ignore-not-found -o name)" ]; do sleep 0.1; done; }
+// goneFunction waits until objects are deleted.
+const goneFunction = `gone() { until [ -z "$(kubectl get "$@" --ignore-not-found -o name)" ]; do sleep 0.1; done; }
 `
 
 var settings = map[string]setting{
-	"docs/tutorials/4-deploy.md": {own: complete},
+	"docs/tutorials/4-deploy.md": {own: completeCluster},
 
 	"docs/cli.md": {
-		before: check + `mkdir -p ~/.local/bin && export PATH=~/.local/bin:$PATH
+		before: checkFunction + `mkdir -p ~/.local/bin && export PATH=~/.local/bin:$PATH
 dot() { cat; }
 for name in shop preview-42 ops gleaner-system; do kubectl create namespace $name; done
 kubectl create deployment web --image=nginx -n shop
 cp examples/hello-policy/resources.yaml my-policies.yaml
 cp cmd/gleaner/testdata/ask/*.yaml .`,
-		replace: append([]string{"rbac --collector companion -f policies.yaml", "rbac --collector companion -f test/ask/testdata/shop.yaml"}, operator...),
+		replace: append([]string{"rbac --collector companion -f policies.yaml", "rbac --collector companion -f test/inspect/testdata/shop.yaml"}, operatorReplacements...),
 		after: `kubectl delete clusterrolebinding asker-debug asker-view
 kubectl delete clusterrole,clusterrolebinding gleaner
 kubectl delete namespace shop ops gleaner-system`,
 	},
-	"docs/companion.md": {own: complete},
+	"docs/companion.md": {own: completeCluster},
 	"docs/finalizers.md": {
 		before: `kubectl create namespace shop
 kubectl apply -f - <<'END'
@@ -76,9 +76,9 @@ kubectl delete finalizers.gleaner.dev,services --all -n shop
 kubectl delete clusterfinalizer remove-bucket
 kubectl delete namespace shop`,
 	},
-	"docs/howto/switch-the-collector-off.md": {own: &devcluster.Options{Controllers: []string{"*", "-garbage-collector-controller", "-storage-version-migrator-controller"}}},
+	"docs/howto/switch-the-collector-off.md": {own: &devcluster.Options{Controllers: devcluster.WithoutCollector()}},
 	"docs/install.md": {
-		own:     complete,
+		own:     completeCluster,
 		replace: []string{"former=", "kubectl create secret generic gleaner-state-keys -n gleaner-system --from-literal=current=$(head -c 32 /dev/urandom | base64)\nformer="},
 		before:  `until kubectl get serviceaccount default; do sleep 0.1; done`,
 	},
@@ -104,7 +104,7 @@ cp examples/hello-policy/policy.rego .
 sed 's/name: hello/name: by-label/' examples/hello-policy/resources.yaml | awk '/^---/ {n++} n < 2' >module.yaml
 kubectl apply -f module.yaml
 kubectl wait --for=condition=Enforcing clustergcpolicy/by-label`,
-		replace: append([]string{"gleaner test . ", "cd examples/hello-policy && gleaner test . "}, operator...),
+		replace: append([]string{"gleaner test . ", "cd examples/hello-policy && gleaner test . "}, operatorReplacements...),
 		after: `kubectl delete clustergcpolicies,clusterpolicymodules --all
 kubectl delete pvc data
 kubectl delete namespace shop`,
@@ -129,12 +129,12 @@ spec:
 END
 kubectl delete configmap owner -n shop
 until [ -z "$(kubectl get pvc data -n shop -o jsonpath={.metadata.ownerReferences})" ]; do sleep 0.1; done`,
-		replace: operator,
+		replace: operatorReplacements,
 		after: `kubectl delete clustergcpolicies,clusterpolicymodules --all
 kubectl delete namespace shop`,
 	},
 	"docs/troubleshooting.md": {
-		before: check + `kubectl create namespace shop
+		before: checkFunction + `kubectl create namespace shop
 kubectl create configmap data -n shop
 kubectl create deployment web --image=nginx -n shop
 kubectl config set-context --current --namespace=shop
@@ -163,7 +163,7 @@ END`,
 			"KIND/NAME", "configmap/data", "KIND/OWNER", "deployment/web", "get KIND NAME", "get configmap data",
 			"clustergcpolicy NAME", "clustergcpolicy keep", "finalizer.gleaner.dev NAME -n NAMESPACE", "finalizer.gleaner.dev deregister -n shop",
 			"policymodule NAME -n NAMESPACE", "policymodule deregister -n shop",
-		}, operator...),
+		}, operatorReplacements...),
 		after: `kubectl config set-context --current --namespace=default
 kubectl delete clustergcpolicies --all
 kubectl delete namespace shop`,
@@ -180,7 +180,7 @@ kubectl delete namespace shop`,
 	},
 	"examples/bucket-finalizer/README.md": {
 		folder: "examples/bucket-finalizer",
-		before: gone,
+		before: goneFunction,
 		after:  "kubectl delete -k local",
 	},
 	"examples/dns-finalizer/README.md": {

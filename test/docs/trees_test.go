@@ -10,18 +10,18 @@ import (
 	"testing"
 )
 
-// trees are the copies of this checkout, one for each document. The first builds the
-// command, as it says, and the others start with what it built: make finds it up to
+// trees are copies of this checkout, one for each document. The first builds the
+// command, and the others start with its build: make considers it up to
 // date.
 var trees struct {
 	once   sync.Once
 	folder string   // of TestMain's
 	files  []string // from the root
-	binary string   // that was built, once it is
+	bin    string   // the directory with the programs, once they are built
 	err    error
 }
 
-// newTree copies the checkout, without what git leaves out.
+// newTree copies the checkout, without ignored files.
 func newTree(t *testing.T, name string) string {
 	t.Helper()
 	trees.once.Do(func() {
@@ -36,18 +36,25 @@ func newTree(t *testing.T, name string) string {
 			t.Fatal(err)
 		}
 	}
-	if trees.binary != "" {
-		if err := copyFile(trees.binary, filepath.Join(folder, "bin/gleaner")); err != nil {
+	for _, name := range programs {
+		if trees.bin == "" {
+			break
+		}
+		if err := copyFile(filepath.Join(trees.bin, name), filepath.Join(folder, "bin", name)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	return folder
 }
 
-// built remembers that the command is in a tree.
-func built(folder string) {
-	if path := filepath.Join(folder, "bin/gleaner"); trees.binary == "" && exists(path) {
-		trees.binary = path
+// programs are what make build builds, into bin, the last one last.
+var programs = []string{"gleaner", "gleaner-dev"}
+
+// recordBuild records that a tree has the programs.
+func recordBuild(folder string) {
+	bin := filepath.Join(folder, "bin")
+	if trees.bin == "" && exists(filepath.Join(bin, programs[len(programs)-1])) {
+		trees.bin = bin
 	}
 }
 
@@ -56,7 +63,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// listFiles returns what a clone would have, and what is not committed yet.
+// listFiles returns the tracked files and those not ignored.
 func listFiles() ([]string, error) {
 	list := exec.Command("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
 	list.Dir = root
@@ -66,14 +73,14 @@ func listFiles() ([]string, error) {
 	}
 	var files []string
 	for _, file := range strings.Split(strings.TrimRight(string(out), "\x00"), "\x00") {
-		if exists(filepath.Join(root, file)) { // it may be deleted, and not committed
+		if exists(filepath.Join(root, file)) { // may be deleted without a commit
 			files = append(files, file)
 		}
 	}
 	return files, nil
 }
 
-// copyFile keeps the mode and links. It makes the folder.
+// copyFile copies a file with its mode, or a link, and creates the folder.
 func copyFile(from, to string) error {
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		return err
@@ -93,8 +100,8 @@ func copyFile(from, to string) error {
 	return os.WriteFile(to, data, info.Mode().Perm())
 }
 
-// ourCache is where programs are kept that are built once.
-func ourCache(t *testing.T) string {
+// toolCache returns the cache for programs that are built once.
+func toolCache(t *testing.T) string {
 	t.Helper()
 	if cache := os.Getenv("GLEANER_CACHE"); cache != "" {
 		return cache

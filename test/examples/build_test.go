@@ -16,43 +16,43 @@ import (
 	"github.com/gleaner-dev/gleaner/policies/wasm"
 )
 
-// maxConfigMap is what a ConfigMap may hold in all.
+// maxConfigMap is the maximum size of a ConfigMap's data.
 const maxConfigMap = 1 << 20
 
-// folder is that of an example.
-func folder(name string) string { return filepath.Join("..", "..", "examples", name) }
+// exampleFolder returns the folder of an example.
+func exampleFolder(name string) string { return filepath.Join("..", "..", "examples", name) }
 
-// goExamples are those with a module in Go.
+// goExamples are the examples with a module in Go.
 var goExamples = []string{"backup-before-delete", "bucket-finalizer", "drain-before-delete"}
 
-// module is one that was built from Go.
+// module is a module built from Go.
 type module struct {
 	code, zipped []byte
 	digest       string
 }
 
-// built are the modules of this test binary, each made when a test asks for it.
-var built struct {
+// builtModules caches the modules of this test binary.
+var builtModules struct {
 	mu   sync.Mutex // covers made
 	made map[string]module
 }
 
-// build builds an example as its README says.
+// build builds an example as described in its README.
 func build(t *testing.T, name string) module {
 	t.Helper()
-	built.mu.Lock()
-	defer built.mu.Unlock()
-	if m, ok := built.made[name]; ok {
+	builtModules.mu.Lock()
+	defer builtModules.mu.Unlock()
+	if m, ok := builtModules.made[name]; ok {
 		return m
 	}
-	m, err := compile(t.Context(), folder(name), filepath.Join(t.TempDir(), "module.wasm"))
+	m, err := compile(t.Context(), exampleFolder(name), filepath.Join(t.TempDir(), "module.wasm"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if built.made == nil {
-		built.made = map[string]module{}
+	if builtModules.made == nil {
+		builtModules.made = map[string]module{}
 	}
-	built.made[name] = m
+	builtModules.made[name] = m
 	return m
 }
 
@@ -82,8 +82,8 @@ func compile(ctx context.Context, source, target string) (module, error) {
 	return module{code: code, zipped: zipped.Bytes(), digest: hex.EncodeToString(sum[:])}, nil
 }
 
-// asker compiles a module as the operator does.
-func asker(t *testing.T, name string) *wasm.Policy {
+// compilePolicy compiles a module as the operator does.
+func compilePolicy(t *testing.T, name string) *wasm.Policy {
 	t.Helper()
 	engine, err := wasm.New(wasm.Config{})
 	if err != nil {

@@ -20,27 +20,27 @@ import (
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
 )
 
-func TestABucketGoesBeforeTheObjectThatStandsForIt(t *testing.T) {
+func TestBucketFinalizer_DeletesTheBucketFirst(t *testing.T) {
 	s := newStorage(t)
 	s.keepVersions()
 	s.put("a", "a", "dir/b&c", "d")
 	s.send("DELETE", "/photos/d", "", 204)
 
-	w := newWorld(t, "bucket-finalizer", "http://127.0.0.1:7070", s.URL, "=example,", "="+s.AccessKey+",", "=example-secret", "="+s.SecretKey)
-	w.trust(s.CA)
+	w := newEnv(t, "bucket-finalizer", "http://127.0.0.1:7070", s.URL, "=example,", "="+s.AccessKey+",", "=example-secret", "="+s.SecretKey)
+	w.trustCA(s.CA)
 	w.install("bucket-finalizer", "local", "clusterfinalizer/bucket", "")
-	w.enforced("clusterfinalizer", "bucket")
+	w.waitForEnforced("clusterfinalizer", "bucket")
 	w.kubectl("apply", "-f", filepath.Join(w.dir, "bucket.yaml"))
-	w.has("example.com/bucket", "bucket", "photos")
+	w.waitForFinalizer("example.com/bucket", "bucket", "photos")
 
 	w.kubectl("delete", "bucket", "photos", "--wait=false")
-	w.gone("bucket", "photos")
-	s.gone()
+	w.waitForDeletion("bucket", "photos")
+	s.expectNoBucket()
 }
 
-// trust adds to the copy of the example what a server with a certificate of its own
-// takes: the certificate, and the right to read it.
-func (w *world) trust(ca []byte) {
+// trustCA configures the example for a server with a self-signed certificate: it adds the
+// certificate, and permission to read it.
+func (w *env) trustCA(ca []byte) {
 	w.Helper()
 	w.write("local/ca.crt", ca)
 	name := filepath.Join(w.dir, "local", "kustomization.yaml")
@@ -62,12 +62,12 @@ configMapGenerator:
 `))
 }
 
-// recordServer is the program of the example, and where it listens.
+// recordServer runs the server of the example, and returns its URL.
 func recordServer(t *testing.T) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "server")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./server")
-	build.Dir = folder("dns-finalizer")
+	build.Dir = exampleFolder("dns-finalizer")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the server: %v\n%s", err, out)
 	}
@@ -94,9 +94,9 @@ func recordServer(t *testing.T) string {
 	return strings.TrimSpace(url)
 }
 
-// send sends the server a request as its README's curl does, and returns the
+// sendRequest sends the server a request, as curl in the README does, and returns the
 // status.
-func send(t *testing.T, method, url, token, body string) int {
+func sendRequest(t *testing.T, method, url, token, body string) int {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
 	if err != nil {
@@ -112,35 +112,35 @@ func send(t *testing.T, method, url, token, body string) int {
 	return response.StatusCode
 }
 
-func TestARecordGoesBeforeTheObjectThatStandsForIt(t *testing.T) {
+func TestDNSFinalizer_DeletesTheRecordFirst(t *testing.T) {
 	url := recordServer(t)
 	record := url + "/zones/example.com/records/A/web"
-	if status := send(t, "PUT", record, "Bearer example", "192.0.2.1"); status != http.StatusNoContent {
-		t.Fatalf("put the record: %d", status)
+	if status := sendRequest(t, "PUT", record, "Bearer example", "192.0.2.1"); status != http.StatusNoContent {
+		t.Fatalf("put record: status %d", status)
 	}
-	if status := send(t, "DELETE", record, "Bearer other", ""); status != http.StatusUnauthorized {
-		t.Fatalf("without the token: %d", status)
+	if status := sendRequest(t, "DELETE", record, "Bearer other", ""); status != http.StatusUnauthorized {
+		t.Fatalf("without token: status %d", status)
 	}
 
-	w := newWorld(t, "dns-finalizer", "http://127.0.0.1:8053", url)
+	w := newEnv(t, "dns-finalizer", "http://127.0.0.1:8053", url)
 	w.kubectl("apply", "--server-side", "-k", filepath.Join(w.dir, "local"))
-	w.enforced("finalizers.gleaner.dev", "dns")
+	w.waitForEnforced("finalizers.gleaner.dev", "dns")
 	w.kubectl("apply", "-f", filepath.Join(w.dir, "record.yaml"))
-	w.has("default.gleaner.dev/dns", "dnsrecord", "web")
+	w.waitForFinalizer("default.gleaner.dev/dns", "dnsrecord", "web")
 
 	w.kubectl("delete", "dnsrecord", "web", "--wait=false")
-	w.gone("dnsrecord", "web")
-	if status := send(t, "GET", record, "Bearer example", ""); status != http.StatusNotFound {
-		t.Errorf("look for the record: %d", status)
+	w.waitForDeletion("dnsrecord", "web")
+	if status := sendRequest(t, "GET", record, "Bearer example", ""); status != http.StatusNotFound {
+		t.Errorf("get record: status %d", status)
 	}
 }
 
-func TestUsersGoStageByStageBeforeWhatTheyUse(t *testing.T) {
-	w := newWorld(t, "drain-before-delete")
+func TestOrderedTeardown_DeletesUsersFirst(t *testing.T) {
+	w := newEnv(t, "drain-before-delete")
 	w.install("drain-before-delete", "deploy", "finalizers.gleaner.dev/drain", "default")
-	w.enforced("finalizers.gleaner.dev", "drain")
+	w.waitForEnforced("finalizers.gleaner.dev", "drain")
 	w.kubectl("apply", "-f", filepath.Join(w.dir, "sample.yaml"))
-	w.has("default.gleaner.dev/drain", "configmap", "orders")
+	w.waitForFinalizer("default.gleaner.dev/drain", "configmap", "orders")
 	deletions, err := kubernetes.NewForConfigOrDie(w.cluster.RESTConfig()).AppsV1().Deployments("default").Watch(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -148,34 +148,34 @@ func TestUsersGoStageByStageBeforeWhatTheyUse(t *testing.T) {
 	defer deletions.Stop()
 
 	w.kubectl("delete", "configmap", "orders", "--wait=false")
-	w.gone("configmap", "orders")
+	w.waitForDeletion("configmap", "orders")
 	var order []string
 	for len(order) < 3 {
 		event, open := <-deletions.ResultChan()
 		if !open {
-			t.Fatalf("the watch ended after %q", order)
+			t.Fatalf("watch ended after %q", order)
 		}
 		if event.Type == watch.Deleted {
 			order = append(order, event.Object.(metav1.Object).GetName())
 		}
 	}
 	if want := []string{"web", "api", "report"}; !reflect.DeepEqual(order, want) {
-		t.Errorf("went in the order %q, want %q", order, want)
+		t.Errorf("deletion order is %q, want %q", order, want)
 	}
 }
 
-func TestAManifestIsStoredBeforeItsObjectGoes(t *testing.T) {
-	w := newWorld(t, "backup-before-delete")
+func TestManifest_IsStoredBeforeItsObjectIsDeleted(t *testing.T) {
+	w := newEnv(t, "backup-before-delete")
 	w.install("backup-before-delete", "deploy", "clusterfinalizer/backup", "")
-	w.enforced("clusterfinalizer", "backup")
+	w.waitForEnforced("clusterfinalizer", "backup")
 	namespace := devtest.Namespace(t, w.cluster.RESTConfig())
 	w.kubectl("create", "configmap", "settings", "-n", namespace, "--from-literal=color=red")
 	w.kubectl("label", "configmap", "settings", "-n", namespace, "example.com/backup=true")
-	w.has("example.com/backup", "configmap", "settings", "-n", namespace)
+	w.waitForFinalizer("example.com/backup", "configmap", "settings", "-n", namespace)
 	uid := w.kubectl("get", "configmap", "settings", "-n", namespace, "-o", "jsonpath={.metadata.uid}")
 
 	w.kubectl("delete", "configmap", "settings", "-n", namespace, "--wait=false")
-	w.gone("configmap", "settings", "-n", namespace)
+	w.waitForDeletion("configmap", "settings", "-n", namespace)
 	stored := w.kubectl("get", "configmap", "configmap-"+uid, "-n", "backups", "-o", `jsonpath={.data.manifest\.json}`)
 	w.write("restored.json", []byte(stored))
 	w.kubectl("apply", "-f", filepath.Join(w.dir, "restored.json"))
@@ -185,10 +185,10 @@ func TestAManifestIsStoredBeforeItsObjectGoes(t *testing.T) {
 }
 
 func TestHello(t *testing.T) {
-	w := newWorld(t, "hello-policy")
+	w := newEnv(t, "hello-policy")
 	w.kubectl("apply", "-f", filepath.Join(w.dir, "resources.yaml"))
-	w.enforced("clusterfinalizer", "hello")
-	w.enforced("clustergcpolicy", "hello")
+	w.waitForEnforced("clusterfinalizer", "hello")
+	w.waitForEnforced("clustergcpolicy", "hello")
 
 	namespace := devtest.Namespace(t, w.cluster.RESTConfig())
 	w.kubectl("create", "configmap", "owner", "-n", namespace)
@@ -198,11 +198,11 @@ func TestHello(t *testing.T) {
 			"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"owner","uid":%q}]}}`, name, namespace, labels, uid))
 		w.kubectl("apply", "-f", filepath.Join(w.dir, name+".json"))
 	}
-	w.has("example.com/hello", "configmap", "greeted", "-n", namespace)
+	w.waitForFinalizer("example.com/hello", "configmap", "greeted", "-n", namespace)
 	w.kubectl("delete", "configmap", "owner", "-n", namespace)
-	w.gone("configmap", "dropped", "-n", namespace)
+	w.waitForDeletion("configmap", "dropped", "-n", namespace)
 
-	w.eventually(func() error { // kept, without the reference; and going, with the finalizer
+	w.eventually(func() error { // kept without the reference; terminating with the finalizer
 		var kept, greeted struct{ Metadata metav1.ObjectMeta }
 		for name, into := range map[string]any{"kept": &kept, "greeted": &greeted} {
 			if err := json.Unmarshal([]byte(w.kubectl("get", "configmap", name, "-n", namespace, "-o", "json")), into); err != nil {
@@ -215,5 +215,5 @@ func TestHello(t *testing.T) {
 		return nil
 	})
 	w.kubectl("annotate", "configmap", "greeted", "-n", namespace, "goodbye=true")
-	w.gone("configmap", "greeted", "-n", namespace)
+	w.waitForDeletion("configmap", "greeted", "-n", namespace)
 }

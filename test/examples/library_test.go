@@ -13,9 +13,9 @@ import (
 	"github.com/gleaner-dev/gleaner/policies/library"
 )
 
-// optional are types that a control plane lacks at first, by the policies that are
-// for them.
-var optional = map[string]string{
+// optionalTypes are the types that a control plane lacks initially, by the policies that
+// govern them.
+var optionalTypes = map[string]string{
 	"keep-data-snapshots":       crd("snapshot.storage.k8s.io", "v1", "VolumeSnapshot", "volumesnapshots"),
 	"foreground-front-gateways": crd("gateway.networking.k8s.io", "v1", "Gateway", "gateways"),
 }
@@ -38,8 +38,8 @@ spec:
 `, group, version, kind, plural, strings.ToLower(kind))
 }
 
-// conditions of a ClusterGCPolicy that are about its present spec, as STATUS/REASON.
-func (w *world) conditions(policy string) (map[string]string, error) {
+// conditions returns the conditions of a ClusterGCPolicy's current generation, as STATUS/REASON.
+func (w *env) conditions(policy string) (map[string]string, error) {
 	text, err := w.cluster.Kubectl(w.Context(), "get", "clustergcpolicy", policy, "-o", "json")
 	if err != nil {
 		return nil, err
@@ -63,9 +63,9 @@ func (w *world) conditions(policy string) (map[string]string, error) {
 	return all, nil
 }
 
-// becomes waits until a ClusterGCPolicy is accepted with a module, and Enforcing has
+// waitForCondition waits until a ClusterGCPolicy is accepted with its module, and Enforcing has
 // this status and reason.
-func (w *world) becomes(policy, enforcing string) {
+func (w *env) waitForCondition(policy, enforcing string) {
 	w.Helper()
 	w.eventually(func() error {
 		now, err := w.conditions(policy)
@@ -79,37 +79,37 @@ func (w *world) becomes(policy, enforcing string) {
 	})
 }
 
-// The commands of each README, as on a control plane of gleaner dev, which serves no
-// snapshots and no gateways at first.
-func TestEachPolicyOfTheLibraryIsAppliedAndEnforced(t *testing.T) {
+// The commands of each README, on a control plane as of gleaner-dev dev, which initially serves no
+// snapshots and no gateways.
+func TestLibrary_PoliciesAreEnforced(t *testing.T) {
 	all, err := library.All()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range all {
 		t.Run(p.Name, func(t *testing.T) {
-			w := &world{T: t, cluster: operated(t), dir: t.TempDir()}
+			w := &env{T: t, cluster: sharedCluster(t), dir: t.TempDir()}
 			folder := filepath.Join("..", "..", "policies", "library", p.Name)
 			w.kubectl("apply", "-k", folder)
 			defer w.kubectl("delete", "-k", folder, "--wait=false")
 			names := strings.Fields(w.kubectl("get", "-k", folder, "-o", `jsonpath={.items[?(@.kind=="ClusterGCPolicy")].metadata.name}`))
 			if len(names) == 0 {
-				t.Fatal("it has no policy")
+				t.Fatal("README has no policy")
 			}
 			for _, name := range names {
-				w.becomes(name, "False/")
+				w.waitForCondition(name, "False/")
 			}
 			w.kubectl("apply", "-k", filepath.Join("..", "..", "policies", "library", "enforce", p.Name))
 			for _, name := range names {
-				if definition, missing := optional[name]; missing {
-					w.becomes(name, "False/NotServed")
+				if definition, missing := optionalTypes[name]; missing {
+					w.waitForCondition(name, "False/NotServed")
 					file := filepath.Join(w.dir, "crd.yaml")
 					if err := os.WriteFile(file, []byte(definition), 0o600); err != nil {
 						t.Fatal(err)
 					}
 					w.kubectl("apply", "-f", file)
 				}
-				w.becomes(name, "True/")
+				w.waitForCondition(name, "True/")
 			}
 		})
 	}

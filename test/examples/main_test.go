@@ -1,5 +1,5 @@
-// Package examples runs the examples as their READMEs say: their own tests, and
-// what they do on a real control plane with Gleaner.
+// Package examples tests the examples as described in their READMEs: their own tests, and
+// their effects on a real control plane with Gleaner.
 package examples
 
 import (
@@ -15,10 +15,10 @@ import (
 	"github.com/gleaner-dev/gleaner/devcluster"
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
 	"github.com/gleaner-dev/gleaner/policies/worker/serve"
-	"github.com/gleaner-dev/gleaner/test/inside"
+	"github.com/gleaner-dev/gleaner/test/inprocess"
 )
 
-const patience = 2 * time.Minute
+const timeout = 2 * time.Minute
 
 func TestMain(m *testing.M) {
 	serve.MainIfRequested()
@@ -27,24 +27,24 @@ func TestMain(m *testing.M) {
 		log = zap.New(zap.UseDevMode(true))
 	}
 	ctrl.SetLogger(log)
-	devtest.Run(m, devcluster.Options{Controllers: []string{"*", "-garbage-collector-controller", "-storage-version-migrator-controller"}})
+	devtest.Run(m, devcluster.Options{Controllers: devcluster.WithoutCollector()})
 }
 
-// shared is what the tests share, made when the first of them asks for it.
+// shared is the control plane that the tests share, created on first use.
 var shared struct {
 	once    sync.Once
 	cluster *devcluster.Cluster
 	err     error
 }
 
-// operated returns a control plane with Gleaner at work, as "gleaner dev" starts
-// one. Both end with the process.
-func operated(t *testing.T) *devcluster.Cluster {
+// sharedCluster returns a control plane with an operator, as started by "gleaner-dev dev".
+// Both run until the process ends.
+func sharedCluster(t *testing.T) *devcluster.Cluster {
 	t.Helper()
 	cluster := devtest.Shared(t)
 	shared.once.Do(func() {
-		if shared.err = inside.Define(t, cluster.RESTConfig()); shared.err == nil {
-			shared.err = operate(cluster)
+		if shared.err = inprocess.CreateCRDs(t, cluster.RESTConfig()); shared.err == nil {
+			shared.err = startOperator(cluster)
 		}
 		shared.cluster = cluster
 	})
@@ -54,12 +54,12 @@ func operated(t *testing.T) *devcluster.Cluster {
 	return shared.cluster
 }
 
-// operate starts the operator, with an identity of its own: what it writes itself
-// gets no finalizer.
-func operate(cluster *devcluster.Cluster) error {
-	config, err := inside.Operator(cluster)
+// startOperator starts the operator with its own identity, so that the objects that it writes
+// get no finalizer.
+func startOperator(cluster *devcluster.Cluster) error {
+	config, err := inprocess.OperatorConfig(cluster)
 	if err == nil {
-		_, _, err = inside.Run(inside.Options(config)) // ends with the process; a test that needs it says what is missing
+		_, _, err = inprocess.RunCollector(inprocess.Options(config)) // runs until the process ends
 	}
 	return err
 }

@@ -18,13 +18,13 @@ import (
 	"github.com/gleaner-dev/gleaner/policies/rego"
 )
 
-// TestEachModulePassesItsOwnTests runs what a reader runs first.
-func TestEachModulePassesItsOwnTests(t *testing.T) {
+// TestModules_PassTheirOwnTests runs the tests that a reader runs first.
+func TestModules_PassTheirOwnTests(t *testing.T) {
 	for _, name := range goExamples {
 		t.Run(name, func(t *testing.T) {
 			for _, args := range [][]string{{"vet", "./..."}, {"test", "./..."}} {
 				cmd := exec.CommandContext(t.Context(), "go", args...)
-				cmd.Dir = folder(name)
+				cmd.Dir = exampleFolder(name)
 				cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=")
 				if out, err := cmd.CombinedOutput(); err != nil {
 					t.Errorf("go %s: %v\n%s", args[0], err, out)
@@ -34,30 +34,30 @@ func TestEachModulePassesItsOwnTests(t *testing.T) {
 	}
 }
 
-func TestEachModuleAnswersItsCasesInTheSandbox(t *testing.T) {
+func TestModules_PassTheirCasesInTheSandbox(t *testing.T) {
 	for _, name := range goExamples {
 		t.Run(name, func(t *testing.T) {
-			policytest.Run(t, asker(t, name), filepath.Join(folder(name), "cases.yaml"))
+			policytest.Run(t, compilePolicy(t, name), filepath.Join(exampleFolder(name), "cases.yaml"))
 		})
 	}
 }
 
-func TestEachModuleFitsIntoAConfigMap(t *testing.T) {
+func TestModules_FitIntoAConfigMap(t *testing.T) {
 	for _, name := range goExamples {
 		t.Run(name, func(t *testing.T) {
 			m := build(t, name)
 			t.Logf("%d KiB, %d KiB compressed", len(m.code)>>10, len(m.zipped)>>10)
 			if len(m.zipped) >= maxConfigMap {
-				t.Errorf("it has %d bytes compressed, and may have %d", len(m.zipped), maxConfigMap)
+				t.Errorf("compressed size is %d, limit %d", len(m.zipped), maxConfigMap)
 			}
 		})
 	}
 }
 
-// regoExamples are those with a module in Rego, and where it is once more, inline.
+// regoExamples are the examples with a module in Rego, and the file that has it inline.
 var regoExamples = map[string]string{"dns-finalizer": "deploy/module.yaml", "hello-policy": "resources.yaml"}
 
-func TestEachPolicyPassesItsOwnTestsWhichReachAllOfIt(t *testing.T) {
+func TestPolicies_PassTheirOwnTests_WithFullCoverage(t *testing.T) {
 	for name := range regoExamples {
 		t.Run(name, func(t *testing.T) {
 			report, err := rego.Test(t.Context(), []rego.File{read(t, name, "policy.rego"), read(t, name, "policy_test.rego")})
@@ -81,7 +81,7 @@ func TestEachPolicyPassesItsOwnTestsWhichReachAllOfIt(t *testing.T) {
 	}
 }
 
-func TestEachPolicyAnswersItsCasesInTheSandbox(t *testing.T) {
+func TestPolicies_PassTheirCasesInTheSandbox(t *testing.T) {
 	for name := range regoExamples {
 		t.Run(name, func(t *testing.T) {
 			engine, err := rego.New(rego.Config{})
@@ -99,12 +99,12 @@ func TestEachPolicyAnswersItsCasesInTheSandbox(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(policy.Close)
-			policytest.Run(t, policy, filepath.Join(folder(name), "cases.yaml"))
+			policytest.Run(t, policy, filepath.Join(exampleFolder(name), "cases.yaml"))
 		})
 	}
 }
 
-func TestEachPolicyIsFormattedAndIsWhatIsApplied(t *testing.T) {
+func TestPolicies_AreFormattedAndMatchTheManifests(t *testing.T) {
 	for name, resources := range regoExamples {
 		t.Run(name, func(t *testing.T) {
 			for _, file := range []rego.File{read(t, name, "policy.rego"), read(t, name, "policy_test.rego")} {
@@ -130,19 +130,19 @@ func TestEachPolicyIsFormattedAndIsWhatIsApplied(t *testing.T) {
 
 func read(t *testing.T, name, file string) rego.File {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(folder(name), file))
+	text, err := os.ReadFile(filepath.Join(exampleFolder(name), file))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return rego.File{Name: file, Text: string(text)}
 }
 
-func TestEachExampleHasWhatTheOverviewSays(t *testing.T) {
-	overview, err := os.ReadFile(filepath.Join(folder("."), "README.md"))
+func TestExamples_MatchTheOverview(t *testing.T) {
+	overview, err := os.ReadFile(filepath.Join(exampleFolder("."), "README.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	entries, err := os.ReadDir(folder("."))
+	entries, err := os.ReadDir(exampleFolder("."))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,20 +152,20 @@ func TestEachExampleHasWhatTheOverviewSays(t *testing.T) {
 			continue
 		}
 		if _, isRego := regoExamples[name]; !isRego && !slices.Contains(goExamples, name) {
-			t.Errorf("no test runs %s", name)
+			t.Errorf("no test for %s", name)
 		}
 		if !strings.Contains(string(overview), "| ["+name+"]("+name+") |") {
-			t.Errorf("the overview lacks %s", name)
+			t.Errorf("overview lacks %s", name)
 		}
 		readme := read(t, name, "README.md").Text
 		for _, section := range []string{"# " + name + "\n", "## Try it\n", "## What it doesn't do\n"} {
 			if !strings.Contains(readme, section) {
-				t.Errorf("the README of %s lacks %q", name, section)
+				t.Errorf("README of %s lacks %q", name, section)
 			}
 		}
 		for _, link := range regexp.MustCompile(`\]\(([^)#:]+)\)`).FindAllStringSubmatch(readme, -1) {
-			if _, err := os.Stat(filepath.Join(folder(name), link[1])); err != nil {
-				t.Errorf("the README of %s: %v", name, err)
+			if _, err := os.Stat(filepath.Join(exampleFolder(name), link[1])); err != nil {
+				t.Errorf("README of %s: %v", name, err)
 			}
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/gleaner-dev/gleaner/policies/wasm"
 )
 
-// storage is a real S3 server with a bucket called photos.
+// storage is a real S3 server with a bucket named photos.
 type storage struct {
 	*testing.T
 	*s3server.Server
@@ -60,21 +60,21 @@ func (s storage) keepVersions() {
 	s.send("PUT", "/photos?versioning=", "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>", 200)
 }
 
-// attempt is what an attempt of the module about the bucket came to.
+// attempt is the result of a module's attempt to delete the bucket.
 type attempt struct {
 	verdict  hostabi.Verdict
 	requests int
-	fuel     int64 // of the round that took most
+	fuel     int64 // maximum of all rounds
 }
 
-// try has the module's requests sent, until it decides otherwise. After so many of
-// them the storage is said to be busy; -1: never.
-func (s storage) try(policy *wasm.Policy, busyAfter int) attempt {
+// runModule evaluates the module and sends its requests until it returns another decision. After busyAfter
+// requests, the storage returns 503; -1: never.
+func (s storage) runModule(policy *wasm.Policy, busyAfter int) attempt {
 	s.Helper()
-	r := s.question()
+	r := s.newRequest()
 	var a attempt
 	for r.Round = 1; r.Round <= 16; r.Round++ {
-		answer, err := policy.Ask(s.Context(), r)
+		answer, err := policy.EvaluateMetered(s.Context(), r)
 		if err != nil {
 			s.Fatal(err)
 		}
@@ -95,12 +95,12 @@ func (s storage) try(policy *wasm.Policy, busyAfter int) attempt {
 			r.Results[intent.ID] = hostabi.Result{HTTP: &hostabi.HTTPResult{Status: response.Status, Body: response.Body}}
 		}
 	}
-	s.Fatal("it still acts when the rounds are used up")
+	s.Fatal("module still acts in the last round")
 	return a
 }
 
-// question is asked afresh, as after a restart: without a state and results.
-func (s storage) question() hostabi.Request {
+// newRequest returns a request as after a restart: without state and results.
+func (s storage) newRequest() hostabi.Request {
 	s.Helper()
 	now := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	r := hostabi.Request{
@@ -116,65 +116,65 @@ func (s storage) question() hostabi.Request {
 	return r
 }
 
-// gone sees that there is no bucket any more.
-func (s storage) gone() {
+// expectNoBucket checks that the bucket does not exist.
+func (s storage) expectNoBucket() {
 	s.Helper()
 	s.send("GET", "/photos?list-type=2", "", 404)
 }
 
-func TestABucketIsEmptiedAndDeletedWhateverItsObjectsAreCalled(t *testing.T) {
+func TestBucket_WithAnyObjectNames_IsDeleted(t *testing.T) {
 	s := newStorage(t)
 	s.put("a", "a b", "dir/file", "a&b", "<Key>x</Key>", `"quoted'`, "grün", "a+b", "a%2Fb", "a;b=c")
-	if a := s.try(asker(t, "bucket-finalizer"), -1); a.verdict.Decision != hostabi.DecisionDone || a.requests != 4 {
+	if a := s.runModule(compilePolicy(t, "bucket-finalizer"), -1); a.verdict.Decision != hostabi.DecisionDone || a.requests != 4 {
 		t.Errorf("got %+v", a)
 	}
-	s.gone()
-	if a := s.try(asker(t, "bucket-finalizer"), -1); a.verdict.Reason != "there is no such bucket" || a.requests != 1 {
-		t.Errorf("asked again: %+v", a)
+	s.expectNoBucket()
+	if a := s.runModule(compilePolicy(t, "bucket-finalizer"), -1); a.verdict.Reason != "the bucket does not exist" || a.requests != 1 {
+		t.Errorf("evaluated again: %+v", a)
 	}
 }
 
-func TestAllVersionsAndDeleteMarkersGoWithABucket(t *testing.T) {
+func TestBucket_VersionsAndDeleteMarkers_AreDeleted(t *testing.T) {
 	s := newStorage(t)
 	s.keepVersions()
 	s.put("a", "a", "a", "b")
 	s.send("DELETE", "/photos/b", "", 204)
-	if a := s.try(asker(t, "bucket-finalizer"), -1); a.verdict.Decision != hostabi.DecisionDone {
+	if a := s.runModule(compilePolicy(t, "bucket-finalizer"), -1); a.verdict.Decision != hostabi.DecisionDone {
 		t.Errorf("got %+v", a)
 	}
-	s.gone()
+	s.expectNoBucket()
 }
 
-func TestALargeBucketTakesSeveralAttempts(t *testing.T) {
+func TestBucket_LargeOne_TakesSeveralAttempts(t *testing.T) {
 	s := newStorage(t)
 	var keys []string
 	for i := range 450 {
 		keys = append(keys, fmt.Sprintf("dir/%03d-%s", i, strings.Repeat("x", 100)))
 	}
 	s.put(keys...)
-	policy := asker(t, "bucket-finalizer")
-	attempts := []attempt{s.try(policy, -1)}
+	policy := compilePolicy(t, "bucket-finalizer")
+	attempts := []attempt{s.runModule(policy, -1)}
 	for attempts[len(attempts)-1].verdict.Decision == hostabi.DecisionWait && len(attempts) < 5 {
-		attempts = append(attempts, s.try(policy, -1))
+		attempts = append(attempts, s.runModule(policy, -1))
 	}
 	if last := attempts[len(attempts)-1]; last.verdict.Decision != hostabi.DecisionDone || len(attempts) < 2 {
 		t.Errorf("got %+v", attempts)
 	}
 	t.Logf("%+v", attempts)
-	s.gone()
+	s.expectNoBucket()
 }
 
-func TestAStorageThatIsBusyAtAnyPointIsWaitedFor(t *testing.T) {
+func TestBucket_WithABusyStorage_IsRetried(t *testing.T) {
 	s := newStorage(t)
-	policy := asker(t, "bucket-finalizer")
+	policy := compilePolicy(t, "bucket-finalizer")
 	for after := range 4 { // list, delete, list, delete the bucket
 		s.send("PUT", "/photos/a", "text", 200)
-		if a := s.try(policy, after); a.verdict.Decision != hostabi.DecisionWait || !strings.Contains(a.verdict.Reason, "503") {
+		if a := s.runModule(policy, after); a.verdict.Decision != hostabi.DecisionWait || !strings.Contains(a.verdict.Reason, "503") {
 			t.Errorf("busy after %d requests: %+v", after, a)
 		}
 	}
-	if a := s.try(policy, -1); a.verdict.Decision != hostabi.DecisionDone {
+	if a := s.runModule(policy, -1); a.verdict.Decision != hostabi.DecisionDone {
 		t.Errorf("got %+v", a)
 	}
-	s.gone()
+	s.expectNoBucket()
 }

@@ -8,25 +8,25 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-const churned = 30 // types that come and go
+const churnedTypes = 30 // types that are created and removed
 
-// 3.9: what a type has cost goes with it. This test runs alone, before those
-// that run beside each other, so what it counts is the collector's.
-func TestG14_3_9_TypesThatComeAndGoLeaveNothingBehind(t *testing.T) {
-	w := worldOn(t, sharedStage(t))
-	w.churn(2) // what is only made once is made now
+// 3.9: the resources used for a type are freed with it. This test runs before the parallel
+// tests, so only the collector's own usage counts.
+func TestG14_3_9_RemovedTypes_LeakNothing(t *testing.T) {
+	w := newEnvOn(t, sharedTestbed(t))
+	w.churnTypes(2) // allocates what is allocated once
 	watches := w.proxy.Watching("")
 	goroutines, heap := runtime.NumGoroutine(), liveHeap()
-	w.churn(churned)
+	w.churnTypes(churnedTypes)
 	eventually(t, func() error {
 		if n := w.proxy.Watching(""); n > watches {
-			return fmt.Errorf("%d watches run, and %d before", n, watches)
+			return fmt.Errorf("%d watches, was %d", n, watches)
 		}
-		if n := runtime.NumGoroutine(); n > goroutines+churned/3 {
-			return fmt.Errorf("%d goroutines run, and %d before", n, goroutines)
+		if n := runtime.NumGoroutine(); n > goroutines+churnedTypes/3 {
+			return fmt.Errorf("%d goroutines, was %d", n, goroutines)
 		}
 		if n := liveHeap(); n > heap+10<<20 {
-			return fmt.Errorf("%d MB are in use, and %d before", n>>20, heap>>20)
+			return fmt.Errorf("%d MB in use, was %d", n>>20, heap>>20)
 		}
 		return nil
 	})
@@ -34,45 +34,45 @@ func TestG14_3_9_TypesThatComeAndGoLeaveNothingBehind(t *testing.T) {
 		goroutines, runtime.NumGoroutine(), heap>>10, liveHeap()>>10)
 }
 
-// churn defines types, has objects of them collected, and takes them away
-// while they have others.
-func (w *world) churn(n int) {
+// churnTypes defines types, waits until objects of them are collected, and removes the types
+// while they have other objects.
+func (w *env) churnTypes(n int) {
 	w.Helper()
 	var kinds []*kind
 	var left []*unstructured.Unstructured
 	for range n {
 		r := newType()
-		w.create(r)
+		w.createCRD(r)
 		kinds = append(kinds, kindOf(r))
 	}
 	for _, k := range kinds {
-		w.served(k)
-		w.witness.knows(k)
-		owner := w.make(thing{name: "owner", kind: k})
-		left = append(left, w.make(thing{name: "left", kind: k, owners: owns(owner)}))
-		w.make(thing{name: "idle", kind: k})
+		w.waitForServed(k)
+		w.auditor.addKinds(k)
+		owner := w.create(objectSpec{name: "owner", kind: k})
+		left = append(left, w.create(objectSpec{name: "left", kind: k, owners: ownerRefs(owner)}))
+		w.create(objectSpec{name: "idle", kind: k})
 		w.delete(owner, background)
 	}
-	w.goes(left...)
+	w.waitForDeletion(left...)
 	for _, k := range kinds {
-		w.remove(k)
+		w.deleteCRD(k)
 	}
 	for _, k := range kinds {
-		w.removed(k)
+		w.waitForCRDDeletion(k)
 	}
 	for _, k := range kinds {
-		w.eventuallyUnserved(k)
+		w.waitForUnserved(k)
 		eventually(w, func() error {
 			if n := w.proxy.Watching(k.resource.Resource); n != 0 {
-				return fmt.Errorf("%s is watched %d times", k.kind, n)
+				return fmt.Errorf("%s has %d watches", k.kind, n)
 			}
 			return nil
 		})
 	}
-	w.defined = nil
+	w.definedTypes = nil
 }
 
-// liveHeap returns how much is left after what is not needed is let go.
+// liveHeap returns the size of the heap after garbage collection.
 func liveHeap() uint64 {
 	var stats runtime.MemStats
 	runtime.GC()

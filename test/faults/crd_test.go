@@ -15,34 +15,34 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/catalog"
 )
 
-func (w *world) definitions() apiextensions.Interface {
+func (w *env) crdClient() apiextensions.Interface {
 	return apiextensions.NewForConfigOrDie(w.admin)
 }
 
-// newType names a type that nobody else has.
+// newType returns a type with a unique name.
 func newType() schema.GroupResource {
 	plural := "things" + rand.String(6)
 	return schema.GroupResource{Group: plural + ".gleaner.dev", Resource: plural}
 }
 
-// define makes a custom type, of which objects can be made when it returns,
-// and has the witness watch it.
-func (w *world) define(resource schema.GroupResource) *kind {
+// createType creates a custom type, waits until objects can be created,
+// and makes the auditor watch it.
+func (w *env) createType(resource schema.GroupResource) *kind {
 	w.Helper()
-	w.create(resource)
+	w.createCRD(resource)
 	k := kindOf(resource)
-	w.served(k)
-	w.follow(k)
+	w.waitForServed(k)
+	w.watchType(k)
 	return k
 }
 
-// served waits until objects of a type can be made.
-func (w *world) served(k *kind) {
+// waitForServed waits until objects of a type can be created.
+func (w *env) waitForServed(k *kind) {
 	w.Helper()
 	eventually(w, func() error {
-		_, err := w.witness.client(k).Get(w.Context(), "none", metav1.GetOptions{})
-		if !catalog.Denies(err, k.resource.GroupResource(), "none") {
-			return fmt.Errorf("the API server does not serve it yet: %w", err)
+		_, err := w.auditor.client(k).Get(w.Context(), "none", metav1.GetOptions{})
+		if !catalog.ConfirmsNotFound(err, k.resource.GroupResource(), "none") {
+			return fmt.Errorf("type is not served yet: %w", err)
 		}
 		return nil
 	})
@@ -52,8 +52,8 @@ func kindOf(r schema.GroupResource) *kind {
 	return &kind{resource: r.WithVersion("v1"), kind: strings.ToUpper(r.Resource[:1]) + r.Resource[1:], namespaced: true}
 }
 
-// create begins to define a custom type.
-func (w *world) create(resource schema.GroupResource) {
+// createCRD creates the definition of a custom type.
+func (w *env) createCRD(resource schema.GroupResource) {
 	w.Helper()
 	k := kindOf(resource)
 	crd := &apiextensionsv1.CustomResourceDefinition{
@@ -70,49 +70,49 @@ func (w *world) create(resource schema.GroupResource) {
 			}},
 		},
 	}
-	crds := w.definitions().ApiextensionsV1().CustomResourceDefinitions()
+	crds := w.crdClient().ApiextensionsV1().CustomResourceDefinitions()
 	if _, err := crds.Create(w.Context(), crd, metav1.CreateOptions{}); err != nil {
 		w.Fatal(err)
 	}
-	w.defined = append(w.defined, crd.Name)
+	w.definedTypes = append(w.definedTypes, crd.Name)
 }
 
-// undefine takes a custom type away, with its objects, and returns when it is
-// not served any more.
-func (w *world) undefine(k *kind) {
+// removeType removes a custom type with its objects, and waits until it is
+// no longer served.
+func (w *env) removeType(k *kind) {
 	w.Helper()
-	w.remove(k)
-	w.removed(k)
+	w.deleteCRD(k)
+	w.waitForCRDDeletion(k)
 }
 
-// remove begins to take a custom type away.
-func (w *world) remove(k *kind) {
+// deleteCRD deletes the definition of a custom type.
+func (w *env) deleteCRD(k *kind) {
 	w.Helper()
-	w.witness.loses(k)
-	crds := w.definitions().ApiextensionsV1().CustomResourceDefinitions()
+	w.auditor.allowTypeRemoval(k)
+	crds := w.crdClient().ApiextensionsV1().CustomResourceDefinitions()
 	name := k.resource.GroupResource().String()
 	if err := crds.Delete(w.Context(), name, metav1.DeleteOptions{}); err != nil {
 		w.Fatal(err)
 	}
 }
 
-// removed waits until a custom type is gone.
-func (w *world) removed(k *kind) {
+// waitForCRDDeletion waits until the definition of a custom type is gone.
+func (w *env) waitForCRDDeletion(k *kind) {
 	w.Helper()
-	crds := w.definitions().ApiextensionsV1().CustomResourceDefinitions()
+	crds := w.crdClient().ApiextensionsV1().CustomResourceDefinitions()
 	name := k.resource.GroupResource().String()
 	eventually(w, func() error {
 		if _, err := crds.Get(w.Context(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("%s is still there: %w", name, err)
+			return fmt.Errorf("%s still exists: %w", name, err)
 		}
 		return nil
 	})
 }
 
-// alter changes a custom type's definition.
-func (w *world) alter(k *kind, change func(*apiextensionsv1.CustomResourceDefinition)) {
+// updateCRD updates a custom type's definition.
+func (w *env) updateCRD(k *kind, change func(*apiextensionsv1.CustomResourceDefinition)) {
 	w.Helper()
-	crds := w.definitions().ApiextensionsV1().CustomResourceDefinitions()
+	crds := w.crdClient().ApiextensionsV1().CustomResourceDefinitions()
 	eventually(w, func() error {
 		crd, err := crds.Get(w.Context(), k.resource.GroupResource().String(), metav1.GetOptions{})
 		if err != nil {
@@ -124,11 +124,11 @@ func (w *world) alter(k *kind, change func(*apiextensionsv1.CustomResourceDefini
 	})
 }
 
-// breakConversion has a custom type stored by one version and preferred by
-// another, to which nobody can convert it.
-func (w *world) breakConversion(k *kind) {
+// breakConversion makes one version of a custom type the storage version and another
+// the preferred one, without a working conversion between them.
+func (w *env) breakConversion(k *kind) {
 	w.Helper()
-	w.alter(k, func(crd *apiextensionsv1.CustomResourceDefinition) {
+	w.updateCRD(k, func(crd *apiextensionsv1.CustomResourceDefinition) {
 		second := crd.Spec.Versions[0]
 		second.Name, second.Storage = "v2", false
 		crd.Spec.Versions = append(crd.Spec.Versions[:1:1], second)
@@ -142,10 +142,10 @@ func (w *world) breakConversion(k *kind) {
 	})
 }
 
-// mendConversion undoes breakConversion.
-func (w *world) mendConversion(k *kind) {
+// repairConversion reverts breakConversion.
+func (w *env) repairConversion(k *kind) {
 	w.Helper()
-	w.alter(k, func(crd *apiextensionsv1.CustomResourceDefinition) {
+	w.updateCRD(k, func(crd *apiextensionsv1.CustomResourceDefinition) {
 		crd.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter}
 	})
 }

@@ -8,58 +8,57 @@ import (
 	"github.com/gleaner-dev/gleaner/devcluster"
 )
 
-const inCascade = 25 // dependents of each kind, of which the process manages some forty in a second
+const dependentsPerKind = 25 // dependents of each kind, of which the process deletes about forty a second
 
-// Something is killed while dependents of all kinds of owners are half done.
-// One control plane serves all, in turn: two collectors would do each other's
+// A component is killed in the middle of cascades of all kinds.
+// The cases share one control plane and run in sequence: two collectors would do each other's
 // work.
-func TestInMidCascadeDies(t *testing.T) {
+func TestCascade_Survives_WhenKilled(t *testing.T) {
 	t.Parallel()
-	binary := build(t)
-	s := &stage{cluster: ownCluster(t, devcluster.Options{})}
+	s := &testbed{cluster: newCluster(t, devcluster.Options{})}
 	s.admin = s.cluster.RESTConfig()
-	for name, dies := range map[string]func(*family){
-		"the operator": func(f *family) {
-			g := launch(f.T, binary, s.cluster, "--leader-elect=false")
-			f.fall()
+	for name, dies := range map[string]func(*cascade){
+		"the operator": func(f *cascade) {
+			g := startOperator(f.T, s.cluster, "--leader-elect=false")
+			f.deleteOwners()
 			for range 3 {
-				g.decided(15)
-				g.kill()
-				g = launch(f.T, binary, s.cluster, "--leader-elect=false")
+				g.waitForDecisions(15)
+				g.process.Kill()
+				g = startOperator(f.T, s.cluster, "--leader-elect=false")
 			}
 		},
-		"the leader": func(f *family) {
-			leader := launch(f.T, binary, s.cluster, "--namespace="+f.ns)
-			leader.leads()
-			follower := launch(f.T, binary, s.cluster, "--namespace="+f.ns)
-			f.fall()
-			leader.decided(20)
-			leader.kill()
-			if follower.log.count(`"msg":"Decided"`) != 0 {
-				f.Error("the follower has decided while another led")
+		"the leader": func(f *cascade) {
+			leader := startOperator(f.T, s.cluster, "--namespace="+f.ns)
+			leader.waitForLeadership()
+			follower := startOperator(f.T, s.cluster, "--namespace="+f.ns)
+			f.deleteOwners()
+			leader.waitForDecisions(20)
+			leader.process.Kill()
+			if follower.process.Log.Count(`"msg":"Decided"`) != 0 {
+				f.Error("the follower made decisions while another process was the leader")
 			}
-			follower.leads() // once the lease is over
+			follower.waitForLeadership() // after the lease expires
 		},
-		"the API server": func(f *family) {
-			g := launch(f.T, binary, s.cluster, "--namespace="+f.ns)
-			f.fall()
+		"the API server": func(f *cascade) {
+			g := startOperator(f.T, s.cluster, "--namespace="+f.ns)
+			f.deleteOwners()
 			for range 2 {
-				g.decided(20)
+				g.waitForDecisions(20)
 				if err := errors.Join(s.cluster.KillAPIServer(), s.cluster.StartAPIServer(f.Context())); err != nil {
 					f.Fatal(err)
 				}
 			}
 		},
-		"the API server, for longer than the lease,": func(f *family) {
-			g := launch(f.T, binary, s.cluster, "--namespace="+f.ns)
-			f.fall()
-			g.decided(20)
+		"the API server, for longer than the lease,": func(f *cascade) {
+			g := startOperator(f.T, s.cluster, "--namespace="+f.ns)
+			f.deleteOwners()
+			g.waitForDecisions(20)
 			if err := s.cluster.KillAPIServer(); err != nil {
 				f.Fatal(err)
 			}
-			eventually(f, func() error { // the lease is lost after ten seconds
-				if g.log.count(`"msg":"Lost the lease`) == 0 {
-					return errors.New("it has not noticed")
+			eventually(f, func() error { // the lease expires after ten seconds
+				if g.process.Log.Count(`"msg":"Lost the lease`) == 0 {
+					return errors.New("process has not noticed")
 				}
 				return nil
 			})
@@ -69,11 +68,11 @@ func TestInMidCascadeDies(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := worldOn(t, s).family(inCascade)
+			f := newEnvOn(t, s).createCascade(dependentsPerKind)
 			began := time.Now()
 			dies(f)
-			f.end()
-			t.Logf("it took %s", time.Since(began))
+			f.expectDone()
+			t.Logf("took %s", time.Since(began))
 		})
 	}
 }

@@ -1,51 +1,45 @@
-// Package faults runs the collector against a real control plane while
-// something fails: the API server, the network before it, a type, the operator
-// itself. A witness looks on in every test, without the collector's help, and
-// objects to each object that was deleted, or let go, while an owner of it stood.
+// Package faults runs the collector against a real control plane during
+// failures of the API server, the network, a type or the operator
+// itself. In every test an auditor watches all objects independently of the collector, and
+// reports each object that was deleted or released while an owner of it existed.
 //
 // Most tests share one control plane, one collector and the proxy between the
-// two. Each has its faults happen in its own namespace, or to its own type.
-// Those that end something have a control plane of their own.
+// two. Faults are limited to the test's own namespace or its own type.
+// Tests that stop a component have a control plane of their own.
 package faults
 
 import (
-	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"runtime"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/gleaner-dev/gleaner/devcluster"
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
-	"github.com/gleaner-dev/gleaner/operator/catalog"
-	"github.com/gleaner-dev/gleaner/operator/loop"
-	"github.com/gleaner-dev/gleaner/policies/builtin"
+	"github.com/gleaner-dev/gleaner/operator/run"
 	"github.com/gleaner-dev/gleaner/policies/worker/serve"
+	"github.com/gleaner-dev/gleaner/test/inprocess"
+	"github.com/gleaner-dev/gleaner/test/program"
 )
 
-// noCollector are the controllers that run: all but the built-in collector.
-var noCollector = []string{"*", "-garbage-collector-controller", "-storage-version-migrator-controller"}
-
-// shared is what most tests share, made when the first of them asks for it.
+// shared is the environment that most tests share, created on first use.
 var shared struct {
 	start sync.Once
-	stage *stage
+	stage *testbed
 	err   error
 }
+
+// gleaner is the program that the tests share.
+var gleaner program.Gleaner
 
 func TestMain(m *testing.M) {
 	serve.MainIfRequested()
@@ -54,30 +48,30 @@ func TestMain(m *testing.M) {
 		log = zap.New(zap.UseDevMode(true))
 	}
 	ctrl.SetLogger(log)
-	klog.SetLogger(log) // clients complain of every fault
+	klog.SetLogger(log) // clients log every fault
 	flag.Parse()
 	if f := flag.Lookup("test.parallel"); f.Value.String() == fmt.Sprint(runtime.GOMAXPROCS(0)) {
 		_ = f.Value.Set("4") // most of these tests wait most of the time
 	}
-	devtest.Run(m, devcluster.Options{Controllers: noCollector})
+	devtest.Run(m, devcluster.Options{Controllers: devcluster.WithoutCollector()}, gleaner.Remove)
 }
 
-// stage is a control plane with a collector that reaches it through a proxy.
-type stage struct {
+// testbed is a control plane with a collector that reaches it through a proxy.
+type testbed struct {
 	cluster   *devcluster.Cluster
-	admin     *rest.Config // straight to the API server
-	proxy     *gate
-	collector *loop.Loop
+	admin     *rest.Config // not through the proxy
+	proxy     *faultProxy
+	collector *run.Operator
 }
 
-// sharedStage returns the stage that most tests share. It ends with the process.
-func sharedStage(t *testing.T) *stage {
+// sharedTestbed returns the shared environment, which exists until the process ends.
+func sharedTestbed(t *testing.T) *testbed {
 	t.Helper()
 	cluster := devtest.Shared(t)
 	shared.start.Do(func() {
-		shared.stage = &stage{cluster: cluster, admin: cluster.RESTConfig()}
+		shared.stage = &testbed{cluster: cluster, admin: cluster.RESTConfig()}
 		if shared.stage.proxy, shared.err = startProxy(cluster); shared.err == nil {
-			shared.stage.collector, _, shared.err = run(options(shared.stage.proxy.Config()))
+			shared.stage.collector, _, shared.err = inprocess.RunCollector(options(shared.stage.proxy.Config()))
 		}
 	})
 	if shared.err != nil {
@@ -86,84 +80,34 @@ func sharedStage(t *testing.T) *stage {
 	return shared.stage
 }
 
-// options are those that tests run the collector with: short intervals, and no
-// canary, which has tests elsewhere.
-func options(config *rest.Config) loop.Options {
-	ignored := catalog.DefaultIgnored()
-	ignored[unwatched] = struct{}{}
-	return loop.Options{
-		Config: config, Namespace: "kube-system", Workers: 20,
-		DiscoveryInterval: 30 * time.Second, SweepInterval: time.Minute,
-		CanaryInterval: time.Minute, SyncTimeout: 30 * time.Second,
-		Ignored: ignored, Evaluator: builtin.Policy{},
-		Metrics: prometheus.NewRegistry(), Log: ctrl.Log,
-	}
+// options are the collector options of tests.
+func options(config *rest.Config) run.Options {
+	o := inprocess.Options(config)
+	o.Ignored[ignoredType] = struct{}{}
+	return o
 }
 
-// unwatched is a type that may be defined, and is not watched: an owner of it
-// has to be read for each decision.
-var unwatched = schema.GroupResource{Group: "unwatched.gleaner.dev", Resource: "unwatched"}
+// ignoredType is an ignored type: an owner of it
+// is read for each decision.
+var ignoredType = schema.GroupResource{Group: "unwatched.gleaner.dev", Resource: "unwatched"}
 
-// run runs a collector until stop is called, which waits for its end.
-func run(o loop.Options) (collector *loop.Loop, stop func() error, err error) {
-	collector, err = loop.New(o)
-	if err != nil {
-		return nil, nil, err
-	}
-	mgr, err := ctrl.NewManager(o.Config, manager.Options{
-		Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0", Logger: ctrl.Log,
-	})
-	if err != nil {
-		return nil, nil, err
-	}
-	if err := collector.AddTo(mgr); err != nil {
-		return nil, nil, err
-	}
-	ctx, cancel := context.WithCancel(context.Background()) // outlives the test that starts it
-	done := make(chan error, 1)
-	go func() { done <- mgr.Start(ctx) }()
-	return collector, func() error {
-		cancel()
-		return <-done
-	}, nil
-}
-
-// ownStage returns a control plane, a proxy and a collector of a test's own.
-func ownStage(t *testing.T, o devcluster.Options) *stage {
+// newTestbed creates a control plane, a proxy and a collector for one test.
+func newTestbed(t *testing.T, o devcluster.Options) *testbed {
 	t.Helper()
-	s := &stage{cluster: ownCluster(t, o)}
+	s := &testbed{cluster: newCluster(t, o)}
 	s.admin = s.cluster.RESTConfig()
 	var err error
 	if s.proxy, err = startProxy(s.cluster); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.proxy.Close)
-	collector, end, err := run(options(s.proxy.Config()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.collector = collector
-	t.Cleanup(func() {
-		if err := end(); err != nil {
-			t.Errorf("collector: %v", err)
-		}
-	})
+	s.collector = inprocess.RunForTest(t, options(s.proxy.Config()))
 	return s
 }
 
-// ownCluster returns a control plane that a test may do with as it likes.
-func ownCluster(t *testing.T, o devcluster.Options) *devcluster.Cluster {
+// newCluster creates a control plane for one test.
+func newCluster(t *testing.T, o devcluster.Options) *devcluster.Cluster {
 	t.Helper()
-	o.Controllers = noCollector
-	_, buildErr := devcluster.Build(t.Context(), os.Stderr)
-	cluster, err := devcluster.Start(t.Context(), o)
-	if err = errors.Join(buildErr, err); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := cluster.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	return cluster
+	o.Controllers = devcluster.WithoutCollector()
+	return devtest.Start(t, o)
 }

@@ -13,21 +13,21 @@ import (
 const dependents = 10_000
 
 // A namespace with ten thousand dependents of one owner is collected, and does
-// not hold up another (3.12).
-func Test3_12_TenThousandDependentsOfOneOwner(t *testing.T) {
-	w := newWorld(t)
-	other := worldOn(t, w.stage)
-	owner, live := w.make(thing{name: "owner"}), w.make(thing{name: "live"})
+// not delay another namespace (3.12).
+func Test3_12_TenThousandDependents_OfOneOwner(t *testing.T) {
+	w := newEnv(t)
+	other := newEnvOn(t, w.testbed)
+	owner, live := w.create(objectSpec{name: "owner"}), w.create(objectSpec{name: "live"})
 	const writers = 8
 	var all sync.WaitGroup
 	for i := range writers {
 		all.Go(func() {
 			for at := i; at < dependents; at += writers {
-				refs := owns(owner)
+				refs := ownerRefs(owner)
 				if at%100 == 0 {
-					refs = owns(owner, live)
+					refs = ownerRefs(owner, live)
 				}
-				if _, err := w.tryMake(thing{name: fmt.Sprintf("dependent-%d", at), owners: refs}); err != nil {
+				if _, err := w.tryCreate(objectSpec{name: fmt.Sprintf("dependent-%d", at), owners: refs}); err != nil {
 					t.Error(err)
 					return
 				}
@@ -39,27 +39,27 @@ func Test3_12_TenThousandDependentsOfOneOwner(t *testing.T) {
 		return
 	}
 	w.delete(owner, background)
-	other.calm()
-	if n := w.left(); n <= dependents/100+1 {
-		t.Logf("all was collected before the other namespace's turn could be seen: %d left", n)
+	other.waitUntilIdle()
+	if n := w.countObjects(); n <= dependents/100+1 {
+		t.Logf("all objects were collected before the other namespace's: %d left", n)
 	}
-	devtest.Eventually(t, 3*patience, func() error { // the race detector on a busy machine deletes sixty in a second
-		if n := w.left(); n > dependents/100+1 {
-			return fmt.Errorf("%d are left", n)
+	devtest.Eventually(t, 3*timeout, func() error { // with the race detector on a busy machine, sixty are deleted a second
+		if n := w.countObjects(); n > dependents/100+1 {
+			return fmt.Errorf("%d objects left", n)
 		}
 		return nil
 	})
-	w.stays(live)
-	if n := w.left(); n < dependents/100+1 {
-		t.Errorf("of those with another owner only %d are left", n-1)
+	w.expectKept(live)
+	if n := w.countObjects(); n < dependents/100+1 {
+		t.Errorf("only %d objects with another owner are left", n-1)
 	}
 }
 
-// left counts the namespace's objects, but for the one that is made for each
-// namespace and those that show that all is calm.
-func (w *world) left() int {
+// countObjects counts the namespace's objects, except the default ones and those that calm
+// creates.
+func (w *env) countObjects() int {
 	w.Helper()
-	list, err := w.witness.client(configMap).List(w.Context(), metav1.ListOptions{})
+	list, err := w.auditor.client(configMap).List(w.Context(), metav1.ListOptions{})
 	if err != nil {
 		w.Fatal(err)
 	}

@@ -16,21 +16,22 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/gleaner-dev/gleaner/devcluster"
+	"github.com/gleaner-dev/gleaner/devcluster/child"
 )
 
-// restorer puts the storage of a control plane back to what it was. etcd runs
-// by the command line that devcluster gave it, which Linux tells.
+// restorer restores the storage of a control plane. etcd is started
+// with the command line that devcluster used, which is read from /proc.
 type restorer struct {
 	*testing.T
 	cluster *devcluster.Cluster
-	folder  string // of the cluster
+	folder  string // the cluster's
 	command []string
-	etcd    *os.Process // nil: it is devcluster's
+	etcd    *os.Process // nil: started by devcluster
 	exited  chan struct{}
 }
 
-// newRestorer returns one for a cluster in a folder. It has to be made before
-// the cluster's end is prepared for, so that etcd ends last.
+// newRestorer returns a restorer for a cluster in a folder. It must be called before
+// the cluster's cleanup is registered, so that etcd ends last.
 func newRestorer(t *testing.T, cluster *devcluster.Cluster, folder string) *restorer {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", cluster.PIDs()[devcluster.Etcd]))
@@ -46,8 +47,8 @@ func newRestorer(t *testing.T, cluster *devcluster.Cluster, folder string) *rest
 	return r
 }
 
-// down ends the API server, and then etcd in order.
-func (r *restorer) down() {
+// stop stops the API server, and then etcd gracefully.
+func (r *restorer) stop() {
 	r.Helper()
 	if err := r.cluster.KillAPIServer(); err != nil {
 		r.Fatal(err)
@@ -70,26 +71,25 @@ func (r *restorer) stopEtcd() {
 	}
 	eventually(r, func() error {
 		if _, runs := r.cluster.PIDs()[devcluster.Etcd]; runs {
-			return errors.New("etcd still runs")
+			return errors.New("etcd is still running")
 		}
 		return nil
 	})
 }
 
-// up starts both again.
-func (r *restorer) up() {
+// start starts both again.
+func (r *restorer) start() {
 	r.Helper()
 	cmd := exec.Command(r.command[0], r.command[1:]...)
 	var output bytes.Buffer
 	cmd.Stderr = &output
-	tieToParent(cmd)
-	if err := cmd.Start(); err != nil {
+	if err := child.Start(cmd); err != nil {
 		r.Fatal(err)
 	}
 	exited := make(chan struct{})
 	go func() {
 		defer close(exited)
-		_ = cmd.Wait() // it is told to end
+		_ = cmd.Wait() // stopped with a signal
 	}()
 	r.etcd, r.exited = cmd.Process, exited
 	eventually(r, func() error {
@@ -102,7 +102,7 @@ func (r *restorer) up() {
 				return connection.Close()
 			}
 		}
-		return errors.New("etcd listens nowhere")
+		return errors.New("etcd has no listen address")
 	})
 	if err := r.cluster.StartAPIServer(r.Context()); err != nil {
 		r.Fatal(err)
@@ -116,58 +116,58 @@ func (r *restorer) copy(from, to string) {
 	}
 }
 
-// backUp keeps the storage as it is.
+// backUp copies the storage.
 func (r *restorer) backUp() {
 	r.Helper()
-	r.down()
+	r.stop()
 	r.copy(filepath.Join(r.folder, "etcd"), filepath.Join(r.folder, "backup"))
-	r.up()
+	r.start()
 }
 
-// restore puts the storage back to what it was at backUp.
+// restore restores the storage from the backup.
 func (r *restorer) restore() {
 	r.Helper()
-	r.down()
-	r.bringBack()
+	r.stop()
+	r.restoreFiles()
 }
 
-// bringBack is what restore does once all is down.
-func (r *restorer) bringBack() {
+// restoreFiles is the part of restore that runs while both are stopped.
+func (r *restorer) restoreFiles() {
 	r.Helper()
 	r.copy(filepath.Join(r.folder, "backup"), filepath.Join(r.folder, "etcd"))
-	r.up()
+	r.start()
 }
 
-// Owners are deleted by mistake, and the storage restored from before that
-// while the collector still has dependents to collect. They are as they were
-// judged, by UID and resourceVersion; but their owners stand again.
-func TestRestoredOwnersKeepTheirDependents(t *testing.T) {
+// Owners are deleted by mistake, and the storage is restored to an earlier state
+// while the collector still has dependents to collect. Their UIDs and resourceVersions are those
+// that were decided on; but their owners exist again.
+func TestRestore_OwnersKeepTheirDependents(t *testing.T) {
 	t.Parallel()
-	w, r := restorable(t)
+	w, r := newRestorableEnv(t)
 	var owners, kept []*unstructured.Unstructured
 	for i := range 20 {
-		owner := w.make(thing{name: fmt.Sprintf("owner-%d", i)})
+		owner := w.create(objectSpec{name: fmt.Sprintf("owner-%d", i)})
 		owners = append(owners, owner)
 		for j := range 3 {
-			kept = append(kept, w.make(thing{name: fmt.Sprintf("dependent-%d-%d", i, j), owners: owns(owner)}))
+			kept = append(kept, w.create(objectSpec{name: fmt.Sprintf("dependent-%d-%d", i, j), owners: ownerRefs(owner)}))
 		}
 	}
-	w.seen(kept...)
+	w.waitForGraph(kept...)
 	r.backUp()
-	w.calm() // it watches again
-	fault := w.proxy.fails(t, -1, in(w.ns, "delete", "patch"), unavailable)
+	w.waitUntilIdle() // its watches are restored
+	fault := w.proxy.fail(t, -1, inNamespace(w.ns, "delete", "patch"), unavailable)
 	for _, owner := range owners {
 		w.delete(owner, background)
-		fault.happened(t, fault.Count()+3) // so that they are not all tried again at the same time
-		pause(t.Context())
+		fault.waitForCount(t, fault.Count()+3) // so that their retries are spread
+		sleep(t.Context())
 	}
-	r.down()
+	r.stop()
 	fault.Lift()
-	r.bringBack()
-	if err := w.witness.forget(); err != nil {
+	r.restoreFiles()
+	if err := w.auditor.reset(); err != nil {
 		t.Fatal(err)
 	}
-	w.stays(owners...)
+	w.expectKept(owners...)
 	var lost []*unstructured.Unstructured
 	for _, o := range kept {
 		if w.get(o) == nil {
@@ -175,45 +175,45 @@ func TestRestoredOwnersKeepTheirDependents(t *testing.T) {
 		}
 	}
 	if len(lost) != 0 {
-		t.Errorf("%d of %d dependents are gone, whose owners stand; of the last: %s", len(lost), len(kept), w.decided(lost[len(lost)-1]))
+		t.Errorf("%d of %d dependents with existing owners are gone; the last: %s", len(lost), len(kept), w.describeDecisions(lost[len(lost)-1]))
 	}
 }
 
-// resourceVersions go backwards with a restore. What happens after it is
-// noticed all the same, without the collector being started anew.
-func TestARestoredStorageIsWatched(t *testing.T) {
+// A restore decreases resourceVersions. Later events must
+// still be processed, without a restart of the collector.
+func TestRestore_LaterEventsAreProcessed(t *testing.T) {
 	t.Parallel()
-	w, r := restorable(t)
-	owner := w.make(thing{name: "owner"})
-	dependent := w.make(thing{name: "dependent", owners: owns(owner)})
-	w.seen(owner, dependent)
+	w, r := newRestorableEnv(t)
+	owner := w.create(objectSpec{name: "owner"})
+	dependent := w.create(objectSpec{name: "dependent", owners: ownerRefs(owner)})
+	w.waitForGraph(owner, dependent)
 	r.backUp()
-	w.calm() // it watches again
-	w.busy(200)
+	w.waitUntilIdle() // its watches are restored
+	w.writeToStorage(200)
 	r.restore()
-	if err := w.witness.forget(); err != nil {
+	if err := w.auditor.reset(); err != nil {
 		t.Fatal(err)
 	}
 	w.delete(owner, background)
-	w.goes(dependent)
-	f := w.family(2)
-	f.fall()
-	f.end()
+	w.waitForDeletion(dependent)
+	f := w.createCascade(2)
+	f.deleteOwners()
+	f.expectDone()
 }
 
-// restorable gives a test a world on a control plane that can be restored.
-func restorable(t *testing.T) (*world, *restorer) {
+// newRestorableEnv returns a world on a control plane that can be restored.
+func newRestorableEnv(t *testing.T) (*env, *restorer) {
 	t.Helper()
 	folder := t.TempDir()
-	s := ownStage(t, devcluster.Options{Dir: folder})
+	s := newTestbed(t, devcluster.Options{Dir: folder})
 	r := newRestorer(t, s.cluster, folder)
-	return worldOn(t, s), r
+	return newEnvOn(t, s), r
 }
 
-// busy writes to the storage.
-func (w *world) busy(times int) {
+// writeToStorage writes to the storage.
+func (w *env) writeToStorage(times int) {
 	w.Helper()
-	o := w.make(thing{name: "busy"})
+	o := w.create(objectSpec{name: "busy"})
 	for i := range times {
 		w.patch(o, map[string]any{"labels": map[string]string{"at": strconv.Itoa(i)}})
 	}

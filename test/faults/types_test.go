@@ -11,94 +11,94 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// 3.6 and 3.9: the same names come back with new UIDs. What belonged to the
-// former objects must not be taken for the new ones', nor the other way round.
-func TestScenario47_3_6_ATypeIsDeletedAndDefinedAgainUnderTheCollector(t *testing.T) {
-	w := newWorld(t)
+// 3.6 and 3.9: the same names exist again with new UIDs. State of the
+// former objects must not be used for the new ones, nor the reverse.
+func TestScenario47_3_6_Type_IsDeletedAndRecreated(t *testing.T) {
+	w := newEnv(t)
 	resource := newType()
-	k := w.define(resource)
+	k := w.createType(resource)
 	for round := range 3 {
-		anchor := w.make(thing{name: fmt.Sprintf("anchor-%d", round)})
-		owner := w.make(thing{name: "owner", kind: k, owners: owns(anchor)})
-		former := w.make(thing{name: fmt.Sprintf("former-%d", round), owners: owns(owner)})
-		w.seen(owner, former)
-		w.undefine(k)
-		k = w.define(resource)
-		again := w.make(thing{name: "owner", kind: k})
-		kept := w.make(thing{name: fmt.Sprintf("kept-%d", round), owners: owns(again)})
-		both := w.make(thing{name: fmt.Sprintf("both-%d", round), owners: append(owns(again), owns(owner)...)})
-		w.goes(former) // its owner is gone for good, and another has its name
-		w.ownedBy(both, "owner")
-		w.stays(again, kept, both)
+		anchor := w.create(objectSpec{name: fmt.Sprintf("anchor-%d", round)})
+		owner := w.create(objectSpec{name: "owner", kind: k, owners: ownerRefs(anchor)})
+		former := w.create(objectSpec{name: fmt.Sprintf("former-%d", round), owners: ownerRefs(owner)})
+		w.waitForGraph(owner, former)
+		w.removeType(k)
+		k = w.createType(resource)
+		again := w.create(objectSpec{name: "owner", kind: k})
+		kept := w.create(objectSpec{name: fmt.Sprintf("kept-%d", round), owners: ownerRefs(again)})
+		both := w.create(objectSpec{name: fmt.Sprintf("both-%d", round), owners: append(ownerRefs(again), ownerRefs(owner)...)})
+		w.waitForDeletion(former) // its owner is gone; another has its name
+		w.waitForOwners(both, "owner")
+		w.expectKept(again, kept, both)
 		w.delete(again, background)
-		w.goes(kept, both)
+		w.waitForDeletion(kept, both)
 	}
 }
 
-// G-36: whatever the order in which the API server tells of it, dependents of
-// an owner whose type is gone are kept: nobody can know what became of it.
-func TestG36_DependentsOfATypeThatIsGoneAreKeptUntilItIsBack(t *testing.T) {
-	w := newWorld(t)
+// G-36: in whatever order the events arrive, dependents of
+// an owner whose type is gone are kept: it is unknown what happened to the owner.
+func TestG36_RemovedType_KeepsDependentsUntilItReturns(t *testing.T) {
+	w := newEnv(t)
 	resource := newType()
-	k := w.define(resource)
-	owner := w.make(thing{name: "owner", kind: k})
-	w.seen(owner)
-	w.undefine(k)
-	w.eventuallyUnserved(k)
-	dependent := w.make(thing{name: "dependent", owners: owns(owner)})
-	w.holds(dependent, "OwnerUnreadable")
-	w.stays(dependent)
-	w.define(resource)
-	w.goes(dependent)
+	k := w.createType(resource)
+	owner := w.create(objectSpec{name: "owner", kind: k})
+	w.waitForGraph(owner)
+	w.removeType(k)
+	w.waitForUnserved(k)
+	dependent := w.create(objectSpec{name: "dependent", owners: ownerRefs(owner)})
+	w.waitForKept(dependent, "OwnerUnreadable")
+	w.expectKept(dependent)
+	w.createType(resource)
+	w.waitForDeletion(dependent)
 }
 
-// eventuallyUnserved waits until discovery does not know a type any more.
-func (w *world) eventuallyUnserved(k *kind) {
+// waitForUnserved waits until a type is missing in discovery.
+func (w *env) waitForUnserved(k *kind) {
 	w.Helper()
 	eventually(w, func() error {
 		if _, served := w.collector.ResourceOf(k.gvk()); served {
-			return errors.New("the collector takes it to be served")
+			return errors.New("collector regards the type as served")
 		}
 		return nil
 	})
 }
 
-// An API server that has just started answers 404 for types that it does not
-// serve yet, and its discovery lacks them. Nothing follows from either.
-func TestG36_ATypeThatIsNotServedYetHoldsItsDependents(t *testing.T) {
-	notFound := says(metav1.Status{Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound,
+// An API server that has just started returns 404 for types that it does not
+// serve yet, and they are missing in its discovery. This proves nothing.
+func TestG36_TypeNotServedYet_KeepsItsDependents(t *testing.T) {
+	notFound := respondStatus(metav1.Status{Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound,
 		Message: "the server could not find the requested resource"})
-	w := newWorld(t)
-	k := w.define(newType())
-	owner := w.make(thing{name: "owner", kind: k})
-	witness := w.make(thing{name: "earlier", owners: owns(owner)})
-	w.seen(owner, witness)
-	fault := w.proxy.fails(t, -1, ofGroup(k.resource.Group), notFound)
+	w := newEnv(t)
+	k := w.createType(newType())
+	owner := w.create(objectSpec{name: "owner", kind: k})
+	witness := w.create(objectSpec{name: "earlier", owners: ownerRefs(owner)})
+	w.waitForGraph(owner, witness)
+	fault := w.proxy.fail(t, -1, forGroup(k.resource.Group), notFound)
 	w.proxy.CutWatches(k.resource.Resource)
-	late := w.make(thing{name: "late", owners: owns(owner)})
-	lost := w.make(thing{name: "lost", owners: wrongUID(owner)})
-	fault.happened(t, 2)
-	w.holds(lost, "OwnerUnreadable")
-	w.stays(witness, late, lost)
+	late := w.create(objectSpec{name: "late", owners: ownerRefs(owner)})
+	lost := w.create(objectSpec{name: "lost", owners: refsWithUnknownUID(owner)})
+	fault.waitForCount(t, 2)
+	w.waitForKept(lost, "OwnerUnreadable")
+	w.expectKept(witness, late, lost)
 	fault.Lift()
-	w.goes(lost)
-	w.stays(witness, late)
+	w.waitForDeletion(lost)
+	w.expectKept(witness, late)
 }
 
-// 3.7: only what needs the type is held: an owner of it that has to be read, and what
-// is orphaned, since a dependent could be of that type.
-func TestScenario48_3_7_ABrokenConversionHoldsOnlyWhatNeedsIt(t *testing.T) {
-	w := newWorld(t)
-	k := w.define(newType())
-	owner := w.make(thing{name: "owner", kind: k})
-	seen := w.make(thing{name: "seen", owners: owns(owner)})
-	custom := w.make(thing{name: "custom", kind: k, owners: blocks(w.make(thing{name: "custom-owner"}))})
-	w.seen(owner, seen, custom)
+// 3.7: only objects that need the type wait: an owner of it that has to be read, and owners
+// that orphan, since a dependent could be of that type.
+func TestScenario48_3_7_BrokenConversion_BlocksOnlyItsType(t *testing.T) {
+	w := newEnv(t)
+	k := w.createType(newType())
+	owner := w.create(objectSpec{name: "owner", kind: k})
+	seen := w.create(objectSpec{name: "seen", owners: ownerRefs(owner)})
+	custom := w.create(objectSpec{name: "custom", kind: k, owners: blockingRefs(w.create(objectSpec{name: "custom-owner"}))})
+	w.waitForGraph(owner, seen, custom)
 	w.breakConversion(k)
 	second := *k
 	second.resource.Version = "v2"
 	eventually(t, func() error {
-		_, err := w.witness.client(&second).List(t.Context(), metav1.ListOptions{})
+		_, err := w.auditor.client(&second).List(t.Context(), metav1.ListOptions{})
 		if err == nil || apierrors.IsNotFound(err) {
 			return fmt.Errorf("the type is not broken yet: %w", err)
 		}
@@ -110,26 +110,26 @@ func TestScenario48_3_7_ABrokenConversionHoldsOnlyWhatNeedsIt(t *testing.T) {
 		}
 		return nil
 	})
-	byOther := owns(owner)
+	byOther := ownerRefs(owner)
 	byOther[0].APIVersion = second.resource.GroupVersion().String()
-	late := w.make(thing{name: "late", owners: byOther})
-	f := w.family(2) // in all three ways
-	f.fall()
-	w.goes(f.goes...)
-	w.goes(f.owners[0], f.owners[1])
+	late := w.create(objectSpec{name: "late", owners: byOther})
+	f := w.createCascade(2) // with all policies
+	f.deleteOwners()
+	w.waitForDeletion(f.deleted...)
+	w.waitForDeletion(f.owners[0], f.owners[1])
 	orphaning := f.owners[2]
-	w.holds(orphaning, "DependentsUnreadable")
-	for _, o := range f.orphan {
-		w.ownedBy(o)
+	w.waitForKept(orphaning, "DependentsUnreadable")
+	for _, o := range f.orphaned {
+		w.waitForOwners(o)
 	}
-	w.stays(append([]*unstructured.Unstructured{seen, late, owner, custom}, f.stays...)...)
+	w.expectKept(append([]*unstructured.Unstructured{seen, late, owner, custom}, f.kept...)...)
 	if w.get(orphaning) == nil {
-		t.Error("an orphaning owner went while a type could not be listed")
+		t.Error("an owner with the orphan finalizer was deleted while a type could not be listed")
 	}
-	w.mendConversion(k)
-	w.goes(orphaning)
-	w.stays(seen, late)
-	w.witness.knows(&second) // which can be read from now on
+	w.repairConversion(k)
+	w.waitForDeletion(orphaning)
+	w.expectKept(seen, late)
+	w.auditor.addKinds(&second) // can be read from now on
 	w.delete(owner, background)
-	w.goes(seen, late)
+	w.waitForDeletion(seen, late)
 }

@@ -16,18 +16,18 @@ import (
 
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
 	"github.com/gleaner-dev/gleaner/devcluster"
-	"github.com/gleaner-dev/gleaner/test/inside"
+	"github.com/gleaner-dev/gleaner/test/inprocess"
 )
 
 // An API server that has just been started does not serve custom resources for a
-// moment, nor name them in its discovery. That there are no policies does not follow.
-func TestWhatAPolicyKeepsIsKeptWhileTheAPIServerDoesNotServePolicies(t *testing.T) {
+// moment, and they are missing in its discovery. This does not prove that there are no policies.
+func TestKeptObject_IsKept_WhilePoliciesAreNotServed(t *testing.T) {
 	t.Parallel()
-	s := ownStage(t, devcluster.Options{})
-	if err := inside.Define(t, s.admin); err != nil {
+	s := newTestbed(t, devcluster.Options{})
+	if err := inprocess.CreateCRDs(t, s.admin); err != nil {
 		t.Fatal(err)
 	}
-	w := worldOn(t, s)
+	w := newEnvOn(t, s)
 	policies := w.objects.Resource(v1alpha1.GroupVersion.WithResource("clustergcpolicies"))
 	policy := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "ClusterGCPolicy", "metadata": map[string]any{"name": "waits"},
@@ -41,8 +41,8 @@ func TestWhatAPolicyKeepsIsKeptWhileTheAPIServerDoesNotServePolicies(t *testing.
 		t.Fatal(err)
 	}
 	waits := func(name string) *unstructured.Unstructured {
-		owner := w.make(thing{name: "owner-of-" + name})
-		o := w.make(thing{name: name, owners: owns(owner)})
+		owner := w.create(objectSpec{name: "owner-of-" + name})
+		o := w.create(objectSpec{name: name, owners: ownerRefs(owner)})
 		w.patch(o, map[string]any{"labels": map[string]any{"waits": "true"}})
 		w.delete(owner, background)
 		return o
@@ -58,31 +58,31 @@ func TestWhatAPolicyKeepsIsKeptWhileTheAPIServerDoesNotServePolicies(t *testing.
 				return nil
 			}
 		}
-		return fmt.Errorf("the policy is not in force: %v", conditions)
+		return fmt.Errorf("policy is not in force: %v", conditions)
 	})
 	before := waits("before")
-	w.holds(before, "WaitsByPolicy")
+	w.waitForKept(before, "PolicyWaiting")
 
 	group := v1alpha1.GroupVersion.Group
-	hidden := s.proxy.fails(t, -1, func(c call) bool { return c.URL.Path == "/apis" }, without(group))
-	lost := s.proxy.fails(t, -1, ofGroup(group), page(http.StatusNotFound, "text/plain", "404 page not found"))
-	w.define(newType()) // which has the collector look for types
-	hidden.happened(t, 1)
-	w.stays(before)
+	hidden := s.proxy.fail(t, -1, func(c call) bool { return c.URL.Path == "/apis" }, withoutGroup(group))
+	lost := s.proxy.fail(t, -1, forGroup(group), page(http.StatusNotFound, "text/plain", "404 page not found"))
+	w.createType(newType()) // triggers discovery
+	hidden.waitForCount(t, 1)
+	w.expectKept(before)
 	during := waits("during")
-	w.stays(before, during)
+	w.expectKept(before, during)
 	lost.Lift()
 	hidden.Lift()
-	w.holds(during, "WaitsByPolicy")
-	w.stays(before, during)
+	w.waitForKept(during, "PolicyWaiting")
+	w.expectKept(before, during)
 	if err := policies.Delete(t.Context(), "waits", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	w.goes(before, during)
+	w.waitForDeletion(before, during)
 }
 
-// without answers discovery without a group.
-func without(group string) happening {
+// withoutGroup removes a group from discovery responses.
+func withoutGroup(group string) faultHandler {
 	return func(w http.ResponseWriter, r *http.Request, pass http.Handler) {
 		r.Header.Del("Accept-Encoding")
 		answer := httptest.NewRecorder()
@@ -90,7 +90,7 @@ func without(group string) happening {
 		maps.Copy(w.Header(), answer.Header())
 		var list map[string]any
 		if json.Unmarshal(answer.Body.Bytes(), &list) != nil {
-			http.Error(w, "this is not JSON, and can't be changed on its way", http.StatusInternalServerError)
+			http.Error(w, "response is not JSON", http.StatusInternalServerError)
 			return
 		}
 		for _, field := range []string{"groups", "items"} { // of APIGroupList and APIGroupDiscoveryList

@@ -9,97 +9,97 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-func TestG47_G49_BackgroundDeletionCollectsWhoHasNoOwnerLeft(t *testing.T) {
-	w := newWorld(t)
-	gone, stays := w.make(thing{name: "gone"}), w.make(thing{name: "stays"})
-	sole := w.make(thing{name: "sole", owners: owns(gone)})
-	shared := w.make(thing{name: "shared", owners: owns(gone, stays)})
-	free := w.make(thing{name: "free"})
-	below := w.make(thing{name: "below", owners: owns(sole)})
+func TestG47_G49_BackgroundDeletion_CollectsDependents(t *testing.T) {
+	w := newEnv(t)
+	gone, stays := w.create(objectSpec{name: "gone"}), w.create(objectSpec{name: "stays"})
+	sole := w.create(objectSpec{name: "sole", owners: ownerRefs(gone)})
+	shared := w.create(objectSpec{name: "shared", owners: ownerRefs(gone, stays)})
+	free := w.create(objectSpec{name: "free"})
+	below := w.create(objectSpec{name: "below", owners: ownerRefs(sole)})
 	w.delete(gone, background)
-	w.goes(gone, sole, below)
-	w.ownedBy(shared, "stays")
-	w.stays(shared, free, stays)
-	w.forgotten(gone, sole)
+	w.waitForDeletion(gone, sole, below)
+	w.waitForOwners(shared, "stays")
+	w.expectKept(shared, free, stays)
+	w.waitForRemovalFromGraph(gone, sole)
 }
 
-func TestG53_CreatedWithAnOwnerThatNeverExisted(t *testing.T) {
-	w := newWorld(t)
-	w.goes(w.make(thing{name: "dependent", owners: []metav1.OwnerReference{lost()}}))
+func TestG53_CreatedWithAMissingOwner_IsCollected(t *testing.T) {
+	w := newEnv(t)
+	w.waitForDeletion(w.create(objectSpec{name: "dependent", owners: []metav1.OwnerReference{missingOwnerRef()}}))
 }
 
 func TestScenario36_G28_G33_G37_ReferencesIntoOtherNamespaces(t *testing.T) {
-	w := newWorld(t)
-	other := newWorld(t)
-	parent := w.make(thing{name: "parent"})
+	w := newEnv(t)
+	other := newEnv(t)
+	parent := w.create(objectSpec{name: "parent"})
 	var valid, invalid []*unstructured.Unstructured
 	for i := range 10 {
-		valid = append(valid, w.make(thing{name: fmt.Sprintf("valid-%d", i), owners: owns(parent)}))
+		valid = append(valid, w.create(objectSpec{name: fmt.Sprintf("valid-%d", i), owners: ownerRefs(parent)}))
 	}
 	for i := range 25 {
-		ref := owns(parent)[0]
+		ref := ownerRefs(parent)[0]
 		ref.Name = "bogus"
-		invalid = append(invalid, w.make(thing{name: fmt.Sprintf("bogus-%d", i), owners: []metav1.OwnerReference{ref}}))
+		invalid = append(invalid, w.create(objectSpec{name: fmt.Sprintf("bogus-%d", i), owners: []metav1.OwnerReference{ref}}))
 	}
-	w.seen(parent)
-	far := other.make(thing{name: "far", owners: owns(parent)})
+	w.waitForGraph(parent)
+	far := other.create(objectSpec{name: "far", owners: ownerRefs(parent)})
 	invalid = append(invalid, far)
-	w.goes(invalid...)
-	w.stays(append(valid, parent)...)
-	w.seen(parent)
-	event := other.warning(far)
+	w.waitForDeletion(invalid...)
+	w.expectKept(append(valid, parent)...)
+	w.waitForGraph(parent)
+	event := other.waitForWarning(far)
 	if event.Type != "Warning" || event.Source.Component != "garbage-collector-controller" {
 		t.Errorf("event is a %s from %s", event.Type, event.Source.Component)
 	}
 }
 
-func TestG34_AClusterScopedObjectOfANamespacedOwnerIsKept(t *testing.T) {
-	w := newWorld(t)
-	owner := w.make(thing{name: "owner"})
-	w.seen(owner)
-	child := w.make(thing{name: w.ns + "-child", kind: clusterRole, owners: owns(owner)})
-	event := w.warning(child)
+func TestG34_ClusterScopedObject_OfANamespacedOwner_IsKept(t *testing.T) {
+	w := newEnv(t)
+	owner := w.create(objectSpec{name: "owner"})
+	w.waitForGraph(owner)
+	child := w.create(objectSpec{name: w.ns + "-child", kind: clusterRole, owners: ownerRefs(owner)})
+	event := w.waitForWarning(child)
 	if event.Namespace != metav1.NamespaceDefault {
 		t.Errorf("event is in namespace %s", event.Namespace)
 	}
-	w.stays(child)
+	w.expectKept(child)
 	w.delete(owner, background)
-	w.goes(owner)
-	w.stays(child)
+	w.waitForDeletion(owner)
+	w.expectKept(child)
 }
 
-func TestG34_NamespacedObjectsOfAClusterScopedOwner(t *testing.T) {
-	w := newWorld(t)
-	owner := w.make(thing{name: w.ns + "-owner", kind: clusterRole})
-	child := w.make(thing{name: "child", owners: owns(owner)})
-	peer := w.make(thing{name: w.ns + "-peer", kind: clusterRole, owners: owns(owner)})
-	w.stays(child, peer)
+func TestG34_NamespacedObjects_OfAClusterScopedOwner(t *testing.T) {
+	w := newEnv(t)
+	owner := w.create(objectSpec{name: w.ns + "-owner", kind: clusterRole})
+	child := w.create(objectSpec{name: "child", owners: ownerRefs(owner)})
+	peer := w.create(objectSpec{name: w.ns + "-peer", kind: clusterRole, owners: ownerRefs(owner)})
+	w.expectKept(child, peer)
 	w.delete(owner, background)
-	w.goes(child, peer)
+	w.waitForDeletion(child, peer)
 }
 
-func TestG35_AnotherServedVersionOfTheOwnersType(t *testing.T) {
-	w := newWorld(t)
-	owner := w.make(thing{name: "owner", kind: hpa})
-	ref := owns(owner)[0]
+func TestG35_AnotherServedVersion_OfTheOwnersType(t *testing.T) {
+	w := newEnv(t)
+	owner := w.create(objectSpec{name: "owner", kind: hpa})
+	ref := ownerRefs(owner)[0]
 	ref.APIVersion = "autoscaling/v1"
-	child := w.make(thing{name: "child", owners: []metav1.OwnerReference{ref}})
-	w.stays(child)
+	child := w.create(objectSpec{name: "child", owners: []metav1.OwnerReference{ref}})
+	w.expectKept(child)
 	w.delete(owner, background)
-	w.goes(child)
+	w.waitForDeletion(child)
 }
 
-func TestG36_AnUnknownTypeKeepsItsDependents(t *testing.T) {
-	w := newWorld(t)
-	owner := w.make(thing{name: "owner"})
-	unserved, unknown := owns(owner)[0], owns(owner)[0]
+func TestG36_UnknownType_KeepsItsDependents(t *testing.T) {
+	w := newEnv(t)
+	owner := w.create(objectSpec{name: "owner"})
+	unserved, unknown := ownerRefs(owner)[0], ownerRefs(owner)[0]
 	unserved.APIVersion, unknown.Kind = "v9", "Invented"
-	kept := w.make(thing{name: "unserved", owners: []metav1.OwnerReference{unserved}})
-	alsoKept := w.make(thing{name: "unknown", owners: []metav1.OwnerReference{unknown}})
-	good := w.make(thing{name: "good", owners: owns(owner)})
+	kept := w.create(objectSpec{name: "unserved", owners: []metav1.OwnerReference{unserved}})
+	alsoKept := w.create(objectSpec{name: "unknown", owners: []metav1.OwnerReference{unknown}})
+	good := w.create(objectSpec{name: "good", owners: ownerRefs(owner)})
 	w.delete(owner, background)
-	w.goes(owner, good)
-	w.stays(kept, alsoKept)
+	w.waitForDeletion(owner, good)
+	w.expectKept(kept, alsoKept)
 	for _, e := range w.collector.Records(kept.GetUID()) {
 		if e.Reason != "OwnerUnreadable" {
 			t.Errorf("decided: %v", e)
@@ -107,67 +107,67 @@ func TestG36_AnUnknownTypeKeepsItsDependents(t *testing.T) {
 	}
 }
 
-func TestG49_APrePlacedFinalizerGovernsItsOwnSubtree(t *testing.T) {
-	w := newWorld(t)
-	root := w.make(thing{name: "root"})
-	middle := w.make(thing{name: "middle", owners: owns(root), finalizers: []string{"orphan"}})
-	leaf := w.make(thing{name: "leaf", owners: owns(middle)})
-	w.seen(root, middle, leaf)
+func TestG49_ExistingDeletionFinalizer_AppliesToItsDependents(t *testing.T) {
+	w := newEnv(t)
+	root := w.create(objectSpec{name: "root"})
+	middle := w.create(objectSpec{name: "middle", owners: ownerRefs(root), finalizers: []string{"orphan"}})
+	leaf := w.create(objectSpec{name: "leaf", owners: ownerRefs(middle)})
+	w.waitForGraph(root, middle, leaf)
 	w.delete(root, background)
-	w.goes(root, middle)
-	w.ownedBy(leaf)
-	w.stays(leaf)
+	w.waitForDeletion(root, middle)
+	w.waitForOwners(leaf)
+	w.expectKept(leaf)
 }
 
-func TestG65_AHeldOwnersDependentsAreLeftAlone(t *testing.T) {
-	w := newWorld(t)
-	owner := w.make(thing{name: "owner", finalizers: []string{"test.gleaner.dev/hold"}})
-	dependent := w.make(thing{name: "dependent", owners: owns(owner)})
+func TestG65_OwnerWithAFinalizer_KeepsItsDependents(t *testing.T) {
+	w := newEnv(t)
+	owner := w.create(objectSpec{name: "owner", finalizers: []string{"test.gleaner.dev/hold"}})
+	dependent := w.create(objectSpec{name: "dependent", owners: ownerRefs(owner)})
 	w.delete(owner, background)
-	w.stays(dependent)
+	w.expectKept(dependent)
 	w.patch(owner, map[string]any{"metadata": map[string]any{"finalizers": nil}})
-	w.goes(owner, dependent)
+	w.waitForDeletion(owner, dependent)
 }
 
-func TestG66_G67_OrphanedDependentsStayWithoutTheirReferences(t *testing.T) {
-	w := newWorld(t)
-	custom := w.define(true)
-	owner, other := w.make(thing{name: "owner"}), w.make(thing{name: "other"})
+func TestG66_G67_Orphan_RemovesTheReferences(t *testing.T) {
+	w := newEnv(t)
+	custom := w.createType(true)
+	owner, other := w.create(objectSpec{name: "owner"}), w.create(objectSpec{name: "other"})
 	var dependents []*unstructured.Unstructured
 	for i := range 20 {
-		th := thing{name: fmt.Sprintf("dependent-%d", i), owners: owns(owner, other)}
+		th := objectSpec{name: fmt.Sprintf("dependent-%d", i), owners: ownerRefs(owner, other)}
 		if i%2 == 0 {
 			th.kind = custom
 		}
-		dependents = append(dependents, w.make(th))
+		dependents = append(dependents, w.create(th))
 	}
-	ending := w.make(thing{name: "ending", owners: owns(owner), finalizers: []string{"test.gleaner.dev/hold"}})
+	ending := w.create(objectSpec{name: "ending", owners: ownerRefs(owner), finalizers: []string{"test.gleaner.dev/hold"}})
 	w.delete(ending, background)
-	w.seen(append(dependents, ending)...)
+	w.waitForGraph(append(dependents, ending)...)
 	w.delete(owner, orphan)
-	w.goes(owner)
+	w.waitForDeletion(owner)
 	for _, d := range dependents {
-		w.ownedBy(d, "other")
+		w.waitForOwners(d, "other")
 	}
-	w.ownedBy(ending)
-	w.stays(dependents...)
+	w.waitForOwners(ending)
+	w.expectKept(dependents...)
 }
 
-func TestG40_TheCollectorCatchesUpWithWhatHappenedWhileItWasAway(t *testing.T) {
-	w := newWorld(t)
-	owner := w.make(thing{name: "owner"})
-	gone := w.make(thing{name: "gone"})
+func TestG40_Restart_CatchesUpOnMissedEvents(t *testing.T) {
+	w := newEnv(t)
+	owner := w.create(objectSpec{name: "owner"})
+	gone := w.create(objectSpec{name: "gone"})
 	w.delete(gone, background)
-	w.goes(gone)
-	dependent := w.make(thing{name: "dependent", owners: owns(gone)})
-	both := w.make(thing{name: "both", owners: owns(gone, owner)})
-	w.goes(dependent)
-	w.ownedBy(both, "owner")
-	w.stays(both)
+	w.waitForDeletion(gone)
+	dependent := w.create(objectSpec{name: "dependent", owners: ownerRefs(gone)})
+	both := w.create(objectSpec{name: "both", owners: ownerRefs(gone, owner)})
+	w.waitForDeletion(dependent)
+	w.waitForOwners(both, "owner")
+	w.expectKept(both)
 }
 
-func TestScenario39_ManyCascadesAtOnce(t *testing.T) {
-	w := newWorld(t)
+func TestScenario39_ManyCascades_InParallel(t *testing.T) {
+	w := newEnv(t)
 	const groups, width = 10, 15
 	policies := []metav1.DeleteOptions{
 		{}, {PropagationPolicy: ptr.To(background)}, {PropagationPolicy: ptr.To(orphan)}, {PropagationPolicy: ptr.To(foreground)},
@@ -178,11 +178,11 @@ func TestScenario39_ManyCascadesAtOnce(t *testing.T) {
 	}
 	var made []group
 	for i := range groups {
-		g := group{owner: w.make(thing{name: fmt.Sprintf("owner-%d", i)})}
+		g := group{owner: w.create(objectSpec{name: fmt.Sprintf("owner-%d", i)})}
 		for j := range width {
-			g.dependents = append(g.dependents, w.make(thing{name: fmt.Sprintf("d-%d-%d", i, j), owners: blocks(g.owner)}))
+			g.dependents = append(g.dependents, w.create(objectSpec{name: fmt.Sprintf("d-%d-%d", i, j), owners: blockingRefs(g.owner)}))
 		}
-		w.seen(g.dependents...)
+		w.waitForGraph(g.dependents...)
 		made = append(made, g)
 	}
 	for i, g := range made {
@@ -191,12 +191,12 @@ func TestScenario39_ManyCascadesAtOnce(t *testing.T) {
 		}
 	}
 	for i, g := range made {
-		w.goes(g.owner)
+		w.waitForDeletion(g.owner)
 		if i%len(policies) == 2 {
-			w.stays(g.dependents...)
+			w.expectKept(g.dependents...)
 			continue
 		}
-		w.goes(g.dependents...)
+		w.waitForDeletion(g.dependents...)
 	}
 }
 

@@ -16,70 +16,70 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/record"
 )
 
-const hold = "test.gleaner.dev/hold"
+const testFinalizer = "test.gleaner.dev/hold"
 
-func TestG58_G60_ForegroundDeletionTakesTheWholeTreeFirst(t *testing.T) {
-	w := newWorld(t)
-	root := w.make(thing{name: "root"})
-	middle := w.make(thing{name: "middle", owners: blocks(root)})
-	leaf := w.make(thing{name: "leaf", owners: blocks(middle)})
-	loose := w.make(thing{name: "loose", owners: owns(root)})
-	w.seen(root, middle, leaf, loose)
-	ends := w.ends()
+func TestG58_G60_Foreground_DeletesTheTreeBottomUp(t *testing.T) {
+	w := newEnv(t)
+	root := w.create(objectSpec{name: "root"})
+	middle := w.create(objectSpec{name: "middle", owners: blockingRefs(root)})
+	leaf := w.create(objectSpec{name: "leaf", owners: blockingRefs(middle)})
+	loose := w.create(objectSpec{name: "loose", owners: ownerRefs(root)})
+	w.waitForGraph(root, middle, leaf, loose)
+	ends := w.watchDeletionOrder()
 	w.delete(root, foreground)
-	w.goes(root, middle, leaf, loose)
+	w.waitForDeletion(root, middle, leaf, loose)
 	var order []string
 	for len(order) < 4 {
 		order = append(order, ends())
 	}
 	for _, pair := range [][2]string{{"leaf", "middle"}, {"middle", "root"}} {
 		if slices.Index(order, pair[0]) > slices.Index(order, pair[1]) {
-			t.Errorf("%s blocks %s, and they went in this order: %v", pair[0], pair[1], order)
+			t.Errorf("%s blocks %s, but the deletion order was %v", pair[0], pair[1], order)
 		}
 	}
 }
 
-// G-58: what blocks an owner is looked at again and again, until it is gone; the owner's
-// finalizer stays until then, and no longer. It stays because of what blocks it, which is
-// known to be there: no look at all dependents is needed to find that out.
-func TestG58_AnOwnerKeepsItsFinalizerForAsLongAsSomethingBlocksIt(t *testing.T) {
-	w := newWorld(t)
-	owner := w.make(thing{name: "owner"})
-	first := w.make(thing{name: "first", owners: blocks(owner), finalizers: []string{hold}})
-	second := w.make(thing{name: "second", owners: blocks(owner), finalizers: []string{hold}})
-	w.seen(first, second)
+// G-58: the dependents that block an owner are checked again until they are gone; the
+// owner's finalizer stays until then, and no longer. While a known dependent blocks the
+// owner, the types are not searched for others.
+func TestG58_Owner_KeepsItsFinalizerWhileBlocked(t *testing.T) {
+	w := newEnv(t)
+	owner := w.create(objectSpec{name: "owner"})
+	first := w.create(objectSpec{name: "first", owners: blockingRefs(owner), finalizers: []string{testFinalizer}})
+	second := w.create(objectSpec{name: "second", owners: blockingRefs(owner), finalizers: []string{testFinalizer}})
+	w.waitForGraph(first, second)
 	w.delete(owner, foreground)
-	w.ending(first)
-	w.ending(second)
+	w.waitForTerminating(first)
+	w.waitForTerminating(second)
 	blocking := []string{"first", "second"}
 	for n, last := range []*unstructured.Unstructured{first, second} {
-		w.calm()
-		w.waitsFor(owner, blocking[n:]...)
+		w.waitUntilIdle()
+		w.waitForBlockers(owner, blocking[n:]...)
 		if live := w.get(owner); live == nil || !slices.Contains(live.GetFinalizers(), metav1.FinalizerDeleteDependents) {
-			t.Fatalf("%s blocks it, and it is now %v", last.GetName(), live)
+			t.Fatalf("%s blocks the owner, but the owner is %v", last.GetName(), live)
 		}
 		w.patch(last, map[string]any{"metadata": map[string]any{"finalizers": nil}})
-		w.goes(last)
+		w.waitForDeletion(last)
 	}
-	w.goes(owner)
+	w.waitForDeletion(owner)
 }
 
-// waitsFor waits until the collector has last decided that an owner is blocked by these
-// dependents, and checks that it has decided nothing else since the owner is being deleted.
-func (w *world) waitsFor(owner *unstructured.Unstructured, names ...string) {
+// waitForBlockers waits until the latest decision on an owner says that these dependents block
+// it, and checks that there was no other decision since its deletion began.
+func (w *env) waitForBlockers(owner *unstructured.Unstructured, names ...string) {
 	w.Helper()
-	devtest.Eventually(w, patience, func() error {
+	devtest.Eventually(w, timeout, func() error {
 		entries := w.collector.Records(owner.GetUID())
 		if len(entries) == 0 {
-			return fmt.Errorf("nothing was decided about %s", owner.GetName())
+			return fmt.Errorf("no decision about %s", owner.GetName())
 		}
 		for _, e := range entries {
 			if e.Reason != decide.DependentsRemain {
-				w.Fatalf("%s was decided on with the reason %s: %v", owner.GetName(), e.Reason, e)
+				w.Fatalf("unexpected decision on %s with reason %s: %v", owner.GetName(), e.Reason, e)
 			}
 		}
 		var got []string
-		for _, b := range slices.MaxFunc(entries, func(a, b record.Entry) int { return a.Time.Compare(b.Time) }).WaitsFor {
+		for _, b := range slices.MaxFunc(entries, func(a, b record.Entry) int { return a.Time.Compare(b.Time) }).Blockers {
 			got = append(got, b.Object.Name)
 		}
 		if slices.Sort(got); !slices.Equal(got, names) {
@@ -89,8 +89,8 @@ func (w *world) waitsFor(owner *unstructured.Unstructured, names ...string) {
 	})
 }
 
-// ends watches which objects go from now on, and returns a function that waits for the next.
-func (w *world) ends() func() string {
+// watchDeletionOrder watches deletions from now on, and returns a function that waits for the next one.
+func (w *env) watchDeletionOrder() func() string {
 	w.Helper()
 	client := w.client(configMap, w.ns)
 	list, err := client.List(w.Context(), metav1.ListOptions{})
@@ -102,7 +102,7 @@ func (w *world) ends() func() string {
 		w.Fatal(err)
 	}
 	w.Cleanup(stream.Stop)
-	late := time.After(patience)
+	late := time.After(timeout)
 	return func() string {
 		w.Helper()
 		for {
@@ -112,61 +112,61 @@ func (w *world) ends() func() string {
 					return o.GetName()
 				}
 			case <-late:
-				w.Fatal("nothing goes")
+				w.Fatal("no object was deleted")
 			}
 		}
 	}
 }
 
-func TestScenario41_G62_AWaitingOwnerIsNotBlockedByWhoHasAnother(t *testing.T) {
-	w := newWorld(t)
-	waiting, solid := w.make(thing{name: "waiting"}), w.make(thing{name: "solid"})
-	shared := w.make(thing{name: "shared", owners: blocks(waiting, solid)})
-	w.seen(shared)
+func TestScenario41_G62_DependentWithAnotherOwner_DoesNotBlock(t *testing.T) {
+	w := newEnv(t)
+	waiting, solid := w.create(objectSpec{name: "waiting"}), w.create(objectSpec{name: "solid"})
+	shared := w.create(objectSpec{name: "shared", owners: blockingRefs(waiting, solid)})
+	w.waitForGraph(shared)
 	w.delete(waiting, foreground)
-	w.goes(waiting)
-	w.ownedBy(shared, "solid")
-	w.stays(shared)
+	w.waitForDeletion(waiting)
+	w.waitForOwners(shared, "solid")
+	w.expectKept(shared)
 }
 
-func TestScenario42_NonBlockingReferencesDoNotBlock(t *testing.T) {
-	w := newWorld(t)
-	owner := w.make(thing{name: "owner"})
-	unset := w.make(thing{name: "unset", owners: owns(owner), finalizers: []string{hold}})
-	no := owns(owner)
+func TestScenario42_NonBlockingReferences_DoNotBlock(t *testing.T) {
+	w := newEnv(t)
+	owner := w.create(objectSpec{name: "owner"})
+	unset := w.create(objectSpec{name: "unset", owners: ownerRefs(owner), finalizers: []string{testFinalizer}})
+	no := ownerRefs(owner)
 	no[0].BlockOwnerDeletion = ptr.To(false)
-	unblocking := w.make(thing{name: "no", owners: no, finalizers: []string{hold}})
-	w.seen(unset, unblocking)
+	unblocking := w.create(objectSpec{name: "no", owners: no, finalizers: []string{testFinalizer}})
+	w.waitForGraph(unset, unblocking)
 	w.delete(owner, foreground)
-	w.goes(owner)
+	w.waitForDeletion(owner)
 	for _, o := range []*unstructured.Unstructured{unset, unblocking} {
 		if live := w.get(o); live == nil {
-			t.Errorf("%s is gone in spite of its finalizer", o.GetName())
+			t.Errorf("%s is gone despite its finalizer", o.GetName())
 		}
 	}
 }
 
-func TestScenario44_BlockingReferencesBlock(t *testing.T) {
-	w := newWorld(t)
-	owner := w.make(thing{name: "owner"})
-	held := w.make(thing{name: "held", owners: blocks(owner), finalizers: []string{hold}})
-	w.seen(held)
+func TestScenario44_BlockingReferences_Block(t *testing.T) {
+	w := newEnv(t)
+	owner := w.create(objectSpec{name: "owner"})
+	held := w.create(objectSpec{name: "held", owners: blockingRefs(owner), finalizers: []string{testFinalizer}})
+	w.waitForGraph(held)
 	w.delete(owner, foreground)
-	w.ending(held)
-	w.calm()
+	w.waitForTerminating(held)
+	w.waitUntilIdle()
 	if w.get(owner) == nil {
 		t.Fatal("the owner did not wait for the dependent that blocks it")
 	}
 	w.patch(held, map[string]any{"metadata": map[string]any{"finalizers": nil}})
-	w.goes(held, owner)
+	w.waitForDeletion(held, owner)
 }
 
-func TestScenario43_3_4_ASecondForegroundDeleteOfAHeldObject(t *testing.T) {
-	w := newWorld(t)
-	owner := w.make(thing{name: "owner", finalizers: []string{hold}})
+func TestScenario43_3_4_SecondForegroundDelete(t *testing.T) {
+	w := newEnv(t)
+	owner := w.create(objectSpec{name: "owner", finalizers: []string{testFinalizer}})
 	for range 2 {
 		w.delete(owner, foreground)
-		devtest.Eventually(t, patience, func() error {
+		devtest.Eventually(t, timeout, func() error {
 			if live := w.get(owner); len(live.GetFinalizers()) != 1 {
 				return fmt.Errorf("finalizers are %v", live.GetFinalizers())
 			}
@@ -174,28 +174,28 @@ func TestScenario43_3_4_ASecondForegroundDeleteOfAHeldObject(t *testing.T) {
 		})
 	}
 	w.patch(owner, map[string]any{"metadata": map[string]any{"finalizers": nil}})
-	w.goes(owner)
+	w.waitForDeletion(owner)
 }
 
-func TestScenario57_G64_3_19_ACycleOfThreeIsCollectedByUnblockingOneEdge(t *testing.T) {
-	w := newWorld(t)
+func TestScenario57_G64_3_19_CycleOfThree_UnblocksOneEdge(t *testing.T) {
+	w := newEnv(t)
 	var ring []*unstructured.Unstructured
 	for i := range 3 {
-		ring = append(ring, w.make(thing{name: fmt.Sprintf("ring-%d", i), kind: pod}))
+		ring = append(ring, w.create(objectSpec{name: fmt.Sprintf("ring-%d", i), kind: pod}))
 	}
 	for i, o := range ring {
-		w.patch(o, map[string]any{"metadata": map[string]any{"ownerReferences": blocks(ring[(i+1)%3])}})
+		w.patch(o, map[string]any{"metadata": map[string]any{"ownerReferences": blockingRefs(ring[(i+1)%3])}})
 	}
-	devtest.Eventually(t, patience, func() error {
+	devtest.Eventually(t, timeout, func() error {
 		for _, o := range ring {
-			if len(w.owners(o)) != 1 {
-				return fmt.Errorf("%s has no owner yet", o.GetName())
+			if len(w.ownerNames(o)) != 1 {
+				return fmt.Errorf("%s has no owner reference yet", o.GetName())
 			}
 		}
 		return nil
 	})
 	w.delete(ring[0], foreground)
-	w.goes(ring...)
+	w.waitForDeletion(ring...)
 	unblocked := 0
 	for _, o := range ring {
 		for _, e := range w.collector.Records(o.GetUID()) {
@@ -209,63 +209,63 @@ func TestScenario57_G64_3_19_ACycleOfThreeIsCollectedByUnblockingOneEdge(t *test
 	}
 }
 
-func TestAnObjectThatOwnsItselfIsCollected(t *testing.T) {
-	w := newWorld(t)
-	self := w.make(thing{name: "self"})
-	w.patch(self, map[string]any{"metadata": map[string]any{"ownerReferences": blocks(self)}})
+func TestObject_ThatOwnsItself_IsCollected(t *testing.T) {
+	w := newEnv(t)
+	self := w.create(objectSpec{name: "self"})
+	w.patch(self, map[string]any{"metadata": map[string]any{"ownerReferences": blockingRefs(self)}})
 	w.delete(self, foreground)
-	w.goes(self)
+	w.waitForDeletion(self)
 }
 
-func TestG61_ForegroundDeletionDoesNotWaitForOtherFinalizers(t *testing.T) {
-	w := newWorld(t)
-	owner := w.make(thing{name: "owner", finalizers: []string{hold, "test.gleaner.dev/other"}})
-	dependent := w.make(thing{name: "dependent", owners: blocks(owner)})
-	w.seen(dependent)
+func TestG61_Foreground_IgnoresOtherFinalizers(t *testing.T) {
+	w := newEnv(t)
+	owner := w.create(objectSpec{name: "owner", finalizers: []string{testFinalizer, "test.gleaner.dev/other"}})
+	dependent := w.create(objectSpec{name: "dependent", owners: blockingRefs(owner)})
+	w.waitForGraph(dependent)
 	w.delete(owner, foreground)
-	w.goes(dependent)
-	devtest.Eventually(t, patience, func() error {
+	w.waitForDeletion(dependent)
+	devtest.Eventually(t, timeout, func() error {
 		live := w.get(owner)
-		if got := live.GetFinalizers(); len(got) != 2 || got[0] != hold { // G-57: the others and their order are kept
+		if got := live.GetFinalizers(); len(got) != 2 || got[0] != testFinalizer { // G-57: other finalizers and their order are preserved
 			return fmt.Errorf("finalizers are %v", got)
 		}
 		return nil
 	})
 }
 
-func TestA09_ASecondDeleteTurnsForegroundIntoOrphan(t *testing.T) {
-	w := newWorld(t)
-	owner := w.make(thing{name: "owner"})
-	held := w.make(thing{name: "held", owners: blocks(owner), finalizers: []string{hold}})
-	w.seen(held)
+func TestA09_SecondDelete_TurnsForegroundIntoOrphan(t *testing.T) {
+	w := newEnv(t)
+	owner := w.create(objectSpec{name: "owner"})
+	held := w.create(objectSpec{name: "held", owners: blockingRefs(owner), finalizers: []string{testFinalizer}})
+	w.waitForGraph(held)
 	w.delete(owner, foreground)
-	w.ending(held)
+	w.waitForTerminating(held)
 	w.delete(owner, orphan)
-	w.goes(owner)
-	w.ownedBy(held)
+	w.waitForDeletion(owner)
+	w.waitForOwners(held)
 }
 
-// A dependent that is made just before its owner's deletion may not have
-// reached the graph. 3.16 and 3.17: the owner is let go only when nothing like
-// it is left; the built-in collector would orphan, or wait for, what it knows.
-func TestBarrier_ADependentMadeJustBeforeIsNotMissed(t *testing.T) {
+// A dependent that is created just before its owner's deletion may not be in the graph
+// yet. 3.16 and 3.17: the owner is released only when no such dependent is left; the
+// built-in collector would orphan, or wait for, only the dependents in its graph.
+func TestBarrier_NewDependent_IsNotMissed(t *testing.T) {
 	for name, policy := range map[string]metav1.DeletionPropagation{"3.16 foreground": foreground, "3.17 orphan": orphan} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			first := w.make(thing{name: "first"})
-			w.make(thing{name: "known", owners: blocks(first)}) // the kinds are known to belong together
+			w := newEnv(t)
+			first := w.create(objectSpec{name: "first"})
+			w.create(objectSpec{name: "known", owners: blockingRefs(first)}) // the kinds are known as owner and dependent
 			for i := range 20 {
-				owner := w.make(thing{name: fmt.Sprintf("owner-%d", i)})
-				dependent := w.make(thing{name: fmt.Sprintf("dependent-%d", i), owners: blocks(owner), finalizers: []string{hold}})
+				owner := w.create(objectSpec{name: fmt.Sprintf("owner-%d", i)})
+				dependent := w.create(objectSpec{name: fmt.Sprintf("dependent-%d", i), owners: blockingRefs(owner), finalizers: []string{testFinalizer}})
 				w.delete(owner, policy)
 				if policy == orphan {
-					w.goes(owner)
-					w.ownedBy(dependent)
+					w.waitForDeletion(owner)
+					w.waitForOwners(dependent)
 					continue
 				}
-				w.ending(dependent)
+				w.waitForTerminating(dependent)
 				if w.get(owner) == nil {
-					t.Fatal("the owner went before the dependent that blocks it")
+					t.Fatal("owner was deleted before its blocking dependent")
 				}
 			}
 		})

@@ -11,51 +11,51 @@ import (
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
 )
 
-// The integration tests of Kubernetes' own collector, with what they use:
+// The integration tests of the built-in collector, with the same objects:
 // ReplicationControllers, whose default is to orphan, and pods that the test
-// makes. The same on ConfigMaps is beside what else is tested with those.
+// creates. Tests of the same with ConfigMaps are in cascade_test.go and foreground_test.go.
 
-func (w *world) rc(name string, finalizers ...string) *unstructured.Unstructured {
+func (w *env) createRC(name string, finalizers ...string) *unstructured.Unstructured {
 	w.Helper()
-	return w.make(thing{name: name, kind: replicationController, finalizers: finalizers})
+	return w.create(objectSpec{name: name, kind: replicationController, finalizers: finalizers})
 }
 
-func (w *world) podOwnedBy(name string, owners []metav1.OwnerReference, finalizers ...string) *unstructured.Unstructured {
+func (w *env) createPod(name string, owners []metav1.OwnerReference, finalizers ...string) *unstructured.Unstructured {
 	w.Helper()
-	return w.make(thing{name: name, kind: pod, owners: owners, finalizers: finalizers})
+	return w.create(objectSpec{name: name, kind: pod, owners: owners, finalizers: finalizers})
 }
 
-func (w *world) deleteWith(o *unstructured.Unstructured, options metav1.DeleteOptions) {
+func (w *env) deleteWith(o *unstructured.Unstructured, options metav1.DeleteOptions) {
 	w.Helper()
 	if err := w.client(kindOf(o), o.GetNamespace()).Delete(w.Context(), o.GetName(), options); err != nil {
 		w.Fatal(err)
 	}
 }
 
-func TestScenario37_PodsOfOneOwnerOfTwoAndOfNone(t *testing.T) {
-	w := newWorld(t)
-	goes, stays := w.rc("goes"), w.rc("stays")
-	sole := w.podOwnedBy("sole", owns(goes))
-	shared := w.podOwnedBy("shared", owns(goes, stays))
-	free := w.podOwnedBy("free", nil)
-	w.seen(sole, shared, free)
+func TestScenario37_PodsOfOneOwner_OfTwo_AndOfNone(t *testing.T) {
+	w := newEnv(t)
+	goes, stays := w.createRC("goes"), w.createRC("stays")
+	sole := w.createPod("sole", ownerRefs(goes))
+	shared := w.createPod("shared", ownerRefs(goes, stays))
+	free := w.createPod("free", nil)
+	w.waitForGraph(sole, shared, free)
 	w.delete(goes, background)
-	w.goes(goes, sole)
-	w.ownedBy(shared, "stays")
-	w.stays(shared, free, stays)
-	w.forgotten(goes, sole)
+	w.waitForDeletion(goes, sole)
+	w.waitForOwners(shared, "stays")
+	w.expectKept(shared, free, stays)
+	w.waitForRemovalFromGraph(goes, sole)
 }
 
-func TestScenario38_APodOfAnOwnerThatNeverExisted(t *testing.T) {
-	w := newWorld(t)
-	never := owns(w.rc("rc"))
+func TestScenario38_PodOfAMissingOwner_IsCollected(t *testing.T) {
+	w := newEnv(t)
+	never := ownerRefs(w.createRC("rc"))
 	never[0].Name, never[0].UID = "never", "3a6ee5b1-5a2c-4b7e-9d2f-0e1b6c9a0038"
-	orphaned := w.podOwnedBy("pod", never)
-	w.goes(orphaned)
+	orphaned := w.createPod("pod", never)
+	w.waitForDeletion(orphaned)
 }
 
-func TestScenario39_FiftyReplicationControllersDeletedInFiveWays(t *testing.T) {
-	w := newWorld(t)
+func TestScenario39_FiftyControllers_DeletedInFiveWays(t *testing.T) {
+	w := newEnv(t)
 	const each, pods = 10, 3
 	ways := []struct {
 		name       string
@@ -65,19 +65,19 @@ func TestScenario39_FiftyReplicationControllersDeletedInFiveWays(t *testing.T) {
 	}{
 		{"default", nil, metav1.DeleteOptions{}, true},
 		{"orphan-placed-before", []string{metav1.FinalizerOrphanDependents}, metav1.DeleteOptions{}, true},
-		{"orphan-dependents-false", nil, metav1.DeleteOptions{OrphanDependents: ptr.To(false)}, false}, //nolint:staticcheck // is deprecated, and still honoured
-		{"orphan-dependents-true", nil, metav1.DeleteOptions{OrphanDependents: ptr.To(true)}, true},    //nolint:staticcheck // is deprecated, and still honoured
-		{"orphan", nil, by(orphan), true},
+		{"orphan-dependents-false", nil, metav1.DeleteOptions{OrphanDependents: ptr.To(false)}, false}, //nolint:staticcheck // deprecated, but still supported
+		{"orphan-dependents-true", nil, metav1.DeleteOptions{OrphanDependents: ptr.To(true)}, true},    //nolint:staticcheck // deprecated, but still supported
+		{"orphan", nil, deleteOptions(orphan), true},
 	}
 	var owners, kept, gone []*unstructured.Unstructured
 	options := map[string]metav1.DeleteOptions{}
 	for _, way := range ways {
 		for i := range each {
-			owner := w.rc(fmt.Sprintf("%s-%d", way.name, i), way.finalizers...)
+			owner := w.createRC(fmt.Sprintf("%s-%d", way.name, i), way.finalizers...)
 			owners = append(owners, owner)
 			options[owner.GetName()] = way.options
 			for j := range pods {
-				p := w.podOwnedBy(fmt.Sprintf("%s-%d-%d", way.name, i, j), owns(owner))
+				p := w.createPod(fmt.Sprintf("%s-%d-%d", way.name, i, j), ownerRefs(owner))
 				if way.kept {
 					kept = append(kept, p)
 				} else {
@@ -86,61 +86,61 @@ func TestScenario39_FiftyReplicationControllersDeletedInFiveWays(t *testing.T) {
 			}
 		}
 	}
-	w.seen(kept...)
-	w.seen(gone...)
+	w.waitForGraph(kept...)
+	w.waitForGraph(gone...)
 	for _, owner := range owners {
 		w.deleteWith(owner, options[owner.GetName()])
 	}
-	w.goes(owners...)
-	w.goes(gone...)
+	w.waitForDeletion(owners...)
+	w.waitForDeletion(gone...)
 	for _, p := range kept {
-		w.ownedBy(p)
+		w.waitForOwners(p)
 	}
-	w.stays(kept...)
-	w.forgotten(owners...)
+	w.expectKept(kept...)
+	w.waitForRemovalFromGraph(owners...)
 }
 
-func TestScenario42_PodsThatDoNotBlock(t *testing.T) {
-	w := newWorld(t)
-	owner := w.rc("rc")
-	no := owns(owner)
+func TestScenario42_NonBlockingPods(t *testing.T) {
+	w := newEnv(t)
+	owner := w.createRC("rc")
+	no := ownerRefs(owner)
 	no[0].BlockOwnerDeletion = ptr.To(false)
-	held := []*unstructured.Unstructured{w.podOwnedBy("unset", owns(owner), hold), w.podOwnedBy("no", no, hold)}
-	w.seen(held...)
+	held := []*unstructured.Unstructured{w.createPod("unset", ownerRefs(owner), testFinalizer), w.createPod("no", no, testFinalizer)}
+	w.waitForGraph(held...)
 	w.delete(owner, foreground)
-	w.goes(owner)
+	w.waitForDeletion(owner)
 	for _, p := range held {
-		w.ending(p)
+		w.waitForTerminating(p)
 	}
 }
 
-func TestScenario43_AReplicationControllerDeletedTwice(t *testing.T) {
-	w := newWorld(t)
-	owner := w.rc("rc", hold)
+func TestScenario43_ReplicationController_DeletedTwice(t *testing.T) {
+	w := newEnv(t)
+	owner := w.createRC("rc", testFinalizer)
 	for range 2 {
 		w.delete(owner, foreground)
-		devtest.Eventually(t, patience, func() error {
-			if got := w.get(owner).GetFinalizers(); len(got) != 1 || got[0] != hold {
+		devtest.Eventually(t, timeout, func() error {
+			if got := w.get(owner).GetFinalizers(); len(got) != 1 || got[0] != testFinalizer {
 				return fmt.Errorf("finalizers are %v", got)
 			}
 			return nil
 		})
 	}
 	w.patch(owner, map[string]any{"metadata": map[string]any{"finalizers": nil}})
-	w.goes(owner)
+	w.waitForDeletion(owner)
 }
 
-func TestScenario44_APodThatBlocks(t *testing.T) {
-	w := newWorld(t)
-	owner := w.rc("rc")
-	held := w.podOwnedBy("pod", blocks(owner), hold)
-	w.seen(held)
+func TestScenario44_BlockingPod(t *testing.T) {
+	w := newEnv(t)
+	owner := w.createRC("rc")
+	held := w.createPod("pod", blockingRefs(owner), testFinalizer)
+	w.waitForGraph(held)
 	w.delete(owner, foreground)
-	w.ending(held)
-	w.calm()
+	w.waitForTerminating(held)
+	w.waitUntilIdle()
 	if w.get(owner) == nil {
-		t.Fatal("the owner did not wait for the pod that blocks it")
+		t.Fatal("owner did not wait for the blocking pod")
 	}
 	w.patch(held, map[string]any{"metadata": map[string]any{"finalizers": nil}})
-	w.goes(held, owner)
+	w.waitForDeletion(held, owner)
 }

@@ -12,60 +12,59 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/catalog"
 )
 
-// 3.5: the version by which owners and dependents were first seen is not served
-// any more. The built-in collector asks for them by that version until it is
-// restarted.
-func Test3_5_AVersionGoesAndItsObjectsAreStillCollected(t *testing.T) {
+// 3.5: the version by which owners and dependents were first seen is no longer served.
+// The built-in collector requests that version until it is restarted.
+func Test3_5_RemovedVersion_ObjectsAreStillCollected(t *testing.T) {
 	for _, policy := range []metav1.DeletionPropagation{background, foreground, orphan} {
 		t.Run(string(policy), func(t *testing.T) {
-			w := newWorld(t)
-			first := w.define(true)
+			w := newEnv(t)
+			first := w.createType(true)
 			second := *first
 			second.resource.Version = "v2"
-			custom := w.make(thing{name: "owner", kind: first})
-			core := w.make(thing{name: "core", owners: blocks(custom)})
-			// Dependents name their owners by the version that will stay, as
-			// they do once whoever made them was brought up to date.
-			ref := blocks(custom)
+			custom := w.create(objectSpec{name: "owner", kind: first})
+			core := w.create(objectSpec{name: "core", owners: blockingRefs(custom)})
+			// Dependents refer to their owners by the remaining version, as
+			// an updated controller would.
+			ref := blockingRefs(custom)
 			ref[0].APIVersion = second.resource.GroupVersion().String()
-			w.seen(custom, core)
-			w.changeType(first, func(crd *apiextensionsv1.CustomResourceDefinition) {
+			w.waitForGraph(custom, core)
+			w.updateCRD(first, func(crd *apiextensionsv1.CustomResourceDefinition) {
 				stays := crd.Spec.Versions[0]
 				stays.Name = "v2"
 				crd.Spec.Versions[0].Storage = false
 				crd.Spec.Versions = append(crd.Spec.Versions, stays)
 			})
-			w.serves(&second, true)
-			dependent := w.make(thing{name: "dependent", kind: &second, owners: ref})
+			w.waitForServed(&second, true)
+			dependent := w.create(objectSpec{name: "dependent", kind: &second, owners: ref})
 			w.patch(core, map[string]any{"metadata": map[string]any{"ownerReferences": ref}})
-			w.seen(dependent)
-			w.changeType(first, func(crd *apiextensionsv1.CustomResourceDefinition) { crd.Spec.Versions[0].Served = false })
-			w.serves(first, false)
+			w.waitForGraph(dependent)
+			w.updateCRD(first, func(crd *apiextensionsv1.CustomResourceDefinition) { crd.Spec.Versions[0].Served = false })
+			w.waitForServed(first, false)
 			owner := custom.DeepCopy()
 			owner.SetAPIVersion(second.resource.GroupVersion().String())
 
 			w.delete(owner, policy)
-			w.goes(owner)
+			w.waitForDeletion(owner)
 			if policy != orphan {
-				w.goes(dependent, core)
+				w.waitForDeletion(dependent, core)
 				return
 			}
-			w.ownedBy(dependent)
-			w.ownedBy(core)
-			w.stays(dependent, core)
+			w.waitForOwners(dependent)
+			w.waitForOwners(core)
+			w.expectKept(dependent, core)
 		})
 	}
 }
 
-// serves waits until the API server serves a version of a type, or does not.
-func (w *world) serves(k *kind, want bool) {
+// waitForServed waits until the API server serves, or no longer serves, a version of a type.
+func (w *env) waitForServed(k *kind, want bool) {
 	w.Helper()
-	devtest.Eventually(w, patience, func() error {
+	devtest.Eventually(w, timeout, func() error {
 		_, err := w.client(k, "").Get(w.Context(), "none", metav1.GetOptions{})
 		if err == nil {
-			return errors.New("there is an object called none")
+			return errors.New("an object with the name none exists")
 		}
-		if got := catalog.Denies(err, k.resource.GroupResource(), "none"); got != want {
+		if got := catalog.ConfirmsNotFound(err, k.resource.GroupResource(), "none"); got != want {
 			return fmt.Errorf("served: %t (%w)", got, err)
 		}
 		return nil

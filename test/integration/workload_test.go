@@ -18,10 +18,10 @@ import (
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
 )
 
-// There is no kubelet, so the pods of workloads stay pending, and go at once
-// when they are deleted.
+// There is no kubelet, so the pods of workloads stay pending, and are deleted
+// immediately.
 
-// replicationController is one without pods of its own: tests give it some.
+// replicationController has no pods of its own: tests create them.
 var replicationController = &kind{
 	resource:   schema.GroupVersionResource{Version: "v1", Resource: "replicationcontrollers"},
 	kind:       "ReplicationController",
@@ -46,8 +46,8 @@ func podTemplate(name string, restart corev1.RestartPolicy) corev1.PodTemplateSp
 	}
 }
 
-// replicate makes a ReplicationController and waits for its pods.
-func (w *world) replicate(name string, replicas int) (*corev1.ReplicationController, []corev1.Pod) {
+// createRCWithPods creates a ReplicationController and waits for its pods.
+func (w *env) createRCWithPods(name string, replicas int) (*corev1.ReplicationController, []corev1.Pod) {
 	w.Helper()
 	rc, err := w.kube.CoreV1().ReplicationControllers(w.ns).Create(w.Context(), &corev1.ReplicationController{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -58,11 +58,11 @@ func (w *world) replicate(name string, replicas int) (*corev1.ReplicationControl
 	if err != nil {
 		w.Fatal(err)
 	}
-	return rc, w.podsOf(name, replicas)
+	return rc, w.waitForPods(name, replicas)
 }
 
-// deploy makes a Deployment and waits for its ReplicaSet and pods.
-func (w *world) deploy(name string, replicas int) (*appsv1.Deployment, *appsv1.ReplicaSet, []corev1.Pod) {
+// createDeployment creates a Deployment and waits for its ReplicaSet and pods.
+func (w *env) createDeployment(name string, replicas int) (*appsv1.Deployment, *appsv1.ReplicaSet, []corev1.Pod) {
 	w.Helper()
 	deployment, err := w.kube.AppsV1().Deployments(w.ns).Create(w.Context(), &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -74,8 +74,8 @@ func (w *world) deploy(name string, replicas int) (*appsv1.Deployment, *appsv1.R
 	if err != nil {
 		w.Fatal(err)
 	}
-	pods := w.podsOf(name, replicas)
-	sets, err := w.kube.AppsV1().ReplicaSets(w.ns).List(w.Context(), selecting(name))
+	pods := w.waitForPods(name, replicas)
+	sets, err := w.kube.AppsV1().ReplicaSets(w.ns).List(w.Context(), appSelector(name))
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -85,9 +85,9 @@ func (w *world) deploy(name string, replicas int) (*appsv1.Deployment, *appsv1.R
 	return deployment, &sets.Items[0], pods
 }
 
-// cron makes a CronJob that is never due, and a Job of it as its controller
+// createCronJob creates a CronJob that is never due, and a Job as its controller
 // would, and waits for the Job's pods.
-func (w *world) cron(name string, pods int) (*batchv1.CronJob, *batchv1.Job, []corev1.Pod) {
+func (w *env) createCronJob(name string, pods int) (*batchv1.CronJob, *batchv1.Job, []corev1.Pod) {
 	w.Helper()
 	spec := batchv1.JobSpec{Parallelism: ptr.To(int32(pods)), Completions: ptr.To(int32(pods)), Template: podTemplate(name, corev1.RestartPolicyNever)}
 	cron, err := w.kube.BatchV1().CronJobs(w.ns).Create(w.Context(), &batchv1.CronJob{
@@ -107,29 +107,29 @@ func (w *world) cron(name string, pods int) (*batchv1.CronJob, *batchv1.Job, []c
 	if err != nil {
 		w.Fatal(err)
 	}
-	return cron, job, w.podsOf(name, pods)
+	return cron, job, w.waitForPods(name, pods)
 }
 
-func selecting(app string) metav1.ListOptions {
+func appSelector(app string) metav1.ListOptions {
 	return metav1.ListOptions{LabelSelector: labels.Set{"app": app}.String()}
 }
 
-// pods returns those of a workload that there are now.
-func (w *world) pods(app string) []corev1.Pod {
+// listPods lists the pods of a workload.
+func (w *env) listPods(app string) []corev1.Pod {
 	w.Helper()
-	list, err := w.kube.CoreV1().Pods(w.ns).List(w.Context(), selecting(app))
+	list, err := w.kube.CoreV1().Pods(w.ns).List(w.Context(), appSelector(app))
 	if err != nil {
 		w.Fatal(err)
 	}
 	return list.Items
 }
 
-// podsOf waits until a workload has so many pods, and the collector knows them.
-func (w *world) podsOf(app string, count int) []corev1.Pod {
+// waitForPods waits until a workload has this number of pods and the graph has them.
+func (w *env) waitForPods(app string, count int) []corev1.Pod {
 	w.Helper()
 	var found []corev1.Pod
-	devtest.Eventually(w, patience, func() error {
-		found = w.pods(app)
+	devtest.Eventually(w, timeout, func() error {
+		found = w.listPods(app)
 		if len(found) != count {
 			return fmt.Errorf("%s has %d pods, want %d", app, len(found), count)
 		}
@@ -143,11 +143,11 @@ func (w *world) podsOf(app string, count int) []corev1.Pod {
 	return found
 }
 
-// orphaned makes sure that pods are there, not on their way out, and owned by
-// nobody.
-func (w *world) orphaned(pods []corev1.Pod) {
+// expectOrphaned checks that pods still exist, are not terminating, and have no
+// owners.
+func (w *env) expectOrphaned(pods []corev1.Pod) {
 	w.Helper()
-	w.calm()
+	w.waitUntilIdle()
 	for _, p := range pods {
 		live, err := w.kube.CoreV1().Pods(w.ns).Get(w.Context(), p.Name, metav1.GetOptions{})
 		if err != nil {
@@ -160,15 +160,15 @@ func (w *world) orphaned(pods []corev1.Pod) {
 	}
 }
 
-// deletions follows the deletions of a type in the test's namespace, from now
-// on: by UID, the version at which each object was gone.
-func (w *world) deletions(k *kind) func(count int) map[string]int {
+// watchDeletions watches the deletions of a type in the test's namespace. The returned function
+// waits for a number of them, and returns the resourceVersion of each deletion, by UID.
+func (w *env) watchDeletions(k *kind) func(count int) map[string]int {
 	w.Helper()
 	list, err := w.client(k, "").List(w.Context(), metav1.ListOptions{})
 	if err != nil {
 		w.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(w.Context(), 2*patience) // ends the watch
+	ctx, cancel := context.WithTimeout(w.Context(), 2*timeout) // ends the watch
 	w.Cleanup(cancel)
 	stream, err := w.client(k, "").Watch(ctx, metav1.ListOptions{ResourceVersion: list.GetResourceVersion()})
 	if err != nil {
@@ -181,7 +181,7 @@ func (w *world) deletions(k *kind) func(count int) map[string]int {
 		for event := range stream.ResultChan() {
 			o, ok := event.Object.(*unstructured.Unstructured)
 			if !ok {
-				w.Fatalf("the watch shows %v", event)
+				w.Fatalf("got watch event %v", event)
 			}
 			if event.Type != watch.Deleted {
 				continue

@@ -16,39 +16,42 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/gleaner-dev/gleaner/devcluster"
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
-	"github.com/gleaner-dev/gleaner/operator/loop"
-	"github.com/gleaner-dev/gleaner/operator/modules"
-	"github.com/gleaner-dev/gleaner/operator/veto"
-	"github.com/gleaner-dev/gleaner/test/inside"
+	"github.com/gleaner-dev/gleaner/operator/companion"
+	"github.com/gleaner-dev/gleaner/operator/latest"
+	"github.com/gleaner-dev/gleaner/operator/run"
+	"github.com/gleaner-dev/gleaner/operator/webhook"
+	"github.com/gleaner-dev/gleaner/test/inprocess"
 )
 
 const (
-	// builtInUser is whom the built-in collector works as.
-	builtInUser = "system:serviceaccount:kube-system:generic-garbage-collector"
+	// collectorUser is the user name of the built-in collector.
+	collectorUser = "system:serviceaccount:kube-system:generic-garbage-collector"
 
-	// apiServersSecret is what paths of the webhook begin with.
-	apiServersSecret = "only-the-API-server-knows"
+	// pathSecret is the prefix of the webhook's paths.
+	pathSecret = "only-the-API-server-knows"
 )
 
-// companion runs Gleaner as the companion of the built-in collector until the test ends,
-// with a policy that it asks about each Pod.
-func companion(t *testing.T) *world {
+// runCompanion runs Gleaner in companion mode until the test ends,
+// with a policy that is evaluated for each Pod.
+func runCompanion(t *testing.T) *env {
 	t.Helper()
-	start(t)
-	restart(t, "*")
-	t.Cleanup(func() { restart(t, noCollector...) })
-	config, err := inside.Operator(shared.cluster)
+	startCluster(t)
+	restartControllerManager(t, "*")
+	t.Cleanup(func() { restartControllerManager(t, devcluster.WithoutCollector()...) })
+	config, err := inprocess.OperatorConfig(shared.cluster)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := inside.Define(t, config); err != nil {
+	if err := inprocess.CreateCRDs(t, config); err != nil {
 		t.Fatal(err)
 	}
-	hook, serve := webhook(t)
-	options := inside.Options(config)
-	options.Beside, options.Veto, options.CanaryTimeout = true, hook, 10*time.Second
-	collector, stop, err := inside.Run(options, serve)
+	hook, serve := serveWebhook(t)
+	options := inprocess.Options(config)
+	options.Companion, options.Webhook, options.CanaryTimeout = true, hook, 10*time.Second
+	options.Collector = companion.Collector{User: collectorUser}
+	collector, stop, err := inprocess.RunCollector(options, serve)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,13 +60,13 @@ func companion(t *testing.T) *world {
 			t.Error(err)
 		}
 	})
-	w := newWorld(t, collector)
-	w.enforce()
+	w := newEnv(t, collector)
+	w.applyAndWait()
 	return w
 }
 
-// restart runs the controller manager with other controllers. It is also for a cleanup.
-func restart(t *testing.T, controllers ...string) {
+// restartControllerManager restarts the controller manager with other controllers. It may be called in a cleanup.
+func restartControllerManager(t *testing.T, controllers ...string) {
 	t.Helper()
 	if err := shared.cluster.StopControllerManager(); err != nil {
 		t.Fatal(err)
@@ -73,8 +76,8 @@ func restart(t *testing.T, controllers ...string) {
 	}
 }
 
-// webhook says how the API server asks the companion, and serves that.
-func webhook(t *testing.T) (*modules.Veto, func(*loop.Loop) (manager.Runnable, error)) {
+// serveWebhook returns the webhook endpoint, and a function that serves it.
+func serveWebhook(t *testing.T) (*webhook.Endpoint, func(*run.Operator) (manager.Runnable, error)) {
 	t.Helper()
 	certificate, ca, err := shared.cluster.ServingCertificate()
 	if err != nil {
@@ -86,25 +89,23 @@ func webhook(t *testing.T) (*modules.Veto, func(*loop.Loop) (manager.Runnable, e
 	}
 	defer listener.Close()
 	address := listener.Addr().String()
-	url := "https://" + address + modules.VetoPath
-	hook := &modules.Veto{
-		User: builtInUser, Client: admissionv1.WebhookClientConfig{URL: &url}, CA: func() []byte { return ca },
-		Secret: func() string { return apiServersSecret },
-	}
+	url := "https://" + address + companion.VetoPath
+	hook := &webhook.Endpoint{Client: admissionv1.WebhookClientConfig{URL: &url}, Identity: &latest.Value[webhook.Identity]{}}
+	hook.Identity.Store(webhook.Identity{CABundle: ca, Secret: pathSecret})
 	ready := make(chan struct{})
 	close(ready)
-	return hook, func(l *loop.Loop) (manager.Runnable, error) {
-		return &veto.Server{
-			Address: address, Handler: l.Vetoes(), Ready: ready, Log: ctrl.Log,
-			Knows:       func(said string) bool { return said == apiServersSecret },
+	return hook, func(l *run.Operator) (manager.Runnable, error) {
+		return &webhook.Server{
+			Address: address, Handler: l.Webhooks(), Ready: ready, Log: ctrl.Log,
+			ValidSecret: func(said string) bool { return said == pathSecret },
 			Certificate: func() (*tls.Certificate, error) { return &certificate, nil },
 		}, nil
 	}
 }
 
-// enforce has a policy allow what the built-in collector does to Pods, and waits until
-// it is asked.
-func (w *world) enforce() {
+// applyAndWait applies a policy that allows the built-in collector's deletes of Pods, and waits until
+// it is enforced.
+func (w *env) applyAndWait() {
 	w.Helper()
 	policies := dynamic.NewForConfigOrDie(shared.cluster.RESTConfig()).
 		Resource(schema.GroupVersionResource{Group: "gleaner.dev", Version: "v1alpha1", Resource: "gcpolicies"}).Namespace(w.ns)
@@ -130,18 +131,18 @@ func (w *world) enforce() {
 				return nil
 			}
 		}
-		return fmt.Errorf("the policy is not enforced: %v", conditions)
+		return fmt.Errorf("policy is not enforced: %v", conditions)
 	})
 }
 
-func TestScenario55_G58_Companion_ADeploymentWaitsForContainers(t *testing.T) {
-	w := companion(t)
-	made := w.deploy()
-	w.foregroundWaits(made, builtInUser)
+func TestScenario55_G58_Companion_DeploymentWaitsForContainers(t *testing.T) {
+	w := runCompanion(t)
+	made := w.createWorkload()
+	w.testForeground(made, collectorUser)
 }
 
 func TestScenario53_G49_Companion_PodsOutliveTheirDeployment(t *testing.T) {
-	w := companion(t)
-	made := w.deploy()
-	w.backgroundDoesNot(made, builtInUser)
+	w := runCompanion(t)
+	made := w.createWorkload()
+	w.testBackground(made, collectorUser)
 }

@@ -12,18 +12,18 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// history is what a watch shows of an object's end. Versions of all types compare.
+// history is the deletion of an object as seen by a watch. Versions of all types are comparable.
 type history struct {
-	marked int // version at which it was first seen terminating
-	gone   int // version at which it was gone
+	marked int // resourceVersion of its first event with a deletion timestamp
+	gone   int // resourceVersion of its deletion
 	pods   []*corev1.Pod
 }
 
-// watched gives the histories of the objects of a type once so many are gone.
-type watched func(count int) map[types.UID]*history
+// waitForHistory returns the histories of a type's objects once a number of them are deleted.
+type waitForHistory func(count int) map[types.UID]*history
 
-// follow watches a type in the test's namespace from its beginning.
-func (w *world) follow(open func(context.Context, metav1.ListOptions) (watch.Interface, error)) watched {
+// follow watches a type in the test's namespace from the beginning.
+func (w *env) follow(open func(context.Context, metav1.ListOptions) (watch.Interface, error)) waitForHistory {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.Context(), timeout) // ends the watch
 	w.Cleanup(cancel)
@@ -43,16 +43,16 @@ func (w *world) follow(open func(context.Context, metav1.ListOptions) (watch.Int
 				return found
 			}
 		}
-		w.Fatalf("the watch ended after %d deletions, want %d", gone, count)
+		w.Fatalf("watch ended after %d deletions, want %d", gone, count)
 		return nil
 	}
 }
 
-func (w *world) record(found map[types.UID]*history, event watch.Event) {
+func (w *env) record(found map[types.UID]*history, event watch.Event) {
 	w.Helper()
 	object, err := meta.Accessor(event.Object)
 	if err != nil {
-		w.Fatalf("the watch shows %v: %v", event, err)
+		w.Fatalf("got watch event %v: %v", event, err)
 	}
 	version, err := strconv.Atoi(object.GetResourceVersion())
 	if err != nil {
@@ -74,23 +74,23 @@ func (w *world) record(found map[types.UID]*history, event watch.Event) {
 	}
 }
 
-// endings follows all that a workload consists of.
-type endings struct {
-	deployments, sets, pods watched
+// workloadHistory follows all objects of a workload.
+type workloadHistory struct {
+	deployments, sets, pods waitForHistory
 }
 
-func (w *world) endings() endings {
+func (w *env) followWorkload() workloadHistory {
 	w.Helper()
-	return endings{
+	return workloadHistory{
 		deployments: w.follow(w.kube.AppsV1().Deployments(w.ns).Watch),
 		sets:        w.follow(w.kube.AppsV1().ReplicaSets(w.ns).Watch),
 		pods:        w.follow(w.kube.CoreV1().Pods(w.ns).Watch),
 	}
 }
 
-// endedInTheirTime checks that Pods were terminating with their own grace period, and
-// there, until their containers had ended as they wanted.
-func (w *world) endedInTheirTime(pods map[types.UID]*history) {
+// expectGracefulEnd checks that Pods were terminating with their own grace period, and
+// existed until their containers had ended by themselves.
+func (w *env) expectGracefulEnd(pods map[types.UID]*history) {
 	w.Helper()
 	for _, h := range pods {
 		first, last := h.pods[0], h.pods[len(h.pods)-1]
@@ -98,45 +98,45 @@ func (w *world) endedInTheirTime(pods map[types.UID]*history) {
 			w.Errorf("Pod %s is terminating with a grace period of %d s, its own is %d s", first.Name, grace, gracePeriod)
 		}
 		for _, p := range h.pods { // the kubelet sets it to 0 at the end
-			if *p.DeletionGracePeriodSeconds != gracePeriod && ended(p) == nil {
+			if *p.DeletionGracePeriodSeconds != gracePeriod && terminatedState(p) == nil {
 				w.Errorf("Pod %s has a grace period of %d s while its container runs", p.Name, *p.DeletionGracePeriodSeconds)
 			}
 		}
-		container := ended(last)
+		container := terminatedState(last)
 		if container == nil {
-			w.Errorf("Pod %s is gone before its container has ended: %v", last.Name, last.Status.ContainerStatuses)
+			w.Errorf("Pod %s was deleted before its container ended: %v", last.Name, last.Status.ContainerStatuses)
 			continue
 		}
 		if container.ExitCode != 0 {
-			w.Errorf("the container of Pod %s was killed: %v", last.Name, container)
+			w.Errorf("container of Pod %s was killed: %v", last.Name, container)
 		}
-		asked := first.DeletionTimestamp.Add(-gracePeriod * time.Second)
-		if took := container.FinishedAt.Sub(asked); took < lingers-time.Second { // both are whole seconds
-			w.Errorf("the container of Pod %s ended after %s, it takes %s", last.Name, took, lingers)
+		requestedAt := first.DeletionTimestamp.Add(-gracePeriod * time.Second)
+		if took := container.FinishedAt.Sub(requestedAt); took < terminationTime-time.Second { // both are rounded to seconds
+			w.Errorf("container of Pod %s ended after %s, want %s", last.Name, took, terminationTime)
 		}
 	}
 }
 
-func ended(pod *corev1.Pod) *corev1.ContainerStateTerminated {
+func terminatedState(pod *corev1.Pod) *corev1.ContainerStateTerminated {
 	if len(pod.Status.ContainerStatuses) != 1 {
 		return nil
 	}
 	return pod.Status.ContainerStatuses[0].State.Terminated
 }
 
-// askedByAlone checks that Pods were deleted by the collector, each with the grace period
-// that is its own, and by their kubelet after that, and by nobody else.
-func (w *world) askedByAlone(collector string) {
+// expectDeletesOnlyBy checks that Pods were deleted only by the collector, each with its own grace
+// period, and by the kubelet after that.
+func (w *env) expectDeletesOnlyBy(collector string) {
 	w.Helper()
 	by := map[string]int{}
 	for _, d := range w.deletions() {
 		by[d.User.Username]++
 		if seconds := d.RequestObject.GracePeriodSeconds; seconds != nil && !byNode(d) {
-			w.Errorf("%s deletes Pod %s with a grace period of %d s", d.User.Username, d.ObjectRef.Name, *seconds)
+			w.Errorf("%s deleted Pod %s with a grace period of %d s", d.User.Username, d.ObjectRef.Name, *seconds)
 		}
 	}
 	node := "system:node:" + shared.node.Name()
 	if by[collector] < replicas || by[node] < replicas || len(by) != 2 {
-		w.Errorf("Pods are deleted by %v, want %s and %s", by, collector, node)
+		w.Errorf("Pods were deleted by %v, want %s and %s", by, collector, node)
 	}
 }

@@ -1,5 +1,5 @@
-// Package node runs Gleaner on a control plane that has a node, so that what it deletes
-// has containers, which take their time to end.
+// Package node runs Gleaner on a control plane with a node, so that deleted Pods
+// have containers, which take time to end.
 //
 // Where no node can run, its tests are skipped.
 package node
@@ -22,10 +22,7 @@ import (
 	"github.com/gleaner-dev/gleaner/policies/worker/serve"
 )
 
-// noCollector are the controllers that run: all but the built-in collector.
-var noCollector = []string{"*", "-garbage-collector-controller", "-storage-version-migrator-controller"}
-
-// auditPolicy records who deletes Pods, and with which options.
+// auditPolicy logs who deletes Pods, and with which options.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -36,8 +33,8 @@ rules:
 - level: None
 `
 
-// shared is what the tests share, made when the first of them asks for it. They take
-// turns, each with the collector that it is about.
+// shared is the control plane and its node, created on first use. The tests run in
+// sequence, each with its own collector.
 var shared struct {
 	once    sync.Once
 	folder  string
@@ -73,13 +70,13 @@ func cleanUp() error {
 	return errors.Join(err, os.RemoveAll(shared.folder))
 }
 
-// start starts the control plane and its node, once.
-func start(t *testing.T) {
+// startCluster starts the control plane and its node, once.
+func startCluster(t *testing.T) {
 	t.Helper()
 	nodetest.Need(t)
 	shared.once.Do(func() {
 		if shared.err == nil {
-			shared.err = startBoth(t)
+			shared.err = startClusterAndNode(t)
 		}
 	})
 	if shared.err != nil {
@@ -87,9 +84,9 @@ func start(t *testing.T) {
 	}
 }
 
-func startBoth(t *testing.T) (err error) {
+func startClusterAndNode(t *testing.T) (err error) {
 	t.Helper()
-	// The first build takes minutes and should not look like a test that hangs.
+	// The first build takes minutes; without output it would look like a test that hangs.
 	if _, err := devcluster.Build(t.Context(), os.Stderr); err != nil {
 		return err
 	}
@@ -101,7 +98,7 @@ func startBoth(t *testing.T) (err error) {
 		return err
 	}
 	shared.cluster, err = devcluster.Start(t.Context(), devcluster.Options{
-		Controllers:    noCollector,
+		Controllers:    devcluster.WithoutCollector(),
 		APIServerFlags: []string{"--audit-policy-file=" + policy, "--audit-log-path=" + auditLog()},
 	})
 	if err != nil {

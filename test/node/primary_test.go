@@ -5,21 +5,21 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/gleaner-dev/gleaner/test/inside"
+	"github.com/gleaner-dev/gleaner/test/inprocess"
 )
 
-// primaryUser is whom Gleaner works as: see inside.Operator.
+// primaryUser is the user name of Gleaner: see inside.OperatorConfig.
 const primaryUser = "gleaner"
 
-// primary runs Gleaner as the only collector until the test ends.
-func primary(t *testing.T) *world {
+// runPrimary runs Gleaner as the only collector until the test ends.
+func runPrimary(t *testing.T) *env {
 	t.Helper()
-	start(t)
-	config, err := inside.Operator(shared.cluster)
+	startCluster(t)
+	config, err := inprocess.OperatorConfig(shared.cluster)
 	if err != nil {
 		t.Fatal(err)
 	}
-	collector, stop, err := inside.Run(inside.Options(config))
+	collector, stop, err := inprocess.RunCollector(inprocess.Options(config))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,60 +28,60 @@ func primary(t *testing.T) *world {
 			t.Error(err)
 		}
 	})
-	return newWorld(t, collector)
+	return newEnv(t, collector)
 }
 
-func TestScenario55_G58_ADeploymentWaitsForContainers(t *testing.T) {
-	w := primary(t)
-	made := w.deploy()
-	w.foregroundWaits(made, primaryUser)
+func TestScenario55_G58_Primary_DeploymentWaitsForContainers(t *testing.T) {
+	w := runPrimary(t)
+	made := w.createWorkload()
+	w.testForeground(made, primaryUser)
 }
 
-func TestScenario53_G49_PodsOutliveTheirDeployment(t *testing.T) {
-	w := primary(t)
-	made := w.deploy()
-	w.backgroundDoesNot(made, primaryUser)
+func TestScenario53_G49_Primary_PodsOutliveTheirDeployment(t *testing.T) {
+	w := runPrimary(t)
+	made := w.createWorkload()
+	w.testBackground(made, primaryUser)
 }
 
-// foregroundWaits deletes a Deployment in the foreground and checks that it and its
-// ReplicaSet are there until the containers have ended.
-func (w *world) foregroundWaits(made workload, collector string) {
+// testForeground deletes a Deployment in the foreground and checks that it and its
+// ReplicaSet exist until the containers have ended.
+func (w *env) testForeground(made workload, collector string) {
 	w.Helper()
-	ends := w.endings()
+	ends := w.followWorkload()
 	w.delete(made.deployment, metav1.DeletePropagationForeground)
 	deployment := ends.deployments(1)[made.deployment.UID]
 	for _, p := range made.pods {
-		if w.containersRun(p) {
-			w.Errorf("the Deployment is gone, and a container of Pod %s runs", p.Name)
+		if w.containersRunning(p) {
+			w.Errorf("Deployment is gone, but a container of Pod %s is running", p.Name)
 		}
 	}
 	set, pods := ends.sets(1)[made.set.UID], ends.pods(replicas)
 	for uid, pod := range pods {
 		if pod.gone > set.gone || set.gone > deployment.gone {
-			w.Errorf("Pod %s is gone at version %d, the ReplicaSet at %d, the Deployment at %d", uid, pod.gone, set.gone, deployment.gone)
+			w.Errorf("Pod %s was deleted at version %d, the ReplicaSet at %d, the Deployment at %d", uid, pod.gone, set.gone, deployment.gone)
 		}
 	}
-	w.endedInTheirTime(pods)
-	w.askedByAlone(collector)
+	w.expectGracefulEnd(pods)
+	w.expectDeletesOnlyBy(collector)
 }
 
-// backgroundDoesNot deletes a Deployment in the background and checks that it is gone
+// testBackground deletes a Deployment in the background and checks that it is deleted
 // first, and its Pods only when their containers have ended.
-func (w *world) backgroundDoesNot(made workload, collector string) {
+func (w *env) testBackground(made workload, collector string) {
 	w.Helper()
-	ends := w.endings()
+	ends := w.followWorkload()
 	w.delete(made.deployment, metav1.DeletePropagationBackground)
 	deployment, set := ends.deployments(1)[made.deployment.UID], ends.sets(1)[made.set.UID]
 	pods := ends.pods(replicas)
 	for uid, pod := range pods {
 		if deployment.gone > set.gone || set.gone > pod.marked || pod.marked >= pod.gone {
-			w.Errorf("the Deployment is gone at version %d, the ReplicaSet at %d; Pod %s is terminating at %d and gone at %d",
+			w.Errorf("Deployment was deleted at version %d, the ReplicaSet at %d; Pod %s is terminating at %d and gone at %d",
 				deployment.gone, set.gone, uid, pod.marked, pod.gone)
 		}
 	}
 	if deployment.marked != 0 && deployment.marked < deployment.gone {
-		w.Errorf("the Deployment was terminating from version %d to %d", deployment.marked, deployment.gone)
+		w.Errorf("Deployment was terminating from version %d to %d", deployment.marked, deployment.gone)
 	}
-	w.endedInTheirTime(pods)
-	w.askedByAlone(collector)
+	w.expectGracefulEnd(pods)
+	w.expectDeletesOnlyBy(collector)
 }

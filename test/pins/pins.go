@@ -1,5 +1,5 @@
-// Package pins writes into the policies and finalizers of tests the digest of their
-// module, as their authors would, so that tests need not name it. It reads no cluster.
+// Package pins fills in the module digests in the policies and finalizers of tests,
+// so that tests need not compute them. It does not read from a cluster.
 package pins
 
 import (
@@ -13,15 +13,15 @@ import (
 	"github.com/gleaner-dev/gleaner/policies/source"
 )
 
-// None is what a test writes as the digest to have no pin.
+// None as a digest means that Pin adds none.
 const None = "none"
 
-// Of is the digest of a module of one file with this text.
+// Of returns the digest of a module of one file with this text.
 func Of(text string) string { return source.Digest([]source.File{{Data: []byte(text)}}) }
 
-// Pin writes the digest of its module into a policy or finalizer that names none. The
-// module is looked up by its kind, namespace and name; nil: it is not there, and the
-// object stays as it is.
+// Pin sets the digest of the module in a policy or finalizer without one. The
+// module is looked up by its kind, namespace and name; if find returns nil, the
+// object is not changed.
 func Pin(o *unstructured.Unstructured, find func(kind, namespace, name string) *unstructured.Unstructured) error {
 	kind := o.GetKind()
 	if o.GroupVersionKind().Group != "gleaner.dev" || strings.HasSuffix(kind, "PolicyModule") {
@@ -46,7 +46,7 @@ func Pin(o *unstructured.Unstructured, find func(kind, namespace, name string) *
 	}
 	digest, _, _ := unstructured.NestedString(m.Object, "status", "digest")
 	if text, inline, _ := unstructured.NestedString(m.Object, "spec", "rego", "inline"); inline {
-		digest = Of(text) // whatever the status is about
+		digest = Of(text) // regardless of the status
 	}
 	if digest == "" {
 		return nil
@@ -54,11 +54,11 @@ func Pin(o *unstructured.Unstructured, find func(kind, namespace, name string) *
 	return unstructured.SetNestedField(o.Object, digest, "spec", "module", "digest")
 }
 
-// reference is where a manifest names a module without a digest.
+// reference matches a reference to a module without a digest in a manifest.
 var reference = regexp.MustCompile(`(\n *module: \{)([^}\n]*)\}`)
 
-// Manifest writes the digests of modules whose Rego is inline in a text of YAML documents
-// into the policies and finalizers of that text that name them as module: {name: …}.
+// Manifest sets the digests in policies and finalizers of a text of YAML documents that name
+// modules as module: {name: …}, for modules of the same text with inline Rego.
 func Manifest(text string) string {
 	documents := strings.Split(text, "\n---")
 	objects := make([]*unstructured.Unstructured, len(documents))
@@ -71,7 +71,7 @@ func Manifest(text string) string {
 	for i, document := range documents {
 		o := objects[i].DeepCopy()
 		before, _, _ := unstructured.NestedString(o.Object, "spec", "module", "digest")
-		if err := Pin(o, among(objects)); err != nil {
+		if err := Pin(o, lookup(objects)); err != nil {
 			continue
 		}
 		if digest, _, _ := unstructured.NestedString(o.Object, "spec", "module", "digest"); digest != before && before == "" {
@@ -81,8 +81,8 @@ func Manifest(text string) string {
 	return strings.Join(documents, "\n---")
 }
 
-// among looks a module up among objects.
-func among(objects []*unstructured.Unstructured) func(kind, namespace, name string) *unstructured.Unstructured {
+// lookup returns a lookup of modules among objects.
+func lookup(objects []*unstructured.Unstructured) func(kind, namespace, name string) *unstructured.Unstructured {
 	return func(kind, namespace, name string) *unstructured.Unstructured {
 		for _, m := range objects {
 			if m.GetKind() == kind && m.GetName() == name && (m.GetNamespace() == namespace || strings.HasPrefix(kind, "Cluster")) {

@@ -7,7 +7,7 @@ import (
 	"github.com/gleaner-dev/gleaner/test/pins"
 )
 
-func TestManifest_PinsWhatItHasTheContentOf(t *testing.T) {
+func TestManifest_PinsInlineModules(t *testing.T) {
 	const text = `apiVersion: gleaner.dev/v1alpha1
 kind: PolicyModule
 metadata: {name: m, namespace: a}

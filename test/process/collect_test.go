@@ -16,56 +16,56 @@ import (
 )
 
 func TestRun_IsReadyOnceSyncedAndCollects(t *testing.T) {
-	w := newWorld(t, sharedCluster(t))
-	g := running(t, sharedCluster(t))
+	w := newEnv(t, devtest.Shared(t))
+	g := startReady(t, devtest.Shared(t))
 	if got := g.get("/debug/gc/synced"); got.code != http.StatusOK || strings.TrimSpace(got.body) != "ok" {
-		t.Errorf("it is ready, and /debug/gc/synced answers %d: %s", got.code, got.body)
+		t.Errorf("process is ready, but /debug/gc/synced returns %d: %s", got.code, got.body)
 	}
-	w.goes(w.orphaned("dependent"))
+	w.waitForDeletion(w.createOrphan("dependent"))
 }
 
-func TestRun_LetsACanaryOutAndLeavesNothingOfIt(t *testing.T) {
-	w := newWorld(t, sharedCluster(t))
-	g := running(t, sharedCluster(t), "--canary-timeout=1s", "--namespace="+w.ns)
-	dependent := w.orphaned("dependent")
-	w.goes(dependent)
-	if left := w.left(); len(left) != 0 {
-		t.Errorf("left are %v", left)
+func TestRun_CreatesAndDeletesACanary(t *testing.T) {
+	w := newEnv(t, devtest.Shared(t))
+	g := startReady(t, devtest.Shared(t), "--canary-timeout=1s", "--namespace="+w.ns)
+	dependent := w.createOrphan("dependent")
+	w.waitForDeletion(dependent)
+	if left := w.listNames(); len(left) != 0 {
+		t.Errorf("remaining canaries: %v", left)
 	}
-	for _, line := range g.decided("") {
+	for _, line := range g.decisionLines("") {
 		if strings.Contains(fmt.Sprint(line["object"]), "/gleaner-canary-") {
-			t.Errorf("it decided about its own canary: %v", line)
+			t.Errorf("decision about the operator's own canary: %v", line)
 		}
 	}
 }
 
-func TestRun_NeedsNoTypesOfItsOwn(t *testing.T) {
-	cluster := sharedCluster(t)
-	w := newWorld(t, cluster)
+func TestRun_NeedsNoCustomResources(t *testing.T) {
+	cluster := devtest.Shared(t)
+	w := newEnv(t, cluster)
 	groups, err := w.kube.Discovery().ServerGroups()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if slices.ContainsFunc(groups.Groups, func(g metav1.APIGroup) bool { return strings.Contains(g.Name, "gleaner") }) {
-		t.Fatal("its types are there, so this shows nothing")
+		t.Fatal("the CustomResourceDefinitions exist, so the test proves nothing")
 	}
-	g := running(t, cluster)
-	w.goes(w.orphaned("dependent"))
-	for _, line := range g.log.lines() {
+	g := startReady(t, cluster)
+	w.waitForDeletion(w.createOrphan("dependent"))
+	for _, line := range g.process.Log.Lines() {
 		if strings.Contains(line, `"level":"error"`) {
-			t.Errorf("it complains: %s", line)
+			t.Errorf("unexpected log line: %s", line)
 		}
 	}
 }
 
-func TestMetrics_TellWhatItKnowsAndDoes(t *testing.T) {
-	w := newWorld(t, sharedCluster(t))
-	g := running(t, sharedCluster(t))
-	dependent := w.orphaned("dependent")
-	w.goes(dependent)
-	devtest.Eventually(t, patience, func() error { // what is told follows the write
+func TestMetrics_CountObjectsAndDecisions(t *testing.T) {
+	w := newEnv(t, devtest.Shared(t))
+	g := startReady(t, devtest.Shared(t))
+	dependent := w.createOrphan("dependent")
+	w.waitForDeletion(dependent)
+	devtest.Eventually(t, timeout, func() error { // the record follows the write
 		if len(g.records(dependent.UID)) == 0 {
-			return errors.New("no record of it")
+			return errors.New("no record")
 		}
 		return nil
 	})
@@ -89,30 +89,30 @@ func TestMetrics_TellWhatItKnowsAndDoes(t *testing.T) {
 	} {
 		got, ok := g.metric(tc.name, tc.labels...)
 		if !ok || got < tc.least {
-			t.Errorf("%s%v is %v (there: %v), want %v at least", tc.name, tc.labels, got, ok, tc.least)
+			t.Errorf("%s%v is %v (exists: %v), want at least %v", tc.name, tc.labels, got, ok, tc.least)
 		}
 	}
 }
 
 func TestLog_HasOneLineForEachDecision(t *testing.T) {
-	w := newWorld(t, sharedCluster(t))
-	g := running(t, sharedCluster(t))
-	owner := w.make("owner")
-	middle := w.make("middle", owner)
-	dependent := w.make("dependent", middle)
+	w := newEnv(t, devtest.Shared(t))
+	g := startReady(t, devtest.Shared(t))
+	owner := w.create("owner")
+	middle := w.create("middle", owner)
+	dependent := w.create("dependent", middle)
 	w.delete(owner)
-	w.goes(dependent)
+	w.waitForDeletion(dependent)
 	want := map[string]any{
 		"level": "info", "logger": "collector", "msg": "Decided",
 		"object": "ConfigMap " + w.ns + "/dependent", "uid": string(dependent.UID), "apiVersion": "v1",
 		"action": "Delete", "how": "Background", "reason": "OwnersAbsent", "result": "Done",
-		"why": fmt.Sprintf("ConfigMap %[1]s/dependent: deleted (Background), since ConfigMap %[1]s/middle is absent (its deletion was watched), "+
-			"since ConfigMap %[1]s/owner is absent (its deletion was watched)", w.ns),
+		"why": fmt.Sprintf("ConfigMap %[1]s/dependent: deleted (Background), since ConfigMap %[1]s/middle is absent (its deletion was observed), "+
+			"since ConfigMap %[1]s/owner is absent (its deletion was observed)", w.ns),
 	}
 	var got []map[string]any
-	devtest.Eventually(t, patience, func() error { // the line follows the write
-		if got = g.decided(dependent.UID); len(got) == 0 {
-			return errors.New("no line about it")
+	devtest.Eventually(t, timeout, func() error { // the log line follows the write
+		if got = g.decisionLines(dependent.UID); len(got) == 0 {
+			return errors.New("no log line")
 		}
 		return nil
 	})
@@ -123,42 +123,42 @@ func TestLog_HasOneLineForEachDecision(t *testing.T) {
 }
 
 func TestDryRun_DecidesAndWritesNothing(t *testing.T) {
-	w := newWorld(t, sharedCluster(t))
-	g := running(t, sharedCluster(t), "--dry-run", "--canary-timeout=2s", "--leader-elect", "--namespace="+w.ns)
-	dependent := w.orphaned("dependent")
-	devtest.Eventually(t, patience, func() error {
+	w := newEnv(t, devtest.Shared(t))
+	g := startReady(t, devtest.Shared(t), "--dry-run", "--canary-timeout=2s", "--leader-elect", "--namespace="+w.ns)
+	dependent := w.createOrphan("dependent")
+	devtest.Eventually(t, timeout, func() error {
 		for _, e := range g.records(dependent.UID) {
 			if e.Action == record.Delete && e.Result == "DryRun" {
 				return nil
 			}
 		}
-		return fmt.Errorf("the records are %v", g.records(dependent.UID))
+		return fmt.Errorf("records are %v", g.records(dependent.UID))
 	})
 	if !w.exists(dependent) {
-		t.Error("the dependent is gone")
+		t.Error("dependent is gone")
 	}
 	for _, verb := range []string{"create", "update", "patch", "delete"} {
 		if calls, ok := g.metric("gleaner_api_calls_total", `verb="`+verb+`"`); ok {
-			t.Errorf("it has called %s %v times", verb, calls)
+			t.Errorf("%s was called %v times", verb, calls)
 		}
 	}
 }
 
-func TestIgnoredResources_AreLeftAlone(t *testing.T) {
-	w := newWorld(t, sharedCluster(t))
-	g := running(t, sharedCluster(t), "--ignore-resources=events,events.events.k8s.io,configmaps")
-	ignored := w.orphaned("ignored")
-	owner := w.make("owner")
-	secret := w.makeSecret("secret", owner) // is not ignored, and shows when the other would have been collected
+func TestIgnoredResources_AreNotCollected(t *testing.T) {
+	w := newEnv(t, devtest.Shared(t))
+	g := startReady(t, devtest.Shared(t), "--ignore-resources=events,events.events.k8s.io,configmaps")
+	ignored := w.createOrphan("ignored")
+	owner := w.create("owner")
+	secret := w.createSecret("secret", owner) // is not ignored, and shows when the ignored object would have been collected
 	w.delete(owner)
-	devtest.Eventually(t, patience, func() error {
-		done := g.records(secret.UID) // the first may say that the policies are still being read
+	devtest.Eventually(t, timeout, func() error {
+		done := g.records(secret.UID) // the first may be about policies that are not loaded yet
 		if !slices.ContainsFunc(done, func(e record.Entry) bool { return e.Action == record.Delete }) {
-			return fmt.Errorf("the secret is not collected: %v", done)
+			return fmt.Errorf("Secret is not collected: %v", done)
 		}
 		return nil
 	})
 	if !w.exists(ignored) || len(g.records(ignored.UID)) != 0 {
-		t.Errorf("it is not left alone: %v", g.records(ignored.UID))
+		t.Errorf("ignored object has records: %v", g.records(ignored.UID))
 	}
 }

@@ -23,9 +23,9 @@ import (
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
 )
 
-// issue puts a certificate for localhost into a folder, as cert-manager has it in a
-// Secret, and returns what it is signed by.
-func issue(t *testing.T, folder string) (ca []byte) {
+// issueCertificate writes a certificate for localhost into a folder, with the file names of a cert-manager
+// Secret, and returns its CA.
+func issueCertificate(t *testing.T, folder string) (ca []byte) {
 	t.Helper()
 	sign := func(template, parent *x509.Certificate, signer *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey) {
 		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -68,52 +68,52 @@ func issue(t *testing.T, folder string) (ca []byte) {
 	return ca
 }
 
-// believes waits until the API server believes in what is signed by ca.
-func (b *beside) believes(ca []byte) {
+// waitForCA waits until the API server trusts certificates of a CA.
+func (b *companionEnv) waitForCA(ca []byte) {
 	b.Helper()
-	devtest.Eventually(b, patience, func() error {
-		c, err := b.configuration()
+	devtest.Eventually(b, timeout, func() error {
+		c, err := b.webhookConfiguration()
 		if err == nil && !bytes.Equal(c.Webhooks[0].ClientConfig.CABundle, ca) {
-			err = errors.New("the API server believes in another certificate")
+			err = errors.New("API server trusts another certificate")
 		}
 		return err
 	})
 }
 
-func TestCompanion_TakesACertificateFromElsewhere(t *testing.T) {
-	b := newBeside(t)
-	b.gleaner.stop()
+func TestCompanion_UsesAProvidedCertificate(t *testing.T) {
+	b := newCompanionEnv(t)
+	b.operator.stop()
 	secrets := b.kube.CoreV1().Secrets("kube-system")
 	if err := secrets.Delete(t.Context(), "gleaner-webhook", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	folder := t.TempDir()
 	_, port, _ := strings.Cut(b.address, ":")
-	b.gleaner = start(t, b.cluster, "--collector=companion", "--canary-timeout=2s", "--webhook-bind-address="+b.address,
+	b.operator = startOperator(t, b.cluster, "--collector=companion", "--canary-timeout=2s", "--webhook-bind-address="+b.address,
 		"--webhook-url=https://localhost:"+port+"/veto", "--webhook-cert-dir="+folder)
-	devtest.Eventually(t, patience, func() error {
-		response, err := http.Get(b.gleaner.probes + "/readyz/webhook")
+	devtest.Eventually(t, timeout, func() error {
+		response, err := http.Get(b.operator.probes + "/readyz/webhook")
 		if err != nil {
 			return err
 		}
 		defer response.Body.Close()
 		if response.StatusCode == http.StatusOK {
-			t.Fatal("it is ready without a certificate")
+			t.Fatal("process is ready without a certificate")
 		}
-		if !strings.Contains(strings.Join(b.gleaner.log.lines(), "\n"), "put tls.crt, tls.key and ca.crt there") {
-			return errors.New("it does not say what is missing")
+		if !strings.Contains(strings.Join(b.operator.process.Log.Lines(), "\n"), "provide tls.crt, tls.key and ca.crt") {
+			return errors.New("no message about the missing files")
 		}
 		return nil
 	})
-	first := issue(t, folder)
-	b.gleaner.ready()
-	b.keeps("Hold")
-	b.believes(first)
-	b.stays(b.orphaned("first"))
-	second := issue(t, folder)
-	b.believes(second)
-	b.stays(b.orphaned("second"))
+	first := issueCertificate(t, folder)
+	b.operator.waitUntilReady()
+	b.applyKeepPolicy("Hold")
+	b.waitForCA(first)
+	b.waitForKept(b.createOrphan("first"))
+	second := issueCertificate(t, folder)
+	b.waitForCA(second)
+	b.waitForKept(b.createOrphan("second"))
 	if _, err := secrets.Get(t.Context(), "gleaner-webhook", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("it has made a Secret of its own: %v", err)
+		t.Errorf("it created its own Secret: %v", err)
 	}
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
 )
 
-// governed are policies on Secrets, of what becomes of their dependents, and on
-// ConfigMaps, of what becomes of them without an owner; with objects that they
+// governed are policies for Secrets, which decide about their dependents, and for
+// ConfigMaps, which decide about them when they have no owner; with objects that they
 // govern, by the label case.
 const governed = `
 apiVersion: gleaner.dev/v1alpha1
@@ -87,7 +87,7 @@ spec:
 {apiVersion: v1, kind: ConfigMap, metadata: {name: plain}}
 `
 
-// dependents are made once their owners are there.
+// dependents are created after their owners.
 const dependents = `
 {apiVersion: v1, kind: ConfigMap, metadata: {name: orphaned, OWNER(v1,Secret,orphaning)}}
 ---
@@ -104,8 +104,8 @@ const dependents = `
 {apiVersion: v1, kind: ConfigMap, metadata: {name: ungoverned, OWNER(v1,ConfigMap,plain)}}
 `
 
-// below is made once its owner is there.
-const below = `{apiVersion: v1, kind: ConfigMap, metadata: {name: below, OWNER(v1,ConfigMap,middle)}}`
+// belowManifest is created after its owner.
+const belowManifest = `{apiVersion: v1, kind: ConfigMap, metadata: {name: below, OWNER(v1,ConfigMap,middle)}}`
 
 var (
 	coreSecrets  = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
@@ -113,20 +113,20 @@ var (
 	coreAccounts = schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"}
 )
 
-// onlooker watches the objects of a namespace at the API server itself.
-type onlooker struct {
+// objectWatcher watches the objects of a namespace.
+type objectWatcher struct {
 	*testing.T
 	client metadata.Interface
 	ns     string
 
-	mu      sync.Mutex        // covers what follows
-	deleted map[string]uint64 // the resourceVersions at which objects went, by name
-	ending  map[string]bool
+	mu          sync.Mutex        // covers the fields below
+	deleted     map[string]uint64 // resourceVersions of deletions, by object name
+	terminating map[string]bool
 }
 
-func newOnlooker(t *testing.T, config *rest.Config, ns string) *onlooker {
+func newObjectWatcher(t *testing.T, config *rest.Config, ns string) *objectWatcher {
 	t.Helper()
-	o := &onlooker{T: t, client: metadata.NewForConfigOrDie(config), ns: ns, deleted: map[string]uint64{}, ending: map[string]bool{}}
+	o := &objectWatcher{T: t, client: metadata.NewForConfigOrDie(config), ns: ns, deleted: map[string]uint64{}, terminating: map[string]bool{}}
 	var running sync.WaitGroup
 	t.Cleanup(running.Wait)
 	for _, resource := range []schema.GroupVersionResource{coreSecrets, coreMaps, coreAccounts} {
@@ -136,14 +136,14 @@ func newOnlooker(t *testing.T, config *rest.Config, ns string) *onlooker {
 		}
 		running.Go(func() { // until the test's context ends, before its cleanup
 			for event := range w.ResultChan() {
-				o.note(event)
+				o.record(event)
 			}
 		})
 	}
 	return o
 }
 
-func (o *onlooker) note(event watch.Event) {
+func (o *objectWatcher) record(event watch.Event) {
 	meta, ok := event.Object.(*metav1.PartialObjectMetadata)
 	if !ok {
 		return
@@ -158,50 +158,50 @@ func (o *onlooker) note(event watch.Event) {
 		o.deleted[meta.Name] = version
 	}
 	if meta.DeletionTimestamp != nil || event.Type == watch.Deleted {
-		o.ending[meta.Name] = true
+		o.terminating[meta.Name] = true
 	}
 }
 
-// gone says at which resourceVersion an object was seen to go.
-func (o *onlooker) gone(name string) (version uint64, gone bool) {
+// deletedAt returns the resourceVersion of an object's deletion.
+func (o *objectWatcher) deletedAt(name string) (version uint64, gone bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	version, gone = o.deleted[name]
 	return version, gone
 }
 
-// touched reports whether an object was ever seen on its way out.
-func (o *onlooker) touched(name string) bool {
+// wasDeleted reports whether an object was ever terminating or deleted.
+func (o *objectWatcher) wasDeleted(name string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.ending[name]
+	return o.terminating[name]
 }
 
-// settled says what is missing from the end that the policies ask for.
-func (o *onlooker) settled() error {
+// checkSettled returns an error unless the objects are in the final state that the policies require.
+func (o *objectWatcher) checkSettled() error {
 	for _, name := range []string{"orphaning", "excepted", "waiting", "blocking", "plain", "waited", "middle", "ungoverned"} {
-		if _, gone := o.gone(name); !gone {
-			return fmt.Errorf("%s is still there", name)
+		if _, gone := o.deletedAt(name); !gone {
+			return fmt.Errorf("%s still exists", name)
 		}
 	}
 	for _, name := range []string{"orphaned", "kept", "below"} {
-		if o.touched(name) {
-			o.Fatalf("%s is deleted", name)
+		if o.wasDeleted(name) {
+			o.Fatalf("%s was deleted", name)
 		}
 		live, err := o.client.Resource(coreMaps).Namespace(o.ns).Get(o.Context(), name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
 		if len(live.OwnerReferences) != 0 {
-			return fmt.Errorf("%s still names %s", name, live.OwnerReferences[0].Name)
+			return fmt.Errorf("%s still has an owner reference to %s", name, live.OwnerReferences[0].Name)
 		}
 	}
 	return nil
 }
 
-// applyOwned applies a text in which OWNER(version,kind,name) is a reference to that
-// owner, which blocks it.
-func (b *beside) applyOwned(text string) {
+// applyWithOwners applies a text in which OWNER(version,kind,name) is replaced by a blocking reference to that
+// owner.
+func (b *companionEnv) applyWithOwners(text string) {
 	b.Helper()
 	client := metadata.NewForConfigOrDie(b.cluster.RESTConfig())
 	for _, kind := range []struct {
@@ -220,17 +220,17 @@ func (b *beside) applyOwned(text string) {
 	applyAll(b.T, b.cluster, b.ns, text)
 }
 
-// heard reports whether the API server asks about what the other collector deletes. A
-// dry run as that one shows it.
-func (b *beside) heard(name string) bool {
+// webhookCalled reports whether the API server calls the webhook for deletes of the built-in collector,
+// with a dry run as its user.
+func (b *companionEnv) webhookCalled(name string) bool {
 	as := b.cluster.RESTConfig()
 	as.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:kube-system:generic-garbage-collector", Groups: []string{"system:masters"}}
 	maps := dynamic.NewForConfigOrDie(as).Resource(coreMaps).Namespace(b.ns)
 	return maps.Delete(b.Context(), name, metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}) != nil
 }
 
-// writes tells the operator's writes about objects of a namespace apart.
-func writes(t *testing.T, r *http.Request, ns string) (what string, is bool) {
+// describeWrite describes the operator's writes to objects of a namespace.
+func describeWrite(t *testing.T, r *http.Request, ns string) (what string, is bool) {
 	path, found := strings.CutPrefix(r.URL.Path, "/api/v1/namespaces/"+ns)
 	if r.Method == http.MethodGet || !found || strings.HasPrefix(path, "/events") {
 		return "", false
@@ -249,54 +249,54 @@ func writes(t *testing.T, r *http.Request, ns string) (what string, is bool) {
 	return what, true
 }
 
-// The companion is killed before and after each of its writes, while the other
-// collector goes on.
-func TestCompanion_SIGKILLAtEveryStep(t *testing.T) {
-	b := idleBeside(t)
+// The companion is killed before and after each of its writes, while the built-in
+// collector keeps running.
+func TestCompanion_SIGKILL_AtEveryStep(t *testing.T) {
+	b := newIdleCompanionEnv(t)
 	k := &killer{}
-	kubeconfig := behind(t, b.cluster, func(r *http.Request, pass func()) {
-		if what, is := writes(t, r, b.ns); is {
+	kubeconfig := proxyKubeconfig(t, b.cluster, func(r *http.Request, pass func()) {
+		if what, is := describeWrite(t, r, b.ns); is {
 			k.at(what, pass)
 			return
 		}
 		pass()
 	})
 	applyAll(t, b.cluster, b.ns, governed)
-	b.applyOwned(dependents)
-	b.applyOwned(below)
-	seen := newOnlooker(t, b.cluster.RESTConfig(), b.ns)
+	b.applyWithOwners(dependents)
+	b.applyWithOwners(belowManifest)
+	seen := newObjectWatcher(t, b.cluster.RESTConfig(), b.ns)
 	flags := append(b.flags(), "--kubeconfig="+kubeconfig)
 	deleted := false
-	for seen.settled() != nil {
-		g := start(t, b.cluster, flags...)
-		k.aim(g)
-		devtest.Eventually(t, 3*patience, func() error {
+	for seen.checkSettled() != nil {
+		g := startOperator(t, b.cluster, flags...)
+		k.setTarget(g)
+		devtest.Eventually(t, 3*timeout, func() error {
 			if !deleted {
 				deleted = b.deleteOwners()
 			}
-			if err := seen.settled(); err != nil && g.lives() {
-				return fmt.Errorf("it is not killed, and %w", err)
+			if err := seen.checkSettled(); err != nil && g.process.IsRunning() {
+				return fmt.Errorf("process is not killed: %w", err)
 			}
 			return nil
 		})
-		k.aim(nil)
-		if g.lives() {
-			g.kill()
+		k.setTarget(nil)
+		if g.process.IsRunning() {
+			g.process.Kill()
 		}
 	}
-	waiting, _ := seen.gone("waiting")
-	if blocking, _ := seen.gone("blocking"); waiting < blocking {
-		t.Errorf("the owner went at %d, and had to wait for its dependent, which went at %d", waiting, blocking)
+	waiting, _ := seen.deletedAt("waiting")
+	if blocking, _ := seen.deletedAt("blocking"); waiting < blocking {
+		t.Errorf("owner was deleted at version %d, before its blocking dependent at %d", waiting, blocking)
 	}
 	t.Logf("killed %q", k.points)
-	if len(k.points) < 15 { // some writes were on their way when another one was struck
-		t.Errorf("it was killed at %d points only", len(k.points))
+	if len(k.points) < 15 { // some writes were in progress when the process was killed at another
+		t.Errorf("killed at only %d points", len(k.points))
 	}
 }
 
-// deleteOwners deletes the owners once those that policies govern have a hold, and
-// the webhook is heard of. It reports whether it has.
-func (b *beside) deleteOwners() bool {
+// deleteOwners deletes the owners once the governed ones have a hold and
+// the webhook is effective. It reports whether it did.
+func (b *companionEnv) deleteOwners() bool {
 	client := metadata.NewForConfigOrDie(b.cluster.RESTConfig())
 	for _, name := range []string{"orphaning", "waiting"} {
 		live, err := client.Resource(coreSecrets).Namespace(b.ns).Get(b.Context(), name, metav1.GetOptions{})
@@ -304,7 +304,7 @@ func (b *beside) deleteOwners() bool {
 			return false
 		}
 	}
-	if !b.heard("kept") {
+	if !b.webhookCalled("kept") {
 		return false
 	}
 	for name, resource := range map[string]schema.GroupVersionResource{"orphaning": coreSecrets, "waiting": coreSecrets, "plain": coreMaps} {

@@ -16,8 +16,8 @@ import (
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
 )
 
-// admissions counts Gleaner's admission objects, by resource.
-func (b *beside) admissions() map[string]int {
+// countAdmissionObjects counts Gleaner's admission objects, by resource.
+func (b *companionEnv) countAdmissionObjects() map[string]int {
 	b.Helper()
 	counts := map[string]int{}
 	for _, resource := range []string{
@@ -37,18 +37,18 @@ func (b *beside) admissions() map[string]int {
 	return counts
 }
 
-func (b *beside) awaitAdmissions(n int) {
+func (b *companionEnv) waitForAdmissionObjects(n int) {
 	b.Helper()
-	devtest.Eventually(b, patience, func() error {
-		if got := b.admissions(); len(got) != n {
+	devtest.Eventually(b, timeout, func() error {
+		if got := b.countAdmissionObjects(); len(got) != n {
 			return fmt.Errorf("admission objects: %v", got)
 		}
 		return nil
 	})
 }
 
-// overrides has a policy decide what becomes of the dependents of Secrets.
-func (b *beside) overrides() (remove func()) {
+// applyOverridePolicy applies a policy that decides about the dependents of Secrets.
+func (b *companionEnv) applyOverridePolicy() (remove func()) {
 	b.Helper()
 	policies := dynamic.NewForConfigOrDie(b.cluster.RESTConfig()).
 		Resource(schema.GroupVersionResource{Group: "gleaner.dev", Version: "v1alpha1", Resource: "clustergcpolicies"})
@@ -58,7 +58,7 @@ func (b *beside) overrides() (remove func()) {
 			"resources":         []any{map[string]any{"apiGroups": []any{""}, "resources": []any{"secrets"}}},
 			"namespaceSelector": map[string]any{"matchLabels": map[string]any{"kubernetes.io/metadata.name": b.ns}},
 			"fixed":             map[string]any{"propagate": map[string]any{"decision": "Foreground"}},
-			"mode":              "Enforce", "explicit": "Override",
+			"mode":              "Enforce", "explicitPropagation": "Override",
 		},
 	}}, metav1.CreateOptions{}); err != nil {
 		b.Fatal(err)
@@ -70,81 +70,81 @@ func (b *beside) overrides() (remove func()) {
 	}
 }
 
-// held waits until a Secret has finalizers, or has none.
-func (b *beside) held(name string, wanted bool) {
+// waitForHold waits until a Secret has a hold, or has none.
+func (b *companionEnv) waitForHold(name string, wanted bool) {
 	b.Helper()
-	devtest.Eventually(b, patience, func() error {
+	devtest.Eventually(b, timeout, func() error {
 		o, err := b.kube.CoreV1().Secrets(b.ns).Get(b.Context(), name, metav1.GetOptions{})
 		if err == nil && (len(o.Finalizers) != 0) != wanted {
-			err = fmt.Errorf("%s has %v", name, o.Finalizers)
+			err = fmt.Errorf("%s has finalizers %v", name, o.Finalizers)
 		}
 		return err
 	})
 }
 
-func (b *beside) secret(name string) {
+func (b *companionEnv) createSecret(name string) {
 	b.Helper()
 	if _, err := b.kube.CoreV1().Secrets(b.ns).Create(b.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 		b.Fatal(err)
 	}
 }
 
-func TestCompanion_IsRemovedInAnyOrder(t *testing.T) {
-	b := newBeside(t)
-	b.gleaner.stop()
-	b.run("--leader-elect=true") // by its lease it is known to run
-	keeps, remove := b.keeps("Hold"), b.overrides()
-	b.awaitAdmissions(5)
-	b.secret("held")
-	b.held("held", true)
+func TestCompanion_CanBeRemovedInAnyOrder(t *testing.T) {
+	b := newCompanionEnv(t)
+	b.operator.stop()
+	b.startOperator("--leader-elect=true") // its lease shows that it is running
+	keeps, remove := b.applyKeepPolicy("Hold"), b.applyOverridePolicy()
+	b.waitForAdmissionObjects(5)
+	b.createSecret("held")
+	b.waitForHold("held", true)
 
 	out, err := releaseOn(t, b.cluster, "", "--all", "--yes")
-	for _, part := range []string{"admission objects stay, since an operator is running (lease kube-system/gleaner.dev)", "have a hold again: stop the operator"} {
+	for _, part := range []string{"Keeping Gleaner's admission objects, because an operator is running (lease kube-system/gleaner.dev)", "have a hold again: stop the operator"} {
 		if err == nil || !strings.Contains(out, part) {
-			t.Fatalf("while the operator runs: %v\n%s", err, out)
+			t.Fatalf("with the operator running: %v\n%s", err, out)
 		}
 	}
-	if got := b.admissions(); len(got) != 5 {
+	if got := b.countAdmissionObjects(); len(got) != 5 {
 		t.Fatalf("left: %v", got)
 	}
-	b.held("held", true)
+	b.waitForHold("held", true)
 
-	// The wrong order: the operator is gone, and nobody has deleted a policy. What
-	// no policy governs is collected, and can be created and deleted.
-	b.gleaner.kill()
-	elsewhere := &beside{world: newWorld(t, b.cluster), cluster: b.cluster}
-	elsewhere.goes(elsewhere.orphaned("unrelated"))
+	// The wrong order: the operator is removed before the policies. Objects
+	// that no policy governs are collected, and can be created and deleted.
+	b.operator.process.Kill()
+	elsewhere := &companionEnv{env: newEnv(t, b.cluster), cluster: b.cluster}
+	elsewhere.waitForDeletion(elsewhere.createOrphan("unrelated"))
 	orphan := metav1.DeletePropagationOrphan
-	elsewhere.secret("unrelated")
+	elsewhere.createSecret("unrelated")
 	if err := b.kube.CoreV1().Secrets(elsewhere.ns).Delete(t.Context(), "unrelated", metav1.DeleteOptions{PropagationPolicy: &orphan}); err != nil {
 		t.Error(err)
 	}
-	devtest.Eventually(t, patience, func() error { // its lease takes a while to run out
+	devtest.Eventually(t, timeout, func() error { // its lease has to expire
 		if out, err = releaseOn(t, b.cluster, "", "--all", "--yes"); err == nil && !strings.Contains(out, "Removed ") {
-			err = errors.New("they stay")
+			err = errors.New("admission objects remain")
 		}
 		return err
 	})
-	if got := b.admissions(); len(got) != 0 {
+	if got := b.countAdmissionObjects(); len(got) != 0 {
 		t.Errorf("left: %v\n%s", got, out)
 	}
-	b.held("held", false)
-	b.secret("new")
-	b.held("new", false)
+	b.waitForHold("held", false)
+	b.createSecret("new")
+	b.waitForHold("new", false)
 
-	// The right order: policies first. They are still there for the next operator.
-	b.run()
-	b.awaitAdmissions(5)
-	b.held("held", true)
+	// The right order: policies first. They still exist for the next operator.
+	b.startOperator()
+	b.waitForAdmissionObjects(5)
+	b.waitForHold("held", true)
 	remove()
 	if err := keeps.Delete(t.Context(), "keeps", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	b.awaitAdmissions(0)
-	b.held("held", false)
-	b.gleaner.stop()
-	if out, err = releaseOn(t, b.cluster, "", "--all"); err != nil || !strings.Contains(out, "Nothing there has a hold.") {
-		t.Errorf("in the end: %v\n%s", err, out)
+	b.waitForAdmissionObjects(0)
+	b.waitForHold("held", false)
+	b.operator.stop()
+	if out, err = releaseOn(t, b.cluster, "", "--all"); err != nil || !strings.Contains(out, "No object has a hold.") {
+		t.Errorf("at the end: %v\n%s", err, out)
 	}
 	if err := b.kube.CoreV1().Secrets(b.ns).Delete(t.Context(), "held", metav1.DeleteOptions{PropagationPolicy: &orphan}); err != nil && !apierrors.IsNotFound(err) {
 		t.Error(err)

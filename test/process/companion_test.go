@@ -20,24 +20,24 @@ import (
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
 )
 
-// beside is a control plane with its own collector, and a companion that comes and
-// goes beside it, always at the same address.
-type beside struct {
-	*world
-	cluster *devcluster.Cluster
-	address string
-	gleaner *gleaner
+// companionEnv is a control plane with the built-in collector, and a companion that can be
+// restarted, always at the same address.
+type companionEnv struct {
+	*env
+	cluster  *devcluster.Cluster
+	address  string
+	operator *operator
 }
 
-func newBeside(t *testing.T) *beside {
+func newCompanionEnv(t *testing.T) *companionEnv {
 	t.Helper()
-	b := idleBeside(t)
-	b.run()
+	b := newIdleCompanionEnv(t)
+	b.startOperator()
 	return b
 }
 
-// idleBeside is one whose companion is not running yet.
-func idleBeside(t *testing.T) *beside {
+// newIdleCompanionEnv is like newCompanionEnv, but does not start the companion.
+func newIdleCompanionEnv(t *testing.T) *companionEnv {
 	t.Helper()
 	if _, err := devcluster.Build(t.Context(), t.Output()); err != nil {
 		t.Fatal(err)
@@ -51,22 +51,22 @@ func idleBeside(t *testing.T) *beside {
 			t.Error(err)
 		}
 	})
-	define(t, cluster.RESTConfig())
-	return &beside{world: newWorld(t, cluster), cluster: cluster, address: freeAddress(t)}
+	createCRDs(t, cluster.RESTConfig())
+	return &companionEnv{env: newEnv(t, cluster), cluster: cluster, address: devtest.FreeAddress(t)}
 }
 
-func (b *beside) run(flags ...string) {
+func (b *companionEnv) startOperator(flags ...string) {
 	b.Helper()
-	b.gleaner = running(b.T, b.cluster, append(b.flags(), flags...)...)
+	b.operator = startReady(b.T, b.cluster, append(b.flags(), flags...)...)
 }
 
-func (b *beside) flags() []string {
+func (b *companionEnv) flags() []string {
 	_, port, _ := strings.Cut(b.address, ":")
 	return []string{"--collector=companion", "--canary-timeout=2s", "--webhook-bind-address=" + b.address, "--webhook-url=https://localhost:" + port + "/veto"}
 }
 
-// keeps has a policy keep ConfigMaps, and waits until it is enforced.
-func (b *beside) keeps(onFault string) dynamic.ResourceInterface {
+// applyKeepPolicy applies a policy that keeps ConfigMaps, and waits until it is enforced.
+func (b *companionEnv) applyKeepPolicy(onFault string) dynamic.ResourceInterface {
 	b.Helper()
 	policies := dynamic.NewForConfigOrDie(b.cluster.RESTConfig()).
 		Resource(schema.GroupVersionResource{Group: "gleaner.dev", Version: "v1alpha1", Resource: "gcpolicies"}).Namespace(b.ns)
@@ -78,12 +78,12 @@ func (b *beside) keeps(onFault string) dynamic.ResourceInterface {
 			"mode":      "Enforce", "onFault": onFault,
 		},
 	}}
-	devtest.Eventually(b, patience, func() error { // the type is served a moment after it was defined
+	devtest.Eventually(b, timeout, func() error { // the type is served a moment after its definition
 		_, err := policies.Create(b.Context(), policy, metav1.CreateOptions{})
 		return err
 	})
-	devtest.Eventually(b, patience, func() error {
-		if _, err := b.configuration(); err != nil {
+	devtest.Eventually(b, timeout, func() error {
+		if _, err := b.webhookConfiguration(); err != nil {
 			return err
 		}
 		live, err := policies.Get(b.Context(), "keeps", metav1.GetOptions{})
@@ -101,89 +101,89 @@ func (b *beside) keeps(onFault string) dynamic.ResourceInterface {
 	return policies
 }
 
-func (b *beside) configuration() (*registrationv1.ValidatingWebhookConfiguration, error) {
+func (b *companionEnv) webhookConfiguration() (*registrationv1.ValidatingWebhookConfiguration, error) {
 	return b.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(b.Context(), "gleaner-veto", metav1.GetOptions{})
 }
 
-// stays waits until an object has no references to owners any more, and is there.
-func (b *beside) stays(o *corev1.ConfigMap) {
+// waitForKept waits until an object has no owner references, and checks that it exists.
+func (b *companionEnv) waitForKept(o *corev1.ConfigMap) {
 	b.Helper()
-	devtest.Eventually(b, patience, func() error {
+	devtest.Eventually(b, timeout, func() error {
 		live, err := b.kube.CoreV1().ConfigMaps(b.ns).Get(b.Context(), o.Name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			b.Fatalf("%s is gone", o.Name)
 		}
 		if err == nil && len(live.OwnerReferences) != 0 {
-			err = errors.New("it still names its owner")
+			err = errors.New("object still has its owner reference")
 		}
 		return err
 	})
 }
 
 func TestCompanion_KeepsWhatAPolicyKeeps(t *testing.T) {
-	b := newBeside(t)
-	policies := b.keeps("Hold")
-	b.stays(b.orphaned("kept"))
+	b := newCompanionEnv(t)
+	policies := b.applyKeepPolicy("Hold")
+	b.waitForKept(b.createOrphan("kept"))
 	if err := policies.Delete(t.Context(), "keeps", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	devtest.Eventually(t, patience, func() error {
-		if _, err := b.configuration(); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("the webhook's configuration is still there: %w", err)
+	devtest.Eventually(t, timeout, func() error {
+		if _, err := b.webhookConfiguration(); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("webhook configuration still exists: %w", err)
 		}
 		return nil
 	})
-	b.goes(b.orphaned("dropped"))
-	for _, line := range b.gleaner.log.lines() {
+	b.waitForDeletion(b.createOrphan("dropped"))
+	for _, line := range b.operator.process.Log.Lines() {
 		if strings.Contains(line, `"level":"error"`) && strings.Contains(line, "cert") {
-			t.Errorf("a start as it should be is an error in the log: %s", line)
+			t.Errorf("a regular start logged an error: %s", line)
 		}
 	}
 }
 
-func TestCompanion_SIGKILLLosesNothingThatAPolicyKeeps(t *testing.T) {
-	b := newBeside(t)
-	b.keeps("Hold")
-	b.gleaner.kill()
-	kept := b.orphaned("kept")
-	b.refusedByNobody(kept)
-	b.run()
-	b.stays(kept)
+func TestCompanion_SIGKILL_KeepsWhatAPolicyKeeps(t *testing.T) {
+	b := newCompanionEnv(t)
+	b.applyKeepPolicy("Hold")
+	b.operator.process.Kill()
+	kept := b.createOrphan("kept")
+	b.waitForFailedCall(kept)
+	b.startOperator()
+	b.waitForKept(kept)
 }
 
-func TestCompanion_SIGKILLLetsGoWhatIsNotToBeHeldByAFault(t *testing.T) {
-	b := newBeside(t)
-	b.keeps("Default")
-	b.gleaner.kill()
-	b.goes(b.orphaned("passed-over"))
+func TestCompanion_SIGKILL_DeletesWithOnFaultDefault(t *testing.T) {
+	b := newCompanionEnv(t)
+	b.applyKeepPolicy("Default")
+	b.operator.process.Kill()
+	b.waitForDeletion(b.createOrphan("passed-over"))
 }
 
-func TestCompanion_ALostCertificateIsMadeAgain(t *testing.T) {
-	b := newBeside(t)
-	b.keeps("Hold")
-	before, err := b.configuration()
+func TestCompanion_RecreatesALostCertificate(t *testing.T) {
+	b := newCompanionEnv(t)
+	b.applyKeepPolicy("Hold")
+	before, err := b.webhookConfiguration()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := b.kube.CoreV1().Secrets("kube-system").Delete(t.Context(), "gleaner-webhook", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	devtest.Eventually(t, patience, func() error {
-		now, err := b.configuration()
+	devtest.Eventually(t, timeout, func() error {
+		now, err := b.webhookConfiguration()
 		if err == nil && bytes.Equal(now.Webhooks[0].ClientConfig.CABundle, before.Webhooks[0].ClientConfig.CABundle) {
-			err = errors.New("the API server still believes in the lost certificate")
+			err = errors.New("API server still trusts the lost certificate")
 		}
 		return err
 	})
-	b.stays(b.orphaned("kept"))
+	b.waitForKept(b.createOrphan("kept"))
 }
 
-func TestCompanion_SaysThatThereIsNoOtherCollector(t *testing.T) {
-	cluster := sharedCluster(t)
-	address := freeAddress(t)
+func TestCompanion_ReportsAMissingBuiltInCollector(t *testing.T) {
+	cluster := devtest.Shared(t)
+	address := devtest.FreeAddress(t)
 	_, port, _ := strings.Cut(address, ":")
-	g := running(t, cluster, "--collector=companion", "--webhook-bind-address="+address, "--webhook-url=https://localhost:"+port+"/veto", "--canary-timeout=1s")
-	devtest.Eventually(t, patience, func() error {
+	g := startReady(t, cluster, "--collector=companion", "--webhook-bind-address="+address, "--webhook-url=https://localhost:"+port+"/veto", "--canary-timeout=1s")
+	devtest.Eventually(t, timeout, func() error {
 		if status := g.get("/debug/gc/status").body; !strings.Contains(status, "no other garbage collector is running") {
 			return errors.New(status)
 		}
@@ -194,14 +194,14 @@ func TestCompanion_SaysThatThereIsNoOtherCollector(t *testing.T) {
 	}
 }
 
-// refusedByNobody waits until the other collector has tried to delete an object, and
-// could not.
-func (b *beside) refusedByNobody(o *corev1.ConfigMap) {
+// waitForFailedCall waits until the built-in collector has tried to delete an object, and
+// the webhook call has failed.
+func (b *companionEnv) waitForFailedCall(o *corev1.ConfigMap) {
 	b.Helper()
-	devtest.Eventually(b, patience, func() error {
+	devtest.Eventually(b, timeout, func() error {
 		text, err := b.kube.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(b.Context())
-		if err == nil && !webhookFailed.Match(text) {
-			err = errors.New("no call of the webhook has failed yet")
+		if err == nil && !failedCallLine.Match(text) {
+			err = errors.New("no webhook call has failed yet")
 		}
 		return err
 	})
@@ -210,5 +210,5 @@ func (b *beside) refusedByNobody(o *corev1.ConfigMap) {
 	}
 }
 
-// webhookFailed is a line of the API server's metrics.
-var webhookFailed = regexp.MustCompile(`(?m)^apiserver_admission_webhook_rejection_count\{[^}]*error_type="calling_webhook_error"[^}]*veto\.gleaner\.dev[^}]*\} [1-9]`)
+// failedCallLine matches a line of the API server's metrics.
+var failedCallLine = regexp.MustCompile(`(?m)^apiserver_admission_webhook_rejection_count\{[^}]*error_type="calling_webhook_error"[^}]*veto\.gleaner\.dev[^}]*\} [1-9]`)

@@ -1,57 +1,98 @@
 package process
 
 import (
-	"errors"
 	"fmt"
+	"net/http"
+	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/gleaner-dev/gleaner/devcluster"
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
+	"github.com/gleaner-dev/gleaner/test/proxy"
 )
 
-func TestSIGTERM_FinishesWorkInHandAndTheNextOneGoesOn(t *testing.T) {
+func TestSIGTERM_FinishesWorkInProgress(t *testing.T) {
 	const dependents = 300
-	cluster := sharedCluster(t)
-	w := newWorld(t, cluster)
-	owner, live := w.make("owner"), w.make("live-owner")
-	doomed := w.makeMany("doomed-", dependents, owner)
-	w.makeMany("kept-", 20, live)
-	w.makeMany("shared-", 20, owner, live)
-	g := running(t, cluster, "--workers=4", "--api-qps=30") // slow enough to be stopped halfway
+	cluster := devtest.Shared(t)
+	w := newEnv(t, cluster)
+	owner, live := w.create("owner"), w.create("live-owner")
+	targets := w.createMany("doomed-", dependents, owner)
+	w.createMany("kept-", 20, live)
+	w.createMany("shared-", 20, owner, live)
+	p, err := proxy.Start(cluster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := p.WriteKubeconfig(kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	// After as many deletes, the workers wait for the next ones until the process has begun
+	// to end. One namespace has half of the workers.
+	const first, inProgress = 20, 2
+	var deletes atomic.Int32
+	var terminated atomic.Bool
+	ending := make(chan struct{})
+	held := p.Fail(-1, func(c proxy.Call) bool {
+		return proxy.InNamespace(w.ns, "delete")(c) && deletes.Add(1) > first
+	}, func(response http.ResponseWriter, r *http.Request, pass http.Handler) {
+		select {
+		case <-ending:
+			pass.ServeHTTP(response, r)
+		case <-r.Context().Done():
+			if terminated.Load() {
+				t.Errorf("%s %s was abandoned", r.Method, r.URL.Path)
+			}
+		}
+	})
+	g := startReady(t, cluster, "--kubeconfig="+kubeconfig, fmt.Sprintf("--workers=%d", 2*inProgress))
 	w.delete(owner)
-	devtest.Eventually(t, patience, func() error {
-		if len(g.decided("")) < 20 {
-			return errors.New("not in full swing yet")
+	devtest.Eventually(t, timeout, func() error {
+		if n := held.Count(); n < inProgress {
+			return fmt.Errorf("%d deletes are in progress", n)
 		}
 		return nil
 	})
-	g.stop()
-	gone := without(doomed, w.left())
-	if diff := cmp.Diff(gone, g.deleted(w.ns)); diff != "" {
-		t.Errorf("what is gone (-) is not what it says it has deleted (+):\n%s", diff)
+	terminated.Store(true)
+	if err := g.process.Terminate(); err != nil {
+		t.Fatal(err)
+	}
+	g.waitForLog("Stopping and waiting for non leader election runnables")
+	close(ending)
+	if err := g.process.Wait(stopTime); err != nil {
+		t.Error(err)
+	}
+	gone := missingNames(targets, w.listNames())
+	if diff := cmp.Diff(gone, g.deletedNames(w.ns)); diff != "" {
+		t.Errorf("deleted objects (-) differ from those that the log says were deleted (+):\n%s", diff)
 	}
 	if len(gone) == dependents {
-		t.Error("it has worked off its whole queue, and not just what it had in hand")
+		t.Error("process emptied its queue instead of finishing only the work in progress")
 	}
-	running(t, cluster)
-	devtest.Eventually(t, patience, func() error {
-		if gone := without(doomed, w.left()); len(gone) != dependents {
-			return fmt.Errorf("%d of %d are gone", len(gone), dependents)
+	startReady(t, cluster)
+	devtest.Eventually(t, timeout, func() error {
+		if gone := missingNames(targets, w.listNames()); len(gone) != dependents {
+			return fmt.Errorf("%d of %d dependents are gone", len(gone), dependents)
 		}
 		return nil
 	})
-	if n := len(w.left()); n != 1+20+20 {
-		t.Errorf("of those with an owner that stays, %d are left", n)
+	if n := len(w.listNames()); n != 1+20+20 {
+		t.Errorf("%d objects with a remaining owner are left", n)
 	}
 }
 
-// without returns the names of the objects that are not left.
-func without(objects []*corev1.ConfigMap, left map[string]bool) map[string]bool {
+// missingNames returns the names of the objects that are not in left.
+func missingNames(objects []*corev1.ConfigMap, left map[string]bool) map[string]bool {
 	names := map[string]bool{}
 	for _, o := range objects {
 		if !left[o.Name] {
@@ -61,11 +102,11 @@ func without(objects []*corev1.ConfigMap, left map[string]bool) map[string]bool 
 	return names
 }
 
-// deleted returns the names of a namespace's ConfigMaps that the process says
-// it has deleted.
-func (g *gleaner) deleted(namespace string) map[string]bool {
+// deletedNames returns the names of a namespace's ConfigMaps that the process has deleted
+// according to its log.
+func (g *operator) deletedNames(namespace string) map[string]bool {
 	names := map[string]bool{}
-	for _, line := range g.decided("") {
+	for _, line := range g.decisionLines("") {
 		name, ok := strings.CutPrefix(fmt.Sprint(line["object"]), "ConfigMap "+namespace+"/")
 		if ok && line["action"] == "Delete" && line["result"] == "Done" {
 			names[name] = true
@@ -74,89 +115,119 @@ func (g *gleaner) deleted(namespace string) map[string]bool {
 	return names
 }
 
-// releasedLease is how long a follower may take for a lease that was given back: less
-// than the 15 seconds of a lease that was not, and more than the 4.4 that lie between
-// its attempts at most.
-const releasedLease = 10 * time.Second
-
-// The other way to lose a leader, without its leave, is a matter of faults and
-// takes a lease's time.
-func TestLeaderElection_OneDecidesAndTheOtherTakesOverWarm(t *testing.T) {
-	cluster := sharedCluster(t)
-	w := newWorld(t, cluster)
+// Losing the leader without a release of its lease is tested in test/faults, and
+// takes the lease's duration.
+func TestLeaderElection_FollowerTakesOverWithAWarmCache(t *testing.T) {
+	cluster := devtest.Shared(t)
+	w := newEnv(t, cluster)
 	flags := []string{"--leader-elect", "--namespace=" + w.ns}
-	leader := running(t, cluster, flags...)
-	w.goes(w.orphaned("first")) // so it leads
-	follower := running(t, cluster, flags...)
-	second := w.orphaned("second")
-	w.goes(second)
-	leader.recorded(second.UID)
+	leader := startReady(t, cluster, flags...)
+	w.waitForDeletion(w.createOrphan("first")) // shows that it is the leader
+	follower := startReady(t, cluster, flags...)
+	second := w.createOrphan("second")
+	w.waitForDeletion(second)
+	leader.waitForRecord(second.UID)
 	if decided := follower.records(""); len(decided) != 0 {
-		t.Errorf("the follower has decided %v, and the leader %v", decided, leader.records(""))
+		t.Errorf("follower decided %v, leader %v", decided, leader.records(""))
 	}
-	read := follower.reads()
+	read := follower.countReads()
+	holders := w.watchLease()
 	leader.stop()
-	between := w.orphaned("between") // while nobody leads
-	before := time.Now()
-	w.goes(between)
-	if took := time.Since(before); took > releasedLease {
-		t.Errorf("the follower took over after %s", took)
+	between := w.createOrphan("between") // without a leader
+	w.waitForDeletion(between)
+	follower.waitForRecord(between.UID)
+	// A lease that is released is acquired at once, and one that is not only after its duration.
+	if first := holders(); first != "" {
+		t.Errorf("the lease was not released before it was acquired by %s", first)
 	}
-	follower.recorded(between.UID)
-	// It was warm: a replica that begins reads each of some fifty types, and one that leads
-	// no more than Gleaner's own.
-	if again := follower.reads() - read; again > 20 || read < 40 {
-		t.Errorf("the follower has made %v lists and watches before it took over, and %v for that", read, again)
+	// A restarted replica reads each of some fifty types; a follower that becomes the leader
+	// reads only Gleaner's own.
+	if again := follower.countReads() - read; again > 20 || read < 40 {
+		t.Errorf("follower made %v lists and watches before it took over, and %v afterwards", read, again)
 	}
 }
 
-// reads is how often a process has listed a type or begun to watch one, which may be the same.
-func (g *gleaner) reads() float64 {
+// watchLease watches the lease, and returns a function that returns the first holder after
+// the present one.
+func (w *env) watchLease() func() string {
+	w.Helper()
+	const name = "gleaner.dev"
+	leases := w.kube.CoordinationV1().Leases(w.ns)
+	now, err := leases.Get(w.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	watch, err := leases.Watch(w.Context(), metav1.ListOptions{ResourceVersion: now.ResourceVersion, FieldSelector: "metadata.name=" + name})
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(watch.Stop)
+	return func() string {
+		w.Helper()
+		for {
+			select {
+			case e := <-watch.ResultChan():
+				lease, ok := e.Object.(*coordinationv1.Lease)
+				if !ok {
+					w.Fatalf("watch of the lease sent %v", e)
+				}
+				if holder := ptr.Deref(lease.Spec.HolderIdentity, ""); holder != *now.Spec.HolderIdentity {
+					return holder
+				}
+			case <-time.After(timeout):
+				w.Fatal("the lease keeps its holder")
+			}
+		}
+	}
+}
+
+// countReads returns how often a process has listed a type or started to watch one.
+func (g *operator) countReads() float64 {
 	g.Helper()
 	lists, _ := g.metric("gleaner_api_calls_total", `verb="list"`)
 	watches, _ := g.metric("gleaner_api_calls_total", `verb="watch"`)
 	return lists + watches
 }
 
-func TestAPIServer_ThatGoesAwayIsWaitedFor(t *testing.T) {
+func TestAPIServer_Outage_IsSurvived(t *testing.T) {
 	t.Parallel()
-	cluster := ownCluster(t)
-	w := newWorld(t, cluster)
-	g := running(t, cluster)
-	w.goes(w.orphaned("before"))
-	owner := w.make("owner")
-	dependent := w.make("dependent", owner)
-	away(t, cluster, 3*time.Second)
-	if !g.lives() {
-		t.Fatalf("it has ended with %s", g.cmd.ProcessState)
+	cluster := newCluster(t)
+	w := newEnv(t, cluster)
+	g := startReady(t, cluster)
+	w.waitForDeletion(w.createOrphan("before"))
+	owner := w.create("owner")
+	dependent := w.create("dependent", owner)
+	interruptAPIServer(t, cluster, func() { g.waitForLog("Discovery failed, keeping existing watches") })
+	if err := g.process.Ended(); err != nil {
+		t.Fatal(err)
 	}
 	w.delete(owner)
-	w.goes(dependent)
+	w.waitForDeletion(dependent)
 }
 
-func TestAPIServer_ThatGoesAwayForLongerThanTheLeaseIsWaitedFor(t *testing.T) {
+func TestAPIServer_OutageLongerThanTheLease_IsSurvived(t *testing.T) {
 	t.Parallel()
-	cluster := ownCluster(t)
-	w := newWorld(t, cluster)
-	g := running(t, cluster, "--leader-elect", "--canary-timeout=1s")
-	w.goes(w.orphaned("before"))
-	owner := w.make("owner")
-	dependent := w.make("dependent", owner)
-	away(t, cluster, 17*time.Second)
-	if !g.lives() {
-		t.Fatalf("it has ended with %s", g.cmd.ProcessState)
+	cluster := newCluster(t)
+	w := newEnv(t, cluster)
+	g := startReady(t, cluster, "--leader-elect", "--canary-timeout=1s")
+	w.waitForDeletion(w.createOrphan("before"))
+	owner := w.create("owner")
+	dependent := w.create("dependent", owner)
+	interruptAPIServer(t, cluster, func() { g.waitForLog("Lost the lease: following") })
+	if err := g.process.Ended(); err != nil {
+		t.Fatal(err)
 	}
 	w.delete(owner)
-	w.goes(dependent)
+	w.waitForDeletion(dependent)
 }
 
-// away stops the API server for a while.
-func away(t *testing.T, cluster *devcluster.Cluster, while time.Duration) {
+// interruptAPIServer stops the API server until something has happened.
+func interruptAPIServer(t *testing.T, cluster *devcluster.Cluster, waitForEvent func()) {
 	t.Helper()
 	if err := cluster.StopAPIServer(); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(while)
+	waitForEvent()
 	if err := cluster.StartAPIServer(t.Context()); err != nil {
 		t.Fatal(err)
 	}

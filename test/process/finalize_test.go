@@ -20,17 +20,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/gleaner-dev/gleaner/devcluster"
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
 	"github.com/gleaner-dev/gleaner/test/pins"
 )
 
-// steps is a module that takes two steps over HTTP, remembers the first in between,
+// stepsModule is a module that takes two steps over HTTP, keeps the first in its state,
 // and writes a ConfigMap before it is done.
-const steps = `package gleaner
+const stepsModule = `package gleaner
 
 import rego.v1
 
@@ -58,52 +56,52 @@ finalize := {"decision": "Act", "intents": [step("one")]} if {
 }
 `
 
-// killer kills the operator the first time that it gets to a point: before or after
-// something outside of it happens.
+// killer kills the operator the first time that it reaches a point: before or after
+// one of its external effects.
 type killer struct {
-	mu     sync.Mutex // covers what follows
-	victim *gleaner
-	points []string // at which it has been killed
-	done   map[string]int
+	mu      sync.Mutex // covers the fields below
+	target  *operator
+	points  []string // at which the operator was killed
+	effects map[string]int
 }
 
-// at has something happen, and the operator killed before it the first time, and
+// at runs an effect, and kills the operator before it the first time, and
 // after it the second time.
 func (k *killer) at(point string, happen func()) {
-	if k.strikes("before " + point) {
+	if k.shouldKill("before " + point) {
 		return
 	}
 	happen()
-	k.strikes("after " + point)
+	k.shouldKill("after " + point)
 }
 
-func (k *killer) strikes(point string) bool {
+func (k *killer) shouldKill(point string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if slices.Contains(k.points, point) || k.victim == nil {
+	if slices.Contains(k.points, point) || k.target == nil {
 		return false
 	}
 	k.points = append(k.points, point)
-	k.victim.kill()
-	k.victim = nil
+	k.target.process.Kill()
+	k.target = nil
 	return true
 }
 
-// aim has the next process killed.
-func (k *killer) aim(g *gleaner) {
+// setTarget sets the process to kill.
+func (k *killer) setTarget(g *operator) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.victim = g
+	k.target = g
 }
 
-// The operator is killed before and after each thing that it does for a finalizer:
-// each call, and each write to the API server.
+// The operator is killed before and after each external effect of a finalizer:
+// each HTTP call, and each write to the API server.
 func TestSIGKILL_AtEveryStepOfAFinalizer(t *testing.T) {
-	cluster := ownCluster(t)
+	cluster := newCluster(t)
 	config := cluster.RESTConfig()
-	define(t, config)
+	createCRDs(t, config)
 	ns := devtest.Namespace(t, config)
-	k := &killer{done: map[string]int{}}
+	k := &killer{effects: map[string]int{}}
 	const secret = "open-sesame-51c9"
 	site := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != secret {
@@ -112,11 +110,11 @@ func TestSIGKILL_AtEveryStepOfAFinalizer(t *testing.T) {
 		k.at("the call "+r.URL.Path, func() {
 			k.mu.Lock()
 			defer k.mu.Unlock()
-			k.done[r.URL.Path+" "+r.Header.Get("Idempotency-Key")]++
+			k.effects[r.URL.Path+" "+r.Header.Get("Idempotency-Key")]++
 		})
 	}))
 	defer site.Close()
-	kubeconfig := behind(t, cluster, func(r *http.Request, pass func()) {
+	kubeconfig := proxyKubeconfig(t, cluster, func(r *http.Request, pass func()) {
 		path := strings.TrimPrefix(r.URL.Path, "/api/v1/namespaces/"+ns)
 		if r.Method == http.MethodGet || !strings.HasPrefix(path, "/configmaps") {
 			pass()
@@ -133,7 +131,7 @@ func TestSIGKILL_AtEveryStepOfAFinalizer(t *testing.T) {
 		}
 		k.at(what, pass)
 	})
-	applyAll(t, cluster, ns, fmt.Sprintf(finalizing, indent(steps), site.URL, secret))
+	applyAll(t, cluster, ns, fmt.Sprintf(finalizing, indent(stepsModule), site.URL, secret))
 	maps := kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps(ns)
 	if err := maps.Delete(t.Context(), "o", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -143,28 +141,28 @@ func TestSIGKILL_AtEveryStepOfAFinalizer(t *testing.T) {
 		return apierrors.IsNotFound(err)
 	}
 	for !gone() {
-		g := start(t, cluster, "--kubeconfig="+kubeconfig, "--finalizer-networks=127.0.0.0/8")
-		k.aim(g)
-		devtest.Eventually(t, patience, func() error {
-			if g.lives() { // until it is killed, after the last write as well
-				return errors.New("it is not killed")
+		g := startOperator(t, cluster, "--kubeconfig="+kubeconfig, "--finalizer-networks=127.0.0.0/8")
+		k.setTarget(g)
+		devtest.Eventually(t, timeout, func() error {
+			if g.process.IsRunning() { // also after the last write
+				return errors.New("process is not killed")
 			}
 			return nil
 		})
-		k.aim(nil)
-		if told := strings.Join(g.log.lines(), "\n"); strings.Contains(told, secret) {
-			t.Errorf("the secret is in the log:\n%s", told)
+		k.setTarget(nil)
+		if output := strings.Join(g.process.Log.Lines(), "\n"); strings.Contains(output, secret) {
+			t.Errorf("secret is disclosed in the log:\n%s", output)
 		}
 	}
-	t.Logf("killed %q, and done %v", k.points, k.done)
+	t.Logf("killed %q, and done %v", k.points, k.effects)
 	if len(k.points) < 10 {
-		t.Errorf("it was killed at %d points only", len(k.points))
+		t.Errorf("killed at only %d points", len(k.points))
 	}
-	if len(k.done) != 2 { // and not a third with another key
-		t.Errorf("done: %v", k.done)
+	if len(k.effects) != 2 { // no third with another key
+		t.Errorf("done: %v", k.effects)
 	}
 	if _, err := maps.Get(t.Context(), "copy", metav1.GetOptions{}); err != nil {
-		t.Errorf("the copy: %v", err)
+		t.Errorf("read the copy: %v", err)
 	}
 }
 
@@ -222,7 +220,7 @@ func applyAll(t *testing.T, cluster *devcluster.Cluster, ns, text string) {
 	if err := os.WriteFile(file, []byte(pins.Manifest(text)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	devtest.Eventually(t, patience, func() error { // types are served a moment after they were defined
+	devtest.Eventually(t, timeout, func() error { // types are served a moment after their definition
 		out, err := cluster.Kubectl(t.Context(), "apply", "--server-side", "-n", ns, "-f", file)
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, out)
@@ -231,9 +229,9 @@ func applyAll(t *testing.T, cluster *devcluster.Cluster, ns, text string) {
 	})
 }
 
-// behind returns a kubeconfig that leads to the API server through a proxy, which
-// asks about each request.
-func behind(t *testing.T, cluster *devcluster.Cluster, ask func(r *http.Request, pass func())) string {
+// proxyKubeconfig returns a kubeconfig for a proxy of the API server that calls
+// a function for each request.
+func proxyKubeconfig(t *testing.T, cluster *devcluster.Cluster, ask func(r *http.Request, pass func())) string {
 	t.Helper()
 	admin := cluster.RESTConfig()
 	target, err := url.Parse(admin.Host)
@@ -254,13 +252,5 @@ func behind(t *testing.T, cluster *devcluster.Cluster, ask func(r *http.Request,
 	server.Config.ErrorLog = silent
 	server.Start()
 	t.Cleanup(server.Close)
-	config := clientcmdapi.NewConfig()
-	config.Clusters["proxy"] = &clientcmdapi.Cluster{Server: server.URL}
-	config.Contexts["proxy"] = &clientcmdapi.Context{Cluster: "proxy"}
-	config.CurrentContext = "proxy"
-	file := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*config, file); err != nil {
-		t.Fatal(err)
-	}
-	return file
+	return kubeconfig(t, &rest.Config{Host: server.URL})
 }

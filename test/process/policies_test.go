@@ -21,13 +21,13 @@ import (
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
 )
 
-// The operator is killed again and again while it carries out what a policy has
-// decided, wherever it is at that moment: at a budget of ten calls in a second, and
-// with three writes for each owner, that is between any two of them.
+// The operator is killed repeatedly while it carries out a policy's
+// decisions: with a budget of ten calls a second and
+// three writes for each owner, this is between any two of them.
 func TestSIGKILL_BetweenTheWritesOfADecision(t *testing.T) {
-	cluster := ownCluster(t)
+	cluster := newCluster(t)
 	config := cluster.RESTConfig()
-	define(t, config)
+	createCRDs(t, config)
 	client, ns := kubernetes.NewForConfigOrDie(config), devtest.Namespace(t, config)
 	policies := dynamic.NewForConfigOrDie(config).
 		Resource(schema.GroupVersionResource{Group: "gleaner.dev", Version: "v1alpha1", Resource: "gcpolicies"}).Namespace(ns)
@@ -39,7 +39,7 @@ func TestSIGKILL_BetweenTheWritesOfADecision(t *testing.T) {
 			"mode":      "Enforce",
 		},
 	}}
-	devtest.Eventually(t, patience, func() error { // the type is served a moment after it was defined
+	devtest.Eventually(t, timeout, func() error { // the type is served a moment after its definition
 		_, err := policies.Create(t.Context(), policy, metav1.CreateOptions{})
 		return err
 	})
@@ -56,7 +56,7 @@ func TestSIGKILL_BetweenTheWritesOfADecision(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	state := func() string { // of all owners, as far as a decision has been carried out
+	state := func() string { // of all owners: shows how far the decisions have been carried out
 		list, err := secrets.List(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -68,44 +68,44 @@ func TestSIGKILL_BetweenTheWritesOfADecision(t *testing.T) {
 		slices.Sort(words)
 		return strings.Join(words, ", ")
 	}
-	first := start(t, cluster)
-	devtest.Eventually(t, patience, func() error {
+	first := startOperator(t, cluster)
+	devtest.Eventually(t, timeout, func() error {
 		if now := state(); strings.Count(now, hold) != owners {
 			return errors.New(now)
 		}
 		return nil
 	})
-	first.kill()
+	first.process.Kill()
 	if err := secrets.DeleteCollection(t.Context(), metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}, metav1.ListOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	kills := 0
 	for before := state(); before != ""; before = state() {
-		g := start(t, cluster, "--api-qps=10")
-		devtest.Eventually(t, patience, func() error {
+		g := startOperator(t, cluster, "--api-qps=10")
+		devtest.Eventually(t, timeout, func() error {
 			if state() == before {
-				return errors.New("nothing has changed")
+				return errors.New("no change")
 			}
 			return nil
 		})
-		g.kill()
+		g.process.Kill()
 		kills++
 	}
 	t.Logf("killed %d times", kills)
 	for i := range owners {
 		o, err := maps.Get(t.Context(), fmt.Sprintf("dependent-%d", i), metav1.GetOptions{})
 		if err != nil {
-			t.Errorf("a dependent is gone that was to be kept: %v", err)
+			t.Errorf("a kept dependent is gone: %v", err)
 			continue
 		}
 		if len(o.OwnerReferences) != 0 {
-			t.Errorf("%s still names its owner", o.Name)
+			t.Errorf("%s still has its owner reference", o.Name)
 		}
 	}
 }
 
-// define creates the types of the custom resources.
-func define(t *testing.T, config *rest.Config) {
+// createCRDs creates the CustomResourceDefinitions.
+func createCRDs(t *testing.T, config *rest.Config) {
 	t.Helper()
 	definitions, err := crds.Definitions()
 	if err != nil {
@@ -117,14 +117,4 @@ func define(t *testing.T, config *rest.Config) {
 			t.Fatal(err)
 		}
 	}
-}
-
-// kill ends the process at once, and waits for that.
-func (g *gleaner) kill() {
-	g.Helper()
-	g.killed = true
-	if err := g.cmd.Process.Kill(); err != nil {
-		g.Error(err)
-	}
-	<-g.exited
 }

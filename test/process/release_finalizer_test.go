@@ -25,18 +25,18 @@ import (
 
 const bucket = "example.com/bucket"
 
-// carriers are ConfigMaps of a namespace of the test's own, with finalizers.
-type carriers struct {
+// finalizerObjects are ConfigMaps with finalizers in a namespace of one test.
+type finalizerObjects struct {
 	*testing.T
 	ns   string
 	maps typedcorev1.ConfigMapInterface
 }
 
-func newCarriers(t *testing.T, cluster *devcluster.Cluster) *carriers {
+func newFinalizerObjects(t *testing.T, cluster *devcluster.Cluster) *finalizerObjects {
 	t.Helper()
 	ns := devtest.Namespace(t, cluster.RESTConfig())
-	c := &carriers{t, ns, kubernetes.NewForConfigOrDie(cluster.RESTConfig()).CoreV1().ConfigMaps(ns)}
-	t.Cleanup(func() { // the namespace could not go with them in it
+	c := &finalizerObjects{t, ns, kubernetes.NewForConfigOrDie(cluster.RESTConfig()).CoreV1().ConfigMaps(ns)}
+	t.Cleanup(func() { // they would block the deletion of the namespace
 		ctx := context.WithoutCancel(t.Context())
 		list, err := c.maps.List(ctx, metav1.ListOptions{})
 		if err != nil {
@@ -53,8 +53,8 @@ func newCarriers(t *testing.T, cluster *devcluster.Cluster) *carriers {
 	return c
 }
 
-// make creates an object, and deletes it if it is to wait for its finalizers.
-func (c *carriers) make(name string, deleted bool, annotations map[string]string, finalizers ...string) {
+// create creates an object, and deletes it if deleted is true.
+func (c *finalizerObjects) create(name string, deleted bool, annotations map[string]string, finalizers ...string) {
 	c.Helper()
 	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: finalizers, Annotations: annotations}}
 	if _, err := c.maps.Create(c.Context(), o, metav1.CreateOptions{}); err != nil {
@@ -68,8 +68,8 @@ func (c *carriers) make(name string, deleted bool, annotations map[string]string
 	}
 }
 
-// left are the finalizers and annotations of the objects that are still there.
-func (c *carriers) left() map[string][]string {
+// remaining returns the finalizers and annotations of the existing objects.
+func (c *finalizerObjects) remaining() map[string][]string {
 	c.Helper()
 	list, err := c.maps.List(c.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -89,45 +89,45 @@ func (c *carriers) left() map[string][]string {
 	return found
 }
 
-func (c *carriers) expect(when string, want map[string][]string) {
+func (c *finalizerObjects) expect(when string, want map[string][]string) {
 	c.Helper()
-	if diff := cmp.Diff(want, c.left()); diff != "" {
+	if diff := cmp.Diff(want, c.remaining()); diff != "" {
 		c.Errorf("%s (-want +got):\n%s", when, diff)
 	}
 }
 
-func contains(t *testing.T, text string, parts ...string) {
+func expectContains(t *testing.T, text string, parts ...string) {
 	t.Helper()
 	for _, part := range parts {
 		if !strings.Contains(text, part) {
-			t.Errorf("it does not say %q:\n%s", part, text)
+			t.Errorf("output lacks %q:\n%s", part, text)
 		}
 	}
 }
 
-func TestSomebodyElsesFinalizerIsTakenOffWhatIsBeingDeletedAndOffNothingElse(t *testing.T) {
+func TestRelease_ForeignFinalizer_OnlyOfTerminatingObjects(t *testing.T) {
 	const note = "gleaner.dev/finalizers"
-	c := newCarriers(t, sharedCluster(t))
-	c.make("goes", true, nil, bucket)
-	c.make("remembered", true, map[string]string{note: `{"uid":"1","by":{"example.com/bucket":{"attempt":2}}}`}, bucket, "example.com/other")
-	c.make("waits", true, map[string]string{note: `{"uid":"2","by":{"example.com/bucket":{},"example.com/other":{"attempt":1}}}`}, bucket, "example.com/other")
-	c.make("stays", false, nil, bucket)
-	before := c.left()
+	c := newFinalizerObjects(t, devtest.Shared(t))
+	c.create("goes", true, nil, bucket)
+	c.create("remembered", true, map[string]string{note: `{"uid":"1","by":{"example.com/bucket":{"attempt":2}}}`}, bucket, "example.com/other")
+	c.create("waits", true, map[string]string{note: `{"uid":"2","by":{"example.com/bucket":{},"example.com/other":{"attempt":1}}}`}, bucket, "example.com/other")
+	c.create("stays", false, nil, bucket)
+	before := c.remaining()
 
 	out, err := releaseWith(t, "n\n", "--finalizer", bucket, "--all", "-n", c.ns)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	contains(t, out, "configmaps/goes", "configmaps/waits", "1 have example.com/bucket and are not being deleted: they keep it.",
-		"is somebody else's", "Whatever it was to clean up is not cleaned up", "Take example.com/bucket off 3 objects? [y/N]", "Nothing was released.")
+	expectContains(t, out, "configmaps/goes", "configmaps/waits", "Skipping 1 object with finalizer example.com/bucket: not being deleted.",
+		"belongs to another controller", "The cleanup of this finalizer is skipped", "Remove example.com/bucket from 3 objects? [y/N]", "Nothing was released.")
 	if strings.Contains(out, "configmaps/stays") {
-		t.Errorf("it would take it off an object that is not being deleted:\n%s", out)
+		t.Errorf("it would be removed from an object that is not being deleted:\n%s", out)
 	}
 	c.expect("after no", before)
 
 	out, err = releaseWith(t, "y\n", "configmaps/stays", "--finalizer", bucket, "-n", c.ns)
 	if err == nil || !strings.Contains(out, "stays is not being deleted, or does not have example.com/bucket") {
-		t.Errorf("one that is not being deleted: %v\n%s", err, out)
+		t.Errorf("object that is not being deleted: %v\n%s", err, out)
 	}
 	c.expect("after an object that is not being deleted", before)
 
@@ -140,7 +140,7 @@ func TestSomebodyElsesFinalizerIsTakenOffWhatIsBeingDeletedAndOffNothingElse(t *
 	if out, err = releaseWith(t, "", "--all", "--finalizer", bucket, "-n", c.ns, "--yes"); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	contains(t, out, "Released 2 objects (configmaps: 2): removed "+bucket+" from 2.")
+	expectContains(t, out, "Released 2 objects (configmaps: 2): removed "+bucket+" from 2.")
 	c.expect("after all", map[string][]string{
 		"remembered": {"example.com/other"},
 		"waits":      {"example.com/other", note + `: {"uid":"2","by":{"example.com/other":{"attempt":1}}}`},
@@ -150,17 +150,17 @@ func TestSomebodyElsesFinalizerIsTakenOffWhatIsBeingDeletedAndOffNothingElse(t *
 	if out, err = releaseWith(t, "", "--all", "--finalizer", bucket, "-n", c.ns); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	contains(t, out, "Nothing there is being deleted and has example.com/bucket.")
+	expectContains(t, out, "No object with finalizer example.com/bucket is being deleted.")
 }
 
-func TestANameThatObjectsOfSeveralNamespacesHaveIsNotEnough(t *testing.T) {
-	c, other := newCarriers(t, sharedCluster(t)), newCarriers(t, sharedCluster(t))
+func TestRelease_AmbiguousName_IsRefused(t *testing.T) {
+	c, other := newFinalizerObjects(t, devtest.Shared(t)), newFinalizerObjects(t, devtest.Shared(t))
 	name := "same-" + c.ns
-	c.make(name, true, nil, bucket, hold)
-	other.make(name, true, nil, bucket, hold)
+	c.create(name, true, nil, bucket, hold)
+	other.create(name, true, nil, bucket, hold)
 	for _, more := range [][]string{nil, {"--finalizer", bucket}} {
 		out, err := releaseWith(t, "", append([]string{"configmaps/" + name, "-A", "--yes"}, more...)...)
-		if err == nil || !strings.Contains(out, "say which is meant, with -n") {
+		if err == nil || !strings.Contains(out, "select one with -n") {
 			t.Errorf("%v: %v\n%s", more, err, out)
 		}
 	}
@@ -169,10 +169,10 @@ func TestANameThatObjectsOfSeveralNamespacesHaveIsNotEnough(t *testing.T) {
 	other.expect("in the other", want)
 }
 
-// withFinalizers returns a control plane of the test's own that knows Gleaner's kinds.
-func withFinalizers(t *testing.T) *devcluster.Cluster {
+// newClusterWithCRDs starts a control plane with Gleaner's custom resources.
+func newClusterWithCRDs(t *testing.T) *devcluster.Cluster {
 	t.Helper()
-	cluster := ownCluster(t)
+	cluster := newCluster(t)
 	definitions, err := crds.Definitions()
 	if err != nil {
 		t.Fatal(err)
@@ -186,8 +186,8 @@ func withFinalizers(t *testing.T) *devcluster.Cluster {
 	return cluster
 }
 
-// inUse creates a finalizer's resource, which stays when it is deleted.
-func inUse(t *testing.T, cluster *devcluster.Cluster, kind, resource, ns string, spec map[string]any) dynamic.ResourceInterface {
+// createInUse creates a finalizer resource, which stays when it is deleted.
+func createInUse(t *testing.T, cluster *devcluster.Cluster, kind, resource, ns string, spec map[string]any) dynamic.ResourceInterface {
 	t.Helper()
 	client := dynamic.NewForConfigOrDie(cluster.RESTConfig()).Resource(v1alpha1.GroupVersion.WithResource(resource)).Namespace(ns)
 	spec["module"] = map[string]any{"name": "m"}
@@ -196,14 +196,14 @@ func inUse(t *testing.T, cluster *devcluster.Cluster, kind, resource, ns string,
 	o.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind))
 	o.SetName("remove")
 	o.SetFinalizers([]string{"gleaner.dev/in-use"})
-	devtest.Eventually(t, patience, func() error { // the type is served a moment after it was defined
+	devtest.Eventually(t, timeout, func() error { // the type is served a moment after its definition
 		_, err := client.Create(t.Context(), o, metav1.CreateOptions{})
 		return err
 	})
 	return client
 }
 
-func isThere(t *testing.T, client dynamic.ResourceInterface) bool {
+func exists(t *testing.T, client dynamic.ResourceInterface) bool {
 	t.Helper()
 	_, err := client.Get(t.Context(), "remove", metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -212,19 +212,19 @@ func isThere(t *testing.T, client dynamic.ResourceInterface) bool {
 	return err == nil
 }
 
-func TestAFinalizerOfOursIsReleased(t *testing.T) {
-	cluster := withFinalizers(t)
+func TestRelease_GleanersFinalizer(t *testing.T) {
+	cluster := newClusterWithCRDs(t)
 	t.Run("with its resource", func(t *testing.T) { releaseFinalizerResource(t, cluster) })
 	t.Run("by its own name, and by that of the resource", func(t *testing.T) { releaseClusterFinalizer(t, cluster) })
 }
 
 func releaseFinalizerResource(t *testing.T, cluster *devcluster.Cluster) {
 	t.Helper()
-	c := newCarriers(t, cluster)
+	c := newFinalizerObjects(t, cluster)
 	own := c.ns + ".gleaner.dev/remove"
-	resource := inUse(t, cluster, "Finalizer", "finalizers", c.ns, map[string]any{})
-	c.make("goes", true, nil, own)
-	c.make("stays", false, map[string]string{"a": "b"}, own)
+	resource := createInUse(t, cluster, "Finalizer", "finalizers", c.ns, map[string]any{})
+	c.create("goes", true, nil, own)
+	c.create("stays", false, map[string]string{"a": "b"}, own)
 	release := func(args ...string) string {
 		t.Helper()
 		out, err := releaseOn(t, cluster, "", append(args, "--yes")...)
@@ -234,31 +234,31 @@ func releaseFinalizerResource(t *testing.T, cluster *devcluster.Cluster) {
 		return out
 	}
 
-	contains(t, release("finalizer/remove", "-n", c.ns), "is of Finalizer "+c.ns+"/remove", "1 have "+own+" and are not being deleted", "Released 1 object (configmaps: 1): removed "+own+" from 1.")
+	expectContains(t, release("finalizer/remove", "-n", c.ns), "belongs to Finalizer "+c.ns+"/remove", "Skipping 1 object with finalizer "+own+": not being deleted", "Released 1 object (configmaps: 1): removed "+own+" from 1.")
 	c.expect("objects that are being deleted", map[string][]string{"stays": {own, "a: b"}})
 
 	if err := resource.Delete(t.Context(), "remove", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	contains(t, release("finalizer/remove", "-n", c.ns), "So Finalizer "+c.ns+"/remove stays as well")
-	if !isThere(t, resource) {
-		t.Fatal("the resource has gone before its objects")
+	expectContains(t, release("finalizer/remove", "-n", c.ns), "Finalizer "+c.ns+"/remove is not released")
+	if !exists(t, resource) {
+		t.Fatal("resource was deleted before its objects")
 	}
 
-	contains(t, release("finalizers.gleaner.dev/remove", "-n", c.ns, "--live"), "1 of these are not being deleted", "finalizers.gleaner.dev/remove",
+	expectContains(t, release("finalizers.gleaner.dev/remove", "-n", c.ns, "--live"), "1 of these objects are not being deleted", "finalizers.gleaner.dev/remove",
 		"Released 2 objects (configmaps: 1, finalizers.gleaner.dev: 1): removed ")
 	c.expect("others", map[string][]string{"stays": {"a: b"}})
-	if isThere(t, resource) {
-		t.Error("the resource is still there")
+	if exists(t, resource) {
+		t.Error("resource still exists")
 	}
 }
 
 func releaseClusterFinalizer(t *testing.T, cluster *devcluster.Cluster) {
 	t.Helper()
-	c := newCarriers(t, cluster)
-	resource := inUse(t, cluster, "ClusterFinalizer", "clusterfinalizers", "", map[string]any{"finalizer": bucket})
-	c.make("goes", true, nil, bucket)
-	c.make("stays", false, nil, bucket)
+	c := newFinalizerObjects(t, cluster)
+	resource := createInUse(t, cluster, "ClusterFinalizer", "clusterfinalizers", "", map[string]any{"finalizer": bucket})
+	c.create("goes", true, nil, bucket)
+	c.create("stays", false, nil, bucket)
 
 	out, err := releaseOn(t, cluster, "", "clusterfinalizer/remove", "--yes")
 	if err != nil {
@@ -270,7 +270,7 @@ func releaseClusterFinalizer(t *testing.T, cluster *devcluster.Cluster) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	contains(t, out, "example.com/bucket is of ClusterFinalizer remove.", "Released 1 object (configmaps: 1): removed "+bucket+" from 1.")
+	expectContains(t, out, "example.com/bucket belongs to ClusterFinalizer remove.", "Released 1 object (configmaps: 1): removed "+bucket+" from 1.")
 	c.expect("others", map[string][]string{"stays": {}})
 
 	if err := resource.Delete(t.Context(), "remove", metav1.DeleteOptions{}); err != nil {
@@ -280,9 +280,9 @@ func releaseClusterFinalizer(t *testing.T, cluster *devcluster.Cluster) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	contains(t, out, "clusterfinalizers.gleaner.dev/remove", "nobody serves the finalizer any more",
+	expectContains(t, out, "clusterfinalizers.gleaner.dev/remove", "its finalizer is no longer handled",
 		"Released 1 object (clusterfinalizers.gleaner.dev: 1): removed gleaner.dev/in-use from 1.")
-	if isThere(t, resource) {
-		t.Error("the resource is still there")
+	if exists(t, resource) {
+		t.Error("resource still exists")
 	}
 }

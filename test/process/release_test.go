@@ -21,15 +21,15 @@ import (
 
 const hold = "gleaner.dev/hold"
 
-// releaseWith runs gleaner release without an operator, and returns what it said.
+// releaseWith runs gleaner release without an operator, and returns its output.
 func releaseWith(t *testing.T, input string, args ...string) (string, error) {
 	t.Helper()
-	return releaseOn(t, sharedCluster(t), input, args...)
+	return releaseOn(t, devtest.Shared(t), input, args...)
 }
 
 func releaseOn(t *testing.T, cluster *devcluster.Cluster, input string, args ...string) (string, error) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), binary(t), append([]string{"release", "--kubeconfig", cluster.Kubeconfig()}, args...)...)
+	cmd := exec.CommandContext(t.Context(), gleaner.Path(t), append([]string{"release", "--kubeconfig", cluster.Kubeconfig()}, args...)...)
 	cmd.Stdin = strings.NewReader(input)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -37,12 +37,12 @@ func releaseOn(t *testing.T, cluster *devcluster.Cluster, input string, args ...
 	return out.String(), err
 }
 
-func TestHoldsAreReleasedWithoutTheOperator(t *testing.T) {
-	config := sharedCluster(t).RESTConfig()
+func TestRelease_Holds_WithoutTheOperator(t *testing.T) {
+	config := devtest.Shared(t).RESTConfig()
 	client := kubernetes.NewForConfigOrDie(config)
 	ns := devtest.Namespace(t, config)
 	maps := client.CoreV1().ConfigMaps(ns)
-	t.Cleanup(func() { // the namespace could not go with them in it
+	t.Cleanup(func() { // they would block the deletion of the namespace
 		for _, name := range []string{"a", "b", "c"} {
 			_, _ = maps.Patch(context.WithoutCancel(t.Context()), name, "application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 		}
@@ -66,10 +66,10 @@ func TestHoldsAreReleasedWithoutTheOperator(t *testing.T) {
 
 	out, err := releaseWith(t, "n\n", "--all", "-n", ns)
 	if err != nil || !strings.Contains(out, "Release 3 objects? [y/N]") || !strings.Contains(out, "Nothing was released.") || len(finalizers("a")) != 1 {
-		t.Fatalf("asked, and told no: %v\n%s", err, out)
+		t.Fatalf("answered no: %v\n%s", err, out)
 	}
-	if !strings.Contains(out, "configmaps/c") || !strings.Contains(out, "being deleted: goes once it is released") {
-		t.Errorf("the list:\n%s", out)
+	if !strings.Contains(out, "configmaps/c") || !strings.Contains(out, "terminating") {
+		t.Errorf("list is:\n%s", out)
 	}
 
 	out, err = releaseWith(t, "y\n", "configmaps/a", "-n", ns)
@@ -87,33 +87,33 @@ func TestHoldsAreReleasedWithoutTheOperator(t *testing.T) {
 	if _, err := maps.Get(t.Context(), "c", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("c: %v", err)
 	}
-	if out, err = releaseWith(t, "", "--all", "-n", ns); err != nil || !strings.Contains(out, "Nothing there has a hold.") {
-		t.Errorf("none left: %v\n%s", err, out)
+	if out, err = releaseWith(t, "", "--all", "-n", ns); err != nil || !strings.Contains(out, "No object has a hold.") {
+		t.Errorf("with no objects left: %v\n%s", err, out)
 	}
 }
 
-func TestAReleaseThatMakesNoSenseSaysWhatToWrite(t *testing.T) {
+func TestRelease_InvalidArguments_AreExplained(t *testing.T) {
 	for want, args := range map[string][]string{
-		"say what to release":   {},
-		"only one of them":      {"configmaps/a", "--all"},
-		"write KIND/NAME":       {"configmaps"},
-		"two objects: name one": {"configmaps/a", "configmaps/b"},
-		"use one of them":       {"configmaps/a", "-n", "default", "-A"},
+		"specify exactly one of KIND/NAME": {},
+		"--policy and --all":               {"configmaps/a", "--all"},
+		"write KIND/NAME":                  {"configmaps"},
+		"expected one object, got":         {"configmaps/a", "configmaps/b"},
+		"use one of them":                  {"configmaps/a", "-n", "default", "-A"},
 
-		"say what to release: KIND/NAME":      {"--finalizer", "example.com/bucket"},
-		"leave it out":                        {"--finalizer", "example.com/bucket", "--policy", "p"},
-		"as it stands in metadata.finalizers": {"--finalizer", "a/b/c", "--all"},
-		"leave --finalizer out, or write":     {"finalizer/a", "--finalizer", "example.com/bucket"},
-		"a Finalizer is in a namespace":       {"finalizers.gleaner.dev/a", "-A"},
-		"--live goes with --finalizer":        {"--all", "--live"},
+		"specify exactly one of KIND/NAME, ": {"--finalizer", "example.com/bucket"},
+		"or omit --finalizer":                {"--finalizer", "example.com/bucket", "--policy", "p"},
+		"write it as in metadata.finalizers": {"--finalizer", "a/b/c", "--all"},
+		"omit --finalizer, or write":         {"finalizer/a", "--finalizer", "example.com/bucket"},
+		"a Finalizer is namespaced":          {"finalizers.gleaner.dev/a", "-A"},
+		"--live requires --finalizer":        {"--all", "--live"},
 
-		"leave --finalizer out\n":             {"--all", "--finalizer", "gleaner.dev/hold"},
-		"the garbage collector keeps":         {"--all", "--finalizer", "orphan"},
+		"omit --finalizer\n":                  {"--all", "--finalizer", "gleaner.dev/hold"},
+		"the garbage collector orphans":       {"--all", "--finalizer", "orphan"},
 		"the object waits for its dependents": {"--all", "--finalizer", "foregroundDeletion"},
-		"a namespace has it in spec":          {"--all", "--finalizer", "kubernetes"},
+		"a namespace has it in its spec":      {"--all", "--finalizer", "kubernetes"},
 		"delete the pod":                      {"--all", "--finalizer", "kubernetes.io/pvc-protection"},
 		"delete the claim":                    {"--all", "--finalizer", "kubernetes.io/pv-protection"},
-		"it is Kubernetes' own":               {"--all", "--finalizer", "service.kubernetes.io/load-balancer-cleanup"},
+		"it belongs to Kubernetes":            {"--all", "--finalizer", "service.kubernetes.io/load-balancer-cleanup"},
 	} {
 		if out, err := releaseWith(t, "", args...); exitCode(err) != 2 || !strings.Contains(out, want) {
 			t.Errorf("%v: %v\n%s", args, err, out)
@@ -121,14 +121,14 @@ func TestAReleaseThatMakesNoSenseSaysWhatToWrite(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotThereToBeReleasedIsSaid(t *testing.T) {
+func TestRelease_MissingObjects_AreReported(t *testing.T) {
 	for want, args := range map[string][]string{
-		"of a GCPolicy write NAMESPACE":                                       {"--policy", "missing"},
+		"write NAMESPACE/NAME for a GCPolicy":                                 {"--policy", "missing"},
 		"read the ClusterFinalizer":                                           {"clusterfinalizer", "missing"},
-		"leave --live out":                                                    {"--all", "--live", "--finalizer", "example.com/bucket"},
+		"omit --live":                                                         {"--all", "--live", "--finalizer", "example.com/bucket"},
 		`doesn't have a resource type "nonesuch"`:                             {"nonesuch/a"},
 		`Error from server (NotFound): configmaps "missing" not found`:        {"cm/missing"},
-		"in namespace default: name another with -n, or look in all with -A":  {"cm", "missing"},
+		"in namespace default: set another with -n, or search all with -A":    {"cm", "missing"},
 		`Error from server (NotFound): namespaces "missing" not found` + "\n": {"ns/missing"},
 	} {
 		if out, err := releaseWith(t, "", args...); exitCode(err) != 1 || !strings.Contains(out, want) {
@@ -137,7 +137,7 @@ func TestWhatIsNotThereToBeReleasedIsSaid(t *testing.T) {
 	}
 }
 
-// exitCode is a process's; -1 if it did not end by itself.
+// exitCode returns a process's exit code; -1 if it was killed.
 func exitCode(err error) int {
 	var exit *exec.ExitError
 	switch {
@@ -150,9 +150,9 @@ func exitCode(err error) int {
 	}
 }
 
-func TestAnObjectToReleaseIsNamedAsForKubectl(t *testing.T) {
-	c := newCarriers(t, sharedCluster(t))
-	config := inNamespace(t, sharedCluster(t), c.ns)
+func TestRelease_AcceptsNamesAsKubectlDoes(t *testing.T) {
+	c := newFinalizerObjects(t, devtest.Shared(t))
+	config := inNamespace(t, devtest.Shared(t), c.ns)
 	unique := "only-" + c.ns
 	for _, words := range [][]string{
 		{"configmaps/NAME", "-n", c.ns},
@@ -161,7 +161,7 @@ func TestAnObjectToReleaseIsNamedAsForKubectl(t *testing.T) {
 		{"cm/NAME", "-A"},
 		{"cm/NAME", "--context", "there", "--kubeconfig", config},
 	} {
-		c.make(unique, false, nil, hold)
+		c.create(unique, false, nil, hold)
 		args := strings.Split(strings.ReplaceAll(strings.Join(words, "\n"), "NAME", unique), "\n")
 		out, err := releaseWith(t, "", append(args, "--yes")...)
 		if err != nil || !strings.Contains(out, "Released 1 object (configmaps: 1)") {
@@ -174,18 +174,18 @@ func TestAnObjectToReleaseIsNamedAsForKubectl(t *testing.T) {
 	}
 }
 
-func TestWhatToReleaseIsCompleted(t *testing.T) {
-	c := newCarriers(t, sharedCluster(t))
-	c.make("settings", false, nil)
+func TestRelease_Completion(t *testing.T) {
+	c := newFinalizerObjects(t, devtest.Shared(t))
+	c.create("settings", false, nil)
 	for begun, want := range map[string]string{"cm/se": "cm/settings\n", "configmap": "configmaps\n"} {
-		cmd := exec.CommandContext(t.Context(), binary(t), "__complete", "release", "--kubeconfig", sharedCluster(t).Kubeconfig(), "-n", c.ns, begun)
+		cmd := exec.CommandContext(t.Context(), gleaner.Path(t), "__complete", "release", "--kubeconfig", devtest.Shared(t).Kubeconfig(), "-n", c.ns, begun)
 		if out, err := cmd.Output(); err != nil || !strings.HasPrefix(string(out), want) {
 			t.Errorf("%s: %v\n%s", begun, err, out)
 		}
 	}
 }
 
-// inNamespace writes a kubeconfig with a context named there, of a namespace.
+// inNamespace writes a kubeconfig whose current context has a namespace.
 func inNamespace(t *testing.T, cluster *devcluster.Cluster, namespace string) string {
 	t.Helper()
 	config, err := clientcmd.LoadFromFile(cluster.Kubeconfig())

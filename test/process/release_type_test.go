@@ -12,17 +12,17 @@ import (
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
 )
 
-// Whoever removes Gleaner in the wrong order deletes its types first, which wait then for
-// objects that nobody serves any more.
-func TestWhatTheDeletionOfATypeWaitsForIsReleased(t *testing.T) {
-	cluster := withFinalizers(t)
-	inUse(t, cluster, "ClusterFinalizer", "clusterfinalizers", "", map[string]any{"finalizer": bucket})
+// If Gleaner is removed in the wrong order, the deletion of its CustomResourceDefinitions waits for
+// objects whose finalizers are no longer served.
+func TestRelease_UnblocksTheDeletionOfAType(t *testing.T) {
+	cluster := newClusterWithCRDs(t)
+	createInUse(t, cluster, "ClusterFinalizer", "clusterfinalizers", "", map[string]any{"finalizer": bucket})
 	const name = "clusterfinalizers.gleaner.dev"
 	types := apiextensions.NewForConfigOrDie(cluster.RESTConfig()).ApiextensionsV1().CustomResourceDefinitions()
 	if err := types.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	devtest.Eventually(t, patience, func() error { // the API server deletes the objects then, and discovery says so
+	devtest.Eventually(t, timeout, func() error { // the API server then deletes the objects
 		d, err := types.Get(t.Context(), name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -32,9 +32,9 @@ func TestWhatTheDeletionOfATypeWaitsForIsReleased(t *testing.T) {
 				return nil
 			}
 		}
-		return errors.New("nobody has begun to delete its objects")
+		return errors.New("objects are not being deleted yet")
 	})
-	devtest.Eventually(t, patience, func() error {
+	devtest.Eventually(t, timeout, func() error {
 		list, err := apiextensions.NewForConfigOrDie(cluster.RESTConfig()).Discovery().ServerResourcesForGroupVersion("gleaner.dev/v1alpha1")
 		if err != nil {
 			return err
@@ -42,7 +42,7 @@ func TestWhatTheDeletionOfATypeWaitsForIsReleased(t *testing.T) {
 		for _, r := range list.APIResources {
 			for _, verb := range r.Verbs {
 				if r.Name == "clusterfinalizers" && verb == "patch" {
-					return errors.New("discovery does not tell yet")
+					return errors.New("discovery still lists the verb patch")
 				}
 			}
 		}
@@ -52,12 +52,12 @@ func TestWhatTheDeletionOfATypeWaitsForIsReleased(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	contains(t, out, "Released 1 object (")
-	devtest.Eventually(t, patience, func() error {
+	expectContains(t, out, "Released 1 object (")
+	devtest.Eventually(t, timeout, func() error {
 		_, err := types.Get(t.Context(), name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
-		return errors.Join(err, errors.New("it is still there"))
+		return errors.Join(err, errors.New("definition still exists"))
 	})
 }

@@ -6,24 +6,25 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/rest"
+
+	"github.com/gleaner-dev/gleaner/devcluster"
+	"github.com/gleaner-dev/gleaner/devcluster/devtest"
 )
 
-// fails runs the command, which has to end soon of itself, and returns how.
-func fails(t *testing.T, args ...string) (code int, message string) {
+// runToFailure runs the command, which must end by itself, and returns its exit code and output.
+func runToFailure(t *testing.T, args ...string) (code int, message string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	path := gleaner.Path(t)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, binary(t), args...)
-	tieToParent(cmd)
-	out, _ := cmd.CombinedOutput() // the code tells
+	cmd := exec.CommandContext(ctx, path, args...)
+	out, _ := cmd.CombinedOutput() // the exit code is checked
 	return cmd.ProcessState.ExitCode(), string(out)
 }
 
-func TestStart_FailsWithACodeThatTellsTheCommandLineFromTheRest(t *testing.T) {
+func TestStart_ExitCode_DistinguishesUsageErrors(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "none")
 	for name, tc := range map[string]struct {
 		args []string
@@ -35,32 +36,34 @@ func TestStart_FailsWithACodeThatTellsTheCommandLineFromTheRest(t *testing.T) {
 		"no kubeconfig":   {[]string{"run", "--kubeconfig=" + missing}, 1, missing},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if code, message := fails(t, tc.args...); code != tc.code || !strings.Contains(message, tc.says) {
+			if code, message := runToFailure(t, tc.args...); code != tc.code || !strings.Contains(message, tc.says) {
 				t.Errorf("exit code %d: %s", code, message)
 			}
 		})
 	}
 }
 
-func TestStart_FailsOnAnAddressThatIsTaken(t *testing.T) {
-	cluster := sharedCluster(t)
-	first := running(t, cluster)
+func TestStart_FailsOnAnAddressInUse(t *testing.T) {
+	cluster := devtest.Shared(t)
+	first := startReady(t, cluster)
 	_, taken, _ := strings.Cut(first.metrics, "://")
-	code, message := fails(t, "run", "--kubeconfig="+cluster.Kubeconfig(), "--dry-run", "--health-probe-bind-address=0",
+	code, message := runToFailure(t, "run", "--kubeconfig="+cluster.Kubeconfig(), "--dry-run", "--health-probe-bind-address=0",
 		"--insecure-debug", "--metrics-bind-address="+taken)
 	if code != 1 || !strings.Contains(message, taken) {
 		t.Errorf("exit code %d: %s", code, message)
 	}
 }
 
-// The API server tells its version to whoever asks, so that alone shows nothing.
-func TestStart_FailsOnCredentialsThatTheAPIServerDoesNotKnow(t *testing.T) {
-	cluster := sharedCluster(t)
+// The API server's version is public, so reading it does not prove that the credentials are valid.
+func TestStart_FailsOnInvalidCredentials(t *testing.T) {
+	cluster := devtest.Shared(t)
 	for name, token := range map[string]string{"a token that has expired": "expired", "none at all": ""} {
 		t.Run(name, func(t *testing.T) {
 			admin := cluster.RESTConfig()
-			path := kubeconfig(t, admin.Host, admin.CAData, token)
-			code, message := fails(t, "run", "--kubeconfig="+path, "--health-probe-bind-address=0", "--metrics-bind-address=0")
+			config := rest.AnonymousClientConfig(admin)
+			config.BearerToken = token
+			path := kubeconfig(t, config)
+			code, message := runToFailure(t, "run", "--kubeconfig="+path, "--health-probe-bind-address=0", "--metrics-bind-address=0")
 			if code != 1 || !strings.Contains(message, admin.Host) || !strings.Contains(message, "--kubeconfig") {
 				t.Errorf("exit code %d: %s", code, message)
 			}
@@ -68,16 +71,11 @@ func TestStart_FailsOnCredentialsThatTheAPIServerDoesNotKnow(t *testing.T) {
 	}
 }
 
-// kubeconfig writes a kubeconfig file.
-func kubeconfig(t *testing.T, host string, ca []byte, token string) (path string) {
+// kubeconfig writes a kubeconfig file, and returns its path.
+func kubeconfig(t *testing.T, config *rest.Config) (path string) {
 	t.Helper()
-	config := clientcmdapi.NewConfig()
-	config.Clusters["c"] = &clientcmdapi.Cluster{Server: host, CertificateAuthorityData: ca}
-	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: token}
-	config.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
-	config.CurrentContext = "x"
 	path = filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*config, path); err != nil {
+	if err := devcluster.WriteKubeconfig(path, config); err != nil {
 		t.Fatal(err)
 	}
 	return path

@@ -1,6 +1,6 @@
-// Package prometheus asks Prometheus itself what it makes of config/monitoring: each
-// alert is evaluated over series that should and over others that should not make it
-// fire, and whatever is asked for is held to what the operator really shows.
+// Package prometheus tests config/monitoring with Prometheus' own code: each
+// alert is evaluated over series for which it must fire and others for which it must not,
+// and all expressions may only use metrics that the operator has.
 package prometheus
 
 import (
@@ -25,27 +25,27 @@ import (
 	"go.yaml.in/yaml/v2"
 )
 
-// interval is how often rules are evaluated, and series have samples.
+// interval is the interval of rule evaluations and samples.
 const interval = time.Minute
 
-// story is what happens to some series, and what an alert makes of it.
+// story is a set of series and the alerts that fire for them.
 type story struct {
 	alert  string
-	series string        // from 0 on, a sample a minute
-	at     time.Duration // when it is looked at
-	fires  []string      // what it says then, as LABEL=VALUE …: SUMMARY
+	series string        // one sample a minute
+	at     time.Duration // time of the evaluation
+	fires  []string      // firing alerts, as LABEL=VALUE …: SUMMARY
 }
 
 var stories = map[string]story{
 	"nothing is scraped": {
 		"GleanerDown", `up{job="other"} 1x30`, 6 * time.Minute,
-		[]string{"severity=critical: No replica of Gleaner answers"},
+		[]string{"severity=critical: No replica of Gleaner is reachable"},
 	},
-	"no replica answers": {
+	"no replica is up": {
 		"GleanerDown", `up{job="gleaner", pod="a"} 1x3 0x30`, 10 * time.Minute,
-		[]string{"severity=critical: No replica of Gleaner answers"},
+		[]string{"severity=critical: No replica of Gleaner is reachable"},
 	},
-	"one replica answers": {
+	"one replica is up": {
 		"GleanerDown", "up{job=\"gleaner\", pod=\"a\"} 0x30\n up{job=\"gleaner\", pod=\"b\"} 1x30", 30 * time.Minute, nil,
 	},
 
@@ -53,7 +53,7 @@ var stories = map[string]story{
 		"GleanerWritesDisabled", "gleaner_writes_enabled{namespace=\"n\", pod=\"a\"} 1 0x30\n gleaner_writes_enabled{namespace=\"n\", pod=\"b\"} 0x30",
 		10 * time.Minute, []string{"namespace=n severity=critical: No replica of Gleaner writes"},
 	},
-	"one replica writes, the other stands by": {
+	"one replica writes, the other is on standby": {
 		"GleanerWritesDisabled", "gleaner_writes_enabled{namespace=\"n\", pod=\"a\"} 1x30\n gleaner_writes_enabled{namespace=\"n\", pod=\"b\"} 0x30",
 		30 * time.Minute, nil,
 	},
@@ -71,11 +71,11 @@ var stories = map[string]story{
 		30 * time.Minute, nil,
 	},
 
-	"another collector is alive": {
+	"another collector is running": {
 		"GleanerOtherCollectorAlive", `gleaner_collector_unexpected{namespace="n", pod="a"} 0 1x10`, 5 * time.Minute,
 		[]string{"namespace=n severity=critical: Another garbage collector is running, and Gleaner has stopped"},
 	},
-	"it is alone, as it should be": {"GleanerOtherCollectorAlive", `gleaner_collector_unexpected{namespace="n"} 0x10`, 10 * time.Minute, nil},
+	"no other collector is running": {"GleanerOtherCollectorAlive", `gleaner_collector_unexpected{namespace="n"} 0x10`, 10 * time.Minute, nil},
 
 	"the other collector is missing": {
 		"GleanerOtherCollectorMissing", `gleaner_collector_missing{namespace="n"} 1x30`, 20 * time.Minute,
@@ -85,31 +85,31 @@ var stories = map[string]story{
 		"GleanerOtherCollectorMissing", `gleaner_collector_missing{namespace="n"} 0x3 1x10 0x30`, 40 * time.Minute, nil,
 	},
 
-	"the queue gets older and older": {
+	"the queue does not advance": {
 		"GleanerQueueOld", `gleaner_queue_oldest_seconds{namespace="n"} 0+60x60`, 20 * time.Minute,
-		[]string{"namespace=n severity=warning: An object has waited for 20m 0s to be looked at"},
+		[]string{"namespace=n severity=warning: An object has been queued for 20m 0s"},
 	},
-	"the queue is old once in a while": {
+	"the queue is delayed occasionally": {
 		"GleanerQueueOld", `gleaner_queue_oldest_seconds{namespace="n"} 400x5 0x3 400x5 0x30`, 20 * time.Minute, nil,
 	},
 
-	"a module is quarantined again and again": {
+	"a module is quarantined repeatedly": {
 		"GleanerModuleQuarantined", `gleaner_modules_quarantined{namespace="n"} 2x40`, 30 * time.Minute,
 		[]string{"namespace=n severity=warning: 2 modules are quarantined"},
 	},
 	"a module is quarantined once": {"GleanerModuleQuarantined", `gleaner_modules_quarantined{namespace="n"} 1x10 0x40`, 40 * time.Minute, nil},
 
-	"the keys can't be read": {
+	"keys cannot be read": {
 		"GleanerStateKeysUnavailable", `gleaner_state_keys_available{namespace="n"} 0x30`, 20 * time.Minute,
-		[]string{"namespace=n severity=critical: The keys that sign state annotations can't be read"},
+		[]string{"namespace=n severity=critical: The keys of state annotations cannot be read"},
 	},
-	"the keys are read a moment after the start": {"GleanerStateKeysUnavailable", `gleaner_state_keys_available{namespace="n"} 0x2 1x40`, 40 * time.Minute, nil},
+	"keys are read shortly after the start": {"GleanerStateKeysUnavailable", `gleaner_state_keys_available{namespace="n"} 0x2 1x40`, 40 * time.Minute, nil},
 
 	"an object stays parked": {
 		"GleanerObjectsParked", `gleaner_parked_objects{namespace="n"} 3x100`, 90 * time.Minute,
 		[]string{"namespace=n severity=warning: 3 objects have too many owner references"},
 	},
-	"an object is parked for a while": {"GleanerObjectsParked", `gleaner_parked_objects{namespace="n"} 3x30 0x60`, 80 * time.Minute, nil},
+	"an object is parked temporarily": {"GleanerObjectsParked", `gleaner_parked_objects{namespace="n"} 3x30 0x60`, 80 * time.Minute, nil},
 
 	"one of ten takes minutes": {
 		"GleanerCollectionSlow",
@@ -117,7 +117,7 @@ var stories = map[string]story{
 			" gleaner_collection_delay_seconds_bucket{namespace=\"n\", le=\"+Inf\"} 0+10x60",
 		30 * time.Minute, []string{"namespace=n severity=warning: Collecting takes 1m 0s"},
 	},
-	"nearly all are collected at once": {
+	"nearly all are collected immediately": {
 		"GleanerCollectionSlow",
 		"gleaner_collection_delay_seconds_bucket{namespace=\"n\", le=\"1\"} 0+99x60\n gleaner_collection_delay_seconds_bucket{namespace=\"n\", le=\"+Inf\"} 0+100x60",
 		30 * time.Minute, nil,
@@ -137,30 +137,30 @@ var stories = map[string]story{
 		"GleanerTypesNotSynced", `gleaner_resource_synced{namespace="n", group="", version="v1", resource="pods"} 0x10 1x30`, 30 * time.Minute, nil,
 	},
 
-	"discovery fails each half minute": {
+	"discovery fails every half minute": {
 		"GleanerDiscoveryFails", `gleaner_discovery_errors_total{namespace="n", pod="a"} 0+2x60`, 40 * time.Minute,
-		[]string{"namespace=n pod=a severity=warning: Gleaner can't find out which types there are"},
+		[]string{"namespace=n pod=a severity=warning: API discovery fails"},
 	},
-	"discovery has failed once": {"GleanerDiscoveryFails", `gleaner_discovery_errors_total{namespace="n"} 0x3 1x60`, 40 * time.Minute, nil},
+	"discovery failed once": {"GleanerDiscoveryFails", `gleaner_discovery_errors_total{namespace="n"} 0x3 1x60`, 40 * time.Minute, nil},
 
-	"a module fails again and again": {
+	"a module fails repeatedly": {
 		"GleanerPolicyAtFault", `gleaner_policy_answers_total{namespace="n", policy="GCPolicy shop/keep", mode="Enforce", decision="Fault"} 1+1x30`, 20 * time.Minute,
 		[]string{"namespace=n policy=GCPolicy shop/keep severity=warning: GCPolicy shop/keep is at fault"},
 	},
-	"a policy answers": {
+	"a policy returns verdicts": {
 		"GleanerPolicyAtFault", `gleaner_policy_answers_total{namespace="n", policy="GCPolicy shop/keep", mode="Enforce", decision="Delete"} 1+1x30`, 30 * time.Minute, nil,
 	},
-	"a module has failed long ago": {
+	"a module failed long ago": {
 		"GleanerPolicyAtFault", `gleaner_policy_answers_total{namespace="n", policy="GCPolicy shop/keep", mode="Enforce", decision="Fault"} 0 7x60`, 40 * time.Minute, nil,
 	},
 
 	"objects are stuck": {
-		"GleanerFinalizerStuck", "gleaner_finalizer_objects{namespace=\"n\", finalizer=\"ClusterFinalizer bucket\", state=\"stuck\"} 3x30",
-		20 * time.Minute, []string{"finalizer=ClusterFinalizer bucket namespace=n severity=warning: 3 objects can not go because of ClusterFinalizer bucket"},
+		"GleanerFinalizerStalled", "gleaner_finalizer_objects{namespace=\"n\", finalizer=\"ClusterFinalizer bucket\", state=\"stalled\"} 3x30",
+		20 * time.Minute, []string{"finalizer=ClusterFinalizer bucket namespace=n severity=warning: 3 objects are stalled by ClusterFinalizer bucket"},
 	},
 	"objects wait, and none is stuck": {
-		"GleanerFinalizerStuck",
-		"gleaner_finalizer_objects{namespace=\"n\", finalizer=\"f\", state=\"stuck\"} 0x30\n gleaner_finalizer_objects{namespace=\"n\", finalizer=\"f\", state=\"pending\"} 9x30",
+		"GleanerFinalizerStalled",
+		"gleaner_finalizer_objects{namespace=\"n\", finalizer=\"f\", state=\"stalled\"} 0x30\n gleaner_finalizer_objects{namespace=\"n\", finalizer=\"f\", state=\"pending\"} 9x30",
 		30 * time.Minute, nil,
 	},
 
@@ -180,18 +180,18 @@ var stories = map[string]story{
 		"GleanerCertificateExpires", `gleaner_webhook_certificate_expiration_timestamp_seconds{namespace="n"} 698400x120`, 2 * time.Hour, nil,
 	},
 
-	"it starts again and again": {
+	"the operator restarts repeatedly": {
 		"GleanerRestarts", `process_start_time_seconds{job="gleaner", namespace="n", pod="a"} 0x9 1x9 2x9 3x9`, 35 * time.Minute,
 		[]string{"job=gleaner namespace=n pod=a severity=warning: Gleaner has started 3 times within an hour"},
 	},
-	"others start again and again":      {"GleanerRestarts", `process_start_time_seconds{job="other", namespace="n", pod="a"} 0+1x60`, time.Hour, nil},
-	"it has been started once or twice": {"GleanerRestarts", `process_start_time_seconds{job="gleaner", namespace="n", pod="a"} 0x9 1x9 2x60`, time.Hour, nil},
+	"other processes restart repeatedly": {"GleanerRestarts", `process_start_time_seconds{job="other", namespace="n", pod="a"} 0+1x60`, time.Hour, nil},
+	"the operator restarted twice":       {"GleanerRestarts", `process_start_time_seconds{job="gleaner", namespace="n", pod="a"} 0x9 1x9 2x60`, time.Hour, nil},
 
 	"one call of ten fails": {
 		"GleanerAPIErrors", "gleaner_api_calls_total{namespace=\"n\", verb=\"delete\", code=\"200\"} 0+90x60\n gleaner_api_calls_total{namespace=\"n\", verb=\"delete\", code=\"503\"} 0+10x60",
-		30 * time.Minute, []string{"namespace=n severity=warning: 10% of the calls to the API server fail"},
+		30 * time.Minute, []string{"namespace=n severity=warning: 10% of the requests to the API server fail"},
 	},
-	"conflicts, and what is gone already, are no errors": {
+	"conflicts and not-found responses are not errors": {
 		"GleanerAPIErrors", "gleaner_api_calls_total{namespace=\"n\", verb=\"delete\", code=\"200\"} 0+50x60\n" +
 			" gleaner_api_calls_total{namespace=\"n\", verb=\"delete\", code=\"409\"} 0+20x60\n gleaner_api_calls_total{namespace=\"n\", verb=\"get\", code=\"404\"} 0+30x60",
 		30 * time.Minute, nil,
@@ -210,21 +210,21 @@ func TestAlerts(t *testing.T) {
 		t.Run(s.alert+": "+claim, func(t *testing.T) {
 			rule, ok := alerts[s.alert]
 			if !ok {
-				t.Fatal("there is no such alert")
+				t.Fatal("alert not found")
 			}
 			if diff := cmp.Diff(s.fires, evaluate(t, rule, s)); diff != "" {
-				t.Errorf("what fires (-want +got):\n%s", diff)
+				t.Errorf("firing alerts (-want +got):\n%s", diff)
 			}
 		})
 	}
 	for _, name := range slices.Sorted(maps.Keys(alerts)) {
 		if !fires[name] || !quiet[name] {
-			t.Errorf("of %s it is not told when it fires and when it does not", name)
+			t.Errorf("%s: add stories in which it fires and in which it does not", name)
 		}
 	}
 }
 
-// evaluate evaluates a rule as Prometheus does, up to when it is looked at.
+// evaluate evaluates a rule as Prometheus does, up to the time of the story.
 func evaluate(t *testing.T, r rulefmt.Rule, s story) (fires []string) {
 	t.Helper()
 	expr, err := parser.NewParser(parser.Options{}).ParseExpr(r.Expr)
@@ -260,13 +260,13 @@ func describe(t *testing.T, alert *rules.Alert) string {
 	})
 	alert.Annotations.Range(func(l labels.Label) {
 		if strings.Contains(l.Value, "error expanding") || strings.Contains(l.Value, "{{") || strings.Contains(l.Value, "<no value>") {
-			t.Errorf("its %s is %s", l.Name, l.Value)
+			t.Errorf("%s is %s", l.Name, l.Value)
 		}
 	})
 	return strings.Join(parts, " ") + ": " + alert.Annotations.Get("summary")
 }
 
-// parseRules has Prometheus read the rules, and returns them by name.
+// parseRules parses the rules with Prometheus, and returns them by name.
 func parseRules(t *testing.T) map[string]rulefmt.Rule {
 	t.Helper()
 	var manifest struct {
@@ -282,13 +282,13 @@ func parseRules(t *testing.T) map[string]rulefmt.Rule {
 	var said bytes.Buffer
 	groups, errs := rulefmt.Parse(text, false, model.UTF8Validation, parser.NewParser(parser.Options{}), slog.New(slog.NewTextHandler(&said, nil)))
 	if len(errs) != 0 || said.Len() != 0 {
-		t.Fatalf("Prometheus says %v\n%s", errs, &said)
+		t.Fatalf("parse rules: %v\n%s", errs, &said)
 	}
 	found := map[string]rulefmt.Rule{}
 	for _, group := range groups.Groups {
 		for _, rule := range group.Rules {
 			if _, twice := found[rule.Alert]; twice || rule.Alert == "" {
-				t.Errorf("alert %q is there twice, or is none", rule.Alert)
+				t.Errorf("alert %q is a duplicate or not an alert", rule.Alert)
 			}
 			found[rule.Alert] = rule
 		}
@@ -296,14 +296,14 @@ func parseRules(t *testing.T) map[string]rulefmt.Rule {
 	return found
 }
 
-func TestAlerts_SayWhatIsWrongAndWhatToDo(t *testing.T) {
+func TestAlerts_HaveSeverityAndAnnotations(t *testing.T) {
 	for name, rule := range parseRules(t) {
 		severity := rule.Labels["severity"]
 		if severity != "critical" && severity != "warning" || !strings.HasPrefix(name, "Gleaner") {
 			t.Errorf("%s is %q", name, severity)
 		}
 		if rule.Annotations["summary"] == "" || rule.Annotations["description"] == "" || len(rule.Annotations) != 2 {
-			t.Errorf("%s says %v", name, rule.Annotations)
+			t.Errorf("annotations of %s are %v", name, rule.Annotations)
 		}
 	}
 }

@@ -12,9 +12,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The types of somebody else's that config uses are installed without their schemas in
-// other tests.
-func TestObjectsOfOthersHaveTheFieldsThatThoseKnow(t *testing.T) {
+// Other tests install the third-party types that config uses without their
+// schemas.
+func TestThirdPartyObjects_MatchTheirTypes(t *testing.T) {
 	strict(t, read(t, "config/monitoring/rules.yaml"), &monitoring.PrometheusRule{})
 	for _, document := range bytes.Split(read(t, "config/cert-manager/certificate.yaml"), []byte("\n---\n")) {
 		var kind struct{ Kind string }
@@ -26,22 +26,22 @@ func TestObjectsOfOthersHaveTheFieldsThatThoseKnow(t *testing.T) {
 	}
 }
 
-func TestTheServiceMonitorFindsTheService(t *testing.T) {
+func TestServiceMonitor_SelectsTheService(t *testing.T) {
 	var monitor monitoring.ServiceMonitor
 	var service corev1.Service
 	strict(t, read(t, "config/monitoring/service_monitor.yaml"), &monitor)
 	strict(t, read(t, "config/manager/service.yaml"), &service)
 	if !maps.Equal(monitor.Spec.Selector.MatchLabels, service.Labels) || monitor.Namespace != service.Namespace {
-		t.Errorf("it looks for %v in %s, and the Service has %v in %s",
+		t.Errorf("ServiceMonitor selects %v in %s, Service has %v in %s",
 			monitor.Spec.Selector.MatchLabels, monitor.Namespace, service.Labels, service.Namespace)
 	}
 	for _, e := range monitor.Spec.Endpoints {
 		if !slices.ContainsFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Name == e.Port }) {
-			t.Errorf("the Service has no port %s", e.Port)
+			t.Errorf("Service has no port %s", e.Port)
 		}
 	}
 	if service.Name != "gleaner" {
-		t.Errorf("alerts look for the job gleaner, and the Service is %s", service.Name)
+		t.Errorf("alerts use the job gleaner, but the Service is %s", service.Name)
 	}
 }
 

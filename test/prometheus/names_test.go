@@ -12,11 +12,11 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// shown is what the operator really shows: test/deploy compares it with a running
+// shown lists the metrics of the operator: test/deploy compares it with a running
 // one. Each line is a metric, its type, and its labels.
 const shown = "testdata/metrics"
 
-// added are the labels that Prometheus adds to what it scrapes.
+// added are the labels that Prometheus adds to scraped metrics.
 var added = []string{"instance", "job", "namespace", "pod", "service"}
 
 func read(t *testing.T, path string) []byte {
@@ -28,7 +28,7 @@ func read(t *testing.T, path string) []byte {
 	return content
 }
 
-// readMetrics returns the labels of each series that is shown.
+// readMetrics returns the labels of each listed series.
 func readMetrics(t *testing.T) map[string][]string {
 	t.Helper()
 	content, err := os.ReadFile(shown)
@@ -49,7 +49,7 @@ func readMetrics(t *testing.T) map[string][]string {
 	return series
 }
 
-func TestWhatIsAskedForIsShown(t *testing.T) {
+func TestExpressions_UseExistingMetrics(t *testing.T) {
 	series := readMetrics(t)
 	for name, rule := range parseRules(t) {
 		t.Run(name, func(t *testing.T) { check(t, series, rule.Expr) })
@@ -63,7 +63,7 @@ func TestWhatIsAskedForIsShown(t *testing.T) {
 	}
 }
 
-// check holds an expression to the series that there are.
+// check checks that an expression uses only existing series and labels.
 func check(t *testing.T, series map[string][]string, text string) {
 	t.Helper()
 	expression, err := parser.NewParser(parser.Options{}).ParseExpr(text)
@@ -71,7 +71,7 @@ func check(t *testing.T, series map[string][]string, text string) {
 		t.Errorf("%s: %v", text, err)
 		return
 	}
-	var all []string // labels of all that it selects
+	var all []string // labels of all selected series
 	parser.Inspect(expression, func(node parser.Node, _ []parser.Node) error {
 		selector, ok := node.(*parser.VectorSelector)
 		if !ok {
@@ -79,7 +79,7 @@ func check(t *testing.T, series map[string][]string, text string) {
 		}
 		known, ok := series[selector.Name]
 		if !ok {
-			t.Errorf("nothing shows %s", selector.Name)
+			t.Errorf("no metric %s", selector.Name)
 		}
 		all = append(all, known...)
 		for _, m := range selector.LabelMatchers {
@@ -93,7 +93,7 @@ func check(t *testing.T, series map[string][]string, text string) {
 		if aggregate, ok := node.(*parser.AggregateExpr); ok {
 			for _, name := range aggregate.Grouping {
 				if !slices.Contains(all, name) {
-					t.Errorf("%s: there is no label %s", text, name)
+					t.Errorf("%s: no label %s", text, name)
 				}
 			}
 		}
@@ -101,8 +101,8 @@ func check(t *testing.T, series map[string][]string, text string) {
 	})
 }
 
-// readDashboard returns the expressions of each panel of the dashboard, with values in
-// place of Grafana's variables.
+// readDashboard returns the expressions of each panel of the dashboard, with values instead
+// of Grafana's variables.
 func readDashboard(t *testing.T) map[string][]string {
 	t.Helper()
 	var dashboard struct {
@@ -119,7 +119,7 @@ func readDashboard(t *testing.T) map[string][]string {
 	panels, seen := map[string][]string{}, map[int]bool{}
 	for _, p := range dashboard.Panels {
 		if seen[p.ID] || panels[p.Title] != nil || len(p.Targets) == 0 {
-			t.Errorf("panel %d, %q, is there twice, or shows nothing", p.ID, p.Title)
+			t.Errorf("panel %d, %q, is a duplicate or empty", p.ID, p.Title)
 		}
 		seen[p.ID] = true
 		for _, target := range p.Targets {
@@ -129,7 +129,7 @@ func readDashboard(t *testing.T) map[string][]string {
 	return panels
 }
 
-func TestEveryMetricOfGleanersOwnIsOnTheDashboardOrInAnAlert(t *testing.T) {
+func TestMetrics_AreOnTheDashboardOrInAnAlert(t *testing.T) {
 	var text strings.Builder
 	for _, rule := range parseRules(t) {
 		text.WriteString(rule.Expr + "\n")
@@ -140,7 +140,7 @@ func TestEveryMetricOfGleanersOwnIsOnTheDashboardOrInAnAlert(t *testing.T) {
 	for name := range readMetrics(t) {
 		name = strings.TrimSuffix(strings.TrimSuffix(name, "_sum"), "_count")
 		if strings.HasPrefix(name, "gleaner_") && !strings.Contains(text.String(), name) {
-			t.Errorf("nobody asks for %s", name)
+			t.Errorf("%s is not used", name)
 		}
 	}
 }

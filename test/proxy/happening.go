@@ -13,32 +13,32 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Happening is what happens to a request in place of being passed on.
-type Happening = func(http.ResponseWriter, *http.Request, http.Handler)
+// A FaultHandler responds to a request instead of the API server.
+type FaultHandler = func(http.ResponseWriter, *http.Request, http.Handler)
 
-// In matches calls about objects in a namespace, by these verbs or by any.
-func In(namespace string, verbs ...string) func(Call) bool {
+// InNamespace matches calls about objects in a namespace, by these verbs or by any.
+func InNamespace(namespace string, verbs ...string) func(Call) bool {
 	return func(c Call) bool {
-		return c.IsResourceRequest && c.Namespace == namespace && isAmong(c.Verb, verbs)
+		return c.IsResourceRequest && c.Namespace == namespace && matchesVerb(c.Verb, verbs)
 	}
 }
 
-// About matches calls about one object.
-func About(namespace, name string, verbs ...string) func(Call) bool {
-	return func(c Call) bool { return In(namespace, verbs...)(c) && c.Name == name }
+// ForObject matches calls about one object.
+func ForObject(namespace, name string, verbs ...string) func(Call) bool {
+	return func(c Call) bool { return InNamespace(namespace, verbs...)(c) && c.Name == name }
 }
 
-// OfGroup matches calls about the resources of a group, and its discovery.
-func OfGroup(group string, verbs ...string) func(Call) bool {
+// ForGroup matches calls about the resources of a group, and its discovery.
+func ForGroup(group string, verbs ...string) func(Call) bool {
 	return func(c Call) bool {
 		if !c.IsResourceRequest {
 			return len(verbs) == 0 && len(c.URL.Path) >= len("/apis/"+group) && c.URL.Path[:len("/apis/"+group)] == "/apis/"+group
 		}
-		return c.APIGroup == group && isAmong(c.Verb, verbs)
+		return c.APIGroup == group && matchesVerb(c.Verb, verbs)
 	}
 }
 
-func isAmong(verb string, verbs []string) bool {
+func matchesVerb(verb string, verbs []string) bool {
 	for _, v := range verbs {
 		if v == verb {
 			return true
@@ -47,9 +47,9 @@ func isAmong(verb string, verbs []string) bool {
 	return len(verbs) == 0
 }
 
-// Sometimes matches one in so many of the calls that match. What is random
-// about it is the same each time.
-func Sometimes(oneIn int, matches func(Call) bool) func(Call) bool {
+// OneIn matches one in oneIn of the calls that match, at random with a fixed
+// seed.
+func OneIn(oneIn int, matches func(Call) bool) func(Call) bool {
 	var mu sync.Mutex // covers dice
 	dice := rand.New(rand.NewPCG(20261121, 7))
 	return func(c Call) bool {
@@ -62,8 +62,8 @@ func Sometimes(oneIn int, matches func(Call) bool) func(Call) bool {
 	}
 }
 
-// Page answers with a text, as something does that is not an API server.
-func Page(code int, contentType, text string) Happening {
+// Page responds with a text that is not a Kubernetes response.
+func Page(code int, contentType, text string) FaultHandler {
 	return func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
 		w.Header().Set("Content-Type", contentType)
 		w.WriteHeader(code)
@@ -71,8 +71,8 @@ func Page(code int, contentType, text string) Happening {
 	}
 }
 
-// Says answers with a Status.
-func Says(status metav1.Status) Happening {
+// RespondStatus responds with a Status.
+func RespondStatus(status metav1.Status) FaultHandler {
 	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
 	status.Status = metav1.StatusFailure
 	body, err := json.Marshal(status)
@@ -82,26 +82,26 @@ func Says(status metav1.Status) Happening {
 	return Page(int(status.Code), "application/json", string(body))
 }
 
-// Busy answers 429, and when to come again.
-func Busy(after time.Duration) Happening {
-	answer := Says(metav1.Status{Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests, Message: "come again"})
+// TooManyRequests responds with 429 and Retry-After.
+func TooManyRequests(after time.Duration) FaultHandler {
+	answer := RespondStatus(metav1.Status{Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests, Message: "too many requests"})
 	return func(w http.ResponseWriter, r *http.Request, pass http.Handler) {
 		w.Header().Set("Retry-After", strconv.Itoa(int(after.Seconds())))
 		answer(w, r, pass)
 	}
 }
 
-// Conflict answers 409, as a webhook may.
-var Conflict = Says(metav1.Status{Code: http.StatusConflict, Reason: metav1.StatusReasonConflict, Message: "refused with a 409"})
+// Conflict responds with 409, as a webhook may.
+var Conflict = RespondStatus(metav1.Status{Code: http.StatusConflict, Reason: metav1.StatusReasonConflict, Message: "refused with a 409"})
 
-// Broken answers 500.
-var Broken = Says(metav1.Status{Code: http.StatusInternalServerError, Reason: metav1.StatusReasonInternalError, Message: "out of order"})
+// InternalError responds with 500.
+var InternalError = RespondStatus(metav1.Status{Code: http.StatusInternalServerError, Reason: metav1.StatusReasonInternalError, Message: "out of order"})
 
-// Unavailable answers 503, as a proxy does whose server is not there.
+// Unavailable responds with 503, like a proxy without a backend.
 var Unavailable = Page(http.StatusServiceUnavailable, "text/plain", "no healthy upstream")
 
-// Slow passes a request on after a while.
-func Slow(d time.Duration) Happening {
+// Slow forwards a request after a delay.
+func Slow(d time.Duration) FaultHandler {
 	return func(w http.ResponseWriter, r *http.Request, pass http.Handler) {
 		timer := time.NewTimer(d)
 		defer timer.Stop()
@@ -113,17 +113,17 @@ func Slow(d time.Duration) Happening {
 	}
 }
 
-// Dropped ends the connection without an answer, and passes nothing on.
-func Dropped(http.ResponseWriter, *http.Request, http.Handler) { panic(http.ErrAbortHandler) }
+// DroppedConnection closes the connection without forwarding the request.
+func DroppedConnection(http.ResponseWriter, *http.Request, http.Handler) { panic(http.ErrAbortHandler) }
 
-// Unanswered passes a request on, which is carried out, and loses the answer.
-func Unanswered(_ http.ResponseWriter, r *http.Request, pass http.Handler) {
+// LostResponse forwards a request, and drops the response.
+func LostResponse(_ http.ResponseWriter, r *http.Request, pass http.Handler) {
 	pass.ServeHTTP(httptest.NewRecorder(), r)
 	panic(http.ErrAbortHandler)
 }
 
-// CutOff passes a request on, and ends the connection within the answer.
-func CutOff(w http.ResponseWriter, r *http.Request, pass http.Handler) {
+// TruncatedResponse forwards a request, and closes the connection in the middle of the response.
+func TruncatedResponse(w http.ResponseWriter, r *http.Request, pass http.Handler) {
 	answer := httptest.NewRecorder()
 	pass.ServeHTTP(answer, r)
 	for name, values := range answer.Header() {
@@ -136,19 +136,19 @@ func CutOff(w http.ResponseWriter, r *http.Request, pass http.Handler) {
 	panic(http.ErrAbortHandler)
 }
 
-// Expired answers a watch with 410, when it is opened.
-var Expired = Says(metav1.Status{Code: http.StatusGone, Reason: metav1.StatusReasonExpired, Message: "too old resource version"})
+// Expired responds to the start of a watch with 410.
+var Expired = RespondStatus(metav1.Status{Code: http.StatusGone, Reason: metav1.StatusReasonExpired, Message: "too old resource version"})
 
-// ExpiredWithin opens a watch and says in it that it has expired.
-func ExpiredWithin(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
+// ExpiredInWatch starts a watch, and sends an error event with 410.
+func ExpiredInWatch(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
 	w.Header().Set("Content-Type", "application/json;stream=watch")
 	w.WriteHeader(http.StatusOK)
 	_, _ = io.WriteString(w, `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure",`+
 		`"message":"too old resource version","reason":"Expired","code":410}}`+"\n")
 }
 
-// BrokenWithin opens a watch, and ends the connection within an event.
-func BrokenWithin(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
+// TruncatedWatch starts a watch, and closes the connection in the middle of an event.
+func TruncatedWatch(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
 	w.Header().Set("Content-Type", "application/json;stream=watch")
 	w.WriteHeader(http.StatusOK)
 	_, _ = io.WriteString(w, `{"type":"DELETED","object":{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","meta`)
@@ -156,7 +156,7 @@ func BrokenWithin(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
 	panic(http.ErrAbortHandler)
 }
 
-// OfResources matches calls about any objects, by these verbs or by any.
-func OfResources(verbs ...string) func(Call) bool {
-	return func(c Call) bool { return c.IsResourceRequest && isAmong(c.Verb, verbs) }
+// ForResources matches calls about any objects, by these verbs or by any.
+func ForResources(verbs ...string) func(Call) bool {
+	return func(c Call) bool { return c.IsResourceRequest && matchesVerb(c.Verb, verbs) }
 }

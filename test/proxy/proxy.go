@@ -1,6 +1,6 @@
-// Package proxy stands between a client and the API server of a control plane on
-// this machine, and has faults happen to requests as it is told. It does not know
-// what a collector is.
+// Package proxy runs a proxy between a client and the API server of a local control
+// plane, which injects faults into requests. It does not depend on the
+// collector.
 package proxy
 
 import (
@@ -18,47 +18,45 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/gleaner-dev/gleaner/devcluster"
 )
 
-// Proxy ends TLS, and passes requests on as the cluster's admin, unless a fault
-// happens to them. Its methods may be called concurrently.
+// A Proxy terminates TLS, and forwards requests with the cluster's admin credentials, unless a
+// fault applies to them. Its methods may be called concurrently.
 type Proxy struct {
-	server *httptest.Server
-	ca     []byte
-	pass   http.Handler // to the API server
-	infos  request.RequestInfoFactory
+	server  *httptest.Server
+	ca      []byte
+	backend http.Handler // to the API server
+	infos   request.RequestInfoFactory
 
-	mu      sync.Mutex // covers what follows
+	mu      sync.Mutex // covers the fields below
 	faults  []*Fault
 	watches map[*watch]struct{}
 }
 
-// Call is a request with what it asks of the API server.
+// A Call is a request with its parsed API request info.
 type Call struct {
 	*http.Request
 	*request.RequestInfo
 }
 
-// watch is a watch that runs through the proxy.
+// watch is a watch through the proxy.
 type watch struct {
 	resource string
 	end      func()
 }
 
-// Fault happens to calls.
+// A Fault applies to calls.
 type Fault struct {
-	proxy   *Proxy
-	matches func(Call) bool
-	happen  Happening
-	left    int // how often it is to happen yet; below 0: always
-	hits    int // how often it has happened
+	proxy     *Proxy
+	matches   func(Call) bool
+	handler   FaultHandler
+	remaining int // remaining number of calls; negative: unlimited
+	count     int // number of calls so far
 }
 
-// Start starts a proxy for a cluster. Whoever calls it calls Close.
+// Start starts a proxy for a cluster. The caller must call Close.
 func Start(cluster *devcluster.Cluster) (*Proxy, error) {
 	certificate, ca, err := cluster.ServingCertificate()
 	if err != nil {
@@ -77,10 +75,10 @@ func Start(cluster *devcluster.Cluster) (*Proxy, error) {
 	p := &Proxy{
 		ca:    ca,
 		infos: request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")},
-		pass: &httputil.ReverseProxy{
+		backend: &httputil.ReverseProxy{
 			Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(target) },
 			Transport: transport, FlushInterval: -1, ErrorLog: silent,
-			// The client is to see what it would see without a proxy.
+			// The client must get the same responses as without a proxy.
 			ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
 		},
 		watches: map[*watch]struct{}{},
@@ -93,30 +91,25 @@ func Start(cluster *devcluster.Cluster) (*Proxy, error) {
 	return p, nil
 }
 
-// Close ends the proxy with all that runs through it.
+// Close stops the proxy and all its connections.
 func (p *Proxy) Close() {
 	p.CutWatches("")
 	p.server.CloseClientConnections()
 	p.server.Close()
 }
 
-// Config reaches the API server through the proxy.
+// Config returns a configuration that uses the proxy.
 func (p *Proxy) Config() *rest.Config {
 	return &rest.Config{Host: p.server.URL, QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAData: p.ca}}
 }
 
-// WriteKubeconfig writes a file by which a process reaches the API server through
-// the proxy.
+// WriteKubeconfig writes a kubeconfig file for a process that uses
+// the proxy, which has the admin's credentials.
 func (p *Proxy) WriteKubeconfig(file string) error {
-	config := clientcmdapi.NewConfig()
-	config.Clusters["proxy"] = &clientcmdapi.Cluster{Server: p.server.URL, CertificateAuthorityData: p.ca}
-	config.AuthInfos["anybody"] = &clientcmdapi.AuthInfo{} // the proxy is the cluster's admin
-	config.Contexts["proxy"] = &clientcmdapi.Context{Cluster: "proxy", AuthInfo: "anybody"}
-	config.CurrentContext = "proxy"
-	return clientcmd.WriteToFile(*config, file)
+	return devcluster.WriteKubeconfig(file, p.Config())
 }
 
-// ServeHTTP passes a request on, unless a fault happens to it.
+// ServeHTTP forwards a request, unless a fault applies to it.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	info, err := p.infos.NewRequestInfo(r)
 	if err != nil {
@@ -124,34 +117,34 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if info.Verb == "watch" {
-		hijacked, done := p.watched(r, info.Resource)
+		hijacked, done := p.trackWatch(r, info.Resource)
 		defer done()
 		r = hijacked
 	}
 	if f := p.choose(Call{r, info}); f != nil {
-		f.happen(w, r, p.pass)
+		f.handler(w, r, p.backend)
 		return
 	}
-	p.pass.ServeHTTP(w, r)
+	p.backend.ServeHTTP(w, r)
 }
 
-// choose takes the first fault that is to happen to a call.
+// choose returns the first fault that applies to a call.
 func (p *Proxy) choose(c Call) *Fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, f := range p.faults {
-		if f.left == 0 || !f.matches(c) {
+		if f.remaining == 0 || !f.matches(c) {
 			continue
 		}
-		f.left--
-		f.hits++
+		f.remaining--
+		f.count++
 		return f
 	}
 	return nil
 }
 
-// watched notes that a watch runs, until done is called.
-func (p *Proxy) watched(r *http.Request, resource string) (_ *http.Request, done func()) {
+// trackWatch registers a watch until done is called.
+func (p *Proxy) trackWatch(r *http.Request, resource string) (_ *http.Request, done func()) {
 	ctx, cancel := context.WithCancel(r.Context())
 	w := &watch{resource: resource, end: cancel}
 	p.mu.Lock()
@@ -165,7 +158,7 @@ func (p *Proxy) watched(r *http.Request, resource string) (_ *http.Request, done
 	}
 }
 
-// CutWatches ends the watches of a resource, or with "" all.
+// CutWatches ends the watches of a resource, or all if it is "".
 func (p *Proxy) CutWatches(resource string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -176,10 +169,10 @@ func (p *Proxy) CutWatches(resource string) {
 	}
 }
 
-// CutConnections ends all connections, in the middle of whatever goes on.
+// CutConnections closes all connections, including those in use.
 func (p *Proxy) CutConnections() { p.server.CloseClientConnections() }
 
-// Watching is how many watches of a resource run, or with "" of all.
+// Watching returns the number of watches of a resource, or of all if it is "".
 func (p *Proxy) Watching(resource string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -192,26 +185,26 @@ func (p *Proxy) Watching(resource string) int {
 	return n
 }
 
-// Fail has something happen to the calls that match, so many times, or until it is
-// lifted if that is below 0.
-func (p *Proxy) Fail(times int, matches func(Call) bool, happen Happening) *Fault {
-	f := &Fault{proxy: p, matches: matches, happen: happen, left: times}
+// Fail makes the next matching calls fail: so many, or, if times is negative, all until the
+// fault is lifted.
+func (p *Proxy) Fail(times int, matches func(Call) bool, happen FaultHandler) *Fault {
+	f := &Fault{proxy: p, matches: matches, handler: happen, remaining: times}
 	p.mu.Lock()
 	p.faults = append(p.faults, f)
 	p.mu.Unlock()
 	return f
 }
 
-// Lift has a fault happen no more.
+// Lift disables a fault.
 func (f *Fault) Lift() {
 	f.proxy.mu.Lock()
 	defer f.proxy.mu.Unlock()
 	f.proxy.faults = slices.DeleteFunc(f.proxy.faults, func(other *Fault) bool { return other == f })
 }
 
-// Count is how often a fault has happened.
+// Count returns how often a fault has been applied.
 func (f *Fault) Count() int {
 	f.proxy.mu.Lock()
 	defer f.proxy.mu.Unlock()
-	return f.hits
+	return f.count
 }

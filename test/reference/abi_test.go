@@ -15,10 +15,10 @@ import (
 
 const abiPreamble = `# Documents and ABI
 
-What a module is asked with, and answers with: version ` + "`%s`" + `. The schemas, for editors and other tools, are in
+The request that a module receives and the verdict that it returns, version ` + "`%s`" + `. The schemas, for editors and other tools, are in
 [hostabi/schema](../../hostabi/schema). Modules in Go use the [SDK](../../sdk/go/README.md), and need little of this; those in Rego
-have the request as ` + "`input`" + `, and rules in package ` + "`gleaner`" + ` whose values are verdicts ([how](../../sdk/rego/README.md)). This page is written from the
-code, by ` + "`make generate`" + `.
+have the request as ` + "`input`" + `, and rules in package ` + "`gleaner`" + ` whose values are verdicts ([how](../../sdk/rego/README.md)). This page is generated from the
+code by ` + "`make generate`" + `.
 `
 
 func describeABI(t *testing.T, _ source) string {
@@ -41,12 +41,12 @@ func describeABI(t *testing.T, _ source) string {
 	}{
 		{"MaxRequestBytes", hostabi.MaxRequestBytes, "a request, with the results of all rounds"},
 		{"MaxVerdictBytes", hostabi.MaxVerdictBytes, "a verdict"},
-		{"MaxVerdictDepth", hostabi.MaxVerdictDepth, "objects and arrays within each other in a verdict"},
+		{"MaxVerdictDepth", hostabi.MaxVerdictDepth, "nesting depth of objects and arrays in a verdict"},
 		{"MaxStateBytes", hostabi.MaxStateBytes, "the state in a verdict"},
 		{"MaxReasonBytes", hostabi.MaxReasonBytes, "a reason, and the message of an event"},
 		{"MaxIntents", hostabi.MaxIntents, "intents in a verdict"},
 		{"MaxDependents", hostabi.MaxDependents, "exceptions by kind in a verdict"},
-		{"MaxListLimit", hostabi.MaxListLimit, "objects in a page of a list"},
+		{"MaxListLimit", hostabi.MaxListLimit, "objects on a page of a list"},
 	} {
 		b.WriteString(row("`"+l.name+"`", fmt.Sprint(l.value), l.what))
 	}
@@ -56,7 +56,7 @@ func describeABI(t *testing.T, _ source) string {
 }
 
 func describeHooks(b *strings.Builder, code source) {
-	b.WriteString("\n## Hooks and decisions\n\nAny answer may have a `reason`.\n\n| hook | decision | other fields |\n|---|---|---|\n")
+	b.WriteString("\n## Hooks and decisions\n\nAny verdict may have a `reason`.\n\n| hook | decision | other fields |\n|---|---|---|\n")
 	for _, hook := range hostabi.Hooks() {
 		for _, decision := range hostabi.Decisions(hook) {
 			b.WriteString(row("`"+string(hook)+"`", "`"+string(decision)+"`", codes(hostabi.Fields(hook, decision))))
@@ -70,21 +70,21 @@ func describeHooks(b *strings.Builder, code source) {
 }
 
 func describeImports(b *strings.Builder, code source) {
-	fmt.Fprintf(b, "\n## WebAssembly\n\nA module exports a function for each hook that it answers, of the hook's name and of type `() → ()`, and may export `_initialize`, which is\n"+
-		"called first. It may import what follows from `%s`, and WASI preview 1 without files, environment, arguments or sockets; anything else\n"+
-		"is refused when it is loaded, by name. What the sandbox does: [engines](../engines.md).\n\n| import | |\n|---|---|\n", hostabi.ImportModule)
+	fmt.Fprintf(b, "\n## WebAssembly\n\nA module exports a function of type `() → ()` for each hook that it implements, with the name of the hook. It may export `_initialize`, which is\n"+
+		"called first. It may import the functions below from `%s`, and WASI preview 1 without files, environment, arguments or sockets; a module\n"+
+		"with other imports is refused when it is loaded. About the sandbox: [engines](../engines.md).\n\n| import | |\n|---|---|\n", hostabi.ImportModule)
 	for _, name := range []string{"ImportRequestRead", "ImportVerdictWrite", "ImportLog"} {
 		c := code.consts["hostabi."+name]
 		_, text, _ := strings.Cut(c.comment, " ")
 		b.WriteString(row("`"+c.value+"`", plain(text)))
 	}
-	fmt.Fprintf(b, "\nLevels of the log: %d debug, %d info, %d warn, %d error.\n", hostabi.LogDebug, hostabi.LogInfo, hostabi.LogWarn, hostabi.LogError)
+	fmt.Fprintf(b, "\nLog levels: %d debug, %d info, %d warn, %d error.\n", hostabi.LogDebug, hostabi.LogInfo, hostabi.LogWarn, hostabi.LogError)
 }
 
-// constsOf returns the constants that are declared with a type, in their order.
+// constsOf returns the constants of a type, in the order of their declaration.
 func (s *source) constsOf(typeName string) []constant {
 	var list []constant
-	s.each(func(f file, n ast.Node) {
+	s.visitNodes(func(f file, n ast.Node) {
 		spec, ok := n.(*ast.ValueSpec)
 		if !ok {
 			return
@@ -101,7 +101,7 @@ func (s *source) constsOf(typeName string) []constant {
 	return list
 }
 
-// property is what a schema says of a document or of a field.
+// property is the schema of a document or a field.
 type property struct {
 	Ref         string              `json:"$ref"`
 	Type        any                 `json:"type"`
@@ -115,7 +115,7 @@ type property struct {
 	Order       []string            `json:"-"`
 }
 
-// UnmarshalJSON keeps the order in which the properties are written.
+// UnmarshalJSON preserves the order of the properties.
 func (p *property) UnmarshalJSON(data []byte) error {
 	if len(data) != 0 && data[0] != '{' { // true: anything
 		return nil

@@ -14,9 +14,9 @@ import (
 
 const apiPreamble = `# Resources
 
-The custom resources of ` + "`gleaner.dev/v1alpha1`" + `, from their definitions ([crds/manifests](../../crds/manifests)). This page is written by ` + "`make generate`" + `.
-Each comes in a form for one namespace and one for the cluster, which have the same fields. What they are for is told by
-[policies](../policies.md) and [finalizers](../finalizers.md), and what their status says by [conditions](conditions.md). The same is told by ` + "`kubectl explain`" + `.
+The custom resources of ` + "`gleaner.dev/v1alpha1`" + `, generated from their definitions ([crds/manifests](../../crds/manifests)) by ` + "`make generate`" + `.
+Each has a namespaced and a cluster-scoped form with the same fields. How to use them: [policies](../policies.md) and
+[finalizers](../finalizers.md). Their status: [conditions](conditions.md). ` + "`kubectl explain`" + ` shows the same.
 `
 
 // form is a resource in one scope.
@@ -27,12 +27,12 @@ type form struct {
 
 // field is a property of a schema, at a path.
 type field struct {
-	path, kind, what string
-	required         bool
-	initial          string   // the default
-	enum             []string // nil: any value
-	bounds           string
-	refusals         []string
+	path, kind, description string
+	required                bool
+	defaultValue            string   // the default
+	enum                    []string // nil: any
+	bounds                  string
+	refusals                []string
 }
 
 func describeAPI(t *testing.T, _ source) string {
@@ -52,7 +52,7 @@ func describeAPI(t *testing.T, _ source) string {
 			continue
 		}
 		if !isPair {
-			t.Fatalf("%s has no form for the cluster", kind)
+			t.Fatalf("%s has no cluster-scoped form", kind)
 		}
 		describePair(&b, forms[kind], cluster)
 	}
@@ -69,9 +69,9 @@ func formOf(d *apiextensionsv1.CustomResourceDefinition) form {
 	return f
 }
 
-// collect adds a field and those below it.
+// collect adds a field and its nested fields.
 func (f *form) collect(path string, s apiextensionsv1.JSONSchemaProps, required bool) {
-	one := field{path: path, kind: s.Type, what: s.Description, required: required, bounds: bounds(s)}
+	one := field{path: path, kind: s.Type, description: s.Description, required: required, bounds: bounds(s)}
 	if s.XIntOrString {
 		one.kind = "integer or string"
 	}
@@ -79,7 +79,7 @@ func (f *form) collect(path string, s apiextensionsv1.JSONSchemaProps, required 
 		one.kind += " (" + s.Format + ")"
 	}
 	if s.Default != nil {
-		one.initial = string(s.Default.Raw)
+		one.defaultValue = string(s.Default.Raw)
 	}
 	items := s
 	if s.Items != nil && s.Items.Schema != nil {
@@ -116,7 +116,7 @@ func refusals(s apiextensionsv1.JSONSchemaProps) []string {
 	return list
 }
 
-// bounds says what the schema allows, as far as people can use it.
+// bounds describes the limits in the schema that are useful to readers.
 func bounds(s apiextensionsv1.JSONSchemaProps) string {
 	var list []string
 	add := func(format string, has bool, value any) {
@@ -142,7 +142,7 @@ func deref[T any](p *T) T {
 	return *p
 }
 
-// describePair writes both forms at once: what is in one alone says so.
+// describePair describes both forms in one table: fields of one form are marked.
 func describePair(b *strings.Builder, one, cluster form) {
 	names := one.definition.Spec.Names
 	fmt.Fprintf(b, "\n## %s and %s\n\n", names.Kind, cluster.definition.Spec.Names.Kind)
@@ -154,7 +154,7 @@ func describePair(b *strings.Builder, one, cluster form) {
 	b.WriteString("\n| field | type | default | |\n|---|---|---|---|\n")
 	merged := merge(one, cluster)
 	for _, m := range merged {
-		what := plain(m.what)
+		what := plain(m.description)
 		if m.only != "" {
 			what = m.only + " only. " + what
 		}
@@ -168,9 +168,9 @@ func describePair(b *strings.Builder, one, cluster form) {
 		if m.bounds != "" {
 			what += " (" + m.bounds + ")"
 		}
-		b.WriteString(row("`"+m.path+"`", kind, code(m.initial), what))
+		b.WriteString(row("`"+m.path+"`", kind, code(m.defaultValue), what))
 	}
-	b.WriteString("\nWhat is refused, with what to write instead:\n\n| at | message |\n|---|---|\n")
+	b.WriteString("\nValidation messages:\n\n| field | message |\n|---|---|\n")
 	for _, m := range merged {
 		for _, text := range m.refusals {
 			b.WriteString(row("`"+m.path+"`", text))
@@ -190,7 +190,7 @@ func columns(d *apiextensionsv1.CustomResourceDefinition) string {
 	return strings.Join(list, ", ")
 }
 
-// mergedField is a field of both forms, or of the one that is said.
+// mergedField is a field of both forms, or of one of them.
 type mergedField struct {
 	field
 	only string
@@ -212,7 +212,7 @@ func merge(one, cluster form) []mergedField {
 			m.refusals = mergeRefusals(f.refusals, theirs.refusals, one, cluster)
 			m.required = f.required && theirs.required
 			if f.required != theirs.required {
-				m.what += " Required in one of the forms."
+				m.description += " Required in one of the forms."
 			}
 		}
 		list = append(list, m)
@@ -226,16 +226,16 @@ func merge(one, cluster form) []mergedField {
 	return list
 }
 
-func mergeRefusals(ours, theirs []string, one, cluster form) []string {
+func mergeRefusals(own, theirs []string, one, cluster form) []string {
 	var list []string
-	for _, text := range ours {
+	for _, text := range own {
 		if !slices.Contains(theirs, text) {
 			text = one.definition.Spec.Names.Kind + ": " + text
 		}
 		list = append(list, text)
 	}
 	for _, text := range theirs {
-		if !slices.Contains(ours, text) {
+		if !slices.Contains(own, text) {
 			list = append(list, cluster.definition.Spec.Names.Kind+": "+text)
 		}
 	}

@@ -11,14 +11,14 @@ type conditionReason struct{ condition, reason, message string }
 
 const conditionsPreamble = `# Conditions
 
-What the status of Gleaner's resources says: ` + "`kubectl describe`" + `, or ` + "`kubectl get clustergcpolicies NAME -o yaml`" + `. The message of a condition that is
-not as it should be says what to write instead. … stands for what differs from case to case. This page is written from the code, by ` + "`make generate`" + `.
+The conditions in the status of Gleaner's resources, shown by ` + "`kubectl describe`" + ` and ` + "`kubectl get clustergcpolicies NAME -o yaml`" + `. The message of a
+condition that reports a problem says how to fix it. … stands for variable text. This page is generated from the code by ` + "`make generate`" + `.
 `
 
 func describeConditions(t *testing.T, code source) string {
 	list := code.conditions()
 	if len(list) == 0 {
-		t.Error("no conditions are found")
+		t.Error("found no conditions")
 	}
 	var b strings.Builder
 	b.WriteString(conditionsPreamble)
@@ -34,20 +34,19 @@ func describeConditions(t *testing.T, code source) string {
 	return b.String()
 }
 
-// aboutCondition turns "ConditionX (policies) says that …" into a sentence.
+// aboutCondition turns "ConditionX (policies) reports whether …" into a sentence.
 func aboutCondition(comment string) string {
 	_, rest, ok := strings.Cut(comment, "(")
 	if !ok {
 		return sentence(comment)
 	}
-	return sentence(strings.Replace(strings.Join(strings.Fields(rest), " "), ") says that", ": says that", 1))
+	return sentence(strings.Replace(strings.Join(strings.Fields(rest), " "), ") reports whether", ": reports whether", 1))
 }
 
-// conditions finds whatever is made of a condition, …, a reason and a message: calls
-// that set one, and problems.
+// conditions finds the calls and literals that have a condition, a reason and a message.
 func (s *source) conditions() []conditionReason {
 	var list []conditionReason
-	s.each(func(f file, n ast.Node) {
+	s.visitNodes(func(f file, n ast.Node) {
 		switch n := n.(type) {
 		case *ast.CallExpr:
 			list = append(list, s.conditionOf(f, n.Args)...)
@@ -65,19 +64,33 @@ func (s *source) conditions() []conditionReason {
 }
 
 func (s *source) conditionOf(f file, args []ast.Expr) []conditionReason {
+	args = values(args)
 	if len(args) < 3 || !strings.HasPrefix(selector(args[0]), "v1alpha1.Condition") {
 		return nil
 	}
 	condition := s.consts[selector(args[0])].value
 	for i, arg := range args[1 : len(args)-1] {
 		_, isText := arg.(*ast.BasicLit)
-		_, isName := arg.(*ast.Ident) // of a constant of the same package, if it is one
-		if !isText && !isName {
+		_, isName := arg.(*ast.Ident) // a constant of the same package
+		_, isSelector := arg.(*ast.SelectorExpr)
+		if !isText && !isName && !isSelector {
 			continue
 		}
 		if reason, ok := s.text(f, arg); ok {
-			return []conditionReason{{condition, reason, s.leading(f, args[i+2])}}
+			return []conditionReason{{condition, reason, s.leadingText(f, args[i+2])}}
 		}
 	}
 	return nil
+}
+
+// values returns the values of a composite literal, be they keyed or not.
+func values(elements []ast.Expr) []ast.Expr {
+	list := make([]ast.Expr, 0, len(elements))
+	for _, e := range elements {
+		if kv, ok := e.(*ast.KeyValueExpr); ok {
+			e = kv.Value
+		}
+		list = append(list, e)
+	}
+	return list
 }

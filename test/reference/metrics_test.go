@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// makers are the functions that make a metric out of options, and its type.
-var makers = map[string]string{
+// metricFuncs are the functions that create a metric from options, and its type.
+var metricFuncs = map[string]string{
 	"NewCounter": "counter", "NewCounterVec": "counter", "NewCounterFunc": "counter",
 	"NewGauge": "gauge", "NewGaugeVec": "gauge", "NewGaugeFunc": "gauge",
 	"NewHistogram": "histogram", "NewHistogramVec": "histogram",
@@ -22,10 +22,10 @@ type metric struct {
 
 const metricsPreamble = `# Metrics
 
-At ` + "`/metrics`" + ` on ` + "`--metrics-bind-address`" + `, by HTTPS with a bearer token ([how](../../README.md#asking-it)). This page is written from the code, by
-` + "`make generate`" + `. Beside these there are those of client-go and controller-runtime (` + "`workqueue_*`" + ` with ` + "`name=\"gleaner\"`" + `,
-` + "`rest_client_*`, `controller_runtime_*`" + `) and of the Go runtime (` + "`go_*`, `process_*`" + `). What to watch for is told by the
-alert rules in [config](../../config) and by [troubleshooting](../troubleshooting.md).
+Served at ` + "`/metrics`" + ` on ` + "`--metrics-bind-address`" + `, over HTTPS with a bearer token ([how](../../README.md#asking-it)). This page is generated from the code by
+` + "`make generate`" + `. There are also the metrics of client-go and controller-runtime (` + "`workqueue_*`" + ` with ` + "`name=\"gleaner\"`" + `,
+` + "`rest_client_*`, `controller_runtime_*`" + `) and of the Go runtime (` + "`go_*`, `process_*`" + `). For what to watch, see the
+alert rules in [config](../../config) and [troubleshooting](../troubleshooting.md).
 
 | metric | type | labels | |
 |---|---|---|---|
@@ -34,7 +34,7 @@ alert rules in [config](../../config) and by [troubleshooting](../troubleshootin
 func describeMetrics(t *testing.T, code source) string {
 	list := code.metrics(t)
 	if len(list) == 0 {
-		t.Error("no metrics are found")
+		t.Error("found no metrics")
 	}
 	var b strings.Builder
 	b.WriteString(metricsPreamble)
@@ -44,11 +44,11 @@ func describeMetrics(t *testing.T, code source) string {
 	return b.String()
 }
 
-// metrics finds what is made by the functions of package prometheus.
+// metrics finds the metrics created by functions of package prometheus.
 func (s *source) metrics(t *testing.T) []metric {
 	t.Helper()
 	var list []metric
-	s.each(func(f file, n ast.Node) {
+	s.visitNodes(func(f file, n ast.Node) {
 		call, ok := n.(*ast.CallExpr)
 		if !ok {
 			return
@@ -58,7 +58,7 @@ func (s *source) metrics(t *testing.T) []metric {
 			return
 		}
 		if m.name == "" || m.help == "" {
-			t.Errorf("%s: the name or the help of a metric can't be read: write constants", f.name)
+			t.Errorf("%s: the name or the help of a metric is not a constant", f.name)
 			return
 		}
 		list = append(list, m)
@@ -69,12 +69,12 @@ func (s *source) metrics(t *testing.T) []metric {
 
 func (s *source) metric(f file, call *ast.CallExpr) (metric, bool) {
 	m := metric{file: f.name}
-	switch kind, isMaker := makers[called(call)]; {
+	switch kind, isMaker := metricFuncs[calleeName(call)]; {
 	case selector(call.Fun) == "prometheus.NewDesc" && len(call.Args) == 4:
 		m.name, _ = s.text(f, call.Args[0])
 		m.help, _ = s.text(f, call.Args[1])
 		m.kind = "gauge"
-		if strings.HasSuffix(m.name, "_total") { // as promlint wants it
+		if strings.HasSuffix(m.name, "_total") { // as promlint requires
 			m.kind = "counter"
 		}
 		m.labels = s.texts(f, call.Args[2])
@@ -94,7 +94,7 @@ func (s *source) metric(f file, call *ast.CallExpr) (metric, bool) {
 	return m, true
 }
 
-// field returns the text that a field of a literal has.
+// field returns the text of a field in a literal.
 func (s *source) field(f file, lit *ast.CompositeLit, name string) string {
 	for _, e := range lit.Elts {
 		if kv, ok := e.(*ast.KeyValueExpr); ok {

@@ -1,6 +1,6 @@
-// Package reference writes the pages of docs/reference from the code, and fails
-// when one of them is out of date. The page on commands is written by the test of
-// cmd/gleaner, which alone can see them.
+// Package reference generates the pages of docs/reference from the code, and fails
+// if one of them is out of date. Tests of cmd/gleaner and
+// cmd/gleaner-dev generate the pages on commands.
 //
 // After a change run "make generate", or
 //
@@ -21,7 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write docs/reference anew; then read the diff")
+var rewrite = flag.Bool("rewrite", false, "write docs/reference; then read the diff")
 
 const (
 	root   = "../.."
@@ -29,7 +29,7 @@ const (
 )
 
 func TestReference(t *testing.T) {
-	code := parseTree(t, "operator", "cmd", "crds", "policies")
+	code := parseTree(t, "operator", "cmd", "internal", "crds", "policies")
 	for name, write := range map[string]func(*testing.T, source) string{
 		"api.md":        describeAPI,
 		"abi.md":        describeABI,
@@ -56,7 +56,7 @@ func TestReference(t *testing.T) {
 	}
 }
 
-// row is a line of a table. A cell may have lines of its own.
+// row returns a row of a table. A cell may have several lines.
 func row(cells ...string) string {
 	for i, c := range cells {
 		c = strings.ReplaceAll(strings.TrimSpace(c), "|", `\|`)
@@ -65,7 +65,7 @@ func row(cells ...string) string {
 	return "| " + strings.Join(cells, " | ") + " |\n"
 }
 
-// code marks text as such; nothing stays nothing.
+// code formats text as code, unless it is empty.
 func code(text string) string {
 	if text == "" {
 		return ""
@@ -73,7 +73,7 @@ func code(text string) string {
 	return "`" + text + "`"
 }
 
-// codes marks each of a list.
+// codes formats a list of texts as code.
 func codes(list []string) string {
 	marked := make([]string, 0, len(list))
 	for _, text := range list {
@@ -82,12 +82,12 @@ func codes(list []string) string {
 	return strings.Join(marked, ", ")
 }
 
-// plain keeps prose from being taken for markup.
+// plain escapes prose for Markdown.
 func plain(text string) string {
 	return strings.NewReplacer("<", "&lt;", "*", `\*`, "_", `\_`).Replace(text)
 }
 
-// sentence has prose begin and end as a sentence does.
+// sentence makes prose begin with a capital letter and end with a period.
 func sentence(text string) string {
 	text = strings.TrimSpace(text)
 	if text == "" {

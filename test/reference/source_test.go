@@ -24,12 +24,12 @@ type file struct {
 	syntax *ast.File
 }
 
-// constant is a constant of type string, and what its comment says.
+// constant is a string constant with its comment.
 type constant struct {
 	pkg, value, comment string
 }
 
-// parseTree reads the folders and those below them.
+// parseTree parses folders recursively.
 func parseTree(t *testing.T, folders ...string) source {
 	t.Helper()
 	code := source{consts: map[string]constant{}}
@@ -91,8 +91,8 @@ func (s *source) addConst(f file, decl *ast.GenDecl, spec *ast.ValueSpec) {
 	}
 }
 
-// text evaluates an expression that is a constant text: literals, sums of them,
-// conversions and names of constants that were read before.
+// text evaluates a constant string expression: literals, concatenations,
+// conversions and names of parsed constants.
 func (s *source) text(f file, e ast.Expr) (string, bool) {
 	switch e := e.(type) {
 	case *ast.BasicLit:
@@ -105,7 +105,7 @@ func (s *source) text(f file, e ast.Expr) (string, bool) {
 	case *ast.ParenExpr:
 		return s.text(f, e.X)
 	case *ast.CallExpr:
-		if name := called(e); len(e.Args) == 1 && (name == "string" || s.isType(name)) {
+		if name := calleeName(e); len(e.Args) == 1 && (name == "string" || s.isType(name)) {
 			return s.text(f, e.Args[0])
 		}
 	case *ast.Ident, *ast.SelectorExpr:
@@ -115,7 +115,7 @@ func (s *source) text(f file, e ast.Expr) (string, bool) {
 	return "", false
 }
 
-// isType tells the conversions to types of constants from calls.
+// isType reports whether a call is a conversion to a type of constants.
 func (s *source) isType(name string) bool { return name == "Reason" }
 
 func (s *source) constant(f file, e ast.Expr) (constant, bool) {
@@ -139,8 +139,8 @@ func selector(e ast.Expr) string {
 	return ""
 }
 
-// called returns the name of what is called, without what it belongs to.
-func called(c *ast.CallExpr) string {
+// calleeName returns the name of the called function or method, without its qualifier.
+func calleeName(c *ast.CallExpr) string {
 	switch f := c.Fun.(type) {
 	case *ast.Ident:
 		return f.Name
@@ -151,8 +151,8 @@ func called(c *ast.CallExpr) string {
 	}
 }
 
-// each visits all nodes of all files, in the order of their names.
-func (s *source) each(visit func(f file, n ast.Node)) {
+// visitNodes visits all nodes of all files, in the order of the files' names.
+func (s *source) visitNodes(visit func(f file, n ast.Node)) {
 	files := slices.SortedFunc(slices.Values(s.files), func(a, b file) int { return strings.Compare(a.name, b.name) })
 	for _, f := range files {
 		ast.Inspect(f.syntax, func(n ast.Node) bool {
@@ -164,22 +164,22 @@ func (s *source) each(visit func(f file, n ast.Node)) {
 	}
 }
 
-// leading returns the text that an expression begins with: of a sum the first
-// part, of a format the format.
-func (s *source) leading(f file, e ast.Expr) string {
+// leadingText returns the text at the beginning of an expression: the first
+// part of a concatenation, or the format.
+func (s *source) leadingText(f file, e ast.Expr) string {
 	if text, ok := s.text(f, e); ok {
 		return text
 	}
 	switch e := e.(type) {
 	case *ast.BinaryExpr:
-		left := s.leading(f, e.X)
+		left := s.leadingText(f, e.X)
 		if right, ok := s.text(f, e.Y); ok {
 			return left + right
 		}
 		return left + "…"
 	case *ast.CallExpr:
-		if called(e) == "Sprintf" && len(e.Args) != 0 {
-			return verbs.Replace(s.leading(f, e.Args[0]))
+		if calleeName(e) == "Sprintf" && len(e.Args) != 0 {
+			return verbs.Replace(s.leadingText(f, e.Args[0]))
 		}
 	}
 	return "…"

@@ -1,7 +1,7 @@
-// Command s3 is object storage on loopback, with S3's API and its signatures,
-// for tests, the demo, and whoever tries the examples. It keeps objects in a
-// folder; the account is example with the secret example-secret, unless
-// S3_ACCESS_KEY and S3_SECRET_KEY say otherwise.
+// Command s3 serves object storage on loopback, with S3's API and signatures,
+// for tests, the demo and the examples. It stores objects in a
+// folder. The access key is example with the secret example-secret, unless
+// S3_ACCESS_KEY and S3_SECRET_KEY are set.
 package main
 
 import (
@@ -19,23 +19,23 @@ import (
 	"github.com/versity/versitygw/embedgw"
 )
 
-// The account comes from the environment, since arguments are for all to see.
+// The credentials come from the environment, since arguments are visible to all users.
 const (
 	accessKeyVariable = "S3_ACCESS_KEY"
 	secretKeyVariable = "S3_SECRET_KEY"
 )
 
-// limit is enough for connections and requests of a test.
+// limit on connections and requests, enough for tests.
 const limit = 100
 
 func main() {
-	dir := flag.String("dir", "", "the folder that objects are kept in; without it, one that is removed in the end")
-	address := flag.String("address", "127.0.0.1:7070", "where to listen")
-	cert := flag.String("cert", "", "the certificate, in PEM; without it, plain HTTP is served")
-	key := flag.String("key", "", "its key, in PEM")
-	region := flag.String("region", "us-east-1", "the region that requests are signed for")
-	health := flag.String("health", "/.health", "the path that tells that it works, without a signature")
-	child := flag.Bool("child", false, "end with the standard input, and leave Ctrl-C to whoever has started it")
+	dir := flag.String("dir", "", "folder to store objects in; default: a temporary folder")
+	address := flag.String("address", "127.0.0.1:7070", "address to listen on")
+	cert := flag.String("cert", "", "certificate file, in PEM; default: plain HTTP")
+	key := flag.String("key", "", "key file of the certificate, in PEM")
+	region := flag.String("region", "us-east-1", "region that requests are signed for")
+	health := flag.String("health", "/.health", "path of health checks, without a signature")
+	child := flag.Bool("child", false, "stop at the end of standard input, and ignore interrupts")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -55,7 +55,7 @@ func main() {
 	}
 }
 
-// ends is a context that ends with what is read.
+// ends returns a context that is canceled at the end of input.
 func ends(input io.Reader) context.Context {
 	signal.Ignore(os.Interrupt)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -66,7 +66,7 @@ func ends(input io.Reader) context.Context {
 	return ctx
 }
 
-// serve keeps what belongs to objects in files beside them, since not every file
+// serve stores the attributes of objects in files next to them, since not every file
 // system has extended attributes.
 func serve(ctx context.Context, dir string, config *embedgw.Config) error {
 	if dir == "" {
@@ -83,13 +83,13 @@ func serve(ctx context.Context, dir string, config *embedgw.Config) error {
 			return fmt.Errorf("create folder: %w", err)
 		}
 	}
-	beside, err := meta.NewSideCar(attributes)
+	accounts, err := meta.NewSideCar(attributes)
 	if err != nil {
-		return fmt.Errorf("keep attributes: %w", err)
+		return fmt.Errorf("store attributes: %w", err)
 	}
-	files, err := posix.New(data, beside, posix.PosixOpts{SideCarDir: attributes, VersioningDir: versions})
+	files, err := posix.New(data, accounts, posix.PosixOpts{SideCarDir: attributes, VersioningDir: versions})
 	if err != nil {
-		return fmt.Errorf("keep objects: %w", err)
+		return fmt.Errorf("store objects: %w", err)
 	}
 	return embedgw.RunVersityGW(ctx, files, config)
 }

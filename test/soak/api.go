@@ -21,12 +21,12 @@ import (
 	"github.com/gleaner-dev/gleaner/devcluster"
 )
 
-// api is the soak's own way to the API server, past the proxy. The API server may be
-// away: each call is tried until it is back.
+// api is the soak test's client of the API server, without the proxy. The API server may be
+// unavailable: each call is retried.
 type api struct{ client client.Client }
 
 func newAPI(cluster *devcluster.Cluster) (*api, error) {
-	config, err := cluster.ConfigFor("soak", "system:masters") // what Gleaner's own user makes gets no holds
+	config, err := cluster.ConfigFor("soak", "system:masters") // objects that Gleaner's own user creates get no holds
 	if err != nil {
 		return nil, err
 	}
@@ -40,8 +40,8 @@ func newAPI(cluster *devcluster.Cluster) (*api, error) {
 	return &api{c}, err
 }
 
-// define has Gleaner's own types served.
-func (a *api) define(ctx context.Context) error {
+// createCRDs creates Gleaner's CustomResourceDefinitions.
+func (a *api) createCRDs(ctx context.Context) error {
 	definitions, err := crds.Definitions()
 	if err != nil {
 		return err
@@ -61,8 +61,8 @@ func (a *api) define(ctx context.Context) error {
 	})
 }
 
-// create makes an object that has a name. Of a call whose answer was lost it is read
-// what it has made.
+// create creates an object with a name. If the response is lost, the object is
+// read.
 func (a *api) create(ctx context.Context, o client.Object) error {
 	return eventually(ctx, func() error {
 		err := a.client.Create(ctx, o)
@@ -70,13 +70,13 @@ func (a *api) create(ctx context.Context, o client.Object) error {
 			return a.client.Get(ctx, client.ObjectKeyFromObject(o), o)
 		}
 		if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
-			panic(fmt.Sprintf("create %s: %v", o.GetName(), err)) // no use in trying again
+			panic(fmt.Sprintf("create %s: %v", o.GetName(), err)) // not retriable
 		}
 		return err
 	})
 }
 
-// delete deletes an object, if it is there, by a propagation policy; "" is none.
+// delete deletes an object, if it exists, with a propagation policy; "" means none.
 func (a *api) delete(ctx context.Context, o client.Object, how metav1.DeletionPropagation) error {
 	return eventually(ctx, func() error {
 		var options []client.DeleteOption
@@ -90,8 +90,8 @@ func (a *api) delete(ctx context.Context, o client.Object, how metav1.DeletionPr
 	})
 }
 
-// unlabel takes a label off an object.
-func (a *api) unlabel(ctx context.Context, o client.Object, label string) error {
+// removeLabel removes a label from an object.
+func (a *api) removeLabel(ctx context.Context, o client.Object, label string) error {
 	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, label)
 	return eventually(ctx, func() error {
 		err := a.client.Patch(ctx, o.DeepCopyObject().(client.Object), client.RawPatch("application/merge-patch+json", []byte(patch)))
@@ -99,8 +99,8 @@ func (a *api) unlabel(ctx context.Context, o client.Object, label string) error 
 	})
 }
 
-// live reads an object; nil if it is gone.
-func (a *api) live(ctx context.Context, o *unstructured.Unstructured) (found *unstructured.Unstructured, err error) {
+// get reads an object; nil if it does not exist.
+func (a *api) get(ctx context.Context, o *unstructured.Unstructured) (found *unstructured.Unstructured, err error) {
 	err = eventually(ctx, func() error {
 		found = &unstructured.Unstructured{}
 		found.SetGroupVersionKind(o.GroupVersionKind())
@@ -113,15 +113,15 @@ func (a *api) live(ctx context.Context, o *unstructured.Unstructured) (found *un
 	return found, err
 }
 
-// gone waits until there is no object of a name any more.
-func (a *api) gone(ctx context.Context, o client.Object) error {
+// waitForDeletion waits until an object does not exist any more.
+func (a *api) waitForDeletion(ctx context.Context, o client.Object) error {
 	return eventually(ctx, func() error {
 		err := a.client.Get(ctx, client.ObjectKeyFromObject(o), o)
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
 		if err == nil {
-			err = fmt.Errorf("%T %s is still there, finalizers %v", o, o.GetName(), o.GetFinalizers())
+			err = fmt.Errorf("%T %s still exists, finalizers %v", o, o.GetName(), o.GetFinalizers())
 		}
 		return err
 	})
@@ -131,7 +131,7 @@ func namespace(name string) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 }
 
-// definition is a custom type that comes and goes.
+// definition returns the definition of a temporary custom type.
 func definition(plural string) *apiextensionsv1.CustomResourceDefinition {
 	kind := kindOf(plural).Kind
 	return &apiextensionsv1.CustomResourceDefinition{

@@ -17,24 +17,24 @@ import (
 
 const (
 	attackerNamespace = "soak-attacker"
-	attackLength      = 10 * time.Second // that each payload is in place for
-	loadTime          = 2 * time.Second  // that the operator is given to load a module
+	attackLength      = 10 * time.Second // duration of each payload
+	loadTime          = 2 * time.Second  // for the operator to load a module
 )
 
 // attacks are the payloads of package test/attacks that an attacker submits in turn.
-// Those that only take memory are left out, since growth is measured.
+// Payloads that only use memory are excluded, since growth is measured.
 var attacks = []string{"endless-start", "endless-call", "nested-templates", "union-types", "rewritten-tables", "random-loads", "large-patterns"}
 
-// attack has a tenant attack the operator from a namespace of its own, with one payload
-// after the other, until the time is over. Nobody else is to notice.
-func (s *stage) attack(ctx, ending context.Context) error {
+// attack attacks the operator as a tenant of one namespace, with one payload
+// after the other, until the time is over. Others must not be affected.
+func (s *testbed) attack(ctx, ending context.Context) error {
 	if err := s.api.create(ctx, namespace(attackerNamespace)); err != nil {
 		return err
 	}
 	for n := 0; ending.Err() == nil; n++ {
 		p, ok := payload.Named(attacks[n%len(attacks)])
 		if !ok {
-			return fmt.Errorf("there is no payload %s", attacks[n%len(attacks)])
+			return fmt.Errorf("no payload %s", attacks[n%len(attacks)])
 		}
 		p.Name = fmt.Sprintf("%s-%d", p.Name, n)
 		if err := s.submit(ctx, p); err != nil {
@@ -42,7 +42,7 @@ func (s *stage) attack(ctx, ending context.Context) error {
 		}
 		s.attacked.Add(1)
 		pause(ctx, ending, attackLength)
-		if err := s.withdraw(ctx, p); err != nil {
+		if err := s.removePayload(ctx, p); err != nil {
 			return fmt.Errorf("remove %s: %w", p.Name, err)
 		}
 	}
@@ -50,8 +50,8 @@ func (s *stage) attack(ctx, ending context.Context) error {
 }
 
 // submit creates the objects of a payload, with the highest limits that the API server
-// accepts. A module that it does not accept is no attack.
-func (s *stage) submit(ctx context.Context, p payload.Payload) error {
+// accepts. Refused modules are skipped.
+func (s *testbed) submit(ctx context.Context, p payload.Payload) error {
 	p.Limits = p.Limits.Fit(func(l payload.Limits) bool {
 		probe := payload.Payload{Name: p.Name, Rego: payload.Abstaining, Limits: l}
 		objects, err := probe.Module(attackerNamespace)
@@ -68,14 +68,14 @@ func (s *stage) submit(ctx context.Context, p payload.Payload) error {
 		err = s.createAll(ctx, p.GCPolicies(attackerNamespace))
 	}
 	if err == nil {
-		pause(ctx, ctx, loadTime) // or the policies would not be evaluated yet
-		err = s.abandon(ctx, p)
+		pause(ctx, ctx, loadTime) // otherwise the policies would not be evaluated yet
+		err = s.createOrphans(ctx, p)
 	}
 	return err
 }
 
-// createAll creates objects. The error of one that is invalid comes back at once.
-func (s *stage) createAll(ctx context.Context, objects []*unstructured.Unstructured, options ...client.CreateOption) error {
+// createAll creates objects. It returns the error of an invalid one immediately.
+func (s *testbed) createAll(ctx context.Context, objects []*unstructured.Unstructured, options ...client.CreateOption) error {
 	for _, o := range objects {
 		var invalid error
 		err := eventually(ctx, func() error {
@@ -95,9 +95,9 @@ func (s *stage) createAll(ctx context.Context, objects []*unstructured.Unstructu
 	return nil
 }
 
-// abandon creates the objects that a payload's policies are evaluated for, and deletes
+// createOrphans creates the objects for which a payload's policies are evaluated, and deletes
 // their owner.
-func (s *stage) abandon(ctx context.Context, p payload.Payload) error {
+func (s *testbed) createOrphans(ctx context.Context, p payload.Payload) error {
 	if p.Orphans == 0 {
 		return nil
 	}
@@ -117,8 +117,8 @@ func (s *stage) abandon(ctx context.Context, p payload.Payload) error {
 	return s.api.delete(ctx, owner, metav1.DeletePropagationBackground)
 }
 
-// withdraw deletes the objects of a payload. Its orphans are left to the collector.
-func (s *stage) withdraw(ctx context.Context, p payload.Payload) error {
+// removePayload deletes the objects of a payload. Its ownerless objects are left to the collector.
+func (s *testbed) removePayload(ctx context.Context, p payload.Payload) error {
 	objects, err := p.Module(attackerNamespace)
 	if err != nil {
 		return err

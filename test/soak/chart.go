@@ -6,11 +6,11 @@ import (
 )
 
 const (
-	chartWidth, chartHeight = 640, 90 // of one measure
+	chartWidth, chartHeight = 640, 90 // of one measure's chart
 	chartMargin             = 24
 )
 
-// chart draws one line for each measure, each from zero on a scale of its own.
+// chart draws a line for each measure, each with its own scale from zero.
 func (r *result) chart() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="sans-serif" font-size="11">`+"\n",

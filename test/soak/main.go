@@ -1,9 +1,9 @@
-// Command soak runs the operator for a long time on a real control plane where
-// objects, types, policies and modules come and go, while its connections are cut, its
-// calls fail and the API server is killed. It fails if anything was lost or is stuck,
+// Command soak runs the operator for a long time on a real control plane on which
+// objects, types, policies and modules are created and deleted, while its connections are cut, its
+// calls fail and the API server is killed. It fails if an object is lost or stuck,
 // or if the operator's memory, goroutines or files grow.
 //
-// What it has seen is left in a folder: samples.csv, chart.svg, and the operator's log.
+// It writes samples.csv, chart.svg, and the operator's log into a folder.
 package main
 
 import (
@@ -24,20 +24,20 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	s := settings{progress: os.Stderr}
-	flag.DurationVar(&s.length, "for", 30*time.Minute, "how long")
-	flag.DurationVar(&s.every, "sample", 10*time.Second, "between samples")
-	flag.StringVar(&s.collector, "collector", primary, "how Gleaner runs: primary or companion")
-	flag.StringVar(&s.binary, "gleaner", "bin/gleaner", "the Gleaner to run")
-	flag.StringVar(&s.folder, "out", "bin/soak", "folder for what was seen")
-	flag.IntVar(&s.waves, "waves", 3, "sets of objects that are there at the same time")
-	flag.IntVar(&s.size, "size", 3, "owners of each sort in one of them")
-	flag.BoolVar(&s.attack, "attack", false, "have a tenant attack the operator all the time, with modules that loop, take memory or are slow to compile")
+	flag.DurationVar(&s.length, "for", 30*time.Minute, "duration")
+	flag.DurationVar(&s.every, "sample", 10*time.Second, "interval of samples")
+	flag.StringVar(&s.collector, "collector", primary, "mode of Gleaner: primary or companion")
+	flag.StringVar(&s.binary, "gleaner", "bin/gleaner", "gleaner binary to run")
+	flag.StringVar(&s.folder, "out", "bin/soak", "folder for samples, chart and log")
+	flag.IntVar(&s.waves, "waves", 3, "number of parallel sets of objects")
+	flag.IntVar(&s.size, "size", 3, "number of owners of each kind in a set")
+	flag.BoolVar(&s.attack, "attack", false, "attack the operator all the time as a tenant, with modules that loop, take memory or are slow to compile")
 	flag.Parse()
 	if s.collector != primary && s.collector != companion {
 		fmt.Fprintf(os.Stderr, "soak: -collector=%s: use primary or companion\n", s.collector)
 		os.Exit(2)
 	}
-	quiet()
+	silenceClients()
 	r, err := soak(ctx, s)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "soak:", err)
@@ -49,8 +49,8 @@ func main() {
 	}
 }
 
-// quiet keeps clients from complaining of each fault.
-func quiet() {
+// silenceClients keeps clients from logging each fault.
+func silenceClients() {
 	ctrl.SetLogger(logr.Discard())
 	klog.SetLogger(logr.Discard())
 }

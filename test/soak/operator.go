@@ -14,26 +14,32 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/gleaner-dev/gleaner/devcluster/child"
+	"github.com/gleaner-dev/gleaner/devcluster/freeport"
 )
 
-const stopTime = time.Minute // that the operator is given to end
+const stopTime = time.Minute // for the operator to end
 
-// operator is the process that is looked at.
+// operator is the operator process under test.
 type operator struct {
 	process                 *exec.Cmd
 	metrics, probes, pprofs string // addresses
 	log                     *os.File
 	exited                  chan struct{}
-	err                     error // of its end, once exited is closed
+	err                     error // result of the process, once exited is closed
 }
 
-// launch starts it, as it is deployed: with a canary and a lease. It keeps fewer
-// decisions, so that the room for them is taken when the first quarter is over: what
-// grows after that is something else.
+// launch starts the operator as deployed: with a canary and a lease. It keeps fewer
+// records, so that their memory is allocated within the first quarter: later
+// growth has other causes.
 func launch(s settings, kubeconfig string) (*operator, error) {
-	addresses, err := freeAddresses(4)
-	if err != nil {
-		return nil, err
+	var addresses [4]string
+	for i := range addresses {
+		var err error
+		if addresses[i], err = freeport.Address(); err != nil {
+			return nil, err
+		}
 	}
 	o := &operator{metrics: addresses[0], probes: addresses[1], pprofs: addresses[2], exited: make(chan struct{})}
 	flags := []string{
@@ -45,13 +51,13 @@ func launch(s settings, kubeconfig string) (*operator, error) {
 		_, port, _ := net.SplitHostPort(addresses[3])
 		flags = append(flags, "--webhook-bind-address="+addresses[3], "--webhook-url=https://localhost:"+port+"/veto")
 	}
+	var err error
 	if o.log, err = os.Create(filepath.Join(s.folder, "gleaner.log")); err != nil {
 		return nil, err
 	}
 	o.process = exec.Command(s.binary, flags...)
 	o.process.Stderr = o.log
-	tieToParent(o.process)
-	if err := o.process.Start(); err != nil {
+	if err := child.Start(o.process); err != nil {
 		return nil, errors.Join(fmt.Errorf("start Gleaner: %w", err), o.log.Close())
 	}
 	go func() {
@@ -61,45 +67,32 @@ func launch(s settings, kubeconfig string) (*operator, error) {
 	return o, nil
 }
 
-func freeAddresses(n int) ([]string, error) {
-	var addresses []string
-	for range n {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, fmt.Errorf("find a free port: %w", err)
-		}
-		defer listener.Close() // all at the end, or one would be found twice
-		addresses = append(addresses, listener.Addr().String())
-	}
-	return addresses, nil
-}
-
-// ready waits until it is.
-func (o *operator) ready(ctx context.Context) error {
+// waitUntilReady waits until the operator is ready.
+func (o *operator) waitUntilReady(ctx context.Context) error {
 	return eventually(ctx, func() error {
 		_, err := get(ctx, "http://"+o.probes+"/readyz")
 		return err
 	})
 }
 
-// ended is why the process has ended; nil while it runs.
+// ended returns the error with which the process has ended; nil while it is running.
 func (o *operator) ended() error {
 	select {
 	case <-o.exited:
-		return fmt.Errorf("the operator has ended: %w; see its log", cmpErr(o.err))
+		return fmt.Errorf("operator ended: %w; see its log", exitError(o.err))
 	default:
 		return nil
 	}
 }
 
-func cmpErr(err error) error {
+func exitError(err error) error {
 	if err == nil {
 		return errors.New("exit code 0")
 	}
 	return err
 }
 
-// stop ends it in order.
+// stop stops the operator gracefully.
 func (o *operator) stop() error {
 	if err := o.ended(); err != nil {
 		return err
@@ -111,18 +104,18 @@ func (o *operator) stop() error {
 	case <-o.exited:
 		return o.err
 	case <-time.After(stopTime):
-		return fmt.Errorf("it still runs %s after SIGTERM", stopTime)
+		return fmt.Errorf("operator did not end within %s of SIGTERM", stopTime)
 	}
 }
 
 func (o *operator) kill() {
-	_ = o.process.Process.Kill() // or it has ended
+	_ = o.process.Process.Kill() // fails if the process has ended
 	<-o.exited
 }
 
-// figures reads what it says of itself, after a collection of Go's garbage: what is in
-// use then is what is held. The profile says by whom.
-func (o *operator) figures(ctx context.Context) (sample, error) {
+// readMetrics reads the operator's metrics after a garbage collection, so that the heap
+// in use is live, and its heap profile.
+func (o *operator) readMetrics(ctx context.Context) (sample, error) {
 	heap, err := get(ctx, "http://"+o.pprofs+"/debug/pprof/heap?gc=1")
 	if err != nil {
 		return sample{}, err
@@ -136,7 +129,7 @@ func (o *operator) figures(ctx context.Context) (sample, error) {
 	return s, err
 }
 
-// sampleOf reads a sample out of metrics.
+// sampleOf parses a sample from metrics.
 func sampleOf(text string) (sample, error) {
 	s := sample{values: map[string]float64{}}
 	for line := range strings.Lines(text) {
@@ -158,7 +151,7 @@ func sampleOf(text string) (sample, error) {
 	}
 	for _, m := range measures {
 		if _, ok := s.values[m.name]; !ok && m.metric != "" {
-			return s, fmt.Errorf("read metrics: there is no %s", m.metric)
+			return s, fmt.Errorf("read metrics: no %s", m.metric)
 		}
 	}
 	return s, nil
@@ -178,7 +171,7 @@ func get(ctx context.Context, url string) (string, error) {
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
 	if err == nil && response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s answers %s: %s", url, response.Status, body)
+		err = fmt.Errorf("%s: %s: %s", url, response.Status, body)
 	}
 	return string(body), err
 }

@@ -16,18 +16,18 @@ import (
 	"github.com/gleaner-dev/gleaner/test/pins"
 )
 
-// Labels by which objects are governed.
+// Labels by which policies select objects.
 const (
-	collectLabel   = "soak.gleaner.dev/collect"   // what the module of policy collect answers
+	collectLabel   = "soak.gleaner.dev/collect"   // verdict of the module of policy collect
 	propagateLabel = "soak.gleaner.dev/propagate" // orphan
 	finalizeLabel  = "soak.gleaner.dev/finalize"  // by the site
 
 	keep, wait, undefined, endless = "keep", "wait", "undefined", "endless"
 )
 
-// collecting is a module that keeps, waits, and fails in two ways: it has no answer, or
-// doesn't come to an end.
-const collecting = `package gleaner
+// collectModule is a module that keeps, waits, and has two faults: no verdict, and
+// an endless loop.
+const collectModule = `package gleaner
 
 mode := input.object.metadata.labels["` + collectLabel + `"]
 
@@ -44,7 +44,7 @@ else := {"decision": "Delete"} if {
 # generation %d
 `
 
-const deletingAtSite = `package gleaner
+const finalizeModule = `package gleaner
 
 url := sprintf("%s/%s", [input.policy.settings.url, input.object.metadata.name])
 
@@ -75,10 +75,10 @@ func selector(label string, values ...string) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: label, Operator: operator, Values: values}}}
 }
 
-// collectPolicy asks the module.
+// collectPolicy returns the policy that uses the module.
 func collectPolicy() *v1alpha1.ClusterGCPolicy {
 	p := policy("collect", []string{"configmaps", "secrets"}, collectLabel)
-	p.Spec.Module = &v1alpha1.ModuleReference{Name: "collecting", Digest: pins.Of(fmt.Sprintf(collecting, 0))}
+	p.Spec.Module = &v1alpha1.ModuleReference{Name: "collecting", Digest: pins.Of(fmt.Sprintf(collectModule, 0))}
 	return p
 }
 
@@ -88,8 +88,8 @@ func propagatePolicy() *v1alpha1.ClusterGCPolicy {
 	return p
 }
 
-// finalizer is served by a module that sends a request to the site.
-func (s *stage) finalizer(account *corev1.ServiceAccount) (*v1alpha1.ClusterFinalizer, error) {
+// finalizer returns a ClusterFinalizer whose module sends a request to the site.
+func (s *testbed) finalizer(account *corev1.ServiceAccount) (*v1alpha1.ClusterFinalizer, error) {
 	settings, err := json.Marshal(map[string]string{"url": s.site.server.URL})
 	if err != nil {
 		return nil, err
@@ -98,7 +98,7 @@ func (s *stage) finalizer(account *corev1.ServiceAccount) (*v1alpha1.ClusterFina
 	f.Spec.Finalizer = "soak.example.com/site"
 	f.Spec.Resources = []v1alpha1.ResourceRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}}}
 	f.Spec.ObjectSelector = selector(finalizeLabel)
-	f.Spec.Module = v1alpha1.ModuleReference{Name: "at-site", Digest: pins.Of(deletingAtSite)}
+	f.Spec.Module = v1alpha1.ModuleReference{Name: "at-site", Digest: pins.Of(finalizeModule)}
 	f.Spec.Mode, f.Spec.Attach = v1alpha1.ModeEnforce, true
 	f.Spec.Settings = &apiextensionsv1.JSON{Raw: settings}
 	f.Spec.ServiceAccount = &v1alpha1.ServiceAccountReference{Namespace: account.Namespace, Name: account.Name}
@@ -108,32 +108,32 @@ func (s *stage) finalizer(account *corev1.ServiceAccount) (*v1alpha1.ClusterFina
 	return f, nil
 }
 
-// govern applies what stays in force all the time, and waits until it is.
-func (s *stage) govern(ctx context.Context) error {
+// applyPolicies applies the permanent policies, and waits until they are in force.
+func (s *testbed) applyPolicies(ctx context.Context) error {
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "soak"}}
 	f, err := s.finalizer(account)
 	if err != nil {
 		return err
 	}
 	for _, o := range []client.Object{
-		account, module("collecting", fmt.Sprintf(collecting, 0)), module("at-site", deletingAtSite), collectPolicy(), propagatePolicy(), f,
+		account, module("collecting", fmt.Sprintf(collectModule, 0)), module("at-site", finalizeModule), collectPolicy(), propagatePolicy(), f,
 	} {
 		if err := s.api.create(ctx, o); err != nil {
 			return err
 		}
 	}
-	if err := eventually(ctx, func() error { return s.enforcing(ctx, &v1alpha1.ClusterFinalizer{}, "site") }); err != nil {
+	if err := eventually(ctx, func() error { return s.waitForEnforcing(ctx, &v1alpha1.ClusterFinalizer{}, "site") }); err != nil {
 		return err
 	}
 	for _, name := range []string{"collect", "propagate"} {
-		if err := eventually(ctx, func() error { return s.enforcing(ctx, &v1alpha1.ClusterGCPolicy{}, name) }); err != nil {
+		if err := eventually(ctx, func() error { return s.waitForEnforcing(ctx, &v1alpha1.ClusterGCPolicy{}, name) }); err != nil {
 			return err
 		}
 	}
-	return s.inEffect(ctx)
+	return s.waitForWebhook(ctx)
 }
 
-func (s *stage) enforcing(ctx context.Context, o client.Object, name string) error {
+func (s *testbed) waitForEnforcing(ctx context.Context, o client.Object, name string) error {
 	if err := s.api.client.Get(ctx, client.ObjectKey{Name: name}, o); err != nil {
 		return err
 	}
@@ -150,39 +150,39 @@ func (s *stage) enforcing(ctx context.Context, o client.Object, name string) err
 	return nil
 }
 
-// inEffect waits until the API server, too, acts by the policies: a companion's webhook
-// is known to it a moment after they are in force.
-func (s *stage) inEffect(ctx context.Context) error {
+// waitForWebhook waits until the API server applies the policies: it reads a companion's webhook
+// a moment after they are in force.
+func (s *testbed) waitForWebhook(ctx context.Context) error {
 	return eventually(ctx, func() error {
-		w := &wave{stage: s, name: fmt.Sprintf("soak-first-%d", time.Now().UnixNano())}
+		w := &wave{testbed: s, name: fmt.Sprintf("soak-first-%d", time.Now().UnixNano())}
 		if err := s.api.create(ctx, namespace(w.name)); err != nil {
 			return err
 		}
 		defer func() { _ = s.api.delete(ctx, namespace(w.name), "") }()
-		owner, err := w.make(ctx, configMaps, thing{labels: map[string]string{propagateLabel: "orphan"}})
+		owner, err := w.create(ctx, configMaps, objectSpec{labels: map[string]string{propagateLabel: "orphan"}})
 		if err != nil {
 			return err
 		}
-		kept, err := w.make(ctx, configMaps, thing{owners: owns(owner), labels: map[string]string{collectLabel: keep}})
+		kept, err := w.create(ctx, configMaps, objectSpec{owners: blockingRefs(owner), labels: map[string]string{collectLabel: keep}})
 		if err != nil {
 			return err
 		}
-		collected, err := w.make(ctx, secrets, thing{owners: owns(kept), labels: map[string]string{collectLabel: keep}})
+		collected, err := w.create(ctx, secrets, objectSpec{owners: blockingRefs(kept), labels: map[string]string{collectLabel: keep}})
 		if err != nil {
 			return err
 		}
 		if len(owner.GetFinalizers()) == 0 {
-			return fmt.Errorf("the API server puts no holds on objects yet")
+			return fmt.Errorf("API server does not add holds yet")
 		}
 		if err := s.api.delete(ctx, kept, ""); err != nil {
 			return err
 		}
-		return w.isFree(ctx, collected)
+		return w.waitForNoOwners(ctx, collected)
 	})
 }
 
-// patch changes an object, whatever is in the way for a while.
-func (s *stage) patch(ctx context.Context, o client.Object, change map[string]any) error {
+// patch changes an object, and retries until it succeeds.
+func (s *testbed) patch(ctx context.Context, o client.Object, change map[string]any) error {
 	body, err := json.Marshal(change)
 	if err != nil {
 		return err
@@ -192,13 +192,13 @@ func (s *stage) patch(ctx context.Context, o client.Object, change map[string]an
 	})
 }
 
-// turnover changes the module that is asked, with the pin of its policy, which keeps
-// objects in between, and has policies come and go.
-func (s *stage) turnover(ctx, ending context.Context) error {
+// changePolicies changes the module that a policy uses and its pin, between which the policy
+// keeps objects, and creates and deletes policies.
+func (s *testbed) changePolicies(ctx, ending context.Context) error {
 	every := max(s.length/40, 2*time.Second)
 	var before *v1alpha1.ClusterGCPolicy
 	for n := 1; pause(ctx, ending, every); n++ {
-		text := fmt.Sprintf(collecting, n)
+		text := fmt.Sprintf(collectModule, n)
 		changed := &v1alpha1.ClusterPolicyModule{ObjectMeta: metav1.ObjectMeta{Name: "collecting"}}
 		if err := s.patch(ctx, changed, map[string]any{"spec": map[string]any{"rego": map[string]any{"inline": text}}}); err != nil {
 			return fmt.Errorf("change a module: %w", err)
@@ -212,7 +212,7 @@ func (s *stage) turnover(ctx, ending context.Context) error {
 		p.Spec.MatchConditions = []v1alpha1.MatchCondition{{Name: "generation", Expression: fmt.Sprintf("object.metadata.name != 'none-%d'", n)}}
 		p.Spec.Priority = int32(n % 100)
 		if err := s.api.create(ctx, p); err != nil {
-			return fmt.Errorf("make a policy: %w", err)
+			return fmt.Errorf("create a policy: %w", err)
 		}
 		if before != nil {
 			if err := s.api.delete(ctx, before, ""); err != nil {
@@ -220,7 +220,7 @@ func (s *stage) turnover(ctx, ending context.Context) error {
 			}
 		}
 		before = p
-		s.turns.Add(1)
+		s.policyChanges.Add(1)
 	}
 	return nil
 }

@@ -12,21 +12,21 @@ import (
 	"time"
 )
 
-// sample is what the operator took at one moment.
+// sample is the operator's resource usage at one time.
 type sample struct {
 	at     time.Duration // since the start
 	values map[string]float64
-	heap   string // a profile of it
+	heap   string // heap profile
 }
 
-// measure is a figure of samples.
+// measure is a figure in samples.
 type measure struct {
 	name   string
-	metric string  // of the operator; "": of our own
-	unit   float64 // that it is divided by
+	metric string  // of the operator; "": measured otherwise
+	unit   float64 // divisor
 
-	// relative and absolute bound by how much the median at the end may be above that
-	// after warming up: by the larger of the two. Both are 0 for what may be anything.
+	// relative and absolute limit how much the median at the end may exceed that
+	// after warming up; the larger one counts. If both are 0, there is no limit.
 	relative, absolute float64
 }
 
@@ -37,8 +37,8 @@ const (
 
 const mib = 1 << 20
 
-// measures are what is looked at. The bounds are above what two halves of a quiet run
-// differ by.
+// measures are the measures in reports. The limits are above the differences between two
+// halves of a quiet run.
 var measures = []measure{
 	{"resident memory, MiB", "process_resident_memory_bytes", mib, 0.10, 16},
 	{"heap in use, MiB", "go_memstats_heap_inuse_bytes", mib, 0.10, 6},
@@ -55,34 +55,34 @@ var measures = []measure{
 }
 
 // sample takes samples until ctx ends.
-func (s *stage) sample(ctx context.Context, r *result) error {
+func (s *testbed) sample(ctx context.Context, r *result) error {
 	began := time.Now()
 	for pause(ctx, ctx, s.every) {
 		if err := s.operator.ended(); err != nil {
 			return err
 		}
-		taken, err := s.operator.figures(context.WithoutCancel(ctx))
+		taken, err := s.operator.readMetrics(context.WithoutCancel(ctx))
 		if err != nil {
 			return fmt.Errorf("take a sample: %w", err)
 		}
 		taken.at = time.Since(began)
 		taken.values[watches] = float64(s.proxy.Watching(""))
 		r.samples = append(r.samples, taken)
-		s.say("%s: %.0f MiB resident, %.1f MiB heap, %.0f goroutines, %.0f files, %.0f in the graph; %d waves, %d objects, %d faults",
+		s.logf("%s: %.0f MiB resident, %.1f MiB heap, %.0f goroutines, %.0f files, %.0f in the graph; %d waves, %d objects, %d faults",
 			taken.at.Round(time.Second), taken.values[measures[0].name], taken.values[measures[1].name], taken.values[measures[2].name],
 			taken.values[measures[3].name], taken.values["objects in the graph"], s.finished.Load(), s.made.Load(), s.faults.Load())
 	}
 	return nil
 }
 
-// growth is how a measure was after warming up and at the end.
+// growth compares a measure after warming up and at the end.
 type growth struct {
 	measure
 	first, last float64 // medians
 	perHour     float64
 }
 
-// within reports whether it is within its bound.
+// within reports whether the growth is within the limit.
 func (g growth) within(slack float64) bool {
 	if g.relative == 0 && g.absolute == 0 {
 		return true
@@ -90,8 +90,8 @@ func (g growth) within(slack float64) bool {
 	return g.last-g.first <= slack*max(g.relative*g.first, g.absolute)
 }
 
-// growths compares the second quarter of the time with the last one: during the first
-// caches fill up, records do, and what a module leaves is kept for five minutes.
+// growths compares the second quarter of the time with the last one: in the first,
+// caches and records fill up, and released modules are kept for five minutes.
 func growths(samples []sample) []growth {
 	var list []growth
 	n := len(samples)
@@ -99,7 +99,7 @@ func growths(samples []sample) []growth {
 	if len(first) == 0 || len(last) == 0 {
 		return nil
 	}
-	between := middle(last) - middle(first)
+	between := middleTime(last) - middleTime(first)
 	for _, m := range measures {
 		g := growth{measure: m, first: medianOf(first, m.name), last: medianOf(last, m.name)}
 		g.perHour = (g.last - g.first) / between.Hours()
@@ -108,7 +108,7 @@ func growths(samples []sample) []growth {
 	return list
 }
 
-func middle(samples []sample) time.Duration { return samples[len(samples)/2].at }
+func middleTime(samples []sample) time.Duration { return samples[len(samples)/2].at }
 
 func medianOf(samples []sample, name string) float64 {
 	var values []float64
@@ -119,25 +119,25 @@ func medianOf(samples []sample, name string) float64 {
 	return values[len(values)/2]
 }
 
-// result is what a soak has shown.
+// result is the result of a soak test.
 type result struct {
 	settings
-	samples                    []sample
-	made, waves, faults, turns int64
-	attacks                    int64
-	wrongs                     []string
-	slack                      float64 // that the bounds are multiplied by; 0 is 1
+	samples                            []sample
+	made, waves, faults, policyChanges int64
+	attacks                            int64
+	problems                           []string
+	slack                              float64 // factor for the limits; 0 means 1
 }
 
 func (r *result) passed() bool {
 	grown := growths(r.samples)
-	return len(r.wrongs) == 0 && len(grown) != 0 && !slices.ContainsFunc(grown, func(g growth) bool { return !g.within(max(r.slack, 1)) })
+	return len(r.problems) == 0 && len(grown) != 0 && !slices.ContainsFunc(grown, func(g growth) bool { return !g.within(max(r.slack, 1)) })
 }
 
-// print writes what it comes to, as Markdown.
+// print writes the result as Markdown.
 func (r *result) print(w io.Writer) {
-	fmt.Fprintf(w, "\n%s, %s as %s: %d waves of together %d objects, %d faults, %d changes of policies, %d attacks\n\n",
-		time.Now().UTC().Format(time.DateOnly), r.length, r.collector, r.waves, r.made, r.faults, r.turns, r.attacks)
+	fmt.Fprintf(w, "\n%s, %s as %s: %d waves with a total of %d objects, %d faults, %d changes of policies, %d attacks\n\n",
+		time.Now().UTC().Format(time.DateOnly), r.length, r.collector, r.waves, r.made, r.faults, r.policyChanges, r.attacks)
 	fmt.Fprintln(w, "| median | after warming up | at the end | an hour | bound | |\n|---|---:|---:|---:|---:|---|")
 	for _, g := range growths(r.samples) {
 		bound, verdict := "", ""
@@ -150,15 +150,15 @@ func (r *result) print(w io.Writer) {
 		fmt.Fprintf(w, "| %s | %.1f | %.1f | %+.1f | %s | %s |\n", g.name, g.first, g.last, g.perHour, bound, verdict)
 	}
 	fmt.Fprintln(w)
-	for _, wrong := range r.wrongs {
+	for _, wrong := range r.problems {
 		fmt.Fprintf(w, "* WRONG: %s\n", wrong)
 	}
-	if len(r.wrongs) == 0 {
-		fmt.Fprintln(w, "* nothing was lost, and nothing is stuck")
+	if len(r.problems) == 0 {
+		fmt.Fprintln(w, "* no object was lost or stuck")
 	}
 }
 
-// save leaves samples and a chart in the folder.
+// save writes samples and a chart into the folder.
 func (r *result) save() error {
 	file, err := os.Create(filepath.Join(r.folder, "samples.csv"))
 	if err != nil {

@@ -7,32 +7,32 @@ import (
 	"sync/atomic"
 )
 
-// outOfOrder is how many of the site's answers are one that says that it is.
-const outOfOrder = 10
+// siteFailureRate is the fraction of requests to the site that fail: one in siteFailureRate.
+const siteFailureRate = 10
 
-// site is where a finalizer's module sends a request for each object before it goes.
-type site struct {
-	server *httptest.Server
-	asked  atomic.Int64
-	gone   sync.Map // by path: what was deleted
+// fakeServer is the server to which a finalizer's module sends a request for each object.
+type fakeServer struct {
+	server   *httptest.Server
+	received atomic.Int64
+	deleted  sync.Map // deleted paths
 }
 
-func newSite() *site {
-	s := &site{}
+func newFakeServer() *fakeServer {
+	s := &fakeServer{}
 	s.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if s.asked.Add(1)%outOfOrder == 0 {
+		if s.received.Add(1)%siteFailureRate == 0 {
 			w.WriteHeader(http.StatusInternalServerError)
 			return
 		}
-		s.gone.Store(r.URL.Path, true)
+		s.deleted.Store(r.URL.Path, true)
 	}))
 	return s
 }
 
-// forget reports whether the site was asked to delete what an object stands for, once.
-func (s *site) forget(name string) bool {
-	_, was := s.gone.LoadAndDelete("/" + name)
+// receivedOnce reports, once, whether the site received the request for an object.
+func (s *fakeServer) receivedOnce(name string) bool {
+	_, was := s.deleted.LoadAndDelete("/" + name)
 	return was
 }
 
-func (s *site) close() { s.server.Close() }
+func (s *fakeServer) close() { s.server.Close() }

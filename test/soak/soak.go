@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/gleaner-dev/gleaner/devcluster"
+	"github.com/gleaner-dev/gleaner/devcluster/devtest"
 	"github.com/gleaner-dev/gleaner/test/proxy"
 )
 
@@ -21,45 +22,45 @@ const (
 	primary   = "primary"
 	companion = "companion"
 
-	// patience is generous: refused writes wait for up to a minute, and an API server
-	// takes its time to come back.
-	patience = 3 * time.Minute
+	// timeout is generous: refused writes wait for up to a minute, and the API server
+	// takes time to restart.
+	timeout = 3 * time.Minute
 )
 
-// settings say what is to be run.
+// settings configure a run.
 type settings struct {
 	length, every     time.Duration
 	collector, binary string
 	folder            string
 	waves, size       int
-	attack            bool // by a tenant, all the time
+	attack            bool // run attacks of a tenant all the time
 	progress          io.Writer
 }
 
-// stage is what a soak happens on.
-type stage struct {
+// testbed is the environment of a soak test.
+type testbed struct {
 	settings
 	cluster  *devcluster.Cluster
 	proxy    *proxy.Proxy
 	operator *operator
-	site     *site
+	site     *fakeServer
 	api      *api
 
 	made, checked, finished atomic.Int64 // objects, and waves
-	faults, turns           atomic.Int64 // that have happened, and changes of policies
-	attacked                atomic.Int64 // modules that were submitted
+	faults, policyChanges   atomic.Int64 // number of faults, and of changes of policies
+	attacked                atomic.Int64 // number of submitted modules
 
-	mu     sync.Mutex // covers wrongs
-	wrongs []string
+	mu       sync.Mutex // covers wrongs
+	problems []string
 }
 
-// soak runs it all. The error is one of the stage; what the operator did wrong is in
+// soak runs the test. The error is one of the environment; errors of the operator are in
 // the result.
 func soak(ctx context.Context, s settings) (*result, error) {
 	if err := os.MkdirAll(s.folder, 0o755); err != nil {
 		return nil, err
 	}
-	controllers := []string{"*", "-garbage-collector-controller", "-storage-version-migrator-controller"}
+	controllers := devcluster.WithoutCollector()
 	if s.collector == companion {
 		controllers = nil
 	}
@@ -67,7 +68,7 @@ func soak(ctx context.Context, s settings) (*result, error) {
 	if err != nil {
 		return nil, err
 	}
-	st := &stage{settings: s, cluster: cluster}
+	st := &testbed{settings: s, cluster: cluster}
 	r, err := st.run(ctx)
 	if stopped := cluster.Stop(); err == nil {
 		err = stopped
@@ -75,18 +76,18 @@ func soak(ctx context.Context, s settings) (*result, error) {
 	return r, err
 }
 
-// run sets the stage, and plays on it.
-func (s *stage) run(ctx context.Context) (_ *result, err error) {
+// run sets up the environment, and runs the test in it.
+func (s *testbed) run(ctx context.Context) (_ *result, err error) {
 	if s.proxy, err = proxy.Start(s.cluster); err != nil {
 		return nil, err
 	}
 	defer s.proxy.Close()
-	s.site = newSite()
+	s.site = newFakeServer()
 	defer s.site.close()
 	if s.api, err = newAPI(s.cluster); err != nil {
 		return nil, err
 	}
-	if err := s.api.define(ctx); err != nil {
+	if err := s.api.createCRDs(ctx); err != nil {
 		return nil, fmt.Errorf("define types: %w", err)
 	}
 	kubeconfig := filepath.Join(s.folder, "kubeconfig")
@@ -98,32 +99,32 @@ func (s *stage) run(ctx context.Context) (_ *result, err error) {
 		return nil, err
 	}
 	defer s.operator.kill()
-	if err := s.operator.ready(ctx); err != nil {
+	if err := s.operator.waitUntilReady(ctx); err != nil {
 		return nil, err
 	}
-	if err := s.govern(ctx); err != nil {
+	if err := s.applyPolicies(ctx); err != nil {
 		return nil, fmt.Errorf("apply policies: %w", err)
 	}
 	r := &result{settings: s.settings}
-	err = s.play(ctx, r)
+	err = s.runAll(ctx, r)
 	if stopped := s.operator.stop(); stopped != nil {
-		s.wrong("the operator did not end as it should: %v", stopped)
+		s.problemf("the operator did not end as it should: %v", stopped)
 	}
-	r.made, r.waves, r.faults, r.turns, r.wrongs = s.made.Load(), s.finished.Load(), s.faults.Load(), s.turns.Load(), s.wrongs
+	r.made, r.waves, r.faults, r.policyChanges, r.problems = s.made.Load(), s.finished.Load(), s.faults.Load(), s.policyChanges.Load(), s.problems
 	r.attacks = s.attacked.Load()
 	return r, errors.Join(err, r.save())
 }
 
-// play has everything happen until the time is over and the last waves are through.
-func (s *stage) play(ctx context.Context, r *result) error {
-	ending, end := context.WithTimeout(ctx, s.length) // after which nothing new begins
+// runAll runs everything until the time is over and the last waves are finished.
+func (s *testbed) runAll(ctx context.Context, r *result) error {
+	ending, end := context.WithTimeout(ctx, s.length) // no new waves begin after it
 	defer end()
 	group, playing := errgroup.WithContext(ctx)
-	var waving sync.WaitGroup
+	var waveGroup sync.WaitGroup
 	for i := range s.waves {
-		waving.Add(1)
+		waveGroup.Add(1)
 		group.Go(func() error {
-			defer waving.Done()
+			defer waveGroup.Done()
 			for n := 0; ending.Err() == nil; n++ {
 				if err := s.wave(playing, i, n); err != nil {
 					return err
@@ -133,30 +134,30 @@ func (s *stage) play(ctx context.Context, r *result) error {
 			return nil
 		})
 	}
-	group.Go(func() error { return s.trouble(playing, ending) })
-	group.Go(func() error { return s.turnover(playing, ending) })
+	group.Go(func() error { return s.causeFailures(playing, ending) })
+	group.Go(func() error { return s.changePolicies(playing, ending) })
 	if s.settings.attack {
 		group.Go(func() error { return s.attack(playing, ending) })
 	}
 	sampling, through := context.WithCancel(playing)
-	go func() { waving.Wait(); through() }()
+	go func() { waveGroup.Wait(); through() }()
 	group.Go(func() error { return s.sample(sampling, r) })
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	return s.drained(ctx)
+	return s.checkDrained(ctx)
 }
 
-// wrong notes what must not have happened.
-func (s *stage) wrong(format string, args ...any) {
+// problemf records an error of the operator.
+func (s *testbed) problemf(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	text := fmt.Sprintf(format, args...)
-	s.wrongs = append(s.wrongs, text)
-	s.say("WRONG: %s", text)
+	s.problems = append(s.problems, text)
+	s.logf("WRONG: %s", text)
 }
 
-func (s *stage) say(format string, args ...any) {
+func (s *testbed) logf(format string, args ...any) {
 	fmt.Fprintf(s.progress, "soak: "+format+"\n", args...)
 }
 
@@ -174,17 +175,7 @@ func pause(ctx, ending context.Context, d time.Duration) bool {
 	}
 }
 
-// eventually tries until something is so. The error is the last one.
+// eventually retries until a function succeeds. It returns the last error.
 func eventually(ctx context.Context, is func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	for {
-		err := is()
-		if err == nil {
-			return nil
-		}
-		if !pause(ctx, ctx, 50*time.Millisecond) {
-			return err
-		}
-	}
+	return devtest.Retry(ctx, timeout, 50*time.Millisecond, is)
 }

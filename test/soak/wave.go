@@ -20,47 +20,47 @@ var (
 	secrets    = schema.GroupVersionKind{Version: "v1", Kind: "Secret"}
 )
 
-// wave is a set of objects in a namespace, and a type, of its own. It knows what has to
-// become of each of them.
+// wave is a set of objects in its own namespace, with its own custom type. It has the expected
+// state of each object.
 type wave struct {
-	*stage
+	*testbed
 	name   string
 	custom schema.GroupVersionKind
 	plural string
 
-	count   int
-	all     []*unstructured.Unstructured // as they were made
-	deletes []deletion
-	held    []*unstructured.Unstructured // by a policy at fault, until a label is taken off them
-	goes    []*unstructured.Unstructured // in the end
-	stays   []remaining
-	sent    []string // what the site has to have been asked to delete
+	count        int
+	all          []*unstructured.Unstructured // as created
+	deletes      []deletion
+	held         []*unstructured.Unstructured // by a policy with a fault, until a label is removed
+	toDelete     []*unstructured.Unstructured // must be deleted in the end
+	stays        []remaining
+	wantRequests []string // the requests that the site must have received
 }
 
-// deletion is what the wave itself deletes.
+// deletion is a delete by the wave itself.
 type deletion struct {
 	object *unstructured.Unstructured
-	how    metav1.DeletionPropagation
+	policy metav1.DeletionPropagation
 }
 
-// remaining is an object that stays, with just these owners.
+// remaining is an object that stays, with exactly these owners.
 type remaining struct {
 	object *unstructured.Unstructured
 	owners []string
 }
 
-// thing is an object to be made.
-type thing struct {
+// objectSpec describes an object to create.
+type objectSpec struct {
 	owners []metav1.OwnerReference
 	labels map[string]string
 }
 
-func (w *wave) make(ctx context.Context, kind schema.GroupVersionKind, th thing) (*unstructured.Unstructured, error) {
+func (w *wave) create(ctx context.Context, kind schema.GroupVersionKind, th objectSpec) (*unstructured.Unstructured, error) {
 	w.count++
 	o := &unstructured.Unstructured{Object: map[string]any{}}
 	o.SetGroupVersionKind(kind)
 	o.SetNamespace(w.name)
-	o.SetName(fmt.Sprintf("%s-%s-%d", w.name, strings.ToLower(kind.Kind), w.count)) // of which there is no other in the cluster, ever
+	o.SetName(fmt.Sprintf("%s-%s-%d", w.name, strings.ToLower(kind.Kind), w.count)) // unique in the cluster
 	o.SetOwnerReferences(th.owners)
 	o.SetLabels(th.labels)
 	if err := w.api.create(ctx, o); err != nil {
@@ -71,8 +71,8 @@ func (w *wave) make(ctx context.Context, kind schema.GroupVersionKind, th thing)
 	return o, nil
 }
 
-// owns returns references that block their owners.
-func owns(owners ...*unstructured.Unstructured) []metav1.OwnerReference {
+// blockingRefs returns blocking references to owners.
+func blockingRefs(owners ...*unstructured.Unstructured) []metav1.OwnerReference {
 	var refs []metav1.OwnerReference
 	for _, o := range owners {
 		refs = append(refs, metav1.OwnerReference{
@@ -82,19 +82,19 @@ func owns(owners ...*unstructured.Unstructured) []metav1.OwnerReference {
 	return refs
 }
 
-// wave makes objects, sees that nothing happens to them, deletes some, and sees that
-// what has to becomes of each.
-func (s *stage) wave(ctx context.Context, lane, n int) error {
+// wave creates objects, checks that they are unchanged, deletes some, and checks the
+// results.
+func (s *testbed) wave(ctx context.Context, lane, n int) error {
 	name := fmt.Sprintf("soak-%d-%d", lane, n)
-	w := &wave{stage: s, name: name, plural: fmt.Sprintf("things%dx%d", lane, n)}
+	w := &wave{testbed: s, name: name, plural: fmt.Sprintf("things%dx%d", lane, n)}
 	w.custom = kindOf(w.plural)
 	for _, step := range []struct {
 		name string
 		do   func(context.Context) error
 	}{
-		{"begin", w.begin}, {"make objects", w.makeAll}, {"wait for the operator", w.calm}, {"look at all", w.unharmed},
-		{"delete", w.deleteAll}, {"wait for the operator", w.calm}, {"look at what is held", w.holds}, {"let go what is held", w.letGo},
-		{"wait for the end", w.settled}, {"wait for the operator", w.calm}, {"look at what stays", w.remains}, {"end", w.end},
+		{"begin", w.begin}, {"make objects", w.createAll}, {"wait for the operator", w.waitUntilIdle}, {"check all", w.checkUnchanged},
+		{"delete", w.deleteAll}, {"wait for the operator", w.waitUntilIdle}, {"check held objects", w.checkHeld}, {"release held objects", w.releaseHeld},
+		{"wait for the end", w.waitForDeletions}, {"wait for the operator", w.waitUntilIdle}, {"check remaining objects", w.checkRemaining}, {"end", w.end},
 	} {
 		if err := step.do(ctx); err != nil {
 			return fmt.Errorf("wave %s: %s: %w", name, step.name, err)
@@ -103,7 +103,7 @@ func (s *stage) wave(ctx context.Context, lane, n int) error {
 	return nil
 }
 
-// begin makes the namespace and the type.
+// begin creates the namespace and the type.
 func (w *wave) begin(ctx context.Context) error {
 	if err := w.api.create(ctx, namespace(w.name)); err != nil {
 		return err
@@ -116,10 +116,10 @@ func (w *wave) begin(ctx context.Context) error {
 	return eventually(ctx, func() error { return w.api.client.List(ctx, probe, client.InNamespace(w.name)) })
 }
 
-// makeAll makes what there is, of each sort as many as the size says.
-func (w *wave) makeAll(ctx context.Context) error {
+// createAll creates the objects, as many of each case as the size says.
+func (w *wave) createAll(ctx context.Context) error {
 	for range w.size {
-		for _, sort := range w.sorts() {
+		for _, sort := range w.cases() {
 			if err := sort(ctx); err != nil {
 				return err
 			}
@@ -128,15 +128,15 @@ func (w *wave) makeAll(ctx context.Context) error {
 	return nil
 }
 
-// calm waits until the operator has come to what there was before: a pair that is made
-// now is collected after it, twice, since it works on many things at a time.
-func (w *wave) calm(ctx context.Context) error {
+// waitUntilIdle waits until the operator has processed all earlier events: a new pair of objects
+// is collected after them; twice, since there are several workers.
+func (w *wave) waitUntilIdle(ctx context.Context) error {
 	for range 2 {
-		owner, err := w.make(ctx, configMaps, thing{})
+		owner, err := w.create(ctx, configMaps, objectSpec{})
 		if err != nil {
 			return err
 		}
-		dependent, err := w.make(ctx, secrets, thing{owners: owns(owner)})
+		dependent, err := w.create(ctx, secrets, objectSpec{owners: blockingRefs(owner)})
 		if err != nil {
 			return err
 		}
@@ -144,24 +144,24 @@ func (w *wave) calm(ctx context.Context) error {
 		if err := w.api.delete(ctx, owner, metav1.DeletePropagationBackground); err != nil {
 			return err
 		}
-		w.gone(ctx, dependent)
+		w.waitForDeletion(ctx, dependent)
 	}
 	return nil
 }
 
-// unharmed sees that everything is as it was made.
-func (w *wave) unharmed(ctx context.Context) error {
+// checkUnchanged checks that all objects are unchanged.
+func (w *wave) checkUnchanged(ctx context.Context) error {
 	for _, o := range w.all {
-		live, err := w.api.live(ctx, o)
+		live, err := w.api.get(ctx, o)
 		switch {
 		case err != nil:
 			return err
 		case live == nil:
-			w.wrong("%s was lost, and nobody had deleted anything yet", nameOf(o))
+			w.problemf("%s was lost before any delete", nameOf(o))
 		case live.GetDeletionTimestamp() != nil:
-			w.wrong("%s is being deleted, and nobody had deleted anything yet", nameOf(o))
+			w.problemf("%s is terminating before any delete", nameOf(o))
 		case !slices.Equal(ownersOf(live), ownersOf(o)):
-			w.wrong("%s is owned by %v, and was by %v", nameOf(o), ownersOf(live), ownersOf(o))
+			w.problemf("%s has owners %v, want %v", nameOf(o), ownersOf(live), ownersOf(o))
 		}
 		w.checked.Add(1)
 	}
@@ -170,75 +170,75 @@ func (w *wave) unharmed(ctx context.Context) error {
 
 func (w *wave) deleteAll(ctx context.Context) error {
 	for _, d := range w.deletes {
-		if err := w.api.delete(ctx, d.object, d.how); err != nil {
+		if err := w.api.delete(ctx, d.object, d.policy); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// holds sees that what a policy at fault keeps is there, as it was.
-func (w *wave) holds(ctx context.Context) error {
+// checkHeld checks that objects kept by a policy with a fault are unchanged.
+func (w *wave) checkHeld(ctx context.Context) error {
 	for _, o := range w.held {
-		live, err := w.api.live(ctx, o)
+		live, err := w.api.get(ctx, o)
 		if err != nil {
 			return err
 		}
 		if live == nil || live.GetDeletionTimestamp() != nil || !slices.Equal(ownersOf(live), ownersOf(o)) {
-			w.wrong("%s is %s, and was to be held by a policy at fault", nameOf(o), stateOf(live))
+			w.problemf("%s is %s, want it kept by a policy with a fault", nameOf(o), stateOf(live))
 		}
 	}
 	return nil
 }
 
-func (w *wave) letGo(ctx context.Context) error {
+func (w *wave) releaseHeld(ctx context.Context) error {
 	for _, o := range w.held {
-		if err := w.api.unlabel(ctx, o, collectLabel); err != nil {
+		if err := w.api.removeLabel(ctx, o, collectLabel); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// settled waits until all is gone that has to go.
-func (w *wave) settled(ctx context.Context) error {
-	for _, o := range slices.Concat(w.goes, w.held) {
-		w.gone(ctx, o)
+// waitForDeletions waits until all objects are gone that must be deleted.
+func (w *wave) waitForDeletions(ctx context.Context) error {
+	for _, o := range slices.Concat(w.toDelete, w.held) {
+		w.waitForDeletion(ctx, o)
 	}
-	for _, name := range w.sent {
-		if !w.site.forget(name) {
-			w.wrong("%s went, and the site was not asked to delete what it stands for", name)
+	for _, name := range w.wantRequests {
+		if !w.site.receivedOnce(name) {
+			w.problemf("%s was deleted without a request to the site", name)
 		}
 	}
 	return ctx.Err()
 }
 
-// gone waits until an object is gone; else it is stuck.
-func (w *wave) gone(ctx context.Context, o *unstructured.Unstructured) {
+// waitForDeletion waits until an object is gone, and reports it as stuck otherwise.
+func (w *wave) waitForDeletion(ctx context.Context, o *unstructured.Unstructured) {
 	err := eventually(ctx, func() error {
-		live, err := w.api.live(ctx, o)
+		live, err := w.api.get(ctx, o)
 		if err == nil && live != nil {
-			err = fmt.Errorf("it is %s", stateOf(live))
+			err = fmt.Errorf("object is %s", stateOf(live))
 		}
 		return err
 	})
 	if err != nil && ctx.Err() == nil {
-		w.wrong("%s is stuck: after %s %v", nameOf(o), patience, err)
+		w.problemf("%s is stuck after %s: %v", nameOf(o), timeout, err)
 	}
 }
 
-// remains sees that what stays is there, with just the owners that it has to have.
-func (w *wave) remains(ctx context.Context) error {
+// checkRemaining checks that the remaining objects exist with exactly their expected owners.
+func (w *wave) checkRemaining(ctx context.Context) error {
 	for _, r := range w.stays {
 		last := ""
 		err := eventually(ctx, func() error {
-			live, err := w.api.live(ctx, r.object)
+			live, err := w.api.get(ctx, r.object)
 			if err != nil {
 				return err
 			}
 			last = stateOf(live)
 			if live == nil || live.GetDeletionTimestamp() != nil {
-				return nil // that is final
+				return nil // permanent
 			}
 			if !slices.Equal(ownersOf(live), r.owners) {
 				return errors.New(last)
@@ -250,19 +250,19 @@ func (w *wave) remains(ctx context.Context) error {
 			return err
 		}
 		if last != "" {
-			w.wrong("%s is %s, and was to stay with the owners %v", nameOf(r.object), last, r.owners)
+			w.problemf("%s is %s, want it kept with owners %v", nameOf(r.object), last, r.owners)
 		}
 		w.checked.Add(1)
 	}
 	return nil
 }
 
-// isFree waits until an object has no owners any more.
-func (w *wave) isFree(ctx context.Context, o *unstructured.Unstructured) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// waitForNoOwners waits until an object has no owners.
+func (w *wave) waitForNoOwners(ctx context.Context, o *unstructured.Unstructured) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	for {
-		live, err := w.api.live(ctx, o)
+		live, err := w.api.get(ctx, o)
 		switch {
 		case err != nil:
 			return err
@@ -276,21 +276,21 @@ func (w *wave) isFree(ctx context.Context, o *unstructured.Unstructured) error {
 	}
 }
 
-// end takes the type away, with what there is of it, and the namespace.
+// end deletes the type with its objects, and the namespace.
 func (w *wave) end(ctx context.Context) error {
 	d := definition(w.plural)
 	if err := w.api.delete(ctx, d, ""); err != nil {
 		return err
 	}
-	if err := w.api.gone(ctx, d); err != nil {
-		w.wrong("type %s is stuck: %v", w.plural, err)
+	if err := w.api.waitForDeletion(ctx, d); err != nil {
+		w.problemf("type %s is stuck: %v", w.plural, err)
 	}
 	ns := namespace(w.name)
 	if err := w.api.delete(ctx, ns, ""); err != nil {
 		return err
 	}
-	if err := w.api.gone(ctx, ns); err != nil {
-		w.wrong("namespace %s is stuck: %v", w.name, err)
+	if err := w.api.waitForDeletion(ctx, ns); err != nil {
+		w.problemf("namespace %s is stuck: %v", w.name, err)
 	}
 	return ctx.Err()
 }
@@ -310,8 +310,8 @@ func stateOf(o *unstructured.Unstructured) string {
 	case o == nil:
 		return "gone"
 	case o.GetDeletionTimestamp() != nil:
-		return fmt.Sprintf("being deleted, with finalizers %v and owners %v", o.GetFinalizers(), ownersOf(o))
+		return fmt.Sprintf("terminating, with finalizers %v and owners %v", o.GetFinalizers(), ownersOf(o))
 	default:
-		return fmt.Sprintf("there, with finalizers %v, owners %v and labels %v", o.GetFinalizers(), ownersOf(o), o.GetLabels())
+		return fmt.Sprintf("present, with finalizers %v, owners %v and labels %v", o.GetFinalizers(), ownersOf(o), o.GetLabels())
 	}
 }

@@ -24,7 +24,7 @@ func main() {
 	if err == nil {
 		_, err = s3server.Build(ctx, os.Stderr)
 	}
-	if err == nil && node.Missing() == nil { // or its tests are skipped
+	if err == nil && node.CheckRequirements() == nil { // or its tests are skipped
 		_, err = devcluster.BuildKubelet(ctx, os.Stderr)
 	}
 	if err != nil {

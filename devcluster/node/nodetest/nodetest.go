@@ -12,7 +12,7 @@ import (
 // Need skips the test if no node can run here, or fails it where that is required, as in CI.
 func Need(t testing.TB) {
 	t.Helper()
-	err := node.Missing()
+	err := node.CheckRequirements()
 	switch {
 	case err == nil:
 	case os.Getenv(node.RequiredVariable) == "required":

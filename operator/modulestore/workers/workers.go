@@ -1,7 +1,7 @@
 // Package workers compiles and evaluates modules in worker processes.
 //
-// It fetches no modules, and decides nothing: it is what package modulestore uses package
-// worker by.
+// It adapts package worker to package modulestore. It fetches no modules and makes no
+// decisions.
 package workers
 
 import (
@@ -33,7 +33,7 @@ func (c Compiler) Compile(ctx context.Context, r modulestore.CompileRequest) (mo
 		s.Files = append(s.Files, worker.File(f))
 	}
 	m, err := c.Pool.Compile(ctx, s)
-	if refusal := (*worker.Refusal)(nil); errors.As(err, &refusal) {
+	if refusal := (*worker.RejectedError)(nil); errors.As(err, &refusal) {
 		return nil, &modulestore.CompileError{Message: refusal.Message, Temporary: refusal.Temporary}
 	}
 	if err != nil {
@@ -59,7 +59,7 @@ func (m module) Start(ctx context.Context, o modulestore.StartOptions) (modulest
 	return instance{p}, nil
 }
 
-// Close implements modulestore.Compiled. Workers free what is used no more by being
+// Close implements modulestore.Compiled. Unused modules are freed when workers are
 // replaced.
 func (m module) Close() {}
 

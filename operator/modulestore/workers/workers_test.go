@@ -37,20 +37,20 @@ func newCompiler(t *testing.T) workers.Compiler {
 	return workers.Compiler{Pool: pool}
 }
 
-func TestCompiler_BlamesTheAuthorOfWhatDoesNotCompile(t *testing.T) {
+func TestCompiler_ReturnsCompileErrors(t *testing.T) {
 	c := newCompiler(t)
 	for claim, r := range map[string]modulestore.CompileRequest{
 		"Rego":        request(v1alpha1.EngineRego, "shop", "package gleaner\n\ncollect := {"),
 		"WebAssembly": request(v1alpha1.EngineWasm, "", "no module"),
 	} {
 		_, err := c.Compile(t.Context(), r)
-		if blamed := (*modulestore.CompileError)(nil); !errors.As(err, &blamed) || blamed.Message == "" || blamed.Temporary {
+		if compileError := (*modulestore.CompileError)(nil); !errors.As(err, &compileError) || compileError.Message == "" || compileError.Temporary {
 			t.Errorf("%s: got %v", claim, err)
 		}
 	}
 }
 
-func TestCompiler_StartsWhatItCompiles(t *testing.T) {
+func TestCompiler_StartsCompiledModules(t *testing.T) {
 	c := newCompiler(t)
 	m, err := c.Compile(t.Context(), request(v1alpha1.EngineRego, "shop", "package gleaner\n\ncollect := {\"decision\": \"Orphan\"}\n"))
 	if err != nil {
@@ -58,15 +58,15 @@ func TestCompiler_StartsWhatItCompiles(t *testing.T) {
 	}
 	defer m.Close()
 	if !slices.Equal(m.Hooks(), []hostabi.Hook{hostabi.HookCollect}) {
-		t.Errorf("it answers %v", m.Hooks())
+		t.Errorf("hooks %v", m.Hooks())
 	}
 	i, err := m.Start(t.Context(), modulestore.StartOptions{Policy: "GCPolicy shop/p", Namespace: "shop"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer i.Close()
-	answer, err := i.Ask(t.Context(), hostabi.Request{APIVersion: hostabi.Version, Hook: hostabi.HookCollect, Attempt: 1, Round: 1})
-	if err != nil || answer.Verdict.Decision != hostabi.DecisionOrphan || i.Name() != "GCPolicy shop/p" {
-		t.Errorf("got %+v, %v", answer, err)
+	evaluation, err := i.EvaluateMetered(t.Context(), hostabi.Request{APIVersion: hostabi.Version, Hook: hostabi.HookCollect, Attempt: 1, Round: 1})
+	if err != nil || evaluation.Verdict.Decision != hostabi.DecisionOrphan || i.Name() != "GCPolicy shop/p" {
+		t.Errorf("got %+v, %v", evaluation, err)
 	}
 }

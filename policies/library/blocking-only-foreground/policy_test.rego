@@ -2,7 +2,7 @@ package gleaner
 
 owner(kind, standing, blocking) := {
 	"reference": {"apiVersion": "apps/v1", "kind": kind, "name": "a", "blockOwnerDeletion": blocking},
-	"standing": standing,
+	"status": standing,
 }
 
 asked(given_owners, given) := answered.decision if {
@@ -15,7 +15,7 @@ test_what_blocks_goes_first if {
 
 test_what_does_not_block_waits if {
 	asked([owner("Deployment", "Waiting", false)], {}) == "Wait"
-	asked([{"reference": {"apiVersion": "v1", "kind": "Pod", "name": "a"}, "standing": "Waiting"}], {}) == "Wait"
+	asked([{"reference": {"apiVersion": "v1", "kind": "Pod", "name": "a"}, "status": "Waiting"}], {}) == "Wait"
 }
 
 test_once_the_owner_is_gone_it_goes if {

@@ -1,4 +1,4 @@
-# An object goes only some time after its last owner went.
+# An object is deleted only some time after its last owner is gone.
 package gleaner
 
 import data.gleaner.sdk.kinds
@@ -9,26 +9,26 @@ import data.gleaner.sdk.verdict
 
 collect := verdict.abstain if {
 	settings.get("foreground", "Delay") == "Abstain"
-	count(owners.standing("Waiting")) > 0
+	count(owners.with_status("Waiting")) > 0
 }
 
-else := verdict.because(verdict.wait_for("10m"), "its annotations are withheld: the policy needs the object, and an account that may read it") if withheld
+else := verdict.with_reason(verdict.wait_for("10m"), "its annotations are withheld: set needs: Object, and a service account that may read it") if withheld
 
-else := verdict.because(verdict.wait_for("10m"), sprintf("its annotation %s is no duration: write one such as 90s or 1h30m", [annotation])) if {
+else := verdict.with_reason(verdict.wait_for("10m"), sprintf("its annotation %s is not a duration: write one such as 90s or 1h30m", [annotation])) if {
 	own
 	not settings.is_duration(own)
 }
 
-else := verdict.because(verdict.delete_after(grace), sprintf("it has %s after its last owner went", [grace]))
+else := verdict.with_reason(verdict.delete_after(grace), sprintf("it is deleted %s after its last owner is gone", [grace]))
 
-validate := settings.checked({
+validate := settings.validate({
 	"after": "duration",
 	"byKind": "durations",
 	"annotation": "text",
 	"foreground": ["Delay", "Abstain"],
 })
 
-# grace is the object's own, else that of its kind, else that of all.
+# grace is that of the object's annotation, of its kind, or the default.
 grace := own if own
 
 else := of_kind if of_kind
@@ -41,7 +41,7 @@ annotation := settings.all.annotation
 
 own := meta.annotations[annotation]
 
-# withheld: there may well be an annotation that nobody may read.
+# withheld: the object may have an annotation that the policy does not receive.
 withheld if {
 	annotation
 	some name in input.withheld

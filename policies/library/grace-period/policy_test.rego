@@ -3,7 +3,7 @@ package gleaner
 about(kind, annotations, standing) := {
 	"apiVersion": "v1",
 	"object": {"apiVersion": "v1", "kind": kind, "metadata": {"name": "a", "annotations": annotations}},
-	"owners": [{"reference": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "a"}, "standing": standing}],
+	"owners": [{"reference": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "a"}, "status": standing}],
 }
 
 asked(request, given) := answered if {
@@ -14,7 +14,7 @@ test_an_hour_is_given_without_settings if {
 	asked(about("Secret", {}, "Absent"), {}) == {
 		"decision": "Delete",
 		"delay": "1h",
-		"reason": "it has 1h after its last owner went",
+		"reason": "it is deleted 1h after its last owner is gone",
 	}
 }
 

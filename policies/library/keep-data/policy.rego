@@ -1,4 +1,4 @@
-# An object that holds data stays when its last owner goes.
+# An object that contains data is kept when its last owner is deleted.
 package gleaner
 
 import data.gleaner.sdk.kinds
@@ -10,14 +10,14 @@ collect := verdict.abstain if not kinds.object in data_kinds
 
 else := verdict.abstain if disposable
 
-else := verdict.because(verdict.orphan, sprintf("a %s holds data, which stays when its owner goes", [kinds.object]))
+else := verdict.with_reason(verdict.orphan, sprintf("a %s contains data, which is kept when its owner is deleted", [kinds.object]))
 
-validate := settings.checked({"kinds": "kinds", "unless": "labels"})
+validate := settings.validate({"kinds": "kinds", "unless": "labels"})
 
 data_kinds := settings.get("kinds", ["PersistentVolumeClaim", "snapshot.storage.k8s.io/VolumeSnapshot"])
 
-# disposable: one of its labels says that the data need not be kept.
+# disposable: a label says that the data need not be kept.
 disposable if {
 	some key, value in settings.get("unless", {})
-	meta.labelled(key, value)
+	meta.has_label(key, value)
 }

@@ -1,5 +1,5 @@
-# An annotation decides: on an object, that it stays when its last owner goes; on an
-# owner that is being deleted, that its dependents stay.
+# An annotation keeps an object when its last owner is deleted; on an owner that is being
+# deleted, it keeps the dependents.
 package gleaner
 
 import data.gleaner.sdk.meta
@@ -8,17 +8,17 @@ import data.gleaner.sdk.verdict
 
 collect := unread if withheld
 
-else := verdict.because(verdict.orphan, sprintf("it has the annotation %s", [shown])) if marked
+else := verdict.with_reason(verdict.orphan, sprintf("it has the annotation %s", [shown])) if marked
 
 else := verdict.abstain
 
 propagate := unread if withheld
 
-else := verdict.because(verdict.orphan, sprintf("their owner has the annotation %s", [shown])) if marked
+else := verdict.with_reason(verdict.orphan, sprintf("their owner has the annotation %s", [shown])) if marked
 
 else := verdict.abstain
 
-validate := settings.checked({"annotation": "text", "value": "text"})
+validate := settings.validate({"annotation": "text", "value": "text"})
 
 annotation := settings.get("annotation", "orphan-on-owner-deletion")
 
@@ -26,12 +26,12 @@ value := settings.get("value", "true")
 
 shown := sprintf("%s=%s", [annotation, value])
 
-marked if meta.annotated(annotation, value)
+marked if meta.has_annotation(annotation, value)
 
-# withheld: an annotation that nobody may read may well be there.
+# withheld: the object may have the annotation, but the policy does not receive it.
 withheld if {
 	some name in input.withheld
 	name in {"object", "metadata.annotations"}
 }
 
-unread := verdict.because(verdict.wait_for("10m"), "its annotations are withheld: the policy needs the object, and an account that may read it")
+unread := verdict.with_reason(verdict.wait_for("10m"), "its annotations are withheld: set needs: Object, and a service account that may read it")

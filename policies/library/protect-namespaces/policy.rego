@@ -1,4 +1,4 @@
-# Nothing is collected in a namespace that has a label.
+# No objects are collected in a namespace with a label.
 package gleaner
 
 import data.gleaner.sdk.settings
@@ -8,15 +8,15 @@ collect := verdict.abstain if not namespace
 
 else := verdict.act([{"id": "namespace", "get": {"apiVersion": "v1", "kind": "Namespace", "name": namespace}}]) if not answer
 
-else := verdict.because(verdict.wait, sprintf("namespace %s can't be read: %s", [namespace, answer.error.reason])) if not answer.object
+else := verdict.with_reason(verdict.wait, sprintf("namespace %s cannot be read: %s", [namespace, answer.error.reason])) if not answer.object
 
 else := verdict.abstain if going
 
-else := verdict.because(kept, sprintf("namespace %s has the label %s=%s", [namespace, label, found])) if protected
+else := verdict.with_reason(kept, sprintf("namespace %s has the label %s=%s", [namespace, label, found])) if protected
 
 else := verdict.abstain
 
-validate := settings.checked({
+validate := settings.validate({
 	"label": "text",
 	"values": "texts",
 	"decision": ["Orphan", "Wait"],
@@ -28,7 +28,7 @@ namespace := name if {
 	name != ""
 }
 
-# answer is what came of reading the namespace, once that has been asked for.
+# answer is the result of reading the namespace.
 answer := input.results.namespace
 
 label := settings.get("label", "protect-from-gc")
@@ -37,7 +37,7 @@ found := answer.object.metadata.labels[label]
 
 protected if found in settings.get("values", ["true"])
 
-# going: a namespace that is being deleted takes everything with it.
+# going: the namespace is being deleted, with all objects in it.
 going if answer.object.metadata.deletionTimestamp
 
 kept := verdict.orphan if settings.get("decision", "Orphan") == "Orphan"

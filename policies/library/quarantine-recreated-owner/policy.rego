@@ -1,5 +1,5 @@
-# An object stays in quarantine while an owner of the same name, and with another UID,
-# is there: a restored backup, for example, whose owners were created anew.
+# An object is kept while an owner with the same name and another UID exists, for example
+# after a backup is restored and the owners were recreated.
 package gleaner
 
 import data.gleaner.sdk.clock
@@ -13,28 +13,28 @@ else := verdict.abstain if over
 
 else := verdict.act(array.concat(beside, above)) if count(beside) + count(above) > 0
 
-else := verdict.because(keep, sprintf("%s %s is there with another UID: %s", [recreated[0].kind, recreated[0].name, advice])) if count(recreated) > 0
+else := verdict.with_reason(keep, sprintf("%s %s exists with another UID: %s", [recreated[0].kind, recreated[0].name, advice])) if count(recreated) > 0
 
-else := verdict.because(keep, sprintf("whether %s %s was created anew is not known: %s", [unread[0].kind, unread[0].name, unread[0].why])) if count(unread) > 0
+else := verdict.with_reason(keep, sprintf("it is unknown whether %s %s was recreated: %s", [unread[0].kind, unread[0].name, unread[0].why])) if count(unread) > 0
 
 else := verdict.abstain
 
-validate := settings.checked({"for": "duration", "recheck": "duration"})
+validate := settings.validate({"for": "duration", "recheck": "duration"})
 
 keep := verdict.wait_for(settings.get("recheck", "5m"))
 
-advice := "give the object its new ownerReferences, or take them off, or delete it"
+advice := "update or remove the object's ownerReferences, or delete it"
 
-# lost are the owners that are known to be gone.
-lost := owners.standing("Absent")
+# lost are the absent owners.
+lost := owners.with_status("Absent")
 
-# over: it has been in quarantine for as long as the settings say.
-over if clock.ownerless_for(settings.all.for)
+# over: the quarantine period of the settings is over.
+over if clock.without_owners_for(settings.all.for)
 
 namespace := object.get(input.object.metadata, "namespace", "")
 
-# An owner is in the object's namespace or in none. Which, only the host can tell: it
-# refuses as Invalid to look in a namespace for what has none.
+# An owner is in the object's namespace or cluster-scoped. Only the host knows which: a
+# get with a namespace for a cluster-scoped kind is Invalid.
 beside := [read(i, owner, namespace) |
 	namespace != ""
 	some i, owner in lost
@@ -75,6 +75,6 @@ else := input.results[id(i, namespace)]
 recreated := [a | some a in answers; a.result.object.metadata.uid != a.uid]
 
 unread := array.concat(
-	[object.union(a, {"why": sprintf("it can't be read, %s", [a.result.error.reason])}) | some a in answers; a.result.error.reason != "NotFound"],
+	[object.union(a, {"why": sprintf("it cannot be read, %s", [a.result.error.reason])}) | some a in answers; a.result.error.reason != "NotFound"],
 	[object.union(a, {"why": "it is there after all"}) | some a in answers; a.result.object.metadata.uid == a.uid],
 )

@@ -2,7 +2,7 @@ package gleaner
 
 owner(name, standing) := {
 	"reference": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name, "uid": sprintf("%s-uid", [name])},
-	"standing": standing,
+	"status": standing,
 }
 
 web := owner("web", "Absent")
@@ -11,7 +11,7 @@ request(given_owners, results) := {
 	"object": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "shop"}},
 	"owners": given_owners,
 	"results": results,
-	"ownerlessSince": "2026-01-02T11:00:00Z",
+	"ownersAbsentSince": "2026-01-02T11:00:00Z",
 	"time": "2026-01-02T12:00:00Z",
 }
 
@@ -49,7 +49,7 @@ test_all_owners_that_are_gone_are_read if {
 test_an_owner_with_another_uid_keeps_the_object if {
 	verdict_of := collect with input as request([web], {"namespace-0": there("new-uid")})
 	verdict_of.decision == "Wait"
-	startswith(verdict_of.reason, "Deployment web is there with another UID")
+	startswith(verdict_of.reason, "Deployment web exists with another UID")
 }
 
 test_so_does_one_of_two if {

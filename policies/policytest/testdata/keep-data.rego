@@ -17,7 +17,7 @@ else := verdict.abstain
 
 collect := verdict.abstain if not is_claim
 
-else := verdict.because(verdict.orphan, "it has keep=true") if marked
+else := verdict.with_reason(verdict.orphan, "it has keep=true") if marked
 
 else := verdict.act([{"id": "hold", "get": {
 	"apiVersion": "v1",
@@ -29,31 +29,31 @@ else := verdict.act([{"id": "hold", "get": {
 	not answer
 }
 
-else := verdict.because(verdict.wait, sprintf("ConfigMap %s is there", [unless])) if {
+else := verdict.with_reason(verdict.wait, sprintf("ConfigMap %s is there", [unless])) if {
 	unless
 	answer.object
 }
 
-else := verdict.because(verdict.wait, sprintf("ConfigMap %s can't be read: %s", [unless, answer.error.reason])) if {
+else := verdict.with_reason(verdict.wait, sprintf("ConfigMap %s can't be read: %s", [unless, answer.error.reason])) if {
 	unless
 	answer.error.reason != "NotFound" # not known to be absent
 }
 
-else := verdict.remembering(verdict.wait_for(wait), {"waited": wait}) if {
+else := verdict.with_state(verdict.wait_for(wait), {"waited": wait}) if {
 	wait
 	not waited
 }
 
-else := verdict.propagating(verdict.delete, "Foreground") if input.dependents.count > 0
+else := verdict.with_propagation(verdict.delete, "Foreground") if input.dependents.count > 0
 
 else := verdict.delete
 
-validate := verdict.invalid(sprintf("there is no setting %s", [name])) if {
+validate := verdict.invalid(sprintf("unknown setting %s", [name])) if {
 	unknown := [name | some name in sort(object.keys(settings.all)); not name in ["wait", "unless"]]
 	name := unknown[0]
 }
 
-else := verdict.invalid("wait has to be a number with s, m or h, such as 1h") if {
+else := verdict.invalid("wait must be a number with s, m or h, such as 1h") if {
 	wait
 	not is_wait
 }

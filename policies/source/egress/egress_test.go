@@ -68,7 +68,7 @@ func get(t *testing.T, c *http.Client, at string) (string, error) {
 // refused makes sure that a request was not made because of the rules.
 func refused(t *testing.T, err error, words ...string) {
 	t.Helper()
-	refusal := new(egress.Refusal)
+	refusal := new(egress.DeniedError)
 	if !errors.As(err, &refusal) {
 		t.Fatalf("got %v, want a refusal", err)
 	}
@@ -79,13 +79,13 @@ func refused(t *testing.T, err error, words ...string) {
 	}
 }
 
-func TestClient_BelievesTheCertificatesThatItIsGiven(t *testing.T) {
+func TestClient_TrustsConfiguredCAs(t *testing.T) {
 	s, _ := server(t, hello)
-	body, err := get(t, client(t, egress.Config{Private: true, CAs: certificate(s)}), s.URL)
+	body, err := get(t, client(t, egress.Config{AllowPrivate: true, CAs: certificate(s)}), s.URL)
 	if err != nil || body != "hello" {
 		t.Errorf("got %q, %v", body, err)
 	}
-	if _, err := get(t, client(t, egress.Config{Private: true}), s.URL); err == nil {
+	if _, err := get(t, client(t, egress.Config{AllowPrivate: true}), s.URL); err == nil {
 		t.Error("a certificate that nobody vouches for is believed")
 	}
 	if _, err := egress.New(egress.Config{CAs: []byte("none")}); err == nil {
@@ -123,7 +123,7 @@ func TestClient_JudgesTheAddressThatANameResolvesTo(t *testing.T) {
 		"a name for a public one that is Azure": {true, netip.MustParseAddr("168.63.129.16"), "metadata"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			config := egress.Config{Reveal: true, Private: c.private, CAs: certificate(s), Resolver: resolver(t, func() netip.Addr { return c.address })}
+			config := egress.Config{RevealAddresses: true, AllowPrivate: c.private, CAs: certificate(s), Resolver: resolver(t, func() netip.Addr { return c.address })}
 			_, err := get(t, client(t, config), "https://modules.example.com:"+port)
 			refused(t, err, c.address.String(), c.says)
 		})
@@ -133,7 +133,7 @@ func TestClient_JudgesTheAddressThatANameResolvesTo(t *testing.T) {
 	}
 }
 
-func TestClient_IsNotFooledByANameThatResolvesAnewEachTime(t *testing.T) {
+func TestClient_ChecksDialedAddress(t *testing.T) {
 	s, asked := server(t, hello)
 	_, port, err := net.SplitHostPort(s.Listener.Addr().String())
 	if err != nil {
@@ -146,7 +146,7 @@ func TestClient_IsNotFooledByANameThatResolvesAnewEachTime(t *testing.T) {
 		}
 		return netip.MustParseAddr("127.0.0.1")
 	})
-	c := client(t, egress.Config{Reveal: true, CAs: certificate(s), Resolver: rebinding, Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")}})
+	c := client(t, egress.Config{RevealAddresses: true, CAs: certificate(s), Resolver: rebinding, Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")}})
 	// Nothing listens at the first address, so that attempt ends in another error.
 	if _, err := get(t, c, "https://modules.example.com:"+port); err == nil {
 		t.Fatal("somebody answers at 127.0.0.2")
@@ -210,16 +210,16 @@ func resolve(query []byte, address func() netip.Addr) ([]byte, error) {
 func TestClient_GoesByHTTPSOnly(t *testing.T) {
 	plain := httptest.NewServer(http.HandlerFunc(hello))
 	t.Cleanup(plain.Close)
-	_, err := get(t, client(t, egress.Config{Private: true}), plain.URL)
+	_, err := get(t, client(t, egress.Config{AllowPrivate: true}), plain.URL)
 	refused(t, err, "https://")
-	_, err = get(t, client(t, egress.Config{PlainLoopback: true}), plain.URL)
+	_, err = get(t, client(t, egress.Config{AllowLoopbackHTTP: true}), plain.URL)
 	refused(t, err, "https://")
-	if body, err := get(t, client(t, egress.Config{Private: true, PlainLoopback: true}), plain.URL); err != nil || body != "hello" {
+	if body, err := get(t, client(t, egress.Config{AllowPrivate: true, AllowLoopbackHTTP: true}), plain.URL); err != nil || body != "hello" {
 		t.Errorf("plain HTTP on loopback: %q, %v", body, err)
 	}
-	_, err = get(t, client(t, egress.Config{Private: true, PlainLoopback: true}), "http://10.0.0.1/")
+	_, err = get(t, client(t, egress.Config{AllowPrivate: true, AllowLoopbackHTTP: true}), "http://10.0.0.1/")
 	refused(t, err, "10.0.0.1", "loopback addresses only")
-	_, err = get(t, client(t, egress.Config{Private: true}), "https://me:secret@127.0.0.1/")
+	_, err = get(t, client(t, egress.Config{AllowPrivate: true}), "https://me:secret@127.0.0.1/")
 	refused(t, err, "user name or password")
 	if strings.Contains(err.Error(), "secret") {
 		t.Errorf("the password is in the message: %v", err)
@@ -241,10 +241,10 @@ func TestClient_FollowsFewRedirectsAndNoneToHTTP(t *testing.T) {
 		"/file":     "file:///etc/passwd",
 	}
 	begin, _ := server(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, to[r.URL.Path], http.StatusFound) })
-	c := client(t, egress.Config{Private: true, PlainLoopback: true, CAs: certificate(begin)}) // both have the same
+	c := client(t, egress.Config{AllowPrivate: true, AllowLoopbackHTTP: true, CAs: certificate(begin)}) // both have the same
 	for path, says := range map[string]string{
-		"/plain": "not reached by HTTPS", "/for-ever": "more than 5 times", "/metadata": "metadata",
-		"/user": "user name or password", "/file": "not reached by HTTPS",
+		"/plain": "does not use HTTPS", "/for-ever": "more than 5 redirects", "/metadata": "metadata",
+		"/user": "user name or password", "/file": "does not use HTTPS",
 	} {
 		_, err := get(t, c, begin.URL+path)
 		refused(t, err, says)
@@ -296,16 +296,16 @@ func TestTransport_GoesByPlainHTTPWhereItMay(t *testing.T) {
 	plain := httptest.NewServer(http.HandlerFunc(hello))
 	t.Cleanup(plain.Close)
 	loopback := []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
-	if body, err := get(t, client(t, egress.Config{Plain: true, Allow: loopback}), plain.URL); err != nil || body != "hello" {
+	if body, err := get(t, client(t, egress.Config{AllowHTTP: true, Allow: loopback}), plain.URL); err != nil || body != "hello" {
 		t.Errorf("got %q, %v", body, err)
 	}
-	_, err := get(t, client(t, egress.Config{Plain: true, Remedy: "write it down"}), plain.URL)
+	_, err := get(t, client(t, egress.Config{AllowHTTP: true, Remedy: "write it down"}), plain.URL)
 	refused(t, err, "127.0.0.1 is private; write it down")
 }
 
 func TestTransport_FollowsNoRedirectOfItsOwn(t *testing.T) {
 	s, asked := server(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/on", http.StatusFound) })
-	transport, err := egress.NewTransport(egress.Config{Private: true, CAs: certificate(s), Once: true})
+	transport, err := egress.NewTransport(egress.Config{AllowPrivate: true, CAs: certificate(s), DisableKeepAlives: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -323,7 +323,7 @@ func TestTransport_FollowsNoRedirectOfItsOwn(t *testing.T) {
 	}
 }
 
-func TestAnErrorDoesNotSayWhatANameResolvesTo(t *testing.T) {
+func TestError_HidesResolvedAddress(t *testing.T) {
 	closed, _ := server(t, hello)
 	_, port, err := net.SplitHostPort(closed.Listener.Addr().String())
 	if err != nil {
@@ -340,14 +340,14 @@ func TestAnErrorDoesNotSayWhatANameResolvesTo(t *testing.T) {
 	} {
 		c := client(t, egress.Config{Remedy: "do this", Resolver: resolver(t, func() netip.Addr { return address })})
 		_, err := get(t, c, "https://internal.example.com:"+port)
-		var unreached *egress.Unreached
+		var unreached *egress.UnreachableHostError
 		if !errors.As(err, &unreached) {
 			t.Fatalf("%s: got %v", name, err)
 		}
 		if address.IsValid() && !strings.Contains(unreached.Cause.Error(), address.String()) {
 			t.Errorf("%s: the operator is not told: %v", name, unreached.Cause)
 		}
-		if errors.As(err, new(*egress.Refusal)) || errors.As(err, new(*net.DNSError)) {
+		if errors.As(err, new(*egress.DeniedError)) || errors.As(err, new(*net.DNSError)) {
 			t.Errorf("%s: the cause can be had from the error", name)
 		}
 		texts[err.Error()] = append(texts[err.Error()], name)
@@ -357,17 +357,17 @@ func TestAnErrorDoesNotSayWhatANameResolvesTo(t *testing.T) {
 	}
 }
 
-func TestCauseHasNoAddressInIt(t *testing.T) {
+func TestRedactAddresses(t *testing.T) {
 	at := &net.TCPAddr{IP: net.IPv4(10, 96, 0, 10), Port: 53}
 	for want, err := range map[string]error{
-		"dial: connect: connection refused":                 &net.OpError{Op: "dial", Net: "tcp", Addr: at, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)},
-		"read: i/o timeout":                                 &url.Error{Op: "Get", URL: "https://10.96.0.10/", Err: &net.OpError{Op: "read", Source: at, Addr: at, Err: os.ErrDeadlineExceeded}},
-		"look up host: not found, or nobody could be asked": &net.DNSError{Name: "a", Server: "10.96.0.10:53", Err: "read udp 10.0.0.1:1->10.96.0.10:53: i/o timeout"},
-		"proxyconnect: dial: connect: connection refused":   &net.OpError{Op: "proxyconnect", Err: &net.OpError{Op: "dial", Addr: at, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}},
-		"address: missing port":                             fmt.Errorf("ask: %w", &net.AddrError{Err: "missing port", Addr: "10.96.0.10"}),
-		"something else":                                    errors.New("something else"),
+		"dial: connect: connection refused":                           &net.OpError{Op: "dial", Net: "tcp", Addr: at, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)},
+		"read: i/o timeout":                                           &url.Error{Op: "Get", URL: "https://10.96.0.10/", Err: &net.OpError{Op: "read", Source: at, Addr: at, Err: os.ErrDeadlineExceeded}},
+		"look up host: not found, or no name server could be reached": &net.DNSError{Name: "a", Server: "10.96.0.10:53", Err: "read udp 10.0.0.1:1->10.96.0.10:53: i/o timeout"},
+		"proxyconnect: dial: connect: connection refused":             &net.OpError{Op: "proxyconnect", Err: &net.OpError{Op: "dial", Addr: at, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}},
+		"address: missing port":                                       fmt.Errorf("ask: %w", &net.AddrError{Err: "missing port", Addr: "10.96.0.10"}),
+		"something else":                                              errors.New("something else"),
 	} {
-		if got := egress.Cause(err); got != want {
+		if got := egress.RedactAddresses(err); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}

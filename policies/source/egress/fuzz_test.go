@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// FuzzAnAddressInAnAddressIsJudged writes addresses of IPv4 into each of the networks
+// FuzzEmbeddedAddress writes addresses of IPv4 into each of the networks
 // of IPv6 that hold one: what is not reached as it is, is not reached so either.
-func FuzzAnAddressInAnAddressIsJudged(f *testing.F) {
+func FuzzEmbeddedAddress(f *testing.F) {
 	for _, address := range []string{"127.0.0.1", "10.0.0.1", "169.254.169.254", "93.184.215.14", "0.0.0.0", "224.0.0.1", "100.64.0.1", "168.63.129.16"} {
 		f.Add(binary.BigEndian.Uint32(netip.MustParseAddr(address).AsSlice()), uint64(1))
 	}

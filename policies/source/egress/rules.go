@@ -8,34 +8,34 @@ import (
 	"slices"
 )
 
-// metadata are addresses at which clouds serve credentials to their machines,
-// beyond those that are link-local.
+// metadata are addresses at which cloud providers serve credentials to machines, in
+// addition to link-local ones.
 var metadata = []netip.Addr{
 	netip.MustParseAddr("100.100.100.200"), // Alibaba
-	netip.MustParseAddr("168.63.129.16"),   // Azure, and it looks public
+	netip.MustParseAddr("168.63.129.16"),   // Azure, a public address
 	netip.MustParseAddr("192.0.0.192"),     // Oracle
 	netip.MustParseAddr("fd00:ec2::254"),   // AWS
 	netip.MustParseAddr("fd20:ce::254"),    // Google
 }
 
-// reserved are networks that are not of the public internet, beyond those that
-// package netip knows as private: IANA lists them as not globally reachable.
-// Networks for documentation are left out, since nothing is there.
+// reserved are networks that are not part of the public internet, in addition to
+// those that package netip treats as private: IANA lists them as not globally
+// reachable. Documentation networks are omitted, since nothing uses them.
 var reserved = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"),
-	netip.MustParsePrefix("100.64.0.0/10"), // behind a carrier's address translation, and the pods of some clouds
+	netip.MustParsePrefix("100.64.0.0/10"), // carrier-grade NAT, and the pods of some clouds
 	netip.MustParsePrefix("192.0.0.0/24"),
 	netip.MustParsePrefix("192.88.99.0/24"), // relays of 6to4
 	netip.MustParsePrefix("198.18.0.0/15"),
 	netip.MustParsePrefix("240.0.0.0/4"),
-	netip.MustParsePrefix("64:ff9b:1::/48"), // translation to whatever a site likes
+	netip.MustParsePrefix("64:ff9b:1::/48"), // local-use translation
 	netip.MustParsePrefix("100::/64"),       // discarded
 	netip.MustParsePrefix("2001:2::/48"),    // for benchmarks
-	netip.MustParsePrefix("5f00::/16"),      // segments of a site's own routing
+	netip.MustParsePrefix("5f00::/16"),      // segment routing
 	netip.MustParsePrefix("fec0::/10"),
 }
 
-// Networks whose addresses hold one of IPv4, which is where a packet ends up.
+// IPv6 networks whose addresses contain the IPv4 address that packets are sent to.
 var (
 	compatible = netip.MustParsePrefix("::/96")
 	translated = netip.MustParsePrefix("::ffff:0:0:0/96")
@@ -45,61 +45,61 @@ var (
 	teredo     = netip.MustParsePrefix("2001::/32")
 )
 
-// rules say which addresses may be reached.
+// rules define which addresses may be reached.
 type rules struct {
-	private       bool
-	allow, refuse []netip.Prefix
-	inside        func(context.Context) ([]netip.Prefix, error)
-	remedy        string
+	private     bool
+	allow, deny []netip.Prefix
+	isInternal  func(context.Context) ([]netip.Prefix, error)
+	remedy      string
 }
 
-// defaultRemedy is for those who may not say themselves what is reached.
-const defaultRemedy = "a resource in a namespace reaches public addresses only, and those that the operator is told to allow"
+// defaultRemedy is for users who cannot change the rules.
+const defaultRemedy = "a resource in a namespace reaches public addresses only, and those that the operator is configured to allow"
 
-// check refuses an address that must not be reached. The error is a *Refusal,
-// unless it could not be found out whether the address is one of the cluster's.
+// check returns an error for an address that must not be reached. The error is a
+// *Refusal, unless it is not known whether the address belongs to the cluster.
 func (r rules) check(ctx context.Context, address netip.Addr) error {
 	address = address.Unmap().WithZone("")
 	ends := endpoints(address)
-	if neverReached(address) {
-		return refuse("the address %s is of the machine's own network or of a cloud's metadata, and is never reached", address)
+	if neverAllowed(address) {
+		return denied("the address %s is link-local or a cloud metadata address, which is never reached", address)
 	}
-	if within(r.refuse, address) || slices.ContainsFunc(ends, func(a netip.Addr) bool { return within(r.refuse, a) }) {
-		return refuse("the address %s is of a network that the operator is told not to reach", address)
+	if containedIn(r.deny, address) || slices.ContainsFunc(ends, func(a netip.Addr) bool { return containedIn(r.deny, a) }) {
+		return denied("the address %s is in a network that the operator is configured not to reach", address)
 	}
-	if r.private || !slices.ContainsFunc(ends, func(a netip.Addr) bool { return !within(r.allow, a) }) {
+	if r.private || !slices.ContainsFunc(ends, func(a netip.Addr) bool { return !containedIn(r.allow, a) }) {
 		return nil
 	}
-	private := slices.ContainsFunc(ends, func(a netip.Addr) bool { return isPrivate(a) && !within(r.allow, a) })
-	if !private && r.inside != nil {
-		inside, err := r.inside(ctx)
+	private := slices.ContainsFunc(ends, func(a netip.Addr) bool { return isPrivate(a) && !containedIn(r.allow, a) })
+	if !private && r.isInternal != nil {
+		inside, err := r.isInternal(ctx)
 		if err != nil {
-			return &undetermined{address, err}
+			return &undeterminedError{address, err}
 		}
-		private = within(inside, address) || slices.ContainsFunc(ends, func(a netip.Addr) bool { return within(inside, a) && !within(r.allow, a) })
+		private = containedIn(inside, address) || slices.ContainsFunc(ends, func(a netip.Addr) bool { return containedIn(inside, a) && !containedIn(r.allow, a) })
 	}
 	if private {
-		return refuse("the address %s is private; %s", address, r.advice())
+		return denied("the address %s is private; %s", address, r.advice())
 	}
 	return nil
 }
 
-// undetermined is an address of which it could not be found out whether it is one of
-// the cluster's. The cause is for the operator's log alone.
-type undetermined struct {
+// undeterminedError is an address of which it is not known whether it belongs to the
+// cluster. The cause is for the operator's log only.
+type undeterminedError struct {
 	address netip.Addr
 	cause   error
 }
 
-func (u *undetermined) Error() string {
-	return fmt.Sprintf("whether %s is an address of the cluster is not known yet", u.address)
+func (u *undeterminedError) Error() string {
+	return fmt.Sprintf("it is not known yet whether %s is an address of the cluster", u.address)
 }
 
-// advice is what to do about an address that may not be reached.
+// advice returns what to do about an address that must not be reached.
 func (r rules) advice() string { return cmp.Or(r.remedy, defaultRemedy) }
 
-// endpoints are the addresses at which a packet may end up: that of IPv4 which one
-// of IPv6 holds, or the address itself. All of them count.
+// endpoints returns the addresses that a packet may be sent to: the IPv4 address
+// within an IPv6 address, or the address itself. All of them are checked.
 func endpoints(address netip.Addr) []netip.Addr {
 	address = address.Unmap().WithZone("")
 	if address.Is4() {
@@ -126,14 +126,14 @@ func endpoints(address netip.Addr) []netip.Addr {
 	return []netip.Addr{address}
 }
 
-// isISATAP reports whether the second half of an address is one that tunnels to a
-// machine of IPv4 within a site.
+// isISATAP reports whether the second half of an address is that of an ISATAP
+// tunnel to an IPv4 host.
 func isISATAP(bytes [16]byte) bool {
 	return bytes[8]&^2 == 0 && bytes[9] == 0 && bytes[10] == 0x5e && bytes[11] == 0xfe
 }
 
-// translations are what a site's own NAT64 could make of an address, by the length
-// of its prefix (RFC 6052, 2.2).
+// translations returns the IPv4 addresses to which a site's own NAT64 could
+// translate an address, by the length of its prefix (RFC 6052, 2.2).
 func translations(address netip.Addr) []netip.Addr {
 	if !localNAT64.Contains(address) {
 		return nil
@@ -147,10 +147,10 @@ func translations(address netip.Addr) []netip.Addr {
 	}
 }
 
-// Never tells whether no configuration lets this address be reached.
-func Never(address netip.Addr) bool { return neverReached(address) }
+// NeverAllowed reports whether no configuration allows this address.
+func NeverAllowed(address netip.Addr) bool { return neverAllowed(address) }
 
-func neverReached(address netip.Addr) bool {
+func neverAllowed(address netip.Addr) bool {
 	return slices.ContainsFunc(endpoints(address), func(a netip.Addr) bool {
 		return isMetadata(a) || a.IsMulticast() || a.IsUnspecified()
 	}) || slices.ContainsFunc(translations(address), isMetadata)
@@ -161,16 +161,16 @@ func isMetadata(address netip.Addr) bool {
 }
 
 func isPrivate(address netip.Addr) bool {
-	return address.IsPrivate() || address.IsLoopback() || within(reserved, address)
+	return address.IsPrivate() || address.IsLoopback() || containedIn(reserved, address)
 }
 
-func within(networks []netip.Prefix, address netip.Addr) bool {
+func containedIn(networks []netip.Prefix, address netip.Addr) bool {
 	return slices.ContainsFunc(networks, func(n netip.Prefix) bool { return n.Contains(address) })
 }
 
 func onlyLoopback(_ context.Context, address netip.Addr) error {
 	if !address.Unmap().IsLoopback() {
-		return refuse("the address %s is not reached by HTTPS, and plain HTTP is for loopback addresses only", address)
+		return denied("the address %s needs HTTPS: plain HTTP is for loopback addresses only", address)
 	}
 	return nil
 }

@@ -17,15 +17,15 @@ func TestRules(t *testing.T) {
 	}
 	public, private := rules{}, rules{private: true}
 	configured := rules{
-		allow:  prefixes("10.1.0.0/16", "169.254.0.0/16", "fd00:1::/32"),
-		refuse: prefixes("203.0.113.0/24", "10.1.9.0/24"),
-		inside: func(context.Context) ([]netip.Prefix, error) {
+		allow: prefixes("10.1.0.0/16", "169.254.0.0/16", "fd00:1::/32"),
+		deny:  prefixes("203.0.113.0/24", "10.1.9.0/24"),
+		isInternal: func(context.Context) ([]netip.Prefix, error) {
 			return prefixes("198.51.100.0/24", "2001:db8:1::/48"), nil
 		},
 	}
 	unsure := rules{
-		allow:  prefixes("10.1.0.0/16"),
-		inside: func(context.Context) ([]netip.Prefix, error) { return nil, errors.New("no answer") },
+		allow:      prefixes("10.1.0.0/16"),
+		isInternal: func(context.Context) ([]netip.Prefix, error) { return nil, errors.New("no answer") },
 	}
 	for _, c := range []struct {
 		claim   string

@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// Media types of modules. WebAssembly is laid out as the CNCF's "Wasm OCI
-// Artifact layout" says; for Rego there is no such agreement.
+// Media types of modules. WebAssembly follows the CNCF's "Wasm OCI Artifact
+// layout"; there is no such specification for Rego.
 const (
 	MediaTypeWasm       types.MediaType = "application/wasm"
 	MediaTypeWasmConfig types.MediaType = "application/vnd.wasm.config.v0+json"
@@ -17,7 +17,7 @@ const (
 	mediaTypeEmpty      types.MediaType = "application/vnd.oci.empty.v1+json"
 )
 
-// AnnotationTitle is where the layer of an artifact has the name of its file.
+// AnnotationTitle is the annotation with the file name of a layer.
 const AnnotationTitle = "org.opencontainers.image.title"
 
 // File is a file of an artifact.
@@ -26,22 +26,22 @@ type File struct {
 	Data []byte
 }
 
-// Artifact is what there is to be pushed.
+// Artifact is an artifact to push.
 type Artifact struct {
 	Manifest  []byte
 	MediaType string
-	Blobs     [][]byte // the config, and the layers
+	Blobs     [][]byte // the config and the layers
 }
 
-// PackWasm makes an artifact of a module. The same module gives the same
-// artifact, at any time and under any name that is the same.
+// PackWasm packs a module as an artifact. The same module with the same name gives
+// the same artifact.
 func PackWasm(file File) (Artifact, error) {
 	layer, err := descriptor(MediaTypeWasm, file.Data)
 	if err != nil {
 		return Artifact{}, err
 	}
 	config, err := json.Marshal(map[string]any{
-		"created":      "1970-01-01T00:00:00Z", // readers insist on one
+		"created":      "1970-01-01T00:00:00Z", // readers require one
 		"architecture": "wasm",
 		"os":           "wasip1",
 		"layerDigests": []string{layer.Digest.String()},
@@ -52,7 +52,7 @@ func PackWasm(file File) (Artifact, error) {
 	return pack(MediaTypeWasm, MediaTypeWasmConfig, config, []File{file})
 }
 
-// PackRego makes an artifact of files of Rego.
+// PackRego packs Rego files as an artifact.
 func PackRego(files []File) (Artifact, error) {
 	return pack(MediaTypeRego, mediaTypeEmpty, []byte("{}"), files)
 }
@@ -60,7 +60,7 @@ func PackRego(files []File) (Artifact, error) {
 func pack(layers, configType types.MediaType, config []byte, files []File) (Artifact, error) {
 	m := v1.Manifest{SchemaVersion: 2, MediaType: types.OCIManifestSchema1}
 	if configType == mediaTypeEmpty {
-		m.ArtifactType = string(layers) // the config says nothing
+		m.ArtifactType = string(layers) // the config is empty
 	}
 	a := Artifact{MediaType: string(types.OCIManifestSchema1), Blobs: [][]byte{config}}
 	var err error

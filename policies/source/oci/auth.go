@@ -10,17 +10,16 @@ import (
 	"strings"
 )
 
-// mostToken is the most bytes that the answer of a token server may have.
-const mostToken = 64 << 10
+// maxToken is the maximum size of a token server's response, in bytes.
+const maxToken = 64 << 10
 
-// challenge is one way to prove who one is, of those that a registry offers.
+// challenge is an authentication challenge of a registry.
 type challenge struct {
 	scheme     string            // in lower case
 	parameters map[string]string // by name in lower case
 }
 
-// parseChallenges reads headers WWW-Authenticate. What makes no sense is left
-// out: there may be another that does.
+// parseChallenges parses WWW-Authenticate headers. Invalid challenges are skipped.
 func parseChallenges(headers []string) []challenge {
 	var found []challenge
 	for _, h := range headers {
@@ -38,8 +37,7 @@ func parseChallenges(headers []string) []challenge {
 	return found
 }
 
-// parameter takes one name=value or name="value" from the front. What is left is
-// always shorter.
+// parameter parses one name=value or name="value". The rest is always shorter.
 func parameter(s string) (name, value, rest string) {
 	name, after, ok := strings.Cut(s, "=")
 	name = strings.Trim(name, " \t,")
@@ -62,12 +60,12 @@ func parameter(s string) (name, value, rest string) {
 			b.WriteByte(c)
 		}
 	}
-	return "", "", "" // the quotes don't end
+	return "", "", "" // unterminated quotes
 }
 
-// answer finds what to send as the header Authorization from now on. It is empty
-// if the client has nothing that the registry would take.
-func (r *Repository) answer(ctx context.Context, headers []string) (string, error) {
+// authorize returns the Authorization header for subsequent requests, or "" if the
+// client has no credential that the registry accepts.
+func (r *Repository) authorize(ctx context.Context, headers []string) (string, error) {
 	if r.credential.RegistryToken != "" {
 		return "Bearer " + r.credential.RegistryToken, nil
 	}
@@ -89,16 +87,18 @@ func basic(c Credential) string {
 	return "Basic " + base64.StdEncoding.EncodeToString([]byte(c.Username+":"+c.Password))
 }
 
-// token exchanges the credential for a token, where the registry says.
+// token exchanges the credential for a token at the server that the challenge
+// specifies.
 func (r *Repository) token(ctx context.Context, c challenge) (string, error) {
-	what := "ask for a token for " + r.reference.Registry
+	what := "request token for " + r.reference.Registry
 	realm, err := url.Parse(c.parameters["realm"])
 	if err != nil || realm.Host == "" || realm.User != nil {
-		return "", &MalformedError{What: what, Why: "the registry names no server that gives them"}
+		return "", &MalformedError{Operation: what, Reason: "the challenge has no token server"}
 	}
-	// The credential goes there, so the way must be as safe as to the registry.
+	// The credential is sent there, so the connection must be as secure as that to
+	// the registry.
 	if realm.Scheme != "https" && (realm.Scheme != "http" || r.scheme != "http") {
-		return "", &MalformedError{What: what, Why: "the registry names a server that is not reached by HTTPS"}
+		return "", &MalformedError{Operation: what, Reason: "the token server does not use HTTPS"}
 	}
 	request, err := r.tokenRequest(ctx, realm, c.parameters["service"])
 	if err != nil {
@@ -112,7 +112,7 @@ func (r *Repository) token(ctx context.Context, c challenge) (string, error) {
 		return "", statusError(what, response)
 	}
 	defer response.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(response.Body, mostToken))
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxToken))
 	if err != nil {
 		return "", err
 	}
@@ -121,7 +121,7 @@ func (r *Repository) token(ctx context.Context, c challenge) (string, error) {
 		AccessToken string `json:"access_token"`
 	}
 	if json.Unmarshal(body, &given) != nil || given.Token == "" && given.AccessToken == "" {
-		return "", &MalformedError{What: what, Why: "there is none in the answer"}
+		return "", &MalformedError{Operation: what, Reason: "the response has no token"}
 	}
 	if given.Token == "" {
 		given.Token = given.AccessToken
@@ -129,7 +129,8 @@ func (r *Repository) token(ctx context.Context, c challenge) (string, error) {
 	return "Bearer " + given.Token, nil
 }
 
-// tokenRequest asks for this repository only, whatever the challenge says.
+// tokenRequest requests access to this repository only, whatever the challenge
+// requests.
 func (r *Repository) tokenRequest(ctx context.Context, realm *url.URL, service string) (*http.Request, error) {
 	scope := "repository:" + r.reference.Repository + ":" + r.actions
 	if r.credential.IdentityToken != "" {
@@ -141,6 +142,7 @@ func (r *Repository) tokenRequest(ctx context.Context, realm *url.URL, service s
 		if err != nil {
 			return nil, err
 		}
+		request.GetBody = nil // otherwise a redirect with 307 would send the token to another server
 		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		return request, nil
 	}

@@ -10,22 +10,22 @@ import (
 	"strings"
 )
 
-// Credential is what a registry knows a client by. The zero value is nobody.
+// Credential is a credential for a registry. The zero value is anonymous.
 type Credential struct {
 	Username string
 	Password string
-	// IdentityToken is exchanged for tokens by OAuth2, in place of a password.
+	// IdentityToken is exchanged for tokens by OAuth2, instead of a password.
 	IdentityToken string
-	// RegistryToken is sent to the registry as it is.
+	// RegistryToken is sent to the registry unchanged.
 	RegistryToken string
 }
 
-// DockerConfig are the credentials of a file that docker login writes, which is
-// also what a Secret of the type kubernetes.io/dockerconfigjson holds.
+// DockerConfig contains the credentials of a Docker configuration file, which is
+// also the content of a Secret of the type kubernetes.io/dockerconfigjson.
 type DockerConfig struct {
-	entries []configEntry
-	store   string            // a program that keeps them all
-	helpers map[string]string // programs that keep those of one registry
+	entries       []configEntry
+	defaultHelper string            // the default credential helper
+	helpers       map[string]string // credential helpers by registry
 }
 
 type configEntry struct {
@@ -33,10 +33,11 @@ type configEntry struct {
 	credential Credential
 }
 
-// hubKeys are names under which credentials of Docker Hub are kept.
+// hubKeys are the keys of credentials for Docker Hub.
 var hubKeys = []string{"docker.io", "index.docker.io", "registry-1.docker.io"}
 
-// ParseDockerConfig reads such a file. The error shows nothing of it.
+// ParseDockerConfig parses a Docker configuration file. The error does not contain
+// any of it.
 func ParseDockerConfig(data []byte) (DockerConfig, error) {
 	var file struct {
 		Auths map[string]struct {
@@ -50,9 +51,9 @@ func ParseDockerConfig(data []byte) (DockerConfig, error) {
 		CredHelpers map[string]string `json:"credHelpers"`
 	}
 	if json.Unmarshal(data, &file) != nil { // the error may quote a secret
-		return DockerConfig{}, errors.New("it is no JSON of the form {\"auths\": {\"registry\": {\"auth\": …}}}")
+		return DockerConfig{}, errors.New("it is not JSON of the form {\"auths\": {\"registry\": {\"auth\": …}}}")
 	}
-	c := DockerConfig{store: file.CredsStore, helpers: file.CredHelpers}
+	c := DockerConfig{defaultHelper: file.CredsStore, helpers: file.CredHelpers}
 	for key, auth := range file.Auths {
 		entry := configEntry{credential: Credential{
 			Username: auth.Username, Password: auth.Password,
@@ -62,7 +63,7 @@ func ParseDockerConfig(data []byte) (DockerConfig, error) {
 		if auth.Auth != "" {
 			user, password, ok := decodeAuth(auth.Auth)
 			if !ok {
-				return DockerConfig{}, errors.New("an auth of it is not the base64 of user:password")
+				return DockerConfig{}, errors.New("an auth is not the base64 of user:password")
 			}
 			entry.credential.Username, entry.credential.Password = user, password
 		}
@@ -87,8 +88,8 @@ func decodeAuth(auth string) (user, password string, ok bool) {
 	return user, strings.Trim(password, "\x00"), ok
 }
 
-// splitKey takes the forms apart that docker and the kubelet know: a host, a URL
-// that ends in /v1/ or /v2/, and a host with the beginning of a repository.
+// splitKey splits the forms of keys that Docker and the kubelet support: a host, a
+// URL that ends in /v1/ or /v2/, and a host with a prefix of a repository.
 func splitKey(key string) (host, prefix string) {
 	_, after, ok := strings.Cut(key, "://")
 	if ok {
@@ -102,8 +103,8 @@ func splitKey(key string) (host, prefix string) {
 	return host, prefix
 }
 
-// For returns the credentials for a reference, the most specific first.
-func (c DockerConfig) For(r Reference) []Credential {
+// CredentialsFor returns the credentials for a reference, the most specific first.
+func (c DockerConfig) CredentialsFor(r Reference) []Credential {
 	var found []Credential
 	for _, e := range c.entries {
 		if e.matches(r) {
@@ -123,8 +124,8 @@ func (e configEntry) matches(r Reference) bool {
 	return matchesHost(e.host, r.Registry)
 }
 
-// matchesHost lets a * stand for a part of a name, between two dots, as the
-// kubelet does.
+// matchesHost matches a host with a pattern in which * matches part of a DNS label,
+// as in the kubelet.
 func matchesHost(pattern, host string) bool {
 	if pattern == host {
 		return true

@@ -62,7 +62,7 @@ func TestDockerConfig_GivesTheMostSpecificCredentialsFirst(t *testing.T) {
 		"empty.example.org/a":    nil,
 		"evilghcr.io/org/deep/a": nil,
 	} {
-		if diff := cmp.Diff(want, c.For(reference(t, text))); diff != "" {
+		if diff := cmp.Diff(want, c.CredentialsFor(reference(t, text))); diff != "" {
 			t.Errorf("%s: %s", text, diff)
 		}
 	}
@@ -133,7 +133,7 @@ func TestUserCredential_IsThatOfDockerOrPodman(t *testing.T) {
 	}
 }
 
-func TestUserCredential_IsAskedOfTheProgramThatKeepsIt(t *testing.T) {
+func TestUserCredential_UsesHelper(t *testing.T) {
 	home := alone(t)
 	t.Setenv("PATH", filepath.Join(home, "bin")+string(os.PathListSeparator)+os.Getenv("PATH"))
 	helper := func(script string) {
@@ -159,7 +159,7 @@ func TestUserCredential_IsAskedOfTheProgramThatKeepsIt(t *testing.T) {
 	if _, err = oci.UserCredential(t.Context(), reference(t, "ghcr.io/a")); err == nil || strings.Contains(err.Error(), "secret") {
 		t.Errorf("it breaks down: %v", err)
 	}
-	if _, err = oci.UserCredential(t.Context(), reference(t, "quay.io/a")); err == nil || !strings.Contains(err.Error(), "no name of a credential helper") {
+	if _, err = oci.UserCredential(t.Context(), reference(t, "quay.io/a")); err == nil || !strings.Contains(err.Error(), "invalid name") {
 		t.Errorf("a name that leads elsewhere: %v", err)
 	}
 }

@@ -9,23 +9,23 @@ import (
 	"unicode"
 )
 
-// What is read of an answer that is no success, and shown of it.
+// Limits of what is read and shown of an error response.
 const (
-	mostErrorBody    = 64 << 10 // bytes
-	mostErrorMessage = 200      // characters
+	maxErrorBody    = 64 << 10 // bytes
+	maxErrorMessage = 200      // characters
 )
 
-// StatusError is an answer other than success.
+// StatusError is a response with an error status.
 type StatusError struct {
-	What    string // that was being done
-	Status  int    // of HTTP
-	Code    string // of the registry; may be empty
-	Message string // may be empty
+	Operation string // the operation
+	Status    int    // HTTP status
+	Code      string // error code of the registry; may be empty
+	Message   string // may be empty
 }
 
 // Error implements error.
 func (e *StatusError) Error() string {
-	s := fmt.Sprintf("%s: %d %s", e.What, e.Status, http.StatusText(e.Status))
+	s := fmt.Sprintf("%s: %d %s", e.Operation, e.Status, http.StatusText(e.Status))
 	if e.Code != "" {
 		s += ": " + e.Code
 	}
@@ -35,46 +35,46 @@ func (e *StatusError) Error() string {
 	return s
 }
 
-// SizeError is an answer that is larger than it may be.
+// SizeError is a response that exceeds its size limit.
 type SizeError struct {
-	What  string
-	Limit int64 // bytes
+	Content string
+	Limit   int64 // bytes
 }
 
 // Error implements error.
 func (e *SizeError) Error() string {
-	return fmt.Sprintf("%s is larger than the limit of %d bytes", e.What, e.Limit)
+	return fmt.Sprintf("%s is larger than the limit of %d bytes", e.Content, e.Limit)
 }
 
-// DigestError is an answer that is not what was asked for. The registry is to
-// blame, or somebody on the way.
+// DigestError is a response with the wrong digest. The registry or an intermediary
+// caused it.
 type DigestError struct {
-	What string
-	Want string // digest
-	Got  string // digest, or another thing that is wrong
+	Content string
+	Want    string // digest
+	Got     string // digest, or a description of the content
 }
 
 // Error implements error.
 func (e *DigestError) Error() string {
-	return fmt.Sprintf("%s was asked for by %s, and what came is %s", e.What, e.Want, e.Got)
+	return fmt.Sprintf("%s has the wrong digest: want %s, got %s", e.Content, e.Want, e.Got)
 }
 
-// MalformedError is an answer that makes no sense.
+// MalformedError is an invalid response.
 type MalformedError struct {
-	What string
-	Why  string
+	Operation string
+	Reason    string
 }
 
 // Error implements error.
-func (e *MalformedError) Error() string { return e.What + ": " + e.Why }
+func (e *MalformedError) Error() string { return e.Operation + ": " + e.Reason }
 
-// statusError reads what a registry says, and closes the body.
+// statusError reads the error of a registry, and closes the body.
 func statusError(what string, r *http.Response) *StatusError {
 	defer r.Body.Close()
-	e := &StatusError{What: what, Status: r.StatusCode}
-	body, err := io.ReadAll(io.LimitReader(r.Body, mostErrorBody))
+	e := &StatusError{Operation: what, Status: r.StatusCode}
+	body, err := io.ReadAll(io.LimitReader(r.Body, maxErrorBody))
 	if err != nil {
-		return e // the status says enough
+		return e // the status is sufficient
 	}
 	var said struct {
 		Errors []struct {
@@ -88,7 +88,7 @@ func statusError(what string, r *http.Response) *StatusError {
 	return e
 }
 
-// printable makes a stranger's text fit to be shown.
+// printable makes untrusted text printable.
 func printable(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -96,8 +96,8 @@ func printable(s string) string {
 		}
 		return ' '
 	}, s)
-	if runes := []rune(s); len(runes) > mostErrorMessage {
-		s = string(runes[:mostErrorMessage]) + "…"
+	if runes := []rune(s); len(runes) > maxErrorMessage {
+		s = string(runes[:maxErrorMessage]) + "…"
 	}
 	return s
 }

@@ -6,7 +6,7 @@ import (
 	"net/url"
 )
 
-// Push puts an artifact into the repository under a tag, and returns its digest.
+// Push pushes an artifact to the repository with a tag, and returns its digest.
 func (r *Repository) Push(ctx context.Context, a Artifact, tag string) (string, error) {
 	r.actions = "pull,push"
 	for _, blob := range a.Blobs {
@@ -16,23 +16,23 @@ func (r *Repository) Push(ctx context.Context, a Artifact, tag string) (string, 
 	}
 	digest := Digest(a.Manifest)
 	response, err := r.do(ctx, call{
-		what: "push the manifest", method: http.MethodPut, path: "/manifests/" + tag, contentType: a.MediaType, body: a.Manifest,
+		operation: "push the manifest", method: http.MethodPut, path: "/manifests/" + tag, contentType: a.MediaType, body: a.Manifest,
 	})
 	if err != nil {
 		return "", err
 	}
 	defer response.Body.Close()
 	if got := response.Header.Get("Docker-Content-Digest"); got != "" && got != digest {
-		return "", &DigestError{What: "the manifest that was pushed", Want: digest, Got: printable(got)}
+		return "", &DigestError{Content: "the pushed manifest", Want: digest, Got: printable(got)}
 	}
 	return digest, nil
 }
 
-// pushBlob puts a blob there unless it is there already.
+// pushBlob pushes a blob, unless it exists.
 func (r *Repository) pushBlob(ctx context.Context, data []byte) error {
 	digest := Digest(data)
 	there, err := r.do(ctx, call{
-		what: "look for the blob " + digest, method: http.MethodHead, path: "/blobs/" + digest, also: http.StatusNotFound,
+		operation: "check blob " + digest, method: http.MethodHead, path: "/blobs/" + digest, allowStatus: http.StatusNotFound,
 	})
 	if err != nil {
 		return err
@@ -41,17 +41,17 @@ func (r *Repository) pushBlob(ctx context.Context, data []byte) error {
 	if there.StatusCode == http.StatusOK {
 		return nil
 	}
-	begun, err := r.do(ctx, call{what: "begin to push the blob " + digest, method: http.MethodPost, path: "/blobs/uploads/"})
+	begun, err := r.do(ctx, call{operation: "start upload of blob " + digest, method: http.MethodPost, path: "/blobs/uploads/"})
 	if err != nil {
 		return err
 	}
-	_ = begun.Body.Close() // the header says it all
+	_ = begun.Body.Close() // only the header is needed
 	at, err := begun.Request.URL.Parse(begun.Header.Get("Location"))
 	if err != nil || begun.Header.Get("Location") == "" {
-		return &MalformedError{What: "begin to push the blob " + digest, Why: "the registry does not say where to"}
+		return &MalformedError{Operation: "start upload of blob " + digest, Reason: "the response has no Location header"}
 	}
 	done, err := r.do(ctx, call{
-		what: "push the blob " + digest, method: http.MethodPut, url: withDigest(at, digest),
+		operation: "push blob " + digest, method: http.MethodPut, url: withDigest(at, digest),
 		contentType: "application/octet-stream", body: data,
 	})
 	if err != nil {
@@ -60,7 +60,7 @@ func (r *Repository) pushBlob(ctx context.Context, data []byte) error {
 	return done.Body.Close()
 }
 
-// withDigest keeps what the registry has in the query, which may be signed.
+// withDigest adds the digest to the query, which may be signed.
 func withDigest(at *url.URL, digest string) string {
 	to := *at
 	if to.RawQuery != "" {

@@ -1,8 +1,9 @@
-// Package oci speaks to registries: it pulls manifests and blobs, each verified
-// against its digest, and pushes modules as OCI artifacts. What a client may
-// reach is the business of the http.Client that it is given.
+// Package oci is a client for registries: it pulls manifests and blobs, verifies
+// them against their digests, and pushes modules as OCI artifacts. The http.Client
+// that it is given defines what it can reach.
 //
-// It unpacks nothing, keeps nothing, and knows no limits but those it is told.
+// It does not unpack or cache content, and has no limits other than those of the
+// caller.
 package oci
 
 import (
@@ -14,38 +15,37 @@ import (
 	"strings"
 )
 
-// Reference names an image: by a digest, or by a tag that may come to mean
-// another one.
+// Reference identifies an image: by a digest, or by a tag, which can be moved.
 type Reference struct {
 	Registry   string // host, or host:port
 	Repository string
 	Tag        string
-	Digest     string // "sha256:" and 64 hex digits; if there is one, it counts
+	Digest     string // "sha256:" and 64 hex digits; takes precedence over the tag
 }
 
 var (
-	hostForm       = regexp.MustCompile(`^([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?$`)
-	repositoryForm = regexp.MustCompile(`^[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*(/[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*)*$`)
-	tagForm        = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
-	digestForm     = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
+	hostPattern       = regexp.MustCompile(`^([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?$`)
+	repositoryPattern = regexp.MustCompile(`^[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*(/[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*)*$`)
+	tagPattern        = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
+	digestPattern     = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 )
 
-// mostReference is the most bytes that a reference may have.
-const mostReference = 512
+// maxReference is the maximum length of a reference, in bytes.
+const maxReference = 512
 
-// ParseReference reads registry/repository, with :tag, @sha256:digest or both.
-// The error is for whoever wrote it, and says what to write instead.
+// ParseReference parses registry/repository, with :tag, @sha256:digest or both. The
+// error says what to write instead.
 func ParseReference(s string) (Reference, error) {
 	switch {
-	case len(s) > mostReference:
-		return Reference{}, fmt.Errorf("it is longer than %d bytes", mostReference)
+	case len(s) > maxReference:
+		return Reference{}, fmt.Errorf("it is longer than %d bytes", maxReference)
 	case strings.Contains(s, "://"):
-		return Reference{}, errors.New("leave out what stands before ://")
+		return Reference{}, errors.New("remove the scheme before ://")
 	}
 	rest, digest, byDigest := strings.Cut(s, "@")
 	registry, repository, ok := strings.Cut(rest, "/")
 	if !ok || !strings.ContainsAny(registry, ".:") && registry != "localhost" {
-		return Reference{}, errors.New("begin with the registry: registry.example.com/repository; that of Docker Hub is docker.io")
+		return Reference{}, errors.New("start with the registry, such as registry.example.com/repository, or docker.io for Docker Hub")
 	}
 	repository, tag, byTag := strings.Cut(repository, ":")
 	r := Reference{Registry: registry, Repository: repository, Tag: tag, Digest: digest}
@@ -53,19 +53,19 @@ func ParseReference(s string) (Reference, error) {
 		r.Repository = "library/" + repository
 	}
 	switch {
-	case !hostForm.MatchString(registry):
-		return Reference{}, fmt.Errorf("%q is no name of a registry: use host or host:port", registry)
-	case !repositoryForm.MatchString(repository):
-		return Reference{}, fmt.Errorf("%q is no name of a repository: use lower case letters, digits and . _ - /", repository)
-	case byTag && !tagForm.MatchString(tag):
-		return Reference{}, fmt.Errorf("%q is no tag: use letters, digits and . _ -", tag)
-	case byDigest && !digestForm.MatchString(digest):
-		return Reference{}, fmt.Errorf("%q is no digest: use sha256: and 64 hex digits in lower case", digest)
+	case !hostPattern.MatchString(registry):
+		return Reference{}, fmt.Errorf("%q is not a registry: use host or host:port", registry)
+	case !repositoryPattern.MatchString(repository):
+		return Reference{}, fmt.Errorf("%q is not a repository: use lower case letters, digits and . _ - /", repository)
+	case byTag && !tagPattern.MatchString(tag):
+		return Reference{}, fmt.Errorf("%q is not a tag: use letters, digits and . _ -", tag)
+	case byDigest && !digestPattern.MatchString(digest):
+		return Reference{}, fmt.Errorf("%q is not a digest: use sha256: and 64 hex digits in lower case", digest)
 	}
 	return r, nil
 }
 
-// String is the reference as it is written.
+// String formats the reference.
 func (r Reference) String() string {
 	s := r.Registry + "/" + r.Repository
 	if r.Tag != "" {
@@ -77,7 +77,7 @@ func (r Reference) String() string {
 	return s
 }
 
-// ByDigest is the reference to what has the digest, whatever its tag.
+// ByDigest returns the reference with this digest and without a tag.
 func (r Reference) ByDigest(digest string) Reference {
 	return Reference{Registry: r.Registry, Repository: r.Repository, Digest: digest}
 }
@@ -86,7 +86,7 @@ func (r Reference) isDockerHub() bool {
 	return r.Registry == "docker.io" || r.Registry == "index.docker.io"
 }
 
-// host is where the API of the registry is served.
+// host returns the host of the registry's API.
 func (r Reference) host() string {
 	if r.isDockerHub() {
 		return "registry-1.docker.io"
@@ -94,8 +94,8 @@ func (r Reference) host() string {
 	return r.Registry
 }
 
-// isLoopback tells whether the registry is named as one on this machine. Those
-// may be spoken to by plain HTTP.
+// isLoopback reports whether the registry is on this machine. Plain HTTP is allowed
+// for it.
 func (r Reference) isLoopback() bool {
 	name, _, err := net.SplitHostPort(r.Registry)
 	if err != nil {

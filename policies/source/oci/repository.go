@@ -15,39 +15,38 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// accepted are the forms of a manifest that are asked for.
-var accepted = strings.Join([]string{
+// acceptedManifests are the media types of manifests that are accepted.
+var acceptedManifests = strings.Join([]string{
 	string(types.OCIManifestSchema1), string(types.DockerManifestSchema2),
 	string(types.OCIImageIndex), string(types.DockerManifestList),
 }, ", ")
 
-// Repository is one repository as one client sees it. It remembers what it is
-// authorised by, and is for one goroutine.
+// Repository is a client for one repository. It keeps its authorization, and must
+// not be used concurrently.
 //
-// Errors of it are a *StatusError, *SizeError, *DigestError or *MalformedError,
-// or those of the http.Client.
+// Its errors are a *StatusError, *SizeError, *DigestError or *MalformedError, or
+// those of the http.Client.
 type Repository struct {
 	client     *http.Client
 	reference  Reference
 	credential Credential
 
-	actions       string // that are asked for
+	actions       string // for tokens
 	scheme        string
-	authorization string // the header that the registry asked for
+	authorization string // the Authorization header
 }
 
-// NewRepository returns the repository of a reference. A registry on this machine
-// is spoken to by HTTPS or, if it does not know that, by HTTP; all others by
-// HTTPS.
+// NewRepository returns a client for the repository of a reference. It uses HTTPS;
+// for a registry on this machine it falls back to HTTP.
 func NewRepository(client *http.Client, r Reference, c Credential) *Repository {
 	return &Repository{client: client, reference: r, credential: c, actions: "pull", scheme: "https"}
 }
 
-// Manifest pulls the manifest with a tag or a digest, and tells its digest. One
-// that was asked for by a digest has it.
+// Manifest pulls a manifest by tag or digest, and returns its digest. A manifest
+// that is pulled by digest is verified.
 func (r *Repository) Manifest(ctx context.Context, name string, limit int64) (data []byte, digest string, err error) {
 	what := "the manifest " + name
-	response, err := r.do(ctx, call{what: "pull " + what, method: http.MethodGet, path: "/manifests/" + name, accept: accepted})
+	response, err := r.do(ctx, call{operation: "pull " + what, method: http.MethodGet, path: "/manifests/" + name, accept: acceptedManifests})
 	if err != nil {
 		return nil, "", err
 	}
@@ -58,33 +57,33 @@ func (r *Repository) Manifest(ctx context.Context, name string, limit int64) (da
 	}
 	digest = Digest(data)
 	if strings.Contains(name, ":") && digest != name {
-		return nil, "", &DigestError{What: what, Want: name, Got: digest}
+		return nil, "", &DigestError{Content: what, Want: name, Got: digest}
 	}
 	return data, digest, nil
 }
 
-// Blob pulls a blob of a known size, which bounds what is read.
+// Blob pulls a blob of a known size, which limits what is read.
 func (r *Repository) Blob(ctx context.Context, digest string, size int64) ([]byte, error) {
 	what := "the blob " + digest
-	response, err := r.do(ctx, call{what: "pull " + what, method: http.MethodGet, path: "/blobs/" + digest})
+	response, err := r.do(ctx, call{operation: "pull " + what, method: http.MethodGet, path: "/blobs/" + digest})
 	if err != nil {
 		return nil, err
 	}
 	defer response.Body.Close()
 	data, err := read(what, response, size)
 	if tooLarge := new(SizeError); errors.As(err, &tooLarge) {
-		return nil, &DigestError{What: what, Want: digest, Got: fmt.Sprintf("larger than the %d bytes of the manifest", size)}
+		return nil, &DigestError{Content: what, Want: digest, Got: fmt.Sprintf("larger than the %d bytes of the manifest", size)}
 	}
 	if err != nil {
 		return nil, err
 	}
 	if got := Digest(data); got != digest {
-		return nil, &DigestError{What: what, Want: digest, Got: got}
+		return nil, &DigestError{Content: what, Want: digest, Got: got}
 	}
 	return data, nil
 }
 
-// Digest is what content is known by.
+// Digest returns the digest of content.
 func Digest(data []byte) string {
 	sum := sha256.Sum256(data)
 	return "sha256:" + hex.EncodeToString(sum[:])
@@ -92,60 +91,66 @@ func Digest(data []byte) string {
 
 func read(what string, r *http.Response, limit int64) ([]byte, error) {
 	if r.ContentLength > limit {
-		return nil, &SizeError{What: what, Limit: limit}
+		return nil, &SizeError{Content: what, Limit: limit}
 	}
 	data, err := io.ReadAll(io.LimitReader(r.Body, limit+1))
-	// A server that sees us hang up may end the body as if that were all of it.
+	// When the client hangs up, a server may end the body as if it were complete.
 	if err := cmp.Or(err, r.Request.Context().Err()); err != nil {
 		return nil, fmt.Errorf("read %s: %w", what, err)
 	}
 	if int64(len(data)) > limit {
-		return nil, &SizeError{What: what, Limit: limit}
+		return nil, &SizeError{Content: what, Limit: limit}
 	}
 	return data, nil
 }
 
-// call is one call of the registry's API.
+// call is a request to the registry's API.
 type call struct {
-	what        string // for messages
+	operation   string // for messages
 	method      string
-	path        string // below the repository; or url
+	path        string // relative to the repository; or url
 	url         string
 	accept      string
 	contentType string
 	body        []byte
-	also        int // a status that is no error either, beside those of success
+	allowStatus int // another status that is not an error
 }
 
-// do makes a call, with authorization once the registry has asked for it.
+// do sends a request, with authorization once the registry requires it.
 func (r *Repository) do(ctx context.Context, c call) (*http.Response, error) {
-	response, err := r.attempt(ctx, c)
+	response, err := r.sendWithFallback(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	if response.StatusCode == http.StatusUnauthorized {
-		authorization, err := r.answer(ctx, response.Header.Values("WWW-Authenticate"))
+	if response.StatusCode == http.StatusUnauthorized && !r.redirected(response) {
+		authorization, err := r.authorize(ctx, response.Header.Values("WWW-Authenticate"))
 		if err == nil && (authorization == "" || authorization == r.authorization) {
-			return nil, statusError(c.what, response)
+			return nil, statusError(c.operation, response)
 		}
-		_ = response.Body.Close() // the header said it all
+		_ = response.Body.Close() // only the header is needed
 		if err != nil {
 			return nil, err
 		}
 		r.authorization = authorization
-		if response, err = r.attempt(ctx, c); err != nil {
+		if response, err = r.sendWithFallback(ctx, c); err != nil {
 			return nil, err
 		}
 	}
-	if response.StatusCode/100 != 2 && response.StatusCode != c.also {
-		return nil, statusError(c.what, response)
+	if response.StatusCode/100 != 2 && response.StatusCode != c.allowStatus {
+		return nil, statusError(c.operation, response)
 	}
 	return response, nil
 }
 
-// attempt makes a call as it is. The first one to a registry on this machine
-// finds out whether that speaks TLS.
-func (r *Repository) attempt(ctx context.Context, c call) (*http.Response, error) {
+// redirected reports whether another server responded. Its challenge could direct the
+// credential to any token server.
+func (r *Repository) redirected(response *http.Response) bool {
+	return response.Request != nil && response.Request.URL.Host != r.reference.host()
+}
+
+// sendWithFallback sends a request. The first one to a registry on this machine detects
+// whether it supports TLS.
+func (r *Repository) sendWithFallback(ctx context.Context, c call) (*http.Response, error) {
 	response, err := r.send(ctx, c)
 	if errors.Is(err, http.ErrSchemeMismatch) && r.scheme == "https" && r.reference.isLoopback() {
 		r.scheme = "http"

@@ -149,6 +149,76 @@ func TestRepository_SendsNoCredentialByHTTP(t *testing.T) {
 	}
 }
 
+// Some registries offer both, each in a header of its own.
+func TestRepository_PrefersTokenToPassword(t *testing.T) {
+	var s *httptest.Server
+	s = serve(t, func(w http.ResponseWriter, r *http.Request) bool {
+		switch {
+		case r.URL.Path == "/token":
+			_, _ = io.WriteString(w, `{"token": "t"}`)
+			return true
+		case r.Header.Get("Authorization") == "Bearer t":
+			return false
+		}
+		w.Header().Add("WWW-Authenticate", `Basic realm="test"`)
+		w.Header().Add("WWW-Authenticate", `Bearer realm="`+s.URL+`/token"`)
+		w.WriteHeader(http.StatusUnauthorized)
+		return true
+	})
+	if _, err := push(t, s, oci.Credential{Username: "me", Password: "secret"}); err != nil {
+		t.Error(err)
+	}
+}
+
+// redirected has a registry redirect everything to another server, which asks for
+// credentials.
+func redirected(t *testing.T, challenge func(other string) string) (registry *httptest.Server, asked *atomic.Value) {
+	t.Helper()
+	asked = new(atomic.Value)
+	var other *httptest.Server
+	other = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body) // what arrived is what counts
+		if r.URL.Path == "/token" {
+			asked.Store(r.Header.Get("Authorization") + string(body))
+		}
+		w.Header().Set("WWW-Authenticate", challenge(other.URL))
+		w.WriteHeader(http.StatusUnauthorized)
+	}))
+	t.Cleanup(other.Close)
+	return serve(t, func(w http.ResponseWriter, r *http.Request) bool {
+		http.Redirect(w, r, other.URL+r.URL.Path, http.StatusTemporaryRedirect)
+		return true
+	}), asked
+}
+
+func TestRepository_IgnoresChallengeOfAnotherServer(t *testing.T) {
+	s, asked := redirected(t, func(other string) string { return `Bearer realm="` + other + `/token"` })
+	for name, c := range map[string]oci.Credential{
+		"a password":        {Username: "me", Password: "secret"},
+		"an identity token": {IdentityToken: "secret"},
+	} {
+		_, _, err := oci.NewRepository(s.Client(), at(t, s), c).Manifest(t.Context(), "v1", 100)
+		status := new(oci.StatusError)
+		if !errors.As(err, &status) || status.Status != http.StatusUnauthorized || asked.Load() != nil {
+			t.Errorf("%s: got %v, and the server to which it redirects was sent %v", name, err, asked.Load())
+		}
+	}
+}
+
+func TestRepository_SendsNoIdentityTokenToAnotherServer(t *testing.T) {
+	elsewhere, asked := redirected(t, func(string) string { return "" })
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) bool {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="`+elsewhere.URL+`/token"`)
+		w.WriteHeader(http.StatusUnauthorized)
+		return true
+	})
+	_, _, err := oci.NewRepository(s.Client(), at(t, s), oci.Credential{IdentityToken: "secret"}).Manifest(t.Context(), "v1", 100)
+	status := new(oci.StatusError)
+	if !errors.As(err, &status) || status.Status != http.StatusTemporaryRedirect || asked.Load() != nil {
+		t.Errorf("got %v, and the server to which the token server redirects was sent %v", err, asked.Load())
+	}
+}
+
 func TestRepository_OnThisMachineMayHaveNoTLS(t *testing.T) {
 	behind := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
 	s := httptest.NewServer(behind)
@@ -158,7 +228,7 @@ func TestRepository_OnThisMachineMayHaveNoTLS(t *testing.T) {
 	}
 }
 
-func TestRepository_BelievesNoAnswerThatHasAnotherDigest(t *testing.T) {
+func TestRepository_RejectsWrongDigest(t *testing.T) {
 	var lie atomic.Pointer[string] // set once the digest is known
 	var digest string
 	s := serve(t, func(w http.ResponseWriter, _ *http.Request) bool {

@@ -14,15 +14,15 @@ import (
 	"strings"
 )
 
-// helperForm is the form of a name of a program that keeps credentials: it is
-// made part of a command.
-var helperForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+// helperPattern is the allowed form of the name of a credential helper, since it
+// becomes part of a command.
+var helperPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
-// dockerHubKey is what Docker Hub's credentials are kept under by programs.
+// dockerHubKey is the key of Docker Hub in credential helpers.
 const dockerHubKey = "https://index.docker.io/v1/"
 
-// UserCredential is what the user of this machine has for a reference from
-// docker login or podman login: nobody's, if they have not logged in.
+// UserCredential returns the credential that the user of this machine has from
+// docker login or podman login, or the anonymous one.
 func UserCredential(ctx context.Context, r Reference) (Credential, error) {
 	file, data, err := readUserConfig()
 	if err != nil || data == nil {
@@ -33,16 +33,16 @@ func UserCredential(ctx context.Context, r Reference) (Credential, error) {
 		return Credential{}, fmt.Errorf("read %s: %w", file, err)
 	}
 	if helper := c.helper(r); helper != "" {
-		return askHelper(ctx, helper, r)
+		return runHelper(ctx, helper, r)
 	}
-	if found := c.For(r); len(found) != 0 {
+	if found := c.CredentialsFor(r); len(found) != 0 {
 		return found[0], nil
 	}
 	return Credential{}, nil
 }
 
-// readUserConfig reads the first file there is of those that docker and podman
-// use: none is no error.
+// readUserConfig reads the first existing configuration file of docker and podman.
+// It is not an error if there is none.
 func readUserConfig() (file string, data []byte, err error) {
 	var files []string
 	if folder := os.Getenv("DOCKER_CONFIG"); folder != "" {
@@ -68,7 +68,7 @@ func readUserConfig() (file string, data []byte, err error) {
 	return "", nil, nil
 }
 
-// helper is the program that keeps the credentials for a reference, if any does.
+// helper returns the credential helper for a reference, if there is one.
 func (c DockerConfig) helper(r Reference) string {
 	keys := []string{r.Registry}
 	if r.isDockerHub() {
@@ -79,13 +79,13 @@ func (c DockerConfig) helper(r Reference) string {
 			return program
 		}
 	}
-	return c.store
+	return c.defaultHelper
 }
 
-// askHelper runs such a program, as docker does.
-func askHelper(ctx context.Context, helper string, r Reference) (Credential, error) {
-	if !helperForm.MatchString(helper) {
-		return Credential{}, fmt.Errorf("ask for credentials: %q is no name of a credential helper", helper)
+// runHelper runs a credential helper, as docker does.
+func runHelper(ctx context.Context, helper string, r Reference) (Credential, error) {
+	if !helperPattern.MatchString(helper) {
+		return Credential{}, fmt.Errorf("run credential helper: invalid name %q", helper)
 	}
 	key := r.Registry
 	if r.isDockerHub() {
@@ -96,15 +96,15 @@ func askHelper(ctx context.Context, helper string, r Reference) (Credential, err
 	var out bytes.Buffer
 	cmd.Stdout = &out
 	if err := cmd.Run(); err != nil {
-		// The protocol has this one way to say that there are none.
+		// This is how the protocol reports that there are no credentials.
 		if strings.Contains(out.String(), "credentials not found in native keychain") {
 			return Credential{}, nil
 		}
-		return Credential{}, fmt.Errorf("ask docker-credential-%s for the credentials for %s: %w", helper, key, err)
+		return Credential{}, fmt.Errorf("run docker-credential-%s for %s: %w", helper, key, err)
 	}
 	var given struct{ Username, Secret string }
 	if json.Unmarshal(out.Bytes(), &given) != nil { // the error may quote the secret
-		return Credential{}, fmt.Errorf("ask docker-credential-%s for the credentials for %s: it answers no JSON", helper, key)
+		return Credential{}, fmt.Errorf("run docker-credential-%s for %s: the output is not JSON", helper, key)
 	}
 	if given.Username == "<token>" {
 		return Credential{IdentityToken: given.Secret}, nil

@@ -1,5 +1,5 @@
-// Package asm writes small WebAssembly modules, for tests that need one which no
-// toolchain would make. It checks nothing: what is wrong comes out wrong.
+// Package asm writes small WebAssembly modules, for tests that need modules which
+// no toolchain generates. It does not validate them.
 package asm
 
 import (
@@ -13,7 +13,7 @@ const (
 	I64 = 0x7e
 )
 
-// Module is a module that is being written. Imports come before functions.
+// Module is a module under construction. Imports must be added before functions.
 type Module struct {
 	types, imports, functions, tables, memories, globals, exports, elements, code, data [][]byte
 
@@ -26,8 +26,8 @@ func (m *Module) Import(module, name string, params, results []byte) uint32 {
 	return uint32(len(m.imports) - 1)
 }
 
-// Func adds a function, exported under its name unless that is empty, with so
-// many locals of type i64, and returns its index.
+// Func adds a function with locals of type i64, exported under its name unless that
+// is empty, and returns its index.
 func (m *Module) Func(name string, params, results []byte, locals int, code ...[]byte) uint32 {
 	index := uint32(len(m.imports) + len(m.functions))
 	m.functions = append(m.functions, m.signature(params, results))
@@ -45,7 +45,7 @@ func (m *Module) Func(name string, params, results []byte, locals int, code ...[
 // Hook adds an exported function without parameters and results.
 func (m *Module) Hook(name string, code ...[]byte) uint32 { return m.Func(name, nil, nil, 0, code...) }
 
-// Memory gives the module a memory of so many pages at first and at most.
+// Memory adds a memory with initial and maximum numbers of pages.
 func (m *Module) Memory(least, most uint32) {
 	if m.memories == nil {
 		m.exports = append(m.exports, join(text("memory"), []byte{2, 0}))
@@ -59,7 +59,7 @@ func (m *Module) Global(value int32) uint32 {
 	return uint32(len(m.globals) - 1)
 }
 
-// Table gives the module a table of functions, with these from 0 on.
+// Table adds a table of functions, starting at index 0.
 func (m *Module) Table(functions ...uint32) {
 	m.tables = [][]byte{join([]byte{0x70, 0}, number(uint32(len(functions))))}
 	var entries [][]byte
@@ -69,12 +69,12 @@ func (m *Module) Table(functions ...uint32) {
 	m.elements = [][]byte{join([]byte{0, 0x41, 0, 0x0b}, list(entries...))}
 }
 
-// Data puts bytes into the memory.
+// Data adds a data segment.
 func (m *Module) Data(at int32, content []byte) {
 	m.data = append(m.data, join([]byte{0}, I32Const(at), []byte{0x0b}, sized(content)))
 }
 
-// Start has a function called when the module is instantiated.
+// Start sets the start function.
 func (m *Module) Start(function uint32) { m.start = number(function) }
 
 // Bytes returns the module.
@@ -102,16 +102,16 @@ func (m *Module) signature(params, results []byte) []byte {
 	return number(uint32(len(m.types) - 1))
 }
 
-// I32Const puts a number on the stack.
+// I32Const pushes a number.
 func I32Const(n int32) []byte { return join([]byte{0x41}, signed(int64(n))) }
 
 // I32Store stores a number at an address.
 func I32Store(at, n int32) []byte { return join(I32Const(at), I32Const(n), []byte{0x36, 2, 0}) }
 
-// I32Load puts the number at an address on the stack.
+// I32Load pushes the number at an address.
 func I32Load(at int32) []byte { return join(I32Const(at), []byte{0x28, 2, 0}) }
 
-// Call calls a function with numbers.
+// Call calls a function with constants.
 func Call(function uint32, args ...int32) []byte {
 	var b []byte
 	for _, arg := range args {
@@ -120,21 +120,21 @@ func Call(function uint32, args ...int32) []byte {
 	return join(b, []byte{0x10}, number(function))
 }
 
-// GlobalGet and GlobalSet read and write a global.
+// GlobalGet pushes the value of a global.
 func GlobalGet(index uint32) []byte { return join([]byte{0x23}, number(index)) }
 
-// GlobalSet takes the value from the stack.
+// GlobalSet pops a value into a global.
 func GlobalSet(index uint32) []byte { return join([]byte{0x24}, number(index)) }
 
-// Forever repeats code without an end.
+// Forever repeats code in an infinite loop.
 func Forever(code ...[]byte) []byte {
 	return join([]byte{0x03, 0x40}, slices.Concat(code...), []byte{0x0c, 0, 0x0b})
 }
 
-// If runs code when the number on the stack is not zero.
+// If runs code if the popped number is not zero.
 func If(code ...[]byte) []byte { return join([]byte{0x04, 0x40}, slices.Concat(code...), []byte{0x0b}) }
 
-// Instructions without operands in the code.
+// Instructions without operands.
 var (
 	Unreachable = []byte{0x00}
 	Nop         = []byte{0x01}

@@ -17,14 +17,14 @@ func BenchmarkCompile(b *testing.B) {
 	}{{"stock", stock(b)}, {"rego", compileRego(b)}} {
 		b.Run(module.name+"/plain", func(b *testing.B) {
 			for b.Loop() {
-				compileAnew(b, module.code)
+				compileAgain(b, module.code)
 			}
 			b.ReportMetric(float64(len(module.code))/1e6, "MB")
 		})
 		b.Run(module.name+"/fuel", func(b *testing.B) {
 			for b.Loop() {
 				m := rewrite(b, module.code, fuel.Options{DefineMemory: true})
-				compileAnew(b, m.Code)
+				compileAgain(b, m.Code)
 				b.ReportMetric(float64(len(m.Code))/1e6, "MB")
 			}
 		})
@@ -36,7 +36,7 @@ func BenchmarkCompile(b *testing.B) {
 	}
 }
 
-func compileAnew(b *testing.B, code []byte) {
+func compileAgain(b *testing.B, code []byte) {
 	r := wazero.NewRuntimeWithConfig(b.Context(), wazero.NewRuntimeConfigCompiler())
 	defer r.Close(b.Context())
 	if _, err := r.CompileModule(b.Context(), code); err != nil {

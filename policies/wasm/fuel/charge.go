@@ -1,7 +1,7 @@
 package fuel
 
-// Helpers are functions that the rewritten module has after those of the
-// original, of type i32 → i32. Each charges by its parameter and returns it.
+// Helpers are functions that are appended to the rewritten module, of type i32 →
+// i32. Each charges in proportion to its parameter and returns it.
 const (
 	chargeBytes = iota
 	chargeElements
@@ -11,9 +11,9 @@ const (
 
 var helperNames = [helpers]string{Prefix + "charge_bytes", Prefix + "charge_elements", Prefix + "charge_pages"}
 
-// A unit is so many bytes, elements or pages, as a power of two. No charge is
-// above 2⁴⁶, and one comes after another only while the counter is not below
-// zero, so it never wraps around.
+// A unit is a power of two of bytes, elements or pages. No charge exceeds 2⁴⁶, and
+// nothing is charged while the counter is below zero, so the counter never wraps
+// around.
 var helperShift = [helpers]struct{ op, by byte }{
 	chargeBytes:    {0x88, 3},      // i64.shr_u
 	chargeElements: {0x88, 0},      // i64.shr_u
@@ -41,15 +41,15 @@ func (m *module) helperBody(i int) []byte {
 	return append(appendU32(nil, uint32(len(b))), b...)
 }
 
-// appendCheck stores the counter that is on the operand stack, and traps when
-// it is below zero.
+// appendCheck stores the counter from the operand stack, and traps if it is below
+// zero.
 func (m *module) appendCheck(b []byte) []byte {
 	b = appendU32(append(b, opGlobalSet), m.fuelGlobal())
 	b = appendU32(append(b, opGlobalGet), m.fuelGlobal())
 	return append(b, opI64Const, 0, opI64LtS, opIf, emptyBlock, opUnreachable, opEnd)
 }
 
-// appendMark writes what a mark stands for.
+// appendMark writes the code of a mark.
 func (m *module) appendMark(b []byte, k mark) []byte {
 	switch k.kind {
 	case head, turn:
@@ -66,13 +66,13 @@ func (m *module) appendMark(b []byte, k mark) []byte {
 }
 
 // rewriteCode writes the code section, function by function.
-func (m *module) rewriteCode() *Refusal {
+func (m *module) rewriteCode() *RejectedError {
 	code := &m.lists[sectionCode]
 	var body []byte
 	for i := range m.bodies {
-		f := m.readFunctionBody(m.code, m.imported+i)
-		if m.code.fault != nil {
-			return m.code.fault
+		f := m.readFunctionBody(m.code, m.importedFuncs+i)
+		if m.code.err != nil {
+			return m.code.err
 		}
 		body = f.append(body[:0])
 		code.entries = appendU32(code.entries, uint32(len(body)))
@@ -81,7 +81,7 @@ func (m *module) rewriteCode() *Refusal {
 	if m.code.more() {
 		m.code.fail("the code section has bytes left over at offset %#x", m.code.offset())
 	}
-	return m.code.fault
+	return m.code.err
 }
 
 // append writes the function with its marks.

@@ -66,7 +66,7 @@ func TestWhatFollowsALoopIsPaidOnce(t *testing.T) {
 	a.function("run", 0, noLocals, join(round, slices.Repeat([]byte{0x41, 0, 0x1a}, 10))...)
 	g := instantiate(t, newRuntime(t), a.bytes(), fuel.Options{})
 
-	_, used, err := g.spend(t, plenty, "run", 10)
+	_, used, err := g.spend(t, ampleFuel, "run", 10)
 
 	if err != nil || used != 10*7+20 {
 		t.Errorf("it used %d units, want 90 (error: %v)", used, err)

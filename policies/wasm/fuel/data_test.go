@@ -30,7 +30,7 @@ func TestDataIsLeftToTheHost(t *testing.T) {
 		"also when counted": func() assembly { a := withData(); a.dataCount = [][]byte{{2}}; return a }(),
 	} {
 		t.Run(claim, func(t *testing.T) {
-			g := instantiate(t, r, a.bytes(), fuel.Options{TakeData: true})
+			g := instantiate(t, r, a.bytes(), fuel.Options{ExtractData: true})
 			want := []fuel.Segment{{Offset: 8, Bytes: []byte("first")}, {Offset: 10, Bytes: []byte("second")}}
 			if diff := cmp.Diff(want, g.rewritten.Data); diff != "" {
 				t.Errorf("data (-want +got):\n%s", diff)
@@ -61,7 +61,7 @@ func TestDataStaysWhereCodeCanTell(t *testing.T) {
 	} {
 		t.Run(claim, func(t *testing.T) {
 			plain := rewrite(t, a.bytes(), fuel.Options{})
-			m := rewrite(t, a.bytes(), fuel.Options{TakeData: true})
+			m := rewrite(t, a.bytes(), fuel.Options{ExtractData: true})
 			if m.Data != nil || !bytes.Equal(m.Code, plain.Code) {
 				t.Errorf("%d segments were taken out", len(m.Data))
 			}
@@ -75,7 +75,7 @@ func TestStockGuestGetsAllOfItsData(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := instantiate(t, r, stock(t), fuel.Options{TakeData: true})
+	g := instantiate(t, r, stock(t), fuel.Options{ExtractData: true})
 	for _, s := range g.rewritten.Data {
 		if !g.Memory().Write(s.Offset, s.Bytes) {
 			t.Fatalf("%d bytes at %d lie outside of the memory", len(s.Bytes), s.Offset)

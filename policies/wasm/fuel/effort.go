@@ -1,15 +1,15 @@
 package fuel
 
-// effort is what makes a function expensive to compile. The engine's time
-// grows with the product of any two, and its memory with that of the last two;
-// compiling cannot be interrupted, so it is bounded here. The values that
-// blocks, branches and calls take and leave take memory each.
+// effort measures how expensive a function is to compile. The engine's time grows
+// with the product of any two fields, and its memory with the product of the last
+// two; compilation cannot be interrupted, so it is bounded here. The values that
+// blocks, branches and calls take and return use memory as well.
 type effort struct {
 	loops, branches, locals, values int64
 }
 
-// carry counts the values that a block, branch or call takes and leaves.
-func (f *function) carry(s signature) {
+// countValues counts the values that a block, branch or call takes and returns.
+func (f *function) countValues(s signature) {
 	f.effort.values += int64(len(s.params) + len(s.results))
 }
 
@@ -24,7 +24,7 @@ func (f *function) checkEffort() {
 		{"values at blocks, branches and calls", f.effort.values, int64(l.Values)},
 		{"blocks and branches times locals", f.effort.branches * f.effort.locals, int64(l.Joins)},
 	} {
-		if bound.have > bound.limit && f.fault == nil {
+		if bound.have > bound.limit && f.err == nil {
 			f.fail("%s has %d %s, which is over the limit of %d", f.module.nameOf(f.number), bound.have, bound.what, bound.limit)
 		}
 	}

@@ -1,56 +1,53 @@
-// Package fuel rewrites WebAssembly modules so that they spend fuel: what a
-// module does is counted in units of about one instruction each, against a
-// counter that the host sets, and the module traps when the counter goes below
-// zero. The count depends on the module and its input alone: it is the same on
-// any machine.
+// Package fuel instruments WebAssembly modules with fuel: the work of a module is
+// counted in units of about one instruction, against a counter that the host sets,
+// and the module traps when the counter drops below zero. The count depends on the
+// module and its input only: it is the same on every machine.
 //
-// It also makes NaNs the same on any machine: see nan.go.
+// It also canonicalizes NaNs, so that they are the same on every machine: see
+// nan.go.
 //
-// It reads and writes module binaries and runs none. That a module's code is
-// well typed is left to the engine, which judges the rewritten module; nothing
-// that was ill typed becomes well typed by the rewriting.
+// It reads and writes module binaries and does not run them. The engine validates
+// the types of the rewritten module; rewriting never makes ill-typed code valid.
 //
-// One thing it cannot make equal everywhere: how deep calls may nest before
-// the engine's stack is used up, which depends on the machine code that the
-// engine makes. A module that recurses without end traps on every machine, at
-// one depth or another, or runs out of fuel.
+// One thing differs between machines: the depth at which nested calls exhaust the
+// engine's stack, which depends on its machine code. A module with infinite
+// recursion traps on every machine, at some depth, or runs out of fuel.
 package fuel
 
 import "fmt"
 
-// Prefix begins the names under which the rewritten module exports what the
-// host needs. A module whose own exports begin so is refused.
+// Prefix is the prefix of the exports that are added for the host. Modules whose
+// own exports have it are rejected.
 const Prefix = "gleaner:"
 
 // Names of exports that every rewritten module has.
 const (
-	// FuelGlobal is a mutable i64: the fuel left. The host sets it to zero or
-	// more before each call, lowers it for the host's own work within a call,
-	// and must not call again once it is below zero. Below zero means used up,
-	// and nothing else leaves it there: the module's own unreachable does not.
+	// FuelGlobal is a mutable i64: the remaining fuel. The host sets it to zero or
+	// more before each call, decreases it for its own work within a call, and must
+	// not call again once it is negative. It is negative only if the fuel is used
+	// up: the module's own unreachable instruction does not change it.
 	FuelGlobal = Prefix + "fuel"
-	// ChangedGlobal is a mutable i32, 0 until the module changes something
-	// that cannot be put back from outside: a table, a passive segment, or a
-	// mutable global that is not listed in Module.Globals.
+	// ChangedGlobal is a mutable i32, 0 until the module changes state that cannot
+	// be restored from outside: a table, a passive segment, or a mutable global
+	// that is not in Module.Globals.
 	ChangedGlobal = Prefix + "changed"
 )
 
-// Options say how to rewrite.
+// Options configure the rewriting.
 type Options struct {
 	Limits Limits
-	// DefineMemory makes a memory that is imported the module's own, exported
+	// DefineMemory replaces an imported memory by one of the module's own, exported
 	// as "memory".
 	DefineMemory bool
-	// MaxMemoryPages is how many pages of 64 KiB the module's own memory may
-	// have, also when it has grown. Zero leaves it to the module.
+	// MaxMemoryPages is the maximum size of the module's own memory in pages of 64
+	// KiB, also after it has grown. Zero: no limit other than the module's.
 	MaxMemoryPages uint32
-	// TakeData leaves out the data that is written into the memory when the
-	// module is instantiated: it is Module.Data, for the host to write. A module
-	// whose own code refers to its segments keeps them.
-	TakeData bool
+	// ExtractData removes the active data segments: the host writes Module.Data into
+	// the memory of new instances. Modules whose code refers to segments keep them.
+	ExtractData bool
 }
 
-// Kind is what an import or export is.
+// Kind is the kind of an import or export.
 type Kind string
 
 // The kinds of imports and exports.
@@ -61,7 +58,7 @@ const (
 	KindGlobal   Kind = "global"
 )
 
-// ValueType is the type of a value, as modules encode it.
+// ValueType is the encoded type of a value.
 type ValueType byte
 
 // The types of values.
@@ -97,14 +94,14 @@ func (t ValueType) String() string {
 	}
 }
 
-// Import is what a module wants from another.
+// Import is an import of a module.
 type Import struct {
 	Module, Name    string
 	Kind            Kind
 	Params, Results []ValueType // of a function
 }
 
-// Export is what a module offers.
+// Export is an export of a module.
 type Export struct {
 	Name            string
 	Kind            Kind
@@ -113,47 +110,43 @@ type Export struct {
 
 // Memory is a module's memory, in pages of 64 KiB.
 type Memory struct {
-	Imported bool // still, after the rewriting
+	Imported bool // also after rewriting
 	Min, Max uint32
 }
 
 // Module is a rewritten module.
 type Module struct {
-	Code    []byte   // without custom sections, but for the names of functions
-	Imports []Import // in order; without the memory when DefineMemory took it
+	Code    []byte   // without custom sections other than function names
+	Imports []Import // in order; without a memory that DefineMemory replaced
 	Exports []Export // of the original, in order
-	// Start is the name under which the function is exported that the original
-	// ran when it was instantiated, "" if there was none. It is no longer run
-	// by itself, so that it can be called under fuel; it has neither
-	// parameters nor results.
+	// Start is the export of the original's start function, "" if there was none.
+	// It no longer runs automatically, so that it can be called with fuel; it has
+	// no parameters and results.
 	Start string
-	// Globals are the names under which the mutable globals are exported, for
-	// snapshots. One that is a vector or a reference is not among them; setting
-	// it sets ChangedGlobal.
+	// Globals are the exports of the mutable globals, for snapshots. Vectors and
+	// references are not included; setting one sets ChangedGlobal.
 	Globals []string
-	Memory  *Memory // nil when there is none
-	// Data belongs into the memory of a new instance before anything of it runs,
+	Memory  *Memory // nil if there is none
+	// Data must be written into the memory of a new instance before anything runs,
 	// in this order.
 	Data []Segment
 }
 
-// Segment is data, and the address where it belongs.
+// Segment is a data segment with its address.
 type Segment struct {
 	Offset uint32
 	Bytes  []byte
 }
 
-// Refusal is a module that is not taken in. The module's author is to blame,
-// and the message says for what.
-type Refusal struct {
+// RejectedError reports a module that is rejected. The module caused it.
+type RejectedError struct {
 	Message string
 }
 
 // Error implements error.
-func (r *Refusal) Error() string { return r.Message }
+func (r *RejectedError) Error() string { return r.Message }
 
-// Rewrite returns the module that does as the given one, and spends fuel. An
-// error is a *Refusal.
+// Rewrite returns the instrumented module. The error is a *Refusal.
 func Rewrite(code []byte, o Options) (Module, error) {
 	o.Limits = o.Limits.withDefaults()
 	m, refusal := read(code, o)

@@ -1,12 +1,12 @@
 package fuel
 
-// A mark is a place in a function's code where something is to be written.
+// mark is a position in a function's code at which code is inserted.
 type mark struct {
 	kind   markKind
-	at     int   // offset in the body of what it is written before
+	at     int   // offset in the body; the code is inserted before it
 	depth  int   // how many blocks there are around it
 	cost   int64 // units that it charges
-	parent int   // of a turn: the mark that pays when this one is left out
+	parent int   // of a turn: the mark that is charged instead if this one is omitted
 	helper int   // of a size: which helper
 	float  float // of a nan: the type of what may be one
 }
@@ -14,35 +14,36 @@ type mark struct {
 type markKind byte
 
 const (
-	// none is a mark left out: another one pays for it.
+	// none is an omitted mark: another one charges for it.
 	none markKind = iota
-	// head is where every call, or every round of a loop, comes by.
+	// head is executed on every call, or in every iteration of a loop.
 	head
-	// turn is where code begins that may have been jumped over: an arm of an
-	// if, or what follows a block that branches leave.
+	// turn is the start of code that may be skipped: an arm of an if, or code after
+	// a block that branches can leave.
 	turn
-	// size is an operation whose operand says how much it does.
+	// size is an operation whose operand determines its cost.
 	size
 	// changed is an operation that cannot be undone from outside.
 	changed
-	// nan is behind what may have left a NaN that differs between machines.
+	// nan follows an instruction whose result may be a NaN that differs between
+	// machines.
 	nan
 )
 
-// smallTurn is how many units a turn has to be about to be worth a charge of
-// its own. Fewer are charged with what comes before, taken or not. A stock Go
-// guest is charged twice as much at 8, and saves little time by it.
-const smallTurn = 4
+// minBranchCost is the minimum cost of a turn for a charge of its own. Lower costs are
+// charged in advance, executed or not. At 8, a stock Go guest is charged twice as
+// much, and saves little time.
+const minBranchCost = 4
 
-// smallPrologue is how many units of straight code before a loop may be charged
-// with each of its rounds, which saves the charge at the function's entry.
-const smallPrologue = 32
+// maxPrologueCost is the maximum cost of straight code before a loop that may be
+// charged in each iteration, which saves the charge at the function's entry.
+const maxPrologueCost = 32
 
-// frame is a block that has been entered and not left.
+// frame is an open block.
 type frame struct {
 	op       byte
-	outside  int // the mark that was current around it
-	current  int // the mark that pays for what is read next
+	outside  int // the current mark outside of it
+	current  int // the mark that the next instructions are charged to
 	arity    int // how many values a branch to it carries
 	branched bool
 }
@@ -58,7 +59,7 @@ type function struct {
 	code      int    // offset of the first instruction; before it are the locals
 	marks     []mark
 	frames    []frame
-	straight  bool // neither block nor call so far
+	straight  bool // no block or call so far
 	effort    effort
 	scratch   [3]scratch
 }
@@ -66,7 +67,7 @@ type function struct {
 // readFunctionBody reads the next entry of the code section.
 func (m *module) readFunctionBody(r *reader, index int) *function {
 	length := r.u32()
-	if limit := m.options.Limits.FunctionSize; r.fault == nil && int64(length) > int64(limit) {
+	if limit := m.options.Limits.FunctionSize; r.err == nil && int64(length) > int64(limit) {
 		r.fail("%s has %d bytes of code, which is over the limit of %d", m.nameOf(index), length, limit)
 	}
 	f := &function{
@@ -75,11 +76,11 @@ func (m *module) readFunctionBody(r *reader, index int) *function {
 	}
 	f.readLocals()
 	f.readCode()
-	r.adopt(f.reader)
+	r.takeError(f.reader)
 	return f
 }
 
-// readLocals begins the first mark, which also pays for clearing the locals.
+// readLocals creates the first mark, which also charges for clearing the locals.
 func (f *function) readLocals() {
 	limit := f.module.options.Limits.Locals
 	total := uint64(len(f.signature.params))
@@ -98,13 +99,13 @@ func (f *function) readLocals() {
 	f.frames = append(f.frames, frame{op: opBlock, arity: len(f.signature.results)})
 }
 
-// readCode goes through the instructions once. Open blocks are on a stack of
-// its own, so that a module cannot exhaust the host's by nesting.
+// readCode reads the instructions once. Open blocks are on an explicit stack, so
+// that nesting cannot exhaust the host's stack.
 func (f *function) readCode() {
-	for len(f.frames) > 0 && f.fault == nil {
+	for len(f.frames) > 0 && f.err == nil {
 		at := f.pos
 		op := f.byte()
-		f.pay(cost(op))
+		f.charge(cost(op))
 		if op < opDrop {
 			f.control(op)
 		} else {
@@ -115,20 +116,20 @@ func (f *function) readCode() {
 		f.fail("the code of %s goes on after its end, at offset %#x", f.module.nameOf(f.number), f.offset())
 	}
 	f.checkEffort()
-	f.settle()
+	f.mergeMarks()
 }
 
 func (f *function) top() *frame { return &f.frames[len(f.frames)-1] }
 
-func (f *function) pay(cost int64) { f.marks[f.top().current].cost += cost }
+func (f *function) charge(cost int64) { f.marks[f.top().current].cost += cost }
 
-// mark begins a mark before the given offset and returns its index.
+// mark adds a mark before the given offset and returns its index.
 func (f *function) mark(kind markKind, at int) int {
 	f.marks = append(f.marks, mark{kind: kind, at: at, depth: len(f.frames) - 1, parent: f.top().current})
 	return len(f.marks) - 1
 }
 
-// control reads what follows an instruction that moves control.
+// control reads the operands of a control instruction.
 func (f *function) control(op byte) {
 	if op != opLoop && op != opNop {
 		f.straight = false
@@ -138,7 +139,7 @@ func (f *function) control(op byte) {
 	case opBlock, opLoop, opIf:
 		f.begin(op)
 	case opElse:
-		f.otherwise()
+		f.elseBranch()
 	case opEnd:
 		f.end()
 	case opBr, opBrIf:
@@ -146,7 +147,7 @@ func (f *function) control(op byte) {
 	case opBrTable:
 		f.branchTable()
 	case opReturn:
-		f.pay(int64(len(f.signature.results)))
+		f.charge(int64(len(f.signature.results)))
 	case opCall:
 		f.call()
 	case opCallIndirect:
@@ -170,24 +171,24 @@ func (f *function) branchTable() {
 	f.branch(f.label())
 }
 
-// branch pays for moving the values that a branch carries.
+// branch charges for moving the values of a branch.
 func (f *function) branch(label uint32) {
 	target := f.target(label)
 	target.branched = true
 	f.effort.branches++
 	f.effort.values += int64(target.arity)
-	f.pay(int64(target.arity))
+	f.charge(int64(target.arity))
 }
 
 func (f *function) begin(op byte) {
 	s := f.blockType()
-	f.carry(s)
+	f.countValues(s)
 	f.effort.branches++
 	outside := f.top().current
 	f.frames = append(f.frames, frame{op: op, outside: outside, current: outside, arity: len(s.results)})
 	switch op {
 	case opLoop:
-		f.pay(int64(len(s.params)))
+		f.charge(int64(len(s.params)))
 		f.top().arity = len(s.params)
 		f.beginLoop()
 	case opIf:
@@ -195,15 +196,15 @@ func (f *function) begin(op byte) {
 	}
 }
 
-// beginLoop lets the first loop pay for the function's entry where nothing but
-// a little straight code lies between: most functions of a Go guest are one
-// loop, and would otherwise pay twice for each call.
+// beginLoop merges the function's entry into its first loop if only a little
+// straight code is between them: most functions of a Go guest are one loop, and
+// would otherwise be charged twice per call.
 func (f *function) beginLoop() {
 	f.effort.loops++
 	i := f.mark(head, f.pos)
 	f.marks[i].cost = 1
 	f.top().current = i
-	if entry := &f.marks[0]; f.straight && entry.cost <= smallPrologue {
+	if entry := &f.marks[0]; f.straight && entry.cost <= maxPrologueCost {
 		f.marks[i].cost += entry.cost
 		entry.kind = none
 		f.frames[0].current = i
@@ -211,7 +212,7 @@ func (f *function) beginLoop() {
 	f.straight = false
 }
 
-func (f *function) otherwise() {
+func (f *function) elseBranch() {
 	top := f.top()
 	if top.op != opIf {
 		f.fail("the code of %s has an else without an if, at offset %#x", f.module.nameOf(f.number), f.offset())
@@ -222,8 +223,8 @@ func (f *function) otherwise() {
 	top.current = f.mark(turn, f.pos)
 }
 
-// end leaves a block. What follows is paid by what paid before it, or, if it
-// may have been jumped to, by a turn of its own.
+// end closes a block. Code after it is charged to the previous mark, or, if it may
+// be a branch target, to a turn of its own.
 func (f *function) end() {
 	left := *f.top()
 	f.frames = f.frames[:len(f.frames)-1]
@@ -256,47 +257,47 @@ func (f *function) blockType() signature {
 
 func (f *function) call() {
 	i := f.index("function", len(f.module.funcs))
-	if f.fault == nil {
-		f.payCall(f.module.types[f.module.funcs[i]])
+	if f.err == nil {
+		f.chargeCall(f.module.types[f.module.funcs[i]])
 	}
 }
 
 func (f *function) callIndirect() {
 	t := f.index("type", len(f.module.types))
 	f.index("table", f.module.tables)
-	if f.fault == nil {
-		f.payCall(f.module.types[t])
+	if f.err == nil {
+		f.chargeCall(f.module.types[t])
 	}
 }
 
-func (f *function) payCall(callee signature) {
-	f.carry(callee)
-	f.pay(int64(len(callee.results)))
+func (f *function) chargeCall(callee signature) {
+	f.countValues(callee)
+	f.charge(int64(len(callee.results)))
 }
 
-// settle leaves out the marks that are not worth a charge of their own.
-func (f *function) settle() {
+// mergeMarks omits the marks that are not worth a charge of their own.
+func (f *function) mergeMarks() {
 	for i := len(f.marks) - 1; i > 0; i-- {
-		if m := &f.marks[i]; m.kind == turn && m.cost < smallTurn {
+		if m := &f.marks[i]; m.kind == turn && m.cost < minBranchCost {
 			f.marks[m.parent].cost += m.cost
 			m.kind = none
 		}
 	}
 	if f.marks[0].cost <= tinyCost {
-		f.marks[0].kind = none // callCost has paid for it, and for no call within it
+		f.marks[0].kind = none // callCost includes it, and it has no calls
 	}
 }
 
-// unknown refuses an instruction, by the name of its feature if it has one.
+// unknown rejects an instruction, with the name of its feature if it has one.
 func (f *function) unknown(op byte) {
-	if feature := refused(op); feature != "" {
+	if feature := unsupportedFeature(op); feature != "" {
 		f.unsupported(feature)
 		return
 	}
 	f.fail("%s has an unknown instruction %#x at offset %#x", f.module.nameOf(f.number), op, f.offset()-1)
 }
 
-// unsupported refuses a feature by its name, and says where it is used.
+// unsupported rejects a feature.
 func (f *function) unsupported(feature string) {
 	f.fail("%s uses %s, which are not supported", f.module.nameOf(f.number), feature)
 }

@@ -54,13 +54,13 @@ func FuzzRewrite(f *testing.F) {
 	limits := fuel.Limits{ModuleSize: 1 << 16, Branches: 1_000, Loops: 100, Locals: 1_000, Joins: 100_000, Entries: 1_000}
 	f.Fuzz(func(t *testing.T, code []byte) {
 		for _, takeData := range []bool{false, true} {
-			o := fuel.Options{Limits: limits, TakeData: takeData, MaxMemoryPages: 1 << 16}
+			o := fuel.Options{Limits: limits, ExtractData: takeData, MaxMemoryPages: 1 << 16}
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			m, err := fuel.Rewrite(code, o)
 			runtime.ReadMemStats(&after)
 			if err != nil {
-				if refusal := (*fuel.Refusal)(nil); !errors.As(err, &refusal) || refusal.Message == "" {
+				if refusal := (*fuel.RejectedError)(nil); !errors.As(err, &refusal) || refusal.Message == "" {
 					t.Errorf("the error is not a refusal in words: %v", err)
 				}
 				return

@@ -62,8 +62,8 @@ func TestHostileModulesAreRefused(t *testing.T) {
 	}
 }
 
-// TestCountsAreNotBelieved holds for the count that each list begins with.
-func TestCountsAreNotBelieved(t *testing.T) {
+// TestRewrite_ChecksCounts holds for the count that each list begins with.
+func TestRewrite_ChecksCounts(t *testing.T) {
 	unlimited := fuel.Limits{Functions: 1 << 40, Entries: 1 << 40, Tables: 1 << 40, Locals: 1 << 40, TableElements: 1 << 40}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -110,7 +110,7 @@ func TestLargeFunctionsAreTakenIn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := instantiate(t, newRuntime(t), with(code...).bytes(), fuel.Options{})
-			if _, _, err := g.spend(t, plenty, "run"); err != nil {
+			if _, _, err := g.spend(t, ampleFuel, "run"); err != nil {
 				t.Error(err)
 			}
 		})

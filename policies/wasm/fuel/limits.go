@@ -1,8 +1,8 @@
 package fuel
 
-// Limits bound what is accepted: what reading, compiling, keeping and
-// instantiating a module costs grows with these numbers, and none of it is paid
-// for with fuel. Zero fields mean the default.
+// Limits bound the accepted modules: the cost of reading, compiling, storing and
+// instantiating a module grows with these numbers, and is not charged as fuel. Zero
+// fields mean the default.
 type Limits struct {
 	ModuleSize    int // bytes; default 64 MiB
 	FunctionSize  int // bytes of one function's code; default 1 MiB

@@ -11,8 +11,8 @@ import (
 	"github.com/gleaner-dev/gleaner/policies/wasm/fuel"
 )
 
-// many returns so many copies of an entry.
-func many(n int, entry []byte) [][]byte { return slices.Repeat([][]byte{entry}, n) }
+// hugeCount returns so many copies of an entry.
+func hugeCount(n int, entry []byte) [][]byte { return slices.Repeat([][]byte{entry}, n) }
 
 // wide is a function type of so many parameters.
 func wide(params int) []byte {
@@ -30,7 +30,7 @@ func TestAModuleIsBoundedAsAWhole(t *testing.T) {
 		}
 		return a
 	}
-	segment := join([]byte{0, 0x41, 0, 0x0b}, list(many(90_000, []byte{0})...))
+	segment := join([]byte{0, 0x41, 0, 0x0b}, list(hugeCount(90_000, []byte{0})...))
 	results := join([]byte{0x60, 0}, number(1000), bytes.Repeat([]byte{0x7f}, 1000))
 	calls := assembly{types: [][]byte{typeVoid, results}}
 	calls.function("run", 0, noLocals, join(slices.Repeat([]byte{0x10, 1}, 1_100), []byte{0x00})...)
@@ -40,17 +40,17 @@ func TestAModuleIsBoundedAsAWhole(t *testing.T) {
 		module assembly
 		want   string
 	}{
-		"globals":                 {func(a *assembly) { a.globals = many(30_000, a.globals[0]) }, with(), "it has 30000 globals, which is over the limit of 10000"},
-		"types":                   {func(a *assembly) { a.types = many(30_000, typeVoid) }, with(), "it has 30000 types, which is over the limit of 10000"},
-		"widths of types":         {func(a *assembly) { a.types = append(a.types, many(51, wide(1000))...) }, with(), "it has 51000 parameters and results in its types, which is over the limit of 50000"},
+		"globals":                 {func(a *assembly) { a.globals = hugeCount(30_000, a.globals[0]) }, with(), "it has 30000 globals, which is over the limit of 10000"},
+		"types":                   {func(a *assembly) { a.types = hugeCount(30_000, typeVoid) }, with(), "it has 30000 types, which is over the limit of 10000"},
+		"widths of types":         {func(a *assembly) { a.types = append(a.types, hugeCount(51, wide(1000))...) }, with(), "it has 51000 parameters and results in its types, which is over the limit of 50000"},
 		"exports":                 {nil, exported(20_000, 0), "it has 20001 exports, which is over the limit of 10000"},
 		"names of exports":        {nil, exported(50, 100_000), "bytes in the names of its imports and exports, which is over the limit of 4194304"},
-		"tables":                  {func(a *assembly) { a.tables = many(2, join([]byte{0x70, 0}, number(150_000))) }, with(), "it has 300000 elements in its tables, which is over the limit of 200000"},
-		"elements":                {func(a *assembly) { a.elements = many(3, segment) }, with(), "it has 270000 elements in its segments, which is over the limit of 200000"},
-		"element segments":        {func(a *assembly) { a.elements = many(20_000, []byte{0, 0x41, 0, 0x0b, 0}) }, with(), "it has 20000 element segments, which is over the limit of 10000"},
+		"tables":                  {func(a *assembly) { a.tables = hugeCount(2, join([]byte{0x70, 0}, number(150_000))) }, with(), "it has 300000 elements in its tables, which is over the limit of 200000"},
+		"elements":                {func(a *assembly) { a.elements = hugeCount(3, segment) }, with(), "it has 270000 elements in its segments, which is over the limit of 200000"},
+		"element segments":        {func(a *assembly) { a.elements = hugeCount(20_000, []byte{0, 0x41, 0, 0x0b, 0}) }, with(), "it has 20000 element segments, which is over the limit of 10000"},
 		"results of calls":        {nil, calls, "values at blocks, branches and calls, which is over the limit of 1000000"},
 		"values of branches":      {nil, manyTargets(2_000, 1000), "values at blocks, branches and calls, which is over the limit of 1000000"},
-		"data, which may be many": {func(a *assembly) { a.data = many(30_000, active(0, "x")) }, with(), ""},
+		"data, which may be many": {func(a *assembly) { a.data = hugeCount(30_000, active(0, "x")) }, with(), ""},
 	} {
 		t.Run(claim, func(t *testing.T) {
 			if c.change != nil {
@@ -102,8 +102,8 @@ func heapAfterGC() int64 {
 func TestNamesThatAreTooManyAreLeftOut(t *testing.T) {
 	entry := func(i int, name string) []byte { return join(number(uint32(i)), text(name)) }
 	for claim, entries := range map[string][][]byte{
-		"more than functions there may be": many(2_000_000, entry(0, "")),
-		"out of order":                     many(150_000, entry(0, "x")),
+		"more than functions there may be": hugeCount(2_000_000, entry(0, "")),
+		"out of order":                     hugeCount(150_000, entry(0, "x")),
 		"long":                             {entry(0, strings.Repeat("x", 5<<20))},
 	} {
 		t.Run(claim, func(t *testing.T) {

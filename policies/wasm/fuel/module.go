@@ -30,7 +30,7 @@ var order = []byte{
 	sectionStart, sectionElement, sectionDataCount, sectionCode, sectionData,
 }
 
-// signature is a function type. Its lists are the original's bytes.
+// signature is a function type. Its lists share the bytes of the original.
 type signature struct {
 	params, results []byte
 	types           *signatureTypes
@@ -47,12 +47,12 @@ type global struct {
 	mutable bool
 }
 
-// restorable tells whether a host can read and set every bit of the global.
+// restorable reports whether the host can read and set the whole global.
 func (g global) restorable() bool {
 	return g.kind == I32 || g.kind == I64 || g.kind == F32 || g.kind == F64
 }
 
-// limits are those of a table or memory.
+// limits are the limits of a table or memory.
 type limits struct {
 	kind    ValueType // of a table's elements
 	min     uint32
@@ -71,38 +71,39 @@ func (l *list) add(entry ...byte) {
 	l.entries = append(l.entries, entry...)
 }
 
-// module is an original as far as it has been read, and what is to be written.
+// module is the state of reading and rewriting a module.
 type module struct {
-	options  Options
-	lists    [sections]list
-	types    []signature
-	imports  []Import
-	exports  []Export
-	funcs    []uint32 // the type of each function, those imported first
-	imported int      // how many of funcs
-	globals  []global // those imported first
-	borrowed int      // how many of globals are imported
-	widths   int      // parameters and results of all types
-	elements int      // of all element segments
-	named    int      // bytes of the names of imports and exports
-	tables   int
-	cells    int // elements of all tables, at first
-	memory   *Memory
-	// tookMemory tells that the memory was imported and is now the module's own.
-	tookMemory bool
-	start      int // index of the start function; -1: none
-	names      map[uint32]string
-	code       *reader // entries of the code section, kept until everything else is read
-	bodies     int
-	data       []Segment // with keepsData, only as far as they are known
-	keepsData  bool      // the data can't be moved out: see takeData
+	options         Options
+	lists           [sections]list
+	types           []signature
+	imports         []Import
+	exports         []Export
+	funcs           []uint32 // the type of each function, those imported first
+	importedFuncs   int      // how many of funcs
+	globals         []global // those imported first
+	importedGlobals int      // how many of globals are imported
+	typeValues      int      // parameters and results of all types
+	elements        int      // of all element segments
+	nameBytes       int      // bytes of the names of imports and exports
+	tables          int
+	tableElements   int // elements of all tables, at first
+	memory          *Memory
+	// definesMemory reports whether an imported memory was replaced by the module's
+	// own.
+	definesMemory bool
+	start         int // index of the start function; -1: none
+	names         map[uint32]string
+	code          *reader // entries of the code section, kept until everything else is read
+	bodies        int
+	data          []Segment // with keepsData, only as far as they are known
+	keepsData     bool      // the data can't be moved out: see extractData
 }
 
-func read(code []byte, o Options) (*module, *Refusal) {
+func read(code []byte, o Options) (*module, *RejectedError) {
 	if len(code) > o.Limits.ModuleSize {
 		r := &reader{}
 		r.fail("it has %d bytes, which is over the limit of %d", len(code), o.Limits.ModuleSize)
-		return nil, r.fault
+		return nil, r.err
 	}
 	m := &module{options: o, start: -1, code: &reader{}}
 	r := &reader{data: code}
@@ -113,19 +114,19 @@ func read(code []byte, o Options) (*module, *Refusal) {
 		id := r.byte()
 		part := r.part(r.u32())
 		if id != sectionCustom {
-			last = m.place(r, id, last, at)
+			last = m.checkOrder(r, id, last, at)
 		}
-		if r.fault != nil {
+		if r.err != nil {
 			break
 		}
 		m.readSection(id, part)
-		r.adopt(part)
+		r.takeError(part)
 	}
-	if r.fault == nil && len(m.funcs)-m.imported != m.bodies {
-		r.fail("the module is damaged: it declares %d functions and has code for %d", len(m.funcs)-m.imported, m.bodies)
+	if r.err == nil && len(m.funcs)-m.importedFuncs != m.bodies {
+		r.fail("the module is damaged: it declares %d functions and has code for %d", len(m.funcs)-m.importedFuncs, m.bodies)
 	}
 	m.checkMemoryExport(r)
-	return m, r.fault
+	return m, r.err
 }
 
 func (m *module) readHeader(r *reader) {
@@ -143,9 +144,9 @@ func (m *module) readHeader(r *reader) {
 	}
 }
 
-// place returns where in the order the section stands, which has to be after
-// the last one.
-func (m *module) place(r *reader, id byte, last, at int) int {
+// checkOrder returns the position of a section in the order of sections, which must be
+// after the last one.
+func (m *module) checkOrder(r *reader, id byte, last, at int) int {
 	place := slices.Index(order, id)
 	switch {
 	case id == sectionTag:
@@ -169,7 +170,7 @@ func (m *module) readSection(id byte, r *reader) {
 		m.readStart(r)
 	case sectionDataCount:
 		at := r.pos
-		n := r.count0("data segments", m.options.Limits.DataSegments)
+		n := r.sectionCount("data segments", m.options.Limits.DataSegments)
 		m.lists[id] = list{count: n, entries: r.data[at:r.pos]}
 	case sectionCode:
 		m.bodies = r.count("functions", m.options.Limits.Functions)
@@ -185,7 +186,7 @@ func (m *module) readSection(id byte, r *reader) {
 
 func (m *module) readStart(r *reader) {
 	m.start = int(r.index("function", len(m.funcs)))
-	if r.fault != nil {
+	if r.err != nil {
 		return
 	}
 	if s := m.types[m.funcs[m.start]]; len(s.params)+len(s.results) > 0 {
@@ -220,16 +221,16 @@ func (m *module) readList(id byte, r *reader) {
 	}
 	n := r.count(what, limit)
 	m.lists[id] = list{count: n, entries: r.data[min(r.pos, len(r.data)):]}
-	if rebuilt(id) {
+	if isRewritten(id) {
 		m.lists[id] = list{}
 	}
-	for i := 0; i < n && r.fault == nil; i++ {
+	for i := 0; i < n && r.err == nil; i++ {
 		entry(r)
 	}
 }
 
-// nameOf returns how messages call a function: by its number in the module, and
-// its name if that is known.
+// nameOf returns a function's name for messages: its index, and its name if it is
+// known.
 func (m *module) nameOf(index int) string {
 	if name, ok := m.names[uint32(index)]; ok {
 		return fmt.Sprintf("function %d (%q)", index, name)
@@ -237,8 +238,8 @@ func (m *module) nameOf(index int) string {
 	return fmt.Sprintf("function %d", index)
 }
 
-// rebuilt tells whether the entries of a section are written anew as they are
-// read, because some of them change or go.
-func rebuilt(id byte) bool {
+// isRewritten reports whether the entries of a section are rewritten as they are read,
+// because some of them change or are removed.
+func isRewritten(id byte) bool {
 	return id == sectionImport || id == sectionTable || id == sectionMemory
 }

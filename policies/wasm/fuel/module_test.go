@@ -90,8 +90,8 @@ func TestExportsCarryTheState(t *testing.T) {
 	}
 }
 
-// TestWhatCannotBePutBackIsTold holds for each operation alone.
-func TestWhatCannotBePutBackIsTold(t *testing.T) {
+// TestRewrite_MarksUnrestorableChanges holds for each operation alone.
+func TestRewrite_MarksUnrestorableChanges(t *testing.T) {
 	zero, null := []byte{0x41, 0}, []byte{0xd0, 0x70}
 	three := join(zero, zero, zero)
 	for name, c := range map[string]struct {
@@ -130,7 +130,7 @@ func TestWhatCannotBePutBackIsTold(t *testing.T) {
 			if g.changed() {
 				t.Error("it is told before anything has run")
 			}
-			if _, _, err := g.spend(t, plenty, "run"); err != nil {
+			if _, _, err := g.spend(t, ampleFuel, "run"); err != nil {
 				t.Fatal(err)
 			}
 			if g.changed() != c.want {

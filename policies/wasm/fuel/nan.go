@@ -1,11 +1,11 @@
 package fuel
 
-// What bits a NaN has depends on the machine: 0/0 has its sign set on amd64, and
-// not on arm64, and of two NaNs one machine keeps the first and another one the
-// second. A module can look at them. So whatever computes with floats is followed
-// by code that puts the canonical NaN in the place of any other. What only moves
-// bits (loads, stores, constants, neg, abs, copysign) is the same everywhere, and
-// is left alone.
+// The bits of a NaN depend on the machine: 0/0 is negative on amd64 and positive on
+// arm64, and an operation on two NaNs returns the first on one machine and the
+// second on another. Modules can observe them. So code that replaces any NaN by the
+// canonical NaN is added after each instruction that computes floats. Instructions
+// that only move bits (loads, stores, constants, neg, abs, copysign) are the same
+// everywhere, and are not changed.
 
 // float is a type of floats that instructions compute with.
 type float byte
@@ -18,11 +18,11 @@ const (
 	float64x2
 )
 
-// nanCost is what looking for a NaN takes, in units.
+// nanCost is the cost of checking for a NaN, in units.
 const nanCost = 2
 
-// computesFloat returns of what type the result of an instruction is, if that
-// can be a NaN whose bits the machine has chosen.
+// computesFloat returns the type of an instruction's result if it can be a
+// machine-dependent NaN.
 func computesFloat(op byte) float {
 	switch {
 	case op >= 0x8d && op <= 0x97, op == 0xb6: // f32.ceil … f32.max, f32.demote_f64
@@ -47,8 +47,8 @@ func computesFloats(op uint32) float {
 	}
 }
 
-// absorbs tells whether the instruction that takes the result next makes the same
-// of every NaN, or makes another NaN of it, which is seen to then.
+// absorbs reports whether the next instruction treats all NaNs in the same way, or
+// makes another NaN of it, which is canonicalized then.
 func (f *function) absorbs(result float) bool {
 	if f.pos+1 >= len(f.data) {
 		return false
@@ -68,17 +68,17 @@ func (f *function) absorbs(result float) bool {
 	}
 }
 
-// computed marks the place behind an instruction that computes with floats.
-func (f *function) computed(result float) {
-	if result == noFloat || f.fault != nil || f.absorbs(result) {
+// markFloatResult adds a mark after an instruction that computes floats.
+func (f *function) markFloatResult(result float) {
+	if result == noFloat || f.err != nil || f.absorbs(result) {
 		return
 	}
-	f.pay(nanCost)
+	f.charge(nanCost)
 	f.marks[f.mark(nan, f.pos)].float = result
 	f.scratch[scratchOf[result]].used = true
 }
 
-// scratch is a local that the function has been given in addition.
+// scratch is a local that is added to a function.
 type scratch struct {
 	used  bool
 	index uint32

@@ -135,12 +135,12 @@ func TestNaNsHaveTheSameBitsOnEveryMachine(t *testing.T) {
 				for _, b := range c.inputs() {
 					g.Memory().Write(16, a)
 					g.Memory().Write(32, b)
-					if _, _, err := g.spend(t, plenty, "run"); err != nil {
+					if _, _, err := g.spend(t, ampleFuel, "run"); err != nil {
 						t.Fatal(err)
 					}
 					size := map[byte]uint32{0x7d: 4, 0x7c: 8, 0x7b: 16}[c.to]
 					got, _ := g.Memory().Read(0, size)
-					if bad(got, c.lane) {
+					if invalidModule(got, c.lane) {
 						t.Fatalf("of %x and %x it makes %x", a, b, got)
 					}
 					seen++
@@ -153,8 +153,8 @@ func TestNaNsHaveTheSameBitsOnEveryMachine(t *testing.T) {
 	}
 }
 
-// bad tells whether one of the lanes is a NaN and not the canonical one.
-func bad(lanes []byte, bits int) bool {
+// invalidModule tells whether one of the lanes is a NaN and not the canonical one.
+func invalidModule(lanes []byte, bits int) bool {
 	for len(lanes) > 0 {
 		if bits == 32 && badNaN32(binary.LittleEndian.Uint32(lanes)) || bits == 64 && badNaN64(binary.LittleEndian.Uint64(lanes)) {
 			return true
@@ -194,7 +194,7 @@ func TestNaNsAreCanonicalHoweverTheyAreSeen(t *testing.T) {
 			a := assembly{types: [][]byte{{0x60, 0, 1, 0x7e}}, globals: [][]byte{{0x7e, 1, 0x42, 0, 0x0b}, join([]byte{0x7c, 1, 0x44}, zero64, []byte{0x0b})}}
 			a.function("run", 0, []byte{1, 1, 0x7c}, c.code...)
 			g := instantiate(t, newRuntime(t), a.bytes(), fuel.Options{})
-			got, _, err := g.spend(t, plenty, "run")
+			got, _, err := g.spend(t, ampleFuel, "run")
 			if err != nil || got[0] != c.want {
 				t.Errorf("got %#x, %v, want %#x", got, err, c.want)
 			}
@@ -210,7 +210,7 @@ func TestLocalsForNaNsComeAfterTheOthers(t *testing.T) {
 	code := join([]byte{0x20, 1, 0x9f, 0x22, 2, 0x20, 1, 0xa0, 0xbd}, []byte{0x20, 0, 0x7c, 0x20, 3, 0x7c}, []byte{0x20, 1, 0xb6, 0x91, 0xbc, 0xad, 0x7c})
 	a.function("run", 0, []byte{2, 1, 0x7c, 1, 0x7e}, code...)
 	g := instantiate(t, newRuntime(t), a.bytes(), fuel.Options{})
-	got, _, err := g.spend(t, plenty, "run", 5, math.Float64bits(4))
+	got, _, err := g.spend(t, ampleFuel, "run", 5, math.Float64bits(4))
 	if want := math.Float64bits(6) + 5 + uint64(math.Float32bits(2)); err != nil || got[0] != want {
 		t.Errorf("got %#x, %v, want %#x", got, err, want)
 	}

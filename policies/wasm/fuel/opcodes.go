@@ -1,6 +1,6 @@
 package fuel
 
-// Instructions that the rewriter has to know by name.
+// Instructions with special handling.
 const (
 	opUnreachable  = 0x00
 	opNop          = 0x01
@@ -77,11 +77,11 @@ const (
 
 const emptyBlock = 0x40 // the type of a block without parameters and results
 
-// costs are the units that an instruction takes, where it is not 1. They are
-// proportions of measured times, and part of a module's deterministic
-// behaviour: to change one is to change what modules are allowed.
+// costs are the units of instructions other than 1. They are proportional to
+// measured times, and part of the deterministic behavior of modules: changing them
+// changes what modules can do.
 var costs = [256]uint16{
-	opNop: free, opBlock: free, opLoop: free, opElse: free, opEnd: free,
+	opNop: noCost, opBlock: noCost, opLoop: noCost, opElse: noCost, opEnd: noCost,
 	opCall: callCost, opCallIndirect: callCost + 3,
 	opMemoryGrow: growCost, opRefFunc: 2 * growCost,
 	0x6d: 8, 0x6e: 8, 0x6f: 8, 0x70: 8, // i32.div_s … i32.rem_u
@@ -89,8 +89,8 @@ var costs = [256]uint16{
 	0x91: 10, 0x95: 10, 0x9f: 15, 0xa3: 12, // f32 and f64: sqrt, div
 }
 
-// free marks an instruction that takes no time, since 0 in costs means 1.
-const free = 0xffff
+// noCost marks an instruction without cost, since 0 in costs means 1.
+const noCost = 0xffff
 
 // callCost pays for the call and for a callee of at most tinyCost, which then
 // need not charge anything itself.
@@ -105,10 +105,10 @@ const (
 	growCost = 200 // the engine leaves machine code for this
 )
 
-// memoryCost pays for a load or store, which takes less than a unit where the
-// processor has the address in its cache, and a hundred where it has to wait for
-// the memory. No module can tell beforehand, so all pay a part of that: at 4, the
-// same modules use 19 to 42 % more, and the most that a unit can take is a quarter.
+// memoryCost is the cost of a load or store, which takes less than a unit if the
+// address is in the cache, and a hundred if it is not. This is not known in
+// advance, so all are charged a part of it: at 4, the same modules use 19 to 42 %
+// more fuel, and the maximum time of a unit is a quarter.
 const memoryCost = 4
 
 // vectorCost is what a vector instruction takes beyond the first unit: many
@@ -132,15 +132,15 @@ func cost(op byte) int64 {
 			return memoryCost
 		}
 		return 1
-	case free:
+	case noCost:
 		return 0
 	default:
 		return int64(c)
 	}
 }
 
-// refused names the instructions and types that belong to no accepted feature.
-func refused(op byte) string {
+// unsupportedFeature returns the unsupported feature of an instruction or type.
+func unsupportedFeature(op byte) string {
 	switch {
 	case op == 0x12 || op == 0x13:
 		return "tail calls"

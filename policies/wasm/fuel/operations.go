@@ -5,7 +5,7 @@ func (f *function) operation(op byte, at int) {
 	switch {
 	case op == opDrop, op == opSelect, op == opRefIsNull:
 	case op > opF64Const && op <= opLastNumeric:
-		f.computed(computesFloat(op))
+		f.markFloatResult(computesFloat(op))
 	case op == opSelectTyped:
 		f.valueTypes("types of one select", f.module.options.Limits.Parameters)
 	case op >= opLocalGet && op <= opLocalTee:
@@ -25,7 +25,7 @@ func (f *function) operation(op byte, at int) {
 		f.memoryIndex()
 	case op == opMemoryGrow:
 		f.memoryIndex()
-		f.sized(chargePages, at)
+		f.markSized(chargePages, at)
 	case op == opRefNull:
 		f.refType()
 	case op == opRefFunc:
@@ -54,15 +54,15 @@ func (f *function) constant(op byte) {
 	}
 }
 
-// sized marks an operation by whose last operand, a number of bytes, elements
+// markSized marks an operation by whose last operand, a number of bytes, elements
 // or pages, the helper charges.
-func (f *function) sized(helper, at int) {
+func (f *function) markSized(helper, at int) {
 	f.marks[f.mark(size, at)].helper = helper
 }
 
 func (f *function) setGlobal(at int) {
 	i := f.index("global", len(f.module.globals))
-	if f.fault == nil && !f.module.globals[i].restorable() {
+	if f.err == nil && !f.module.globals[i].restorable() {
 		f.mark(changed, at)
 	}
 }
@@ -108,7 +108,7 @@ func (f *function) misc(at int) {
 		f.index("table", f.module.tables)
 		f.bulkTable(at)
 	case miscTableGrow:
-		f.pay(growCost)
+		f.charge(growCost)
 		f.bulkTable(at)
 	case miscTableFill:
 		f.bulkTable(at)
@@ -122,8 +122,8 @@ func (f *function) misc(at int) {
 }
 
 func (f *function) bulk(helper, at int) {
-	f.pay(bulkCost)
-	f.sized(helper, at)
+	f.charge(bulkCost)
+	f.markSized(helper, at)
 }
 
 func (f *function) bulkTable(at int) {
@@ -147,6 +147,6 @@ func (f *function) vector() {
 	case op > vecLast:
 		f.unsupported("relaxed vector instructions")
 	}
-	f.pay(vectorCost(op))
-	f.computed(computesFloats(op))
+	f.charge(vectorCost(op))
+	f.markFloatResult(computesFloats(op))
 }

@@ -5,41 +5,40 @@ import (
 	"unicode/utf8"
 )
 
-// reader reads a part of a module. After the first fault it reads nothing more
-// and returns zeros, so that only loops and conclusions need to ask about it.
-// Nothing is allocated by a count that was read: count checks each against
-// the bytes that are left.
+// reader reads a part of a module. After the first error it returns zeros, so that
+// only loops and results need to check for errors. Nothing is allocated by an
+// unchecked count: count checks each against the remaining bytes.
 type reader struct {
-	data  []byte
-	pos   int
-	base  int // where data begins in the module, for messages
-	fault *Refusal
+	data []byte
+	pos  int
+	base int // where data begins in the module, for messages
+	err  *RejectedError
 }
 
-// fail ends the reading. The first fault stays.
+// fail sets the error, unless there is one.
 func (r *reader) fail(format string, args ...any) {
-	if r.fault == nil {
-		r.fault = &Refusal{Message: fmt.Sprintf(format, args...)}
+	if r.err == nil {
+		r.err = &RejectedError{Message: fmt.Sprintf(format, args...)}
 	}
 	r.pos = len(r.data)
 }
 
-// unsupported refuses a feature by its name.
+// unsupported rejects a feature.
 func (r *reader) unsupported(feature string) {
 	r.fail("it uses %s, which are not supported", feature)
 }
 
-// adopt takes over the fault of a reader of a part.
-func (r *reader) adopt(part *reader) {
-	if part.fault != nil && r.fault == nil {
-		r.fault = part.fault
+// takeError takes over the error of a part's reader.
+func (r *reader) takeError(part *reader) {
+	if part.err != nil && r.err == nil {
+		r.err = part.err
 		r.pos = len(r.data)
 	}
 }
 
 func (r *reader) offset() int { return r.base + r.pos }
 
-// more tells whether there is anything left to read.
+// more reports whether there are bytes left.
 func (r *reader) more() bool { return r.pos < len(r.data) }
 
 func (r *reader) truncated() {
@@ -56,7 +55,7 @@ func (r *reader) byte() byte {
 	return b
 }
 
-// bytes returns the next n bytes, which are still the module's.
+// bytes returns the next n bytes, which share the module's memory.
 func (r *reader) bytes(n uint32) []byte {
 	if uint64(n) > uint64(len(r.data)-r.pos) {
 		r.truncated()
@@ -72,17 +71,17 @@ func (r *reader) bytes(n uint32) []byte {
 func (r *reader) part(n uint32) *reader {
 	at := r.offset()
 	data := r.bytes(n)
-	return &reader{data: data, base: at, fault: r.fault}
+	return &reader{data: data, base: at, err: r.err}
 }
 
-// unsigned reads a LEB128 number of at most so many bits. Longer encodings
-// than the number of bits asks for are refused, as the specification wants.
+// unsigned reads an unsigned LEB128 number. Longer encodings than its bits require
+// are rejected, as in the specification.
 func (r *reader) unsigned(bits uint) uint64 {
 	at := r.offset()
 	var n uint64
 	for shift := uint(0); shift < bits; shift += 7 {
 		b := r.byte()
-		if r.fault != nil {
+		if r.err != nil {
 			return 0 // and not what has been read of it
 		}
 		left := bits - shift
@@ -98,13 +97,13 @@ func (r *reader) unsigned(bits uint) uint64 {
 	return 0
 }
 
-// signed reads a signed LEB128 number of at most so many bits.
+// signed reads a signed LEB128 number.
 func (r *reader) signed(bits uint) int64 {
 	at := r.offset()
 	var n int64
 	for shift := uint(0); shift < bits; shift += 7 {
 		b := r.byte()
-		if r.fault != nil {
+		if r.err != nil {
 			return 0
 		}
 		if left := bits - shift; left < 7 {
@@ -128,11 +127,11 @@ func (r *reader) signed(bits uint) int64 {
 
 func (r *reader) u32() uint32 { return uint32(r.unsigned(32)) }
 
-// count reads how many entries follow, each of which takes at least one byte.
+// count reads the number of entries that follow, each of at least one byte.
 func (r *reader) count(what string, limit int) int {
 	at := r.offset()
 	n := r.u32()
-	if r.fault != nil {
+	if r.err != nil {
 		return 0
 	}
 	if int64(n) > int64(limit) {
@@ -146,8 +145,8 @@ func (r *reader) count(what string, limit int) int {
 	return int(n)
 }
 
-// count0 reads how many entries another section has.
-func (r *reader) count0(what string, limit int) int {
+// sectionCount reads the number of entries of another section.
+func (r *reader) sectionCount(what string, limit int) int {
 	n := r.u32()
 	if int64(n) > int64(limit) {
 		r.fail("it has %d %s, which is over the limit of %d", n, what, limit)
@@ -156,8 +155,8 @@ func (r *reader) count0(what string, limit int) int {
 	return int(n)
 }
 
-// bound refuses more than a limit.
-func (r *reader) bound(what string, n, limit int) {
+// checkLimit fails if a limit is exceeded.
+func (r *reader) checkLimit(what string, n, limit int) {
 	if n > limit {
 		r.fail("it has %d %s, which is over the limit of %d", n, what, limit)
 	}
@@ -173,13 +172,12 @@ func (r *reader) name() string {
 	return string(b)
 }
 
-// index reads an index into a list of so many entries. What lies beyond the
-// list in the original may exist after the rewriting, so this is what keeps
-// the module's hands off the counter.
+// index reads an index into a list of this length. Larger indexes may exist after
+// rewriting, so this check protects the counter from the module.
 func (r *reader) index(what string, of int) uint32 {
 	at := r.offset()
 	i := r.u32()
-	if r.fault == nil && int64(i) >= int64(of) {
+	if r.err == nil && int64(i) >= int64(of) {
 		r.fail("at offset %#x it uses %s %d, and has only %d", at, what, i, of)
 		return 0
 	}

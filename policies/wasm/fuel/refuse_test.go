@@ -27,7 +27,7 @@ func refusal(t *testing.T, code []byte, o fuel.Options) string {
 	if err == nil {
 		return ""
 	}
-	var r *fuel.Refusal
+	var r *fuel.RejectedError
 	if !errors.As(err, &r) {
 		t.Fatalf("the error is a %T, want a refusal: %v", err, err)
 	}
@@ -72,7 +72,7 @@ func TestFeaturesAreRefusedByName(t *testing.T) {
 	}
 }
 
-func TestLimitsAreTold(t *testing.T) {
+func TestRewrite_ReportsLimits(t *testing.T) {
 	nested := with(join(repeat(0x03, 0x40, 6), repeat1(0x0b, 6))...)
 	wide := assembly{types: [][]byte{typeVoid}}
 	wide.function("run", 0, []byte{1, 50, 0x7f}, join(repeat(0x02, 0x40, 6), repeat1(0x0b, 6))...)
@@ -111,9 +111,9 @@ func TestLimitsAreTold(t *testing.T) {
 	}
 }
 
-// TestWhatTheRewritingAddsIsOutOfReach holds that a module cannot name the
+// TestRewrite_ProtectsItsGlobals holds that a module cannot name the
 // counter or the helpers, which lie just beyond what it has itself.
-func TestWhatTheRewritingAddsIsOutOfReach(t *testing.T) {
+func TestRewrite_ProtectsItsGlobals(t *testing.T) {
 	export := func(kind, index byte) assembly {
 		a := with()
 		a.exports = append(a.exports, join(text("x"), []byte{kind, index}))

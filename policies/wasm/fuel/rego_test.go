@@ -79,7 +79,7 @@ func startRego(t *testing.T, code []byte) *guest {
 	}
 	g := instantiate(t, r, code, fuel.Options{DefineMemory: true, MaxMemoryPages: 64})
 	if g.rewritten.Start != "" {
-		if _, _, err := g.spend(t, plenty, g.rewritten.Start); err != nil {
+		if _, _, err := g.spend(t, ampleFuel, g.rewritten.Start); err != nil {
 			t.Fatalf("start the policy: %v", err)
 		}
 	}
@@ -89,7 +89,7 @@ func startRego(t *testing.T, code []byte) *guest {
 // evaluate returns what the policy says to the input, and the units it took.
 func evaluate(t *testing.T, g *guest, input string) (map[string]string, int64) {
 	t.Helper()
-	g.refuel(plenty)
+	g.refuel(ampleFuel)
 	call := func(name string, args ...uint64) uint64 {
 		results, err := g.ExportedFunction(name).Call(t.Context(), args...)
 		if err != nil {
@@ -114,7 +114,7 @@ func evaluate(t *testing.T, g *guest, input string) (map[string]string, int64) {
 	if err := json.Unmarshal(document, &set); err != nil || len(set) != 1 {
 		t.Fatalf("the result is %q: %v", document, err)
 	}
-	return set[0].Result, plenty - g.left()
+	return set[0].Result, ampleFuel - g.left()
 }
 
 // unexpected is a built-in that the policy does not use.

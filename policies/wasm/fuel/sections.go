@@ -19,8 +19,8 @@ func (m *module) readType(r *reader) {
 	s := signature{params: r.valueTypes("parameters of one function", limit), types: &signatureTypes{}}
 	s.results = r.valueTypes("results of one function", limit)
 	m.types = append(m.types, s)
-	m.widths += len(s.params) + len(s.results)
-	r.bound("parameters and results in its types", m.widths, m.options.Limits.TypeValues)
+	m.typeValues += len(s.params) + len(s.results)
+	r.checkLimit("parameters and results in its types", m.typeValues, m.options.Limits.TypeValues)
 }
 
 func (r *reader) valueTypes(what string, limit int) []byte {
@@ -66,11 +66,11 @@ func (m *module) readImport(r *reader) {
 	case 0:
 		imported.Kind = KindFunction
 		index := r.index("type", len(m.types))
-		if r.fault != nil {
+		if r.err != nil {
 			return
 		}
 		m.funcs = append(m.funcs, index)
-		m.imported++
+		m.importedFuncs++
 		imported.Params, imported.Results = m.types[index].lists()
 	case 1:
 		imported.Kind = KindTable
@@ -79,7 +79,7 @@ func (m *module) readImport(r *reader) {
 		imported.Kind = KindMemory
 		l := r.memoryType()
 		if m.countMemory(r); m.options.DefineMemory {
-			m.tookMemory = true
+			m.definesMemory = true
 			m.defineMemory(r, l)
 			return
 		}
@@ -87,7 +87,7 @@ func (m *module) readImport(r *reader) {
 	case 3:
 		imported.Kind = KindGlobal
 		m.globals = append(m.globals, r.globalType())
-		m.borrowed++
+		m.importedGlobals++
 	case 4:
 		r.unsupported("exceptions")
 	default:
@@ -107,8 +107,8 @@ func (s signature) lists() (params, results []ValueType) {
 // readName reads the name of an import or export.
 func (m *module) readName(r *reader) string {
 	name := r.name()
-	m.named += len(name)
-	r.bound("bytes in the names of its imports and exports", m.named, m.options.Limits.Names)
+	m.nameBytes += len(name)
+	r.checkLimit("bytes in the names of its imports and exports", m.nameBytes, m.options.Limits.Names)
 	return name
 }
 
@@ -131,8 +131,8 @@ func (m *module) countTable(r *reader, elements uint32) {
 	if m.tables++; m.tables > m.options.Limits.Tables {
 		r.fail("it has more tables than the limit of %d", m.options.Limits.Tables)
 	}
-	m.cells += int(elements)
-	r.bound("elements in its tables", m.cells, m.options.Limits.TableElements)
+	m.tableElements += int(elements)
+	r.checkLimit("elements in its tables", m.tableElements, m.options.Limits.TableElements)
 }
 
 func (m *module) countMemory(r *reader) {
@@ -257,7 +257,7 @@ func (m *module) readExport(r *reader) {
 	case 0:
 		e.Kind = KindFunction
 		index := r.index("function", len(m.funcs))
-		if r.fault != nil {
+		if r.err != nil {
 			return
 		}
 		e.Params, e.Results = m.types[m.funcs[index]].lists()
@@ -287,7 +287,7 @@ func (m *module) memories() int {
 
 // checkMemoryExport refuses what would be in the way of exporting the memory.
 func (m *module) checkMemoryExport(r *reader) {
-	if e, taken := m.exportNamed("memory"); m.tookMemory && taken && e.Kind != KindMemory {
+	if e, taken := m.exportNamed("memory"); m.definesMemory && taken && e.Kind != KindMemory {
 		r.fail("it exports a %s as \"memory\", the name under which its memory is to be exported", e.Kind)
 	}
 }

@@ -1,10 +1,9 @@
 package fuel
 
-// readConstant reads a constant expression. Which of them are constant where,
-// and of what type, the engine judges; here it is that they use nothing that
-// the original does not have.
+// readConstant reads a constant expression. The engine validates its type; here
+// only its indexes are checked.
 func (m *module) readConstant(r *reader) {
-	for r.fault == nil {
+	for r.err == nil {
 		at := r.offset()
 		switch op := r.byte(); op {
 		case opEnd:
@@ -18,7 +17,7 @@ func (m *module) readConstant(r *reader) {
 		case opF64Const:
 			r.bytes(8)
 		case opGlobalGet:
-			if i := r.index("global", m.borrowed); r.fault == nil && m.globals[i].mutable {
+			if i := r.index("global", m.importedGlobals); r.err == nil && m.globals[i].mutable {
 				r.fail("the expression at offset %#x is not constant", at)
 			}
 		case opRefNull:
@@ -67,8 +66,8 @@ func (m *module) readElement(r *reader) {
 	}
 	n := r.count("elements in one segment", m.options.Limits.TableElements)
 	m.elements += n
-	r.bound("elements in its segments", m.elements, m.options.Limits.TableElements)
-	for i := 0; i < n && r.fault == nil; i++ {
+	r.checkLimit("elements in its segments", m.elements, m.options.Limits.TableElements)
+	for i := 0; i < n && r.err == nil; i++ {
 		if flags&elementExpressions != 0 {
 			m.readConstant(r)
 		} else {
@@ -95,12 +94,12 @@ func (m *module) readData(r *reader) {
 	m.keepsData = m.keepsData || !plain
 }
 
-// readOffset reads where a segment goes, and tells whether that is a plain
+// readOffset reads the offset of a segment, and reports whether it is a plain
 // number.
 func (m *module) readOffset(r *reader) (offset uint32, plain bool) {
 	at := r.pos
 	m.readConstant(r)
-	if r.fault != nil {
+	if r.err != nil {
 		return 0, false
 	}
 	expression := &reader{data: r.data[at:r.pos]}
@@ -111,10 +110,10 @@ func (m *module) readOffset(r *reader) (offset uint32, plain bool) {
 	return offset, expression.byte() == opEnd && !expression.more()
 }
 
-// takeData moves the data out of the module, if no code of its own can tell. The
-// segments are copied, so that they don't hold on to the original.
-func (m *module) takeData() []Segment {
-	if !m.options.TakeData || m.keepsData || m.memory == nil || m.memory.Imported {
+// extractData removes the data from the module, if its code does not refer to it. The
+// segments are copied, so that they do not keep the original in memory.
+func (m *module) extractData() []Segment {
+	if !m.options.ExtractData || m.keepsData || m.memory == nil || m.memory.Imported {
 		return nil
 	}
 	if announced := m.lists[sectionDataCount]; announced.entries != nil && announced.count != len(m.data) {
@@ -134,14 +133,13 @@ func (m *module) takeData() []Segment {
 	return m.data
 }
 
-// readCustom keeps the names of functions, for readable traces, and nothing
-// else. What is wrong with them is no reason to refuse the module: names that
-// are damaged, repeated, or too many are left out.
+// readCustom keeps function names, for readable traces. Invalid, duplicate or too
+// many names are dropped, and do not cause a rejection.
 func (m *module) readCustom(r *reader) {
 	isNames := r.name() == "name"
 	part := &reader{data: r.data, pos: r.pos, base: r.base}
 	r.pos = len(r.data)
-	if r.fault == nil && isNames {
+	if r.err == nil && isNames {
 		m.readNames(part)
 	}
 }
@@ -155,9 +153,9 @@ func (m *module) readNames(part *reader) {
 		if id == functionNames {
 			m.readNameMap(subsection, names)
 		}
-		part.adopt(subsection)
+		part.takeError(subsection)
 	}
-	if part.fault == nil {
+	if part.err == nil {
 		m.names = names
 	}
 }
@@ -172,7 +170,7 @@ func (m *module) readNameMap(r *reader, names map[uint32]string) {
 	for range n {
 		i := r.u32()
 		name := r.name()
-		if r.fault != nil {
+		if r.err != nil {
 			return
 		}
 		if i < next {

@@ -40,7 +40,7 @@ func (s *script) instantiate(t *testing.T, file, name string) (*guest, error) {
 // refuel fills up every module, since they may call each other.
 func (s *script) refuel() {
 	for _, g := range s.guests {
-		g.refuel(plenty)
+		g.refuel(ampleFuel)
 	}
 }
 

@@ -14,8 +14,8 @@ import (
 	"github.com/tetratelabs/wazero/api"
 )
 
-// plenty is more fuel than any action of the specification's tests takes.
-const plenty = 1 << 50
+// ampleFuel is more fuel than any action of the specification's tests takes.
+const ampleFuel = 1 << 50
 
 // skipped are commands of the specification's tests that are not run, by file
 // and line, or by file for all of it, with the reason.

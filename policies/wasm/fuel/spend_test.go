@@ -105,7 +105,7 @@ func TestSizesArePaid(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			g := instantiate(t, newRuntime(t), a.bytes(), fuel.Options{})
-			_, used, err := g.spend(t, plenty, c.name, uint64(c.operand))
+			_, used, err := g.spend(t, ampleFuel, c.name, uint64(c.operand))
 			if err != nil || used < c.least || used > c.least+300 {
 				t.Errorf("with operand %d it used %d units, want %d and a little (error: %v)", c.operand, used, c.least, err)
 			}
@@ -129,7 +129,7 @@ func TestLocalsArePaid(t *testing.T) {
 	a.function("run", 0, join([]byte{1}, number(50_000), []byte{0x7e}))
 	g := instantiate(t, newRuntime(t), a.bytes(), fuel.Options{})
 
-	_, used, err := g.spend(t, plenty, "run")
+	_, used, err := g.spend(t, ampleFuel, "run")
 
 	if err != nil || used < 50_000 {
 		t.Errorf("it used %d units, want no fewer than 50000 (error: %v)", used, err)
@@ -148,7 +148,7 @@ func TestGrowingEndsAtTheLimit(t *testing.T) {
 		by       uint64
 		want     int32
 	}{{"memory", 3, -1}, {"memory", 2, 1}, {"memory", 1, -1}, {"table", 5, -1}, {"table", 4, 1}, {"table", 1, -1}} {
-		results, _, err := g.spend(t, plenty, c.function, c.by)
+		results, _, err := g.spend(t, ampleFuel, c.function, c.by)
 		if err != nil || int32(results[0]) != c.want {
 			t.Errorf("growing the %s by %d returned %v, want %d (error: %v)", c.function, c.by, results, c.want, err)
 		}

@@ -107,7 +107,7 @@ func TestStockGuestDoesTheSame(t *testing.T) {
 		var first int64
 		for range 3 {
 			g := startStock(t, r)
-			got, used, err := g.spend(t, plenty, c.function, c.args...)
+			got, used, err := g.spend(t, ampleFuel, c.function, c.args...)
 			if err != nil || got[0] != want[0] {
 				t.Fatalf("%s returned %v, want %v (error: %v)", c.function, got, want, err)
 			}
@@ -128,7 +128,7 @@ func TestStockGuestDoesTheSame(t *testing.T) {
 func TestStockGuestRunsOut(t *testing.T) {
 	r := newWASIRuntime(t)
 	g := startStock(t, r)
-	_, used, err := g.spend(t, plenty, "primes", 5000)
+	_, used, err := g.spend(t, ampleFuel, "primes", 5000)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,10 +156,10 @@ func TestTinyGoGuest(t *testing.T) {
 		t.Fatal(err)
 	}
 	g := instantiate(t, newWASIRuntime(t), code, fuel.Options{})
-	if _, _, err := g.spend(t, plenty, "_initialize"); err != nil {
+	if _, _, err := g.spend(t, ampleFuel, "_initialize"); err != nil {
 		t.Fatal(err)
 	}
-	if got, used, err := g.spend(t, plenty, "primes", 100); err != nil || got[0] != 25 || used <= 0 {
+	if got, used, err := g.spend(t, ampleFuel, "primes", 100); err != nil || got[0] != 25 || used <= 0 {
 		t.Errorf("primes returned %v for %d units: %v", got, used, err)
 	}
 }

@@ -28,7 +28,7 @@ func (m *module) write() Module {
 	m.addGlobals()
 	m.addHelpers()
 	m.addExports(&out)
-	out.Data = m.takeData()
+	out.Data = m.extractData()
 	b := []byte("\x00asm\x01\x00\x00\x00")
 	for _, id := range order {
 		b = m.appendSection(b, id)
@@ -66,8 +66,8 @@ func (m *module) addGlobals() {
 	m.lists[sectionGlobal].add(byte(I32), 1, opI32Const, 0, opEnd)
 }
 
-// addExports exports what a host needs: the counter, the mutable globals, the
-// start function, and the memory that was to be imported.
+// addExports exports what a host needs: the counter, the mutable globals, the start
+// function, and a memory that replaces an imported one.
 func (m *module) addExports(out *Module) {
 	exports := &m.lists[sectionExport]
 	add := func(name string, kind byte, index uint32) {
@@ -87,7 +87,7 @@ func (m *module) addExports(out *Module) {
 		out.Start = Prefix + "start"
 		add(out.Start, function, uint32(m.start))
 	}
-	if m.tookMemory {
+	if m.definesMemory {
 		if _, taken := m.exportNamed("memory"); !taken {
 			add("memory", memory, 0)
 		}

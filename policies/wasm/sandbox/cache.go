@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// diskCache keeps what the engine made of modules, each in a folder of its own
-// with a seal: the hash of all that is in it. What the engine reads is executed,
-// so a folder whose seal does not fit is removed and never shown to it. The seal
-// guards against damage. Against other users, the folder is closed.
+// diskCache stores compiled modules, each in a folder of its own with a seal: the
+// hash of its content. The engine executes what it reads, so a folder with a wrong
+// seal is removed and never used. The seal detects damage; permissions protect the
+// folder from other users.
 type diskCache struct {
 	root string
 }
@@ -25,13 +25,13 @@ type diskCache struct {
 const (
 	sealName    = "seal"
 	beginPrefix = "new-"
-	mostCached  = 100 // modules; the oldest go first
+	maxCached   = 100 // modules; the oldest are evicted
 	abandoned   = time.Hour
 )
 
 func newDiskCache(dir string) (*diskCache, error) {
-	// A folder below the one that was named, since that may be a volume, which
-	// everybody may write to.
+	// A subfolder, since the configured folder may be a volume that is writable for
+	// everyone.
 	c := &diskCache{root: filepath.Join(dir, "wasm")}
 	if err := os.MkdirAll(c.root, 0o700); err != nil {
 		return nil, fmt.Errorf("open module cache: %w", err)
@@ -51,8 +51,8 @@ func cacheKey(code []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// find returns the folder of a module if its seal fits.
-func (c *diskCache) find(key string) (folder string, ok bool) {
+// lookup returns the folder of a module if its seal is valid.
+func (c *diskCache) lookup(key string) (folder string, ok bool) {
 	folder = filepath.Join(c.root, key)
 	want, err := os.ReadFile(filepath.Join(folder, sealName))
 	if err == nil {
@@ -61,18 +61,18 @@ func (c *diskCache) find(key string) (folder string, ok bool) {
 			return folder, true
 		}
 	}
-	c.drop(key)
+	c.remove(key)
 	return "", false
 }
 
-func (c *diskCache) drop(key string) { _ = os.RemoveAll(filepath.Join(c.root, key)) }
+func (c *diskCache) remove(key string) { _ = os.RemoveAll(filepath.Join(c.root, key)) }
 
-// begin returns a folder to compile into.
-func (c *diskCache) begin() (string, error) { return os.MkdirTemp(c.root, beginPrefix) }
+// create creates a folder to compile into.
+func (c *diskCache) create() (string, error) { return os.MkdirTemp(c.root, beginPrefix) }
 
-// end seals what has been compiled and puts it in its place, unless another
-// process has been faster. If it can't, there is nothing in the cache.
-func (c *diskCache) end(folder, key string, ok bool) {
+// commit seals a compiled module and renames its folder, unless another process has
+// done so. After a failure, the module is not cached.
+func (c *diskCache) commit(folder, key string, ok bool) {
 	defer func() { _ = os.RemoveAll(folder) }()
 	if !ok {
 		return
@@ -87,8 +87,8 @@ func (c *diskCache) end(folder, key string, ok bool) {
 	c.prune()
 }
 
-// prune removes the modules that were compiled first, and what processes that
-// died have left.
+// prune removes the oldest modules, and folders that other processes left
+// unfinished.
 func (c *diskCache) prune() {
 	entries, err := os.ReadDir(c.root)
 	if err != nil {
@@ -107,18 +107,18 @@ func (c *diskCache) prune() {
 		if !strings.HasPrefix(e.Name(), beginPrefix) {
 			kept = append(kept, entry{e.Name(), info.ModTime()})
 		} else if time.Since(info.ModTime()) > abandoned {
-			c.drop(e.Name())
+			c.remove(e.Name())
 		}
 	}
 	slices.SortFunc(kept, func(a, b entry) int { return b.at.Compare(a.at) })
-	for _, old := range kept[min(mostCached, len(kept)):] {
-		c.drop(old.name)
+	for _, old := range kept[min(maxCached, len(kept)):] {
+		c.remove(old.name)
 	}
 }
 
-var errIrregular = errors.New("it is neither a file nor a folder")
+var errIrregular = errors.New("neither a file nor a folder")
 
-// hashFolder hashes the names and contents of all files but the seal.
+// hashFolder hashes the names and contents of all files except the seal.
 func hashFolder(folder string) (string, error) {
 	all := sha256.New()
 	err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {

@@ -12,29 +12,29 @@ import (
 	"github.com/gleaner-dev/gleaner/policies/wasm/fuel"
 )
 
-// Host compiles modules, each once, and holds them while they are used. There
-// is one for each ABI.
+// Host compiles modules, each once, and keeps them while they are used. There is
+// one Host for each ABI.
 type Host struct {
 	config    Config
 	functions map[string]map[string]Function
-	cache     *diskCache // nil: none
+	cache     *diskCache // nil: no cache
 
-	// compiling has room for one: a compilation uses every core by itself.
+	// compiling allows one compilation at a time: each one uses all cores.
 	compiling chan struct{}
 	running   sync.WaitGroup // compilations
 
-	lock    sync.Mutex // covers what follows
+	lock    sync.Mutex // protects the following fields
 	modules map[string]*compilation
 	closed  bool
 }
 
-// compilation is a module that is being compiled or has been. Its fields are
-// set before done is closed.
+// compilation is a module that is being compiled or is compiled. Its fields are set
+// before done is closed.
 type compilation struct {
 	done     chan struct{}
 	compiled *compiled
 	err      error
-	users    int // Modules that are not closed, and callers that wait for one; under Host.lock
+	users    int // open Modules and waiting callers; protected by Host.lock
 }
 
 var errClosed = errors.New("the sandbox is closed")
@@ -64,9 +64,9 @@ func New(c Config) (*Host, error) {
 	return h, err
 }
 
-// Load compiles a module, or takes the one that has been compiled from the same
-// code. The error is a *Refusal when the module is to blame. The Module is to be
-// closed by the caller, and so are its pools before it.
+// Load compiles a module, or returns the compiled one with the same code. The error
+// is a *Refusal if the module caused it. The caller closes the Module, and its
+// pools before it.
 func (h *Host) Load(ctx context.Context, code []byte) (*Module, error) {
 	sum := sha256.Sum256(code)
 	digest := hex.EncodeToString(sum[:])
@@ -87,7 +87,7 @@ func (h *Host) Load(ctx context.Context, code []byte) (*Module, error) {
 	return &Module{host: h, compilation: c, compiled: c.compiled, Digest: digest, Size: len(code)}, nil
 }
 
-// compilation returns the one of a module, of which there is one more user now.
+// compilation returns the compilation of a module, and increments its users.
 func (h *Host) compilation(digest string, code []byte) (*compilation, error) {
 	h.lock.Lock()
 	defer h.lock.Unlock()
@@ -104,29 +104,31 @@ func (h *Host) compilation(digest string, code []byte) (*compilation, error) {
 	return c, nil
 }
 
-// compile is not bound to whoever asked first: others may be waiting too.
+// compile does not depend on the context of the first caller: others may be waiting
+// as well.
 func (h *Host) compile(c *compilation, code []byte) {
 	defer close(c.done)
 	h.compiling <- struct{}{}
 	defer func() { <-h.compiling }()
-	rewritten, err := h.rewrite(code)
+	rewritten, err := h.instrument(code)
 	if err != nil {
 		c.err = err
 		return
 	}
-	c.compiled, c.err = h.build(rewritten)
+	c.compiled, c.err = h.compileCached(rewritten)
 }
 
-// rewrite gives the module its fuel, and refuses what it can't have. There is no
-// other way to run one: what can't be rewritten, the engine would not run either.
-func (h *Host) rewrite(code []byte) (fuel.Module, error) {
+// instrument instruments the module with fuel, and rejects unsupported features.
+// Modules cannot run in any other way: what cannot be rewritten, the engine would
+// reject as well.
+func (h *Host) instrument(code []byte) (fuel.Module, error) {
 	rewritten, err := fuel.Rewrite(code, fuel.Options{
 		Limits:       h.config.Limits,
 		DefineMemory: h.config.DefineMemory,
-		TakeData:     true, // an instance that is made from an image has no use for it
+		ExtractData:  true, // instances that are created from an image do not need it
 	})
-	if refusal := (*fuel.Refusal)(nil); errors.As(err, &refusal) {
-		return fuel.Module{}, &Refusal{Message: refusal.Message}
+	if refusal := (*fuel.RejectedError)(nil); errors.As(err, &refusal) {
+		return fuel.Module{}, &RejectedError{Message: refusal.Message}
 	}
 	if err != nil {
 		return fuel.Module{}, fmt.Errorf("rewrite module: %w", err)
@@ -134,8 +136,8 @@ func (h *Host) rewrite(code []byte) (fuel.Module, error) {
 	return rewritten, h.checkImports(rewritten.Imports)
 }
 
-// release takes one user from a compilation, and frees it with the last one.
-// One that failed is forgotten, so that it can be tried again.
+// release decrements the users of a compilation, and frees it with the last one. A
+// failed one is removed, so that it can be retried.
 func (h *Host) release(digest string, c *compilation) {
 	h.lock.Lock()
 	defer h.lock.Unlock()
@@ -143,7 +145,7 @@ func (h *Host) release(digest string, c *compilation) {
 	select {
 	case <-c.done:
 	default:
-		return // whoever asks next, or Close, will find it
+		return // the next caller or Close will find it
 	}
 	if c.users > 0 && c.err == nil {
 		return
@@ -156,8 +158,8 @@ func (h *Host) release(digest string, c *compilation) {
 	}
 }
 
-// Close waits for compilations to end and frees all modules. Their pools must
-// have been closed.
+// Close waits for compilations and frees all modules. Their pools must be closed
+// before.
 func (h *Host) Close() {
 	h.lock.Lock()
 	h.closed = true

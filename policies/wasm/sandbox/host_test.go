@@ -10,7 +10,7 @@ import (
 	"github.com/gleaner-dev/gleaner/policies/wasm/sandbox"
 )
 
-func TestAHundredCallersHaveAModuleCompiledOnce(t *testing.T) {
+func TestLoad_CompilesOnce(t *testing.T) {
 	w := newWorld(t, sandbox.Config{CacheDir: t.TempDir()})
 	code := guest().Bytes()
 	modules := make([]*sandbox.Module, 100)

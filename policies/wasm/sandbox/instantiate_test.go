@@ -39,7 +39,7 @@ func TestMakingAnInstanceIsAPartOfTheCall(t *testing.T) {
 	}
 	p = newWorld(t, sandbox.Config{}).pool(t, tableful(elements), sandbox.PoolOptions{Limits: sandbox.Limits{Timeout: 50 * time.Microsecond}})
 	_, err := p.Run(t.Context(), calling("clear"))
-	if stopped := new(sandbox.Stopped); !errors.As(err, &stopped) || stopped.Kind != sandbox.TimedOut {
+	if stopped := new(sandbox.TrapError); !errors.As(err, &stopped) || stopped.Kind != sandbox.TimedOut {
 		t.Errorf("got %v, want that there was no time left", err)
 	}
 }

@@ -7,32 +7,32 @@ import (
 	"github.com/tetratelabs/wazero/experimental"
 )
 
-// memory is a guest's linear memory. It gives out no more than its limit, and
-// remembers that it was asked to.
+// memory is a guest's linear memory. It does not grow beyond its limit, and records
+// attempts to do so.
 type memory interface {
 	experimental.LinearMemory
 
-	contents
+	snapshotter
 	size() int
-	denied() bool
+	limitExceeded() bool
 }
 
-// contents is how a memory's content is kept, and put back.
-type contents interface {
+// snapshotter saves and restores the content of a memory.
+type snapshotter interface {
 	keep(runs []run) content
-	// restore puts the image's content back, with zeros in all that the memory
-	// is larger. The next Reallocate gives the image's size, whatever it asks for.
+	// restore restores the image's content, and zeros the rest of the memory. The
+	// next Reallocate returns the image's size.
 	restore(*image) error
 }
 
-// image is the state of a guest that has been initialised.
+// image is the state of an initialized guest.
 type image struct {
 	size    int // bytes of memory
 	globals []uint64
 	content content
 }
 
-// content is an image's memory.
+// content is the memory of an image.
 type content interface {
 	runs() []run // in order
 	free()
@@ -45,14 +45,14 @@ func (i *image) free() {
 	}
 }
 
-// MaxImage is how much memory initialization may leave that is not zeros, in
-// bytes: each policy keeps that for as long as it exists.
+// MaxImage is the maximum size of initial memory that is not zeros, in bytes: each
+// policy keeps it in memory.
 const MaxImage = 32 << 20
 
-// takeImage returns the instance's state, nil if it could not be put back: if
-// initialisation has changed what can't be reached from outside. A *Refusal is
-// one that would take too much memory.
-func (in *Instance) takeImage() (*image, error) {
+// snapshot returns the instance's state, or nil if it cannot be restored: if
+// initialization has changed state that is not accessible. The error is a *Refusal
+// if the image is too large.
+func (in *Instance) snapshot() (*image, error) {
 	if in.changed.Get() != 0 {
 		return nil, nil
 	}
@@ -69,25 +69,25 @@ func (in *Instance) takeImage() (*image, error) {
 	}
 	runs, size := nonZero(data)
 	if size > MaxImage {
-		return nil, &Refusal{Message: fmt.Sprintf("its initialization leaves %s of memory that is not zeros, which is over the limit of %s",
-			bytesText(int64(size)), bytesText(MaxImage))}
+		return nil, &RejectedError{Message: fmt.Sprintf("its initialization leaves %s of memory that is not zeros, which exceeds the limit of %s",
+			formatBytes(int64(size)), formatBytes(MaxImage))}
 	}
 	i.content = in.memory.keep(runs)
 	return i, nil
 }
 
-// growTo gives a new instance the size that initialisation led to.
+// growTo grows a new instance to the size after initialization.
 func (in *Instance) growTo(i *image) error {
 	if in.memory == nil {
 		return nil
 	}
 	if _, ok := in.module.Memory().Grow(uint32((i.size - in.memory.size()) / pageSize)); !ok {
-		return fmt.Errorf("grow to %d bytes: there is no memory", i.size)
+		return fmt.Errorf("grow to %d bytes: out of memory", i.size)
 	}
 	return nil
 }
 
-// restorable tells whether all that the guest has changed can be put back.
+// restorable reports whether all changes of the guest can be undone.
 func (in *Instance) restorable() bool { return in.changed.Get() == 0 }
 
 func (in *Instance) restore(i *image) error {
@@ -103,28 +103,28 @@ func (in *Instance) restore(i *image) error {
 	return in.shrinkTo(i)
 }
 
-var errNotShrunk = errors.New("the engine does not make a memory smaller")
+var errNotShrunk = errors.New("the engine does not shrink memory")
 
-// shrinkTo takes from an instance what its memory has grown, since a guest can
-// see how large it is. The engine knows growing only; but it goes by the length
-// that it is given, so it is told to grow, and given less.
+// shrinkTo shrinks the memory of an instance to the image's size, since a guest can
+// observe the size. The engine only supports growing, but uses the size that
+// Reallocate returns: so it is asked to grow, and gets less.
 func (in *Instance) shrinkTo(i *image) error {
 	memory := in.module.Memory()
 	if in.memory.size() == i.size {
 		return nil
 	}
 	if _, ok := memory.Grow(1); !ok || int(memory.Size()) != i.size || in.memory.size() != i.size {
-		return errNotShrunk // as when it has grown to the most that the module allows itself
+		return errNotShrunk // for example if it has grown to the module's own maximum
 	}
 	return nil
 }
 
-// heapMemory is memory that Go manages, for want of a better one.
+// heapMemory is memory on Go's heap, for systems without mappedMemory.
 type heapMemory struct {
-	buffer  []byte
-	limit   uint64
-	refused bool
-	shrink  *image // the next Reallocate gives its size
+	buffer   []byte
+	limit    uint64
+	exceeded bool
+	shrink   *image // the next Reallocate returns its size
 }
 
 // Reallocate implements experimental.LinearMemory.
@@ -133,11 +133,11 @@ func (m *heapMemory) Reallocate(size uint64) []byte {
 		size, m.shrink = uint64(m.shrink.size), nil
 	}
 	if size > m.limit {
-		m.refused = true
+		m.exceeded = true
 		return nil
 	}
 	if size > uint64(cap(m.buffer)) {
-		// Doubled, so that a guest that grows page by page costs what it uses.
+		// Doubled, so that growing page by page has linear cost.
 		grown := make([]byte, size, min(max(size, 2*uint64(cap(m.buffer))), m.limit))
 		copy(grown, m.buffer)
 		m.buffer = grown
@@ -149,8 +149,8 @@ func (m *heapMemory) Reallocate(size uint64) []byte {
 // Free implements experimental.LinearMemory.
 func (m *heapMemory) Free() { m.buffer = nil }
 
-func (m *heapMemory) size() int    { return len(m.buffer) }
-func (m *heapMemory) denied() bool { return m.refused }
+func (m *heapMemory) size() int           { return len(m.buffer) }
+func (m *heapMemory) limitExceeded() bool { return m.exceeded }
 
 // heapContent is a copy.
 type heapContent []run
@@ -160,7 +160,7 @@ func (heapContent) free()         {}
 
 func (m *heapMemory) keep(runs []run) content { return copyRuns(runs) }
 
-// restore writes only what differs, since reading is cheaper than writing.
+// restore only writes what differs, since reading is cheaper than writing.
 func (m *heapMemory) restore(i *image) error {
 	at := 0
 	for _, r := range i.content.runs() {
@@ -169,7 +169,7 @@ func (m *heapMemory) restore(i *image) error {
 		at = r.end()
 	}
 	clearPages(m.buffer[at:])
-	m.refused = false
+	m.exceeded = false
 	if len(m.buffer) > i.size {
 		m.shrink = i
 	}

@@ -10,20 +10,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mappedMemory is mapped for as much as it may grow to, of which the machine
-// provides what is used. One that was made from an image shares the image's
-// pages until it writes to them, and reads zeros elsewhere, which takes no memory;
-// restoring it is to let go of the pages that it wrote to.
+// mappedMemory reserves address space up to its limit; the kernel provides the
+// pages that are used. A memory that is created from an image shares the image's
+// pages until it writes to them, and reads zeros elsewhere, which use no memory.
+// Restoring it discards the pages that it wrote to.
 type mappedMemory struct {
-	region  []byte
-	used    int
-	limit   int64
-	refused bool
-	shrink  *image // the next Reallocate gives its size
-	entries []byte // of pagemap, room for them
+	region   []byte
+	used     int
+	limit    int64
+	exceeded bool
+	shrink   *image // the next Reallocate returns its size
+	entries  []byte // buffer for entries of pagemap
 }
 
-// newMemory returns a memory with the image's content, or with zeros.
+// newMemory returns a memory with the image's content, or zeros.
 func newMemory(limit int64, from *image) memory {
 	onHeap := &heapMemory{limit: uint64(limit)}
 	var kept *mappedContent
@@ -60,7 +60,7 @@ func (m *mappedMemory) Reallocate(size uint64) []byte {
 		size, m.shrink = uint64(m.shrink.size), nil
 	}
 	if size > uint64(m.limit) {
-		m.refused = true
+		m.exceeded = true
 		return nil
 	}
 	m.used = int(size)
@@ -70,44 +70,44 @@ func (m *mappedMemory) Reallocate(size uint64) []byte {
 // Free implements experimental.LinearMemory.
 func (m *mappedMemory) Free() {
 	if m.region != nil {
-		_ = unix.Munmap(m.region) // it is mapped, and so it can be unmapped
+		_ = unix.Munmap(m.region) // never fails for a mapped region
 		m.region = nil
 	}
 }
 
-func (m *mappedMemory) size() int    { return m.used }
-func (m *mappedMemory) denied() bool { return m.refused }
+func (m *mappedMemory) size() int           { return m.used }
+func (m *mappedMemory) limitExceeded() bool { return m.exceeded }
 
-// restore writes back the pages that the guest has written to. To let go of them
-// all would be simpler, and has every call begin with a page fault for each; it
-// is done where there are many, which are not worth keeping.
+// restore writes back the pages that the guest has written to. Discarding all of
+// them would be simpler, but cause a page fault for each in the next call; it is
+// done if there are too many to write back.
 func (m *mappedMemory) restore(i *image) error {
-	m.refused = false
+	m.exceeded = false
 	if m.used == 0 {
 		return nil
 	}
 	if m.used > i.size {
 		m.shrink = i
 	}
-	if m.writeBack(i.content.(*mappedContent)) { // newMemory has seen to the type
+	if m.writeBack(i.content.(*mappedContent)) { // newMemory ensures the type
 		return nil
 	}
 	return os.NewSyscallError("madvise", unix.Madvise(m.region[:m.used], unix.MADV_DONTNEED))
 }
 
-// Bits of an entry of pagemap, which says of each page of the process where it is.
+// Bits of an entry of pagemap, which describes each page of the process.
 const (
 	pagemapEntry   = 8 // bytes
 	pagemapFile    = 1 << 61
 	pagemapSwapped = 1 << 62
 	pagemapPresent = 1 << 63
 
-	mostWrittenBack = 1024 // pages
+	maxWrittenBack = 1024 // pages
 )
 
-// writeBack restores page by page, if it can be known which, and they are few. A
-// page of a private mapping that is not the file's any more has been written to,
-// or is one of zeros that has been read.
+// writeBack restores single pages, if the written pages are known and few. A page
+// of a private mapping that is no longer backed by the file has been written to, or
+// is a zero page that was read.
 func (m *mappedMemory) writeBack(kept *mappedContent) bool {
 	pages := pagemap()
 	if pages == nil {
@@ -125,7 +125,7 @@ func (m *mappedMemory) writeBack(kept *mappedContent) bool {
 		if entry&pagemapSwapped == 0 && (entry&pagemapPresent == 0 || entry&pagemapFile != 0) {
 			continue
 		}
-		if written++; written > mostWrittenBack {
+		if written++; written > maxWrittenBack {
 			return false
 		}
 		at := n * page
@@ -141,8 +141,7 @@ func (m *mappedMemory) writeBack(kept *mappedContent) bool {
 	return true
 }
 
-// mappedContent is a file without a name, in memory, with the runs one after
-// another.
+// mappedContent is an anonymous file in memory, with the runs one after another.
 type mappedContent struct {
 	file *os.File
 	data []byte // the file, mapped
@@ -156,7 +155,7 @@ func (c *mappedContent) free() {
 	_ = unix.Munmap(c.data)
 }
 
-// keep makes a copy that Go manages if there can be no file.
+// keep returns a copy on Go's heap if a file cannot be created.
 func (m *mappedMemory) keep(runs []run) content {
 	fd, err := unix.MemfdCreate("gleaner-wasm", unix.MFD_CLOEXEC)
 	if err != nil {

@@ -17,14 +17,14 @@ func TestAMemoryEndsAtItsLimit(t *testing.T) {
 	for name, m := range memories(3 * pageSize) {
 		t.Run(name, func(t *testing.T) {
 			defer m.Free()
-			if got := m.Reallocate(pageSize); len(got) != pageSize || m.denied() {
+			if got := m.Reallocate(pageSize); len(got) != pageSize || m.limitExceeded() {
 				t.Fatalf("it has %d bytes", len(got))
 			}
 			copy(m.Reallocate(2*pageSize), "text")
 			if got := m.Reallocate(3 * pageSize); string(got[:5]) != "text\x00" || m.size() != 3*pageSize {
 				t.Errorf("it begins with %q and has %d bytes", got[:5], m.size())
 			}
-			if got := m.Reallocate(4 * pageSize); got != nil || !m.denied() || m.size() != 3*pageSize {
+			if got := m.Reallocate(4 * pageSize); got != nil || !m.limitExceeded() || m.size() != 3*pageSize {
 				t.Errorf("it grew to %d bytes over its limit", len(got))
 			}
 		})

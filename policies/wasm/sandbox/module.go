@@ -17,7 +17,7 @@ import (
 
 // Module is a compiled module.
 type Module struct {
-	Digest string // SHA-256 of the code as it was given, in hexadecimal
+	Digest string // SHA-256 of the original code, in hexadecimal
 	Size   int    // of that code, in bytes
 
 	host        *Host
@@ -25,8 +25,8 @@ type Module struct {
 	compiled    *compiled
 }
 
-// compiled is a module in the engine's hands, with an engine of its own, so that
-// it can be freed by itself.
+// compiled is a compiled module, with an engine of its own, so that it can be freed
+// separately.
 type compiled struct {
 	runtime wazero.Runtime
 	cache   wazero.CompilationCache
@@ -34,30 +34,30 @@ type compiled struct {
 	fuel    fuel.Module // without its code
 }
 
-// Exports are what the module offers.
+// Exports returns the exports of the module.
 func (m *Module) Exports() []fuel.Export { return m.compiled.fuel.Exports }
 
-// Imports are what the module uses of what it may import.
+// Imports returns the imports of the module.
 func (m *Module) Imports() []fuel.Import { return m.compiled.fuel.Imports }
 
-// Exported tells whether the module exports a function of that name, parameters
+// ExportsFunction reports whether the module exports a function with this name, parameters
 // and results.
-func (m *Module) Exported(name string, params, results []fuel.ValueType) bool {
+func (m *Module) ExportsFunction(name string, params, results []fuel.ValueType) bool {
 	return slices.ContainsFunc(m.Exports(), func(e fuel.Export) bool {
 		return e.Name == name && e.Kind == fuel.KindFunction &&
 			slices.Equal(e.Params, params) && slices.Equal(e.Results, results)
 	})
 }
 
-// Close gives the module back. It is to be called once.
+// Close frees the module. It must be called once.
 func (m *Module) Close() { m.host.release(m.Digest, m.compilation) }
 
-// checkImports refuses what the host does not offer: all of it at once, since
-// an author who is told of one at a time has to try as often.
+// checkImports rejects unknown imports. It reports all of them, so that the author
+// can fix them at once.
 func (h *Host) checkImports(imports []fuel.Import) error {
 	var missing []string
 	for _, i := range imports {
-		if problem := h.problem(i); problem != "" && !slices.Contains(missing, problem) {
+		if problem := h.importProblem(i); problem != "" && !slices.Contains(missing, problem) {
 			missing = append(missing, problem)
 		}
 	}
@@ -68,12 +68,12 @@ func (h *Host) checkImports(imports []fuel.Import) error {
 	if more := len(missing) - most; more > 0 {
 		missing = append(missing[:most], fmt.Sprintf("and %d more", more))
 	}
-	return &Refusal{Message: "it imports what there is not: " + strings.Join(missing, ", ")}
+	return &RejectedError{Message: "unknown imports: " + strings.Join(missing, ", ")}
 }
 
-// problem says what is wrong with an import, "" if nothing is.
-func (h *Host) problem(i fuel.Import) string {
-	name := fmt.Sprintf("%s.%s", clip(i.Module), clip(i.Name))
+// importProblem describes what is wrong with an import, or returns "".
+func (h *Host) importProblem(i fuel.Import) string {
+	name := fmt.Sprintf("%s.%s", truncate(i.Module), truncate(i.Name))
 	f, ok := h.functions[i.Module][i.Name]
 	switch {
 	case i.Kind != fuel.KindFunction:
@@ -107,8 +107,8 @@ func signature(params, results []api.ValueType) string {
 	return list(params) + " → " + list(results)
 }
 
-// clip shortens a name that comes from a module.
-func clip(name string) string {
+// truncate shortens a name from a module.
+func truncate(name string) string {
 	const most = 100
 	if len(name) > most {
 		return strings.ToValidUTF8(name[:most], "") + "…"
@@ -116,28 +116,28 @@ func clip(name string) string {
 	return name
 }
 
-// build compiles the rewritten code, or finds it in the cache.
-func (h *Host) build(rewritten fuel.Module) (*compiled, error) {
+// compileCached compiles the rewritten code, or loads it from the cache.
+func (h *Host) compileCached(rewritten fuel.Module) (*compiled, error) {
 	if h.cache == nil {
 		return h.compileIn("", rewritten)
 	}
 	key := cacheKey(rewritten.Code)
-	if folder, ok := h.cache.find(key); ok {
+	if folder, ok := h.cache.lookup(key); ok {
 		if c, err := h.compileIn(folder, rewritten); err == nil {
 			return c, nil
 		}
-		h.cache.drop(key) // sealed, and yet of no use to the engine
+		h.cache.remove(key) // sealed, but rejected by the engine
 	}
-	folder, err := h.cache.begin()
+	folder, err := h.cache.create()
 	if err != nil {
-		return h.compileIn("", rewritten) // a disk that is full costs time, no more
+		return h.compileIn("", rewritten) // a full disk only costs time
 	}
 	c, err := h.compileIn(folder, rewritten)
-	h.cache.end(folder, key, err == nil)
+	h.cache.commit(folder, key, err == nil)
 	return c, err
 }
 
-// compileIn compiles with an engine whose cache is the folder.
+// compileIn compiles with an engine that uses the folder as its cache.
 func (h *Host) compileIn(folder string, rewritten fuel.Module) (*compiled, error) {
 	c := &compiled{cache: wazero.NewCompilationCache(), fuel: rewritten}
 	if folder != "" {
@@ -152,11 +152,11 @@ func (h *Host) compileIn(folder string, rewritten fuel.Module) (*compiled, error
 		WithCoreFeatures(api.CoreFeaturesV2).
 		WithDebugInfoEnabled(false).
 		WithCompilationCache(c.cache))
-	if err := h.offer(ctx, c.runtime); err != nil {
+	if err := h.registerFunctions(ctx, c.runtime); err != nil {
 		c.free()
 		return nil, err
 	}
-	// With one worker, the engine does not look at the context.
+	// With one worker, the engine does not check the context.
 	workers := experimental.WithCompilationWorkers(ctx, max(2, runtime.GOMAXPROCS(0)))
 	var err error
 	if c.module, err = c.runtime.CompileModule(workers, rewritten.Code); err != nil {
@@ -167,24 +167,24 @@ func (h *Host) compileIn(folder string, rewritten fuel.Module) (*compiled, error
 	return c, nil
 }
 
-// explain takes what the engine has against a module. The rewriter has read all
-// of it, so what is left is code that is ill typed, or too much of it.
+// explain converts an error of the engine. The rewriter has parsed the module, so
+// what remains is ill-typed code, or too much of it.
 func (h *Host) explain(ctx context.Context, err error) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return &Refusal{Message: fmt.Sprintf("it takes longer to compile than %s", h.config.CompileTimeout)}
+		return &RejectedError{Message: fmt.Sprintf("it takes longer to compile than %s", h.config.CompileTimeout)}
 	}
-	return &Refusal{Message: "it is not a valid module: " + err.Error()}
+	return &RejectedError{Message: "it is not a valid module: " + err.Error()}
 }
 
-// offer makes the host's functions known to the engine.
-func (h *Host) offer(ctx context.Context, r wazero.Runtime) error {
+// registerFunctions registers the host's functions with the engine.
+func (h *Host) registerFunctions(ctx context.Context, r wazero.Runtime) error {
 	for module, functions := range h.functions {
 		b := r.NewHostModuleBuilder(module)
 		for name, f := range functions {
-			b.NewFunctionBuilder().WithGoModuleFunction(f.guarded(), f.Params, f.Results).Export(name)
+			b.NewFunctionBuilder().WithGoModuleFunction(f.goFunction(), f.Params, f.Results).Export(name)
 		}
 		if _, err := b.Instantiate(ctx); err != nil {
-			return fmt.Errorf("offer the functions of %s: %w", module, err)
+			return fmt.Errorf("register functions of %s: %w", module, err)
 		}
 	}
 	return nil

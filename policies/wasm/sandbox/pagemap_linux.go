@@ -5,16 +5,17 @@ import (
 	"sync"
 )
 
-// pagemap says which pages of this process have been written to. It is opened once, since
-// a process that is confined can open nothing later. Nil where the machine has none.
+// pagemap tells which pages of this process have been written to. It is opened
+// once, since a confined process cannot open files later. Nil if it is not
+// available.
 var pagemap = sync.OnceValue(func() *os.File {
 	file, err := os.Open("/proc/self/pagemap")
 	if err != nil {
-		return nil // a matter of speed
+		return nil // only slower
 	}
 	return file
 })
 
-// Prepare opens what instances need of the machine, for a process that is about to give up
-// the right to open files.
+// Prepare opens the files that instances need, for a process that is about to be
+// confined.
 func Prepare() { pagemap() }

@@ -2,5 +2,5 @@
 
 package sandbox
 
-// Prepare opens what instances need of the machine: nothing, on this system.
+// Prepare does nothing on this system.
 func Prepare() {}

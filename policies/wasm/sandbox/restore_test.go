@@ -12,15 +12,15 @@ import (
 	"github.com/gleaner-dev/gleaner/policies/wasm/sandbox"
 )
 
-// whole is all that a guest can see of itself.
-type whole struct {
+// snapshotState is all that a guest can see of itself.
+type snapshotState struct {
 	Memory string
 	State  []uint64
 }
 
-func look(t *testing.T, p *sandbox.Pool) (whole, sandbox.Usage) {
+func look(t *testing.T, p *sandbox.Pool) (snapshotState, sandbox.Usage) {
 	t.Helper()
-	var w whole
+	var w snapshotState
 	usage, err := p.Run(t.Context(), func(ctx context.Context, in *sandbox.Instance) error {
 		data, ok := in.Read(0, uint32(in.MemorySize()))
 		if !ok {
@@ -69,7 +69,7 @@ func TestEveryCallFindsTheSameState(t *testing.T) {
 	}
 }
 
-func TestAGuestThatGrewFindsNothingOfIt(t *testing.T) {
+func TestRestore_ShrinksMemory(t *testing.T) {
 	p := newWorld(t, sandbox.Config{}).pool(t, guest().Bytes(), sandbox.PoolOptions{Instances: 1})
 	for n := range 3 {
 		if _, err := p.Run(t.Context(), calling("grow_and_write")); err != nil {
@@ -86,13 +86,13 @@ func TestAGuestThatGrewFindsNothingOfIt(t *testing.T) {
 			t.Errorf("%d: it used %d bytes (restored: %t): %v", n, usage.Memory, usage.Restored, err)
 		}
 		usage, err = p.Run(t.Context(), calling("beyond"))
-		if stopped := new(sandbox.Stopped); !errors.As(err, &stopped) || stopped.Kind != sandbox.Trapped || !usage.Restored {
+		if stopped := new(sandbox.TrapError); !errors.As(err, &stopped) || stopped.Kind != sandbox.Trapped || !usage.Restored {
 			t.Errorf("%d: what lies where another call grew to is read (restored: %t): %v", n, usage.Restored, err)
 		}
 	}
 }
 
-func TestInitialisationThatChangesATableRunsForEachCall(t *testing.T) {
+func TestInitialization_RunsForEachCallIfTableChanges(t *testing.T) {
 	times := 0
 	p := newWorld(t, sandbox.Config{}).pool(t, guest().Bytes(), sandbox.PoolOptions{
 		Initialize: func(ctx context.Context, in *sandbox.Instance) error {
@@ -110,7 +110,7 @@ func TestInitialisationThatChangesATableRunsForEachCall(t *testing.T) {
 	}
 }
 
-func TestInitialisationThatGrowsItsMemoryRunsOnce(t *testing.T) {
+func TestInitialization_RunsOnceIfMemoryGrows(t *testing.T) {
 	times := 0
 	p := newWorld(t, sandbox.Config{}).pool(t, guest().Bytes(), sandbox.PoolOptions{
 		Initialize: func(ctx context.Context, in *sandbox.Instance) error {
@@ -146,7 +146,7 @@ func TestAModuleThatLeavesTooMuchMemoryIsRefused(t *testing.T) {
 	}
 	t.Cleanup(m.Close)
 	_, err = m.NewPool(t.Context(), sandbox.PoolOptions{})
-	if refusal := new(sandbox.Refusal); !errors.As(err, &refusal) || !strings.Contains(refusal.Message, "which is over the limit of 32 MiB") {
+	if refusal := new(sandbox.RejectedError); !errors.As(err, &refusal) || !strings.Contains(refusal.Message, "which exceeds the limit of 32 MiB") {
 		t.Errorf("got %v, want a refusal", err)
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// run is a part of a memory that is not zeros, in whole pages of the machine. What
-// lies between runs is zeros, and is not stored.
+// run is a part of a memory with data, in whole pages of the machine. Gaps between
+// runs are zeros, and are not stored.
 type run struct {
 	at   int
 	data []byte
@@ -15,13 +15,12 @@ type run struct {
 
 func (r run) end() int { return r.at + len(r.data) }
 
-// maxRuns is how many runs an image may have: each is a mapping of its own, of
-// which a process has some ten thousands.
+// maxRuns is the maximum number of runs of an image: each is a memory mapping, and
+// a process can have some ten thousand.
 const maxRuns = 64
 
-// nonZero returns the runs of a memory, and how many bytes its pages have that
-// are not zeros. Where there would be too many runs, those with the smallest gaps
-// are joined.
+// nonZero returns the runs of a memory, and the size of its pages that are not
+// zeros. If there are too many runs, those with the smallest gaps are joined.
 func nonZero(data []byte) (runs []run, size int) {
 	page := os.Getpagesize()
 	for at := 0; at < len(data); at += page {
@@ -39,7 +38,7 @@ func nonZero(data []byte) (runs []run, size int) {
 	return join(runs, data), size
 }
 
-// join leaves the largest gaps.
+// join keeps the largest gaps.
 func join(runs []run, data []byte) []run {
 	if len(runs) <= maxRuns {
 		return runs
@@ -50,7 +49,7 @@ func join(runs []run, data []byte) []run {
 	}
 	slices.Sort(gaps)
 	left := gaps[len(gaps)-(maxRuns-1):]
-	smallest, several := left[0], 0 // of the gaps that are left, and how many are of that size
+	smallest, several := left[0], 0 // smallest gap to keep, and the number of gaps of that size
 	for several < len(left) && left[several] == smallest {
 		several++
 	}
@@ -82,8 +81,8 @@ var zeroPage [64 << 10]byte
 
 func zeros(p []byte) bool { return bytes.Equal(p, zeroPage[:len(p)]) }
 
-// clearPages makes zeros of what is none. Pages of zeros may take no memory, and
-// would if they were written to.
+// clearPages zeros pages that are not zeros. Pages of zeros may use no memory until
+// they are written to.
 func clearPages(b []byte) {
 	page := os.Getpagesize()
 	for at := 0; at < len(b); at += page {

@@ -93,7 +93,7 @@ func TestHostFunctionsEndACallWithTheirError(t *testing.T) {
 
 	w.do = func(_ context.Context, in *sandbox.Instance) error { return in.Charge(10_000) }
 	usage, err := p.Run(t.Context(), calling("ask"))
-	if stopped := new(sandbox.Stopped); !errors.As(err, &stopped) || stopped.Kind != sandbox.Exhausted || usage.Fuel != 10_000 {
+	if stopped := new(sandbox.TrapError); !errors.As(err, &stopped) || stopped.Kind != sandbox.FuelExhausted || usage.Fuel != 10_000 {
 		t.Errorf("got %v for %d units, want that the fuel is used up", err, usage.Fuel)
 	}
 
@@ -102,20 +102,20 @@ func TestHostFunctionsEndACallWithTheirError(t *testing.T) {
 		return nil
 	}
 	_, err = p.Run(t.Context(), calling("ask"))
-	if stopped := new(sandbox.Stopped); !errors.As(err, &stopped) || stopped.Kind != sandbox.Exhausted {
+	if stopped := new(sandbox.TrapError); !errors.As(err, &stopped) || stopped.Kind != sandbox.FuelExhausted {
 		t.Errorf("got %v, want that a call which comes to its end without fuel is none", err)
 	}
 
 	w.do = func(ctx context.Context, in *sandbox.Instance) error { return calling("spin")(ctx, in) }
 	_, err = p.Run(t.Context(), calling("ask"))
-	if stopped := new(sandbox.Stopped); !errors.As(err, &stopped) || stopped.Kind != sandbox.Exhausted {
+	if stopped := new(sandbox.TrapError); !errors.As(err, &stopped) || stopped.Kind != sandbox.FuelExhausted {
 		t.Errorf("got %v, want what the inner call ended with", err)
 	}
 
 	var none []int
 	w.do = func(context.Context, *sandbox.Instance) error { none[0]++; return nil }
 	_, err = p.Run(t.Context(), calling("ask"))
-	if stopped := new(sandbox.Stopped); err == nil || errors.As(err, &stopped) {
+	if stopped := new(sandbox.TrapError); err == nil || errors.As(err, &stopped) {
 		t.Errorf("got %v, want that a bug of the host is not the guest's fault", err)
 	}
 }
@@ -129,7 +129,7 @@ func TestAContextThatIsDoneEndsACallAtTheNextOfTheHost(t *testing.T) {
 		return nil
 	}
 	_, err := p.Run(ctx, calling("ask_for_ever"))
-	if stopped := new(sandbox.Stopped); errors.As(err, &stopped) || !errors.Is(err, context.Canceled) {
+	if stopped := new(sandbox.TrapError); errors.As(err, &stopped) || !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want that the context was canceled", err)
 	}
 }
@@ -210,7 +210,7 @@ func TestATrapNamesFunctions(t *testing.T) {
 	}
 }
 
-func TestLimitsThatMakeNoSense(t *testing.T) {
+func TestLimits_Validate(t *testing.T) {
 	m, err := newWorld(t, sandbox.Config{}).host.Load(t.Context(), guest().Bytes())
 	if err != nil {
 		t.Fatal(err)
@@ -223,7 +223,7 @@ func TestLimitsThatMakeNoSense(t *testing.T) {
 			t.Errorf("%+v is taken for valid", l)
 		}
 		p, err := m.NewPool(t.Context(), sandbox.PoolOptions{Limits: l})
-		if refusal := new(sandbox.Refusal); !errors.As(err, &refusal) {
+		if refusal := new(sandbox.RejectedError); !errors.As(err, &refusal) {
 			t.Errorf("%+v: got %v, want a refusal", l, err)
 		}
 		if err == nil {

@@ -9,11 +9,11 @@ import (
 	"github.com/gleaner-dev/gleaner/policies/wasm/fuel"
 )
 
-// explain says in an author's words why a call ended.
+// explain converts the error of a call for the author of the module.
 func (in *Instance) explain(err error) error {
 	trace := traceOf(err)
 	if fromHost := (*hostError)(nil); errors.As(err, &fromHost) {
-		stopped := (*Stopped)(nil)
+		stopped := (*TrapError)(nil)
 		if errors.As(fromHost.err, &stopped) && stopped.Trace == nil {
 			stopped.Trace = trace
 		}
@@ -27,43 +27,43 @@ func (in *Instance) explain(err error) error {
 		cause = next
 	}
 	switch {
-	case int64(in.left.Get()) < 0:
+	case int64(in.fuelLeft.Get()) < 0:
 		return in.exhausted(trace)
-	case in.Denied():
-		return &Stopped{
-			Kind: NoMemory,
-			Message: fmt.Sprintf("it needed more memory than its limit of %s and gave up: %s",
-				bytesText(in.pool.options.Limits.Memory), cause),
+	case in.MemoryDenied():
+		return &TrapError{
+			Kind: MemoryLimit,
+			Message: fmt.Sprintf("it needed more memory than its limit of %s and aborted: %s",
+				formatBytes(in.pool.options.Limits.Memory), cause),
 			Trace: trace,
 		}
 	default:
-		return &Stopped{Kind: Trapped, Message: "it trapped: " + cause.Error(), Trace: trace}
+		return &TrapError{Kind: Trapped, Message: "it trapped: " + cause.Error(), Trace: trace}
 	}
 }
 
-// hostError marks the error of a host function on its way through the engine.
+// hostError wraps the error of a host function while the engine propagates it.
 type hostError struct{ err error }
 
 func (e *hostError) Error() string { return e.err.Error() }
 
-func (in *Instance) exhausted(trace []string) *Stopped {
-	return &Stopped{
-		Kind:    Exhausted,
+func (in *Instance) exhausted(trace []string) *TrapError {
+	return &TrapError{
+		Kind:    FuelExhausted,
 		Message: fmt.Sprintf("it used up its fuel of %d units", in.pool.options.Limits.Fuel),
 		Trace:   trace,
 	}
 }
 
-// Denied tells whether the guest has been refused more memory in this call.
-func (in *Instance) Denied() bool { return in.memory != nil && in.memory.denied() }
+// MemoryDenied reports whether the guest has exceeded its memory limit in this call.
+func (in *Instance) MemoryDenied() bool { return in.memory != nil && in.memory.limitExceeded() }
 
 const (
-	mostFrames     = 10
+	maxFrames      = 10
 	traceSeparator = "\nwasm stack trace:\n\t"
 )
 
-// traceOf takes the names of functions from the text in which the engine has
-// them, and has them only there. Were that text to change, none would be found.
+// traceOf extracts function names from the text of the engine's error, which is the
+// only place that has them. If the format changes, none are found.
 func traceOf(err error) []string {
 	_, text, _ := strings.Cut(err.Error(), traceSeparator)
 	var trace []string
@@ -76,14 +76,14 @@ func traceOf(err error) []string {
 		if number, unnamed := strings.CutPrefix(name, "$"); unnamed {
 			name = "function " + number
 		}
-		if trace = append(trace, clip(name)); len(trace) == mostFrames {
+		if trace = append(trace, truncate(name)); len(trace) == maxFrames {
 			break
 		}
 	}
 	return trace
 }
 
-// joinTrace shortens what repeats, as endless recursion does.
+// joinTrace joins a trace and collapses repetitions, as in endless recursion.
 func joinTrace(trace []string) string {
 	var b strings.Builder
 	for i := 0; i < len(trace); {
@@ -103,7 +103,7 @@ func joinTrace(trace []string) string {
 	return b.String()
 }
 
-func bytesText(n int64) string {
+func formatBytes(n int64) string {
 	if n%(1<<20) == 0 {
 		return fmt.Sprintf("%d MiB", n>>20)
 	}

@@ -28,9 +28,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// attempts are what a confined process must not succeed in. Each is made with the cache
+// forbiddenAttempts are what a confined process must not succeed in. Each is made with the cache
 // folder of Options.
-var attempts = map[string]func(cache string) error{
+var forbiddenAttempts = map[string]func(cache string) error{
 	"read a file": func(string) error {
 		_, err := os.ReadFile("/etc/passwd")
 		return err
@@ -69,7 +69,7 @@ var attempts = map[string]func(cache string) error{
 // try confines this process and prints what it could do nevertheless.
 func try(cache string) {
 	result := struct{ Active, Possible []string }{Active: Apply(Options{CacheDir: cache, Nice: 5})}
-	for name, attempt := range attempts {
+	for name, attempt := range forbiddenAttempts {
 		if attempt(cache) == nil {
 			result.Possible = append(result.Possible, name)
 		}

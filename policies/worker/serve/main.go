@@ -23,8 +23,8 @@ const Command = "sandbox"
 // connection is the file that the operator passes.
 const connection = 3
 
-// errAlone is a worker that was started by hand.
-var errAlone = errors.New("there is no operator on file 3: workers are started by \"gleaner run\", not by hand")
+// errNoOperator is a worker that was started by hand.
+var errNoOperator = errors.New("there is no operator on file 3: workers are started by \"gleaner run\", not by hand")
 
 // MainIfRequested is Main if this process was started to be a worker, and ends with it. Programs
 // other than gleaner that start workers call it before anything else, as tests do in TestMain.
@@ -54,7 +54,7 @@ func run(args []string) error {
 		return err
 	}
 	if !isSocket(connection) {
-		return errAlone
+		return errNoOperator
 	}
 	runtime.GOMAXPROCS(*procs)
 	if *memory > 0 {

@@ -1,9 +1,9 @@
 // Package serve is the worker process: it compiles, loads and runs modules for the
 // operator, one request at a time, and answers each on the same connection.
 //
-// It has no say in what is run, for how long or with how much memory: the operator decides,
-// and kills the process when it takes too much. It never reads a file or environment
-// variable of its own accord.
+// The operator decides what is run, for how long and with how much memory, and
+// kills the process when it exceeds its limits. The process never reads a file or
+// environment variable on its own.
 package serve
 
 import (
@@ -26,10 +26,10 @@ const (
 	EngineWasm = "Wasm"
 )
 
-// maxLog is how many bytes of the log of one call are kept.
+// maxLog is the maximum size of the log of one call, in bytes.
 const maxLog = 64 << 10
 
-// Server holds what this process has loaded.
+// Server contains what this process has loaded.
 type Server struct {
 	wasm *wasm.Engine
 	rego *rego.Engine
@@ -43,10 +43,11 @@ type module struct {
 	start func(ctx context.Context, name string, limits wasm.Limits) (policy, wire.Reply, error)
 }
 
-// policy is an instance that can be asked.
+// policy evaluates a started policy.
 type policy func(ctx context.Context, hook hostabi.Hook, at time.Time, document []byte) (wire.Reply, error)
 
-// New returns a Server. The folder keeps compiled modules between runs; empty: none are kept.
+// New returns a Server. The folder caches compiled modules between runs; empty: no
+// cache.
 func New(cacheDir string) (*Server, error) {
 	s := &Server{modules: map[uint32]module{}, policies: map[uint32]policy{}}
 	var err error
@@ -59,7 +60,7 @@ func New(cacheDir string) (*Server, error) {
 	return s, nil
 }
 
-// Serve answers requests until the connection ends, which is no error.
+// Serve handles requests until the connection ends, which is not an error.
 func (s *Server) Serve(ctx context.Context, conn io.ReadWriter) error {
 	var in wire.Reader
 	var out []byte
@@ -71,22 +72,22 @@ func (s *Server) Serve(ctx context.Context, conn io.ReadWriter) error {
 		if err != nil {
 			return fmt.Errorf("read request: %w", err)
 		}
-		reply := s.answer(ctx, frame)
+		reply := s.handle(ctx, frame)
 		if out, err = wire.Write(conn, frame.ID, &reply, out); err != nil {
 			return fmt.Errorf("write reply: %w", err)
 		}
 	}
 }
 
-// answer does what a request asks for.
-func (s *Server) answer(ctx context.Context, frame wire.Frame) wire.Reply {
+// handle handles a request.
+func (s *Server) handle(ctx context.Context, frame wire.Frame) wire.Reply {
 	var reply wire.Reply
 	var err error
 	switch frame.Kind {
-	case wire.KindAsk:
-		var m wire.Ask
+	case wire.KindEvaluate:
+		var m wire.Evaluate
 		if err = frame.Decode(&m); err == nil {
-			reply, err = s.ask(ctx, m)
+			reply, err = s.evaluate(ctx, m)
 		}
 	case wire.KindCompile:
 		var m wire.Compile
@@ -107,16 +108,16 @@ func (s *Server) answer(ctx context.Context, frame wire.Frame) wire.Reply {
 		err = fmt.Errorf("%w: kind %d", wire.ErrMalformed, frame.Kind)
 	}
 	if err != nil {
-		return failed(reply, err)
+		return errorReply(reply, err)
 	}
 	reply.Outcome = wire.Done
 	return reply
 }
 
-// failed puts an error into a reply: whose it is, and what it says.
-func failed(reply wire.Reply, err error) wire.Reply {
+// errorReply sets the outcome of a reply by its error.
+func errorReply(reply wire.Reply, err error) wire.Reply {
 	var (
-		refusal *wasm.Refusal
+		refusal *wasm.RejectedError
 		source  *rego.Error
 		fault   *policies.Fault
 	)
@@ -124,22 +125,22 @@ func failed(reply wire.Reply, err error) wire.Reply {
 	case errors.As(err, &fault):
 		reply.Outcome, reply.FaultKind, reply.Message = wire.Faulted, string(fault.Kind), fault.Message
 	case errors.As(err, &source):
-		reply.Outcome, reply.Message = wire.Refused, source.Message
+		reply.Outcome, reply.Message = wire.Rejected, source.Message
 	case errors.As(err, &refusal):
-		reply.Outcome, reply.Message = wire.Refused, refusal.Message
+		reply.Outcome, reply.Message = wire.Rejected, refusal.Message
 	default:
 		reply.Outcome, reply.Message = wire.Failed, err.Error()
 	}
 	return reply
 }
 
-// compile compiles a module and forgets it again.
+// compile compiles a module without keeping it.
 func (s *Server) compile(ctx context.Context, m wire.Compile) (wire.Reply, error) {
 	if m.Engine == EngineRego {
 		return s.compileRego(ctx, m.Files)
 	}
 	if len(m.Files) != 1 {
-		return wire.Reply{}, &wasm.Refusal{Message: fmt.Sprintf("it has %d files, and must be one", len(m.Files))}
+		return wire.Reply{}, &wasm.RejectedError{Message: fmt.Sprintf("it has %d files, and must be one", len(m.Files))}
 	}
 	code := m.Files[0].Text
 	loaded, err := s.wasm.Load(ctx, code)
@@ -168,7 +169,7 @@ func (s *Server) compileRego(ctx context.Context, files []wire.File) (wire.Reply
 	return wire.Reply{Hooks: names(loaded.Hooks), Imports: loaded.Builtins, Size: int64(loaded.Size), Code: compiled.Code}, nil
 }
 
-// load loads a compiled module. It stays for as long as the process does.
+// load loads a compiled module, until the process ends.
 func (s *Server) load(ctx context.Context, m wire.Load) error {
 	code := append([]byte(nil), m.Code...) // the frame's memory is used again
 	if m.Engine == EngineRego {
@@ -181,7 +182,7 @@ func (s *Server) load(ctx context.Context, m wire.Load) error {
 			if err != nil {
 				return nil, wire.Reply{}, err
 			}
-			return askRego(p), wire.Reply{}, nil
+			return evaluateRego(p), wire.Reply{}, nil
 		}}
 		return nil
 	}
@@ -194,7 +195,7 @@ func (s *Server) load(ctx context.Context, m wire.Load) error {
 		if err != nil {
 			return nil, wire.Reply{}, err
 		}
-		return askWasm(p), withLog(wire.Reply{Fuel: p.InitFuel}, p.InitLog), nil
+		return evaluateWasm(p), withLog(wire.Reply{Fuel: p.InitFuel}, p.InitLog), nil
 	}}
 	return nil
 }
@@ -211,7 +212,7 @@ func (s *Server) start(ctx context.Context, m wire.Start) (wire.Reply, error) {
 	return reply, err
 }
 
-func (s *Server) ask(ctx context.Context, m wire.Ask) (wire.Reply, error) {
+func (s *Server) evaluate(ctx context.Context, m wire.Evaluate) (wire.Reply, error) {
 	p, ok := s.policies[m.Policy]
 	if !ok {
 		return wire.Reply{}, fmt.Errorf("evaluate policy: policy %d is not started", m.Policy)
@@ -223,18 +224,18 @@ func (s *Server) ask(ctx context.Context, m wire.Ask) (wire.Reply, error) {
 	return p(ctx, hostabi.Hook(m.Hook), at, m.Document)
 }
 
-func askWasm(p *wasm.Policy) policy {
+func evaluateWasm(p *wasm.Policy) policy {
 	return func(ctx context.Context, hook hostabi.Hook, at time.Time, document []byte) (wire.Reply, error) {
-		a, err := p.AskDocument(ctx, hook, at, document)
+		a, err := p.EvaluateDocument(ctx, hook, at, document)
 		return withLog(wire.Reply{
 			Verdict: a.Document, Fuel: a.Fuel, Memory: a.Memory, Elapsed: int64(a.Elapsed), Restored: a.Restored,
 		}, a.Log), err
 	}
 }
 
-func askRego(p *rego.Policy) policy {
+func evaluateRego(p *rego.Policy) policy {
 	return func(ctx context.Context, hook hostabi.Hook, _ time.Time, document []byte) (wire.Reply, error) {
-		a, err := p.AskDocument(ctx, hook, document)
+		a, err := p.EvaluateDocument(ctx, hook, document)
 		return wire.Reply{
 			Verdict: a.Document, Fuel: a.Fuel, Memory: a.Memory, Elapsed: int64(a.Elapsed), Restored: a.Restored,
 		}, err

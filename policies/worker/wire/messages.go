@@ -32,8 +32,8 @@ type Start struct {
 	Timeout        int64 // nanoseconds for each call
 }
 
-// Ask asks a started policy for its verdict.
-type Ask struct {
+// Evaluate asks a started policy for its verdict.
+type Evaluate struct {
 	Policy   uint32
 	Hook     string
 	Time     int64  // of the request, in nanoseconds since 1970; 0: none
@@ -45,10 +45,10 @@ type Outcome uint8
 
 // The outcomes. The zero Outcome is no success.
 const (
-	Failed  Outcome = iota // the host is at fault: Message says how
-	Done                   // see the fields of the request's reply
-	Refused                // the module is never run: Message says why
-	Faulted                // the module did not answer as it must: FaultKind and Message say how
+	Failed   Outcome = iota // the host is at fault: Message says how
+	Done                    // see the fields of the request's reply
+	Rejected                // the module is never run: Message says why
+	Faulted                 // the module did not answer as it must: FaultKind and Message say how
 )
 
 // Line is a line of a module's log.
@@ -80,11 +80,11 @@ type Reply struct {
 	Dropped  int64 // bytes of the log that were not kept
 }
 
-func (*Compile) kind() Kind { return KindCompile }
-func (*Load) kind() Kind    { return KindLoad }
-func (*Start) kind() Kind   { return KindStart }
-func (*Ask) kind() Kind     { return KindAsk }
-func (*Reply) kind() Kind   { return KindReply }
+func (*Compile) kind() Kind  { return KindCompile }
+func (*Load) kind() Kind     { return KindLoad }
+func (*Start) kind() Kind    { return KindStart }
+func (*Evaluate) kind() Kind { return KindEvaluate }
+func (*Reply) kind() Kind    { return KindReply }
 
 func (m *Compile) encode(e *encoder) {
 	e.text(m.Engine)
@@ -127,14 +127,14 @@ func (m *Start) decode(d *decoder) {
 	m.Policy, m.Module, m.Name, m.Fuel, m.Memory, m.Timeout = d.u32(), d.u32(), d.text(), d.i64(), d.i64(), d.i64()
 }
 
-func (m *Ask) encode(e *encoder) {
+func (m *Evaluate) encode(e *encoder) {
 	e.u32(m.Policy)
 	e.text(m.Hook)
 	e.i64(m.Time)
 	e.bytes(m.Document)
 }
 
-func (m *Ask) decode(d *decoder) {
+func (m *Evaluate) decode(d *decoder) {
 	m.Policy, m.Hook, m.Time, m.Document = d.u32(), d.text(), d.i64(), d.bytes()
 }
 
@@ -162,7 +162,7 @@ func (m *Reply) encode(e *encoder) {
 
 func (m *Reply) decode(d *decoder) {
 	m.Outcome = Outcome(d.u8())
-	d.bad = d.bad || m.Outcome > Faulted
+	d.failed = d.failed || m.Outcome > Faulted
 	m.FaultKind, m.Message, m.Hooks, m.Imports = d.text(), d.text(), d.texts(), d.texts()
 	m.Size, m.Code, m.Verdict = d.i64(), d.bytes(), d.bytes()
 	m.Fuel, m.Memory, m.Elapsed, m.Restored = d.i64(), d.i64(), d.i64(), d.bool()

@@ -5,7 +5,7 @@
 // its request, and a payload. Numbers are little endian. Byte strings and lists are preceded by their length in four bytes. Neither side
 // trusts the other: a length is checked against a limit before memory is allocated for it.
 //
-// It knows nothing of processes, and does not interpret what it carries.
+// It does not manage processes, and does not interpret messages.
 package wire
 
 import (
@@ -15,7 +15,7 @@ import (
 	"io"
 )
 
-// Kind says what a frame holds.
+// Kind is the kind of a frame's message.
 type Kind uint8
 
 // The kinds of frames. All but KindReply go to the worker.
@@ -23,7 +23,7 @@ const (
 	KindCompile Kind = iota + 1
 	KindLoad
 	KindStart
-	KindAsk
+	KindEvaluate
 	KindReply
 )
 
@@ -35,21 +35,22 @@ const (
 	MaxReply   = 80 << 20 // a compiled module
 )
 
-// maxElements bounds every list, whose elements take more memory than bytes of a frame.
+// maxElements is the maximum length of every list, since elements use more memory
+// than their bytes in a frame.
 const maxElements = 4096
 
 // ErrMalformed is a frame that does not follow the protocol.
 var ErrMalformed = errors.New("malformed frame")
 
-// Message is anything that a frame holds.
+// Message is a message in a frame.
 type Message interface {
 	kind() Kind
 	encode(*encoder)
 	decode(*decoder)
 }
 
-// Write writes one frame, under a number that a reply shares with its request. The buffer
-// is used for it and returned for the next call.
+// Write writes one frame, with an ID that a reply shares with its request. The
+// buffer is reused, and returned for the next call.
 func Write(w io.Writer, id uint32, m Message, buffer []byte) ([]byte, error) {
 	e := encoder{append(buffer[:0], 0, 0, 0, 0, byte(m.kind()))}
 	e.u32(id)
@@ -69,50 +70,50 @@ type Frame struct {
 // Reader reads frames from a stream. The zero value is ready. Its memory is used for all of
 // them, so a frame is valid until the next call.
 type Reader struct {
-	buffer []byte
-	got    int // bytes of the frame that is being read
+	buffer   []byte
+	received int // bytes of the frame that is being read
 }
 
-// Read reads one frame of at most max bytes. The error is ErrMalformed, or that of the stream.
-// After a timeout of the stream it goes on where it was.
+// Read reads one frame of at most max bytes. The error is ErrMalformed, or that of
+// the stream. After a timeout of the stream it can be called again to continue.
 func (r *Reader) Read(from io.Reader, max int) (f Frame, err error) {
 	if cap(r.buffer) < headerSize {
 		r.buffer = make([]byte, 64<<10)
 	}
 	r.buffer = r.buffer[:cap(r.buffer)]
-	for r.got < headerSize {
-		if err := r.more(from, len(r.buffer)); err != nil {
+	for r.received < headerSize {
+		if err := r.fill(from, len(r.buffer)); err != nil {
 			return f, err
 		}
 	}
 	size := int(binary.LittleEndian.Uint32(r.buffer))
 	total := headerSize + size
-	if size > max || r.got > total {
-		return f, fmt.Errorf("%w: %d bytes announced, %d received, at most %d allowed", ErrMalformed, size, r.got-headerSize, max)
+	if size > max || r.received > total {
+		return f, fmt.Errorf("%w: %d bytes announced, %d received, at most %d allowed", ErrMalformed, size, r.received-headerSize, max)
 	}
 	// Memory is allocated as bytes arrive, so that a length alone costs nothing.
-	for r.got < total {
-		if r.got == len(r.buffer) {
+	for r.received < total {
+		if r.received == len(r.buffer) {
 			grown := make([]byte, min(2*len(r.buffer), total))
 			copy(grown, r.buffer)
 			r.buffer = grown
 		}
-		if err := r.more(from, min(len(r.buffer), total)); err != nil {
+		if err := r.fill(from, min(len(r.buffer), total)); err != nil {
 			return f, err
 		}
 	}
-	r.got = 0
+	r.received = 0
 	return Frame{Kind(r.buffer[4]), binary.LittleEndian.Uint32(r.buffer[5:]), r.buffer[headerSize:total]}, nil
 }
 
-// more reads what there is, up to some length of the buffer.
-func (r *Reader) more(from io.Reader, to int) error {
-	n, err := from.Read(r.buffer[r.got:to])
-	r.got += n
+// fill reads available bytes, up to a length of the buffer.
+func (r *Reader) fill(from io.Reader, to int) error {
+	n, err := from.Read(r.buffer[r.received:to])
+	r.received += n
 	switch {
 	case n > 0:
 		return nil // an error comes again
-	case errors.Is(err, io.EOF) && r.got > 0:
+	case errors.Is(err, io.EOF) && r.received > 0:
 		return io.ErrUnexpectedEOF
 	case err == nil:
 		return io.ErrNoProgress
@@ -120,14 +121,14 @@ func (r *Reader) more(from io.Reader, to int) error {
 	return err
 }
 
-// Trim gives the memory of unusually large frames back, beyond some bytes.
+// Trim frees the memory of unusually large frames.
 func (r *Reader) Trim(keep int) {
-	if cap(r.buffer) > keep && r.got == 0 {
+	if cap(r.buffer) > keep && r.received == 0 {
 		r.buffer = nil
 	}
 }
 
-// Memory is how many bytes are kept for the next frame.
+// Memory returns the size of the buffer in bytes.
 func (r *Reader) Memory() int { return cap(r.buffer) }
 
 // Decode reads the payload into a message of the same kind. Byte strings share the
@@ -138,7 +139,7 @@ func (f Frame) Decode(into Message) error {
 	}
 	d := decoder{data: f.Payload}
 	into.decode(&d)
-	if d.bad || len(d.data) != 0 {
+	if d.failed || len(d.data) != 0 {
 		return fmt.Errorf("%w: a payload of kind %d with %d bytes", ErrMalformed, f.Kind, len(f.Payload))
 	}
 	return nil
@@ -175,15 +176,15 @@ func (e *encoder) texts(v []string) {
 	}
 }
 
-// decoder reads values until something is missing. From then on all are zero.
+// decoder decodes values. After an error all values are zero.
 type decoder struct {
-	data []byte
-	bad  bool
+	data   []byte
+	failed bool
 }
 
 func (d *decoder) take(n int) []byte {
-	if d.bad || n > len(d.data) {
-		d.bad, d.data = true, nil
+	if d.failed || n > len(d.data) {
+		d.failed, d.data = true, nil
 		return nil
 	}
 	taken := d.data[:n:n]
@@ -214,7 +215,7 @@ func (d *decoder) i64() int64 {
 
 func (d *decoder) bool() bool {
 	v := d.u8()
-	d.bad = d.bad || v > 1
+	d.failed = d.failed || v > 1
 	return v == 1
 }
 
@@ -225,7 +226,7 @@ func (d *decoder) text() string  { return string(d.bytes()) }
 func (d *decoder) count(size int) int {
 	n := int(d.u32())
 	if n > len(d.data)/size || size > 1 && n > maxElements {
-		d.bad, d.data = true, nil
+		d.failed, d.data = true, nil
 		return 0
 	}
 	return n

@@ -16,7 +16,7 @@ func examples() []Message {
 		&Compile{Engine: "Rego", Files: []File{{Name: "a.rego", Text: []byte("package gleaner")}, {Name: "b", Text: []byte{}}}},
 		&Load{Module: 7, Engine: "Wasm", Digest: "ab", Hooks: []string{"collect"}, Code: []byte("\x00asm")},
 		&Start{Policy: 1, Module: 2, Name: "GCPolicy a/b", Fuel: 3, Memory: 4, Timeout: 5},
-		&Ask{Policy: 1, Hook: "collect", Time: -1, Document: []byte("{}")},
+		&Evaluate{Policy: 1, Hook: "collect", Time: -1, Document: []byte("{}")},
 		&Reply{
 			Outcome: Done, FaultKind: "Trapped", Message: "m", Hooks: []string{"collect"}, Imports: []string{"a", "b"}, Size: 1, Code: []byte("c"),
 			Verdict: []byte("{}"), Fuel: 2, Memory: 3, Elapsed: 4, Restored: true, Log: []Line{{Source: "log", Level: 2, Text: "t"}}, Dropped: 5,
@@ -32,8 +32,8 @@ func empty(k Kind) Message {
 		return &Load{}
 	case KindStart:
 		return &Start{}
-	case KindAsk:
-		return &Ask{}
+	case KindEvaluate:
+		return &Evaluate{}
 	case KindReply:
 		return &Reply{}
 	default:
@@ -41,7 +41,7 @@ func empty(k Kind) Message {
 	}
 }
 
-func TestWhatIsWrittenIsRead(t *testing.T) {
+func TestFrame_RoundTrips(t *testing.T) {
 	var stream bytes.Buffer
 	for _, m := range examples() {
 		if _, err := Write(&stream, 7, m, nil); err != nil {
@@ -91,7 +91,7 @@ func TestALengthAloneAllocatesNothing(t *testing.T) {
 
 func TestAFrameOverTheLimitIsMalformed(t *testing.T) {
 	var stream bytes.Buffer
-	if _, err := Write(&stream, 7, &Ask{Document: make([]byte, 1000)}, nil); err != nil {
+	if _, err := Write(&stream, 7, &Evaluate{Document: make([]byte, 1000)}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := (&Reader{}).Read(&stream, 999); !errors.Is(err, ErrMalformed) {
@@ -113,9 +113,9 @@ func (s *slow) Read(into []byte) (int, error) {
 	return s.from.Read(into[:1])
 }
 
-func TestReadGoesOnAfterATimeoutWhereItWas(t *testing.T) {
+func TestRead_ContinuesAfterTimeout(t *testing.T) {
 	var whole bytes.Buffer
-	if _, err := Write(&whole, 7, &Ask{Policy: 3, Hook: "collect", Document: []byte("{}")}, nil); err != nil {
+	if _, err := Write(&whole, 7, &Evaluate{Policy: 3, Hook: "collect", Document: []byte("{}")}, nil); err != nil {
 		t.Fatal(err)
 	}
 	var r Reader
@@ -126,7 +126,7 @@ func TestReadGoesOnAfterATimeoutWhereItWas(t *testing.T) {
 			timeouts++
 			continue
 		}
-		var got Ask
+		var got Evaluate
 		if err != nil || f.ID != 7 || f.Decode(&got) != nil || got.Policy != 3 || string(got.Document) != "{}" || timeouts < headerSize {
 			t.Fatalf("%+v after %d timeouts, error %v", got, timeouts, err)
 		}

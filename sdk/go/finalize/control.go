@@ -6,67 +6,66 @@ import (
 	"github.com/gleaner-dev/gleaner/hostabi"
 )
 
-// Wait stops the run, and has the steps taken anew after a while: 30s if it is 0.
+// Wait stops the run. The next attempt starts after the given time: 30s if it is 0.
 func (s *Steps) Wait(after time.Duration, reason string) {
 	if after <= 0 {
 		after = time.Duration(hostabi.DefaultWait)
 	}
-	if left := s.latest.Sub(s.request.Time); !s.latest.IsZero() && left < after {
+	if left := s.giveUpAt.Sub(s.req.Time); !s.giveUpAt.IsZero() && left < after {
 		after = left
 	}
 	after = min(max(after, time.Duration(hostabi.MinWait)), time.Duration(hostabi.MaxDuration))
 	s.stop(hostabi.Verdict{Decision: hostabi.DecisionWait, After: hostabi.Duration(after), Reason: reason})
 }
 
-// Until waits unless a condition holds. The steps before it are what polls.
+// Until waits unless a condition holds. The steps before it are repeated each time.
 func (s *Steps) Until(condition bool, every time.Duration, reason string) {
 	if !condition {
 		s.Wait(every, reason)
 	}
 }
 
-// Fail stops the run for good: the object stays until a human has dealt with it.
+// Fail stops the run permanently: the object is kept until someone intervenes.
 func (s *Steps) Fail(reason string) {
 	s.stop(hostabi.Verdict{Decision: hostabi.DecisionFail, Reason: reason})
 }
 
-// Done stops the run, and lets the object go.
+// Done stops the run, and removes the finalizer.
 func (s *Steps) Done(reason string) {
 	s.stop(hostabi.Verdict{Decision: hostabi.DecisionDone, Reason: reason})
 }
 
-// Settings reads the settings. Those that can't be read are a reason to Fail.
+// Settings decodes the settings. If they are invalid, the run fails.
 func (s *Steps) Settings(into any) {
 	if s.stopped() {
 		return
 	}
-	if err := s.request.DecodeSettings(into); err != nil {
+	if err := s.req.DecodeSettings(into); err != nil {
 		s.Fail(err.Error())
 	}
 }
 
-// Deadline is when to give up so as to have some time left before the object's
-// deadline; zero if it has none. It is for [Steps.GiveUpBy].
+// Deadline returns the time that is left before the object's deadline; zero if it
+// has none. It is for [Steps.GiveUpBy].
 func (s *Steps) Deadline(left time.Duration) time.Time {
-	if s.request.Deadline == nil {
+	if s.req.Deadline == nil {
 		return time.Time{}
 	}
-	return s.request.Deadline.Add(-left)
+	return s.req.Deadline.Add(-left)
 }
 
-// SinceDeletion is a while after the object was deleted. It is for
+// AfterDeletion returns the time d after the object was deleted. It is for
 // [Steps.GiveUpBy].
-func (s *Steps) SinceDeletion(d time.Duration) time.Time {
-	if s.request.Object.Metadata.DeletionTimestamp == nil {
+func (s *Steps) AfterDeletion(d time.Duration) time.Time {
+	if s.req.Object.Metadata.DeletionTimestamp == nil {
 		return time.Time{}
 	}
-	return s.request.Object.Metadata.DeletionTimestamp.Add(d)
+	return s.req.Object.Metadata.DeletionTimestamp.Add(d)
 }
 
-// GiveUpBy says what to do when a time has come and the steps after it are not
-// through: the function's steps are taken in place of those, and after them the
-// object may go, unless they Fail or Wait. Until then no Wait is longer than up to that time. A zero
-// time never comes.
+// GiveUpBy runs f instead of the following steps once a time is reached. After f,
+// the decision is Done, unless f fails or waits. Until then, no Wait extends beyond
+// the time. A zero time is never reached.
 //
 //	s.GiveUpBy(s.Deadline(time.Minute), func() {
 //		s.Warn("gave-up", "BucketLeft", "the bucket did not become empty in time")
@@ -75,20 +74,20 @@ func (s *Steps) GiveUpBy(at time.Time, f func()) {
 	if s.stopped() || at.IsZero() {
 		return
 	}
-	if s.request.Time.Before(at) {
-		if s.latest.IsZero() || at.Before(s.latest) {
-			s.latest = at
+	if s.req.Time.Before(at) {
+		if s.giveUpAt.IsZero() || at.Before(s.giveUpAt) {
+			s.giveUpAt = at
 		}
 		return
 	}
 	f()
-	s.Done("gave up: it was to be done by " + at.UTC().Format(time.RFC3339))
+	s.Done("gave up: not done by " + at.UTC().Format(time.RFC3339))
 }
 
-// All takes steps that do not depend on each other, and asks for what they need
-// at once. Those of one function are taken in turn. The run goes on when all are
-// through; if one of them fails or waits, then the others are first asked for
-// what they still need.
+// All runs branches that do not depend on each other, and requests their intents in
+// the same round. The steps of one branch are sequential. The run continues when
+// all branches are finished; if one of them fails or waits, the pending intents of
+// the others are carried out first.
 func (s *Steps) All(branches ...func()) {
 	if s.stopped() {
 		return
@@ -104,12 +103,12 @@ func (s *Steps) All(branches ...func()) {
 			s.end = nil
 		}
 	}
-	s.end = first(ends)
+	s.end = firstToApply(ends)
 }
 
-// first is the one of several ends that counts: to act, or else to fail, or else
-// the shortest wait, or else to be done. None goes on.
-func first(ends []hostabi.Verdict) *hostabi.Verdict {
+// firstToApply returns the verdict that takes precedence: Act, then Fail, then the
+// shortest Wait, then Done. Nil continues the run.
+func firstToApply(ends []hostabi.Verdict) *hostabi.Verdict {
 	rank := func(v hostabi.Verdict) int {
 		switch v.Decision {
 		case hostabi.DecisionAct:
@@ -132,40 +131,41 @@ func first(ends []hostabi.Verdict) *hostabi.Verdict {
 	return best
 }
 
-// Once takes steps that are not to be taken again once they are through, in
-// later attempts either: it is kept in the state. What a later step needs of
-// their results they have to [Steps.Remember].
+// Once runs steps that must not be repeated in later attempts. That they are
+// finished is kept in the state, their results are not: save what later steps need
+// with [Steps.Remember].
 //
-// If the operator stops between a step and the answer that has it in the state, then the step is
-// taken twice: where that matters, hand over the request's IdempotencyKey.
+// If the operator stops after a step and before the state is saved, the step is
+// repeated. If that matters, use the request's IdempotencyKey.
 func (s *Steps) Once(id string, f func()) {
 	name := identifier(s.scope + id)
-	if s.stopped() || s.memory.isDone(name) {
+	if s.stopped() || s.saved.isDone(name) {
 		return
 	}
 	if f(); !s.Stopped() {
-		s.memory.Done = append(s.memory.Done, name)
+		s.saved.Done = append(s.saved.Done, name)
 	}
 }
 
-// Remember leaves something for later runs to [Steps.Recall], in place of what
-// was remembered before. With what the steps themselves remember it may have 4 KiB of JSON.
-func (s *Steps) Remember(state any) {
+// SaveState saves a value for later runs, which read it with [Steps.Recall]. It
+// replaces the previous value. Together with the state of the steps it may have 4
+// KiB of JSON.
+func (s *Steps) SaveState(state any) {
 	if s.stopped() {
 		return
 	}
-	if err := s.memory.remember(state); err != nil {
-		s.mistake(err.Error())
+	if err := s.saved.save(state); err != nil {
+		s.fail(err.Error())
 	}
 }
 
-// Recall reads what was remembered; false if nothing was.
-func (s *Steps) Recall(into any) bool {
-	if s.stopped() || len(s.memory.Own) == 0 {
+// LoadState reads the saved value, and reports whether there is one.
+func (s *Steps) LoadState(into any) bool {
+	if s.stopped() || len(s.saved.Own) == 0 {
 		return false
 	}
-	if err := s.memory.recall(into); err != nil {
-		s.mistake(err.Error())
+	if err := s.saved.load(into); err != nil {
+		s.fail(err.Error())
 		return false
 	}
 	return true

@@ -11,17 +11,17 @@ import (
 	"github.com/gleaner-dev/gleaner/sdk/go/gleanertest"
 )
 
-func TestOnceIsOnceOverAllAttempts(t *testing.T) {
+func TestOnce_RunsOnce(t *testing.T) {
 	type memory struct{ Operation string }
 	var looked string
 	steps := func(s *finalize.Steps) {
 		s.Once("start", func() {
 			if response, found := s.Call("post", gleaner.HTTPIntent{Method: "POST", URL: "https://example.com/a"}); found {
-				s.Remember(memory{response.Body})
+				s.SaveState(memory{response.Body})
 			}
 		})
 		var m memory
-		s.Recall(&m)
+		s.LoadState(&m)
 		s.Call("look", gleaner.HTTPIntent{Method: "GET", URL: "https://example.com/a/" + m.Operation})
 		s.Wait(0, "forever")
 	}
@@ -31,7 +31,7 @@ func TestOnceIsOnceOverAllAttempts(t *testing.T) {
 			if i.HTTP.Method == "GET" {
 				looked = i.HTTP.URL
 			}
-			return gleanertest.Answers(200, "operation-1")(i)
+			return gleanertest.RespondWith(200, "operation-1")(i)
 		})
 		if ids(got.Intents) != want || looked != "https://example.com/a/operation-1" {
 			t.Errorf("attempt %d asks for %s, and looked at %s", number+1, ids(got.Intents), looked)
@@ -40,16 +40,16 @@ func TestOnceIsOnceOverAllAttempts(t *testing.T) {
 	}
 }
 
-func TestOnceIsTakenAgainIfItWasNotThrough(t *testing.T) {
-	steps := func(s *finalize.Steps) { s.Once("start", func() { everything["http"](s) }) }
-	got := attempt(t, steps, request(), gleanertest.Answers(503, ""))
-	if got = attempt(t, steps, got.Next, gleanertest.Answers(200, "")); len(got.Intents) != 1 || got.Verdict.Decision != gleaner.Done {
+func TestOnce_RepeatsUnfinished(t *testing.T) {
+	steps := func(s *finalize.Steps) { s.Once("start", func() { allFields["http"](s) }) }
+	got := attempt(t, steps, request(), gleanertest.RespondWith(503, ""))
+	if got = attempt(t, steps, got.Next, gleanertest.RespondWith(200, "")); len(got.Intents) != 1 || got.Verdict.Decision != gleaner.Done {
 		t.Errorf("got %+v", got)
 	}
 }
 
-func TestAStateThatSaysNothingNewIsNotWritten(t *testing.T) {
-	steps := func(s *finalize.Steps) { s.Remember(1); s.Wait(0, "") }
+func TestState_IsOmittedIfUnchanged(t *testing.T) {
+	steps := func(s *finalize.Steps) { s.SaveState(1); s.Wait(0, "") }
 	got := attempt(t, steps, request(), nil)
 	if string(got.Verdict.State) != `{"own":1}` {
 		t.Errorf("at first: %s", got.Verdict.State)
@@ -59,7 +59,7 @@ func TestAStateThatSaysNothingNewIsNotWritten(t *testing.T) {
 	}
 }
 
-func TestAllAsksForEverythingBeforeOneOfThemStopsTheRun(t *testing.T) {
+func TestAll_RequestsEverythingFirst(t *testing.T) {
 	wait := func(s *finalize.Steps, d time.Duration) func() { return func() { s.Wait(d, d.String()) } }
 	for claim, c := range map[string]struct {
 		steps func(*finalize.Steps)
@@ -86,27 +86,27 @@ func TestAllAsksForEverythingBeforeOneOfThemStopsTheRun(t *testing.T) {
 			s.All(func() { s.All(func() { s.Get("a", settings) }, func() { s.Get("b", settings) }) }, func() { s.Get("c", settings) })
 		}, gleaner.Done, 0, "a b c"},
 	} {
-		got := attempt(t, c.steps, request(), refusing(gleaner.ErrorNotFound))
+		got := attempt(t, c.steps, request(), errorResults(gleaner.ErrorNotFound))
 		if got.Verdict.Decision != c.want || c.after != 0 && got.Verdict.WaitFor() != c.after || ids(got.Intents) != c.asked {
 			t.Errorf("%s: %+v after %s", claim, got.Verdict, ids(got.Intents))
 		}
 	}
 }
 
-func TestMoreThanAVerdictHoldsIsAskedForInSeveralRounds(t *testing.T) {
+func TestAll_SplitsManyIntents(t *testing.T) {
 	got := attempt(t, func(s *finalize.Steps) {
 		var branches []func()
 		for i := range 200 {
 			branches = append(branches, func() { s.Get(fmt.Sprint(i), settings) })
 		}
 		s.All(branches...)
-	}, request(), refusing(gleaner.ErrorNotFound))
+	}, request(), errorResults(gleaner.ErrorNotFound))
 	if len(got.Intents) != 200 || got.Rounds != 5 {
 		t.Errorf("%d intents in %d rounds", len(got.Intents), got.Rounds)
 	}
 }
 
-func TestStepsThatNeedMoreRoundsThanThereAreGoOnInTheNextAttempt(t *testing.T) {
+func TestRun_ContinuesInNextAttempt(t *testing.T) {
 	steps := func(s *finalize.Steps) {
 		for i := range 40 {
 			s.Once(fmt.Sprint(i), func() { s.Get(fmt.Sprint(i), settings) })
@@ -114,7 +114,7 @@ func TestStepsThatNeedMoreRoundsThanThereAreGoOnInTheNextAttempt(t *testing.T) {
 	}
 	r, all := request(), 0
 	for range 3 {
-		got := attempt(t, steps, r, refusing(gleaner.ErrorNotFound))
+		got := attempt(t, steps, r, errorResults(gleaner.ErrorNotFound))
 		all += len(got.Intents)
 		if r = got.Next; got.Verdict.Decision == gleaner.Done {
 			break
@@ -128,25 +128,25 @@ func TestStepsThatNeedMoreRoundsThanThereAreGoOnInTheNextAttempt(t *testing.T) {
 	}
 }
 
-func TestAnEventGoesAlongWithWhatIsAskedFor(t *testing.T) {
+func TestEvent_StartsNoRound(t *testing.T) {
 	steps := func(s *finalize.Steps) {
 		s.Warn("tell", "Slow", strings.Repeat("ö", 1000))
-		everything["http"](s)
+		allFields["http"](s)
 		s.Warn("bye", "Bye", "bye")
 		s.Wait(time.Hour, "later")
 	}
 	got := attempt(t, steps, request(), func(i gleaner.Intent) gleaner.Result {
 		if i.Event != nil {
-			return gleanertest.Refuses(gleaner.ErrorUnavailable, "nobody listens")
+			return gleanertest.ErrorResult(gleaner.ErrorUnavailable, "nobody listens")
 		}
-		return gleanertest.Answers(200, "")(i)
+		return gleanertest.RespondWith(200, "")(i)
 	})
 	if got.Verdict.Decision != gleaner.Wait || got.Verdict.WaitFor() != time.Hour || ids(got.Intents) != "tell a bye" || got.Rounds != 3 {
 		t.Errorf("%+v after %s", got.Verdict, ids(got.Intents))
 	}
 	r := request()
 	r.Round = 16
-	if got = attempt(t, everything["get"], r, nil); got.Verdict.Decision != gleaner.Wait {
+	if got = attempt(t, allFields["get"], r, nil); got.Verdict.Decision != gleaner.Wait {
 		t.Errorf("in the last round: %+v", got.Verdict)
 	}
 	if got = attempt(t, func(s *finalize.Steps) { s.Warn("tell", "Bye", "bye") }, r, nil); got.Verdict.Decision != gleaner.Done {
@@ -165,10 +165,10 @@ func TestWaitsAreInTheRangeOfAVerdict(t *testing.T) {
 	}
 }
 
-func TestGivingUpHasItsTime(t *testing.T) {
+func TestGiveUpBy(t *testing.T) {
 	steps := func(s *finalize.Steps) {
 		s.GiveUpBy(s.Deadline(time.Minute), func() { s.Fail("late for the deadline") })
-		s.GiveUpBy(s.SinceDeletion(time.Hour), func() { everything["get"](s) })
+		s.GiveUpBy(s.AfterDeletion(time.Hour), func() { allFields["get"](s) })
 		s.Wait(24*time.Hour, "waits")
 	}
 	for claim, c := range map[string]struct {
@@ -184,11 +184,11 @@ func TestGivingUpHasItsTime(t *testing.T) {
 	} {
 		r := request()
 		if c.deadline != 0 {
-			r = gleanertest.DeadlineIn(r, c.deadline)
+			r = gleanertest.WithDeadline(r, c.deadline)
 		}
 		deleted := r.Time.Add(-c.since)
 		r.Object.Metadata.DeletionTimestamp = &deleted
-		got := attempt(t, steps, r, refusing(gleaner.ErrorNotFound))
+		got := attempt(t, steps, r, errorResults(gleaner.ErrorNotFound))
 		if got.Verdict.Decision != c.want || c.after != 0 && got.Verdict.WaitFor() != c.after {
 			t.Errorf("%s: %+v", claim, got.Verdict)
 		}

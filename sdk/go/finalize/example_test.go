@@ -18,14 +18,14 @@ func ExampleSteps_Call() {
 		})
 	}
 	for _, status := range []int{204, 404, 503, 409} {
-		got, err := gleanertest.Finalize(finalizer, gleanertest.Request(gleaner.Finalize), gleanertest.Answers(status, "oh"))
+		got, err := gleanertest.Finalize(finalizer, gleanertest.Request(gleaner.Finalize), gleanertest.RespondWith(status, "oh"))
 		fmt.Println(got.Verdict.Decision, got.Verdict.Reason, err)
 	}
 	// Output:
 	// Done  <nil>
 	// Done  <nil>
-	// Wait DELETE https://s3.example.com/object was answered 503: oh <nil>
-	// Fail DELETE https://s3.example.com/object was answered 409: oh <nil>
+	// Wait DELETE https://s3.example.com/object returned status 503: oh <nil>
+	// Fail DELETE https://s3.example.com/object returned status 409: oh <nil>
 }
 
 // What is started once, and then looked at every 10 seconds until it is done.
@@ -40,7 +40,7 @@ func ExampleSteps_Until() {
 	}
 	r := gleanertest.Request(gleaner.Finalize)
 	for _, status := range []int{202, 200, 404} {
-		got, _ := gleanertest.Finalize(finalizer, r, gleanertest.Answers(status, ""))
+		got, _ := gleanertest.Finalize(finalizer, r, gleanertest.RespondWith(status, ""))
 		fmt.Println(got.Verdict.Decision, got.Verdict.Reason, "after", len(got.Intents), "requests")
 		r = got.Next
 	}
@@ -60,11 +60,11 @@ func ExampleSteps_Each() {
 			})
 		})
 	}
-	world := gleanertest.World{}
+	world := gleanertest.FakeCluster{}
 	for i := range 120 {
 		world.Add(gleanertest.Object("v1", "PersistentVolumeClaim", "shop", fmt.Sprintf("claim-%03d", i)))
 	}
-	got, err := gleanertest.Finalize(finalizer, gleanertest.Request(gleaner.Finalize), world.Answer)
+	got, err := gleanertest.Finalize(finalizer, gleanertest.Request(gleaner.Finalize), world.Execute)
 	fmt.Println(got.Verdict.Decision, err, "after", got.Rounds, "rounds;", len(world.Objects()), "claims are left")
 	// Output:
 	// Done <nil> after 7 rounds; 0 claims are left
@@ -81,15 +81,15 @@ func ExampleSteps_GiveUpBy() {
 		})
 	}
 	for _, left := range []time.Duration{10 * time.Minute, 61 * time.Second, time.Minute} {
-		r := gleanertest.DeadlineIn(gleanertest.Request(gleaner.Finalize), left)
+		r := gleanertest.WithDeadline(gleanertest.Request(gleaner.Finalize), left)
 		r.Attempt = 20
-		got, _ := gleanertest.Finalize(finalizer, r, gleanertest.Answers(503, ""))
+		got, _ := gleanertest.Finalize(finalizer, r, gleanertest.RespondWith(503, ""))
 		fmt.Println(left, got.Verdict.Decision, got.Verdict.After, got.Verdict.Reason)
 	}
 	// Output:
-	// 10m0s Wait 5m0s DELETE https://s3.example.com/object was answered 503
-	// 1m1s Wait 1s DELETE https://s3.example.com/object was answered 503
-	// 1m0s Done 0s gave up: it was to be done by 2026-01-02T12:00:00Z
+	// 10m0s Wait 5m0s DELETE https://s3.example.com/object returned status 503
+	// 1m1s Wait 1s DELETE https://s3.example.com/object returned status 503
+	// 1m0s Done 0s gave up: not done by 2026-01-02T12:00:00Z
 }
 
 // What does not depend on each other takes one round.
@@ -105,7 +105,7 @@ func ExampleSteps_All() {
 			s.Call("bill", gleaner.HTTPIntent{Method: "POST", URL: "https://bills.example.com/object/close"})
 		})
 	}
-	got, _ := gleanertest.Finalize(finalizer, gleanertest.Request(gleaner.Finalize), gleanertest.Answers(200, ""))
+	got, _ := gleanertest.Finalize(finalizer, gleanertest.Request(gleaner.Finalize), gleanertest.RespondWith(200, ""))
 	fmt.Println(got.Verdict.Decision, len(got.Intents), "requests,", got.Rounds, "rounds")
 	// Output:
 	// Done 3 requests, 3 rounds

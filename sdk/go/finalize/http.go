@@ -8,16 +8,16 @@ import (
 	"github.com/gleaner-dev/gleaner/hostabi"
 )
 
-// HTTP sends a request, and gives the response, whatever its status is. See
-// [Steps.Call] for one that is judged.
+// HTTP sends a request and returns the response, with any status. [Steps.Call] also
+// checks the status.
 func (s *Steps) HTTP(id string, in hostabi.HTTPIntent) hostabi.HTTPResult {
 	intent := hostabi.Intent{HTTP: &in}
-	result, ok := s.ask(id, intent)
+	result, ok := s.request(id, intent)
 	switch {
 	case !ok:
 		return hostabi.HTTPResult{}
 	case result.Error != nil:
-		s.trouble(intent, *result.Error)
+		s.handleError(intent, *result.Error)
 		return hostabi.HTTPResult{}
 	case result.HTTP == nil:
 		s.Wait(0, describe(intent)+": the result has no response")
@@ -26,8 +26,8 @@ func (s *Steps) HTTP(id string, in hostabi.HTTPIntent) hostabi.HTTPResult {
 	return *result.HTTP
 }
 
-// Call sends a request whose response has to be 2xx, or 404 or 410, for which it
-// is false: what is to be deleted is gone. Others are as for [Steps.Check].
+// Call sends a request and checks its status: 2xx returns true, 404 and 410 return
+// false. For others see [Steps.Check].
 func (s *Steps) Call(id string, in hostabi.HTTPIntent) (hostabi.HTTPResult, bool) {
 	response := s.HTTP(id, in)
 	if s.Stopped() {
@@ -37,9 +37,9 @@ func (s *Steps) Call(id string, in hostabi.HTTPIntent) (hostabi.HTTPResult, bool
 	return response, found
 }
 
-// Check judges a response: true for 2xx, false for 404 and 410. With 408, 425, 429
-// and 5xx the run waits, at least as long as Retry-After says; with any other it
-// fails, with the status and the beginning of the body.
+// Check checks the status of a response: true for 2xx, false for 404 and 410. With
+// 408, 425, 429 and 5xx the run waits, at least for the duration of Retry-After;
+// with any other it fails, with the status and the beginning of the body.
 func (s *Steps) Check(response hostabi.HTTPResult) bool {
 	if s.stopped() {
 		return false
@@ -55,24 +55,23 @@ func (s *Steps) check(what string, response hostabi.HTTPResult) bool {
 	case status == 404, status == 410:
 		return false
 	case status == 408, status == 425, status == 429, status >= 500:
-		s.Wait(max(backoff(s.request.Attempt), retryAfter(response)), said(what, response))
+		s.Wait(max(backoff(s.req.Attempt), retryAfter(response)), formatResponse(what, response))
 	default:
-		s.Fail(said(what, response))
+		s.Fail(formatResponse(what, response))
 	}
 	return false
 }
 
-// said is a response for people.
-func said(what string, response hostabi.HTTPResult) string {
-	text := what + " was answered " + strconv.Itoa(response.Status)
+// formatResponse formats a response for people.
+func formatResponse(what string, response hostabi.HTTPResult) string {
+	text := what + " returned status " + strconv.Itoa(response.Status)
 	if body := strings.TrimSpace(response.Body); body != "" {
-		text += ": " + shortened(body, 256)
+		text += ": " + truncate(body, 256)
 	}
 	return text
 }
 
-// retryAfter is how long a server wants to be left alone, up to an hour. One that
-// names a date is not listened to.
+// retryAfter returns the duration of Retry-After, up to an hour. Dates are ignored.
 func retryAfter(response hostabi.HTTPResult) time.Duration {
 	seconds, err := strconv.Atoi(strings.TrimSpace(response.Headers["Retry-After"]))
 	if err != nil || seconds < 0 {

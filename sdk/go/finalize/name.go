@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// identifier makes an intent's ID of any text. What can be one stays as it is.
+// identifier returns an intent ID for any text. A valid ID is unchanged.
 func identifier(text string) string {
 	const most, kept = 63, 40
 	clean := strings.Map(func(r rune) rune {
@@ -24,8 +24,8 @@ func identifier(text string) string {
 	return clean[:min(len(clean), kept)] + "-" + strconv.FormatUint(hash.Sum64(), 16)
 }
 
-// shortened cuts a text down to so many bytes, and shows that it did.
-func shortened(text string, most int) string {
+// truncate truncates a text to most bytes, with an ellipsis.
+func truncate(text string, most int) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	if len(text) <= most {
 		return text

@@ -7,31 +7,31 @@ import (
 	"github.com/gleaner-dev/gleaner/hostabi"
 )
 
-// TargetOf names an object.
+// TargetOf returns the target for an object.
 func TargetOf(o hostabi.Object) hostabi.Target {
 	return hostabi.Target{APIVersion: o.APIVersion, Kind: o.Kind, Namespace: o.Metadata.Namespace, Name: o.Metadata.Name}
 }
 
-// Get reads an object; false if there is none.
+// Get gets an object, and reports whether it exists.
 func (s *Steps) Get(id string, target hostabi.Target) (hostabi.Object, bool) {
 	return s.object(id, hostabi.Intent{Get: &hostabi.GetIntent{Target: target}})
 }
 
-// Patch changes an object; false if there is none.
+// Patch patches an object, and reports whether it exists.
 func (s *Steps) Patch(id string, patch hostabi.PatchIntent) (hostabi.Object, bool) {
 	return s.object(id, hostabi.Intent{Patch: &patch})
 }
 
-// object is a step whose result is an object that may be missing.
+// object is a step that returns an object which may not exist.
 func (s *Steps) object(id string, intent hostabi.Intent) (hostabi.Object, bool) {
-	result, ok := s.ask(id, intent)
+	result, ok := s.request(id, intent)
 	switch {
 	case !ok:
 		return hostabi.Object{}, false
 	case result.Error != nil && result.Error.Reason == hostabi.ErrorNotFound:
 		return hostabi.Object{}, false
 	case result.Error != nil:
-		s.trouble(intent, *result.Error)
+		s.handleError(intent, *result.Error)
 		return hostabi.Object{}, false
 	case result.Object == nil:
 		s.Wait(0, describe(intent)+": the result has no object")
@@ -40,85 +40,86 @@ func (s *Steps) object(id string, intent hostabi.Intent) (hostabi.Object, bool) 
 	return *result.Object, true
 }
 
-// Create creates an object of any type that is JSON, unless there is one of its
-// name: steps may be taken twice. False if there was. Its name has to be the same
-// each time.
+// Create creates an object of any type that encodes to JSON, and reports whether it
+// was created. It returns false if an object with the name exists: steps can be
+// repeated. The name must be the same each time.
 func (s *Steps) Create(id string, object any) bool {
 	if s.stopped() {
 		return false
 	}
 	data, err := json.Marshal(object)
 	if err != nil {
-		s.mistake("write the object of step " + id + ": " + err.Error())
+		s.fail("encode the object of step " + id + ": " + err.Error())
 		return false
 	}
 	intent := hostabi.Intent{Create: &hostabi.CreateIntent{Object: data}}
-	result, ok := s.ask(id, intent)
+	result, ok := s.request(id, intent)
 	switch {
 	case !ok:
 		return false
 	case result.Error != nil && result.Error.Reason == hostabi.ErrorAlreadyExists:
 		return false
 	case result.Error != nil:
-		s.trouble(intent, *result.Error)
+		s.handleError(intent, *result.Error)
 		return false
 	}
 	return true
 }
 
-// Delete deletes an object that a step before has read, and no other of its name.
-// It is through when the API server has taken the delete, or when the object is
-// gone; see [Steps.Gone].
+// Delete deletes an object that an earlier step has read, and no other object with
+// its name. It is finished when the API server has accepted the delete, or when the
+// object does not exist; see [Steps.Gone].
 func (s *Steps) Delete(id string, object hostabi.Object) {
 	s.DeleteWith(id, hostabi.DeleteIntent{Target: TargetOf(object), UID: object.Metadata.UID})
 }
 
-// DeleteWith is Delete with what else a delete may say.
+// DeleteWith is Delete with all fields of a DeleteIntent.
 func (s *Steps) DeleteWith(id string, in hostabi.DeleteIntent) {
 	if s.stopped() {
 		return
 	}
 	intent := hostabi.Intent{Delete: &in}
 	if in.UID == "" {
-		s.mistake(describe(intent) + ": it has no UID: get or list the object first, and hand over what comes of that")
+		s.fail(describe(intent) + ": it has no UID: get or list the object first, and pass the result")
 		return
 	}
-	result, ok := s.ask(id, intent)
+	result, ok := s.request(id, intent)
 	switch {
 	case !ok, result.Error == nil, result.Error.Reason == hostabi.ErrorNotFound:
 	case result.Error.Reason == hostabi.ErrorConflict && s.isGone(id+".look", in.Target, in.UID):
 	default:
-		s.trouble(intent, *result.Error)
+		s.handleError(intent, *result.Error)
 	}
 }
 
-// Gone waits until an object is gone, or another has its name, and looks so often.
-func (s *Steps) Gone(id string, object hostabi.Object, every time.Duration) {
+// WaitGone waits until an object does not exist, or another has its name. It checks at
+// the given interval.
+func (s *Steps) WaitGone(id string, object hostabi.Object, every time.Duration) {
 	if s.stopped() {
 		return
 	}
 	target := TargetOf(object)
 	if !s.isGone(id, target, object.Metadata.UID) {
-		s.Wait(every, named(target)+" is still there")
+		s.Wait(every, describeTarget(target)+" still exists")
 	}
 }
 
-// isGone looks whether there is no object of this UID, which means nothing if that
-// stops the run. A delete that met with a conflict has not shown it.
+// isGone reports whether no object has this UID. Its result is meaningless if the
+// run stops. A delete with a conflict does not prove it.
 func (s *Steps) isGone(id string, target hostabi.Target, uid string) bool {
 	o, found := s.Get(id, target)
 	return !found || o.Metadata.UID != uid
 }
 
-// List reads one page of objects. See [Steps.Each] for all of them.
+// List lists one page of objects. See [Steps.Each] for all of them.
 func (s *Steps) List(id string, in hostabi.ListIntent) hostabi.ListResult {
 	intent := hostabi.Intent{List: &in}
-	result, ok := s.ask(id, intent)
+	result, ok := s.request(id, intent)
 	switch {
 	case !ok:
 		return hostabi.ListResult{}
 	case result.Error != nil:
-		s.trouble(intent, *result.Error)
+		s.handleError(intent, *result.Error)
 		return hostabi.ListResult{}
 	case result.List == nil:
 		s.Wait(0, describe(intent)+": the result has no list")
@@ -127,20 +128,20 @@ func (s *Steps) List(id string, in hostabi.ListIntent) hostabi.ListResult {
 	return *result.List
 }
 
-// Event tells of something, as a Kubernetes event about the object. It takes no
-// round of its own as long as another step asks for something, and what comes of it does not matter.
+// Event records a Kubernetes event about the object. It does not start a round
+// while other steps have intents, and its result is ignored.
 func (s *Steps) Event(id string, event hostabi.EventIntent) {
 	if s.stopped() {
 		return
 	}
-	event.Message = shortened(event.Message, hostabi.MaxReasonBytes)
+	event.Message = truncate(event.Message, hostabi.MaxReasonBytes)
 	intent := hostabi.Intent{Event: &event}
 	if _, there := s.result(id, &intent); !there && !s.Stopped() && len(s.intents) < hostabi.MaxIntents {
 		s.intents = append(s.intents, intent)
 	}
 }
 
-// Warn is Event for what went wrong. The reason is one word, such as BucketLeft.
+// Warn is Event with type Warning. The reason is in CamelCase, such as BucketLeft.
 func (s *Steps) Warn(id, reason, message string) {
 	s.Event(id, hostabi.EventIntent{Type: hostabi.EventWarning, Reason: reason, Message: message})
 }

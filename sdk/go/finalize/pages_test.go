@@ -14,16 +14,16 @@ import (
 var claims = gleaner.ListIntent{APIVersion: "v1", Kind: "ConfigMap", Namespace: "shop"}
 
 // full is a world of so many ConfigMaps.
-func full(count int) *gleanertest.World {
-	var world gleanertest.World
+func full(count int) *gleanertest.FakeCluster {
+	var world gleanertest.FakeCluster
 	for i := range count {
 		world.Add(object(fmt.Sprintf("object-%04d", i)))
 	}
 	return &world
 }
 
-// through goes through attempts until the decision is Done, and counts them.
-func through(t *testing.T, steps func(*finalize.Steps), world func(gleaner.Intent) gleaner.Result) (attempts int) {
+// runToEnd goes through attempts until the decision is Done, and counts them.
+func runToEnd(t *testing.T, steps func(*finalize.Steps), world func(gleaner.Intent) gleaner.Result) (attempts int) {
 	t.Helper()
 	r := request()
 	for attempts < 100 {
@@ -42,33 +42,33 @@ func through(t *testing.T, steps func(*finalize.Steps), world func(gleaner.Inten
 	return 0
 }
 
-func TestAnyNumberOfPagesIsGoneThrough(t *testing.T) {
+func TestEach_AllPages(t *testing.T) {
 	for _, count := range []int{0, 1, 49, 50, 51, 1000} {
 		world := full(count)
-		through(t, func(s *finalize.Steps) {
+		runToEnd(t, func(s *finalize.Steps) {
 			s.Each("all", claims, func(o gleaner.Object) { s.Delete("delete", o) })
-		}, world.Answer)
+		}, world.Execute)
 		if left := len(world.Objects()); left != 0 {
 			t.Errorf("%d are left of %d", left, count)
 		}
 	}
 }
 
-func TestALaterAttemptGoesOnAtThePageThatWasNotFinished(t *testing.T) {
+func TestEach_ContinuesAtUnfinishedPage(t *testing.T) {
 	world, called := full(1000), map[string]int{}
-	attempts := through(t, func(s *finalize.Steps) {
+	attempts := runToEnd(t, func(s *finalize.Steps) {
 		s.Each("all", claims, func(o gleaner.Object) {
 			s.Call("tell", gleaner.HTTPIntent{Method: "POST", URL: "https://example.com/" + o.Metadata.Name})
 		})
 	}, func(i gleaner.Intent) gleaner.Result {
 		if i.HTTP == nil {
-			return world.Answer(i)
+			return world.Execute(i)
 		}
 		called[i.HTTP.URL]++
 		if called[i.HTTP.URL] == 1 && strings.HasSuffix(i.HTTP.URL, "object-0777") {
-			return gleanertest.Answers(503, "")(i)
+			return gleanertest.RespondWith(503, "")(i)
 		}
-		return gleanertest.Answers(200, "")(i)
+		return gleanertest.RespondWith(200, "")(i)
 	})
 	again := 0
 	for _, times := range called {
@@ -79,43 +79,43 @@ func TestALaterAttemptGoesOnAtThePageThatWasNotFinished(t *testing.T) {
 	}
 }
 
-func TestAListThatHasBecomeTooOldBeginsAnew(t *testing.T) {
+func TestEach_RestartsExpiredList(t *testing.T) {
 	world, expired := full(1000), ""
-	through(t, func(s *finalize.Steps) {
+	runToEnd(t, func(s *finalize.Steps) {
 		s.Each("all", claims, func(o gleaner.Object) { s.Delete("delete", o) })
 	}, func(i gleaner.Intent) gleaner.Result {
 		if i.List != nil && expired == "" {
 			expired = i.List.Continue
 		}
 		if i.List != nil && expired != "" && i.List.Continue == expired {
-			return gleanertest.Refuses(gleaner.ErrorExpired, "the continue is too old")
+			return gleanertest.ErrorResult(gleaner.ErrorExpired, "the continue is too old")
 		}
-		return world.Answer(i)
+		return world.Execute(i)
 	})
 	if left := len(world.Objects()); left != 0 || expired == "" {
 		t.Errorf("%d are left", left)
 	}
 }
 
-func TestAListThatWasThroughIsListedFromTheStartAgain(t *testing.T) {
+func TestEach_RelistsFinishedList(t *testing.T) {
 	world := full(120)
 	steps := func(s *finalize.Steps) {
 		s.Each("all", claims, func(gleaner.Object) {})
 		s.Wait(0, "again")
 	}
-	first := attempt(t, steps, request(), world.Answer)
-	second := attempt(t, steps, first.Next, world.Answer)
-	for _, got := range []gleanertest.Finalization{first, second} {
+	first := attempt(t, steps, request(), world.Execute)
+	second := attempt(t, steps, first.Next, world.Execute)
+	for _, got := range []gleanertest.FinalizeResult{first, second} {
 		if ids(got.Intents) != "all.1 all.2 all.3" || got.Intents[0].List.Continue != "" {
 			t.Errorf("it lists %s, from %q", ids(got.Intents), got.Intents[0].List.Continue)
 		}
 	}
 }
 
-func TestStepsForAnObjectAreItsOwnInEveryAttempt(t *testing.T) {
+func TestEach_ScopesState(t *testing.T) {
 	world, started := full(3), map[string]int{}
 	round := 0
-	through(t, func(s *finalize.Steps) {
+	runToEnd(t, func(s *finalize.Steps) {
 		s.Each("all", claims, func(o gleaner.Object) {
 			s.Once("start", func() {
 				s.Call("start", gleaner.HTTPIntent{Method: "POST", URL: "https://example.com/" + o.Metadata.Name})
@@ -127,12 +127,12 @@ func TestStepsForAnObjectAreItsOwnInEveryAttempt(t *testing.T) {
 		switch {
 		case i.HTTP != nil:
 			started[i.HTTP.URL]++
-			return gleanertest.Answers(200, "")(i)
+			return gleanertest.RespondWith(200, "")(i)
 		case i.List != nil: // another comes first each time
 			round++
 			world.Add(object(fmt.Sprintf("new-%d", 9-round)))
 		}
-		return world.Answer(i)
+		return world.Execute(i)
 	})
 	for url, times := range started {
 		if times != 1 {
@@ -145,7 +145,7 @@ func TestStepsForAnObjectAreItsOwnInEveryAttempt(t *testing.T) {
 }
 
 func TestPagesOfLargeObjectsEndAnAttemptEarly(t *testing.T) {
-	var world gleanertest.World
+	var world gleanertest.FakeCluster
 	for i := range 100 {
 		o := object(fmt.Sprintf("object-%04d", i))
 		o.Body, _ = json.Marshal(map[string]any{
@@ -155,15 +155,15 @@ func TestPagesOfLargeObjectsEndAnAttemptEarly(t *testing.T) {
 	}
 	in := claims
 	in.Limit = 10
-	attempts := through(t, func(s *finalize.Steps) {
+	attempts := runToEnd(t, func(s *finalize.Steps) {
 		s.Each("all", in, func(o gleaner.Object) { s.Delete("delete", o) })
-	}, world.Answer)
+	}, world.Execute)
 	if attempts != 10 {
 		t.Errorf("it took %d attempts", attempts)
 	}
 }
 
-func TestAnEachWithinAnEachKeepsItsPagesApart(t *testing.T) {
+func TestEach_Nested(t *testing.T) {
 	world := full(5)
 	for i := range 5 {
 		for j := range 120 {
@@ -172,7 +172,7 @@ func TestAnEachWithinAnEachKeepsItsPagesApart(t *testing.T) {
 			world.Add(o)
 		}
 	}
-	through(t, func(s *finalize.Steps) {
+	runToEnd(t, func(s *finalize.Steps) {
 		s.Each("parents", claims, func(parent gleaner.Object) {
 			kind := "Child" + strings.TrimPrefix(parent.Metadata.Name, "object-000")
 			s.Each("children", gleaner.ListIntent{APIVersion: "v1", Kind: kind, Namespace: "shop"}, func(child gleaner.Object) {
@@ -180,7 +180,7 @@ func TestAnEachWithinAnEachKeepsItsPagesApart(t *testing.T) {
 			})
 			s.Delete("delete", parent)
 		})
-	}, world.Answer)
+	}, world.Execute)
 	if left := len(world.Objects()); left != 0 {
 		t.Errorf("%d are left", left)
 	}

@@ -8,27 +8,27 @@ import (
 	gleaner "github.com/gleaner-dev/gleaner/sdk/go"
 )
 
-// maxRounds is how often Gleaner asks within an attempt.
+// maxRounds is the number of rounds within an attempt.
 const maxRounds = 16
 
-// Finalization is what came of an attempt.
-type Finalization struct {
+// FinalizeResult is the result of an attempt.
+type FinalizeResult struct {
 	Verdict gleaner.Verdict  // the last one, which is not Act
-	Intents []gleaner.Intent // all that was asked for, in this order
-	Rounds  int              // how often the handler was asked
+	Intents []gleaner.Intent // all intents, in this order
+	Rounds  int              // number of evaluations
 	Log     []Line
 
-	// Next is what the handler is asked in the next attempt, after Wait: later, and
-	// with what was to be remembered.
+	// Next is the request of the next attempt, after Wait: at a later time, and
+	// with the saved state.
 	Next gleaner.Request
 }
 
-// Finalize puts a request to a finalizer, and asks again with the results of
-// its intents until its decision is another than Act. What comes of an intent, world says. Each
-// round is a [Call]. The error is what Gleaner would hold against the module: that
-// it still acts when the rounds of an attempt are used up is part of that.
-func Finalize(handler gleaner.Handler, request gleaner.Request, world func(gleaner.Intent) gleaner.Result) (Finalization, error) {
-	var f Finalization
+// Finalize evaluates a finalizer on a request, and again with the results of its
+// intents until its decision is not Act. world returns the result of an intent.
+// Each round is a [Call]. The error reports a fault of the module, also if it still
+// acts when the rounds of an attempt are used up.
+func Finalize(handler gleaner.Handler, request gleaner.Request, world func(gleaner.Intent) gleaner.Result) (FinalizeResult, error) {
+	var f FinalizeResult
 	r := request
 	r.Results = map[string]gleaner.Result{}
 	for id, result := range request.Results {
@@ -45,11 +45,11 @@ func Finalize(handler gleaner.Handler, request gleaner.Request, world func(glean
 			r.State = f.Verdict.State
 		}
 		if f.Verdict.Decision != gleaner.Act {
-			f.Next = next(r, f.Verdict)
+			f.Next = nextAttempt(r, f.Verdict)
 			return f, nil
 		}
 		if r.Round >= maxRounds {
-			return f, fmt.Errorf("round %d: it still acts, and an attempt has %d rounds: decide Wait, and go on in the next one", r.Round, maxRounds)
+			return f, fmt.Errorf("round %d: still Act, but an attempt has %d rounds: decide Wait, and continue in the next attempt", r.Round, maxRounds)
 		}
 		for _, intent := range f.Verdict.Intents {
 			f.Intents = append(f.Intents, intent)
@@ -59,8 +59,8 @@ func Finalize(handler gleaner.Handler, request gleaner.Request, world func(glean
 	}
 }
 
-// next is the first request of the attempt after this one.
-func next(r gleaner.Request, v gleaner.Verdict) gleaner.Request {
+// nextAttempt returns the first request of the next attempt.
+func nextAttempt(r gleaner.Request, v gleaner.Verdict) gleaner.Request {
 	r.Time = r.Time.Add(v.WaitFor())
 	r.Attempt++
 	r.Round = 1
@@ -68,30 +68,30 @@ func next(r gleaner.Request, v gleaner.Verdict) gleaner.Request {
 	return r
 }
 
-// Answers is a world in which every HTTP request gets this response, and whatever
-// else is asked for is Unavailable.
-func Answers(status int, body string) func(gleaner.Intent) gleaner.Result {
+// RespondWith returns a world in which every HTTP request has this response, and every
+// other intent is Unavailable.
+func RespondWith(status int, body string) func(gleaner.Intent) gleaner.Result {
 	return func(intent gleaner.Intent) gleaner.Result {
 		if intent.HTTP == nil {
-			return Refuses(gleaner.ErrorUnavailable, "this world has HTTP alone")
+			return ErrorResult(gleaner.ErrorUnavailable, "only HTTP is supported")
 		}
 		return gleaner.Result{HTTP: &gleaner.HTTPResult{Status: status, Body: body}}
 	}
 }
 
-// Refuses is the result of an intent that was not carried out.
-func Refuses(reason gleaner.ErrorReason, message string) gleaner.Result {
+// ErrorResult returns the result of an intent that was not carried out.
+func ErrorResult(reason gleaner.ErrorReason, message string) gleaner.Result {
 	return gleaner.Result{Error: &gleaner.ResultError{Reason: reason, Message: message}}
 }
 
-// DeadlineIn gives a request a deadline that is so far away.
-func DeadlineIn(r gleaner.Request, d time.Duration) gleaner.Request {
+// WithDeadline returns the request with a deadline after this duration.
+func WithDeadline(r gleaner.Request, d time.Duration) gleaner.Request {
 	at := r.Time.Add(d)
 	r.Deadline = &at
 	return r
 }
 
-// Object is one that intents can have for their result.
+// Object returns an object for the results of intents.
 func Object(apiVersion, kind, namespace, name string) gleaner.Object {
 	return hostabi.Object{APIVersion: apiVersion, Kind: kind, Metadata: gleaner.Metadata{
 		Name: name, Namespace: namespace, UID: "uid-of-" + name, ResourceVersion: "1",

@@ -1,6 +1,6 @@
-// Package gleanertest asks a handler as Gleaner does, in a plain go test: the
-// request goes to it as JSON, and its verdict comes back as JSON through the
-// same strict parser. What it does not have is the sandbox, with its limits.
+// Package gleanertest calls a handler as Gleaner does, in a plain go test: the
+// request is passed as JSON, and the verdict is parsed by the same strict parser.
+// It does not include the sandbox with its limits.
 package gleanertest
 
 import (
@@ -14,8 +14,8 @@ import (
 	"github.com/gleaner-dev/gleaner/sdk/go/internal/guest"
 )
 
-// Answer is what came of a call.
-type Answer struct {
+// CallResult is the result of a call.
+type CallResult struct {
 	Verdict gleaner.Verdict
 	Log     []Line
 }
@@ -26,35 +26,34 @@ type Line struct {
 	Message string
 }
 
-// calls lets one call go on at a time, since a module's log belongs to its call.
+// calls serializes calls, since a module's log belongs to one call.
 var calls sync.Mutex
 
-// Call puts a request to a handler. It does so twice, since the same request has
-// to get the same verdict: the error tells of a verdict that changes, as of one
-// that Gleaner would refuse, of an error or of a panic. Tests may call it
-// concurrently.
-func Call(handler gleaner.Handler, request gleaner.Request) (Answer, error) {
+// Call evaluates a handler on a request. It does so twice, since the same request
+// must have the same verdict: the error reports a verdict that changes or is
+// invalid, an error or a panic. Tests may call it concurrently.
+func Call(handler gleaner.Handler, request gleaner.Request) (CallResult, error) {
 	calls.Lock()
 	defer calls.Unlock()
 	data, err := hostabi.MarshalRequest(request)
 	if err != nil {
-		return Answer{}, err
+		return CallResult{}, err
 	}
 	first, second := &host{request: data}, &host{request: data}
 	for _, h := range []*host{first, second} {
 		if err := h.run(handler); err != nil {
-			return Answer{Log: h.log}, err
+			return CallResult{Log: h.log}, err
 		}
 	}
 	if !bytes.Equal(first.verdict, second.verdict) {
-		return Answer{Log: first.log}, fmt.Errorf(
-			"the same request gets two verdicts, %s and %s: a verdict may come of nothing but the request", first.verdict, second.verdict)
+		return CallResult{Log: first.log}, fmt.Errorf(
+			"the same request has two verdicts, %s and %s: a verdict must depend on the request only", first.verdict, second.verdict)
 	}
 	verdict, err := hostabi.ParseVerdict(request.Hook, first.verdict)
-	return Answer{Verdict: verdict, Log: first.log}, err
+	return CallResult{Verdict: verdict, Log: first.log}, err
 }
 
-// host stands for the sandbox's.
+// host replaces the host of the sandbox.
 type host struct {
 	request []byte
 	verdict []byte
@@ -90,29 +89,29 @@ func (h *host) Log(level hostabi.LogLevel, message string) {
 	h.log = append(h.log, Line{level, message})
 }
 
-// Request is a request to start from: about a ConfigMap whose only owner is
-// gone, or which is being deleted, as the hook has it.
+// Request returns a default request: about a ConfigMap whose only owner is absent,
+// or which is being deleted, depending on the hook.
 func Request(hook gleaner.Hook) gleaner.Request {
-	noon := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+	testTime := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	r := gleaner.Request{
-		APIVersion: hostabi.Version, Hook: hook, Policy: gleaner.Policy{Name: "policy"}, Time: noon,
+		APIVersion: hostabi.Version, Hook: hook, Policy: gleaner.Policy{Name: "policy"}, Time: testTime,
 		Attempt: 1, Round: 1, IdempotencyKey: "key",
 	}
 	if hook == gleaner.Validate {
 		return r
 	}
-	r.Requested = gleaner.RequestedUnspecified
+	r.RequestedPropagation = gleaner.RequestedUnspecified
 	r.Object = gleaner.Object{APIVersion: "v1", Kind: "ConfigMap", Metadata: gleaner.Metadata{
 		Name: "object", Namespace: "shop", UID: "uid", ResourceVersion: "7",
 	}}
 	if hook != gleaner.Collect {
-		r.Object.Metadata.DeletionTimestamp = &noon
+		r.Object.Metadata.DeletionTimestamp = &testTime
 		return r
 	}
-	r.OwnerlessSince = &noon
+	r.OwnersAbsentSince = &testTime
 	r.Owners = []gleaner.Owner{{
 		Reference: gleaner.Reference{APIVersion: "v1", Kind: "ConfigMap", Name: "owner", UID: "owner-uid"},
-		Standing:  gleaner.StandingAbsent,
+		Status:    gleaner.OwnerAbsent,
 	}}
 	return r
 }

@@ -15,16 +15,16 @@ import (
 	"github.com/gleaner-dev/gleaner/sdk/go/gleanertest"
 )
 
-func TestACallGivesTheVerdictAndTheLog(t *testing.T) {
+func TestCall_ReturnsVerdictAndLog(t *testing.T) {
 	got, err := gleanertest.Call(func(r gleaner.Request) (gleaner.Verdict, error) {
 		gleaner.Debugf("asked about %s", r.Object.Metadata.Name)
 		gleaner.Infof("of %s", r.Owners[0].Reference.Name)
 		gleaner.Warnf("at %s", r.Time.Format(time.TimeOnly))
 		gleaner.Errorf("%d", r.Attempt)
-		return gleaner.Verdict{Decision: gleaner.Wait, After: gleaner.For(time.Hour), State: json.RawMessage(`{ "a": 1 }`)}, nil
+		return gleaner.Verdict{Decision: gleaner.Wait, After: gleaner.DurationOf(time.Hour), State: json.RawMessage(`{ "a": 1 }`)}, nil
 	}, gleanertest.Request(gleaner.Collect))
-	want := gleanertest.Answer{
-		Verdict: gleaner.Verdict{Decision: gleaner.Wait, After: gleaner.For(time.Hour), State: json.RawMessage(`{"a":1}`)},
+	want := gleanertest.CallResult{
+		Verdict: gleaner.Verdict{Decision: gleaner.Wait, After: gleaner.DurationOf(time.Hour), State: json.RawMessage(`{"a":1}`)},
 		Log: []gleanertest.Line{
 			{Level: hostabi.LogDebug, Message: "asked about object"}, {Level: hostabi.LogInfo, Message: "of owner"},
 			{Level: hostabi.LogWarn, Message: "at 12:00:00"}, {Level: hostabi.LogError, Message: "1"},
@@ -35,7 +35,7 @@ func TestACallGivesTheVerdictAndTheLog(t *testing.T) {
 	}
 }
 
-func TestACallRefusesWhatGleanerWould(t *testing.T) {
+func TestCall_RejectsInvalidVerdict(t *testing.T) {
 	asked := 0
 	for claim, c := range map[string]struct {
 		handler gleaner.Handler
@@ -44,9 +44,9 @@ func TestACallRefusesWhatGleanerWould(t *testing.T) {
 		"no decision": {answer(gleaner.Verdict{}), `decision is ""`},
 		"a decision of another hook": {answer(gleaner.Verdict{Decision: gleaner.Done}),
 			"write Delete, Orphan, Wait, Act or Abstain"},
-		"a field that means nothing": {answer(gleaner.Verdict{Decision: gleaner.Orphan, After: gleaner.For(time.Hour)}),
-			"after means nothing with Orphan"},
-		"a duration that is too long": {answer(gleaner.Verdict{Decision: gleaner.Wait, After: gleaner.For(721 * time.Hour)}), "720h"},
+		"a field that means nothing": {answer(gleaner.Verdict{Decision: gleaner.Orphan, After: gleaner.DurationOf(time.Hour)}),
+			"after is not allowed with Orphan"},
+		"a duration that is too long": {answer(gleaner.Verdict{Decision: gleaner.Wait, After: gleaner.DurationOf(721 * time.Hour)}), "720h"},
 		"a state that is no JSON":     {answer(gleaner.Verdict{Decision: gleaner.Wait, State: json.RawMessage(`{`)}), "state is not JSON"},
 		"an effect": {answer(gleaner.Verdict{Decision: gleaner.Act, Intents: []gleaner.Intent{
 			{ID: "a", HTTP: &gleaner.HTTPIntent{Method: "GET", URL: "https://example.com/"}},
@@ -67,7 +67,7 @@ func TestACallRefusesWhatGleanerWould(t *testing.T) {
 	}
 }
 
-func TestAHandlerIsGivenRequestsOfAnyLength(t *testing.T) {
+func TestCall_LargeRequest(t *testing.T) {
 	for _, length := range []int{0, 32 << 10, 1 << 20} {
 		r := gleanertest.Request(gleaner.Finalize)
 		r.Object.Metadata.Annotations = map[string]string{"long": strings.Repeat("x", length)}
@@ -83,7 +83,7 @@ func TestAHandlerIsGivenRequestsOfAnyLength(t *testing.T) {
 	}
 }
 
-func TestCallsAtTheSameTimeKeepTheirLogsApart(t *testing.T) {
+func TestCall_ConcurrentLogs(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 50 {
 		all.Add(1)
@@ -103,7 +103,7 @@ func TestCallsAtTheSameTimeKeepTheirLogsApart(t *testing.T) {
 	all.Wait()
 }
 
-func TestServeWithoutAHostSaysHowToTest(t *testing.T) {
+func TestServe_WithoutHostPanics(t *testing.T) {
 	defer func() {
 		if p := fmt.Sprint(recover()); !strings.Contains(p, "gleanertest.Call") {
 			t.Errorf("panicked with %q", p)

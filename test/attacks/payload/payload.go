@@ -1,5 +1,5 @@
-// Package payload writes modules that attack the operator that loads them, and the
-// objects with which a tenant submits them. It runs none of them.
+// Package payload generates modules that attack the operator that loads them, and the
+// objects with which a tenant submits them. It does not run them.
 package payload
 
 import (
@@ -21,7 +21,7 @@ const (
 	Version = "v1alpha1"
 )
 
-// Payload is a module that attacks, and what a tenant creates so that it is loaded.
+// A Payload is a malicious module, and the objects that a tenant creates to have it loaded.
 type Payload struct {
 	Name string // a DNS label
 
@@ -33,18 +33,18 @@ type Payload struct {
 	Policies int // number of GCPolicies in Monitor mode that use the first; 0 loads it only
 	Orphans  int // number of objects that the policies are evaluated for
 
-	// Limits that the module asks for, as far as the API server accepts them.
+	// Limits to request, as far as the API server accepts them.
 	Limits Limits
 }
 
-// Limits are those of a module. The zero value of a field leaves it to its default.
+// Limits are the limits of a module. Empty fields mean defaults.
 type Limits struct {
 	Fuel    int64
 	Memory  string // a quantity
 	Timeout string // a duration
 }
 
-// FuelLimits, MemoryLimits and TimeoutLimits are what an attacker tries, the largest
+// FuelLimits, MemoryLimits and TimeoutLimits are the values that an attacker tries, the largest
 // first and the default last.
 var (
 	FuelLimits    = []int64{math.MaxInt64, 1e15, 1e13, 1e12, 1e11, 1e10, 5e9, 2e9, 1e9, 5e8, 0}
@@ -52,8 +52,8 @@ var (
 	TimeoutLimits = []string{"1m", "30s", "20s", "10s", "5s", ""}
 )
 
-// Fit returns the highest limits that are accepted, each by itself, of those that are
-// asked for.
+// Fit returns the highest accepted limits up to those requested,
+// each tested by itself.
 func (l Limits) Fit(accepted func(Limits) bool) Limits {
 	return Limits{
 		Fuel:    highest(l.Fuel, FuelLimits, func(v int64) bool { return accepted(Limits{Fuel: v}) }),
@@ -62,9 +62,9 @@ func (l Limits) Fit(accepted func(Limits) bool) Limits {
 	}
 }
 
-func highest[T comparable](asked T, candidates []T, accepted func(T) bool) T {
+func highest[T comparable](requested T, candidates []T, accepted func(T) bool) T {
 	var byDefault T
-	if asked == byDefault {
+	if requested == byDefault {
 		return byDefault
 	}
 	for _, candidate := range candidates {
@@ -102,8 +102,8 @@ func (l Limits) document() map[string]any {
 	return document
 }
 
-// Module returns the PolicyModules of a namespace, and the ConfigMaps that they come from
-// unless they are inline. Modules in Wasm are compressed.
+// Module returns the PolicyModules for a namespace, and the ConfigMaps with their content
+// unless they are inline. Wasm modules are compressed.
 func (p Payload) Module(namespace string) ([]*unstructured.Unstructured, error) {
 	var list []*unstructured.Unstructured
 	for i := range max(p.Copies, 1) {
@@ -120,7 +120,7 @@ func (p Payload) Module(namespace string) ([]*unstructured.Unstructured, error) 
 	return list, nil
 }
 
-// copy returns a module that differs from the others in what has no effect.
+// copy returns the n-th copy of the module, which has its own digest.
 func (p Payload) copy(namespace, name string, n int) ([]*unstructured.Unstructured, error) {
 	spec := map[string]any{}
 	if limits := p.Limits.document(); len(limits) > 0 {
@@ -160,7 +160,7 @@ func (p Payload) GCPolicies(namespace string) []*unstructured.Unstructured {
 	return list
 }
 
-// Label selects the objects that the policies of a payload govern, by its name.
+// Label is the label of the objects that the policies of a payload select; its value is the payload's name.
 const Label = "attacks.gleaner.dev/payload"
 
 // Object returns a custom resource.

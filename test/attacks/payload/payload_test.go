@@ -5,10 +5,10 @@ import (
 	"testing"
 )
 
-// etcd's own limit, of which the other fields take a little.
+// The limit of etcd, minus space for other fields.
 const largestConfigMap = 1 << 20
 
-func TestPayloads_AreSmallEnoughForATenantToStore(t *testing.T) {
+func TestPayloads_FitIntoAConfigMap(t *testing.T) {
 	for _, p := range All() {
 		t.Run(p.Name, func(t *testing.T) {
 			objects, err := p.Module("tenant")
@@ -29,13 +29,13 @@ func TestPayloads_AreSmallEnoughForATenantToStore(t *testing.T) {
 	}
 }
 
-func TestLimits_FitIsTheHighestThatIsAccepted(t *testing.T) {
-	asked := Limits{Fuel: FuelLimits[0], Memory: MemoryLimits[0]}
-	got := asked.Fit(func(l Limits) bool { return l.Fuel <= 2e9 && l.Memory != "1Gi" })
+func TestLimits_Fit_ReturnsTheHighestAccepted(t *testing.T) {
+	requested := Limits{Fuel: FuelLimits[0], Memory: MemoryLimits[0]}
+	got := requested.Fit(func(l Limits) bool { return l.Fuel <= 2e9 && l.Memory != "1Gi" })
 	if want := (Limits{Fuel: 2e9, Memory: "512Mi"}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	if got := asked.Fit(func(Limits) bool { return false }); got != (Limits{}) {
-		t.Errorf("got %+v where nothing is accepted, want the defaults", got)
+	if got := requested.Fit(func(Limits) bool { return false }); got != (Limits{}) {
+		t.Errorf("got %+v with nothing accepted, want the defaults", got)
 	}
 }

@@ -7,12 +7,12 @@ import (
 
 const header = "package gleaner\n\n"
 
-// NestedTemplates takes OPA's parser time that is exponential in the number of levels.
+// NestedTemplates makes OPA's parser take time exponential in the number of levels.
 func NestedTemplates(levels int) string {
 	return header + "collect := " + strings.Repeat(`$"{`, levels) + "1" + strings.Repeat(`}"`, levels) + "\n"
 }
 
-// UnionTypes takes OPA's type checker time that is exponential in the number of levels:
+// UnionTypes makes OPA's type checker take time exponential in the number of levels:
 // it compares two types, each a pair of pairs of pairs.
 func UnionTypes(levels int) string {
 	var b strings.Builder
@@ -24,7 +24,7 @@ func UnionTypes(levels int) string {
 	return b.String()
 }
 
-// NestedParentheses takes OPA's compiler memory that is quadratic in the number of
+// NestedParentheses makes OPA's compiler use memory quadratic in the number of
 // levels: more than a GiB for 15,000 of them.
 func NestedParentheses(levels int) string {
 	return header + "collect := " + strings.Repeat("1-(", levels) + "1" + strings.Repeat(")", levels) + "\n"
@@ -40,5 +40,5 @@ collect := {"decision": "Abstain"} if {
 `
 }
 
-// Abstaining is a module that is never at fault.
+// Abstaining is a module without faults that always abstains.
 func Abstaining() string { return header + `collect := {"decision": "Abstain"}` + "\n" }

@@ -9,14 +9,14 @@ import (
 )
 
 const (
-	abstain = `{"decision": "Abstain"}`
-	at      = 1024 // address of the verdict
+	abstain        = `{"decision": "Abstain"}`
+	verdictAddress = 1024 // address of the verdict
 
 	pageSize     = 64 << 10
-	tableMaximum = 1_000_000 // elements of one segment that the rewriter takes
+	tableMaximum = 1_000_000 // elements in one segment that the rewriter accepts
 )
 
-// guest is a module whose hook collect abstains after it has run other code.
+// guest is a module whose collect hook runs other code and then abstains.
 type guest struct {
 	asm.Module
 	write uint32
@@ -30,58 +30,58 @@ func newGuest(pages uint32) *guest {
 }
 
 func (g *guest) collect(code ...[]byte) []byte {
-	g.Data(at, []byte(abstain))
-	g.Hook("collect", append(code, asm.Call(g.write, at, int32(len(abstain))))...)
+	g.Data(verdictAddress, []byte(abstain))
+	g.Hook("collect", append(code, asm.Call(g.write, verdictAddress, int32(len(abstain))))...)
 	return g.Bytes()
 }
 
-// until repeats code that leaves a number on the stack, until that is not zero.
-func until(code ...[]byte) []byte {
+// loopUntilNonzero repeats code until it leaves a nonzero number on the stack.
+func loopUntilNonzero(code ...[]byte) []byte {
 	const block, loop, branchIf, branch, end = 0x02, 0x03, 0x0d, 0x0c, 0x0b
 	return slices.Concat([]byte{block, 0x40, loop, 0x40}, slices.Concat(code...), []byte{branchIf, 1, branch, 0, end, end})
 }
 
-// EndlessStart never comes to an end while it is initialized.
+// EndlessStart loops forever during initialization.
 func EndlessStart(int64) []byte {
 	g := newGuest(1)
 	g.Hook("_initialize", asm.Forever())
 	return g.collect()
 }
 
-// EndlessCall never comes to an end when it is called.
+// EndlessCall loops forever when it is called.
 func EndlessCall(int64) []byte {
 	return newGuest(1).collect(asm.Forever())
 }
 
-// FillMemory writes into each page of all the memory that it may have.
+// FillMemory writes to each page of its memory during initialization.
 func FillMemory(memory int64) []byte {
 	g := newGuest(uint32(memory / pageSize))
-	g.Hook("_initialize", g.touch(memory))
+	g.Hook("_initialize", g.touchPages(memory))
 	return g.collect()
 }
 
-// FillMemoryWhenCalled does so in each call, so that nothing of it is kept afterward.
+// FillMemoryWhenCalled writes to each page of its memory in each call, so that memory is released afterwards.
 func FillMemoryWhenCalled(memory int64) []byte {
 	g := newGuest(uint32(memory / pageSize))
-	return g.collect(g.touch(memory))
+	return g.collect(g.touchPages(memory))
 }
 
-// touch writes into each page of the memory.
-func (g *guest) touch(memory int64) []byte {
+// touchPages writes to each page of the memory.
+func (g *guest) touchPages(memory int64) []byte {
 	const page, greaterOrEqual = 4096, 0x4f
 	address := g.Global(0)
 	store := slices.Concat(asm.GlobalGet(address), asm.I32Const(1), []byte{0x36, 2, 0})
 	next := slices.Concat(asm.GlobalGet(address), asm.I32Const(page), asm.I32Add, asm.GlobalSet(address))
 	last := slices.Concat(asm.GlobalGet(address), asm.I32Const(int32(memory-page)), []byte{greaterOrEqual})
-	return until(store, next, last)
+	return loopUntilNonzero(store, next, last)
 }
 
-// RandomLoads reads from addresses all over its memory until its fuel is used up. Each
-// load misses the caches, so that a unit of fuel takes far longer than usual.
+// RandomLoads reads from random addresses of its memory until its fuel is used up. Each
+// load misses the caches, so a unit of fuel takes far longer than usual.
 func RandomLoads(memory int64) []byte {
 	memory = min(memory, defaultMemory)
 	g := newGuest(uint32(memory / pageSize))
-	touch := g.touch(memory) // or all pages would be the same one, of zeros
+	touch := g.touchPages(memory) // otherwise all pages would be the shared zero page
 	state := g.Global(1)
 	const multiply, and = 0x6c, 0x71
 	step := slices.Concat(
@@ -96,32 +96,32 @@ func RandomLoads(memory int64) []byte {
 func ElementSegments(int64) []byte {
 	s := split(newGuest(1).collect())
 	s.add(tableSection, []byte{0x70, 0, 1}) // a table of one function
-	segment := slices.Concat([]byte{1, 0}, number(tableMaximum), make([]byte, tableMaximum))
+	segment := slices.Concat([]byte{1, 0}, encodeNumber(tableMaximum), make([]byte, tableMaximum))
 	for range 60 {
 		s.add(elementSection, segment)
 	}
 	return s.bytes()
 }
 
-// RewrittenTables fills a table of a million elements again and again when it is
-// instantiated, and changes it in each call, so that no instance can be used twice.
+// RewrittenTables repeatedly fills a table of a million elements when it is
+// instantiated, and changes it in each call, so that no instance can be reused.
 func RewrittenTables(int64) []byte { return rewrittenTables(tableMaximum, 30) }
 
-// LargestTables does so with no more elements than a module may have.
+// LargestTables is like RewrittenTables, with as many elements as a module may have.
 func LargestTables(int64) []byte { return rewrittenTables(99_000, 1) }
 
 func rewrittenTables(elements uint32, times int) []byte {
 	s := split(newGuest(1).collect(asm.TableClear))
-	s.add(tableSection, slices.Concat([]byte{0x70, 0}, number(elements)))
-	segment := slices.Concat([]byte{0, 0x41, 0, 0x0b}, number(elements), make([]byte, elements))
+	s.add(tableSection, slices.Concat([]byte{0x70, 0}, encodeNumber(elements)))
+	segment := slices.Concat([]byte{0, 0x41, 0, 0x0b}, encodeNumber(elements), make([]byte, elements))
 	for range times {
 		s.add(elementSection, segment)
 	}
 	return s.bytes()
 }
 
-// WideExports exports a function of a thousand parameters under as many names as there
-// may be.
+// WideExports exports a function of a thousand parameters under the maximum number of
+// names.
 func WideExports(int64) []byte {
 	const parameters, exports = 1000, 99_000
 	g := newGuest(1)
@@ -129,13 +129,13 @@ func WideExports(int64) []byte {
 	s := split(g.collect())
 	for i := range exports {
 		label := fmt.Sprintf("%x", i)
-		s.add(exportSection, slices.Concat(number(uint32(len(label))), []byte(label), []byte{0}, number(wide)))
+		s.add(exportSection, slices.Concat(encodeNumber(uint32(len(label))), []byte(label), []byte{0}, encodeNumber(wide)))
 	}
 	return s.bytes()
 }
 
-// SlowToCompile has as much code as a module may have, in functions that keep the
-// engine's compiler busy for long.
+// SlowToCompile has the maximum amount of code, in functions that take the
+// engine's compiler long.
 func SlowToCompile(int64) []byte {
 	const functions, locals, steps = 1500, 90, 900
 	g := newGuest(1)
@@ -150,19 +150,19 @@ func SlowToCompile(int64) []byte {
 	return g.collect()
 }
 
-// ManyNames gives names to 13 million functions, which the module does not have.
+// ManyNames has names for 13 million functions that the module does not have.
 func ManyNames(int64) []byte {
 	const names = 13_000_000
 	entries := make([]byte, 0, 5*names)
 	for i := range uint32(names) {
-		entries = append(append(entries, number(i)...), 0)
+		entries = append(append(entries, encodeNumber(i)...), 0)
 	}
-	list := append(number(names), entries...)
-	section := slices.Concat([]byte("\x04name\x01"), number(uint32(len(list))), list)
-	return slices.Concat(newGuest(1).collect(), []byte{0}, number(uint32(len(section))), section)
+	list := append(encodeNumber(names), entries...)
+	section := slices.Concat([]byte("\x04name\x01"), encodeNumber(uint32(len(list))), list)
+	return slices.Concat(newGuest(1).collect(), []byte{0}, encodeNumber(uint32(len(section))), section)
 }
 
-// All returns the payloads in the order of the findings that they belong to.
+// All returns the payloads in the order of their findings.
 func All() []Payload {
 	limits := Limits{Fuel: FuelLimits[0], Timeout: TimeoutLimits[0]}
 	memory := Limits{Fuel: FuelLimits[0], Memory: MemoryLimits[0], Timeout: TimeoutLimits[0]}
@@ -184,7 +184,7 @@ func All() []Payload {
 	}
 }
 
-// Named returns the payload of a name.
+// Named returns the payload with a name.
 func Named(name string) (Payload, bool) {
 	all := All()
 	i := slices.IndexFunc(all, func(p Payload) bool { return strings.EqualFold(p.Name, name) })

@@ -24,46 +24,46 @@ type refusals struct {
 }
 
 type refusal struct {
-	Claim   string            `json:"claim"`
-	Kinds   []string          `json:"kinds"`
-	Name    string            `json:"name"` // of the object; without it, "tried"
-	Was     any               `json:"was"`  // a change to what it was before, for rules about changes
-	Spec    any               `json:"spec"`
-	Each    []any             `json:"each"` // further changes, each to be tried on its own
-	Refused map[string]string `json:"refused"`
+	Claim    string            `json:"claim"`
+	Kinds    []string          `json:"kinds"`
+	Name     string            `json:"name"` // of the object; without it, "tried"
+	Previous any               `json:"was"`  // patch that gives the previous object, for transition rules
+	Spec     any               `json:"spec"`
+	Variants []any             `json:"each"` // further patches, each tried on its own
+	Refused  map[string]string `json:"refused"`
 }
 
-// specs are those that a case stands for.
+// specs returns the specs that a case describes.
 func (r refusal) specs(base any) []any {
 	changed := merge(base, r.Spec)
-	if len(r.Each) == 0 {
+	if len(r.Variants) == 0 {
 		return []any{changed}
 	}
 	var list []any
-	for _, each := range r.Each {
+	for _, each := range r.Variants {
 		list = append(list, merge(changed, each))
 	}
 	return list
 }
 
-func TestABadResourceIsRefusedWithAMessageThatSaysWhatToWrite(t *testing.T) {
+func TestInvalidResource_IsRefusedWithAMessage(t *testing.T) {
 	a := newAPI(t)
 	file := load[refusals](t, "refused.yaml")
 	for name, base := range file.Bases {
-		if _, err := a.try(kindOf(t, name), base); err != nil {
-			t.Fatalf("the spec that the cases for %s change is refused itself: %v", name, err)
+		if _, err := a.dryRun(kindOf(t, name), base); err != nil {
+			t.Fatalf("base spec of %s is refused: %v", name, err)
 		}
 	}
 	for _, c := range file.Cases {
 		for _, name := range c.Kinds {
 			for i, spec := range c.specs(file.Bases[name]) {
 				t.Run(fmt.Sprintf("%s/%s/%d", c.Claim, name, i), func(t *testing.T) {
-					err := a.tryCase(c, kindOf(t, name), file.Bases[name], spec)
+					err := a.dryRunCase(c, kindOf(t, name), file.Bases[name], spec)
 					if err == nil {
-						t.Fatal("it was accepted")
+						t.Fatal("object was accepted")
 					}
-					compareComplaints(t, c.Refused, err)
-					if c.Was == nil {
+					compareErrors(t, c.Refused, err)
+					if c.Previous == nil {
 						compareOffline(t, kindOf(t, name), c.Name, spec, err)
 					}
 				})
@@ -72,18 +72,18 @@ func TestABadResourceIsRefusedWithAMessageThatSaysWhatToWrite(t *testing.T) {
 	}
 }
 
-// tryCase asks what would be made of an object, or of a change to it.
-func (a *api) tryCase(c refusal, k kind, base, spec any) error {
+// dryRunCase creates or updates an object in a dry run.
+func (a *api) dryRunCase(c refusal, k kind, base, spec any) error {
 	a.Helper()
 	if c.Name != "" {
-		_, err := a.tryNamed(k, c.Name, spec)
+		_, err := a.dryRunNamed(k, c.Name, spec)
 		return err
 	}
-	if c.Was == nil {
-		_, err := a.try(k, spec)
+	if c.Previous == nil {
+		_, err := a.dryRun(k, spec)
 		return err
 	}
-	was, err := a.client(k).Create(a.Context(), object(k, "tried", merge(base, c.Was)), metav1.CreateOptions{})
+	was, err := a.client(k).Create(a.Context(), object(k, "tried", merge(base, c.Previous)), metav1.CreateOptions{})
 	if err != nil {
 		a.Fatal(err)
 	}
@@ -97,17 +97,17 @@ func (a *api) tryCase(c refusal, k kind, base, spec any) error {
 	return err
 }
 
-// compareComplaints holds an error against what is wanted, by field.
-func compareComplaints(t *testing.T, want map[string]string, err error) {
+// compareErrors compares an error with the wanted messages, by field.
+func compareErrors(t *testing.T, want map[string]string, err error) {
 	t.Helper()
-	got, err := complaints(err)
+	got, err := validationErrors(err)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, complaint := range got {
 		field, message, _ := strings.Cut(complaint, ": ")
 		if part, ok := want[field]; !ok || !strings.Contains(message, part) {
-			t.Errorf("not expected: %s", complaint)
+			t.Errorf("unexpected: %s", complaint)
 		}
 	}
 	for field, part := range want {
@@ -118,29 +118,29 @@ func compareComplaints(t *testing.T, want map[string]string, err error) {
 	}
 }
 
-// compareOffline holds what is found wrong without an API server against what one does.
+// compareOffline compares offline validation with the API server's.
 func compareOffline(t *testing.T, k kind, name string, spec any, served error) {
 	t.Helper()
 	if name == "" {
 		name = "tried"
 	}
-	err := admit.Object(t.Context(), asRead(t, object(k, name, spec)))
+	err := admit.Admit(t.Context(), asRead(t, object(k, name, spec)))
 	if err == nil {
-		t.Fatal("it is accepted without an API server")
+		t.Fatal("offline validation accepted it")
 	}
-	want, err1 := complaints(served)
-	got, err2 := complaints(err)
+	want, err1 := validationErrors(served)
+	got, err2 := validationErrors(err)
 	if err1 != nil || err2 != nil {
 		t.Fatal(err1, err2)
 	}
 	slices.Sort(want)
 	slices.Sort(got)
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("without an API server something else is found (-with one +without):\n%s", diff)
+		t.Errorf("offline validation differs (-API server +offline):\n%s", diff)
 	}
 }
 
-// asRead is the object as it is read from a file, with integers.
+// asRead returns the object as read from a file, with integers.
 func asRead(t *testing.T, o *unstructured.Unstructured) *unstructured.Unstructured {
 	t.Helper()
 	data, err := json.Marshal(o.Object)
@@ -154,8 +154,8 @@ func asRead(t *testing.T, o *unstructured.Unstructured) *unstructured.Unstructur
 	return read
 }
 
-// What no case is refused by might as well not be there.
-func TestEveryRuleRefusesACaseOfTheCorpus(t *testing.T) {
+// A rule that refuses no case is unnecessary or untested.
+func TestRules_EachRefusesACase(t *testing.T) {
 	definitions, err := crds.Definitions()
 	if err != nil {
 		t.Fatal(err)
@@ -172,17 +172,17 @@ func TestEveryRuleRefusesACaseOfTheCorpus(t *testing.T) {
 			for _, rule := range schema.XValidations {
 				rules++
 				if !slices.Contains(shown, rule.Message) {
-					t.Errorf("%s: no case shows %q", definition.Name, rule.Message)
+					t.Errorf("%s: no case for rule %q", definition.Name, rule.Message)
 				}
 			}
 		}
 	}
 	if rules < 50 {
-		t.Errorf("found %d rules in all: they are not looked for where they are", rules)
+		t.Errorf("found only %d rules: the search is broken", rules)
 	}
 }
 
-// schemas are a schema and all below it, by path.
+// schemas returns a schema and all schemas below it, by path.
 func schemas(at string, schema apiextensionsv1.JSONSchemaProps) map[string]apiextensionsv1.JSONSchemaProps {
 	found := map[string]apiextensionsv1.JSONSchemaProps{at: schema}
 	for name, property := range schema.Properties {
@@ -202,15 +202,15 @@ type acceptance struct {
 	Claim  string         `json:"claim"`
 	Kinds  []string       `json:"kinds"`
 	Spec   map[string]any `json:"spec"`
-	Filled map[string]any `json:"filled"` // what the API server adds
+	Filled map[string]any `json:"filled"` // defaults that the API server adds
 }
 
-func TestAGoodResourceIsAcceptedAndItsDefaultsAreFilledIn(t *testing.T) {
+func TestValidResource_IsAcceptedAndDefaulted(t *testing.T) {
 	a := newAPI(t)
 	for _, c := range load[[]acceptance](t, "accepted.yaml") {
 		for _, name := range c.Kinds {
 			t.Run(c.Claim+"/"+name, func(t *testing.T) {
-				got, err := a.try(kindOf(t, name), c.Spec)
+				got, err := a.dryRun(kindOf(t, name), c.Spec)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -219,34 +219,34 @@ func TestAGoodResourceIsAcceptedAndItsDefaultsAreFilledIn(t *testing.T) {
 					t.Errorf("spec (-want +got):\n%s", diff)
 				}
 				o := asRead(t, object(kindOf(t, name), "tried", c.Spec))
-				if err := admit.Object(t.Context(), o); err != nil {
-					t.Fatal("without an API server: ", err)
+				if err := admit.Admit(t.Context(), o); err != nil {
+					t.Fatal("offline validation: ", err)
 				}
 				if diff := cmp.Diff(want, convert[any](t, o.Object["spec"])); diff != "" {
-					t.Errorf("spec without an API server (-want +got):\n%s", diff)
+					t.Errorf("spec from offline validation (-want +got):\n%s", diff)
 				}
 			})
 		}
 	}
 }
 
-// What the operator reads must be all that a user wrote.
-func TestNothingIsLostInTheGoTypes(t *testing.T) {
+// The operator must read everything that a user wrote.
+func TestGoTypes_RoundTripEverything(t *testing.T) {
 	a := newAPI(t)
 	for _, c := range load[[]acceptance](t, "accepted.yaml") {
 		for _, name := range c.Kinds {
 			t.Run(c.Claim+"/"+name, func(t *testing.T) {
 				k := kindOf(t, name)
-				want, err := a.try(k, c.Spec)
+				want, err := a.dryRun(k, c.Spec)
 				if err != nil {
 					t.Fatal(err)
 				}
-				got, err := a.try(k, convert[any](t, typed(t, name, c.Spec)))
+				got, err := a.dryRun(k, convert[any](t, typed(t, name, c.Spec)))
 				if err != nil {
 					t.Fatal(err)
 				}
 				if diff := cmp.Diff(want, got); diff != "" {
-					t.Errorf("spec by way of the Go types (-want +got):\n%s", diff)
+					t.Errorf("spec converted through the Go types (-want +got):\n%s", diff)
 				}
 			})
 		}
@@ -266,8 +266,8 @@ func typed(t *testing.T, kind string, spec any) any {
 }
 
 // The API server and the parser of verdicts must agree, or a policy is accepted
-// that can't be carried out.
-func TestAFixedVerdictIsAcceptedExactlyIfItsHookCouldGiveIt(t *testing.T) {
+// whose verdict is invalid.
+func TestFixedVerdict_IsAccepted_IffTheParserAcceptsIt(t *testing.T) {
 	a := newAPI(t)
 	for _, hook := range []hostabi.Hook{hostabi.HookCollect, hostabi.HookPropagate} {
 		for _, verdict := range verdicts() {
@@ -285,15 +285,15 @@ func TestAFixedVerdictIsAcceptedExactlyIfItsHookCouldGiveIt(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, parserSays := hostabi.ParseVerdict(hook, data)
-			_, serverSays := a.try(policy, spec)
+			_, serverSays := a.dryRun(policy, spec)
 			if (parserSays == nil) != (serverSays == nil) {
-				t.Errorf("%s answered with %s: the parser says %v, the API server %v", hook, data, parserSays, serverSays)
+				t.Errorf("%s verdict %s: the parser returned %v, the API server %v", hook, data, parserSays, serverSays)
 			}
 		}
 	}
 }
 
-// verdicts are every decision with each of the fields, in several values.
+// verdicts returns every decision with each of the fields, in several values.
 func verdicts() []map[string]any {
 	fields := []map[string]any{
 		{}, {"propagation": "Orphan"}, {"propagation": "None"}, {"gracePeriodSeconds": int64(30)}, {"gracePeriodSeconds": int64(1) << 31},

@@ -10,7 +10,7 @@ import (
 
 var documented = regexp.MustCompile("(?s)```yaml\n(apiVersion: gleaner.dev/.*?)```")
 
-func TestTheResourcesInTheDocumentationAreAccepted(t *testing.T) {
+func TestDocumentation_ResourcesAreAccepted(t *testing.T) {
 	a := newAPI(t)
 	a.kubectl("create", "namespace", "shop")
 	t.Cleanup(func() {
@@ -28,7 +28,7 @@ func TestTheResourcesInTheDocumentationAreAccepted(t *testing.T) {
 		}
 		blocks := documented.FindAllSubmatch(data, -1)
 		if len(blocks) == 0 {
-			t.Errorf("%s has no resources: they are not looked for as they are written", page)
+			t.Errorf("%s has no resources: the search is broken", page)
 		}
 		for _, block := range blocks {
 			path := filepath.Join(t.TempDir(), "resources.yaml")

@@ -22,16 +22,16 @@ import (
 const story = "testdata/story.yaml"
 
 // The resources of testdata/story.yaml.
-var told = []struct {
+var storyObjects = []struct {
 	kind
 	name string
 }{
-	{clusterPolicy, "keep-claims"}, {policy, "keep-secrets"}, {module, "keep-labelled"}, {clusterModule, "keep-data"},
+	{clusterPolicy, "keep-claims"}, {policy, "keep-secrets"}, {module, "keep-labeled"}, {clusterModule, "keep-data"},
 	{finalizer, "remove-bucket"}, {clusterFinalizer, "backup"},
 }
 
-// tell applies testdata/story.yaml, and takes it away when the test ends.
-func (a *api) tell(flags ...string) {
+// applyStory applies testdata/story.yaml, and deletes it when the test ends.
+func (a *api) applyStory(flags ...string) {
 	a.Helper()
 	a.kubectl(append([]string{"apply", "-f", story}, flags...)...)
 	a.Cleanup(func() {
@@ -42,10 +42,10 @@ func (a *api) tell(flags ...string) {
 	})
 }
 
-func (a *api) versions() map[string]string {
+func (a *api) resourceVersions() map[string]string {
 	a.Helper()
 	found := map[string]string{}
-	for _, o := range told {
+	for _, o := range storyObjects {
 		live, err := a.client(o.kind).Get(a.Context(), o.name, metav1.GetOptions{})
 		if err != nil {
 			a.Fatal(err)
@@ -55,8 +55,8 @@ func (a *api) versions() map[string]string {
 	return found
 }
 
-// status writes a status as the operator will.
-func (a *api) status(k kind, name string, status any) {
+// writeStatus writes a status as the operator does.
+func (a *api) writeStatus(k kind, name string, status any) {
 	a.Helper()
 	body, err := json.Marshal(map[string]any{"status": status})
 	if err != nil {
@@ -71,28 +71,28 @@ func condition(name string, is metav1.ConditionStatus) metav1.Condition {
 	return metav1.Condition{Type: name, Status: is, Reason: "Tested", Message: "m", LastTransitionTime: metav1.Now()}
 }
 
-func TestApplyingTwiceChangesNothing(t *testing.T) {
+func TestApply_Twice_ChangesNothing(t *testing.T) {
 	for claim, flags := range map[string][]string{
 		"by the API server": {"--server-side"},
 		"by kubectl":        nil,
 	} {
 		t.Run(claim, func(t *testing.T) {
 			a := newAPI(t)
-			a.tell(flags...)
-			first := a.versions()
-			a.tell(flags...)
-			if diff := cmp.Diff(first, a.versions()); diff != "" {
+			a.applyStory(flags...)
+			first := a.resourceVersions()
+			a.applyStory(flags...)
+			if diff := cmp.Diff(first, a.resourceVersions()); diff != "" {
 				t.Errorf("resourceVersions after the first and the second time:\n%s", diff)
 			}
 		})
 	}
 }
 
-func TestKubectlSaysWhatToWrite(t *testing.T) {
+func TestKubectl_ShowsValidationMessages(t *testing.T) {
 	a := newAPI(t)
 	out, err := a.cluster.Kubectl(t.Context(), "create", "-f", "testdata/bad.yaml")
 	if err == nil {
-		t.Fatalf("it was accepted: %s", out)
+		t.Fatalf("object was accepted: %s", out)
 	}
 	var found []string
 	for _, line := range lines(err.Error()) {
@@ -102,9 +102,9 @@ func TestKubectlSaysWhatToWrite(t *testing.T) {
 	}
 	slices.Sort(found)
 	want := []string{
-		`spec.fixed.collect.delay: Invalid value: "2d": write a duration above 0 and of at most 720h, such as 90s or 1h30m`,
-		`spec.fixed.collect.delay: Forbidden: delay means something with Delete alone: leave it out, or decide Delete`,
-		`spec.overridable: Forbidden: only cluster policies can be overridden: leave overridable out, or write a ClusterGCPolicy`,
+		`spec.fixed.collect.delay: Invalid value: "2d": write a duration greater than 0 and at most 720h, such as 90s or 1h30m`,
+		`spec.fixed.collect.delay: Forbidden: delay is for Delete only: remove it, or set decision to Delete`,
+		`spec.overridable: Forbidden: only a ClusterGCPolicy can be overridden: remove overridable, or create a ClusterGCPolicy`,
 	}
 	slices.Sort(want)
 	if diff := cmp.Diff(want, found); diff != "" {
@@ -112,10 +112,10 @@ func TestKubectlSaysWhatToWrite(t *testing.T) {
 	}
 }
 
-func TestGetShowsWhatAPolicyDoesAndWhetherItIsInForce(t *testing.T) {
+func TestKubectlGet_ShowsPolicies(t *testing.T) {
 	a := newAPI(t)
-	a.tell()
-	a.status(clusterPolicy, "keep-claims", v1alpha1.GCPolicyStatus{
+	a.applyStory()
+	a.writeStatus(clusterPolicy, "keep-claims", v1alpha1.GCPolicyStatus{
 		Conditions: []metav1.Condition{
 			condition(v1alpha1.ConditionAccepted, metav1.ConditionTrue),
 			condition(v1alpha1.ConditionModuleReady, metav1.ConditionTrue),
@@ -124,7 +124,7 @@ func TestGetShowsWhatAPolicyDoesAndWhetherItIsInForce(t *testing.T) {
 		Engine: v1alpha1.EngineFixed, Hooks: []string{"collect", "propagate"},
 		Reason: "NotServed", Decisions: map[string]int64{"Orphan": 3}, Held: 12, Resources: []string{"persistentvolumeclaims"},
 	})
-	a.status(module, "keep-labelled", v1alpha1.PolicyModuleStatus{
+	a.writeStatus(module, "keep-labeled", v1alpha1.PolicyModuleStatus{
 		Conditions: []metav1.Condition{
 			condition(v1alpha1.ConditionFetched, metav1.ConditionTrue),
 			condition(v1alpha1.ConditionCompiled, metav1.ConditionUnknown),
@@ -133,67 +133,67 @@ func TestGetShowsWhatAPolicyDoesAndWhetherItIsInForce(t *testing.T) {
 	})
 
 	for command, want := range map[string][]string{
-		"cgcp": {
+		"cgcpol": {
 			"NAME|MODE|MODULE|COLLECT|PROPAGATE|ACCEPTED|READY|ENFORCING|REASON|AGE",
 			"keep-claims|Monitor||Orphan|Foreground|True|True|False|NotServed|AGE",
 		},
-		"gcp": {
+		"gcpol": {
 			"NAME|MODE|MODULE|COLLECT|PROPAGATE|ACCEPTED|READY|ENFORCING|REASON|AGE",
-			"keep-secrets|Enforce|keep-labelled|||||||AGE",
+			"keep-secrets|Enforce|keep-labeled|||||||AGE",
 		},
-		"cgcp -o wide": {
+		"cgcpol -o wide": {
 			"NAME|MODE|MODULE|COLLECT|PROPAGATE|ACCEPTED|READY|ENFORCING|HELD|PRIORITY|REASON|AGE",
 			"keep-claims|Monitor||Orphan|Foreground|True|True|False|12|7|NotServed|AGE",
 		},
 		"pmod": {
 			"NAME|ENGINE|HOOKS|FETCHED|COMPILED|DIGEST|REASON|AGE",
-			`keep-labelled|Rego|["collect"]|True|Unknown|abc||AGE`,
+			`keep-labeled|Rego|["collect"]|True|Unknown|abc||AGE`,
 		},
 		"cpmod": {
 			"NAME|ENGINE|HOOKS|FETCHED|COMPILED|DIGEST|REASON|AGE",
 			"keep-data|||||||AGE",
 		},
 	} {
-		a.shows(command, want)
+		a.expectColumns(command, want)
 	}
 
-	if out := a.kubectl("get", "gleaner", "-o", "name"); strings.Count(out, ".gleaner.dev/") != len(told) {
-		t.Errorf("kubectl get gleaner has not all kinds:\n%s", out)
+	if out := a.kubectl("get", "gleaner", "-o", "name"); strings.Count(out, ".gleaner.dev/") != len(storyObjects) {
+		t.Errorf("kubectl get gleaner does not list all kinds:\n%s", out)
 	}
 }
 
-func TestGetShowsWhatAFinalizerWaitsFor(t *testing.T) {
+func TestKubectlGet_ShowsFinalizers(t *testing.T) {
 	a := newAPI(t)
-	a.tell()
-	a.status(finalizer, "remove-bucket", v1alpha1.FinalizerStatus{
+	a.applyStory()
+	a.writeStatus(finalizer, "remove-bucket", v1alpha1.FinalizerStatus{
 		Conditions: []metav1.Condition{
 			condition(v1alpha1.ConditionAccepted, metav1.ConditionTrue),
 			condition(v1alpha1.ConditionModuleReady, metav1.ConditionTrue),
 			condition(v1alpha1.ConditionEnforcing, metav1.ConditionFalse),
 		},
-		Finalizer: "default.gleaner.dev/remove-bucket", Pending: 12, Released: 3, StuckCount: 1, Reason: "Failed",
-		Stuck: []v1alpha1.StuckObject{{APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: "a", UID: "1", Reason: "Failed", Since: metav1.Now()}},
+		Finalizer: "default.gleaner.dev/remove-bucket", Pending: 12, Released: 3, Stalled: 1, Reason: "Failed",
+		StalledObjects: []v1alpha1.StalledObject{{APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: "a", UID: "1", Reason: "Failed", SinceTime: metav1.Now()}},
 	})
 	for command, want := range map[string][]string{
 		"fin": {
-			"NAME|FINALIZER|MODE|MODULE|READY|ENFORCING|PENDING|STUCK|REASON|AGE",
-			"remove-bucket|default.gleaner.dev/remove-bucket|Monitor|keep-labelled|True|False|12|1|Failed|AGE",
+			"NAME|FINALIZER|MODE|MODULE|READY|ENFORCING|PENDING|STALLED|REASON|AGE",
+			"remove-bucket|default.gleaner.dev/remove-bucket|Monitor|keep-labeled|True|False|12|1|Failed|AGE",
 		},
 		"fin -o wide": {
-			"NAME|FINALIZER|MODE|MODULE|READY|ENFORCING|PENDING|STUCK|RELEASED|ACCEPTED|REASON|AGE",
-			"remove-bucket|default.gleaner.dev/remove-bucket|Monitor|keep-labelled|True|False|12|1|3|True|Failed|AGE",
+			"NAME|FINALIZER|MODE|MODULE|READY|ENFORCING|PENDING|STALLED|RELEASED|ACCEPTED|REASON|AGE",
+			"remove-bucket|default.gleaner.dev/remove-bucket|Monitor|keep-labeled|True|False|12|1|3|True|Failed|AGE",
 		},
 		"cfin": {
-			"NAME|FINALIZER|MODE|MODULE|READY|ENFORCING|PENDING|STUCK|REASON|AGE",
+			"NAME|FINALIZER|MODE|MODULE|READY|ENFORCING|PENDING|STALLED|REASON|AGE",
 			"backup||Enforce|keep-data||||||AGE",
 		},
 	} {
-		a.shows(command, want)
+		a.expectColumns(command, want)
 	}
 }
 
-// shows compares the columns of kubectl get.
-func (a *api) shows(command string, want []string) {
+// expectColumns compares the output columns of kubectl get.
+func (a *api) expectColumns(command string, want []string) {
 	a.Helper()
 	a.Run(command, func(t *testing.T) {
 		out := a.kubectl(append([]string{"get"}, strings.Fields(command)...)...)
@@ -205,7 +205,7 @@ func (a *api) shows(command string, want []string) {
 
 var age = regexp.MustCompile(`^([0-9]+[dhms])+$|^<unknown>$`)
 
-// cells are the columns of a table, whose widths are those of its heads.
+// cells splits a table into cells, whose widths are those of its headers.
 func cells(table string) []string {
 	rows := lines(table)
 	var starts []int
@@ -233,14 +233,14 @@ func cells(table string) []string {
 	return out
 }
 
-// A status that could be written with the spec would let whoever writes policies
-// say that they are in force.
-func TestStatusIsWrittenOnItsOwnAndDoesNotChangeTheGeneration(t *testing.T) {
+// If status could be written with the spec, authors of policies could claim that they
+// are in force.
+func TestStatus_IsASubresource(t *testing.T) {
 	a := newAPI(t)
-	a.tell()
-	for _, o := range told {
+	a.applyStory()
+	for _, o := range storyObjects {
 		t.Run(o.kind.name, func(t *testing.T) {
-			a.status(o.kind, o.name, map[string]any{"observedGeneration": 1, "digest": "abc"})
+			a.writeStatus(o.kind, o.name, map[string]any{"observedGeneration": 1, "digest": "abc"})
 			body := []byte(`{"status": {"digest": "forged"}}`)
 			live, err := a.client(o.kind).Patch(t.Context(), o.name, types.MergePatchType, body, metav1.PatchOptions{})
 			if err != nil {
@@ -251,30 +251,30 @@ func TestStatusIsWrittenOnItsOwnAndDoesNotChangeTheGeneration(t *testing.T) {
 				t.Errorf("status (-want +got):\n%s", diff)
 			}
 			if live.GetGeneration() != 1 {
-				t.Errorf("generation %d, though the spec is the first", live.GetGeneration())
+				t.Errorf("generation is %d after a status update, want 1", live.GetGeneration())
 			}
 		})
 	}
 }
 
-func TestExplainShowsTheCommentsOfTheGoTypes(t *testing.T) {
+func TestKubectlExplain_ShowsTheComments(t *testing.T) {
 	a := newAPI(t)
 	for field, want := range map[string]string{
-		"clustergcpolicy":                        "ClusterGCPolicy says what becomes of objects of any namespace",
-		"clustergcpolicy.spec.onFault":           "Hold keeps the object and tries again",
-		"gcpolicy.spec.fixed.collect.delay":      "How long an object must have been without an owner before collect deletes it",
-		"gcpolicy.spec.settings":                 "handed to the module with every request",
-		"policymodule.spec.rego.inline":          "The source, of package gleaner.",
+		"clustergcpolicy":                        "ClusterGCPolicy defines what happens to objects in any namespace",
+		"clustergcpolicy.spec.onFault":           "Hold keeps the object and retries",
+		"gcpolicy.spec.fixed.collect.delay":      "Minimum time that an object must have been without an owner before collect deletes it",
+		"gcpolicy.spec.settings":                 "part of every request to the module",
+		"policymodule.spec.rego.inline":          "The Rego source text, of package gleaner.",
 		"clusterpolicymodule.spec.limits.memory": "from 64Ki to 512Mi",
-		"clusterpolicymodule.status.hooks":       "The hooks that it answers.",
-		"finalizer":                              "Finalizer has a module do what is to be done before objects of its namespace go.",
-		"finalizer.spec.grants.http.url":         "with * at its end every URL that begins so",
-		"clusterfinalizer.spec.finalizer":        "that of a Finalizer is always its namespace, then .gleaner.dev/, then its name",
-		"clusterfinalizer.spec.deadline":         "from its deletionTimestamp; without it, for ever. At most 8760h.",
-		"clusterfinalizer.status.stuck":          "Those of them that have been so for the longest time, at most 20.",
+		"clusterpolicymodule.status.hooks":       "Hooks that the module implements.",
+		"finalizer":                              "Finalizer declares a finalizer on objects in its namespace, and the module that runs before they are deleted.",
+		"finalizer.spec.grants.http.url":         "With * at the end, every URL with this prefix is allowed",
+		"clusterfinalizer.spec.finalizer":        "the entry of a Finalizer is always <namespace>.gleaner.dev/<name>",
+		"clusterfinalizer.spec.deadline":         "from its deletionTimestamp. At most 8760h.",
+		"clusterfinalizer.status.stalledObjects": "The objects that have been stalled the longest, at most 20.",
 	} {
 		t.Run(field, func(t *testing.T) {
-			devtest.Eventually(t, patience, func() error { // the API server publishes its schema a little later
+			devtest.Eventually(t, timeout, func() error { // the API server publishes its schema a little later
 				out, err := a.cluster.Kubectl(t.Context(), "explain", field)
 				if err != nil {
 					return err
@@ -288,7 +288,7 @@ func TestExplainShowsTheCommentsOfTheGoTypes(t *testing.T) {
 	}
 }
 
-func TestNoShortNameMeansSomethingElseAlready(t *testing.T) {
+func TestShortNames_AreUnique(t *testing.T) {
 	a := newAPI(t)
 	_, lists, err := discovery.NewDiscoveryClientForConfigOrDie(a.cluster.RESTConfig()).ServerGroupsAndResources()
 	if err != nil {
@@ -298,7 +298,7 @@ func TestNoShortNameMeansSomethingElseAlready(t *testing.T) {
 	for _, list := range lists {
 		for _, resource := range list.APIResources {
 			if strings.Contains(resource.Name, "/") {
-				continue // a subresource is not asked for by its name
+				continue // subresources have no names of their own
 			}
 			for _, name := range append(resource.ShortNames, resource.Name, resource.SingularName) {
 				if owner := strings.Split(list.GroupVersion, "/")[0] + "/" + resource.Name; !slices.Contains(owners[name], owner) {

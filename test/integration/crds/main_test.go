@@ -1,6 +1,6 @@
-// Package crds shows what the API server makes of the custom resources: what it
-// refuses, and what it says then; what it fills in; what kubectl shows of it.
-// There is no collector on the control plane of these tests.
+// Package crds tests how the API server handles the custom resources: what it
+// refuses and with which message, which defaults it fills in, and what kubectl shows.
+// No collector runs on the control plane of these tests.
 package crds
 
 import (
@@ -26,7 +26,7 @@ import (
 )
 
 const (
-	patience  = time.Minute
+	timeout   = time.Minute
 	manifests = "../../../crds/manifests"
 	namespace = "default"
 )
@@ -58,11 +58,11 @@ func kindOf(t *testing.T, name string) kind {
 			return k
 		}
 	}
-	t.Fatalf("no kind is called %q", name)
+	t.Fatalf("kind %q not found", name)
 	return kind{}
 }
 
-// api is the way of one test to the API server, which knows the custom resources.
+// api is a test's access to the API server, which serves the custom resources.
 type api struct {
 	*testing.T
 	cluster *devcluster.Cluster
@@ -85,8 +85,8 @@ func newAPI(t *testing.T) *api {
 	return a
 }
 
-// install applies the manifests as a user would. Discovery knows of a new kind a
-// little later than it is served, and kubectl keeps what discovery said.
+// install applies the manifests as a user would. Discovery lists a new kind a little
+// later than it is served, and kubectl caches discovery.
 func (a *api) install() error {
 	if _, err := a.cluster.Kubectl(a.Context(), "apply", "--server-side", "-k", manifests); err != nil {
 		return err
@@ -94,10 +94,10 @@ func (a *api) install() error {
 	if _, err := a.cluster.Kubectl(a.Context(), "wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"); err != nil {
 		return err
 	}
-	devtest.Eventually(a, patience, func() error {
+	devtest.Eventually(a, timeout, func() error {
 		found, err := a.cluster.Kubectl(a.Context(), "api-resources", "--cached=false", "--api-group="+v1alpha1.GroupVersion.Group, "-o", "name")
 		if err == nil && len(lines(found)) != len(kinds) {
-			err = fmt.Errorf("discovery knows %q", found)
+			err = fmt.Errorf("discovery lists %q", found)
 		}
 		return err
 	})
@@ -112,11 +112,13 @@ func (a *api) client(k kind) dynamic.ResourceInterface {
 	return resource.Namespace(namespace)
 }
 
-// try asks what would be made of an object, as strictly as kubectl does. It
-// gives the object's spec.
-func (a *api) try(k kind, spec any) (map[string]any, error) { return a.tryNamed(k, "tried", spec) }
+// dryRun creates an object in a dry run, with strict field validation as kubectl does,
+// and returns its spec.
+func (a *api) dryRun(k kind, spec any) (map[string]any, error) {
+	return a.dryRunNamed(k, "tried", spec)
+}
 
-func (a *api) tryNamed(k kind, name string, spec any) (map[string]any, error) {
+func (a *api) dryRunNamed(k kind, name string, spec any) (map[string]any, error) {
 	options := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict}
 	made, err := a.client(k).Create(a.Context(), object(k, name, spec), options)
 	if err != nil {
@@ -141,12 +143,12 @@ func (a *api) kubectl(args ...string) string {
 	return out
 }
 
-// complaints are what the API server finds wrong with an object: a field, which
-// is empty for what could not be read at all, and a message.
-func complaints(err error) ([]string, error) {
+// validationErrors returns the API server's validation errors of an object: the field, empty
+// if the object could not be decoded, and the message.
+func validationErrors(err error) ([]string, error) {
 	status := apierrors.APIStatus(nil)
 	if !errors.As(err, &status) {
-		return nil, fmt.Errorf("not a refusal: %w", err)
+		return nil, fmt.Errorf("unexpected error: %w", err)
 	}
 	details := status.Status().Details
 	if details == nil || len(details.Causes) == 0 {
@@ -155,7 +157,7 @@ func complaints(err error) ([]string, error) {
 	var list []string
 	for _, cause := range details.Causes {
 		if strings.Contains(cause.Message, "some validation rules were not checked") {
-			continue // of no field: what is wrong with the fields comes with it
+			continue // has no field; the errors of fields come with it
 		}
 		list = append(list, cause.Field+": "+cause.Message)
 	}
@@ -177,7 +179,7 @@ func load[T any](t *testing.T, name string) T {
 	return into
 }
 
-// merge changes a document as a JSON merge patch does.
+// merge applies a JSON merge patch to a document.
 func merge(document, patch any) any {
 	changes, ok := patch.(map[string]any)
 	if !ok {
@@ -198,7 +200,7 @@ func merge(document, patch any) any {
 	return merged
 }
 
-// convert takes a value through JSON, as into what.
+// convert converts a value through JSON.
 func convert[T any](t *testing.T, from any) T {
 	t.Helper()
 	var into T
@@ -212,7 +214,7 @@ func convert[T any](t *testing.T, from any) T {
 	return into
 }
 
-// lines are those of a text, without the space at their ends.
+// lines returns a text's lines without trailing space.
 func lines(text string) []string {
 	var list []string
 	for line := range strings.Lines(text) {

@@ -9,9 +9,9 @@ import (
 	"github.com/gleaner-dev/gleaner/hostabi"
 )
 
-// Rules have a budget at run time: what the bounds of lists and texts let in must
-// not use it up, since the message would then be about that.
-func TestTheLargestResourcesAreAccepted(t *testing.T) {
+// Rules have a cost budget at run time: objects within the size limits must not exceed
+// it, or the error would be about the budget.
+func TestLargestResources_AreAccepted(t *testing.T) {
 	rules := fill(32, func(i int) any {
 		return map[string]any{"apiGroups": names(32, 253), "resources": names(64, 253)}
 	})
@@ -78,14 +78,14 @@ func TestTheLargestResourcesAreAccepted(t *testing.T) {
 		}},
 	} {
 		t.Run(claim, func(t *testing.T) {
-			if _, err := newAPI(t).try(c.kind, c.spec); err != nil {
+			if _, err := newAPI(t).dryRun(c.kind, c.spec); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 }
 
-// clusterFinalizerWith adds what every ClusterFinalizer needs.
+// clusterFinalizerWith adds the required fields of a ClusterFinalizer.
 func clusterFinalizerWith(more map[string]any) map[string]any {
 	spec := map[string]any{
 		"finalizer": name(0, 249) + ".com/" + name(0, 63), "module": map[string]any{"name": name(0, 253)},
@@ -120,7 +120,7 @@ func fill(n int, item func(int) any) []any {
 	return list
 }
 
-// name is one of this length, which is different for each number.
+// name returns a name of this length, different for each number.
 func name(i, length int) string {
 	text := fmt.Sprint("n", i)
 	return text + strings.Repeat("x", length-len(text))

@@ -1,5 +1,5 @@
 // Package hook serves validating admission webhooks on loopback, for tests: a
-// test sees what the API server asks, and answers it.
+// test reads the API server's requests, and answers them.
 package hook
 
 import (
@@ -26,39 +26,39 @@ import (
 )
 
 const (
-	patience = time.Minute
-	probe    = "hook-probe"
+	timeout = time.Minute
+	probe   = "hook-probe"
 )
 
-// Options say what a webhook is asked about, and what it answers.
+// Options configure what a webhook is called for, and its answers.
 type Options struct {
 	Namespace  string
 	Operations []registrationv1.OperationType
 	Resources  []string // of the core group
 
-	// Answer refuses a request with a status, or allows it with nil. It may be
+	// Review refuses a request with a status, or allows it with nil. It may be
 	// called from several goroutines. Nil allows everything.
-	Answer func(context.Context, *admissionv1.AdmissionRequest) *metav1.Status
+	Review func(context.Context, *admissionv1.AdmissionRequest) *metav1.Status
 }
 
-// Call is what a webhook was asked.
+// A Call is one request to a webhook.
 type Call struct {
 	Operation admissionv1.Operation
-	Name      string // of the request; the API server gives none for each of a collection
-	Object    string // name of the object as it was before
+	Name      string // name in the request; empty in a deletecollection
+	Object    string // name of the old object
 }
 
-// Hook is a webhook that is asked.
+// A Hook is a registered webhook.
 type Hook struct {
 	options Options
 
 	mu    sync.Mutex // covers the fields below
-	ready bool       // the API server has asked about the probe
+	ready bool       // the API server has called the webhook for the probe
 	calls []Call
 }
 
-// Serve runs a webhook for the length of a test, and returns when the API
-// server asks it.
+// Serve runs a webhook until the test ends. It returns once the API server calls
+// it.
 func Serve(t testing.TB, cluster *devcluster.Cluster, o Options) *Hook {
 	t.Helper()
 	certificate, caBundle, err := cluster.ServingCertificate()
@@ -85,14 +85,14 @@ func Serve(t testing.TB, cluster *devcluster.Cluster, o Options) *Hook {
 			t.Error(err)
 		}
 	})
-	h.await(t, client)
+	h.waitUntilCalled(t, client)
 	return h
 }
 
-// await makes a ConfigMap without making it, until the webhook hears of it.
-func (h *Hook) await(t testing.TB, client kubernetes.Interface) {
+// waitUntilCalled creates a ConfigMap in a dry run until the webhook is called for it.
+func (h *Hook) waitUntilCalled(t testing.TB, client kubernetes.Interface) {
 	t.Helper()
-	devtest.Eventually(t, patience, func() error { // the API server learns of it by a watch
+	devtest.Eventually(t, timeout, func() error { // the API server watches configurations
 		configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: probe}}
 		dry := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 		if _, err := client.CoreV1().ConfigMaps(h.options.Namespace).Create(t.Context(), configMap, dry); err != nil {
@@ -101,27 +101,27 @@ func (h *Hook) await(t testing.TB, client kubernetes.Interface) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		if !h.ready {
-			return errors.New("the webhook was not asked")
+			return errors.New("webhook was not called")
 		}
 		return nil
 	})
 }
 
-// Calls returns what was asked so far.
+// Calls returns the calls so far.
 func (h *Hook) Calls() []Call {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.calls)
 }
 
-// ServeHTTP answers the API server.
+// ServeHTTP implements http.Handler.
 func (h *Hook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var review admissionv1.AdmissionReview
 	if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	refusal, err := h.answer(r.Context(), review.Request)
+	refusal, err := h.review(r.Context(), review.Request)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
@@ -132,7 +132,7 @@ func (h *Hook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (h *Hook) answer(ctx context.Context, request *admissionv1.AdmissionRequest) (*metav1.Status, error) {
+func (h *Hook) review(ctx context.Context, request *admissionv1.AdmissionRequest) (*metav1.Status, error) {
 	if request.Name == probe {
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -140,7 +140,7 @@ func (h *Hook) answer(ctx context.Context, request *admissionv1.AdmissionRequest
 		return nil, nil
 	}
 	if !slices.Contains(h.options.Operations, registrationv1.OperationType(request.Operation)) {
-		return nil, nil // a creation, asked for on account of the probe alone
+		return nil, nil // CREATE is registered for the probe only
 	}
 	var before metav1.PartialObjectMetadata
 	if len(request.OldObject.Raw) != 0 {
@@ -151,16 +151,15 @@ func (h *Hook) answer(ctx context.Context, request *admissionv1.AdmissionRequest
 	h.mu.Lock()
 	h.calls = append(h.calls, Call{Operation: request.Operation, Name: request.Name, Object: before.Name})
 	h.mu.Unlock()
-	if h.options.Answer == nil {
+	if h.options.Review == nil {
 		return nil, nil
 	}
-	return h.options.Answer(ctx, request), nil
+	return h.options.Review(ctx, request), nil
 }
 
-// configuration asks about one namespace, so that tests beside this one are
-// left alone.
+// configuration matches one namespace, so that other tests are not affected.
 func (h *Hook) configuration(url string, caBundle []byte) *registrationv1.ValidatingWebhookConfiguration {
-	none := registrationv1.SideEffectClassNone // as far as a dry run is concerned
+	none := registrationv1.SideEffectClassNone // none in a dry run
 	core := func(resources ...string) registrationv1.Rule {
 		return registrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: resources}
 	}

@@ -1,5 +1,5 @@
-// Package intents has intents carried out against a real API server, with the
-// rights that RBAC gives to service accounts.
+// Package intents tests intents against a real API server, with the RBAC permissions
+// of service accounts.
 package intents
 
 import (
@@ -30,44 +30,44 @@ import (
 	"github.com/gleaner-dev/gleaner/policies"
 )
 
-const patience = time.Minute
+const timeout = time.Minute
 
 func TestMain(m *testing.M) { devtest.Run(m, devcluster.Options{NoControllerManager: true}) }
 
-// world is a test's own namespace, with a service account.
-type world struct {
+// env is a test's namespace with a service account.
+type env struct {
 	*testing.T
-	client kubernetes.Interface // the admin's
+	client kubernetes.Interface // with admin rights
 	do     *intents.Executor
 	ns     string
-	on     intents.Behalf
+	on     intents.Identity
 
 	*state
 }
 
-// state is what an Executor uses while a test looks on.
+// state is the clock and the log of an Executor under test.
 type state struct {
-	mu  sync.Mutex // covers what follows
+	mu  sync.Mutex // covers the fields below
 	now time.Time
 	out bytes.Buffer // all logs
 }
 
-// newWorld has a service account that may do these things: each is a resource of
-// the core group, with verbs after it.
-func newWorld(t *testing.T, rights ...string) *world {
+// newEnv creates a service account with permissions: each entry is a resource of the core
+// group followed by verbs.
+func newEnv(t *testing.T, rights ...string) *env {
 	t.Helper()
 	cluster := devtest.Shared(t)
 	admin := kubernetes.NewForConfigOrDie(cluster.RESTConfig())
-	// Whatever this user does not do as somebody else it may not do at all.
+	// This user may only impersonate.
 	config, err := cluster.ConfigFor("impersonator")
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{T: t, client: admin, ns: devtest.Namespace(t, cluster.RESTConfig()), state: &state{now: time.Now()}}
-	w.impersonator()
-	w.account("worker", rights...)
-	w.on = intents.Behalf{
-		Namespace: w.ns, Name: "Finalizer " + w.ns + "/test", Account: policies.Account{Namespace: w.ns, Name: "worker"},
+	w := &env{T: t, client: admin, ns: devtest.Namespace(t, cluster.RESTConfig()), state: &state{now: time.Now()}}
+	w.allowImpersonation()
+	w.createAccount("worker", rights...)
+	w.on = intents.Identity{
+		Namespace: w.ns, Name: "Finalizer " + w.ns + "/test", Account: policies.ServiceAccount{Namespace: w.ns, Name: "worker"},
 	}
 	groups, lists, err := admin.Discovery().ServerGroupsAndResources()
 	if err != nil {
@@ -75,17 +75,17 @@ func newWorld(t *testing.T, rights ...string) *world {
 	}
 	types := catalog.Build(groups, lists, catalog.Settings{})
 	w.do = intents.New(intents.Options{
-		Config: config, Catalog: func() *catalog.Catalog { return types }, Now: w.clock, Resolver: nowhere,
+		Config: config, Catalog: func() *catalog.Catalog { return types }, Now: w.clock, Resolver: noDNS,
 		Log: funcr.New(func(prefix, args string) { w.record(prefix + args) }, funcr.Options{Verbosity: 10}),
 	})
-	log.SetOutput(writer(w.record)) // where net/http writes
+	log.SetOutput(writerFunc(w.record)) // net/http logs there
 	t.Cleanup(func() { log.SetOutput(os.Stderr) })
 	return w
 }
 
-type writer func(string)
+type writerFunc func(string)
 
-func (w writer) Write(p []byte) (int, error) {
+func (w writerFunc) Write(p []byte) (int, error) {
 	w(string(p))
 	return len(p), nil
 }
@@ -108,14 +108,14 @@ func (s *state) clock() time.Time {
 	return s.now
 }
 
-func (s *state) later(d time.Duration) {
+func (s *state) advance(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.now = s.now.Add(d)
 }
 
-// impersonator lets the user of that name do nothing but be a service account.
-func (w *world) impersonator() {
+// allowImpersonation allows the user of that name only to impersonate service accounts.
+func (w *env) allowImpersonation() {
 	w.Helper()
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "impersonator"}, Rules: []rbacv1.PolicyRule{
 		{Verbs: []string{"impersonate"}, APIGroups: []string{""}, Resources: []string{"serviceaccounts"}},
@@ -137,19 +137,19 @@ func ignore(err error, is func(error) bool) error {
 	return err
 }
 
-func (w *world) must(err error) {
+func (w *env) must(err error) {
 	w.Helper()
 	if err != nil {
 		w.Fatal(err)
 	}
 }
 
-// account makes a service account, and waits until it has its rights.
-func (w *world) account(name string, rights ...string) {
+// createAccount creates a service account, and waits until its permissions are effective.
+func (w *env) createAccount(name string, rights ...string) {
 	w.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{
-		{Verbs: []string{"list"}, APIGroups: []string{""}, Resources: []string{"podtemplates"}}, // to see the rights arrive
+		{Verbs: []string{"list"}, APIGroups: []string{""}, Resources: []string{"podtemplates"}}, // checked below to detect that the permissions are effective
 	}}
 	for _, right := range rights {
 		resource, verbs, _ := strings.Cut(right, " ")
@@ -169,26 +169,26 @@ func (w *world) account(name string, rights ...string) {
 	w.must(err)
 	config.Impersonate.UserName = "system:serviceaccount:" + w.ns + ":" + name
 	as := kubernetes.NewForConfigOrDie(config)
-	devtest.Eventually(w, patience, func() error {
+	devtest.Eventually(w, timeout, func() error {
 		_, err := as.CoreV1().PodTemplates(w.ns).List(w.Context(), metav1.ListOptions{})
 		return err
 	})
 }
 
-// reads and writes grant resources of the core group in the test's namespace.
-func (w *world) reads(resources ...string) {
-	w.on.Grants.Read = append(w.on.Grants.Read, policies.Reads{
+// grantRead and writes add grants for resources of the core group in the test's namespace.
+func (w *env) grantRead(resources ...string) {
+	w.on.Grants.Read = append(w.on.Grants.Read, policies.ReadRule{
 		Rule: policies.Rule{Groups: []string{""}, Resources: resources}, Namespaces: []string{w.ns},
 	})
 }
 
-func (w *world) writes(resource string, verbs ...policies.Verb) {
-	w.on.Grants.Write = append(w.on.Grants.Write, policies.Writes{
-		Reads: policies.Reads{Rule: policies.Rule{Groups: []string{""}, Resources: []string{resource}}, Namespaces: []string{w.ns}}, Verbs: verbs,
+func (w *env) grantWrite(resource string, verbs ...policies.Verb) {
+	w.on.Grants.Write = append(w.on.Grants.Write, policies.WriteRule{
+		ReadRule: policies.ReadRule{Rule: policies.Rule{Groups: []string{""}, Resources: []string{resource}}, Namespaces: []string{w.ns}}, Verbs: verbs,
 	})
 }
 
-func (w *world) configMap(name string, data map[string]string) *corev1.ConfigMap {
+func (w *env) createConfigMap(name string, data map[string]string) *corev1.ConfigMap {
 	w.Helper()
 	made, err := w.client.CoreV1().ConfigMaps(w.ns).Create(w.Context(),
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: data}, metav1.CreateOptions{FieldManager: "somebody"})
@@ -196,34 +196,34 @@ func (w *world) configMap(name string, data map[string]string) *corev1.ConfigMap
 	return made
 }
 
-func (w *world) secret(name string, data map[string]string) {
+func (w *env) createSecret(name string, data map[string]string) {
 	w.Helper()
 	_, err := w.client.CoreV1().Secrets(w.ns).Create(w.Context(),
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, StringData: data}, metav1.CreateOptions{})
 	w.must(err)
 }
 
-// key names an entry of a Secret, or of a ConfigMap.
-func (w *world) key(name, key string) policies.SecretKey {
+// secretKey returns a reference to an entry of a Secret or a ConfigMap.
+func (w *env) secretKey(name, key string) policies.SecretKey {
 	return policies.SecretKey{NamespacedName: types.NamespacedName{Namespace: w.ns, Name: name}, Key: key}
 }
 
-func (w *world) target(name string) hostabi.Target {
+func (w *env) target(name string) hostabi.Target {
 	return hostabi.Target{APIVersion: "v1", Kind: "ConfigMap", Namespace: w.ns, Name: name}
 }
 
-// asks carries out an intent of one type.
-func (w *world) asks(intent hostabi.Intent) hostabi.Result {
+// execute executes one intent.
+func (w *env) execute(intent hostabi.Intent) hostabi.Result {
 	w.Helper()
 	intent.ID = "a"
 	return w.do.Do(w.Context(), w.on, intent)
 }
 
-// fails makes sure that a result is this error.
-func (w *world) fails(r hostabi.Result, reason hostabi.ErrorReason, words ...string) {
+// expectError checks that a result has this error.
+func (w *env) expectError(r hostabi.Result, reason hostabi.ErrorReason, words ...string) {
 	w.Helper()
 	if r.Error == nil || r.Error.Reason != reason {
-		w.Errorf("got %s, want %s", show(r), reason)
+		w.Errorf("got %s, want %s", describe(r), reason)
 		return
 	}
 	for _, word := range words {
@@ -233,7 +233,7 @@ func (w *world) fails(r hostabi.Result, reason hostabi.ErrorReason, words ...str
 	}
 }
 
-func show(r hostabi.Result) string {
+func describe(r hostabi.Result) string {
 	switch {
 	case r.Error != nil:
 		return fmt.Sprintf("%s: %s", r.Error.Reason, r.Error.Message)

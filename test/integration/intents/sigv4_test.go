@@ -23,11 +23,11 @@ const (
 	token     = "session/token=="
 )
 
-func TestHTTP_IsSignedAsServicesCheckIt(t *testing.T) {
-	w := newWorld(t, "secrets get", "configmaps get")
-	w.secret("keys", map[string]string{"id": accessKey, "secret": secretKey, "token": token})
+func TestHTTP_SignatureV4_IsValid(t *testing.T) {
+	w := newEnv(t, "secrets get", "configmaps get")
+	w.createSecret("keys", map[string]string{"id": accessKey, "secret": secretKey, "token": token})
 	var sent *http.Request
-	s := w.serve(func(out http.ResponseWriter, r *http.Request) {
+	s := w.serveTLS(func(out http.ResponseWriter, r *http.Request) {
 		sent = r
 		body, err := io.ReadAll(r.Body)
 		if wrong := verify(r, body, secretKey); wrong != "" || err != nil {
@@ -36,12 +36,12 @@ func TestHTTP_IsSignedAsServicesCheckIt(t *testing.T) {
 		}
 		_, _ = io.WriteString(out, r.RequestURI)
 	})
-	signing := func(service string, session bool) func(*policies.HTTP) {
-		return func(h *policies.HTTP) {
+	signing := func(service string, session bool) func(*policies.HTTPRule) {
+		return func(h *policies.HTTPRule) {
 			h.SigV4 = &policies.SigV4{
-				Region: "eu-central-1", Service: service, AccessKeyID: w.key("keys", "id"), SecretAccessKey: w.key("keys", "secret"),
+				Region: "eu-central-1", Service: service, AccessKeyID: w.secretKey("keys", "id"), SecretAccessKey: w.secretKey("keys", "secret"),
 			}
-			if key := w.key("keys", "token"); session {
+			if key := w.secretKey("keys", "token"); session {
 				h.SigV4.SessionToken = &key
 			}
 		}
@@ -60,30 +60,30 @@ func TestHTTP_IsSignedAsServicesCheckIt(t *testing.T) {
 		{"sqs", true, "POST", "/", "Action=SendMessage"},
 	} {
 		w.on.Grants.HTTP = nil
-		w.grant(s, signing(c.service, c.session))
-		r := w.asks(hostabi.Intent{HTTP: &hostabi.HTTPIntent{
+		w.grantHTTP(s, signing(c.service, c.session))
+		r := w.execute(hostabi.Intent{HTTP: &hostabi.HTTPIntent{
 			Method: c.method, URL: s.URL + c.path, Body: c.body, Headers: map[string]string{"X-Amz-Meta-A": "  a   b "},
 		}})
 		if r.HTTP == nil || r.HTTP.Status != http.StatusOK {
-			t.Errorf("%s %s %s: %s", c.service, c.method, c.path, show(r))
+			t.Errorf("%s %s %s: %s", c.service, c.method, c.path, describe(r))
 		}
 		if got := sent.Header.Get("X-Amz-Security-Token"); (got == token) != c.session {
 			t.Errorf("%s %s: the session token is %q", c.service, c.path, got)
 		}
-		w.keeps(r, secretKey, accessKey, token)
+		w.expectRedacted(r, secretKey, accessKey, token)
 	}
-	w.fails(w.http("GET", s.URL, "X-Amz-Date", "20260102T030405Z"), hostabi.ErrorNotGranted, "X-Amz-Date")
-	w.fails(w.http("GET", s.URL+"/?a;b"), hostabi.ErrorInvalid, "query")
+	w.expectError(w.sendHTTP("GET", s.URL, "X-Amz-Date", "20260102T030405Z"), hostabi.ErrorNotGranted, "X-Amz-Date")
+	w.expectError(w.sendHTTP("GET", s.URL+"/?a;b"), hostabi.ErrorInvalid, "query")
 
-	w.secret("wrong", map[string]string{"secret": "another-secret-key"})
-	w.on.Grants.HTTP[0].SigV4.SecretAccessKey = w.key("wrong", "secret")
-	if r := w.http("GET", s.URL); r.HTTP == nil || r.HTTP.Status != http.StatusForbidden {
-		t.Errorf("another key signs as well: %s", show(r))
+	w.createSecret("wrong", map[string]string{"secret": "another-secret-key"})
+	w.on.Grants.HTTP[0].SigV4.SecretAccessKey = w.secretKey("wrong", "secret")
+	if r := w.sendHTTP("GET", s.URL); r.HTTP == nil || r.HTTP.Status != http.StatusForbidden {
+		t.Errorf("request signed with another key was accepted: %s", describe(r))
 	}
 }
 
-// verify checks a signature as the manual of Signature Version 4 has it; empty: it is
-// good.
+// verify checks a signature according to the specification of Signature Version 4. It
+// returns what is wrong, or "".
 func verify(r *http.Request, body []byte, secret string) string {
 	fields := map[string]string{}
 	for part := range strings.SplitSeq(strings.TrimPrefix(r.Header.Get("Authorization"), "AWS4-HMAC-SHA256 "), ", ") {
@@ -126,7 +126,7 @@ func verify(r *http.Request, body []byte, secret string) string {
 		key = h.Sum(nil)
 	}
 	if hex.EncodeToString(key) != fields["Signature"] {
-		return "the signature is wrong for " + canonical
+		return "wrong signature for canonical request " + canonical
 	}
 	return ""
 }
@@ -162,7 +162,7 @@ func hash(data []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// must takes what cannot be decoded as it is: then the signature is wrong.
+// must returns text that cannot be decoded unchanged; its signature is then wrong.
 func must(text string, err error) string {
 	if err != nil {
 		return err.Error()

@@ -7,31 +7,31 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/gleaner-dev/gleaner/operator/memo"
+	"github.com/gleaner-dev/gleaner/operator/objectstate"
 	"github.com/gleaner-dev/gleaner/test/pins"
 )
 
-// selecting governs the ConfigMaps of a test that have a label.
-const selecting = `
+// selectingPolicy is a policy for the test's ConfigMaps that have a label.
+const selectingPolicy = `
   resources: [{apiGroups: [""], resources: [configmaps]}]
   namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: NS}}
 `
 
-func TestTheSimplestPolicyKeepsWhatLostItsOwner(t *testing.T) {
-	w := newWorld(t)
-	p := w.policy(`
+func TestFixedOrphan_KeepsOwnerlessObjects(t *testing.T) {
+	w := newEnv(t)
+	p := w.applyPolicy(`
 kind: GCPolicy
 metadata: {name: keep}
 spec:
   resources: [{apiGroups: [""], resources: [configmaps]}]
   fixed: {collect: {decision: Orphan}}
   mode: Enforce`)
-	w.says(p, "Enforcing", metav1.ConditionTrue, "Enforcing", "")
-	owner := w.make("owner")
-	kept := w.make("kept", owner)
+	w.waitForCondition(p, "Enforcing", metav1.ConditionTrue, "Enforcing", "")
+	owner := w.createConfigMap("owner")
+	kept := w.createConfigMap("kept", owner)
 	w.delete(owner)
-	e := w.stays(kept, "KeptByPolicy")
-	if e.Policy != "GCPolicy "+w.ns+"/keep" || len(e.Asked) != 1 || e.Asked[0].Decision != "Orphan" {
+	e := w.expectKept(kept, "KeptByPolicy")
+	if e.Policy != "GCPolicy "+w.ns+"/keep" || len(e.Evaluations) != 1 || e.Evaluations[0].Decision != "Orphan" {
 		t.Errorf("recorded: %+v", e)
 	}
 	w.eventually(func() error {
@@ -42,113 +42,113 @@ spec:
 	})
 }
 
-func TestInMonitorModeNothingChanges(t *testing.T) {
-	w := newWorld(t)
-	w.policy(`
+func TestMonitorMode_ChangesNothing(t *testing.T) {
+	w := newEnv(t)
+	w.applyPolicy(`
 kind: GCPolicy
 metadata: {name: keep}
 spec:
   resources: [{apiGroups: [""], resources: [configmaps]}]
   fixed: {collect: {decision: Orphan, reason: it is data}}`)
-	owner := w.make("owner")
-	dependent := w.make("dependent", owner)
+	owner := w.createConfigMap("owner")
+	dependent := w.createConfigMap("dependent", owner)
 	w.delete(owner)
-	w.goes(dependent)
-	e := w.decided(dependent, "OwnersAbsent")
-	if len(e.Asked) != 1 || e.Asked[0].Mode != "Monitor" || e.Asked[0].Decision != "Orphan" || e.Policy != "builtin" {
+	w.waitForDeletion(dependent)
+	e := w.waitForDecision(dependent, "OwnersAbsent")
+	if len(e.Evaluations) != 1 || e.Evaluations[0].Mode != "Monitor" || e.Evaluations[0].Decision != "Orphan" || e.Policy != "builtin" {
 		t.Errorf("recorded: %+v", e)
 	}
 	if !strings.Contains(e.String(), "Orphan (it is data) [Monitor: without effect]") {
-		t.Errorf("told: %s", e)
+		t.Errorf("record: %s", e)
 	}
 }
 
-func TestADelayCountsFromTheLastOwnersEndAndOutlivesTheOperator(t *testing.T) {
-	w := newWorld(t)
-	p := w.policy(`
+func TestDelay_CountsFromTheOwnersDeletion_AcrossRestarts(t *testing.T) {
+	w := newEnv(t)
+	p := w.applyPolicy(`
 kind: GCPolicy
 metadata: {name: later}
 spec:
   resources: [{apiGroups: [""], resources: [configmaps]}]
   fixed: {collect: {decision: Delete, delay: 24h}}
   mode: Enforce`)
-	owner := w.make("owner")
-	dependent := w.make("dependent", owner)
+	owner := w.createConfigMap("owner")
+	dependent := w.createConfigMap("dependent", owner)
 	w.delete(owner)
-	e := w.stays(dependent, "DelayedByPolicy")
-	if e.Until == nil || time.Until(*e.Until) < 23*time.Hour {
-		t.Errorf("until %v", e.Until)
+	e := w.expectKept(dependent, "DelayedByPolicy")
+	if e.NextAttempt == nil || time.Until(*e.NextAttempt) < 23*time.Hour {
+		t.Errorf("waits until %v", e.NextAttempt)
 	}
 	w.eventually(func() error {
-		if w.remembered(dependent).OwnerlessSince.IsZero() {
-			return errorf("nothing is remembered")
+		if w.stateOf(dependent).OwnersAbsentSince.IsZero() {
+			return errorf("state annotation is missing")
 		}
 		return nil
 	})
-	// The policy's delay is put down to less than has passed: the object goes, since
-	// it is remembered since when it has had no owner.
+	// The policy's delay is reduced below the elapsed time: the object is deleted, since
+	// the state annotation has the time when it lost its owner.
 	w.patch(p, `{"spec": {"fixed": {"collect": {"delay": "1ms"}}}}`)
-	w.goes(dependent)
+	w.waitForDeletion(dependent)
 }
 
-func TestAMemoGoesWithTheReasonForIt(t *testing.T) {
-	w := newWorld(t)
-	w.policy(`
+func TestStateAnnotation_IsRemoved_WhenNotNeeded(t *testing.T) {
+	w := newEnv(t)
+	w.applyPolicy(`
 kind: GCPolicy
 metadata: {name: later}
 spec:
   resources: [{apiGroups: [""], resources: [configmaps]}]
   fixed: {collect: {decision: Delete, delay: 24h}}
   mode: Enforce`)
-	owner, another := w.make("owner"), w.make("another")
-	dependent := w.make("dependent", owner)
+	owner, another := w.createConfigMap("owner"), w.createConfigMap("another")
+	dependent := w.createConfigMap("dependent", owner)
 	w.delete(owner)
-	w.stays(dependent, "DelayedByPolicy")
+	w.expectKept(dependent, "DelayedByPolicy")
 	w.eventually(func() error {
-		if w.get(dependent).GetAnnotations()[memo.Annotation] == "" {
-			return errorf("nothing is remembered yet")
+		if w.get(dependent).GetAnnotations()[objectstate.Annotation] == "" {
+			return errorf("state annotation is missing")
 		}
 		return nil
 	})
 	w.patch(dependent, `{"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "another", "uid": "`+string(another.GetUID())+`"}]}}`)
 	w.eventually(func() error {
-		if text := w.get(dependent).GetAnnotations()[memo.Annotation]; text != "" {
-			return errorf("still remembered: %s", text)
+		if text := w.get(dependent).GetAnnotations()[objectstate.Annotation]; text != "" {
+			return errorf("state annotation still exists: %s", text)
 		}
 		return nil
 	})
 }
 
-func TestAMemoThatTravelledIsNotBelieved(t *testing.T) {
-	w := newWorld(t)
-	w.policy(`
+func TestStateAnnotation_OfAnotherObject_IsIgnored(t *testing.T) {
+	w := newEnv(t)
+	w.applyPolicy(`
 kind: GCPolicy
 metadata: {name: later}
 spec:
   resources: [{apiGroups: [""], resources: [configmaps]}]
   fixed: {collect: {decision: Delete, delay: 1h}}
   mode: Enforce`)
-	owner := w.make("owner")
-	dependent := w.make("dependent", owner)
-	// As another object would have it, that has been without an owner for long.
-	stray := memo.New("another", dependent.GetOwnerReferences(), time.Now().Add(-48*time.Hour))
-	w.patch(dependent, `{"metadata": {"annotations": {"`+memo.Annotation+`": `+quoted(w.signed(stray))+`}}}`)
+	owner := w.createConfigMap("owner")
+	dependent := w.createConfigMap("dependent", owner)
+	// The state of another object that lost its owner long ago.
+	stray := objectstate.New("another", dependent.GetOwnerReferences(), time.Now().Add(-48*time.Hour))
+	w.patch(dependent, `{"metadata": {"annotations": {"`+objectstate.Annotation+`": `+quoteJSON(w.signState(stray))+`}}}`)
 	w.delete(owner)
-	e := w.stays(dependent, "DelayedByPolicy")
-	if e.Until == nil || time.Until(*e.Until) < 59*time.Minute {
-		t.Errorf("until %v", e.Until)
+	e := w.expectKept(dependent, "DelayedByPolicy")
+	if e.NextAttempt == nil || time.Until(*e.NextAttempt) < 59*time.Minute {
+		t.Errorf("waits until %v", e.NextAttempt)
 	}
 	w.eventually(func() error {
-		if w.remembered(dependent).OwnerlessSince.IsZero() {
-			return errorf("the stray memo is still there")
+		if w.stateOf(dependent).OwnersAbsentSince.IsZero() {
+			return errorf("invalid state annotation still exists")
 		}
 		return nil
 	})
 }
 
-func TestARegoModuleDecidesByTheObject(t *testing.T) {
-	w := newWorld(t)
-	module := w.policy(`
+func TestRegoModule_DecidesByTheObject(t *testing.T) {
+	w := newEnv(t)
+	module := w.applyPolicy(`
 kind: PolicyModule
 metadata: {name: by-label}
 spec:
@@ -162,9 +162,9 @@ spec:
 
       validate := {"decision": "Valid"} if is_string(input.policy.settings.value)
       else := {"decision": "Invalid", "reason": "value must be a text"}`)
-	w.says(module, "Fetched", metav1.ConditionTrue, "Fetched", "")
-	w.says(module, "Compiled", metav1.ConditionTrue, "Compiled", "collect")
-	p := w.policy(`
+	w.waitForCondition(module, "Fetched", metav1.ConditionTrue, "Fetched", "")
+	w.waitForCondition(module, "Compiled", metav1.ConditionTrue, "Compiled", "collect")
+	p := w.applyPolicy(`
 kind: GCPolicy
 metadata: {name: by-label}
 spec:
@@ -173,51 +173,51 @@ spec:
   serviceAccount: {name: reader}
   settings: {value: "yes"}
   mode: Enforce`)
-	w.says(p, "ModuleReady", metav1.ConditionTrue, "Ready", "collect")
-	w.reader("configmaps")
-	owner := w.make("owner")
-	kept := w.object("ConfigMap", "kept", map[string]string{"keep": "yes"}, owner)
-	dropped := w.object("ConfigMap", "dropped", map[string]string{"keep": "no"}, owner)
+	w.waitForCondition(p, "ModuleReady", metav1.ConditionTrue, "Ready", "collect")
+	w.createReader("configmaps")
+	owner := w.createConfigMap("owner")
+	kept := w.createObject("ConfigMap", "kept", map[string]string{"keep": "yes"}, owner)
+	dropped := w.createObject("ConfigMap", "dropped", map[string]string{"keep": "no"}, owner)
 	w.delete(owner)
-	w.goes(dropped)
-	e := w.stays(kept, "KeptByPolicy")
-	if a := e.Asked[0]; a.Reason != "kept is kept" || a.Fuel == 0 || a.Module != "PolicyModule "+w.ns+"/by-label" || len(a.Digest) != 64 {
+	w.waitForDeletion(dropped)
+	e := w.expectKept(kept, "KeptByPolicy")
+	if a := e.Evaluations[0]; a.Reason != "kept is kept" || a.Fuel == 0 || a.Module != "PolicyModule "+w.ns+"/by-label" || len(a.Digest) != 64 {
 		t.Errorf("recorded: %+v", a)
 	}
 	w.patch(p, `{"spec": {"settings": {"value": 5}}}`)
-	w.says(p, "Accepted", metav1.ConditionFalse, "SettingsRefused", "value must be a text")
+	w.waitForCondition(p, "Accepted", metav1.ConditionFalse, "SettingsRefused", "value must be a text")
 }
 
-func TestAFaultHoldsTheObjectUntilItsCauseIsMended(t *testing.T) {
-	const mended = "package gleaner\ncollect := {\"decision\": \"Delete\"}"
-	w := newWorld(t)
-	p := w.policy(`
+func TestFault_KeepsTheObject_UntilFixed(t *testing.T) {
+	const fixed = "package gleaner\ncollect := {\"decision\": \"Delete\"}"
+	w := newEnv(t)
+	p := w.applyPolicy(`
 kind: GCPolicy
 metadata: {name: broken}
 spec:
   resources: [{apiGroups: [""], resources: [configmaps]}]
-  module: {name: missing, digest: ` + pins.Of(mended) + `}
+  module: {name: missing, digest: ` + pins.Of(fixed) + `}
   needs: Reference
   mode: Enforce`)
-	w.says(p, "ModuleReady", metav1.ConditionFalse, "NotFound", "there is no PolicyModule "+w.ns+"/missing: apply it")
-	w.says(p, "Enforcing", metav1.ConditionFalse, "NotReady", "objects that it governs are kept")
-	owner := w.make("owner")
-	held := w.make("held", owner)
+	w.waitForCondition(p, "ModuleReady", metav1.ConditionFalse, "NotFound", "there is no PolicyModule "+w.ns+"/missing: apply it")
+	w.waitForCondition(p, "Enforcing", metav1.ConditionFalse, "NotReady", "objects that it governs are kept")
+	owner := w.createConfigMap("owner")
+	held := w.createConfigMap("held", owner)
 	w.delete(owner)
-	e := w.stays(held, "PolicyAtFault")
-	if !strings.Contains(e.Asked[0].Fault, "there is no PolicyModule") {
+	e := w.expectKept(held, "PolicyFault")
+	if !strings.Contains(e.Evaluations[0].Fault, "there is no PolicyModule") {
 		t.Errorf("recorded: %+v", e)
 	}
-	w.policy(`
+	w.applyPolicy(`
 kind: PolicyModule
 metadata: {name: missing}
-spec: {rego: {inline: ` + quoted(mended) + `}}`)
-	w.goes(held)
+spec: {rego: {inline: ` + quoteJSON(fixed) + `}}`)
+	w.waitForDeletion(held)
 }
 
-func TestAFaultIsPassedOverWhereThePolicySaysSo(t *testing.T) {
-	w := newWorld(t)
-	w.policy(`
+func TestFault_IsIgnored_WithOnFaultDefault(t *testing.T) {
+	w := newEnv(t)
+	w.applyPolicy(`
 kind: GCPolicy
 metadata: {name: broken}
 spec:
@@ -225,45 +225,45 @@ spec:
   module: {name: missing}
   onFault: Default
   mode: Enforce`)
-	owner := w.make("owner")
-	dependent := w.make("dependent", owner)
+	owner := w.createConfigMap("owner")
+	dependent := w.createConfigMap("dependent", owner)
 	w.delete(owner)
-	w.goes(dependent)
+	w.waitForDeletion(dependent)
 }
 
-func TestClusterPoliciesGoFirstAndSelectorsAndConditionsAreHeeded(t *testing.T) {
-	w := newWorld(t)
-	w.policy(`
+func TestPolicies_PrecedenceSelectorsAndConditions(t *testing.T) {
+	w := newEnv(t)
+	w.applyPolicy(`
 kind: ClusterGCPolicy
 metadata: {name: first-NS}
-spec:` + selecting + `
+spec:` + selectingPolicy + `
   objectSelector: {matchLabels: {tier: data}}
   matchConditions: [{name: big, expression: "has(object.data) && size(object.data) > 1"}]
   fixed: {collect: {decision: Orphan}}
   mode: Enforce`)
-	p := w.policy(`
+	p := w.applyPolicy(`
 kind: GCPolicy
 metadata: {name: second}
 spec:
   resources: [{apiGroups: [""], resources: [configmaps]}]
   fixed: {collect: {decision: Delete, delay: 1h}}
   mode: Enforce`)
-	w.says(p, "Overlapping", metav1.ConditionTrue, "OthersFirst", "ClusterGCPolicy first-"+w.ns)
-	owner := w.make("owner")
+	w.waitForCondition(p, "Overlapping", metav1.ConditionTrue, "OthersFirst", "ClusterGCPolicy first-"+w.ns)
+	owner := w.createConfigMap("owner")
 	data := map[string]string{"tier": "data"}
-	big := w.object("ConfigMap", "big", data, owner)
-	small := w.object("ConfigMap", "small", data, owner)
-	other := w.object("ConfigMap", "other", nil, owner)
+	big := w.createObject("ConfigMap", "big", data, owner)
+	small := w.createObject("ConfigMap", "small", data, owner)
+	other := w.createObject("ConfigMap", "other", nil, owner)
 	w.patch(big, `{"data": {"a": "1", "b": "2"}}`)
 	w.delete(owner)
-	w.stays(big, "KeptByPolicy")
-	w.stays(small, "DelayedByPolicy")
-	w.stays(other, "DelayedByPolicy")
+	w.expectKept(big, "KeptByPolicy")
+	w.expectKept(small, "DelayedByPolicy")
+	w.expectKept(other, "DelayedByPolicy")
 }
 
-func TestWhatAModuleLeavesToRememberIsBroughtBack(t *testing.T) {
-	w := newWorld(t)
-	w.policy(`
+func TestState_OfAModule_IsReturned(t *testing.T) {
+	w := newEnv(t)
+	w.applyPolicy(`
 kind: PolicyModule
 metadata: {name: twice}
 spec:
@@ -272,7 +272,7 @@ spec:
       package gleaner
       collect := {"decision": "Delete", "reason": sprintf("attempt %d, after %d", [input.attempt, input.state.attempt])} if input.state.attempt
       else := {"decision": "Wait", "after": "1s", "state": {"attempt": input.attempt}}`)
-	w.policy(`
+	w.applyPolicy(`
 kind: GCPolicy
 metadata: {name: twice}
 spec:
@@ -280,31 +280,31 @@ spec:
   needs: Reference
   module: {name: twice}
   mode: Enforce`)
-	owner := w.make("owner")
-	dependent := w.make("dependent", owner)
+	owner := w.createConfigMap("owner")
+	dependent := w.createConfigMap("dependent", owner)
 	w.delete(owner)
-	w.goes(dependent)
-	if e := w.decided(dependent, "OwnersAbsent"); !strings.HasSuffix(e.Asked[0].Reason, ", after 1") {
-		t.Errorf("recorded: %+v", e.Asked)
+	w.waitForDeletion(dependent)
+	if e := w.waitForDecision(dependent, "OwnersAbsent"); !strings.HasSuffix(e.Evaluations[0].Reason, ", after 1") {
+		t.Errorf("recorded: %+v", e.Evaluations)
 	}
 }
 
-func TestAPolicyChoosesHowAnObjectGoes(t *testing.T) {
-	w := newWorld(t)
-	w.policy(`
+func TestPolicy_ChoosesThePropagationPolicy(t *testing.T) {
+	w := newEnv(t)
+	w.applyPolicy(`
 kind: GCPolicy
 metadata: {name: how}
 spec:
   resources: [{apiGroups: [""], resources: [secrets]}]
   fixed: {collect: {decision: Delete, propagation: Orphan, gracePeriodSeconds: 0}}
   mode: Enforce`)
-	owner := w.make("owner")
-	middle := w.object("Secret", "middle", nil, owner)
-	below := w.make("below", middle)
+	owner := w.createConfigMap("owner")
+	middle := w.createObject("Secret", "middle", nil, owner)
+	below := w.createConfigMap("below", middle)
 	w.delete(owner)
-	w.goes(middle)
-	w.free(below)
-	if e := w.decided(middle, "OwnersAbsent"); e.How != "Orphan" {
+	w.waitForDeletion(middle)
+	w.waitForNoOwners(below)
+	if e := w.waitForDecision(middle, "OwnersAbsent"); e.Detail != "Orphan" {
 		t.Errorf("recorded: %+v", e)
 	}
 }

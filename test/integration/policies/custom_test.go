@@ -9,31 +9,31 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// resource is that of a kind: one of every cluster's, or one that the test defined.
-func (w *world) resource(kind string) schema.GroupVersionResource {
+// resourceOf returns the resource of a kind: a built-in one, or one that the test defined.
+func (w *env) resourceOf(kind string) schema.GroupVersionResource {
 	w.Helper()
 	if resource, ok := w.custom[kind]; ok {
 		return resource
 	}
 	resource, ok := resources[kind]
 	if !ok {
-		w.Fatalf("no resource is known of kind %s", kind)
+		w.Fatalf("unknown kind %s", kind)
 	}
 	return resource
 }
 
-// databases names the kind Database, of a group of the test's own, which need not be
-// defined yet.
-func (w *world) databases() (group string) {
+// registerDatabases registers the kind Database in the test's own API group. Its definition need not
+// exist yet.
+func (w *env) registerDatabases() (group string) {
 	group = w.ns + ".example.com"
 	w.custom = map[string]schema.GroupVersionResource{"Database": {Group: group, Version: "v1", Resource: "databases"}}
 	return group
 }
 
-// define defines the kind Database, and waits until it is served.
-func (w *world) define() (crd *unstructured.Unstructured) {
+// createDatabaseCRD creates the definition of Database, and waits until it is served.
+func (w *env) createDatabaseCRD() (crd *unstructured.Unstructured) {
 	w.Helper()
-	w.databases()
+	w.registerDatabases()
 	crd = w.apply(`
 kind: CustomResourceDefinition
 metadata: {name: databases.NS.example.com}
@@ -49,16 +49,16 @@ spec:
 	return crd
 }
 
-// database creates a Database with owners and a spec.
-func (w *world) database(name, spec string, owners ...*unstructured.Unstructured) *unstructured.Unstructured {
+// createDatabase creates a Database with owners and a spec.
+func (w *env) createDatabase(name, spec string, owners ...*unstructured.Unstructured) *unstructured.Unstructured {
 	w.Helper()
-	o := w.object("Database", name, nil, owners...)
+	o := w.createObject("Database", name, nil, owners...)
 	w.patch(o, `{"spec": `+spec+`}`)
 	return w.get(o)
 }
 
-// governsDatabases is the beginning of a policy of a kind, without what it decides.
-func governsDatabases(kind string) string {
+// databasePolicy returns the beginning of a policy of a kind, without what it decides.
+func databasePolicy(kind string) string {
 	text := `
 kind: ` + kind + `
 metadata: {name: databases-NS}
@@ -71,27 +71,27 @@ spec:
 	return text
 }
 
-// kindsOfPolicies are those that can govern a custom resource.
-var kindsOfPolicies = []string{"GCPolicy", "ClusterGCPolicy"}
+// policyKinds are the kinds that can govern a custom resource.
+var policyKinds = []string{"GCPolicy", "ClusterGCPolicy"}
 
 func TestCustomResource_IsKeptByAFixedPolicy(t *testing.T) {
-	for _, kind := range kindsOfPolicies {
+	for _, kind := range policyKinds {
 		t.Run(kind, func(t *testing.T) {
-			w := newWorld(t)
-			w.define()
-			p := w.policy(governsDatabases(kind) + "\n  fixed: {collect: {decision: Orphan}}")
-			w.says(p, "Enforcing", metav1.ConditionTrue, "Enforcing", "")
-			owner := w.database("owner", "{}")
-			replica, settings := w.database("replica", "{}", owner), w.make("settings", owner)
+			w := newEnv(t)
+			w.createDatabaseCRD()
+			p := w.applyPolicy(databasePolicy(kind) + "\n  fixed: {collect: {decision: Orphan}}")
+			w.waitForCondition(p, "Enforcing", metav1.ConditionTrue, "Enforcing", "")
+			owner := w.createDatabase("owner", "{}")
+			replica, settings := w.createDatabase("replica", "{}", owner), w.createConfigMap("settings", owner)
 			w.delete(owner)
-			w.stays(replica, "KeptByPolicy")
-			w.free(replica)
-			w.goes(settings) // which the policy does not govern
+			w.expectKept(replica, "KeptByPolicy")
+			w.waitForNoOwners(replica)
+			w.waitForDeletion(settings) // not governed
 		})
 	}
 }
 
-func TestCustomResource_IsCollectedAsAModuleSaysOfItsSpec(t *testing.T) {
+func TestCustomResource_IsCollected_DependingOnItsSpec(t *testing.T) {
 	const retains = `
   rego:
     inline: |
@@ -99,100 +99,100 @@ func TestCustomResource_IsCollectedAsAModuleSaysOfItsSpec(t *testing.T) {
       collect := {"decision": "Orphan", "reason": "retained"} if input.object.spec.retain == "always"
       else := {"decision": "Wait", "after": "1h"} if input.object.spec.retain == "for now"
       else := {"decision": "Delete"}`
-	for _, kind := range kindsOfPolicies {
+	for _, kind := range policyKinds {
 		t.Run(kind, func(t *testing.T) {
-			w := newWorld(t)
-			group := w.databases()
-			w.define()
-			w.readerOf(group, "databases")
+			w := newEnv(t)
+			group := w.registerDatabases()
+			w.createDatabaseCRD()
+			w.createReaderFor(group, "databases")
 			moduleKind := strings.Replace(kind, "GCPolicy", "PolicyModule", 1)
 			account := "{name: reader}"
 			if kind == "ClusterGCPolicy" {
 				account = "{name: reader, namespace: NS}"
 			}
-			w.policy("kind: " + moduleKind + "\nmetadata: {name: retains-NS}\nspec:" + retains)
-			p := w.policy(governsDatabases(kind) + "\n  module: {kind: " + moduleKind + ", name: retains-NS}\n  serviceAccount: " + account)
-			w.says(p, "Enforcing", metav1.ConditionTrue, "Enforcing", "")
-			owner := w.make("owner")
-			kept := w.database("kept", `{"retain": "always"}`, owner)
-			waiting := w.database("waiting", `{"retain": "for now"}`, owner)
-			dropped := w.database("dropped", `{"retain": "never"}`, owner)
-			below := w.database("below", `{"retain": "never"}`, dropped)
+			w.applyPolicy("kind: " + moduleKind + "\nmetadata: {name: retains-NS}\nspec:" + retains)
+			p := w.applyPolicy(databasePolicy(kind) + "\n  module: {kind: " + moduleKind + ", name: retains-NS}\n  serviceAccount: " + account)
+			w.waitForCondition(p, "Enforcing", metav1.ConditionTrue, "Enforcing", "")
+			owner := w.createConfigMap("owner")
+			kept := w.createDatabase("kept", `{"retain": "always"}`, owner)
+			waiting := w.createDatabase("waiting", `{"retain": "for now"}`, owner)
+			dropped := w.createDatabase("dropped", `{"retain": "never"}`, owner)
+			below := w.createDatabase("below", `{"retain": "never"}`, dropped)
 			w.delete(owner)
-			w.goes(dropped, below)
-			if e := w.stays(kept, "KeptByPolicy"); e.Asked[0].Reason != "retained" {
+			w.waitForDeletion(dropped, below)
+			if e := w.expectKept(kept, "KeptByPolicy"); e.Evaluations[0].Reason != "retained" {
 				t.Errorf("recorded: %+v", e)
 			}
-			w.free(kept)
-			w.stays(waiting, "WaitsByPolicy")
+			w.waitForNoOwners(kept)
+			w.expectKept(waiting, "PolicyWaiting")
 			w.patch(waiting, `{"spec": {"retain": "never"}}`)
-			w.goes(waiting)
+			w.waitForDeletion(waiting)
 		})
 	}
 }
 
-func TestCustomResource_DeletesItsDependentsAsThePolicyDecides(t *testing.T) {
-	for _, kind := range kindsOfPolicies {
+func TestCustomResource_DeletesItsDependents_ByPolicy(t *testing.T) {
+	for _, kind := range policyKinds {
 		t.Run(kind, func(t *testing.T) {
-			w := newWorld(t)
-			w.define()
-			p := w.policy(governsDatabases(kind) + "\n  fixed: {propagate: {decision: Wait, after: 1h}}")
-			w.says(p, "Enforcing", metav1.ConditionTrue, "Enforcing", "")
-			owner := w.database("owner", "{}")
-			w.held(owner, true)
-			dependents := []*unstructured.Unstructured{w.make("settings", owner), w.database("replica", "{}", owner)}
+			w := newEnv(t)
+			w.createDatabaseCRD()
+			p := w.applyPolicy(databasePolicy(kind) + "\n  fixed: {propagate: {decision: Wait, after: 1h}}")
+			w.waitForCondition(p, "Enforcing", metav1.ConditionTrue, "Enforcing", "")
+			owner := w.createDatabase("owner", "{}")
+			w.waitForHold(owner, true)
+			dependents := []*unstructured.Unstructured{w.createConfigMap("settings", owner), w.createDatabase("replica", "{}", owner)}
 			w.delete(owner)
-			w.kept(owner, "WaitsByPolicy")
+			w.expectBlocked(owner, "PolicyWaiting")
 			for _, o := range dependents {
 				if live := w.get(o); live.GetName() == "" || live.GetDeletionTimestamp() != nil || len(live.GetOwnerReferences()) != 1 {
-					t.Errorf("while the policy waits, %s is %v", o.GetName(), live.Object)
+					t.Errorf("while the policy returns Wait, %s is %v", o.GetName(), live.Object)
 				}
 			}
 			w.patch(p, `{"spec": {"fixed": {"propagate": {"decision": "Orphan", "after": null}}}}`)
-			w.goes(owner)
-			w.free(dependents[0])
-			w.free(dependents[1])
+			w.waitForDeletion(owner)
+			w.waitForNoOwners(dependents[0])
+			w.waitForNoOwners(dependents[1])
 
 			w.patch(p, `{"spec": {"fixed": {"propagate": {"decision": "Foreground"}}}}`)
-			w.policyObserved(p)
-			owner = w.database("again", "{}")
-			w.held(owner, true)
-			w.waitsForDependent(owner)
+			w.waitForObserved(p)
+			owner = w.createDatabase("again", "{}")
+			w.waitForHold(owner, true)
+			w.expectWaitsForDependent(owner)
 		})
 	}
 }
 
-// waitsForDependent deletes an owner in the background, and sees that it waits for a
-// dependent, which a finalizer keeps for now.
-func (w *world) waitsForDependent(owner *unstructured.Unstructured) {
+// expectWaitsForDependent deletes an owner in the background, and checks that it waits for a
+// dependent that has a finalizer.
+func (w *env) expectWaitsForDependent(owner *unstructured.Unstructured) {
 	w.Helper()
-	dependent := w.database("slow", "{}", owner)
+	dependent := w.createDatabase("slow", "{}", owner)
 	w.patch(dependent, `{"metadata": {"finalizers": ["test.gleaner.dev/slow"], "ownerReferences": [{"apiVersion": "`+owner.GetAPIVersion()+
 		`", "kind": "Database", "name": "`+owner.GetName()+`", "uid": "`+string(owner.GetUID())+`", "blockOwnerDeletion": true}]}}`)
 	w.delete(owner)
 	w.eventually(func() error {
 		if w.get(dependent).GetDeletionTimestamp() == nil {
-			return errorf("the dependent is not being deleted; %s", w.decisions(owner))
+			return errorf("dependent is not being deleted; %s", w.describeDecisions(owner))
 		}
 		return nil
 	})
 	if w.get(owner).GetName() == "" {
-		w.Errorf("the owner has not waited; %s", w.decisions(owner))
+		w.Errorf("owner did not wait; %s", w.describeDecisions(owner))
 	}
 	w.patch(dependent, `{"metadata": {"finalizers": null}}`)
-	w.goes(dependent, owner)
+	w.waitForDeletion(dependent, owner)
 }
 
 func TestCustomResource_WaitsForItsFinalizer(t *testing.T) {
-	w := newWorld(t)
-	group := w.databases()
-	w.define()
-	w.readerOf(group, "databases")
-	w.module("emptied", `
+	w := newEnv(t)
+	group := w.registerDatabases()
+	w.createDatabaseCRD()
+	w.createReaderFor(group, "databases")
+	w.applyModule("emptied", `
 finalize := {"decision": "Done"} if input.object.spec.emptied
 else := {"decision": "Wait", "after": "1h", "reason": "it is not empty"}`)
-	before := w.database("before", "{}")
-	f := w.policy(`
+	before := w.createDatabase("before", "{}")
+	f := w.applyPolicy(`
 kind: Finalizer
 metadata: {name: emptied}
 spec:
@@ -201,41 +201,41 @@ spec:
   serviceAccount: {name: reader}
   mode: Enforce
   attach: true`)
-	after := w.database("after", "{}")
-	dependent := w.make("dependent", after)
+	after := w.createDatabase("after", "{}")
+	dependent := w.createConfigMap("dependent", after)
 	for _, o := range []*unstructured.Unstructured{before, after} {
-		w.carries(o, w.entry("emptied"))
+		w.waitForFinalizers(o, w.finalizerName("emptied"))
 		w.delete(o)
-		w.kept(o, "FinalizerWaits")
+		w.expectBlocked(o, "FinalizerWaiting")
 	}
 	w.patch(after, `{"spec": {"emptied": true}}`)
-	w.goes(after, dependent)
-	w.status(f, "released", 1)
-	w.status(f, "pending", 1)
+	w.waitForDeletion(after, dependent)
+	w.waitForStatus(f, "released", 1)
+	w.waitForStatus(f, "pending", 1)
 	w.patch(before, `{"spec": {"emptied": true}}`)
-	w.goes(before)
+	w.waitForDeletion(before)
 }
 
-func TestCustomResource_IsGovernedAsSoonAsItsTypeIsDefined(t *testing.T) {
-	w := newWorld(t)
-	w.databases()
-	p := w.policy(governsDatabases("GCPolicy") + "\n  fixed: {collect: {decision: Orphan}, propagate: {decision: Orphan}}")
-	for range 2 { // the second time, the type was defined before
-		w.says(p, "Enforcing", metav1.ConditionFalse, "NotServed", "serves no databases."+w.ns+".example.com")
-		crd := w.define()
-		w.says(p, "Enforcing", metav1.ConditionTrue, "Enforcing", "")
-		owner := w.database("owner", "{}")
-		w.held(owner, true)
-		replica, settings := w.database("replica", "{}", owner), w.make("settings", owner)
+func TestCustomResource_IsGoverned_OnceItsTypeIsDefined(t *testing.T) {
+	w := newEnv(t)
+	w.registerDatabases()
+	p := w.applyPolicy(databasePolicy("GCPolicy") + "\n  fixed: {collect: {decision: Orphan}, propagate: {decision: Orphan}}")
+	for range 2 { // the second time, the type has existed before
+		w.waitForCondition(p, "Enforcing", metav1.ConditionFalse, "NotServed", "serves no databases."+w.ns+".example.com")
+		crd := w.createDatabaseCRD()
+		w.waitForCondition(p, "Enforcing", metav1.ConditionTrue, "Enforcing", "")
+		owner := w.createDatabase("owner", "{}")
+		w.waitForHold(owner, true)
+		replica, settings := w.createDatabase("replica", "{}", owner), w.createConfigMap("settings", owner)
 		w.delete(owner)
-		w.goes(owner)
-		w.free(replica)
-		w.free(settings)
-		lost := w.database("lost", "{}", settings)
+		w.waitForDeletion(owner)
+		w.waitForNoOwners(replica)
+		w.waitForNoOwners(settings)
+		lost := w.createDatabase("lost", "{}", settings)
 		w.delete(settings)
-		w.stays(lost, "KeptByPolicy")
-		w.held(replica, true) // and yet the type can be removed
+		w.expectKept(lost, "KeptByPolicy")
+		w.waitForHold(replica, true) // the type can still be removed
 		w.delete(crd)
-		w.goes(crd)
+		w.waitForDeletion(crd)
 	}
 }

@@ -13,45 +13,45 @@ import (
 
 	"github.com/gleaner-dev/gleaner/devcluster"
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
-	"github.com/gleaner-dev/gleaner/test/inside"
+	"github.com/gleaner-dev/gleaner/test/inprocess"
 )
 
-// enforcing is the admission plugin that asks for rights to owner references: to delete
-// the object for changing them, and to update the owner's finalizers for blocking it.
-const enforcing = "OwnerReferencesPermissionEnforcement"
+// enforcementFlags enables the admission plugin that requires permissions for owner references:
+// delete on the object to change them, and update on the owner's finalizers to block it.
+const enforcementFlags = "OwnerReferencesPermissionEnforcement"
 
 const operatorNamespace = "gleaner-system"
 
 func TestEnforcement_OfOwnerReferences(t *testing.T) {
-	o := newEnforced(t)
-	claims := map[string]func(*world){
-		"the operator deletes and orphans":             (*world).deletesAndOrphans,
-		"it unblocks a circle":                         (*world).unblocksACircle,
-		"it does what policies and finalizers say":     (*world).enforcesPolicies,
-		"a tenant does not block what it may not hold": func(w *world) { w.keepsTenantsFromBlocking(o.cluster) },
+	o := newEnforcedEnv(t)
+	claims := map[string]func(*env){
+		"the operator deletes and orphans":                  (*env).deletesAndOrphans,
+		"the operator unblocks a cycle":                     (*env).unblocksACycle,
+		"the operator enforces policies and finalizers":     (*env).enforcesPolicies,
+		"a tenant cannot block an owner without permission": func(w *env) { w.keepsTenantsFromBlocking(o.cluster) },
 	}
-	if slices.Contains(controllers, "-garbage-collector-controller") { // which drops both
-		claims["it drops one of two references of one UID"] = (*world).dropsOneOfTwo
+	if slices.Contains(controllers, "-garbage-collector-controller") { // the built-in collector drops both
+		claims["the operator drops one of two references with one UID"] = (*env).dropsOneOfTwo
 	}
 	for claim, holds := range claims {
 		t.Run(claim, func(t *testing.T) {
-			w := worldOn(t, o.cluster.RESTConfig(), o.collector)
+			w := newEnvOn(t, o.cluster.RESTConfig(), o.collector)
 			holds(w)
-			w.nothingForbidden()
+			w.expectNothingForbidden()
 		})
 	}
 }
 
-// newEnforced is a control plane with that plugin, on which the operator has the rights of
-// its manifests and no others.
-func newEnforced(t *testing.T) *operation {
+// newEnforcedEnv starts a control plane with that plugin, on which the operator has only the
+// permissions of its manifests.
+func newEnforcedEnv(t *testing.T) *dedicatedEnv {
 	t.Helper()
 	t.Parallel()
-	cluster := devtest.Start(t, devcluster.Options{Controllers: controllers, AdmissionPlugins: []string{enforcing}})
-	if err := inside.Define(t, cluster.RESTConfig()); err != nil {
+	cluster := devtest.Start(t, devcluster.Options{Controllers: controllers, AdmissionPlugins: []string{enforcementFlags}})
+	if err := inprocess.CreateCRDs(t, cluster.RESTConfig()); err != nil {
 		t.Fatal(err)
 	}
-	o := &operation{world: worldOn(t, cluster.RESTConfig(), nil), cluster: cluster}
+	o := &dedicatedEnv{env: newEnvOn(t, cluster.RESTConfig(), nil), cluster: cluster}
 	o.apply(`{kind: Namespace, metadata: {name: ` + operatorNamespace + `}}`)
 	for _, file := range []string{"rbac/operator.yaml", "webhook/rights.yaml"} {
 		if _, err := cluster.Kubectl(t.Context(), "apply", "-f", "../../../config/"+file); err != nil {
@@ -66,14 +66,14 @@ func newEnforced(t *testing.T) *operation {
 	}
 	options := o.options()
 	options.Namespace = operatorNamespace
-	if o.collector, o.stop, err = run(options); err != nil {
+	if o.collector, o.stop, err = runCollector(options); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(o.end)
+	t.Cleanup(o.stopOperator)
 	return o
 }
 
-// blocking are references to owners that wait for the object.
+// blocking returns blocking references to owners.
 func blocking(owners ...*unstructured.Unstructured) []metav1.OwnerReference {
 	var refs []metav1.OwnerReference
 	for _, owner := range owners {
@@ -93,16 +93,16 @@ func asJSON(refs []metav1.OwnerReference) string {
 	return string(data)
 }
 
-// owned creates an object of a kind with references.
-func (w *world) owned(kind, name string, refs ...metav1.OwnerReference) *unstructured.Unstructured {
+// createWithReferences creates an object of a kind with references.
+func (w *env) createWithReferences(kind, name string, refs ...metav1.OwnerReference) *unstructured.Unstructured {
 	w.Helper()
-	o := w.object(kind, name, nil)
+	o := w.createObject(kind, name, nil)
 	w.patch(o, `{"metadata": {"ownerReferences": `+asJSON(refs)+`}}`)
 	return w.get(o)
 }
 
-// nothingForbidden makes sure that the operator was forbidden nothing, as far as it says.
-func (w *world) nothingForbidden() {
+// expectNothingForbidden checks that no request of the operator was recorded as forbidden.
+func (w *env) expectNothingForbidden() {
 	w.Helper()
 	for _, e := range w.collector.Records("") {
 		if strings.Contains(strings.ToLower(e.Error), "forbidden") {
@@ -111,30 +111,30 @@ func (w *world) nothingForbidden() {
 	}
 }
 
-func (w *world) deletesAndOrphans() {
-	w.define()
+func (w *env) deletesAndOrphans() {
+	w.createDatabaseCRD()
 	for _, kind := range []string{"ConfigMap", "Database"} {
 		for _, policy := range []metav1.DeletionPropagation{
 			metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan,
 		} {
 			name := strings.ToLower(kind + "-" + string(policy))
-			owner, stays := w.object(kind, name, nil), w.object(kind, name+"-stays", nil)
-			dependent := w.owned(kind, name+"-dependent", blocking(owner)...)
-			shared := w.owned(kind, name+"-shared", blocking(owner, stays)...)
-			w.deleteBy(owner, policy)
-			w.goes(owner)
+			owner, stays := w.createObject(kind, name, nil), w.createObject(kind, name+"-stays", nil)
+			dependent := w.createWithReferences(kind, name+"-dependent", blocking(owner)...)
+			shared := w.createWithReferences(kind, name+"-shared", blocking(owner, stays)...)
+			w.deleteWithPolicy(owner, policy)
+			w.waitForDeletion(owner)
 			if policy == metav1.DeletePropagationOrphan {
-				w.free(dependent)
+				w.waitForNoOwners(dependent)
 			} else {
-				w.goes(dependent)
+				w.waitForDeletion(dependent)
 			}
-			w.owners(shared, stays)
+			w.waitForOwners(shared, stays)
 		}
 	}
 }
 
-// owners waits until an object has just these owners.
-func (w *world) owners(o *unstructured.Unstructured, owners ...*unstructured.Unstructured) {
+// waitForOwners waits until an object has exactly these owners.
+func (w *env) waitForOwners(o *unstructured.Unstructured, owners ...*unstructured.Unstructured) {
 	w.Helper()
 	w.eventually(func() error {
 		refs := w.get(o).GetOwnerReferences()
@@ -143,71 +143,71 @@ func (w *world) owners(o *unstructured.Unstructured, owners ...*unstructured.Uns
 			same = refs[i].UID == owners[i].GetUID() && refs[i].Name == owners[i].GetName()
 		}
 		if !same {
-			return errorf("%s has references %v; %s", o.GetName(), refs, w.decisions(o))
+			return errorf("%s has references %v; %s", o.GetName(), refs, w.describeDecisions(o))
 		}
 		return nil
 	})
 }
 
-// The plugin compares references by UID, of which it takes the last: where two have the
-// same, it finds the first one blocking that was so before.
-func (w *world) dropsOneOfTwo() {
-	owner := w.make("owner")
+// The plugin compares references by UID and uses the last of each: where two have the
+// same UID, the first one seems to become blocking.
+func (w *env) dropsOneOfTwo() {
+	owner := w.createConfigMap("owner")
 	refs := append(blocking(owner), blocking(owner)...)
 	refs[1].Name, refs[1].BlockOwnerDeletion = "another", nil
-	w.owners(w.owned("ConfigMap", "dependent", refs...), owner)
+	w.waitForOwners(w.createWithReferences("ConfigMap", "dependent", refs...), owner)
 }
 
-func (w *world) unblocksACircle() {
-	first := w.make("first")
-	second := w.owned("ConfigMap", "second", blocking(first)...)
+func (w *env) unblocksACycle() {
+	first := w.createConfigMap("first")
+	second := w.createWithReferences("ConfigMap", "second", blocking(first)...)
 	w.patch(first, `{"metadata": {"ownerReferences": `+asJSON(blocking(second))+`}}`)
-	w.deleteBy(first, metav1.DeletePropagationForeground)
-	w.goes(first, second)
+	w.deleteWithPolicy(first, metav1.DeletePropagationForeground)
+	w.waitForDeletion(first, second)
 }
 
-func (w *world) enforcesPolicies() {
-	w.policy(`
+func (w *env) enforcesPolicies() {
+	w.applyPolicy(`
 kind: GCPolicy
 metadata: {name: keeps}
 spec:
   resources: [{apiGroups: [""], resources: [configmaps]}]
   fixed: {collect: {decision: Orphan}}
   mode: Enforce`)
-	p := w.policy(governing + `{propagate: {decision: Orphan}}`)
-	w.says(p, "Enforcing", metav1.ConditionTrue, "Enforcing", "")
-	plain := w.make("plain")
-	kept := w.owned("ConfigMap", "kept", blocking(plain)...)
+	p := w.applyPolicy(governingPolicy + `{propagate: {decision: Orphan}}`)
+	w.waitForCondition(p, "Enforcing", metav1.ConditionTrue, "Enforcing", "")
+	plain := w.createConfigMap("plain")
+	kept := w.createWithReferences("ConfigMap", "kept", blocking(plain)...)
 	w.delete(plain)
-	w.free(kept)
+	w.waitForNoOwners(kept)
 
-	owner := w.secret()
-	dependent := w.owned("ConfigMap", "dependent", blocking(owner)...)
+	owner := w.createHeldSecret()
+	dependent := w.createWithReferences("ConfigMap", "dependent", blocking(owner)...)
 	w.delete(owner)
-	w.goes(owner)
-	w.free(dependent)
+	w.waitForDeletion(owner)
+	w.waitForNoOwners(dependent)
 
 	w.patch(p, `{"spec": {"fixed": {"propagate": {"decision": "Foreground"}}}}`)
-	w.policyObserved(p)
-	first := w.secret()
-	below := w.owned("ServiceAccount", "below", blocking(first)...)
+	w.waitForObserved(p)
+	first := w.createHeldSecret()
+	below := w.createWithReferences("ServiceAccount", "below", blocking(first)...)
 	w.delete(first)
-	w.goes(below, first)
+	w.waitForDeletion(below, first)
 
-	w.finalizer("done", done, "attach: true")
-	w.carries(kept, w.entry("done"))
+	w.applyFinalizer("done", doneModule, "attach: true")
+	w.waitForFinalizers(kept, w.finalizerName("done"))
 	w.delete(kept)
-	w.goes(kept)
+	w.waitForDeletion(kept)
 }
 
-func (w *world) keepsTenantsFromBlocking(cluster *devcluster.Cluster) {
-	owner := w.make("owner")
+func (w *env) keepsTenantsFromBlocking(cluster *devcluster.Cluster) {
+	owner := w.createConfigMap("owner")
 	as, err := cluster.ConfigFor("tenant")
 	if err != nil {
 		w.Fatal(err)
 	}
 	tenant := dynamic.NewForConfigOrDie(as).Resource(resources["ConfigMap"]).Namespace(w.ns)
-	w.may("tenant", `{apiGroups: [""], resources: [configmaps], verbs: [create, get, update]}`)
+	w.grant("tenant", `{apiGroups: [""], resources: [configmaps], verbs: [create, get, update]}`)
 	try := func(name string) error {
 		object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}}
 		object.SetName(name)
@@ -222,19 +222,19 @@ func (w *world) keepsTenantsFromBlocking(cluster *devcluster.Cluster) {
 		return nil
 	})
 	if err := try("blocks"); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "can't set finalizers on") {
-		w.Errorf("a tenant blocks an owner: %v", err)
+		w.Errorf("tenant blocked an owner: %v", err)
 	}
-	plain := w.make("plain", owner)
+	plain := w.createConfigMap("plain", owner)
 	plain.SetOwnerReferences(nil)
 	if _, err := tenant.Update(w.Context(), plain, metav1.UpdateOptions{}); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "can't delete") {
-		w.Errorf("a tenant takes a reference off what it may not delete: %v", err)
+		w.Errorf("tenant removed a reference without permission to delete: %v", err)
 	}
-	w.may("tenant", `{apiGroups: [""], resources: [configmaps/finalizers], verbs: [update]}`, `{apiGroups: [""], resources: [configmaps], verbs: [create]}`)
+	w.grant("tenant", `{apiGroups: [""], resources: [configmaps/finalizers], verbs: [update]}`, `{apiGroups: [""], resources: [configmaps], verbs: [create]}`)
 	w.eventually(func() error { return try("blocks") })
 }
 
-// may gives a user rights in the test's namespace, and no others.
-func (w *world) may(user string, rules ...string) {
+// grant grants a user permissions in the test's namespace.
+func (w *env) grant(user string, rules ...string) {
 	w.Helper()
 	w.apply(`{kind: Role, metadata: {name: ` + user + `}, rules: [` + strings.Join(rules, ", ") + `]}`)
 	w.apply(`

@@ -13,37 +13,37 @@ import (
 	"github.com/gleaner-dev/gleaner/test/pins"
 )
 
-const done = `finalize := {"decision": "Done", "reason": "nothing to do"}`
+const doneModule = `finalize := {"decision": "Done", "reason": "nothing to do"}`
 
-func TestAFinalizerIsPutOnObjectsAndTakenOffOnceItsModuleIsDone(t *testing.T) {
-	w := newWorld(t)
-	before := w.make("before")
-	f := w.finalizer("done", done, "attach: true")
-	w.carries(before, w.entry("done"))
-	after := w.make("after")
-	w.carries(after, w.entry("done"))
-	w.says(f, "Attached", metav1.ConditionTrue, "AfterCreation", "")
+func TestFinalizer_IsAttached_AndRemovedWhenDone(t *testing.T) {
+	w := newEnv(t)
+	before := w.createConfigMap("before")
+	f := w.applyFinalizer("done", doneModule, "attach: true")
+	w.waitForFinalizers(before, w.finalizerName("done"))
+	after := w.createConfigMap("after")
+	w.waitForFinalizers(after, w.finalizerName("done"))
+	w.waitForCondition(f, "Attached", metav1.ConditionTrue, "AfterCreation", "")
 	w.delete(before)
 	w.delete(after)
-	w.goes(before, after)
-	w.status(f, "released", 2)
-	w.status(f, "pending", 0)
-	e := w.decided(after, "FinalizerDone")
-	if e.How != w.entry("done") || e.Result != "Done" || e.Policy != "Finalizer "+w.ns+"/done" || len(e.Asked) != 1 {
+	w.waitForDeletion(before, after)
+	w.waitForStatus(f, "released", 2)
+	w.waitForStatus(f, "pending", 0)
+	e := w.waitForDecision(after, "FinalizerDone")
+	if e.Detail != w.finalizerName("done") || e.Result != "Done" || e.Policy != "Finalizer "+w.ns+"/done" || len(e.Evaluations) != 1 {
 		t.Errorf("recorded: %+v", e)
 	}
 }
 
-func TestAClustersFinalizerIsThereAsSoonAsTheObjectIs(t *testing.T) {
-	w := newWorld(t)
+func TestClusterFinalizer_IsAttachedOnCreate(t *testing.T) {
+	w := newEnv(t)
 	w.apply(`
 kind: Namespace
 metadata: {name: NS, labels: {finalized: NS}}`)
-	w.policy(`
+	w.applyPolicy(`
 kind: ClusterPolicyModule
 metadata: {name: NS}
 spec: {rego: {inline: "package gleaner\nfinalize := {\"decision\": \"Done\"}"}}`)
-	f := w.policy(`
+	f := w.applyPolicy(`
 kind: ClusterFinalizer
 metadata: {name: NS}
 spec:
@@ -54,30 +54,30 @@ spec:
   module: {name: NS}
   mode: Enforce
   attach: true`)
-	w.says(f, "Attached", metav1.ConditionTrue, "Attached", "")
+	w.waitForCondition(f, "Attached", metav1.ConditionTrue, "Attached", "")
 	w.eventually(func() error {
-		o := w.make("at-once")
-		defer w.remove(o)
+		o := w.createConfigMap("at-once")
+		defer w.forceDelete(o)
 		if !slices.Contains(o.GetFinalizers(), w.ns+".example.com/done") {
-			return errorf("created with finalizers %v", o.GetFinalizers())
+			return errorf("object was created with finalizers %v", o.GetFinalizers())
 		}
 		return nil
 	})
-	plain := w.object("ConfigMap", "plain", map[string]string{"plain": ""})
+	plain := w.createObject("ConfigMap", "plain", map[string]string{"plain": ""})
 	if got := plain.GetFinalizers(); len(got) != 0 {
-		t.Errorf("what is not selected has finalizers %v", got)
+		t.Errorf("object that is not selected has finalizers %v", got)
 	}
 }
 
-// The API server refuses objects of a type that it has not looked at, whatever the
-// failure policy, where an admission policy would change them.
-func TestObjectsOfANewTypeAreNotRefusedForTheFinalizerThatTheyAreToHave(t *testing.T) {
-	w := newWorld(t)
-	w.policy(`
+// While an admission policy would mutate objects of a type that the API server has not loaded
+// yet, it refuses them, whatever the failure policy.
+func TestAttach_DoesNotBlockCreationOfANewType(t *testing.T) {
+	w := newEnv(t)
+	w.applyPolicy(`
 kind: ClusterPolicyModule
 metadata: {name: NS}
 spec: {rego: {inline: "package gleaner\nfinalize := {\"decision\": \"Done\"}"}}`)
-	f := w.policy(`
+	f := w.applyPolicy(`
 kind: ClusterFinalizer
 metadata: {name: NS}
 spec:
@@ -86,7 +86,7 @@ spec:
   module: {name: NS}
   mode: Enforce
   attach: true`)
-	w.says(f, "Attached", metav1.ConditionTrue, "Late", "things.new.example.com is not served yet")
+	w.waitForCondition(f, "Attached", metav1.ConditionTrue, "Late", "things.new.example.com is not served yet")
 	w.apply(`
 kind: CustomResourceDefinition
 metadata: {name: things.new.example.com}
@@ -102,8 +102,8 @@ spec:
 		switch {
 		case err == nil:
 			made, known = made+1, true
-		case known || !apierrors.IsNotFound(err): // it is served a moment after it was defined
-			t.Fatalf("after %d were created: %v", made, err)
+		case known || !apierrors.IsNotFound(err): // it is served a moment after its definition was created
+			t.Fatalf("after %d objects were created: %v", made, err)
 		}
 		if c := w.condition(w.get(f), "Attached"); c.Reason != "Attached" {
 			return errorf("%s: %s", c.Reason, c.Message)
@@ -115,193 +115,193 @@ spec:
 		t.Fatal(err)
 	}
 	for _, o := range things.Items {
-		w.carries(&o, "new.example.com/done")
+		w.waitForFinalizers(&o, "new.example.com/done")
 	}
 	if err := w.objects.Resource(resources["Thing"]).Namespace(w.ns).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, o := range things.Items {
-		w.goes(&o)
+		w.waitForDeletion(&o)
 	}
 }
 
-func TestWithoutAttachOnlyThoseAreServedThatHaveIt(t *testing.T) {
-	w := newWorld(t)
-	f := w.finalizer("done", done, "")
-	plain, has := w.make("plain"), w.carrying("has", w.entry("done"))
+func TestNoAttach_HandlesOnlyObjectsWithTheFinalizer(t *testing.T) {
+	w := newEnv(t)
+	f := w.applyFinalizer("done", doneModule, "")
+	plain, has := w.createConfigMap("plain"), w.createWithFinalizers("has", w.finalizerName("done"))
 	w.delete(has)
-	w.goes(has)
-	w.status(f, "released", 1)
+	w.waitForDeletion(has)
+	w.waitForStatus(f, "released", 1)
 	if got := w.get(plain).GetFinalizers(); len(got) != 0 {
-		t.Errorf("put on: %v", got)
+		t.Errorf("finalizers were added: %v", got)
 	}
-	w.says(f, "Attached", metav1.ConditionFalse, "NotWanted", "attach: true")
+	w.waitForCondition(f, "Attached", metav1.ConditionFalse, "NotWanted", "attach: true")
 }
 
-func TestFinalizersRunInTheOrderOfAfter(t *testing.T) {
-	w := newWorld(t)
-	last := w.finalizer("last", done, "after: ["+w.entry("first")+"]")
-	first := w.finalizer("first", `finalize := {"decision": "Wait", "after": "1h"}`, "")
-	o := w.carrying("o", w.entry("last"), w.entry("first"))
+func TestAfter_OrdersFinalizers(t *testing.T) {
+	w := newEnv(t)
+	last := w.applyFinalizer("last", doneModule, "after: ["+w.finalizerName("first")+"]")
+	first := w.applyFinalizer("first", `finalize := {"decision": "Wait", "after": "1h"}`, "")
+	o := w.createWithFinalizers("o", w.finalizerName("last"), w.finalizerName("first"))
 	w.delete(o)
 	w.eventually(func() error {
 		for _, e := range w.collector.Records(o.GetUID()) {
-			if e.How == w.entry("last") && strings.Contains(e.Because, w.entry("first")) {
+			if e.Detail == w.finalizerName("last") && strings.Contains(e.Message, w.finalizerName("first")) {
 				return nil
 			}
 		}
-		return errorf("%s", w.decisions(o))
+		return errorf("%s", w.describeDecisions(o))
 	})
-	w.carries(o, w.entry("last"), w.entry("first"))
-	w.status(last, "pending", 1)
-	w.status(first, "pending", 1)
-	w.module("first", done)
-	w.goes(o)
-	w.status(last, "released", 1)
+	w.waitForFinalizers(o, w.finalizerName("last"), w.finalizerName("first"))
+	w.waitForStatus(last, "pending", 1)
+	w.waitForStatus(first, "pending", 1)
+	w.applyModule("first", doneModule)
+	w.waitForDeletion(o)
+	w.waitForStatus(last, "released", 1)
 }
 
-const waitsForLabel = `
+const waitForLabelModule = `
 finalize := {"decision": "Done"} if input.object.metadata.labels.go
 else := {"decision": "Wait", "after": "1h", "reason": "it has no label go"}
 `
 
-func TestAWaitEndsAtOnceWithAChangeOf(t *testing.T) {
-	for name, change := range map[string]func(w *world, f, o *unstructured.Unstructured){
-		"the object": func(w *world, _, o *unstructured.Unstructured) {
+func TestWait_Ends_WithAChangeOf(t *testing.T) {
+	for name, change := range map[string]func(w *env, f, o *unstructured.Unstructured){
+		"the object": func(w *env, _, o *unstructured.Unstructured) {
 			w.patch(o, `{"metadata": {"labels": {"go": "yes"}}}`)
 		},
-		"the module": func(w *world, _, _ *unstructured.Unstructured) { w.module("waits", done) },
-		"the finalizer's module": func(w *world, f, _ *unstructured.Unstructured) {
-			w.module("other", done)
-			w.patch(f, `{"spec": {"module": {"name": "other", "digest": "`+pins.Of("package gleaner\n\n"+done)+`"}}}`)
+		"the module": func(w *env, _, _ *unstructured.Unstructured) { w.applyModule("waits", doneModule) },
+		"the finalizer's module": func(w *env, f, _ *unstructured.Unstructured) {
+			w.applyModule("other", doneModule)
+			w.patch(f, `{"spec": {"module": {"name": "other", "digest": "`+pins.Of("package gleaner\n\n"+doneModule)+`"}}}`)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			f := w.finalizer("waits", waitsForLabel, w.seeing())
-			o := w.carrying("o", w.entry("waits"))
+			w := newEnv(t)
+			f := w.applyFinalizer("waits", waitForLabelModule, w.readerSpec())
+			o := w.createWithFinalizers("o", w.finalizerName("waits"))
 			w.delete(o)
-			w.kept(o, "FinalizerWaits")
+			w.expectBlocked(o, "FinalizerWaiting")
 			change(w, f, o)
-			w.goes(o)
+			w.waitForDeletion(o)
 		})
 	}
 }
 
-func TestAWaitIsAskedAgainWhenItIsOver(t *testing.T) {
-	w := newWorld(t)
-	w.finalizer("waits", `
+func TestWait_IsEvaluatedAgain_WhenItEnds(t *testing.T) {
+	w := newEnv(t)
+	w.applyFinalizer("waits", `
 finalize := {"decision": "Done"} if input.attempt == 3
 else := {"decision": "Wait", "after": "20ms"}`, "")
-	o := w.carrying("o", w.entry("waits"))
+	o := w.createWithFinalizers("o", w.finalizerName("waits"))
 	w.delete(o)
-	w.goes(o)
+	w.waitForDeletion(o)
 	if n := len(w.collector.Records(o.GetUID())); n == 0 {
-		t.Error("nothing is recorded")
+		t.Error("no decision was recorded")
 	}
 }
 
-func TestAFaultKeepsTheObjectAndIsMended(t *testing.T) {
-	w := newWorld(t)
-	f := w.finalizer("faulty", `finalize := {"decision": "Maybe"}`, "")
-	o := w.carrying("o", w.entry("faulty"))
+func TestFinalizerFault_KeepsTheObject_UntilFixed(t *testing.T) {
+	w := newEnv(t)
+	f := w.applyFinalizer("faulty", `finalize := {"decision": "Maybe"}`, "")
+	o := w.createWithFinalizers("o", w.finalizerName("faulty"))
 	w.delete(o)
-	w.kept(o, "FinalizerAtFault")
-	s := w.stuck(f, o, "Fault", "Maybe")
-	if s["nextRetry"] == nil {
-		t.Errorf("it is not tried again: %v", s)
+	w.expectBlocked(o, "FinalizerFault")
+	s := w.waitForStuck(f, o, "Fault", "Maybe")
+	if s["nextRetryTime"] == nil {
+		t.Errorf("not retried: %v", s)
 	}
-	w.module("faulty", done)
-	w.goes(o)
-	w.status(f, "stuckCount", 0)
+	w.applyModule("faulty", doneModule)
+	w.waitForDeletion(o)
+	w.waitForStatus(f, "stalled", 0)
 }
 
-func TestAFinalizerWithoutAModuleKeepsItsObjects(t *testing.T) {
-	w := newWorld(t)
-	f := w.policy(`
+func TestFinalizer_WithoutAModule_KeepsItsObjects(t *testing.T) {
+	w := newEnv(t)
+	f := w.applyPolicy(`
 kind: Finalizer
 metadata: {name: none}
-spec: {resources: [{apiGroups: [""], resources: [configmaps]}], module: {name: later, digest: ` + pins.Of("package gleaner\n\n"+done) + `}, needs: Reference, mode: Enforce}`)
-	w.says(f, "ModuleReady", metav1.ConditionFalse, "NotFound", "there is no PolicyModule")
-	o := w.carrying("o", w.entry("none"))
+spec: {resources: [{apiGroups: [""], resources: [configmaps]}], module: {name: later, digest: ` + pins.Of("package gleaner\n\n"+doneModule) + `}, needs: Reference, mode: Enforce}`)
+	w.waitForCondition(f, "ModuleReady", metav1.ConditionFalse, "NotFound", "there is no PolicyModule")
+	o := w.createWithFinalizers("o", w.finalizerName("none"))
 	w.delete(o)
-	w.stuck(f, o, "NotReady", "there is no PolicyModule")
-	w.module("later", done)
-	w.goes(o)
+	w.waitForStuck(f, o, "NotReady", "there is no PolicyModule")
+	w.applyModule("later", doneModule)
+	w.waitForDeletion(o)
 }
 
-func TestAFailStandsUntilSomethingChanges(t *testing.T) {
-	w := newWorld(t)
-	f := w.finalizer("fails", `
+func TestFail_IsFinal_UntilAChange(t *testing.T) {
+	w := newEnv(t)
+	f := w.applyFinalizer("fails", `
 finalize := {"decision": "Done"} if input.object.metadata.labels.go
-else := {"decision": "Fail", "reason": sprintf("nobody can help it, %d", [input.attempt])}`, w.seeing())
-	o := w.carrying("o", w.entry("fails"))
+else := {"decision": "Fail", "reason": sprintf("nobody can help it, %d", [input.attempt])}`, w.readerSpec())
+	o := w.createWithFinalizers("o", w.finalizerName("fails"))
 	w.delete(o)
-	s := w.stuck(f, o, "Failed", "nobody can help it, 1")
-	if s["nextRetry"] != nil {
-		t.Errorf("it is tried again at %v", s["nextRetry"])
+	s := w.waitForStuck(f, o, "Failed", "nobody can help it, 1")
+	if s["nextRetryTime"] != nil {
+		t.Errorf("retried at %v", s["nextRetryTime"])
 	}
 	w.patch(o, `{"metadata": {"labels": {"touched": "yes"}}}`)
-	w.stuck(f, o, "Failed", "nobody can help it, 2")
+	w.waitForStuck(f, o, "Failed", "nobody can help it, 2")
 	w.patch(o, `{"metadata": {"labels": {"go": "yes"}}}`)
-	w.goes(o)
+	w.waitForDeletion(o)
 }
 
-func TestAfterItsDeadlineAnObject(t *testing.T) {
+func TestDeadline_Object(t *testing.T) {
 	const waits = `finalize := {"decision": "Wait", "after": "1h", "reason": "for ever", "state": {"deadline": input.deadline}}`
 	t.Run("is held and reported", func(t *testing.T) {
-		w := newWorld(t)
-		f := w.finalizer("waits", waits, "deadline: 1s")
-		o := w.carrying("o", w.entry("waits"))
+		w := newEnv(t)
+		f := w.applyFinalizer("waits", waits, "deadline: 1s")
+		o := w.createWithFinalizers("o", w.finalizerName("waits"))
 		w.delete(o)
-		s := w.stuck(f, o, "DeadlineExceeded", "its deadline of 1s is over (onDeadline: Hold)")
-		if s["deadline"] == nil {
-			t.Errorf("it does not say when: %v", s)
+		s := w.waitForStuck(f, o, "DeadlineExceeded", "the deadline of 1s has passed (onDeadline: Hold)")
+		if s["deadlineTime"] == nil {
+			t.Errorf("deadline is missing: %v", s)
 		}
-		w.carries(o, w.entry("waits"))
+		w.waitForFinalizers(o, w.finalizerName("waits"))
 	})
-	t.Run("is released where that is asked for", func(t *testing.T) {
-		w := newWorld(t)
-		w.finalizer("waits", waits, "deadline: 1s\nonDeadline: Release")
-		o := w.carrying("o", w.entry("waits"))
+	t.Run("is released with onDeadline: Release", func(t *testing.T) {
+		w := newEnv(t)
+		w.applyFinalizer("waits", waits, "deadline: 1s\nonDeadline: Release")
+		o := w.createWithFinalizers("o", w.finalizerName("waits"))
 		w.delete(o)
-		w.goes(o)
-		if e := w.decided(o, "FinalizerReleased"); !strings.Contains(e.Because, "its deadline of 1s is over") {
+		w.waitForDeletion(o)
+		if e := w.waitForDecision(o, "FinalizerReleased"); !strings.Contains(e.Message, "the deadline of 1s has passed") {
 			t.Errorf("recorded: %+v", e)
 		}
 	})
 }
 
-func TestARemovedFinalizer(t *testing.T) {
+func TestRemovedFinalizer(t *testing.T) {
 	const waits = `finalize := {"decision": "Wait", "after": "1h"}`
 	t.Run("stays until no object has it", func(t *testing.T) {
-		w := newWorld(t)
-		f := w.finalizer("stays", waits, "")
-		o := w.carrying("o", w.entry("stays"))
-		w.carries(f, "gleaner.dev/in-use")
+		w := newEnv(t)
+		f := w.applyFinalizer("stays", waits, "")
+		o := w.createWithFinalizers("o", w.finalizerName("stays"))
+		w.waitForFinalizers(f, "gleaner.dev/in-use")
 		w.delete(f)
-		w.says(f, "Enforcing", metav1.ConditionTrue, "Removed", "which 1 have")
-		w.carries(o, w.entry("stays"))
+		w.waitForCondition(f, "Enforcing", metav1.ConditionTrue, "Removed", "which 1 have")
+		w.waitForFinalizers(o, w.finalizerName("stays"))
 		w.delete(o)
-		w.module("stays", done)
-		w.goes(o, f)
+		w.applyModule("stays", doneModule)
+		w.waitForDeletion(o, f)
 	})
-	t.Run("is taken off all where that is asked for", func(t *testing.T) {
-		w := newWorld(t)
-		f := w.finalizer("goes", waits, "onRemoval: Release")
-		o, live := w.carrying("o", w.entry("goes")), w.carrying("live", w.entry("goes"))
-		w.carries(f, "gleaner.dev/in-use")
+	t.Run("is removed from all with onRemoval: Release", func(t *testing.T) {
+		w := newEnv(t)
+		f := w.applyFinalizer("goes", waits, "onRemoval: Release")
+		o, live := w.createWithFinalizers("o", w.finalizerName("goes")), w.createWithFinalizers("live", w.finalizerName("goes"))
+		w.waitForFinalizers(f, "gleaner.dev/in-use")
 		w.delete(o)
-		w.kept(o, "FinalizerWaits")
+		w.expectBlocked(o, "FinalizerWaiting")
 		w.delete(f)
-		w.goes(o, f)
-		w.carries(live)
+		w.waitForDeletion(o, f)
+		w.waitForFinalizers(live)
 	})
 }
 
-func TestTwoFinalizersOfOneNameAreBothNotServed(t *testing.T) {
-	w := newWorld(t)
-	w.policy(`
+func TestFinalizers_WithOneName_AreBothRefused(t *testing.T) {
+	w := newEnv(t)
+	w.applyPolicy(`
 kind: ClusterPolicyModule
 metadata: {name: NS}
 spec: {rego: {inline: "package gleaner\nfinalize := {\"decision\": \"Done\"}"}}`)
@@ -309,51 +309,51 @@ spec: {rego: {inline: "package gleaner\nfinalize := {\"decision\": \"Done\"}"}}`
 kind: ClusterFinalizer
 metadata: {name: %s.NS}
 spec: {finalizer: NS.example.com/x, resources: [{apiGroups: [""], resources: [configmaps]}], module: {name: NS}, mode: Enforce}`
-	a, b := w.policy(fmt.Sprintf(spec, "a")), w.policy(fmt.Sprintf(spec, "b"))
-	w.says(a, "Accepted", metav1.ConditionFalse, "NameTaken", "ClusterFinalizer b."+w.ns)
-	w.says(b, "Accepted", metav1.ConditionFalse, "NameTaken", "ClusterFinalizer a."+w.ns)
-	o := w.carrying("o", w.ns+".example.com/x")
+	a, b := w.applyPolicy(fmt.Sprintf(spec, "a")), w.applyPolicy(fmt.Sprintf(spec, "b"))
+	w.waitForCondition(a, "Accepted", metav1.ConditionFalse, "NameTaken", "ClusterFinalizer b."+w.ns)
+	w.waitForCondition(b, "Accepted", metav1.ConditionFalse, "NameTaken", "ClusterFinalizer a."+w.ns)
+	o := w.createWithFinalizers("o", w.ns+".example.com/x")
 	w.delete(o)
-	w.kept(o, "FinalizerNotReady")
-	w.remove(b)
-	w.goes(o)
+	w.expectBlocked(o, "FinalizerNotReady")
+	w.forceDelete(b)
+	w.waitForDeletion(o)
 }
 
-func TestInMonitorModeAFinalizerIsAskedAndNothingIsDone(t *testing.T) {
-	w := newWorld(t)
-	f := w.finalizer("watches", done, "attach: true")
+func TestMonitorMode_EvaluatesFinalizers_AndChangesNothing(t *testing.T) {
+	w := newEnv(t)
+	f := w.applyFinalizer("watches", doneModule, "attach: true")
 	w.patch(f, `{"spec": {"mode": "Monitor"}}`)
-	w.policyObserved(f)
-	plain, o := w.make("plain"), w.carrying("o", w.entry("watches"))
+	w.waitForObserved(f)
+	plain, o := w.createConfigMap("plain"), w.createWithFinalizers("o", w.finalizerName("watches"))
 	w.delete(o)
-	w.kept(o, "FinalizerWatched")
-	w.stuck(f, o, "Monitor", "the module says Done")
-	w.carries(plain)
+	w.expectBlocked(o, "FinalizerMonitored")
+	w.waitForStuck(f, o, "Monitor", "the module returned Done")
+	w.waitForFinalizers(plain)
 	w.patch(f, `{"spec": {"mode": "Enforce"}}`)
-	w.goes(o)
-	w.carries(plain, w.entry("watches"))
+	w.waitForDeletion(o)
+	w.waitForFinalizers(plain, w.finalizerName("watches"))
 }
 
-func TestAFinalizerThatIsNotForAnObjectSaysSo(t *testing.T) {
-	w := newWorld(t)
-	f := w.finalizer("picky", done, "objectSelector: {matchLabels: {mine: \"yes\"}}")
-	o := w.carrying("o", w.entry("picky"))
+func TestFinalizer_OnAnUnselectedObject_IsReported(t *testing.T) {
+	w := newEnv(t)
+	f := w.applyFinalizer("picky", doneModule, "objectSelector: {matchLabels: {mine: \"yes\"}}")
+	o := w.createWithFinalizers("o", w.finalizerName("picky"))
 	w.delete(o)
-	w.stuck(f, o, "NotSelected", "does not select it")
+	w.waitForStuck(f, o, "NotSelected", "does not select the object")
 	w.patch(o, `{"metadata": {"labels": {"mine": "yes"}}}`)
-	w.goes(o)
+	w.waitForDeletion(o)
 }
 
-func TestStateAndIdempotencyKeyOutliveTheOperator(t *testing.T) {
-	o := newOperation(t)
-	o.finalizer("remembers", `
+func TestStateAndIdempotencyKey_SurviveARestart(t *testing.T) {
+	o := newDedicatedEnv(t)
+	o.applyFinalizer("remembers", `
 finalize := {"decision": "Done", "reason": "released"} if {
 	input.object.metadata.labels.go
 	input.state.key == input.idempotencyKey
 	input.attempt > 1
 } else := {"decision": "Wait", "after": "1h", "state": {"key": input.idempotencyKey}} if not input.state
-else := {"decision": "Wait", "after": "1h"}`, o.seeing())
-	object := o.carrying("o", o.entry("remembers"))
+else := {"decision": "Wait", "after": "1h"}`, o.readerSpec())
+	object := o.createWithFinalizers("o", o.finalizerName("remembers"))
 	o.delete(object)
 	o.eventually(func() error {
 		if text := o.get(object).GetAnnotations()["gleaner.dev/finalizers"]; !strings.Contains(text, "/finalize/") {
@@ -361,20 +361,20 @@ else := {"decision": "Wait", "after": "1h"}`, o.seeing())
 		}
 		return nil
 	})
-	o.end()
+	o.stopOperator()
 	o.patch(object, `{"metadata": {"labels": {"go": "yes"}}}`)
-	o.start()
-	o.goes(object)
+	o.startOperator()
+	o.waitForDeletion(object)
 }
 
-func TestWhatAnotherObjectRemembersCountsForNothing(t *testing.T) {
-	w := newWorld(t)
-	w.finalizer("remembers", `
+func TestFinalizerState_OfAnotherObject_IsIgnored(t *testing.T) {
+	w := newEnv(t)
+	w.applyFinalizer("remembers", `
 finalize := {"decision": "Fail"} if input.state
 else := {"decision": "Done"}`, "")
-	o := w.carrying("o", w.entry("remembers"))
+	o := w.createWithFinalizers("o", w.finalizerName("remembers"))
 	w.patch(o, fmt.Sprintf(`{"metadata": {"annotations": {"gleaner.dev/finalizers": %s}}}`,
-		quoted(fmt.Sprintf(`{"uid": "another", "by": {%q: {"state": {"a": 1}}}}`, w.entry("remembers")))))
+		quoteJSON(fmt.Sprintf(`{"uid": "another", "by": {%q: {"state": {"a": 1}}}}`, w.finalizerName("remembers")))))
 	w.delete(o)
-	w.goes(o)
+	w.waitForDeletion(o)
 }

@@ -10,43 +10,43 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/gleaner-dev/gleaner/operator/keystore"
-	"github.com/gleaner-dev/gleaner/operator/memo"
+	"github.com/gleaner-dev/gleaner/operator/objectstate"
 	"github.com/gleaner-dev/gleaner/operator/statekey"
 )
 
 func errorf(format string, args ...any) error { return fmt.Errorf(format, args...) }
 
-// keys are those of the operator.
-func (w *world) keys() statekey.Keys {
+// stateKeys returns the operator's keys for state annotations.
+func (w *env) stateKeys() statekey.Keys {
 	w.Helper()
 	var keys statekey.Keys
-	w.eventually(func() (err error) { // the leader creates them when it begins
+	w.eventually(func() (err error) { // the leader creates them when it starts
 		keys, err = keystore.Read(w.Context(), kubernetes.NewForConfigOrDie(w.config), metav1.NamespaceSystem)
 		return err
 	})
 	return keys
 }
 
-// remembered is what the operator has written onto an object; the zero Memo if that is
-// nothing that counts.
-func (w *world) remembered(o *unstructured.Unstructured) memo.Memo {
+// stateOf returns the verified state annotation of an object, or the zero Memo if there is
+// none.
+func (w *env) stateOf(o *unstructured.Unstructured) objectstate.State {
 	w.Helper()
-	m, _ := memo.Read(w.get(o), time.Now(), w.keys())
+	m, _ := objectstate.Read(w.get(o), time.Now(), w.stateKeys())
 	return m
 }
 
-// signed is a memo as the operator would write it.
-func (w *world) signed(m memo.Memo) string {
+// signState returns a state annotation signed as by the operator.
+func (w *env) signState(m objectstate.State) string {
 	w.Helper()
-	text, err := m.Sign(w.keys())
+	text, err := m.Sign(w.stateKeys())
 	if err != nil {
 		w.Fatal(err)
 	}
 	return text
 }
 
-// quoted is a text as JSON.
-func quoted(text string) string {
+// quoteJSON returns a text as a JSON string.
+func quoteJSON(text string) string {
 	data, err := json.Marshal(text)
 	if err != nil {
 		panic(err)
@@ -54,15 +54,15 @@ func quoted(text string) string {
 	return string(data)
 }
 
-// reader makes a service account of that name that may get and list a resource in the test's
+// createReader creates the service account reader, which may get and list a resource in the test's
 // namespace.
-func (w *world) reader(resource string) (binding *unstructured.Unstructured) {
+func (w *env) createReader(resource string) (binding *unstructured.Unstructured) {
 	w.Helper()
-	return w.readerOf("", resource)
+	return w.createReaderFor("", resource)
 }
 
-// readerOf does that for a resource of an API group.
-func (w *world) readerOf(group, resource string) (binding *unstructured.Unstructured) {
+// createReaderFor is like reader, for a resource of an API group.
+func (w *env) createReaderFor(group, resource string) (binding *unstructured.Unstructured) {
 	w.Helper()
 	const name = "reader"
 	w.apply(fmt.Sprintf(`{kind: ServiceAccount, metadata: {name: %s}}`, name))
@@ -77,8 +77,8 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: %[1]s}
 subjects: [{kind: ServiceAccount, name: %[1]s, namespace: NS}]`, name))
 }
 
-// policyObserved waits until a policy's last change is in force.
-func (w *world) policyObserved(p *unstructured.Unstructured) {
+// waitForObserved waits until a policy's current generation is observed.
+func (w *env) waitForObserved(p *unstructured.Unstructured) {
 	w.Helper()
 	w.eventually(func() error {
 		live := w.get(p)
@@ -90,8 +90,8 @@ func (w *world) policyObserved(p *unstructured.Unstructured) {
 	})
 }
 
-// claim makes a PersistentVolumeClaim with owners.
-func (w *world) claim(name string, owners ...*unstructured.Unstructured) *unstructured.Unstructured {
+// createClaim creates a PersistentVolumeClaim with owners.
+func (w *env) createClaim(name string, owners ...*unstructured.Unstructured) *unstructured.Unstructured {
 	w.Helper()
 	o := w.apply(fmt.Sprintf(`
 kind: PersistentVolumeClaim

@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// endless is the address of a registry whose answers never end.
-func endless(t *testing.T) string {
+// endlessRegistry returns the address of a registry whose responses never end.
+func endlessRegistry(t *testing.T) string {
 	t.Helper()
 	ended := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -28,41 +28,41 @@ func endless(t *testing.T) string {
 	return strings.TrimPrefix(server.URL, "http://")
 }
 
-// soon is less than it takes until the registry is given up, which is a minute.
-const soon = 40 * time.Second
+// shortTimeout is shorter than the timeout of the registry, which is a minute.
+const shortTimeout = 40 * time.Second
 
-func TestAModuleWhoseServerNeverAnswersDelaysNobodyElse(t *testing.T) {
-	w := newWorld(t)
+func TestUnresponsiveRegistry_DelaysNoOtherModule(t *testing.T) {
+	w := newEnv(t)
 	slow := w.apply(`
 kind: ClusterPolicyModule
 metadata: {name: slow-NS}
-spec: {wasm: {image: "` + endless(t) + `/m@sha256:` + strings.Repeat("a", 64) + `"}}`)
-	w.says(slow, "Fetched", metav1.ConditionFalse, "Loading", "it is being fetched")
-	waiting := w.policy(`
+spec: {wasm: {image: "` + endlessRegistry(t) + `/m@sha256:` + strings.Repeat("a", 64) + `"}}`)
+	w.waitForCondition(slow, "Fetched", metav1.ConditionFalse, "Loading", "it is being fetched")
+	waiting := w.applyPolicy(`
 kind: GCPolicy
 metadata: {name: waiting}
 spec:
   resources: [{apiGroups: [""], resources: [secrets]}]
   module: {kind: ClusterPolicyModule, name: slow-NS}
   mode: Enforce`)
-	w.says(waiting, "ModuleReady", metav1.ConditionFalse, "Loading", "meanwhile the objects that it governs are kept")
-	secretOwner := w.make("secret-owner")
-	secret := w.object("Secret", "kept", nil, secretOwner)
+	w.waitForCondition(waiting, "ModuleReady", metav1.ConditionFalse, "Loading", "meanwhile the objects that it governs are kept")
+	secretOwner := w.createConfigMap("secret-owner")
+	secret := w.createObject("Secret", "kept", nil, secretOwner)
 	w.delete(secretOwner)
-	w.stays(secret, "PolicyAtFault")
+	w.expectKept(secret, "PolicyFault")
 
 	began := time.Now()
-	p := w.policy(`
+	p := w.applyPolicy(`
 kind: ClusterGCPolicy
 metadata: {name: keeping-NS}
-spec:` + selecting + `
+spec:` + selectingPolicy + `
   fixed: {collect: {decision: Orphan}}
   mode: Enforce`)
-	w.says(p, "Enforcing", metav1.ConditionTrue, "Enforcing", "")
-	w.keeps()
-	f := w.finalizer("done", done, "attach: true")
-	w.says(f, "Enforcing", metav1.ConditionTrue, "Enforcing", "")
-	if took := time.Since(began); took > soon {
+	w.waitForCondition(p, "Enforcing", metav1.ConditionTrue, "Enforcing", "")
+	w.applyKeepPolicy()
+	f := w.applyFinalizer("done", doneModule, "attach: true")
+	w.waitForCondition(f, "Enforcing", metav1.ConditionTrue, "Enforcing", "")
+	if took := time.Since(began); took > shortTimeout {
 		t.Errorf("it took %s", took)
 	}
 }

@@ -1,51 +1,101 @@
-// Package policies runs the collector with policies against a real control plane
-// whose own collector is switched off.
+// Package policies runs the collector with policies and finalizers against a real control
+// plane: alone, or with -companion in companion mode, with the built-in garbage collector
+// running.
+//
+// The tests are the same in both modes, except those in companion_*_test.go, which need
+// companion mode.
 package policies
 
 import (
+	"flag"
+	"fmt"
 	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/gleaner-dev/gleaner/devcluster"
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
-	"github.com/gleaner-dev/gleaner/operator/loop"
+	"github.com/gleaner-dev/gleaner/operator/companion"
+	"github.com/gleaner-dev/gleaner/operator/run"
 	"github.com/gleaner-dev/gleaner/policies/worker/serve"
-	"github.com/gleaner-dev/gleaner/test/inside"
+	"github.com/gleaner-dev/gleaner/test/inprocess"
 )
+
+var companionMode = flag.Bool("companion", false, "run the collector in companion mode with the built-in collector, instead of alone")
 
 func TestMain(m *testing.M) {
 	serve.MainIfRequested()
+	flag.Parse()
 	log := logr.Discard()
 	if os.Getenv("GLEANER_TEST_LOG") != "" {
 		log = zap.New(zap.UseDevMode(true))
 	}
 	ctrl.SetLogger(log)
-	devtest.Run(m, devcluster.Options{Controllers: controllers})
+	options := devcluster.Options{}
+	if *companionMode {
+		controllers = []string{"*"}
+		options.ControllerManagerFlags = []string{"--authorization-always-allow-paths=" + builtInGraphPath}
+	} else if err := omitCompanionTests(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	options.Controllers = controllers
+	devtest.Run(m, options)
 }
 
-// controllers are those of the control planes.
-var controllers = []string{"*", "-garbage-collector-controller", "-storage-version-migrator-controller"}
+// controllers are the controllers that the control planes run.
+var controllers = devcluster.WithoutCollector()
 
-// shared is what the tests share, made when the first of them asks for it.
+var testFunction = regexp.MustCompile(`(?m)^func (Test\w+)\(t \*testing\.T\)`)
+
+// omitCompanionTests omits the tests that need companion mode. If each skipped itself, every
+// run would list them.
+func omitCompanionTests() error {
+	files, err := filepath.Glob("companion_*_test.go")
+	if err != nil {
+		return err
+	}
+	skip := flag.Lookup("test.skip").Value.String()
+	var patterns []string
+	if skip != "" {
+		patterns = append(patterns, skip)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		for _, m := range testFunction.FindAllSubmatch(text, -1) {
+			patterns = append(patterns, "^"+string(m[1])+"$")
+		}
+	}
+	return flag.Set("test.skip", strings.Join(patterns, "|"))
+}
+
+// shared is the collector that the tests share, created on first use.
 var shared struct {
 	once      sync.Once
-	collector *loop.Loop
+	collector *run.Operator
 	err       error
 }
 
-// collector returns the collector that the tests share. It ends with the process.
-func collector(t *testing.T) *loop.Loop {
+// sharedCollector returns the shared collector, which runs until the process ends.
+func sharedCollector(t *testing.T) *run.Operator {
 	t.Helper()
 	config := devtest.Shared(t).RESTConfig()
 	shared.once.Do(func() {
-		if shared.err = inside.Define(t, config); shared.err == nil {
-			shared.collector, _, shared.err = run(inside.Options(operator(t)))
+		if shared.err = inprocess.CreateCRDs(t, config); shared.err == nil {
+			shared.collector, _, shared.err = runCollector(options(t, devtest.Shared(t), operatorConfig(t)))
 		}
 	})
 	if shared.err != nil {
@@ -54,20 +104,34 @@ func collector(t *testing.T) *loop.Loop {
 	return shared.collector
 }
 
-// operator is whom the collector works as: what it writes itself is told apart by
-// that.
-func operator(t *testing.T) *rest.Config {
+// operatorConfig returns the identity of the collector. The operator recognizes its own
+// writes by it.
+func operatorConfig(t *testing.T) *rest.Config {
 	t.Helper()
-	config, err := inside.Operator(devtest.Shared(t))
+	config, err := inprocess.OperatorConfig(devtest.Shared(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return config
 }
 
-func (o *operation) options() loop.Options { return inside.Options(o.config) }
+// options returns the collector's options for the mode.
+func options(t *testing.T, cluster *devcluster.Cluster, config *rest.Config) run.Options {
+	o := inprocess.Options(config)
+	if *companionMode {
+		o.Companion, o.Webhook, o.Collector = true, webhookConfig(t, cluster), companion.Collector{User: collectorUser}
+		o.CanaryTimeout = 10 * time.Second
+	}
+	return o
+}
 
-// run runs a collector until stop is called, which waits for its end.
-func run(o loop.Options) (collector *loop.Loop, stop func() error, err error) {
-	return inside.Run(o)
+func (o *dedicatedEnv) options() run.Options { return options(o.T, o.cluster, o.config) }
+
+// runCollector runs a collector, and its webhook in companion mode, until stop is called. Stop
+// waits until both have ended.
+func runCollector(o run.Options) (collector *run.Operator, stop func() error, err error) {
+	if !o.Companion {
+		return inprocess.RunCollector(o)
+	}
+	return inprocess.RunCollector(o, func(l *run.Operator) (manager.Runnable, error) { return newWebhookServer(o.Webhook, l.Webhooks()) })
 }

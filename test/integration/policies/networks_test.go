@@ -11,10 +11,10 @@ import (
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
 )
 
-// The networks of pods and Services look public on some clusters. Nobody has to tell
-// the operator of them.
-func TestTenantsReachNoNetworkOfTheClusterThatLooksPublic(t *testing.T) {
-	w := newWorld(t)
+// The networks of pods and Services have public addresses in some clusters. The operator
+// discovers them.
+func TestTenants_CannotReachClusterNetworks_WithPublicRanges(t *testing.T) {
+	w := newEnv(t)
 	client, err := kubernetes.NewForConfig(devtest.Shared(t).RESTConfig())
 	if err != nil {
 		t.Fatal(err)
@@ -27,15 +27,15 @@ func TestTenantsReachNoNetworkOfTheClusterThatLooksPublic(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = client.CoreV1().Nodes().Delete(context.WithoutCancel(t.Context()), node.Name, metav1.DeleteOptions{}) // the control plane ends soon
+		_ = client.CoreV1().Nodes().Delete(context.WithoutCancel(t.Context()), node.Name, metav1.DeleteOptions{}) // best effort: the control plane ends soon
 	})
-	module := w.policy(`
+	module := w.applyPolicy(`
 kind: PolicyModule
 metadata: {name: elsewhere}
 spec: {wasm: {url: "https://198.51.100.7/a.wasm"}}`)
-	w.says(module, "Fetched", metav1.ConditionFalse, "Refused", "198.51.100.7 is private")
-	f := w.finalizer("calls", calls, w.calling("http://198.51.100.8/x", `  - {url: "http://198.51.100.8/*", methods: [DELETE]}`))
-	o := w.carrying("o", w.entry("calls"))
+	w.waitForCondition(module, "Fetched", metav1.ConditionFalse, "AddressNotAllowed", "198.51.100.7 is private")
+	f := w.applyFinalizer("calls", callModule, w.httpSpec("http://198.51.100.8/x", `  - {url: "http://198.51.100.8/*", methods: [DELETE]}`))
+	o := w.createWithFinalizers("o", w.finalizerName("calls"))
 	w.delete(o)
-	w.stuck(f, o, "Failed", "198.51.100.8 is private")
+	w.waitForStuck(f, o, "Failed", "198.51.100.8 is private")
 }

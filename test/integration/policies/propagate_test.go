@@ -10,9 +10,9 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/graph"
 )
 
-// governing is a policy that governs the Secrets of a test, so that its ConfigMaps
-// are free to depend on them.
-const governing = `
+// governingPolicy is a policy for the test's Secrets, so that its ConfigMaps can be their
+// dependents.
+const governingPolicy = `
 kind: GCPolicy
 metadata: {name: governs}
 spec:
@@ -20,32 +20,32 @@ spec:
   mode: Enforce
   fixed: `
 
-// held waits until an object has a hold, or has none.
-func (w *world) held(o *unstructured.Unstructured, wanted bool) {
+// waitForHold waits until an object has a hold, or has none.
+func (w *env) waitForHold(o *unstructured.Unstructured, wanted bool) {
 	w.Helper()
 	w.eventually(func() error {
 		if is := slices.Contains(w.get(o).GetFinalizers(), graph.Hold); is != wanted {
-			return errorf("%s has a hold: %t; %s", o.GetName(), is, w.decisions(o))
+			return errorf("%s has a hold: %t; %s", o.GetName(), is, w.describeDecisions(o))
 		}
 		return nil
 	})
 }
 
-// secret makes an owner that is governed, and waits for its hold.
-func (w *world) secret() *unstructured.Unstructured {
+// createHeldSecret creates a governed owner, and waits for its hold.
+func (w *env) createHeldSecret() *unstructured.Unstructured {
 	w.Helper()
-	o := w.object("Secret", "owner", nil)
-	w.held(o, true)
+	o := w.createObject("Secret", "owner", nil)
+	w.waitForHold(o, true)
 	return o
 }
 
-// free waits until an object is there without references to owners.
-func (w *world) free(o *unstructured.Unstructured) {
+// waitForNoOwners waits until an object exists without owner references.
+func (w *env) waitForNoOwners(o *unstructured.Unstructured) {
 	w.Helper()
 	w.eventually(func() error {
 		live := w.get(o)
 		if live.GetName() == "" {
-			w.Fatalf("%s is gone; %s", o.GetName(), w.decisions(o))
+			w.Fatalf("%s is gone; %s", o.GetName(), w.describeDecisions(o))
 		}
 		if refs := live.GetOwnerReferences(); len(refs) != 0 {
 			return errorf("%s: %v", o.GetName(), refs)
@@ -54,88 +54,88 @@ func (w *world) free(o *unstructured.Unstructured) {
 	})
 }
 
-func TestAHoldComesAndGoesWithThePolicy(t *testing.T) {
-	w := newWorld(t)
-	before := w.object("Secret", "before", nil)
-	p := w.policy(governing + `{propagate: {decision: Orphan}}`)
-	w.held(before, true)
-	after := w.object("Secret", "after", nil)
-	w.held(after, true)
-	other := w.make("other")
+func TestHold_IsAddedAndRemoved_WithThePolicy(t *testing.T) {
+	w := newEnv(t)
+	before := w.createObject("Secret", "before", nil)
+	p := w.applyPolicy(governingPolicy + `{propagate: {decision: Orphan}}`)
+	w.waitForHold(before, true)
+	after := w.createObject("Secret", "after", nil)
+	w.waitForHold(after, true)
+	other := w.createConfigMap("other")
 	w.patch(p, `{"spec": {"mode": "Monitor"}}`)
-	w.held(before, false)
-	w.held(after, false)
+	w.waitForHold(before, false)
+	w.waitForHold(after, false)
 	w.patch(p, `{"spec": {"mode": "Enforce"}}`)
-	w.held(before, true)
-	w.patch(before, `{"metadata": {"finalizers": null}}`) // somebody takes it off
-	w.held(before, true)
-	w.remove(p)
-	w.held(before, false)
-	w.held(other, false)
+	w.waitForHold(before, true)
+	w.patch(before, `{"metadata": {"finalizers": null}}`) // a user removes it
+	w.waitForHold(before, true)
+	w.forceDelete(p)
+	w.waitForHold(before, false)
+	w.waitForHold(other, false)
 }
 
-func TestAPolicyDecidesWhatBecomesOfTheDependents(t *testing.T) {
-	w := newWorld(t)
-	w.policy(governing + `{propagate: {decision: Orphan, reason: they are data}}`)
-	owner := w.secret()
-	dependent := w.make("dependent", owner)
-	w.delete(owner) // as kubectl does: Background, explicitly
-	w.goes(owner)
-	w.free(dependent)
-	e := w.decided(owner, "PropagationDecided")
-	if e.Policy != "GCPolicy "+w.ns+"/governs" || e.Asked[0].Reason != "they are data" {
+func TestPropagate_DecidesAboutDependents(t *testing.T) {
+	w := newEnv(t)
+	w.applyPolicy(governingPolicy + `{propagate: {decision: Orphan, reason: they are data}}`)
+	owner := w.createHeldSecret()
+	dependent := w.createConfigMap("dependent", owner)
+	w.delete(owner) // with an explicit Background, as kubectl does
+	w.waitForDeletion(owner)
+	w.waitForNoOwners(dependent)
+	e := w.waitForDecision(owner, "PropagationDecided")
+	if e.Policy != "GCPolicy "+w.ns+"/governs" || e.Evaluations[0].Reason != "they are data" {
 		t.Errorf("recorded: %+v", e)
 	}
 }
 
-func TestForegroundIsDecidedForAnOwnerThatIsDeletedInBackground(t *testing.T) {
-	w := newWorld(t)
-	w.policy(governing + `{propagate: {decision: Foreground}}`)
-	owner := w.secret()
-	dependent := w.make("dependent", owner)
+func TestPropagate_Foreground_ForABackgroundDelete(t *testing.T) {
+	w := newEnv(t)
+	w.applyPolicy(governingPolicy + `{propagate: {decision: Foreground}}`)
+	owner := w.createHeldSecret()
+	dependent := w.createConfigMap("dependent", owner)
 	w.patch(dependent, `{"metadata": {"finalizers": ["test.gleaner.dev/slow"],
 		"ownerReferences": [{"apiVersion": "v1", "kind": "Secret", "name": "owner", "uid": "`+string(owner.GetUID())+`", "blockOwnerDeletion": true}]}}`)
 	w.delete(owner)
 	w.eventually(func() error {
 		if w.get(dependent).GetDeletionTimestamp() == nil {
-			return errorf("the dependent is not being deleted; %s", w.decisions(owner))
+			return errorf("dependent is not being deleted; %s", w.describeDecisions(owner))
 		}
 		return nil
 	})
 	if live := w.get(owner); !slices.Contains(live.GetFinalizers(), metav1.FinalizerDeleteDependents) {
-		t.Errorf("the owner has not waited: %v", live.GetFinalizers())
+		t.Errorf("owner did not wait: %v", live.GetFinalizers())
 	}
 	w.patch(dependent, `{"metadata": {"finalizers": null}}`)
-	w.goes(dependent, owner)
+	w.waitForDeletion(dependent, owner)
 }
 
-func TestWhatAClientAskedForIsRespected(t *testing.T) {
-	w := newWorld(t)
-	w.policy(governing + `{propagate: {decision: Foreground}}`)
-	owner := w.secret()
-	dependent := w.make("dependent", owner)
-	w.deleteBy(owner, metav1.DeletePropagationOrphan)
-	w.goes(owner)
-	w.free(dependent)
+func TestClientRequest_IsRespected(t *testing.T) {
+	w := newEnv(t)
+	w.applyPolicy(governingPolicy + `{propagate: {decision: Foreground}}`)
+	owner := w.createHeldSecret()
+	dependent := w.createConfigMap("dependent", owner)
+	w.deleteWithPolicy(owner, metav1.DeletePropagationOrphan)
+	w.waitForDeletion(owner)
+	w.waitForNoOwners(dependent)
 }
 
-func TestWhatAClientAskedForIsOverriddenWhereThePolicySaysSo(t *testing.T) {
-	w := newWorld(t)
-	p := w.policy(governing + `{propagate: {decision: Orphan}}`)
-	w.patch(p, `{"spec": {"explicit": "Override"}}`)
-	w.policyObserved(p)
-	owner := w.secret()
-	dependent := w.make("dependent", owner)
-	w.deleteBy(owner, metav1.DeletePropagationForeground)
-	w.goes(owner)
-	w.free(dependent)
+func TestClientRequest_IsOverridden_WithExplicitOverride(t *testing.T) {
+	w := newEnv(t)
+	p := w.applyPolicy(governingPolicy + `{propagate: {decision: Orphan}}`)
+	w.patch(p, `{"spec": {"explicitPropagation": "Override"}}`)
+	w.waitForObserved(p)
+	owner := w.createHeldSecret()
+	dependent := w.createConfigMap("dependent", owner)
+	w.deleteWithPolicy(owner, metav1.DeletePropagationForeground)
+	w.waitForDeletion(owner)
+	w.waitForNoOwners(dependent)
 }
 
-func TestAPolicyThatOverridesAForegroundMayTakeItsTime(t *testing.T) {
+func TestOverride_OfForeground_MayWait(t *testing.T) {
 	for _, decision := range []string{"Foreground", "Background", "Orphan"} {
 		t.Run(decision, func(t *testing.T) {
-			w := newWorld(t)
-			w.policy(`
+			w := newEnv(t)
+			w.applyPolicy(`
 kind: PolicyModule
 metadata: {name: later}
 spec:
@@ -144,55 +144,55 @@ spec:
       package gleaner
       propagate := {"decision": "` + decision + `"} if input.state.asked
       else := {"decision": "Wait", "after": "1s", "state": {"asked": true}}`)
-			w.policy(`
+			w.applyPolicy(`
 kind: GCPolicy
 metadata: {name: governs}
 spec:
   resources: [{apiGroups: [""], resources: [secrets]}]
   mode: Enforce
-  explicit: Override
+  explicitPropagation: Override
   module: {name: later}
   needs: Reference`)
-			owner := w.secret()
-			dependent := w.make("dependent", owner)
+			owner := w.createHeldSecret()
+			dependent := w.createConfigMap("dependent", owner)
 			w.patch(dependent, `{"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "Secret", "name": "owner", "uid": "`+string(owner.GetUID())+`", "blockOwnerDeletion": true}]}}`)
-			w.deleteBy(owner, metav1.DeletePropagationForeground)
-			w.decided(owner, "WaitsByPolicy")
-			w.goes(owner)
+			w.deleteWithPolicy(owner, metav1.DeletePropagationForeground)
+			w.waitForDecision(owner, "PolicyWaiting")
+			w.waitForDeletion(owner)
 			if decision == "Orphan" {
-				w.free(dependent)
+				w.waitForNoOwners(dependent)
 				return
 			}
-			w.goes(dependent)
+			w.waitForDeletion(dependent)
 		})
 	}
 }
 
-func TestDependentsOfSomeKindsAreExceptions(t *testing.T) {
-	w := newWorld(t)
-	w.policy(governing + `{propagate: {decision: Foreground, dependents: [{kind: PersistentVolumeClaim, decision: Orphan}]}}`)
-	owner := w.secret()
+func TestDependents_ExceptionsByKind(t *testing.T) {
+	w := newEnv(t)
+	w.applyPolicy(governingPolicy + `{propagate: {decision: Foreground, dependents: [{kind: PersistentVolumeClaim, decision: Orphan}]}}`)
+	owner := w.createHeldSecret()
 	var claims, maps []*unstructured.Unstructured
 	for _, name := range []string{"a", "b", "c"} {
-		maps = append(maps, w.make(name, owner))
-		claims = append(claims, w.claim(name, owner))
+		maps = append(maps, w.createConfigMap(name, owner))
+		claims = append(claims, w.createClaim(name, owner))
 	}
 	w.delete(owner)
-	w.goes(owner)
-	w.goes(maps...)
+	w.waitForDeletion(owner)
+	w.waitForDeletion(maps...)
 	for _, claim := range claims {
-		w.free(claim)
+		w.waitForNoOwners(claim)
 	}
 }
 
-func TestDependentsOfSomeKindsGoThoughTheRestIsKept(t *testing.T) {
-	w := newWorld(t)
-	w.policy(governing + `{propagate: {decision: Orphan, dependents: [{kind: ConfigMap, decision: Delete}]}}`)
-	owner, another := w.secret(), w.make("another")
-	claim, gone, shared := w.claim("claim", owner), w.make("gone", owner), w.make("shared", owner, another)
+func TestDependents_OfSomeKinds_AreDeleted_OthersKept(t *testing.T) {
+	w := newEnv(t)
+	w.applyPolicy(governingPolicy + `{propagate: {decision: Orphan, dependents: [{kind: ConfigMap, decision: Delete}]}}`)
+	owner, another := w.createHeldSecret(), w.createConfigMap("another")
+	claim, gone, shared := w.createClaim("claim", owner), w.createConfigMap("gone", owner), w.createConfigMap("shared", owner, another)
 	w.delete(owner)
-	w.goes(owner, gone)
-	w.free(claim)
+	w.waitForDeletion(owner, gone)
+	w.waitForNoOwners(claim)
 	w.eventually(func() error {
 		if refs := w.get(shared).GetOwnerReferences(); len(refs) != 1 || refs[0].Name != "another" {
 			return errorf("references: %v", refs)
@@ -201,23 +201,23 @@ func TestDependentsOfSomeKindsGoThoughTheRestIsKept(t *testing.T) {
 	})
 }
 
-func TestAHeldObjectIsLetGoOnceNoPolicyGovernsIt(t *testing.T) {
-	w := newWorld(t)
-	p := w.policy(governing + `{propagate: {decision: Wait, after: 1h}}`)
-	owner := w.secret()
-	dependent := w.make("dependent", owner)
+func TestHold_IsReleased_WithoutAPolicy(t *testing.T) {
+	w := newEnv(t)
+	p := w.applyPolicy(governingPolicy + `{propagate: {decision: Wait, after: 1h}}`)
+	owner := w.createHeldSecret()
+	dependent := w.createConfigMap("dependent", owner)
 	w.delete(owner)
-	w.decided(owner, "WaitsByPolicy")
+	w.waitForDecision(owner, "PolicyWaiting")
 	if w.get(dependent).GetName() == "" || w.get(owner).GetName() == "" {
-		t.Error("nobody has waited")
+		t.Error("owner did not wait")
 	}
-	w.remove(p)
-	w.goes(owner, dependent)
+	w.forceDelete(p)
+	w.waitForDeletion(owner, dependent)
 }
 
-func TestAHoldStaysWhileItsPolicyIsAtFault(t *testing.T) {
-	w := newWorld(t)
-	module := w.policy(`
+func TestHold_Stays_DuringAFault(t *testing.T) {
+	w := newEnv(t)
+	module := w.applyPolicy(`
 kind: PolicyModule
 metadata: {name: orphans}
 spec:
@@ -225,7 +225,7 @@ spec:
     inline: |
       package gleaner
       propagate := {"decision": "Orphan"}`)
-	p := w.policy(`
+	p := w.applyPolicy(`
 kind: GCPolicy
 metadata: {name: governs}
 spec:
@@ -233,34 +233,34 @@ spec:
   mode: Enforce
   module: {name: orphans}
   needs: Reference`)
-	owner := w.secret()
-	dependent := w.make("dependent", owner)
-	w.remove(module)
-	w.says(p, "ModuleReady", metav1.ConditionFalse, "NotFound", "objects that it governs are kept")
-	unheld := w.object("Secret", "unheld", nil) // nobody knows what the module would answer
+	owner := w.createHeldSecret()
+	dependent := w.createConfigMap("dependent", owner)
+	w.forceDelete(module)
+	w.waitForCondition(p, "ModuleReady", metav1.ConditionFalse, "NotFound", "objects that it governs are kept")
+	withoutHold := w.createObject("Secret", "unheld", nil) // the module's verdict is unknown
 	w.delete(owner)
-	w.decided(owner, "PolicyAtFault")
-	if slices.Contains(w.get(unheld).GetFinalizers(), graph.Hold) {
-		t.Error("a hold was placed for a module that is not there")
+	w.waitForDecision(owner, "PolicyFault")
+	if slices.Contains(w.get(withoutHold).GetFinalizers(), graph.Hold) {
+		t.Error("hold was added for a missing module")
 	}
 	w.patch(p, `{"spec": {"onFault": "Default"}}`)
-	w.goes(owner, dependent)
+	w.waitForDeletion(owner, dependent)
 }
 
-func TestAnAnnotationOfAnotherObjectDecidesNothing(t *testing.T) {
-	w := newWorld(t)
-	w.policy(governing + `{propagate: {decision: Orphan}}`)
-	owner := w.secret()
+func TestStateAnnotation_OfAnotherObject_DecidesNothing(t *testing.T) {
+	w := newEnv(t)
+	w.applyPolicy(governingPolicy + `{propagate: {decision: Orphan}}`)
+	owner := w.createHeldSecret()
 	w.patch(owner, `{"metadata": {"annotations": {"gleaner.dev/memo": "{\"uid\":\"another\",\"references\":\"x\",\"propagation\":{\"policy\":\"p\",\"decision\":\"Background\",\"requested\":\"Unspecified\"}}"}}}`)
-	dependent := w.make("dependent", owner)
+	dependent := w.createConfigMap("dependent", owner)
 	w.delete(owner)
-	w.goes(owner)
-	w.free(dependent)
+	w.waitForDeletion(owner)
+	w.waitForNoOwners(dependent)
 }
 
-func TestAHoldIsThereAsSoonAsTheObjectIs(t *testing.T) {
-	w := newWorld(t)
-	p := w.policy(`
+func TestHold_IsAddedOnCreate(t *testing.T) {
+	w := newEnv(t)
+	p := w.applyPolicy(`
 kind: ClusterGCPolicy
 metadata: {name: born-held-NS}
 spec:
@@ -269,23 +269,23 @@ spec:
   matchConditions: [{name: not-plain, expression: "object.metadata.name != 'plain'"}]
   fixed: {propagate: {decision: Orphan}}
   mode: Enforce`)
-	w.says(p, "Enforcing", metav1.ConditionTrue, "Enforcing", "")
+	w.waitForCondition(p, "Enforcing", metav1.ConditionTrue, "Enforcing", "")
 	n := 0
-	w.eventually(func() error { // API servers take a moment to know of it
+	w.eventually(func() error { // API servers read it with a delay
 		n++
-		if o := w.object("Secret", errorf("born-%d", n).Error(), nil); !slices.Contains(o.GetFinalizers(), graph.Hold) {
-			return errorf("created with %v", o.GetFinalizers())
+		if o := w.createObject("Secret", errorf("born-%d", n).Error(), nil); !slices.Contains(o.GetFinalizers(), graph.Hold) {
+			return errorf("object was created with finalizers %v", o.GetFinalizers())
 		}
 		return nil
 	})
-	if o := w.object("Secret", "plain", nil); len(o.GetFinalizers()) != 0 {
-		t.Errorf("one that is not governed was created with %v", o.GetFinalizers())
+	if o := w.createObject("Secret", "plain", nil); len(o.GetFinalizers()) != 0 {
+		t.Errorf("ungoverned object was created with finalizers %v", o.GetFinalizers())
 	}
-	w.remove(p)
+	w.forceDelete(p)
 	w.eventually(func() error {
 		n++
-		if o := w.object("Secret", errorf("born-%d", n).Error(), nil); len(o.GetFinalizers()) != 0 {
-			return errorf("created with %v", o.GetFinalizers())
+		if o := w.createObject("Secret", errorf("born-%d", n).Error(), nil); len(o.GetFinalizers()) != 0 {
+			return errorf("object was created with finalizers %v", o.GetFinalizers())
 		}
 		return nil
 	})

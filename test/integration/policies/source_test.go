@@ -14,11 +14,11 @@ import (
 	"github.com/gleaner-dev/gleaner/test/pins"
 )
 
-const keeping = "package gleaner\n\ncollect := {\"decision\": \"Orphan\"}\n"
+const keepModule = "package gleaner\n\ncollect := {\"decision\": \"Orphan\"}\n"
 
-// registryWith is a registry on loopback that has a Rego module, by tag v1. It
+// newRegistry runs a registry on loopback with a Rego module, tagged v1. It
 // returns the module's reference by digest.
-func registryWith(t *testing.T) (server *httptest.Server, reference oci.Reference, digest string) {
+func newRegistry(t *testing.T) (server *httptest.Server, reference oci.Reference, digest string) {
 	t.Helper()
 	server = httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	t.Cleanup(server.Close)
@@ -26,7 +26,7 @@ func registryWith(t *testing.T) (server *httptest.Server, reference oci.Referenc
 	if err != nil {
 		t.Fatal(err)
 	}
-	artifact, err := oci.PackRego([]oci.File{{Name: "policy.rego", Data: []byte(keeping)}})
+	artifact, err := oci.PackRego([]oci.File{{Name: "policy.rego", Data: []byte(keepModule)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,140 +37,140 @@ func registryWith(t *testing.T) (server *httptest.Server, reference oci.Referenc
 	return server, reference, digest
 }
 
-// enforced governs the ConfigMaps of a test by a cluster's module.
-const enforced = `
+// enforcedPolicy is a policy that governs the ConfigMaps of a test by a ClusterPolicyModule.
+const enforcedPolicy = `
 kind: ClusterGCPolicy
 metadata: {name: keeping-NS}
-spec:` + selecting + `
+spec:` + selectingPolicy + `
   module: {name: keeping-NS}
   mode: Enforce`
 
-func (w *world) keeps() {
+func (w *env) applyKeepPolicy() {
 	w.Helper()
-	owner := w.make("owner")
-	kept := w.make("kept", owner)
+	owner := w.createConfigMap("owner")
+	kept := w.createConfigMap("kept", owner)
 	w.delete(owner)
-	w.stays(kept, "KeptByPolicy")
+	w.expectKept(kept, "KeptByPolicy")
 }
 
-func TestAModuleComesFromARegistryByItsDigestAndOutlivesIt(t *testing.T) {
-	w := newWorld(t)
-	server, reference, digest := registryWith(t)
-	module := w.policy(`
+func TestModule_FromARegistry_IsCachedByDigest(t *testing.T) {
+	w := newEnv(t)
+	server, reference, digest := newRegistry(t)
+	module := w.applyPolicy(`
 kind: ClusterPolicyModule
 metadata: {name: keeping-NS}
 spec: {rego: {image: ` + reference.ByDigest(digest).String() + `}}`)
-	w.says(module, "Fetched", metav1.ConditionTrue, "Fetched", "") // the policy names the digest in its status
-	p := w.policy(enforced)
-	w.says(p, "Enforcing", metav1.ConditionTrue, "Enforcing", "")
+	w.waitForCondition(module, "Fetched", metav1.ConditionTrue, "Fetched", "") // the policy reports the digest in its status
+	p := w.applyPolicy(enforcedPolicy)
+	w.waitForCondition(p, "Enforcing", metav1.ConditionTrue, "Enforcing", "")
 	server.Close()
 	w.patch(p, `{"spec": {"priority": 7}}`)
-	w.policyObserved(p)
-	w.says(p, "Enforcing", metav1.ConditionTrue, "Enforcing", "")
-	w.keeps()
+	w.waitForObserved(p)
+	w.waitForCondition(p, "Enforcing", metav1.ConditionTrue, "Enforcing", "")
+	w.applyKeepPolicy()
 }
 
-func TestAPolicyThatDoesNotPinItsModuleIsNotEnforced(t *testing.T) {
-	w := newWorld(t)
-	_, reference, digest := registryWith(t)
-	module := w.policy(`
+func TestPolicy_WithoutAPin_IsNotEnforced(t *testing.T) {
+	w := newEnv(t)
+	_, reference, digest := newRegistry(t)
+	module := w.applyPolicy(`
 kind: ClusterPolicyModule
 metadata: {name: keeping-NS}
 spec: {rego: {image: ` + reference.String() + `}}`)
-	w.says(module, "Fetched", metav1.ConditionTrue, "FetchedUnpinned", "may have other content later")
-	p := w.policy(strings.Replace(enforced, "name: keeping-NS}\n  mode", "name: keeping-NS, digest: none}\n  mode", 1))
-	w.says(p, "ModuleReady", metav1.ConditionFalse, "ModuleNotPinned", "write module.digest: "+pins.Of(keeping))
+	w.waitForCondition(module, "Fetched", metav1.ConditionTrue, "FetchedUnpinned", "may have other content later")
+	p := w.applyPolicy(strings.Replace(enforcedPolicy, "name: keeping-NS}\n  mode", "name: keeping-NS, digest: none}\n  mode", 1))
+	w.waitForCondition(p, "ModuleReady", metav1.ConditionFalse, "ModuleNotPinned", "write module.digest: "+pins.Of(keepModule))
 	w.patch(p, `{"spec": {"mode": "Monitor"}}`)
-	w.says(p, "ModuleReady", metav1.ConditionTrue, "Ready", "collect")
+	w.waitForCondition(p, "ModuleReady", metav1.ConditionTrue, "Ready", "collect")
 	w.patch(p, `{"spec": {"mode": "Enforce"}}`)
 	w.patch(module, `{"spec": {"rego": {"image": "`+reference.ByDigest(digest).String()+`"}}}`)
-	w.says(p, "ModuleReady", metav1.ConditionFalse, "ModuleNotPinned", "") // the digest of the image is not the author's word
-	w.patch(p, `{"spec": {"module": {"digest": "`+pins.Of(keeping)+`"}}}`)
-	w.says(p, "Enforcing", metav1.ConditionTrue, "Enforcing", "")
+	w.waitForCondition(p, "ModuleReady", metav1.ConditionFalse, "ModuleNotPinned", "") // the digest in the image reference is not a pin in the policy
+	w.patch(p, `{"spec": {"module": {"digest": "`+pins.Of(keepModule)+`"}}}`)
+	w.waitForCondition(p, "Enforcing", metav1.ConditionTrue, "Enforcing", "")
 }
 
-// The editor of a module is not the author of the policies that name it.
-func TestAnEditedModuleChangesNothingThatAPolicyEnforces(t *testing.T) {
-	w := newWorld(t)
-	module := w.policy(`
+// Users who may edit a module may not be those who may edit the policies that use it.
+func TestEditedModule_DoesNotChangeEnforcement(t *testing.T) {
+	w := newEnv(t)
+	module := w.applyPolicy(`
 kind: ClusterPolicyModule
 metadata: {name: keeping-NS}
-spec: {rego: {inline: ` + quoted(keeping) + `}}`)
-	p := w.policy(enforced)
-	w.says(p, "Enforcing", metav1.ConditionTrue, "Enforcing", "")
-	owner := w.make("owner")
-	kept := w.make("kept", owner)
-	edited := strings.ReplaceAll(keeping, "Orphan", "Delete")
-	w.patch(module, `{"spec": {"rego": {"inline": `+quoted(edited)+`}}}`)
-	w.says(p, "ModuleReady", metav1.ConditionFalse, "DigestMismatch", "write module.digest: "+pins.Of(edited))
+spec: {rego: {inline: ` + quoteJSON(keepModule) + `}}`)
+	p := w.applyPolicy(enforcedPolicy)
+	w.waitForCondition(p, "Enforcing", metav1.ConditionTrue, "Enforcing", "")
+	owner := w.createConfigMap("owner")
+	kept := w.createConfigMap("kept", owner)
+	edited := strings.ReplaceAll(keepModule, "Orphan", "Delete")
+	w.patch(module, `{"spec": {"rego": {"inline": `+quoteJSON(edited)+`}}}`)
+	w.waitForCondition(p, "ModuleReady", metav1.ConditionFalse, "DigestMismatch", "write module.digest: "+pins.Of(edited))
 	w.delete(owner)
-	w.stays(kept, "PolicyAtFault")
-	w.patch(module, `{"spec": {"rego": {"inline": `+quoted(keeping)+`}}}`)
-	w.says(p, "Enforcing", metav1.ConditionTrue, "Enforcing", "")
-	w.stays(kept, "KeptByPolicy")
+	w.expectKept(kept, "PolicyFault")
+	w.patch(module, `{"spec": {"rego": {"inline": `+quoteJSON(keepModule)+`}}}`)
+	w.waitForCondition(p, "Enforcing", metav1.ConditionTrue, "Enforcing", "")
+	w.expectKept(kept, "KeptByPolicy")
 }
 
-func TestAModuleInAConfigMapFollowsIt(t *testing.T) {
-	w := newWorld(t)
-	module := w.policy(`
+func TestModule_InAConfigMap_IsUpdated(t *testing.T) {
+	w := newEnv(t)
+	module := w.applyPolicy(`
 kind: PolicyModule
 metadata: {name: keeping}
 spec: {rego: {configMap: {name: source, key: policy.rego}}}`)
-	w.says(module, "Fetched", metav1.ConditionFalse, "NotFound", "create it, or name another")
-	w.apply("{kind: ConfigMap, metadata: {name: source}, data: {policy.rego: " + quoted("package gleaner\n\ncollect := {") + "}}")
-	w.says(module, "Compiled", metav1.ConditionFalse, "DoesNotCompile", "")
-	w.apply("{kind: ConfigMap, metadata: {name: source}, data: {policy.rego: " + quoted(keeping) + "}}")
-	w.says(module, "Compiled", metav1.ConditionTrue, "Compiled", "it answers collect")
+	w.waitForCondition(module, "Fetched", metav1.ConditionFalse, "NotFound", "create it, or name another")
+	w.apply("{kind: ConfigMap, metadata: {name: source}, data: {policy.rego: " + quoteJSON("package gleaner\n\ncollect := {") + "}}")
+	w.waitForCondition(module, "Compiled", metav1.ConditionFalse, "DoesNotCompile", "")
+	w.apply("{kind: ConfigMap, metadata: {name: source}, data: {policy.rego: " + quoteJSON(keepModule) + "}}")
+	w.waitForCondition(module, "Compiled", metav1.ConditionTrue, "Compiled", "it answers collect")
 }
 
-func TestAModuleThatIsAnotherThanItsDigestSaysIsNotAsked(t *testing.T) {
-	w := newWorld(t)
-	w.apply("{kind: ConfigMap, metadata: {name: source}, data: {policy.rego: " + quoted(keeping) + "}}")
-	module := w.policy(`
+func TestModule_WithADigestMismatch_IsNotEvaluated(t *testing.T) {
+	w := newEnv(t)
+	w.apply("{kind: ConfigMap, metadata: {name: source}, data: {policy.rego: " + quoteJSON(keepModule) + "}}")
+	module := w.applyPolicy(`
 kind: PolicyModule
 metadata: {name: keeping}
 spec:
   rego: {configMap: {name: source, key: policy.rego}}
   sha256: ` + strings.Repeat("a", 64))
-	w.says(module, "Fetched", metav1.ConditionFalse, "DigestMismatch", "")
-	p := w.policy(`
+	w.waitForCondition(module, "Fetched", metav1.ConditionFalse, "DigestMismatch", "")
+	p := w.applyPolicy(`
 kind: GCPolicy
 metadata: {name: keeping}
 spec:
   resources: [{apiGroups: [""], resources: [configmaps]}]
   module: {name: keeping}
   mode: Enforce`)
-	w.says(p, "ModuleReady", metav1.ConditionFalse, "DigestMismatch", "objects that it governs are kept")
+	w.waitForCondition(p, "ModuleReady", metav1.ConditionFalse, "DigestMismatch", "objects that it governs are kept")
 }
 
-func TestATenantsModuleIsNotFetchedFromPrivateAddresses(t *testing.T) {
-	w := newWorld(t)
-	_, reference, digest := registryWith(t)
-	module := w.policy(`
+func TestTenantModule_IsNotFetchedFromPrivateAddresses(t *testing.T) {
+	w := newEnv(t)
+	_, reference, digest := newRegistry(t)
+	module := w.applyPolicy(`
 kind: PolicyModule
 metadata: {name: keeping}
 spec: {rego: {image: ` + reference.ByDigest(digest).String() + `}}`)
-	w.says(module, "Fetched", metav1.ConditionFalse, "Refused", "")
+	w.waitForCondition(module, "Fetched", metav1.ConditionFalse, "AddressNotAllowed", "")
 }
 
-func TestAModuleWithoutAHookThatIsAskedIsNotReady(t *testing.T) {
-	w := newWorld(t)
-	w.policy(`
+func TestModule_WithoutTheRequiredHook_IsNotReady(t *testing.T) {
+	w := newEnv(t)
+	w.applyPolicy(`
 kind: PolicyModule
 metadata: {name: keeping}
 spec: {rego: {inline: "package gleaner\n\nvalidate := {\"decision\": \"Valid\"}"}}`)
-	p := w.policy(`
+	p := w.applyPolicy(`
 kind: GCPolicy
 metadata: {name: keeping}
 spec:
   resources: [{apiGroups: [""], resources: [configmaps]}]
   module: {name: keeping}`)
-	w.says(p, "ModuleReady", metav1.ConditionFalse, "MissingHook", "answers neither collect nor propagate")
+	w.waitForCondition(p, "ModuleReady", metav1.ConditionFalse, "MissingHook", "answers neither collect nor propagate")
 }
 
-func TestAPolicyThatCanNotBeReadIsNotAccepted(t *testing.T) {
-	w := newWorld(t)
-	p := w.policy(`
+func TestPolicy_ThatIsInvalid_IsNotAccepted(t *testing.T) {
+	w := newEnv(t)
+	p := w.applyPolicy(`
 kind: GCPolicy
 metadata: {name: keeping}
 spec:
@@ -179,75 +179,75 @@ spec:
   serviceAccount: {name: reader}
   fixed: {collect: {decision: Orphan}}
   mode: Enforce`)
-	w.says(p, "Accepted", metav1.ConditionFalse, "Invalid", `matchConditions "wrong" can't be read`)
-	owner := w.make("owner")
-	held := w.make("held", owner)
+	w.waitForCondition(p, "Accepted", metav1.ConditionFalse, "Invalid", `matchConditions "wrong" can't be read`)
+	owner := w.createConfigMap("owner")
+	held := w.createConfigMap("held", owner)
 	w.delete(owner)
-	w.stays(held, "PolicyAtFault")
+	w.expectKept(held, "PolicyFault")
 }
 
-func TestAModuleThatPropagatesGovernsNothingThatCanNotBeHeld(t *testing.T) {
-	w := newWorld(t)
-	w.policy(`
+func TestPropagate_CannotGovernPods(t *testing.T) {
+	w := newEnv(t)
+	w.applyPolicy(`
 kind: ClusterPolicyModule
 metadata: {name: keeping-NS}
 spec: {rego: {inline: "package gleaner\n\npropagate := {\"decision\": \"Orphan\"}"}}`)
-	p := w.policy(`
+	p := w.applyPolicy(`
 kind: ClusterGCPolicy
 metadata: {name: keeping-NS}
 spec:
   resources: [{apiGroups: [""], resources: [pods]}]
   module: {name: keeping-NS}`)
-	w.says(p, "Accepted", metav1.ConditionFalse, "NotGovernable", "can't govern pods")
+	w.waitForCondition(p, "Accepted", metav1.ConditionFalse, "NotGovernable", "can't govern pods")
 }
 
-func TestAPolicyThatNamesNoSuchResourceIsTold(t *testing.T) {
-	w := newWorld(t)
-	p := w.policy(`
+func TestPolicy_WithAnUnknownResource_IsReported(t *testing.T) {
+	w := newEnv(t)
+	p := w.applyPolicy(`
 kind: GCPolicy
 metadata: {name: singular}
 spec:
   resources: [{apiGroups: [apps], resources: [deployment, deployments]}]
   fixed: {collect: {decision: Orphan}}
   mode: Enforce`)
-	w.says(p, "Accepted", metav1.ConditionTrue, "NotServed", "serves no deployment.apps: write resources in the plural")
-	w.says(p, "Enforcing", metav1.ConditionFalse, "NotServed", "serves no deployment.apps: write resources in the plural")
-	w.event(p, "NotServed", "serves no deployment.apps")
+	w.waitForCondition(p, "Accepted", metav1.ConditionTrue, "NotServed", "serves no deployment.apps: write resources in the plural")
+	w.waitForCondition(p, "Enforcing", metav1.ConditionFalse, "NotServed", "serves no deployment.apps: write resources in the plural")
+	w.waitForEvent(p, "NotServed", "serves no deployment.apps")
 	w.patch(p, `{"spec": {"resources": [{"apiGroups": ["apps"], "resources": ["deployments"]}]}}`)
-	w.says(p, "Enforcing", metav1.ConditionTrue, "Enforcing", "")
+	w.waitForCondition(p, "Enforcing", metav1.ConditionTrue, "Enforcing", "")
 }
 
-func TestAPolicyOfANamespaceThatNamesWhatIsInNoneIsTold(t *testing.T) {
-	w := newWorld(t)
-	p := w.policy(`
+func TestGCPolicy_WithClusterScopedResources_IsReported(t *testing.T) {
+	w := newEnv(t)
+	p := w.applyPolicy(`
 kind: GCPolicy
 metadata: {name: scope}
 spec:
   resources: [{apiGroups: [""], resources: [configmaps, namespaces, persistentvolumes]}]
   fixed: {collect: {decision: Orphan}}
   mode: Enforce`)
-	w.says(p, "Enforcing", metav1.ConditionFalse, "NotNamespaced", "write a ClusterGCPolicy")
-	w.says(p, "Accepted", metav1.ConditionTrue, "NotNamespaced", "namespaces and persistentvolumes are in none: write a ClusterGCPolicy")
+	w.waitForCondition(p, "Enforcing", metav1.ConditionFalse, "NotNamespaced", "write a ClusterGCPolicy")
+	w.waitForCondition(p, "Accepted", metav1.ConditionTrue, "NotNamespaced", "namespaces and persistentvolumes are in none: write a ClusterGCPolicy")
 }
 
-func TestWhatIsWrongWithAPolicyIsToldAsAnEvent(t *testing.T) {
-	w := newWorld(t)
-	p := w.policy(`
+func TestPolicy_Problems_AreReportedAsEvents(t *testing.T) {
+	w := newEnv(t)
+	p := w.applyPolicy(`
 kind: GCPolicy
 metadata: {name: broken}
 spec:
   resources: [{apiGroups: [""], resources: [configmaps]}]
   module: {name: missing}`)
-	w.event(p, "NotFound", "there is no PolicyModule "+w.ns+"/missing")
+	w.waitForEvent(p, "NotFound", "there is no PolicyModule "+w.ns+"/missing")
 }
 
-func TestOnlyTheHooksThatAPolicyNamesAreAsked(t *testing.T) {
-	w := newWorld(t)
-	w.policy(`
+func TestPolicy_EvaluatesOnlyItsHooks(t *testing.T) {
+	w := newEnv(t)
+	w.applyPolicy(`
 kind: PolicyModule
 metadata: {name: both}
 spec: {rego: {inline: "package gleaner\n\ncollect := {\"decision\": \"Orphan\"}\n\npropagate := {\"decision\": \"Orphan\"}"}}`)
-	p := w.policy(`
+	p := w.applyPolicy(`
 kind: GCPolicy
 metadata: {name: collects}
 spec:
@@ -256,15 +256,15 @@ spec:
   needs: Reference
   hooks: [collect]
   mode: Enforce`)
-	w.says(p, "Enforcing", metav1.ConditionTrue, "Enforcing", "")
-	w.says(p, "ModuleReady", metav1.ConditionTrue, "Ready", "it answers collect")
-	owner := w.make("owner")
-	kept := w.make("kept", owner)
+	w.waitForCondition(p, "Enforcing", metav1.ConditionTrue, "Enforcing", "")
+	w.waitForCondition(p, "ModuleReady", metav1.ConditionTrue, "Ready", "it answers collect")
+	owner := w.createConfigMap("owner")
+	kept := w.createConfigMap("kept", owner)
 	w.delete(owner)
-	w.stays(kept, "KeptByPolicy")
+	w.expectKept(kept, "KeptByPolicy")
 	if finalizers := w.get(kept).GetFinalizers(); len(finalizers) != 0 {
-		t.Errorf("it has finalizers: %v", finalizers)
+		t.Errorf("object has finalizers %v", finalizers)
 	}
 	w.patch(p, `{"spec": {"hooks": ["propagate"]}}`)
-	w.says(p, "Accepted", metav1.ConditionFalse, "NotGovernable", "can't govern pods")
+	w.waitForCondition(p, "Accepted", metav1.ConditionFalse, "NotGovernable", "can't govern pods")
 }

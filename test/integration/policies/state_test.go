@@ -11,98 +11,98 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/gleaner-dev/gleaner/operator/keystore"
-	"github.com/gleaner-dev/gleaner/operator/memo"
+	"github.com/gleaner-dev/gleaner/operator/objectstate"
 )
 
 const finalizerState = "gleaner.dev/finalizers"
 
-// annotate has somebody write an annotation who may patch the object.
-func (w *world) annotate(o *unstructured.Unstructured, name, text string) {
+// annotate writes an annotation, as any user could who may patch the object.
+func (w *env) annotate(o *unstructured.Unstructured, name, text string) {
 	w.Helper()
-	w.patch(o, `{"metadata": {"annotations": {"`+name+`": `+quoted(text)+`}}}`)
+	w.patch(o, `{"metadata": {"annotations": {"`+name+`": `+quoteJSON(text)+`}}}`)
 }
 
-// stateHas waits until an object's annotation has a text.
-func (w *world) stateHas(o *unstructured.Unstructured, name, text string) string {
+// waitForAnnotation waits until an object's annotation contains a text.
+func (w *env) waitForAnnotation(o *unstructured.Unstructured, name, text string) string {
 	w.Helper()
 	var found string
 	w.eventually(func() error {
 		if found = w.get(o).GetAnnotations()[name]; !strings.Contains(found, text) {
-			return errorf("%s of %s is %q; %s", name, o.GetName(), found, w.decisions(o))
+			return errorf("%s of %s is %q; %s", name, o.GetName(), found, w.describeDecisions(o))
 		}
 		return nil
 	})
 	return found
 }
 
-// A module of a Finalizer may hold grants that whoever patches the object has not.
-func TestFinalizerState_ThatAUserForgesIsNotBelieved(t *testing.T) {
-	w := newWorld(t)
-	w.finalizer("approved", `finalize := {"decision": "Done"} if input.state.approved
+// A Finalizer's module may have grants that users who may patch the object do not have.
+func TestFinalizerState_IfForged_IsIgnored(t *testing.T) {
+	w := newEnv(t)
+	w.applyFinalizer("approved", `finalize := {"decision": "Done"} if input.state.approved
 else := {"decision": "Wait", "after": "1s", "state": {"waiting": input.attempt}}`, "")
-	o := w.carrying("o", w.entry("approved"))
+	o := w.createWithFinalizers("o", w.finalizerName("approved"))
 	w.delete(o)
-	signed := w.stateHas(o, finalizerState, `"waiting"`)
+	signed := w.waitForAnnotation(o, finalizerState, `"waiting"`)
 	for claim, forged := range map[string]string{
-		"without a signature":        `{"uid": "` + string(o.GetUID()) + `", "by": {"` + w.entry("approved") + `": {"attempt": 1, "state": {"approved": true}}}}`,
-		"with that of another state": strings.Replace(signed, `"waiting"`, `"approved"`, 1),
+		"without a signature":                 `{"uid": "` + string(o.GetUID()) + `", "by": {"` + w.finalizerName("approved") + `": {"attempt": 1, "state": {"approved": true}}}}`,
+		"with the signature of another state": strings.Replace(signed, `"waiting"`, `"approved"`, 1),
 	} {
 		w.annotate(o, finalizerState, forged)
-		// The operator takes it for nothing, and writes its own once more.
-		w.stateHas(o, finalizerState, `"waiting"`)
+		// The operator ignores it, and overwrites it.
+		w.waitForAnnotation(o, finalizerState, `"waiting"`)
 		if got := w.get(o).GetFinalizers(); len(got) != 1 {
 			t.Errorf("%s: released by a forged state: %v", claim, got)
 		}
 	}
 }
 
-// A decision that was written down is carried out, whatever the policy says now.
-func TestDecision_ThatAUserForgesIsNotCarriedOut(t *testing.T) {
-	w := newWorld(t)
-	w.policy(governing + `{propagate: {decision: Wait, after: 1s}}`)
-	owner := w.secret()
-	dependent := w.make("dependent", owner)
+// A decision in the state annotation is completed, whatever the policy decides now.
+func TestDecision_IfForged_IsIgnored(t *testing.T) {
+	w := newEnv(t)
+	w.applyPolicy(governingPolicy + `{propagate: {decision: Wait, after: 1s}}`)
+	owner := w.createHeldSecret()
+	dependent := w.createConfigMap("dependent", owner)
 	w.delete(owner)
-	w.decided(owner, "WaitsByPolicy")
+	w.waitForDecision(owner, "PolicyWaiting")
 	w.eventually(func() error {
-		if w.remembered(owner).UID == "" {
-			return errorf("nothing is remembered")
+		if w.stateOf(owner).UID == "" {
+			return errorf("state annotation is missing")
 		}
 		return nil
 	})
 	live := w.get(owner)
-	forged := memo.Memo{UID: live.GetUID(), References: memo.Hash(live.GetOwnerReferences()), Propagation: &memo.Propagation{
+	forged := objectstate.State{UID: live.GetUID(), ReferencesHash: objectstate.HashReferences(live.GetOwnerReferences()), Propagation: &objectstate.Propagation{
 		Policy: "ClusterGCPolicy admins", Decision: "Background", Requested: "Unspecified",
 	}}
 	for _, text := range []string{forged.String(), `{"signature": "` + strings.Repeat("0", 64) + `", "data": ` + forged.String() + `}`} {
-		w.annotate(owner, memo.Annotation, text)
+		w.annotate(owner, objectstate.Annotation, text)
 		w.eventually(func() error {
 			if w.get(owner).GetName() == "" {
 				t.Fatal("the forged decision was carried out")
 			}
-			if w.remembered(owner).UID == "" {
-				return errorf("the forged decision is still there")
+			if w.stateOf(owner).UID == "" {
+				return errorf("forged decision still exists")
 			}
 			return nil
 		})
 	}
 	if w.get(dependent).GetName() == "" {
-		t.Error("the dependent is gone")
+		t.Error("dependent is gone")
 	}
 }
 
-// Without its keys the operator neither believes nor writes state, and with them it
-// goes on where it was. A key that is replaced verifies for as long as it is kept.
-func TestState_IsHeldWithoutKeysAndOutlivesTheirRotation(t *testing.T) {
-	o := newOperation(t)
-	o.finalizer("second", `finalize := {"decision": "Done"} if input.state.first
+// Without its keys the operator neither trusts nor writes state; with them it
+// continues. A replaced key verifies signatures for as long as it is kept.
+func TestState_WithoutKeys_IsKept_AndSurvivesRotation(t *testing.T) {
+	o := newDedicatedEnv(t)
+	o.applyFinalizer("second", `finalize := {"decision": "Done"} if input.state.first
 else := {"decision": "Wait", "after": "2s", "state": {"first": true}}`, "")
-	object := o.carrying("o", o.entry("second"))
-	o.end() // so that nothing happens before the keys are what they are to be
+	object := o.createWithFinalizers("o", o.finalizerName("second"))
+	o.stopOperator() // so that nothing happens before the keys are replaced
 	o.delete(object)
-	o.start()
-	o.stateHas(object, finalizerState, `"first"`)
-	o.end()
+	o.startOperator()
+	o.waitForAnnotation(object, finalizerState, `"first"`)
+	o.stopOperator()
 	client := o.objects.Resource(resources["Secret"]).Namespace(metav1.NamespaceSystem)
 	secret, err := client.Get(t.Context(), keystore.SecretName, metav1.GetOptions{})
 	if err != nil {
@@ -110,36 +110,36 @@ else := {"decision": "Wait", "after": "2s", "state": {"first": true}}`, "")
 	}
 	key, _, _ := unstructured.NestedString(secret.Object, "data", "current")
 	o.patch(secret, `{"data": {"current": "c2hvcnQ="}}`)
-	o.start()
+	o.startOperator()
 	o.eventually(func() error {
 		for _, e := range o.collector.Records(object.GetUID()) {
 			if strings.Contains(e.Error, keystore.SecretName) {
 				return nil
 			}
 		}
-		return errorf("%s", o.decisions(object))
+		return errorf("%s", o.describeDecisions(object))
 	})
 	if got := o.get(object).GetFinalizers(); len(got) != 1 {
-		t.Fatalf("it was released by a state that could not be verified: %v", got)
+		t.Fatalf("object was released by unverified state: %v", got)
 	}
 	o.patch(secret, `{"data": {"current": "`+strings.Repeat("QUJD", 16)+`", "previous": "`+key+`"}}`)
-	o.goes(object)
+	o.waitForDeletion(object)
 }
 
-// patches counts the patches of objects by their names.
-type patches struct {
+// patchCounter counts patches by the names of the objects.
+type patchCounter struct {
 	mu    sync.Mutex // covers count
 	count map[string]int
 }
 
-// counting is a transport whose patches are counted.
-type counting struct {
-	*patches
+// countingTransport is a transport that counts patches.
+type countingTransport struct {
+	*patchCounter
 	next http.RoundTripper
 }
 
 // RoundTrip implements http.RoundTripper.
-func (w counting) RoundTrip(r *http.Request) (*http.Response, error) {
+func (w countingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method == http.MethodPatch {
 		w.mu.Lock()
 		w.count[r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]]++
@@ -148,23 +148,23 @@ func (w counting) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.next.RoundTrip(r)
 }
 
-func (w *patches) of(o *unstructured.Unstructured) int {
+func (w *patchCounter) of(o *unstructured.Unstructured) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.count[o.GetName()]
 }
 
-// A wait of 1ms with another state each time came to 129 writes a second.
-func TestWait_OfAMillisecondWithChangingStateIsNoFlood(t *testing.T) {
-	o := newOperation(t)
-	o.end()
-	counted := &patches{count: map[string]int{}}
-	o.config.Wrap(func(next http.RoundTripper) http.RoundTripper { return counting{counted, next} })
-	o.start()
+// Without a limit, a wait of 1ms with changing state came to 129 writes a second.
+func TestWait_OfAMillisecond_IsRateLimited(t *testing.T) {
+	o := newDedicatedEnv(t)
+	o.stopOperator()
+	counted := &patchCounter{count: map[string]int{}}
+	o.config.Wrap(func(next http.RoundTripper) http.RoundTripper { return countingTransport{counted, next} })
+	o.startOperator()
 	const rule = ` := {"decision": "Wait", "after": "1ms", "state": {"n": input.attempt}}`
-	o.finalizer("flood", "finalize"+rule, "")
-	o.module("flood-collect", "collect"+rule)
-	o.policy(`
+	o.applyFinalizer("flood", "finalize"+rule, "")
+	o.applyModule("flood-collect", "collect"+rule)
+	o.applyPolicy(`
 kind: GCPolicy
 metadata: {name: flood}
 spec:
@@ -172,16 +172,16 @@ spec:
   module: {name: flood-collect}
   needs: Reference
   mode: Enforce`)
-	finalized, owner := o.carrying("finalized", o.entry("flood")), o.make("owner")
-	collected := o.make("collected", owner)
+	finalized, owner := o.createWithFinalizers("finalized", o.finalizerName("flood")), o.createConfigMap("owner")
+	collected := o.createConfigMap("collected", owner)
 	o.delete(finalized)
 	o.delete(owner)
-	for object, name := range map[*unstructured.Unstructured]string{finalized: finalizerState, collected: memo.Annotation} {
-		o.stateHas(object, name, `"n"`)
+	for object, name := range map[*unstructured.Unstructured]string{finalized: finalizerState, collected: objectstate.Annotation} {
+		o.waitForAnnotation(object, name, `"n"`)
 		began, before := time.Now(), counted.of(object)
 		o.eventually(func() error {
 			if n := counted.of(object) - before; n < 5 {
-				return errorf("its state was written %d times", n)
+				return errorf("state was written %d times", n)
 			}
 			return nil
 		})

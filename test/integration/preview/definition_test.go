@@ -11,9 +11,9 @@ import (
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
 )
 
-// define makes a CustomResourceDefinition of Widgets, and returns its name when there can
-// be objects of it.
-func (w *world) define() string {
+// createCRD creates a CustomResourceDefinition of Widgets, and returns its name once objects
+// can be created.
+func (w *env) createCRD() string {
 	w.Helper()
 	widgets := resources["Widget"]
 	name := widgets.GroupResource().String()
@@ -33,10 +33,10 @@ func (w *world) define() string {
 	if err != nil {
 		w.Fatal(err)
 	}
-	w.made[name] = made
-	devtest.Eventually(w, patience, func() error {
+	w.created[name] = made
+	devtest.Eventually(w, timeout, func() error {
 		if _, served := w.collector.ResourceOf(widgets.GroupVersion().WithKind("Widget")); !served {
-			return errors.New("the collector does not know Widgets yet")
+			return errors.New("collector does not watch Widgets yet")
 		}
 		_, err := w.client("Widget").List(w.Context(), metav1.ListOptions{})
 		return err
@@ -44,25 +44,25 @@ func (w *world) define() string {
 	return name
 }
 
-// The API server empties a type before its definition goes, and has it wait by a finalizer
-// that it has only while it is being deleted.
-func TestADefinitionTakesAlongTheObjectsOfItsTypeAndTheirDependents(t *testing.T) {
-	w := newWorld(t)
-	definition := w.define()
-	w.make(`
+// The API server deletes all objects of a type before its definition; until then a finalizer
+// that it adds on deletion keeps the definition.
+func TestPreview_OfADefinition(t *testing.T) {
+	w := newEnv(t)
+	definition := w.createCRD()
+	w.create(`
 		Widget a
 		ConfigMap of-a owners=a
 		Widget held finalizers=test.example.com/x
 		ConfigMap of-held owners=held
 		ConfigMap other`)
-	said := w.outcomes(w.preview(definition, background))
+	predicted := w.outcomes(w.preview(definition, background))
 	want := map[string]string{
 		definition: "Waits then Goes", "a": "Goes", "of-a": "Goes", "held": "Waits then Goes", "of-held": "Waits then Goes",
 	}
-	if diff := cmp.Diff(want, said); diff != "" {
-		t.Fatalf("what it says (-want +got):\n%s", diff)
+	if diff := cmp.Diff(want, predicted); diff != "" {
+		t.Fatalf("preview (-want +got):\n%s", diff)
 	}
 	w.delete(definition, background)
-	w.becomes(said)
-	w.goesOn(said)
+	w.expectOutcomes(predicted)
+	w.finishWaiting(predicted)
 }

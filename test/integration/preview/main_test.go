@@ -1,5 +1,5 @@
-// Package preview compares what a preview says with what then happens, on a real
-// control plane whose own collector is switched off.
+// Package preview compares previews with what actually happens, on a real
+// control plane without the built-in garbage collector.
 package preview
 
 import (
@@ -12,33 +12,33 @@ import (
 
 	"github.com/gleaner-dev/gleaner/devcluster"
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
-	"github.com/gleaner-dev/gleaner/operator/loop"
+	"github.com/gleaner-dev/gleaner/operator/run"
 	"github.com/gleaner-dev/gleaner/policies/worker/serve"
-	"github.com/gleaner-dev/gleaner/test/inside"
+	"github.com/gleaner-dev/gleaner/test/inprocess"
 )
 
 func TestMain(m *testing.M) {
 	serve.MainIfRequested()
 	ctrl.SetLogger(logr.Discard())
-	devtest.Run(m, devcluster.Options{Controllers: []string{"*", "-garbage-collector-controller", "-storage-version-migrator-controller"}})
+	devtest.Run(m, devcluster.Options{Controllers: devcluster.WithoutCollector()})
 }
 
-const patience = 2 * time.Minute
+const timeout = 2 * time.Minute
 
-// shared is what the tests share, made when the first of them asks for it. It ends
-// with the process.
+// shared is the collector that the tests share, created on first use. It runs until
+// the process ends.
 var shared struct {
 	once      sync.Once
-	collector *loop.Loop
+	collector *run.Operator
 	err       error
 }
 
-func collector(t *testing.T) *loop.Loop {
+func sharedCollector(t *testing.T) *run.Operator {
 	t.Helper()
 	config := devtest.Shared(t).RESTConfig()
 	shared.once.Do(func() {
-		if shared.err = inside.Define(t, config); shared.err == nil {
-			shared.collector, _, shared.err = inside.Run(inside.Options(config))
+		if shared.err = inprocess.CreateCRDs(t, config); shared.err == nil {
+			shared.collector, _, shared.err = inprocess.RunCollector(inprocess.Options(config))
 		}
 	})
 	if shared.err != nil {

@@ -19,7 +19,7 @@ const (
 	orphan     = metav1.DeletePropagationOrphan
 )
 
-var seeds = flag.Int64("seeds", 12, "how many random sets of objects are previewed and deleted")
+var seeds = flag.Int64("seeds", 12, "number of random sets of objects to preview and delete")
 
 const policy = `
 kind: GCPolicy
@@ -29,8 +29,8 @@ spec:
   mode: Enforce
   fixed: `
 
-// byLabel keeps the ConfigMaps that have a label.
-const byLabel = `
+// byLabelModule keeps ConfigMaps that have a label.
+const byLabelModule = `
 kind: ClusterPolicyModule
 metadata: {name: NS}
 spec:
@@ -49,14 +49,14 @@ spec:
   module: {name: NS}
 `
 
-// What a preview says of each object, and what happens then.
-func TestWhatAPreviewSaysHappens(t *testing.T) {
+// The preview of each object, compared with what happens.
+func TestPreview_MatchesWhatHappens(t *testing.T) {
 	for claim, s := range map[string]struct {
 		policies, objects string
 		cascade           metav1.DeletionPropagation
 		says              map[string]string
 	}{
-		"in the background, what is owned goes, and what has another owner stays": {
+		"background: dependents are deleted, except those with another owner": {
 			objects: `
 				ConfigMap top
 				ConfigMap other
@@ -65,47 +65,47 @@ func TestWhatAPreviewSaysHappens(t *testing.T) {
 				Secret c owners=top,other
 				Secret d owners=other`,
 			says: map[string]string{"top": "Goes", "a": "Goes", "b": "Goes", "c": "Stays"}},
-		"in the foreground, what blocks is waited for": {
+		"foreground: blocking dependents are waited for": {
 			objects: `
 				ConfigMap top
 				ConfigMap a owners=top! finalizers=test.example.com/x
 				Secret b owners=top`,
 			cascade: foreground,
 			says:    map[string]string{"top": "Waits then Goes", "a": "Waits then Goes", "b": "Goes"}},
-		"orphaning, what is owned stays with what it owns": {
+		"orphan: dependents stay, and their dependents": {
 			objects: `
 				ConfigMap top
 				ConfigMap a owners=top!
 				Secret b owners=a`,
 			cascade: orphan,
 			says:    map[string]string{"top": "Goes", "a": "Stays", "b": "Stays"}},
-		"a finalizer keeps what is below it": {
+		"a finalizer keeps dependents": {
 			objects: `
 				ConfigMap top finalizers=test.example.com/x
 				ConfigMap a owners=top
 				Secret b owners=a`,
 			says: map[string]string{"top": "Waits then Goes", "a": "Waits then Goes", "b": "Waits then Goes"}},
-		"a finalizer that was put there before governs what is below it": {
+		"a finalizer added before the deletion decides about dependents": {
 			objects: `
 				ConfigMap top
 				ConfigMap a owners=top finalizers=orphan
 				Secret b owners=a`,
 			says: map[string]string{"top": "Goes", "a": "Goes", "b": "Stays"}},
-		"what one owner leaves behind and another takes along may go or stay": {
+		"a dependent that one owner orphans and another deletes may go or stay": {
 			objects: `
 				ConfigMap top
 				ConfigMap leaves owners=top finalizers=orphan
 				ConfigMap takes owners=top
 				Secret both owners=leaves,takes`,
 			says: map[string]string{"top": "Goes", "leaves": "Goes", "takes": "Goes", "both": "Unknown"}},
-		"two that own each other and block go all the same": {
+		"two objects that own and block each other are deleted": {
 			objects: `
 				ConfigMap top
 				ConfigMap a owners=top!
 				ConfigMap b owners=a!,top!`,
 			cascade: foreground,
 			says:    map[string]string{"top": "Goes", "a": "Goes", "b": "Goes"}},
-		"claims go once no pod is left": {
+		"claims are deleted once no pod uses them": {
 			objects: `
 				ConfigMap top
 				PersistentVolumeClaim data owners=top`,
@@ -118,20 +118,20 @@ func TestWhatAPreviewSaysHappens(t *testing.T) {
 				ConfigMap below owners=kept
 				ConfigMap goes owners=top`,
 			says: map[string]string{"top": "Goes", "kept": "Stays", "below": "Stays", "goes": "Goes"}},
-		"collect: a delay waits": {
+		"collect: a delay is waited for": {
 			policies: policy + `{collect: {decision: Delete, delay: 24h}}`,
 			objects: `
 				ConfigMap top
 				Secret later owners=top
 				ConfigMap below owners=later`,
 			says: map[string]string{"top": "Goes", "later": "Waits then Goes after 24h", "below": "Waits then Goes after 24h"}},
-		"collect: Wait waits, and nobody knows for how long": {
+		"collect: Wait waits, for an unknown time": {
 			policies: policy + `{collect: {decision: Wait, after: 1h}}`,
 			objects: `
 				ConfigMap top
 				Secret waits owners=top`,
 			says: map[string]string{"top": "Goes", "waits": "Waits"}},
-		"what is below that waits as well": {
+		"dependents of a waiting object wait as well": {
 			policies: policy + `{collect: {decision: Wait, after: 1h}}`,
 			objects: `
 				ConfigMap top
@@ -146,7 +146,7 @@ func TestWhatAPreviewSaysHappens(t *testing.T) {
 				ConfigMap top
 				Secret goes owners=top`,
 			says: map[string]string{"top": "Goes", "goes": "Goes"}},
-		"collect: Orphan keeps what waits for a foreground deletion, which goes on": {
+		"collect: Orphan does not stop a foreground deletion in progress": {
 			policies: policy + `{collect: {decision: Orphan}}`,
 			objects: `
 				ConfigMap top
@@ -167,7 +167,7 @@ func TestWhatAPreviewSaysHappens(t *testing.T) {
 				ConfigMap a owners=top! finalizers=test.example.com/x
 				ConfigMap b owners=top`,
 			says: map[string]string{"top": "Waits then Goes", "a": "Waits then Goes", "b": "Goes"}},
-		"propagate: Foreground is not for a client that asks for Orphan": {
+		"propagate: Foreground is not used if a client requests Orphan": {
 			policies: policy + `{propagate: {decision: Foreground}}`,
 			objects: `
 				Secret top held
@@ -194,14 +194,14 @@ func TestWhatAPreviewSaysHappens(t *testing.T) {
 				ConfigMap stays owners=top
 				PersistentVolumeClaim goes owners=top`,
 			says: map[string]string{"top": "Goes", "stays": "Stays", "goes": "Goes"}},
-		"a module that goes by labels": {
-			policies: byLabel,
+		"a module that decides by labels": {
+			policies: byLabelModule,
 			objects: `
 				Secret top
 				ConfigMap kept owners=top labels=keep:true
 				ConfigMap goes owners=top`,
 			says: map[string]string{"top": "Goes", "kept": "Stays", "goes": "Goes"}},
-		"a policy at fault keeps": {
+		"a policy with a fault keeps the object": {
 			policies: `
 kind: ClusterPolicyModule
 metadata: {name: NS}
@@ -226,29 +226,29 @@ spec:
 			says: map[string]string{"top": "Goes", "waits": "Waits"}},
 	} {
 		t.Run(claim, func(t *testing.T) {
-			w := newWorld(t)
-			w.policies(s.policies)
-			w.make(s.objects)
+			w := newEnv(t)
+			w.applyPolicies(s.policies)
+			w.create(s.objects)
 			if s.cascade == "" {
 				s.cascade = background
 			}
-			said := w.outcomes(w.preview("top", s.cascade))
-			if diff := cmp.Diff(s.says, said); diff != "" {
-				t.Fatalf("what it says (-want +got):\n%s", diff)
+			predicted := w.outcomes(w.preview("top", s.cascade))
+			if diff := cmp.Diff(s.says, predicted); diff != "" {
+				t.Fatalf("preview (-want +got):\n%s", diff)
 			}
 			w.delete("top", s.cascade)
-			w.becomes(said)
-			w.goesOn(said)
+			w.expectOutcomes(predicted)
+			w.finishWaiting(predicted)
 		})
 	}
 }
 
-// goesOn takes off what others have put there, and sees that what waits for that
-// alone becomes what was said.
-func (w *world) goesOn(said map[string]string) {
+// finishWaiting removes the test's finalizers, and checks that objects that waited only for these
+// become as predicted.
+func (w *env) finishWaiting(predicted map[string]string) {
 	w.Helper()
 	freed, after := false, map[string]string{}
-	for name, text := range said {
+	for name, text := range predicted {
 		after[name] = text
 		live := w.get(name)
 		if live == nil || live.GetDeletionTimestamp() == nil {
@@ -261,41 +261,41 @@ func (w *world) goesOn(said map[string]string) {
 	if !freed {
 		return
 	}
-	for name, text := range said {
+	for name, text := range predicted {
 		if live := w.get(name); live != nil {
-			w.free(name)
+			w.removeFinalizers(name)
 		}
 		if outcome, then, waits := strings.Cut(text, " then "); waits && outcome == preview.Waits.String() && !strings.Contains(then, " after ") {
 			after[name] = then
 		}
 	}
-	w.becomes(after)
+	w.expectOutcomes(after)
 }
 
-// What a preview says of random objects is what happens: the seed is in the name.
-func TestWhatAPreviewSaysOfRandomObjectsHappens(t *testing.T) {
+// Previews of random objects are compared with what happens: the seed is in the test's name.
+func TestPreview_OfRandomObjects_MatchesWhatHappens(t *testing.T) {
 	for seed := range *seeds {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			t.Parallel()
 			r := rand.New(rand.NewSource(seed))
-			w := newWorld(t)
+			w := newEnv(t)
 			if r.Intn(2) == 0 {
-				w.policies(policy + []string{"{collect: {decision: Orphan}}", "{collect: {decision: Delete, delay: 24h}}", "{collect: {decision: Delete, propagation: Orphan}}"}[r.Intn(3)])
+				w.applyPolicies(policy + []string{"{collect: {decision: Orphan}}", "{collect: {decision: Delete, delay: 24h}}", "{collect: {decision: Delete, propagation: Orphan}}"}[r.Intn(3)])
 			}
-			text := random(r)
-			w.make(text)
+			text := randomObjects(r)
+			w.create(text)
 			cascade := []metav1.DeletionPropagation{background, background, foreground, orphan}[r.Intn(4)]
-			said := w.outcomes(w.preview("o0", cascade))
-			t.Logf("%s, and o0 is deleted by %s: %v", text, cascade, said)
+			predicted := w.outcomes(w.preview("o0", cascade))
+			t.Logf("%s; o0 is deleted with %s: %v", text, cascade, predicted)
 			w.delete("o0", cascade)
-			w.becomes(said)
-			w.goesOn(said)
+			w.expectOutcomes(predicted)
+			w.finishWaiting(predicted)
 		})
 	}
 }
 
-// random are objects of which each is owned by some before it.
-func random(r *rand.Rand) string {
+// randomObjects returns objects of which each is owned by some before it.
+func randomObjects(r *rand.Rand) string {
 	var b strings.Builder
 	for i := range 12 {
 		fmt.Fprintf(&b, "%s o%d", []string{"ConfigMap", "Secret"}[r.Intn(2)], i)
@@ -319,28 +319,28 @@ func random(r *rand.Rand) string {
 	return b.String()
 }
 
-func TestANamespaceTakesAlongWhatIsInIt(t *testing.T) {
-	w := newWorld(t)
-	w.policies(policy + `{collect: {decision: Orphan}}`)
+func TestPreview_OfANamespace(t *testing.T) {
+	w := newEnv(t)
+	w.applyPolicies(policy + `{collect: {decision: Orphan}}`)
 	namespace, err := w.client("Namespace").Get(t.Context(), w.ns, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.made[w.ns] = namespace
-	w.make(`
+	w.created[w.ns] = namespace
+	w.create(`
 		ConfigMap a
 		Secret b owners=a
 		PersistentVolumeClaim data
 		ConfigMap held finalizers=test.example.com/x
 		ConfigMap below owners=held`)
-	said := w.outcomes(w.preview(w.ns, background))
+	predicted := w.outcomes(w.preview(w.ns, background))
 	want := map[string]string{
 		w.ns: "Waits then Goes", "a": "Goes", "b": "Goes", "data": "Goes", "held": "Waits then Goes", "below": "Goes", "p": "Goes",
 	}
-	if diff := cmp.Diff(want, said); diff != "" {
-		t.Fatalf("what it says (-want +got):\n%s", diff)
+	if diff := cmp.Diff(want, predicted); diff != "" {
+		t.Fatalf("preview (-want +got):\n%s", diff)
 	}
 	w.delete(w.ns, background)
-	w.becomes(said)
-	w.goesOn(said)
+	w.expectOutcomes(predicted)
+	w.finishWaiting(predicted)
 }

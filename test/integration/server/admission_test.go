@@ -23,49 +23,49 @@ import (
 
 type request = admissionv1.AdmissionRequest
 
-// asked serves a webhook about what is deleted, and more, in the test's
+// serveWebhook serves a webhook for DELETE, and for further operations, in the test's
 // namespace.
-func (a *api) asked(answer func(context.Context, *request) *metav1.Status, more ...registrationv1.OperationType) *hook.Hook {
+func (a *api) serveWebhook(respond func(context.Context, *request) *metav1.Status, more ...registrationv1.OperationType) *hook.Hook {
 	a.Helper()
 	return hook.Serve(a, devtest.Shared(a), hook.Options{
-		Namespace: a.ns, Operations: append(more, registrationv1.Delete), Resources: []string{"configmaps", "pods"}, Answer: answer,
+		Namespace: a.ns, Operations: append(more, registrationv1.Delete), Resources: []string{"configmaps", "pods"}, Review: respond,
 	})
 }
 
-func call(operation admissionv1.Operation, o *unstructured.Unstructured) hook.Call {
+func hookCall(operation admissionv1.Operation, o *unstructured.Unstructured) hook.Call {
 	return hook.Call{Operation: operation, Name: o.GetName(), Object: o.GetName()}
 }
 
-func TestA10_TheEndOfAHeldObjectIsAnUpdateToAdmission(t *testing.T) {
+func TestA10_EndOfAFinalizedObject_IsAnUpdate(t *testing.T) {
 	a := newAPI(t)
-	h := a.asked(nil, registrationv1.Update)
-	o := a.make(configMap, hold)
-	a.delete(configMap, o, by(backgroundPolicy))
+	h := a.serveWebhook(nil, registrationv1.Update)
+	o := a.createNew(configMap, testFinalizer)
+	a.delete(configMap, o, deleteOptions(backgroundPolicy))
 	if err := a.patch(configMap, o, map[string]any{"finalizers": nil}); err != nil {
 		t.Fatal(err)
 	}
 	if a.get(configMap, o) != nil {
-		t.Error("without finalizers it is still there")
+		t.Error("object without finalizers still exists")
 	}
-	want := []hook.Call{call(admissionv1.Delete, o), call(admissionv1.Update, o)}
+	want := []hook.Call{hookCall(admissionv1.Delete, o), hookCall(admissionv1.Update, o)}
 	if diff := cmp.Diff(want, slices.Compact(h.Calls())); diff != "" {
 		t.Error(diff)
 	}
 }
 
-func TestA11_ACollectionIsDeletedOneByOne(t *testing.T) {
+func TestA11_DeleteCollection_DeletesOneByOne(t *testing.T) {
 	a := newAPI(t)
-	h := a.asked(nil)
+	h := a.serveWebhook(nil)
 	var want []hook.Call
 	for _, name := range []string{"a", "b", "c"} {
-		a.named(name)
+		a.createNamed(name)
 		want = append(want, hook.Call{Operation: admissionv1.Delete, Object: name}) // the request has no name
 	}
-	if err := a.client(configMap).DeleteCollection(a.Context(), by(foregroundPolicy), metav1.ListOptions{}); err != nil {
+	if err := a.client(configMap).DeleteCollection(a.Context(), deleteOptions(foregroundPolicy), metav1.ListOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, call := range want {
-		a.finalizers(configMap, named(call.Object), foregroundFinal)
+		a.expectFinalizers(configMap, objectNamed(call.Object), foregroundFinal)
 	}
 	got := h.Calls()
 	slices.SortFunc(got, func(x, y hook.Call) int { return strings.Compare(x.Object, y.Object) })
@@ -74,20 +74,20 @@ func TestA11_ACollectionIsDeletedOneByOne(t *testing.T) {
 	}
 }
 
-// What has gone by the time that its turn comes is no error, and each is deleted by the
-// options of the whole.
-func TestA11_WhatHasGoneMeanwhileIsNoErrorOfACollection(t *testing.T) {
+// An object that was deleted in the meantime is no error, and all are deleted with the
+// options of the collection request.
+func TestA11_DeleteCollection_IgnoresDeletedObjects(t *testing.T) {
 	a := newAPI(t)
-	var mu sync.Mutex // covers what follows
-	asked, turns, options := map[string]bool{}, 0, map[string]bool{}
+	var mu sync.Mutex // covers the fields below
+	called, turns, options := map[string]bool{}, 0, map[string]bool{}
 	var once sync.Once
-	a.asked(func(_ context.Context, r *request) *metav1.Status {
+	a.serveWebhook(func(_ context.Context, r *request) *metav1.Status {
 		var before unstructured.Unstructured
 		if err := before.UnmarshalJSON(r.OldObject.Raw); err != nil {
 			a.Error(err)
 		}
 		mu.Lock()
-		asked[before.GetName()] = true
+		called[before.GetName()] = true
 		if r.Name == "" {
 			turns++
 			options[string(r.Options.Raw)] = true
@@ -99,7 +99,7 @@ func TestA11_WhatHasGoneMeanwhileIsNoErrorOfACollection(t *testing.T) {
 					if name != before.GetName() {
 						o := object(configMap)
 						o.SetName(name)
-						a.delete(configMap, o, by(backgroundPolicy))
+						a.delete(configMap, o, deleteOptions(backgroundPolicy))
 					}
 				}
 			})
@@ -111,16 +111,16 @@ func TestA11_WhatHasGoneMeanwhileIsNoErrorOfACollection(t *testing.T) {
 		o.SetName(name)
 		a.create(configMap, o)
 	}
-	if err := a.client(configMap).DeleteCollection(a.Context(), by(foregroundPolicy), metav1.ListOptions{}); err != nil {
-		t.Errorf("two of three had gone: %v", err)
+	if err := a.client(configMap).DeleteCollection(a.Context(), deleteOptions(foregroundPolicy), metav1.ListOptions{}); err != nil {
+		t.Errorf("two of three objects were gone: %v", err)
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	if len(asked) != 3 || len(options) != 1 {
-		t.Errorf("asked about %v, with the options %v", asked, options)
+	if len(called) != 3 || len(options) != 1 {
+		t.Errorf("webhook called for %v, with the options %v", called, options)
 	}
-	if turns != 1 { // or the others had not gone by their turn, and this test shows nothing
-		t.Errorf("the collection asked %d times; want once, about the first, since the others had gone", turns)
+	if turns != 1 { // otherwise the others still existed, and the test proves nothing
+		t.Errorf("the collection called the webhook %d times; want once, for the first, since the others were gone", turns)
 	}
 	for o := range options {
 		if !strings.Contains(o, `"propagationPolicy":"Foreground"`) {
@@ -133,14 +133,14 @@ func TestA11_WhatHasGoneMeanwhileIsNoErrorOfACollection(t *testing.T) {
 	}
 	for _, o := range left.Items {
 		if o.GetDeletionTimestamp() == nil {
-			t.Errorf("%s is not deleted", o.GetName())
+			t.Errorf("%s was not deleted", o.GetName())
 		}
 	}
 }
 
-func TestA11_ACollectionIsNotAllOrNothing(t *testing.T) {
+func TestA11_DeleteCollection_IsNotAtomic(t *testing.T) {
 	a := newAPI(t)
-	a.asked(func(_ context.Context, r *request) *metav1.Status {
+	a.serveWebhook(func(_ context.Context, r *request) *metav1.Status {
 		var before unstructured.Unstructured
 		if err := before.UnmarshalJSON(r.OldObject.Raw); err != nil {
 			a.Error(err)
@@ -150,32 +150,32 @@ func TestA11_ACollectionIsNotAllOrNothing(t *testing.T) {
 		}
 		return nil
 	})
-	a.named("a")
-	a.named("b")
-	err := a.client(configMap).DeleteCollection(a.Context(), by(orphanPolicy), metav1.ListOptions{})
+	a.createNamed("a")
+	a.createNamed("b")
+	err := a.client(configMap).DeleteCollection(a.Context(), deleteOptions(orphanPolicy), metav1.ListOptions{})
 	if !apierrors.IsForbidden(err) {
-		t.Errorf("answered: %v", err)
+		t.Errorf("got error %v", err)
 	}
-	a.finalizers(configMap, named("a"), orphanFinalizer)
-	a.finalizers(configMap, named("b"))
+	a.expectFinalizers(configMap, objectNamed("a"), orphanFinalizer)
+	a.expectFinalizers(configMap, objectNamed("b"))
 }
 
-func named(name string) *unstructured.Unstructured {
-	o := object(configMap, hold)
+func objectNamed(name string) *unstructured.Unstructured {
+	o := object(configMap, testFinalizer)
 	o.SetName(name)
 	return o
 }
 
-// named makes a held ConfigMap of that name.
-func (a *api) named(name string) {
+// createNamed creates a ConfigMap of that name with a finalizer.
+func (a *api) createNamed(name string) {
 	a.Helper()
-	a.create(configMap, named(name))
+	a.create(configMap, objectNamed(name))
 }
 
-func TestW05_OneDeleteMayAskAWebhookMoreThanOnce(t *testing.T) {
+func TestW05_OneDelete_MayCallAWebhookSeveralTimes(t *testing.T) {
 	a := newAPI(t)
 	var touch atomic.Bool
-	h := a.asked(func(_ context.Context, r *request) *metav1.Status {
+	h := a.serveWebhook(func(_ context.Context, r *request) *metav1.Status {
 		if touch.CompareAndSwap(true, false) {
 			o := &unstructured.Unstructured{}
 			o.SetName(r.Name)
@@ -185,50 +185,50 @@ func TestW05_OneDeleteMayAskAWebhookMoreThanOnce(t *testing.T) {
 		}
 		return nil
 	})
-	touched := a.make(configMap)
+	touched := a.createNew(configMap)
 	touch.Store(true)
-	a.delete(configMap, touched, by(foregroundPolicy))
-	forced := a.scheduled()
+	a.delete(configMap, touched, deleteOptions(foregroundPolicy))
+	forced := a.createScheduledPod()
 	if err := a.patch(pod, forced, map[string]any{"finalizers": nil}); err != nil {
 		t.Fatal(err)
 	}
-	options := by(backgroundPolicy)
+	options := deleteOptions(backgroundPolicy)
 	options.GracePeriodSeconds = ptr.To[int64](0)
 	a.delete(pod, forced, options)
 
-	asked := map[string]int{}
+	called := map[string]int{}
 	for _, call := range h.Calls() {
-		asked[call.Object]++
+		called[call.Object]++
 	}
-	if asked[touched.GetName()] < 2 || asked[forced.GetName()] < 2 {
-		t.Errorf("asked, by name: %v; want twice at least for %s and %s", asked, touched.GetName(), forced.GetName())
+	if called[touched.GetName()] < 2 || called[forced.GetName()] < 2 {
+		t.Errorf("calls by name: %v; want at least two for %s and %s", called, touched.GetName(), forced.GetName())
 	}
 }
 
-// 3.18, A-13: a finalizer that somebody adds while a DELETE is on its way loses
-// against it, unless the DELETE insists on a version: the collector's do, and
-// A-05 is kept at the very write.
-func TestW06_3_18_AFinalizerAddedMeanwhile(t *testing.T) {
+// 3.18, A-13: a finalizer that is added during a DELETE is lost, unless the DELETE has a
+// resourceVersion precondition: the collector's have one, and A-05 applies at the
+// write itself.
+func TestW06_3_18_FinalizerAddedDuringADelete(t *testing.T) {
 	const late = "test.gleaner.dev/late"
 	for name, c := range map[string]struct {
 		had       string
 		options   metav1.DeleteOptions
 		insisting bool
-		want      []string // that are left; nil: it is gone
+		want      []string // remaining finalizers; nil: object is gone
 		conflict  bool
 	}{
-		"loses against no wish":                      {options: by("")},
-		"loses against Background":                   {options: by(backgroundPolicy)},
-		"wins against Foreground":                    {options: by(foregroundPolicy), want: []string{foregroundFinal, late}},
-		"wins against Orphan":                        {options: by(orphanPolicy), want: []string{late, orphanFinalizer}},
-		"wins beside another":                        {options: by(backgroundPolicy), had: hold, want: []string{late, hold}},
-		"wins against one that insists on a version": {options: by(backgroundPolicy), insisting: true, want: []string{late}, conflict: true},
+		"is lost without a policy":                    {options: deleteOptions("")},
+		"is lost with Background":                     {options: deleteOptions(backgroundPolicy)},
+		"remains with Foreground":                     {options: deleteOptions(foregroundPolicy), want: []string{foregroundFinal, late}},
+		"remains with Orphan":                         {options: deleteOptions(orphanPolicy), want: []string{late, orphanFinalizer}},
+		"remains with another finalizer":              {options: deleteOptions(backgroundPolicy), had: testFinalizer, want: []string{late, testFinalizer}},
+		"remains with a resourceVersion precondition": {options: deleteOptions(backgroundPolicy), insisting: true, want: []string{late}, conflict: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := newAPI(t)
-			var first atomic.Bool // time that it is asked
+			var first atomic.Bool // call of the webhook
 			first.Store(true)
-			a.asked(func(_ context.Context, r *request) *metav1.Status {
+			a.serveWebhook(func(_ context.Context, r *request) *metav1.Status {
 				if first.CompareAndSwap(true, false) {
 					o := &unstructured.Unstructured{}
 					o.SetName(r.Name)
@@ -238,14 +238,14 @@ func TestW06_3_18_AFinalizerAddedMeanwhile(t *testing.T) {
 				}
 				return nil
 			})
-			o := a.make(configMap, finalizersOf(c.had)...)
+			o := a.createNew(configMap, finalizersOf(c.had)...)
 			options := c.options
 			if c.insisting {
 				options.Preconditions = &metav1.Preconditions{UID: ptr.To(o.GetUID()), ResourceVersion: ptr.To(o.GetResourceVersion())}
 			}
 			err := a.client(configMap).Delete(a.Context(), o.GetName(), options)
 			if apierrors.IsConflict(err) != c.conflict || !c.conflict && err != nil {
-				t.Errorf("answered: %v", err)
+				t.Errorf("got error %v", err)
 			}
 			var got []string
 			if live := a.get(configMap, o); live != nil {

@@ -14,21 +14,21 @@ import (
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
 )
 
-// errNotYet is what a test waits to be over.
+// errNotYet is the error of a condition that a test waits for.
 var errNotYet = errors.New("not yet")
 
 func selfReview() *authenticationv1.SelfSubjectReview { return &authenticationv1.SelfSubjectReview{} }
 
-// What nobody may delete goes with its definition all the same, and only finalizers hold it.
-func TestA12_ADefinitionTakesItsObjectsAlongWithoutAdmission(t *testing.T) {
+// Objects that no policy allows to delete are deleted with their definition; only finalizers keep them.
+func TestA12_CRDDeletion_DeletesObjectsWithoutAdmission(t *testing.T) {
 	a := newAPI(t)
-	k := a.define()
-	match := a.matching(k.Resource, registrationv1.Delete)
+	k := a.createType()
+	match := a.matchResource(k.Resource, registrationv1.Delete)
 	match.ResourceRules[0].APIGroups = []string{k.Group}
-	a.refuses(match, "false")
-	free, held := a.make(k), a.make(k, hold)
-	devtest.Eventually(t, patience, func() error { // nobody may delete one
-		options := by("")
+	a.applyRefusingPolicy(match, "false")
+	free, held := a.createNew(k), a.createNew(k, testFinalizer)
+	devtest.Eventually(t, timeout, func() error { // deletion is forbidden
+		options := deleteOptions("")
 		options.DryRun = []string{metav1.DryRunAll}
 		if err := a.client(k).Delete(a.Context(), free.GetName(), options); !apierrors.IsInvalid(err) {
 			return errNotYet
@@ -39,7 +39,7 @@ func TestA12_ADefinitionTakesItsObjectsAlongWithoutAdmission(t *testing.T) {
 	if err := crds.Delete(a.Context(), k.Resource+"."+k.Group, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	devtest.Eventually(t, patience, func() error {
+	devtest.Eventually(t, timeout, func() error {
 		if a.get(k, free) != nil {
 			return errNotYet
 		}
@@ -47,13 +47,13 @@ func TestA12_ADefinitionTakesItsObjectsAlongWithoutAdmission(t *testing.T) {
 	})
 	last := a.get(k, held)
 	if last == nil || last.GetDeletionTimestamp() == nil {
-		t.Fatalf("what is held is now %v", last)
+		t.Fatalf("object with a finalizer is now %v", last)
 	}
-	a.finalizers(k, held) // no policy has left one of its own
+	a.expectFinalizers(k, held) // no deletion finalizers were added
 	if err := a.patch(k, held, map[string]any{"finalizers": nil}); err != nil {
 		t.Fatal(err)
 	}
-	devtest.Eventually(t, patience, func() error {
+	devtest.Eventually(t, timeout, func() error {
 		_, err := crds.Get(a.Context(), k.Resource+"."+k.Group, metav1.GetOptions{})
 		if !apierrors.IsNotFound(err) {
 			return errNotYet
@@ -62,8 +62,8 @@ func TestA12_ADefinitionTakesItsObjectsAlongWithoutAdmission(t *testing.T) {
 	})
 }
 
-// refuses has a ValidatingAdmissionPolicy refuse what does not pass an expression.
-func (a *api) refuses(match *registrationv1.MatchResources, unless string) {
+// applyRefusingPolicy applies a ValidatingAdmissionPolicy that refuses requests unless an expression is true.
+func (a *api) applyRefusingPolicy(match *registrationv1.MatchResources, unless string) {
 	a.Helper()
 	admission := kubernetes.NewForConfigOrDie(a.config).AdmissionregistrationV1()
 	policy, err := admission.ValidatingAdmissionPolicies().Create(a.Context(), &registrationv1.ValidatingAdmissionPolicy{
@@ -85,8 +85,8 @@ func (a *api) refuses(match *registrationv1.MatchResources, unless string) {
 		a.Fatal(err)
 	}
 	a.Cleanup(func() {
-		if err := errors.Join(admission.ValidatingAdmissionPolicies().Delete(a.afterwards(), policy.Name, metav1.DeleteOptions{}),
-			admission.ValidatingAdmissionPolicyBindings().Delete(a.afterwards(), binding.Name, metav1.DeleteOptions{})); err != nil {
+		if err := errors.Join(admission.ValidatingAdmissionPolicies().Delete(a.cleanupContext(), policy.Name, metav1.DeleteOptions{}),
+			admission.ValidatingAdmissionPolicyBindings().Delete(a.cleanupContext(), binding.Name, metav1.DeleteOptions{})); err != nil {
 			a.Error(err)
 		}
 	})

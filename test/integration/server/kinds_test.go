@@ -60,8 +60,8 @@ func selecting() map[string]any {
 	}}
 }
 
-// event is an Event of either group: they are stored as one.
-func (a *api) event(group string) kind {
+// eventKind is an Event of either group: both are stored as one type.
+func (a *api) eventKind(group string) kind {
 	k := kind{GroupVersionResource: schema.GroupVersionResource{Group: group, Version: "v1", Resource: "events"}, kind: "Event"}
 	k.rest = map[string]any{"involvedObject": map[string]any{"namespace": a.ns}}
 	if group != "" {
@@ -73,8 +73,8 @@ func (a *api) event(group string) kind {
 	return k
 }
 
-// define makes a custom type, of which objects can be made when it returns.
-func (a *api) define() kind {
+// createType creates a custom type, and waits until objects can be created.
+func (a *api) createType() kind {
 	a.Helper()
 	plural := "things" + rand.String(6)
 	group := plural + ".gleaner.dev"
@@ -96,14 +96,14 @@ func (a *api) define() kind {
 		a.Fatal(err)
 	}
 	a.Cleanup(func() {
-		if err := crds.Delete(a.afterwards(), crd.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		if err := crds.Delete(a.cleanupContext(), crd.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 			a.Error(err)
 		}
 	})
-	devtest.Eventually(a, patience, func() error {
+	devtest.Eventually(a, timeout, func() error {
 		_, err := a.client(k).Get(a.Context(), "none", metav1.GetOptions{})
 		if details := new(apierrors.StatusError); errors.As(err, &details) && details.ErrStatus.Details.Name == "none" {
-			return nil // the type's own word, and not the server's that knows no such type
+			return nil // answered by the type's endpoint, not by the server's 404 handler
 		}
 		return err
 	})

@@ -1,6 +1,6 @@
-// Package server states what the collector takes for granted of the API
-// server: what a DELETE makes of an object, and who is asked about it. There
-// is no collector, and no controller, on the control plane of these tests.
+// Package server tests what the collector relies on in the API server: the effects of a
+// DELETE, and who may refuse it. No collector and no controller runs on the control
+// plane of these tests.
 package server
 
 import (
@@ -29,9 +29,9 @@ import (
 )
 
 const (
-	patience = time.Minute
+	timeout = time.Minute
 
-	hold             = "test.gleaner.dev/hold"
+	testFinalizer    = "test.gleaner.dev/hold"
 	orphanFinalizer  = metav1.FinalizerOrphanDependents
 	foregroundFinal  = metav1.FinalizerDeleteDependents
 	backgroundPolicy = metav1.DeletePropagationBackground
@@ -41,7 +41,7 @@ const (
 
 func TestMain(m *testing.M) { devtest.Run(m, devcluster.Options{NoControllerManager: true}) }
 
-// api is one test's namespace, and the way to it.
+// api is one test's namespace, and access to it.
 type api struct {
 	*testing.T
 	config  *rest.Config
@@ -52,7 +52,7 @@ type api struct {
 func newAPI(t *testing.T) *api {
 	t.Helper()
 	config := rest.CopyConfig(devtest.Shared(t).RESTConfig())
-	config.WarningHandler = rest.NoWarnings{} // but for those that a test listens to
+	config.WarningHandler = rest.NoWarnings{} // except in tests that collect them
 	return &api{T: t, config: config, objects: dynamic.NewForConfigOrDie(config), ns: devtest.Namespace(t, config)}
 }
 
@@ -61,7 +61,7 @@ type kind struct {
 	schema.GroupVersionResource
 	kind          string
 	clusterScoped bool
-	rest          map[string]any // of an object, beside its metadata
+	rest          map[string]any // of an object, except its metadata
 }
 
 func (k kind) String() string { return k.Resource + "." + k.Group }
@@ -73,7 +73,7 @@ func (a *api) client(k kind) dynamic.ResourceInterface {
 	return a.objects.Resource(k.GroupVersionResource).Namespace(a.ns)
 }
 
-// object is one that could be made, under a new name.
+// object returns an object with a new name.
 func object(k kind, finalizers ...string) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{Object: map[string]any{}}
 	for field, value := range k.rest {
@@ -85,7 +85,7 @@ func object(k kind, finalizers ...string) *unstructured.Unstructured {
 	return o
 }
 
-func (a *api) make(k kind, finalizers ...string) *unstructured.Unstructured {
+func (a *api) createNew(k kind, finalizers ...string) *unstructured.Unstructured {
 	a.Helper()
 	return a.create(k, object(k, finalizers...))
 }
@@ -106,7 +106,7 @@ func (a *api) delete(k kind, o *unstructured.Unstructured, options metav1.Delete
 	}
 }
 
-// get reads an object; nil if it does not exist any more.
+// get reads an object; nil if it does not exist.
 func (a *api) get(k kind, o *unstructured.Unstructured) *unstructured.Unstructured {
 	a.Helper()
 	live, err := a.client(k).Get(a.Context(), o.GetName(), metav1.GetOptions{})
@@ -130,29 +130,29 @@ func (a *api) patch(k kind, o *unstructured.Unstructured, metadata map[string]an
 	return err
 }
 
-// finalizers compares those of an object, beside the one that holds it.
-func (a *api) finalizers(k kind, o *unstructured.Unstructured, want ...string) {
+// expectFinalizers compares the finalizers of an object, except the one that keeps it.
+func (a *api) expectFinalizers(k kind, o *unstructured.Unstructured, want ...string) {
 	a.Helper()
 	live := a.get(k, o)
 	if live == nil {
 		a.Errorf("%s: gone", k)
 		return
 	}
-	got := slices.DeleteFunc(live.GetFinalizers(), func(f string) bool { return f == hold })
+	got := slices.DeleteFunc(live.GetFinalizers(), func(f string) bool { return f == testFinalizer })
 	want = slices.DeleteFunc(slices.Clone(want), func(f string) bool { return f == "" })
 	if diff := cmp.Diff(append([]string{}, want...), append([]string{}, got...)); diff != "" {
 		a.Errorf("%s: finalizers (-want +got):\n%s", k, diff)
 	}
 }
 
-// answer is what a DELETE is answered with.
-type answer struct {
+// deleteResult is the response to a DELETE.
+type deleteResult struct {
 	Code int
 	Kind string // of the body
 }
 
-// deleteRaw tells the HTTP code, which clients hide.
-func (a *api) deleteRaw(o *unstructured.Unstructured, options metav1.DeleteOptions) answer {
+// deleteRaw returns the HTTP status, which clients hide.
+func (a *api) deleteRaw(o *unstructured.Unstructured, options metav1.DeleteOptions) deleteResult {
 	a.Helper()
 	options.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"}
 	body, err := json.Marshal(options)
@@ -178,21 +178,21 @@ func (a *api) deleteRaw(o *unstructured.Unstructured, options metav1.DeleteOptio
 	if err := json.NewDecoder(response.Body).Decode(&object); err != nil {
 		a.Fatal(err)
 	}
-	return answer{response.StatusCode, object.Kind}
+	return deleteResult{response.StatusCode, object.Kind}
 }
 
-// by is a wish for a policy; the empty one is no wish.
-func by(policy metav1.DeletionPropagation) metav1.DeleteOptions {
+// deleteOptions returns options with a propagation policy; empty for none.
+func deleteOptions(policy metav1.DeletionPropagation) metav1.DeleteOptions {
 	if policy == "" {
 		return metav1.DeleteOptions{}
 	}
 	return metav1.DeleteOptions{PropagationPolicy: &policy}
 }
 
-// orphanDependents is the wish of old, by a boolean.
+// orphanDependents returns options with the deprecated boolean.
 func orphanDependents(yes bool) metav1.DeleteOptions {
-	return metav1.DeleteOptions{OrphanDependents: ptr.To(yes)} //nolint:staticcheck // is deprecated, and still honoured
+	return metav1.DeleteOptions{OrphanDependents: ptr.To(yes)} //nolint:staticcheck // deprecated, but still supported
 }
 
-// afterwards is a context for cleanup.
-func (a *api) afterwards() context.Context { return context.WithoutCancel(a.Context()) }
+// cleanupContext returns a context for cleanup.
+func (a *api) cleanupContext() context.Context { return context.WithoutCancel(a.Context()) }

@@ -22,21 +22,21 @@ import (
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
 )
 
-// seen is what a webhook is told of a DELETE.
-type seen struct {
+// deleteRequest is what a webhook receives about a DELETE.
+type deleteRequest struct {
 	Before, After string // names of the object before and after
 	Policy        string
 	Grace         int64
-	UID           bool // there is a precondition on it
+	UID           bool // has a precondition
 	DryRun        bool
 	User          string
 }
 
-func TestW01_AdmissionSeesTheObjectAndAllOptions(t *testing.T) {
+func TestW01_Webhook_ReceivesTheObjectAndAllOptions(t *testing.T) {
 	a := newAPI(t)
 	var mu sync.Mutex // covers got
-	got := map[seen]bool{}
-	a.asked(func(_ context.Context, r *request) *metav1.Status {
+	got := map[deleteRequest]bool{}
+	a.serveWebhook(func(_ context.Context, r *request) *metav1.Status {
 		var before unstructured.Unstructured
 		var options metav1.DeleteOptions
 		if err := json.Unmarshal(r.Options.Raw, &options); err != nil {
@@ -45,7 +45,7 @@ func TestW01_AdmissionSeesTheObjectAndAllOptions(t *testing.T) {
 		if err := before.UnmarshalJSON(r.OldObject.Raw); err != nil {
 			a.Error(err)
 		}
-		one := seen{
+		one := deleteRequest{
 			Before: before.GetName(), After: string(r.Object.Raw), Grace: ptr.Deref(options.GracePeriodSeconds, -1),
 			Policy: string(ptr.Deref(options.PropagationPolicy, "")), UID: options.Preconditions != nil && options.Preconditions.UID != nil,
 			DryRun: ptr.Deref(r.DryRun, false), User: r.UserInfo.Username,
@@ -55,18 +55,18 @@ func TestW01_AdmissionSeesTheObjectAndAllOptions(t *testing.T) {
 		got[one] = true
 		return nil
 	})
-	o := a.make(configMap)
-	options := by(orphanPolicy)
+	o := a.createNew(configMap)
+	options := deleteOptions(orphanPolicy)
 	options.GracePeriodSeconds, options.DryRun = ptr.To[int64](7), []string{metav1.DryRunAll}
 	options.Preconditions = &metav1.Preconditions{UID: ptr.To(o.GetUID())}
 	a.delete(configMap, o, options)
-	a.delete(configMap, o, by(""))
+	a.delete(configMap, o, deleteOptions(""))
 	me, err := kubernetes.NewForConfigOrDie(a.config).AuthenticationV1().SelfSubjectReviews().Create(a.Context(), selfReview(), metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	user := me.Status.UserInfo.Username
-	want := map[seen]bool{
+	want := map[deleteRequest]bool{
 		{Before: o.GetName(), Policy: "Orphan", Grace: 7, UID: true, DryRun: true, User: user}: true,
 		{Before: o.GetName(), Grace: -1, User: user}:                                           true,
 	}
@@ -77,26 +77,26 @@ func TestW01_AdmissionSeesTheObjectAndAllOptions(t *testing.T) {
 	}
 }
 
-// W-01 for ValidatingAdmissionPolicies: this one refuses by what is in the options.
-func TestW01_AnAdmissionPolicySeesTheOptions(t *testing.T) {
+// W-01 for ValidatingAdmissionPolicies: this one refuses by the request's options.
+func TestW01_AdmissionPolicy_ReceivesTheOptions(t *testing.T) {
 	a := newAPI(t)
-	a.refuses(a.matching("configmaps", registrationv1.Delete), "!has(request.options.propagationPolicy) || request.options.propagationPolicy != 'Orphan' || "+
-		"!('"+hold+"' in oldObject.metadata.?finalizers.orValue([]))")
-	held, free := a.make(configMap, hold), a.make(configMap)
-	devtest.Eventually(t, patience, func() error { // it is in force
-		options := by(orphanPolicy)
+	a.applyRefusingPolicy(a.matchResource("configmaps", registrationv1.Delete), "!has(request.options.propagationPolicy) || request.options.propagationPolicy != 'Orphan' || "+
+		"!('"+testFinalizer+"' in oldObject.metadata.?finalizers.orValue([]))")
+	held, free := a.createNew(configMap, testFinalizer), a.createNew(configMap)
+	devtest.Eventually(t, timeout, func() error { // it is in force
+		options := deleteOptions(orphanPolicy)
 		options.DryRun = []string{metav1.DryRunAll}
 		if err := a.client(configMap).Delete(a.Context(), held.GetName(), options); !apierrors.IsInvalid(err) {
 			return errNotYet
 		}
 		return nil
 	})
-	a.delete(configMap, free, by(orphanPolicy))
-	a.delete(configMap, held, by(foregroundPolicy))
+	a.delete(configMap, free, deleteOptions(orphanPolicy))
+	a.delete(configMap, held, deleteOptions(foregroundPolicy))
 }
 
-// matching is this resource of the core group in the test's namespace.
-func (a *api) matching(resource string, operations ...registrationv1.OperationType) *registrationv1.MatchResources {
+// matchResource matches a resource of the core group in the test's namespace.
+func (a *api) matchResource(resource string, operations ...registrationv1.OperationType) *registrationv1.MatchResources {
 	return &registrationv1.MatchResources{
 		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": a.ns}},
 		ResourceRules: []registrationv1.NamedRuleWithOperations{{RuleWithOperations: registrationv1.RuleWithOperations{
@@ -105,26 +105,26 @@ func (a *api) matching(resource string, operations ...registrationv1.OperationTy
 	}
 }
 
-func TestW02_NoWebhookCanChangeADelete(t *testing.T) {
+func TestW02_Webhook_CannotChangeADelete(t *testing.T) {
 	a := newAPI(t)
-	a.patchesDeletes(`[{"op": "add", "path": "/metadata/labels", "value": {"a": "b"}}]`)
-	o := a.make(configMap)
-	devtest.Eventually(t, patience, func() error { // it is asked
-		options := by("")
+	a.servePatchingWebhook(`[{"op": "add", "path": "/metadata/labels", "value": {"a": "b"}}]`)
+	o := a.createNew(configMap)
+	devtest.Eventually(t, timeout, func() error { // it is called
+		options := deleteOptions("")
 		options.DryRun = []string{metav1.DryRunAll}
 		if err := a.client(configMap).Delete(a.Context(), o.GetName(), options); !apierrors.IsInternalError(err) {
 			return errNotYet
 		}
 		return nil
 	})
-	if err := a.client(configMap).Delete(a.Context(), o.GetName(), by(orphanPolicy)); !apierrors.IsInternalError(err) {
-		t.Errorf("answered: %v", err)
+	if err := a.client(configMap).Delete(a.Context(), o.GetName(), deleteOptions(orphanPolicy)); !apierrors.IsInternalError(err) {
+		t.Errorf("got error %v", err)
 	}
-	a.finalizers(configMap, o)
+	a.expectFinalizers(configMap, o)
 }
 
-// patchesDeletes serves a mutating webhook that answers every DELETE with a patch.
-func (a *api) patchesDeletes(patch string) {
+// servePatchingWebhook serves a mutating webhook that responds to every DELETE with a patch.
+func (a *api) servePatchingWebhook(patch string) {
 	a.Helper()
 	certificate, ca, err := devtest.Shared(a).ServingCertificate()
 	if err != nil {
@@ -147,7 +147,7 @@ func (a *api) patchesDeletes(patch string) {
 	server.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}}
 	server.StartTLS()
 	a.Cleanup(server.Close)
-	match := a.matching("configmaps", registrationv1.Delete)
+	match := a.matchResource("configmaps", registrationv1.Delete)
 	configurations := kubernetes.NewForConfigOrDie(a.config).AdmissionregistrationV1().MutatingWebhookConfigurations()
 	made, err := configurations.Create(a.Context(), &registrationv1.MutatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "w02-"},
@@ -161,20 +161,20 @@ func (a *api) patchesDeletes(patch string) {
 		a.Fatal(err)
 	}
 	a.Cleanup(func() {
-		if err := configurations.Delete(a.afterwards(), made.Name, metav1.DeleteOptions{}); err != nil {
+		if err := configurations.Delete(a.cleanupContext(), made.Name, metav1.DeleteOptions{}); err != nil {
 			a.Error(err)
 		}
 	})
 }
 
-// mutates applies a MutatingAdmissionPolicy that puts a finalizer on ConfigMaps.
-func (a *api) mutates(finalizer string, operations ...registrationv1.OperationType) error {
+// applyMutatingPolicy applies a MutatingAdmissionPolicy that adds a finalizer to ConfigMaps.
+func (a *api) applyMutatingPolicy(finalizer string, operations ...registrationv1.OperationType) error {
 	a.Helper()
 	admission := kubernetes.NewForConfigOrDie(a.config).AdmissionregistrationV1()
 	policy, err := admission.MutatingAdmissionPolicies().Create(a.Context(), &registrationv1.MutatingAdmissionPolicy{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "w03-"},
 		Spec: registrationv1.MutatingAdmissionPolicySpec{
-			MatchConstraints:   a.matching("configmaps", operations...),
+			MatchConstraints:   a.matchResource("configmaps", operations...),
 			ReinvocationPolicy: registrationv1.NeverReinvocationPolicy,
 			MatchConditions: []registrationv1.MatchCondition{{
 				Name: "alive", Expression: "object == null || !has(object.metadata.deletionTimestamp)",
@@ -195,14 +195,14 @@ func (a *api) mutates(finalizer string, operations ...registrationv1.OperationTy
 		a.Fatal(err)
 	}
 	a.Cleanup(func() {
-		if err := admission.MutatingAdmissionPolicies().Delete(a.afterwards(), policy.Name, metav1.DeleteOptions{}); err != nil {
+		if err := admission.MutatingAdmissionPolicies().Delete(a.cleanupContext(), policy.Name, metav1.DeleteOptions{}); err != nil {
 			a.Error(err)
 		}
-		if err := admission.MutatingAdmissionPolicyBindings().Delete(a.afterwards(), binding.Name, metav1.DeleteOptions{}); err != nil {
+		if err := admission.MutatingAdmissionPolicyBindings().Delete(a.cleanupContext(), binding.Name, metav1.DeleteOptions{}); err != nil {
 			a.Error(err)
 		}
 	})
-	devtest.Eventually(a, patience, func() error { // it is in force
+	devtest.Eventually(a, timeout, func() error { // it is in force
 		o, err := a.client(configMap).Create(a.Context(), object(configMap), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if err != nil || !slices.Contains(o.GetFinalizers(), finalizer) {
 			return errNotYet
@@ -212,57 +212,57 @@ func (a *api) mutates(finalizer string, operations ...registrationv1.OperationTy
 	return nil
 }
 
-func TestW03_AMutatingAdmissionPolicyHasNoPartInADelete(t *testing.T) {
+func TestW03_MutatingAdmissionPolicy_DoesNotApplyToDeletes(t *testing.T) {
 	a := newAPI(t)
-	if err := a.mutates(hold, registrationv1.Delete); !apierrors.IsInvalid(err) {
-		t.Errorf("one for DELETE is answered: %v", err)
+	if err := a.applyMutatingPolicy(testFinalizer, registrationv1.Delete); !apierrors.IsInvalid(err) {
+		t.Errorf("policy for DELETE: %v", err)
 	}
-	before := a.make(configMap)
-	if err := a.mutates(hold, registrationv1.OperationAll); err != nil {
+	before := a.createNew(configMap)
+	if err := a.applyMutatingPolicy(testFinalizer, registrationv1.OperationAll); err != nil {
 		t.Fatal(err)
 	}
-	a.delete(configMap, before, by(backgroundPolicy))
+	a.delete(configMap, before, deleteOptions(backgroundPolicy))
 	if live := a.get(configMap, before); live != nil {
-		t.Errorf("one for all operations has held what is deleted: %v", live.GetFinalizers())
+		t.Errorf("policy for all operations added finalizers on DELETE: %v", live.GetFinalizers())
 	}
 }
 
-func TestW04_AMutatingAdmissionPolicyKeepsAFinalizerOn(t *testing.T) {
+func TestW04_MutatingAdmissionPolicy_ProtectsAFinalizer(t *testing.T) {
 	a := newAPI(t)
-	if err := a.mutates(hold, registrationv1.Create, registrationv1.Update); err != nil {
+	if err := a.applyMutatingPolicy(testFinalizer, registrationv1.Create, registrationv1.Update); err != nil {
 		t.Fatal(err)
 	}
-	o := a.make(configMap)
+	o := a.createNew(configMap)
 	if err := a.patch(configMap, o, map[string]any{"finalizers": nil}); err != nil {
 		t.Fatal(err)
 	}
-	if got := a.get(configMap, o).GetFinalizers(); !slices.Equal(got, []string{hold}) {
-		t.Errorf("while it lives, its finalizers can be taken off: %v", got)
+	if got := a.get(configMap, o).GetFinalizers(); !slices.Equal(got, []string{testFinalizer}) {
+		t.Errorf("finalizers of a live object could be removed: %v", got)
 	}
-	a.delete(configMap, o, by(backgroundPolicy))
+	a.delete(configMap, o, deleteOptions(backgroundPolicy))
 	if err := a.patch(configMap, o, map[string]any{"finalizers": nil}); err != nil {
 		t.Fatal(err)
 	}
 	if a.get(configMap, o) != nil {
-		t.Error("once it is being deleted, its finalizer can't be taken off")
+		t.Error("finalizer of a terminating object can't be removed")
 	}
 }
 
-// The end of a held object is an update to admission (A-10), and can be refused as one.
-func TestW09_AnUpdateThatEmptiesFinalizersCanBeRefused(t *testing.T) {
+// Removing the last finalizer of a terminating object is an update for admission (A-10), and can be refused.
+func TestW09_RemovingTheLastFinalizer_CanBeRefused(t *testing.T) {
 	a := newAPI(t)
-	a.asked(func(_ context.Context, r *request) *metav1.Status {
+	a.serveWebhook(func(_ context.Context, r *request) *metav1.Status {
 		if r.Operation == admissionv1.Update {
 			return &metav1.Status{Code: http.StatusForbidden, Message: "refused"}
 		}
 		return nil
 	}, registrationv1.Update)
-	o := a.make(configMap, hold)
-	a.delete(configMap, o, by(backgroundPolicy))
+	o := a.createNew(configMap, testFinalizer)
+	a.delete(configMap, o, deleteOptions(backgroundPolicy))
 	if err := a.patch(configMap, o, map[string]any{"finalizers": nil}); !apierrors.IsForbidden(err) {
-		t.Errorf("answered: %v", err)
+		t.Errorf("got error %v", err)
 	}
-	if live := a.get(configMap, o); live == nil || !slices.Equal(live.GetFinalizers(), []string{hold}) {
-		t.Errorf("it is now %v", live)
+	if live := a.get(configMap, o); live == nil || !slices.Equal(live.GetFinalizers(), []string{testFinalizer}) {
+		t.Errorf("object is now %v", live)
 	}
 }

@@ -12,80 +12,80 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// byDefault stands for what a type has when nobody wishes anything.
-const byDefault = "default"
+// typeDefault represents the finalizers of a type's default policy.
+const typeDefault = "default"
 
-// outcomes are the finalizers that a wish leaves on an object which had none,
-// or one of the two, before.
+// outcomes are the finalizers that a delete leaves on an object that had none of the two,
+// or one, before.
 type outcomes struct{ none, hadOrphan, hadForeground string }
 
-var wishes = []struct {
+var deleteCases = []struct {
 	name    string
 	options metav1.DeleteOptions
 	want    outcomes
 }{
-	{"none", by(""), outcomes{byDefault, orphanFinalizer, foregroundFinal}},
-	{"Background", by(backgroundPolicy), outcomes{}},
-	{"Foreground", by(foregroundPolicy), outcomes{foregroundFinal, foregroundFinal, foregroundFinal}},
-	{"Orphan", by(orphanPolicy), outcomes{orphanFinalizer, orphanFinalizer, orphanFinalizer}},
+	{"none", deleteOptions(""), outcomes{typeDefault, orphanFinalizer, foregroundFinal}},
+	{"Background", deleteOptions(backgroundPolicy), outcomes{}},
+	{"Foreground", deleteOptions(foregroundPolicy), outcomes{foregroundFinal, foregroundFinal, foregroundFinal}},
+	{"Orphan", deleteOptions(orphanPolicy), outcomes{orphanFinalizer, orphanFinalizer, orphanFinalizer}},
 	{"orphanDependents: true", orphanDependents(true), outcomes{orphanFinalizer, orphanFinalizer, orphanFinalizer}},
 	{"orphanDependents: false", orphanDependents(false), outcomes{}},
 }
 
-func TestA01_WhichFinalizerADeleteLeavesOnAnObject(t *testing.T) {
+func TestA01_FinalizerThatADeleteAdds(t *testing.T) {
 	a := newAPI(t)
 	for _, c := range []struct {
 		kind      kind
 		byDefault string
 	}{
-		{configMap, ""}, {a.define(), ""}, {deployment, ""}, {pod, ""},
+		{configMap, ""}, {a.createType(), ""}, {deployment, ""}, {pod, ""},
 		{replicationController, orphanFinalizer}, {job, orphanFinalizer},
 	} {
-		t.Run(c.kind.String(), func(t *testing.T) { a.with(t).decides(c.kind, c.byDefault, nil) })
+		t.Run(c.kind.String(), func(t *testing.T) { a.forSubtest(t).testPolicies(c.kind, c.byDefault, nil) })
 	}
 }
 
-// Namespaces have a copy of the rule of their own, which differs in one row.
-func TestA03_ANamespaceIsNotTheSameWithoutOrphans(t *testing.T) {
-	newAPI(t).decides(namespace, "", map[string]outcomes{
+// Namespaces have their own copy of the rule, which differs in one row.
+func TestA03_Namespaces_Differ(t *testing.T) {
+	newAPI(t).testPolicies(namespace, "", map[string]outcomes{
 		"orphanDependents: false": {foregroundFinal, foregroundFinal, foregroundFinal},
 	})
 }
 
-// with is the same for a subtest.
-func (a *api) with(t *testing.T) *api {
+// forSubtest returns the api for a subtest.
+func (a *api) forSubtest(t *testing.T) *api {
 	b := *a
 	b.T = t
 	return &b
 }
 
-// decides tries all wishes on a type.
-func (a *api) decides(k kind, otherwise string, except map[string]outcomes) {
+// testPolicies tests all options on a type.
+func (a *api) testPolicies(k kind, otherwise string, except map[string]outcomes) {
 	a.Helper()
-	for _, wish := range wishes {
-		want, ok := except[wish.name]
+	for _, option := range deleteCases {
+		want, ok := except[option.name]
 		if !ok {
-			want = wish.want
+			want = option.want
 		}
 		for had, finalizer := range map[string]string{"": want.none, orphanFinalizer: want.hadOrphan, foregroundFinal: want.hadForeground} {
-			if finalizer == byDefault {
+			if finalizer == typeDefault {
 				finalizer = otherwise
 			}
-			a.Run(fmt.Sprintf("%s of one with %q", wish.name, had), func(t *testing.T) {
-				b := a.with(t)
-				before := []string{hold}
+			a.Run(fmt.Sprintf("%s of an object with %q", option.name, had), func(t *testing.T) {
+				b := a.forSubtest(t)
+				before := []string{testFinalizer}
 				if had != "" {
 					before = append(before, had)
 				}
-				o := b.make(k, before...)
-				b.delete(k, o, wish.options)
-				b.finalizers(k, o, finalizer)
+				o := b.createNew(k, before...)
+				b.delete(k, o, option.options)
+				b.expectFinalizers(k, o, finalizer)
 			})
 		}
 	}
 }
 
-func TestA02_TheDefaultOfEachType(t *testing.T) {
+func TestA02_DefaultPolicyOfEachType(t *testing.T) {
 	a := newAPI(t)
 	for _, c := range []struct {
 		kind    kind
@@ -97,70 +97,72 @@ func TestA02_TheDefaultOfEachType(t *testing.T) {
 		{replicationController, orphanFinalizer, false}, {job, orphanFinalizer, true},
 	} {
 		t.Run(c.kind.String(), func(t *testing.T) {
-			b := a.with(t)
-			warnings := b.listen()
-			o := b.make(c.kind, hold)
-			b.delete(c.kind, o, by(""))
-			b.finalizers(c.kind, o, c.want)
+			b := a.forSubtest(t)
+			warnings := b.collectWarnings()
+			o := b.createNew(c.kind, testFinalizer)
+			b.delete(c.kind, o, deleteOptions(""))
+			b.expectFinalizers(c.kind, o, c.want)
 			if warned := len(*warnings) != 0; warned != c.warning {
 				t.Errorf("warnings: %q", *warnings)
 			}
 		})
 	}
 	for _, group := range []string{"", "events.k8s.io"} {
-		event := a.event(group)
+		event := a.eventKind(group)
 		t.Run("events of "+event.String()+" keep neither", func(t *testing.T) {
-			b := a.with(t)
+			b := a.forSubtest(t)
 			for _, had := range []string{orphanFinalizer, foregroundFinal} {
 				for _, policy := range []metav1.DeletionPropagation{"", backgroundPolicy, foregroundPolicy, orphanPolicy} {
-					o := object(event, hold, had)
+					o := object(event, testFinalizer, had)
 					o.SetNamespace(b.ns)
 					b.create(event, o)
-					b.delete(event, o, by(policy))
-					b.finalizers(event, o)
+					b.delete(event, o, deleteOptions(policy))
+					b.expectFinalizers(event, o)
 				}
 			}
 		})
 	}
 }
 
-// listen collects the warnings that come with answers from now on.
-func (a *api) listen() *[]string {
+// collectWarnings collects the warnings of responses from now on.
+func (a *api) collectWarnings() *[]string {
 	a.Helper()
-	warnings := &heard{}
+	warnings := &warningRecorder{}
 	config := rest.CopyConfig(a.config)
 	config.WarningHandler = warnings
 	a.objects = dynamic.NewForConfigOrDie(config)
 	return &warnings.texts
 }
 
-type heard struct{ texts []string }
+type warningRecorder struct{ texts []string }
 
-func (h *heard) HandleWarningHeader(_ int, _ string, text string) { h.texts = append(h.texts, text) }
+func (h *warningRecorder) HandleWarningHeader(_ int, _ string, text string) {
+	h.texts = append(h.texts, text)
+}
 
-func TestA07_TheAnswerIs202OnlyForTheOldWishThatTakesTime(t *testing.T) {
+func TestA07_Status202_OnlyForOrphanDependents(t *testing.T) {
 	a := newAPI(t)
 	for name, c := range map[string]struct {
 		options metav1.DeleteOptions
 		held    bool
-		want    answer
+		want    deleteResult
 	}{
-		"orphanDependents: false, held":       {orphanDependents(false), true, answer{http.StatusAccepted, "ConfigMap"}},
-		"orphanDependents: false, not held":   {orphanDependents(false), false, answer{http.StatusOK, "Status"}},
-		"orphanDependents: true, which holds": {orphanDependents(true), false, answer{http.StatusOK, "ConfigMap"}},
-		"Background, held":                    {by(backgroundPolicy), true, answer{http.StatusOK, "ConfigMap"}},
-		"Background, not held":                {by(backgroundPolicy), false, answer{http.StatusOK, "Status"}},
-		"Foreground, which holds":             {by(foregroundPolicy), false, answer{http.StatusOK, "ConfigMap"}},
-		"Orphan, which holds":                 {by(orphanPolicy), false, answer{http.StatusOK, "ConfigMap"}},
-		"no wish, held":                       {by(""), true, answer{http.StatusOK, "ConfigMap"}},
+		"orphanDependents: false, held":       {orphanDependents(false), true, deleteResult{http.StatusAccepted, "ConfigMap"}},
+		"orphanDependents: false, not held":   {orphanDependents(false), false, deleteResult{http.StatusOK, "Status"}},
+		"orphanDependents: true, which holds": {orphanDependents(true), false, deleteResult{http.StatusOK, "ConfigMap"}},
+		"Background, held":                    {deleteOptions(backgroundPolicy), true, deleteResult{http.StatusOK, "ConfigMap"}},
+		"Background, not held":                {deleteOptions(backgroundPolicy), false, deleteResult{http.StatusOK, "Status"}},
+		"Foreground, which holds":             {deleteOptions(foregroundPolicy), false, deleteResult{http.StatusOK, "ConfigMap"}},
+		"Orphan, which holds":                 {deleteOptions(orphanPolicy), false, deleteResult{http.StatusOK, "ConfigMap"}},
+		"no policy, held":                     {deleteOptions(""), true, deleteResult{http.StatusOK, "ConfigMap"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := a.with(t)
+			b := a.forSubtest(t)
 			var o *unstructured.Unstructured
 			if c.held {
-				o = b.make(configMap, hold)
+				o = b.createNew(configMap, testFinalizer)
 			} else {
-				o = b.make(configMap)
+				o = b.createNew(configMap)
 			}
 			if diff := cmp.Diff(c.want, b.deleteRaw(o, c.options)); diff != "" {
 				t.Error(diff)

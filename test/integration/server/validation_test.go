@@ -14,9 +14,9 @@ import (
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
 )
 
-// What a reference claims is checked for its form alone: whether the owner exists, where
-// it is, and what it is like is for the collector to find out.
-func TestA15_WhichOwnerReferencesAreValid(t *testing.T) {
+// Only the form of a reference is validated. Whether the owner exists, where
+// it is, and what it is, the collector has to determine.
+func TestA15_ValidOwnerReferences(t *testing.T) {
 	a := newAPI(t)
 	good := func() metav1.OwnerReference {
 		return metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "owner", UID: "uid"}
@@ -35,24 +35,24 @@ func TestA15_WhichOwnerReferencesAreValid(t *testing.T) {
 		refs    []metav1.OwnerReference
 		invalid bool
 	}{
-		"no apiVersion":                      {with(func(r *metav1.OwnerReference) { r.APIVersion = "" }), true},
-		"no kind":                            {with(func(r *metav1.OwnerReference) { r.Kind = "" }), true},
-		"no name":                            {with(func(r *metav1.OwnerReference) { r.Name = "" }), true},
-		"no UID":                             {with(func(r *metav1.OwnerReference) { r.UID = "" }), true},
-		"two controllers":                    {[]metav1.OwnerReference{controller("a"), controller("b")}, true},
-		"an Event":                           {with(func(r *metav1.OwnerReference) { r.Kind = "Event" }), true},
-		"an owner that does not exist":       {[]metav1.OwnerReference{good()}, false},
-		"an owner of a type that is unknown": {with(func(r *metav1.OwnerReference) { r.APIVersion, r.Kind = "example.com/v1", "Nothing" }), false},
-		"two references to one UID":          {append(with(func(r *metav1.OwnerReference) { r.Name = "other" }), good()), false},
+		"no apiVersion":                {with(func(r *metav1.OwnerReference) { r.APIVersion = "" }), true},
+		"no kind":                      {with(func(r *metav1.OwnerReference) { r.Kind = "" }), true},
+		"no name":                      {with(func(r *metav1.OwnerReference) { r.Name = "" }), true},
+		"no UID":                       {with(func(r *metav1.OwnerReference) { r.UID = "" }), true},
+		"two controllers":              {[]metav1.OwnerReference{controller("a"), controller("b")}, true},
+		"an Event":                     {with(func(r *metav1.OwnerReference) { r.Kind = "Event" }), true},
+		"an owner that does not exist": {[]metav1.OwnerReference{good()}, false},
+		"an owner of an unknown type":  {with(func(r *metav1.OwnerReference) { r.APIVersion, r.Kind = "example.com/v1", "Nothing" }), false},
+		"two references to one UID":    {append(with(func(r *metav1.OwnerReference) { r.Name = "other" }), good()), false},
 	} {
-		for _, k := range []kind{configMap, namespace} { // of which the second is cluster-scoped, and the owner is not
+		for _, k := range []kind{configMap, namespace} { // the second is cluster-scoped; the owner is not
 			t.Run(name+", "+k.String(), func(t *testing.T) {
-				b := a.with(t)
+				b := a.forSubtest(t)
 				o := object(k)
 				o.SetOwnerReferences(c.refs)
 				_, err := b.client(k).Create(b.Context(), o, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 				if apierrors.IsInvalid(err) != c.invalid || !c.invalid && err != nil {
-					t.Errorf("answered: %v", err)
+					t.Errorf("got error %v", err)
 				}
 			})
 		}
@@ -67,15 +67,15 @@ var (
 	roleBinding = kind{GroupVersionResource: rbac.WithResource("rolebindings"), kind: "RoleBinding"}
 )
 
-// A collector has none of the rights that roles are made of. It can let go of roles all the
-// same, as long as it changes nothing but references and finalizers: which is why roles and
-// bindings carry no state annotation of Gleaner's.
-func TestA16_ReferencesAndFinalizersOfRolesNeedNoneOfTheirRights(t *testing.T) {
+// A collector has none of the permissions that a role contains. It can still release roles, if
+// it changes only references and finalizers: this is why roles and bindings have no state
+// annotation of Gleaner's.
+func TestA16_RoleMetadata_NeedsNoEscalation(t *testing.T) {
 	a := newAPI(t)
-	collector := a.as("collector", map[string]any{
+	collector := a.asUser("collector", map[string]any{
 		"apiGroups": []any{rbac.Group}, "resources": []any{"roles"}, "verbs": []any{"get", "patch", "update"},
 	})
-	owned := object(role, hold)
+	owned := object(role, testFinalizer)
 	owned.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "gone", UID: "gone"}})
 	owned = a.create(role, owned)
 	for _, step := range []struct {
@@ -84,18 +84,18 @@ func TestA16_ReferencesAndFinalizersOfRolesNeedNoneOfTheirRights(t *testing.T) {
 		refused bool
 	}{
 		{"a label", map[string]any{"labels": map[string]string{"a": "b"}}, true},
-		{"an annotation beside the references", map[string]any{"annotations": map[string]string{"a": "b"}, "ownerReferences": nil}, true},
+		{"an annotation with the references", map[string]any{"annotations": map[string]string{"a": "b"}, "ownerReferences": nil}, true},
 		{"the references", map[string]any{"ownerReferences": nil}, false},
 		{"the finalizers", map[string]any{"finalizers": nil}, false},
 	} {
 		if err := collector.patch(role, owned, step.change); apierrors.IsForbidden(err) != step.refused || !step.refused && err != nil {
-			t.Errorf("%s: answered %v", step.name, err)
+			t.Errorf("%s: got error %v", step.name, err)
 		}
 	}
 }
 
-// as is a user with these rights in the namespace, and no others.
-func (a *api) as(user string, rules ...map[string]any) *api {
+// asUser returns the api for a user with these permissions in the namespace.
+func (a *api) asUser(user string, rules ...map[string]any) *api {
 	a.Helper()
 	config := rest.CopyConfig(a.config)
 	config.Impersonate.UserName = user + "-of-" + a.ns
@@ -111,7 +111,7 @@ func (a *api) as(user string, rules ...map[string]any) *api {
 	binding.Object["subjects"] = []any{map[string]any{"kind": "User", "name": config.Impersonate.UserName, "apiGroup": rbac.Group}}
 	a.create(roleBinding, binding)
 	b := &api{T: a.T, config: config, objects: dynamic.NewForConfigOrDie(config), ns: a.ns}
-	devtest.Eventually(a, patience, func() error { // the authorizer has heard of the rights
+	devtest.Eventually(a, timeout, func() error { // the authorizer has read the permissions
 		_, err := b.client(role).Get(a.Context(), rights.GetName(), metav1.GetOptions{})
 		return err
 	})

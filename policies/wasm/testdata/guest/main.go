@@ -37,7 +37,7 @@ type request struct {
 			Labels map[string]string
 		}
 	}
-	Owners []struct{ Standing string }
+	Owners []struct{ Status string }
 	Time   time.Time
 }
 

@@ -112,11 +112,11 @@ func validate(r gleaner.Request) (gleaner.Verdict, error) {
 	sort.Strings(names) // or the reason would be another each time
 	for _, name := range names {
 		if name != "wait" && name != "unless" {
-			return gleaner.Verdict{Decision: gleaner.Invalid, Reason: "there is no setting " + name}, nil
+			return gleaner.Verdict{Decision: gleaner.Invalid, Reason: "unknown setting " + name}, nil
 		}
 	}
 	if value, ok := set["wait"]; ok && !isWait(value) {
-		return gleaner.Verdict{Decision: gleaner.Invalid, Reason: "wait has to be a number with s, m or h, such as 1h"}, nil
+		return gleaner.Verdict{Decision: gleaner.Invalid, Reason: "wait must be a number with s, m or h, such as 1h"}, nil
 	}
 	return gleaner.Verdict{Decision: gleaner.Valid}, nil
 }

@@ -30,7 +30,7 @@ func TestCollect(t *testing.T) {
 			return r
 		}, gleaner.Verdict{Decision: gleaner.Orphan, Reason: "it has keep=true"}},
 		"a claim waits first": {func() gleaner.Request { return claimed(`{"wait":"1h"}`) },
-			gleaner.Verdict{Decision: gleaner.Wait, After: gleaner.For(time.Hour), State: json.RawMessage(`{"waited":"1h"}`)}},
+			gleaner.Verdict{Decision: gleaner.Wait, After: gleaner.DurationOf(time.Hour), State: json.RawMessage(`{"waited":"1h"}`)}},
 		"and then goes": {func() gleaner.Request {
 			r := claimed(`{"wait":"1h"}`)
 			r.State = json.RawMessage(`{"waited":"1h"}`)

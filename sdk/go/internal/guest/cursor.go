@@ -5,17 +5,17 @@ import (
 	"encoding/json"
 )
 
-// cursor goes through a document once. encoding/json goes through what is within
-// other things several times, at some 800 units of fuel a byte: a page of objects would use up
-// what a call may use. The host writes the documents, so they are JSON; of one
-// that is not, bad is set, and nothing else is sure.
+// cursor parses a document in one pass. encoding/json reads nested values several
+// times, at some 800 units of fuel a byte: a page of objects would use up the fuel
+// of a call. The host writes the documents, so they are valid JSON; otherwise bad
+// is set, and the results are undefined.
 type cursor struct {
-	data []byte
-	at   int
-	bad  bool
+	data   []byte
+	at     int
+	failed bool
 }
 
-// peek is the first byte of what comes next; 0 at the end.
+// peek returns the next byte; 0 at the end.
 func (c *cursor) peek() byte {
 	for c.at < len(c.data) {
 		switch b := c.data[c.at]; b {
@@ -25,31 +25,33 @@ func (c *cursor) peek() byte {
 			return b
 		}
 	}
-	c.bad = true
+	c.failed = true
 	return 0
 }
 
-// enter goes into an object or an array; false if it is none.
+// enter skips the opening bracket of an object or an array, and reports whether
+// there is one.
 func (c *cursor) enter(bracket byte) bool {
 	if c.peek() != bracket {
-		c.bad = true
+		c.failed = true
 		return false
 	}
 	c.at++
 	return true
 }
 
-// more tells whether another field or item comes, or else leaves.
+// more reports whether another field or item follows, or else skips the closing
+// bracket.
 func (c *cursor) more(bracket byte) bool {
 	if c.peek() == bracket {
 		c.at++
 		return false
 	}
-	return !c.bad
+	return !c.failed
 }
 
-// fields calls with the name of each field of an object, in front of its value,
-// which has to be gone past.
+// fields calls each with the name of each field of an object. each must skip the
+// value.
 func (c *cursor) fields(each func(name string)) {
 	if !c.enter('{') {
 		return
@@ -63,7 +65,7 @@ func (c *cursor) fields(each func(name string)) {
 func (c *cursor) text() string {
 	raw := c.skip()
 	if len(raw) < 2 || raw[0] != '"' {
-		c.bad = true
+		c.failed = true
 		return ""
 	}
 	if inner := raw[1 : len(raw)-1]; bytes.IndexByte(inner, '\\') < 0 {
@@ -74,14 +76,14 @@ func (c *cursor) text() string {
 	return text
 }
 
-// decode leaves a value that is small to encoding/json.
+// decode decodes a small value with encoding/json.
 func (c *cursor) decode(raw []byte, into any) {
 	if json.Unmarshal(raw, into) != nil {
-		c.bad = true
+		c.failed = true
 	}
 }
 
-// skip goes past a value, and gives it.
+// skip skips a value and returns it.
 func (c *cursor) skip() []byte {
 	first := c.peek()
 	start := c.at
@@ -96,13 +98,13 @@ func (c *cursor) skip() []byte {
 		}
 	}
 	if c.at > len(c.data) || c.at == start {
-		c.at, c.bad = len(c.data), true
+		c.at, c.failed = len(c.data), true
 		return nil
 	}
 	return c.data[start:c.at]
 }
 
-// quoted goes past a string.
+// quoted skips a string.
 func (c *cursor) quoted() {
 	for c.at++; c.at < len(c.data); c.at++ {
 		switch c.data[c.at] {
@@ -113,10 +115,10 @@ func (c *cursor) quoted() {
 			c.at++
 		}
 	}
-	c.bad = true
+	c.failed = true
 }
 
-// brackets goes past all up to the bracket that closes the one here.
+// brackets skips everything up to the matching closing bracket.
 func (c *cursor) brackets() {
 	for depth := 0; c.at < len(c.data); {
 		switch c.data[c.at] {
@@ -132,10 +134,10 @@ func (c *cursor) brackets() {
 			return
 		}
 	}
-	c.bad = true
+	c.failed = true
 }
 
-// rest collects fields, as an object for encoding/json.
+// rest collects fields of an object for encoding/json.
 type rest struct{ json []byte }
 
 func (r *rest) add(name string, raw []byte) {
@@ -144,7 +146,7 @@ func (r *rest) add(name string, raw []byte) {
 	} else {
 		r.json = append(r.json, ',')
 	}
-	quoted, _ := json.Marshal(name) // a string always can be
+	quoted, _ := json.Marshal(name) // never fails for a string
 	r.json = append(append(append(r.json, quoted...), ':'), raw...)
 }
 

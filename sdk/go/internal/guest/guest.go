@@ -1,25 +1,24 @@
-// Package guest is what goes on inside of a module, whatever host it runs on: a
-// request is read, answered and written. Which host that is, in the sandbox or
-// in a test, is the caller's.
+// Package guest is the part of the SDK within a module that does not depend on the
+// host: it decodes a request, evaluates it, and encodes the verdict. The host is
+// the sandbox or a test.
 package guest
 
 import (
 	"github.com/gleaner-dev/gleaner/hostabi"
 )
 
-// Host is what a module can ask of whoever runs it.
+// Host is the host of a module.
 type Host interface {
-	// ReadRequest copies the request if there is room for all of it, and gives
-	// its length.
+	// ReadRequest copies the request if it fits, and returns its length.
 	ReadRequest(into []byte) int
 	WriteVerdict(data []byte)
 	Log(level hostabi.LogLevel, message string)
 }
 
-// room is what is read into at first; most requests fit.
-const room = 32 << 10
+// initialBuffer is the size of the first read buffer; most requests fit.
+const initialBuffer = 32 << 10
 
-// Serve answers one request. The error says why there is no verdict.
+// Serve evaluates one request. The error says why there is no verdict.
 func Serve(host Host, handler func(hostabi.Request) (hostabi.Verdict, error)) error {
 	request, err := read(host)
 	if err != nil {
@@ -38,7 +37,7 @@ func Serve(host Host, handler func(hostabi.Request) (hostabi.Verdict, error)) er
 }
 
 func read(host Host) (hostabi.Request, error) {
-	data := make([]byte, room)
+	data := make([]byte, initialBuffer)
 	length := host.ReadRequest(data)
 	if length > len(data) {
 		data = make([]byte, length)

@@ -4,19 +4,19 @@ package guest
 
 import "github.com/gleaner-dev/gleaner/hostabi"
 
-// Current is the host of the call that is going on. A test sets it.
-var Current Host = none{}
+// Current is the host of the current call. A test sets it.
+var Current Host = noHost{}
 
-// none is the host where there is none: outside of a sandbox and of gleanertest.
-type none struct{}
+// noHost is the host outside of a sandbox and of gleanertest.
+type noHost struct{}
 
 // ReadRequest implements Host.
-func (none) ReadRequest([]byte) int {
-	panic("there is no host here: test a handler with gleanertest.Call")
+func (noHost) ReadRequest([]byte) int {
+	panic("no host: test a handler with gleanertest.Call")
 }
 
 // WriteVerdict implements Host.
-func (none) WriteVerdict([]byte) {}
+func (noHost) WriteVerdict([]byte) {}
 
 // Log implements Host.
-func (none) Log(hostabi.LogLevel, string) {}
+func (noHost) Log(hostabi.LogLevel, string) {}

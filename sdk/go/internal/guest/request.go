@@ -8,21 +8,21 @@ import (
 	"github.com/gleaner-dev/gleaner/hostabi"
 )
 
-// decode reads a request, as json.Unmarshal does.
+// decode decodes a request, as json.Unmarshal does.
 func decode(data []byte) (hostabi.Request, error) {
-	if r, ok := quickly(data); ok {
+	if r, ok := decodeFast(data); ok {
 		return r, nil
 	}
 	var r hostabi.Request
 	if err := json.Unmarshal(data, &r); err != nil {
-		return hostabi.Request{}, fmt.Errorf("read the request: %w", err)
+		return hostabi.Request{}, fmt.Errorf("decode request: %w", err)
 	}
 	return r, nil
 }
 
-// quickly reads a request, going through objects and results once; false if it
-// has anything that the host would not write.
-func quickly(data []byte) (hostabi.Request, bool) {
+// decodeFast decodes a request in one pass over objects and results. It returns false
+// if the request has anything that the host does not write.
+func decodeFast(data []byte) (hostabi.Request, bool) {
 	c := &cursor{data: data}
 	var object hostabi.Object
 	var results map[string]hostabi.Result
@@ -37,13 +37,13 @@ func quickly(data []byte) (hostabi.Request, bool) {
 			others.add(name, c.skip())
 		}
 	})
-	if c.bad {
+	if c.failed {
 		return hostabi.Request{}, false
 	}
 	var r hostabi.Request
 	c.decode(others.object(), &r)
 	r.Object, r.Results = object, results
-	return r, !c.bad
+	return r, !c.failed
 }
 
 func (c *cursor) results() map[string]hostabi.Result {
@@ -109,8 +109,8 @@ func (c *cursor) http() *hostabi.HTTPResult {
 	return r
 }
 
-// object reads what every object has, and keeps the rest as it is. What
-// metadata says of fields and their managers can be longer than all else.
+// object decodes the common fields of an object, and keeps the rest as JSON.
+// metadata.managedFields can be larger than everything else.
 func (c *cursor) object() hostabi.Object {
 	var o hostabi.Object
 	c.peek()

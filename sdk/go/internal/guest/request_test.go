@@ -9,10 +9,10 @@ import (
 	"github.com/gleaner-dev/gleaner/hostabi"
 )
 
-const everything = `{
+const allFields = `{
   "apiVersion": "abi.gleaner.dev/v1", "hook": "finalize", "policy": {"name": "p\u00f6", "settings": {"a": [1, "}"]}},
   "object": {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "labels": {"k\"ey": "v,"}, "managedFields": [{"x": {"f:a": {}}}], "uid": "u"}, "spec": {"text": "a \\ \"}{][ b"}},
-  "owners": [{"reference": {"name": "o"}, "standing": "Absent"}], "dependents": {"count": 1, "byKind": [{"kind": "Pod", "count": 1}]},
+  "owners": [{"reference": {"name": "o"}, "status": "Absent"}], "dependents": {"count": 1, "byKind": [{"kind": "Pod", "count": 1}]},
   "time": "2026-01-02T12:00:00Z", "deadline": "2026-01-02T13:00:00Z", "namespaceTerminating": true, "attempt": 2, "round": 3,
   "state": {"done": ["a"]}, "withheld": ["object"], "unheard": {"of": null},
   "results": {
@@ -25,8 +25,8 @@ const everything = `{
   }
 }`
 
-func TestARequestIsReadAsEncodingJSONReadsIt(t *testing.T) {
-	documents := []string{everything, `{}`, `{"object": {}, "results": {}}`, ` { "round" : 1 } `}
+func TestDecode_EqualsEncodingJSON(t *testing.T) {
+	documents := []string{allFields, `{}`, `{"object": {}, "results": {}}`, ` { "round" : 1 } `}
 	for _, hook := range hostabi.Hooks() {
 		data, err := hostabi.MarshalRequest(hostabi.Request{Hook: hook})
 		if err != nil {
@@ -39,7 +39,7 @@ func TestARequestIsReadAsEncodingJSONReadsIt(t *testing.T) {
 		if err := json.Unmarshal([]byte(document), &want); err != nil {
 			t.Fatal(err)
 		}
-		got, ok := quickly([]byte(document))
+		got, ok := decodeFast([]byte(document))
 		if !ok {
 			t.Errorf("it is not read quickly: %s", document)
 		}
@@ -49,7 +49,7 @@ func TestARequestIsReadAsEncodingJSONReadsIt(t *testing.T) {
 	}
 }
 
-func TestWhatTheHostWouldNotWriteIsLeftToEncodingJSON(t *testing.T) {
+func TestDecode_FallsBackToEncodingJSON(t *testing.T) {
 	for _, document := range []string{`{"results": null}`, `{"object": null, "round": 3}`, `{"results": {"a": null}}`, `{"results": {"a": {"list": null}}}`} {
 		var want hostabi.Request
 		if err := json.Unmarshal([]byte(document), &want); err != nil {
@@ -61,9 +61,9 @@ func TestWhatTheHostWouldNotWriteIsLeftToEncodingJSON(t *testing.T) {
 	}
 }
 
-func TestHalfARequestIsAnError(t *testing.T) {
-	for length := range everything {
-		if _, err := decode([]byte(everything[:length])); err == nil {
+func TestDecode_RejectsTruncated(t *testing.T) {
+	for length := range allFields {
+		if _, err := decode([]byte(allFields[:length])); err == nil {
 			t.Fatalf("the first %d bytes are a request", length)
 		}
 	}
@@ -77,7 +77,7 @@ func TestHalfARequestIsAnError(t *testing.T) {
 // FuzzDecode sees that any text in any place is read as encoding/json reads it,
 // and that nothing at all panics: a module has no recover.
 func FuzzDecode(f *testing.F) {
-	f.Add("name", "a \\ \"}{][ b", everything)
+	f.Add("name", "a \\ \"}{][ b", allFields)
 	f.Add("\u2028", "<&>\n", `{"object":`)
 	f.Fuzz(func(t *testing.T, name, text, document string) {
 		_, _ = decode([]byte(document))
@@ -96,7 +96,7 @@ func FuzzDecode(f *testing.F) {
 		if err := json.Unmarshal(data, &want); err != nil {
 			t.Fatal(err)
 		}
-		if got, ok := quickly(data); !ok || !reflect.DeepEqual(got, want) {
+		if got, ok := decodeFast(data); !ok || !reflect.DeepEqual(got, want) {
 			t.Errorf("of %s\ngot  %+v\nwant %+v", data, got, want)
 		}
 	})

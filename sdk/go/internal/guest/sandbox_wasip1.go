@@ -8,7 +8,7 @@ import (
 	"github.com/gleaner-dev/gleaner/hostabi"
 )
 
-// Current is the host of the call that is going on.
+// Current is the host of the current call.
 var Current Host = sandbox{}
 
 //go:wasmimport gleaner_v1 request_read
@@ -38,9 +38,9 @@ func (sandbox) Log(level hostabi.LogLevel, message string) {
 	log(uint32(level), unsafe.Pointer(unsafe.StringData(message)), uint32(len(message)))
 }
 
-// The module's initialisation is not part of any call.
+// The module's initialization is not part of any call.
 func init() {
 	if err := warm(); err != nil {
-		panic(err) // a mistake of this package
+		panic(err) // a bug in this package
 	}
 }

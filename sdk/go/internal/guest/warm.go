@@ -7,10 +7,9 @@ import (
 	"github.com/gleaner-dev/gleaner/hostabi"
 )
 
-// warm reads and writes one document of each sort. encoding/json learns what a
-// type looks like when it first meets it. A module starts afresh for each request,
-// from the state that its initialisation has left: what is learnt there is learnt
-// once, and not in each call.
+// warm decodes and encodes one document of each kind. encoding/json analyzes a type
+// on first use. A module starts from the state after its initialization for each
+// request, so this analysis is done only once.
 func warm() error {
 	now := time.Unix(0, 0).UTC()
 	yes := true
@@ -20,9 +19,9 @@ func warm() error {
 		OwnerReferences: []hostabi.Reference{{Name: "a", Controller: &yes, BlockOwnerDeletion: &yes}},
 	}}
 	document, err := hostabi.MarshalRequest(hostabi.Request{
-		Hook: hostabi.HookCollect, Object: object, OwnerlessSince: &now, Time: now, State: json.RawMessage(`{"a":1}`),
+		Hook: hostabi.HookCollect, Object: object, OwnersAbsentSince: &now, Time: now, State: json.RawMessage(`{"a":1}`),
 		Policy:     hostabi.Policy{Name: "a", Settings: json.RawMessage(`{"a":1}`)},
-		Owners:     []hostabi.Owner{{Reference: hostabi.Reference{Name: "a"}, Standing: hostabi.StandingAbsent}},
+		Owners:     []hostabi.Owner{{Reference: hostabi.Reference{Name: "a"}, Status: hostabi.OwnerAbsent}},
 		Dependents: hostabi.Dependents{Count: 1, ByKind: []hostabi.KindCount{{Kind: "a", Count: 1}}},
 		Results: map[string]hostabi.Result{"a": {
 			Object: &object, List: &hostabi.ListResult{Items: []hostabi.Object{object}},
@@ -33,7 +32,7 @@ func warm() error {
 	if err != nil {
 		return err
 	}
-	return Serve(rehearsal{document}, func(r hostabi.Request) (hostabi.Verdict, error) {
+	return Serve(warmupHost{document}, func(r hostabi.Request) (hostabi.Verdict, error) {
 		return hostabi.Verdict{
 			Decision: hostabi.DecisionAct, Propagation: hostabi.PropagationBackground, Delay: 1, After: 1, State: r.State, Reason: "a",
 			Dependents: []hostabi.DependentDecision{{Kind: "a", Decision: hostabi.DecisionOrphan}},
@@ -42,14 +41,14 @@ func warm() error {
 	})
 }
 
-// rehearsal is a host that nobody is on.
-type rehearsal struct{ request []byte }
+// warmupHost is a host for warm.
+type warmupHost struct{ request []byte }
 
 // ReadRequest implements Host.
-func (r rehearsal) ReadRequest(into []byte) int { return copy(into, r.request) }
+func (r warmupHost) ReadRequest(into []byte) int { return copy(into, r.request) }
 
 // WriteVerdict implements Host.
-func (rehearsal) WriteVerdict([]byte) {}
+func (warmupHost) WriteVerdict([]byte) {}
 
 // Log implements Host.
-func (rehearsal) Log(hostabi.LogLevel, string) {}
+func (warmupHost) Log(hostabi.LogLevel, string) {}

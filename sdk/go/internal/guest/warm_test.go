@@ -2,7 +2,7 @@ package guest
 
 import "testing"
 
-func TestTheRehearsalGoesWell(t *testing.T) {
+func TestWarm(t *testing.T) {
 	if err := warm(); err != nil {
 		t.Error(err)
 	}

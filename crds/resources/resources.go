@@ -1,0 +1,102 @@
+// Package resources lists the custom resources of gleaner.dev. The two kinds with the same
+// spec, one in a namespace and one of the cluster, are in one list.
+//
+// It has no client, and does not decide what a kind that can't be listed means: the caller
+// does.
+package resources
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
+)
+
+// List is a typed list, as controller-runtime's client fills it.
+type List interface {
+	metav1.ListInterface
+	runtime.Object
+}
+
+// Object is a typed object, as controller-runtime's client writes it.
+type Object interface {
+	metav1.Object
+	runtime.Object
+}
+
+// Resource is a custom resource of one of two kinds.
+type Resource[Spec, Status any] struct {
+	Object Object
+	Kind   string
+	Meta   metav1.ObjectMeta
+	Spec   Spec
+	Status Status
+}
+
+type (
+	// Module is a PolicyModule or ClusterPolicyModule.
+	Module = Resource[v1alpha1.PolicyModuleSpec, v1alpha1.PolicyModuleStatus]
+
+	// Policy is a GCPolicy or ClusterGCPolicy.
+	Policy = Resource[v1alpha1.GCPolicySpec, v1alpha1.GCPolicyStatus]
+
+	// Finalizer is a Finalizer or ClusterFinalizer.
+	Finalizer = Resource[v1alpha1.FinalizerSpec, v1alpha1.FinalizerStatus]
+)
+
+// Resources are all custom resources: of each pair of kinds, those in namespaces first.
+type Resources struct {
+	Modules    []Module
+	Policies   []Policy
+	Finalizers []Finalizer
+}
+
+// Read fills a list of each kind by a function, until that returns an error.
+func Read(list func(kind string, into List) error) (Resources, error) {
+	var (
+		modules           v1alpha1.PolicyModuleList
+		clusterModules    v1alpha1.ClusterPolicyModuleList
+		policies          v1alpha1.GCPolicyList
+		clusterPolicies   v1alpha1.ClusterGCPolicyList
+		finalizers        v1alpha1.FinalizerList
+		clusterFinalizers v1alpha1.ClusterFinalizerList
+	)
+	for _, l := range []struct {
+		kind string
+		into List
+	}{
+		{v1alpha1.KindPolicyModule, &modules}, {v1alpha1.KindClusterPolicyModule, &clusterModules},
+		{v1alpha1.KindGCPolicy, &policies}, {v1alpha1.KindClusterGCPolicy, &clusterPolicies},
+		{v1alpha1.KindFinalizer, &finalizers}, {v1alpha1.KindClusterFinalizer, &clusterFinalizers},
+	} {
+		if err := list(l.kind, l.into); err != nil {
+			return Resources{}, err
+		}
+	}
+	var r Resources
+	for i := range modules.Items {
+		o := &modules.Items[i]
+		r.Modules = append(r.Modules, Module{o, v1alpha1.KindPolicyModule, o.ObjectMeta, o.Spec, o.Status})
+	}
+	for i := range clusterModules.Items {
+		o := &clusterModules.Items[i]
+		r.Modules = append(r.Modules, Module{o, v1alpha1.KindClusterPolicyModule, o.ObjectMeta, o.Spec, o.Status})
+	}
+	for i := range policies.Items {
+		o := &policies.Items[i]
+		r.Policies = append(r.Policies, Policy{o, v1alpha1.KindGCPolicy, o.ObjectMeta, o.Spec, o.Status})
+	}
+	for i := range clusterPolicies.Items {
+		o := &clusterPolicies.Items[i]
+		r.Policies = append(r.Policies, Policy{o, v1alpha1.KindClusterGCPolicy, o.ObjectMeta, o.Spec, o.Status})
+	}
+	for i := range finalizers.Items {
+		o := &finalizers.Items[i]
+		r.Finalizers = append(r.Finalizers, Finalizer{o, v1alpha1.KindFinalizer, o.ObjectMeta, o.Spec, o.Status})
+	}
+	for i := range clusterFinalizers.Items {
+		o := &clusterFinalizers.Items[i]
+		r.Finalizers = append(r.Finalizers, Finalizer{o, v1alpha1.KindClusterFinalizer, o.ObjectMeta, o.Spec, o.Status})
+	}
+	return r, nil
+}

@@ -1,0 +1,243 @@
+// Package dev implements gleaner-dev dev, and starts control planes with Gleaner.
+package dev
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/gleaner-dev/gleaner/crds"
+	"github.com/gleaner-dev/gleaner/devcluster"
+	"github.com/gleaner-dev/gleaner/devcluster/freeport"
+	"github.com/gleaner-dev/gleaner/internal/cli/arguments"
+	"github.com/gleaner-dev/gleaner/internal/cli/modes"
+	"github.com/gleaner-dev/gleaner/internal/cli/printer"
+	"github.com/gleaner-dev/gleaner/internal/cli/replicas"
+	"github.com/gleaner-dev/gleaner/internal/cli/run"
+	"github.com/gleaner-dev/gleaner/operator/certs"
+	"github.com/gleaner-dev/gleaner/operator/companion"
+	operator "github.com/gleaner-dev/gleaner/operator/run"
+)
+
+// Command returns the command gleaner-dev dev.
+func Command(version string) *cobra.Command {
+	var companionMode bool
+	cmd := &cobra.Command{
+		Use:   "dev",
+		Short: "Run a local control plane with Gleaner as its garbage collector",
+		Long: "Run a control plane on this machine, with Gleaner as its garbage collector, until interrupted.\n\n" +
+			"It must be run in a checkout of Gleaner, and is built from source the first time. It listens on loopback only.",
+		Args: arguments.None,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return dev(cmd.Context(), version, ModeOf(companionMode), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	AddCompanionFlag(cmd.Flags(), &companionMode)
+	return cmd
+}
+
+// AddCompanionFlag adds the flag for companion mode.
+func AddCompanionFlag(flags *pflag.FlagSet, companionMode *bool) {
+	flags.BoolVar(companionMode, modes.Companion, false, "run Gleaner in companion mode, with the built-in garbage collector of kube-controller-manager enabled")
+}
+
+// ModeOf returns the mode of Gleaner.
+func ModeOf(companionMode bool) string {
+	if companionMode {
+		return modes.Companion
+	}
+	return modes.Primary
+}
+
+func dev(ctx context.Context, version, mode string, out, logTo io.Writer) error {
+	var controlPlane devcluster.Options // complete
+	if mode == modes.Primary {
+		controlPlane.Controllers = devcluster.WithoutCollector()
+	}
+	s, err := Start(ctx, EnvironmentOptions{Version: version, Mode: mode, ControlPlane: controlPlane}, out, run.DevelopmentLogger(logTo))
+	if err != nil {
+		return err
+	}
+	s.printInstructions(out, pathDirectories(filepath.Dir(s.Cluster.KubectlPath())))
+	err = s.wait(ctx)
+	printer.Fprintf(out, "\nStopping.\n")
+	return s.Stop(err)
+}
+
+// pathDirectories returns the directories of kubectl and of this program for $PATH, so that the
+// printed commands can be copied.
+func pathDirectories(kubectl string) string {
+	self, err := os.Executable()
+	if err != nil {
+		return kubectl
+	}
+	return kubectl + string(os.PathListSeparator) + filepath.Dir(self)
+}
+
+// printInstructions prints how to connect to the control plane, and what to try.
+func (s *Environment) printInstructions(out io.Writer, path string) {
+	printer.Fprintf(out, `
+Ready. In another terminal:
+
+  export KUBECONFIG=%[1]s PATH=%[2]s:$PATH %[4]s=http://%[3]s
+
+Three things to try:
+
+  1. Background deletion: the ReplicaSet and Pods are deleted afterwards.
+     kubectl create deployment web --image=nginx --replicas=3
+     kubectl delete deployment web
+
+  2. Foreground deletion: the Deployment is deleted last. Orphan deletion: the dependents are kept.
+     kubectl create deployment web --image=nginx --replicas=3
+     kubectl delete deployment web --cascade=foreground     (or --cascade=orphan)
+
+  3. Inspect Gleaner's graph and decisions.
+     curl -s 'http://%[3]s/debug/gc/graph?format=json'
+     curl -s http://%[3]s/debug/gc/records
+     gleaner explain deployment/web     (uses $%[4]s; override it with --endpoint)
+
+Policies: keep ConfigMaps whose owner was deleted, first in Monitor mode.
+     kubectl apply -f - <<EOF
+     {apiVersion: gleaner.dev/v1alpha1, kind: ClusterGCPolicy, metadata: {name: keep}, spec: {
+        resources: [{apiGroups: [""], resources: [configmaps]}], fixed: {collect: {decision: Orphan}}, mode: Monitor}}
+     EOF
+     kubectl get clustergcpolicies
+
+Press Ctrl-C to stop and remove everything.
+
+`, s.Cluster.Kubeconfig(), path, s.address, replicas.EndpointVariable)
+}
+
+// EnvironmentOptions configure an environment.
+type EnvironmentOptions struct {
+	Version, Mode string
+	ControlPlane  devcluster.Options
+}
+
+// Environment is a control plane with a collector.
+type Environment struct {
+	version   string
+	Cluster   *devcluster.Cluster
+	Collector *operator.Operator
+	address   string // of the debug endpoints
+	cancel    context.CancelFunc
+	Done      chan error
+}
+
+// Start starts an environment.
+func Start(ctx context.Context, o EnvironmentOptions, progress io.Writer, log logr.Logger) (*Environment, error) {
+	ctrl.SetLogger(certs.QuietLogger(log))
+	klog.SetLogger(log)
+	began := time.Now()
+	options := o.ControlPlane
+	options.Progress = progress
+	if found, err := devcluster.FindKubectl(ctx); err == nil {
+		printer.Fprintf(progress, "Using %s.\n", found)
+		options.Kubectl = found
+	} else {
+		printer.Fprintf(progress, "Building kubectl from source: %v.\n", err)
+	}
+	cluster, err := devcluster.Start(ctx, options)
+	if err != nil {
+		return nil, fmt.Errorf("start control plane: %w", err)
+	}
+	printer.Fprintf(progress, "The control plane is up after %s.\n", time.Since(began).Round(100*time.Millisecond))
+	s := &Environment{version: o.Version, Cluster: cluster, Done: make(chan error, 1)}
+	if err := createCRDs(ctx, cluster.RESTConfig()); err != nil {
+		return nil, s.Stop(err)
+	}
+	if err := s.startCollector(o.Mode, log); err != nil {
+		return nil, s.Stop(err)
+	}
+	return s, nil
+}
+
+// startCollector starts the collector.
+func (s *Environment) startCollector(mode string, log logr.Logger) error {
+	address, err := freeport.Address()
+	if err != nil {
+		return err
+	}
+	webhookAddress, err := freeport.Address()
+	if err != nil {
+		return err
+	}
+	// Its own identity, because writes of Gleaner itself get no holds.
+	config, err := s.Cluster.ConfigFor("gleaner", "system:masters")
+	if err != nil {
+		return err
+	}
+	collector, mgr, err := run.AssembleLocal(run.LocalOptions{
+		Version: s.version, Mode: mode, DebugAddress: address, WebhookAddress: webhookAddress, WebhookURL: onLocalhost(webhookAddress),
+	}, config, log)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background()) // canceled by stop, before the control plane stops
+	s.Collector, s.address, s.cancel = collector, address, cancel
+	go func() { s.Done <- mgr.Start(ctx) }()
+	return nil
+}
+
+// onLocalhost returns the URL of a webhook at a loopback address, with the host name of its
+// certificate.
+func onLocalhost(address string) string {
+	_, port, _ := net.SplitHostPort(address) // it comes from a listener
+	return "https://" + net.JoinHostPort("localhost", port) + companion.VetoPath
+}
+
+// createCRDs creates Gleaner's CustomResourceDefinitions.
+func createCRDs(ctx context.Context, config *rest.Config) error {
+	definitions, err := crds.Definitions()
+	if err != nil {
+		return err
+	}
+	client, err := apiextensions.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("make client: %w", err)
+	}
+	for _, d := range definitions {
+		if _, err := client.ApiextensionsV1().CustomResourceDefinitions().Create(ctx, d, metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("create CustomResourceDefinition %s: %w", d.Name, err)
+		}
+	}
+	return nil
+}
+
+// wait waits until ctx is canceled or the collector stops.
+func (s *Environment) wait(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-s.Done:
+		s.Done <- nil
+		return fmt.Errorf("the collector ended: %w", err)
+	}
+}
+
+// Stop stops everything, and returns the first error.
+func (s *Environment) Stop(err error) error {
+	if s.cancel != nil {
+		s.cancel()
+		if ended := <-s.Done; err == nil {
+			err = ended
+		}
+	}
+	if stopped := s.Cluster.Stop(); err == nil {
+		err = stopped
+	}
+	return err
+}

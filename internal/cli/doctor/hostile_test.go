@@ -1,0 +1,16 @@
+package doctor
+
+import (
+	"io"
+	"testing"
+
+	"github.com/gleaner-dev/gleaner/internal/cli/printer"
+	"github.com/gleaner-dev/gleaner/internal/cli/printer/printertest"
+)
+
+func TestHostileReport_IsEscaped(t *testing.T) {
+	printertest.CheckReport(t, func(out io.Writer) error {
+		showReport(printer.NewSection(out, printer.Palette{}), printertest.Filled[Report](), true)
+		return nil
+	})
+}

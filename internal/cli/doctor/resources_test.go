@@ -1,0 +1,42 @@
+package doctor
+
+import (
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
+	"github.com/gleaner-dev/gleaner/internal/cli/finalizers"
+)
+
+func condition(kind string, status metav1.ConditionStatus, reason string) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: "because of " + reason}
+}
+
+func TestResources_NotEnforcedIsProblemUnlessIntended(t *testing.T) {
+	accepted := condition(v1alpha1.ConditionAccepted, metav1.ConditionTrue, "Accepted")
+	for name, tc := range map[string]struct {
+		conditions []metav1.Condition
+		want       Severity
+		words      string
+	}{
+		"enforced":              {[]metav1.Condition{accepted, condition(v1alpha1.ConditionEnforcing, metav1.ConditionTrue, "Enforcing")}, OK, ""},
+		"monitoring":            {[]metav1.Condition{accepted, condition(v1alpha1.ConditionEnforcing, metav1.ConditionFalse, "Monitor")}, OK, ""},
+		"it may not read":       {[]metav1.Condition{accepted, condition(v1alpha1.ConditionEnforcing, metav1.ConditionFalse, "ObjectWithheld")}, Problem, "is not Enforcing: ObjectWithheld"},
+		"no such type":          {[]metav1.Condition{condition(v1alpha1.ConditionAccepted, metav1.ConditionTrue, "NotServed"), condition(v1alpha1.ConditionEnforcing, metav1.ConditionFalse, "NotServed")}, Problem, "is not Enforcing: NotServed"},
+		"no such type, Monitor": {[]metav1.Condition{condition(v1alpha1.ConditionAccepted, metav1.ConditionTrue, "NotServed"), condition(v1alpha1.ConditionEnforcing, metav1.ConditionFalse, "Monitor")}, Warning, "because of NotServed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &checker{resources: &finalizers.Resources{
+				Policies:   []finalizers.Policy{{Kind: "ClusterGCPolicy", Status: v1alpha1.GCPolicyStatus{Conditions: tc.conditions}}},
+				Finalizers: []finalizers.FinalizerResource{{Kind: "ClusterFinalizer", Status: v1alpha1.FinalizerStatus{Conditions: tc.conditions}}},
+			}}
+			for _, found := range [][]Finding{p.policies(t.Context()), p.finalizers(t.Context())} {
+				if len(found) != 1 || found[0].Severity != tc.want || !strings.Contains(found[0].Message, tc.words) {
+					t.Errorf("found %+v", found)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,102 @@
+// Package graph implements gleaner graph.
+package graph
+
+import (
+	"errors"
+	"io"
+	"maps"
+	"slices"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gleaner-dev/gleaner/internal/cli/input"
+	"github.com/gleaner-dev/gleaner/internal/cli/kubectl"
+	"github.com/gleaner-dev/gleaner/internal/cli/printer"
+	"github.com/gleaner-dev/gleaner/operator/debug"
+	"github.com/gleaner-dev/gleaner/operator/graph"
+)
+
+const long = `Show owners and dependents: an object with all its owners and dependents, or all objects in a namespace that have owners
+or dependents.
+
+STATE is "terminating" for an object that is being deleted, with the propagation policy: in the foreground it waits for its
+dependents; orphaning removes their owner references. FINALIZERS are the finalizers that delay the deletion. BLOCKS means that the
+object blocks the foreground deletion of its owner (blockOwnerDeletion). If an owner does not match the owner reference, OWNER
+shows its status: absent (no such object), present (outside of what was read) or unknown (it could not be read).`
+
+// graphWriters write an ownership in the machine-readable formats.
+var graphWriters = map[string]func(io.Writer, *ownership) error{
+	"dot":     func(out io.Writer, o *ownership) error { return debug.WriteDOT(out, o.dump) },
+	"json":    func(out io.Writer, o *ownership) error { return printer.Write(out, "json", o) },
+	"yaml":    func(out io.Writer, o *ownership) error { return printer.Write(out, "yaml", o) },
+	"mermaid": writeMermaid,
+	"svg":     writeSVG,
+}
+
+// Command returns the command gleaner graph.
+func Command() *cobra.Command {
+	f := kubectl.NewFlags(append([]string{"wide"}, slices.Sorted(maps.Keys(graphWriters))...)...)
+	var filter filter
+	cmd := &cobra.Command{
+		Use:   "graph [KIND/NAME]",
+		Short: "Show owners and dependents",
+		Long:  long,
+		Example: "  gleaner graph deployment/web -n shop\n" +
+			"  gleaner graph -n shop\n" +
+			"  gleaner graph -n shop --kind pod --depth 3\n" +
+			"  gleaner graph -A -o svg > owners.svg\n" +
+			"  kubectl get all,cm,secret -n shop -o yaml | gleaner graph -f - -o mermaid",
+		ValidArgsFunction: f.CompleteTarget,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := errors.Join(f.Validate(), filter.validate()); err != nil {
+				return err
+			}
+			if len(args) != 0 {
+				if _, _, err := kubectl.ParseTarget(args); err != nil {
+					return err
+				}
+			}
+			a, err := input.Read(cmd.Context(), f, args, cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			kinds, err := filter.groupKinds(a, f)
+			if err != nil {
+				return err
+			}
+			o := ownershipOf(cmd.Context(), a)
+			filter.apply(o, kinds)
+			if write, ok := graphWriters[f.Output]; ok {
+				return write(cmd.OutOrStdout(), o)
+			}
+			return writeOwnership(cmd.OutOrStdout(), o, f.Output == "wide")
+		},
+	}
+	f.AddTo(cmd)
+	f.AddAllNamespaces(cmd)
+	f.AddFiles(cmd)
+	filter.addTo(cmd.Flags())
+	return cmd
+}
+
+// targetDump returns the part of the graph that belongs to the target.
+func targetDump(a *input.Input) graph.Dump {
+	if a.Target.Object != nil {
+		return a.Survey.Graph.Dump(a.Target.Object.GetUID())
+	}
+	d := a.Survey.Graph.Dump()
+	if a.Namespace == "" || a.Config != nil { // from a cluster, only the namespace was read
+		return d
+	}
+	var in []types.UID
+	for _, n := range d.Nodes {
+		if n.Namespace == a.Namespace {
+			in = append(in, n.UID)
+		}
+	}
+	if len(in) == 0 {
+		return graph.Dump{}
+	}
+	return a.Survey.Graph.Dump(in...)
+}

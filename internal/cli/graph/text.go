@@ -1,0 +1,115 @@
+package graph
+
+import (
+	"io"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/gleaner-dev/gleaner/internal/cli/printer"
+	"github.com/gleaner-dev/gleaner/operator/decide"
+)
+
+// writeOwnership writes the ownership as text.
+func writeOwnership(out io.Writer, o *ownership, wide bool) error {
+	p := printer.PaletteFor(out)
+	if len(o.Objects) == 0 {
+		switch {
+		case o.NotShown != 0:
+			printer.Fprintf(out, "%s not shown because of --kind.\n", printer.Count(o.NotShown, "object is", "objects are"))
+		case len(o.Unread) == 0:
+			printer.Fprintln(out, "No object has owners or dependents.")
+		default:
+			printer.Fprintln(out, "No object that could be read has owners or dependents.")
+		}
+		printer.WriteLines(out, p, "Unknown because it can't be read:", o.Unread)
+		return nil
+	}
+	namespaces := map[string]bool{}
+	depths := make([]int, len(o.Objects))
+	for i, object := range o.Objects {
+		depths[i] = object.depth
+		if object.Namespace != "" {
+			namespaces[object.Namespace] = true
+		}
+	}
+	table := &printer.Table{Header: []string{"OBJECT", "NAMESPACE", "STATE", "FINALIZERS", "BLOCKS", "OWNER", "UID"}}
+	lines := printer.TreePrefixes(depths)
+	for i, object := range o.Objects {
+		row := object.row(lines[i])
+		if len(namespaces) < 2 && !wide {
+			row[1].Text = ""
+		}
+		if !wide {
+			row[len(row)-1].Text = ""
+		}
+		table.Add(row...)
+	}
+	err := table.Write(out, p)
+	if o.NotShown != 0 {
+		printer.Fprintf(out, "\n%s not shown because of --depth and --kind.\n", printer.Count(o.NotShown, "object is", "objects are"))
+	}
+	printer.WriteLines(out, p, "Unknown because it can't be read:", o.Unread)
+	return err
+}
+
+// row returns the table row of an object.
+func (o *ownedObject) row(line string) []printer.Cell {
+	name := printer.Cell{Text: line + o.Kind + "/" + o.Name}
+	if o.Target {
+		name.Color = printer.Strong
+	}
+	state := printer.Cell{Text: o.state(), Color: printer.Caution}
+	if o.Since != nil {
+		state.Text += " for " + duration.HumanDuration(time.Since(o.Since.Time))
+	}
+	if o.Missing == decide.Absent.String() {
+		state.Color, name.Color = printer.Bad, printer.Bad
+	}
+	blocks := ""
+	for _, owner := range o.Owners {
+		if owner.Blocks {
+			blocks = "yes"
+		}
+	}
+	return []printer.Cell{
+		name, {Text: o.Namespace}, state, {Text: strings.Join(o.Finalizers, ",")}, {Text: blocks},
+		{Text: o.otherOwners(), Color: printer.Caution}, {Text: string(o.UID), Color: printer.Faint},
+	}
+}
+
+// state returns whether an object is missing or being deleted, and with which propagation policy.
+func (o *ownedObject) state() string {
+	switch {
+	case o.Missing == decide.Present.String():
+		return "not listed"
+	case o.Missing != "":
+		return strings.ToLower(o.Missing)
+	case o.Terminating == "":
+		return ""
+	}
+	text := "terminating"
+	if how := map[string]string{"Foreground": "in the foreground", "Orphan": "orphaning"}[o.Terminating]; how != "" {
+		text += ", " + how
+	}
+	return text
+}
+
+// otherOwners returns the owners under which the tree does not show the object, and the
+// status of owners that do not match their references.
+func (o *ownedObject) otherOwners() string {
+	var texts []string
+	for i, owner := range o.Owners {
+		known := owner.Standing != "" && owner.Standing != decide.Present.String()
+		switch {
+		case i > 0 && known:
+			texts = append(texts, "also "+owner.name+", "+strings.ToLower(owner.Standing))
+		case i > 0:
+			texts = append(texts, "also "+owner.name)
+		case known:
+			texts = append(texts, strings.ToLower(owner.Standing)+": "+owner.Because)
+		}
+	}
+	return strings.Join(texts, "; ")
+}

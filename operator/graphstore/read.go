@@ -1,0 +1,153 @@
+package graphstore
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gleaner-dev/gleaner/operator/graph"
+)
+
+// EachHeld calls a function for each object with a hold. It must not call the Store.
+func (s *Store) EachHeld(visit func(kind schema.GroupKind, namespace string)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.graph.Held(func(id graph.ID) bool {
+		visit(s.graph.LocationOf(id))
+		return true
+	})
+}
+
+// NeedsHold reports whether some objects of a kind need a hold.
+func (s *Store) NeedsHold(gk schema.GroupKind) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, governed := s.held[gk]
+	return governed
+}
+
+// Lookup returns the state of an object in the graph.
+func (s *Store) Lookup(id graph.ID) (graph.View, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.graph.Lookup(id)
+}
+
+// Cycle returns an edge of a cycle of owner references that the object is part of.
+func (s *Store) Cycle(id graph.ID) (graph.Edge, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.graph.Cycle(id)
+}
+
+// DependentsByKind returns the number of an object's dependents, by kind.
+func (s *Store) DependentsByKind(id graph.ID) []graph.KindCount {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.graph.DependentsByKind(id)
+}
+
+// Dependents returns the objects with an owner reference to the object.
+func (s *Store) Dependents(id graph.ID) []graph.ID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.graph.Dependents(id)
+}
+
+// OwnerCount returns the number of the object's owner references in the graph.
+func (s *Store) OwnerCount(id graph.ID) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.graph.OwnerCount(id)
+}
+
+// IsHeldTerminating reports whether an object is being deleted and has a hold.
+func (s *Store) IsHeldTerminating(id graph.ID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.graph.HeldTerminating(id)
+}
+
+// EquivalentKinds returns pairs of kinds that show the same objects.
+func (s *Store) EquivalentKinds() []graph.EquivalentKinds {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.graph.EquivalentKinds()
+}
+
+// Has reports whether the graph has a node of this UID (G-78).
+func (s *Store) Has(uid types.UID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.graph.Has(uid)
+}
+
+// Dump returns the nodes of the graph; only those around the given UIDs if there are any.
+func (s *Store) Dump(uids ...types.UID) graph.Dump {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.graph.Dump(uids...)
+}
+
+// Stats returns the size of the graph.
+func (s *Store) Stats() graph.Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.graph.Stats()
+}
+
+// Check returns an error if the graph violates its invariants. It is meant for tests.
+func (s *Store) Check() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.graph.Check()
+}
+
+// IsLeading reports whether this replica leads.
+func (s *Store) IsLeading() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.leading
+}
+
+// LeadingSince returns when this replica became the leader; zero if it isn't.
+func (s *Store) LeadingSince() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.leading {
+		return time.Time{}
+	}
+	return s.led
+}
+
+// IsCanary reports whether an object is this operator's canary.
+func (s *Store) IsCanary(id graph.ID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, own := s.canary[id]
+	return own
+}
+
+// PendingCount returns how many objects are queued or being reconciled.
+func (s *Store) PendingCount() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.pending) + len(s.current)
+}
+
+// OldestPending returns how long the oldest object has been queued or is being
+// reconciled. Objects with many owners don't count: their queue is always worked on last.
+func (s *Store) OldestPending() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now, age := s.now(), time.Duration(0)
+	for _, objects := range []map[graph.ID]time.Time{s.pending, s.current} {
+		for id, since := range objects {
+			if s.graph.OwnerCount(id) <= graph.ManyOwners {
+				age = max(age, now.Sub(since))
+			}
+		}
+	}
+	return age
+}

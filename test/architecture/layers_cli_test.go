@@ -1,0 +1,163 @@
+package architecture
+
+// cliLayers are the rows of the command line.
+var cliLayers = map[string]layer{
+	"internal/cli/arguments": {
+		internal: []string{"internal/cli/exit"},
+		external: []string{"github.com/spf13/cobra"},
+	},
+	"internal/cli/buildinfo": {
+		internal: []string{"internal/cli/arguments", "internal/cli/exit", "internal/cli/printer"},
+		external: []string{"github.com/spf13/cobra"},
+	},
+	"internal/cli/demo": {
+		internal: []string{
+			"devcluster", "devcluster/gobuild", "devcluster/s3server", "internal/cli/arguments", "internal/cli/dev", "internal/cli/modes", "internal/cli/printer",
+			"operator/companion", "operator/record", "policies/source",
+		},
+		external: []string{"github.com/go-logr/logr", "github.com/spf13/cobra", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
+	},
+	"internal/cli/dev": {
+		internal: []string{
+			"crds", "devcluster", "devcluster/freeport", "internal/cli/arguments", "internal/cli/modes", "internal/cli/printer", "internal/cli/replicas", "internal/cli/run", "operator/certs",
+			"operator/companion", "operator/run",
+		},
+		external: []string{
+			"github.com/go-logr/logr", "github.com/spf13/cobra", "github.com/spf13/pflag", "k8s.io/apiextensions-apiserver", "k8s.io/apimachinery", "k8s.io/client-go",
+			"k8s.io/klog", "sigs.k8s.io/controller-runtime",
+		},
+	},
+	"internal/cli/doctor": {
+		internal: []string{
+			"crds", "crds/v1alpha1", "internal/cli/arguments", "internal/cli/exit", "internal/cli/finalizers", "internal/cli/kubectl", "internal/cli/permissions",
+			"internal/cli/printer", "internal/cli/replicas", "operator/graph", "operator/release",
+		},
+		external: []string{
+			"github.com/spf13/cobra", "k8s.io/api", "k8s.io/apiextensions-apiserver", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/kube-aggregator",
+			"k8s.io/utils", "sigs.k8s.io/controller-runtime",
+		},
+	},
+	"internal/cli/exit": {},
+	"internal/cli/explain": {
+		internal: []string{
+			"internal/cli/finalizers", "internal/cli/kubectl", "internal/cli/printer", "internal/cli/replicas", "operator/decide", "operator/graph", "operator/record",
+			"operator/survey",
+		},
+		external: []string{"github.com/spf13/cobra", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/controller-runtime"},
+	},
+	"internal/cli/finalizers": {
+		internal: []string{"crds/resources", "crds/v1alpha1", "operator/graph", "operator/objectstate", "policies"},
+		external: []string{"k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/controller-runtime", "sigs.k8s.io/structured-merge-diff"},
+	},
+	"internal/cli/graph": {
+		internal: []string{
+			"internal/cli/exit", "internal/cli/input", "internal/cli/kubectl", "internal/cli/printer", "operator/debug", "operator/decide", "operator/escape",
+			"operator/graph", "operator/record", "operator/survey",
+		},
+		external: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "k8s.io/apimachinery", "k8s.io/utils"},
+	},
+	"internal/cli/input": {
+		internal: []string{"crds/admit", "internal/cli/kubectl", "internal/cli/printer", "operator/graph", "operator/survey"},
+		external: []string{"k8s.io/apimachinery", "k8s.io/client-go"},
+	},
+	"internal/cli/kubectl": {
+		internal: []string{"internal/cli/exit", "operator/escape"},
+		external: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/cli-runtime", "k8s.io/client-go"},
+	},
+	"internal/cli/loader": {
+		internal: []string{"hostabi", "internal/cli/exit", "internal/cli/printer", "policies/rego", "policies/source", "policies/wasm", "policies/wasm/sandbox"},
+		external: []string{"github.com/spf13/pflag"},
+	},
+	"internal/cli/modes": {},
+	"internal/cli/module": {
+		internal: []string{
+			"crds/v1alpha1", "hostabi", "internal/cli/arguments", "internal/cli/exit", "internal/cli/kubectl", "internal/cli/loader", "internal/cli/printer",
+			"policies/rego", "policies/source", "policies/source/egress", "policies/source/oci", "policies/wasm/sandbox", "sdk/go", "sdk/rego",
+		},
+		external: []string{"github.com/spf13/cobra", "k8s.io/apimachinery", "sigs.k8s.io/yaml"},
+	},
+	"internal/cli/monitor": {
+		internal: []string{"hostabi", "internal/cli/arguments", "internal/cli/kubectl", "internal/cli/printer", "internal/cli/replicas", "operator/record"},
+		external: []string{"github.com/spf13/cobra", "k8s.io/apimachinery", "k8s.io/client-go"},
+	},
+	"internal/cli/permissions": {
+		internal: []string{"crds/v1alpha1", "internal/cli/finalizers", "operator/escape"},
+		external: []string{"golang.org/x/sync", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
+	},
+	"internal/cli/preview": {
+		internal: []string{
+			"crds/v1alpha1", "internal/cli/arguments", "internal/cli/exit", "internal/cli/input", "internal/cli/kubectl", "internal/cli/loader", "internal/cli/modes",
+			"internal/cli/permissions", "internal/cli/printer", "internal/cli/replicas", "operator/companion", "operator/keystore", "operator/preview", "operator/record",
+			"operator/statekey", "operator/survey", "policies/source",
+		},
+		external: []string{"github.com/spf13/cobra", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
+	},
+	"internal/cli/printer": {
+		internal: []string{"operator/escape"},
+		external: []string{"github.com/spf13/cobra", "k8s.io/apimachinery", "k8s.io/cli-runtime", "sigs.k8s.io/yaml"},
+	},
+	"internal/cli/printer/printertest": {
+		internal: []string{"internal/cli/exit", "internal/cli/printer"},
+	},
+	"internal/cli/program": {
+		internal: []string{"internal/cli/arguments", "internal/cli/exit", "internal/cli/kubectl", "internal/cli/printer"},
+		external: []string{"github.com/spf13/cobra"},
+	},
+	"internal/cli/rbac": {
+		internal: []string{
+			"internal/cli/arguments", "internal/cli/exit", "internal/cli/finalizers", "internal/cli/input", "internal/cli/kubectl", "internal/cli/modes",
+			"internal/cli/permissions", "internal/cli/printer", "internal/cli/replicas",
+		},
+		external: []string{"github.com/spf13/cobra", "k8s.io/apimachinery", "k8s.io/client-go"},
+	},
+	"internal/cli/records": {
+		internal: []string{"internal/cli/printer", "operator/record"},
+		external: []string{"github.com/spf13/pflag"},
+	},
+	"internal/cli/reference": {
+		external: []string{"github.com/spf13/cobra", "github.com/spf13/pflag"},
+	},
+	"internal/cli/release": {
+		internal: []string{
+			"crds/v1alpha1", "internal/cli/exit", "internal/cli/finalizers", "internal/cli/kubectl", "internal/cli/printer", "operator/graph", "operator/release",
+			"policies",
+		},
+		external: []string{"github.com/spf13/cobra", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/controller-runtime"},
+	},
+	"internal/cli/replay": {
+		internal: []string{"hostabi", "internal/cli/exit", "internal/cli/loader", "internal/cli/printer", "internal/cli/records", "policies", "policies/wasm/sandbox"},
+		external: []string{"github.com/spf13/cobra"},
+	},
+	"internal/cli/replicas": {
+		internal: []string{"internal/cli/exit", "operator/debug", "operator/record"},
+		external: []string{"github.com/spf13/pflag", "golang.org/x/sync", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/utils"},
+	},
+	"internal/cli/run": {
+		internal: []string{
+			"internal/cli/arguments", "internal/cli/exit", "internal/cli/kubectl", "internal/cli/modes", "operator/certs", "operator/debug", "operator/run",
+			"operator/companion", "operator/latest", "operator/modulestore", "operator/record", "operator/webhook", "policies/builtin", "policies/worker",
+		},
+		external: []string{
+			"github.com/go-logr/logr", "github.com/prometheus/client_golang", "github.com/spf13/cobra", "github.com/spf13/pflag", "go.uber.org/zap", "k8s.io/api",
+			"k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/klog", "k8s.io/utils", "sigs.k8s.io/controller-runtime",
+		},
+	},
+	"internal/cli/sandbox": {
+		internal: []string{"internal/cli/exit", "policies/worker/serve"},
+		external: []string{"github.com/spf13/cobra"},
+	},
+	"internal/cli/stuck": {
+		internal: []string{
+			"internal/cli/arguments", "internal/cli/exit", "internal/cli/finalizers", "internal/cli/kubectl", "internal/cli/printer", "operator/graph",
+			"operator/record", "operator/survey",
+		},
+		external: []string{"github.com/spf13/cobra", "golang.org/x/sync", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/controller-runtime"},
+	},
+	"internal/cli/test": {
+		internal: []string{
+			"hostabi", "internal/cli/exit", "internal/cli/kubectl", "internal/cli/loader", "internal/cli/printer", "internal/cli/records", "operator/decide",
+			"operator/escape", "operator/graph", "operator/objectstate", "policies", "policies/builtin", "policies/policytest", "policies/rego", "policies/wasm/sandbox",
+		},
+		external: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "k8s.io/apimachinery", "sigs.k8s.io/yaml"},
+	},
+}

@@ -1,0 +1,310 @@
+package architecture
+
+// layers is the architecture: one row for each package, by folder. Add the row of a
+// package before its first file.
+var layers = map[string]layer{
+	"hostabi":          {},
+	"policies":         {internal: []string{"hostabi"}, external: []string{"k8s.io/apimachinery"}},
+	"policies/builtin": {internal: []string{"hostabi", "policies"}},
+	"policies/fixed":   {internal: []string{"hostabi", "policies"}},
+	"policies/policytest": {
+		internal: []string{"hostabi", "policies"},
+		external: []string{"github.com/google/go-cmp", "sigs.k8s.io/yaml"},
+	},
+
+	"policies/wasm/fuel": {pure: true},
+	"policies/wasm/asm":  {},
+	"policies/wasm/sandbox": {
+		internal: []string{"policies/wasm/fuel"},
+		external: []string{"github.com/tetratelabs/wazero", "golang.org/x/sys"},
+	},
+	"policies/wasm": {
+		internal: []string{"hostabi", "policies", "policies/wasm/fuel", "policies/wasm/sandbox"},
+		external: []string{"github.com/tetratelabs/wazero"},
+	},
+
+	"policies/worker": {
+		internal: []string{"hostabi", "policies", "policies/wasm/sandbox", "policies/worker/confine", "policies/worker/wire"},
+		external: []string{"github.com/go-logr/logr"},
+	},
+	"policies/worker/wire": {},
+	"policies/worker/serve": {
+		internal: []string{"hostabi", "policies", "policies/rego", "policies/wasm", "policies/wasm/sandbox", "policies/worker/confine", "policies/worker/wire"},
+	},
+	"policies/worker/confine": {
+		external: []string{"github.com/elastic/go-seccomp-bpf", "github.com/landlock-lsm/go-landlock/landlock", "golang.org/x/sys"},
+	},
+
+	"policies/rego": {
+		internal: []string{"hostabi", "policies", "policies/wasm/fuel", "policies/wasm/sandbox", "sdk/rego"},
+		external: []string{"github.com/open-policy-agent/opa/v1", "github.com/tetratelabs/wazero/api"},
+	},
+	"sdk/rego":         {},
+	"policies/library": {},
+
+	"policies/source": {
+		internal: []string{"policies/source/egress", "policies/source/oci"},
+		external: []string{"github.com/google/go-containerregistry/pkg/v1"},
+	},
+	"policies/source/egress": {},
+	"policies/source/oci":    {external: []string{"github.com/google/go-containerregistry/pkg/v1"}},
+
+	"operator/statekey": {pure: true, external: []string{"k8s.io/apimachinery"}},
+	"operator/keystore": {
+		internal: []string{"operator/statekey"},
+		external: []string{"github.com/go-logr/logr", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
+	},
+	"operator/writelimit": {external: []string{"golang.org/x/time/rate"}},
+
+	"operator/objectstate": {pure: true, internal: []string{"hostabi", "operator/statekey"}, external: []string{"k8s.io/apimachinery"}},
+	"operator/graph":       {pure: true, internal: []string{"operator/objectstate"}, external: []string{"k8s.io/apimachinery", "k8s.io/utils"}},
+	"operator/catalog":     {pure: true, external: []string{"k8s.io/apimachinery"}},
+	"operator/decide": {
+		pure:     true,
+		internal: []string{"hostabi", "operator/graph", "operator/objectstate"},
+		external: []string{"k8s.io/apimachinery"},
+	},
+	"operator/graphstore": {internal: []string{"operator/graph"}, external: []string{"k8s.io/apimachinery"}},
+	"operator/fairqueue":  {internal: []string{"operator/graph"}, external: []string{"k8s.io/client-go"}},
+	"operator/collector": { // nothing that only companion mode needs, and nothing of status
+		internal: []string{
+			"hostabi", "operator/act", "operator/catalog", "operator/decide", "operator/evaluate", "operator/gate", "operator/gather", "operator/graph",
+			"operator/graphstore", "operator/modulecall", "operator/objectstate", "operator/record", "operator/statekey", "operator/writelimit", "policies",
+		},
+		external: []string{"k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/controller-runtime/pkg/reconcile"},
+	},
+	"operator/simulate": {
+		internal: []string{
+			"operator/collector", "operator/gate", "operator/gather", "operator/graph", "operator/graphstore", "operator/modulecall", "operator/policystatus",
+			"operator/record", "operator/recorder", "operator/statekey", "policies",
+		},
+		external: []string{"github.com/go-logr/logr", "k8s.io/client-go"},
+	},
+	"operator/evaluate": {
+		internal: []string{"hostabi", "policies", "operator/catalog", "operator/decide", "operator/graph", "operator/intents", "operator/modulecall", "operator/objectstate", "operator/statekey"},
+		external: []string{"k8s.io/apimachinery"},
+	},
+	"operator/impersonate": {internal: []string{"policies"}, external: []string{"k8s.io/client-go"}},
+	"operator/modulecall": { // for policies and finalizers; decides nothing
+		internal: []string{"hostabi", "policies", "operator/graph", "operator/impersonate", "operator/intents"},
+		external: []string{"k8s.io/apimachinery", "k8s.io/client-go"},
+	},
+	"operator/intents": {
+		internal: []string{"hostabi", "policies", "policies/source/egress", "operator/catalog", "operator/impersonate", "operator/writelimit"},
+		external: []string{
+			"github.com/aws/aws-sdk-go-v2/aws", "github.com/go-logr/logr", "golang.org/x/net/http/httpguts", "golang.org/x/net/idna",
+			"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/klog/v2",
+		},
+	},
+	"operator/finalizers": {
+		internal: []string{"hostabi", "policies", "operator/catalog", "operator/graph", "operator/intents", "operator/modulecall", "operator/objectstate", "operator/statekey", "operator/writelimit"},
+		external: []string{"github.com/go-logr/logr", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
+	},
+	"operator/latest": {},
+	"operator/modulestore": {
+		internal: []string{"hostabi", "policies", "policies/source", "crds/v1alpha1", "operator/latest"},
+		external: []string{"k8s.io/apimachinery"},
+	},
+	"operator/modulestore/workers": {
+		internal: []string{"hostabi", "policies/wasm/sandbox", "policies/worker", "crds/v1alpha1", "operator/modulestore"},
+	},
+	"operator/modulestore/fetch": {
+		internal: []string{"crds/v1alpha1", "operator/modulestore", "policies/source", "policies/source/egress"},
+		external: []string{"github.com/go-logr/logr", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/controller-runtime"},
+	},
+	"operator/modulestore/loader": {
+		internal: []string{
+			"operator/graph", "operator/modulestore", "operator/modulestore/fetch", "operator/modulestore/workers",
+			"policies/source", "policies/source/egress", "policies/worker",
+		},
+		external: []string{"github.com/go-logr/logr", "k8s.io/apimachinery", "sigs.k8s.io/controller-runtime"},
+	},
+	"operator/policyset": { // nothing of leaders, holds, webhooks, events and status
+		internal: []string{
+			"crds/resources", "crds/v1alpha1", "hostabi", "operator/graph", "operator/latest", "operator/modulestore",
+			"policies", "policies/fixed", "policies/source", "policies/source/egress",
+		},
+		external: []string{
+			"github.com/go-logr/logr", "github.com/google/cel-go", "k8s.io/apimachinery", "k8s.io/apiserver", "k8s.io/client-go", "sigs.k8s.io/controller-runtime",
+		},
+	},
+	"operator/policyset/policysettest": {anything: true},
+	"operator/gate":                    {internal: []string{"operator/latest"}},
+	"operator/webhook":                 {internal: []string{"operator/latest"}, external: []string{"github.com/go-logr/logr", "k8s.io/api", "k8s.io/utils"}},
+	"operator/webhook/webhooktest":     {external: []string{"k8s.io/api"}},
+	"operator/admission": {
+		internal: []string{"operator/gate", "operator/graph", "operator/latest", "operator/policyset", "operator/webhook"},
+		external: []string{"github.com/go-logr/logr", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils", "sigs.k8s.io/controller-runtime"},
+	},
+	"operator/companion": {
+		internal: []string{"crds/v1alpha1", "hostabi", "operator/admission", "operator/gate", "operator/latest", "operator/policyset", "operator/webhook"},
+		external: []string{"github.com/go-logr/logr", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils", "sigs.k8s.io/controller-runtime"},
+	},
+	"operator/companion/reviewer": {
+		internal: []string{
+			"hostabi", "operator/catalog", "operator/collector", "operator/companion", "operator/decide", "operator/evaluate", "operator/gate",
+			"operator/graph", "operator/graphstore", "operator/modulecall", "operator/record", "operator/webhook", "policies",
+		},
+		external: []string{"github.com/go-logr/logr", "k8s.io/api", "k8s.io/apimachinery"},
+	},
+	"operator/policystatus": {
+		internal: []string{
+			"crds/v1alpha1", "hostabi", "operator/admission", "operator/companion", "operator/gate", "operator/latest", "operator/policyset",
+			"policies", "policies/worker",
+		},
+		external: []string{"github.com/go-logr/logr", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/controller-runtime"},
+	},
+	"operator/inuse": {
+		internal: []string{"crds/v1alpha1", "operator/admission", "operator/gate", "operator/latest", "operator/policyset"},
+		external: []string{"github.com/go-logr/logr", "k8s.io/apimachinery", "sigs.k8s.io/controller-runtime"},
+	},
+	"operator/watch": {
+		internal: []string{"operator/catalog", "operator/graph"},
+		external: []string{
+			"github.com/go-logr/logr", "golang.org/x/sync",
+			"k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/kube-aggregator", "k8s.io/utils",
+		},
+	},
+	"operator/certs": {
+		internal: []string{"operator/latest", "operator/webhook"},
+		external: []string{
+			"github.com/go-logr/logr", "github.com/open-policy-agent/cert-controller",
+			"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/controller-runtime",
+		},
+	},
+	"operator/gather": {
+		internal: []string{"operator/catalog", "operator/decide", "operator/graph"},
+		external: []string{"golang.org/x/sync", "k8s.io/apimachinery", "k8s.io/client-go"},
+	},
+	"operator/survey": {
+		internal: []string{"operator/catalog", "operator/decide", "operator/gather", "operator/graph", "operator/watch"},
+		external: []string{"golang.org/x/sync", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/kube-aggregator"},
+	},
+	"operator/preview": {
+		internal: []string{
+			"crds/v1alpha1", "hostabi", "operator/catalog", "operator/decide", "operator/gather", "operator/graph", "operator/intents",
+			"operator/modulecall", "operator/modulestore/loader", "operator/policyset", "operator/record", "operator/simulate", "operator/statekey", "operator/survey", "policies", "policies/builtin", "policies/source",
+		},
+		external: []string{
+			"github.com/go-logr/logr", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/utils", "sigs.k8s.io/controller-runtime",
+		},
+	},
+	"operator/escape":   {pure: true},
+	"operator/networks": {external: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"}},
+	"operator/act": {
+		internal: []string{"operator/catalog", "operator/decide", "operator/graph", "operator/objectstate", "operator/statekey"},
+		external: []string{"k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/utils"},
+	},
+	"operator/record": {
+		internal: []string{"hostabi", "policies", "operator/decide", "operator/graph"},
+		external: []string{"k8s.io/apimachinery"},
+	},
+	"operator/recorder": {
+		internal: []string{
+			"hostabi", "operator/act", "operator/collector", "operator/decide", "operator/evaluate", "operator/finalizers", "operator/graph",
+			"operator/modulecall", "operator/policystatus", "operator/record", "operator/writelimit",
+		},
+		external: []string{"github.com/go-logr/logr", "github.com/prometheus", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
+	},
+	"operator/release": {
+		internal: []string{"crds/v1alpha1", "operator/graph", "operator/objectstate"},
+		external: []string{"k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/utils"},
+	},
+	"operator/canary": {
+		internal: []string{"operator/companion", "operator/gate"},
+		external: []string{"github.com/go-logr/logr", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/utils"},
+	},
+	"operator/debug": {
+		internal: []string{"hostabi", "operator/escape", "operator/graph", "operator/record"},
+		external: []string{"github.com/go-logr/logr", "k8s.io/apimachinery", "k8s.io/apiserver", "k8s.io/client-go"},
+	},
+	"operator/run": {
+		internal: []string{
+			"crds/v1alpha1", "operator/admission", "operator/canary", "operator/catalog", "operator/collector", "operator/companion",
+			"operator/companion/reviewer", "operator/debug", "operator/escape", "operator/fairqueue", "operator/finalizers",
+			"operator/gate", "operator/gather", "operator/graph", "operator/graphstore", "operator/intents", "operator/inuse", "operator/keystore",
+			"operator/modulecall", "operator/modulestore", "operator/modulestore/loader", "operator/networks", "operator/policyset", "operator/policystatus", "operator/record",
+			"operator/recorder", "operator/watch", "operator/webhook", "operator/writelimit",
+			"policies", "policies/source/egress", "policies/worker",
+		},
+		external: []string{
+			"github.com/go-logr/logr", "github.com/prometheus",
+			"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/kube-aggregator", "k8s.io/utils",
+			"sigs.k8s.io/controller-runtime",
+		},
+	},
+
+	"crds": {external: []string{"k8s.io/apiextensions-apiserver/pkg/apis", "sigs.k8s.io/yaml"}},
+	"crds/v1alpha1": {
+		external: []string{"k8s.io/apiextensions-apiserver/pkg/apis", "k8s.io/apimachinery"},
+	},
+
+	"crds/resources": {internal: []string{"crds/v1alpha1"}, external: []string{"k8s.io/apimachinery"}},
+
+	"crds/admit": {
+		internal: []string{"crds"},
+		external: []string{"k8s.io/apiextensions-apiserver/pkg", "k8s.io/apimachinery", "k8s.io/apiserver"},
+	},
+
+	"cmd/gleaner":     {anything: true},
+	"cmd/gleaner-dev": {anything: true},
+
+	"devcluster/child":                      {},
+	"devcluster/freeport":                   {},
+	"devcluster/gobuild":                    {},
+	"devcluster/binaries/basic-controllers": {anything: true}, // a module of its own
+	"devcluster": {
+		internal: []string{"devcluster/child", "devcluster/freeport", "devcluster/gobuild"},
+		external: []string{"golang.org/x/sync", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
+	},
+	"devcluster/devtest": {
+		internal: []string{"devcluster", "devcluster/freeport"},
+		external: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/utils"},
+	},
+	"devcluster/node": {
+		internal: []string{"devcluster", "devcluster/freeport"},
+		external: []string{"github.com/google/go-containerregistry/pkg/v1", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
+	},
+	"devcluster/node/linger":   {},
+	"devcluster/node/nodetest": {internal: []string{"devcluster", "devcluster/node"}},
+	"devcluster/s3server":      {internal: []string{"devcluster/freeport", "devcluster/gobuild"}, external: []string{"github.com/aws/aws-sdk-go-v2/aws"}},
+	"test/bench":               {anything: true},
+	"test/soak":                {anything: true},
+	"test/attacks/payload": {
+		internal: []string{"policies/wasm/asm"},
+		external: []string{"k8s.io/apimachinery"},
+	},
+	"test/proxy": {
+		internal: []string{"devcluster"},
+		external: []string{"k8s.io/apimachinery", "k8s.io/apiserver", "k8s.io/client-go"},
+	},
+	"test/s3":        {external: []string{"github.com/versity/versitygw"}},
+	"test/inprocess": {anything: true},
+	"test/program":   {internal: []string{"devcluster/child"}},
+	"test/pins": {
+		internal: []string{"policies/source"},
+		external: []string{"k8s.io/apimachinery", "sigs.k8s.io/yaml"},
+	},
+	"test/integration/hook": {
+		internal: []string{"devcluster", "devcluster/devtest"},
+		external: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
+	},
+	"tools/image": {internal: []string{"policies/source/oci"}, external: []string{"github.com/google/go-containerregistry/pkg/v1"}},
+	"tools/build": {internal: []string{"devcluster/gobuild"}},
+	"tools/setup": {internal: []string{"devcluster", "devcluster/node", "devcluster/s3server"}},
+	"tools/schema": {
+		internal: []string{"hostabi"},
+		external: []string{"github.com/invopop/jsonschema"},
+	},
+
+	"sdk/go":                    {internal: []string{"hostabi", "sdk/go/internal/guest"}},
+	"sdk/go/finalize":           {internal: []string{"hostabi"}},
+	"sdk/go/gleanertest":        {internal: []string{"hostabi", "sdk/go", "sdk/go/internal/guest"}},
+	"sdk/go/internal/guest":     {internal: []string{"hostabi"}},
+	"sdk/go/examples/keep-data": {internal: []string{"sdk/go"}},
+
+	"examples/bucket-finalizer":     {internal: []string{"sdk/go", "sdk/go/finalize"}},
+	"examples/drain-before-delete":  {internal: []string{"sdk/go", "sdk/go/finalize"}},
+	"examples/backup-before-delete": {internal: []string{"sdk/go", "sdk/go/finalize"}},
+	"examples/dns-finalizer/server": {},
+}

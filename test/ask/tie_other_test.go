@@ -1,7 +1,0 @@
-//go:build !linux
-
-package ask
-
-import "os/exec"
-
-func tieToParent(*exec.Cmd) {}

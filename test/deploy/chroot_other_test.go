@@ -1,0 +1,9 @@
+//go:build !linux
+
+package deploy
+
+import "os/exec"
+
+const canChroot = false
+
+func chroot(*exec.Cmd, string) {}

@@ -1,1 +1,0 @@
-../policies/collect_test.go

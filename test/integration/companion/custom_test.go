@@ -1,1 +1,0 @@
-../policies/custom_test.go

@@ -1,1 +1,0 @@
-../policies/enforcement_test.go

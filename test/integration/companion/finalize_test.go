@@ -1,1 +1,0 @@
-../policies/finalize_test.go

@@ -1,1 +1,0 @@
-../policies/finalizing_test.go

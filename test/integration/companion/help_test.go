@@ -1,1 +1,0 @@
-../policies/help_test.go

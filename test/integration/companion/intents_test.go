@@ -1,1 +1,0 @@
-../policies/intents_test.go

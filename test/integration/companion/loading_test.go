@@ -1,1 +1,0 @@
-../policies/loading_test.go

@@ -1,1 +1,0 @@
-../policies/networks_test.go

@@ -1,1 +1,0 @@
-../policies/propagate_test.go

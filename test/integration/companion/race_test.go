@@ -1,1 +1,0 @@
-../policies/race_test.go

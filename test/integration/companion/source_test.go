@@ -1,1 +1,0 @@
-../policies/source_test.go

@@ -1,1 +1,0 @@
-../policies/state_test.go

@@ -1,1 +1,0 @@
-../policies/trust_test.go

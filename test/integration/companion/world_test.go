@@ -1,1 +1,0 @@
-../policies/world_test.go

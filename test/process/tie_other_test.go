@@ -1,7 +1,0 @@
-//go:build !linux
-
-package process
-
-import "os/exec"
-
-func tieToParent(*exec.Cmd) {}
