@@ -115,6 +115,9 @@ func New(o Options) *Collector {
 		Graph: c.store, Catalog: o.Types.Catalog, Reader: gather.NewReader(o.Client, o.Serves, o.Now),
 		Barrier: c.barrier, Observe: c.store.Apply, Now: o.Now,
 	}
+	if o.Companion {
+		c.Gatherer.Requests = &gather.Requests{}
+	}
 	c.Gatherer.Reader.OnAbandoned = c.store.Apply
 	c.Decider = &Decider{
 		Evaluator: &evaluate.Evaluator{
@@ -147,6 +150,15 @@ func (c *Collector) PoliciesChanged() {
 // placesHolds reports whether a policy needs holds on some objects of a resource.
 func placesHolds(p *policies.Policy, r schema.GroupResource) bool {
 	return p.Enforce && !p.HooksUnknown && p.HasHook(hostabi.HookPropagate) && p.Selects(r)
+}
+
+// Observe handles watch events, after the Store has.
+func (c *Collector) Observe(events ...graph.Event) {
+	if r := c.Gatherer.Requests; r != nil {
+		if changed := r.Apply(events...); len(changed) != 0 {
+			c.store.Requeue(changed) // the graph may have an object that was read later
+		}
+	}
 }
 
 // ConfirmPending returns a channel with a value if objects wait for a round of the barrier.

@@ -88,7 +88,7 @@ func (r *Decider) Evaluate(ctx context.Context, s decide.Situation, given *unstr
 	case decide.Ownerless:
 		q.Hook = hostabi.HookCollect
 	case decide.Held:
-		q.Hook, q.RequestedPropagation = hostabi.HookPropagate, modulecall.RequestedPropagation(s.Facts.Object)
+		q.Hook, q.RequestedPropagation = hostabi.HookPropagate, s.Facts.RequestedPropagation()
 	default:
 		d.Result = decide.PolicyResult{Attempt: q.Attempt}
 		return d, nil

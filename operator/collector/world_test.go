@@ -254,14 +254,20 @@ func (w *world) deliver(o *object) graph.Object {
 	return w.seen(o)
 }
 
-func (w *world) see(o *object) { w.store.Apply(graph.Seen{Object: w.deliver(o)}) }
+func (w *world) see(o *object) { w.observe(graph.Seen{Object: w.deliver(o)}) }
+
+// observe passes events on, as the watches do.
+func (w *world) observe(events ...graph.Event) {
+	w.store.Apply(events...)
+	w.Observe(events...)
+}
 
 func (w *world) seeEnd(uid types.UID) {
 	o, ok := w.api.ended[uid]
 	if !ok {
 		w.t.Fatalf("%s has not ended", uid)
 	}
-	w.store.Apply(graph.Deleted{Object: w.deliver(o), At: w.now})
+	w.observe(graph.Deleted{Object: w.deliver(o), At: w.now})
 }
 
 // list lists types for their watches.
@@ -279,7 +285,7 @@ func (w *world) list(resources []catalog.Resource) {
 			}
 		}
 		w.marks[r.Version.GroupResource()] = w.api.rv
-		w.store.Apply(append(events, relisted)...)
+		w.observe(append(events, relisted)...)
 	}
 }
 
@@ -317,7 +323,7 @@ func (w *world) rediscover(failed ...string) {
 	_, removed := w.types.Diff(before)
 	for _, r := range removed {
 		if !collected[r.GroupKind()] {
-			w.store.Apply(graph.TypeGone{Kind: r.GroupKind()})
+			w.observe(graph.TypeGone{Kind: r.GroupKind()})
 		}
 	}
 	if !w.types.Equal(before) {

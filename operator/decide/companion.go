@@ -73,7 +73,11 @@ func propagateCompanion(s Situation, j PolicyResult) Plan {
 	o, release := s.Facts.Object, Plan{Reason: HoldReleased, Action: RemoveFinalizer{Object: s.Facts.Object, Finalizer: graph.Hold}}
 	decided := propagations[propagationOf(j)]
 	switch {
-	case j.Fault || !j.ByPolicy:
+	case j.Fault:
+		return propagate(s, j)
+	case !j.ByPolicy && decided != "" && decided == s.Facts.CarriedOut:
+		return release
+	case !j.ByPolicy:
 		return propagate(s, j)
 	case decided == metav1.DeletePropagationForeground && !j.mustSaveState(o) && s.Facts.Blocking == 0:
 		return release // all blocking dependents are gone

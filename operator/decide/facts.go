@@ -8,10 +8,12 @@
 package decide
 
 import (
+	"cmp"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/gleaner-dev/gleaner/hostabi"
 	"github.com/gleaner-dev/gleaner/operator/graph"
 )
 
@@ -78,9 +80,24 @@ type Facts struct {
 	// shown no dependent that the graph does not have (defects 3.16, 3.17).
 	Confirmed bool
 
+	// CarriedOut is the propagation policy that a client requested for an object with a hold
+	// and that the built-in garbage collector has carried out, so that the object's
+	// finalizers no longer show it; "" if there is none. It is for companion mode only.
+	CarriedOut metav1.DeletionPropagation
+
 	// ConfirmError is the error message of that list, if it failed.
 	ConfirmError string
 
 	// Cycle is the edge to unblock, if the object waits for itself.
 	Cycle *graph.Edge
+}
+
+// RequestedPropagation returns the propagation policy that the client requested for the
+// object's dependents, as far as the object's finalizers show or have shown.
+func (f Facts) RequestedPropagation() hostabi.RequestedPropagation {
+	requested := requestedPropagation(f.Object)
+	if requested == metav1.DeletePropagationBackground {
+		requested = f.CarriedOut
+	}
+	return cmp.Or(hostabi.RequestedPropagation(requested), hostabi.RequestedUnspecified)
 }

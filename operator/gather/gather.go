@@ -31,7 +31,7 @@ type Graph interface {
 	Cycle(graph.ID) (graph.Edge, bool)
 }
 
-// Gatherer gathers facts. All fields are required. Its methods may be called
+// Gatherer gathers facts. All fields are required, unless stated otherwise. Its methods may be called
 // concurrently.
 type Gatherer struct {
 	Graph   Graph
@@ -40,6 +40,10 @@ type Gatherer struct {
 	Barrier *Barrier
 	Observe func(...graph.Event) // receives what was read
 	Now     func() time.Time
+
+	// Requests are those that the built-in garbage collector may have carried out. Nil in
+	// primary mode.
+	Requests *Requests
 }
 
 // Gather returns the facts about one object. It returns false if the object is not in
@@ -51,6 +55,9 @@ func (g *Gatherer) Gather(ctx context.Context, id graph.ID) (decide.Facts, bool)
 	}
 	facts := decide.Facts{Object: view.Object, Dependents: view.Dependents, Blocking: view.Blocking, Blockers: view.Blockers}
 	facts.Owners, facts.UnreadOwners = g.owners(ctx, view)
+	if g.Requests != nil && view.Object.Held && view.Object.Terminating {
+		facts.CarriedOut = g.Requests.Of(id)
+	}
 	if g.Barrier.NeedsConfirmation(view) {
 		facts.Confirmed, facts.ConfirmError = g.Barrier.Outcome(id, g.Barrier.orphans(view))
 	}

@@ -40,11 +40,15 @@ func (op *Operator) connectFinalizers(client metadata.Interface, reader moduleca
 	})
 }
 
-// listener passes events to what serves finalizers, which is created after the watcher.
+// listener passes events to the collector and to the finalizers, which are created after
+// the watcher.
 type listener struct{ operator *Operator }
 
 // Apply implements watch.Sink.
-func (l listener) Apply(events ...graph.Event) { l.operator.finalizers.Apply(events...) }
+func (l listener) Apply(events ...graph.Event) {
+	l.operator.collector.Observe(events...)
+	l.operator.finalizers.Apply(events...)
+}
 
 // progress returns the progress of a finalizer.
 func (op *Operator) progress(uid types.UID) policystatus.Progress {

@@ -11,7 +11,6 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/decide"
 	"github.com/gleaner-dev/gleaner/operator/evaluate"
 	"github.com/gleaner-dev/gleaner/operator/graph"
-	"github.com/gleaner-dev/gleaner/operator/modulecall"
 	"github.com/gleaner-dev/gleaner/operator/record"
 )
 
@@ -119,7 +118,7 @@ func (r *Reviewer) remainingOwners(ctx context.Context, o graph.Object) []metav1
 // if it doesn't.
 func (r *Reviewer) decidedFor(ctx context.Context, o graph.Object, facts decide.Facts) string {
 	evaluation, err := r.decider.Evaluator.Evaluate(ctx, evaluate.Input{
-		Hook: hostabi.HookPropagate, Facts: facts, RequestedPropagation: modulecall.RequestedPropagation(facts.Object), Attempt: 1,
+		Hook: hostabi.HookPropagate, Facts: facts, RequestedPropagation: facts.RequestedPropagation(), Attempt: 1,
 	})
 	owner := record.ObjectOf(facts.Object)
 	if err != nil || evaluation.Changed != nil || evaluation.Fault != nil {
