@@ -90,20 +90,27 @@ func (g *group) start() (*process, error) {
 }
 
 func (g *group) launch(within time.Duration) (*process, error) {
-	nice := niceCluster
-	switch {
-	case g.compile:
-		nice = niceCompile
-	case g.scope == ScopeNamespace:
-		nice = niceNamespace
-	}
-	p, err := g.pool.starter.start(g.pool.config, launch{dir: g.cacheDir(), nice: nice, timeout: within})
+	p, err := g.pool.starter.start(g.pool.config, launch{dir: g.cacheDir(), nice: g.niceness(), timeout: within})
 	if err != nil {
 		return nil, err
 	}
 	g.pool.stats.startedAt(g.scope)
 	g.pool.announce(p.active)
 	return p, nil
+}
+
+// niceness returns the niceness of this group's workers.
+func (g *group) niceness() int {
+	switch {
+	case g.pool.config.KeepPriority:
+		return 0
+	case g.compile:
+		return niceCompile
+	case g.scope == ScopeNamespace:
+		return niceNamespace
+	default:
+		return niceCluster
+	}
 }
 
 // cacheDir is the folder that this scope's workers keep compiled modules in.

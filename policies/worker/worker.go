@@ -42,6 +42,10 @@ type Config struct {
 	// CompileTimeout is the maximum time for compiling a module. Default 30s.
 	CompileTimeout time.Duration
 
+	// KeepPriority starts workers with the priority of this process. Otherwise they have a
+	// lower one, so that they give way to it.
+	KeepPriority bool
+
 	// Log logs the start and end of workers.
 	Log logr.Logger
 

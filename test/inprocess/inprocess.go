@@ -26,6 +26,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/catalog"
 	"github.com/gleaner-dev/gleaner/operator/run"
 	"github.com/gleaner-dev/gleaner/policies/builtin"
+	"github.com/gleaner-dev/gleaner/policies/worker"
 )
 
 // timeout is the timeout for types to be served.
@@ -77,6 +78,9 @@ func Options(config *rest.Config) run.Options {
 		FinalizerNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, // the tests' servers
 		Ignored:           catalog.DefaultIgnored(), Evaluator: builtin.Policy{},
 		Metrics: prometheus.NewRegistry(), Log: ctrl.Log,
+		// On a busy machine, workers with a lower priority than the API servers of other tests
+		// would take minutes to start.
+		Sandbox: worker.Config{KeepPriority: true},
 	}
 }
 
