@@ -10,6 +10,7 @@ import (
 
 	"github.com/gleaner-dev/gleaner/operator/act"
 	"github.com/gleaner-dev/gleaner/operator/decide"
+	"github.com/gleaner-dev/gleaner/operator/gate"
 	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/record"
 )
@@ -22,6 +23,10 @@ const (
 	// timeout limits the requests of one reconciliation, and so how long a shutdown waits
 	// for it.
 	timeout = 10 * time.Second
+
+	// lapseRetry is when an object is reconciled again that could not be reconciled since
+	// the lease was not renewed in time.
+	lapseRetry = time.Second
 )
 
 // Reconcile decides whether an object is deleted in its current state, and carries the decision out.
@@ -30,28 +35,37 @@ func (c *Collector) Reconcile(ctx context.Context, id graph.ID) (reconcile.Resul
 		return reconcile.Result{}, nil // shutdown: the next leader queues everything again
 	}
 	c.store.Begin(id)
-	if !c.options.Gate.IsOpen() || c.store.IsCanary(id) {
-		c.store.Finish(id, false)
-		c.backoff.Forget(id)
-		return reconcile.Result{}, nil // when the gate opens, everything is queued again
+	if state := c.options.Gate.State(); state.Probe != gate.Open || c.store.IsCanary(id) {
+		return c.postpone(id, state.Lapsed), nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()
 	for range maxAttempts {
-		if !c.options.Gate.IsOpen() {
-			break // closed in the meantime
-		}
 		step, err := c.step(ctx, id)
-		if err != nil {
+		switch {
+		case err != nil:
 			c.store.Finish(id, true)
 			return reconcile.Result{}, err
-		}
-		if !step.again {
+		case step.postponed:
+			return c.postpone(id, true), nil
+		case !step.again:
 			return c.finish(id, step.plan), nil
 		}
 	}
 	c.store.Finish(id, true) // a change ends the backoff (defect 3.28)
 	return reconcile.Result{RequeueAfter: c.backoff.When(id)}, nil
+}
+
+// postpone returns when to reconcile an object again that could not be reconciled because
+// the gate was closed. When the gate is opened, everything is queued again. But the end of
+// a lapse is not published, so what was postponed for that is retried.
+func (c *Collector) postpone(id graph.ID, retry bool) reconcile.Result {
+	c.store.Finish(id, false)
+	c.backoff.Forget(id)
+	if retry {
+		return reconcile.Result{RequeueAfter: lapseRetry}
+	}
+	return reconcile.Result{}
 }
 
 // finish returns when to reconcile an object again without an event.
@@ -76,8 +90,9 @@ func (c *Collector) finish(id graph.ID, plan decide.Plan) reconcile.Result {
 
 // step is the result of one pass over an object.
 type step struct {
-	plan  decide.Plan
-	again bool // the object differs from the facts, and has been read again
+	plan      decide.Plan
+	again     bool // the object differs from the facts, and has been read again
+	postponed bool // nothing was written, since the gate was closed in the meantime
 }
 
 // step is one pass over an object, from facts to a write: gather, classify, evaluate,
@@ -138,7 +153,7 @@ func (c *Collector) carryOut(ctx context.Context, d Decision) (step, error) {
 		c.barrier.Request(graph.IDOf(d.Facts.Object.UID))
 	}
 	if !c.options.Gate.IsOpen() {
-		return step{}, nil // closed in the meantime
+		return step{postponed: true}, nil
 	}
 	if err := c.applyExceptions(ctx, plan, d.Evaluation); err != nil {
 		return step{}, err

@@ -2,6 +2,7 @@ package collector_test
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -37,6 +38,7 @@ import (
 //	barrier                    a round of the barrier, if one was asked for
 //	settle                     see, work and barrier, until nothing is left
 //	companion                  from now on another collector does the collecting
+//	lease lapsed|renewed|lost  lapsed: not renewed in time, but not lost yet
 //	govern KIND HOOK           a policy is in force; below it is its verdict
 //	interrupted KIND           its watch has ended
 //	sweep, restart, pass DURATION, expire
@@ -117,6 +119,7 @@ func init() { // since before runs commands
 		"why":      why,
 		"count":    count,
 		"govern":   govern,
+		"lease":    lease,
 		"companion": func(w *world, _ words, _ string) {
 			w.companion = true
 			w.connect()
@@ -218,6 +221,19 @@ func before(w *world, args words, input string) {
 				w.run(name, line, "")
 			}
 		})
+	}
+}
+
+func lease(w *world, args words, _ string) {
+	switch args.plain[0] {
+	case "lapsed":
+		w.lapsed = errors.New("not renewed in time")
+	case "renewed":
+		w.lapsed = nil
+	case "lost":
+		w.gate.Follow()
+	default:
+		w.t.Fatalf("a lease is lapsed, renewed or lost, not %s", args.plain[0])
 	}
 }
 

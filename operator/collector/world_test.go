@@ -60,6 +60,7 @@ type world struct {
 	plans map[string][]func()               // what happens just before a request
 
 	companion bool
+	lapsed    error // why the lease can't be relied on
 	policies  []*policies.Policy
 	policySet func() *policies.Set // nil until they are known
 
@@ -96,6 +97,8 @@ func (w *world) start() {
 		w.woken[id] = struct{}{}
 	})
 	w.store.Lead()
+	w.gate.Lead()
+	w.gate.SetLease(func() error { return w.lapsed })
 	w.gate.SetProbe(gate.Open)
 	w.list(w.types.Collected())
 }

@@ -25,6 +25,10 @@ type State struct {
 	Leading bool
 	Term    uint64 // counts the times that this replica came to lead
 	Probe   Probe
+
+	// Lapsed is set if the gate would be open if the lease had been renewed in time. Either
+	// the lease is renewed after all, which is not published, or it is lost.
+	Lapsed bool
 }
 
 // Gate publishes a State. The zero Gate is ready to use. Its methods may be called
@@ -41,7 +45,7 @@ type Gate struct {
 func (g *Gate) State() State {
 	s, _ := g.state.Load()
 	if s.Probe == Open && !g.LeaseValid() {
-		s.Probe = Unknown
+		s.Probe, s.Lapsed = Unknown, true
 	}
 	return s
 }
@@ -57,7 +61,7 @@ func (g *Gate) LeaseValid() bool {
 }
 
 // Changed returns a channel that is closed when a State is published after this call.
-// The expiry of a lease is not published.
+// That a lease has lapsed, and that it was renewed after all, is not published: see Lapsed.
 func (g *Gate) Changed() <-chan struct{} { return g.state.Changed() }
 
 // SetLease has the gate depend on a lease.

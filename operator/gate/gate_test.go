@@ -48,12 +48,16 @@ func TestGate_IsNotOpenOnceItsLeaseIsNotRenewed(t *testing.T) {
 	g.SetLease(func() error { return expired })
 	g.Lead()
 	g.SetProbe(Open)
-	if !g.IsOpen() || !g.LeaseValid() {
+	if !g.IsOpen() || !g.LeaseValid() || g.State().Lapsed {
 		t.Errorf("it is %+v under a valid lease", g.State())
 	}
 	expired = errors.New("not renewed in time")
-	if s := g.State(); g.IsOpen() || g.LeaseValid() || s.Probe != Unknown || !s.Leading {
+	if s := g.State(); g.IsOpen() || g.LeaseValid() || s.Probe != Unknown || !s.Leading || !s.Lapsed {
 		t.Errorf("it is %+v under a lease that was not renewed", s)
+	}
+	g.Follow()
+	if s := g.State(); s.Lapsed {
+		t.Errorf("it is %+v after the lease was lost", s)
 	}
 }
 

@@ -137,16 +137,18 @@ func (op *Operator) followPolicies(ctx context.Context) error {
 	}
 }
 
-// followGate queues everything when the collector may write again.
+// followGate queues everything when the gate is opened. A lapse of the lease does not count
+// as closed: what was postponed then is retried.
 func (op *Operator) followGate(ctx context.Context) error {
-	open := false
+	open, term := false, uint64(0)
 	for {
 		changed := op.gate.Changed()
-		if now := op.gate.IsOpen(); now != open {
-			if open = now; open {
-				op.store.Sweep()
-			}
+		s := op.gate.State()
+		now := s.Probe == gate.Open || s.Lapsed
+		if now && (!open || s.Term != term) {
+			op.store.Sweep()
 		}
+		open, term = now, s.Term
 		select {
 		case <-ctx.Done():
 			return nil
