@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/gleaner-dev/gleaner/devcluster"
+	"github.com/gleaner-dev/gleaner/devcluster/child/childtest"
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
 )
 
@@ -140,7 +141,7 @@ func TestStop_RemovesEverything(t *testing.T) {
 	pids := cluster.PIDs()
 	want := []string{devcluster.Etcd, devcluster.APIServer, devcluster.ControllerManager}
 	for _, name := range want {
-		if !isAlive(pids[name]) {
+		if !childtest.IsRunning(pids[name]) {
 			t.Errorf("%s does not run", name)
 		}
 	}
@@ -150,7 +151,7 @@ func TestStop_RemovesEverything(t *testing.T) {
 		}
 	}
 	for name, pid := range pids {
-		if isAlive(pid) {
+		if childtest.IsRunning(pid) {
 			t.Errorf("%s still runs", name)
 		}
 	}

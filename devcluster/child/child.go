@@ -1,4 +1,4 @@
-// Package child starts processes that end with this one.
+// Package child starts processes that are killed when the current process ends.
 package child
 
 import (
@@ -13,9 +13,9 @@ type request struct {
 	result chan error
 }
 
-// thread is where all processes are started. Linux sends the parent-death signal when the
-// thread ends that has started the child, and Go ends threads at any time, except that of a
-// locked goroutine.
+// thread starts all processes from one thread. Linux sends the parent-death signal when the
+// thread that started the child ends, and Go can end any thread except one that is locked to
+// a goroutine.
 var thread = sync.OnceValue(func() chan<- request {
 	requests := make(chan request)
 	go func() {
@@ -27,9 +27,9 @@ var thread = sync.OnceValue(func() chan<- request {
 	return requests
 })
 
-// Start starts a command, as its method Start does. On Linux the kernel kills the process when
-// this one ends, by whatever means; a process that it starts itself continues, unless it
-// ends for another reason. On other systems it continues as well.
+// Start calls cmd.Start. On Linux, the kernel kills the new process when the current process
+// ends, even if that was killed itself; processes that the new process has started are not
+// killed. On other systems, the new process continues to run.
 func Start(cmd *exec.Cmd) error {
 	tie(cmd)
 	r := request{cmd, make(chan error, 1)}

@@ -48,18 +48,27 @@ var shared struct {
 }
 
 // Run is the body of TestMain: it runs the tests, stops the shared cluster if
-// there was one, calls cleanUps, and exits.
+// there was one, calls cleanUps, and exits. Temporary files, also of processes that tests
+// kill, are in one folder, which is removed at the end.
 func Run(m *testing.M, opts devcluster.Options, cleanUps ...func() error) {
 	shared.running = true
 	shared.opts = opts
-	code := m.Run()
-	if shared.cluster != nil {
-		if err := shared.cluster.Stop(); err != nil {
-			fmt.Fprintln(os.Stderr, "devtest: stop shared cluster:", err)
-			code = max(code, 1)
-		}
+	temp, err := os.MkdirTemp("", "gleaner-test-")
+	if err == nil {
+		err = os.Setenv("TMPDIR", temp)
 	}
-	for _, cleanUp := range cleanUps {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "devtest: create a folder for temporary files:", err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	stopShared := func() error {
+		if shared.cluster == nil {
+			return nil
+		}
+		return shared.cluster.Stop()
+	}
+	for _, cleanUp := range append(append([]func() error{stopShared}, cleanUps...), func() error { return os.RemoveAll(temp) }) {
 		if err := cleanUp(); err != nil {
 			fmt.Fprintln(os.Stderr, "devtest: clean up:", err)
 			code = max(code, 1)

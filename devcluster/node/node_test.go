@@ -4,12 +4,9 @@ package node
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -21,11 +18,9 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/gleaner-dev/gleaner/devcluster"
+	"github.com/gleaner-dev/gleaner/devcluster/child/childtest"
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
 )
-
-// parentVariable is set in the process that is killed.
-const parentVariable = "NODE_TEST_PARENT"
 
 // leftovers is what a node may leave on the machine.
 type leftovers struct{ Folder, Cgroup, Gateway string }
@@ -150,44 +145,16 @@ func TestStop_LeavesNothingOnTheMachine(t *testing.T) {
 	}
 }
 
-// TestHelperParent is no test of its own: TestStart_EndsWithParent runs it in
-// another process.
-func TestHelperParent(t *testing.T) {
-	if os.Getenv(parentVariable) == "" {
-		t.Skip("only in a process made for it")
-	}
-	_, left := startWithPod(t)
-	if err := json.NewEncoder(os.Stdout).Encode(left); err != nil {
-		t.Fatal(err)
-	}
-	_, _ = io.Copy(io.Discard, os.Stdin) // until the other process kills this one, or is gone itself
-}
-
 func TestStart_EndsWithParent(t *testing.T) {
 	need(t)
-	parent := exec.Command(os.Args[0], "-test.run=^TestHelperParent$")
-	parent.Env = append(os.Environ(), parentVariable+"=yes")
-	parent.Stderr = os.Stderr
-	if _, err := parent.StdinPipe(); err != nil { // which stays open
-		t.Fatal(err)
-	}
-	stdout, err := parent.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := parent.Start(); err != nil {
-		t.Fatal(err)
-	}
-	var left leftovers
-	decodeErr := json.NewDecoder(stdout).Decode(&left)
-	found := left.check()
-	if err := parent.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = parent.Wait() // always tells of the signal
-	if decodeErr != nil || found == nil {
-		t.Fatalf("the parent did not start a node: %v, %+v", decodeErr, left)
-	}
+	left := childtest.KillParent(t, func() leftovers {
+		_, left := startWithPod(t)
+		return left
+	}, func(left leftovers) {
+		if left.check() == nil {
+			t.Errorf("no node was started: %+v", left)
+		}
+	})
 	devtest.Eventually(t, 10*time.Second, left.check)
 	devtest.Eventually(t, 10*time.Second, func() error { // what the next node does
 		sweepCgroups()

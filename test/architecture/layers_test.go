@@ -250,6 +250,7 @@ var layers = map[string]layer{
 	"cmd/gleaner-dev": {anything: true},
 
 	"devcluster/child":                      {},
+	"devcluster/child/childtest":            {},
 	"devcluster/freeport":                   {},
 	"devcluster/gobuild":                    {},
 	"devcluster/binaries/basic-controllers": {anything: true}, // a module of its own

@@ -15,12 +15,12 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
 	"os"
 	"sync"
 	"testing"
 
 	"github.com/gleaner-dev/gleaner/devcluster"
+	"github.com/gleaner-dev/gleaner/devcluster/devtest"
 	"github.com/gleaner-dev/gleaner/test/program"
 )
 
@@ -47,14 +47,8 @@ var shared struct {
 }
 
 func TestMain(m *testing.M) {
-	flag.Parse()
 	shared.clusters = map[mode]*devcluster.Cluster{}
-	code := m.Run()
-	if err := cleanUp(); err != nil {
-		fmt.Fprintln(os.Stderr, "clean up:", err)
-		code = max(code, 1)
-	}
-	os.Exit(code)
+	devtest.Run(m, devcluster.Options{}, cleanUp)
 }
 
 func cleanUp() error {

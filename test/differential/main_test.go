@@ -33,17 +33,17 @@ import (
 func TestMain(m *testing.M) {
 	serve.MainIfRequested()
 	ctrl.SetLogger(logr.Discard())
-	code := m.Run()
+	devtest.Run(m, devcluster.Options{}, stopSides)
+}
+
+// stopSides stops both control planes, if they were started.
+func stopSides() (err error) {
 	for _, s := range []*side{sides.theirs, sides.own} {
-		if s == nil {
-			continue
-		}
-		if err := s.stop(); err != nil {
-			fmt.Fprintln(os.Stderr, "stop:", err)
-			code = max(code, 1)
+		if s != nil {
+			err = errors.Join(err, s.stop())
 		}
 	}
-	os.Exit(code)
+	return err
 }
 
 // side is a control plane with a collector.

@@ -8,10 +8,12 @@
 package docs
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"testing"
+
+	"github.com/gleaner-dev/gleaner/devcluster"
+	"github.com/gleaner-dev/gleaner/devcluster/devtest"
 )
 
 const root = "../.."
@@ -23,10 +25,5 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	trees.folder = folder
-	code := m.Run()
-	if err := errors.Join(sharedDev.stop(), os.RemoveAll(folder)); err != nil {
-		fmt.Fprintln(os.Stderr, "clean up:", err)
-		code = max(code, 1)
-	}
-	os.Exit(code)
+	devtest.Run(m, devcluster.Options{}, sharedDev.stop, func() error { return os.RemoveAll(folder) })
 }

@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
@@ -25,6 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/gleaner-dev/gleaner/devcluster"
+	"github.com/gleaner-dev/gleaner/devcluster/devtest"
 	"github.com/gleaner-dev/gleaner/devcluster/freeport"
 	"github.com/gleaner-dev/gleaner/test/program"
 )
@@ -61,19 +61,15 @@ var shared struct {
 }
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	code := m.Run()
-	if shared.testbed != nil {
-		if err := shared.stop(); err != nil {
-			fmt.Fprintln(os.Stderr, "stop:", err)
-			code = max(code, 1)
-		}
+	devtest.Run(m, devcluster.Options{}, stopShared, gleaner.Remove)
+}
+
+// stopShared stops the shared environment, if it was started.
+func stopShared() error {
+	if shared.testbed == nil {
+		return nil
 	}
-	if err := gleaner.Remove(); err != nil {
-		fmt.Fprintln(os.Stderr, "clean up:", err)
-		code = max(code, 1)
-	}
-	os.Exit(code)
+	return shared.stop()
 }
 
 // sharedTestbed returns the shared environment, which the first test waits for.

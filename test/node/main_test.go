@@ -6,7 +6,6 @@ package node
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
@@ -17,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/gleaner-dev/gleaner/devcluster"
+	"github.com/gleaner-dev/gleaner/devcluster/devtest"
 	"github.com/gleaner-dev/gleaner/devcluster/node"
 	"github.com/gleaner-dev/gleaner/devcluster/node/nodetest"
 	"github.com/gleaner-dev/gleaner/policies/worker/serve"
@@ -51,12 +51,7 @@ func TestMain(m *testing.M) {
 	}
 	ctrl.SetLogger(log)
 	shared.folder, shared.err = os.MkdirTemp("", "gleaner-node-")
-	code := m.Run()
-	if err := cleanUp(); err != nil {
-		fmt.Fprintln(os.Stderr, "clean up:", err)
-		code = max(code, 1)
-	}
-	os.Exit(code)
+	devtest.Run(m, devcluster.Options{}, cleanUp)
 }
 
 func cleanUp() error {

@@ -25,8 +25,8 @@ import (
 // root is the root of the repository, for packages two folders below it.
 const root = "../.."
 
-// sources are the folders from which cmd/gleaner is built.
-var sources = []string{"cmd/gleaner", "crds", "hostabi", "internal", "operator", "policies", "sdk"}
+// sources are the files and folders from which cmd/gleaner is built.
+var sources = []string{"go.mod", "go.sum", "cmd/gleaner", "crds", "hostabi", "internal", "operator", "policies", "sdk"}
 
 // Gleaner is cmd/gleaner of this checkout, built when it is first used. The zero value is
 // ready to use. Remove must be called at the end.
@@ -67,8 +67,8 @@ func (g *Gleaner) Remove() error {
 // builds: so it reads the sources. The settings are those of "make build", so that
 // packages are compiled once.
 func build(ctx context.Context, path string, flags ...string) error {
-	for _, folder := range sources {
-		if err := ReadFiles(filepath.Join(root, folder)); err != nil {
+	for _, source := range sources {
+		if err := ReadFiles(filepath.Join(root, source)); err != nil {
 			return err
 		}
 	}
@@ -81,8 +81,8 @@ func build(ctx context.Context, path string, flags ...string) error {
 	return nil
 }
 
-// ReadFiles reads the files in a folder and those below it, except tests, so that Go runs a
-// test again when one of them changes that another process reads.
+// ReadFiles opens a file, or the files in a folder and its subfolders except tests. So Go
+// does not use a cached test result if a file has changed that only another process reads.
 func ReadFiles(folder string) error {
 	return filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
 		switch {
@@ -94,7 +94,10 @@ func ReadFiles(folder string) error {
 			return nil
 		}
 		file, err := os.Open(path) // Go compares its size and time
-		return errors.Join(err, file.Close())
+		if err != nil {
+			return err
+		}
+		return file.Close()
 	})
 }
 
@@ -109,8 +112,8 @@ type Process struct {
 	killed bool
 }
 
-// Start starts a command, whose standard error becomes the log. It ends with this process
-// at the latest.
+// Start starts cmd. Its standard error is written to Log. On Linux, it is killed when the test
+// binary exits.
 func Start(cmd *exec.Cmd) (*Process, error) {
 	p := &Process{cmd: cmd, exited: make(chan struct{})}
 	cmd.Stderr = &p.Log
