@@ -7,8 +7,11 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/go-logr/logr"
 
 	"github.com/gleaner-dev/gleaner/operator/gate"
 )
@@ -21,25 +24,40 @@ const (
 	leaseRetry    = 2 * time.Second
 )
 
-// elect leads while this replica holds the Lease. A replica that loses it, because the API
-// server was unavailable for too long, follows with its graph, and takes part in the next
-// election; the manager's leader election would end the process, and so lose the graph.
+// elect leads while this replica holds the Lease, or always without leader election.
 func (op *Operator) elect(ctx context.Context) error {
 	if !op.options.Elect {
 		op.lead(ctx)
 		return nil
 	}
+	return election{client: op.client, namespace: op.options.Namespace, gate: &op.gate, lead: op.lead, log: op.log}.run(ctx)
+}
+
+// election takes part in the elections of a leader. A replica that loses the Lease, because
+// the API server was unavailable for too long, follows with its graph, and takes part in
+// the next election; the manager's leader election would end the process, and so lose the
+// graph.
+type election struct {
+	client    kubernetes.Interface
+	namespace string // of the Lease
+	gate      *gate.Gate
+	lead      func(context.Context) // leads until the context ends
+	log       logr.Logger
+}
+
+// run takes part until ctx ends.
+func (e election) run(ctx context.Context) error {
 	host, err := os.Hostname()
 	if err != nil {
 		return fmt.Errorf("get the host name: %w", err)
 	}
-	lock, err := resourcelock.New(resourcelock.LeasesResourceLock, op.options.Namespace, leaseName,
-		op.client.CoreV1(), op.client.CoordinationV1(), resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())})
+	lock, err := resourcelock.New(resourcelock.LeasesResourceLock, e.namespace, leaseName,
+		e.client.CoreV1(), e.client.CoordinationV1(), resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())})
 	if err != nil {
 		return fmt.Errorf("create lease lock: %w", err)
 	}
 	for ctx.Err() == nil {
-		if err := op.campaign(ctx, lock); err != nil {
+		if err := e.campaign(ctx, lock); err != nil {
 			return err
 		}
 	}
@@ -47,7 +65,7 @@ func (op *Operator) elect(ctx context.Context) error {
 }
 
 // campaign takes part in one election, and leads until the Lease is lost or ctx ends.
-func (op *Operator) campaign(ctx context.Context, lock resourcelock.Interface) error {
+func (e election) campaign(ctx context.Context, lock resourcelock.Interface) error {
 	ended := make(chan struct{})
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: lock, LeaseDuration: leaseDuration, RenewDeadline: leaseRenewal, RetryPeriod: leaseRetry,
@@ -55,8 +73,8 @@ func (op *Operator) campaign(ctx context.Context, lock resourcelock.Interface) e
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(ctx context.Context) { // in its own goroutine
 				defer close(ended)
-				op.log.Info("Leading", "lease", lock.Describe())
-				op.lead(ctx)
+				e.log.Info("Leading", "lease", lock.Describe())
+				e.lead(ctx)
 			},
 			OnStoppedLeading: func() {},
 		},
@@ -66,11 +84,11 @@ func (op *Operator) campaign(ctx context.Context, lock resourcelock.Interface) e
 	}
 	// Writing ends when the Lease should have been renewed, before another replica can hold
 	// it.
-	op.gate.SetLease(func() error { return elector.Check(leaseRenewal - leaseDuration) })
+	e.gate.SetLease(func() error { return elector.Check(leaseRenewal - leaseDuration) })
 	elector.Run(ctx)
 	if ctx.Err() == nil { // the Lease was lost
 		<-ended
-		op.log.Info("Lost the lease: following", "lease", lock.Describe())
+		e.log.Info("Lost the lease: following", "lease", lock.Describe())
 	}
 	return nil
 }

@@ -1,20 +1,14 @@
 package run
 
 import (
-	"time"
-
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
-	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
 	"github.com/gleaner-dev/gleaner/operator/finalizers"
 	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/intents"
 	"github.com/gleaner-dev/gleaner/operator/modulecall"
-	"github.com/gleaner-dev/gleaner/operator/policystatus"
 )
 
 // executor returns what carries out the intents of modules.
@@ -48,28 +42,4 @@ type listener struct{ operator *Operator }
 func (l listener) Apply(events ...graph.Event) {
 	l.operator.collector.Observe(events...)
 	l.operator.finalizers.Apply(events...)
-}
-
-// progress returns the progress of a finalizer.
-func (op *Operator) progress(uid types.UID) policystatus.Progress {
-	p := op.finalizers.Progress(uid)
-	to := policystatus.Progress{Pending: p.Pending, Released: p.Released, Carriers: p.WithFinalizer, Counted: p.Counted}
-	for _, s := range p.Stuck {
-		apiVersion, kind := s.Object.Kind.ToAPIVersionAndKind()
-		to.Stalled = append(to.Stalled, v1alpha1.StalledObject{
-			APIVersion: apiVersion, Kind: kind, Namespace: s.Object.Namespace, Name: s.Object.Name, UID: string(s.Object.UID),
-			Reason: s.Reason, Message: s.Message, SinceTime: metav1.NewTime(s.Since).Rfc3339Copy(),
-			NextRetryTime: timeOf(s.NextRetry), DeadlineTime: timeOf(s.Deadline),
-		})
-	}
-	return to
-}
-
-// timeOf returns a time for a status; nil if it is zero.
-func timeOf(t time.Time) *metav1.Time {
-	if t.IsZero() {
-		return nil
-	}
-	at := metav1.NewTime(t).Rfc3339Copy()
-	return &at
 }

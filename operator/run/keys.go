@@ -17,8 +17,3 @@ func (op *Operator) keysChanged() {
 		op.finalizers.Retry()
 	}
 }
-
-func (op *Operator) hasKeys() bool {
-	_, err := op.keys.Keys()
-	return err == nil
-}

@@ -7,33 +7,28 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/util/workqueue"
-	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/gleaner-dev/gleaner/operator/canary"
 	"github.com/gleaner-dev/gleaner/operator/catalog"
-	"github.com/gleaner-dev/gleaner/operator/fairqueue"
 	"github.com/gleaner-dev/gleaner/operator/gather"
-	"github.com/gleaner-dev/gleaner/operator/graph"
 )
 
 // AddTo adds the Operator to a manager. Every replica watches and keeps the graph, so that
 // a new leader has it already; only the leader works. The manager's leader election is not
 // used: see elect.
 func (op *Operator) AddTo(mgr manager.Manager) error {
-	regular, err := op.controller("gleaner", &feed{queues: op.queues, sync: op.waitForSync}, op.options.Workers, op.reconcileRegular)
+	w := work{op}
+	regular, err := w.controller("gleaner", &feed{queues: op.queues, sync: w.waitForSync}, op.options.Workers, w.regular)
 	if err != nil {
 		return err
 	}
-	crowded, err := op.controller("gleaner-many-owners", &feed{queues: op.queues, sync: op.waitForSync, crowded: true}, 1, op.reconcileCrowded)
+	crowded, err := w.controller("gleaner-many-owners", &feed{queues: op.queues, sync: w.waitForSync, crowded: true}, 1, w.crowded)
 	if err != nil {
 		return err
 	}
 	if err := addAll(mgr,
-		op.watcher.Run, op.keys.Run, op.modules.Run, op.snapshots.Run, op.finalizers.Run, op.sendEvents, op.maintain, op.confirm,
+		op.watcher.Run, op.keys.Run, op.modules.Run, op.snapshots.Run, op.finalizers.Run, op.sendEvents, upkeep{op}.run, op.confirm,
 		func(ctx context.Context) error { return op.collector.RunSweeps(ctx, op.options.SweepInterval) }, op.elect, regular.Start, crowded.Start,
 	); err != nil {
 		return err
@@ -45,27 +40,6 @@ func (op *Operator) AddTo(mgr manager.Manager) error {
 		return fmt.Errorf("register metrics: %w", err)
 	}
 	return mgr.AddReadyzCheck("synced", op.ready())
-}
-
-// controller returns a controller that reconciles what a feed queues.
-func (op *Operator) controller(name string, from *feed, workers int, do reconcile.TypedFunc[fairqueue.Item]) (controller.TypedController[fairqueue.Item], error) {
-	c, err := controller.NewTypedUnmanaged(name, controller.TypedOptions[fairqueue.Item]{
-		Reconciler:              do,
-		MaxConcurrentReconciles: workers,
-		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[fairqueue.Item](minBackoff, maxBackoff),
-		NewQueue:                fairqueue.New(workers),
-		NeedLeaderElection:      ptr.To(false),
-		CacheSyncTimeout:        op.options.SyncTimeout + time.Minute, // the feed's wait ends sooner, without an error
-		SkipNameValidation:      ptr.To(true),                         // tests run several in one process
-		Logger:                  op.log,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("create controller: %w", err)
-	}
-	if err := c.Watch(from); err != nil {
-		return nil, fmt.Errorf("watch the graph: %w", err)
-	}
-	return c, nil
 }
 
 // everywhere is a runnable that every replica runs, leading or not.
@@ -88,33 +62,6 @@ func (op *Operator) ready() func(*http.Request) error {
 // passed.
 func (op *Operator) listed() bool {
 	return op.watcher.Synced() || op.now().Sub(op.began) >= op.options.SyncTimeout
-}
-
-// maintain deletes outdated metrics and reports equivalent kinds from time to time.
-func (op *Operator) maintain(ctx context.Context) error {
-	tick := time.NewTicker(op.options.SweepInterval)
-	defer tick.Stop()
-	reported := map[graph.EquivalentKinds]bool{}
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-		op.forgetSeries()
-		op.reportEquivalents(reported)
-	}
-}
-
-// reportEquivalents logs each pair of types that show the same objects once.
-func (op *Operator) reportEquivalents(reported map[graph.EquivalentKinds]bool) {
-	for _, pair := range op.store.EquivalentKinds() {
-		if !reported[pair] {
-			reported[pair] = true
-			op.log.Info("Two types show the same objects, of which the first counts", "first", pair.First.String(), "second", pair.Second.String(),
-				"fix", "name the resource of one of them in --ignore-resources")
-		}
-	}
 }
 
 // confirm runs the barrier's rounds.

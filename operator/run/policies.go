@@ -3,8 +3,6 @@ package run
 import (
 	"context"
 	"fmt"
-	"slices"
-	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -13,9 +11,7 @@ import (
 
 	"github.com/gleaner-dev/gleaner/operator/admission"
 	"github.com/gleaner-dev/gleaner/operator/canary"
-	"github.com/gleaner-dev/gleaner/operator/catalog"
 	"github.com/gleaner-dev/gleaner/operator/companion"
-	"github.com/gleaner-dev/gleaner/operator/gate"
 	"github.com/gleaner-dev/gleaner/operator/intents"
 	"github.com/gleaner-dev/gleaner/operator/inuse"
 	"github.com/gleaner-dev/gleaner/operator/modulestore/loader"
@@ -47,25 +43,25 @@ func (op *Operator) connectPolicies(config *rest.Config) (err error) {
 
 // connectSubscribers creates what subscribes to snapshots of policies.
 func (op *Operator) connectSubscribers() {
-	log := op.log.WithName("policies")
+	log, v, follow := op.log.WithName("policies"), view{op}, follower{op}
 	objects := admission.NewObjects(op.policyClient, op.options.Namespace)
 	installer := admission.New(admission.Options{
-		Objects: objects, Snapshots: op.snapshots, Gate: &op.gate, Webhook: op.options.Webhook, Serves: op.serves, Now: op.now, Log: log,
+		Objects: objects, Snapshots: op.snapshots, Gate: &op.gate, Webhook: op.options.Webhook, Serves: v.serves, Now: op.now, Log: log,
 	})
 	status := policystatus.Options{
 		Client: op.policyClient, Snapshots: op.snapshots, Gate: &op.gate, Admission: installer.Status(),
-		Observations: op.observations, Sandbox: op.modules.Sandbox, Held: op.heldByPlace, Progress: op.progress, Serves: op.serves,
+		Observations: op.observations, Sandbox: op.modules.Sandbox, Held: v.heldByPlace, Progress: v.progress, Serves: v.serves,
 		Events: op.policyEvents, Log: log, Now: op.now,
 	}
 	if op.options.Companion {
 		op.companion = companion.New(companion.Options{
 			Objects: objects, Snapshots: op.snapshots, Gate: &op.gate, Endpoint: *op.options.Webhook, Collector: op.options.Collector,
-			CanaryLabel: canary.Label, NoCanary: op.options.CanaryTimeout == 0, KindOf: op.kindOf, Log: log,
+			CanaryLabel: canary.Label, NoCanary: op.options.CanaryTimeout == 0, KindOf: v.kindOf, Log: log,
 		})
 		status.Companion = op.companion.Status()
 		op.subscribers = append(op.subscribers, op.companion.Run)
 	} else {
-		op.subscribers = append(op.subscribers, func(ctx context.Context) error { return op.removeCompanion(ctx, objects) })
+		op.subscribers = append(op.subscribers, func(ctx context.Context) error { return follow.removeCompanion(ctx, objects) })
 	}
 	op.statusWriter = policystatus.NewWriter(status)
 	guard := inuse.New(inuse.Options{
@@ -79,7 +75,7 @@ func (op *Operator) connectSubscribers() {
 		Client: op.client, Namespace: op.options.Namespace, Timeout: op.options.CanaryTimeout, Interval: op.options.CanaryInterval,
 		DryRun: op.options.DryRun, Gate: &op.gate, Companion: op.companion, Own: op.store.SetCanary, Log: op.log,
 	})
-	op.subscribers = append(op.subscribers, op.followGate, op.followPolicies, installer.Run, op.statusWriter.Run, guard.Run)
+	op.subscribers = append(op.subscribers, follow.gateChanges, follow.policyChanges, installer.Run, op.statusWriter.Run, guard.Run)
 }
 
 // policiesChanged queues everything that the policies in force, or the types that they
@@ -88,101 +84,6 @@ func (op *Operator) policiesChanged() {
 	op.collector.PoliciesChanged()
 	if op.finalizers != nil {
 		op.finalizers.Trigger()
-	}
-}
-
-// heldByPlace counts the objects with a hold.
-func (op *Operator) heldByPlace() map[policystatus.Place]int {
-	counts, types := map[policystatus.Place]int{}, op.types()
-	op.store.EachHeld(func(kind schema.GroupKind, namespace string) {
-		if r, ok := types.Preferred(kind); ok {
-			counts[policystatus.Place{Resource: r.Version.GroupResource(), Namespace: namespace}]++
-		}
-	})
-	return counts
-}
-
-// serves reports whether discovery has seen a resource, and whether its objects are in
-// namespaces.
-func (op *Operator) serves(r schema.GroupResource) (served, namespaced bool) {
-	all := op.types().Collected()
-	i := slices.IndexFunc(all, func(t catalog.Resource) bool { return t.Version.GroupResource() == r })
-	return i >= 0, i >= 0 && all[i].Namespaced
-}
-
-// kindOf returns the kind of a resource, if discovery has seen it.
-func (op *Operator) kindOf(r schema.GroupResource) (schema.GroupKind, bool) {
-	for _, t := range op.types().Collected() {
-		if t.Version.GroupResource() == r {
-			return t.GroupKind(), true
-		}
-	}
-	return schema.GroupKind{}, false
-}
-
-// followPolicies queues what each new snapshot may concern.
-func (op *Operator) followPolicies(ctx context.Context) error {
-	var revision uint64
-	for {
-		changed := op.snapshots.Changed()
-		if s := op.snapshots.Current(); s != nil && s.Revision != revision {
-			revision = s.Revision
-			op.policiesChanged()
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-changed:
-		}
-	}
-}
-
-// followGate queues everything when the gate is opened. A lapse of the lease does not count
-// as closed: what was postponed then is retried.
-func (op *Operator) followGate(ctx context.Context) error {
-	open, term := false, uint64(0)
-	for {
-		changed := op.gate.Changed()
-		s := op.gate.State()
-		now := s.Probe == gate.Open || s.Lapsed
-		if now && (!open || s.Term != term) {
-			op.store.Sweep()
-		}
-		open, term = now, s.Term
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-changed:
-		}
-	}
-}
-
-// removalRetryInterval is when a failed removal of what a companion has installed is retried.
-const removalRetryInterval = 10 * time.Second
-
-// removeCompanion removes what companion mode has installed earlier, once this is known to
-// be the only collector: until then, it prevents the other one from deleting.
-func (op *Operator) removeCompanion(ctx context.Context, objects *admission.Objects) error {
-	tick := time.NewTicker(removalRetryInterval)
-	defer tick.Stop()
-	for {
-		changed := op.gate.Changed()
-		if s := op.gate.State(); s.Leading && s.Probe == gate.Open && op.snapshots.Current() != nil {
-			err := companion.Remove(ctx, objects)
-			if err == nil {
-				<-ctx.Done() // a manager ends when a runnable returns
-				return nil
-			}
-			if ctx.Err() == nil {
-				op.log.Error(err, "Could not remove what companion mode has installed")
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-changed:
-		case <-tick.C:
-		}
 	}
 }
 

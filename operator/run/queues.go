@@ -2,12 +2,9 @@ package run
 
 import (
 	"context"
-	"runtime/debug"
 	"sync"
-	"time"
 
 	"k8s.io/client-go/util/workqueue"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/gleaner-dev/gleaner/operator/fairqueue"
@@ -83,35 +80,3 @@ func (f *feed) WaitForSync(ctx context.Context) error {
 
 // String names the source in the controller's log.
 func (f *feed) String() string { return "owner graph" }
-
-// waitForSync waits for all lists and for the policies, at most for SyncTimeout (G-11): a
-// type that can't be read only delays the decisions that need it (defect 3.7). Without
-// policies, every object would be held, and a record be made of each.
-func (op *Operator) waitForSync(ctx context.Context) {
-	defer debug.FreeOSMemory() // listing needs many times the memory of what is kept
-	ctx, cancel := context.WithTimeout(ctx, op.options.SyncTimeout)
-	defer cancel()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !op.watcher.Synced() || op.snapshots.Policies() == nil {
-		select {
-		case <-ctx.Done():
-			op.log.Info("Starting before everything is listed", "missing", op.watcher.Unsynced(), "policiesRead", op.snapshots.Policies() != nil)
-			return
-		case <-tick.C:
-		}
-	}
-}
-
-// reconcileRegular reconciles an object that is not crowded.
-func (op *Operator) reconcileRegular(ctx context.Context, i fairqueue.Item) (reconcile.Result, error) {
-	if op.queues.divert(i) {
-		return reconcile.Result{}, nil
-	}
-	return op.collector.Reconcile(ctx, i.ID)
-}
-
-// reconcileCrowded reconciles an object with many owners.
-func (op *Operator) reconcileCrowded(ctx context.Context, i fairqueue.Item) (reconcile.Result, error) {
-	return op.collector.ReconcileCrowded(ctx, i.ID)
-}

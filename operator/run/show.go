@@ -2,36 +2,45 @@ package run
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
 	"github.com/gleaner-dev/gleaner/operator/canary"
+	"github.com/gleaner-dev/gleaner/operator/catalog"
 	"github.com/gleaner-dev/gleaner/operator/companion"
 	"github.com/gleaner-dev/gleaner/operator/debug"
 	"github.com/gleaner-dev/gleaner/operator/gate"
+	"github.com/gleaner-dev/gleaner/operator/policystatus"
 	"github.com/gleaner-dev/gleaner/operator/record"
 )
 
 // Show returns what the debug endpoints show, except for who may read it.
 func (op *Operator) Show() debug.Source {
+	v := view{op}
 	return debug.Source{
 		Dump:         op.store.Dump,
 		Synced:       op.watcher.Synced,
-		Unsynced:     op.unsynced,
+		Unsynced:     v.unsynced,
 		Records:      op.records.Entries,
-		RecordsSince: op.recordedSince,
-		Status:       op.status,
+		RecordsSince: v.recordedSince,
+		Status:       v.status,
 	}
 }
+
+// view reads an Operator for those who show its state.
+type view struct{ *Operator }
 
 // recordedSince returns the start of this replica's records: it became the leader then, and
 // has evicted no record since. Records of an earlier leader may be lost. It is zero for a
 // follower.
-func (op *Operator) recordedSince() time.Time {
-	led := op.store.LeadingSince()
-	if forgotten := op.records.LastEvicted(); !led.IsZero() && forgotten.After(led) {
+func (v view) recordedSince() time.Time {
+	led := v.store.LeadingSince()
+	if forgotten := v.records.LastEvicted(); !led.IsZero() && forgotten.After(led) {
 		return forgotten
 	}
 	return led
@@ -46,9 +55,9 @@ func (op *Operator) ResourceOf(gvk schema.GroupVersionKind) (schema.GroupVersion
 	return resource.Version, ok
 }
 
-func (op *Operator) unsynced() []string {
+func (v view) unsynced() []string {
 	var lines []string
-	for _, s := range op.watcher.Unsynced() {
+	for _, s := range v.watcher.Unsynced() {
 		v := s.Resource.Version
 		line := v.GroupResource().String() + " " + v.Version
 		if s.LastError != "" {
@@ -59,33 +68,33 @@ func (op *Operator) unsynced() []string {
 	return lines
 }
 
-func (op *Operator) status() debug.Status {
-	status := op.collecting()
-	status.Leading, status.Collector, status.Version = op.store.IsLeading(), "primary", op.options.Version
-	if op.options.Companion {
-		status.Collector, status.CollectorUser = "companion", op.companion.CollectorUser()
+func (v view) status() debug.Status {
+	status := v.collecting()
+	status.Leading, status.Collector, status.Version = v.store.IsLeading(), "primary", v.options.Version
+	if v.options.Companion {
+		status.Collector, status.CollectorUser = "companion", v.companion.CollectorUser()
 	}
-	for _, pair := range op.store.EquivalentKinds() {
+	for _, pair := range v.store.EquivalentKinds() {
 		status.EquivalentResources = append(status.EquivalentResources, fmt.Sprintf("%s and %s show the same objects: name the resource of one in --ignore-resources",
 			pair.First, pair.Second))
 	}
 	return status
 }
 
-func (op *Operator) collecting() debug.Status {
-	switch op.gate.State().Probe {
+func (v view) collecting() debug.Status {
+	switch v.gate.State().Probe {
 	case gate.Open:
-		if op.options.DryRun {
+		if v.options.DryRun {
 			return debug.Status{Message: "dry run: decisions are recorded and nothing is written"}
 		}
 		switch {
-		case op.options.Companion && op.companion.Presence() == companion.Missing:
+		case v.options.Companion && v.companion.Presence() == companion.Missing:
 			return debug.Status{Message: "no other garbage collector is running, so what no policy governs is not collected: " + canary.CompanionAdvice}
-		case op.options.Companion && op.companion.Mismatch() != nil:
-			return debug.Status{Message: op.companion.Mismatch().Error()}
-		case op.options.Companion && op.companion.Presence() == "":
+		case v.options.Companion && v.companion.Mismatch() != nil:
+			return debug.Status{Message: v.companion.Mismatch().Error()}
+		case v.options.Companion && v.companion.Presence() == "":
 			return debug.Status{Collecting: true, Message: "doing what policies and finalizers ask for; whether another collector is running is not known yet"}
-		case op.options.Companion:
+		case v.options.Companion:
 			return debug.Status{Collecting: true, Message: "doing what policies and finalizers ask for, in addition to the built-in garbage collector"}
 		}
 		return debug.Status{Collecting: true, Message: "collecting"}
@@ -101,3 +110,56 @@ func (op *Operator) HasUID(uid types.UID) bool { return op.store.Has(uid) }
 
 // Pending returns how many objects are queued or being reconciled.
 func (op *Operator) Pending() int { return op.store.PendingCount() }
+
+// heldByPlace counts the objects with a hold.
+func (v view) heldByPlace() map[policystatus.Place]int {
+	counts, types := map[policystatus.Place]int{}, v.types()
+	v.store.EachHeld(func(kind schema.GroupKind, namespace string) {
+		if r, ok := types.Preferred(kind); ok {
+			counts[policystatus.Place{Resource: r.Version.GroupResource(), Namespace: namespace}]++
+		}
+	})
+	return counts
+}
+
+// serves reports whether discovery has seen a resource, and whether its objects are in
+// namespaces.
+func (v view) serves(r schema.GroupResource) (served, namespaced bool) {
+	all := v.types().Collected()
+	i := slices.IndexFunc(all, func(t catalog.Resource) bool { return t.Version.GroupResource() == r })
+	return i >= 0, i >= 0 && all[i].Namespaced
+}
+
+// kindOf returns the kind of a resource, if discovery has seen it.
+func (v view) kindOf(r schema.GroupResource) (schema.GroupKind, bool) {
+	for _, t := range v.types().Collected() {
+		if t.Version.GroupResource() == r {
+			return t.GroupKind(), true
+		}
+	}
+	return schema.GroupKind{}, false
+}
+
+// progress returns the progress of a finalizer.
+func (v view) progress(uid types.UID) policystatus.Progress {
+	p := v.finalizers.Progress(uid)
+	to := policystatus.Progress{Pending: p.Pending, Released: p.Released, Carriers: p.WithFinalizer, Counted: p.Counted}
+	for _, s := range p.Stuck {
+		apiVersion, kind := s.Object.Kind.ToAPIVersionAndKind()
+		to.Stalled = append(to.Stalled, v1alpha1.StalledObject{
+			APIVersion: apiVersion, Kind: kind, Namespace: s.Object.Namespace, Name: s.Object.Name, UID: string(s.Object.UID),
+			Reason: s.Reason, Message: s.Message, SinceTime: metav1.NewTime(s.Since).Rfc3339Copy(),
+			NextRetryTime: timeOf(s.NextRetry), DeadlineTime: timeOf(s.Deadline),
+		})
+	}
+	return to
+}
+
+// timeOf returns a time for a status; nil if it is zero.
+func timeOf(t time.Time) *metav1.Time {
+	if t.IsZero() {
+		return nil
+	}
+	at := metav1.NewTime(t).Rfc3339Copy()
+	return &at
+}
