@@ -17,6 +17,7 @@ import (
 
 	"github.com/gleaner-dev/gleaner/hostabi"
 	"github.com/gleaner-dev/gleaner/operator/catalog"
+	"github.com/gleaner-dev/gleaner/operator/gate"
 	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/intents"
 	"github.com/gleaner-dev/gleaner/operator/modulecall"
@@ -95,9 +96,10 @@ type testEnv struct {
 	controller *controller
 	runner     *Runner
 
+	gate gate.Gate
+
 	mu       sync.Mutex // protects the fields below
 	clock    time.Time
-	leader   bool
 	types    *catalog.Catalog
 	outcomes []Outcome
 	execute  fakeIntents
@@ -107,8 +109,9 @@ type testEnv struct {
 }
 
 func newTestEnv(t *testing.T, change ...func(*policies.Finalizer)) *testEnv {
-	w := &testEnv{T: t, api: newFakeAPI(t), module: &fakeModule{}, clock: start, leader: true, types: typesOf("configmaps", "secrets", "roles"), keys: testKeys}
+	w := &testEnv{T: t, api: newFakeAPI(t), module: &fakeModule{}, clock: start, types: typesOf("configmaps", "secrets", "roles"), keys: testKeys}
 	w.module.returns(doneVerdict)
+	w.gate.Lead()
 	client, err := metadata.NewForConfig(w.api.config())
 	if err != nil {
 		t.Fatal(err)
@@ -118,7 +121,7 @@ func newTestEnv(t *testing.T, change ...func(*policies.Finalizer)) *testEnv {
 		Catalog:    func() *catalog.Catalog { w.mu.Lock(); defer w.mu.Unlock(); return w.types },
 		Reader:     modulecall.NewLiveReader(w.api.config()), Client: client,
 		Intents:         fakeIntents(func(i hostabi.Intent) hostabi.Result { return w.execute(i) }),
-		IsLeader:        func() bool { w.mu.Lock(); defer w.mu.Unlock(); return w.leader },
+		Gate:            &w.gate,
 		Record:          func(n Outcome) { w.mu.Lock(); defer w.mu.Unlock(); w.outcomes = append(w.outcomes, n) },
 		Keys:            func() (statekey.Keys, error) { w.mu.Lock(); defer w.mu.Unlock(); return w.keys, w.keysErr },
 		ProgressChanged: func() {}, Interval: time.Hour, Now: w.now, Log: logr.Discard(),
