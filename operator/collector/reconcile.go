@@ -58,8 +58,9 @@ func (c *Collector) Reconcile(ctx context.Context, id graph.ID) (reconcile.Resul
 }
 
 // postpone returns when to reconcile an object again that could not be reconciled because
-// the gate was closed. When the gate is opened, everything is queued again. But the end of
-// a lapse is not published, so what was postponed for that is retried.
+// the gate was closed, or a write has to wait. When the gate is opened, everything is queued
+// again. But the end of a lapse is not published, so what was postponed for that is retried,
+// as is what has to wait for another step.
 func (c *Collector) postpone(id graph.ID, retry bool) reconcile.Result {
 	c.store.Finish(id, false)
 	c.backoff.Forget(id)
