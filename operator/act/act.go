@@ -41,30 +41,26 @@ const (
 	DryRun      Result = "DryRun"      // nothing was written because of a dry run
 )
 
-// Writer carries out actions. Its methods may be called concurrently.
-type Writer struct {
+// Actor carries out actions. Its methods may be called concurrently.
+type Actor struct {
 	client  metadata.Interface
 	catalog func() *catalog.Catalog
 	keys    func() (statekey.Keys, error) // sign state annotations
-	dryRun  bool
 
 	// noStrategicMerge contains the types that do not support strategic merge patch, such as
 	// custom resources: their owner references are replaced as a whole list.
 	noStrategicMerge sync.Map
 }
 
-// New returns an Actor. In a dry run it writes nothing.
-func New(client metadata.Interface, types func() *catalog.Catalog, keys func() (statekey.Keys, error), dryRun bool) *Writer {
-	return &Writer{client: client, catalog: types, keys: keys, dryRun: dryRun}
+// New returns an Actor.
+func New(client metadata.Interface, types func() *catalog.Catalog, keys func() (statekey.Keys, error)) *Actor {
+	return &Actor{client: client, catalog: types, keys: keys}
 }
 
 // Do carries out one action. For nil, it returns Done.
-func (a *Writer) Do(ctx context.Context, action decide.Action) (Result, error) {
+func (a *Actor) Do(ctx context.Context, action decide.Action) (Result, error) {
 	if action == nil {
 		return Done, nil
-	}
-	if a.dryRun {
-		return DryRun, nil
 	}
 	switch action := action.(type) {
 	case decide.Delete:
@@ -100,7 +96,7 @@ type target struct {
 //
 // Every write has a UID and a resourceVersion as preconditions, so an object without
 // them is not written to.
-func (a *Writer) target(o graph.Object) (target, error) {
+func (a *Actor) target(o graph.Object) (target, error) {
 	if o.UID == "" || o.ResourceVersion == "" {
 		return target{}, fmt.Errorf("write to %s %s/%s: it has no UID or no resourceVersion for preconditions", o.Kind.GroupKind(), o.Namespace, o.Name)
 	}
@@ -125,7 +121,7 @@ func (t target) result(verb string, err error) (Result, error) {
 	}
 }
 
-func (a *Writer) delete(ctx context.Context, d decide.Delete) (Result, error) {
+func (a *Actor) delete(ctx context.Context, d decide.Delete) (Result, error) {
 	t, err := a.target(d.Object)
 	if err != nil {
 		return Failed, err
@@ -164,7 +160,7 @@ func (t target) patch(ctx context.Context, patchType types.PatchType, p patch) e
 }
 
 // saveState signs the state and writes the state annotation of an object.
-func (a *Writer) saveState(ctx context.Context, action decide.SaveState) (Result, error) {
+func (a *Actor) saveState(ctx context.Context, action decide.SaveState) (Result, error) {
 	keys, keysErr := a.keys()
 	text, err := action.State.Sign(keys)
 	if errors.Is(err, statekey.ErrNoKey) && keysErr != nil {
@@ -177,7 +173,7 @@ func (a *Writer) saveState(ctx context.Context, action decide.SaveState) (Result
 }
 
 // writeState sets the state annotation of an object, or removes it if text is nil.
-func (a *Writer) writeState(ctx context.Context, o graph.Object, text *string) (Result, error) {
+func (a *Actor) writeState(ctx context.Context, o graph.Object, text *string) (Result, error) {
 	t, err := a.target(o)
 	if err != nil {
 		return Failed, err
@@ -196,7 +192,7 @@ var conflictBackoff = wait.Backoff{Steps: 4, Duration: 10 * time.Millisecond, Fa
 // removed only from an object that has not changed since the decision: a second DELETE may
 // have changed the propagation policy. Companion mode leaves that to the built-in
 // garbage collector.
-func (a *Writer) removeFinalizer(ctx context.Context, r decide.RemoveFinalizer) (Result, error) {
+func (a *Actor) removeFinalizer(ctx context.Context, r decide.RemoveFinalizer) (Result, error) {
 	t, err := a.target(r.Object)
 	if err != nil {
 		return Failed, err
@@ -236,7 +232,7 @@ func (a *Writer) removeFinalizer(ctx context.Context, r decide.RemoveFinalizer) 
 }
 
 // addFinalizer appends a finalizer to those of the object.
-func (a *Writer) addFinalizer(ctx context.Context, f decide.AddFinalizer) (Result, error) {
+func (a *Actor) addFinalizer(ctx context.Context, f decide.AddFinalizer) (Result, error) {
 	t, err := a.target(f.Object)
 	if err != nil {
 		return Failed, err

@@ -43,7 +43,7 @@ func TestDelete_SendsPreconditions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a := newAPIServer(t, done)
 			want := outcome{act.Done, false, []request{c.want}}
-			if diff := cmp.Diff(want, do(t, a, actor(t, a, false), c.action)); diff != "" {
+			if diff := cmp.Diff(want, do(t, a, actor(t, a), c.action)); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -71,7 +71,7 @@ func TestDo_RequiresUIDAndResourceVersion(t *testing.T) {
 		} {
 			t.Run(fmt.Sprintf("%s: %T", name, action), func(t *testing.T) {
 				a := newAPIServer(t, done)
-				if diff := cmp.Diff(outcome{act.Failed, true, nil}, do(t, a, actor(t, a, false), action)); diff != "" {
+				if diff := cmp.Diff(outcome{act.Failed, true, nil}, do(t, a, actor(t, a), action)); diff != "" {
 					t.Error(diff)
 				}
 			})
@@ -104,7 +104,7 @@ func TestDelete_Results(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := newAPIServer(t, c.response)
-			got := do(t, a, actor(t, a, false), decide.Delete{Object: object(podKind), Propagation: metav1.DeletePropagationBackground})
+			got := do(t, a, actor(t, a), decide.Delete{Object: object(podKind), Propagation: metav1.DeletePropagationBackground})
 			want := outcome{c.want, c.failed, []request{
 				deletion(podPath, `{"kind":"DeleteOptions","apiVersion":"v1",`+preconditions+`,"propagationPolicy":"Background"}`),
 			}}
@@ -132,7 +132,7 @@ func TestRemoveFinalizer_TheOnlyOne(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := newAPIServer(t, c.response)
-			got := do(t, a, actor(t, a, false), decide.RemoveFinalizer{Object: object(podKind), Finalizer: "foregroundDeletion"})
+			got := do(t, a, actor(t, a), decide.RemoveFinalizer{Object: object(podKind), Finalizer: "foregroundDeletion"})
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Error(diff)
 			}
@@ -187,7 +187,7 @@ func TestRemoveFinalizer_OneOfSeveral(t *testing.T) {
 			o := object(podKind)
 			o.OtherFinalizers = true
 			a := newAPIServer(t, c.responses...)
-			got := do(t, a, actor(t, a, false), decide.RemoveFinalizer{Object: o, Finalizer: "orphan"})
+			got := do(t, a, actor(t, a), decide.RemoveFinalizer{Object: o, Finalizer: "orphan"})
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Error(diff)
 			}
@@ -218,7 +218,7 @@ func TestRemoveFinalizer_HoldNeedsAnUnchangedObject(t *testing.T) {
 			o := object(podKind)
 			o.OtherFinalizers, o.Orphan, o.Held = true, true, true
 			a := newAPIServer(t, c.responses...)
-			got := do(t, a, actor(t, a, false), decide.RemoveFinalizer{Object: o, Finalizer: graph.Hold, IgnoreChanges: c.regardless})
+			got := do(t, a, actor(t, a), decide.RemoveFinalizer{Object: o, Finalizer: graph.Hold, IgnoreChanges: c.regardless})
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Error(diff)
 			}
@@ -240,22 +240,11 @@ func every(o graph.Object) []decide.Action {
 	}
 }
 
-func TestDo_DryRunSendsNoRequest(t *testing.T) {
-	for _, action := range every(object(podKind)) {
-		t.Run(fmt.Sprintf("%T", action), func(t *testing.T) {
-			a := newAPIServer(t, done)
-			if diff := cmp.Diff(outcome{act.DryRun, false, nil}, do(t, a, actor(t, a, true), action)); diff != "" {
-				t.Error(diff)
-			}
-		})
-	}
-}
-
 func TestDo_FailsForAnUnservedType(t *testing.T) {
 	for _, action := range every(object(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Gadget"})) {
 		t.Run(fmt.Sprintf("%T", action), func(t *testing.T) {
 			a := newAPIServer(t, done)
-			if diff := cmp.Diff(outcome{act.Failed, true, nil}, do(t, a, actor(t, a, false), action)); diff != "" {
+			if diff := cmp.Diff(outcome{act.Failed, true, nil}, do(t, a, actor(t, a), action)); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -264,7 +253,7 @@ func TestDo_FailsForAnUnservedType(t *testing.T) {
 
 func TestDo_NilActionIsDone(t *testing.T) {
 	a := newAPIServer(t, done)
-	if diff := cmp.Diff(outcome{act.Done, false, nil}, do(t, a, actor(t, a, false), nil)); diff != "" {
+	if diff := cmp.Diff(outcome{act.Done, false, nil}, do(t, a, actor(t, a), nil)); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -278,7 +267,7 @@ func TestDo_LooksUpTheVersionPerCall(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := served("v1")
-	actor := act.New(client, func() *catalog.Catalog { return now }, keys, false)
+	actor := act.New(client, func() *catalog.Catalog { return now }, keys)
 	o := object(widgetKind)
 	o.Kind.Version = "v1alpha1"
 	for _, version := range []string{"v1", "v2"} {
@@ -298,7 +287,7 @@ func TestDo_LooksUpTheVersionPerCall(t *testing.T) {
 // Concurrent workers, for the race detector.
 func TestDo_ConcurrentUse(t *testing.T) {
 	a := newAPIServer(t, unsupportedMediaType, done)
-	actor := actor(t, a, false)
+	actor := actor(t, a)
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {

@@ -153,13 +153,13 @@ func served(versions ...string) *catalog.Catalog {
 	return catalog.Build(nil, lists, catalog.Settings{})
 }
 
-func actor(t *testing.T, a *apiServer, dryRun bool) *act.Writer {
+func actor(t *testing.T, a *apiServer) *act.Actor {
 	t.Helper()
 	client, err := metadata.NewForConfig(&rest.Config{Host: a.URL, QPS: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return act.New(client, func() *catalog.Catalog { return served("v1") }, keys, dryRun)
+	return act.New(client, func() *catalog.Catalog { return served("v1") }, keys)
 }
 
 // keys returns the keys of the operator.
@@ -205,7 +205,7 @@ type outcome struct {
 	Requests []request
 }
 
-func do(t *testing.T, a *apiServer, actor *act.Writer, action decide.Action) outcome {
+func do(t *testing.T, a *apiServer, actor *act.Actor, action decide.Action) outcome {
 	t.Helper()
 	result, err := actor.Do(t.Context(), action)
 	return outcome{result, err != nil, a.requests()}

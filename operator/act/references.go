@@ -19,7 +19,7 @@ import (
 // whole list is replaced. The decision's resourceVersion is a precondition, since a
 // reference may have been corrected meanwhile. Orphaning is the exception: its
 // references are removed by UID alone, or from the object's latest version.
-func (a *Writer) dropReferences(ctx context.Context, d decide.DropReferences) (Result, error) {
+func (a *Actor) dropReferences(ctx context.Context, d decide.DropReferences) (Result, error) {
 	t, err := a.target(d.Object)
 	if err != nil {
 		return Failed, err
@@ -76,7 +76,7 @@ func (t target) orphan(ctx context.Context, references []metav1.OwnerReference) 
 	return result, nil
 }
 
-func (a *Writer) unblock(ctx context.Context, u decide.Unblock) (Result, error) {
+func (a *Actor) unblock(ctx context.Context, u decide.Unblock) (Result, error) {
 	t, err := a.target(u.Object)
 	if err != nil {
 		return Failed, err

@@ -71,7 +71,7 @@ func TestDropReferences(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := newAPIServer(t, c.responses...)
-			got := do(t, a, actor(t, a, false), decide.DropReferences{Object: c.object, References: c.drop})
+			got := do(t, a, actor(t, a), decide.DropReferences{Object: c.object, References: c.drop})
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Error(diff)
 			}
@@ -82,7 +82,7 @@ func TestDropReferences(t *testing.T) {
 // G-56: whether a type supports strategic merge patch is tried once.
 func TestDropReferences_RemembersTypesWithoutStrategicMerge(t *testing.T) {
 	a := newAPIServer(t, unsupportedMediaType, done)
-	actor := actor(t, a, false)
+	actor := actor(t, a)
 	drop := func(kind schema.GroupVersionKind) {
 		t.Helper()
 		if got := do(t, a, actor, decide.DropReferences{Object: object(kind), References: []metav1.OwnerReference{owner("a")}}); got.Result != act.Done {
@@ -127,7 +127,7 @@ func TestDropReferences_OrphansABusyCustomResource(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := newAPIServer(t, append([]http.HandlerFunc{unsupportedMediaType}, c.responses...)...)
-			got := do(t, a, actor(t, a, false), decide.DropReferences{Object: object(widgetKind), References: []metav1.OwnerReference{owner("b")}, Orphan: true})
+			got := do(t, a, actor(t, a), decide.DropReferences{Object: object(widgetKind), References: []metav1.OwnerReference{owner("b")}, Orphan: true})
 			got.Requests = got.Requests[1:] // the strategic merge patch
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Error(diff)
@@ -172,7 +172,7 @@ func TestUnblock(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := newAPIServer(t, c.response)
-			got := do(t, a, actor(t, a, false), decide.Unblock{Object: o, Owner: graph.IDOf(types.UID(c.owner))})
+			got := do(t, a, actor(t, a), decide.Unblock{Object: o, Owner: graph.IDOf(types.UID(c.owner))})
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Error(diff)
 			}
@@ -218,7 +218,7 @@ func TestDropReferences_ReadsTruncatedReferences(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := newAPIServer(t, c.responses...)
-			if diff := cmp.Diff(c.want, do(t, a, actor(t, a, false), c.action)); diff != "" {
+			if diff := cmp.Diff(c.want, do(t, a, actor(t, a), c.action)); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -233,7 +233,7 @@ func TestDropReferences_Thousands(t *testing.T) {
 	}
 	a := newAPIServer(t, done)
 	start := time.Now()
-	if got := do(t, a, actor(t, a, false), decide.DropReferences{Object: o, References: o.Owners[10_000:]}); got.Result != act.Done {
+	if got := do(t, a, actor(t, a), decide.DropReferences{Object: o, References: o.Owners[10_000:]}); got.Result != act.Done {
 		t.Errorf("got %s", got.Result)
 	}
 	if took := time.Since(start); took > 10*time.Second {

@@ -20,6 +20,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/modulecall"
 	"github.com/gleaner-dev/gleaner/operator/statekey"
 	"github.com/gleaner-dev/gleaner/operator/writelimit"
+	"github.com/gleaner-dev/gleaner/operator/writer"
 	"github.com/gleaner-dev/gleaner/policies"
 )
 
@@ -50,6 +51,7 @@ type Options struct {
 	StateKeys    func() (statekey.Keys, error)
 	OnUnverified func(error)         // called if an object is kept because its state can't be verified; optional
 	StateLimiter *writelimit.Limiter // limits writes of module states; nil means no limit
+	Steps        []writer.Step       // that each write passes before the gate; optional
 
 	Companion bool // Gleaner runs in addition to the built-in garbage collector
 	DryRun    bool // decide and record, but write nothing
@@ -87,7 +89,8 @@ type Collector struct {
 
 	store    *graphstore.Store
 	barrier  *gather.Barrier
-	writer   *act.Writer
+	actor    *act.Actor
+	writer   writer.Writer
 	memories Memories
 	parked   parked
 	backoff  workqueue.TypedRateLimiter[graph.ID]
@@ -104,7 +107,10 @@ func New(o Options) *Collector {
 		store:   o.Store,
 		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[graph.ID](minBackoff, maxBackoff),
 		parking: workqueue.NewTypedItemExponentialFailureRateLimiter[graph.ID](minParking, maxParking),
-		writer:  act.New(o.Client, o.Types.Catalog, o.StateKeys, o.DryRun),
+		actor:   act.New(o.Client, o.Types.Catalog, o.StateKeys),
+		writer: writer.Writer{
+			Steps: append(slices.Clone(o.Steps), writer.GateStep{Gate: o.Gate, Needs: writer.OpenGate}), DryRun: o.DryRun,
+		},
 	}
 	if o.Default != nil {
 		c.defaultName = o.Default.Name()

@@ -14,6 +14,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/decide"
 	"github.com/gleaner-dev/gleaner/operator/evaluate"
 	"github.com/gleaner-dev/gleaner/operator/graph"
+	"github.com/gleaner-dev/gleaner/operator/writer"
 )
 
 // applyExceptions applies the exceptions of a propagation decision to an object's
@@ -135,7 +136,7 @@ func (c *Collector) collect(ctx context.Context, dependent graph.Object) error {
 	} else {
 		plan.Reason = decide.OverriddenByPolicy
 	}
-	return c.write(ctx, s.Facts, plan, d.Evaluation)
+	return c.writeDependent(ctx, s.Facts, plan, d.Evaluation)
 }
 
 // orphan removes a dependent's references to an owner.
@@ -149,13 +150,16 @@ func (c *Collector) orphan(ctx context.Context, dependent graph.Object, refs []m
 		facts.Owners = append(facts.Owners, o)
 	}
 	plan := decide.Plan{Reason: why, Action: decide.DropReferences{Object: dependent, References: refs, Orphan: true}}
-	return c.write(ctx, facts, plan, evaluate.Result{})
+	return c.writeDependent(ctx, facts, plan, evaluate.Result{})
 }
 
-// write writes to a dependent because of its owner, and records that.
-func (c *Collector) write(ctx context.Context, facts decide.Facts, plan decide.Plan, evaluation evaluate.Result) error {
+// writeDependent writes to a dependent because of its owner, and records that.
+func (c *Collector) writeDependent(ctx context.Context, facts decide.Facts, plan decide.Plan, evaluation evaluate.Result) error {
 	began := c.options.Now()
-	result, err := c.writer.Do(ctx, plan.Action)
+	result, err := c.write(ctx, plan.Action)
+	if writer.IsWait(err) {
+		return err
+	}
 	c.options.Recorder.Record(Outcome{Facts: facts, Plan: plan, Evaluation: evaluation, Result: result, Err: err, Duration: c.options.Now().Sub(began)})
 	if err == nil && result == act.Changed {
 		err = changedError(facts.Object)

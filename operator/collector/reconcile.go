@@ -13,6 +13,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/gate"
 	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/record"
+	"github.com/gleaner-dev/gleaner/operator/writer"
 )
 
 const (
@@ -57,8 +58,9 @@ func (c *Collector) Reconcile(ctx context.Context, id graph.ID) (reconcile.Resul
 }
 
 // postpone returns when to reconcile an object again that could not be reconciled because
-// the gate was closed. When the gate is opened, everything is queued again. But the end of
-// a lapse is not published, so what was postponed for that is retried.
+// the gate was closed, or a write has to wait. When the gate is opened, everything is queued
+// again. But the end of a lapse is not published, so what was postponed for that is retried,
+// as is what has to wait for another step.
 func (c *Collector) postpone(id graph.ID, retry bool) reconcile.Result {
 	c.store.Finish(id, false)
 	c.backoff.Forget(id)
@@ -92,7 +94,7 @@ func (c *Collector) finish(id graph.ID, plan decide.Plan) reconcile.Result {
 type step struct {
 	plan      decide.Plan
 	again     bool // the object differs from the facts, and has been read again
-	postponed bool // nothing was written, since the gate was closed in the meantime
+	postponed bool // a write has to wait, such as one before which the gate was closed
 }
 
 // step is one pass over an object, from facts to a write: gather, classify, evaluate,
@@ -146,22 +148,36 @@ func (c *Collector) CarryOut(ctx context.Context, d Decision) error {
 	return err
 }
 
-// carryOut carries out a decision.
+// carryOut carries out a decision. If the gate is closed, its object is postponed: at once, or
+// when a write is stopped.
 func (c *Collector) carryOut(ctx context.Context, d Decision) (step, error) {
-	plan := d.Plan
-	if plan.ConfirmDependents {
+	if d.Plan.ConfirmDependents {
 		c.barrier.Request(graph.IDOf(d.Facts.Object.UID))
 	}
 	if !c.options.Gate.IsOpen() {
+		return step{postponed: true}, nil // no dependents are listed, and nothing is recorded
+	}
+	done, err := c.writeAll(ctx, d)
+	if writer.IsWait(err) {
 		return step{postponed: true}, nil
 	}
+	return done, err
+}
+
+// writeAll writes what was decided, to the dependents first, and records it. Nothing is
+// recorded of a write that has to wait.
+func (c *Collector) writeAll(ctx context.Context, d Decision) (step, error) {
+	plan := d.Plan
 	if err := c.applyExceptions(ctx, plan, d.Evaluation); err != nil {
 		return step{}, err
 	}
 	if err := c.orphanDependents(ctx, plan); err != nil {
 		return step{}, err
 	}
-	result, err := c.writer.Do(ctx, plan.Action)
+	result, err := c.write(ctx, plan.Action)
+	if writer.IsWait(err) {
+		return step{}, err
+	}
 	c.options.Recorder.Record(Outcome{Facts: d.Facts, Plan: plan, Evaluation: d.Evaluation, Result: result, Err: err, Duration: c.options.Now().Sub(d.Began)})
 	if err != nil {
 		return step{}, err

@@ -30,6 +30,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/record"
 	"github.com/gleaner-dev/gleaner/operator/recorder"
 	"github.com/gleaner-dev/gleaner/operator/statekey"
+	"github.com/gleaner-dev/gleaner/operator/writer"
 	"github.com/gleaner-dev/gleaner/policies"
 	"github.com/gleaner-dev/gleaner/policies/builtin"
 )
@@ -60,7 +61,9 @@ type world struct {
 	plans map[string][]func()               // what happens just before a request
 
 	companion bool
-	lapsed    error // why the lease can't be relied on
+	dryRun    bool
+	steps     []writer.Step // that writes pass
+	lapsed    error         // why the lease can't be relied on
 	policies  []*policies.Policy
 	policySet func() *policies.Set // nil until they are known
 
@@ -127,7 +130,7 @@ func (w *world) connect() {
 		StateKeys: func() (statekey.Keys, error) {
 			return statekey.Parse(map[string][]byte{statekey.Current: bytes.Repeat([]byte{1}, statekey.MinBytes)})
 		},
-		Companion: w.companion, Now: now,
+		Companion: w.companion, DryRun: w.dryRun, Steps: w.steps, Now: now,
 		Sleep: func(_ context.Context, d time.Duration) { w.now = w.now.Add(d) },
 	})
 }

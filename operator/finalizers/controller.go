@@ -118,7 +118,9 @@ func (s *controller) processNext(ctx context.Context) bool {
 }
 
 // stopped reports whether work must stop, since another replica may be doing it.
-func (s *controller) stopped(ctx context.Context) bool { return ctx.Err() != nil || !s.IsLeader() }
+func (s *controller) stopped(ctx context.Context) bool {
+	return ctx.Err() != nil || !s.Gate.IsLeading()
+}
 
 func (s *controller) enqueue(k key) { s.queue.Add(k) }
 

@@ -17,10 +17,12 @@ import (
 
 	"github.com/gleaner-dev/gleaner/hostabi"
 	"github.com/gleaner-dev/gleaner/operator/catalog"
+	"github.com/gleaner-dev/gleaner/operator/gate"
 	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/intents"
 	"github.com/gleaner-dev/gleaner/operator/modulecall"
 	"github.com/gleaner-dev/gleaner/operator/statekey"
+	"github.com/gleaner-dev/gleaner/operator/writer"
 	"github.com/gleaner-dev/gleaner/policies"
 )
 
@@ -95,20 +97,25 @@ type testEnv struct {
 	controller *controller
 	runner     *Runner
 
+	gate gate.Gate
+
 	mu       sync.Mutex // protects the fields below
 	clock    time.Time
-	leader   bool
 	types    *catalog.Catalog
 	outcomes []Outcome
 	execute  fakeIntents
+
+	admit  func(writer.Write) writer.Admission // nil: each write passes
+	writes []string                            // that were to be made
 
 	keys    statekey.Keys
 	keysErr error
 }
 
 func newTestEnv(t *testing.T, change ...func(*policies.Finalizer)) *testEnv {
-	w := &testEnv{T: t, api: newFakeAPI(t), module: &fakeModule{}, clock: start, leader: true, types: typesOf("configmaps", "secrets", "roles"), keys: testKeys}
+	w := &testEnv{T: t, api: newFakeAPI(t), module: &fakeModule{}, clock: start, types: typesOf("configmaps", "secrets", "roles"), keys: testKeys}
 	w.module.returns(doneVerdict)
+	w.gate.Lead()
 	client, err := metadata.NewForConfig(w.api.config())
 	if err != nil {
 		t.Fatal(err)
@@ -117,8 +124,8 @@ func newTestEnv(t *testing.T, change ...func(*policies.Finalizer)) *testEnv {
 		Finalizers: func() ([]*policies.Finalizer, bool) { return nil, true },
 		Catalog:    func() *catalog.Catalog { w.mu.Lock(); defer w.mu.Unlock(); return w.types },
 		Reader:     modulecall.NewLiveReader(w.api.config()), Client: client,
-		Intents:         fakeIntents(func(i hostabi.Intent) hostabi.Result { return w.execute(i) }),
-		IsLeader:        func() bool { w.mu.Lock(); defer w.mu.Unlock(); return w.leader },
+		Intents: fakeIntents(func(i hostabi.Intent) hostabi.Result { return w.execute(i) }),
+		Gate:    &w.gate, Steps: []writer.Step{w},
 		Record:          func(n Outcome) { w.mu.Lock(); defer w.mu.Unlock(); w.outcomes = append(w.outcomes, n) },
 		Keys:            func() (statekey.Keys, error) { w.mu.Lock(); defer w.mu.Unlock(); return w.keys, w.keysErr },
 		ProgressChanged: func() {}, Interval: time.Hour, Now: w.now, Log: logr.Discard(),
@@ -128,6 +135,20 @@ func newTestEnv(t *testing.T, change ...func(*policies.Finalizer)) *testEnv {
 	w.restart(w.finalizer(change...))
 	return w
 }
+
+// Admit implements writer.Step.
+func (w *testEnv) Admit(_ context.Context, write writer.Write) (writer.Admission, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.writes = append(w.writes, fmt.Sprintf("%s: %s %s %s", write.Origin, write.Effect, write.Target.Kind.Kind, write.Target.Name))
+	if w.admit == nil {
+		return writer.Admission{Outcome: writer.Pass}, nil
+	}
+	return w.admit(write), nil
+}
+
+// Settle implements writer.Step.
+func (w *testEnv) Settle(context.Context, writer.Write, writer.Settlement) {}
 
 // finalizer returns a finalizer for ConfigMaps and Roles in all namespaces.
 func (w *testEnv) finalizer(change ...func(*policies.Finalizer)) *policies.Finalizer {

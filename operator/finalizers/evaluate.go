@@ -56,12 +56,14 @@ func (v *reconciler) evaluate(ctx context.Context) time.Duration {
 			return v.finishWithError(ctx, n, err)
 		}
 		call.Request.State = v.savedState.State
-		v.executeIntents(ctx, &n, &call)
+		err := v.executeIntents(ctx, &n, &call)
 		switch {
 		case v.stopped(ctx):
 			return minRetryDelay
 		case v.outdated():
 			return v.restart(ctx, n)
+		case err != nil:
+			return v.finishWithError(ctx, n, err)
 		}
 	}
 }
@@ -94,8 +96,9 @@ func (v *reconciler) firstEffect(requested []hostabi.Intent) string {
 	return ""
 }
 
-// executeIntents carries out the module's intents.
-func (v *reconciler) executeIntents(ctx context.Context, n *Outcome, call *modulecall.Call) {
+// executeIntents carries out the module's intents, until one of them is stopped: that is the
+// error. What goes wrong otherwise is a result for the module.
+func (v *reconciler) executeIntents(ctx context.Context, n *Outcome, call *modulecall.Call) (err error) {
 	apiVersion, kind := v.item.object.Kind.ToAPIVersionAndKind()
 	identity := intents.Identity{
 		Namespace: v.f.Namespace, Name: v.f.String(), Account: v.f.ServiceAccount, Grants: v.f.Grants, ReadOnly: !v.f.Enforce,
@@ -105,11 +108,14 @@ func (v *reconciler) executeIntents(ctx context.Context, n *Outcome, call *modul
 		if v.stopped(ctx) || v.outdated() {
 			return r, true
 		}
-		r = v.executeIntent(ctx, identity, intent)
+		if r, err = v.executeIntent(ctx, identity, intent); err != nil {
+			return r, true
+		}
 		v.item.wrote = v.item.wrote || writesObjects(intent) && r.Error == nil
 		n.Intents = append(n.Intents, IntentResult{intent, r})
 		return r, false
 	})
+	return err
 }
 
 // writesObjects reports whether an intent writes an object, possibly the one being finalized.

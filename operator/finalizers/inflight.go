@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/gleaner-dev/gleaner/hostabi"
+	"github.com/gleaner-dev/gleaner/operator/act"
 	"github.com/gleaner-dev/gleaner/operator/intents"
+	"github.com/gleaner-dev/gleaner/operator/writer"
 )
 
 // slowIntentAfter is the time after which an intent in flight is reported.
@@ -37,7 +39,8 @@ func (f inFlightIntent) stuck(t *pendingObject, now time.Time) (Stuck, bool) {
 }
 
 // executeIntent carries out an intent. If that takes long, the object is reported as stuck.
-func (v *reconciler) executeIntent(ctx context.Context, identity intents.Identity, intent hostabi.Intent) hostabi.Result {
+// The error means that it was stopped.
+func (v *reconciler) executeIntent(ctx context.Context, identity intents.Identity, intent hostabi.Intent) (hostabi.Result, error) {
 	v.setInFlight(inFlightIntent{intents.Describe(intent), v.Now()})
 	timer := time.AfterFunc(slowIntentAfter, v.ProgressChanged)
 	defer func() {
@@ -46,7 +49,35 @@ func (v *reconciler) executeIntent(ctx context.Context, identity intents.Identit
 			v.ProgressChanged()
 		}
 	}()
-	return v.Intents.Do(ctx, identity, intent)
+	if !intents.HasEffects(intent) {
+		return v.Intents.Do(ctx, identity, intent), nil
+	}
+	return v.executeEffect(ctx, identity, intent)
+}
+
+// executeEffect carries out an intent with effects, if the steps of the writer admit it.
+func (v *reconciler) executeEffect(ctx context.Context, identity intents.Identity, intent hostabi.Intent) (r hostabi.Result, err error) {
+	sent := false
+	result, err := v.writer.Do(ctx, writer.Write{
+		Origin: writer.Finalizers, Target: v.target(), Effect: writer.External,
+		Do: func(ctx context.Context) (act.Result, error) {
+			r, sent = v.Intents.Do(ctx, identity, intent), true
+			if r.Error != nil {
+				return act.Failed, fmt.Errorf("%s: %s", r.Error.Reason, r.Error.Message)
+			}
+			return act.Done, nil
+		},
+	})
+	switch {
+	case sent:
+		return r, nil // the module reacts to an error
+	case err == nil && result == act.Changed:
+		err = errChanged
+	}
+	if err != nil {
+		err = fmt.Errorf("carry out %s: %w", intents.Describe(intent), err)
+	}
+	return r, err
 }
 
 func (v *reconciler) setInFlight(f inFlightIntent) {

@@ -21,7 +21,7 @@ func (v *reconciler) rateLimitDelay(verdict hostabi.Verdict) (wait time.Duration
 		states = 1
 	}
 	for _, intent := range verdict.Intents {
-		if !intents.OnlyReads(intent) && intent.Type() != hostabi.IntentEvent { // events have their own limits
+		if intents.HasEffects(intent) {
 			effects++
 		}
 	}

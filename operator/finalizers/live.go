@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gleaner-dev/gleaner/operator/graph"
+	"github.com/gleaner-dev/gleaner/operator/writer"
 )
 
 // reconcileLive handles an object that is not being deleted.
@@ -28,7 +29,7 @@ func (v *reconciler) reconcileLive(ctx context.Context, hasFinalizer bool) time.
 	case !selected || v.namespace.Terminating:
 		return 0
 	}
-	written, err := v.patch(ctx, func(o metav1.Object) (map[string]any, error) {
+	written, err := v.patch(ctx, writer.Protects, func(o metav1.Object) (map[string]any, error) {
 		if o.GetDeletionTimestamp() != nil || slices.Contains(o.GetFinalizers(), v.entry) {
 			return nil, nil
 		}
@@ -48,7 +49,7 @@ func (v *reconciler) reconcileLive(ctx context.Context, hasFinalizer bool) time.
 // retryLive schedules a retry for an object that is not being deleted. Only the first
 // failure is recorded: all objects of a resource may be affected.
 func (v *reconciler) retryLive(ctx context.Context, n Outcome) time.Duration {
-	if v.stopped(ctx) {
+	if v.stopped(ctx) || writer.IsWait(n.Err) {
 		return minRetryDelay
 	}
 	recorded := v.retryLimiter.NumRequeues(v.key) != 0

@@ -15,10 +15,12 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/util/retry"
 
+	"github.com/gleaner-dev/gleaner/operator/act"
 	"github.com/gleaner-dev/gleaner/operator/catalog"
 	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/objectstate"
 	"github.com/gleaner-dev/gleaner/operator/statekey"
+	"github.com/gleaner-dev/gleaner/operator/writer"
 )
 
 // writeBackoff is the backoff after conflicts with other writers.
@@ -29,13 +31,16 @@ var (
 	errGone = errors.New("object is gone")
 
 	// errStopped means that the server may no longer write.
-	errStopped = errors.New("no longer the leader")
+	errStopped = &writer.StoppedError{Outcome: writer.Wait, Reason: "no longer the leader"}
+
+	// errChanged means that a step has found the object changed since it was read.
+	errChanged = errors.New("object has changed since it was read")
 )
 
 // patch patches the object's finalizers and annotations without overwriting concurrent
 // changes. The function change returns the metadata to patch, given the live object; nil
 // means no write. The result reports whether the object was written.
-func (v *reconciler) patch(ctx context.Context, change func(metav1.Object) (map[string]any, error)) (written bool, err error) {
+func (v *reconciler) patch(ctx context.Context, effect writer.Effect, change func(metav1.Object) (map[string]any, error)) (written bool, err error) {
 	client := v.Client.Resource(v.resource.Version).Namespace(v.key.namespace)
 	err = retry.RetryOnConflict(writeBackoff, func() error {
 		if v.stopped(ctx) {
@@ -48,27 +53,55 @@ func (v *reconciler) patch(ctx context.Context, change func(metav1.Object) (map[
 		if fields == nil || err != nil {
 			return err
 		}
-		fields["uid"], fields["resourceVersion"] = v.key.uid, v.latest.GetResourceVersion()
-		body, err := json.Marshal(map[string]any{"metadata": fields})
-		if err != nil {
-			return err
-		}
-		v.latest = nil
-		live, err := client.Patch(ctx, v.key.name, types.MergePatchType, body, metav1.PatchOptions{})
-		switch {
-		case err != nil && v.notFound(err):
-			return errGone
-		case apierrors.IsInvalid(err) && v.replaced(ctx, client):
-			return errGone // replaced by another object of that name
-		case err != nil:
-			return err
-		case live.UID != v.key.uid:
-			return errors.New("response contains another object or none")
-		}
-		v.latest, written = live, true
-		return nil
+		err = v.write(ctx, client, effect, fields)
+		written = err == nil
+		return err
 	})
 	return written, err
+}
+
+// write patches the object's metadata, if the steps of the writer admit it.
+func (v *reconciler) write(ctx context.Context, client metadata.ResourceInterface, effect writer.Effect, fields map[string]any) error {
+	target := v.target()
+	target.ResourceVersion = v.latest.GetResourceVersion()
+	fields["uid"], fields["resourceVersion"] = v.key.uid, target.ResourceVersion
+	body, err := json.Marshal(map[string]any{"metadata": fields})
+	if err != nil {
+		return err
+	}
+	v.latest = nil
+	result, err := v.writer.Do(ctx, writer.Write{
+		Origin: writer.Finalizers, Target: target, Effect: effect,
+		Do: func(ctx context.Context) (act.Result, error) { return v.send(ctx, client, body) },
+	})
+	if err == nil && result == act.Changed {
+		err = apierrors.NewConflict(v.resource.Version.GroupResource(), v.key.name, errChanged)
+	}
+	return err
+}
+
+// send sends a patch.
+func (v *reconciler) send(ctx context.Context, client metadata.ResourceInterface, body []byte) (act.Result, error) {
+	live, err := client.Patch(ctx, v.key.name, types.MergePatchType, body, metav1.PatchOptions{})
+	switch {
+	case err != nil && v.notFound(err):
+		return act.AlreadyGone, errGone
+	case apierrors.IsInvalid(err) && v.replaced(ctx, client):
+		return act.AlreadyGone, errGone // replaced by another object of that name
+	case apierrors.IsConflict(err):
+		return act.Changed, err
+	case err != nil:
+		return act.Failed, err
+	case live.UID != v.key.uid:
+		return act.Failed, errors.New("response contains another object or none")
+	}
+	v.latest = live
+	return act.Done, nil
+}
+
+// target returns the object for the steps of the writer.
+func (v *reconciler) target() graph.Object {
+	return graph.ObjectOf(v.resource.GroupVersionKind(), v.object)
 }
 
 // refresh reads the object's metadata if the known one is outdated.
@@ -109,7 +142,7 @@ func (v *reconciler) forceRelease(ctx context.Context, message string) time.Dura
 
 // removeFinalizer removes the finalizer.
 func (v *reconciler) removeFinalizer(ctx context.Context, n Outcome) time.Duration {
-	removed, err := v.patch(ctx, func(o metav1.Object) (map[string]any, error) {
+	removed, err := v.patch(ctx, writer.Releases, func(o metav1.Object) (map[string]any, error) {
 		finalizers := slices.Clone(o.GetFinalizers())
 		if !slices.Contains(finalizers, v.entry) {
 			return nil, nil

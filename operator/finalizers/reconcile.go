@@ -14,6 +14,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/modulecall"
 	"github.com/gleaner-dev/gleaner/operator/objectstate"
+	"github.com/gleaner-dev/gleaner/operator/writer"
 	"github.com/gleaner-dev/gleaner/policies"
 )
 
@@ -221,7 +222,7 @@ func backoff(d time.Duration, times int, longest time.Duration) time.Duration {
 
 // finish records what was decided.
 func (v *reconciler) finish(ctx context.Context, n Outcome, after time.Duration) time.Duration {
-	if v.stopped(ctx) {
+	if v.stopped(ctx) || writer.IsWait(n.Err) {
 		return minRetryDelay // an interrupted visit is not a failure
 	}
 	t := &v.item

@@ -22,10 +22,12 @@ import (
 	"k8s.io/client-go/metadata"
 
 	"github.com/gleaner-dev/gleaner/operator/catalog"
+	"github.com/gleaner-dev/gleaner/operator/gate"
 	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/modulecall"
 	"github.com/gleaner-dev/gleaner/operator/statekey"
 	"github.com/gleaner-dev/gleaner/operator/writelimit"
+	"github.com/gleaner-dev/gleaner/operator/writer"
 	"github.com/gleaner-dev/gleaner/policies"
 )
 
@@ -49,7 +51,9 @@ type Options struct {
 
 	Namespace string // the operator's own; finalizers are never attached in it
 
-	IsLeader        func() bool   // a replica that is not the leader does nothing
+	Gate  *gate.Gate    // a replica that is not the leader, or can't rely on its lease, does nothing
+	Steps []writer.Step // that each write and each intent with effects passes before the gate; optional
+
 	Record          func(Outcome) // called for each decision
 	ProgressChanged func()        // called when any Progress has changed
 
@@ -62,6 +66,7 @@ type Options struct {
 type Runner struct {
 	Options
 
+	writer   writer.Writer
 	triggers chan struct{} // capacity 1: the configuration has changed
 
 	stopping sync.WaitGroup // servers that are stopping
@@ -75,7 +80,10 @@ type Runner struct {
 
 // New returns a Runner without finalizers.
 func New(o Options) *Runner {
-	return &Runner{Options: o, triggers: make(chan struct{}, 1), controllers: map[types.UID]*controller{}}
+	return &Runner{
+		Options: o, triggers: make(chan struct{}, 1), controllers: map[types.UID]*controller{},
+		writer: writer.Writer{Steps: append(slices.Clone(o.Steps), writer.GateStep{Gate: o.Gate, Needs: writer.Leadership})},
+	}
 }
 
 // Trigger makes the Runner check for changes of the finalizers, the catalog and the
@@ -162,7 +170,7 @@ func (r *Runner) Run(ctx context.Context) error {
 		case <-tick.C:
 			all = true
 		}
-		leads, now := r.IsLeader(), r.Catalog()
+		leads, now := r.Gate.IsLeading(), r.Catalog()
 		if !leads {
 			r.stop()
 			led, types = false, nil

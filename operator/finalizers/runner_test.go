@@ -179,7 +179,7 @@ func TestProgress_SortsStuckObjectsByAge(t *testing.T) {
 func TestNonLeader_ReadsNothingAndForgetsNothing(t *testing.T) {
 	w := newTestEnv(t)
 	o := w.createPending()
-	w.leader = false
+	w.gate.Follow()
 	w.controller.enqueuePending(keyOf(graph.ObjectOf(o.GroupVersionKind(), o)))
 	w.controller.processNext(t.Context())
 	if n := w.api.countRequests(""); n != 0 {
@@ -194,9 +194,7 @@ func TestLostLeadership_StopsWrites(t *testing.T) {
 	w := newTestEnv(t)
 	o := w.createPending()
 	w.module.respond = func(hostabi.Request) (hostabi.Verdict, error) {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.leader = false
+		w.gate.Follow()
 		return doneVerdict, nil
 	}
 	w.wantDelay(w.reconcile(o), minRetryDelay)
@@ -335,9 +333,11 @@ func TestRunner_Hammer(t *testing.T) {
 		o = w.api.create(o)
 		w.runner.Apply(seenEvent(o))
 		if i%7 == 0 {
-			w.mu.Lock()
-			w.leader = !w.leader
-			w.mu.Unlock()
+			if w.gate.IsLeading() {
+				w.gate.Follow()
+			} else {
+				w.gate.Lead()
+			}
 		}
 		if i%11 == 0 {
 			generation.Add(1)
@@ -348,9 +348,7 @@ func TestRunner_Hammer(t *testing.T) {
 		w.runner.Trigger()
 		w.runner.AllProgress()
 	}
-	w.mu.Lock()
-	w.leader = true
-	w.mu.Unlock()
+	w.gate.Lead()
 	entries.Store(false)
 	generation.Add(1)
 	w.runner.Trigger()

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gleaner-dev/gleaner/operator/objectstate"
+	"github.com/gleaner-dev/gleaner/operator/writer"
 )
 
 // loadState reads the saved state of the object. If it may be signed with a key that can't be
@@ -87,7 +88,7 @@ func (v *reconciler) writeState(ctx context.Context) error {
 	if keysErr != nil {
 		return fmt.Errorf("save state: %w", keysErr)
 	}
-	_, err := v.patch(ctx, func(o metav1.Object) (map[string]any, error) {
+	_, err := v.patch(ctx, writer.State, func(o metav1.Object) (map[string]any, error) {
 		text, err := objectstate.ReadFinalizers(o).With(v.entry, v.savedState, keys)
 		return map[string]any{"annotations": map[string]*string{objectstate.FinalizersAnnotation: text}}, err
 	})

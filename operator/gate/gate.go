@@ -53,6 +53,9 @@ func (g *Gate) State() State {
 // IsOpen reports whether the collector may write.
 func (g *Gate) IsOpen() bool { return g.State().Probe == Open }
 
+// IsLeading reports whether this replica leads, and can rely on its lease.
+func (g *Gate) IsLeading() bool { return g.State().Leading && g.LeaseValid() }
+
 // LeaseValid reports whether the lease can be relied on, if there is one.
 func (g *Gate) LeaseValid() bool {
 	g.mu.Lock()

@@ -132,6 +132,12 @@ func OnlyReads(intent hostabi.Intent) bool {
 	return intent.Type().ReadOnly()
 }
 
+// HasEffects reports whether an intent changes an object, or something outside the cluster.
+// Events do neither, and have limits of their own.
+func HasEffects(intent hostabi.Intent) bool {
+	return !OnlyReads(intent) && intent.Type() != hostabi.IntentEvent
+}
+
 // Describe returns a short description of an intent, without queries and bodies.
 func Describe(intent hostabi.Intent) string {
 	target := func(t hostabi.Target) string {

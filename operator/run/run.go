@@ -1,7 +1,7 @@
 // Package run runs the operator: it makes the components and connects them, and it elects
 // the leader. It has no logic of its own.
 //
-//	watch -> graph -> queue -> gather -> decide -> act -> record
+//	watch -> graph -> queue -> gather -> decide -> writer -> act -> record
 //
 // Data flows in one direction. What a read or a write shows about an object is applied to
 // the graph like a watch event; what a write changes is observed by the watch alone.

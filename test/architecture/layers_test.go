@@ -69,7 +69,8 @@ var layers = map[string]layer{
 	"operator/collector": { // nothing that only companion mode needs, and nothing of status
 		internal: []string{
 			"hostabi", "operator/act", "operator/catalog", "operator/decide", "operator/evaluate", "operator/gate", "operator/gather", "operator/graph",
-			"operator/graphstore", "operator/modulecall", "operator/objectstate", "operator/record", "operator/statekey", "operator/writelimit", "policies",
+			"operator/graphstore", "operator/modulecall", "operator/objectstate", "operator/record", "operator/statekey", "operator/writelimit", "operator/writer",
+			"policies",
 		},
 		external: []string{"k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/controller-runtime/pkg/reconcile"},
 	},
@@ -97,7 +98,10 @@ var layers = map[string]layer{
 		},
 	},
 	"operator/finalizers": {
-		internal: []string{"hostabi", "policies", "operator/catalog", "operator/graph", "operator/intents", "operator/modulecall", "operator/objectstate", "operator/statekey", "operator/writelimit"},
+		internal: []string{
+			"hostabi", "policies", "operator/act", "operator/catalog", "operator/gate", "operator/graph", "operator/intents", "operator/modulecall",
+			"operator/objectstate", "operator/statekey", "operator/writelimit", "operator/writer",
+		},
 		external: []string{"github.com/go-logr/logr", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
 	},
 	"operator/latest": {},
@@ -195,6 +199,7 @@ var layers = map[string]layer{
 		internal: []string{"operator/catalog", "operator/decide", "operator/graph", "operator/objectstate", "operator/statekey"},
 		external: []string{"k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/utils"},
 	},
+	"operator/writer": {internal: []string{"operator/act", "operator/gate", "operator/graph"}}, // every write to a user's object passes through it
 	"operator/record": {
 		internal: []string{"hostabi", "policies", "operator/decide", "operator/graph"},
 		external: []string{"k8s.io/apimachinery"},
