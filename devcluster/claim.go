@@ -32,8 +32,8 @@ func claimFolder(dir string) (*os.File, error) {
 }
 
 // sweep removes the temporary folders of clusters whose process was killed
-// before Stop; each may hold 100 MB. It leaves alone what it cannot lock or
-// remove, and what a failed start left for somebody to read, which has no claim.
+// before Stop; each may hold 100 MB. It keeps folders that it cannot lock or
+// remove, and the logs of a failed start, which have no claim.
 func sweep() {
 	if !hasLocks { // or it would remove those in use
 		return

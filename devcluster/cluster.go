@@ -65,7 +65,7 @@ func startOnce(ctx context.Context, opts Options, bin Binaries) (*Cluster, error
 	}
 	if err := c.startComponents(ctx); err != nil {
 		cleanup := c.files.removeData
-		if errors.Is(err, errPortTaken) { // nobody will read those logs
+		if errors.Is(err, errPortTaken) { // another port is tried, so the logs are not needed
 			cleanup = c.files.remove
 		}
 		return nil, errors.Join(fmt.Errorf("start cluster: %w", err), c.end(cleanup))

@@ -15,10 +15,10 @@ import (
 // default namespace is made a moment after the server calls itself ready.
 var apiServerReady = []string{"/readyz", "/api/v1/namespaces/default"}
 
-// StartAPIServer runs the API server again after StopAPIServer or
-// KillAPIServer, on the same port and the same data, and returns when it is
-// ready. A controller manager that ended meanwhile for want of an API server,
-// as it does after ten seconds, is started again too.
+// StartAPIServer starts the API server again after StopAPIServer or
+// KillAPIServer, with the same port and data, and returns when it is ready. A
+// controller manager that has ended in the meantime, as it does after ten seconds
+// without an API server, is started again as well.
 func (c *Cluster) StartAPIServer(ctx context.Context) error {
 	p, err := c.run(c.apiServerCommand(), c.ports.api)
 	if err != nil {
@@ -33,10 +33,10 @@ func (c *Cluster) StartAPIServer(ctx context.Context) error {
 	return nil
 }
 
-// StopAPIServer ends the API server in order. It does nothing when none runs.
+// StopAPIServer stops the API server. It does nothing if none is running.
 func (c *Cluster) StopAPIServer() error { return c.stopComponent(APIServer, (*process).stop) }
 
-// KillAPIServer ends the API server as a crash would.
+// KillAPIServer kills the API server, as a crash would.
 func (c *Cluster) KillAPIServer() error { return c.stopComponent(APIServer, (*process).kill) }
 
 // StartControllerManager runs the controller manager with these controllers,
@@ -87,10 +87,9 @@ func (c *Cluster) lostControllers() ([]string, bool) {
 	return c.controllers, ok && !p.running()
 }
 
-// releaseLease takes the lease from a controller manager of ours that is gone,
-// since the next one would wait 15 seconds for it. A holder whose name is not
-// made as the controller manager makes its own is left alone: somebody else
-// elects, and on purpose.
+// releaseLease takes the lease from a controller manager of this cluster that has
+// ended, since the next one would wait 15 seconds for it. The lease of a holder whose
+// name does not have the form of a controller manager's is kept.
 func (c *Cluster) releaseLease(ctx context.Context) error {
 	if _, running := c.PIDs()[ControllerManager]; running {
 		return nil

@@ -72,7 +72,7 @@ func (l layout) log(component string) string {
 func (l layout) cert(name string) string { return filepath.Join(l.pki(), name+".crt") }
 func (l layout) key(name string) string  { return filepath.Join(l.pki(), name+".key") }
 
-// removeData leaves the logs behind, for somebody who has to read them.
+// removeData removes everything except the logs.
 func (l layout) removeData() error {
 	defer l.unclaim()
 	var errs []error

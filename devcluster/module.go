@@ -46,7 +46,7 @@ func locateModule() (binariesModule, error) {
 	return binariesModule{dir: dir, version: version, key: key}, nil
 }
 
-// locateModuleDir looks beside this source file first, which is right unless
+// locateModuleDir looks next to this source file first, which is right unless
 // the program was built with -trimpath or moved to another machine; then
 // upwards from the working directory.
 func locateModuleDir() (string, error) {

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 )
 
-// A Program runs beside the components and ends before them, such as a node.
+// A Program runs in addition to the components and is stopped before them, such as a node.
 type Program struct {
 	Name string // of its log file, and in PIDs
 	Path string

@@ -30,8 +30,8 @@ var deniedNames = map[string]string{
 	"whoever": "the subject", "whom": "user", "whose": "owner",
 }
 
-// deniedText are words and phrases that people must not have to read, in strings of
-// programs and in documents.
+// deniedText are words and phrases that people must not have to read, in strings and
+// comments of programs and in documents.
 var deniedText = map[string]string{
 	`whoever`: "users who", `nobody`: "no user, no component", `somebody`: "a user, another controller", `anew`: "again", `tidings`: "events",
 	`patience`: "timeout", `beside`: "in addition to", `no good`: "invalid", `makes? no sense`: "is invalid", `makes? sense`: "is valid",
@@ -80,9 +80,14 @@ func TestWords_TextHasNoDeniedWords(t *testing.T) {
 		if strings.HasSuffix(name, "_test.go") {
 			return
 		}
-		f, err := parser.ParseFile(fset, name, nil, parser.SkipObjectResolution)
+		f, err := parser.ParseFile(fset, name, nil, parser.SkipObjectResolution|parser.ParseComments)
 		if err != nil {
 			t.Fatal(err)
+		}
+		for _, group := range f.Comments {
+			for _, comment := range group.List {
+				check(fset.Position(comment.Pos()).String(), comment.Text)
+			}
 		}
 		ast.Inspect(f, func(n ast.Node) bool {
 			if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
@@ -107,6 +112,38 @@ func TestWords_TextHasNoDeniedWords(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A comment of a declaration begins with its name, as Go's documentation does: the name of
+// an earlier version shows that the comment was not read when it was renamed.
+func TestWords_CommentsBeginWithTheNameOfTheirType(t *testing.T) {
+	fset := token.NewFileSet()
+	eachFile(t, ".go", func(name string) {
+		f, err := parser.ParseFile(fset, name, nil, parser.SkipObjectResolution|parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range f.Decls {
+			types, ok := d.(*ast.GenDecl)
+			if !ok || types.Tok != token.TYPE {
+				continue
+			}
+			for _, spec := range types.Specs {
+				declared := spec.(*ast.TypeSpec)
+				doc := declared.Doc
+				if doc == nil && len(types.Specs) == 1 {
+					doc = types.Doc
+				}
+				words := strings.Fields(doc.Text())
+				if len(words) > 1 && slices.Contains([]string{"A", "An", "The"}, words[0]) {
+					words = words[1:]
+				}
+				if len(words) != 0 && strings.Trim(words[0], ",:.") != declared.Name.Name {
+					t.Errorf("%s: the comment of %s begins with %q", fset.Position(doc.Pos()), declared.Name.Name, words[0])
+				}
+			}
+		}
+	})
 }
 
 // instead returns what to use in place of a phrase.

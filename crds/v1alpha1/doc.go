@@ -8,7 +8,7 @@
 // that apply to one form only are on the field spec of that form.
 //
 // The comments on fields are shown by kubectl explain. "make generate" generates
-// the manifests beside this package, and the deep copies in it.
+// the manifests next to this package, and the deep copies in it.
 //
 // +kubebuilder:object:generate=true
 // +groupName=gleaner.dev

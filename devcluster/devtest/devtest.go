@@ -77,8 +77,8 @@ func Run(m *testing.M, opts devcluster.Options, cleanUps ...func() error) {
 	os.Exit(code)
 }
 
-// Shared gives the cluster of this test binary, with the options given to Run.
-// The first caller waits for its start. Nobody stops anything on it.
+// Shared returns the cluster of this test binary, with the options given to Run.
+// The first caller waits for its start. Tests must not stop its components.
 func Shared(t testing.TB) *devcluster.Cluster {
 	t.Helper()
 	if !shared.running {

@@ -94,7 +94,7 @@ func cached(source string) (string, error) {
 	return filepath.Abs(filepath.Join(base, "s3", key, name))
 }
 
-// locate looks beside this source file first, which is right unless the program
+// locate looks next to this source file first, which is right unless the program
 // was built with -trimpath or moved to another machine; then upwards from the
 // working directory.
 func locate() (string, error) {

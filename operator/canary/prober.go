@@ -70,7 +70,7 @@ type Prober struct {
 	options ProberOptions
 
 	installations int // of the companion's webhook, at the last look
-	unfinished    int // canaries in a row that nobody finalized
+	unfinished    int // consecutive canaries that were not finalized
 }
 
 // NewProber returns a Prober.

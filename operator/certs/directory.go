@@ -29,7 +29,7 @@ func AddFromDirectory(mgr manager.Manager, o Options) (*Certificates, error) {
 	return c, nil
 }
 
-// A follower polls a directory.
+// A poller polls a directory.
 type poller struct {
 	*Certificates
 	loaded [3][]byte // content of the files of the current certificate

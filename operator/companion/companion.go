@@ -193,7 +193,7 @@ func (c *Companion) logFailures(ctx context.Context, last, next Status) {
 }
 
 // Remove deletes what a companion has installed, for an operator in primary mode that has
-// found to be the only collector: nobody serves its webhooks any more.
+// found no other collector: the companion's webhooks are no longer served.
 func Remove(ctx context.Context, objects *admission.Objects) error {
 	err := objects.RemoveExcept(ctx, nil, refusalPrefix, &admissionv1.ValidatingAdmissionPolicyBindingList{}, &admissionv1.ValidatingAdmissionPolicyList{})
 	if admission.IsMissingType(err) {

@@ -39,7 +39,7 @@ const (
 	verifyInterval = 100 * time.Millisecond
 )
 
-// canaryWebhook returns the webhook that is called when somebody other than Gleaner
+// canaryWebhook returns the webhook that is called when another user than Gleaner
 // finalizes a canary; ok is false until there is a certificate.
 func (c *Companion) canaryWebhook(gleaner string) (w admissionv1.ValidatingWebhook, ok bool) {
 	config, ok := c.options.Endpoint.At(CanaryPath)
@@ -70,8 +70,7 @@ func (c *Companion) CollectorUser() string {
 	return c.options.Collector.User
 }
 
-// isSystem reports whether a user may be taken for the built-in collector although nobody
-// said so.
+// isSystem reports whether a user can be the built-in collector although no flag names it.
 func isSystem(user string) bool { return strings.HasPrefix(user, "system:") }
 
 // Discovered returns the user name by which a canary was finalized last; "" if none was.

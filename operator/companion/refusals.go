@@ -60,7 +60,8 @@ func RefusalName(p *policyset.Policy) string {
 	return name
 }
 
-// installRefusals has the API server reject what policies override and nobody could undo.
+// installRefusals has the API server reject requests that policies override and that could
+// not be undone.
 func (c *Companion) installRefusals(ctx context.Context, s *policyset.Snapshot) admission.Late {
 	failed := admission.Late{}
 	wanted, keep := map[string]*policyset.Policy{}, map[string]bool{}

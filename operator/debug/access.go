@@ -72,7 +72,7 @@ func cacheKey(attributes authorizer.AttributesRecord) ([sha256.Size]byte, error)
 
 type budgetKey struct{}
 
-// A budget is the time limit for the reviews of one request.
+// A reviewBudget is the time limit for the reviews of one request.
 type reviewBudget struct {
 	deadline time.Time
 	header   http.Header // of the response

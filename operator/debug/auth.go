@@ -164,7 +164,7 @@ func (g *Guard) readAccessPerObject(ctx context.Context, client user.Info, resou
 	}
 }
 
-// A place is the scope of an access review: a resource in all namespaces or in one, or a
+// A scope is that of an access review: a resource in all namespaces or in one, or a
 // single object.
 type scope struct {
 	resource        schema.GroupVersionResource

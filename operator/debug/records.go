@@ -54,7 +54,7 @@ func (s Source) records(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, list)
 }
 
-// A wish is a query for records.
+// A recordQuery is a query for records.
 type recordQuery struct {
 	uid       types.UID
 	name      string // "": any

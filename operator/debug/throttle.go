@@ -92,9 +92,9 @@ func (t *throttle) wait(ctx context.Context, key string, call func()) error {
 	}
 }
 
-// A crowd counts the requests in flight of each user.
+// userRequests counts the requests in flight of each user.
 type userRequests struct {
-	mu    sync.Mutex // protects now
+	mu    sync.Mutex // protects count
 	count map[string]int
 }
 

@@ -18,7 +18,7 @@ import (
 )
 
 // OwnerStatus is the state of the owner that an owner reference names. The zero
-// Standing is Unknown, for an owner that could not be read. It is never treated as
+// OwnerStatus is Unknown, for an owner that could not be read. It is never treated as
 // Absent, since that mistake would lose data.
 type OwnerStatus uint8
 

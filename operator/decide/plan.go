@@ -156,7 +156,7 @@ const (
 )
 
 // PolicyResult is the result of evaluating the policies that govern an object. The
-// zero Judgement keeps it.
+// zero PolicyResult keeps it.
 type PolicyResult struct {
 	Verdict hostabi.Verdict // with the propagation, if it is to delete
 

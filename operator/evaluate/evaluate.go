@@ -99,7 +99,7 @@ type Result struct {
 	EarlierPolicy string
 
 	// Changed is the object from a live read, if it differs from the facts. Then the
-	// rest of the Opinion is invalid.
+	// rest of the Result is invalid.
 	Changed *graph.Object
 }
 

@@ -32,7 +32,7 @@ func keyOf(o graph.Object) key {
 	return key{o.Kind.GroupKind(), o.Namespace, o.Name, o.UID}
 }
 
-// A served is a finalizer in force.
+// An activeFinalizer is a finalizer in force.
 type activeFinalizer struct {
 	*policies.Finalizer
 

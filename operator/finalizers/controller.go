@@ -17,7 +17,7 @@ import (
 // own, so that a slow one does not delay the others.
 const workers = 8
 
-// A server runs one finalizer.
+// A controller runs one finalizer.
 type controller struct {
 	*Runner
 	entry      string
@@ -38,7 +38,7 @@ type controller struct {
 	accountLookup accountLookup
 }
 
-// A track is the in-memory state of one object that waits for the finalizer. It is lost
+// A pendingObject is the in-memory state of one object that waits for the finalizer. It is lost
 // when the process ends; the state annotation is not.
 type pendingObject struct {
 	key    key
@@ -64,7 +64,7 @@ type pendingObject struct {
 	deleted  time.Time // zero: not read yet
 }
 
-// startController starts a server.
+// startController starts a controller.
 func startController(ctx context.Context, r *Runner, f activeFinalizer) *controller {
 	ctx, cancel := context.WithCancel(ctx)
 	s := newController(r, f)
@@ -91,7 +91,7 @@ func newController(r *Runner, f activeFinalizer) *controller {
 	return s
 }
 
-// stop stops the server and waits for its workers.
+// stop stops the controller and waits for its workers.
 func (s *controller) stop() {
 	s.cancel()
 	s.queue.ShutDown()
@@ -124,7 +124,8 @@ func (s *controller) stopped(ctx context.Context) bool {
 
 func (s *controller) enqueue(k key) { s.queue.Add(k) }
 
-// enqueuePending tracks and enqueues an object that waits for the finalizer.
+// enqueuePending enqueues an object that waits for the finalizer, and adds it to the pending
+// ones.
 func (s *controller) enqueuePending(k key) {
 	s.ensurePending(k)
 	s.queue.Add(k)
@@ -195,7 +196,7 @@ func (s *controller) isPending(uid types.UID) bool {
 	return ok
 }
 
-// ensurePending returns a copy of the object's track, and creates it if necessary.
+// ensurePending returns a copy of the pendingObject, and creates it if necessary.
 func (s *controller) ensurePending(k key) pendingObject {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -208,7 +209,7 @@ func (s *controller) ensurePending(k key) pendingObject {
 	return *t
 }
 
-// storePending stores the object's track, without the fields that each visit reads again.
+// storePending stores a pendingObject, without the fields that each reconciliation reads again.
 func (s *controller) storePending(t pendingObject) {
 	t.object.Owners, t.object.Finalizers = nil, nil
 	s.mu.Lock()

@@ -88,8 +88,8 @@ func (e fakeIntents) Do(_ context.Context, _ intents.Identity, i hostabi.Intent)
 	return e(i)
 }
 
-// A world is a server of one finalizer with a fake clock. Objects are only reconciled by
-// calls of visit.
+// A testEnv is a controller of one finalizer with a fake clock. Objects are only reconciled by
+// calls of reconcile.
 type testEnv struct {
 	*testing.T
 	api        *fakeAPI
@@ -255,7 +255,7 @@ func (w *testEnv) wantFinalizer(o *unstructured.Unstructured) {
 	}
 }
 
-// wantDelay asserts the delay until the next visit.
+// wantDelay asserts the delay until the next reconciliation.
 func (w *testEnv) wantDelay(got, want time.Duration) {
 	w.Helper()
 	if got != want {

@@ -125,7 +125,7 @@ func TestConflict_ThatPersistsIsRetried(t *testing.T) {
 	w.wantOutcome(Done, "")
 }
 
-// Several writes of one visit need one read: each is based on the response to the one before.
+// Several writes of one reconciliation need one read: each is based on the response to the one before.
 func TestReconcile_ReadsTheObjectOnce(t *testing.T) {
 	w := newTestEnv(t)
 	state, rounds := []byte(`1`), 0

@@ -16,7 +16,7 @@ import (
 // slowIntentAfter is the time after which an intent in flight is reported.
 const slowIntentAfter = 5 * time.Second
 
-// A flight is an intent that is being carried out. The zero flight is none.
+// An inFlightIntent is an intent that is being carried out. The zero inFlightIntent is none.
 type inFlightIntent struct {
 	description string
 	since       time.Time

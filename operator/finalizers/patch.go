@@ -30,7 +30,7 @@ var (
 	// errGone means that the object is deleted, or was replaced by another one.
 	errGone = errors.New("object is gone")
 
-	// errStopped means that the server may no longer write.
+	// errStopped means that the controller may no longer write.
 	errStopped = &writer.StoppedError{Outcome: writer.Wait, Reason: "no longer the leader"}
 
 	// errChanged means that a step has found the object changed since it was read.

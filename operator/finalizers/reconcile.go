@@ -25,7 +25,7 @@ const (
 	maxEvaluationInterval = time.Minute
 )
 
-// A visitor is one reconciliation of one object.
+// A reconciler is one reconciliation of one object.
 type reconciler struct {
 	*controller
 	f          activeFinalizer
@@ -39,7 +39,7 @@ type reconciler struct {
 	charged    bool // the rate limit admitted writes of this attempt; later ones pass as well
 }
 
-// reconcile reconciles one object and returns the delay until the next visit; 0: when
+// reconcile reconciles one object and returns the delay until the next one; 0: when
 // something changes.
 func (s *controller) reconcile(ctx context.Context, k key) time.Duration {
 	v := &reconciler{controller: s, f: s.finalizer(), key: k}
@@ -77,7 +77,7 @@ func (s *controller) reconcile(ctx context.Context, k key) time.Duration {
 }
 
 // finishUnread handles an object that could not be read. If it is not known to be deleted,
-// the visit is only retried.
+// the reconciliation is only retried.
 func (v *reconciler) finishUnread(ctx context.Context, err error) time.Duration {
 	if !v.isPending(v.key.uid) {
 		return v.retryLive(ctx, Outcome{Err: err})
@@ -223,7 +223,7 @@ func backoff(d time.Duration, times int, longest time.Duration) time.Duration {
 // finish records what was decided.
 func (v *reconciler) finish(ctx context.Context, n Outcome, after time.Duration) time.Duration {
 	if v.stopped(ctx) || writer.IsWait(n.Err) {
-		return minRetryDelay // an interrupted visit is not a failure
+		return minRetryDelay // an interrupted reconciliation is not a failure
 	}
 	t := &v.item
 	n.Finalizer, n.Object = v.f.Finalizer, t.object

@@ -69,9 +69,9 @@ type Runner struct {
 	writer   writer.Writer
 	triggers chan struct{} // capacity 1: the configuration has changed
 
-	stopping sync.WaitGroup // servers that are stopping
+	stopping sync.WaitGroup // controllers that are stopping
 
-	mu          sync.RWMutex // protects the fields below; acquired before a server's mutex
+	mu          sync.RWMutex // protects the fields below; acquired before a controller's mutex
 	controllers map[types.UID]*controller
 	byEntry     map[string]*controller
 	byKind      map[schema.GroupKind][]*controller // finalizers to add to or remove from live objects of a kind
@@ -182,7 +182,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	}
 }
 
-// sync starts, updates and stops servers to match the finalizers in force. New and
+// sync starts, updates and stops controllers to match the finalizers in force. New and
 // changed finalizers are resynced; with all, every finalizer is.
 func (r *Runner) sync(ctx context.Context, all bool) {
 	list, known := r.Finalizers()
@@ -235,7 +235,7 @@ func (r *Runner) sync(ctx context.Context, all bool) {
 	}
 }
 
-// buildIndex rebuilds the maps that find servers by the content of an event. Two resources
+// buildIndex rebuilds the maps that find controllers by the content of an event. Two resources
 // with the same finalizer name are both not ready, and either may receive the event.
 func (r *Runner) buildIndex() {
 	r.byEntry, r.byKind = map[string]*controller{}, map[schema.GroupKind][]*controller{}
@@ -253,13 +253,13 @@ func (r *Runner) buildIndex() {
 	}
 }
 
-// stopController stops a server in the background.
+// stopController stops a controller in the background.
 func (r *Runner) stopController(s *controller) {
 	s.cancel()
 	r.stopping.Go(s.stop)
 }
 
-// stop stops all servers and waits for them.
+// stop stops all controllers and waits for them.
 func (r *Runner) stop() {
 	r.mu.Lock()
 	for _, s := range r.controllers {

@@ -1,7 +1,7 @@
 // Package gate says what this replica may write now: whether it leads, whether its lease
 // can be relied on, and what the probe for another garbage collector has found.
 //
-// It probes nothing and elects nobody.
+// It neither probes nor elects a leader.
 package gate
 
 import (

@@ -190,7 +190,7 @@ func (b *Barrier) listAll(ctx context.Context, plan map[scope][]graph.View) map[
 					}
 				}
 			}
-			return nil // a failed place does not affect others
+			return nil // a failed scope does not affect others
 		})
 	}
 	_ = group.Wait() // always nil
@@ -241,7 +241,7 @@ func (b *Barrier) kinds(owner graph.View) []schema.GroupKind {
 	return kinds
 }
 
-// listScope lists one place, and passes on the objects that reference one of the owners. A
+// listScope lists one scope, and passes on the objects that reference one of the owners. A
 // cluster-scoped object cannot have a namespaced owner.
 func (b *Barrier) listScope(ctx context.Context, at scope, owners []graph.View) error {
 	resource, served := b.sources.Catalog().Preferred(at.kind)

@@ -52,7 +52,7 @@ type Graph struct {
 // kind is one type of object: a group and a kind in any version.
 type kind struct {
 	schema.GroupKind
-	nodes []*node // seen nodes, in no order; node.place is the index
+	nodes []*node // seen nodes, in no order; node.index is the index
 
 	// watermark is the newest resourceVersion that the type's watch has delivered; 0 if
 	// none is a number.

@@ -28,7 +28,7 @@ func (g *Graph) relisted(e Relisted, w *dirtyList) {
 	k := g.kindOf(e.Kind)
 	comparable = comparable && !k.incomparable && !k.restoring
 	k.restoring, k.listing, k.interruptedNow = false, 0, false
-	for i := len(k.nodes) - 1; i >= 0; i-- { // backwards, since lose swaps the last node into its place
+	for i := len(k.nodes) - 1; i >= 0; i-- { // backwards, since markUnseen swaps the last node into its place
 		n := k.nodes[i]
 		if _, ok := e.Listed[n.id]; ok {
 			continue

@@ -39,7 +39,7 @@ type apiClients struct {
 	*impersonate.Clients[*rest.RESTClient]
 }
 
-// A call is one request to the API server.
+// An apiCall is one request to the API server.
 type apiCall struct {
 	method    string
 	resource  schema.GroupVersionResource

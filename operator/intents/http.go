@@ -35,14 +35,14 @@ const remedy = "to reach that server, add its address to addresses of the grant"
 // method, although grants and Monitor mode are by method.
 var methodOverrideHeaders = []string{"X-Http-Method", "X-Http-Method-Override", "X-Method-Override"}
 
-// An exchange is one HTTP intent in progress.
+// An httpExchange is one HTTP intent in progress.
 type httpExchange struct {
 	*Executor
 	identity Identity
 	redactor redactor
 }
 
-// A sending is one request of an exchange, without credentials.
+// An httpRequest is one request of an exchange, without credentials.
 type httpRequest struct {
 	method string
 	url    *url.URL

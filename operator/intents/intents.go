@@ -172,7 +172,7 @@ func (e *Executor) event(identity Identity, event hostabi.EventIntent) (hostabi.
 	return hostabi.Result{}, nil
 }
 
-// A problem is the reason why an intent failed.
+// An intentError is the reason why an intent failed.
 type intentError struct {
 	reason  hostabi.ErrorReason
 	message string

@@ -25,12 +25,12 @@ const (
 	maxCachedObjects = 1000
 )
 
-// A vault reads and caches Secrets and ConfigMaps as service accounts.
+// A secretCache reads and caches Secrets and ConfigMaps as service accounts.
 type secretCache struct {
 	clients *apiClients
 	now     func() time.Time
 
-	mu      sync.Mutex // protects kept
+	mu      sync.Mutex // protects entries
 	entries map[cacheKey]cachedObject
 }
 

@@ -34,8 +34,7 @@ type condition struct {
 	program cel.Program
 }
 
-// compileConditions compiles a policy's conditions. The error is for whoever wrote
-// them.
+// compileConditions compiles a policy's conditions. The error is for their author.
 func compileConditions(env *cel.Env, list []v1alpha1.MatchCondition) ([]condition, error) {
 	conditions := make([]condition, 0, len(list))
 	for _, c := range list {

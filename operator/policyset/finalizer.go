@@ -100,8 +100,8 @@ func (f *Finalizer) releasesOnRemoval() bool {
 }
 
 // attaches reports whether the finalizer may be added to objects: not before the resource
-// has InUseFinalizer, without which it could be deleted at once and leave a finalizer that nobody
-// serves.
+// has InUseFinalizer. Without that, the resource could be deleted at once, and the finalizer
+// would stay on objects forever.
 func (f *Finalizer) attaches() bool {
 	return f.Spec.Attach && slices.Contains(f.Object.GetFinalizers(), v1alpha1.InUseFinalizer)
 }

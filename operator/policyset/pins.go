@@ -6,7 +6,7 @@ import (
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
 )
 
-// A pin is the digest that a policy or finalizer names in module.digest. Whoever may edit
+// A pin is the digest that a policy or finalizer names in module.digest. A user who may edit
 // a module is not necessarily trusted with what a policy does: with the reads, writes and
 // requests that it grants, and with the objects that it deletes or keeps. So only the
 // content that the author of the policy has named is evaluated.

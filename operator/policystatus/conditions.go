@@ -20,7 +20,7 @@ const (
 	reasonWithheld      = "ObjectWithheld"       // objects may not be read for it
 	reasonNotVerified   = "CollectorNotVerified" // no canary has shown that the webhook is called
 	reasonNoCollector   = "NoOtherCollector"     // there is no built-in collector in companion mode
-	reasonNotServed     = "NotServed"            // it names resources that nobody serves
+	reasonNotServed     = "NotServed"            // it names resources that are not served
 	reasonNotNamespaced = "NotNamespaced"        // it is namespaced and names cluster-scoped resources
 )
 
@@ -167,7 +167,7 @@ func (w *Writer) notGoverned(d *policyset.Declaration) policyset.Problem {
 	}
 }
 
-// unserved returns the named resources that nobody serves, and those that are
+// unserved returns the named resources that are not served, and those that are
 // cluster-scoped, if the policy or finalizer is namespaced.
 func (w *Writer) unserved(d *policyset.Declaration) (missing, clusterScoped []string) {
 	for _, rule := range d.Policy.Rules {

@@ -49,7 +49,7 @@ func Redact(exchanges []policies.Exchange, bodies bool) (redacted []policies.Exc
 type redactor struct{ count int }
 
 // salt is random for each process: within the records of one process, equal hashes
-// mean equal values, but nobody can compare a hash with that of a guessed value.
+// mean equal values, but a hash can't be compared with that of a guessed value.
 var salt = sync.OnceValue(func() []byte {
 	random := make([]byte, sha256.Size)
 	_, _ = rand.Read(random) // never fails

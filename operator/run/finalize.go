@@ -28,7 +28,7 @@ func (op *Operator) connectFinalizers(client metadata.Interface, reader moduleca
 	op.finalizers = finalizers.New(finalizers.Options{
 		Finalizers: op.snapshots.Finalizers, Catalog: op.types, Reader: reader, Client: client,
 		Intents: executor, Namespace: op.options.Namespace, Keys: op.keys.Keys, StateLimiter: op.limits.states, EffectLimiter: op.limits.effects,
-		Gate:   &op.gate, // which nobody leads in a dry run
+		Gate:   &op.gate, // on which Lead is not called in a dry run
 		Record: op.recorder.RecordFinalizer, ProgressChanged: op.statusWriter.FinalizersChanged,
 		Interval: op.options.SweepInterval, Now: op.now, Log: op.log.WithName("finalizers"),
 	})

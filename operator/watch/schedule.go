@@ -4,7 +4,7 @@ import "time"
 
 const (
 	// debounce is how long no further change must be seen before a change triggers
-	// discovery, and patience the maximum delay.
+	// discovery, and maxDebounce the maximum delay.
 	debounce    = 250 * time.Millisecond
 	maxDebounce = time.Second
 

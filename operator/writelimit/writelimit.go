@@ -28,7 +28,7 @@ type Limiter struct {
 	limiters map[bucketKey]*rate.Limiter
 }
 
-// A bucket identifies a token bucket: a policy or finalizer, or a namespace.
+// A bucketKey identifies a token bucket: a policy or finalizer, or a namespace.
 type bucketKey struct{ owner, namespace string }
 
 // maxBuckets is the maximum number of buckets. Full buckets are evicted first, which has no

@@ -67,8 +67,8 @@ func (fs *flights) remove(key string, f *flight) {
 	}
 }
 
-// leave reports whether the caller was the last one. Nobody can join the fetch
-// then, and it ends.
+// leave reports whether the caller was the last one. Then the fetch ends, and no caller can
+// join it.
 func (fs *flights) leave(key string, f *flight) bool {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()

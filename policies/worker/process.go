@@ -299,7 +299,7 @@ func (p *process) exitCause(err error) error {
 // no module has a part in.
 const threadLimitMessage = "failed to create new OS thread"
 
-// postMortem makes out from its exit why a worker that nobody here killed has ended.
+// postMortem determines from its exit why a worker that was not killed by kill has ended.
 func (p *process) postMortem() *exitError {
 	status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
 	detail := "its worker process ended: " + p.cmd.ProcessState.String()

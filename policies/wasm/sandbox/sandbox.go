@@ -19,8 +19,8 @@ import (
 
 // Config is the configuration of a Host.
 type Config struct {
-	// CacheDir is the folder of compiled modules. Empty: no cache. Nobody else may
-	// have access to it, since its content is executed. Damaged files are compiled
+	// CacheDir is the folder of compiled modules. Empty: no cache. No other user
+	// may have access to it, since its content is executed. Damaged files are compiled
 	// again.
 	CacheDir string
 
