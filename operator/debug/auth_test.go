@@ -22,7 +22,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/record"
 )
 
-// A cluster is an API server with configurable token and access reviews.
+// fakeCluster is an API server with configurable token and access reviews.
 type fakeCluster struct {
 	users  map[string]string // user names by token
 	allows func(authorizationv1.SubjectAccessReviewSpec) bool

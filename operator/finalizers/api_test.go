@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// An api is a fake API server: writes must match the UID and resourceVersion of the object,
+// fakeAPI is a fake API server: writes must match the UID and resourceVersion of the object,
 // and an object that is being deleted disappears with its last finalizer. Responses can be
 // overridden.
 type fakeAPI struct {

@@ -30,7 +30,7 @@ const entry = "example.com/f"
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// A module returns configured verdicts, and stores the requests.
+// fakeModule returns configured verdicts, and stores the requests.
 type fakeModule struct {
 	mu       sync.Mutex // protects the fields below
 	respond  func(hostabi.Request) (hostabi.Verdict, error)
