@@ -48,19 +48,10 @@ var shared struct {
 }
 
 // Run is the body of TestMain: it runs the tests, stops the shared cluster if
-// there was one, calls cleanUps, and exits. Temporary files, also of processes that tests
-// kill, are in one folder, which is removed at the end.
+// there was one, calls cleanUps, and exits.
 func Run(m *testing.M, opts devcluster.Options, cleanUps ...func() error) {
 	shared.running = true
 	shared.opts = opts
-	temp, err := os.MkdirTemp("", "gleaner-test-")
-	if err == nil {
-		err = os.Setenv("TMPDIR", temp)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "devtest: create a folder for temporary files:", err)
-		os.Exit(1)
-	}
 	code := m.Run()
 	stopShared := func() error {
 		if shared.cluster == nil {
@@ -68,7 +59,7 @@ func Run(m *testing.M, opts devcluster.Options, cleanUps ...func() error) {
 		}
 		return shared.cluster.Stop()
 	}
-	for _, cleanUp := range append(append([]func() error{stopShared}, cleanUps...), func() error { return os.RemoveAll(temp) }) {
+	for _, cleanUp := range append([]func() error{stopShared}, cleanUps...) {
 		if err := cleanUp(); err != nil {
 			fmt.Fprintln(os.Stderr, "devtest: clean up:", err)
 			code = max(code, 1)

@@ -113,16 +113,26 @@ type Process struct {
 }
 
 // Start starts cmd. Its standard error is written to Log. On Linux, it is killed when the test
-// binary exits.
+// binary exits. Unless cmd.Env is set, its temporary files are removed when it has ended, also
+// if it was killed.
 func Start(cmd *exec.Cmd) (*Process, error) {
 	p := &Process{cmd: cmd, exited: make(chan struct{})}
 	cmd.Stderr = &p.Log
+	temp := ""
+	if cmd.Env == nil {
+		var err error
+		if temp, err = os.MkdirTemp("", "gleaner-test-"); err != nil {
+			return nil, err
+		}
+		cmd.Env = append(os.Environ(), "TMPDIR="+temp)
+	}
 	if err := child.Start(cmd); err != nil {
-		return nil, fmt.Errorf("start %s: %w", cmd.Path, err)
+		return nil, errors.Join(fmt.Errorf("start %s: %w", cmd.Path, err), os.RemoveAll(temp))
 	}
 	go func() {
 		defer close(p.exited)
-		_ = cmd.Wait() // ProcessState has the result
+		_ = cmd.Wait()         // ProcessState has the result
+		_ = os.RemoveAll(temp) // processes that it has started may still use it
 	}()
 	return p, nil
 }
