@@ -251,7 +251,7 @@ help: ## print this list
 # The first line that is seen, before anything is compiled.
 .PHONY: announce-demo
 announce-demo:
-	@echo 'The first time, this builds Gleaner and a real control plane from source, which takes seven to nine minutes on two idle cores;'
+	@echo 'The first time, this builds Gleaner and a real control plane from source, which takes five to seven minutes on two idle cores;'
 	@echo 'after that, the demo takes less than a minute. First, Go compiles the program that shows the progress.'
 
 FIRST_TIME := The first time, building the control plane and an S3 server from source takes three to six minutes more.
