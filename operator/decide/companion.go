@@ -76,7 +76,7 @@ func propagateCompanion(s Situation, j PolicyResult) Plan {
 	case j.Fault:
 		return propagate(s, j)
 	case !j.ByPolicy && decided != "" && decided == s.Facts.CarriedOut:
-		return release
+		return onceConfirmed(s.Facts, release)
 	case !j.ByPolicy:
 		return propagate(s, j)
 	case decided == metav1.DeletePropagationForeground && !j.mustSaveState(o) && s.Facts.Blocking == 0:
@@ -89,9 +89,18 @@ func propagateCompanion(s Situation, j PolicyResult) Plan {
 		return Plan{Reason: LeftToCollector}
 	case s.Facts.Dependents != 0:
 		return Plan{Reason: PropagationDecided, Action: Propagate{o, metav1.DeletePropagationOrphan}}
-	case s.Facts.Confirmed:
-		return release
-	case s.Facts.ConfirmError != "":
+	default:
+		return onceConfirmed(s.Facts, release)
+	}
+}
+
+// onceConfirmed returns a plan if a list has shown no dependent that the graph does not
+// have, and otherwise one that has the dependents listed.
+func onceConfirmed(f Facts, plan Plan) Plan {
+	switch {
+	case f.Confirmed:
+		return plan
+	case f.ConfirmError != "":
 		return Plan{Reason: DependentsUnreadable, Retry: true}
 	default:
 		return Plan{Reason: DependentsUnconfirmed, ConfirmDependents: true}

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gleaner-dev/gleaner/operator/catalog"
@@ -56,7 +57,7 @@ func (g *Gatherer) Gather(ctx context.Context, id graph.ID) (decide.Facts, bool)
 	facts := decide.Facts{Object: view.Object, Dependents: view.Dependents, Blocking: view.Blocking, Blockers: view.Blockers}
 	facts.Owners, facts.UnreadOwners = g.owners(ctx, view)
 	if g.Requests != nil && view.Object.Held && view.Object.Terminating {
-		facts.CarriedOut = g.Requests.Of(id)
+		facts.CarriedOut = carriedOut(view, g.Requests.Of(id))
 	}
 	if g.Barrier.NeedsConfirmation(view) {
 		facts.Confirmed, facts.ConfirmError = g.Barrier.Outcome(id, g.Barrier.orphans(view))
@@ -67,6 +68,18 @@ func (g *Gatherer) Gather(ctx context.Context, id graph.ID) (decide.Facts, bool)
 		}
 	}
 	return facts, true
+}
+
+// carriedOut returns a requested propagation policy if nothing is left of it to be done; ""
+// otherwise. Its finalizer may be gone because another DELETE has replaced the request.
+func carriedOut(owner graph.View, requested metav1.DeletionPropagation) metav1.DeletionPropagation {
+	switch {
+	case requested == metav1.DeletePropagationOrphan && owner.Dependents == 0,
+		requested == metav1.DeletePropagationForeground && owner.Blocking == 0:
+		return requested
+	default:
+		return ""
+	}
 }
 
 // GatherUnwatched returns the facts about an object of a type that is not watched. They are

@@ -12,7 +12,8 @@ import (
 // Requests remembers the propagation policies that clients requested for objects with a
 // hold, in companion mode. The built-in garbage collector carries a request out and removes
 // its finalizer, possibly before Gleaner has decided about the object. Then only the watch
-// events in between have shown it. So a request is forgotten if the operator restarts, and
+// events in between have shown it. That it was seen does not prove that it was carried out:
+// see carriedOut. A request is forgotten if the operator restarts, and
 // the policies decide as if the client had specified nothing.
 //
 // The zero value is ready to use. Its methods may be called concurrently.

@@ -66,6 +66,8 @@ func (w *dirtyList) addIfUnblocked(owner *node) {
 		w.add(owner)
 	case owner.waits() && owner.blocking == 0:
 		w.add(owner)
+	case owner.flags.has(seen|terminating|held) && owner.blocking == 0: // a client's request may be carried out now
+		w.add(owner)
 	}
 }
 
