@@ -35,6 +35,9 @@ var errUndefined = errors.New("undefined")
 // guest is an instance of a compiled policy.
 type guest struct{ *sandbox.Instance }
 
+// alignment of addresses that the module allocates, in bytes.
+const alignment = 8
+
 // trapf reports that a guest aborted its call, or violated OPA's ABI.
 func trapf(format string, args ...any) *sandbox.TrapError {
 	return &sandbox.TrapError{Kind: sandbox.Trapped, Message: fmt.Sprintf(format, args...)}
@@ -75,19 +78,32 @@ func (g guest) readText(addr uint32, limit int) ([]byte, error) {
 	return all[:end], nil
 }
 
-// eval evaluates an entry point and returns its value as JSON.
-func (g guest) eval(ctx context.Context, entry int, request []byte, limit int) ([]byte, error) {
-	input, err := g.writeBytes(ctx, request)
-	if err != nil {
-		return nil, err
+// writeInput writes a request to a module that has not run yet, and returns its address and
+// the start of free memory behind it. Without calling the module, it uses the memory that
+// is free from the address heap on, as OPA's SDK does. If that is too small, the module must
+// allocate it.
+func (g guest) writeInput(ctx context.Context, request []byte, heap uint32) (input, free uint32, err error) {
+	if g.Write(heap, request) {
+		end := heap + uint32(len(request))
+		return heap, (end + alignment - 1) &^ (alignment - 1), nil
 	}
-	heap, err := g.call(ctx, exportHeap)
+	if input, err = g.writeBytes(ctx, request); err != nil {
+		return 0, 0, err
+	}
+	free, err = g.call(ctx, exportHeap)
+	return input, free, err
+}
+
+// eval evaluates an entry point and returns its value as JSON. Free memory starts at the
+// address heap.
+func (g guest) eval(ctx context.Context, entry int, request []byte, heap uint32, limit int) ([]byte, error) {
+	input, free, err := g.writeInput(ctx, request, heap)
 	if err != nil {
 		return nil, err
 	}
 	const reserved, noData, asJSON = 0, 0, 0
 	at, err := g.call(ctx, exportEval,
-		reserved, uint64(entry), noData, uint64(input), uint64(len(request)), uint64(heap), asJSON)
+		reserved, uint64(entry), noData, uint64(input), uint64(len(request)), uint64(free), asJSON)
 	if err != nil {
 		return nil, err
 	}

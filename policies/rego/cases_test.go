@@ -269,7 +269,7 @@ func (r caseRig) start(t *testing.T, code []byte) *Policy {
 	}
 	t.Cleanup(loaded.Close)
 	m := &Module{loaded: loaded, Hooks: hookNames[:1]}
-	if err := m.readBuiltins(t.Context()); err != nil {
+	if err := m.inspect(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	p, err := NewPolicy(t.Context(), m, Options{})

@@ -52,6 +52,7 @@ type Module struct {
 
 	loaded *sandbox.Module
 	names  builtinNames
+	heap   uint32 // address at which the free memory of a new instance starts
 }
 
 // Load compiles a policy. The error is an *Error if the policy caused it. The
@@ -90,7 +91,7 @@ func (e *Engine) LoadCompiled(ctx context.Context, c Compiled) (*Module, error) 
 		return nil, blame(err)
 	}
 	m := &Module{Digest: c.Digest, Hooks: c.Hooks, Size: len(c.Code), loaded: loaded}
-	if err := m.readBuiltins(ctx); err != nil {
+	if err := m.inspect(ctx); err != nil {
 		loaded.Close()
 		return nil, blame(err)
 	}
@@ -120,10 +121,10 @@ func blame(err error) error {
 	return err
 }
 
-// readBuiltins reads the built-ins from the module itself. The source has been
-// checked before, so a forbidden one is a bug in this package, and the policy is
-// rejected.
-func (m *Module) readBuiltins(ctx context.Context) error {
+// inspect reads from the module itself where its free memory starts, and its built-ins. The
+// source has been checked before, so a forbidden one is a bug in this package, and the
+// policy is rejected.
+func (m *Module) inspect(ctx context.Context) error {
 	for _, name := range []string{exportBuiltins, exportMalloc, exportHeap, exportEval, exportParse, exportDump, exportDumpJSON} {
 		if !slices.ContainsFunc(m.loaded.Exports(), func(e fuel.Export) bool { return e.Name == name && len(e.Results) == 1 }) {
 			return fmt.Errorf("load module: it does not export %s", name)
@@ -135,11 +136,16 @@ func (m *Module) readBuiltins(ctx context.Context) error {
 	}
 	defer pool.Close()
 	_, err = pool.Run(ctx, func(ctx context.Context, in *sandbox.Instance) (err error) {
-		m.names, err = guest{in}.builtinNames(ctx)
-		return err
+		if m.heap, err = (guest{in}).call(ctx, exportHeap); err != nil { // before anything is allocated
+			return fmt.Errorf("read the start of free memory: %w", err)
+		}
+		if m.names, err = (guest{in}).builtinNames(ctx); err != nil {
+			return fmt.Errorf("read built-ins: %w", err)
+		}
+		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("read built-ins: %w", err)
+		return err
 	}
 	m.Builtins = slices.Sorted(maps.Values(m.names))
 	for _, name := range m.Builtins {

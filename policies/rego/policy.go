@@ -65,7 +65,7 @@ type Evaluation struct {
 }
 
 // EvaluateMetered is like Evaluate, and also returns what a record needs. With an error, the
-// Answer has no verdict, but the resources used.
+// Evaluation has no verdict, but the resources used.
 func (p *Policy) EvaluateMetered(ctx context.Context, request hostabi.Request) (Evaluation, error) {
 	document, err := hostabi.MarshalRequest(request)
 	if err != nil {
@@ -74,7 +74,7 @@ func (p *Policy) EvaluateMetered(ctx context.Context, request hostabi.Request) (
 	return p.EvaluateDocument(ctx, request.Hook, document)
 }
 
-// EvaluateDocument is like Ask for a marshaled request with this hook.
+// EvaluateDocument is like EvaluateMetered for a marshaled request with this hook.
 func (p *Policy) EvaluateDocument(ctx context.Context, hook hostabi.Hook, document []byte) (a Evaluation, err error) {
 	a.Document, a.Usage, err = p.evalDocument(ctx, hook, document)
 	if err == nil {
@@ -98,7 +98,7 @@ func (p *Policy) evalDocument(ctx context.Context, hook hostabi.Hook, request []
 	}
 	usage, err = p.pool.Run(ctx, func(ctx context.Context, in *sandbox.Instance) error {
 		var err error
-		verdict, err = guest{in}.eval(p.module.names.withContext(ctx), entry, request, hostabi.MaxVerdictBytes)
+		verdict, err = guest{in}.eval(p.module.names.withContext(ctx), entry, request, p.module.heap, hostabi.MaxVerdictBytes)
 		return err
 	})
 	return verdict, usage, err

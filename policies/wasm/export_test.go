@@ -50,8 +50,8 @@ func EvaluateFresh(ctx context.Context, m *Module, request hostabi.Request) (str
 
 var errThrownAway = errors.New("thrown away")
 
-// EvaluateOnce is Ask with an instance that is thrown away afterwards, as one is that
-// changed a table. A policy that is asked in no other way has a fresh one for
+// EvaluateOnce is EvaluateMetered with an instance that is thrown away afterwards, as one is that
+// changed a table. A policy that is evaluated in no other way has a fresh one for
 // each call.
 func EvaluateOnce(ctx context.Context, p *Policy, request hostabi.Request) (Evaluation, error) {
 	document, err := hostabi.MarshalRequest(request)

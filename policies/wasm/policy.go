@@ -98,7 +98,7 @@ type Evaluation struct {
 }
 
 // EvaluateMetered is like Evaluate, and also returns what a record needs. With an error, the
-// Answer has no verdict, but the resources used.
+// Evaluation has no verdict, but the resources used.
 func (p *Policy) EvaluateMetered(ctx context.Context, request hostabi.Request) (Evaluation, error) {
 	document, err := hostabi.MarshalRequest(request)
 	if err != nil {
@@ -107,7 +107,7 @@ func (p *Policy) EvaluateMetered(ctx context.Context, request hostabi.Request) (
 	return p.EvaluateDocument(ctx, request.Hook, request.Time, document)
 }
 
-// EvaluateDocument is like Ask for a marshaled request with this hook and time.
+// EvaluateDocument is like EvaluateMetered for a marshaled request with this hook and time.
 func (p *Policy) EvaluateDocument(ctx context.Context, hook hostabi.Hook, at time.Time, document []byte) (Evaluation, error) {
 	if !slices.Contains(p.module.Hooks, hook) {
 		return Evaluation{}, &policies.Fault{

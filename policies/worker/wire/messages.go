@@ -70,7 +70,7 @@ type Reply struct {
 	Size    int64 // bytes of WebAssembly
 	Code    []byte
 
-	// Of Ask, and of Start for initialization.
+	// Of Evaluate, and of Start for initialization.
 	Verdict  []byte
 	Fuel     int64
 	Memory   int64 // bytes of linear memory at the end
