@@ -63,6 +63,18 @@ func (f activeFinalizer) needsWrite(hasFinalizer bool) bool {
 	return f.Attaches()
 }
 
+// failureMessage returns the message of a failure: the reason, and what must change for a
+// new attempt.
+func (f activeFinalizer) failureMessage(reason string) string {
+	return fmt.Sprintf("%s; not retried until the object, the spec of %s or its module changes", reason, f)
+}
+
+// inputIdentity identifies the input of a failed evaluation: the failure stands until any part
+// of it changes.
+func (f activeFinalizer) inputIdentity(fingerprint string) string {
+	return fmt.Sprintf("%s %d %.12s %s", f.UID, f.Generation, f.Digest, fingerprint)
+}
+
 // isExempt reports whether finalizers are never added to objects in a namespace. In the
 // operator's own namespace they could prevent its deletion.
 func (o Options) isExempt(namespace string) bool {

@@ -7,10 +7,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
-
-	"github.com/gleaner-dev/gleaner/operator/graph"
-	"github.com/gleaner-dev/gleaner/operator/objectstate"
-	"github.com/gleaner-dev/gleaner/policies"
 )
 
 // workers is the number of concurrent workers of one finalizer. Each finalizer has its
@@ -36,32 +32,6 @@ type controller struct {
 	withFinalizer int
 	counted       bool
 	accountLookup accountLookup
-}
-
-// A pendingObject is the in-memory state of one object that waits for the finalizer. It is lost
-// when the process ends; the state annotation is not.
-type pendingObject struct {
-	key    key
-	object graph.Object
-
-	evaluatedBy    *policies.Finalizer // version used for the last evaluation; nil if another outcome was recorded since
-	fingerprint    string              // of the object at the last evaluation, see fingerprint
-	lastEvaluation time.Time           // time of the last evaluation
-	wrote          bool                // the last evaluation wrote objects
-	selfTriggered  int                 // number of consecutive changes that followed such writes
-	nextRetry      time.Time           // time of the next evaluation; zero: when something changes
-	attempt        int
-	savedState     objectstate.FinalizerState // used where the object can't have the annotation
-	failures       int                        // consecutive
-	rateLimited    int                        // consecutive times that the rate limit was hit
-
-	inFlight inFlightIntent
-
-	reason   Reason
-	message  string
-	since    time.Time // when the reason was first reported
-	deadline time.Time // zero: none
-	deleted  time.Time // zero: not read yet
 }
 
 // startController starts a controller.

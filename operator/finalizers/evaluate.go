@@ -6,15 +6,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gleaner-dev/gleaner/hostabi"
-	"github.com/gleaner-dev/gleaner/operator/catalog"
 	"github.com/gleaner-dev/gleaner/operator/intents"
 	"github.com/gleaner-dev/gleaner/operator/modulecall"
-	"github.com/gleaner-dev/gleaner/operator/objectstate"
-	"github.com/gleaner-dev/gleaner/policies"
 )
 
 // restartDelay is the delay before a new attempt if the resource changed during an
@@ -25,8 +20,8 @@ const restartDelay = 20 * time.Millisecond
 // a decision other than Act.
 func (v *reconciler) evaluate(ctx context.Context) time.Duration {
 	start := v.Now()
-	v.item.attempt = max(v.item.attempt, v.savedState.Attempt) + 1
-	request, err := v.buildRequest(ctx)
+	v.item.attempt = max(v.item.attempt, v.state.saved.Attempt) + 1
+	request, err := v.buildRequest(ctx, &v.item, v.state.saved.State)
 	if err != nil {
 		return v.finishWithError(ctx, Outcome{}, err)
 	}
@@ -52,10 +47,10 @@ func (v *reconciler) evaluate(ctx context.Context) time.Duration {
 		if wait := v.rateLimitDelay(call.Verdict); wait > 0 {
 			return v.postponeWrites(ctx, n, wait)
 		}
-		if err := v.saveState(ctx, call.Verdict.State); err != nil {
+		if err := v.state.save(ctx, call.Verdict.State); err != nil {
 			return v.finishWithError(ctx, n, err)
 		}
-		call.Request.State = v.savedState.State
+		call.Request.State = v.state.saved.State
 		err := v.executeIntents(ctx, &n, &call)
 		switch {
 		case v.stopped(ctx):
@@ -145,16 +140,16 @@ func (v *reconciler) applyVerdict(ctx context.Context, n Outcome) time.Duration 
 		n.Reason = Done
 		return v.removeFinalizer(ctx, n)
 	case hostabi.DecisionFail:
-		if err := v.saveFailure(ctx, verdict.Reason); err != nil {
+		if err := v.state.saveFailure(ctx, verdict.Reason); err != nil {
 			return v.finishWithError(ctx, n, err)
 		}
-		n.Reason, n.Message = Failed, v.failureMessage(v.savedState.Failed)
+		n.Reason, n.Message = Failed, v.f.failureMessage(v.state.saved.Failed)
 		return v.finish(ctx, n, v.retryDelay(n))
 	case hostabi.DecisionWait:
 		if wait := v.rateLimitDelay(verdict); wait > 0 {
 			return v.postponeWrites(ctx, n, wait)
 		}
-		if err := v.saveState(ctx, verdict.State); err != nil {
+		if err := v.state.save(ctx, verdict.State); err != nil {
 			return v.finishWithError(ctx, n, err)
 		}
 		n.Reason, n.Message = n.waitReason()
@@ -165,112 +160,4 @@ func (v *reconciler) applyVerdict(ctx context.Context, n Outcome) time.Duration 
 		n.Reason, n.Message = Fault, n.Fault.Error()
 		return v.finish(ctx, n, v.retryDelay(n))
 	}
-}
-
-// buildRequest builds the module's request.
-func (v *reconciler) buildRequest(ctx context.Context) (r hostabi.Request, err error) {
-	o := v.item.object
-	r = hostabi.Request{
-		APIVersion: hostabi.Version, Hook: hostabi.HookFinalize, RequestedPropagation: modulecall.RequestedPropagation(o),
-		Policy: hostabi.Policy{Name: v.f.Name, Namespace: v.f.Namespace, Settings: v.f.Settings},
-		Time:   v.Now().UTC().Truncate(time.Second), Attempt: v.item.attempt, State: v.savedState.State,
-		NamespaceTerminating: v.namespace.Terminating,
-		IdempotencyKey:       fmt.Sprintf("%s/%s/%s", o.UID, hostabi.HookFinalize, v.entry),
-	}
-	for _, ref := range o.Owners {
-		r.Owners = append(r.Owners, hostabi.Owner{Status: hostabi.OwnerUnknown, Reference: modulecall.Reference(ref)})
-	}
-	if d := v.item.deadline; !d.IsZero() {
-		d = d.UTC()
-		r.Deadline = &d
-	}
-	r.ServiceAccountMissing = v.accountMissing(ctx)
-	if r.Object, err = modulecall.ObjectOf(identityOf(v.object)); err != nil {
-		return r, err
-	}
-	err = modulecall.AddObject(&r, v.f.Needs, func() (*unstructured.Unstructured, error) {
-		visible, err := v.visibleObject(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return withoutStateAnnotation(visible), nil
-	})
-	return r, err
-}
-
-// identityOf returns the part of an object that needs no permission: its identity, its
-// finalizers and its deletionTimestamp.
-func identityOf(o *unstructured.Unstructured) *unstructured.Unstructured {
-	b := &unstructured.Unstructured{Object: map[string]any{}}
-	b.SetGroupVersionKind(o.GroupVersionKind())
-	b.SetNamespace(o.GetNamespace())
-	b.SetName(o.GetName())
-	b.SetUID(o.GetUID())
-	b.SetResourceVersion(o.GetResourceVersion())
-	b.SetFinalizers(o.GetFinalizers())
-	b.SetDeletionTimestamp(o.GetDeletionTimestamp())
-	return b
-}
-
-// withoutStateAnnotation returns the object without the state annotation: a module receives its own state
-// in the request.
-func withoutStateAnnotation(o *unstructured.Unstructured) *unstructured.Unstructured {
-	annotations := o.GetAnnotations() // a copy
-	if _, own := annotations[objectstate.FinalizersAnnotation]; !own {
-		return o
-	}
-	o = o.DeepCopy()
-	delete(annotations, objectstate.FinalizersAnnotation)
-	if len(annotations) == 0 {
-		annotations = nil
-	}
-	o.SetAnnotations(annotations)
-	return o
-}
-
-// visibleObject returns the object as the finalizer's module may read it: a namespaced finalizer
-// reads as its service account. The error is a *modulecall.WithheldError if that account may
-// not read the object.
-func (v *reconciler) visibleObject(ctx context.Context) (*unstructured.Unstructured, error) {
-	own := func() (*unstructured.Unstructured, error) { return v.object, nil }
-	return modulecall.Visible(v.f.Policy, v.f.String(), own, func(account policies.ServiceAccount) (*unstructured.Unstructured, error) {
-		o, err := v.Reader.Get(ctx, account, v.resource.Version, v.key.namespace, v.key.name)
-		if err == nil && o.GetUID() != v.key.uid {
-			return nil, fmt.Errorf("read object as %s/%s: the UID has changed", account.Namespace, account.Name)
-		}
-		return o, err
-	})
-}
-
-var serviceAccounts = schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"}
-
-// An accountLookup is a cached lookup of the finalizer's service account.
-type accountLookup struct {
-	account policies.ServiceAccount
-	time    time.Time
-	missing bool
-}
-
-// accountCacheTTL is how long a lookup is cached.
-const accountCacheTTL = 5 * time.Second
-
-// accountMissing reports whether the finalizer's service account is known not to
-// exist. Other read errors prove nothing.
-func (v *reconciler) accountMissing(ctx context.Context) bool {
-	a, now := v.f.ServiceAccount, v.Now()
-	if a == (policies.ServiceAccount{}) {
-		return false
-	}
-	v.mu.Lock()
-	seen := v.accountLookup
-	v.mu.Unlock()
-	if seen.account == a && now.Sub(seen.time) < accountCacheTTL {
-		return seen.missing
-	}
-	_, err := v.Reader.Get(ctx, policies.ServiceAccount{}, serviceAccounts, a.Namespace, a.Name)
-	seen = accountLookup{account: a, time: now, missing: err != nil && catalog.ConfirmsNotFound(err, serviceAccounts.GroupResource(), a.Name)}
-	v.mu.Lock()
-	v.accountLookup = seen
-	v.mu.Unlock()
-	return seen.missing
 }

@@ -17,7 +17,7 @@ const maxRateLimitDelay = time.Minute
 // start again, and repeat them.
 func (v *reconciler) rateLimitDelay(verdict hostabi.Verdict) (wait time.Duration) {
 	states, effects := 0, 0
-	if v.persistsState() && v.stateChanged(verdict.State) {
+	if v.state.persists() && v.state.changed(verdict.State) {
 		states = 1
 	}
 	for _, intent := range verdict.Intents {

@@ -8,7 +8,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/writer"
 )
 
@@ -29,13 +28,13 @@ func (v *reconciler) reconcileLive(ctx context.Context, hasFinalizer bool) time.
 	case !selected || v.namespace.Terminating:
 		return 0
 	}
-	written, err := v.patch(ctx, writer.Protects, func(o metav1.Object) (map[string]any, error) {
+	written, err := v.patcher.patch(ctx, writer.Protects, func(o metav1.Object) (map[string]any, error) {
 		if o.GetDeletionTimestamp() != nil || slices.Contains(o.GetFinalizers(), v.entry) {
 			return nil, nil
 		}
 		return map[string]any{"finalizers": append(slices.Clone(o.GetFinalizers()), v.entry)}, nil
 	})
-	n := Outcome{Finalizer: v.f.Finalizer, Object: graph.ObjectOf(v.resource.GroupVersionKind(), v.object), Reason: Attached, Err: err}
+	n := Outcome{Finalizer: v.f.Finalizer, Object: v.target(), Reason: Attached, Err: err}
 	switch {
 	case errors.Is(err, errGone):
 	case err != nil:
@@ -58,7 +57,7 @@ func (v *reconciler) retryLive(ctx context.Context, n Outcome) time.Duration {
 		v.Log.V(1).Info("Writing a finalizer failed, retrying", "finalizer", v.f.String(), "object", v.key.String(), "error", n.Err.Error())
 		return delay
 	}
-	n.Finalizer, n.Object = v.f.Finalizer, graph.ObjectOf(v.resource.GroupVersionKind(), v.object)
+	n.Finalizer, n.Object = v.f.Finalizer, v.target()
 	n.NextRetry = v.Now().Add(delay)
 	v.Record(n)
 	return delay

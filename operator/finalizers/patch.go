@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,10 +14,6 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	"github.com/gleaner-dev/gleaner/operator/act"
-	"github.com/gleaner-dev/gleaner/operator/catalog"
-	"github.com/gleaner-dev/gleaner/operator/graph"
-	"github.com/gleaner-dev/gleaner/operator/objectstate"
-	"github.com/gleaner-dev/gleaner/operator/statekey"
 	"github.com/gleaner-dev/gleaner/operator/writer"
 )
 
@@ -37,23 +31,29 @@ var (
 	errChanged = errors.New("object has changed since it was read")
 )
 
+// A patcher patches the metadata of one object, if the steps of the writer admit it.
+type patcher struct {
+	*subject
+	latest metav1.Object // the newest known metadata; nil: must be read
+}
+
 // patch patches the object's finalizers and annotations without overwriting concurrent
 // changes. The function change returns the metadata to patch, given the live object; nil
 // means no write. The result reports whether the object was written.
-func (v *reconciler) patch(ctx context.Context, effect writer.Effect, change func(metav1.Object) (map[string]any, error)) (written bool, err error) {
-	client := v.Client.Resource(v.resource.Version).Namespace(v.key.namespace)
+func (p *patcher) patch(ctx context.Context, effect writer.Effect, change func(metav1.Object) (map[string]any, error)) (written bool, err error) {
+	client := p.Client.Resource(p.resource.Version).Namespace(p.key.namespace)
 	err = retry.RetryOnConflict(writeBackoff, func() error {
-		if v.stopped(ctx) {
+		if p.stopped(ctx) {
 			return errStopped
 		}
-		if err := v.refresh(ctx, client); err != nil {
+		if err := p.refresh(ctx, client); err != nil {
 			return err
 		}
-		fields, err := change(v.latest)
+		fields, err := change(p.latest)
 		if fields == nil || err != nil {
 			return err
 		}
-		err = v.write(ctx, client, effect, fields)
+		err = p.write(ctx, client, effect, fields)
 		written = err == nil
 		return err
 	})
@@ -61,110 +61,66 @@ func (v *reconciler) patch(ctx context.Context, effect writer.Effect, change fun
 }
 
 // write patches the object's metadata, if the steps of the writer admit it.
-func (v *reconciler) write(ctx context.Context, client metadata.ResourceInterface, effect writer.Effect, fields map[string]any) error {
-	target := v.target()
-	target.ResourceVersion = v.latest.GetResourceVersion()
-	fields["uid"], fields["resourceVersion"] = v.key.uid, target.ResourceVersion
+func (p *patcher) write(ctx context.Context, client metadata.ResourceInterface, effect writer.Effect, fields map[string]any) error {
+	target := p.target()
+	target.ResourceVersion = p.latest.GetResourceVersion()
+	fields["uid"], fields["resourceVersion"] = p.key.uid, target.ResourceVersion
 	body, err := json.Marshal(map[string]any{"metadata": fields})
 	if err != nil {
 		return err
 	}
-	v.latest = nil
-	result, err := v.writer.Do(ctx, writer.Write{
+	p.latest = nil
+	result, err := p.writer.Do(ctx, writer.Write{
 		Origin: writer.Finalizers, Target: target, Effect: effect,
-		Do: func(ctx context.Context) (act.Result, error) { return v.send(ctx, client, body) },
+		Do: func(ctx context.Context) (act.Result, error) { return p.send(ctx, client, body) },
 	})
 	if err == nil && result == act.Changed {
-		err = apierrors.NewConflict(v.resource.Version.GroupResource(), v.key.name, errChanged)
+		err = apierrors.NewConflict(p.resource.Version.GroupResource(), p.key.name, errChanged)
 	}
 	return err
 }
 
 // send sends a patch.
-func (v *reconciler) send(ctx context.Context, client metadata.ResourceInterface, body []byte) (act.Result, error) {
-	live, err := client.Patch(ctx, v.key.name, types.MergePatchType, body, metav1.PatchOptions{})
+func (p *patcher) send(ctx context.Context, client metadata.ResourceInterface, body []byte) (act.Result, error) {
+	live, err := client.Patch(ctx, p.key.name, types.MergePatchType, body, metav1.PatchOptions{})
 	switch {
-	case err != nil && v.notFound(err):
+	case err != nil && p.notFound(err):
 		return act.AlreadyGone, errGone
-	case apierrors.IsInvalid(err) && v.replaced(ctx, client):
+	case apierrors.IsInvalid(err) && p.replaced(ctx, client):
 		return act.AlreadyGone, errGone // replaced by another object of that name
 	case apierrors.IsConflict(err):
 		return act.Changed, err
 	case err != nil:
 		return act.Failed, err
-	case live.UID != v.key.uid:
+	case live.UID != p.key.uid:
 		return act.Failed, errors.New("response contains another object or none")
 	}
-	v.latest = live
+	p.latest = live
 	return act.Done, nil
 }
 
-// target returns the object for the steps of the writer.
-func (v *reconciler) target() graph.Object {
-	return graph.ObjectOf(v.resource.GroupVersionKind(), v.object)
-}
-
 // refresh reads the object's metadata if the known one is outdated.
-func (v *reconciler) refresh(ctx context.Context, client metadata.ResourceInterface) error {
-	if v.latest != nil {
+func (p *patcher) refresh(ctx context.Context, client metadata.ResourceInterface) error {
+	if p.latest != nil {
 		return nil
 	}
-	live, err := client.Get(ctx, v.key.name, metav1.GetOptions{})
+	live, err := client.Get(ctx, p.key.name, metav1.GetOptions{})
 	switch {
-	case err != nil && v.notFound(err):
+	case err != nil && p.notFound(err):
 		return errGone
 	case err != nil:
 		return err
 	case live.UID == "":
 		return errors.New("response contains no object")
-	case live.UID != v.key.uid:
+	case live.UID != p.key.uid:
 		return errGone
 	}
-	v.latest = live
+	p.latest = live
 	return nil
 }
 
-// notFound reports whether the error means that the object does not exist.
-func (v *reconciler) notFound(err error) bool {
-	return catalog.ConfirmsNotFound(err, v.resource.Version.GroupResource(), v.key.name)
-}
-
 // replaced reports whether another object has the name now.
-func (v *reconciler) replaced(ctx context.Context, client metadata.ResourceInterface) bool {
-	live, err := client.Get(ctx, v.key.name, metav1.GetOptions{})
-	return err == nil && live.UID != "" && live.UID != v.key.uid
-}
-
-// forceRelease removes the finalizer without a verdict.
-func (v *reconciler) forceRelease(ctx context.Context, message string) time.Duration {
-	return v.removeFinalizer(ctx, Outcome{Reason: Released, Message: message})
-}
-
-// removeFinalizer removes the finalizer.
-func (v *reconciler) removeFinalizer(ctx context.Context, n Outcome) time.Duration {
-	removed, err := v.patch(ctx, writer.Releases, func(o metav1.Object) (map[string]any, error) {
-		finalizers := slices.Clone(o.GetFinalizers())
-		if !slices.Contains(finalizers, v.entry) {
-			return nil, nil
-		}
-		finalizers = slices.DeleteFunc(finalizers, func(f string) bool { return f == v.entry })
-		patch := map[string]any{"finalizers": finalizers}
-		if _, own := o.GetAnnotations()[objectstate.FinalizersAnnotation]; !own || !objectstate.Supported(v.key.kind.Group) {
-			return patch, nil
-		}
-		text, err := objectstate.ReadFinalizers(o).With(v.entry, objectstate.FinalizerState{}, statekey.Keys{}) // no state to sign
-		patch["annotations"] = map[string]*string{objectstate.FinalizersAnnotation: text}
-		return patch, err
-	})
-	if err != nil && !errors.Is(err, errGone) {
-		return v.finishWithError(ctx, n, fmt.Errorf("remove finalizer: %w", err))
-	}
-	n.Finalizer, n.Removed = v.f.Finalizer, removed
-	n.Object = graph.ObjectOf(v.resource.GroupVersionKind(), v.object)
-	if deleted := v.object.GetDeletionTimestamp(); deleted != nil {
-		n.HeldFor = v.Now().Sub(deleted.Time)
-	}
-	v.removePending(v.key, removed)
-	v.Record(n)
-	return 0
+func (p *patcher) replaced(ctx context.Context, client metadata.ResourceInterface) bool {
+	live, err := client.Get(ctx, p.key.name, metav1.GetOptions{})
+	return err == nil && live.UID != "" && live.UID != p.key.uid
 }

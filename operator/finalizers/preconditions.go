@@ -20,20 +20,20 @@ import (
 type conditionError struct{ error }
 
 // checkPreconditions returns an Outcome and true if the module can't or must not be evaluated.
-func (v *reconciler) checkPreconditions(ctx context.Context) (Outcome, bool) {
-	if cycle := v.findCycle(); cycle != nil {
+func (s *subject) checkPreconditions(ctx context.Context) (Outcome, bool) {
+	if cycle := s.findCycle(); cycle != nil {
 		return Outcome{Reason: Circular, Message: fmt.Sprintf("finalizers wait for each other (%s): remove one of them from after", strings.Join(cycle, " after "))}, true
 	}
-	if waitFor := v.predecessors(v.entry, v.f.After); len(waitFor) != 0 {
+	if waitFor := s.predecessors(s.entry, s.f.After); len(waitFor) != 0 {
 		return Outcome{Reason: Waiting, Message: "waiting for the finalizer " + waitFor[0] + " to be removed (after)"}, true
 	}
-	if v.f.Loading {
-		return Outcome{Reason: Waiting, Message: "waiting for the module: " + v.f.NotReadyReason}, true
+	if s.f.Loading {
+		return Outcome{Reason: Waiting, Message: "waiting for the module: " + s.f.NotReadyReason}, true
 	}
-	if v.f.Evaluator == nil {
-		return Outcome{Reason: NotReady, Message: v.f.NotReadyReason}, true
+	if s.f.Evaluator == nil {
+		return Outcome{Reason: NotReady, Message: s.f.NotReadyReason}, true
 	}
-	selected, err := v.isSelected(ctx)
+	selected, err := s.isSelected(ctx)
 	condition := conditionError{}
 	switch {
 	case errors.As(err, &condition):
@@ -41,15 +41,15 @@ func (v *reconciler) checkPreconditions(ctx context.Context) (Outcome, bool) {
 	case err != nil:
 		return Outcome{Reason: HostError, Message: err.Error(), Err: err}, true
 	case !selected:
-		return Outcome{Reason: NotSelected, Message: fmt.Sprintf("%s does not select the object: change its selectors, or remove the finalizer", v.f)}, true
+		return Outcome{Reason: NotSelected, Message: fmt.Sprintf("%s does not select the object: change its selectors, or remove the finalizer", s.f)}, true
 	}
 	return Outcome{}, false
 }
 
 // predecessors returns the finalizers in after that the object has.
-func (v *reconciler) predecessors(entry string, after []string) (present []string) {
+func (s *subject) predecessors(entry string, after []string) (present []string) {
 	for _, other := range after {
-		if other != entry && slices.Contains(v.object.GetFinalizers(), other) {
+		if other != entry && slices.Contains(s.object.GetFinalizers(), other) {
 			present = append(present, other)
 		}
 	}
@@ -58,45 +58,45 @@ func (v *reconciler) predecessors(entry string, after []string) (present []strin
 
 // findCycle returns a cycle of after fields among the object's finalizers, from this
 // finalizer back to itself; nil if there is none.
-func (v *reconciler) findCycle() []string {
+func (s *subject) findCycle() []string {
 	seen := map[string]bool{}
 	var follow func(path []string, after []string) []string
 	follow = func(path []string, after []string) []string {
-		for _, next := range v.predecessors(path[len(path)-1], after) {
-			if next == v.entry {
+		for _, next := range s.predecessors(path[len(path)-1], after) {
+			if next == s.entry {
 				return append(path, next)
 			}
 			if seen[next] {
 				continue
 			}
 			seen[next] = true
-			if cycle := follow(append(path, next), v.predecessorsOf(next)); cycle != nil {
+			if cycle := follow(append(path, next), s.predecessorsOf(next)); cycle != nil {
 				return cycle
 			}
 		}
 		return nil
 	}
-	return follow([]string{v.entry}, v.f.After)
+	return follow([]string{s.entry}, s.f.After)
 }
 
 // isSelected reports whether the finalizer selects the object.
-func (v *reconciler) isSelected(ctx context.Context) (bool, error) {
+func (s *subject) isSelected(ctx context.Context) (bool, error) {
 	var err error
-	if v.namespace, err = v.Reader.Namespace(ctx, v.key.namespace); err != nil {
+	if s.namespace, err = s.Reader.Namespace(ctx, s.key.namespace); err != nil {
 		return false, fmt.Errorf("read namespace: %w", err)
 	}
-	p := v.f.Policy
+	p := s.f.Policy
 	switch {
-	case !p.Selects(v.resource.Version.GroupResource()):
+	case !p.Selects(s.resource.Version.GroupResource()):
 		return false, nil
-	case p.NamespaceSelector != nil && !p.NamespaceSelector.Empty() && !p.NamespaceSelector.Matches(v.namespace.Labels):
+	case p.NamespaceSelector != nil && !p.NamespaceSelector.Empty() && !p.NamespaceSelector.Matches(s.namespace.Labels):
 		return false, nil
-	case p.ObjectSelector != nil && !p.ObjectSelector.Matches(labels.Set(v.object.GetLabels())):
+	case p.ObjectSelector != nil && !p.ObjectSelector.Matches(labels.Set(s.object.GetLabels())):
 		return false, nil
 	case p.Matches == nil:
 		return true, nil
 	}
-	visible, err := v.visibleObject(ctx)
+	visible, err := s.visibleObject(ctx)
 	if err != nil {
 		return false, fmt.Errorf("evaluate matchConditions: %w", err)
 	}

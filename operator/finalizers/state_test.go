@@ -43,8 +43,8 @@ func TestFailure_UnsignedIsIgnored(t *testing.T) {
 	w := newTestEnv(t)
 	o := w.createPending()
 	w.api.change(o, func(o *unstructured.Unstructured) {
-		v := &reconciler{controller: w.controller, f: activeFinalizer{Finalizer: w.finalizer()}}
-		text, err := json.Marshal(map[string]any{"uid": o.GetUID(), "by": map[string]objectstate.FinalizerState{entry: {Failed: "no", FailedInput: v.inputIdentity(fingerprintOf(o))}}})
+		f := activeFinalizer{Finalizer: w.finalizer()}
+		text, err := json.Marshal(map[string]any{"uid": o.GetUID(), "by": map[string]objectstate.FinalizerState{entry: {Failed: "no", FailedInput: f.inputIdentity(fingerprintOf(o))}}})
 		if err != nil {
 			t.Fatal(err)
 		}
