@@ -53,29 +53,8 @@ type simulation struct {
 	cluster   *simulatedCluster
 	collector *simulate.Simulation
 
-	current       graph.ID // the object being processed
-	tree          tree
-	touched       map[graph.ID]struct{}       // objects that were changed or decided about
-	decisions     map[graph.ID][]record.Entry // in order
-	uncertainties map[graph.ID][]string       // why a decision is uncertain
-	deletedWith   map[graph.ID]deletedWith    // objects that are deleted with their namespace or type
-	deletions     map[graph.ID]deletion
-	orphaning     map[graph.ID]struct{} // objects that orphaned their dependents
-	foreground    map[graph.ID]struct{} // objects that were deleted in the foreground
-	waitCounts    map[graph.ID]int      // how often a policy returned Wait after the first phase
-	phase         int                   // 0 is what happens immediately
-}
-
-// deletedWith is the reason of an object that is not deleted because of its owners.
-type deletedWith struct {
-	by     graph.ID
-	reason string
-}
-
-// deletion is when an object was deleted.
-type deletion struct {
-	phase int
-	at    time.Time
+	tree tree
+	*history
 }
 
 const (
@@ -88,8 +67,7 @@ const (
 func Delete(ctx context.Context, o Options) (*Preview, error) {
 	o.Now = o.Now.Truncate(time.Second) // like times in objects
 	p := &simulation{
-		options: o, clock: o.Now, touched: map[graph.ID]struct{}{}, decisions: map[graph.ID][]record.Entry{},
-		uncertainties: map[graph.ID][]string{}, deletedWith: map[graph.ID]deletedWith{}, deletions: map[graph.ID]deletion{}, orphaning: map[graph.ID]struct{}{}, foreground: map[graph.ID]struct{}{}, waitCounts: map[graph.ID]int{},
+		options: o, clock: o.Now, history: newHistory(),
 	}
 	now := func() time.Time { return p.clock }
 	p.cluster = newSimulatedCluster(o.Survey, now)
@@ -118,7 +96,8 @@ func Delete(ctx context.Context, o Options) (*Preview, error) {
 			return nil, err
 		}
 	}
-	return p.report(first), nil
+	r := reporter{options: o, tree: p.tree, cluster: p.cluster, history: p.history, first: first}
+	return r.report(), nil
 }
 
 // newCollector creates the collector that runs on the copy.
@@ -140,15 +119,6 @@ func (p *simulation) newCollector(ctx context.Context, now func() time.Time) {
 		Keys: p.keys(ctx), OnUnverified: func(why error) { p.addUncertainty(why.Error()) },
 		OnDecision: p.addDecision, OnReconcile: func(id graph.ID) { p.current = id },
 	})
-}
-
-func (p *simulation) touch(id graph.ID) { p.touched[id] = struct{}{} }
-
-// addUncertainty records that the decision about the current object is uncertain.
-func (p *simulation) addUncertainty(reason string) {
-	if !slices.Contains(p.uncertainties[p.current], reason) {
-		p.uncertainties[p.current] = append(p.uncertainties[p.current], reason)
-	}
 }
 
 // addDecision records a decision.
@@ -176,7 +146,7 @@ func (p *simulation) runUntilIdle(ctx context.Context) error {
 			return err
 		}
 		for _, e := range p.cluster.takeEvents() {
-			p.addEvent(e)
+			p.addEvent(e, p.clock)
 			p.collector.Apply(e)
 		}
 		worked, failed := p.collector.Work(ctx)
@@ -190,24 +160,6 @@ func (p *simulation) runUntilIdle(ctx context.Context) error {
 		}
 	}
 	return errors.New("the simulation does not terminate: please report this bug")
-}
-
-// addEvent records deletions and their propagation.
-func (p *simulation) addEvent(e graph.Event) {
-	switch e := e.(type) {
-	case graph.Deleted:
-		id := graph.IDOf(e.Object.UID)
-		p.touch(id)
-		p.deletions[id] = deletion{p.phase, p.clock}
-	case graph.Seen:
-		id := graph.IDOf(e.Object.UID)
-		p.touch(id)
-		if o := e.Object; o.Terminating && o.Orphan && !o.Held {
-			p.orphaning[id] = struct{}{}
-		} else if o.Terminating && o.Foreground && !o.Held {
-			p.foreground[id] = struct{}{}
-		}
-	}
 }
 
 // advance ends a wait for something outside of the simulation: other controllers remove their
@@ -254,13 +206,4 @@ func otherFinalizers(o *object) []string {
 		}
 	}
 	return others
-}
-
-// last returns the last decision about an object.
-func (p *simulation) last(id graph.ID) *record.Entry {
-	entries := p.decisions[id]
-	if len(entries) == 0 {
-		return nil
-	}
-	return &entries[len(entries)-1]
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/decide"
 	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/record"
+	"github.com/gleaner-dev/gleaner/operator/survey"
 	"github.com/gleaner-dev/gleaner/policies/builtin"
 )
 
@@ -22,22 +23,29 @@ type deletionPolicies struct {
 
 func (w deletionPolicies) both() bool { return w.foreground && w.requested }
 
+// raceFinder finds objects whose outcome depends on which of two others is processed first.
+type raceFinder struct {
+	survey   *survey.Survey
+	policies *Reading // nil if they could not be read
+	*history
+}
+
 // deletionPoliciesOf returns the propagation policies with which each of the objects may be deleted. An
 // object with dependents is deleted in the foreground if its owner is in foreground
 // deletion at that time, and according to its own finalizers if its owner is gone (G-48,
 // G-49). An owner only waits for dependents that block it: it may be gone before the
 // others are processed.
-func (p *simulation) deletionPoliciesOf(order []graph.ID) map[graph.ID]deletionPolicies {
+func (f raceFinder) deletionPoliciesOf(order []graph.ID) map[graph.ID]deletionPolicies {
 	found := map[graph.ID]deletionPolicies{}
 	for _, id := range order {
-		if _, is := p.foreground[id]; is {
+		if _, is := f.foreground[id]; is {
 			found[id] = deletionPolicies{foreground: true}
 		}
 	}
 	for again := true; again; {
 		again = false
 		for _, id := range order {
-			if w := p.addDeletionPolicies(id, found); w != found[id] {
+			if w := f.addDeletionPolicies(id, found); w != found[id] {
 				found[id], again = w, true
 			}
 		}
@@ -46,10 +54,10 @@ func (p *simulation) deletionPoliciesOf(order []graph.ID) map[graph.ID]deletionP
 }
 
 // addDeletionPolicies adds the propagation policies that an object may have because of its owners.
-func (p *simulation) addDeletionPolicies(id graph.ID, found map[graph.ID]deletionPolicies) deletionPolicies {
+func (f raceFinder) addDeletionPolicies(id graph.ID, found map[graph.ID]deletionPolicies) deletionPolicies {
 	w := found[id]
-	from := p.options.Survey.Items[id].Meta
-	if !p.collectedByDefault(id) || slices.Contains(from.Finalizers, metav1.FinalizerDeleteDependents) && !hasOrphanFinalizer(from) {
+	from := f.survey.Items[id].Meta
+	if !f.collectedByDefault(id) || slices.Contains(from.Finalizers, metav1.FinalizerDeleteDependents) && !hasOrphanFinalizer(from) {
 		return w
 	}
 	waits, sure := false, true
@@ -58,7 +66,7 @@ func (p *simulation) addDeletionPolicies(id graph.ID, found map[graph.ID]deletio
 		waits = waits || owner.foreground
 		sure = sure && owner.foreground && !owner.requested && blocks(ref)
 	}
-	if p.propagationDecided(id) && (!waits || sure || !p.maySkipPolicy(id)) {
+	if f.propagationDecided(id) && (!waits || sure || !f.maySkipPolicy(id)) {
 		return w
 	}
 	return deletionPolicies{foreground: w.foreground || waits, requested: w.requested || !w.foreground || !sure}
@@ -66,27 +74,27 @@ func (p *simulation) addDeletionPolicies(id graph.ID, found map[graph.ID]deletio
 
 // collectedByDefault reports whether an object is deleted because of its owners, and no
 // policy has decided the propagation.
-func (p *simulation) collectedByDefault(id graph.ID) bool {
-	return slices.ContainsFunc(p.decisions[id], func(e record.Entry) bool {
+func (f raceFinder) collectedByDefault(id graph.ID) bool {
+	return slices.ContainsFunc(f.decisions[id], func(e record.Entry) bool {
 		return e.Action == record.Delete && (e.Policy == "" || e.Policy == builtin.Policy{}.Name())
 	})
 }
 
 // propagationDecided reports whether a policy has decided about an object's dependents.
-func (p *simulation) propagationDecided(id graph.ID) bool {
-	return slices.ContainsFunc(p.decisions[id], func(e record.Entry) bool { return e.Reason == decide.PropagationDecided })
+func (f raceFinder) propagationDecided(id graph.ID) bool {
+	return slices.ContainsFunc(f.decisions[id], func(e record.Entry) bool { return e.Reason == decide.PropagationDecided })
 }
 
 // maySkipPolicy reports whether the policy about the dependents of an object does not apply
 // if the object is deleted in the foreground: this counts as the client's request, which
 // only policies with override can change.
-func (p *simulation) maySkipPolicy(id graph.ID) bool {
-	if !slices.Contains(p.options.Survey.Items[id].Meta.Finalizers, graph.Hold) || p.options.Policies == nil {
+func (f raceFinder) maySkipPolicy(id graph.ID) bool {
+	if !slices.Contains(f.survey.Items[id].Meta.Finalizers, graph.Hold) || f.policies == nil {
 		return false
 	}
-	item, governed := p.options.Survey.Items[id], false
-	for governing := range p.options.Policies.Policies.Candidates(hostabi.HookPropagate, item.Resource.Version.GroupResource(), item.Meta.Namespace) {
-		decided := slices.ContainsFunc(p.decisions[id], func(e record.Entry) bool { return e.Policy == governing.String() })
+	item, governed := f.survey.Items[id], false
+	for governing := range f.policies.Policies.Candidates(hostabi.HookPropagate, item.Resource.Version.GroupResource(), item.Meta.Namespace) {
+		decided := slices.ContainsFunc(f.decisions[id], func(e record.Entry) bool { return e.Policy == governing.String() })
 		if governing.OverrideExplicit && decided {
 			return false
 		}
@@ -95,19 +103,19 @@ func (p *simulation) maySkipPolicy(id graph.ID) bool {
 	return governed
 }
 
-// markRaces sets the outcome of an object to Unknown if it depends on which of two other objects
+// mark sets the outcome of an object to Unknown if it depends on which of two other objects
 // is processed first.
-func (p *simulation) markRaces(order []graph.ID, objects map[graph.ID]*Object) {
-	ways := p.deletionPoliciesOf(order)
+func (f raceFinder) mark(order []graph.ID, objects map[graph.ID]*Object) {
+	ways := f.deletionPoliciesOf(order)
 	for _, id := range order {
-		if _, is := p.deletedWith[id]; is || objects[id].Outcome == Unknown {
+		if _, is := f.deletedWith[id]; is || objects[id].Outcome == Unknown {
 			continue
 		}
-		for _, ref := range p.options.Survey.Items[id].Meta.OwnerReferences {
+		for _, ref := range f.survey.Items[id].Meta.OwnerReferences {
 			owner := graph.IDOf(ref.UID)
-			item, there := p.options.Survey.Items[owner]
-			if there && ways[owner].both() && !p.hasKeptOwner(id, objects) {
-				if reason := p.mayOrphan(owner, item.Meta); reason != "" {
+			item, there := f.survey.Items[owner]
+			if there && ways[owner].both() && !f.hasKeptOwner(id, objects) {
+				if reason := f.mayOrphan(owner, item.Meta); reason != "" {
 					objects[id].setUnknown("Race", "its owner "+ref.Kind+"/"+ref.Name+" "+reason+", unless one of that owner's own owners is still in foreground deletion when it is deleted")
 					break
 				}
@@ -116,17 +124,17 @@ func (p *simulation) markRaces(order []graph.ID, objects map[graph.ID]*Object) {
 	}
 }
 
-// markTimingRaces sets the outcome of an object to Unknown if it depends on the order of other
+// markTiming sets the outcome of an object to Unknown if it depends on the order of other
 // objects whether it is deleted immediately: it may not be deleted in the foreground, or
 // its dependents may stop blocking it, since a dependent removes its reference to an owner
 // in foreground deletion as long as it has another owner (G-47).
-func (p *simulation) markTimingRaces(order []graph.ID, objects map[graph.ID]*Object) {
-	ways := p.deletionPoliciesOf(order)
+func (f raceFinder) markTiming(order []graph.ID, objects map[graph.ID]*Object) {
+	ways := f.deletionPoliciesOf(order)
 	hurried := map[graph.ID]bool{}
 	for again := true; again; {
 		again = false
 		for _, id := range order {
-			o, refs := objects[id], p.options.Survey.Items[id].Meta.OwnerReferences
+			o, refs := objects[id], f.survey.Items[id].Meta.OwnerReferences
 			notDeleted := o.Outcome != Waits && o.Outcome != Unknown
 			for _, ref := range refs {
 				owner, known := objects[graph.IDOf(ref.UID)]
@@ -144,37 +152,24 @@ func (p *simulation) markTimingRaces(order []graph.ID, objects map[graph.ID]*Obj
 }
 
 // hasKeptOwner reports whether an object has an owner that is not deleted.
-func (p *simulation) hasKeptOwner(id graph.ID, objects map[graph.ID]*Object) bool {
-	return slices.ContainsFunc(p.options.Survey.Items[id].Meta.OwnerReferences, func(ref metav1.OwnerReference) bool {
+func (f raceFinder) hasKeptOwner(id graph.ID, objects map[graph.ID]*Object) bool {
+	return slices.ContainsFunc(f.survey.Items[id].Meta.OwnerReferences, func(ref metav1.OwnerReference) bool {
 		owner, there := objects[graph.IDOf(ref.UID)]
 		if !there {
-			_, there = p.options.Survey.Items[graph.IDOf(ref.UID)]
+			_, there = f.survey.Items[graph.IDOf(ref.UID)]
 			return there
 		}
 		return owner.Outcome == Stays
 	})
 }
 
-// hasRacingOwners reports whether an object has both owners that orphan it and owners that delete it.
-// In a cluster any of them may be processed first.
-func (p *simulation) hasRacingOwners(id graph.ID) bool {
-	orphaned, deleted := false, false
-	for _, ref := range p.options.Survey.Items[id].Meta.OwnerReferences {
-		owner := graph.IDOf(ref.UID)
-		_, orphans := p.orphaning[owner]
-		_, goes := p.deletions[owner]
-		orphaned, deleted = orphaned || orphans, deleted || goes && !orphans
-	}
-	return orphaned && deleted
-}
-
 // mayOrphan returns why an object may orphan its dependents unless it is deleted in the
 // foreground, or "".
-func (p *simulation) mayOrphan(id graph.ID, o *metav1.PartialObjectMetadata) string {
+func (f raceFinder) mayOrphan(id graph.ID, o *metav1.PartialObjectMetadata) string {
 	switch {
 	case hasOrphanFinalizer(o):
 		return "orphans it"
-	case p.maySkipPolicy(id):
+	case f.maySkipPolicy(id):
 		return "is governed by a policy that decides about it"
 	default:
 		return ""

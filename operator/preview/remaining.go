@@ -11,18 +11,18 @@ import (
 )
 
 // describeRemaining describes an object that is not deleted immediately.
-func (p *simulation) describeRemaining(o *Object, id graph.ID, s snapshot, first map[graph.ID]snapshot) {
+func (r reporter) describeRemaining(o *Object, id graph.ID, s snapshot) {
 	switch {
 	case s.terminating:
 		o.Outcome = Waits
-		o.Reason, o.Message, o.Policy = p.waitingReason(s)
+		o.Reason, o.Message, o.Policy = r.waitingReason(s)
 		return
-	case s.last != nil && p.describeDecided(o, *s.last) && o.Outcome != Stays:
+	case s.last != nil && r.describeDecided(o, *s.last) && o.Outcome != Stays:
 		return
 	}
-	if _, gone := p.deletions[id]; gone { // later
+	if _, gone := r.deletions[id]; gone { // later
 		o.Outcome, o.Reason, o.Message, o.Policy = Waits, "OwnerWaits", "until its owner is gone", ""
-		if owner := p.remainingOwner(id, first); owner != "" {
+		if owner := r.remainingOwner(id); owner != "" {
 			o.Message = "until " + owner + " is gone"
 		}
 		return
@@ -31,17 +31,17 @@ func (p *simulation) describeRemaining(o *Object, id graph.ID, s snapshot, first
 		return
 	}
 	o.Outcome = Stays
-	o.Reason, o.Message = p.keptReason(id)
+	o.Reason, o.Message = r.keptReason(id)
 }
 
 // waitingReason returns what an object that is being deleted waits for.
-func (p *simulation) waitingReason(s snapshot) (reason, message, policy string) {
+func (r reporter) waitingReason(s snapshot) (reason, message, policy string) {
 	if s.last != nil && (s.last.Reason == decide.PolicyWaiting || s.last.Reason == decide.PolicyFault) {
 		return string(s.last.Reason), strings.TrimPrefix(verdictText(*s.last), "; "), s.last.Policy
 	}
 	var parts []string
 	for _, f := range s.finalizers {
-		parts = append(parts, "finalizer "+f+p.handledBy(f))
+		parts = append(parts, "finalizer "+f+r.handledBy(f))
 	}
 	if s.contents != 0 {
 		parts = append(parts, fmt.Sprintf("%d of the objects in it", s.contents))
@@ -60,11 +60,11 @@ func (p *simulation) waitingReason(s snapshot) (reason, message, policy string) 
 }
 
 // handledBy returns the Finalizer or ClusterFinalizer that handles a finalizer, if any.
-func (p *simulation) handledBy(entry string) string {
-	if p.options.Policies == nil {
+func (r reporter) handledBy(entry string) string {
+	if r.options.Policies == nil {
 		return ""
 	}
-	for _, f := range p.options.Policies.Finalizers {
+	for _, f := range r.options.Policies.Finalizers {
 		if f.Entry == entry {
 			return ", handled by " + f.String()
 		}
@@ -74,7 +74,7 @@ func (p *simulation) handledBy(entry string) string {
 
 // describeDecided describes an object by the last decision about it, if that determines
 // the outcome.
-func (p *simulation) describeDecided(o *Object, e record.Entry) bool {
+func (r reporter) describeDecided(o *Object, e record.Entry) bool {
 	o.Reason, o.Policy = string(e.Reason), e.Policy
 	policy := strings.TrimPrefix(verdictText(e), "; ")
 	switch e.Reason {
@@ -122,9 +122,9 @@ func unreadOwners(e record.Entry) string {
 }
 
 // remainingOwner returns an owner that is not deleted immediately.
-func (p *simulation) remainingOwner(id graph.ID, first map[graph.ID]snapshot) string {
-	for _, ref := range p.options.Survey.Items[id].Meta.OwnerReferences {
-		if _, left := first[graph.IDOf(ref.UID)]; left {
+func (r reporter) remainingOwner(id graph.ID) string {
+	for _, ref := range r.options.Survey.Items[id].Meta.OwnerReferences {
+		if _, left := r.first[graph.IDOf(ref.UID)]; left {
 			return ref.Kind + "/" + ref.Name
 		}
 	}
@@ -132,19 +132,19 @@ func (p *simulation) remainingOwner(id graph.ID, first map[graph.ID]snapshot) st
 }
 
 // keptReason returns why an object is not deleted.
-func (p *simulation) keptReason(id graph.ID) (reason, message string) {
-	item := p.options.Survey.Items[id]
+func (r reporter) keptReason(id graph.ID) (reason, message string) {
+	item := r.options.Survey.Items[id]
 	for _, ref := range item.Meta.OwnerReferences {
-		owner := p.object(graph.IDOf(ref.UID))
+		owner := r.object(graph.IDOf(ref.UID))
 		if owner == nil || owner.DeletionTimestamp != nil {
 			continue
 		}
 		return "OwnerRemains", "its owner " + owner.String() + " is not deleted"
 	}
-	if e := p.last(id); e != nil && e.Reason == decide.OrphanedByOwner {
+	if e := r.last(id); e != nil && e.Reason == decide.OrphanedByOwner {
 		return string(e.Reason), "orphaned by " + ownersWithStanding(*e, decide.Orphaning)
 	}
-	if slices.ContainsFunc(p.decisions[id], func(e record.Entry) bool { return e.Action == record.DropReferences }) {
+	if slices.ContainsFunc(r.decisions[id], func(e record.Entry) bool { return e.Action == record.DropReferences }) {
 		return "Released", "it has no owner reference any more"
 	}
 	return "", "nothing deletes it"

@@ -11,64 +11,22 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/record"
 )
 
-// snapshot is the state of an object after everything that happens immediately.
-type snapshot struct {
-	terminating bool
-	finalizers  []string // of other controllers
-	last        *record.Entry
-	blockers    []string
-	contents    int // number of objects in a namespace that is being deleted
-}
-
-// capture returns the state of all remaining objects.
-func (p *simulation) capture() map[graph.ID]snapshot {
-	shots := map[graph.ID]snapshot{}
-	blockers := p.blockers()
-	for id := range p.affected() {
-		o, ok := p.cluster.objects[id]
-		if !ok {
-			continue
-		}
-		s := snapshot{terminating: o.DeletionTimestamp != nil, finalizers: otherFinalizers(o), last: p.last(id)}
-		if s.terminating {
-			s.blockers = blockers[id]
-		}
-		if s.terminating && o.contents {
-			s.contents = len(p.contents(o.Name))
-		}
-		shots[id] = s
-	}
-	return shots
-}
-
-// blockers returns the objects that block the deletion of others, by owner.
-func (p *simulation) blockers() map[graph.ID][]string {
-	found := map[graph.ID][]string{}
-	for id := range p.affected() {
-		o, ok := p.cluster.objects[id]
-		if !ok {
-			continue
-		}
-		for _, ref := range o.OwnerReferences {
-			if blocks(ref) {
-				owner := graph.IDOf(ref.UID)
-				found[owner] = append(found[owner], o.String())
-			}
-		}
-	}
-	for _, names := range found {
-		slices.Sort(names)
-	}
-	return found
+// reporter describes the outcome of a simulation that has ended.
+type reporter struct {
+	options Options
+	tree    tree
+	cluster *simulatedCluster // at the end
+	*history
+	first map[graph.ID]snapshot // of the objects that remain after everything that happens immediately
 }
 
 // report returns the result of the simulation.
-func (p *simulation) report(first map[graph.ID]snapshot) *Preview {
-	result := &Preview{Cascade: string(p.options.Cascade), Notes: p.notes()}
-	order := slices.Clone(p.tree.order)
+func (r reporter) report() *Preview {
+	result := &Preview{Cascade: string(r.options.Cascade), Notes: r.notes()}
+	order := slices.Clone(r.tree.order)
 	var others []*object
-	for id := range p.touched {
-		if o := p.object(id); !p.tree.has(id) && o != nil {
+	for id := range r.touched {
+		if o := r.object(id); !r.tree.has(id) && o != nil {
 			others = append(others, o)
 		}
 	}
@@ -77,34 +35,35 @@ func (p *simulation) report(first map[graph.ID]snapshot) *Preview {
 		order = append(order, o.id)
 	}
 	for _, id := range order {
-		result.Objects = append(result.Objects, p.describe(id, first))
+		result.Objects = append(result.Objects, r.describe(id))
 	}
 	objects := map[graph.ID]*Object{}
 	for i, id := range order {
 		objects[id] = &result.Objects[i]
 	}
-	p.markRaces(order, objects)
-	p.propagateUnknown(order, objects)
-	p.markTimingRaces(order, objects)
+	races := raceFinder{survey: r.options.Survey, policies: r.options.Policies, history: r.history}
+	races.mark(order, objects)
+	r.propagateUnknown(order, objects)
+	races.markTiming(order, objects)
 	result.Target = result.Objects[0].UID
 	return result
 }
 
 // propagateUnknown sets outcomes that depend on unknown ones to Unknown. Owners may come after their
 // dependents in order, since an object can have several.
-func (p *simulation) propagateUnknown(order []graph.ID, at map[graph.ID]*Object) {
+func (r reporter) propagateUnknown(order []graph.ID, at map[graph.ID]*Object) {
 	for again := true; again; {
 		again = false
 		for _, id := range order[1:] {
-			if _, is := p.deletedWith[id]; is {
+			if _, is := r.deletedWith[id]; is {
 				continue
 			}
 			o := at[id]
-			if owner := p.uncertainOwner(id, at, false); owner != "" && o.Outcome != Unknown {
+			if owner := r.uncertainOwner(id, at, false); owner != "" && o.Outcome != Unknown {
 				o.setUnknown("OwnerUnknown", "it depends on "+owner+", whose outcome is unknown")
 				again = true
 			}
-			if owner := p.uncertainOwner(id, at, true); owner != "" && o.Outcome == Stays && !p.keepsOwner(id, at) {
+			if owner := r.uncertainOwner(id, at, true); owner != "" && o.Outcome == Stays && !r.keepsOwner(id, at) {
 				o.Outcome, o.Reason, o.Policy = Waits, "OwnerWaits", ""
 				o.Message, again = "as long as "+owner+" exists", true
 			}
@@ -113,8 +72,8 @@ func (p *simulation) propagateUnknown(order []graph.ID, at map[graph.ID]*Object)
 }
 
 // uncertainOwner returns an owner whose outcome is unknown or, with waits, unknown after a wait.
-func (p *simulation) uncertainOwner(id graph.ID, at map[graph.ID]*Object, waits bool) string {
-	for _, ref := range p.options.Survey.Items[id].Meta.OwnerReferences {
+func (r reporter) uncertainOwner(id graph.ID, at map[graph.ID]*Object, waits bool) string {
+	for _, ref := range r.options.Survey.Items[id].Meta.OwnerReferences {
 		owner := at[graph.IDOf(ref.UID)]
 		if owner == nil {
 			continue
@@ -127,8 +86,8 @@ func (p *simulation) uncertainOwner(id graph.ID, at map[graph.ID]*Object, waits 
 }
 
 // keepsOwner reports whether an object finally has an owner that is not deleted, or no owner.
-func (p *simulation) keepsOwner(id graph.ID, at map[graph.ID]*Object) bool {
-	o := p.object(id)
+func (r reporter) keepsOwner(id graph.ID, at map[graph.ID]*Object) bool {
+	o := r.object(id)
 	for _, ref := range o.OwnerReferences {
 		owner, there := at[graph.IDOf(ref.UID)]
 		if !there || owner.Outcome == Stays {
@@ -139,47 +98,47 @@ func (p *simulation) keepsOwner(id graph.ID, at map[graph.ID]*Object) bool {
 }
 
 // object returns an object, even if it was deleted.
-func (p *simulation) object(id graph.ID) *object {
-	if o, ok := p.cluster.objects[id]; ok {
+func (r reporter) object(id graph.ID) *object {
+	if o, ok := r.cluster.objects[id]; ok {
 		return o
 	}
-	return p.cluster.deleted[id]
+	return r.cluster.deleted[id]
 }
 
 // describe returns the outcome for an object, without dependencies on other outcomes.
-func (p *simulation) describe(id graph.ID, first map[graph.ID]snapshot) Object {
-	from := p.options.Survey.Items[id]
+func (r reporter) describe(id graph.ID) Object {
+	from := r.options.Survey.Items[id]
 	o := Object{
-		Object: record.ObjectOf(p.options.Survey.Object(from)), Depth: p.tree.depth[id], Owners: len(from.Meta.OwnerReferences),
+		Object: record.ObjectOf(r.options.Survey.Object(from)), Depth: r.tree.depth[id], Owners: len(from.Meta.OwnerReferences),
 		Terminating: from.Meta.DeletionTimestamp != nil,
 	}
 	o.ResourceVersion = ""
-	if parent, ok := p.tree.parent[id]; ok {
-		o.Parent = p.options.Survey.Items[parent].Meta.UID
+	if parent, ok := r.tree.parent[id]; ok {
+		o.Parent = r.options.Survey.Items[parent].Meta.UID
 	}
-	for _, e := range p.decisions[id] {
+	for _, e := range r.decisions[id] {
 		o.addEvaluations(e)
 	}
-	end, gone := p.deletions[id]
-	s, left := first[id]
+	end, gone := r.deletions[id]
+	s, left := r.first[id]
 	switch {
-	case p.deletedWith[id].reason == "" && p.hasRacingOwners(id):
+	case r.deletedWith[id].reason == "" && r.hasRacingOwners(r.options.Survey.Items[id]):
 		o.Reason, o.Message = "Race", "one of its owners orphans it, another one deletes it: the outcome depends on which is processed first"
-	case len(p.uncertainties[id]) != 0:
-		o.Reason, o.Message = "Unknown", strings.Join(p.uncertainties[id], "; ")
+	case len(r.uncertainties[id]) != 0:
+		o.Reason, o.Message = "Unknown", strings.Join(r.uncertainties[id], "; ")
 	case gone && !left:
 		o.Outcome = Goes
-		o.Reason, o.Message, o.Policy = p.deletionReason(id)
-	case gone && p.deletedWith[id].reason != "" && !s.terminating:
-		o.Outcome, o.Then, o.After, o.Reason = Waits, Goes, end.at.Sub(p.options.Now), "Ordered"
+		o.Reason, o.Message, o.Policy = r.deletionReason(id)
+	case gone && r.deletedWith[id].reason != "" && !s.terminating:
+		o.Outcome, o.Then, o.After, o.Reason = Waits, Goes, end.at.Sub(r.options.Now), "Ordered"
 		o.Message = "for the pods in its namespace, which are deleted first"
 	default:
-		p.describeRemaining(&o, id, s, first)
+		r.describeRemaining(&o, id, s)
 		if o.Outcome == Waits && gone {
-			o.Then, o.After = Goes, end.at.Sub(p.options.Now)
+			o.Then, o.After = Goes, end.at.Sub(r.options.Now)
 		}
 	}
-	if o.Outcome == Waits && o.Then == "" && p.decided(id, decide.KeptByPolicy) {
+	if o.Outcome == Waits && o.Then == "" && r.decided(id, decide.KeptByPolicy) {
 		o.Then = Stays
 	}
 	return o
@@ -207,19 +166,15 @@ func (o *Object) addEvaluations(e record.Entry) {
 	}
 }
 
-func (p *simulation) decided(id graph.ID, reason decide.Reason) bool {
-	return slices.ContainsFunc(p.decisions[id], func(e record.Entry) bool { return e.Reason == reason })
-}
-
 // deletionReason returns why an object is deleted.
-func (p *simulation) deletionReason(id graph.ID) (reason, message, policy string) {
-	if id == p.tree.root {
+func (r reporter) deletionReason(id graph.ID) (reason, message, policy string) {
+	if id == r.tree.root {
 		return "Deleted", "you delete it", ""
 	}
-	if s, is := p.deletedWith[id]; is {
+	if s, is := r.deletedWith[id]; is {
 		return "Deleted", s.reason, ""
 	}
-	for _, e := range p.decisions[id] {
+	for _, e := range r.decisions[id] {
 		if e.Action != record.Delete || e.Result != "Done" {
 			continue
 		}
@@ -274,20 +229,20 @@ func verdictText(e record.Entry) string {
 }
 
 // notes returns additional messages.
-func (p *simulation) notes() []string {
+func (r reporter) notes() []string {
 	var notes []string
-	target := p.options.Survey.Items[p.tree.root]
+	target := r.options.Survey.Items[r.tree.root]
 	for _, ref := range target.Meta.OwnerReferences {
-		owner, there := p.options.Survey.Items[graph.IDOf(ref.UID)]
-		if ref.Controller != nil && *ref.Controller && there && owner.Meta.DeletionTimestamp == nil && !p.tree.has(graph.IDOf(ref.UID)) {
+		owner, there := r.options.Survey.Items[graph.IDOf(ref.UID)]
+		if ref.Controller != nil && *ref.Controller && there && owner.Meta.DeletionTimestamp == nil && !r.tree.has(graph.IDOf(ref.UID)) {
 			notes = append(notes, fmt.Sprintf("%s/%s is controlled by %s/%s, which may recreate it",
 				target.Resource.Kind, target.Meta.Name, ref.Kind, ref.Name))
 		}
 	}
 	var withoutHold []string
-	for id, entries := range p.decisions {
+	for id, entries := range r.decisions {
 		for _, e := range entries {
-			if e.Reason == decide.HoldRequired && !p.options.Survey.FromFiles && p.tree.has(id) {
+			if e.Reason == decide.HoldRequired && !r.options.Survey.FromFiles && r.tree.has(id) {
 				withoutHold = append(withoutHold, e.Object.Kind+"/"+e.Object.Name)
 			}
 		}
