@@ -14,7 +14,7 @@ import (
 // attaching measures how long it takes until existing objects have the
 // finalizer: from the creation of the ClusterFinalizer and its module, and from the start of an
 // equivalent handwritten controller.
-func (f *testbed) attaching(ctx context.Context, c client.Client, r *report, b budget, module serving) error {
+func (f finalizerBench) attaching(ctx context.Context, c client.Client, r *report, b budget, module serving) error {
 	byHand := func(namespace string) serving {
 		return serving{by: &handwritten{cluster: f.cluster, attach: namespace}}
 	}
@@ -49,7 +49,7 @@ func isAttached(e watch.Event) bool {
 
 // attached measures one round. Want creates whatever attaches the finalizer to the objects of a
 // namespace.
-func (f *testbed) attached(ctx context.Context, c client.Client, b budget, want func(namespace string) serving) (seconds float64, err error) {
+func (f finalizerBench) attached(ctx context.Context, c client.Client, b budget, want func(namespace string) serving) (seconds float64, err error) {
 	namespace, err := f.withFinalizers(ctx, f.finalized)
 	if err != nil {
 		return 0, err

@@ -55,7 +55,7 @@ func (u usage) minus(before usage) usage {
 }
 
 // usage reads the metrics. Gleaner is nil if it does not run.
-func (f *testbed) usage(ctx context.Context, gleaner *gleanerProcess) (u usage, err error) {
+func (f companionBench) usage(ctx context.Context, gleaner *gleanerProcess) (u usage, err error) {
 	content, err := f.client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
 	if err != nil {
 		return u, fmt.Errorf("read the API server's metrics: %w", err)

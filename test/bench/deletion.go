@@ -29,7 +29,7 @@ type deletion struct {
 }
 
 // deletionUnder measures one deletion.
-func (f *testbed) deletionUnder(ctx context.Context, c client.Client, s *fakeServer, v serving, b budget) (d deletion, err error) {
+func (f finalizerBench) deletionUnder(ctx context.Context, c client.Client, s *fakeServer, v serving, b budget) (d deletion, err error) {
 	err = f.serve(ctx, c, v, b, func(begin func() error) error {
 		if err := begin(); err != nil {
 			return err
@@ -52,7 +52,7 @@ func (f *testbed) deletionUnder(ctx context.Context, c client.Client, s *fakeSer
 // measureBacklog measures how many objects a second are released if all are marked for
 // deletion before the server starts. From the first to the last: the time to start
 // is a figure of its own.
-func (f *testbed) measureBacklog(ctx context.Context, c client.Client, v serving, b budget, d *deletion) error {
+func (f finalizerBench) measureBacklog(ctx context.Context, c client.Client, v serving, b budget, d *deletion) error {
 	namespace, err := f.withFinalizers(ctx, f.finalized, benchFinalizer)
 	if err != nil {
 		return err
@@ -72,7 +72,7 @@ func (f *testbed) measureBacklog(ctx context.Context, c client.Client, v serving
 
 // deletion creates n objects with the finalizer, deletes them by one call, and waits
 // until they are gone.
-func (f *testbed) deletion(ctx context.Context, by contender, n int) (d deletion, err error) {
+func (f finalizerBench) deletion(ctx context.Context, by contender, n int) (d deletion, err error) {
 	namespace, err := f.withFinalizers(ctx, n, benchFinalizer)
 	if err != nil {
 		return d, err
@@ -107,7 +107,7 @@ func waitForEvents(n int) {
 }
 
 // withFinalizers creates n objects in a new namespace.
-func (f *testbed) withFinalizers(ctx context.Context, n int, finalizers ...string) (namespace string, err error) {
+func (f finalizerBench) withFinalizers(ctx context.Context, n int, finalizers ...string) (namespace string, err error) {
 	if namespace, err = f.namespace(ctx); err != nil {
 		return "", err
 	}
@@ -123,13 +123,13 @@ func (f *testbed) withFinalizers(ctx context.Context, n int, finalizers ...strin
 
 func isGone(e watch.Event) bool { return e.Type == watch.Deleted }
 
-func (f *testbed) deleteCollection(ctx context.Context, namespace string) error {
+func (f finalizerBench) deleteCollection(ctx context.Context, namespace string) error {
 	return f.client.CoreV1().ConfigMaps(namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
 }
 
 // deleteAll deletes the n objects of a namespace by one call. It returns the seconds
 // until they were gone, and until the call returned.
-func (f *testbed) deleteAll(ctx context.Context, namespace string, n int) (seconds, marked float64, err error) {
+func (f finalizerBench) deleteAll(ctx context.Context, namespace string, n int) (seconds, marked float64, err error) {
 	_, seconds, err = f.follow(ctx, namespace, n, isGone, func() error {
 		began := time.Now()
 		err := f.deleteCollection(ctx, namespace)
@@ -141,7 +141,7 @@ func (f *testbed) deleteAll(ctx context.Context, namespace string, n int) (secon
 
 // follow returns the seconds from the start of do until a client that watches a
 // namespace has seen a matching event of the first of n objects, and of the last.
-func (f *testbed) follow(ctx context.Context, namespace string, n int, is func(watch.Event) bool, do func() error) (first, last float64, err error) {
+func (f finalizerBench) follow(ctx context.Context, namespace string, n int, is func(watch.Event) bool, do func() error) (first, last float64, err error) {
 	maps := f.client.CoreV1().ConfigMaps(namespace)
 	list, err := maps.List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
@@ -188,7 +188,7 @@ type gauge struct {
 
 // gauge reads the usage of a process, and of all clients of the API server, except watches
 // and this program's own calls.
-func (f *testbed) gauge(ctx context.Context, pid int) (g gauge, err error) {
+func (f finalizerBench) gauge(ctx context.Context, pid int) (g gauge, err error) {
 	if g.resident, g.peak, err = resident(pid); err != nil {
 		return g, err
 	}

@@ -68,7 +68,7 @@ type serving struct {
 
 // finalizers measures the cost of handling a finalizer, compared with an equivalent handwritten
 // controller.
-func (f *testbed) finalizers(ctx context.Context, r *report, b budget) error {
+func (f finalizerBench) finalizers(ctx context.Context, r *report, b budget) error {
 	c, err := f.define(ctx)
 	if err != nil {
 		return err
@@ -103,7 +103,7 @@ func (f *testbed) finalizers(ctx context.Context, r *report, b budget) error {
 	return f.attaching(ctx, c, r, b, servings[1])
 }
 
-func (f *testbed) servings(ctx context.Context, c client.Client, s *fakeServer) ([]serving, error) {
+func (f finalizerBench) servings(ctx context.Context, c client.Client, s *fakeServer) ([]serving, error) {
 	namespace, err := f.namespace(ctx)
 	if err != nil {
 		return nil, err
@@ -153,7 +153,7 @@ func finalizerOf(m *v1alpha1.ClusterPolicyModule, account *corev1.ServiceAccount
 
 // serve has only this serving handle the finalizer while do runs, from its call of
 // begin on.
-func (f *testbed) serve(ctx context.Context, c client.Client, v serving, b budget, do func(begin func() error) error) error {
+func (f finalizerBench) serve(ctx context.Context, c client.Client, v serving, b budget, do func(begin func() error) error) error {
 	if v.finalizer == nil {
 		err := do(func() error { return v.by.start(ctx, b) })
 		waitForEvents(f.finalized) // otherwise it logs errors for unread responses

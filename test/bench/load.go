@@ -40,7 +40,7 @@ type loaded struct {
 
 // load measures many objects, policies and modules in one operator, compared with
 // kube-controller-manager with the same objects.
-func (f *testbed) load(ctx context.Context, r *report, b budget) error {
+func (f loadBench) load(ctx context.Context, r *report, b budget) error {
 	if f.large == 0 {
 		return nil
 	}
@@ -109,7 +109,7 @@ func group(i int) map[string]string {
 
 // loadedOnce starts a contender, with policies if there are modules for them, and measures
 // it.
-func (f *testbed) loadedOnce(ctx context.Context, c client.Client, b budget, by contender, modules []*v1alpha1.ClusterPolicyModule) (l loaded, err error) {
+func (f loadBench) loadedOnce(ctx context.Context, c client.Client, b budget, by contender, modules []*v1alpha1.ClusterPolicyModule) (l loaded, err error) {
 	namespace, err := f.namespace(ctx)
 	if err != nil {
 		return l, err
@@ -140,7 +140,7 @@ func (f *testbed) loadedOnce(ctx context.Context, c client.Client, b budget, by 
 }
 
 // loadedUnder measures a start.
-func (f *testbed) loadedUnder(ctx context.Context, c client.Client, by contender, p *probe, began time.Time, l *loaded) error {
+func (f loadBench) loadedUnder(ctx context.Context, c client.Client, by contender, p *probe, began time.Time, l *loaded) error {
 	if err := f.isSynced(ctx, by); err != nil {
 		return err
 	}
@@ -191,7 +191,7 @@ func allEnforcing(ctx context.Context, c client.Client) error {
 }
 
 // decide deletes owners: one by one, and many in parallel.
-func (f *testbed) decide(ctx context.Context, by contender, namespace string, governed bool, l *loaded) error {
+func (f loadBench) decide(ctx context.Context, by contender, namespace string, governed bool, l *loaded) error {
 	labels := func(int) map[string]string { return nil }
 	if governed {
 		labels = group
@@ -269,7 +269,7 @@ type probe struct {
 	end  func()
 }
 
-func (f *testbed) probe(ctx context.Context, namespace string) (*probe, error) {
+func (f loadBench) probe(ctx context.Context, namespace string) (*probe, error) {
 	owner, err := f.labeledFamily(ctx, namespace, 1, group)
 	if err != nil {
 		return nil, err
@@ -308,7 +308,7 @@ func (p *probe) decided(ctx context.Context) (time.Time, error) {
 }
 
 // loadTable shows medians, and percentiles over all rounds.
-func (f *testbed) loadTable(names []string, figures map[string][]loaded) table {
+func (f loadBench) loadTable(names []string, figures map[string][]loaded) table {
 	t := table{columns: slices.Concat([]string{fmt.Sprintf("with %d objects", f.large)}, names)}
 	type line struct {
 		name  string

@@ -113,8 +113,9 @@ func measureBudget(ctx context.Context, r *report, s settings, b budget) error {
 		return err
 	}
 	all := map[string]func(context.Context, *report, budget) error{
-		"throughput": f.throughput, "policies": f.policies, "finalizers": f.finalizers, "companion": f.measureCompanion, "delay": f.delays,
-		"memory": f.memory, "load": f.load, "large": f.throughputOfMany,
+		"throughput": throughputBench{f}.throughput, "large": throughputBench{f}.throughputOfMany, "policies": policyBench{f}.policies,
+		"finalizers": finalizerBench{f}.finalizers, "companion": companionBench{f}.measureCompanion, "load": loadBench{f}.load,
+		"delay": atRestBench{f}.delays, "memory": atRestBench{f}.memory,
 	}
 	for _, part := range parts {
 		if !slices.Contains(s.only, part) || b.calls != 0 && part != "throughput" {

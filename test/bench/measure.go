@@ -21,7 +21,7 @@ type floor struct {
 }
 
 // floors returns the lower bound for each policy.
-func (f *testbed) floors() []floor {
+func (f throughputBench) floors() []floor {
 	return []floor{
 		{metav1.DeletePropagationBackground, f.deleteOne},
 		{metav1.DeletePropagationForeground, f.deleteOne},
@@ -29,18 +29,18 @@ func (f *testbed) floors() []floor {
 	}
 }
 
-func (f *testbed) deleteOne(ctx context.Context, namespace, name string) error {
+func (f throughputBench) deleteOne(ctx context.Context, namespace, name string) error {
 	return f.client.CoreV1().ConfigMaps(namespace).Delete(ctx, name, metav1.DeleteOptions{})
 }
 
-func (f *testbed) patchOne(ctx context.Context, namespace, name string) error {
+func (f throughputBench) patchOne(ctx context.Context, namespace, name string) error {
 	_, err := f.client.CoreV1().ConfigMaps(namespace).Patch(ctx, name, types.MergePatchType,
 		[]byte(`{"metadata":{"ownerReferences":null}}`), metav1.PatchOptions{})
 	return err
 }
 
 // measureFloor measures a floor.
-func (f *testbed) measureFloor(ctx context.Context, fl floor, objects int) (perSecond float64, err error) {
+func (f throughputBench) measureFloor(ctx context.Context, fl floor, objects int) (perSecond float64, err error) {
 	namespace, err := f.namespace(ctx)
 	if err != nil {
 		return 0, err
@@ -69,7 +69,7 @@ var propagations = []metav1.DeletionPropagation{
 
 // throughput measures how many objects a second a collector handles, and
 // with how many calls.
-func (f *testbed) throughput(ctx context.Context, r *report, b budget) error {
+func (f throughputBench) throughput(ctx context.Context, r *report, b budget) error {
 	objects := f.objects
 	if b.calls != 0 {
 		objects = min(objects, 400) // at 13 objects/s, more would only take longer
@@ -99,7 +99,7 @@ func (f *testbed) throughput(ctx context.Context, r *report, b budget) error {
 }
 
 // throughputOf measures each policy once.
-func (f *testbed) throughputOf(ctx context.Context, c contender, b budget, objects int, rates, calls map[string][]float64) error {
+func (f throughputBench) throughputOf(ctx context.Context, c contender, b budget, objects int, rates, calls map[string][]float64) error {
 	return f.with(ctx, c, b, func() error {
 		for _, policy := range propagations {
 			perSecond, perObject, err := f.once(ctx, objects, policy)
@@ -116,7 +116,7 @@ func (f *testbed) throughputOf(ctx context.Context, c contender, b budget, objec
 
 // throughputOfFloors measures the floors in the same round as the contenders,
 // since a control plane gets slower as it fills up.
-func (f *testbed) throughputOfFloors(ctx context.Context, b budget, objects int, rates map[string][]float64) error {
+func (f throughputBench) throughputOfFloors(ctx context.Context, b budget, objects int, rates map[string][]float64) error {
 	if b.calls != 0 {
 		return nil // limited by the budget
 	}
@@ -133,7 +133,7 @@ func (f *testbed) throughputOfFloors(ctx context.Context, b budget, objects int,
 
 // throughputOfMany measures a background cascade of very many
 // objects once.
-func (f *testbed) throughputOfMany(ctx context.Context, r *report, b budget) error {
+func (f throughputBench) throughputOfMany(ctx context.Context, r *report, b budget) error {
 	if f.large == 0 {
 		return nil
 	}
@@ -177,7 +177,7 @@ func (f *testbed) once(ctx context.Context, objects int, policy metav1.DeletionP
 
 // delays measures the time from an owner's removal to its dependent's, as seen by a
 // client that watches, at rest and with unrelated updates.
-func (f *testbed) delays(ctx context.Context, r *report, b budget) error {
+func (f atRestBench) delays(ctx context.Context, r *report, b budget) error {
 	const pairs, updates = 200, 500
 	for _, c := range f.contenders {
 		err := f.with(ctx, c, b, func() error {
@@ -214,7 +214,7 @@ func (f *testbed) delays(ctx context.Context, r *report, b budget) error {
 	return nil
 }
 
-func (f *testbed) delay(ctx context.Context, r *report, c contender, namespace string, pairs int, when string) error {
+func (f atRestBench) delay(ctx context.Context, r *report, c contender, namespace string, pairs int, when string) error {
 	var took []float64
 	for range pairs {
 		d, err := f.collectFamily(ctx, namespace, 1, metav1.DeletePropagationBackground)
@@ -231,7 +231,7 @@ func (f *testbed) delay(ctx context.Context, r *report, c contender, namespace s
 
 // updates changes an object perSecond times a second until ctx ends, and
 // returns the number of updates.
-func (f *testbed) updates(ctx context.Context, namespace string, perSecond int) int {
+func (f atRestBench) updates(ctx context.Context, namespace string, perSecond int) int {
 	maps := f.client.CoreV1().ConfigMaps(namespace)
 	made := 0
 	if _, err := maps.Create(ctx, configMap("busy"), metav1.CreateOptions{}); err != nil {
@@ -257,7 +257,7 @@ const settling = 15 * time.Second
 
 // memory measures a collector's memory for many objects with
 // 1 KiB of annotations each, and how long it takes to sync.
-func (f *testbed) memory(ctx context.Context, r *report, b budget) error {
+func (f atRestBench) memory(ctx context.Context, r *report, b budget) error {
 	if f.large == 0 {
 		return nil
 	}

@@ -27,7 +27,7 @@ type pair struct {
 	held             bool // the owner was created with a hold
 }
 
-func (f *testbed) pairs(ctx context.Context, namespace string, n int) ([]pair, error) {
+func (f companionBench) pairs(ctx context.Context, namespace string, n int) ([]pair, error) {
 	made, prefix := make([]pair, n), "pair-"+rand.String(6)
 	return made, forEach(ctx, n, func(ctx context.Context, i int) error {
 		name := fmt.Sprintf("%s-%d", prefix, i)
@@ -45,7 +45,7 @@ func (f *testbed) pairs(ctx context.Context, namespace string, n int) ([]pair, e
 	})
 }
 
-func (f *testbed) deleteOwner(ctx context.Context, namespace string, p pair, propagation metav1.DeletionPropagation) error {
+func (f companionBench) deleteOwner(ctx context.Context, namespace string, p pair, propagation metav1.DeletionPropagation) error {
 	var o metav1.DeleteOptions
 	if propagation != "" {
 		o.PropagationPolicy = &propagation
@@ -61,7 +61,7 @@ type pairWatcher struct {
 	done   map[types.UID]bool
 }
 
-func (f *testbed) watchPairs(ctx context.Context, namespace string, stays bool) (*pairWatcher, error) {
+func (f companionBench) watchPairs(ctx context.Context, namespace string, stays bool) (*pairWatcher, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	o := &pairWatcher{events: make(chan watch.Event), end: cancel, stays: stays, done: map[types.UID]bool{}}
 	list, err := f.client.CoreV1().ConfigMaps(namespace).List(ctx, metav1.ListOptions{Limit: 1})
@@ -141,7 +141,7 @@ type scenarioFigures struct {
 }
 
 // waitForWebhook waits until the API server has read the webhook and policies of a scenario.
-func (f *testbed) waitForWebhook(ctx context.Context, c client.Client, gleaner *gleanerProcess, namespace string, a scenario) error {
+func (f companionBench) waitForWebhook(ctx context.Context, c client.Client, gleaner *gleanerProcess, namespace string, a scenario) error {
 	if a.policies != nil && !a.held {
 		if err := until(ctx, func() error { return c.Get(ctx, client.ObjectKey{Name: "gleaner-veto"}, webhookConfiguration()) }); err != nil {
 			return fmt.Errorf("wait for the webhook configuration: %w", err)
@@ -178,7 +178,7 @@ func (f *testbed) waitForWebhook(ctx context.Context, c client.Client, gleaner *
 func webhookConfiguration() client.Object { return &admissionv1.ValidatingWebhookConfiguration{} }
 
 // deleteSequentially deletes owners sequentially.
-func (f *testbed) deleteSequentially(ctx context.Context, gleaner *gleanerProcess, namespace string, a scenario, d *scenarioFigures) error {
+func (f companionBench) deleteSequentially(ctx context.Context, gleaner *gleanerProcess, namespace string, a scenario, d *scenarioFigures) error {
 	pairs, err := f.pairs(ctx, namespace, min(sequentialPairs, f.owners))
 	if err != nil {
 		return err
@@ -206,7 +206,7 @@ func (f *testbed) deleteSequentially(ctx context.Context, gleaner *gleanerProces
 }
 
 // deleteInParallel deletes owners as fast as the API server allows.
-func (f *testbed) deleteInParallel(ctx context.Context, gleaner *gleanerProcess, namespace string, a scenario, d *scenarioFigures) error {
+func (f companionBench) deleteInParallel(ctx context.Context, gleaner *gleanerProcess, namespace string, a scenario, d *scenarioFigures) error {
 	pairs, err := f.pairs(ctx, namespace, f.owners)
 	if err != nil {
 		return err
@@ -238,7 +238,7 @@ func (f *testbed) deleteInParallel(ctx context.Context, gleaner *gleanerProcess,
 
 // measureUsage returns the load of do on the API server for each of n pairs, including late
 // writes.
-func (f *testbed) measureUsage(ctx context.Context, gleaner *gleanerProcess, n int, do func() error) (usage, error) {
+func (f companionBench) measureUsage(ctx context.Context, gleaner *gleanerProcess, n int, do func() error) (usage, error) {
 	before, err := f.usage(ctx, gleaner)
 	if err != nil {
 		return usage{}, err

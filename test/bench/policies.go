@@ -67,7 +67,7 @@ func regoModule(name, text string) *v1alpha1.ClusterPolicyModule {
 	return m
 }
 
-func (f *testbed) variants(ctx context.Context, c client.Client) ([]variant, error) {
+func (f policyBench) variants(ctx context.Context, c client.Client) ([]variant, error) {
 	wasm, err := wasmModule(ctx, c, "bench-wasm", deleteModuleInGo)
 	if err != nil {
 		return nil, err
@@ -103,7 +103,7 @@ func collect(r gleaner.Request) (gleaner.Verdict, error) {
 `
 
 // policies measures the cost of evaluating policies.
-func (f *testbed) policies(ctx context.Context, r *report, b budget) error {
+func (f policyBench) policies(ctx context.Context, r *report, b budget) error {
 	c, err := f.define(ctx)
 	if err != nil {
 		return err
@@ -167,7 +167,7 @@ func until(ctx context.Context, works func() error) error {
 }
 
 // measureUnder measures one collection under a policy, which is deleted afterwards.
-func (f *testbed) measureUnder(ctx context.Context, c client.Client, v variant, b budget) (perSecond float64, err error) {
+func (f policyBench) measureUnder(ctx context.Context, c client.Client, v variant, b budget) (perSecond float64, err error) {
 	var created []client.Object
 	if v.module != nil {
 		created = append(created, v.module.DeepCopy())
@@ -211,7 +211,7 @@ func enforcing(ctx context.Context, c client.Client, name string) error {
 
 // many measures with very many policies, all of which are matched and none of
 // which governs the objects.
-func (f *testbed) many(ctx context.Context, c client.Client, r *report, b budget) error {
+func (f policyBench) many(ctx context.Context, c client.Client, r *report, b budget) error {
 	gleaner := f.contenders[1]
 	var empty float64
 	if err := f.with(ctx, gleaner, b, func() (err error) {

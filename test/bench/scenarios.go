@@ -106,7 +106,7 @@ func companionScenarios() []scenario {
 
 // measureCompanion measures the cost of a companion in addition to the built-in collector:
 // for objects that policies govern, and for others.
-func (f *testbed) measureCompanion(ctx context.Context, r *report, b budget) error {
+func (f companionBench) measureCompanion(ctx context.Context, r *report, b budget) error {
 	c, err := f.define(ctx)
 	if err != nil {
 		return err
@@ -138,7 +138,7 @@ func (f *testbed) measureCompanion(ctx context.Context, r *report, b budget) err
 }
 
 // measureScenario measures one scenario.
-func (f *testbed) measureScenario(ctx context.Context, c client.Client, gleaner *gleanerProcess, a scenario) (d scenarioFigures, err error) {
+func (f companionBench) measureScenario(ctx context.Context, c client.Client, gleaner *gleanerProcess, a scenario) (d scenarioFigures, err error) {
 	if err := applyPolicies(ctx, c, a); err != nil {
 		return d, err
 	}

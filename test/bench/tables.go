@@ -13,7 +13,7 @@ type column struct {
 }
 
 // speedTable shows the speed of deletions.
-func (f *testbed) speedTable(servings []serving, figures map[string][]deletion) table {
+func (f finalizerBench) speedTable(servings []serving, figures map[string][]deletion) table {
 	return medianTable(fmt.Sprintf("%d objects", f.finalized), servings, figures, []column{
 		{name: "seconds", figure: func(d deletion) float64 { return d.seconds }},
 		{name: "of them until all are marked", figure: func(d deletion) float64 { return d.marked }},
@@ -23,7 +23,7 @@ func (f *testbed) speedTable(servings []serving, figures map[string][]deletion) 
 }
 
 // resourceTable shows the resource usage of deletions.
-func (f *testbed) resourceTable(servings []serving, figures map[string][]deletion) table {
+func (f finalizerBench) resourceTable(servings []serving, figures map[string][]deletion) table {
 	return medianTable("for each object", servings, figures, []column{
 		{name: "API calls", figure: func(d deletion) float64 { return d.calls }},
 		{name: "events", figure: func(d deletion) float64 { return d.events }},
@@ -86,7 +86,7 @@ func costTable(scenarios []scenario, figures map[string][]scenarioFigures) table
 }
 
 // parallelTable compares the speed of deleting owners in parallel.
-func (f *testbed) parallelTable(scenarios []scenario, figures map[string][]scenarioFigures) table {
+func (f companionBench) parallelTable(scenarios []scenario, figures map[string][]scenarioFigures) table {
 	t := table{columns: []string{fmt.Sprintf("%d at once", f.owners), "owners/s", "of alone", "API calls", "extra", "of all, Gleaner's", "events", "webhook calls"}}
 	pace := func(d scenarioFigures) float64 { return d.perSecond }
 	calls := func(d scenarioFigures) float64 { return d.parallel.calls }

@@ -36,6 +36,16 @@ type testbed struct {
 	filled     bool // has the objects for measuring memory
 }
 
+// The parts of the benchmark, each with its own measurements on the same testbed.
+type (
+	throughputBench struct{ *testbed } // cascades
+	policyBench     struct{ *testbed } // cascades under policies
+	finalizerBench  struct{ *testbed } // objects with a finalizer
+	companionBench  struct{ *testbed } // owners beside the built-in collector
+	loadBench       struct{ *testbed } // many policies and modules
+	atRestBench     struct{ *testbed } // single deletions, and memory
+)
+
 func newTestbed(cluster *devcluster.Cluster, s settings) (*testbed, error) {
 	config, err := cluster.ConfigFor("bench", "system:masters") // objects that Gleaner's own user creates get no holds
 	if err != nil {
