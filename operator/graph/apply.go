@@ -1,7 +1,6 @@
 package graph
 
 import (
-	"slices"
 	"unique"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,7 +17,7 @@ func (g *Graph) Apply(e Event, dirty []ID) []ID {
 	case Seen:
 		g.seen(e.Object, &w)
 	case Read:
-		g.dropProofs(e.Object)
+		g.proofs.drop(e.Object)
 		if g.isNewer(e.Object) {
 			g.upsert(e.Object, &w)
 		}
@@ -35,7 +34,7 @@ func (g *Graph) Apply(e Event, dirty []ID) []ID {
 	case Interrupted:
 		g.interrupted(e)
 	case Expired:
-		g.expired(e)
+		g.proofs.expire(e)
 	}
 	return w.list
 }
@@ -74,37 +73,8 @@ func (w *dirtyList) addIfUnblocked(owner *node) {
 // seen is see for an object that the watch of its type delivered.
 func (g *Graph) seen(o Object, w *dirtyList) {
 	g.advanceWatermark(o.Kind.GroupKind(), o.ResourceVersion)
-	g.dropProofs(o)
+	g.proofs.drop(o)
 	g.upsert(o, w)
-}
-
-// dropProofs drops the proofs that an object does not exist, since it was seen or read
-// (defect 3.23). References that claim other coordinates need one more read then.
-func (g *Graph) dropProofs(o Object) {
-	if len(g.proofs) != 0 {
-		delete(g.proofs, IDOf(o.UID))
-	}
-}
-
-// advanceWatermark raises a type's watermark. A list may be older than what the previous watch
-// delivered. Then the watermark stays, since a Read below it is not newer.
-func (g *Graph) advanceWatermark(gk schema.GroupKind, resourceVersion string) {
-	k := g.kindOf(gk)
-	k.interruptedNow = k.interruptedNow && k.listing != 0 // a list ends the silence only when it is complete
-	if v, ok := parseVersion(resourceVersion); ok && v > k.watermark && !k.incomparable {
-		k.watermark = v
-	}
-}
-
-// isNewer reports whether a Read is newer than everything that the watch of its type has
-// delivered. For a type without a watermark it returns false.
-func (g *Graph) isNewer(o Object) bool {
-	k, ok := g.kinds[o.Kind.GroupKind()]
-	if !ok || k.watermark == 0 {
-		return false
-	}
-	v, ok := parseVersion(o.ResourceVersion)
-	return ok && v > k.watermark
 }
 
 func (g *Graph) upsert(o Object, w *dirtyList) {
@@ -132,12 +102,6 @@ func (g *Graph) upsert(o Object, w *dirtyList) {
 	if moved || n.flags&^ownFlags != was&^ownFlags {
 		w.addDependents(n)
 	}
-}
-
-// recordEquivalent records that an object is served under two kinds.
-func (g *Graph) recordEquivalent(first *kind, second schema.GroupKind) {
-	g.equivalentEvents++
-	g.equivalentKinds[EquivalentKinds{First: first.GroupKind, Second: second}] = struct{}{}
 }
 
 // isNewerThan reports whether a seen node is known to be newer than the object. If a list
@@ -254,18 +218,10 @@ func (g *Graph) absent(e Absent, w *dirtyList) {
 		g.drop(n)
 		return
 	}
-	proofs := g.proofs[n.id]
-	for i := range proofs {
-		if proofs[i].claim == e.Claim {
-			proofs[i].at = e.At
-			return
-		}
-	}
 	p := proof{claim: e.Claim, at: e.At}
-	if len(proofs) == maxProofs {
-		proofs = slices.Delete(proofs, 0, 1)
+	if !g.proofs.add(n.id, p) {
+		return
 	}
-	g.proofs[n.id] = append(proofs, p)
 	for c := n.dependents; c != nil; c = c.next {
 		if c.name == e.Claim.Name && p.covers(c.coordinates(e.Claim.UID)) {
 			w.add(c.dependent)
@@ -273,30 +229,10 @@ func (g *Graph) absent(e Absent, w *dirtyList) {
 	}
 }
 
-// maxProofs is the maximum number of proofs for different claims on one UID. Valid
-// references need one; beyond the maximum, owners are read again.
-const maxProofs = 64
-
 // hasCoordinates reports whether the node has these coordinates, in any version.
 func (n *node) hasCoordinates(c Coordinates) bool {
 	return n.kind != nil && n.kind.GroupKind == c.Kind.GroupKind() && n.name == c.Name &&
 		(n.namespace.Value() == "" || n.namespace.Value() == c.Namespace)
-}
-
-func (g *Graph) expired(e Expired) {
-	for id, proofs := range g.proofs {
-		kept := proofs[:0]
-		for _, p := range proofs {
-			if !p.at.Before(e.Before) {
-				kept = append(kept, p)
-			}
-		}
-		if len(kept) == 0 {
-			delete(g.proofs, id)
-			continue
-		}
-		g.proofs[id] = kept
-	}
 }
 
 // relink replaces a node's claims with those of refs, and reports whether they have
@@ -304,7 +240,7 @@ func (g *Graph) expired(e Expired) {
 // nothing left to wait for (G-20).
 func (g *Graph) relink(n *node, refs []metav1.OwnerReference, w *dirtyList) bool {
 	refs = refs[:min(len(refs), MaxOwners)]
-	if g.sameClaims(n.claims, refs) {
+	if sameClaims(n.claims, refs) {
 		return false
 	}
 	former := n.claims

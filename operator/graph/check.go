@@ -8,10 +8,7 @@ import (
 // Check returns all violations of the invariants in the package comment, or nil. It
 // visits the whole graph; it is for tests and the debug endpoint.
 func (g *Graph) Check() error {
-	var breaches []error
-	breach := func(n *node, format string, args ...any) {
-		breaches = append(breaches, fmt.Errorf("%s: "+format, append([]any{g.uidOf(n.id)}, args...)...))
-	}
+	k := &checker{Graph: g}
 	claimed, edges := map[*node]int{}, 0
 	for _, n := range g.nodes {
 		edges += len(n.claims)
@@ -20,51 +17,61 @@ func (g *Graph) Check() error {
 		}
 	}
 	if edges != g.edges {
-		breaches = append(breaches, fmt.Errorf("%d edges, counted %d", edges, g.edges))
+		k.breaches = append(k.breaches, fmt.Errorf("%d edges, counted %d", edges, g.edges))
 	}
 	for id, n := range g.nodes {
 		if n.id != id {
-			breach(n, "kept under the ID %s", id)
+			k.breach(n, "kept under the ID %s", id)
 		}
-		g.checkDependents(n, claimed[n], breach)
-		g.checkState(n, breach)
+		k.checkDependents(n, claimed[n])
+		k.checkState(n)
 	}
-	return errors.Join(breaches...)
+	return errors.Join(k.breaches...)
 }
 
-func (g *Graph) checkDependents(n *node, claimed int, breach func(*node, string, ...any)) {
+// checker collects violations.
+type checker struct {
+	*Graph
+	breaches []error
+}
+
+func (k *checker) breach(n *node, format string, args ...any) {
+	k.breaches = append(k.breaches, fmt.Errorf("%s: "+format, append([]any{k.uidOf(n.id)}, args...)...))
+}
+
+func (k *checker) checkDependents(n *node, claimed int) {
 	listed, blocking := 0, 0
 	for c := n.dependents; c != nil; c = c.next {
 		listed++
 		if c.blocks() {
 			blocking++
 		}
-		if c.owner != n || g.nodes[c.dependent.id] != c.dependent || c.next != nil && c.next.prev != c {
-			breach(n, "list of dependents broken at %s", g.uidOf(c.dependent.id))
+		if c.owner != n || k.nodes[c.dependent.id] != c.dependent || c.next != nil && c.next.prev != c {
+			k.breach(n, "list of dependents broken at %s", k.uidOf(c.dependent.id))
 		}
 	}
 	if claimed != listed {
-		breach(n, "claimed %d times, listed %d times", claimed, listed)
+		k.breach(n, "claimed %d times, listed %d times", claimed, listed)
 	}
 	if blocking != int(n.blocking) {
-		breach(n, "blocked %d times, counted %d", blocking, n.blocking)
+		k.breach(n, "blocked %d times, counted %d", blocking, n.blocking)
 	}
 }
 
-func (g *Graph) checkState(n *node, breach func(*node, string, ...any)) {
-	_, hasTime := g.gone[n.id]
+func (k *checker) checkState(n *node) {
+	_, hasTime := k.gone[n.id]
 	switch {
 	case n.flags.has(seen | gone):
-		breach(n, "both seen and gone")
+		k.breach(n, "both seen and gone")
 	case hasTime != n.flags.has(gone):
-		breach(n, "gone is %t, but having a deletion time is %t", n.flags.has(gone), hasTime)
+		k.breach(n, "gone is %t, but having a deletion time is %t", n.flags.has(gone), hasTime)
 	case n.flags.has(seen):
 		if int(n.index) >= len(n.kind.nodes) || n.kind.nodes[n.index] != n {
-			breach(n, "not among the %s at %d", n.kind.GroupKind, n.index)
+			k.breach(n, "not among the %s at %d", n.kind.GroupKind, n.index)
 		}
 	case n.dependents == nil:
-		breach(n, "neither seen nor named")
+		k.breach(n, "neither seen nor named")
 	case len(n.claims) != 0:
-		breach(n, "claims owners without being seen")
+		k.breach(n, "claims owners without being seen")
 	}
 }

@@ -20,9 +20,6 @@
 package graph
 
 import (
-	"cmp"
-	"maps"
-	"slices"
 	"strconv"
 	"time"
 	"unique"
@@ -36,41 +33,19 @@ import (
 // concurrent use.
 type Graph struct {
 	nodes map[ID]*node
-	kinds map[schema.GroupKind]*kind
+	edges int
+	kindTable
 
 	// Data that only few nodes have is kept separately, so that a node stays small.
-	nonUUIDs           map[ID]types.UID // UIDs that are not UUIDs
-	nonNumericVersions map[ID]string    // resourceVersions that are not numbers
-	gone               map[ID]time.Time // when a gone node's deletion was observed
-	proofs             map[ID][]proof   // claims on a node that a live read has disproved
-
-	edges            int
-	equivalentEvents int
-	equivalentKinds  map[EquivalentKinds]struct{}
+	oddNames
+	gone   map[ID]time.Time // when a gone node's deletion was observed
+	proofs proofTable       // claims on a node that a live read has disproved
 }
 
-// kind is one type of object: a group and a kind in any version.
-type kind struct {
-	schema.GroupKind
-	nodes []*node // seen nodes, in no order; node.index is the index
-
-	// watermark is the newest resourceVersion that the type's watch has delivered; 0 if
-	// none is a number.
-	watermark uint64
-
-	incomparable bool // its resourceVersions cannot be compared
-	restoring    bool // a list that is older than the watermark is in progress
-
-	// listing is the resourceVersion of the list in progress; 0 if there is none. The
-	// list has every object in its state at that resourceVersion.
-	listing uint64
-
-	interrupted    time.Time // when its watch last ended; zero if never
-	interruptedNow bool      // no event has been received since
-
-	// dependents are the kinds of objects that ever referenced an owner of this kind:
-	// kinds that new dependents may have.
-	dependents map[schema.GroupKind]struct{}
+// oddNames are the names of nodes and their versions that a node has no room for.
+type oddNames struct {
+	nonUUIDs           map[ID]types.UID // UIDs that are not UUIDs
+	nonNumericVersions map[ID]string    // resourceVersions that are not numbers
 }
 
 // node is one object. There may be hundreds of thousands, so it has no maps, and shared
@@ -153,32 +128,14 @@ const MaxOwners = 10_000
 
 func (c *claim) blocks() bool { return c.flags&blockTrue != 0 }
 
-type proof struct {
-	claim Coordinates
-	at    time.Time
-}
-
-// EquivalentKinds are two kinds under which one object was seen (defect 3.30). The node has the
-// first kind.
-type EquivalentKinds struct{ First, Second schema.GroupKind }
-
-// EquivalentKinds returns the pairs of kinds that serve the same objects, sorted.
-func (g *Graph) EquivalentKinds() []EquivalentKinds {
-	return slices.SortedFunc(maps.Keys(g.equivalentKinds), func(a, b EquivalentKinds) int {
-		return cmp.Or(cmp.Compare(a.First.String(), b.First.String()), cmp.Compare(a.Second.String(), b.Second.String()))
-	})
-}
-
 // New returns an empty graph.
 func New() *Graph {
 	return &Graph{
-		nodes:              map[ID]*node{},
-		kinds:              map[schema.GroupKind]*kind{},
-		nonUUIDs:           map[ID]types.UID{},
-		nonNumericVersions: map[ID]string{},
-		gone:               map[ID]time.Time{},
-		proofs:             map[ID][]proof{},
-		equivalentKinds:    map[EquivalentKinds]struct{}{},
+		nodes:     map[ID]*node{},
+		kindTable: kindTable{kinds: map[schema.GroupKind]*kind{}, equivalentKinds: map[EquivalentKinds]struct{}{}},
+		oddNames:  oddNames{nonUUIDs: map[ID]types.UID{}, nonNumericVersions: map[ID]string{}},
+		gone:      map[ID]time.Time{},
+		proofs:    proofTable{},
 	}
 }
 
@@ -262,37 +219,21 @@ func (g *Graph) Dependents(id ID) []ID {
 	return ids
 }
 
-func (g *Graph) uidOf(id ID) types.UID {
-	if uid, odd := g.nonUUIDs[id]; odd {
+func (o *oddNames) uidOf(id ID) types.UID {
+	if uid, odd := o.nonUUIDs[id]; odd {
 		return uid
 	}
 	return types.UID(id.String())
 }
 
-func (g *Graph) versionOf(n *node) string {
-	if v, odd := g.nonNumericVersions[n.id]; odd {
+func (o *oddNames) versionOf(n *node) string {
+	if v, odd := o.nonNumericVersions[n.id]; odd {
 		return v
 	}
 	if n.resourceVersion == 0 {
 		return ""
 	}
 	return strconv.FormatUint(n.resourceVersion, 10)
-}
-
-// parseVersion parses a resourceVersion; ok is false if it cannot be compared. Numbers of one
-// resource are comparable since Kubernetes 1.35.
-func parseVersion(resourceVersion string) (n uint64, ok bool) {
-	n, err := strconv.ParseUint(resourceVersion, 10, 64)
-	return n, err == nil && n != 0 && strconv.FormatUint(n, 10) == resourceVersion
-}
-
-func (g *Graph) kindOf(gk schema.GroupKind) *kind {
-	k, ok := g.kinds[gk]
-	if !ok {
-		k = &kind{GroupKind: gk}
-		g.kinds[gk] = k
-	}
-	return k
 }
 
 // ensure returns the node of a UID, creating a named one if needed.

@@ -1,26 +1,8 @@
 package graph
 
 import (
-	"time"
-
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
-
-func (g *Graph) listing(e Listing) {
-	k := g.kindOf(e.Kind)
-	k.incomparable = e.Incomparable
-	if e.Incomparable {
-		k.watermark = 0
-	}
-	v, ok := parseVersion(e.ResourceVersion)
-	if !ok {
-		return
-	}
-	k.listing = v
-	if v < k.watermark {
-		k.restoring, k.watermark = true, v
-	}
-}
 
 func (g *Graph) relisted(e Relisted, w *dirtyList) {
 	g.advanceWatermark(e.Kind, e.ResourceVersion)
@@ -52,19 +34,4 @@ func (g *Graph) typeGone(gk schema.GroupKind, w *dirtyList) {
 	if len(k.dependents) != 0 {
 		g.kinds[gk] = &kind{GroupKind: gk, dependents: k.dependents, interrupted: k.interrupted}
 	}
-}
-
-func (g *Graph) interrupted(e Interrupted) {
-	k := g.kindOf(e.Kind)
-	k.interruptedNow = true
-	if e.At.After(k.interrupted) {
-		k.interrupted = e.At
-	}
-}
-
-// isStale reports whether an observation of a type at a time is from before its watch was
-// last interrupted.
-func (g *Graph) isStale(gk schema.GroupKind, at time.Time) bool {
-	k, ok := g.kinds[gk]
-	return ok && !k.interrupted.IsZero() && !at.After(k.interrupted)
 }

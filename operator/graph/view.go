@@ -211,7 +211,7 @@ func claimFlagsOf(ref metav1.OwnerReference) claimFlags {
 }
 
 // sameClaims reports whether refs are equal to claims, in the same order.
-func (g *Graph) sameClaims(claims []claim, refs []metav1.OwnerReference) bool {
+func sameClaims(claims []claim, refs []metav1.OwnerReference) bool {
 	if len(claims) != len(refs) {
 		return false
 	}
@@ -254,7 +254,7 @@ func (g *Graph) claimOf(c *claim, ref metav1.OwnerReference) Claim {
 		return known
 	}
 	at := c.coordinates(ref.UID)
-	if since, ok := g.proofOfAbsence(owner.id, at); ok {
+	if since, ok := g.proofs.find(owner.id, at); ok {
 		known.State, known.GoneAt = ProvenAbsent, since
 		known.Stale = g.isStale(at.Kind.GroupKind(), since)
 		if owner.flags.has(seen) {
@@ -282,24 +282,6 @@ func (g *Graph) claimOf(c *claim, ref metav1.OwnerReference) Claim {
 		known.State = Present
 	}
 	return known
-}
-
-func (g *Graph) proofOfAbsence(id ID, at Coordinates) (time.Time, bool) {
-	for _, p := range g.proofs[id] {
-		if p.covers(at) {
-			return p.at, true
-		}
-	}
-	return time.Time{}, false
-}
-
-// covers reports whether a proof applies to the claimed coordinates: the same ones, or
-// those of a cluster-scoped type, which have no namespace (G-32).
-func (p proof) covers(at Coordinates) bool {
-	if p.claim.Namespace == "" {
-		at.Namespace = ""
-	}
-	return p.claim == at
 }
 
 // NeedingWork calls yield for every seen object that may need work, in no order, until yield
