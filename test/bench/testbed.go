@@ -41,7 +41,7 @@ type (
 	throughputBench struct{ *testbed } // cascades
 	policyBench     struct{ *testbed } // cascades under policies
 	finalizerBench  struct{ *testbed } // objects with a finalizer
-	companionBench  struct{ *testbed } // owners beside the built-in collector
+	companionBench  struct{ *testbed } // owners in companion mode
 	loadBench       struct{ *testbed } // many policies and modules
 	atRestBench     struct{ *testbed } // single deletions, and memory
 )
