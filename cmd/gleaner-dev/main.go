@@ -24,6 +24,7 @@ var version = "development"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the program immediately
 	err := rootCommand().ExecuteContext(ctx)
 	stop()
 	os.Exit(program.PrintError(os.Stderr, name, err))

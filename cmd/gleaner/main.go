@@ -33,6 +33,7 @@ var version = "development"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the program immediately
 	name, completes := kubectl.ProgramName(os.Args[0])
 	cmd := rootCommandFor(name)
 	if completes {

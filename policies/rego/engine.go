@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/gleaner-dev/gleaner/hostabi"
 	"github.com/gleaner-dev/gleaner/policies/wasm/fuel"
@@ -18,13 +19,17 @@ type Engine struct {
 
 	// compiling limits compilation to one policy at a time, since OPA's compiler
 	// has no resource limits.
-	compiling chan struct{}
+	compiling      chan struct{}
+	compileTimeout time.Duration
 }
 
 // Config is the configuration of an engine.
 type Config struct {
 	// CacheDir keeps compiled modules between runs; see sandbox.Config.
 	CacheDir string
+
+	// CompileTimeout is the timeout for compiling a module. Default: 1m.
+	CompileTimeout time.Duration
 }
 
 // New returns an engine. The caller closes it.
@@ -37,7 +42,10 @@ func New(c Config) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open sandbox: %w", err)
 	}
-	return &Engine{host: host, compiling: make(chan struct{}, 1)}, nil
+	if c.CompileTimeout == 0 {
+		c.CompileTimeout = time.Minute
+	}
+	return &Engine{host: host, compileTimeout: c.CompileTimeout, compiling: make(chan struct{}, 1)}, nil
 }
 
 // Close frees all resources. Modules and policies must be closed before.
@@ -98,13 +106,33 @@ func (e *Engine) LoadCompiled(ctx context.Context, c Compiled) (*Module, error) 
 	return m, nil
 }
 
+// compile compiles a policy. OPA's compiler can't be interrupted: after the timeout, or once
+// the context is done, it continues without its result, and the next one waits for it.
 func (e *Engine) compile(ctx context.Context, files []File) (compiled, error) {
 	select {
 	case e.compiling <- struct{}{}:
-		defer func() { <-e.compiling }()
-		return compileFiles(ctx, files)
 	case <-ctx.Done():
 		return compiled{}, fmt.Errorf("wait for compiler: %w", context.Cause(ctx))
+	}
+	type result struct {
+		compiled
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		defer func() { <-e.compiling }()
+		c, err := compileFiles(ctx, files)
+		done <- result{c, err}
+	}()
+	timeout := time.NewTimer(e.compileTimeout)
+	defer timeout.Stop()
+	select {
+	case r := <-done:
+		return r.compiled, r.err
+	case <-timeout.C:
+		return compiled{}, &Error{Message: fmt.Sprintf("it takes longer to compile than %s", e.compileTimeout)}
+	case <-ctx.Done():
+		return compiled{}, fmt.Errorf("compile: %w", context.Cause(ctx))
 	}
 }
 

@@ -26,6 +26,10 @@ const (
 	EngineWasm = "Wasm"
 )
 
+// compileTimeout of the engines is never reached: the operator ends this process earlier, by
+// the processor time that it has used.
+const compileTimeout = 24 * time.Hour
+
 // maxLog is the maximum size of the log of one call, in bytes.
 const maxLog = 64 << 10
 
@@ -51,10 +55,10 @@ type policy func(ctx context.Context, hook hostabi.Hook, at time.Time, document 
 func New(cacheDir string) (*Server, error) {
 	s := &Server{modules: map[uint32]module{}, policies: map[uint32]policy{}}
 	var err error
-	if s.wasm, err = wasm.New(wasm.Config{CacheDir: cacheDir}); err != nil {
+	if s.wasm, err = wasm.New(wasm.Config{CacheDir: cacheDir, CompileTimeout: compileTimeout}); err != nil {
 		return nil, fmt.Errorf("open the engine for WebAssembly: %w", err)
 	}
-	if s.rego, err = rego.New(rego.Config{CacheDir: cacheDir}); err != nil {
+	if s.rego, err = rego.New(rego.Config{CacheDir: cacheDir, CompileTimeout: compileTimeout}); err != nil {
 		return nil, fmt.Errorf("open the engine for Rego: %w", err)
 	}
 	return s, nil

@@ -12,15 +12,16 @@ func NestedTemplates(levels int) string {
 	return header + "collect := " + strings.Repeat(`$"{`, levels) + "1" + strings.Repeat(`}"`, levels) + "\n"
 }
 
-// UnionTypes makes OPA's type checker take time exponential in the number of levels:
-// it compares two types, each a pair of pairs of pairs.
+// UnionTypes makes OPA's type checker take time exponential in the number of levels, ten
+// times as much for each: every value has one of three types, each made of the values of
+// the level before, and two values are compared.
 func UnionTypes(levels int) string {
 	var b strings.Builder
-	b.WriteString(header + "a0 := 1\nb0 := 1\n")
+	b.WriteString(header + "a0 := 1 if input.a\na0 := \"\" if input.b\n")
 	for i := range levels {
-		fmt.Fprintf(&b, "a%d := [a%d, a%d]\nb%d := [b%d, b%d]\n", i+1, i, i, i+1, i, i)
+		fmt.Fprintf(&b, "a%d := {\"a\": a%d, \"b\": a%d} if input.a\na%d := {\"c\": a%d} if input.b\na%d := [a%d] if input.c\n", i+1, i, i, i+1, i, i+1, i)
 	}
-	fmt.Fprintf(&b, "collect := [a%d, b%d][input.attempt]\n", levels, levels)
+	fmt.Fprintf(&b, "collect := 1 if a%d == a%d\n", levels, levels-1)
 	return b.String()
 }
 

@@ -170,7 +170,7 @@ func All() []Payload {
 		{Name: "endless-start", Wasm: EndlessStart, Policies: 1, Limits: limits},
 		{Name: "endless-call", Wasm: EndlessCall, Policies: 1, Orphans: 5, Limits: limits},
 		{Name: "nested-templates", Rego: func() string { return NestedTemplates(45) }},
-		{Name: "union-types", Rego: func() string { return UnionTypes(34) }},
+		{Name: "union-types", Rego: func() string { return UnionTypes(14) }},
 		{Name: "nested-parentheses", Rego: func() string { return NestedParentheses(15_000) }, Copies: 4},
 		{Name: "fill-memory", Wasm: FillMemory, Policies: 6, Limits: memory},
 		{Name: "fill-memory-when-called", Wasm: FillMemoryWhenCalled, Policies: 4, Orphans: 100, Limits: memory},
