@@ -15,7 +15,7 @@ const (
 
 // Module is a module under construction. Imports must be added before functions.
 type Module struct {
-	types, imports, functions, tables, memories, globals, exports, elements, code, data [][]byte
+	types, imports, functions, tables, memories, globals, exports, elements, code, data, names [][]byte
 
 	start []byte
 }
@@ -77,6 +77,11 @@ func (m *Module) Data(at int32, content []byte) {
 // Start sets the start function.
 func (m *Module) Start(function uint32) { m.start = number(function) }
 
+// Name names a function, for traces. Functions must be named in the order of their indexes.
+func (m *Module) Name(function uint32, name string) {
+	m.names = append(m.names, join(number(function), text(name)))
+}
+
 // Bytes returns the module.
 func (m *Module) Bytes() []byte {
 	b := []byte("\x00asm\x01\x00\x00\x00")
@@ -93,6 +98,9 @@ func (m *Module) Bytes() []byte {
 		case len(s.entries) > 0:
 			b = join(b, []byte{s.id}, sized(list(s.entries...)))
 		}
+	}
+	if len(m.names) > 0 {
+		b = join(b, []byte{0}, sized(join(text("name"), []byte{1}, sized(list(m.names...)))))
 	}
 	return b
 }

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"runtime"
 	"strings"
 
@@ -62,15 +63,22 @@ const (
 	traceSeparator = "\nwasm stack trace:\n\t"
 )
 
+// frame is the name of a function, its parameters and its results. The name may contain
+// parentheses, as in (*T).Method: the parameters are the last list but for the results.
+var frame = regexp.MustCompile(`(?s)^(.*\S)\([\w,]*\)(?: \w+| \([\w,]+\))?$`)
+
 // traceOf extracts function names from the text of the engine's error, which is the
 // only place that has them. If the format changes, none are found.
 func traceOf(err error) []string {
 	_, text, _ := strings.Cut(err.Error(), traceSeparator)
 	var trace []string
 	for line := range strings.SplitSeq(text, "\n\t") {
-		name, _, isFrame := strings.Cut(line, "(")
-		name = strings.TrimPrefix(name, ".") // instances have no names
-		if !isFrame || strings.HasPrefix(name, fuel.Prefix) {
+		parts := frame.FindStringSubmatch(line)
+		if parts == nil {
+			continue
+		}
+		name := strings.TrimPrefix(parts[1], ".") // instances have no names
+		if strings.HasPrefix(name, fuel.Prefix) {
 			continue
 		}
 		if number, unnamed := strings.CutPrefix(name, "$"); unnamed {
