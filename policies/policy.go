@@ -185,6 +185,13 @@ func (p *Policy) Selects(resource schema.GroupResource) bool {
 	return selected
 }
 
+// SelectsGroup reports whether a rule may select a resource of a group.
+func (p *Policy) SelectsGroup(group string) bool {
+	return slices.ContainsFunc(p.Rules, func(r Rule) bool {
+		return slices.Contains(r.Groups, group) || slices.Contains(r.Groups, Wildcard)
+	})
+}
+
 // selects reports whether a rule selects a resource, and whether one does by name.
 func (p *Policy) selects(resource schema.GroupResource) (selected, byName bool) {
 	for _, r := range p.Rules {

@@ -99,6 +99,18 @@ func (s *Set) Candidates(hook hostabi.Hook, resource schema.GroupResource, names
 	}
 }
 
+// CandidatesOfGroup yields the policies that may select some resource of a group, for objects in
+// a namespace, in no order.
+func (s *Set) CandidatesOfGroup(hook hostabi.Hook, group, namespace string) iter.Seq[*Policy] {
+	return func(yield func(*Policy) bool) {
+		for _, p := range s.All() {
+			if p.HasHook(hook) && p.SelectsGroup(group) && p.coversNamespace(namespace) && !yield(p) {
+				return
+			}
+		}
+	}
+}
+
 // coversNamespace reports whether a policy governs objects of a namespace.
 func (p *Policy) coversNamespace(namespace string) bool {
 	return p.Namespace == "" || p.Namespace == namespace

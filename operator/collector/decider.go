@@ -182,13 +182,20 @@ func (r *Decider) Overrides(ref metav1.OwnerReference, namespace string) bool {
 	return r.enforces(hostabi.HookPropagate, kind, namespace, func(p *policies.Policy) bool { return p.OverrideExplicit })
 }
 
-// enforces reports whether a policy in Enforce mode that matches governs a kind.
+// enforces reports whether a policy in Enforce mode that matches governs a kind. If the kind is
+// not known, since discovery of its group has failed from the start, it may be any resource of
+// the group.
 func (r *Decider) enforces(hook hostabi.Hook, kind schema.GroupKind, namespace string, matches func(*policies.Policy) bool) bool {
-	resource, ok := r.Types().Preferred(kind)
-	if !ok {
-		return false
+	types := r.Types()
+	resource, ok := types.Preferred(kind)
+	if !ok && !types.IsFailing(kind.Group) {
+		return false // it is not served
 	}
-	for p := range r.Policies().Candidates(hook, resource.Version.GroupResource(), namespace) {
+	candidates := r.Policies().Candidates(hook, resource.Version.GroupResource(), namespace)
+	if !ok {
+		candidates = r.Policies().CandidatesOfGroup(hook, kind.Group, namespace)
+	}
+	for p := range candidates {
 		if p.Enforce && matches(p) {
 			return true
 		}

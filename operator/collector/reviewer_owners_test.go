@@ -164,6 +164,34 @@ func TestReview_AllowedOnceOwnersAreGoneOrRelease(t *testing.T) {
 	}
 }
 
+// An owner whose kind is not known, since discovery has failed from the start, may be of any
+// resource of its group.
+func TestOverrides_OwnerOfAnUndiscoveredKind(t *testing.T) {
+	for claim, c := range map[string]struct {
+		failed map[schema.GroupVersion]error
+		groups []string
+		want   bool
+	}{
+		"discovery of its group failed, and a policy governs the group":        {map[schema.GroupVersion]error{{Group: "example.com", Version: "v1"}: errors.New("down")}, []string{"example.com"}, true},
+		"discovery of its group failed, and a policy governs all groups":       {map[schema.GroupVersion]error{{Group: "example.com", Version: "v1"}: errors.New("down")}, []string{policies.Wildcard}, true},
+		"discovery of its group failed, and policies govern only other groups": {map[schema.GroupVersion]error{{Group: "example.com", Version: "v1"}: errors.New("down")}, []string{"apps"}, false},
+		"its group was discovered, and has no such kind":                       {nil, []string{"example.com"}, false},
+	} {
+		t.Run(claim, func(t *testing.T) {
+			w := newWorld(t)
+			w.companion = true
+			w.connect()
+			w.governs("widgets", hostabi.HookPropagate, hostabi.DecisionOrphan)
+			w.policies[len(w.policies)-1].Rules[0].Groups = c.groups
+			w.types = catalog.Build(nil, nil, catalog.Settings{Failed: c.failed})
+			owner := metav1.OwnerReference{APIVersion: "example.com/v1", Kind: "Widget", Name: "w", UID: "u-w"}
+			if got := w.Decider.Overrides(owner, "shop"); got != c.want {
+				t.Errorf("a policy may override what a client requested: %t, want %t", got, c.want)
+			}
+		})
+	}
+}
+
 // It is not in the graph, and nobody will show it.
 func TestReview_IgnoredResources(t *testing.T) {
 	for claim, c := range map[string]struct {
