@@ -109,7 +109,6 @@ soak: setup build ## run Gleaner for half an hour with churn, faults and an atta
 
 # All fuzz targets, as FOLDER:NAME, and how long each runs. A test in ./test compares the list with the code.
 FUZZ := \
-	hostabi:FuzzMarshalVerdict \
 	hostabi:FuzzParseVerdict \
 	operator/escape:FuzzText \
 	operator/graph:FuzzIDOf \

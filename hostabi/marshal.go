@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"strconv"
-	"unicode/utf8"
 )
 
 // MarshalRequest encodes a request for a module. Every list and map is present,
@@ -43,84 +41,11 @@ func MarshalVerdict(v Verdict) ([]byte, error) {
 	if err := checkDocuments(v); err != nil {
 		return nil, fmt.Errorf("encode verdict: %w", err)
 	}
-	if len(v.Intents) == 0 {
-		return appendVerdict(nil, v), nil
-	}
 	data, err := marshal(v)
 	if err != nil {
 		return nil, fmt.Errorf("encode verdict: %w", err)
 	}
 	return data, nil
-}
-
-// appendVerdict appends a verdict without intents, as marshal does, but without reflection,
-// which takes longer than the rest of a small module. Its state is JSON.
-func appendVerdict(b []byte, v Verdict) []byte {
-	b = append(b, `{"decision":`...)
-	b = appendText(b, string(v.Decision))
-	if v.Propagation != "" {
-		b = appendText(append(b, `,"propagation":`...), string(v.Propagation))
-	}
-	if v.GracePeriodSeconds != nil {
-		b = strconv.AppendInt(append(b, `,"gracePeriodSeconds":`...), *v.GracePeriodSeconds, 10)
-	}
-	if v.Delay != 0 {
-		b = appendText(append(b, `,"delay":`...), v.Delay.String())
-	}
-	if v.After != 0 {
-		b = appendText(append(b, `,"after":`...), v.After.String())
-	}
-	for i, d := range v.Dependents {
-		b = append(b, [...]string{`,"dependents":[{`, `,{`}[min(i, 1)]...)
-		if d.Group != "" {
-			b = append(appendText(append(b, `"group":`...), d.Group), ',')
-		}
-		b = appendText(append(b, `"kind":`...), d.Kind)
-		b = append(appendText(append(b, `,"decision":`...), string(d.Decision)), '}')
-	}
-	if len(v.Dependents) != 0 {
-		b = append(b, ']')
-	}
-	if len(v.State) != 0 {
-		var state bytes.Buffer
-		_ = json.Compact(&state, v.State) // it is valid
-		b = append(append(b, `,"state":`...), state.Bytes()...)
-	}
-	if v.Reason != "" {
-		b = appendText(append(b, `,"reason":`...), v.Reason)
-	}
-	return append(b, '}')
-}
-
-// appendText appends a JSON string, as encoding/json writes it without escaping HTML.
-func appendText(b []byte, text string) []byte {
-	const digits = "0123456789abcdef"
-	b = append(b, '"')
-	for at, size := 0, 0; at < len(text); at += size {
-		var r rune
-		r, size = utf8.DecodeRuneInString(text[at:])
-		switch {
-		case r == utf8.RuneError && size == 1: // no UTF-8
-			b = append(b, `\ufffd`...)
-		case r == '"' || r == '\\':
-			b = append(b, '\\', byte(r))
-		case r == '\n':
-			b = append(b, '\\', 'n')
-		case r == '\r':
-			b = append(b, '\\', 'r')
-		case r == '\t':
-			b = append(b, '\\', 't')
-		case r == '\b':
-			b = append(b, '\\', 'b')
-		case r == '\f':
-			b = append(b, '\\', 'f')
-		case r < ' ' || r == '\u2028' || r == '\u2029':
-			b = append(b, '\\', 'u', digits[r>>12&15], digits[r>>8&15], digits[r>>4&15], digits[r&15])
-		default:
-			b = utf8.AppendRune(b, r)
-		}
-	}
-	return append(b, '"')
 }
 
 // checkDocuments checks that the documents in a verdict are valid JSON, before

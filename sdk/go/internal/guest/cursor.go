@@ -2,10 +2,7 @@ package guest
 
 import (
 	"bytes"
-	"encoding/base64"
 	"encoding/json"
-	"strconv"
-	"time"
 )
 
 // cursor parses a document in one pass. encoding/json reads nested values several
@@ -140,77 +137,22 @@ func (c *cursor) brackets() {
 	c.failed = true
 }
 
-// null skips a null, and reports whether there is one.
-func (c *cursor) null() bool {
-	if c.peek() != 'n' {
-		return false
+// rest collects fields of an object for encoding/json.
+type rest struct{ json []byte }
+
+func (r *rest) add(name string, raw []byte) {
+	if len(r.json) == 0 {
+		r.json = append(r.json, '{')
+	} else {
+		r.json = append(r.json, ',')
 	}
-	return string(c.skip()) == "null"
+	quoted, _ := json.Marshal(name) // never fails for a string
+	r.json = append(append(append(r.json, quoted...), ':'), raw...)
 }
 
-// optional reads a value that can be null.
-func optional[T any](c *cursor, read func() T) *T {
-	if c.null() {
-		return nil
+func (r *rest) object() []byte {
+	if len(r.json) == 0 {
+		return []byte("{}")
 	}
-	value := read()
-	return &value
-}
-
-// list reads an array.
-func list[T any](c *cursor, read func() T) []T {
-	if c.null() || !c.enter('[') {
-		return nil
-	}
-	items := []T{}
-	for c.more(']') {
-		items = append(items, read())
-	}
-	return items
-}
-
-// values reads an object whose fields have values of one type.
-func values[T any](c *cursor, read func() T) map[string]T {
-	if c.null() {
-		return nil
-	}
-	all := map[string]T{}
-	c.fields(func(name string) { all[name] = read() })
-	return all
-}
-
-func (c *cursor) raw() json.RawMessage {
-	raw := c.skip()
-	return raw[:len(raw):len(raw)]
-}
-
-func (c *cursor) bool() bool {
-	raw := string(c.skip())
-	c.failed = c.failed || raw != "true" && raw != "false"
-	return raw == "true"
-}
-
-func (c *cursor) int() int {
-	n, err := strconv.Atoi(string(c.skip()))
-	c.failed = c.failed || err != nil
-	return n
-}
-
-func (c *cursor) int64() int64 {
-	n, err := strconv.ParseInt(string(c.skip()), 10, 64)
-	c.failed = c.failed || err != nil
-	return n
-}
-
-func (c *cursor) time() (t time.Time) {
-	if c.peek() != '"' || t.UnmarshalJSON(c.skip()) != nil {
-		c.failed = true
-	}
-	return t
-}
-
-func (c *cursor) base64() []byte {
-	data, err := base64.StdEncoding.DecodeString(c.text())
-	c.failed = c.failed || err != nil
-	return data
+	return append(r.json, '}')
 }

@@ -20,149 +20,52 @@ func decode(data []byte) (hostabi.Request, error) {
 	return r, nil
 }
 
-// decodeFast decodes a request in one pass and without reflection. It returns false if the
-// request has anything that the host does not write. Unknown fields are skipped.
+// decodeFast decodes a request in one pass over objects and results. It returns false
+// if the request has anything that the host does not write.
 func decodeFast(data []byte) (hostabi.Request, bool) {
 	c := &cursor{data: data}
-	var r hostabi.Request
+	var object hostabi.Object
+	var results map[string]hostabi.Result
+	var others rest
 	c.fields(func(name string) {
 		switch name {
-		case "apiVersion":
-			r.APIVersion = c.text()
-		case "hook":
-			r.Hook = hostabi.Hook(c.text())
-		case "policy":
-			r.Policy = c.policy()
 		case "object":
-			r.Object = c.object()
-		case "owners":
-			r.Owners = list(c, c.owner)
-		case "dependents":
-			r.Dependents = c.dependents()
-		case "requestedPropagation":
-			r.RequestedPropagation = hostabi.RequestedPropagation(c.text())
-		case "ownersAbsentSince":
-			r.OwnersAbsentSince = optional(c, c.time)
-		case "time":
-			r.Time = c.time()
-		case "namespaceTerminating":
-			r.NamespaceTerminating = c.bool()
-		case "serviceAccountMissing":
-			r.ServiceAccountMissing = c.bool()
-		case "deadline":
-			r.Deadline = optional(c, c.time)
-		case "attempt":
-			r.Attempt = c.int()
-		case "round":
-			r.Round = c.int()
-		case "idempotencyKey":
-			r.IdempotencyKey = c.text()
-		case "state":
-			r.State = c.raw()
+			object = c.object()
 		case "results":
-			r.Results = values(c, c.result)
-		case "withheld":
-			r.Withheld = list(c, c.text)
+			results = c.results()
 		default:
-			c.skip()
+			others.add(name, c.skip())
 		}
 	})
+	if c.failed {
+		return hostabi.Request{}, false
+	}
+	var r hostabi.Request
+	c.decode(others.object(), &r)
+	r.Object, r.Results = object, results
 	return r, !c.failed
 }
 
-func (c *cursor) policy() (p hostabi.Policy) {
-	c.fields(func(name string) {
-		switch name {
-		case "name":
-			p.Name = c.text()
-		case "namespace":
-			p.Namespace = c.text()
-		case "settings":
-			p.Settings = c.raw()
-		default:
-			c.skip()
-		}
-	})
-	return p
+func (c *cursor) results() map[string]hostabi.Result {
+	results := map[string]hostabi.Result{}
+	c.fields(func(id string) { results[id] = c.result() })
+	return results
 }
 
-func (c *cursor) owner() (o hostabi.Owner) {
-	c.fields(func(name string) {
-		switch name {
-		case "reference":
-			o.Reference = c.reference()
-		case "status":
-			o.Status = hostabi.OwnerStatus(c.text())
-		default:
-			c.skip()
-		}
-	})
-	return o
-}
-
-func (c *cursor) reference() (r hostabi.Reference) {
-	c.fields(func(name string) {
-		switch name {
-		case "apiVersion":
-			r.APIVersion = c.text()
-		case "kind":
-			r.Kind = c.text()
-		case "name":
-			r.Name = c.text()
-		case "uid":
-			r.UID = c.text()
-		case "controller":
-			r.Controller = optional(c, c.bool)
-		case "blockOwnerDeletion":
-			r.BlockOwnerDeletion = optional(c, c.bool)
-		default:
-			c.skip()
-		}
-	})
-	return r
-}
-
-func (c *cursor) dependents() (d hostabi.Dependents) {
-	c.fields(func(name string) {
-		switch name {
-		case "count":
-			d.Count = c.int()
-		case "byKind":
-			d.ByKind = list(c, c.kindCount)
-		default:
-			c.skip()
-		}
-	})
-	return d
-}
-
-func (c *cursor) kindCount() (k hostabi.KindCount) {
-	c.fields(func(name string) {
-		switch name {
-		case "group":
-			k.Group = c.text()
-		case "kind":
-			k.Kind = c.text()
-		case "count":
-			k.Count = c.int()
-		default:
-			c.skip()
-		}
-	})
-	return k
-}
-
-func (c *cursor) result() (r hostabi.Result) {
+func (c *cursor) result() hostabi.Result {
+	var r hostabi.Result
 	c.fields(func(name string) {
 		switch name {
 		case "object":
-			r.Object = optional(c, c.object)
+			o := c.object()
+			r.Object = &o
 		case "list":
-			r.List = optional(c, c.page)
+			r.List = c.list()
 		case "http":
-			r.HTTP = optional(c, c.http)
+			r.HTTP = c.http()
 		case "error":
-			r.Error = optional(c, c.resultError)
+			r.Error = &hostabi.ResultError{}
+			c.decode(c.skip(), r.Error)
 		default:
 			c.skip()
 		}
@@ -170,56 +73,46 @@ func (c *cursor) result() (r hostabi.Result) {
 	return r
 }
 
-func (c *cursor) page() (p hostabi.ListResult) {
+func (c *cursor) list() *hostabi.ListResult {
+	list := &hostabi.ListResult{}
 	c.fields(func(name string) {
 		switch name {
 		case "items":
-			p.Items = list(c, c.object)
+			list.Items = []hostabi.Object{}
+			if c.enter('[') {
+				for c.more(']') {
+					list.Items = append(list.Items, c.object())
+				}
+			}
 		case "continue":
-			p.Continue = c.text()
+			list.Continue = c.text()
 		default:
 			c.skip()
 		}
 	})
-	return p
+	return list
 }
 
-func (c *cursor) http() (r hostabi.HTTPResult) {
+func (c *cursor) http() *hostabi.HTTPResult {
+	r := &hostabi.HTTPResult{}
+	var others rest
+	body := ""
 	c.fields(func(name string) {
-		switch name {
-		case "status":
-			r.Status = c.int()
-		case "headers":
-			r.Headers = values(c, c.text)
-		case "body":
-			r.Body = c.text()
-		case "bodyBase64":
-			r.BodyBase64 = c.base64()
-		case "truncated":
-			r.Truncated = c.bool()
-		default:
-			c.skip()
+		if name == "body" {
+			body = c.text()
+			return
 		}
+		others.add(name, c.skip())
 	})
+	c.decode(others.object(), r)
+	r.Body = body
 	return r
 }
 
-func (c *cursor) resultError() (e hostabi.ResultError) {
-	c.fields(func(name string) {
-		switch name {
-		case "reason":
-			e.Reason = hostabi.ErrorReason(c.text())
-		case "message":
-			e.Message = c.text()
-		default:
-			c.skip()
-		}
-	})
-	return e
-}
-
 // object decodes the common fields of an object, and keeps the rest as JSON.
-func (c *cursor) object() (o hostabi.Object) {
+// metadata.managedFields can be larger than everything else.
+func (c *cursor) object() hostabi.Object {
+	var o hostabi.Object
 	c.peek()
 	start := c.at
 	c.fields(func(name string) {
@@ -229,7 +122,13 @@ func (c *cursor) object() (o hostabi.Object) {
 		case "kind":
 			o.Kind = c.text()
 		case "metadata":
-			o.Metadata = c.metadata()
+			var others rest
+			c.fields(func(name string) {
+				if raw := c.skip(); name != "managedFields" {
+					others.add(name, raw)
+				}
+			})
+			c.decode(others.object(), &o.Metadata)
 		default:
 			c.skip()
 		}
@@ -238,36 +137,4 @@ func (c *cursor) object() (o hostabi.Object) {
 		o.Body = body
 	}
 	return o
-}
-
-func (c *cursor) metadata() (m hostabi.Metadata) {
-	c.fields(func(name string) {
-		switch name {
-		case "name":
-			m.Name = c.text()
-		case "namespace":
-			m.Namespace = c.text()
-		case "uid":
-			m.UID = c.text()
-		case "resourceVersion":
-			m.ResourceVersion = c.text()
-		case "generation":
-			m.Generation = c.int64()
-		case "creationTimestamp":
-			m.CreationTimestamp = optional(c, c.time)
-		case "deletionTimestamp":
-			m.DeletionTimestamp = optional(c, c.time)
-		case "labels":
-			m.Labels = values(c, c.text)
-		case "annotations":
-			m.Annotations = values(c, c.text)
-		case "ownerReferences":
-			m.OwnerReferences = list(c, c.reference)
-		case "finalizers":
-			m.Finalizers = list(c, c.text)
-		default:
-			c.skip() // managedFields can be larger than everything else
-		}
-	})
-	return m
 }
