@@ -182,9 +182,9 @@ func (r *Decider) Overrides(ref metav1.OwnerReference, namespace string) bool {
 	return r.enforces(hostabi.HookPropagate, kind, namespace, func(p *policies.Policy) bool { return p.OverrideExplicit })
 }
 
-// enforces reports whether a policy in Enforce mode that matches governs a kind. If the kind is
-// not known, since discovery of its group has failed from the start, it may be any resource of
-// the group.
+// enforces reports whether a policy in Enforce mode that matches governs a kind. If
+// discovery of the kind's group has failed since the start, the kind may be of any resource in
+// that group.
 func (r *Decider) enforces(hook hostabi.Hook, kind schema.GroupKind, namespace string, matches func(*policies.Policy) bool) bool {
 	types := r.Types()
 	resource, ok := types.Preferred(kind)

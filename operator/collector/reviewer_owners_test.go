@@ -164,8 +164,8 @@ func TestReview_AllowedOnceOwnersAreGoneOrRelease(t *testing.T) {
 	}
 }
 
-// An owner whose kind is not known, since discovery has failed from the start, may be of any
-// resource of its group.
+// If discovery of a group has failed since the start, an owner of an unknown kind may be of any
+// resource in that group.
 func TestOverrides_OwnerOfAnUndiscoveredKind(t *testing.T) {
 	for claim, c := range map[string]struct {
 		failed map[schema.GroupVersion]error

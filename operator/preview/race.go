@@ -23,7 +23,7 @@ type deletionPolicies struct {
 
 func (w deletionPolicies) both() bool { return w.foreground && w.requested }
 
-// raceFinder finds objects whose outcome depends on which of two others is processed first.
+// raceFinder finds objects whose outcome depends on the order in which two others are processed.
 type raceFinder struct {
 	survey   *survey.Survey
 	policies *Reading // nil if they could not be read

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// slowToCompile returns a policy whose types take OPA a second or two to compare.
+// slowToCompile returns a policy that takes OPA a second or two to type-check.
 func slowToCompile() []File {
 	var b strings.Builder
 	b.WriteString("package gleaner\n\na0 := 1 if input.a\na0 := \"\" if input.b\n")
