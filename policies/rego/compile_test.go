@@ -30,7 +30,7 @@ func TestCompile_EndsAfterItsTimeout(t *testing.T) {
 	}
 	t.Cleanup(e.Close)
 	var rejected *Error
-	if _, err := e.Compile(t.Context(), slowToCompile()); !errors.As(err, &rejected) || rejected.Message != "it takes longer to compile than 1ms" {
+	if _, err := e.Compile(t.Context(), slowToCompile()); !errors.As(err, &rejected) || !strings.HasPrefix(rejected.Message, "slow.rego: it takes longer to compile than 1ms: ") {
 		t.Errorf("error: %v", err)
 	}
 }

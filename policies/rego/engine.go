@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gleaner-dev/gleaner/hostabi"
@@ -130,10 +131,20 @@ func (e *Engine) compile(ctx context.Context, files []File) (compiled, error) {
 	case r := <-done:
 		return r.compiled, r.err
 	case <-timeout.C:
-		return compiled{}, &Error{Message: fmt.Sprintf("it takes longer to compile than %s", e.compileTimeout)}
+		return compiled{}, &Error{Message: fmt.Sprintf("%s: it takes longer to compile than %s: write it shorter, or with fewer types of values in one rule",
+			namesOf(files), e.compileTimeout)}
 	case <-ctx.Done():
 		return compiled{}, fmt.Errorf("compile: %w", context.Cause(ctx))
 	}
+}
+
+// namesOf returns the names of files.
+func namesOf(files []File) string {
+	names := make([]string, len(files))
+	for i, f := range files {
+		names[i] = f.Name
+	}
+	return strings.Join(names, ", ")
 }
 
 // blame converts an error of the sandbox to an Error. A source that compiles gives
