@@ -18,6 +18,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/graphstore"
 	"github.com/gleaner-dev/gleaner/operator/modulecall"
+	"github.com/gleaner-dev/gleaner/operator/selectors"
 	"github.com/gleaner-dev/gleaner/operator/statekey"
 	"github.com/gleaner-dev/gleaner/operator/writelimit"
 	"github.com/gleaner-dev/gleaner/operator/writer"
@@ -38,7 +39,12 @@ type Options struct {
 	Gate     *gate.Gate
 	Recorder Recorder
 	Policies func() *policies.Set // nil until they are known
-	Default  policies.Evaluator   // decides if no policy does
+
+	// Selectors returns the index of the selectors of Policies. Nil means that objects are read to
+	// evaluate selectors.
+	Selectors func() *selectors.Index
+
+	Default policies.Evaluator // decides if no policy does
 
 	Client   metadata.Interface // reads and writes objects
 	Watching metadata.Interface // lists objects for the barrier
@@ -129,7 +135,7 @@ func New(o Options) *Collector {
 		Evaluator: &evaluate.Evaluator{
 			Policies: o.Policies, Default: o.Default, Catalog: o.Types.Catalog, Reader: o.Reader, Intents: o.Intents, Namespace: o.Namespace, Now: o.Now,
 			DependentsByKind: c.store.DependentsByKind, EquivalentKinds: c.store.EquivalentKinds, Companion: o.Companion,
-			StateKeys: o.StateKeys, OnUnverified: o.OnUnverified,
+			StateKeys: o.StateKeys, OnUnverified: o.OnUnverified, Selectors: o.Selectors,
 		},
 		Types: o.Types.Catalog, Policies: o.Policies, NeedsHold: c.store.NeedsHold, Companion: o.Companion, Now: o.Now,
 	}

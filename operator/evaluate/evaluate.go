@@ -24,6 +24,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/modulecall"
 	"github.com/gleaner-dev/gleaner/operator/objectstate"
+	"github.com/gleaner-dev/gleaner/operator/selectors"
 	"github.com/gleaner-dev/gleaner/operator/statekey"
 	"github.com/gleaner-dev/gleaner/policies"
 )
@@ -53,6 +54,10 @@ type Evaluator struct {
 	// decisions about dependents, and removes its finalizer afterwards. So a missing
 	// finalizer says nothing about the client's request.
 	Companion bool
+
+	// Selectors returns the index of the selectors of Policies. Nil, also as its result, means that
+	// objects are read to evaluate selectors.
+	Selectors func() *selectors.Index
 
 	// EquivalentKinds returns the pairs of types that serve the same objects. Nil means none.
 	EquivalentKinds func() []graph.EquivalentKinds
@@ -153,6 +158,9 @@ func (c *Evaluator) Evaluate(ctx context.Context, q Input) (Result, error) {
 		return c.evaluateDefault(ctx, q, Result{})
 	}
 	s := &session{Evaluator: c, input: q, resource: resource}
+	if q.Hook == hostabi.HookCollect {
+		s.scope = c.scope(resource, o.Namespace)
+	}
 	if err := s.readState(ctx, &result); err != nil && result.Changed == nil && result.Fault == nil {
 		return result, err
 	}
@@ -265,6 +273,7 @@ func (c *Evaluator) NeedsHold(ctx context.Context, facts decide.Facts) (wanted, 
 	if !set.Has(hostabi.HookPropagate, s.resource, o.Namespace) {
 		return false, true, nil
 	}
+	s.scope = c.scope(s.resource, o.Namespace)
 	if err := s.readNamespace(ctx); err != nil {
 		return false, false, err
 	}
@@ -324,6 +333,10 @@ type session struct {
 	object    *unstructured.Unstructured // read with Gleaner's own permissions
 	changed   *graph.Object              // set if it differs from the facts
 	namespace modulecall.Namespace       // of the object, after locate
+
+	// scope is set where what is decided is written with the object's resourceVersion as a
+	// precondition: the watch may be behind, and what it has shown then has no effect.
+	scope *selectors.Scope
 }
 
 // evaluateInTime evaluates a policy. A policy in Monitor mode has half of the remaining time, so
@@ -352,36 +365,4 @@ func (s *session) evaluatePolicy(ctx context.Context, p *policies.Policy, m obje
 	}
 	evaluated.Duration = s.Now().Sub(start)
 	return evaluated, governs
-}
-
-// governs reports whether the policy's selectors and matchConditions match the object. An
-// error is a fault of the policy.
-func (s *session) governs(ctx context.Context, p *policies.Policy) (bool, error) {
-	if p.NamespaceSelector != nil && !p.NamespaceSelector.Empty() {
-		namespace, err := s.Reader.Namespace(ctx, s.input.Facts.Object.Namespace)
-		if err != nil {
-			return false, fmt.Errorf("evaluate namespaceSelector: %w", hostError{err})
-		}
-		if !p.NamespaceSelector.Matches(namespace.Labels) {
-			return false, nil
-		}
-	}
-	if !p.NeedsObjectToMatch() {
-		return true, nil
-	}
-	object, err := s.read(ctx)
-	if err != nil {
-		return false, fmt.Errorf("evaluate selectors: %w", hostError{err})
-	}
-	if p.ObjectSelector != nil && !p.ObjectSelector.Matches(labelsOf(object)) {
-		return false, nil
-	}
-	if p.Matches == nil {
-		return true, nil
-	}
-	seen, err := s.readFor(ctx, p, "evaluate matchConditions")
-	if err != nil {
-		return false, err
-	}
-	return p.Matches(ctx, seen.Object)
 }

@@ -3,6 +3,11 @@ package evaluate
 import (
 	"context"
 	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/gleaner-dev/gleaner/operator/selectors"
+	"github.com/gleaner-dev/gleaner/policies"
 )
 
 // Governance is whether and in which mode policies govern an object.
@@ -36,4 +41,53 @@ func (c *Evaluator) Governs(ctx context.Context, q Input) (Governance, error) {
 		}
 	}
 	return rule, nil
+}
+
+// scope returns the selectors for objects of a resource in a namespace.
+func (c *Evaluator) scope(resource schema.GroupResource, namespace string) *selectors.Scope {
+	if c.Selectors == nil {
+		return nil
+	}
+	return c.Selectors().Scope(resource, namespace)
+}
+
+// governs reports whether the policy's selectors and matchConditions match the object. An
+// error is a fault of the policy.
+func (s *session) governs(ctx context.Context, p *policies.Policy) (bool, error) {
+	if p.NamespaceSelector != nil && !p.NamespaceSelector.Empty() {
+		namespace, err := s.Reader.Namespace(ctx, s.input.Facts.Object.Namespace)
+		if err != nil {
+			return false, fmt.Errorf("evaluate namespaceSelector: %w", hostError{err})
+		}
+		if !p.NamespaceSelector.Matches(namespace.Labels) {
+			return false, nil
+		}
+	}
+	if !p.NeedsObjectToMatch() {
+		return true, nil
+	}
+	if selected, err := s.selects(ctx, p); err != nil || !selected || p.Matches == nil {
+		return selected, err
+	}
+	seen, err := s.readFor(ctx, p, "evaluate matchConditions")
+	if err != nil {
+		return false, err
+	}
+	return p.Matches(ctx, seen.Object)
+}
+
+// selects reports whether the policy's object selector matches the object. The object is read if
+// the watch hasn't shown that.
+func (s *session) selects(ctx context.Context, p *policies.Policy) (bool, error) {
+	if p.ObjectSelector == nil || p.ObjectSelector.Empty() {
+		return true, nil
+	}
+	if selects, known := s.scope.Selects(p, s.input.Facts.Object.Selection); known {
+		return selects, nil
+	}
+	object, err := s.read(ctx)
+	if err != nil {
+		return false, fmt.Errorf("evaluate selectors: %w", hostError{err})
+	}
+	return p.ObjectSelector.Matches(labelsOf(object)), nil
 }

@@ -21,6 +21,8 @@ func (g *Graph) Apply(e Event, dirty []ID) []ID {
 		if g.isNewer(e.Object) {
 			g.upsert(e.Object, &w)
 		}
+	case Labeled:
+		g.labeled(e)
 	case Deleted:
 		g.deleted(e, &w)
 	case Listing:
@@ -92,6 +94,10 @@ func (g *Graph) upsert(o Object, w *dirtyList) {
 		}
 	}
 	was := n.flags
+	if o.Selection.IsEmpty() && !g.hasVersion(n, o.ResourceVersion) {
+		delete(g.selections, n.id)
+	}
+	g.selections.set(n.id, o.Selection)
 	moved := g.setCoordinates(n, o)
 	n.flags = flagsOf(o)
 	relinked := g.relink(n, o.Owners, w)
@@ -196,6 +202,7 @@ func (g *Graph) markUnseen(n *node, w *dirtyList) {
 	n.kind.nodes = n.kind.nodes[:len(n.kind.nodes)-1]
 	n.kind, n.flags = nil, 0
 	delete(g.nonNumericVersions, n.id)
+	delete(g.selections, n.id)
 }
 
 // forget handles an object that is no longer seen, but not known to be gone.

@@ -26,6 +26,11 @@ func (g *Graph) Check() error {
 		k.checkDependents(n, claimed[n])
 		k.checkState(n)
 	}
+	for id := range g.selections {
+		if n, ok := g.nodes[id]; !ok || !n.flags.has(seen) {
+			k.breaches = append(k.breaches, fmt.Errorf("%s has a selection without being seen", id))
+		}
+	}
 	return errors.Join(k.breaches...)
 }
 

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gleaner-dev/gleaner/operator/objectstate"
+	"github.com/gleaner-dev/gleaner/operator/selection"
 )
 
 // Object is the metadata of an object from a watch event or a read: everything that
@@ -29,6 +30,10 @@ type Object struct {
 	HasState bool // has a state annotation
 
 	Truncated bool // has more than MaxOwners owners, of which the graph keeps only some
+
+	// Selection says which selectors match the labels that the object has in this
+	// resourceVersion, as far as they were evaluated. It is set by the creator of an event.
+	Selection selection.Selection
 
 	// Finalizers are all entries of metadata.finalizers, and Generation is
 	// metadata.generation. The graph does not keep them: they are for consumers of events.
@@ -83,6 +88,14 @@ type Seen struct{ Object Object }
 // also still deliver the object's deletion. An older one could bring back an object
 // whose deletion was already delivered.
 type Read struct{ Object Object }
+
+// Labeled is the Selection of an object that was listed outside its type's watch. It is accepted
+// only for the same resourceVersion, in which the labels are the same.
+type Labeled struct {
+	UID             types.UID
+	ResourceVersion string
+	Selection       selection.Selection
+}
 
 // Deleted is the deletion of an object that its type's watch delivered. It is the only
 // event that proves a UID absent regardless of coordinates.
@@ -139,6 +152,7 @@ type Expired struct{ Before time.Time }
 
 func (Seen) event()        {}
 func (Read) event()        {}
+func (Labeled) event()     {}
 func (Deleted) event()     {}
 func (Listing) event()     {}
 func (Relisted) event()    {}

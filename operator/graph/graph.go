@@ -38,8 +38,9 @@ type Graph struct {
 
 	// Data that only few nodes have is kept separately, so that a node stays small.
 	oddNames
-	gone   map[ID]time.Time // when a gone node's deletion was observed
-	proofs proofTable       // claims on a node that a live read has disproved
+	gone       map[ID]time.Time // when a gone node's deletion was observed
+	proofs     proofTable       // claims on a node that a live read has disproved
+	selections selectionTable   // of seen nodes, where selectors were evaluated
 }
 
 // oddNames are the names of nodes and their versions that a node has no room for.
@@ -136,6 +137,8 @@ func New() *Graph {
 		oddNames:  oddNames{nonUUIDs: map[ID]types.UID{}, nonNumericVersions: map[ID]string{}},
 		gone:      map[ID]time.Time{},
 		proofs:    proofTable{},
+
+		selections: selectionTable{},
 	}
 }
 

@@ -101,6 +101,7 @@ func (g *Graph) Lookup(id ID) (View, bool) {
 		return View{}, false
 	}
 	v := View{ID: id, Object: g.objectOf(n), Blocking: int(n.blocking)}
+	v.Object.Selection = g.selectionOf(n)
 	for i := range n.claims {
 		v.Claims = append(v.Claims, g.claimOf(&n.claims[i], v.Object.Owners[i]))
 	}

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gleaner-dev/gleaner/operator/graph"
+	"github.com/gleaner-dev/gleaner/operator/selection"
 )
 
 // EachHeld calls a function for each object with a hold. It must not call the Store.
@@ -150,4 +151,17 @@ func (s *Store) OldestPending() time.Duration {
 		}
 	}
 	return age
+}
+
+// HasSelection reports whether some seen object of a kind has a namespace and a Selection for which
+// a function returns true. The function must not call methods of the Store.
+func (s *Store) HasSelection(gk schema.GroupKind, matches func(namespace string, s selection.Selection) bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found := false
+	s.graph.Selections(gk, func(namespace string, is selection.Selection) bool {
+		found = matches(namespace, is)
+		return !found
+	})
+	return found
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
 	"github.com/gleaner-dev/gleaner/hostabi"
 	"github.com/gleaner-dev/gleaner/operator/modulestore"
+	"github.com/gleaner-dev/gleaner/operator/selectors"
 	"github.com/gleaner-dev/gleaner/policies"
 )
 
@@ -74,6 +75,7 @@ func (b *Builder) Build(r Resources, states ModuleStates) *Snapshot {
 		all = append(all, p.Policy)
 	}
 	s.Set = policies.NewSet(all)
+	s.Selectors = selectors.New(s.Set)
 	s.serving = b.buildFinalizers(s.Finalizers, modules, states)
 	return s
 }

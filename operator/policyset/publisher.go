@@ -15,6 +15,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/latest"
 	"github.com/gleaner-dev/gleaner/operator/modulestore"
+	"github.com/gleaner-dev/gleaner/operator/selectors"
 	"github.com/gleaner-dev/gleaner/policies"
 )
 
@@ -95,6 +96,15 @@ func (p *Publisher) Current() *Snapshot {
 func (p *Publisher) Policies() *policies.Set {
 	if s := p.Current(); s != nil {
 		return s.Set
+	}
+	return nil
+}
+
+// Selectors returns the object selectors of the policies of the latest Snapshot; nil until there is
+// one.
+func (p *Publisher) Selectors() *selectors.Index {
+	if s := p.Current(); s != nil {
+		return s.Selectors
 	}
 	return nil
 }

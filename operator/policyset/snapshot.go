@@ -21,6 +21,7 @@ import (
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
 	"github.com/gleaner-dev/gleaner/hostabi"
 	"github.com/gleaner-dev/gleaner/operator/modulestore"
+	"github.com/gleaner-dev/gleaner/operator/selectors"
 	"github.com/gleaner-dev/gleaner/policies"
 )
 
@@ -37,6 +38,7 @@ type Snapshot struct {
 	Revision uint64
 
 	Set        *policies.Set
+	Selectors  *selectors.Index // of Set
 	Policies   []*Policy
 	Finalizers []*Finalizer
 	Modules    []*Module

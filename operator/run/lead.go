@@ -28,7 +28,7 @@ func (op *Operator) AddTo(mgr manager.Manager) error {
 		return err
 	}
 	if err := addAll(mgr,
-		op.watcher.Run, op.keys.Run, op.modules.Run, op.snapshots.Run, op.finalizers.Run, op.sendEvents, upkeep{op}.run, op.confirm,
+		op.watch, op.keys.Run, op.modules.Run, op.snapshots.Run, op.finalizers.Run, op.sendEvents, upkeep{op}.run, op.confirm,
 		func(ctx context.Context) error { return op.collector.RunSweeps(ctx, op.options.SweepInterval) }, op.elect, regular.Start, crowded.Start,
 	); err != nil {
 		return err
@@ -40,6 +40,24 @@ func (op *Operator) AddTo(mgr manager.Manager) error {
 		return fmt.Errorf("register metrics: %w", err)
 	}
 	return mgr.AddReadyzCheck("synced", op.ready())
+}
+
+// maxPolicyWait is how long the first lists of objects wait for the policies, whose selectors are
+// evaluated on what is listed.
+const maxPolicyWait = 2 * time.Second
+
+// watch watches all objects.
+func (op *Operator) watch(ctx context.Context) error {
+	published, timer := op.snapshots.Changed(), time.NewTimer(maxPolicyWait)
+	defer timer.Stop()
+	if op.snapshots.Current() == nil {
+		select {
+		case <-published:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+	}
+	return op.watcher.Run(ctx)
 }
 
 // everywhere is a runnable that every replica runs, leading or not.

@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/modulestore/loader"
 	"github.com/gleaner-dev/gleaner/operator/policyset"
 	"github.com/gleaner-dev/gleaner/operator/policystatus"
+	"github.com/gleaner-dev/gleaner/operator/relabel"
 	"github.com/gleaner-dev/gleaner/policies/source/egress"
 )
 
@@ -41,8 +43,9 @@ func (op *Operator) connectPolicies(config *rest.Config) (err error) {
 	return err
 }
 
-// connectSubscribers creates what subscribes to snapshots of policies.
-func (op *Operator) connectSubscribers() {
+// connectSubscribers creates what subscribes to snapshots of policies. The client is that of the
+// watches.
+func (op *Operator) connectSubscribers(watching metadata.Interface) {
 	log, v, follow := op.log.WithName("policies"), view{op}, follower{op}
 	objects := admission.NewObjects(op.policyClient, op.options.Namespace)
 	installer := admission.New(admission.Options{
@@ -75,7 +78,11 @@ func (op *Operator) connectSubscribers() {
 		Client: op.client, Namespace: op.options.Namespace, Timeout: op.options.CanaryTimeout, Interval: op.options.CanaryInterval,
 		DryRun: op.options.DryRun, Gate: &op.gate, Companion: op.companion, Own: op.store.SetCanary, Log: op.log,
 	})
-	op.subscribers = append(op.subscribers, follow.gateChanges, follow.policyChanges, installer.Run, op.statusWriter.Run, guard.Run)
+	labels := relabel.New(relabel.Options{
+		Changed: op.snapshots.Changed, Selectors: op.snapshots.Selectors, Types: op.types, Gate: &op.gate,
+		Client: watching, Store: op.store, Now: op.now, Log: log,
+	})
+	op.subscribers = append(op.subscribers, labels.Run, follow.gateChanges, follow.policyChanges, installer.Run, op.statusWriter.Run, guard.Run)
 }
 
 // policiesChanged queues everything that the policies in force, or the types that they

@@ -204,6 +204,7 @@ func (op *Operator) connect() error {
 		Sink:        sinks{op.store, op.snapshots, op.modules, listener{op}},
 		Log:         op.log.WithName("watch"),
 		OnChange:    op.typesChanged,
+		Selectors:   op.snapshots.Selectors,
 	})
 	op.connectRecorder()
 	op.connectCollector(workClient, watchClient, working)
@@ -230,13 +231,13 @@ func (op *Operator) connectRecorder() {
 func (op *Operator) connectCollector(client, watching metadata.Interface, config *rest.Config) {
 	reader, executor := modulecall.NewLiveReader(config), op.executor(config)
 	op.collector = collector.New(collector.Options{
-		Store: op.store, Gate: &op.gate, Recorder: op.recorder, Policies: op.snapshots.Policies, Default: op.options.Evaluator,
-		Client: client, Watching: watching, Serves: op.watcher.Serves, Reader: reader, Intents: executor,
+		Store: op.store, Gate: &op.gate, Recorder: op.recorder, Policies: op.snapshots.Policies, Selectors: op.snapshots.Selectors,
+		Default: op.options.Evaluator, Client: client, Watching: watching, Serves: op.watcher.Serves, Reader: reader, Intents: executor,
 		Types:     gather.Sources{Catalog: op.types, Absent: op.watcher.Absent, VerifyEmpty: op.watcher.VerifyEmpty},
 		Namespace: op.options.Namespace, StateKeys: op.keys.Keys, StateLimiter: op.limits.states,
 		Companion: op.options.Companion, DryRun: op.options.DryRun, Now: op.now,
 	})
-	op.connectSubscribers()
+	op.connectSubscribers(watching)
 	op.connectFinalizers(client, reader, executor)
 	if op.options.Companion {
 		op.reviewer = reviewer.New(reviewer.Options{

@@ -62,7 +62,7 @@ func (w *Watcher) start(ctx context.Context, resource catalog.Resource) *monitor
 			w.options.Sink.Apply(graph.Interrupted{Kind: resource.GroupVersionKind().GroupKind(), At: time.Now()})
 		},
 	}
-	s := &store{sink: w.options.Sink, kind: resource.GroupVersionKind(), monitor: m}
+	s := &store{sink: w.options.Sink, kind: resource.GroupVersionKind(), monitor: m, selectors: w.options.Selectors}
 	if definesTypes(resource.Version.GroupResource()) {
 		s.triggerDiscovery = w.triggerDiscovery
 	}

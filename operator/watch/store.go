@@ -4,11 +4,13 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/gleaner-dev/gleaner/operator/graph"
+	"github.com/gleaner-dev/gleaner/operator/selectors"
 )
 
 // batchSize is the number of objects of a list that are passed on at a time, so that a long
@@ -21,7 +23,8 @@ type store struct {
 	sink             Sink
 	kind             schema.GroupVersionKind
 	monitor          *monitor
-	triggerDiscovery func() // triggers discovery; nil for a type that does not define types
+	selectors        func() *selectors.Index // nil: there are none
+	triggerDiscovery func()                  // triggers discovery; nil for a type that does not define types
 }
 
 var (
@@ -135,7 +138,12 @@ func (s *store) object(obj any) (graph.Object, bool) {
 	if !ok || meta.UID == "" {
 		return graph.Object{}, false
 	}
-	return graph.ObjectOf(s.kind, meta), true
+	o := graph.ObjectOf(s.kind, meta)
+	if s.selectors != nil {
+		scope := s.selectors().Scope(s.monitor.resource.Version.GroupResource(), o.Namespace)
+		o.Selection = scope.Evaluate(labels.Set(meta.GetLabels()))
+	}
+	return o, true
 }
 
 func (s *store) notify() {

@@ -25,6 +25,7 @@ import (
 
 	"github.com/gleaner-dev/gleaner/operator/catalog"
 	"github.com/gleaner-dev/gleaner/operator/graph"
+	"github.com/gleaner-dev/gleaner/operator/selectors"
 )
 
 // DefaultInterval is the default interval of periodic discovery.
@@ -52,6 +53,10 @@ type Options struct {
 
 	// Ignored are the resources not to watch. Nil means catalog.DefaultIgnored.
 	Ignored map[schema.GroupResource]struct{}
+
+	// Selectors returns the selectors to evaluate on the objects, or nil. Nil means that there are
+	// none.
+	Selectors func() *selectors.Index
 
 	// Interval of periodic discovery. Default DefaultInterval.
 	Interval time.Duration

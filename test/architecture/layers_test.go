@@ -57,20 +57,26 @@ var layers = map[string]layer{
 	"operator/writelimit": {external: []string{"golang.org/x/time/rate"}},
 
 	"operator/objectstate": {pure: true, internal: []string{"hostabi", "operator/statekey"}, external: []string{"k8s.io/apimachinery"}},
-	"operator/graph":       {pure: true, internal: []string{"operator/objectstate"}, external: []string{"k8s.io/apimachinery", "k8s.io/utils"}},
-	"operator/catalog":     {pure: true, external: []string{"k8s.io/apimachinery"}},
+	"operator/selection":   {pure: true, external: []string{"k8s.io/apimachinery"}},
+	"operator/selectors":   {internal: []string{"hostabi", "operator/selection", "policies"}, external: []string{"k8s.io/apimachinery"}},
+	"operator/relabel": {
+		internal: []string{"operator/catalog", "operator/gate", "operator/graph", "operator/selection", "operator/selectors"},
+		external: []string{"github.com/go-logr/logr", "k8s.io/apimachinery", "k8s.io/client-go"},
+	},
+	"operator/graph":   {pure: true, internal: []string{"operator/objectstate", "operator/selection"}, external: []string{"k8s.io/apimachinery", "k8s.io/utils"}},
+	"operator/catalog": {pure: true, external: []string{"k8s.io/apimachinery"}},
 	"operator/decide": {
 		pure:     true,
 		internal: []string{"hostabi", "operator/graph", "operator/objectstate"},
 		external: []string{"k8s.io/apimachinery"},
 	},
-	"operator/graphstore": {internal: []string{"operator/graph"}, external: []string{"k8s.io/apimachinery"}},
+	"operator/graphstore": {internal: []string{"operator/graph", "operator/selection"}, external: []string{"k8s.io/apimachinery"}},
 	"operator/fairqueue":  {internal: []string{"operator/graph"}, external: []string{"k8s.io/client-go"}},
 	"operator/collector": { // nothing that only companion mode needs, and nothing of status
 		internal: []string{
 			"hostabi", "operator/act", "operator/catalog", "operator/decide", "operator/evaluate", "operator/gate", "operator/gather", "operator/graph",
-			"operator/graphstore", "operator/modulecall", "operator/objectstate", "operator/record", "operator/statekey", "operator/writelimit", "operator/writer",
-			"policies",
+			"operator/graphstore", "operator/modulecall", "operator/objectstate", "operator/record", "operator/selectors", "operator/statekey", "operator/writelimit",
+			"operator/writer", "policies",
 		},
 		external: []string{"k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/controller-runtime/pkg/reconcile"},
 	},
@@ -82,7 +88,7 @@ var layers = map[string]layer{
 		external: []string{"github.com/go-logr/logr", "k8s.io/client-go"},
 	},
 	"operator/evaluate": {
-		internal: []string{"hostabi", "policies", "operator/catalog", "operator/decide", "operator/graph", "operator/intents", "operator/modulecall", "operator/objectstate", "operator/statekey"},
+		internal: []string{"hostabi", "policies", "operator/catalog", "operator/decide", "operator/graph", "operator/intents", "operator/modulecall", "operator/objectstate", "operator/selectors", "operator/statekey"},
 		external: []string{"k8s.io/apimachinery"},
 	},
 	"operator/impersonate": {internal: []string{"policies"}, external: []string{"k8s.io/client-go"}},
@@ -126,7 +132,7 @@ var layers = map[string]layer{
 	"operator/policyset": { // nothing of leaders, holds, webhooks, events and status
 		internal: []string{
 			"crds/resources", "crds/v1alpha1", "hostabi", "operator/graph", "operator/latest", "operator/modulestore",
-			"policies", "policies/fixed", "policies/source", "policies/source/egress",
+			"operator/selectors", "policies", "policies/fixed", "policies/source", "policies/source/egress",
 		},
 		external: []string{
 			"github.com/go-logr/logr", "github.com/google/cel-go", "k8s.io/apimachinery", "k8s.io/apiserver", "k8s.io/client-go", "sigs.k8s.io/controller-runtime",
@@ -163,7 +169,7 @@ var layers = map[string]layer{
 		external: []string{"github.com/go-logr/logr", "k8s.io/apimachinery", "sigs.k8s.io/controller-runtime"},
 	},
 	"operator/watch": {
-		internal: []string{"operator/catalog", "operator/graph"},
+		internal: []string{"operator/catalog", "operator/graph", "operator/selectors"},
 		external: []string{
 			"github.com/go-logr/logr", "golang.org/x/sync",
 			"k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/kube-aggregator", "k8s.io/utils",
@@ -229,7 +235,7 @@ var layers = map[string]layer{
 			"operator/companion/reviewer", "operator/debug", "operator/escape", "operator/fairqueue", "operator/finalizers",
 			"operator/gate", "operator/gather", "operator/graph", "operator/graphstore", "operator/intents", "operator/inuse", "operator/keystore",
 			"operator/modulecall", "operator/modulestore", "operator/modulestore/loader", "operator/networks", "operator/policyset", "operator/policystatus", "operator/record",
-			"operator/recorder", "operator/watch", "operator/webhook", "operator/writelimit",
+			"operator/recorder", "operator/relabel", "operator/watch", "operator/webhook", "operator/writelimit",
 			"policies", "policies/source/egress", "policies/worker",
 		},
 		external: []string{

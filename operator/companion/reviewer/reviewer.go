@@ -168,7 +168,8 @@ func (r *Reviewer) reviewGoverned(ctx context.Context, req request, o graph.Obje
 	if !ok {
 		return unknown("its owners are not known to be gone yet")
 	}
-	facts.Object.ResourceVersion = o.ResourceVersion // which the API server is about to delete
+	// The API server is about to delete the object as it is in the request.
+	facts.Object.ResourceVersion, facts.Object.Selection = o.ResourceVersion, o.Selection
 	d, err := r.options.Collector.Decide(ctx, graph.IDOf(o.UID), facts, req.Object)
 	if err != nil || d.Changed() != nil {
 		return unknown("it could not be evaluated in time")

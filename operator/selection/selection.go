@@ -1,0 +1,102 @@
+// Package selection has the results of label selectors for an object, in a form that is small
+// enough to be kept for every object.
+//
+// Labels are not kept. A result says which selectors it is for, so that after a change of the
+// selectors it counts as unknown, and never as a result of other ones.
+package selection
+
+import (
+	"crypto/sha256"
+	"maps"
+	"slices"
+	"unique"
+
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// Selection says which selectors of a List match an object. The zero Selection says nothing.
+// Selections that are equal take no memory of their own.
+type Selection struct{ result unique.Handle[result] }
+
+type result struct {
+	list    digest
+	matches string // one bit for each selector
+}
+
+// digest identifies a list of selectors by its content.
+type digest [sha256.Size]byte
+
+// IsEmpty reports whether the Selection says nothing.
+func (s Selection) IsEmpty() bool { return s == Selection{} }
+
+// Equal reports whether both say the same, for the same selectors.
+func (s Selection) Equal(other Selection) bool { return s == other }
+
+// List is a list of different selectors. It is immutable. A nil List is empty.
+type List struct {
+	digest    digest
+	selectors []labels.Selector
+	positions map[string]int
+}
+
+// NewList returns the List of selectors, by their text. The same texts give Lists for which the
+// same Selections count.
+func NewList(byText map[string]labels.Selector) *List {
+	l, hash := &List{positions: make(map[string]int, len(byText))}, sha256.New()
+	for i, text := range slices.Sorted(maps.Keys(byText)) {
+		l.positions[text] = i
+		l.selectors = append(l.selectors, byText[text])
+		hash.Write([]byte(text))
+		hash.Write([]byte{0})
+	}
+	hash.Sum(l.digest[:0])
+	return l
+}
+
+// IsEmpty reports whether the List has no selectors.
+func (l *List) IsEmpty() bool { return l == nil || len(l.selectors) == 0 }
+
+// Equal reports whether the same Selections count for both.
+func (l *List) Equal(other *List) bool {
+	if l.IsEmpty() || other.IsEmpty() {
+		return l.IsEmpty() && other.IsEmpty()
+	}
+	return l.digest == other.digest
+}
+
+// Position returns the position of a selector by its text. It returns false if the List does not
+// have it.
+func (l *List) Position(text string) (int, bool) {
+	if l == nil {
+		return 0, false
+	}
+	i, ok := l.positions[text]
+	return i, ok
+}
+
+// Evaluate evaluates all selectors on an object's labels.
+func (l *List) Evaluate(set labels.Set) Selection {
+	if l.IsEmpty() {
+		return Selection{}
+	}
+	matches := make([]byte, (len(l.selectors)+7)/8)
+	for i, selector := range l.selectors {
+		if selector.Matches(set) {
+			matches[i/8] |= 1 << (i % 8)
+		}
+	}
+	return Selection{unique.Make(result{l.digest, string(matches)})}
+}
+
+// IsKnown reports whether a Selection is a result of this List.
+func (l *List) IsKnown(s Selection) bool {
+	return !l.IsEmpty() && !s.IsEmpty() && s.result.Value().list == l.digest
+}
+
+// Matches reports whether the selector at a position matches the object, if a Selection says so.
+func (l *List) Matches(s Selection, position int) (matches, known bool) {
+	if !l.IsKnown(s) || position < 0 || position >= len(l.selectors) {
+		return false, false
+	}
+	return s.result.Value().matches[position/8]&(1<<(position%8)) != 0, true
+}

@@ -1,0 +1,157 @@
+// Package selectors indexes the object selectors of policies by the objects that they are for.
+// With that, a watch event tells which policies select its object, and no read is needed for the
+// others.
+//
+// The most important rule: what is not known is read. A Selection counts only for the selectors
+// that it was evaluated for.
+package selectors
+
+import (
+	"sync"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/gleaner-dev/gleaner/hostabi"
+	"github.com/gleaner-dev/gleaner/operator/selection"
+	"github.com/gleaner-dev/gleaner/policies"
+)
+
+// Each event costs the evaluation of all selectors for its object, and events of one type are
+// processed one after the other. So selectors beyond these limits are not indexed: their
+// policies have their objects read.
+const (
+	// maxSize is the maximum size of a selector's text, in bytes.
+	maxSize = 2 << 10
+
+	// maxOfNamespace is the number of selectors that policies of one namespace may have for one
+	// resource, and maxOfCluster that of cluster-scoped policies. With more, none of them is
+	// indexed.
+	maxOfNamespace, maxOfCluster = 100, 1000
+)
+
+// Index has the object selectors of the policies of a Set. Create it with New. A nil Index has
+// none. Its methods may be called concurrently.
+type Index struct {
+	set        *policies.Set
+	texts      map[*policies.Policy]string // of each policy with an object selector
+	namespaces map[string]struct{}         // in which policies have some
+
+	mu     sync.Mutex // covers scopes
+	scopes map[place]*Scope
+}
+
+type place struct {
+	resource  schema.GroupResource
+	namespace string
+}
+
+// New returns the Index of a Set.
+func New(set *policies.Set) *Index {
+	x := &Index{set: set, texts: map[*policies.Policy]string{}, namespaces: map[string]struct{}{}, scopes: map[place]*Scope{}}
+	for _, p := range set.All() {
+		if p.ObjectSelector == nil || p.ObjectSelector.Empty() {
+			continue
+		}
+		x.texts[p] = p.ObjectSelector.String()
+		if p.Namespace != "" {
+			x.namespaces[p.Namespace] = struct{}{}
+		}
+	}
+	return x
+}
+
+// Namespaces returns the namespaces of policies with an object selector. It must not be changed.
+func (x *Index) Namespaces() map[string]struct{} {
+	if x == nil {
+		return nil
+	}
+	return x.namespaces
+}
+
+// Scope returns the selectors for the objects of a resource in a namespace. Those of all
+// namespaces without policies of their own are the same as those for namespace "".
+func (x *Index) Scope(resource schema.GroupResource, namespace string) *Scope {
+	if x == nil || len(x.texts) == 0 {
+		return nil
+	}
+	if _, own := x.namespaces[namespace]; !own {
+		namespace = ""
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	at := place{resource, namespace}
+	s, ok := x.scopes[at]
+	if !ok {
+		s = x.newScope(at)
+		x.scopes[at] = s
+	}
+	return s
+}
+
+func (x *Index) newScope(at place) *Scope {
+	cluster, own := map[string]labels.Selector{}, map[string]labels.Selector{}
+	var selective []*policies.Policy
+	for _, hook := range hostabi.Hooks() {
+		for p := range x.set.Candidates(hook, at.resource, at.namespace) {
+			text, ok := x.texts[p]
+			if !ok || len(text) > maxSize {
+				continue
+			}
+			selective = append(selective, p)
+			if p.Namespace == "" {
+				cluster[text] = p.ObjectSelector
+			} else {
+				own[text] = p.ObjectSelector
+			}
+		}
+	}
+	all := map[string]labels.Selector{}
+	for _, part := range []struct {
+		selectors map[string]labels.Selector
+		limit     int
+	}{{cluster, maxOfCluster}, {own, maxOfNamespace}} {
+		if len(part.selectors) <= part.limit {
+			for text, selector := range part.selectors {
+				all[text] = selector
+			}
+		}
+	}
+	s := &Scope{list: selection.NewList(all), positions: map[*policies.Policy]int{}}
+	for _, p := range selective {
+		if i, ok := s.list.Position(x.texts[p]); ok {
+			s.positions[p] = i
+		}
+	}
+	return s
+}
+
+// Scope has the selectors for some objects. It is immutable. A nil Scope has none.
+type Scope struct {
+	list      *selection.List
+	positions map[*policies.Policy]int
+}
+
+// List returns the selectors.
+func (s *Scope) List() *selection.List {
+	if s == nil {
+		return nil
+	}
+	return s.list
+}
+
+// Evaluate evaluates the selectors on the labels of an object.
+func (s *Scope) Evaluate(set labels.Set) selection.Selection { return s.List().Evaluate(set) }
+
+// Selects reports whether a policy's object selector matches an object, if that is known from
+// its Selection.
+func (s *Scope) Selects(p *policies.Policy, of selection.Selection) (selects, known bool) {
+	if s == nil {
+		return false, false
+	}
+	position, ok := s.positions[p]
+	if !ok {
+		return false, false
+	}
+	return s.list.Matches(of, position)
+}
