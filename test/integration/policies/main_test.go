@@ -9,6 +9,7 @@ package policies
 import (
 	"flag"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -83,11 +84,12 @@ func omitCompanionTests() error {
 }
 
 // shared is the collector that the tests share, created on first use.
-var shared struct {
+var shared = struct {
 	once      sync.Once
 	collector *run.Operator
+	reads     *requestCounter // GETs of the collector
 	err       error
-}
+}{reads: newRequestCounter()}
 
 // sharedCollector returns the shared collector, which runs until the process ends.
 func sharedCollector(t *testing.T) *run.Operator {
@@ -95,7 +97,9 @@ func sharedCollector(t *testing.T) *run.Operator {
 	config := devtest.Shared(t).RESTConfig()
 	shared.once.Do(func() {
 		if shared.err = inprocess.CreateCRDs(t, config); shared.err == nil {
-			shared.collector, _, shared.err = runCollector(options(t, devtest.Shared(t), operatorConfig(t)))
+			config := operatorConfig(t)
+			config.Wrap(func(next http.RoundTripper) http.RoundTripper { return countingTransport{shared.reads, http.MethodGet, next} })
+			shared.collector, _, shared.err = runCollector(options(t, devtest.Shared(t), config))
 		}
 	})
 	if shared.err != nil {

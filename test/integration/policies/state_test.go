@@ -126,40 +126,49 @@ else := {"decision": "Wait", "after": "2s", "state": {"first": true}}`, "")
 	o.waitForDeletion(object)
 }
 
-// patchCounter counts patches by the names of the objects.
-type patchCounter struct {
+// requestCounter counts requests by their paths.
+type requestCounter struct {
 	mu    sync.Mutex // covers count
 	count map[string]int
 }
 
-// countingTransport is a transport that counts patches.
+func newRequestCounter() *requestCounter { return &requestCounter{count: map[string]int{}} }
+
+// countingTransport is a transport that counts the requests with a method.
 type countingTransport struct {
-	*patchCounter
-	next http.RoundTripper
+	*requestCounter
+	method string
+	next   http.RoundTripper
 }
 
 // RoundTrip implements http.RoundTripper.
 func (w countingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.Method == http.MethodPatch {
+	if r.Method == w.method {
 		w.mu.Lock()
-		w.count[r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]]++
+		w.count[r.URL.Path]++
 		w.mu.Unlock()
 	}
 	return w.next.RoundTrip(r)
 }
 
-func (w *patchCounter) of(o *unstructured.Unstructured) int {
+// of returns the number of requests for an object.
+func (w *requestCounter) of(o *unstructured.Unstructured) (n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.count[o.GetName()]
+	for path, count := range w.count {
+		if strings.HasSuffix(path, "/"+o.GetName()) && strings.Contains(path, "/namespaces/"+o.GetNamespace()+"/") {
+			n += count
+		}
+	}
+	return n
 }
 
 // Without a limit, a wait of 1ms with changing state came to 129 writes a second.
 func TestWait_OfAMillisecond_IsRateLimited(t *testing.T) {
 	o := newDedicatedEnv(t)
 	o.stopOperator()
-	counted := &patchCounter{count: map[string]int{}}
-	o.config.Wrap(func(next http.RoundTripper) http.RoundTripper { return countingTransport{counted, next} })
+	counted := newRequestCounter()
+	o.config.Wrap(func(next http.RoundTripper) http.RoundTripper { return countingTransport{counted, http.MethodPatch, next} })
 	o.startOperator()
 	const rule = ` := {"decision": "Wait", "after": "1ms", "state": {"n": input.attempt}}`
 	o.applyFinalizer("flood", "finalize"+rule, "")
