@@ -12,6 +12,7 @@ import (
 	"unique"
 
 	"k8s.io/apimachinery/pkg/labels"
+	apiselection "k8s.io/apimachinery/pkg/selection"
 )
 
 // Selection says which selectors of a List match an object. The zero Selection says nothing.
@@ -37,20 +38,56 @@ type List struct {
 	digest    digest
 	selectors []labels.Selector
 	positions map[string]int
+
+	// A selector that requires a label is found by it. Few objects have many labels, and policies
+	// may have a thousand selectors.
+	byValue map[label][]int
+	byKey   map[string][]int // of those that require it with any value, or a range of them
+	others  []int            // those that require no label
 }
+
+type label struct{ key, value string }
 
 // NewList returns the List of selectors, by their text. The same texts give Lists for which the
 // same Selections count.
 func NewList(byText map[string]labels.Selector) *List {
-	l, hash := &List{positions: make(map[string]int, len(byText))}, sha256.New()
+	l := &List{positions: make(map[string]int, len(byText)), byValue: map[label][]int{}, byKey: map[string][]int{}}
+	hash := sha256.New()
 	for i, text := range slices.Sorted(maps.Keys(byText)) {
 		l.positions[text] = i
 		l.selectors = append(l.selectors, byText[text])
+		l.index(i)
 		hash.Write([]byte(text))
 		hash.Write([]byte{0})
 	}
 	hash.Sum(l.digest[:0])
 	return l
+}
+
+// index has a selector found by a label that it requires.
+func (l *List) index(position int) {
+	requirements, selectable := l.selectors[position].Requirements()
+	if !selectable {
+		return // it matches nothing
+	}
+	for _, r := range requirements {
+		switch r.Operator() {
+		case apiselection.In, apiselection.Equals, apiselection.DoubleEquals:
+			for value := range r.Values() {
+				at := label{r.Key(), value}
+				l.byValue[at] = append(l.byValue[at], position)
+			}
+			return
+		}
+	}
+	for _, r := range requirements {
+		switch r.Operator() {
+		case apiselection.Exists, apiselection.GreaterThan, apiselection.LessThan:
+			l.byKey[r.Key()] = append(l.byKey[r.Key()], position)
+			return
+		}
+	}
+	l.others = append(l.others, position)
 }
 
 // IsEmpty reports whether the List has no selectors.
@@ -80,10 +117,17 @@ func (l *List) Evaluate(set labels.Set) Selection {
 		return Selection{}
 	}
 	matches := make([]byte, (len(l.selectors)+7)/8)
-	for i, selector := range l.selectors {
-		if selector.Matches(set) {
-			matches[i/8] |= 1 << (i % 8)
+	evaluate := func(positions []int) {
+		for _, i := range positions {
+			if l.selectors[i].Matches(set) {
+				matches[i/8] |= 1 << (i % 8)
+			}
 		}
+	}
+	evaluate(l.others)
+	for key, value := range set {
+		evaluate(l.byValue[label{key, value}])
+		evaluate(l.byKey[key])
 	}
 	return Selection{unique.Make(result{l.digest, string(matches)})}
 }

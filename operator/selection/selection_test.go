@@ -25,10 +25,11 @@ func listOf(t *testing.T, texts ...string) *selection.List {
 func TestMatches_IsWhatTheSelectorSays(t *testing.T) {
 	var texts []string
 	for i := range 20 { // more than fit into a byte
-		texts = append(texts, fmt.Sprintf("tier=%d", i), fmt.Sprintf("!tier,n!=%d", i))
+		texts = append(texts, fmt.Sprintf("tier=%d", i), fmt.Sprintf("!tier,n!=%d", i), fmt.Sprintf("n,tier in (%d,19)", i),
+			fmt.Sprintf("n>%d", i), fmt.Sprintf("tier,n!=%d", i), fmt.Sprintf("tier notin (%d)", i))
 	}
 	list := listOf(t, texts...)
-	for _, set := range []labels.Set{nil, {"tier": "3"}, {"tier": "19", "n": "1"}, {"n": "7"}} {
+	for _, set := range []labels.Set{nil, {"tier": "3"}, {"tier": "19", "n": "1"}, {"n": "7"}, {"n": "7", "tier": "3"}, {"n": ""}, {"tier": ""}, {"n": "x", "other": "y"}} {
 		s := list.Evaluate(set)
 		for _, text := range texts {
 			position, ok := list.Position(text)

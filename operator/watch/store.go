@@ -4,7 +4,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
@@ -50,7 +49,7 @@ func (s *store) Update(obj any) error {
 // which is passed on as well.
 func (s *store) Delete(obj any) error {
 	s.monitor.connected()
-	if o, ok := s.object(obj); ok {
+	if o, ok := s.metadata(obj); ok {
 		s.sink.Apply(graph.Deleted{Object: o, At: time.Now()})
 		s.notify()
 	}
@@ -128,9 +127,19 @@ func (g *pendingObject) GetUID() types.UID { return g.object.UID }
 // GetResourceVersion implements metav1.Object.
 func (g *pendingObject) GetResourceVersion() string { return g.object.ResourceVersion }
 
-// object converts an object from the reflector to a graph object. It returns false if
-// there is no UID.
+// object converts an object from the reflector to a graph object, with its Selection. It returns
+// false if there is no UID.
 func (s *store) object(obj any) (graph.Object, bool) {
+	o, ok := s.metadata(obj)
+	if meta, is := obj.(*metav1.PartialObjectMetadata); is && ok && s.selectors != nil {
+		scope := s.selectors().Scope(s.monitor.resource.Version.GroupResource(), o.Namespace)
+		o.Selection = scope.Evaluate(meta.GetLabels())
+	}
+	return o, ok
+}
+
+// metadata is object without the Selection, if that is not known yet.
+func (s *store) metadata(obj any) (graph.Object, bool) {
 	if g, ok := obj.(*pendingObject); ok {
 		return g.object, true
 	}
@@ -138,12 +147,7 @@ func (s *store) object(obj any) (graph.Object, bool) {
 	if !ok || meta.UID == "" {
 		return graph.Object{}, false
 	}
-	o := graph.ObjectOf(s.kind, meta)
-	if s.selectors != nil {
-		scope := s.selectors().Scope(s.monitor.resource.Version.GroupResource(), o.Namespace)
-		o.Selection = scope.Evaluate(labels.Set(meta.GetLabels()))
-	}
-	return o, true
+	return graph.ObjectOf(s.kind, meta), true
 }
 
 func (s *store) notify() {
