@@ -11,6 +11,7 @@ import (
 
 	"github.com/gleaner-dev/gleaner/hostabi"
 	"github.com/gleaner-dev/gleaner/operator/act"
+	"github.com/gleaner-dev/gleaner/operator/bulkread"
 	"github.com/gleaner-dev/gleaner/operator/decide"
 	"github.com/gleaner-dev/gleaner/operator/evaluate"
 	"github.com/gleaner-dev/gleaner/operator/gate"
@@ -51,6 +52,7 @@ type Options struct {
 	Types    gather.Sources
 	Serves   gather.Serves
 	Reader   modulecall.Reader
+	Bulk     *bulkread.Reader // optional
 	Intents  modulecall.Intents
 
 	Namespace    string // of the operator
@@ -133,7 +135,7 @@ func New(o Options) *Collector {
 	c.Gatherer.Reader.OnAbandoned = c.store.Apply
 	c.Decider = &Decider{
 		Evaluator: &evaluate.Evaluator{
-			Policies: o.Policies, Default: o.Default, Catalog: o.Types.Catalog, Reader: o.Reader, Intents: o.Intents, Namespace: o.Namespace, Now: o.Now,
+			Policies: o.Policies, Default: o.Default, Catalog: o.Types.Catalog, Reader: o.Reader, Bulk: o.Bulk, Intents: o.Intents, Namespace: o.Namespace, Now: o.Now,
 			DependentsByKind: c.store.DependentsByKind, EquivalentKinds: c.store.EquivalentKinds, Companion: o.Companion,
 			StateKeys: o.StateKeys, OnUnverified: o.OnUnverified, Selectors: o.Selectors,
 		},

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gleaner-dev/gleaner/hostabi"
+	"github.com/gleaner-dev/gleaner/operator/bulkread"
 	"github.com/gleaner-dev/gleaner/operator/catalog"
 	"github.com/gleaner-dev/gleaner/operator/decide"
 	"github.com/gleaner-dev/gleaner/operator/graph"
@@ -36,6 +37,7 @@ type Evaluator struct {
 	Default  policies.Evaluator   // evaluated if no policy returns a verdict
 	Catalog  func() *catalog.Catalog
 	Reader   modulecall.Reader
+	Bulk     *bulkread.Reader // may have objects, which then are not read one by one; optional
 	Intents  modulecall.Intents
 
 	Namespace string // Gleaner's own; objects in it have no holds, which could block its deletion
@@ -159,7 +161,7 @@ func (c *Evaluator) Evaluate(ctx context.Context, q Input) (Result, error) {
 	}
 	s := &session{Evaluator: c, input: q, resource: resource}
 	if q.Hook == hostabi.HookCollect {
-		s.scope = c.scope(resource, o.Namespace)
+		s.selected, s.bulk = c.selected(o, resource), c.Bulk
 	}
 	if err := s.readState(ctx, &result); err != nil && result.Changed == nil && result.Fault == nil {
 		return result, err
@@ -186,7 +188,7 @@ func (c *Evaluator) Evaluate(ctx context.Context, q Input) (Result, error) {
 func (s *session) evaluateAll(ctx context.Context, set *policies.Set, result *Result) (final bool) {
 	q := s.input
 	for p := range set.Candidates(q.Hook, s.resource, q.Facts.Object.Namespace) {
-		if s.exempt(p) {
+		if s.exempt(p) || s.selected.Excludes(p) {
 			continue
 		}
 		evaluated, governs := s.evaluateInTime(ctx, p, result.State)
@@ -273,7 +275,7 @@ func (c *Evaluator) NeedsHold(ctx context.Context, facts decide.Facts) (wanted, 
 	if !set.Has(hostabi.HookPropagate, s.resource, o.Namespace) {
 		return false, true, nil
 	}
-	s.scope = c.scope(s.resource, o.Namespace)
+	s.selected = c.selected(o, s.resource)
 	if err := s.readNamespace(ctx); err != nil {
 		return false, false, err
 	}
@@ -334,9 +336,11 @@ type session struct {
 	changed   *graph.Object              // set if it differs from the facts
 	namespace modulecall.Namespace       // of the object, after locate
 
-	// scope is set where what is decided is written with the object's resourceVersion as a
-	// precondition: the watch may be behind, and what it has shown then has no effect.
-	scope *selectors.Scope
+	// What follows is set where what is decided is written with the object's resourceVersion as a
+	// precondition: then it has no effect if the watch, or a list, is behind.
+
+	selected selectors.Results // what the watch has shown
+	bulk     *bulkread.Reader  // what was listed
 }
 
 // evaluateInTime evaluates a policy. A policy in Monitor mode has half of the remaining time, so

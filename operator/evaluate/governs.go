@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/selectors"
 	"github.com/gleaner-dev/gleaner/policies"
 )
@@ -43,12 +44,12 @@ func (c *Evaluator) Governs(ctx context.Context, q Input) (Governance, error) {
 	return rule, nil
 }
 
-// scope returns the selectors for objects of a resource in a namespace.
-func (c *Evaluator) scope(resource schema.GroupResource, namespace string) *selectors.Scope {
+// selected returns what the watch has shown of the policies' object selectors.
+func (c *Evaluator) selected(o graph.Object, resource schema.GroupResource) selectors.Results {
 	if c.Selectors == nil {
-		return nil
+		return selectors.Results{}
 	}
-	return c.Selectors().Scope(resource, namespace)
+	return c.Selectors().Scope(resource, o.Namespace).Results(o.Selection)
 }
 
 // governs reports whether the policy's selectors and matchConditions match the object. An
@@ -82,7 +83,7 @@ func (s *session) selects(ctx context.Context, p *policies.Policy) (bool, error)
 	if p.ObjectSelector == nil || p.ObjectSelector.Empty() {
 		return true, nil
 	}
-	if selects, known := s.scope.Selects(p, s.input.Facts.Object.Selection); known {
+	if selects, known := s.selected.Selects(p); known {
 		return selects, nil
 	}
 	object, err := s.read(ctx)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gleaner-dev/gleaner/hostabi"
+	"github.com/gleaner-dev/gleaner/operator/bulkread"
 	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/intents"
 	"github.com/gleaner-dev/gleaner/operator/modulecall"
@@ -28,11 +29,25 @@ func (s *session) read(ctx context.Context) (*unstructured.Unstructured, error) 
 		s.object = known
 		return known, nil
 	}
+	if listed, ok := s.listed(); ok {
+		s.object = listed
+		return listed, nil
+	}
 	object, err := s.readAs(ctx, policies.ServiceAccount{})
 	if err == nil {
 		s.object = object
 	}
 	return object, err
+}
+
+// listed returns the object from a list that had it in the state of the facts.
+func (s *session) listed() (*unstructured.Unstructured, bool) {
+	o := s.input.Facts.Object
+	resource, served := s.Catalog().Preferred(o.Kind.GroupKind())
+	if s.bulk == nil || !served {
+		return nil, false
+	}
+	return s.bulk.Get(bulkread.Wanted{Resource: resource, Namespace: o.Namespace, Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion})
 }
 
 // readAs reads the object as a service account. If it differs from the facts, readAs sets

@@ -110,7 +110,7 @@ func (w *world) apply(all ...*policies.Policy) { w.index = selectors.New(policie
 // selects returns whether a policy selects an object, as far as is known: "yes", "no" or "unknown".
 func (w *world) selects(p *policies.Policy, namespace, name string) string {
 	view, _ := w.store.Lookup(graph.IDOf(types.UID(namespace + "/" + name)))
-	selects, known := w.index.Scope(widgets.GroupResource(), namespace).Selects(p, view.Object.Selection)
+	selects, known := w.index.Scope(widgets.GroupResource(), namespace).Results(view.Object.Selection).Selects(p)
 	if !known {
 		return "unknown"
 	}

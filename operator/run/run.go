@@ -32,6 +32,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/gleaner-dev/gleaner/operator/admission"
+	"github.com/gleaner-dev/gleaner/operator/bulkread"
 	"github.com/gleaner-dev/gleaner/operator/canary"
 	"github.com/gleaner-dev/gleaner/operator/catalog"
 	"github.com/gleaner-dev/gleaner/operator/collector"
@@ -207,8 +208,7 @@ func (op *Operator) connect() error {
 		Selectors:   op.snapshots.Selectors,
 	})
 	op.connectRecorder()
-	op.connectCollector(workClient, watchClient, working)
-	return nil
+	return op.connectCollector(workClient, watchClient, working)
 }
 
 // connectRecorder makes the recorder, with its events.
@@ -228,11 +228,16 @@ func (op *Operator) connectRecorder() {
 
 // connectCollector makes the collector, and what depends on it. The barrier lists with the
 // client of the watches.
-func (op *Operator) connectCollector(client, watching metadata.Interface, config *rest.Config) {
+func (op *Operator) connectCollector(client, watching metadata.Interface, config *rest.Config) error {
 	reader, executor := modulecall.NewLiveReader(config), op.executor(config)
+	lister, err := bulkread.NewLiveLister(config)
+	if err != nil {
+		return err
+	}
 	op.collector = collector.New(collector.Options{
 		Store: op.store, Gate: &op.gate, Recorder: op.recorder, Policies: op.snapshots.Policies, Selectors: op.snapshots.Selectors,
 		Default: op.options.Evaluator, Client: client, Watching: watching, Serves: op.watcher.Serves, Reader: reader, Intents: executor,
+		Bulk:      bulkread.New(lister, op.now),
 		Types:     gather.Sources{Catalog: op.types, Absent: op.watcher.Absent, VerifyEmpty: op.watcher.VerifyEmpty},
 		Namespace: op.options.Namespace, StateKeys: op.keys.Keys, StateLimiter: op.limits.states,
 		Companion: op.options.Companion, DryRun: op.options.DryRun, Now: op.now,
@@ -245,6 +250,7 @@ func (op *Operator) connectCollector(client, watching metadata.Interface, config
 			Covers: op.snapshots.Covers, Listed: op.listed, Default: op.options.Evaluator, Now: op.now, Log: op.log,
 		})
 	}
+	return nil
 }
 
 // types returns the types that are served, as far as discovery has found.

@@ -137,10 +137,16 @@ func (l *List) IsKnown(s Selection) bool {
 	return !l.IsEmpty() && !s.IsEmpty() && s.result.Value().list == l.digest
 }
 
-// Matches reports whether the selector at a position matches the object, if a Selection says so.
-func (l *List) Matches(s Selection, position int) (matches, known bool) {
-	if !l.IsKnown(s) || position < 0 || position >= len(l.selectors) {
-		return false, false
+// Results returns what a Selection says. It returns false if that is about other selectors.
+func (l *List) Results(s Selection) (Results, bool) {
+	if !l.IsKnown(s) {
+		return "", false
 	}
-	return s.result.Value().matches[position/8]&(1<<(position%8)) != 0, true
+	return Results(s.result.Value().matches), true
 }
+
+// Results has one bit for each selector of a List.
+type Results string
+
+// Matches reports whether the selector at a position of the List matches the object.
+func (r Results) Matches(position int) bool { return r[position/8]&(1<<(position%8)) != 0 }

@@ -22,7 +22,7 @@ func listOf(t *testing.T, texts ...string) *selection.List {
 	return selection.NewList(byText)
 }
 
-func TestMatches_IsWhatTheSelectorSays(t *testing.T) {
+func TestResults_AreWhatTheSelectorsSay(t *testing.T) {
 	var texts []string
 	for i := range 20 { // more than fit into a byte
 		texts = append(texts, fmt.Sprintf("tier=%d", i), fmt.Sprintf("!tier,n!=%d", i), fmt.Sprintf("n,tier in (%d,19)", i),
@@ -40,14 +40,14 @@ func TestMatches_IsWhatTheSelectorSays(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if matches, known := list.Matches(s, position); !known || matches != selector.Matches(set) {
-				t.Errorf("%s on %v: got %t, known %t", text, set, matches, known)
+			if results, known := list.Results(s); !known || results.Matches(position) != selector.Matches(set) {
+				t.Errorf("%s on %v: got %t, known %t", text, set, !selector.Matches(set), known)
 			}
 		}
 	}
 }
 
-func TestMatches_OfOtherSelectors_IsUnknown(t *testing.T) {
+func TestResults_OfOtherSelectors_AreUnknown(t *testing.T) {
 	list, set := listOf(t, "a=1", "b=1"), labels.Set{"a": "1"}
 	for name, other := range map[string]*selection.List{
 		"one more":  listOf(t, "a=1", "b=1", "c=1"),
@@ -57,21 +57,18 @@ func TestMatches_OfOtherSelectors_IsUnknown(t *testing.T) {
 		"no list":   nil,
 		"in itself": listOf(t, "a=1\x00b=1"[:3], "b=1", "b=1,a=1"),
 	} {
-		if _, known := list.Matches(other.Evaluate(set), 0); known {
+		if _, known := list.Results(other.Evaluate(set)); known {
 			t.Errorf("%s: the result counts", name)
 		}
-		if _, known := other.Matches(list.Evaluate(set), 0); known {
+		if _, known := other.Results(list.Evaluate(set)); known {
 			t.Errorf("%s: the result counts in the other direction", name)
 		}
 		if list.Equal(other) || other.Equal(list) {
 			t.Errorf("%s: the lists are equal", name)
 		}
 	}
-	if _, known := list.Matches(selection.Selection{}, 0); known {
+	if _, known := list.Results(selection.Selection{}); known {
 		t.Error("the zero Selection says something")
-	}
-	if _, known := list.Matches(list.Evaluate(set), 2); known {
-		t.Error("a position beyond the list has a result")
 	}
 }
 
@@ -84,8 +81,8 @@ func TestList_OfTheSameSelectors_SharesResults(t *testing.T) {
 	if position, _ := a.Position("b=1"); position != 1 {
 		t.Errorf("got position %d of b=1, want 1", position)
 	}
-	if matches, known := a.Matches(b.Evaluate(set), 1); !matches || !known {
-		t.Errorf("got %t, known %t", matches, known)
+	if results, known := a.Results(b.Evaluate(set)); !known || !results.Matches(1) || results.Matches(0) {
+		t.Errorf("got %q, known %t", results, known)
 	}
 	if _, ok := a.Position("c=1"); ok {
 		t.Error("the list has a selector that it was not given")

@@ -143,15 +143,31 @@ func (s *Scope) List() *selection.List {
 // Evaluate evaluates the selectors on the labels of an object.
 func (s *Scope) Evaluate(set labels.Set) selection.Selection { return s.List().Evaluate(set) }
 
-// Selects reports whether a policy's object selector matches an object, if that is known from
-// its Selection.
-func (s *Scope) Selects(p *policies.Policy, of selection.Selection) (selects, known bool) {
+// Results returns what a Selection says about the policies.
+func (s *Scope) Results(of selection.Selection) Results {
 	if s == nil {
-		return false, false
+		return Results{}
 	}
-	position, ok := s.positions[p]
-	if !ok {
-		return false, false
+	if bits, known := s.list.Results(of); known {
+		return Results{positions: s.positions, bits: bits}
 	}
-	return s.list.Matches(of, position)
+	return Results{}
+}
+
+// Results says which policies select an object. The zero Results says nothing.
+type Results struct {
+	positions map[*policies.Policy]int
+	bits      selection.Results
+}
+
+// Selects reports whether a policy's object selector matches the object, if that is known.
+func (r Results) Selects(p *policies.Policy) (selects, known bool) {
+	position, ok := r.positions[p]
+	return ok && r.bits.Matches(position), ok
+}
+
+// Excludes reports whether a policy's object selector is known not to match the object.
+func (r Results) Excludes(p *policies.Policy) bool {
+	selects, known := r.Selects(p)
+	return known && !selects
 }

@@ -41,7 +41,7 @@ func indexOf(all ...*policies.Policy) *selectors.Index { return selectors.New(po
 func wantSelects(t *testing.T, s *selectors.Scope, p *policies.Policy, of selection.Selection, want string) {
 	t.Helper()
 	got := "unknown"
-	if selects, known := s.Selects(p, of); known {
+	if selects, known := s.Results(of).Selects(p); known {
 		got = map[bool]string{true: "yes", false: "no"}[selects]
 	}
 	if got != want {

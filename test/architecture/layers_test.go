@@ -59,6 +59,7 @@ var layers = map[string]layer{
 	"operator/objectstate": {pure: true, internal: []string{"hostabi", "operator/statekey"}, external: []string{"k8s.io/apimachinery"}},
 	"operator/selection":   {pure: true, external: []string{"k8s.io/apimachinery"}},
 	"operator/selectors":   {internal: []string{"hostabi", "operator/selection", "policies"}, external: []string{"k8s.io/apimachinery"}},
+	"operator/bulkread": {internal: []string{"operator/catalog"}, external: []string{"k8s.io/apimachinery", "k8s.io/client-go"}},
 	"operator/relabel": {
 		internal: []string{"operator/catalog", "operator/gate", "operator/graph", "operator/selection", "operator/selectors"},
 		external: []string{"github.com/go-logr/logr", "k8s.io/apimachinery", "k8s.io/client-go"},
@@ -74,8 +75,8 @@ var layers = map[string]layer{
 	"operator/fairqueue":  {internal: []string{"operator/graph"}, external: []string{"k8s.io/client-go"}},
 	"operator/collector": { // nothing that only companion mode needs, and nothing of status
 		internal: []string{
-			"hostabi", "operator/act", "operator/catalog", "operator/decide", "operator/evaluate", "operator/gate", "operator/gather", "operator/graph",
-			"operator/graphstore", "operator/modulecall", "operator/objectstate", "operator/record", "operator/selectors", "operator/statekey", "operator/writelimit",
+			"hostabi", "operator/act", "operator/bulkread", "operator/catalog", "operator/decide", "operator/evaluate", "operator/gate", "operator/gather",
+			"operator/graph", "operator/graphstore", "operator/modulecall", "operator/objectstate", "operator/record", "operator/selectors", "operator/statekey", "operator/writelimit",
 			"operator/writer", "policies",
 		},
 		external: []string{"k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/controller-runtime/pkg/reconcile"},
@@ -88,7 +89,7 @@ var layers = map[string]layer{
 		external: []string{"github.com/go-logr/logr", "k8s.io/client-go"},
 	},
 	"operator/evaluate": {
-		internal: []string{"hostabi", "policies", "operator/catalog", "operator/decide", "operator/graph", "operator/intents", "operator/modulecall", "operator/objectstate", "operator/selectors", "operator/statekey"},
+		internal: []string{"hostabi", "policies", "operator/bulkread", "operator/catalog", "operator/decide", "operator/graph", "operator/intents", "operator/modulecall", "operator/objectstate", "operator/selectors", "operator/statekey"},
 		external: []string{"k8s.io/apimachinery"},
 	},
 	"operator/impersonate": {internal: []string{"policies"}, external: []string{"k8s.io/client-go"}},
@@ -231,8 +232,8 @@ var layers = map[string]layer{
 	},
 	"operator/run": {
 		internal: []string{
-			"crds/v1alpha1", "operator/admission", "operator/canary", "operator/catalog", "operator/collector", "operator/companion",
-			"operator/companion/reviewer", "operator/debug", "operator/escape", "operator/fairqueue", "operator/finalizers",
+			"crds/v1alpha1", "operator/admission", "operator/bulkread", "operator/canary", "operator/catalog", "operator/collector",
+			"operator/companion", "operator/companion/reviewer", "operator/debug", "operator/escape", "operator/fairqueue", "operator/finalizers",
 			"operator/gate", "operator/gather", "operator/graph", "operator/graphstore", "operator/intents", "operator/inuse", "operator/keystore",
 			"operator/modulecall", "operator/modulestore", "operator/modulestore/loader", "operator/networks", "operator/policyset", "operator/policystatus", "operator/record",
 			"operator/recorder", "operator/relabel", "operator/watch", "operator/webhook", "operator/writelimit",
