@@ -61,7 +61,7 @@ type Needs string
 
 // The parts of an object. Any other value means the whole object.
 const (
-	NeedsObject    Needs = "Object"    // costs a read for each decision
+	NeedsObject    Needs = "Object"    // may cost a read for each decision
 	NeedsMetadata  Needs = "Metadata"  // costs one as well; metadata only
 	NeedsReference Needs = "Reference" // costs none: name, namespace, UID, owners and the garbage collection finalizers
 )

@@ -20,8 +20,11 @@ import (
 )
 
 const (
-	// BarrierInterval is the minimum interval between two rounds of the barrier.
-	BarrierInterval = 250 * time.Millisecond
+	// Between two rounds of the barrier there is a rest, at most maxRest, in which requests
+	// gather. It is restFactor times as long as the round, so that owners deleted one after the
+	// other do not wait, and rounds take at most a fifth of the time.
+	restFactor = 4
+	maxRest    = 250 * time.Millisecond
 
 	// outcomeTTL is how long the outcome of a round is kept until the queue
 	// processes the owner. It is used once.
@@ -127,6 +130,9 @@ func (b *Barrier) Consume(id graph.ID) {
 	defer b.mu.Unlock()
 	delete(b.outcomes, id)
 }
+
+// RestAfter returns how long to wait after a round that took some time.
+func RestAfter(round time.Duration) time.Duration { return min(restFactor*max(round, 0), maxRest) }
 
 // RunRound lists the dependents of all requested owners, and returns those owners. Each one
 // that still exists, and has no new dependents to wait for, has an outcome afterwards.

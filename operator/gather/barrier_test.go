@@ -386,3 +386,14 @@ func TestBarrier_FailsIfTheGraphIgnoresADependent(t *testing.T) {
 		t.Error("an owner is confirmed to have no dependent that the graph does not know, and it has one")
 	}
 }
+
+// Owners that are deleted one after the other need a round each.
+func TestRestAfter_IsInProportionToTheRound(t *testing.T) {
+	for round, want := range map[time.Duration]time.Duration{
+		0: 0, 5 * time.Millisecond: 20 * time.Millisecond, time.Minute: 250 * time.Millisecond, -time.Second: 0,
+	} {
+		if got := gather.RestAfter(round); got != want {
+			t.Errorf("after a round of %s: got %s, want %s", round, got, want)
+		}
+	}
+}

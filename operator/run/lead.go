@@ -95,7 +95,7 @@ func (op *Operator) confirm(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(gather.BarrierInterval - op.now().Sub(began)):
+		case <-time.After(gather.RestAfter(op.now().Sub(began))):
 		}
 	}
 }
