@@ -46,6 +46,12 @@ type List struct {
 	others  []int            // those that require no label
 }
 
+// The operators that require a label with one of some values, and with others.
+var (
+	withValue = []apiselection.Operator{apiselection.In, apiselection.Equals, apiselection.DoubleEquals}
+	withKey   = []apiselection.Operator{apiselection.Exists, apiselection.GreaterThan, apiselection.LessThan}
+)
+
 type label struct{ key, value string }
 
 // NewList returns the List of selectors, by their text. The same texts give Lists for which the
@@ -70,22 +76,19 @@ func (l *List) index(position int) {
 	if !selectable {
 		return // it matches nothing
 	}
-	for _, r := range requirements {
-		switch r.Operator() {
-		case apiselection.In, apiselection.Equals, apiselection.DoubleEquals:
-			for value := range r.Values() {
-				at := label{r.Key(), value}
-				l.byValue[at] = append(l.byValue[at], position)
-			}
-			return
-		}
+	of := func(operators []apiselection.Operator) int {
+		return slices.IndexFunc(requirements, func(r labels.Requirement) bool { return slices.Contains(operators, r.Operator()) })
 	}
-	for _, r := range requirements {
-		switch r.Operator() {
-		case apiselection.Exists, apiselection.GreaterThan, apiselection.LessThan:
-			l.byKey[r.Key()] = append(l.byKey[r.Key()], position)
-			return
+	if i := of(withValue); i >= 0 {
+		for value := range requirements[i].Values() {
+			at := label{requirements[i].Key(), value}
+			l.byValue[at] = append(l.byValue[at], position)
 		}
+		return
+	}
+	if i := of(withKey); i >= 0 {
+		l.byKey[requirements[i].Key()] = append(l.byKey[requirements[i].Key()], position)
+		return
 	}
 	l.others = append(l.others, position)
 }

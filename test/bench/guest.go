@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -34,9 +35,16 @@ replace (
 )
 `
 
+const tinyGo = "tinygo"
+
 // wasmModule builds a module from Go, and puts it into a ConfigMap.
 func wasmModule(ctx context.Context, c client.Client, name, source string) (*v1alpha1.ClusterPolicyModule, error) {
-	code, err := compileModule(ctx, source)
+	return wasmModuleBy(ctx, c, "go", name, source)
+}
+
+// wasmModuleBy is wasmModule with a compiler, which is "go" or tinyGo.
+func wasmModuleBy(ctx context.Context, c client.Client, compiler, name, source string) (*v1alpha1.ClusterPolicyModule, error) {
+	code, err := compileModule(ctx, compiler, source)
 	if err != nil {
 		return nil, fmt.Errorf("build module %s: %w", name, err)
 	}
@@ -48,7 +56,7 @@ func wasmModule(ctx context.Context, c client.Client, name, source string) (*v1a
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: name},
 		BinaryData: map[string][]byte{"module": zipped},
 	}
-	if err := c.Create(ctx, holder); err != nil {
+	if err := c.Create(ctx, holder); err != nil && !apierrors.IsAlreadyExists(err) {
 		return nil, err
 	}
 	m := &v1alpha1.ClusterPolicyModule{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -59,7 +67,7 @@ func wasmModule(ctx context.Context, c client.Client, name, source string) (*v1a
 }
 
 // compileModule compiles a source file.
-func compileModule(ctx context.Context, source string) ([]byte, error) {
+func compileModule(ctx context.Context, compiler, source string) ([]byte, error) {
 	folder, err := os.MkdirTemp("", "gleaner-bench-")
 	if err != nil {
 		return nil, err
@@ -76,6 +84,9 @@ func compileModule(ctx context.Context, source string) ([]byte, error) {
 	}
 	file := filepath.Join(folder, "bench.wasm")
 	build := exec.CommandContext(ctx, "go", "build", "-buildmode=c-shared", "-ldflags=-s -w", "-o", file, ".")
+	if compiler == tinyGo {
+		build = exec.CommandContext(ctx, tinyGo, "build", "-target=wasip1", "-buildmode=c-shared", "-no-debug", "-o", file, ".")
+	}
 	build.Dir = folder
 	build.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "GOWORK=off", "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {

@@ -52,7 +52,7 @@ func (f loadBench) load(ctx context.Context, r *report, b budget) error {
 	if err != nil {
 		return err
 	}
-	if err := f.fill(ctx); err != nil {
+	if err := f.fill(ctx, f.large); err != nil {
 		return err
 	}
 	names := []string{upstreamName, unloadedName, loadedName()}

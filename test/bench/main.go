@@ -40,7 +40,8 @@ func main() {
 	rounds := flag.Int("rounds", 3, "number of measurements of each figure; the median is shown")
 	binary := flag.String("gleaner", "bin/gleaner", "gleaner binary to measure")
 	pprof := flag.String("pprof", "0", "loopback address for Gleaner's profiles, such as 127.0.0.1:6060; 0 disables them")
-	only := flag.String("only", strings.Join(parts, ","), "what to measure, separated by commas")
+	only := flag.String("only", strings.Join(byDefault, ","), "what to measure, separated by commas; also possible: million,modules")
+	keep := flag.Bool("record", false, "replace the figures in "+recordFile+", with which later runs are compared")
 	flag.Parse()
 	klog.SetOutput(os.Stderr)
 	ctrl.SetLogger(klog.Background())
@@ -52,6 +53,28 @@ func main() {
 	}
 	fmt.Fprintf(os.Stdout, "\n%s, %d cores, %s\n\n", time.Now().UTC().Format(time.DateOnly), runtime.NumCPU(), runtime.Version())
 	r.print(os.Stdout)
+	if err := compare(&r, *keep); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// compare compares a run with the recorded one, and records it if that is wanted.
+func compare(r *report, keep bool) error {
+	recorded, err := readRecord(recordFile)
+	if err != nil {
+		return err
+	}
+	now := r.comparable()
+	if recorded != nil {
+		recorded.printChanges(os.Stdout, now)
+	}
+	if !keep {
+		return nil
+	}
+	return record{
+		Date: time.Now().UTC().Format(time.DateOnly), Machine: fmt.Sprintf("%d cores, %s", runtime.NumCPU(), runtime.Version()), Figures: now,
+	}.write(recordFile)
 }
 
 type settings struct {
@@ -61,8 +84,11 @@ type settings struct {
 	only          []string
 }
 
-// parts are the values of -only.
-var parts = []string{"throughput", "policies", "finalizers", "companion", "delay", "memory", "load", "large"}
+// byDefault are the parts that are measured by default, and parts all values of -only.
+var (
+	byDefault = []string{"throughput", "policies", "finalizers", "companion", "delay", "memory", "load", "large"}
+	parts     = append(slices.Clone(byDefault), "modules", "million")
+)
 
 // budget limits the calls per second of a collector.
 type budget struct {
@@ -115,7 +141,7 @@ func measureBudget(ctx context.Context, r *report, s settings, b budget) error {
 	all := map[string]func(context.Context, *report, budget) error{
 		"throughput": throughputBench{f}.throughput, "large": throughputBench{f}.throughputOfMany, "policies": policyBench{f}.policies,
 		"finalizers": finalizerBench{f}.finalizers, "companion": companionBench{f}.measureCompanion, "load": loadBench{f}.load,
-		"delay": atRestBench{f}.delays, "memory": atRestBench{f}.memory,
+		"delay": atRestBench{f}.delays, "memory": atRestBench{f}.memory, "modules": loadBench{f}.modules, "million": atRestBench{f}.million,
 	}
 	for _, part := range parts {
 		if !slices.Contains(s.only, part) || b.calls != 0 && part != "throughput" {

@@ -33,7 +33,7 @@ type testbed struct {
 	config     *rest.Config
 	client     kubernetes.Interface
 	contenders []contender
-	filled     bool // has the objects for measuring memory
+	filled     int // objects for measuring memory that there are
 }
 
 // The parts of the benchmark, each with its own measurements on the same testbed.

@@ -98,7 +98,9 @@ func sharedCollector(t *testing.T) *run.Operator {
 	shared.once.Do(func() {
 		if shared.err = inprocess.CreateCRDs(t, config); shared.err == nil {
 			config := operatorConfig(t)
-			config.Wrap(func(next http.RoundTripper) http.RoundTripper { return countingTransport{shared.reads, http.MethodGet, next} })
+			config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+				return countingTransport{shared.reads, http.MethodGet, next}
+			})
 			shared.collector, _, shared.err = runCollector(options(t, devtest.Shared(t), config))
 		}
 	})

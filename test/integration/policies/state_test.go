@@ -168,7 +168,9 @@ func TestWait_OfAMillisecond_IsRateLimited(t *testing.T) {
 	o := newDedicatedEnv(t)
 	o.stopOperator()
 	counted := newRequestCounter()
-	o.config.Wrap(func(next http.RoundTripper) http.RoundTripper { return countingTransport{counted, http.MethodPatch, next} })
+	o.config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return countingTransport{counted, http.MethodPatch, next}
+	})
 	o.startOperator()
 	const rule = ` := {"decision": "Wait", "after": "1ms", "state": {"n": input.attempt}}`
 	o.applyFinalizer("flood", "finalize"+rule, "")
