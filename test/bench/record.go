@@ -48,10 +48,9 @@ func (r *report) comparable() map[string]float64 {
 		t.addComparable(all)
 	}
 	for _, note := range r.notes {
-		if name, rest, ok := strings.Cut(note, ": "); ok {
-			if open := strings.Index(rest, "("); open >= 0 { // 1200 (85 % of no policy)
-				addPercentage(all, name, rest[open+1:])
-			}
+		if end := strings.LastIndex(note, ": "); end >= 0 { // NAME: 1200 (85 % of no policy)
+			_, percentage, _ := strings.Cut(note[end:], "(")
+			addPercentage(all, note[:end], percentage)
 		}
 	}
 	return all

@@ -22,7 +22,7 @@ func sample() *report {
 		columns: []string{"1000 objects", "seconds", "a backlog, objects/s", "of by hand", "API calls"},
 		rows:    [][]string{{"by hand", "1", "900", "", "1.00"}, {"Rego", "2", "450", "50 %", "2.02"}},
 	})
-	r.notes = []string{"background, objects/s, Rego: 1200 (85 % of no policy)", "seconds until one more policy is in force: 0.27"}
+	r.notes = []string{"background, objects/s, Rego, needs: Object: 1200 (85 % of no policy)", "seconds until one more policy is in force: 0.27", "nothing (50 % of it) was measured"}
 	return r
 }
 
@@ -30,7 +30,7 @@ func TestComparable_HasWhatDependsLittleOnTheMachine(t *testing.T) {
 	want := map[string]float64{
 		"background, objects/s, of " + upstreamName: 2, "background, objects/s, of " + floorName: 0.8, "background, API calls/object": 1,
 		"1000 objects, Rego, a backlog, objects/s, of by hand": 0.5, "1000 objects, Rego, API calls": 2.02, "1000 objects, by hand, API calls": 1,
-		"background, objects/s, Rego": 0.85,
+		"background, objects/s, Rego, needs: Object": 0.85,
 	}
 	if diff := cmp.Diff(want, sample().comparable()); diff != "" {
 		t.Error(diff)
