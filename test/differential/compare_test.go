@@ -27,6 +27,10 @@ type outcome struct {
 	after      int    // number of steps
 	early      bool   // the built-in collector unblocked an owner that is in no cycle (3.19)
 	left       [2]state
+
+	// keptReference is set if the difference may come from a race of the built-in
+	// collector, see keepsReferences.
+	keptReference bool
 }
 
 // run runs a script on both sides and compares after every step, except that consecutive
@@ -75,6 +79,7 @@ func (o *outcome) settle(stages [2]*execution, timeout time.Duration) {
 		o.left = now
 		o.early = o.early || stages[0].unblockedEarly(stages[1])
 		o.difference = o.compare(now)
+		o.keptReference = o.difference != "" && keepsReferences(now[0], now[1], stages[0].foregroundOwners())
 		if o.difference == "" || time.Since(began) > timeout {
 			return
 		}

@@ -33,7 +33,7 @@ func TestRandomScripts_HaveEqualResults(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		reportOutcome(t, s, run(t, s, differenceTimeout))
+		reportOutcome(t, s, runUntilFair(t, s))
 		return
 	}
 	bothSides(t)
@@ -47,7 +47,7 @@ func TestRandomScripts_HaveEqualResults(t *testing.T) {
 				turns <- struct{}{}
 				defer func() { <-turns }()
 				s := generate(seed)
-				out := run(t, s, differenceTimeout)
+				out := runUntilFair(t, s)
 				if out.early {
 					early.Add(1)
 				}

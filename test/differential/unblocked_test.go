@@ -13,8 +13,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// unblockRecorder records references whose blockOwnerDeletion became false.
-// Scripts replace all references of an object;
+// unblockRecorder records references whose blockOwnerDeletion became false, and objects that
+// are deleted in the foreground. Scripts replace all references of an object;
 // a collector changes only this field.
 type unblockRecorder struct {
 	watches []watch.Interface
@@ -23,11 +23,13 @@ type unblockRecorder struct {
 	mu    sync.Mutex // covers the fields below
 	last  map[types.UID][]metav1.OwnerReference
 	found map[types.UID][]types.UID // owners, by dependent
+
+	foreground map[types.UID]bool // terminating with the finalizer foregroundDeletion
 }
 
 // watchUnblocked watches until stop is called.
 func watchUnblocked(ctx context.Context, objects dynamic.Interface) (*unblockRecorder, error) {
-	u := &unblockRecorder{last: map[types.UID][]metav1.OwnerReference{}, found: map[types.UID][]types.UID{}}
+	u := &unblockRecorder{last: map[types.UID][]metav1.OwnerReference{}, found: map[types.UID][]types.UID{}, foreground: map[types.UID]bool{}}
 	for _, k := range kinds {
 		w, err := objects.Resource(k.resource).Watch(ctx, metav1.ListOptions{})
 		if err != nil {
@@ -68,6 +70,16 @@ func (u *unblockRecorder) record(o *unstructured.Unstructured) {
 		}
 	}
 	u.last[uid] = now
+	if o.GetDeletionTimestamp() != nil && slices.Contains(o.GetFinalizers(), metav1.FinalizerDeleteDependents) {
+		u.foreground[uid] = true
+	}
+}
+
+// wasInForeground reports whether an object has been in foreground deletion.
+func (u *unblockRecorder) wasInForeground(object types.UID) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.foreground[object]
 }
 
 // ownersOf returns the owners that the collector unblocked for a dependent. Scripts never
