@@ -56,11 +56,16 @@ func (c *Cluster) KubeconfigFor(user string, groups ...string) (string, error) {
 // KubectlPath is the program that Kubectl runs.
 func (c *Cluster) KubectlPath() string { return c.bin.Kubectl }
 
+// KubectlCache is the directory for $KUBECACHEDIR. By default kubectl keeps what a server serves
+// for six hours in the home directory, under the server's address, and this control plane may
+// have the address of one that has ended.
+func (c *Cluster) KubectlCache() string { return c.files.kubectlCache() }
+
 // Kubectl runs kubectl as the admin and returns what it printed to standard
 // output. The error holds what it printed to standard error.
 func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, c.bin.Kubectl, args...)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig(), "KUBECACHEDIR="+c.files.kubectlCache())
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig(), "KUBECACHEDIR="+c.KubectlCache())
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {

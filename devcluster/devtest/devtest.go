@@ -47,11 +47,26 @@ var shared struct {
 	err     error
 }
 
+// The directory of kubectl's caches, also read by commands that use k8s.io/cli-runtime.
+const kubectlCacheVariable = "KUBECACHEDIR"
+
 // Run is the body of TestMain: it runs the tests, stops the shared cluster if
 // there was one, calls cleanUps, and exits.
+//
+// Commands started by the tests cache discovery in a directory that Run removes: the default is
+// shared by all processes of this user, which are given the same ports one after another.
 func Run(m *testing.M, opts devcluster.Options, cleanUps ...func() error) {
 	shared.running = true
 	shared.opts = opts
+	cache, err := os.MkdirTemp("", "gleaner-kubectl-cache-")
+	if err == nil {
+		err = os.Setenv(kubectlCacheVariable, cache)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "devtest:", err)
+		os.Exit(1)
+	}
+	cleanUps = append(cleanUps, func() error { return os.RemoveAll(cache) })
 	code := m.Run()
 	stopShared := func() error {
 		if shared.cluster == nil {

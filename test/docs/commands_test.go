@@ -194,7 +194,7 @@ func (s *session) useOwnCluster(t *testing.T, options devcluster.Options) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.mustRun(t, "export KUBECONFIG="+cluster.Kubeconfig()+" PATH="+filepath.Dir(binaries.Kubectl)+":$PATH")
+	s.mustRun(t, "export KUBECONFIG="+cluster.Kubeconfig()+" KUBECACHEDIR="+cluster.KubectlCache()+" PATH="+filepath.Dir(binaries.Kubectl)+":$PATH")
 }
 
 // useDevCluster types the command that "gleaner-dev dev" prints, and starts "gleaner-dev dev" on first use.

@@ -32,7 +32,7 @@ type dev struct {
 const documentedAddress = "127.0.0.1:41234"
 
 var (
-	exportLine  = regexp.MustCompile(`(?m)^\s*(export KUBECONFIG=\S+ PATH=\S+ GLEANER_ENDPOINT=\S+)$`)
+	exportLine  = regexp.MustCompile(`(?m)^\s*(export KUBECONFIG=\S+ KUBECACHEDIR=\S+ PATH=\S+ GLEANER_ENDPOINT=\S+)$`)
 	debugOrigin = regexp.MustCompile(`http://(127\.0\.0\.1:\d+)/debug/gc`)
 )
 

@@ -92,7 +92,7 @@ func (s *Environment) printInstructions(out io.Writer, path string) {
 	printer.Fprintf(out, `
 Ready. In another terminal:
 
-  export KUBECONFIG=%[1]s PATH=%[2]s:$PATH %[4]s=http://%[3]s
+  export KUBECONFIG=%[1]s KUBECACHEDIR=%[5]s PATH=%[2]s:$PATH %[4]s=http://%[3]s
 
 Three things to try:
 
@@ -118,7 +118,7 @@ Policies: keep ConfigMaps whose owner was deleted, first in Monitor mode.
 
 Press Ctrl-C to stop and remove everything.
 
-`, s.Cluster.Kubeconfig(), path, s.address, replicas.EndpointVariable)
+`, s.Cluster.Kubeconfig(), path, s.address, replicas.EndpointVariable, s.Cluster.KubectlCache())
 }
 
 // EnvironmentOptions configure an environment.
