@@ -7,6 +7,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+
+	"github.com/gleaner-dev/gleaner/operator/graph"
 )
 
 // workers is the number of concurrent workers of one finalizer. Each finalizer has its
@@ -96,8 +98,14 @@ func (s *controller) enqueue(k key) { s.queue.Add(k) }
 
 // enqueuePending enqueues an object that waits for the finalizer, and adds it to the pending
 // ones.
-func (s *controller) enqueuePending(k key) {
+func (s *controller) enqueuePending(o graph.Object) {
+	k := keyOf(o)
 	s.ensurePending(k)
+	s.mu.Lock()
+	if t, ok := s.pending[k.uid]; ok {
+		t.seen = o.ResourceVersion
+	}
+	s.mu.Unlock()
 	s.queue.Add(k)
 }
 
@@ -166,6 +174,26 @@ func (s *controller) isPending(uid types.UID) bool {
 	return ok
 }
 
+// seenUnevaluated returns the resourceVersion of a pending object that was seen last, if no
+// evaluation for it has begun yet; otherwise "".
+func (s *controller) seenUnevaluated(uid types.UID) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t, ok := s.pending[uid]; ok && !t.evaluated {
+		return t.seen
+	}
+	return ""
+}
+
+// setEvaluated notes that an evaluation begins.
+func (s *controller) setEvaluated(uid types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t, ok := s.pending[uid]; ok {
+		t.evaluated = true
+	}
+}
+
 // ensurePending returns a copy of the pendingObject, and creates it if necessary.
 func (s *controller) ensurePending(k key) pendingObject {
 	s.mu.Lock()
@@ -184,6 +212,9 @@ func (s *controller) storePending(t pendingObject) {
 	t.object.Owners, t.object.Finalizers = nil, nil
 	s.mu.Lock()
 	was := s.pending[t.key.uid]
+	if was != nil {
+		t.seen, t.evaluated = was.seen, was.evaluated
+	}
 	if was == nil || was.reason != t.reason {
 		t.since = s.Now()
 	}

@@ -20,6 +20,7 @@ const restartDelay = 20 * time.Millisecond
 // a decision other than Act.
 func (v *reconciler) evaluate(ctx context.Context) time.Duration {
 	start := v.Now()
+	v.setEvaluated(v.key.uid)
 	v.item.attempt = max(v.item.attempt, v.state.saved.Attempt) + 1
 	request, err := v.buildRequest(ctx, &v.item, v.state.saved.State)
 	if err != nil {

@@ -21,6 +21,10 @@ type pendingObject struct {
 	key    key
 	object graph.Object
 
+	// These are of the stored pendingObject only.
+	seen      string // the resourceVersion that a watch or a list has shown last; empty: none
+	evaluated bool   // an evaluation has begun, which may have written the object
+
 	evaluatedBy    *policies.Finalizer // version used for the last evaluation; nil if another outcome was recorded since
 	fingerprint    string              // of the object at the last evaluation, see fingerprint
 	lastEvaluation time.Time           // time of the last evaluation

@@ -7,6 +7,10 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/gleaner-dev/gleaner/operator/bulkread"
+	"github.com/gleaner-dev/gleaner/operator/catalog"
 	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/writer"
 	"github.com/gleaner-dev/gleaner/policies"
@@ -38,7 +42,7 @@ func (s *controller) reconcile(ctx context.Context, k key) time.Duration {
 		return 0
 	}
 	v.resource = resource
-	object, err := s.Reader.Get(ctx, policies.ServiceAccount{}, resource.Version, k.namespace, k.name)
+	object, err := s.read(ctx, k, resource)
 	switch {
 	case err != nil && v.notFound(err):
 		s.removePending(k, false)
@@ -63,6 +67,19 @@ func (s *controller) reconcile(ctx context.Context, k key) time.Duration {
 	v.item.object = graph.ObjectOf(resource.GroupVersionKind(), object)
 	v.item.deadline, v.item.deleted = v.deadline(), object.GetDeletionTimestamp().Time
 	return v.reconcileTerminating(ctx)
+}
+
+// read reads an object. Until its first evaluation begins, it may come from a list that had it in
+// the state that was seen last. Later it may not: the module's own writes, such as of its state,
+// can be newer than what was seen and listed.
+func (s *controller) read(ctx context.Context, k key, resource catalog.Resource) (*unstructured.Unstructured, error) {
+	if seen := s.seenUnevaluated(k.uid); seen != "" && s.Bulk != nil {
+		wanted := bulkread.Wanted{Resource: resource, Namespace: k.namespace, Name: k.name, UID: k.uid, ResourceVersion: seen}
+		if listed, ok := s.Bulk.Get(wanted); ok {
+			return listed, nil
+		}
+	}
+	return s.Reader.Get(ctx, policies.ServiceAccount{}, resource.Version, k.namespace, k.name)
 }
 
 // finishUnread handles an object that could not be read. If it is not known to be deleted,

@@ -152,7 +152,7 @@ func (s *controller) listResource(ctx context.Context, f activeFinalizer, t cata
 		switch {
 		case o.Terminating && hasFinalizer:
 			if listed[o.UID] = true; !s.isPending(o.UID) {
-				s.enqueuePending(keyOf(o))
+				s.enqueuePending(o)
 			}
 		case !o.Terminating && f.needsWrite(hasFinalizer):
 			s.enqueue(keyOf(o))

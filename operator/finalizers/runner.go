@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
 
+	"github.com/gleaner-dev/gleaner/operator/bulkread"
 	"github.com/gleaner-dev/gleaner/operator/catalog"
 	"github.com/gleaner-dev/gleaner/operator/gate"
 	"github.com/gleaner-dev/gleaner/operator/graph"
@@ -38,6 +39,7 @@ type Options struct {
 
 	Catalog func() *catalog.Catalog
 	Reader  modulecall.Reader
+	Bulk    *bulkread.Reader   // may have objects, which then are not read one by one; optional
 	Client  metadata.Interface // writes finalizers and annotations
 	Intents modulecall.Intents
 
@@ -144,7 +146,7 @@ func (r *Runner) observe(o graph.Object) {
 	}
 	for _, entry := range o.Finalizers {
 		if s, ok := r.byEntry[entry]; ok {
-			s.enqueuePending(keyOf(o))
+			s.enqueuePending(o)
 		}
 	}
 	for _, s := range r.controllers {

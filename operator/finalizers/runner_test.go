@@ -180,7 +180,7 @@ func TestNonLeader_ReadsNothingAndForgetsNothing(t *testing.T) {
 	w := newTestEnv(t)
 	o := w.createPending()
 	w.gate.Follow()
-	w.controller.enqueuePending(keyOf(graph.ObjectOf(o.GroupVersionKind(), o)))
+	w.controller.enqueuePending(graph.ObjectOf(o.GroupVersionKind(), o))
 	w.controller.processNext(t.Context())
 	if n := w.api.countRequests(""); n != 0 {
 		t.Errorf("%d requests", n)

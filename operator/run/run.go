@@ -234,16 +234,17 @@ func (op *Operator) connectCollector(client, watching metadata.Interface, config
 	if err != nil {
 		return err
 	}
+	bulk := bulkread.New(lister, op.now)
 	op.collector = collector.New(collector.Options{
 		Store: op.store, Gate: &op.gate, Recorder: op.recorder, Policies: op.snapshots.Policies, Selectors: op.snapshots.Selectors,
 		Default: op.options.Evaluator, Client: client, Watching: watching, Serves: op.watcher.Serves, Reader: reader, Intents: executor,
-		Bulk:      bulkread.New(lister, op.now),
+		Bulk:      bulk,
 		Types:     gather.Sources{Catalog: op.types, Absent: op.watcher.Absent, VerifyEmpty: op.watcher.VerifyEmpty},
 		Namespace: op.options.Namespace, StateKeys: op.keys.Keys, StateLimiter: op.limits.states,
 		Companion: op.options.Companion, DryRun: op.options.DryRun, Now: op.now,
 	})
 	op.connectSubscribers(watching)
-	op.connectFinalizers(client, reader, executor)
+	op.connectFinalizers(client, reader, bulk, executor)
 	if op.options.Companion {
 		op.reviewer = reviewer.New(reviewer.Options{
 			Collector: op.collector, Store: op.store, Gate: &op.gate, Recorder: op.recorder, Types: op.types, Policies: op.snapshots.Policies,

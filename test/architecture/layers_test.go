@@ -106,8 +106,8 @@ var layers = map[string]layer{
 	},
 	"operator/finalizers": {
 		internal: []string{
-			"hostabi", "policies", "operator/act", "operator/catalog", "operator/gate", "operator/graph", "operator/intents", "operator/modulecall",
-			"operator/objectstate", "operator/statekey", "operator/writelimit", "operator/writer",
+			"hostabi", "policies", "operator/act", "operator/bulkread", "operator/catalog", "operator/gate", "operator/graph", "operator/intents",
+			"operator/modulecall", "operator/objectstate", "operator/statekey", "operator/writelimit", "operator/writer",
 		},
 		external: []string{"github.com/go-logr/logr", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
 	},

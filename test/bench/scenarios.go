@@ -12,13 +12,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
+	"github.com/gleaner-dev/gleaner/hostabi"
 )
 
 const (
 	sequentialPairs = 200 // pairs that are deleted sequentially
 
 	// requestedWait is the wait that a policy requests; it does not count as delay.
-	requestedWait = 200 * time.Millisecond
+	requestedWait = time.Duration(hostabi.MinWait)
 )
 
 // scenario is a scenario of deleting owners, with the policies that govern them or
