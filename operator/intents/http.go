@@ -165,14 +165,16 @@ func (x *httpExchange) send(ctx context.Context, grant policies.HTTPRule, s *htt
 	return response, nil
 }
 
-// transport returns the transport of one request. Connections are not reused: grants may
-// change between requests, and see egress.Config.Once.
+// transport returns the transport of a request whose credentials were added. Requests share
+// connections only if they have the same grant and the same credentials.
 func (x *httpExchange) transport(ctx context.Context, grant policies.HTTPRule) (http.RoundTripper, error) {
 	config := egress.Config{
 		Allow: grant.Addresses, IsInternal: x.options.ClusterNetworks, Remedy: remedy, Resolver: x.options.Resolver,
 		AllowHTTP:         strings.HasPrefix(grant.URL, "http://"),
 		Proxy:             egress.NoProxy, // a proxy resolves names itself, so the addresses could not be checked
-		DisableKeepAlives: true,
+		DisableKeepAlives: !x.options.ReuseConnections,
+		IdleTimeout:       idleTimeout,
+		MaxIdlePerHost:    maxIdleConnections,
 	}
 	if grant.CA != nil {
 		ca, err := x.secrets.value(ctx, x.identity, *grant.CA)
@@ -181,7 +183,9 @@ func (x *httpExchange) transport(ctx context.Context, grant policies.HTTPRule) (
 		}
 		config.CAs = []byte(ca)
 	}
-	transport, err := egress.NewTransport(config)
+	transport, err := x.connections.get(x.connectionKey(grant, config.CAs), x.options.Now(), func() (http.RoundTripper, error) {
+		return egress.NewTransport(config)
+	})
 	if err != nil && grant.CA != nil {
 		return nil, errorf(hostabi.ErrorUnavailable, "key %s of %s, referenced by ca of a grant: %s", grant.CA.Key, grant.CA.NamespacedName, err)
 	}

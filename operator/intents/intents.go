@@ -62,6 +62,11 @@ type Options struct {
 	// returns an error, no public address is reached either. nil: none.
 	ClusterNetworks func(context.Context) ([]netip.Prefix, error)
 
+	// ReuseConnections keeps the connections of HTTP intents for a moment. What a server sends on an
+	// idle one is written to the standard logger, and may contain credentials. So the output of that
+	// logger must be WithoutServerData.
+	ReuseConnections bool
+
 	Resolver *net.Resolver    // nil: the system's
 	Now      func() time.Time // nil: time.Now
 	Log      logr.Logger
@@ -69,10 +74,11 @@ type Options struct {
 
 // An Executor carries out intents. Its methods may be called concurrently.
 type Executor struct {
-	options    Options
-	clients    *apiClients
-	secrets    *secretCache
-	retryAfter *retryAfters
+	options     Options
+	clients     *apiClients
+	secrets     *secretCache
+	connections connections
+	retryAfter  *retryAfters
 }
 
 // New returns an Executor. It needs no closing.

@@ -15,7 +15,7 @@ import (
 // executor returns what carries out the intents of modules.
 func (op *Operator) executor(working *rest.Config) *intents.Executor {
 	return intents.New(intents.Options{
-		Config: working, Catalog: op.watcher.Catalog, ClusterNetworks: op.networks.Networks, Now: op.now, Log: op.log.WithName("intents"), EventLimiter: op.limits.events,
+		Config: working, ReuseConnections: op.options.ReuseConnections, Catalog: op.watcher.Catalog, ClusterNetworks: op.networks.Networks, Now: op.now, Log: op.log.WithName("intents"), EventLimiter: op.limits.events,
 		EventLimited: func(by string) { op.recorder.CountLimited(by, "events") },
 		RecordEvent: func(about *corev1.ObjectReference, kind, reason, message string) {
 			op.policyEvents.Event(about, kind, reason, message)

@@ -109,6 +109,10 @@ type Options struct {
 
 	Records record.Limits // of the decisions that are kept for debug endpoints
 
+	// ReuseConnections keeps the connections of modules' HTTP requests for a moment: see
+	// intents.Options.
+	ReuseConnections bool
+
 	Sandbox  worker.Config         // how modules are compiled and evaluated
 	CacheDir string                // of modules, which it keeps between runs; empty means none
 	Metrics  prometheus.Registerer // registers the Operator's metrics

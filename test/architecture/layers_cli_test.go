@@ -134,7 +134,7 @@ var cliLayers = map[string]layer{
 	},
 	"internal/cli/run": {
 		internal: []string{
-			"internal/cli/arguments", "internal/cli/exit", "internal/cli/kubectl", "internal/cli/modes", "operator/certs", "operator/debug", "operator/run",
+			"internal/cli/arguments", "internal/cli/exit", "internal/cli/kubectl", "internal/cli/modes", "operator/certs", "operator/debug", "operator/intents", "operator/run",
 			"operator/companion", "operator/latest", "operator/modulestore", "operator/record", "operator/webhook", "policies/builtin", "policies/worker",
 		},
 		external: []string{

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	stdlog "log"
 	"net/http"
 	"os"
 	runtimedebug "runtime/debug"
@@ -33,6 +34,7 @@ import (
 	"github.com/gleaner-dev/gleaner/internal/cli/modes"
 	"github.com/gleaner-dev/gleaner/operator/certs"
 	"github.com/gleaner-dev/gleaner/operator/debug"
+	"github.com/gleaner-dev/gleaner/operator/intents"
 	operator "github.com/gleaner-dev/gleaner/operator/run"
 	"github.com/gleaner-dev/gleaner/operator/webhook"
 	"github.com/gleaner-dev/gleaner/policies/builtin"
@@ -97,6 +99,8 @@ func run(ctx context.Context, o options, config *rest.Config, logTo io.Writer) e
 	if os.Getenv("GOGC") == "" {
 		runtimedebug.SetGCPercent(gcPercent)
 	}
+	stdlog.SetOutput(intents.WithoutServerData(logTo))
+	o.reuseConnections = true
 	log := o.logger(logTo)
 	ctrl.SetLogger(certs.QuietLogger(log))
 	klog.SetLogger(log)
@@ -154,7 +158,7 @@ func (o *options) assemble(config *rest.Config, log logr.Logger) (*operator.Oper
 		Elect:             o.leaderElect && !o.dryRun, // a dry run writes no lease, and must not keep another replica from leading
 		DiscoveryInterval: o.discoveryInterval, SweepInterval: o.sweepInterval,
 		CanaryTimeout: o.canaryTimeout, CanaryInterval: canaryInterval, SyncTimeout: syncTimeout,
-		Ignored: ignored, DryRun: o.dryRun, Evaluator: builtin.Policy{}, CacheDir: o.cacheDir, Sandbox: sandbox, Records: bounds,
+		Ignored: ignored, DryRun: o.dryRun, Evaluator: builtin.Policy{}, CacheDir: o.cacheDir, Sandbox: sandbox, Records: bounds, ReuseConnections: o.reuseConnections,
 		FinalizerNetworks: networks.finalizers, ModuleNetworks: networks.modules, ClusterNetworks: networks.cluster,
 		DisableTenantModules: !o.tenantModules, ModuleQuota: quota,
 		Metrics: metrics.Registry, Log: log.WithName("collector"),

@@ -43,6 +43,7 @@ type options struct {
 	records           int
 	transcripts       string
 	logFormat         string
+	reuseConnections  bool // of HTTP intents; not a flag
 	verbosity         int
 
 	companionOptions

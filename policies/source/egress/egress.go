@@ -8,6 +8,7 @@
 package egress
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -72,6 +73,10 @@ type Config struct {
 	// DisableKeepAlives uses a new connection for each request. net/http logs what a server
 	// sends on an idle connection: it may contain what was sent to the server.
 	DisableKeepAlives bool
+	// IdleTimeout is how long an idle connection is kept. 0: 30s.
+	IdleTimeout time.Duration
+	// MaxIdlePerHost is the maximum number of idle connections to a host. 0: 2.
+	MaxIdlePerHost int
 }
 
 // NoProxy is a Config.Proxy without a proxy.
@@ -139,7 +144,8 @@ func build(c Config) (*transport, error) {
 	}
 	for _, way := range []*http.Transport{t.direct, t.proxied, t.plain} {
 		if way != nil {
-			way.DisableKeepAlives = c.DisableKeepAlives
+			way.DisableKeepAlives, way.MaxIdleConnsPerHost = c.DisableKeepAlives, c.MaxIdlePerHost
+			way.IdleConnTimeout = cmp.Or(c.IdleTimeout, idleTimeout)
 		}
 	}
 	return t, nil
@@ -169,7 +175,6 @@ func newTransport(roots *x509.CertPool, d *net.Dialer) *http.Transport {
 		ResponseHeaderTimeout:  headerTimeout,
 		MaxResponseHeaderBytes: maxHeaderBytes,
 		MaxIdleConns:           20,
-		IdleConnTimeout:        idleTimeout,
 		DisableCompression:     true, // otherwise a small body could become a large one unnoticed
 		ForceAttemptHTTP2:      true,
 	}

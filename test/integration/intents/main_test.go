@@ -75,10 +75,10 @@ func newEnv(t *testing.T, rights ...string) *env {
 	}
 	types := catalog.Build(groups, lists, catalog.Settings{})
 	w.do = intents.New(intents.Options{
-		Config: config, Catalog: func() *catalog.Catalog { return types }, Now: w.clock, Resolver: noDNS,
+		Config: config, Catalog: func() *catalog.Catalog { return types }, Now: w.clock, Resolver: noDNS, ReuseConnections: true,
 		Log: funcr.New(func(prefix, args string) { w.record(prefix + args) }, funcr.Options{Verbosity: 10}),
 	})
-	log.SetOutput(writerFunc(w.record)) // net/http logs there
+	log.SetOutput(intents.WithoutServerData(writerFunc(w.record))) // net/http logs there
 	t.Cleanup(func() { log.SetOutput(os.Stderr) })
 	return w
 }
