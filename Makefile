@@ -149,7 +149,7 @@ test-companion: setup ## run 200 random scripts in companion mode, compared with
 TEST := $(TESTSUM) $(TESTSUM_FLAGS) --raw-command -- $(MAKE) --no-print-directory --silent
 
 .PHONY: test-unit
-test-unit: $(TESTSUM) ## run the tests that need no control plane (seconds for what is unchanged, three and a half minutes for all)
+test-unit: $(TESTSUM) ## run the tests that need no control plane (seconds for what is unchanged, two minutes for all)
 	$(TEST) events-unit
 
 # LANE=all adds LONG and the race detector.
@@ -157,11 +157,11 @@ LANE ?=
 ALL  := $(if $(LANE),$(if $(filter all,$(LANE)),-all,$(error LANE=$(LANE): set LANE=all, or leave it out)))
 
 .PHONY: test
-test: announce-test$(ALL) setup $(TESTSUM) ## run the tests to see pass before a pull request, on real control planes (about 17 minutes)
+test: announce-test$(ALL) setup $(TESTSUM) ## run the tests to see pass before a pull request, on real control planes (about 11 minutes)
 	$(TEST) events$(ALL)
 
 .PHONY: test-all
-test-all: ## the same with LANE=all, as CI does: also the race detector, faults, attacks, releases and a soak (about 35 minutes)
+test-all: ## the same with LANE=all, as CI does: also the race detector, faults, attacks, releases and a soak (about 25 minutes)
 	@$(MAKE) --no-print-directory test LANE=all
 
 # What gotestsum shows, as JSON.
@@ -258,12 +258,12 @@ FIRST_TIME := The first time, building the control plane and an S3 server from s
 
 .PHONY: announce-test
 announce-test:
-	@echo 'These tests take about 17 minutes on two idle cores. $(FIRST_TIME)'
+	@echo 'These tests take about 11 minutes on two idle cores. $(FIRST_TIME)'
 	@command -v tinygo >/dev/null || echo "test: TinyGo is not installed (https://tinygo.org): the tests that need it are skipped, and listed at the end"
 
 .PHONY: announce-test-all
 announce-test-all:
-	@echo 'All tests take about 35 minutes on two idle cores. $(FIRST_TIME)'
+	@echo 'All tests take about 25 minutes on two idle cores. $(FIRST_TIME)'
 	@command -v "$$(go env CC)" >/dev/null || echo "test: there is no $$(go env CC), which the race detector needs: nothing runs under it"
 	@command -v tinygo >/dev/null || echo "test: TinyGo is not installed (https://tinygo.org): the tests that need it are skipped, and listed at the end"
 
