@@ -17,6 +17,12 @@ const (
 
 	// ImportLog (level, ptr, length i32) writes a line to the module's log.
 	ImportLog = "log"
+
+	// ExportNeedsMetadata and ExportNeedsReference are functions () → () that a module may
+	// export, and that are never called: it reads only the metadata of objects, or
+	// only what identifies them. It does not get more, whatever the needs of a policy are.
+	ExportNeedsMetadata  = "needs_metadata"
+	ExportNeedsReference = "needs_reference"
 )
 
 // LogLevel is the level of a log line of a module.

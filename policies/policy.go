@@ -66,6 +66,34 @@ const (
 	NeedsReference Needs = "Reference" // costs none: name, namespace, UID, owners and the garbage collection finalizers
 )
 
+// rank returns how much of the object n is.
+func (n Needs) rank() int {
+	switch n {
+	case NeedsReference:
+		return 0
+	case NeedsMetadata:
+		return 1
+	default:
+		return 2
+	}
+}
+
+// LeastNeeds returns the one of two that is less of the object.
+func LeastNeeds(a, b Needs) Needs {
+	if b.rank() < a.rank() {
+		return b
+	}
+	return a
+}
+
+// MostNeeds returns the one of two that is more of the object.
+func MostNeeds(a, b Needs) Needs {
+	if b.rank() > a.rank() {
+		return b
+	}
+	return a
+}
+
 // Evaluation is a verdict, and the resources that its evaluation used.
 type Evaluation struct {
 	Verdict hostabi.Verdict

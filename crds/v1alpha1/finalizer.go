@@ -216,6 +216,12 @@ type FinalizerStatus struct {
 	// +optional
 	Digest string `json:"digest,omitempty"`
 
+	// How much of the object the module receives: the least of spec.needs and of what the module
+	// reads. For Rego, that is known from its rules.
+	//
+	// +optional
+	Needs Need `json:"needs,omitempty"`
+
 	// The engine of the module: Rego or Wasm.
 	//
 	// +optional

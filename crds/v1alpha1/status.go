@@ -71,6 +71,12 @@ type GCPolicyStatus struct {
 	// +optional
 	ABI string `json:"abi,omitempty"`
 
+	// How much of the object the module receives: the least of spec.needs and of what the module
+	// reads. For Rego, that is known from its rules.
+	//
+	// +optional
+	Needs Need `json:"needs,omitempty"`
+
 	// Hooks that the policy implements.
 	//
 	// +optional
@@ -140,6 +146,12 @@ type PolicyModuleStatus struct {
 	//
 	// +optional
 	ABI string `json:"abi,omitempty"`
+
+	// How much of the object the module reads at most: known from the rules for Rego, and declared by
+	// other modules.
+	//
+	// +optional
+	Needs Need `json:"needs,omitempty"`
 
 	// Hooks that the module implements.
 	//

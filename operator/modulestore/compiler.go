@@ -31,6 +31,9 @@ type Compiled interface {
 	// Hooks returns the hooks that the module implements.
 	Hooks() []hostabi.Hook
 
+	// Needs returns how much of the object the module reads, as far as is known.
+	Needs() policies.Needs
+
 	// Start returns an instance for one policy or finalizer. The error is a
 	// *policies.Fault if the module caused it, and any other error if the host did.
 	Start(ctx context.Context, o StartOptions) (Instance, error)

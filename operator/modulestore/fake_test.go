@@ -92,6 +92,8 @@ type fakeModule struct {
 
 func (m *fakeModule) Hooks() []hostabi.Hook { return m.hooks }
 
+func (m *fakeModule) Needs() policies.Needs { return policies.NeedsObject }
+
 func (m *fakeModule) Start(ctx context.Context, o StartOptions) (Instance, error) {
 	m.count(m.started, o.Policy)
 	if m.start != nil {

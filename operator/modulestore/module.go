@@ -55,7 +55,7 @@ type content struct {
 }
 
 func (c *content) module(pinned bool) Module {
-	return Module{Engine: c.key.engine, Digest: c.key.digest, Hooks: c.hooks, Pinned: pinned, content: c}
+	return Module{Engine: c.key.engine, Digest: c.key.digest, Hooks: c.hooks, Needs: c.compiled.Needs(), Pinned: pinned, content: c}
 }
 
 // hasOutcome reports whether the outcome of an earlier attempt is still valid; the caller

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
 	"github.com/gleaner-dev/gleaner/hostabi"
+	"github.com/gleaner-dev/gleaner/policies"
 )
 
 // A Ref names a PolicyModule, or a ClusterPolicyModule if it has no namespace.
@@ -104,7 +105,8 @@ type Module struct {
 	Engine v1alpha1.Engine
 	Digest string
 	Hooks  []hostabi.Hook
-	Pinned bool // content is pinned by digest
+	Needs  policies.Needs // how much of the object it reads
+	Pinned bool           // content is pinned by digest
 
 	content *content
 }

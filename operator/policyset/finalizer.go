@@ -88,6 +88,7 @@ func (b *Builder) buildFinalizer(f *Finalizer, modules map[string]*Module, state
 			"%s does not answer finalize: write a rule, or export a function, for it", m))
 		return
 	}
+	f.Policy.Needs = policies.LeastNeeds(f.Policy.Needs, m.Content.Needs)
 	f.start(m, states)
 }
 

@@ -63,7 +63,7 @@ func (p *Policy) setModule(modules map[string]*Module, states ModuleStates) {
 	p.Policy.Hooks = slices.DeleteFunc(slices.Clone(c.Hooks), func(h hostabi.Hook) bool {
 		return h != hostabi.HookCollect && h != hostabi.HookPropagate
 	})
-	p.Policy.HooksUnknown = false
+	p.Policy.HooksUnknown, p.Policy.Needs = false, policies.LeastNeeds(p.Policy.Needs, c.Needs)
 	for _, hook := range p.Spec.Hooks {
 		if !slices.Contains(c.Hooks, hostabi.Hook(hook)) {
 			p.refuse(v1alpha1.ConditionModuleReady, "MissingHook", fmt.Sprintf(

@@ -162,6 +162,23 @@ func TestPin_APolicyWhoseModuleWasEditedKeepsWhatItGoverns(t *testing.T) {
 	}
 }
 
+func TestNeeds_AreTheLeastOfTheSpecAndTheModule(t *testing.T) {
+	const labels = "package gleaner\n\ncollect := {\"decision\": \"Orphan\"} if input.object.metadata.labels.keep\n"
+	for text, wants := range map[string]map[v1alpha1.Need]policies.Needs{
+		policysettest.KeepText: {"": policies.NeedsReference, v1alpha1.NeedObject: policies.NeedsReference, v1alpha1.NeedReference: policies.NeedsReference},
+		labels:                 {"": policies.NeedsMetadata, v1alpha1.NeedObject: policies.NeedsMetadata, v1alpha1.NeedReference: policies.NeedsReference},
+	} {
+		for written, want := range wants {
+			p := policysettest.ModulePolicy("p", "m", v1alpha1.OnFaultHold)
+			p.Spec.Needs, p.Spec.Module.Digest = written, policysettest.Digest(text)
+			f := policysettest.New(t, nil, policysettest.Module("m", text), p)
+			if got := policysettest.PolicyOf(f.Settle(), "p").Policy.Needs; got != want {
+				t.Errorf("needs %q in the policy: it needs %s, want %s, for\n%s", written, got, want, text)
+			}
+		}
+	}
+}
+
 func TestPin_DoesNotApplyToContentThatIsOverridden(t *testing.T) {
 	f := policysettest.New(t, func(o *policysettest.Options) {
 		o.Loader.Override = func(string) ([]source.File, bool) {

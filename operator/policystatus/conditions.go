@@ -90,9 +90,9 @@ func finalizerStatus(o client.Object) *v1alpha1.FinalizerStatus {
 // describeModule sets the status of a module.
 func describeModule(m *policyset.Module, s *v1alpha1.PolicyModuleStatus) {
 	s.ObservedGeneration = m.Object.GetGeneration()
-	s.Digest, s.Engine, s.ABI, s.Hooks = "", "", "", nil
+	s.Digest, s.Engine, s.ABI, s.Needs, s.Hooks = "", "", "", "", nil
 	if c := m.Content; c != nil {
-		s.Digest, s.Engine, s.ABI, s.Hooks = c.Digest, c.Engine, hostabi.Version, hookNames(c.Hooks)
+		s.Digest, s.Engine, s.ABI, s.Needs, s.Hooks = c.Digest, c.Engine, hostabi.Version, v1alpha1.Need(c.Needs), hookNames(c.Hooks)
 	}
 	to := setterOf(&s.Conditions, m.Object)
 	fetched, compiled := m.Problem.IsZero() || m.Problem.Condition == v1alpha1.ConditionCompiled, m.Content != nil

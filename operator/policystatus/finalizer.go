@@ -18,6 +18,7 @@ const keptWithheld = "objects are kept that it can't decide about: "
 func (w *Writer) describeFinalizer(v view, f *policyset.Finalizer, progress Progress, s *v1alpha1.FinalizerStatus) {
 	s.ObservedGeneration, s.Finalizer = f.Object.GetGeneration(), f.Finalizer.Entry
 	s.Digest, s.Engine, s.ABI = f.Policy.Digest, f.Engine, ""
+	s.Needs = needs(&f.Declaration)
 	if f.Policy.Evaluator != nil {
 		s.ABI = hostabi.Version
 	}

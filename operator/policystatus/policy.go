@@ -14,12 +14,14 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/admission"
 	"github.com/gleaner-dev/gleaner/operator/companion"
 	"github.com/gleaner-dev/gleaner/operator/policyset"
+	"github.com/gleaner-dev/gleaner/policies"
 )
 
 // describePolicy sets the status of a policy.
 func (w *Writer) describePolicy(snapshot *policyset.Snapshot, v view, p *policyset.Policy, s *v1alpha1.GCPolicyStatus) {
 	s.ObservedGeneration = p.Object.GetGeneration()
 	s.Digest, s.Engine, s.Hooks, s.ABI = p.Policy.Digest, p.Engine, nil, ""
+	s.Needs = needs(&p.Declaration)
 	if p.Policy.Evaluator != nil {
 		s.Hooks, s.ABI = hookNames(p.Policy.Hooks), hostabi.Version
 	}
@@ -30,6 +32,14 @@ func (w *Writer) describePolicy(snapshot *policyset.Snapshot, v view, p *policys
 	w.describeReadiness(&p.Declaration, to, meanwhile(p))
 	w.describeEnforcing(v, p, to)
 	describeOverlapping(snapshot, p, to)
+}
+
+// needs returns how much of the object a module receives; "" if none is evaluated.
+func needs(d *policyset.Declaration) v1alpha1.Need {
+	if d.Policy.Evaluator == nil || d.Engine == v1alpha1.EngineFixed {
+		return ""
+	}
+	return v1alpha1.Need(policies.LeastNeeds(policies.NeedsObject, d.Policy.Needs))
 }
 
 const noCollectorFix = "no other garbage collector is running: start kube-controller-manager with its garbage-collector-controller, or run Gleaner with --collector=primary"

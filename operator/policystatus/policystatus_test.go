@@ -122,8 +122,9 @@ func TestEnforcing_SaysThatAPolicyWritesTooMuch(t *testing.T) {
 }
 
 func TestEnforcing_OfAFinalizerIsFalseUntilItsNextAttemptIfObjectsWereWithheld(t *testing.T) {
-	f := settled(t, policysettest.Module("m", policysettest.FinalizeText), &v1alpha1.Finalizer{ObjectMeta: policysettest.Meta("shop", "f"), Spec: v1alpha1.FinalizerSpec{
-		Resources: policysettest.ConfigMaps(), Module: v1alpha1.ModuleReference{Kind: "ClusterPolicyModule", Name: "m", Digest: policysettest.Digest(policysettest.FinalizeText)},
+	const text = "package gleaner\n\nfinalize := {\"decision\": \"Done\"} if input.object.data\n"
+	f := settled(t, policysettest.Module("m", text), &v1alpha1.Finalizer{ObjectMeta: policysettest.Meta("shop", "f"), Spec: v1alpha1.FinalizerSpec{
+		Resources: policysettest.ConfigMaps(), Module: v1alpha1.ModuleReference{Kind: "ClusterPolicyModule", Name: "m", Digest: policysettest.Digest(text)},
 		Mode: v1alpha1.ModeEnforce, ServiceAccount: &v1alpha1.ServiceAccountReference{Name: "reader"},
 	}})
 	finalizer := f.snapshot.Finalizers[0]

@@ -10,12 +10,14 @@ import (
 	"github.com/open-policy-agent/opa/v1/compile"
 
 	"github.com/gleaner-dev/gleaner/hostabi"
+	"github.com/gleaner-dev/gleaner/policies"
 )
 
 // compiled is the output of OPA's compiler for a policy.
 type compiled struct {
 	code  []byte // WebAssembly
 	hooks []hostabi.Hook
+	needs policies.Needs
 }
 
 // compileFiles checks and compiles a policy. The number of an entry point is its
@@ -48,7 +50,7 @@ func compileFiles(ctx context.Context, files []File) (compiled, error) {
 	if err != nil {
 		return compiled{}, err
 	}
-	return compiled{code: code, hooks: hooks}, nil
+	return compiled{code: code, hooks: hooks, needs: needsOf(modules, compiler)}, nil
 }
 
 // toWasm compiles the modules, with an entry point for each rule in entries.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gleaner-dev/gleaner/hostabi"
+	"github.com/gleaner-dev/gleaner/policies"
 	"github.com/gleaner-dev/gleaner/policies/wasm/fuel"
 	"github.com/gleaner-dev/gleaner/policies/wasm/sandbox"
 )
@@ -58,6 +59,7 @@ type Module struct {
 	Hooks    []hostabi.Hook // that it implements
 	Builtins []string       // that the host implements for it, sorted
 	Size     int            // bytes of WebAssembly
+	Needs    policies.Needs // how much of the object the rules read
 
 	loaded *sandbox.Module
 	names  builtinNames
@@ -80,6 +82,7 @@ type Compiled struct {
 	Digest string         // of the files, as returned by Digest
 	Code   []byte         // WebAssembly
 	Hooks  []hostabi.Hook // by entry point
+	Needs  policies.Needs // how much of the object the rules read
 }
 
 // Compile compiles a policy to WebAssembly. The error is an *Error if the policy
@@ -89,7 +92,7 @@ func (e *Engine) Compile(ctx context.Context, files []File) (Compiled, error) {
 	if err != nil {
 		return Compiled{}, err
 	}
-	return Compiled{Digest: Digest(files), Code: c.code, Hooks: c.hooks}, nil
+	return Compiled{Digest: Digest(files), Code: c.code, Hooks: c.hooks, Needs: c.needs}, nil
 }
 
 // LoadCompiled loads the result of Compile. The error is an *Error if the policy
@@ -99,7 +102,7 @@ func (e *Engine) LoadCompiled(ctx context.Context, c Compiled) (*Module, error) 
 	if err != nil {
 		return nil, blame(err)
 	}
-	m := &Module{Digest: c.Digest, Hooks: c.Hooks, Size: len(c.Code), loaded: loaded}
+	m := &Module{Digest: c.Digest, Hooks: c.Hooks, Size: len(c.Code), Needs: c.Needs, loaded: loaded}
 	if err := m.inspect(ctx); err != nil {
 		loaded.Close()
 		return nil, blame(err)

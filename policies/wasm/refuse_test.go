@@ -52,6 +52,12 @@ func TestLoad_RejectsInvalidModule(t *testing.T) {
 			return m.Bytes()
 		}, []string{"it is a command, and must be a reactor", "-buildmode=c-shared"}},
 
+		{"what it needs with parameters", func() []byte {
+			m := newModule()
+			m.Func("needs_metadata", []byte{asm.I32}, nil, 0)
+			return m.answers(abstain)
+		}, []string{"it exports needs_metadata, which must be a function without parameters and results"}},
+
 		{"a hook with parameters", func() []byte {
 			m := newModule()
 			m.Func("collect", []byte{asm.I32}, nil, 0)
@@ -190,5 +196,23 @@ func TestEvaluate_LargeRequestIsNoFault(t *testing.T) {
 	_, err := p.Evaluate(t.Context(), request)
 	if fault := new(policies.Fault); err == nil || errors.As(err, &fault) {
 		t.Errorf("got %v, want an error that is nobody's fault", err)
+	}
+}
+
+func TestNeeds_AreWhatAModuleDeclares(t *testing.T) {
+	for want, exports := range map[policies.Needs][][]string{
+		policies.NeedsObject:    {nil, {"needs"}},
+		policies.NeedsMetadata:  {{"needs_metadata"}, {"needs_metadata", "needs_reference"}},
+		policies.NeedsReference: {{"needs_reference"}},
+	} {
+		for _, names := range exports {
+			m := newModule()
+			for _, name := range names {
+				m.Hook(name)
+			}
+			if got := load(t, engine(t), m.answers(abstain)).Needs; got != want {
+				t.Errorf("%q: it needs %s, want %s", names, got, want)
+			}
+		}
 	}
 }

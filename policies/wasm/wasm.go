@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gleaner-dev/gleaner/hostabi"
+	"github.com/gleaner-dev/gleaner/policies"
 	"github.com/gleaner-dev/gleaner/policies/wasm/fuel"
 	"github.com/gleaner-dev/gleaner/policies/wasm/sandbox"
 )
@@ -66,6 +67,7 @@ type Module struct {
 	Size    int            // of the code, in bytes
 	Hooks   []hostabi.Hook // that it implements
 	Imports []string       // that it uses, without duplicates: gleaner_v1.request_read …
+	Needs   policies.Needs // how much of the object it reads, as it declares; NeedsObject: it declares nothing
 
 	loaded *sandbox.Module
 }
@@ -78,7 +80,7 @@ func (e *Engine) Load(ctx context.Context, code []byte) (*Module, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Module{Digest: loaded.Digest, Size: loaded.Size, loaded: loaded}
+	m := &Module{Digest: loaded.Digest, Size: loaded.Size, Needs: policies.NeedsObject, loaded: loaded}
 	for _, i := range loaded.Imports() {
 		if name := i.Module + "." + i.Name; !slices.Contains(m.Imports, name) { // a module may import a function several times
 			m.Imports = append(m.Imports, name)
@@ -88,6 +90,12 @@ func (e *Engine) Load(ctx context.Context, code []byte) (*Module, error) {
 		if loaded.ExportsFunction(string(hook), nil, nil) {
 			m.Hooks = append(m.Hooks, hook)
 		}
+	}
+	switch {
+	case loaded.ExportsFunction(hostabi.ExportNeedsMetadata, nil, nil): // also if it declares both
+		m.Needs = policies.NeedsMetadata
+	case loaded.ExportsFunction(hostabi.ExportNeedsReference, nil, nil):
+		m.Needs = policies.NeedsReference
 	}
 	if refusal := m.check(); refusal != nil {
 		loaded.Close()
@@ -101,7 +109,7 @@ func (m *Module) check() *RejectedError {
 	command := false
 	for _, e := range m.loaded.Exports() {
 		command = command || e.Name == "_start"
-		called := e.Name == initialize || slices.Contains(hostabi.Hooks(), hostabi.Hook(e.Name))
+		called := e.Name == initialize || e.Name == hostabi.ExportNeedsMetadata || e.Name == hostabi.ExportNeedsReference || slices.Contains(hostabi.Hooks(), hostabi.Hook(e.Name))
 		if called && !m.loaded.ExportsFunction(e.Name, nil, nil) {
 			return &RejectedError{Message: "it exports " + e.Name + ", which must be a function without parameters and results"}
 		}

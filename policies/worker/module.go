@@ -60,7 +60,8 @@ type Module struct {
 	Digest  string
 	Hooks   []hostabi.Hook
 	Imports []string // or, for Rego, the built-in functions that the host implements
-	Size    int64    // bytes of WebAssembly
+	Needs   policies.Needs
+	Size    int64 // bytes of WebAssembly
 
 	pool       *Pool
 	tenant     bool // it belongs to a namespace
@@ -119,6 +120,12 @@ func (p *Pool) module(s Source, reply wire.Reply) (*Module, error) {
 			return nil, fmt.Errorf("compile module %s: its worker reported a hook %q, which is none", s.Name, name)
 		}
 		m.Hooks = append(m.Hooks, hook)
+	}
+	switch needs := policies.Needs(reply.Needs); needs {
+	case policies.NeedsMetadata, policies.NeedsReference:
+		m.Needs = needs
+	default:
+		m.Needs = policies.NeedsObject
 	}
 	for _, name := range reply.Imports {
 		m.Imports = append(m.Imports, truncate(name))

@@ -65,14 +65,14 @@ var cliLayers = map[string]layer{
 		external: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/cli-runtime", "k8s.io/client-go"},
 	},
 	"internal/cli/loader": {
-		internal: []string{"hostabi", "internal/cli/exit", "internal/cli/printer", "policies/rego", "policies/source", "policies/wasm", "policies/wasm/sandbox"},
+		internal: []string{"hostabi", "internal/cli/exit", "internal/cli/printer", "policies", "policies/rego", "policies/source", "policies/wasm", "policies/wasm/sandbox"},
 		external: []string{"github.com/spf13/pflag"},
 	},
 	"internal/cli/modes": {},
 	"internal/cli/module": {
 		internal: []string{
 			"crds/v1alpha1", "hostabi", "internal/cli/arguments", "internal/cli/exit", "internal/cli/kubectl", "internal/cli/loader", "internal/cli/printer",
-			"policies/rego", "policies/source", "policies/source/egress", "policies/source/oci", "policies/wasm/sandbox", "sdk/go", "sdk/rego",
+			"policies", "policies/rego", "policies/source", "policies/source/egress", "policies/source/oci", "policies/wasm/sandbox", "sdk/go", "sdk/rego",
 		},
 		external: []string{"github.com/spf13/cobra", "k8s.io/apimachinery", "sigs.k8s.io/yaml"},
 	},

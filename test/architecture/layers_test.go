@@ -117,7 +117,7 @@ var layers = map[string]layer{
 		external: []string{"k8s.io/apimachinery"},
 	},
 	"operator/modulestore/workers": {
-		internal: []string{"hostabi", "policies/wasm/sandbox", "policies/worker", "crds/v1alpha1", "operator/modulestore"},
+		internal: []string{"hostabi", "policies", "policies/wasm/sandbox", "policies/worker", "crds/v1alpha1", "operator/modulestore"},
 	},
 	"operator/modulestore/fetch": {
 		internal: []string{"crds/v1alpha1", "operator/modulestore", "policies/source", "policies/source/egress"},

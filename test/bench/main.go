@@ -86,7 +86,7 @@ type settings struct {
 
 // byDefault are the parts that are measured by default, and parts all values of -only.
 var (
-	byDefault = []string{"throughput", "policies", "finalizers", "companion", "delay", "memory", "load", "large"}
+	byDefault = []string{"throughput", "policies", "finalizers", "companion", "delay", "commands", "memory", "load", "large"}
 	parts     = append(slices.Clone(byDefault), "modules", "million")
 )
 
@@ -142,6 +142,7 @@ func measureBudget(ctx context.Context, r *report, s settings, b budget) error {
 		"throughput": throughputBench{f}.throughput, "large": throughputBench{f}.throughputOfMany, "policies": policyBench{f}.policies,
 		"finalizers": finalizerBench{f}.finalizers, "companion": companionBench{f}.measureCompanion, "load": loadBench{f}.load,
 		"delay": atRestBench{f}.delays, "memory": atRestBench{f}.memory, "modules": loadBench{f}.modules, "million": atRestBench{f}.million,
+		"commands": atRestBench{f}.commands,
 	}
 	for _, part := range parts {
 		if !slices.Contains(s.only, part) || b.calls != 0 && part != "throughput" {

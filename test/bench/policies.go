@@ -38,6 +38,11 @@ const deleteModule = `package gleaner
 collect := {"decision": "Delete"} if input.object.kind == "ConfigMap"
 `
 
+// deleteEmptyModule reads the object itself.
+const deleteEmptyModule = `package gleaner
+collect := {"decision": "Delete"} if not input.object.data.keep
+`
+
 // referenceTo returns a reference to a module with its digest.
 func referenceTo(m *v1alpha1.ClusterPolicyModule) v1alpha1.ModuleReference {
 	reference := v1alpha1.ModuleReference{Name: m.Name, Digest: m.Spec.SHA256}
@@ -72,13 +77,14 @@ func (f policyBench) variants(ctx context.Context, c client.Client) ([]variant, 
 	if err != nil {
 		return nil, err
 	}
-	rego := regoModule("bench-rego", deleteModule)
+	rego, object := regoModule("bench-rego", deleteModule), regoModule("bench-rego-object", deleteEmptyModule)
 	return []variant{
 		{name: "no policy"},
 		{"a fixed verdict", policyOf("bench", v1alpha1.NeedReference, nil), nil},
 		{"Rego, needs: Reference", policyOf("bench", v1alpha1.NeedReference, rego), rego},
 		{"Go, needs: Reference", policyOf("bench", v1alpha1.NeedReference, wasm), wasm},
-		{"Rego, needs: Object", policyOf("bench", v1alpha1.NeedObject, rego), rego},
+		{"Rego, needs: Object that it does not use", policyOf("bench", v1alpha1.NeedObject, rego), rego},
+		{"Rego, needs: Object", policyOf("bench", v1alpha1.NeedObject, object), object},
 		{"Go, needs: Object", policyOf("bench", v1alpha1.NeedObject, wasm), wasm},
 	}, nil
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/gleaner-dev/gleaner/hostabi"
 	"github.com/gleaner-dev/gleaner/internal/cli/exit"
 	"github.com/gleaner-dev/gleaner/internal/cli/printer"
+	"github.com/gleaner-dev/gleaner/policies"
 	"github.com/gleaner-dev/gleaner/policies/rego"
 	"github.com/gleaner-dev/gleaner/policies/source"
 	"github.com/gleaner-dev/gleaner/policies/wasm"
@@ -35,6 +36,7 @@ type Facts struct {
 	Size     int            `json:"size"` // bytes of WebAssembly
 	Hooks    []hostabi.Hook `json:"hooks"`
 	Imports  []string       `json:"imports"`
+	Needs    policies.Needs `json:"needs"` // how much of the object it reads
 	Compiled time.Duration  `json:"compileNanoseconds"`
 	InitFuel int64          `json:"initFuel"`
 }
@@ -136,7 +138,7 @@ func LoadWasm(ctx context.Context, limits sandbox.Limits, name string, data []by
 	}
 	return &Module{
 		Facts: Facts{
-			Engine: "wasm", Digest: module.Digest, Size: module.Size, Hooks: module.Hooks, Imports: module.Imports,
+			Engine: "wasm", Digest: module.Digest, Size: module.Size, Hooks: module.Hooks, Imports: module.Imports, Needs: module.Needs,
 			Compiled: took, InitFuel: policy.InitFuel,
 		},
 		Evaluate: func(ctx context.Context, r hostabi.Request) (evaluation, error) {
@@ -167,7 +169,7 @@ func loadRego(ctx context.Context, limits sandbox.Limits, name string, files []r
 	}
 	return &Module{
 		Facts: Facts{
-			Engine: "rego", Digest: DigestOf(files, false), Size: module.Size, Hooks: module.Hooks, Imports: module.Builtins, Compiled: took,
+			Engine: "rego", Digest: DigestOf(files, false), Size: module.Size, Hooks: module.Hooks, Imports: module.Builtins, Needs: module.Needs, Compiled: took,
 		},
 		Evaluate: func(ctx context.Context, r hostabi.Request) (evaluation, error) {
 			a, err := policy.EvaluateMetered(ctx, r)

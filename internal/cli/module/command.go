@@ -18,6 +18,7 @@ import (
 	"github.com/gleaner-dev/gleaner/internal/cli/exit"
 	"github.com/gleaner-dev/gleaner/internal/cli/loader"
 	"github.com/gleaner-dev/gleaner/internal/cli/printer"
+	"github.com/gleaner-dev/gleaner/policies"
 	"github.com/gleaner-dev/gleaner/policies/wasm/sandbox"
 )
 
@@ -94,6 +95,10 @@ func printFacts(f loader.Facts, to io.Writer, limits sandbox.Limits) error {
 		{"size", fmt.Sprintf("%d bytes of WebAssembly", f.Size)},
 		{"hooks", strings.Join(hooks, ", ")},
 		{map[string]string{"wasm": "imports", "rego": "host built-ins"}[f.Engine], imports},
+		{"reads", map[policies.Needs]string{
+			policies.NeedsObject: "whole objects (Object)", policies.NeedsMetadata: "the metadata of objects (Metadata)",
+			policies.NeedsReference: "only what identifies an object (Reference)",
+		}[f.Needs]},
 		{"metered", "yes: it consumes fuel"},
 		{"compiled in", f.Compiled.Round(time.Millisecond).String()},
 		{"initialization", fmt.Sprintf("%d units of fuel", f.InitFuel)},

@@ -11,6 +11,7 @@ import (
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
 	"github.com/gleaner-dev/gleaner/hostabi"
 	"github.com/gleaner-dev/gleaner/operator/modulestore"
+	"github.com/gleaner-dev/gleaner/policies"
 	"github.com/gleaner-dev/gleaner/policies/wasm/sandbox"
 	"github.com/gleaner-dev/gleaner/policies/worker"
 )
@@ -49,6 +50,9 @@ type (
 
 // Hooks implements modulestore.Compiled.
 func (m module) Hooks() []hostabi.Hook { return m.Module.Hooks }
+
+// Needs implements modulestore.Compiled.
+func (m module) Needs() policies.Needs { return m.Module.Needs }
 
 // Start implements modulestore.Compiled.
 func (m module) Start(ctx context.Context, o modulestore.StartOptions) (modulestore.Instance, error) {

@@ -153,7 +153,7 @@ func (s *Server) compile(ctx context.Context, m wire.Compile) (wire.Reply, error
 	}
 	defer loaded.Close()
 	// The operator has the code already, and does not need it back.
-	return wire.Reply{Hooks: names(loaded.Hooks), Imports: loaded.Imports, Size: int64(loaded.Size)}, nil
+	return wire.Reply{Hooks: names(loaded.Hooks), Imports: loaded.Imports, Needs: string(loaded.Needs), Size: int64(loaded.Size)}, nil
 }
 
 func (s *Server) compileRego(ctx context.Context, files []wire.File) (wire.Reply, error) {
@@ -170,7 +170,7 @@ func (s *Server) compileRego(ctx context.Context, files []wire.File) (wire.Reply
 		return wire.Reply{}, err
 	}
 	defer loaded.Close()
-	return wire.Reply{Hooks: names(loaded.Hooks), Imports: loaded.Builtins, Size: int64(loaded.Size), Code: compiled.Code}, nil
+	return wire.Reply{Hooks: names(loaded.Hooks), Imports: loaded.Builtins, Needs: string(compiled.Needs), Size: int64(loaded.Size), Code: compiled.Code}, nil
 }
 
 // load loads a compiled module, until the process ends.

@@ -67,7 +67,8 @@ type Reply struct {
 	// Of Compile.
 	Hooks   []string
 	Imports []string
-	Size    int64 // bytes of WebAssembly
+	Needs   string // how much of the object it reads, as in policies.Needs
+	Size    int64  // bytes of WebAssembly
 	Code    []byte
 
 	// Of Evaluate, and of Start for initialization.
@@ -144,6 +145,7 @@ func (m *Reply) encode(e *encoder) {
 	e.text(m.Message)
 	e.texts(m.Hooks)
 	e.texts(m.Imports)
+	e.text(m.Needs)
 	e.i64(m.Size)
 	e.bytes(m.Code)
 	e.bytes(m.Verdict)
@@ -163,7 +165,7 @@ func (m *Reply) encode(e *encoder) {
 func (m *Reply) decode(d *decoder) {
 	m.Outcome = Outcome(d.u8())
 	d.failed = d.failed || m.Outcome > Faulted
-	m.FaultKind, m.Message, m.Hooks, m.Imports = d.text(), d.text(), d.texts(), d.texts()
+	m.FaultKind, m.Message, m.Hooks, m.Imports, m.Needs = d.text(), d.text(), d.texts(), d.texts(), d.text()
 	m.Size, m.Code, m.Verdict = d.i64(), d.bytes(), d.bytes()
 	m.Fuel, m.Memory, m.Elapsed, m.Restored = d.i64(), d.i64(), d.i64(), d.bool()
 	for range d.count(12) {
