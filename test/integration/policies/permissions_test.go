@@ -123,13 +123,22 @@ func TestTenantPolicy_KeepsUnreadableObjects(t *testing.T) {
 
 func TestFinalizer_KeepsUnreadableObjects(t *testing.T) {
 	w := newEnv(t)
-	f := w.applyFinalizer("done", doneModule, "needs: Object")
+	f := w.applyFinalizer("done", `finalize := {"decision": "Done"} if not input.object.data.keep`, "needs: Object")
 	o := w.createWithFinalizers("o", w.finalizerName("done"))
 	w.delete(o)
 	w.waitForStuck(f, o, "Error", "may not read the object: it has no serviceAccount")
 	w.waitForCondition(f, "Enforcing", metav1.ConditionFalse, "ObjectWithheld", "set one that may get the object, or set needs: Reference")
 	w.waitForEvent(f, "ObjectWithheld", "objects are kept")
 	w.patch(f, `{"spec": {"needs": "Reference"}}`)
+	w.waitForDeletion(o)
+	w.waitForCondition(f, "Enforcing", metav1.ConditionTrue, "Enforcing", "")
+}
+
+func TestFinalizer_WhoseModuleReadsNoObjectNeedsNoAccount(t *testing.T) {
+	w := newEnv(t)
+	f := w.applyFinalizer("done", doneModule, "needs: Object")
+	o := w.createWithFinalizers("o", w.finalizerName("done"))
+	w.delete(o)
 	w.waitForDeletion(o)
 	w.waitForCondition(f, "Enforcing", metav1.ConditionTrue, "Enforcing", "")
 }
