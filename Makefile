@@ -116,6 +116,7 @@ FUZZ := \
 	operator/intents:FuzzURL_StaysWithinTheGrant \
 	operator/objectstate:FuzzRead \
 	operator/objectstate:FuzzReadFinalizers \
+	operator/restore:FuzzBuild \
 	policies/rego:FuzzNesting \
 	policies/rego:FuzzPattern \
 	policies/rego:FuzzValue \
