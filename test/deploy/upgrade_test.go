@@ -85,6 +85,8 @@ func TestUpgradeAndRemoval(t *testing.T) {
 	if *release {
 		writeReleased(t, cluster)
 	}
+	// The API server creates this Service some time after it is ready.
+	kubectl(t, cluster, "wait", "--for=create", "--timeout="+timeout.String(), "-n", "default", "services/kubernetes")
 	before, err := listAllObjects(t, cluster)
 	if err != nil {
 		t.Fatal(err)
