@@ -86,7 +86,7 @@ spec:
   rego:
     inline: |
       package gleaner
-      collect := {"decision": "Orphan"} if input.object.metadata.name`)
+      collect := {"decision": "Orphan"} if not input.object.data.disposable`)
 	o.applyPolicy(`
 kind: GCPolicy
 metadata: {name: keeps}
