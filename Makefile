@@ -128,7 +128,8 @@ FUZZ := \
 	policies/wasm/fuel:FuzzRewrite \
 	policies/wasm/fuel:FuzzRun \
 	policies/worker/wire:FuzzRead \
-	sdk/go/internal/guest:FuzzDecode
+	sdk/go/internal/guest:FuzzDecode \
+	sdk/go/internal/jsonread:FuzzReader
 FUZZTIME := 1m
 
 .PHONY: fuzz

@@ -37,7 +37,7 @@ type Metadata struct {
 	Finalizers        []string          `json:"finalizers,omitempty"`
 }
 
-// header is the JSON of an Object without Body.
+// header is what is decoded of an Object.
 type header struct {
 	APIVersion string   `json:"apiVersion"`
 	Kind       string   `json:"kind"`
@@ -46,14 +46,14 @@ type header struct {
 
 // MarshalJSON implements json.Marshaler. The zero Object is {}.
 func (o Object) MarshalJSON() ([]byte, error) {
-	switch {
-	case len(o.Body) != 0:
-		return o.Body, nil
-	case o.Kind == "" && o.APIVersion == "" && o.Metadata.UID == "" && o.Metadata.Name == "":
-		return []byte("{}"), nil
-	default:
-		return json.Marshal(header{o.APIVersion, o.Kind, o.Metadata})
-	}
+	var e encoder
+	e.object(o)
+	return e.b, e.err
+}
+
+// isZero reports whether the object is none.
+func (o Object) isZero() bool {
+	return o.Kind == "" && o.APIVersion == "" && o.Metadata.UID == "" && o.Metadata.Name == ""
 }
 
 // UnmarshalJSON implements json.Unmarshaler.

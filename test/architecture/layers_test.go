@@ -312,9 +312,10 @@ var layers = map[string]layer{
 	},
 
 	"sdk/go":                    {internal: []string{"hostabi", "sdk/go/internal/guest"}},
-	"sdk/go/finalize":           {internal: []string{"hostabi"}},
+	"sdk/go/finalize":           {internal: []string{"hostabi", "sdk/go/internal/guest", "sdk/go/internal/jsonread"}},
 	"sdk/go/gleanertest":        {internal: []string{"hostabi", "sdk/go", "sdk/go/internal/guest"}},
-	"sdk/go/internal/guest":     {internal: []string{"hostabi"}},
+	"sdk/go/internal/guest":     {internal: []string{"hostabi", "sdk/go/internal/jsonread"}},
+	"sdk/go/internal/jsonread":  {},
 	"sdk/go/examples/keep-data": {internal: []string{"sdk/go"}},
 
 	"examples/bucket-finalizer":     {internal: []string{"sdk/go", "sdk/go/finalize"}},

@@ -116,7 +116,7 @@ func (o *buildOptions) compile(cmd *cobra.Command) error {
 		return fmt.Errorf("build %s: %w", o.dir, err)
 	}
 	defer os.RemoveAll(temporary)
-	code, fitted, err := o.compileToFit(cmd, filepath.Join(temporary, "module.wasm"))
+	code, fit, err := o.compileToFit(cmd, filepath.Join(temporary, "module.wasm"))
 	if err != nil {
 		return err
 	}
@@ -130,43 +130,65 @@ func (o *buildOptions) compile(cmd *cobra.Command) error {
 		return fmt.Errorf("build %s: %w", o.dir, err)
 	}
 	printer.Fprintf(cmd.OutOrStdout(), "%s: %d bytes\n\n", file, len(written))
-	where := "It fits into a ConfigMap."
-	switch {
-	case len(written) > maxConfigMapSize:
+	where := "It fits into a ConfigMap" + fit + "."
+	if len(written) > maxConfigMapSize {
 		where = "It is too large for a ConfigMap, which is limited to 1 MiB."
-	case fitted:
-		where = "It fits into a ConfigMap because it was built without inlining (-gcflags=all=-l), which uses about a third more fuel."
 	}
 	return printSummary(cmd.OutOrStdout(), m.Facts, file, where)
 }
 
-// compileToFit compiles, without inlining if the module fits into a ConfigMap only then.
-func (o *buildOptions) compileToFit(cmd *cobra.Command, to string) (code []byte, fitted bool, err error) {
-	if code, err = o.compileWith(cmd, to); err != nil || o.tinygo {
-		return code, false, err
-	}
-	if packed, err := gzipped(code); err != nil || len(packed) <= maxConfigMapSize {
-		return code, false, err
-	}
-	small, err := o.compileWith(cmd, to, "-gcflags=all=-l")
-	if err != nil {
-		return nil, false, err
-	}
-	if packed, err := gzipped(small); err != nil || len(packed) > maxConfigMapSize {
-		return code, false, err
-	}
-	return small, true, nil
+// seldomUsed are packages of Go's library that a call of most modules does not use, or not for
+// long: without inlining they take less space, and no more fuel.
+var seldomUsed = []string{
+	"bytes", "encoding/json", "fmt", "internal/poll", "internal/strconv", "os", "reflect", "strconv", "sync", "syscall", "time",
 }
 
-func (o *buildOptions) compileWith(cmd *cobra.Command, to string, flags ...string) ([]byte, error) {
+// waysToFit are the flags that make a module smaller, the cheapest first.
+func waysToFit() []wayToFit {
+	first := wayToFit{reason: " because parts of Go's library were built without inlining"}
+	for _, p := range seldomUsed {
+		first.flags = append(first.flags, "-gcflags="+p+"=-l")
+	}
+	return []wayToFit{first, {
+		[]string{"-gcflags=all=-l"},
+		" because it was built without inlining (-gcflags=all=-l), which uses about a third more fuel",
+	}}
+}
+
+type wayToFit struct {
+	flags  []string
+	reason string // completes "It fits into a ConfigMap"
+}
+
+// compileToFit compiles, with the first flags with which the module fits into a ConfigMap, and
+// without any if none are enough. It returns the reason of these flags.
+func (o *buildOptions) compileToFit(cmd *cobra.Command, to string) (code []byte, reason string, err error) {
+	code, fits, err := o.compileWith(cmd, to)
+	if err != nil || fits || o.tinygo {
+		return code, "", err
+	}
+	for _, way := range waysToFit() {
+		small, fits, err := o.compileWith(cmd, to, way.flags...)
+		if err != nil {
+			return nil, "", err
+		}
+		if fits {
+			return small, way.reason, nil
+		}
+	}
+	return code, "", nil
+}
+
+// compileWith compiles, and reports whether the module fits into a ConfigMap.
+func (o *buildOptions) compileWith(cmd *cobra.Command, to string, flags ...string) (code []byte, fits bool, err error) {
 	if err := o.runCompiler(cmd.Context(), to, cmd.ErrOrStderr(), flags...); err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	code, err := os.ReadFile(to)
-	if err != nil {
-		return nil, fmt.Errorf("build %s: %w", o.dir, err)
+	if code, err = os.ReadFile(to); err != nil {
+		return nil, false, fmt.Errorf("build %s: %w", o.dir, err)
 	}
-	return code, nil
+	packed, err := gzipped(code)
+	return code, len(packed) <= maxConfigMapSize, err
 }
 
 // runCompiler runs go or tinygo, which print their errors themselves.

@@ -1,11 +1,11 @@
 package finalize
 
 import (
-	"encoding/json"
 	"strings"
 	"time"
 
 	"github.com/gleaner-dev/gleaner/hostabi"
+	"github.com/gleaner-dev/gleaner/sdk/go/internal/guest"
 )
 
 // backoff returns the delay after an attempt: from 1s, doubled each time, up to 5m.
@@ -107,9 +107,7 @@ func targetOf(intent hostabi.Intent) hostabi.Target {
 	case intent.List != nil:
 		return hostabi.Target{APIVersion: intent.List.APIVersion, Kind: intent.List.Kind, Namespace: intent.List.Namespace}
 	case intent.Create != nil:
-		var o hostabi.Object
-		_ = json.Unmarshal(intent.Create.Object, &o) // invalid JSON has no name
-		return TargetOf(o)
+		return TargetOf(guest.DecodeObject(intent.Create.Object))
 	}
 	return hostabi.Target{}
 }

@@ -74,12 +74,7 @@ func (h *host) run(handler gleaner.Handler) (err error) {
 }
 
 // ReadRequest implements guest.Host.
-func (h *host) ReadRequest(into []byte) int {
-	if len(h.request) <= len(into) {
-		copy(into, h.request)
-	}
-	return len(h.request)
-}
+func (h *host) ReadRequest() []byte { return h.request }
 
 // WriteVerdict implements guest.Host.
 func (h *host) WriteVerdict(data []byte) { h.verdict = bytes.Clone(data) }

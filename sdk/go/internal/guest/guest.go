@@ -9,18 +9,15 @@ import (
 
 // Host is the host of a module.
 type Host interface {
-	// ReadRequest copies the request if it fits, and returns its length.
-	ReadRequest(into []byte) int
+	// ReadRequest returns the request, which is not changed afterward.
+	ReadRequest() []byte
 	WriteVerdict(data []byte)
 	Log(level hostabi.LogLevel, message string)
 }
 
-// initialBuffer is the size of the first read buffer; most requests fit.
-const initialBuffer = 32 << 10
-
 // Serve evaluates one request. The error says why there is no verdict.
 func Serve(host Host, handler func(hostabi.Request) (hostabi.Verdict, error)) error {
-	request, err := read(host)
+	request, err := decode(host.ReadRequest())
 	if err != nil {
 		return err
 	}
@@ -34,14 +31,4 @@ func Serve(host Host, handler func(hostabi.Request) (hostabi.Verdict, error)) er
 	}
 	host.WriteVerdict(data)
 	return nil
-}
-
-func read(host Host) (hostabi.Request, error) {
-	data := make([]byte, initialBuffer)
-	length := host.ReadRequest(data)
-	if length > len(data) {
-		data = make([]byte, length)
-		length = host.ReadRequest(data)
-	}
-	return decode(data[:length])
 }

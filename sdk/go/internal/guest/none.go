@@ -11,7 +11,7 @@ var Current Host = noHost{}
 type noHost struct{}
 
 // ReadRequest implements Host.
-func (noHost) ReadRequest([]byte) int {
+func (noHost) ReadRequest() []byte {
 	panic("no host: test a handler with gleanertest.Call")
 }
 
