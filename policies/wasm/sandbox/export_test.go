@@ -9,3 +9,6 @@ func (h *Host) Loaded() int {
 	defer h.lock.Unlock()
 	return len(h.modules)
 }
+
+// Idle is how many functions an instance keeps.
+func (in *Instance) Idle() int { return len(in.idle) }

@@ -22,6 +22,7 @@ type Instance struct {
 	fuelLeft api.MutableGlobal
 	changed  api.Global
 	globals  []api.MutableGlobal
+	idle     functions
 
 	calls    int // of Pool.Run with this instance
 	deadline time.Time
@@ -33,7 +34,7 @@ func (p *Pool) instantiate(ctx context.Context, from *image) (*Instance, error) 
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("instantiate: %w", context.Cause(ctx))
 	}
-	in := &Instance{pool: p}
+	in := &Instance{pool: p, idle: functions{}}
 	allocate := func(_, _ uint64) experimental.LinearMemory {
 		in.memory = newMemory(p.options.Limits.Memory, from)
 		return in.memory
@@ -97,17 +98,18 @@ func (in *Instance) run(ctx context.Context, begun time.Time, ask func(ctx conte
 // with their context. The error is a *Stopped if the guest caused it, and wraps the
 // error of a host function.
 func (in *Instance) Call(ctx context.Context, function string, args ...uint64) ([]uint64, error) {
-	f := in.module.ExportedFunction(function)
+	f := in.idle.take(in.module, function)
 	if f == nil {
 		return nil, fmt.Errorf("call %s: function is not exported", function)
 	}
 	if int64(in.fuelLeft.Get()) < 0 {
 		return nil, in.exhausted(nil) // it must not run again
 	}
-	results, err := f.Call(ctx, args...)
+	results, err := f.call.Call(ctx, args...)
 	if err != nil {
 		return nil, in.explain(err)
 	}
+	in.idle.give(function, f)
 	if int64(in.fuelLeft.Get()) < 0 {
 		return nil, in.exhausted(nil) // a host function ignored the error
 	}
