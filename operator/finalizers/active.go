@@ -46,6 +46,12 @@ func (f activeFinalizer) appliesTo(namespace string) bool {
 	return f.Namespace == "" || f.Namespace == namespace
 }
 
+// readsMetadata reports whether the finalizer's module and conditions read no more of an object
+// than its metadata.
+func (f activeFinalizer) readsMetadata() bool {
+	return f.Matches == nil && (f.Needs == policies.NeedsMetadata || f.Needs == policies.NeedsReference)
+}
+
 // releasesAll reports whether the finalizer is removed from all objects. That applies in Monitor
 // mode as well, if the resource was in Enforce mode before.
 func (f activeFinalizer) releasesAll() bool { return f.Deleting && f.ReleaseOnRemoval && !f.shared }

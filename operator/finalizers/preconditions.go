@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/gleaner-dev/gleaner/operator/modulecall"
 	"github.com/gleaner-dev/gleaner/operator/objectstate"
 )
 
@@ -107,8 +108,16 @@ func (s *subject) isSelected(ctx context.Context) (bool, error) {
 	return matches, err
 }
 
-// fingerprintOf returns a hash of the object without managedFields, resourceVersion and the
-// state annotation.
+// fingerprint returns a hash of what the finalizer can read of the object, without managedFields,
+// resourceVersion and the state annotation.
+func (s *subject) fingerprint() string {
+	o := s.object
+	if s.f.readsMetadata() {
+		o = modulecall.MetadataOf(o)
+	}
+	return fingerprintOf(o)
+}
+
 func fingerprintOf(o *unstructured.Unstructured) string {
 	o = o.DeepCopy()
 	o.SetManagedFields(nil)

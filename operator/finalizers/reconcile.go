@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/gleaner-dev/gleaner/operator/bulkread"
 	"github.com/gleaner-dev/gleaner/operator/catalog"
@@ -42,7 +43,7 @@ func (s *controller) reconcile(ctx context.Context, k key) time.Duration {
 		return 0
 	}
 	v.resource = resource
-	object, err := s.read(ctx, k, resource)
+	object, err := s.read(ctx, v.f, k, resource)
 	switch {
 	case err != nil && v.notFound(err):
 		s.removePending(k, false)
@@ -69,17 +70,41 @@ func (s *controller) reconcile(ctx context.Context, k key) time.Duration {
 	return v.reconcileTerminating(ctx)
 }
 
-// read reads an object. Until its first evaluation begins, it may come from a list that had it in
-// the state that was seen last. Later it may not: the module's own writes, such as of its state,
-// can be newer than what was seen and listed.
-func (s *controller) read(ctx context.Context, k key, resource catalog.Resource) (*unstructured.Unstructured, error) {
-	if seen := s.seenUnevaluated(k.uid); seen != "" && s.Bulk != nil {
+// read reads an object. Until its first evaluation begins, it may come from a watch or a list that
+// had it in the state that was seen last. Later it may not: the module's own writes, such as of
+// its state, can be newer than what was seen and listed.
+func (s *controller) read(ctx context.Context, f activeFinalizer, k key, resource catalog.Resource) (*unstructured.Unstructured, error) {
+	if seen := s.seenUnevaluated(k.uid); seen != "" {
+		if o, ok := s.watched(f, k, resource, seen); ok {
+			return o, nil
+		}
 		wanted := bulkread.Wanted{Resource: resource, Namespace: k.namespace, Name: k.name, UID: k.uid, ResourceVersion: seen}
-		if listed, ok := s.Bulk.Get(wanted); ok {
-			return listed, nil
+		if s.Bulk != nil {
+			if listed, ok := s.Bulk.Get(wanted); ok {
+				return listed, nil
+			}
 		}
 	}
 	return s.Reader.Get(ctx, policies.ServiceAccount{}, resource.Version, k.namespace, k.name)
+}
+
+// watched returns the metadata of an object that a watch has just delivered, if the finalizer needs
+// no more.
+func (s *controller) watched(f activeFinalizer, k key, resource catalog.Resource, seen string) (*unstructured.Unstructured, bool) {
+	if !f.readsMetadata() || !resource.Local { // otherwise a resourceVersion may not stand for one state
+		return nil, false
+	}
+	metadata, ok := s.lastSeen.Take(k.uid, seen, s.Now())
+	if !ok {
+		return nil, false
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(metadata)
+	if err != nil {
+		return nil, false
+	}
+	o := &unstructured.Unstructured{Object: content}
+	o.SetGroupVersionKind(resource.GroupVersionKind())
+	return o, true
 }
 
 // finishUnread handles an object that could not be read. If it is not known to be deleted,
@@ -113,7 +138,7 @@ func (v *reconciler) reconcileTerminating(ctx context.Context) time.Duration {
 		v.item.evaluatedBy = nil
 		return v.finishWithError(ctx, Outcome{}, err)
 	}
-	fingerprint, now := fingerprintOf(v.object), v.Now()
+	fingerprint, now := v.fingerprint(), v.Now()
 	if m := v.state.saved; m.Failed != "" && m.FailedInput == v.f.inputIdentity(fingerprint) {
 		v.item.evaluatedBy = nil
 		return v.finish(ctx, Outcome{Reason: Failed, Message: v.f.failureMessage(m.Failed)}, 0)

@@ -25,6 +25,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/catalog"
 	"github.com/gleaner-dev/gleaner/operator/gate"
 	"github.com/gleaner-dev/gleaner/operator/graph"
+	"github.com/gleaner-dev/gleaner/operator/lastseen"
 	"github.com/gleaner-dev/gleaner/operator/modulecall"
 	"github.com/gleaner-dev/gleaner/operator/statekey"
 	"github.com/gleaner-dev/gleaner/operator/writelimit"
@@ -69,7 +70,8 @@ type Runner struct {
 	Options
 
 	writer   writer.Writer
-	triggers chan struct{} // capacity 1: the configuration has changed
+	lastSeen lastseen.Store // metadata of objects that wait for a finalizer
+	triggers chan struct{}  // capacity 1: the configuration has changed
 
 	stopping sync.WaitGroup // controllers that are stopping
 
@@ -116,7 +118,7 @@ func (r *Runner) Apply(events ...graph.Event) {
 	for _, e := range events {
 		switch e := e.(type) {
 		case graph.Seen:
-			r.observe(e.Object)
+			r.observe(e)
 		case graph.Deleted:
 			for _, s := range r.controllers {
 				s.forget(e.Object.UID)
@@ -135,7 +137,8 @@ func (r *Runner) requeueKind(gk schema.GroupKind) {
 	}
 }
 
-func (r *Runner) observe(o graph.Object) {
+func (r *Runner) observe(e graph.Seen) {
+	o := e.Object
 	if !o.Terminating {
 		for _, s := range r.byKind[o.Kind.GroupKind()] {
 			if f := s.finalizer(); f.appliesTo(o.Namespace) && f.needsWrite(slices.Contains(o.Finalizers, s.entry)) {
@@ -146,6 +149,9 @@ func (r *Runner) observe(o graph.Object) {
 	}
 	for _, entry := range o.Finalizers {
 		if s, ok := r.byEntry[entry]; ok {
+			if e.Metadata != nil && s.finalizer().readsMetadata() {
+				r.lastSeen.Put(e.Metadata, r.Now())
+			}
 			s.enqueuePending(o)
 		}
 	}

@@ -81,7 +81,14 @@ func ObjectOf(kind schema.GroupVersionKind, meta metav1.Object) Object {
 type Event interface{ event() }
 
 // Seen is an object that a watch or a list of its type delivered.
-type Seen struct{ Object Object }
+type Seen struct {
+	Object Object
+
+	// Metadata is all metadata of an object that a watch delivered while it waits for a finalizer
+	// of another controller; nil otherwise. The graph does not keep it: it is for consumers of
+	// events, which must not change it.
+	Metadata *metav1.PartialObjectMetadata
+}
 
 // Read is an object that was read outside its type's watch. It is accepted only if its
 // resourceVersion is newer than the last one the watch delivered: then the watch would

@@ -54,7 +54,7 @@ func AddObject(r *hostabi.Request, needs policies.Needs, read func() (*unstructu
 		return err
 	}
 	if needs == policies.NeedsMetadata {
-		object = metadataOf(object)
+		object = MetadataOf(object)
 		r.Withheld = append(r.Withheld, "object")
 	}
 	shown, err := ObjectOf(object)
@@ -65,8 +65,8 @@ func AddObject(r *hostabi.Request, needs policies.Needs, read func() (*unstructu
 	return nil
 }
 
-// metadataOf returns an object with only the type and metadata of another, sharing them.
-func metadataOf(object *unstructured.Unstructured) *unstructured.Unstructured {
+// MetadataOf returns an object with only the type and metadata of another, sharing them.
+func MetadataOf(object *unstructured.Unstructured) *unstructured.Unstructured {
 	m := &unstructured.Unstructured{Object: map[string]any{}}
 	for _, key := range []string{"apiVersion", "kind", "metadata"} {
 		if value, ok := object.Object[key]; ok {

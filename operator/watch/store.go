@@ -38,7 +38,11 @@ func (s *store) Add(obj any) error { return s.Update(obj) }
 func (s *store) Update(obj any) error {
 	s.monitor.connected()
 	if o, ok := s.object(obj); ok {
-		s.sink.Apply(graph.Seen{Object: o})
+		seen := graph.Seen{Object: o}
+		if o.Terminating && o.OtherFinalizers {
+			seen.Metadata, _ = obj.(*metav1.PartialObjectMetadata)
+		}
+		s.sink.Apply(seen)
 		s.notify()
 	}
 	return nil

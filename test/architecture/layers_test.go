@@ -60,6 +60,7 @@ var layers = map[string]layer{
 	"operator/restore":     {pure: true, external: []string{"k8s.io/apimachinery"}},
 	"operator/selection":   {pure: true, external: []string{"k8s.io/apimachinery"}},
 	"operator/selectors":   {internal: []string{"hostabi", "operator/selection", "policies"}, external: []string{"k8s.io/apimachinery"}},
+	"operator/lastseen":    {external: []string{"k8s.io/apimachinery"}},
 	"operator/bulkread":    {internal: []string{"operator/catalog"}, external: []string{"k8s.io/apimachinery", "k8s.io/client-go"}},
 	"operator/relabel": {
 		internal: []string{"operator/catalog", "operator/gate", "operator/graph", "operator/selection", "operator/selectors"},
@@ -107,7 +108,7 @@ var layers = map[string]layer{
 	},
 	"operator/finalizers": {
 		internal: []string{
-			"hostabi", "policies", "operator/act", "operator/bulkread", "operator/catalog", "operator/gate", "operator/graph", "operator/intents",
+			"hostabi", "policies", "operator/act", "operator/bulkread", "operator/catalog", "operator/gate", "operator/graph", "operator/intents", "operator/lastseen",
 			"operator/modulecall", "operator/objectstate", "operator/statekey", "operator/writelimit", "operator/writer",
 		},
 		external: []string{"github.com/go-logr/logr", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
