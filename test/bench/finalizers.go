@@ -41,6 +41,9 @@ import (
 
 func main() {}
 
+//go:wasmexport needs_reference
+func NeedsReference() {} // it reads no more of an object, as can be seen from a module in Rego
+
 //go:wasmexport finalize
 func Finalize() { gleaner.Serve(finalizer) }
 
@@ -112,7 +115,7 @@ func (f finalizerBench) servings(ctx context.Context, c client.Client, s *fakeSe
 	if err := c.Create(ctx, account); err != nil {
 		return nil, err
 	}
-	wasm, err := wasmModule(ctx, c, "bench-finalizer-go", doneOnResponseInGo)
+	wasm, err := wasmModule(ctx, c, f.binary, stockGo, "bench-finalizer-go", doneOnResponseInGo)
 	if err != nil {
 		return nil, err
 	}

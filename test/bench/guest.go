@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -35,22 +36,22 @@ replace (
 )
 `
 
-const tinyGo = "tinygo"
+// The compilers of modules.
+const (
+	stockGo = "go"
+	tinyGo  = "tinygo"
+)
 
-// wasmModule builds a module from Go, and puts it into a ConfigMap.
-func wasmModule(ctx context.Context, c client.Client, name, source string) (*v1alpha1.ClusterPolicyModule, error) {
-	return wasmModuleBy(ctx, c, "go", name, source)
-}
-
-// wasmModuleBy is wasmModule with a compiler, which is "go" or tinyGo.
-func wasmModuleBy(ctx context.Context, c client.Client, compiler, name, source string) (*v1alpha1.ClusterPolicyModule, error) {
-	code, err := compileModule(ctx, compiler, source)
+// wasmModule builds a module from Go with a compiler, as users do with the gleaner binary, and puts
+// it into a ConfigMap.
+func wasmModule(ctx context.Context, c client.Client, binary, compiler, name, source string) (*v1alpha1.ClusterPolicyModule, error) {
+	zipped, err := buildModule(ctx, binary, compiler, source)
 	if err != nil {
 		return nil, fmt.Errorf("build module %s: %w", name, err)
 	}
-	zipped, err := compressed(code)
+	code, err := decompressed(zipped)
 	if err != nil {
-		return nil, fmt.Errorf("compress module %s: %w", name, err)
+		return nil, fmt.Errorf("decompress module %s: %w", name, err)
 	}
 	holder := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: name},
@@ -66,8 +67,8 @@ func wasmModuleBy(ctx context.Context, c client.Client, compiler, name, source s
 	return m, nil
 }
 
-// compileModule compiles a source file.
-func compileModule(ctx context.Context, compiler, source string) ([]byte, error) {
+// buildModule builds a source file.
+func buildModule(ctx context.Context, binary, compiler, source string) ([]byte, error) {
 	folder, err := os.MkdirTemp("", "gleaner-bench-")
 	if err != nil {
 		return nil, err
@@ -82,30 +83,23 @@ func compileModule(ctx context.Context, compiler, source string) ([]byte, error)
 			return nil, err
 		}
 	}
-	file := filepath.Join(folder, "bench.wasm")
-	build := exec.CommandContext(ctx, "go", "build", "-buildmode=c-shared", "-ldflags=-s -w", "-o", file, ".")
+	file := filepath.Join(folder, "bench.wasm.gz")
+	build := exec.CommandContext(ctx, binary, "module", "build", folder, "--output", file)
 	if compiler == tinyGo {
-		build = exec.CommandContext(ctx, tinyGo, "build", "-target=wasip1", "-buildmode=c-shared", "-no-debug", "-o", file, ".")
+		build.Args = append(build.Args, "--tinygo")
 	}
-	build.Dir = folder
-	build.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "GOWORK=off", "CGO_ENABLED=0")
+	build.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("%w\n%s", err, out)
 	}
 	return os.ReadFile(file)
 }
 
-func compressed(code []byte) ([]byte, error) {
-	var zipped bytes.Buffer
-	w, err := gzip.NewWriterLevel(&zipped, gzip.BestCompression)
+func decompressed(zipped []byte) ([]byte, error) {
+	r, err := gzip.NewReader(bytes.NewReader(zipped))
 	if err != nil {
 		return nil, err
 	}
-	if _, err := w.Write(code); err != nil {
-		return nil, err
-	}
-	if err := w.Close(); err != nil {
-		return nil, err
-	}
-	return zipped.Bytes(), nil
+	defer r.Close()
+	return io.ReadAll(r)
 }

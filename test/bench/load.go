@@ -48,7 +48,7 @@ func (f loadBench) load(ctx context.Context, r *report, b budget) error {
 	if err != nil {
 		return err
 	}
-	modules, err := loadModules(ctx, c)
+	modules, err := f.differentModules(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -71,8 +71,8 @@ func (f loadBench) load(ctx context.Context, r *report, b budget) error {
 	return nil
 }
 
-// loadModules returns modules with different code.
-func loadModules(ctx context.Context, c client.Client) ([]*v1alpha1.ClusterPolicyModule, error) {
+// differentModules returns modules with different code.
+func (f loadBench) differentModules(ctx context.Context, c client.Client) ([]*v1alpha1.ClusterPolicyModule, error) {
 	var modules []*v1alpha1.ClusterPolicyModule
 	for i := range manyModules {
 		name := fmt.Sprintf("load-%d", i)
@@ -80,7 +80,7 @@ func loadModules(ctx context.Context, c client.Client) ([]*v1alpha1.ClusterPolic
 			modules = append(modules, regoModule(name, fmt.Sprintf("%s# %d\n", deleteModule, i)))
 			continue
 		}
-		m, err := wasmModule(ctx, c, name, fmt.Sprintf("%s\nfunc init() { println(%d) }\n", deleteModuleInGo, i))
+		m, err := wasmModule(ctx, c, f.binary, stockGo, name, fmt.Sprintf("%s\nfunc init() { println(%d) }\n", deleteModuleInGo, i))
 		if err != nil {
 			return nil, err
 		}

@@ -20,7 +20,7 @@ func (f loadBench) modules(ctx context.Context, r *report, b budget) error {
 	if err != nil {
 		return err
 	}
-	modules, err := loadModules(ctx, c)
+	modules, err := f.differentModules(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func untilInForce(ctx context.Context, c client.Client, modules []*v1alpha1.Clus
 // builds compares a cascade under modules of the same source that were built by different
 // compilers.
 func (f loadBench) builds(ctx context.Context, c client.Client, r *report, b budget) error {
-	compilers := []string{"go"}
+	compilers := []string{stockGo}
 	if _, err := exec.LookPath(tinyGo); err == nil {
 		compilers = append(compilers, tinyGo)
 	} else {
@@ -80,7 +80,7 @@ func (f loadBench) builds(ctx context.Context, c client.Client, r *report, b bud
 		for _, name := range append([]string{"no policy"}, compilers...) {
 			v := variant{name: name}
 			if name != "no policy" {
-				m, err := wasmModuleBy(ctx, c, name, "build-"+name, deleteModuleInGo)
+				m, err := wasmModule(ctx, c, f.binary, name, "build-"+name, deleteModuleInGo)
 				if err != nil {
 					return err
 				}

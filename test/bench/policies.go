@@ -73,7 +73,7 @@ func regoModule(name, text string) *v1alpha1.ClusterPolicyModule {
 }
 
 func (f policyBench) variants(ctx context.Context, c client.Client) ([]variant, error) {
-	wasm, err := wasmModule(ctx, c, "bench-wasm", deleteModuleInGo)
+	wasm, err := wasmModule(ctx, c, f.binary, stockGo, "bench-wasm", deleteModuleInGo)
 	if err != nil {
 		return nil, err
 	}
