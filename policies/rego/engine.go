@@ -17,7 +17,8 @@ import (
 
 // Engine compiles policies. A process has one.
 type Engine struct {
-	host *sandbox.Host
+	host  *sandbox.Host
+	cache compiledCache
 
 	// compiling limits compilation to one policy at a time, since OPA's compiler
 	// has no resource limits.
@@ -44,10 +45,15 @@ func New(c Config) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open sandbox: %w", err)
 	}
+	cache, err := openCache(c.CacheDir)
+	if err != nil {
+		host.Close()
+		return nil, err
+	}
 	if c.CompileTimeout == 0 {
 		c.CompileTimeout = time.Minute
 	}
-	return &Engine{host: host, compileTimeout: c.CompileTimeout, compiling: make(chan struct{}, 1)}, nil
+	return &Engine{host: host, cache: cache, compileTimeout: c.CompileTimeout, compiling: make(chan struct{}, 1)}, nil
 }
 
 // Close frees all resources. Modules and policies must be closed before.
@@ -88,9 +94,13 @@ type Compiled struct {
 // Compile compiles a policy to WebAssembly. The error is an *Error if the policy
 // caused it.
 func (e *Engine) Compile(ctx context.Context, files []File) (Compiled, error) {
-	c, err := e.compile(ctx, files)
-	if err != nil {
-		return Compiled{}, err
+	c, ok := e.cache.get(files)
+	if !ok {
+		var err error
+		if c, err = e.compile(ctx, files); err != nil {
+			return Compiled{}, err
+		}
+		e.cache.put(files, c)
 	}
 	return Compiled{Digest: Digest(files), Code: c.code, Hooks: c.hooks, Needs: c.needs}, nil
 }

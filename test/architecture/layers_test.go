@@ -12,10 +12,11 @@ var layers = map[string]layer{
 		external: []string{"github.com/google/go-cmp", "sigs.k8s.io/yaml"},
 	},
 
-	"policies/wasm/fuel": {pure: true},
-	"policies/wasm/asm":  {},
+	"policies/wasm/fuel":   {pure: true},
+	"policies/wasm/asm":    {},
+	"policies/wasm/sealed": {},
 	"policies/wasm/sandbox": {
-		internal: []string{"policies/wasm/fuel"},
+		internal: []string{"policies/wasm/fuel", "policies/wasm/sealed"},
 		external: []string{"github.com/tetratelabs/wazero", "golang.org/x/sys"},
 	},
 	"policies/wasm": {
@@ -36,7 +37,7 @@ var layers = map[string]layer{
 	},
 
 	"policies/rego": {
-		internal: []string{"hostabi", "policies", "policies/wasm/fuel", "policies/wasm/sandbox", "sdk/rego"},
+		internal: []string{"hostabi", "policies", "policies/wasm/fuel", "policies/wasm/sandbox", "policies/wasm/sealed", "sdk/rego"},
 		external: []string{"github.com/open-policy-agent/opa/v1", "github.com/tetratelabs/wazero/api"},
 	},
 	"sdk/rego":         {},

@@ -172,7 +172,11 @@ func until(ctx context.Context, works func() error) error {
 	return devtest.Retry(ctx, time.Minute, 10*time.Millisecond, works)
 }
 
-// measureUnder measures one collection under a policy, which is deleted afterwards.
+// warmUp is the number of objects that are collected before the measurement: the first ones start
+// workers, which load the module.
+const warmUp = 200
+
+// measureUnder measures one collection under a policy, which is deleted afterward.
 func (f policyBench) measureUnder(ctx context.Context, c client.Client, v variant, b budget) (perSecond float64, err error) {
 	var created []client.Object
 	if v.module != nil {
@@ -192,6 +196,9 @@ func (f policyBench) measureUnder(ctx context.Context, c client.Client, v varian
 			if err := until(ctx, func() error { return enforcing(ctx, c, v.policy.Name) }); err != nil {
 				return err
 			}
+		}
+		if _, _, err = f.once(ctx, warmUp, metav1.DeletePropagationBackground); err != nil {
+			return err
 		}
 		perSecond, _, err = f.once(ctx, f.objects, metav1.DeletePropagationBackground)
 		return err

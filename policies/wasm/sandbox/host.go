@@ -6,10 +6,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"sync"
 	"time"
 
 	"github.com/gleaner-dev/gleaner/policies/wasm/fuel"
+	"github.com/gleaner-dev/gleaner/policies/wasm/sealed"
 )
 
 // Host compiles modules, each once, and keeps them while they are used. There is
@@ -17,7 +19,7 @@ import (
 type Host struct {
 	config    Config
 	functions map[string]map[string]Function
-	cache     *diskCache // nil: no cache
+	cache     *sealed.Cache // nil: no cache
 
 	// compiling allows one compilation at a time: each one uses all cores.
 	compiling chan struct{}
@@ -60,7 +62,8 @@ func New(c Config) (*Host, error) {
 		return h, nil
 	}
 	var err error
-	h.cache, err = newDiskCache(c.CacheDir)
+	// A subfolder, since the configured folder may be a volume that is writable for everyone.
+	h.cache, err = sealed.Open(filepath.Join(c.CacheDir, "wasm"))
 	return h, err
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/tetratelabs/wazero/experimental"
 
 	"github.com/gleaner-dev/gleaner/policies/wasm/fuel"
+	"github.com/gleaner-dev/gleaner/policies/wasm/sealed"
 )
 
 // Module is a compiled module.
@@ -121,19 +122,19 @@ func (h *Host) compileCached(rewritten fuel.Module) (*compiled, error) {
 	if h.cache == nil {
 		return h.compileIn("", rewritten)
 	}
-	key := cacheKey(rewritten.Code)
-	if folder, ok := h.cache.lookup(key); ok {
+	key := sealed.Key(rewritten.Code)
+	if folder, ok := h.cache.Lookup(key); ok {
 		if c, err := h.compileIn(folder, rewritten); err == nil {
 			return c, nil
 		}
-		h.cache.remove(key) // sealed, but rejected by the engine
+		h.cache.Remove(key) // sealed, but rejected by the engine
 	}
-	folder, err := h.cache.create()
+	folder, err := h.cache.Create()
 	if err != nil {
 		return h.compileIn("", rewritten) // a full disk only costs time
 	}
 	c, err := h.compileIn(folder, rewritten)
-	h.cache.commit(folder, key, err == nil)
+	h.cache.Commit(folder, key, err == nil)
 	return c, err
 }
 

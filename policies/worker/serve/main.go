@@ -11,6 +11,7 @@ import (
 	"runtime/debug"
 	"syscall"
 
+	"github.com/gleaner-dev/gleaner/policies/rego"
 	"github.com/gleaner-dev/gleaner/policies/wasm/sandbox"
 	"github.com/gleaner-dev/gleaner/policies/worker/confine"
 	"github.com/gleaner-dev/gleaner/policies/worker/wire"
@@ -62,6 +63,7 @@ func run(args []string) error {
 	}
 	conn := os.NewFile(connection, "operator")
 	sandbox.Prepare()
+	rego.Prepare()
 	active := confine.Apply(confine.Options{CacheDir: *cacheDir, Nice: *nice})
 	server, err := New(*cacheDir)
 	if err != nil {

@@ -1,4 +1,7 @@
-package sandbox
+// Package sealed keeps what was compiled in folders of a cache, each with a seal: the hash of its
+// content. What is read is executed, so a folder with a wrong seal is removed and never used. The
+// seal detects damage; permissions protect the folder from other users.
+package sealed
 
 import (
 	"crypto/sha256"
@@ -14,25 +17,21 @@ import (
 	"time"
 )
 
-// diskCache stores compiled modules, each in a folder of its own with a seal: the
-// hash of its content. The engine executes what it reads, so a folder with a wrong
-// seal is removed and never used. The seal detects damage; permissions protect the
-// folder from other users.
-type diskCache struct {
+// Cache is a folder of sealed folders, by key. Processes may share it.
+type Cache struct {
 	root string
 }
 
 const (
 	sealName    = "seal"
 	beginPrefix = "new-"
-	maxCached   = 100 // modules; the oldest are evicted
+	maxCached   = 100 // folders; the oldest are evicted
 	abandoned   = time.Hour
 )
 
-func newDiskCache(dir string) (*diskCache, error) {
-	// A subfolder, since the configured folder may be a volume that is writable for
-	// everyone.
-	c := &diskCache{root: filepath.Join(dir, "wasm")}
+// Open opens the Cache in a folder, which is created.
+func Open(root string) (*Cache, error) {
+	c := &Cache{root: root}
 	if err := os.MkdirAll(c.root, 0o700); err != nil {
 		return nil, fmt.Errorf("open module cache: %w", err)
 	}
@@ -46,13 +45,14 @@ func newDiskCache(dir string) (*diskCache, error) {
 	return c, nil
 }
 
-func cacheKey(code []byte) string {
-	sum := sha256.Sum256(code)
+// Key returns the key of what is compiled from some content.
+func Key(content []byte) string {
+	sum := sha256.Sum256(content)
 	return hex.EncodeToString(sum[:])
 }
 
-// lookup returns the folder of a module if its seal is valid.
-func (c *diskCache) lookup(key string) (folder string, ok bool) {
+// Lookup returns the folder of a key if its seal is valid.
+func (c *Cache) Lookup(key string) (folder string, ok bool) {
 	folder = filepath.Join(c.root, key)
 	want, err := os.ReadFile(filepath.Join(folder, sealName))
 	if err == nil {
@@ -61,18 +61,19 @@ func (c *diskCache) lookup(key string) (folder string, ok bool) {
 			return folder, true
 		}
 	}
-	c.remove(key)
+	c.Remove(key)
 	return "", false
 }
 
-func (c *diskCache) remove(key string) { _ = os.RemoveAll(filepath.Join(c.root, key)) }
+// Remove removes what has a key.
+func (c *Cache) Remove(key string) { _ = os.RemoveAll(filepath.Join(c.root, key)) }
 
-// create creates a folder to compile into.
-func (c *diskCache) create() (string, error) { return os.MkdirTemp(c.root, beginPrefix) }
+// Create creates a folder to compile into.
+func (c *Cache) Create() (string, error) { return os.MkdirTemp(c.root, beginPrefix) }
 
-// commit seals a compiled module and renames its folder, unless another process has
-// done so. After a failure, the module is not cached.
-func (c *diskCache) commit(folder, key string, ok bool) {
+// Commit seals a folder that Create has returned, and keeps it under a key unless another process
+// has done so. If what was written to it is not complete, ok is false, and it is removed.
+func (c *Cache) Commit(folder, key string, ok bool) {
 	defer func() { _ = os.RemoveAll(folder) }()
 	if !ok {
 		return
@@ -87,9 +88,9 @@ func (c *diskCache) commit(folder, key string, ok bool) {
 	c.prune()
 }
 
-// prune removes the oldest modules, and folders that other processes left
+// prune removes the oldest folders, and folders that other processes left
 // unfinished.
-func (c *diskCache) prune() {
+func (c *Cache) prune() {
 	entries, err := os.ReadDir(c.root)
 	if err != nil {
 		return
@@ -107,12 +108,12 @@ func (c *diskCache) prune() {
 		if !strings.HasPrefix(e.Name(), beginPrefix) {
 			kept = append(kept, entry{e.Name(), info.ModTime()})
 		} else if time.Since(info.ModTime()) > abandoned {
-			c.remove(e.Name())
+			c.Remove(e.Name())
 		}
 	}
 	slices.SortFunc(kept, func(a, b entry) int { return b.at.Compare(a.at) })
 	for _, old := range kept[min(maxCached, len(kept)):] {
-		c.remove(old.name)
+		c.Remove(old.name)
 	}
 }
 
