@@ -18,8 +18,8 @@ func needs(n policies.Needs) func(*policies.Finalizer) {
 	return func(f *policies.Finalizer) { f.Needs = n }
 }
 
-// newWatchedEnv is a newTestEnv whose API server compares resourceVersions, with a ConfigMap that
-// waits for the finalizer.
+// newWatchedEnv returns a testEnv with a ConfigMap that waits for the finalizer. The resourceVersions
+// of its API server can be compared.
 func newWatchedEnv(t *testing.T, change ...func(*policies.Finalizer)) (*testEnv, *unstructured.Unstructured) {
 	w := newTestEnv(t, change...)
 	w.types = catalog.Build(nil, []*metav1.APIResourceList{{GroupVersion: "v1", APIResources: []metav1.APIResource{

@@ -12,8 +12,8 @@ import (
 // wide is the argument with which recurse has other frames than usual.
 const wide = 7
 
-// recursive is a module whose function recurse calls itself as often as its argument says, with
-// large frames, or a function with larger ones a thousand times.
+// recursive returns a module with the function recurse, which calls itself as often as its argument
+// says. If the argument is wide, a function with larger frames calls itself a thousand times.
 func recursive() []byte {
 	const i32 = 0x7f
 	argument := []byte{0x20, 0}

@@ -109,7 +109,7 @@ func List[T any](r *Reader, read func() T) []T {
 	return items
 }
 
-// Map reads an object whose fields have values of one type.
+// Map reads an object with values of one type.
 func Map[T any](r *Reader, read func() T) map[string]T {
 	if r.null() {
 		return nil
@@ -119,7 +119,7 @@ func Map[T any](r *Reader, read func() T) map[string]T {
 	return all
 }
 
-// Raw returns a value as it is.
+// Raw reads a value without decoding it.
 func (r *Reader) Raw() json.RawMessage {
 	raw := r.Skip()
 	return raw[:len(raw):len(raw)]
