@@ -291,11 +291,7 @@ func (g *Graph) link(c *claim, dependent *node, ref metav1.OwnerReference) {
 		kind:      unique.Make(metav1.TypeMeta{APIVersion: ref.APIVersion, Kind: ref.Kind}),
 		flags:     claimFlagsOf(ref),
 	}
-	c.next = c.owner.dependents
-	if c.next != nil {
-		c.next.prev = c
-	}
-	c.owner.dependents = c
+	c.owner.append(c)
 	g.edges++
 	if c.blocks() {
 		c.owner.blocking++
@@ -306,19 +302,39 @@ func (g *Graph) link(c *claim, dependent *node, ref metav1.OwnerReference) {
 }
 
 func (g *Graph) unlink(c *claim) {
-	if c.prev != nil {
-		c.prev.next = c.next
-	} else {
-		c.owner.dependents = c.next
-	}
-	if c.next != nil {
-		c.next.prev = c.prev
-	}
-	c.next, c.prev = nil, nil
+	c.owner.remove(c)
 	g.edges--
 	if c.blocks() {
 		c.owner.blocking--
 	}
+}
+
+// append adds a claim on a node after the others: dependents are processed in about the order
+// of their creation, in which lists often have them, too.
+func (n *node) append(c *claim) {
+	first := n.dependents
+	if first == nil {
+		n.dependents, c.prev = c, c
+		return
+	}
+	last := first.prev
+	last.next, c.prev, first.prev = c, last, c
+}
+
+// remove removes a claim on a node.
+func (n *node) remove(c *claim) {
+	first := n.dependents
+	if c.next != nil {
+		c.next.prev = c.prev // if c was the first: the last one
+	} else {
+		first.prev = c.prev
+	}
+	if c == first {
+		n.dependents = c.next
+	} else {
+		c.prev.next = c.next
+	}
+	c.next, c.prev = nil, nil
 }
 
 // expectDependents records that objects of the dependent's kind reference owners of

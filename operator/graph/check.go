@@ -51,7 +51,11 @@ func (k *checker) checkDependents(n *node, claimed int) {
 		if c.blocks() {
 			blocking++
 		}
-		if c.owner != n || k.nodes[c.dependent.id] != c.dependent || c.next != nil && c.next.prev != c {
+		after := c.next
+		if after == nil {
+			after = n.dependents // before which the last one is
+		}
+		if c.owner != n || k.nodes[c.dependent.id] != c.dependent || after.prev != c {
 			k.breach(n, "list of dependents broken at %s", k.uidOf(c.dependent.id))
 		}
 	}

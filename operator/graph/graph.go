@@ -100,7 +100,7 @@ func (n *node) orphans() bool {
 // pointers to them stay valid.
 type claim struct {
 	dependent, owner *node
-	next, prev       *claim
+	next, prev       *claim // prev of the first is the last
 	name             string
 	kind             unique.Handle[metav1.TypeMeta]
 	flags            claimFlags
@@ -207,7 +207,8 @@ func (g *Graph) LocationOf(id ID) (gk schema.GroupKind, namespace string) {
 	return n.kind.GroupKind, n.namespace.Value()
 }
 
-// Dependents returns the dependents of an object, each once, in no order.
+// Dependents returns the dependents of an object, each once, those first whose claims were
+// applied first.
 func (g *Graph) Dependents(id ID) []ID {
 	n, ok := g.nodes[id]
 	if !ok {
