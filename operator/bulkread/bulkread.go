@@ -25,12 +25,16 @@ const (
 	minMisses = 20
 	window    = time.Second
 
-	// maxUnused is the number of listed objects of a place from which no more pages are listed, and
-	// pageSize that of one page.
-	maxUnused, pageSize = 750, 500
+	// pageSize is the number of objects of a page. While more than maxUnused listed objects of a
+	// place are unused, no more pages are listed. That is more where objects are asked for in
+	// another order than that of lists, which is by name: perAsked for each one asked for within
+	// window, but not more than perUsed for each one that was used.
+	pageSize, maxUnused = 500, 750
+	perAsked, perUsed   = 20, 100
 
-	// ttl is how long listed objects are kept.
-	ttl = 5 * time.Second
+	// Listed objects are kept until none was used, and no page was listed, for ttl; and for at most
+	// maxAge.
+	ttl, maxAge = 5 * time.Second, time.Minute
 
 	// A list of which less than half was wanted is followed by a pause.
 	minPause, maxPause = 30 * time.Second, 10 * time.Minute
@@ -87,13 +91,16 @@ type place struct {
 
 // state is what is known about a place.
 type state struct {
-	misses int
-	since  time.Time // when the first of them was
+	misses, asked int       // since the window began; asked includes misses
+	rate          int       // asked within the window before it
+	since         time.Time // when the window began
 
 	items  map[string]Item
 	listed time.Time // when the last page was
+	taken  time.Time // when the last object was used
 	token  string    // of the next page; "": there is none, or nothing was listed
 
+	expiry        *time.Timer   // nil: nothing was listed yet
 	fetched, used int           // objects since the first page
 	pause         time.Duration // the last one; zero: the last lists were of use
 	until         time.Time     // when the pause ends
@@ -129,15 +136,14 @@ func (r *Reader) take(at place, name string) (Item, bool) {
 	defer r.mu.Unlock()
 	now := r.now()
 	s := r.stateOf(at, now)
+	s.ask(now)
 	item, ok := s.items[name]
 	if ok {
 		delete(s.items, name)
 		r.bytes -= len(item.JSON)
 		s.used++
+		s.taken = now
 	} else {
-		if now.Sub(s.since) > window {
-			s.misses, s.since = 0, now
-		}
 		s.misses++
 	}
 	if !r.busy && r.bytes <= maxBytes-maxPageBytes && s.wantsPage(now) {
@@ -148,10 +154,28 @@ func (r *Reader) take(at place, name string) (Item, bool) {
 	return item, ok
 }
 
+// ask counts a request.
+func (s *state) ask(now time.Time) {
+	if age := now.Sub(s.since); age > window {
+		s.rate = s.asked
+		if age > 2*window {
+			s.rate = 0
+		}
+		s.misses, s.asked, s.since = 0, 0, now
+	}
+	s.asked++
+}
+
+// expired reports whether what was listed is not kept any longer.
+func (s *state) expired(now time.Time) bool {
+	listed := now.Sub(s.listed)
+	return s.fetched != 0 && (listed >= maxAge || listed >= ttl && now.Sub(s.taken) >= ttl)
+}
+
 // wantsPage reports whether the first page, or another one, is worth listing.
 func (s *state) wantsPage(now time.Time) bool {
 	switch {
-	case now.Before(s.until), len(s.items) >= maxUnused:
+	case now.Before(s.until), len(s.items) >= max(maxUnused, min(perAsked*max(s.asked, s.rate), perUsed*s.used)):
 		return false
 	case s.token != "":
 		return true
@@ -170,7 +194,7 @@ func (r *Reader) stateOf(at place, now time.Time) *state {
 		s = &state{items: map[string]Item{}}
 		r.places[at] = s
 	}
-	if s.fetched != 0 && now.Sub(s.listed) >= ttl {
+	if s.expired(now) {
 		r.end(s, now)
 	}
 	return s
@@ -194,7 +218,7 @@ func (r *Reader) end(s *state, now time.Time) {
 // forget forgets places, and with them their pauses.
 func (r *Reader) forget(now time.Time) {
 	for at, s := range r.places {
-		if s.fetched == 0 || now.Sub(s.listed) >= ttl {
+		if s.fetched == 0 || s.expired(now) {
 			r.end(s, now)
 			delete(r.places, at)
 		}
@@ -229,14 +253,23 @@ func (r *Reader) list(at place, token string) {
 	}
 	s.fetched += len(items)
 	s.listed, s.token, s.misses = now, next, 0
-	time.AfterFunc(ttl, func() { r.expire(at) })
+	if s.expiry == nil {
+		s.expiry = time.AfterFunc(ttl, func() { r.expire(at) })
+	} else {
+		s.expiry.Reset(ttl)
+	}
 }
 
-// expire ends the lists of a place if nothing was listed for a while.
+// expire ends the lists of a place, at once or later: when nothing was listed or used for a while.
 func (r *Reader) expire(at place) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if s, ok := r.places[at]; ok && s.fetched != 0 && r.now().Sub(s.listed) >= ttl {
+	s, ok := r.places[at]
+	switch {
+	case !ok || s.fetched == 0:
+	case s.expired(r.now()):
 		r.end(s, r.now())
+	default:
+		s.expiry.Reset(ttl)
 	}
 }

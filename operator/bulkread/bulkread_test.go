@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -102,6 +103,42 @@ func TestGet_OfManyObjects_ListsThem(t *testing.T) {
 	}
 	if want := []string{"shop ", "shop 500", "shop 1000", "shop 1500"}; !slices.Equal(w.lists, want) {
 		t.Errorf("got lists %q, want %q", w.lists, want)
+	}
+}
+
+// Names are seldom in the order in which objects are decided about, as lists are.
+func TestGet_OfManyObjectsInAnyOrder_ListsThem(t *testing.T) {
+	w := newWorld(t, 10_000)
+	order, live := rand.New(rand.NewPCG(1, 2)).Perm(w.objects), 0
+	for _, i := range order {
+		if !w.get("shop", i) {
+			live++
+		}
+		w.now = w.now.Add(time.Millisecond)
+	}
+	if most := w.objects / 20; live > most {
+		t.Errorf("%d of %d objects have to be read one by one, want at most %d", live, w.objects, most)
+	}
+	if most := w.objects/pageSize + 1; len(w.lists) > most {
+		t.Errorf("got %d lists, want at most %d", len(w.lists), most)
+	}
+}
+
+func TestListedObjects_AreKeptWhileTheyAreUsed_ButNotForLong(t *testing.T) {
+	w := newWorld(t, 400)
+	for i := range minMisses {
+		w.get("shop", i)
+	}
+	began := w.now
+	for i := minMisses; ; i++ {
+		w.now = w.now.Add(ttl - time.Second)
+		if w.get("shop", i) {
+			continue
+		}
+		if age := w.now.Sub(began); age < maxAge || age > maxAge+ttl {
+			t.Errorf("they were kept for %s, want about %s", age, maxAge)
+		}
+		return
 	}
 }
 
