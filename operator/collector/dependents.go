@@ -156,7 +156,7 @@ func (c *Collector) orphan(ctx context.Context, dependent graph.Object, refs []m
 // writeDependent writes to a dependent because of its owner, and records that.
 func (c *Collector) writeDependent(ctx context.Context, facts decide.Facts, plan decide.Plan, evaluation evaluate.Result) error {
 	began := c.options.Now()
-	result, err := c.write(ctx, plan.Action)
+	result, err := c.write(ctx, plan.Action, causeOf(facts, plan, evaluation))
 	if writer.IsWait(err) {
 		return err
 	}

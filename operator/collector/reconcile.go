@@ -174,7 +174,7 @@ func (c *Collector) writeAll(ctx context.Context, d Decision) (step, error) {
 	if err := c.orphanDependents(ctx, plan); err != nil {
 		return step{}, err
 	}
-	result, err := c.write(ctx, plan.Action)
+	result, err := c.write(ctx, plan.Action, causeOf(d.Facts, plan, d.Evaluation))
 	if writer.IsWait(err) {
 		return step{}, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -76,6 +77,28 @@ func TestWrites_ToAnOwnerAndItsDependentsPassThroughTheSteps(t *testing.T) {
 	}
 	if n := w.sent(); n != len(want) {
 		t.Errorf("%d writes were sent, but %d have passed the step", n, len(want))
+	}
+}
+
+func TestWrite_SaysWhyItIsMade(t *testing.T) {
+	w, s := witnessed(t)
+	var causes []writer.Cause
+	s.answer = func(write writer.Write) writer.Admission {
+		if write.Effect == writer.Deletes {
+			causes = append(causes, write.Cause)
+		}
+		return writer.Admission{Outcome: writer.Pass}
+	}
+	govern(w, w.lines("Secret collect")[0], `{"decision": "Delete", "reason": "no longer needed"}`)
+	w.given("ConfigMap shop/a owners=(ConfigMap:gone)", "Secret shop/b owners=(ConfigMap:gone)")
+	w.settle()
+	slices.SortFunc(causes, func(a, b writer.Cause) int { return strings.Compare(a.Policy, b.Policy) })
+	want := []writer.Cause{
+		{Reason: "OwnersAbsent", Message: "the API server has no such object", Owner: "gone"},
+		{Reason: "OwnersAbsent", Message: "no longer needed", Owner: "gone", Policy: "ClusterGCPolicy policy-1"},
+	}
+	if diff := cmp.Diff(want, causes); diff != "" {
+		t.Error(diff)
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 	"fmt"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/gleaner-dev/gleaner/operator/act"
 	"github.com/gleaner-dev/gleaner/operator/graph"
 )
@@ -47,12 +49,22 @@ func (e Effect) known() bool {
 	}
 }
 
+// Cause is why a write is made: it is for steps that keep it. Nothing is decided by it. The
+// zero Cause means that it is not known.
+type Cause struct {
+	Reason  string    // of the decision
+	Message string    // of the verdict, or of what was found
+	Policy  string    // that decided
+	Owner   types.UID // because of whose deletion the target is deleted
+}
+
 // Write is one call that changes a user's object, or reaches outside the cluster. All
-// fields are required.
+// fields but Cause are required.
 type Write struct {
 	Origin Origin
 	Target graph.Object // as it was decided about; for External, the object that the module is evaluated for
 	Effect Effect
+	Cause  Cause
 
 	// Do makes the call. It is called at most once, after all steps have admitted the write.
 	Do func(context.Context) (act.Result, error)

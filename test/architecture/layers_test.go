@@ -210,7 +210,7 @@ var layers = map[string]layer{
 		internal: []string{"operator/catalog", "operator/decide", "operator/graph", "operator/objectstate", "operator/statekey"},
 		external: []string{"k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/utils"},
 	},
-	"operator/writer": {internal: []string{"operator/act", "operator/gate", "operator/graph"}}, // every write to a user's object passes through it
+	"operator/writer": {internal: []string{"operator/act", "operator/gate", "operator/graph"}, external: []string{"k8s.io/apimachinery"}}, // every write to a user's object passes through it
 	"operator/record": {
 		internal: []string{"hostabi", "policies", "operator/decide", "operator/graph"},
 		external: []string{"k8s.io/apimachinery"},
