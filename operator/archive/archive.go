@@ -51,8 +51,8 @@ const (
 // Header describes an archived object. It contains nothing of the object but its
 // coordinates and the identities of its owners.
 type Header struct {
-	ID              string      `json:"id"` // assigned by Seal; unique, and ascending in time
-	Time            time.Time   `json:"time"`
+	ID              string      `json:"id"`   // assigned by Seal; unique, and ascending in time
+	Time            time.Time   `json:"time"` // after 1970; set before Seal
 	Object          Reference   `json:"object"`
 	ResourceVersion string      `json:"resourceVersion"`
 	Owners          []Reference `json:"owners,omitempty"` // in the object's namespace unless cluster-scoped
@@ -104,8 +104,14 @@ var (
 	// ErrFenced means that another writer has taken over since this one opened the store.
 	ErrFenced = errors.New("another writer has taken over")
 
-	// ErrTooLarge means that an entry is above the size limit of the store.
+	// ErrTooLarge means that an object or an entry is above the size limit.
 	ErrTooLarge = errors.New("too large")
+
+	// ErrInUse means that another process writes the store, so it cannot be opened.
+	ErrInUse = errors.New("in use")
+
+	// ErrIdentity means that a body is encrypted, and that no given identity can decrypt it.
+	ErrIdentity = errors.New("no matching identity")
 )
 
 // Usage is what a store holds.
@@ -119,7 +125,8 @@ type Usage struct {
 // Reader reads a store. Its methods may be called concurrently.
 type Reader interface {
 	// Headers calls yield for the headers that a query selects, newest first, until that
-	// returns false. A corrupt header ends it with an error.
+	// returns false. Headers that are corrupt are skipped, and the error at the end is
+	// ErrCorrupt.
 	Headers(ctx context.Context, q Query, yield func(Header) bool) error
 
 	// Body returns the body of an entry. The error is ErrNotFound or ErrCorrupt, or that of
@@ -127,7 +134,8 @@ type Reader interface {
 	Body(ctx context.Context, h Header) ([]byte, error)
 
 	// Records calls yield for the records of a period, oldest first, until that returns
-	// false. An empty uid means all objects; zero times mean no limit.
+	// false. An empty uid means all objects; zero times mean no limit. Records that are
+	// corrupt are skipped, and the error at the end is ErrCorrupt.
 	Records(ctx context.Context, uid types.UID, since, before time.Time, yield func(Record) bool) error
 
 	Usage(ctx context.Context) (Usage, error)
@@ -138,8 +146,9 @@ type Reader interface {
 type Store interface {
 	Reader
 
-	// Put stores entries. When it returns nil they are durable, and can be read back after
-	// a crash. Concurrent calls are committed together.
+	// Put stores entries: all of them, or none. When it returns nil they are durable, and can
+	// be read back after a crash. Entries that are stored already are left as they are.
+	// Concurrent calls are committed together. After an error they may still be stored.
 	Put(ctx context.Context, entries ...Entry) error
 
 	// Append stores records. They are durable when it returns nil.
