@@ -1,6 +1,10 @@
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // OnFailure says what happens to an object that could not be archived.
 //
@@ -94,7 +98,7 @@ type ArchivePolicySpec struct {
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:items:MaxLength=2048
 	// +kubebuilder:validation:items:XValidation:rule=`!self.startsWith('AGE-SECRET-KEY-') && !self.contains('PRIVATE KEY')`,message="this is a private key, which Gleaner must not have: make a new one, keep it to yourself, and write its public key, which age-keygen -y FILE prints"
-	// +kubebuilder:validation:items:XValidation:rule=`self.startsWith('AGE-SECRET-KEY-') || self.contains('PRIVATE KEY') || self.matches('^(age1(pq1)?[02-9ac-hj-np-z]{58,2000}|(ssh-ed25519|ssh-rsa) AAAA[0-9A-Za-z+/]+={0,2}( .*)?)$')`,message="write a public key, such as age1… of age-keygen, or the content of a file id_ed25519.pub or id_rsa.pub"
+	// +kubebuilder:validation:items:XValidation:rule=`self.startsWith('AGE-SECRET-KEY-') || self.contains('PRIVATE KEY') || self.matches('^(age1(pq1)?[02-9ac-hj-np-z]{58,}|(ssh-ed25519|ssh-rsa) AAAA[0-9A-Za-z+/]+={0,2}( .*)?)$')`,message="write a public key, such as age1… of age-keygen, or the content of a file id_ed25519.pub or id_rsa.pub"
 	// +listType=set
 	Recipients []string `json:"recipients,omitempty"`
 }
@@ -174,3 +178,33 @@ type ArchiveFailure struct {
 
 // MaxFailureMessage is the maximum size of the message of an ArchiveFailure, in bytes.
 const MaxFailureMessage = 1024
+
+// The domains of the finalizers of archive policies. That of a ClusterArchivePolicy has two
+// labels before the group, so that it is not the one of a Finalizer in any namespace.
+const (
+	clusterArchiveDomain = "archive.cluster.gleaner.dev"
+	archiveDomain        = ".archive.gleaner.dev"
+)
+
+// ArchiveFinalizer returns the finalizer of the objects of an ArchivePolicy, or of a
+// ClusterArchivePolicy if the namespace is "".
+func ArchiveFinalizer(namespace, name string) string {
+	if namespace == "" {
+		return clusterArchiveDomain + "/" + name
+	}
+	return namespace + archiveDomain + "/" + name
+}
+
+// ParseArchiveFinalizer returns the archive policy that an entry of metadata.finalizers belongs
+// to; namespace is "" for a ClusterArchivePolicy. It returns false if the entry is of another kind.
+func ParseArchiveFinalizer(entry string) (namespace, name string, ok bool) {
+	domain, name, _ := strings.Cut(entry, "/")
+	if domain == clusterArchiveDomain {
+		return "", name, name != ""
+	}
+	namespace, ok = strings.CutSuffix(domain, archiveDomain)
+	if !ok || namespace == "" || name == "" || strings.Contains(namespace, ".") {
+		return "", "", false
+	}
+	return namespace, name, true
+}
