@@ -241,6 +241,7 @@ fmt: ## format all Go files
 .PHONY: generate
 generate: $(CRDGEN) ## make the generated files again
 	$(CRDGEN) object crd paths=./crds/v1alpha1 output:crd:dir=crds/manifests output:object:dir=crds/v1alpha1
+	mv crds/manifests/gleaner.dev_*archivepolicies.yaml crds/manifests/archive/
 	go generate ./...
 	cd hostabi && GOWORK=off go generate ./...
 

@@ -6,34 +6,53 @@ package crds
 import (
 	"embed"
 	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
 )
 
-//go:embed manifests/gleaner.dev_*.yaml
+//go:embed manifests/gleaner.dev_*.yaml manifests/*/gleaner.dev_*.yaml
 var manifests embed.FS
 
 const manifestDir = "manifests"
 
-// Definitions reads the embedded manifests, in the order of their file names.
-// They are the caller's.
+// Definitions reads the embedded manifests, in the order of their names. They are the
+// caller's.
 func Definitions() ([]*apiextensionsv1.CustomResourceDefinition, error) {
-	entries, err := manifests.ReadDir(manifestDir)
-	if err != nil {
-		return nil, fmt.Errorf("list manifests: %w", err)
-	}
 	var list []*apiextensionsv1.CustomResourceDefinition
-	for _, entry := range entries {
-		data, err := manifests.ReadFile(manifestDir + "/" + entry.Name())
+	err := fs.WalkDir(manifests, manifestDir, func(file string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		data, err := manifests.ReadFile(file)
 		if err != nil {
-			return nil, fmt.Errorf("read manifest: %w", err)
+			return fmt.Errorf("read manifest: %w", err)
 		}
 		definition := &apiextensionsv1.CustomResourceDefinition{}
 		if err := yaml.UnmarshalStrict(data, definition); err != nil {
-			return nil, fmt.Errorf("parse manifest %s: %w", entry.Name(), err)
+			return fmt.Errorf("parse manifest %s: %w", file, err)
 		}
 		list = append(list, definition)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read definitions: %w", err)
 	}
+	slices.SortFunc(list, func(a, b *apiextensionsv1.CustomResourceDefinition) int { return strings.Compare(a.Name, b.Name) })
 	return list, nil
+}
+
+// Component returns the kustomize component in config/components that installs a definition,
+// by its name; "" if every installation has it.
+func Component(definition string) string {
+	plural, group, _ := strings.Cut(definition, ".")
+	found, err := fs.Glob(manifests, manifestDir+"/*/"+group+"_"+plural+".yaml")
+	if err != nil || len(found) == 0 {
+		return ""
+	}
+	return path.Base(path.Dir(found[0]))
 }

@@ -39,6 +39,7 @@ func TestDefinitions_CoverEveryKind(t *testing.T) {
 		}
 	}
 	want := []string{
+		"archivepolicies.gleaner.dev", "clusterarchivepolicies.gleaner.dev",
 		"clusterfinalizers.gleaner.dev", "clustergcpolicies.gleaner.dev", "clusterpolicymodules.gleaner.dev",
 		"finalizers.gleaner.dev", "gcpolicies.gleaner.dev", "policymodules.gleaner.dev",
 	}
@@ -47,27 +48,44 @@ func TestDefinitions_CoverEveryKind(t *testing.T) {
 	}
 }
 
-func TestKustomization_ListsEveryManifest(t *testing.T) {
-	data, err := os.ReadFile("manifests/kustomization.yaml")
-	if err != nil {
-		t.Fatal(err)
+func TestKustomizations_ListEveryManifest(t *testing.T) {
+	folders, err := filepath.Glob("manifests/*/kustomization.yaml")
+	if err != nil || len(folders) == 0 {
+		t.Fatal("no folders of components: ", err)
 	}
-	var kustomization struct {
-		Resources []string `json:"resources"`
+	for _, file := range append(folders, "manifests/kustomization.yaml") {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var kustomization struct {
+			Resources []string `json:"resources"`
+		}
+		if err := yaml.Unmarshal(data, &kustomization); err != nil {
+			t.Fatal(err)
+		}
+		paths, err := filepath.Glob(filepath.Join(filepath.Dir(file), "gleaner.dev_*.yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var files []string
+		for _, path := range paths {
+			files = append(files, filepath.Base(path))
+		}
+		if diff := cmp.Diff(files, kustomization.Resources); diff != "" {
+			t.Errorf("%s: resources (-want +got):\n%s", file, diff)
+		}
 	}
-	if err := yaml.Unmarshal(data, &kustomization); err != nil {
-		t.Fatal(err)
-	}
-	paths, err := filepath.Glob("manifests/gleaner.dev_*.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var files []string
-	for _, path := range paths {
-		files = append(files, filepath.Base(path))
-	}
-	if diff := cmp.Diff(files, kustomization.Resources); diff != "" {
-		t.Errorf("resources (-want +got):\n%s", diff)
+}
+
+func TestComponent_IsTheFolderOfTheManifest(t *testing.T) {
+	for definition, want := range map[string]string{
+		"archivepolicies.gleaner.dev": "archive", "clusterarchivepolicies.gleaner.dev": "archive",
+		"finalizers.gleaner.dev": "", "archivepolicies.example.com": "", "policies.gleaner.dev": "", "*": "", "": "",
+	} {
+		if got := crds.Component(definition); got != want {
+			t.Errorf("%q: got %q, want %q", definition, got, want)
+		}
 	}
 }
 
@@ -141,7 +159,7 @@ func TestPolicyStatus_BoundsResources(t *testing.T) {
 	}
 }
 
-func TestFinalizerStatus_BoundsStalledObjects(t *testing.T) {
+func TestStatus_BoundsStalledObjects(t *testing.T) {
 	found := 0
 	for _, definition := range definitions(t) {
 		stuck, ok := definition.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["status"].Properties["stalledObjects"]
@@ -153,7 +171,7 @@ func TestFinalizerStatus_BoundsStalledObjects(t *testing.T) {
 			t.Errorf("%s: maxItems is not %d", definition.Name, v1alpha1.MaxStalledObjects)
 		}
 	}
-	if found != 2 {
-		t.Errorf("%d kinds list stalled objects in their status, want both kinds of finalizers", found)
+	if found != 4 {
+		t.Errorf("%d kinds list stalled objects in their status, want those of finalizers and of archive policies", found)
 	}
 }

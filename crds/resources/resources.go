@@ -42,6 +42,9 @@ type (
 
 	// Finalizer is a Finalizer or ClusterFinalizer.
 	Finalizer = Resource[v1alpha1.FinalizerSpec, v1alpha1.FinalizerStatus]
+
+	// Archive is an ArchivePolicy or ClusterArchivePolicy.
+	Archive = Resource[v1alpha1.ArchivePolicySpec, v1alpha1.ArchivePolicyStatus]
 )
 
 // Resources are all custom resources: of each pair of kinds, those in namespaces first.
@@ -49,54 +52,72 @@ type Resources struct {
 	Modules    []Module
 	Policies   []Policy
 	Finalizers []Finalizer
+	Archives   []Archive
+}
+
+// lists has a list of each kind.
+type lists struct {
+	modules           v1alpha1.PolicyModuleList
+	clusterModules    v1alpha1.ClusterPolicyModuleList
+	policies          v1alpha1.GCPolicyList
+	clusterPolicies   v1alpha1.ClusterGCPolicyList
+	finalizers        v1alpha1.FinalizerList
+	clusterFinalizers v1alpha1.ClusterFinalizerList
+	archives          v1alpha1.ArchivePolicyList
+	clusterArchives   v1alpha1.ClusterArchivePolicyList
 }
 
 // Read fills a list of each kind by a function, until that returns an error.
 func Read(list func(kind string, into List) error) (Resources, error) {
-	var (
-		modules           v1alpha1.PolicyModuleList
-		clusterModules    v1alpha1.ClusterPolicyModuleList
-		policies          v1alpha1.GCPolicyList
-		clusterPolicies   v1alpha1.ClusterGCPolicyList
-		finalizers        v1alpha1.FinalizerList
-		clusterFinalizers v1alpha1.ClusterFinalizerList
-	)
-	for _, l := range []struct {
+	var l lists
+	for _, each := range []struct {
 		kind string
 		into List
 	}{
-		{v1alpha1.KindPolicyModule, &modules}, {v1alpha1.KindClusterPolicyModule, &clusterModules},
-		{v1alpha1.KindGCPolicy, &policies}, {v1alpha1.KindClusterGCPolicy, &clusterPolicies},
-		{v1alpha1.KindFinalizer, &finalizers}, {v1alpha1.KindClusterFinalizer, &clusterFinalizers},
+		{v1alpha1.KindPolicyModule, &l.modules}, {v1alpha1.KindClusterPolicyModule, &l.clusterModules},
+		{v1alpha1.KindGCPolicy, &l.policies}, {v1alpha1.KindClusterGCPolicy, &l.clusterPolicies},
+		{v1alpha1.KindFinalizer, &l.finalizers}, {v1alpha1.KindClusterFinalizer, &l.clusterFinalizers},
+		{v1alpha1.KindArchivePolicy, &l.archives}, {v1alpha1.KindClusterArchivePolicy, &l.clusterArchives},
 	} {
-		if err := list(l.kind, l.into); err != nil {
+		if err := list(each.kind, each.into); err != nil {
 			return Resources{}, err
 		}
 	}
-	var r Resources
-	for i := range modules.Items {
-		o := &modules.Items[i]
+	return l.resources(), nil
+}
+
+func (l *lists) resources() (r Resources) {
+	for i := range l.modules.Items {
+		o := &l.modules.Items[i]
 		r.Modules = append(r.Modules, Module{o, v1alpha1.KindPolicyModule, o.ObjectMeta, o.Spec, o.Status})
 	}
-	for i := range clusterModules.Items {
-		o := &clusterModules.Items[i]
+	for i := range l.clusterModules.Items {
+		o := &l.clusterModules.Items[i]
 		r.Modules = append(r.Modules, Module{o, v1alpha1.KindClusterPolicyModule, o.ObjectMeta, o.Spec, o.Status})
 	}
-	for i := range policies.Items {
-		o := &policies.Items[i]
+	for i := range l.policies.Items {
+		o := &l.policies.Items[i]
 		r.Policies = append(r.Policies, Policy{o, v1alpha1.KindGCPolicy, o.ObjectMeta, o.Spec, o.Status})
 	}
-	for i := range clusterPolicies.Items {
-		o := &clusterPolicies.Items[i]
+	for i := range l.clusterPolicies.Items {
+		o := &l.clusterPolicies.Items[i]
 		r.Policies = append(r.Policies, Policy{o, v1alpha1.KindClusterGCPolicy, o.ObjectMeta, o.Spec, o.Status})
 	}
-	for i := range finalizers.Items {
-		o := &finalizers.Items[i]
+	for i := range l.finalizers.Items {
+		o := &l.finalizers.Items[i]
 		r.Finalizers = append(r.Finalizers, Finalizer{o, v1alpha1.KindFinalizer, o.ObjectMeta, o.Spec, o.Status})
 	}
-	for i := range clusterFinalizers.Items {
-		o := &clusterFinalizers.Items[i]
+	for i := range l.clusterFinalizers.Items {
+		o := &l.clusterFinalizers.Items[i]
 		r.Finalizers = append(r.Finalizers, Finalizer{o, v1alpha1.KindClusterFinalizer, o.ObjectMeta, o.Spec, o.Status})
 	}
-	return r, nil
+	for i := range l.archives.Items {
+		o := &l.archives.Items[i]
+		r.Archives = append(r.Archives, Archive{o, v1alpha1.KindArchivePolicy, o.ObjectMeta, o.Spec, o.Status})
+	}
+	for i := range l.clusterArchives.Items {
+		o := &l.clusterArchives.Items[i]
+		r.Archives = append(r.Archives, Archive{o, v1alpha1.KindClusterArchivePolicy, o.ObjectMeta, o.Spec, o.Status})
+	}
+	return r
 }

@@ -1,5 +1,5 @@
 // Package v1alpha1 contains the custom resources of gleaner.dev: policies,
-// finalizers, and the modules that they evaluate. The API server validates what it
+// finalizers, the modules that they evaluate, and what is archived. The API server validates what it
 // can of a single resource, by the CEL rules on the fields. What depends on
 // anything else (whether the module exists and compiles, whether the service
 // account may read) is reported in status by the operator.
@@ -22,16 +22,19 @@ import (
 
 // The names of the kinds.
 const (
-	KindGCPolicy            = "GCPolicy"
-	KindClusterGCPolicy     = "ClusterGCPolicy"
-	KindPolicyModule        = "PolicyModule"
-	KindClusterPolicyModule = "ClusterPolicyModule"
-	KindFinalizer           = "Finalizer"
-	KindClusterFinalizer    = "ClusterFinalizer"
+	KindGCPolicy             = "GCPolicy"
+	KindClusterGCPolicy      = "ClusterGCPolicy"
+	KindPolicyModule         = "PolicyModule"
+	KindClusterPolicyModule  = "ClusterPolicyModule"
+	KindFinalizer            = "Finalizer"
+	KindClusterFinalizer     = "ClusterFinalizer"
+	KindArchivePolicy        = "ArchivePolicy"
+	KindClusterArchivePolicy = "ClusterArchivePolicy"
 )
 
 // InUseFinalizer is the finalizer of Finalizers and ClusterFinalizers themselves, which stay
-// until what their onRemoval says is done, and of their modules.
+// until what their onRemoval says is done, and of their modules; and of ArchivePolicies and
+// ClusterArchivePolicies, which stay until no object waits to be archived.
 const InUseFinalizer = "gleaner.dev/in-use"
 
 // GroupVersion is the group and version of all kinds in this package.
@@ -50,6 +53,7 @@ func addKinds(scheme *runtime.Scheme) error {
 		&GCPolicy{}, &GCPolicyList{}, &ClusterGCPolicy{}, &ClusterGCPolicyList{},
 		&PolicyModule{}, &PolicyModuleList{}, &ClusterPolicyModule{}, &ClusterPolicyModuleList{},
 		&Finalizer{}, &FinalizerList{}, &ClusterFinalizer{}, &ClusterFinalizerList{},
+		&ArchivePolicy{}, &ArchivePolicyList{}, &ClusterArchivePolicy{}, &ClusterArchivePolicyList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil

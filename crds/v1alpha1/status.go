@@ -4,8 +4,9 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // Condition types.
 const (
-	// ConditionAccepted (policies, finalizers) reports whether the spec is valid:
-	// its selectors and expressions compile, and its resources may be governed.
+	// ConditionAccepted (policies, finalizers, archive policies) reports whether the
+	// spec is valid: its selectors and expressions compile, and its resources may be
+	// governed.
 	ConditionAccepted = "Accepted"
 
 	// ConditionModuleReady (policies, finalizers) reports whether the policy can be
@@ -21,9 +22,13 @@ const (
 	// first for some of the same resources.
 	ConditionOverlapping = "Overlapping"
 
-	// ConditionAttached (finalizers) reports whether the finalizer is added to
-	// objects when they are created.
+	// ConditionAttached (finalizers, archive policies) reports whether the finalizer
+	// is added to objects when they are created.
 	ConditionAttached = "Attached"
+
+	// ConditionArchiving (archive policies) reports whether objects are archived: the
+	// archive accepts them.
+	ConditionArchiving = "Archiving"
 
 	// ConditionFetched (modules) reports whether the module's content was fetched
 	// and matches its digest.

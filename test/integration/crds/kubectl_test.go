@@ -27,7 +27,7 @@ var storyObjects = []struct {
 	name string
 }{
 	{clusterPolicy, "keep-claims"}, {policy, "keep-secrets"}, {module, "keep-labeled"}, {clusterModule, "keep-data"},
-	{finalizer, "remove-bucket"}, {clusterFinalizer, "backup"},
+	{finalizer, "remove-bucket"}, {clusterFinalizer, "backup"}, {archive, "undelete"}, {clusterArchive, "undelete-workloads"},
 }
 
 // applyStory applies testdata/story.yaml, and deletes it when the test ends.
@@ -192,6 +192,36 @@ func TestKubectlGet_ShowsFinalizers(t *testing.T) {
 	}
 }
 
+func TestKubectlGet_ShowsArchivePolicies(t *testing.T) {
+	a := newAPI(t)
+	a.applyStory()
+	a.writeStatus(archive, "undelete", v1alpha1.ArchivePolicyStatus{
+		Conditions: []metav1.Condition{
+			condition(v1alpha1.ConditionAccepted, metav1.ConditionTrue),
+			condition(v1alpha1.ConditionArchiving, metav1.ConditionFalse),
+		},
+		Finalizer: "default.archive.gleaner.dev/undelete", Archived: 1234, Bytes: 56789, Held: 12, Missed: 1, Reason: "StoreFailing",
+		LastFailure:    &v1alpha1.ArchiveFailure{Time: metav1.Now(), Message: "no space left on device"},
+		StalledObjects: []v1alpha1.StalledObject{{APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: "a", UID: "1", Reason: "Fault", SinceTime: metav1.Now()}},
+	})
+	for command, want := range map[string][]string{
+		"archpol": {
+			"NAME|TTL|ARCHIVED|HELD|ARCHIVING|REASON|AGE",
+			"undelete|24h|1234|12|False|StoreFailing|AGE",
+		},
+		"archpol -o wide": {
+			"NAME|TTL|ARCHIVED|HELD|ARCHIVING|ACCEPTED|ON-FAILURE|DELETED-BY|FINALIZER|REASON|AGE",
+			"undelete|24h|1234|12|False|True|Hold|Anyone|default.archive.gleaner.dev/undelete|StoreFailing|AGE",
+		},
+		"carchpol": {
+			"NAME|TTL|ARCHIVED|HELD|ARCHIVING|REASON|AGE",
+			"undelete-workloads|168h|||||AGE",
+		},
+	} {
+		a.expectColumns(command, want)
+	}
+}
+
 // expectColumns compares the output columns of kubectl get.
 func (a *api) expectColumns(command string, want []string) {
 	a.Helper()
@@ -240,13 +270,13 @@ func TestStatus_IsASubresource(t *testing.T) {
 	a.applyStory()
 	for _, o := range storyObjects {
 		t.Run(o.kind.name, func(t *testing.T) {
-			a.writeStatus(o.kind, o.name, map[string]any{"observedGeneration": 1, "digest": "abc"})
-			body := []byte(`{"status": {"digest": "forged"}}`)
+			a.writeStatus(o.kind, o.name, map[string]any{"observedGeneration": 1, "reason": "abc"})
+			body := []byte(`{"status": {"reason": "forged"}}`)
 			live, err := a.client(o.kind).Patch(t.Context(), o.name, types.MergePatchType, body, metav1.PatchOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := map[string]any{"observedGeneration": int64(1), "digest": "abc"}
+			want := map[string]any{"observedGeneration": int64(1), "reason": "abc"}
 			if diff := cmp.Diff(want, live.Object["status"]); diff != "" {
 				t.Errorf("status (-want +got):\n%s", diff)
 			}
@@ -272,6 +302,9 @@ func TestKubectlExplain_ShowsTheComments(t *testing.T) {
 		"clusterfinalizer.spec.finalizer":        "the entry of a Finalizer is always <namespace>.gleaner.dev/<name>",
 		"clusterfinalizer.spec.deadline":         "from its deletionTimestamp. At most 8760h.",
 		"clusterfinalizer.status.stalledObjects": "The objects that have been stalled the longest, at most 20.",
+		"archivepolicy":                          "ArchivePolicy archives objects in its namespace before they are deleted, so that they can be restored.",
+		"clusterarchivepolicy.spec.onFailure":    "Hold keeps the object until it is archived, and reports why",
+		"clusterarchivepolicy.spec.recipients":   "If empty, archived objects are not encrypted, and Secrets are not archived.",
 	} {
 		t.Run(field, func(t *testing.T) {
 			devtest.Eventually(t, timeout, func() error { // the API server publishes its schema a little later

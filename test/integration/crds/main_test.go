@@ -48,7 +48,10 @@ var (
 	finalizer        = kind{v1alpha1.KindFinalizer, "finalizers", false}
 	clusterFinalizer = kind{v1alpha1.KindClusterFinalizer, "clusterfinalizers", true}
 
-	kinds = []kind{policy, clusterPolicy, module, clusterModule, finalizer, clusterFinalizer}
+	archive        = kind{v1alpha1.KindArchivePolicy, "archivepolicies", false}
+	clusterArchive = kind{v1alpha1.KindClusterArchivePolicy, "clusterarchivepolicies", true}
+
+	kinds = []kind{policy, clusterPolicy, module, clusterModule, finalizer, clusterFinalizer, archive, clusterArchive}
 )
 
 func kindOf(t *testing.T, name string) kind {
@@ -88,8 +91,10 @@ func newAPI(t *testing.T) *api {
 // install applies the manifests as a user would. Discovery lists a new kind a little
 // later than it is served, and kubectl caches discovery.
 func (a *api) install() error {
-	if _, err := a.cluster.Kubectl(a.Context(), "apply", "--server-side", "-k", manifests); err != nil {
-		return err
+	for _, folder := range []string{manifests, manifests + "/archive"} {
+		if _, err := a.cluster.Kubectl(a.Context(), "apply", "--server-side", "-k", folder); err != nil {
+			return err
+		}
 	}
 	if _, err := a.cluster.Kubectl(a.Context(), "wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"); err != nil {
 		return err

@@ -62,6 +62,10 @@ func TestLargestResources_AreAccepted(t *testing.T) {
 			"resources": rules[:1], "module": map[string]any{"name": name(0, 253)},
 			"after": fill(16, func(i int) any { return name(i, 249) + ".com/" + name(i, 63) }),
 		}},
+		"what is archived": {clusterArchive, map[string]any{
+			"resources": rules, "objectSelector": selector, "namespaceSelector": selector,
+			"recipients": fill(16, func(i int) any { return "age1pq1" + strings.Repeat("qpzry9x8gf2tvdw0"[i:]+"qpzry9x8gf2tvdw0"[:i], 122) }),
+		}},
 		"Rego": {clusterModule, map[string]any{
 			"rego": map[string]any{"inline": strings.Repeat("x", 256<<10)},
 		}},
