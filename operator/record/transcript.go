@@ -69,7 +69,8 @@ func sizeOfVerdict(v hostabi.Verdict) int {
 	return size
 }
 
-// WithoutExchanges returns a copy of the entry without transcripts.
+// WithoutExchanges returns a copy of the entry without transcripts, as clients get it that do not
+// need them.
 func (e Entry) WithoutExchanges() Entry {
 	e.Evaluations = slices.Clone(e.Evaluations)
 	for i := range e.Evaluations {
@@ -77,6 +78,23 @@ func (e Entry) WithoutExchanges() Entry {
 	}
 	return e
 }
+
+// WithoutTranscript returns a copy of the entry whose transcripts were dropped to save space, so
+// that the decision can't be replayed.
+func (e Entry) WithoutTranscript() Entry {
+	if !e.HasTranscript() {
+		return e
+	}
+	e = e.WithoutExchanges()
+	for i := range e.Evaluations {
+		e.Evaluations[i].Replayable = false
+	}
+	e.ExchangesDropped = true
+	return e
+}
+
+// TranscriptSize returns the approximate memory of the entry's transcripts, in bytes.
+func (e Entry) TranscriptSize() int { return sizeOf(e.Evaluations) }
 
 // HasTranscript reports whether the entry has a transcript.
 func (e Entry) HasTranscript() bool {
@@ -92,7 +110,7 @@ func (a *Evaluation) SetExchanges(exchanges []policies.Exchange, bodies bool) {
 // accountTranscripts accounts for the transcripts of an entry, and evicts the oldest ones
 // beyond the limit.
 func (s *Store) accountTranscripts(at int) {
-	size := sizeOf(s.entries[at].Evaluations)
+	size := s.entries[at].TranscriptSize()
 	if size == 0 {
 		return
 	}
@@ -100,12 +118,7 @@ func (s *Store) accountTranscripts(at int) {
 	s.transcriptBytes += size
 	for s.transcriptBytes > s.limits.MaxTranscriptBytes {
 		oldest := s.transcriptSizes[0].index
-		dropped := s.entries[oldest].WithoutExchanges()
-		for i := range dropped.Evaluations {
-			dropped.Evaluations[i].Replayable = false
-		}
-		dropped.ExchangesDropped = true
-		s.entries[oldest] = dropped
+		s.entries[oldest] = s.entries[oldest].WithoutTranscript()
 		s.removeOldestTranscript()
 	}
 }

@@ -26,7 +26,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/writelimit"
 )
 
-// Options configure a Recorder. Limiter, Events, BuiltinEvents and Subscriber may be nil.
+// Options configure a Recorder. Limiter, Events, BuiltinEvents, Subscriber and Keep may be nil.
 type Options struct {
 	Records      *record.Store
 	Observations *policystatus.Observations
@@ -43,6 +43,10 @@ type Options struct {
 
 	// Subscriber gets each entry, before the next decision is made.
 	Subscriber func(record.Entry)
+
+	// Keep gets each entry that does not repeat an earlier one, with its chain, to store it
+	// durably. It must not block.
+	Keep func(record.Entry)
 }
 
 // Recorder records decisions. Create it with New. Its methods may be called concurrently.
@@ -69,7 +73,7 @@ func (r *Recorder) Record(d collector.Outcome) {
 	if r.options.Subscriber != nil {
 		r.options.Subscriber(entry)
 	}
-	entry, isNew := r.options.Records.Add(entry)
+	entry, isNew := r.add(entry)
 	if !isNew {
 		return
 	}
@@ -78,6 +82,15 @@ func (r *Recorder) Record(d collector.Outcome) {
 		r.log(entry)
 		r.raiseEvent(d.Facts.Object, entry)
 	}
+}
+
+// add adds an entry to the ring, and has it kept if it is new.
+func (r *Recorder) add(entry record.Entry) (record.Entry, bool) {
+	entry, isNew := r.options.Records.Add(entry)
+	if isNew && r.options.Keep != nil {
+		r.options.Keep(entry)
+	}
+	return entry, isNew
 }
 
 // entryOf returns the entry of an outcome.
@@ -132,7 +145,7 @@ func (r *Recorder) RecordDeferred(o graph.Object, why string) {
 		Time: r.options.Now(), Object: record.ObjectOf(o), Reason: decide.DeletionDeferred, Action: record.None, Message: why,
 	}
 	r.metrics.countDecision(entry, o)
-	if entry, isNew := r.options.Records.Add(entry); isNew {
+	if entry, isNew := r.add(entry); isNew {
 		r.log(entry)
 	}
 }
@@ -148,7 +161,7 @@ func (r *Recorder) RecordFinalizer(o finalizers.Outcome) {
 	if w := (*modulecall.WithheldError)(nil); errors.As(o.Err, &w) {
 		r.RecordWithheld(w)
 	}
-	entry, isNew := r.options.Records.Add(entry)
+	entry, isNew := r.add(entry)
 	if o.Reason == finalizers.RateLimited {
 		r.CountLimited(entry.Policy, "writes")
 	}

@@ -226,6 +226,11 @@ var layers = map[string]layer{
 		internal: []string{"hostabi", "policies", "operator/decide", "operator/graph"},
 		external: []string{"k8s.io/apimachinery"},
 	},
+	"operator/archivestore": {internal: []string{"operator/archive"}, external: []string{"github.com/go-logr/logr"}},
+	"operator/recordlog": {
+		internal: []string{"operator/archive", "operator/record"},
+		external: []string{"github.com/go-logr/logr"},
+	},
 	"operator/recorder": {
 		internal: []string{
 			"hostabi", "operator/act", "operator/collector", "operator/decide", "operator/evaluate", "operator/finalizers", "operator/graph",
