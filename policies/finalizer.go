@@ -1,10 +1,12 @@
 package policies
 
 import (
+	"context"
 	"net/netip"
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -71,7 +73,18 @@ type CASource struct {
 	ConfigMap bool // a ConfigMap instead of a Secret
 }
 
-// Finalizer is a Finalizer or ClusterFinalizer in force. It is immutable.
+// Handler handles the objects of a built-in finalizer, in this process. Its methods may be called
+// concurrently.
+type Handler interface {
+	// Handle is called for an object that is being deleted and has the finalizer. It returns
+	// nil if the finalizer may be removed from the object in this state; if the object has
+	// changed meanwhile, Handle is called again. After an error the object is kept, and
+	// Handle is called again later. The message done is for records. The object must not be
+	// changed.
+	Handle(ctx context.Context, object *unstructured.Unstructured) (done string, err error)
+}
+
+// Finalizer is a Finalizer or ClusterFinalizer in force, or a built-in finalizer. It is immutable.
 type Finalizer struct {
 	// Policy defines the objects that the finalizer applies to, and its module.
 	// Fields for precedence have no effect, nor does OnFault: a fault always keeps the
@@ -95,6 +108,19 @@ type Finalizer struct {
 	ReleaseAtDeadline, ReleaseOnRemoval bool
 
 	RetryInitial, RetryMax time.Duration
+
+	// BuiltIn is set for a finalizer that Gleaner itself handles, such as those of archive
+	// policies: by its Handler, and not by a module. Objects that it does not select, or no
+	// longer, are released. Deleting its resource does not release objects that are being
+	// deleted.
+	BuiltIn bool
+
+	// Handler handles the objects of a built-in finalizer. Nil while it is not ready; it may be
+	// attached nevertheless.
+	Handler Handler
+
+	// Withdraw has a built-in finalizer removed from objects that are not being deleted.
+	Withdraw bool
 }
 
 // Allows reports whether the rule allows a verb.
@@ -102,11 +128,12 @@ func (w WriteRule) Allows(verb Verb) bool { return slices.Contains(w.Verbs, verb
 
 // Attaches reports whether the finalizer is added to objects in advance.
 func (f *Finalizer) Attaches() bool {
-	return f.Attach && f.Enforce && !f.Deleting && f.Evaluator != nil
+	return f.Attach && f.Enforce && !f.Deleting && (f.BuiltIn || f.Evaluator != nil)
 }
 
 // Equivalent reports whether two versions of a finalizer are equivalent.
 func (f *Finalizer) Equivalent(other *Finalizer) bool {
 	return f.UID == other.UID && f.Generation == other.Generation && f.Digest == other.Digest && f.Entry == other.Entry &&
-		f.Deleting == other.Deleting && f.Attach == other.Attach && f.Evaluator == other.Evaluator && f.NotReadyReason == other.NotReadyReason
+		f.Deleting == other.Deleting && f.Attach == other.Attach && f.Evaluator == other.Evaluator && f.NotReadyReason == other.NotReadyReason &&
+		f.Withdraw == other.Withdraw && (f.Handler == nil) == (other.Handler == nil)
 }

@@ -7,42 +7,52 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
 	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/policyset"
+	"github.com/gleaner-dev/gleaner/policies"
 )
 
 // Prefixes of the names of admission objects.
 const (
-	holdPrefix   = "gleaner-hold-"
-	attachPrefix = "gleaner-attach-"
+	holdPrefix    = "gleaner-hold-"
+	attachPrefix  = "gleaner-attach-"
+	archivePrefix = "gleaner-archive-"
 )
 
 // HoldName returns the name of the admission object that adds holds for a policy.
 func HoldName(p *policyset.Policy) string { return holdPrefix + p.Key.Name }
 
-// AttachName returns the name of the admission object that attaches a finalizer.
-func AttachName(f *policyset.Finalizer) string { return attachPrefix + f.Key.Name }
+// AttachName returns the name of the admission object that attaches the finalizer of a
+// ClusterFinalizer or ClusterArchivePolicy.
+func AttachName(d *policyset.Declaration) string {
+	if d.Kind == v1alpha1.KindClusterArchivePolicy {
+		return archivePrefix + d.Key.Name
+	}
+	return attachPrefix + d.Key.Name
+}
 
-// addition is a finalizer to be added to objects as they are created: a hold, or one that
-// a module serves.
+// addition is a finalizer to be added to objects as they are created: a hold, one that a
+// module serves, or one of an archive policy.
 type addition struct {
 	*policyset.Declaration
 	name, finalizer string
-	rules           []admissionv1.NamedRuleWithOperations
+	resources       []policies.Rule                       // whose objects get it
+	rules           []admissionv1.NamedRuleWithOperations // of those that can be matched
 }
 
-// additions returns those of cluster-scoped policies and finalizers. Those of namespaces
-// are added after creation: their authors may not change the admission of anything.
+// additions returns those of cluster-scoped policies, finalizers and archive policies. Those of
+// namespaces are added after creation: their authors may not change the admission of anything.
 func additions(s *policyset.Snapshot) []addition {
 	var list []addition
 	for _, p := range s.Policies {
 		if p.Key.Namespace == "" && p.RequiresHold() {
-			list = append(list, addition{Declaration: &p.Declaration, name: HoldName(p), finalizer: graph.Hold})
+			list = append(list, addition{Declaration: &p.Declaration, name: HoldName(p), finalizer: graph.Hold, resources: p.Policy.Rules})
 		}
 	}
-	for _, f := range s.Finalizers {
+	for f := range s.Served() {
 		if f.Key.Namespace == "" && f.Finalizer.Attaches() {
-			list = append(list, addition{Declaration: &f.Declaration, name: AttachName(f), finalizer: f.Finalizer.Entry})
+			list = append(list, addition{Declaration: f.Declaration, name: AttachName(f.Declaration), finalizer: f.Finalizer.Entry, resources: f.Finalizer.Rules})
 		}
 	}
 	return list
@@ -60,7 +70,7 @@ func retained(s *policyset.Snapshot) map[string]string {
 	}
 	for _, f := range s.Finalizers {
 		if f.Key.Namespace == "" && f.Finalizer.Attach && f.Policy.Enforce && !f.Finalizer.Deleting && !f.Loading.IsZero() {
-			retained[AttachName(f)] = f.Finalizer.Entry
+			retained[AttachName(&f.Declaration)] = f.Finalizer.Entry
 		}
 	}
 	return retained

@@ -202,7 +202,7 @@ const minTypeAge = 10 * time.Second
 // rulesOf returns the rules of an addition for the resources that can be matched. The
 // error names the other ones.
 func (i *Installer) rulesOf(ctx context.Context, a addition) (rules []admissionv1.NamedRuleWithOperations, err error) {
-	for _, rule := range a.Policy.Rules {
+	for _, rule := range a.resources {
 		for _, r := range rule.NamedResources() {
 			young, readErr := i.isYoung(ctx, r)
 			switch {

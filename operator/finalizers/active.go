@@ -64,7 +64,7 @@ func (f activeFinalizer) releasesAtDeadline() bool {
 // needsWrite reports whether an object that is not being deleted must be written.
 func (f activeFinalizer) needsWrite(hasFinalizer bool) bool {
 	if hasFinalizer {
-		return f.releasesAll()
+		return f.releasesAll() || f.Withdraw
 	}
 	return f.Attaches()
 }

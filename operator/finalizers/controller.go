@@ -34,6 +34,10 @@ type controller struct {
 	withFinalizer int
 	counted       bool
 	accountLookup accountLookup
+
+	// namespaceEnding is whether the namespace of the resource, which is being deleted, was
+	// so before. Nil: not known, or not asked.
+	namespaceEnding *bool
 }
 
 // startController starts a controller.

@@ -16,7 +16,7 @@ import (
 // slowIntentAfter is the time after which an intent in flight is reported.
 const slowIntentAfter = 5 * time.Second
 
-// An inFlightIntent is an intent that is being carried out. The zero inFlightIntent is none.
+// An inFlightIntent is an intent that is being carried out, or a call of a Handler. The zero inFlightIntent is none.
 type inFlightIntent struct {
 	description string
 	since       time.Time
@@ -41,18 +41,24 @@ func (f inFlightIntent) stuck(t *pendingObject, now time.Time) (Stuck, bool) {
 // executeIntent carries out an intent. If that takes long, the object is reported as stuck.
 // The error means that it was stopped.
 func (v *reconciler) executeIntent(ctx context.Context, identity intents.Identity, intent hostabi.Intent) (hostabi.Result, error) {
-	v.setInFlight(inFlightIntent{intents.Describe(intent), v.Now()})
-	timer := time.AfterFunc(slowIntentAfter, v.ProgressChanged)
-	defer func() {
-		v.setInFlight(inFlightIntent{})
-		if !timer.Stop() {
-			v.ProgressChanged()
-		}
-	}()
+	defer v.reportSlow(intents.Describe(intent))()
 	if !intents.HasEffects(intent) {
 		return v.Intents.Do(ctx, identity, intent), nil
 	}
 	return v.executeEffect(ctx, identity, intent)
+}
+
+// reportSlow has the object reported as stuck if something is in flight for too long, until it
+// has ended.
+func (v *reconciler) reportSlow(description string) (ended func()) {
+	v.setInFlight(inFlightIntent{description, v.Now()})
+	timer := time.AfterFunc(slowIntentAfter, v.ProgressChanged)
+	return func() {
+		v.setInFlight(inFlightIntent{})
+		if !timer.Stop() {
+			v.ProgressChanged()
+		}
+	}
 }
 
 // executeEffect carries out an intent with effects, if the steps of the writer admit it.

@@ -16,6 +16,8 @@ func (v *reconciler) reconcileLive(ctx context.Context, hasFinalizer bool) time.
 	switch {
 	case !v.f.appliesTo(v.key.namespace) || !v.f.needsWrite(hasFinalizer):
 		return 0
+	case hasFinalizer && v.f.BuiltIn:
+		return v.withdraw(ctx)
 	case hasFinalizer:
 		return v.forceRelease(ctx, "the finalizer's resource is being deleted (onRemoval: Release)")
 	case v.isExempt(v.key.namespace):

@@ -122,6 +122,8 @@ func (v *reconciler) finishUnread(ctx context.Context, err error) time.Duration 
 // reconcileTerminating handles an object that waits for the finalizer.
 func (v *reconciler) reconcileTerminating(ctx context.Context) time.Duration {
 	switch {
+	case v.f.BuiltIn:
+		return v.handle(ctx)
 	case !v.f.appliesTo(v.key.namespace):
 		v.item.evaluatedBy = nil
 		return v.finish(ctx, Outcome{Reason: NotSelected, Message: fmt.Sprintf("%s does not apply outside its namespace: remove the finalizer", v.f)}, 0)

@@ -26,6 +26,9 @@ func (v *reconciler) removeFinalizer(ctx context.Context, n Outcome) time.Durati
 		if !slices.Contains(finalizers, v.entry) {
 			return nil, nil
 		}
+		if err := v.checkUnchanged(o.GetResourceVersion()); err != nil {
+			return nil, err
+		}
 		finalizers = slices.DeleteFunc(finalizers, func(f string) bool { return f == v.entry })
 		patch := map[string]any{"finalizers": finalizers}
 		if _, own := o.GetAnnotations()[objectstate.FinalizersAnnotation]; !own || !objectstate.Supported(v.key.kind.Group) {
@@ -35,6 +38,9 @@ func (v *reconciler) removeFinalizer(ctx context.Context, n Outcome) time.Durati
 		patch["annotations"] = map[string]*string{objectstate.FinalizersAnnotation: text}
 		return patch, err
 	})
+	if errors.Is(err, errChanged) {
+		return v.handleAgain(ctx)
+	}
 	if err != nil && !errors.Is(err, errGone) {
 		return v.finishWithError(ctx, n, fmt.Errorf("remove finalizer: %w", err))
 	}

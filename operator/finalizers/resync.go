@@ -86,6 +86,9 @@ func (s *controller) resync(ctx context.Context, thorough bool) (progressed bool
 		errs = errors.Join(errs, err)
 		withFinalizer += n
 	}
+	if f.BuiltIn && f.Deleting && withFinalizer == 0 && errs == nil {
+		withFinalizer, errs = s.listUnselected(ctx, f, listed)
+	}
 	s.requeueAll(func(t *pendingObject) bool { return thorough || !listed[t.key.uid] })
 	if errs != nil {
 		return false, errs

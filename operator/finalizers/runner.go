@@ -250,7 +250,7 @@ func (r *Runner) buildIndex() {
 	for _, s := range r.controllers {
 		r.byEntry[s.entry] = s
 		f := s.finalizer()
-		if !f.Attaches() && !f.releasesAll() {
+		if !f.Attaches() && !f.releasesAll() && !f.Withdraw {
 			continue
 		}
 		for _, t := range r.Catalog().Collected() {

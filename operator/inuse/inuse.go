@@ -1,5 +1,5 @@
-// Package inuse keeps the resources of finalizers, and of their modules, for as long as
-// objects wait for them: it adds the finalizer v1alpha1.InUseFinalizer to them, and removes it once
+// Package inuse keeps the resources of finalizers, archive policies among them, and of their
+// modules, for as long as objects wait for them: it adds the finalizer v1alpha1.InUseFinalizer to them, and removes it once
 // no object needs them any more. Deleting a namespace would otherwise delete them before
 // the objects that wait for them.
 package inuse
@@ -72,7 +72,7 @@ func (g *Guard) update(ctx context.Context) {
 	if s == nil || !state.Leading {
 		return
 	}
-	for _, f := range s.Finalizers {
+	for f := range s.Served() {
 		if err := g.guard(ctx, f, state.Term, s.Revision); err != nil && ctx.Err() == nil {
 			g.options.Log.Error(err, "Could not protect the resource of a finalizer", "finalizer", f.Policy.String())
 		}
@@ -86,7 +86,7 @@ func (g *Guard) update(ctx context.Context) {
 // forget forgets resources that a snapshot does not have.
 func (g *Guard) forget(s *policyset.Snapshot) {
 	exists := map[types.UID]bool{}
-	for _, f := range s.Finalizers {
+	for f := range s.Served() {
 		exists[f.Object.GetUID()] = true
 	}
 	for _, m := range s.Modules {
@@ -97,7 +97,7 @@ func (g *Guard) forget(s *policyset.Snapshot) {
 
 // guard keeps the resource of a finalizer, and releases it once no object has the
 // finalizer and it is no longer attached to new ones.
-func (g *Guard) guard(ctx context.Context, f *policyset.Finalizer, term, revision uint64) error {
+func (g *Guard) guard(ctx context.Context, f policyset.Served, term, revision uint64) error {
 	if !f.Finalizer.Deleting {
 		if f.Policy.Enforce {
 			return g.set(ctx, f.Object, true)

@@ -1,11 +1,14 @@
 package inuse
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"testing"
 
 	"github.com/go-logr/logr/testr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -13,6 +16,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/admission"
 	"github.com/gleaner-dev/gleaner/operator/gate"
 	"github.com/gleaner-dev/gleaner/operator/latest"
+	"github.com/gleaner-dev/gleaner/operator/policyset"
 	"github.com/gleaner-dev/gleaner/operator/policyset/policysettest"
 )
 
@@ -28,12 +32,18 @@ type fixture struct {
 
 func newFixture(t *testing.T, resources ...client.Object) *fixture {
 	t.Helper()
-	f := &fixture{Fixture: policysettest.New(t, nil, resources...)}
+	f := &fixture{Fixture: policysettest.New(t, func(o *policysettest.Options) { o.Archiver = noArchiver{} }, resources...)}
 	f.guard = New(Options{
 		Client: f.Client, Snapshots: f.Publisher, Gate: &f.gate, Admission: &f.admitted, Log: testr.New(t),
 		Carriers: func(types.UID) (int, bool) { return f.carriers, f.counted },
 	})
 	return f
+}
+
+type noArchiver struct{}
+
+func (noArchiver) Archive(context.Context, *policyset.Archive, *unstructured.Unstructured) (string, error) {
+	return "", errors.New("nothing is archived here")
 }
 
 // update updates once, for the resources as they are now, and reads again.
@@ -79,6 +89,44 @@ func TestGuard_KeepsFinalizersInEnforceAndTheirModules(t *testing.T) {
 		if got := slices.Contains(f.Publisher.Current().Modules[0].Object.GetFinalizers(), v1alpha1.InUseFinalizer); got != keeps {
 			t.Errorf("%s: its module is kept: %t", mode, got)
 		}
+	}
+}
+
+// An archive policy without finalizers on objects may be deleted at any time.
+func TestGuard_KeepsArchivePoliciesWhoseObjectsHaveAFinalizer(t *testing.T) {
+	for by, keeps := range map[v1alpha1.DeletedBy]bool{v1alpha1.DeletedByAnyone: true, v1alpha1.DeletedByGleaner: false} {
+		a := &v1alpha1.ClusterArchivePolicy{ObjectMeta: policysettest.Meta("", "a")}
+		a.Spec.Resources, a.Spec.DeletedBy = policysettest.ConfigMaps(), by
+		f := newFixture(t, a)
+		f.gate.Lead()
+		f.update()
+		live := f.Publisher.Current().Archives[0]
+		if got := slices.Contains(live.Object.GetFinalizers(), v1alpha1.InUseFinalizer); got != keeps || (live.Finalizer != nil) != keeps {
+			t.Errorf("deleted by %s: it is kept: %t, %+v", by, got, live.Finalizer)
+		}
+	}
+}
+
+func TestGuard_ReleasesAnArchivePolicyOnceNoObjectNeedsIt(t *testing.T) {
+	a := &v1alpha1.ClusterArchivePolicy{ObjectMeta: policysettest.Meta("", "a")}
+	a.Spec.Resources = policysettest.ConfigMaps()
+	a.Finalizers, a.DeletionTimestamp = []string{v1alpha1.InUseFinalizer}, &metav1.Time{Time: metav1.Now().Rfc3339Copy().Time}
+	f := newFixture(t, a)
+	f.gate.Lead()
+	f.Settle()
+	f.install(nil)
+	f.carriers, f.counted = 1, true
+	f.guard.update(t.Context())
+	f.Settle()
+	if len(f.Publisher.Current().Archives) != 1 {
+		t.Fatal("it is released although an object has its finalizer")
+	}
+	f.carriers = 0
+	f.install(nil)
+	f.guard.update(t.Context())
+	f.Settle()
+	if len(f.Publisher.Current().Archives) != 0 {
+		t.Error("it is kept although no object has its finalizer")
 	}
 }
 

@@ -28,6 +28,10 @@ type Rules struct {
 	// CheckGrants returns what is wrong with grants.
 	CheckGrants func(policies.Grants) error
 
+	// CheckRecipients returns what is wrong with the recipients of an archive policy. Nil:
+	// they are not checked.
+	CheckRecipients func([]string) error
+
 	// Overridden reports whether the content of a module is not what its resource says;
 	// may be nil. The module is named as Module.String does.
 	Overridden func(module string) bool
@@ -46,23 +50,27 @@ type ModuleStates interface {
 
 // Builder builds snapshots. Create it with NewBuilder.
 type Builder struct {
-	rules Rules
-	cel   *cel.Env
+	rules    Rules
+	archiver Archiver
+	cel      *cel.Env
 }
 
-// NewBuilder returns a Builder.
-func NewBuilder(r Rules) (*Builder, error) {
+// NewBuilder returns a Builder. Without an Archiver, nothing is archived, and the finalizers
+// of archive policies are added to no object.
+func NewBuilder(r Rules, a Archiver) (*Builder, error) {
 	env, err := celEnvironment()
 	if err != nil {
 		return nil, err
 	}
-	return &Builder{rules: r, cel: env}, nil
+	return &Builder{rules: r, archiver: a, cel: env}, nil
 }
 
 // Build returns the Snapshot of resources, without a Revision. A resource with a problem
 // is part of it: it governs what it selects, and is not ready.
 func (b *Builder) Build(r Resources, states ModuleStates) *Snapshot {
-	s := &Snapshot{Fingerprint: r.fingerprint(), Modules: r.modules(), Policies: r.policies(), Finalizers: r.finalizers()}
+	s := &Snapshot{
+		Fingerprint: r.fingerprint(), Modules: r.modules(), Policies: r.policies(), Finalizers: r.finalizers(), Archives: r.archives(),
+	}
 	modules := map[string]*Module{}
 	for _, m := range s.Modules {
 		m.setState(states.Module(m.Ref(), m.Spec.SHA256))
@@ -75,8 +83,9 @@ func (b *Builder) Build(r Resources, states ModuleStates) *Snapshot {
 		all = append(all, p.Policy)
 	}
 	s.Set = policies.NewSet(all)
-	s.Selectors = selectors.New(s.Set)
 	s.serving = b.buildFinalizers(s.Finalizers, modules, states)
+	b.buildArchives(s)
+	s.Selectors = selectors.New(s.Set, s.archiveSet)
 	return s
 }
 

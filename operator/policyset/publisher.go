@@ -43,13 +43,14 @@ const (
 	maxFingerprints = 1000
 )
 
-// Options configure a Publisher. All fields are required.
+// Options configure a Publisher. All fields but Archiver are required.
 type Options struct {
-	Reader client.Reader // of the custom resources
-	Absent Absent
-	Store  *modulestore.Store
-	Rules  Rules
-	Log    logr.Logger
+	Reader   client.Reader // of the custom resources
+	Absent   Absent
+	Store    *modulestore.Store
+	Rules    Rules
+	Archiver Archiver // of the objects that archive policies select; nil: there is no archive
+	Log      logr.Logger
 }
 
 // Publisher reads the custom resources and publishes snapshots of them. Its methods may
@@ -74,7 +75,7 @@ type Publisher struct {
 
 // NewPublisher returns a Publisher without a Snapshot. It reads nothing yet.
 func NewPublisher(o Options) (*Publisher, error) {
-	builder, err := NewBuilder(o.Rules)
+	builder, err := NewBuilder(o.Rules, o.Archiver)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,6 @@
-// Package policyset builds the set of policies and finalizers in force from the custom
-// resources that declare them and the states of their modules, and publishes it as an
-// immutable Snapshot.
+// Package policyset builds the set of policies, finalizers and archive policies in force from
+// the custom resources that declare them and the states of their modules, and publishes it
+// as an immutable Snapshot.
 //
 // Build is a function of what it is given. A Publisher reads all resources whenever one
 // of them may have changed, and builds again when the state of a module changes. What
@@ -11,6 +11,7 @@
 package policyset
 
 import (
+	"iter"
 	"slices"
 	"time"
 
@@ -38,22 +39,51 @@ type Snapshot struct {
 	Revision uint64
 
 	Set        *policies.Set
-	Selectors  *selectors.Index // of Set
+	Selectors  *selectors.Index // of Set and of Archives
 	Policies   []*Policy
 	Finalizers []*Finalizer
 	Modules    []*Module
+	Archives   []*Archive
 
-	serving   []*policies.Finalizer
-	buildTime time.Duration
+	serving    []*policies.Finalizer
+	archiveSet *policies.Set
+	archiveOf  map[*policies.Policy]*Archive
+	buildTime  time.Duration
 }
 
-// Serving returns all finalizers, including those that are not ready. It is safe to call
-// on nil.
+// Serving returns all finalizers, those of archive policies too, including those that are not
+// ready. It is safe to call on nil.
 func (s *Snapshot) Serving() []*policies.Finalizer {
 	if s == nil {
 		return nil
 	}
 	return s.serving
+}
+
+// Served is a resource whose finalizer is served.
+type Served struct {
+	*Declaration
+	Finalizer *policies.Finalizer
+}
+
+// Served yields the resources of all finalizers: Finalizers and archive policies. It is safe to
+// call on nil.
+func (s *Snapshot) Served() iter.Seq[Served] {
+	return func(yield func(Served) bool) {
+		if s == nil {
+			return
+		}
+		for _, f := range s.Finalizers {
+			if !yield(Served{&f.Declaration, f.Finalizer}) {
+				return
+			}
+		}
+		for _, a := range s.Archives {
+			if a.Finalizer != nil && !yield(Served{&a.Declaration, a.Finalizer}) {
+				return
+			}
+		}
+	}
 }
 
 // Loading reports whether anything is loading.
@@ -112,8 +142,9 @@ func (m *Module) Ref() modulestore.Ref {
 // String returns the kind and the name.
 func (m *Module) String() string { return m.Ref().String() }
 
-// Declaration is what policies and finalizers have in common: a custom resource that has
-// a module or a fixed verdict evaluated for the objects that it selects.
+// Declaration is what policies, finalizers and archive policies have in common: a custom
+// resource that selects objects, for which a module or a fixed verdict is evaluated unless they
+// are archived.
 type Declaration struct {
 	Object client.Object // as it was read
 	Kind   string

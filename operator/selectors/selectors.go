@@ -7,6 +7,7 @@
 package selectors
 
 import (
+	"iter"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -30,10 +31,10 @@ const (
 	maxOfNamespace, maxOfCluster = 100, 1000
 )
 
-// Index has the object selectors of the policies of a Set. Create it with New. A nil Index has
+// Index has the object selectors of the policies of some Sets. Create it with New. A nil Index has
 // none. Its methods may be called concurrently.
 type Index struct {
-	set        *policies.Set
+	sets       []*policies.Set
 	texts      map[*policies.Policy]string // of each policy with an object selector
 	namespaces map[string]struct{}         // in which policies have some
 
@@ -46,19 +47,25 @@ type place struct {
 	namespace string
 }
 
-// New returns the Index of a Set.
-func New(set *policies.Set) *Index {
-	x := &Index{set: set, texts: map[*policies.Policy]string{}, namespaces: map[string]struct{}{}, scopes: map[place]*Scope{}}
-	for _, p := range set.All() {
-		if p.ObjectSelector == nil || p.ObjectSelector.Empty() {
-			continue
-		}
-		x.texts[p] = p.ObjectSelector.String()
-		if p.Namespace != "" {
-			x.namespaces[p.Namespace] = struct{}{}
+// New returns the Index of some Sets.
+func New(sets ...*policies.Set) *Index {
+	x := &Index{sets: sets, texts: map[*policies.Policy]string{}, namespaces: map[string]struct{}{}, scopes: map[place]*Scope{}}
+	for _, set := range sets {
+		for _, p := range set.All() {
+			x.add(p)
 		}
 	}
 	return x
+}
+
+func (x *Index) add(p *policies.Policy) {
+	if p.ObjectSelector == nil || p.ObjectSelector.Empty() {
+		return
+	}
+	x.texts[p] = p.ObjectSelector.String()
+	if p.Namespace != "" {
+		x.namespaces[p.Namespace] = struct{}{}
+	}
 }
 
 // Namespaces returns the namespaces of policies with an object selector. It must not be changed.
@@ -89,21 +96,35 @@ func (x *Index) Scope(resource schema.GroupResource, namespace string) *Scope {
 	return s
 }
 
+// candidates yields the policies for the objects of a resource in a namespace, some of them
+// several times.
+func (x *Index) candidates(at place) iter.Seq[*policies.Policy] {
+	return func(yield func(*policies.Policy) bool) {
+		for _, set := range x.sets {
+			for _, hook := range hostabi.Hooks() {
+				for p := range set.Candidates(hook, at.resource, at.namespace) {
+					if !yield(p) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
 func (x *Index) newScope(at place) *Scope {
 	cluster, own := map[string]labels.Selector{}, map[string]labels.Selector{}
 	var selective []*policies.Policy
-	for _, hook := range hostabi.Hooks() {
-		for p := range x.set.Candidates(hook, at.resource, at.namespace) {
-			text, ok := x.texts[p]
-			if !ok || len(text) > maxSize {
-				continue
-			}
-			selective = append(selective, p)
-			if p.Namespace == "" {
-				cluster[text] = p.ObjectSelector
-			} else {
-				own[text] = p.ObjectSelector
-			}
+	for p := range x.candidates(at) {
+		text, ok := x.texts[p]
+		if !ok || len(text) > maxSize {
+			continue
+		}
+		selective = append(selective, p)
+		if p.Namespace == "" {
+			cluster[text] = p.ObjectSelector
+		} else {
+			own[text] = p.ObjectSelector
 		}
 	}
 	all := map[string]labels.Selector{}

@@ -159,7 +159,7 @@ var layers = map[string]layer{
 	"operator/webhook":                 {internal: []string{"operator/latest"}, external: []string{"github.com/go-logr/logr", "k8s.io/api", "k8s.io/utils"}},
 	"operator/webhook/webhooktest":     {external: []string{"k8s.io/api"}},
 	"operator/admission": {
-		internal: []string{"operator/gate", "operator/graph", "operator/latest", "operator/policyset", "operator/webhook"},
+		internal: []string{"crds/v1alpha1", "operator/gate", "operator/graph", "operator/latest", "operator/policyset", "operator/webhook", "policies"},
 		external: []string{"github.com/go-logr/logr", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils", "sigs.k8s.io/controller-runtime"},
 	},
 	"operator/companion": {

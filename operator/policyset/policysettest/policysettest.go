@@ -40,9 +40,10 @@ type Fixture struct {
 
 // Options of a Fixture.
 type Options struct {
-	Loader loader.Options
-	Rules  policyset.Rules
-	Client client.Client // nil: of the resources
+	Loader   loader.Options
+	Rules    policyset.Rules
+	Archiver policyset.Archiver // nil: there is no archive
+	Client   client.Client      // nil: of the resources
 }
 
 // Scheme returns the scheme of Gleaner's and built-in types.
@@ -76,7 +77,7 @@ func New(t testing.TB, change func(*Options), resources ...client.Object) *Fixtu
 	}
 	t.Cleanup(modules.Start(t.Context()))
 	publisher, err := policyset.NewPublisher(policyset.Options{
-		Reader: o.Client, Store: modules.Store, Rules: o.Rules, Log: o.Loader.Log,
+		Reader: o.Client, Store: modules.Store, Rules: o.Rules, Archiver: o.Archiver, Log: o.Loader.Log,
 		Absent: func(context.Context, schema.GroupKind) (bool, error) { return false, nil },
 	})
 	if err != nil {
