@@ -227,6 +227,13 @@ var layers = map[string]layer{
 		external: []string{"k8s.io/apimachinery"},
 	},
 	"operator/archivestore": {internal: []string{"operator/archive"}, external: []string{"github.com/go-logr/logr"}},
+	"operator/archiver": {
+		internal: []string{
+			"operator/act", "operator/archive", "operator/bulkread", "operator/catalog", "operator/graph", "operator/modulecall", "operator/policyset",
+			"operator/writer", "policies",
+		},
+		external: []string{"filippo.io/age", "k8s.io/apimachinery"},
+	},
 	"operator/recordlog": {
 		internal: []string{"operator/archive", "operator/record"},
 		external: []string{"github.com/go-logr/logr"},
