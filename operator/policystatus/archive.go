@@ -88,7 +88,7 @@ func boundedFailure(f *v1alpha1.ArchiveFailure) *v1alpha1.ArchiveFailure {
 // describeArchiveAccepted sets whether the spec of an archive policy is valid.
 func (w *Writer) describeArchiveAccepted(a *policyset.Archive, to setter) {
 	absent, message := w.notGoverned(&a.Declaration), "spec is valid"
-	if list := a.Unheld(); len(list) != 0 && a.Spec.DeletedBy != v1alpha1.DeletedByGleaner {
+	if list := a.WithoutHold(); len(list) != 0 && a.Spec.DeletedBy != v1alpha1.DeletedByGleaner {
 		var names []string
 		for _, r := range list {
 			names = append(names, r.String())
