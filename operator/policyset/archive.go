@@ -53,7 +53,7 @@ type Archive struct {
 	// not archived.
 	Recipients []string
 
-	// Finalizer keeps objects that somebody else than Gleaner deletes until they are
+	// Finalizer keeps objects that are not deleted by Gleaner until they are
 	// archived. Nil: no object has one.
 	Finalizer *policies.Finalizer
 }
@@ -66,9 +66,9 @@ func (a *Archive) Archives(r schema.GroupResource) bool {
 // OmitsSecrets reports whether Secrets that the policy selects are not archived.
 func (a *Archive) OmitsSecrets() bool { return a.Policy.Selects(secrets) && !a.Archives(secrets) }
 
-// Unheld returns the resources that the policy names and whose objects never get its
+// WithoutHold returns the resources that the policy names and whose objects never get its
 // finalizer, so that they are archived only when Gleaner deletes them.
-func (a *Archive) Unheld() (list []schema.GroupResource) {
+func (a *Archive) WithoutHold() (list []schema.GroupResource) {
 	for _, rule := range a.Policy.Rules {
 		for _, r := range rule.NamedResources() {
 			if neverHeld(r) && !slices.Contains(list, r) {

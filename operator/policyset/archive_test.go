@@ -140,8 +140,8 @@ func TestArchive_ServesAFinalizerOnWhatIsHeld(t *testing.T) {
 			t.Errorf("%s has the finalizer: %t", r, !held)
 		}
 	}
-	if diff := cmp.Diff([]schema.GroupResource{pods, {Resource: "events"}}, a.Unheld()); diff != "" || !a.OmitsSecrets() {
-		t.Errorf("unheld (-want +got):\n%s", diff)
+	if diff := cmp.Diff([]schema.GroupResource{pods, {Resource: "events"}}, a.WithoutHold()); diff != "" || !a.OmitsSecrets() {
+		t.Errorf("without a hold (-want +got):\n%s", diff)
 	}
 	if done, err := f.Handler.Handle(t.Context(), &unstructured.Unstructured{}); done != "stored" || err != nil {
 		t.Errorf("it is not handled by the archiver: %q, %v", done, err)

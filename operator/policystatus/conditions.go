@@ -22,6 +22,7 @@ const (
 	reasonNoCollector   = "NoOtherCollector"     // there is no built-in collector in companion mode
 	reasonNotServed     = "NotServed"            // it names resources that are not served
 	reasonNotNamespaced = "NotNamespaced"        // it is namespaced and names cluster-scoped resources
+	reasonSecrets       = "SecretsNotArchived"   // there are no recipients to encrypt them to
 )
 
 // maxMessage bounds the message of a condition in bytes: compilers can say a lot.
@@ -61,6 +62,8 @@ func conditionsOf(o client.Object) *[]metav1.Condition {
 		return &moduleStatus(o).Conditions
 	case *v1alpha1.GCPolicy, *v1alpha1.ClusterGCPolicy:
 		return &policyStatus(o).Conditions
+	case *v1alpha1.ArchivePolicy, *v1alpha1.ClusterArchivePolicy:
+		return &archiveStatus(o).Conditions
 	default:
 		return &finalizerStatus(o).Conditions
 	}
@@ -85,6 +88,13 @@ func finalizerStatus(o client.Object) *v1alpha1.FinalizerStatus {
 		return &f.Status
 	}
 	return &o.(*v1alpha1.ClusterFinalizer).Status
+}
+
+func archiveStatus(o client.Object) *v1alpha1.ArchivePolicyStatus {
+	if a, ok := o.(*v1alpha1.ArchivePolicy); ok {
+		return &a.Status
+	}
+	return &o.(*v1alpha1.ClusterArchivePolicy).Status
 }
 
 // describeModule sets the status of a module.

@@ -13,7 +13,10 @@ import (
 )
 
 // announcedTypes are the conditions whose changes are announced by events.
-var announcedTypes = []string{v1alpha1.ConditionAccepted, v1alpha1.ConditionModuleReady, v1alpha1.ConditionFetched, v1alpha1.ConditionCompiled}
+var announcedTypes = []string{
+	v1alpha1.ConditionAccepted, v1alpha1.ConditionModuleReady, v1alpha1.ConditionFetched, v1alpha1.ConditionCompiled,
+	v1alpha1.ConditionArchiving,
+}
 
 // announcedReasons are the reasons of Enforcing that are announced as well: authors don't
 // expect them.

@@ -3,6 +3,7 @@ package policystatus
 import (
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
@@ -11,6 +12,7 @@ import (
 // problemTypes are the conditions that are False if something is wrong, causes first.
 var problemTypes = []string{
 	v1alpha1.ConditionAccepted, v1alpha1.ConditionFetched, v1alpha1.ConditionCompiled, v1alpha1.ConditionModuleReady, v1alpha1.ConditionEnforcing,
+	v1alpha1.ConditionArchiving,
 }
 
 // chosenReasons are the reasons for not enforcing that the author has chosen.
@@ -40,4 +42,19 @@ func finalizerSummary(s *v1alpha1.FinalizerStatus) string {
 		return reason
 	}
 	return s.StalledObjects[0].Reason
+}
+
+// archiveSummary is the summary of an archive policy, which may archive all but Secrets, and some
+// of whose objects may be stuck while all else is well.
+func archiveSummary(s *v1alpha1.ArchivePolicyStatus) string {
+	if reason := summary(s.Conditions); reason != "" {
+		return reason
+	}
+	if c := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionArchiving); c != nil && c.Reason == reasonSecrets {
+		return c.Reason
+	}
+	if len(s.StalledObjects) != 0 {
+		return s.StalledObjects[0].Reason
+	}
+	return ""
 }

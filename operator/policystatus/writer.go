@@ -1,5 +1,5 @@
-// Package policystatus writes the status of policies, finalizers and modules, and events
-// about them. It computes conditions from the current snapshot and from what other
+// Package policystatus writes the status of policies, finalizers, archive policies and modules, and
+// events about them. It computes conditions from the current snapshot and from what other
 // components have published, and is the only writer of both.
 package policystatus
 
@@ -64,7 +64,7 @@ type Progress struct {
 	Counted  bool
 }
 
-// Options configure a Writer. All fields but Companion and Sandbox are required.
+// Options configure a Writer. All fields but Companion, Sandbox and Archive are required.
 type Options struct {
 	Client    client.Client
 	Snapshots *policyset.Publisher
@@ -74,6 +74,7 @@ type Options struct {
 
 	Observations *Observations
 	Sandbox      *worker.Pool // may be nil
+	Archive      *Archive     // nil: there is no archive
 
 	// Held counts the objects with a hold.
 	Held func() map[Place]int
@@ -135,6 +136,7 @@ func (w *Writer) Run(ctx context.Context) error {
 		case <-changed.gate:
 		case <-changed.admission:
 		case <-changed.companion:
+		case <-changed.store:
 		case <-again.C:
 		case <-tick.C:
 		case <-w.progress:
@@ -145,7 +147,7 @@ func (w *Writer) Run(ctx context.Context) error {
 }
 
 // changes are closed when something is published that status depends on.
-type changes struct{ snapshots, gate, admission, companion <-chan struct{} }
+type changes struct{ snapshots, gate, admission, companion, store <-chan struct{} }
 
 func (w *Writer) changed() changes {
 	c := changes{
@@ -153,6 +155,9 @@ func (w *Writer) changed() changes {
 	}
 	if w.options.Companion != nil {
 		c.companion = w.options.Companion.Changed()
+	}
+	if w.options.Archive != nil {
+		c.store = w.options.Archive.Store.Changed()
 	}
 	return c
 }
@@ -181,6 +186,7 @@ func (w *Writer) update(ctx context.Context, again *time.Timer) {
 func (w *Writer) reportProgress(ctx context.Context) {
 	if s, v := w.view(); s != nil && s.Revision == w.revision {
 		w.reportFinalizers(ctx, s, v)
+		w.reportArchives(ctx, s, v)
 	}
 }
 
@@ -245,6 +251,7 @@ func (w *Writer) report(ctx context.Context, s *policyset.Snapshot, v view) {
 		}
 	}
 	w.reportFinalizers(ctx, s, v)
+	w.reportArchives(ctx, s, v)
 }
 
 func (w *Writer) reportFinalizers(ctx context.Context, s *policyset.Snapshot, v view) {
@@ -281,6 +288,9 @@ func (w *Writer) forgetCopies(s *policyset.Snapshot) {
 	}
 	for _, f := range s.Finalizers {
 		exists[f.Object.GetUID()] = true
+	}
+	for _, a := range s.Archives {
+		exists[a.Object.GetUID()] = true
 	}
 	for uid := range w.copies {
 		if !exists[uid] {

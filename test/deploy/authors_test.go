@@ -184,12 +184,16 @@ func TestAuthor_OfAChange(t *testing.T) {
 	})
 }
 
-func TestAuthor_ExpressionsMatchTheSchemas(t *testing.T) {
+func TestAuthor_ExpressionsMatchTheSchemas(t *testing.T) { expectTypeChecked(t, "gleaner-policy-authors") }
+
+// expectTypeChecked waits until the API server has checked the expressions of an admission policy.
+func expectTypeChecked(t *testing.T, name string) {
+	t.Helper()
 	client := dynamic.NewForConfigOrDie(sharedInstallation(t).RESTConfig()).Resource(schema.GroupVersionResource{
 		Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingadmissionpolicies",
 	})
 	devtest.Eventually(t, timeout, func() error {
-		policy, err := client.Get(t.Context(), "gleaner-policy-authors", metav1.GetOptions{})
+		policy, err := client.Get(t.Context(), name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -211,6 +215,7 @@ var (
 
 	kinds = map[schema.GroupVersionResource]string{
 		gcPolicies: "GCPolicy", clusterGCPolicies: "ClusterGCPolicy", finalizers: "Finalizer", clusterFinalizers: "ClusterFinalizer",
+		archivePolicies: "ArchivePolicy", clusterArchivePolicies: "ClusterArchivePolicy",
 	}
 )
 
@@ -274,7 +279,7 @@ func (a *author) grantInNamespace(namespace string, rules ...rbacv1.PolicyRule) 
 
 func (a *author) policies(config *rest.Config) dynamic.ResourceInterface {
 	client := dynamic.NewForConfigOrDie(config).Resource(a.resource)
-	if a.resource == gcPolicies || a.resource == finalizers {
+	if a.resource == gcPolicies || a.resource == finalizers || a.resource == archivePolicies {
 		return client.Namespace(a.ns)
 	}
 	return client

@@ -19,7 +19,7 @@ var dynamicReasons = map[string]string{
 	"operator/run/finalize.go":      "", // forwards events
 	"operator/recorder/announce.go": "", // those of eventTypes and finalizerEventTypes
 	"operator/intents/intents.go":   "the reason in an `event` intent of a module, about the object; the message begins with the name of the module's resource",
-	"operator/policystatus/events.go": "the [reason of a condition](conditions.md), about the resource that has it, when `Accepted`, `ModuleReady`, `Fetched` or `Compiled` changes: " +
+	"operator/policystatus/events.go": "the [reason of a condition](conditions.md), about the resource that has it, when `Accepted`, `ModuleReady`, `Fetched`, `Compiled` or `Archiving` changes: " +
 		"Warning if it is not true, otherwise Normal",
 }
 
