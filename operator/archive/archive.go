@@ -51,8 +51,8 @@ const (
 // Header describes an archived object. It contains nothing of the object but its
 // coordinates and the identities of its owners.
 type Header struct {
-	ID              string      `json:"id"` // assigned by Seal; unique, and ascending in time
-	Time            time.Time   `json:"time"`
+	ID              string      `json:"id"`   // assigned by Seal; unique, and ascending in time
+	Time            time.Time   `json:"time"` // after 1970; set before Seal
 	Object          Reference   `json:"object"`
 	ResourceVersion string      `json:"resourceVersion"`
 	Owners          []Reference `json:"owners,omitempty"` // in the object's namespace unless cluster-scoped
@@ -104,8 +104,14 @@ var (
 	// ErrFenced means that another writer has taken over since this one opened the store.
 	ErrFenced = errors.New("another writer has taken over")
 
-	// ErrTooLarge means that an entry is above the size limit of the store.
+	// ErrTooLarge means that an object or an entry is above the size limit.
 	ErrTooLarge = errors.New("too large")
+
+	// ErrInUse means that another process writes the store, so it cannot be opened.
+	ErrInUse = errors.New("in use")
+
+	// ErrIdentity means that a body is encrypted, and that no given identity can decrypt it.
+	ErrIdentity = errors.New("no matching identity")
 )
 
 // Usage is what a store holds.

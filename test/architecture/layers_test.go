@@ -58,7 +58,7 @@ var layers = map[string]layer{
 	"operator/writelimit": {external: []string{"golang.org/x/time/rate"}},
 
 	"operator/objectstate": {pure: true, internal: []string{"hostabi", "operator/statekey"}, external: []string{"k8s.io/apimachinery"}},
-	"operator/archive":     {external: []string{"k8s.io/apimachinery"}},
+	"operator/archive":     {external: []string{"filippo.io/age", "github.com/klauspost/compress/zstd", "golang.org/x/crypto/ssh", "k8s.io/apimachinery"}},
 	"operator/restore":     {pure: true, internal: []string{"operator/archive"}, external: []string{"k8s.io/apimachinery"}},
 	"operator/selection":   {pure: true, external: []string{"k8s.io/apimachinery"}},
 	"operator/selectors":   {internal: []string{"hostabi", "operator/selection", "policies"}, external: []string{"k8s.io/apimachinery"}},
