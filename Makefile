@@ -118,6 +118,7 @@ FUZZ := \
 	operator/intents:FuzzURL_StaysWithinTheGrant \
 	operator/objectstate:FuzzRead \
 	operator/objectstate:FuzzReadFinalizers \
+	operator/archive/serve:FuzzParse \
 	operator/restore:FuzzBuild \
 	policies/rego:FuzzNesting \
 	policies/rego:FuzzPattern \

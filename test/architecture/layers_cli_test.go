@@ -129,7 +129,7 @@ var cliLayers = map[string]layer{
 		external: []string{"github.com/spf13/cobra"},
 	},
 	"internal/cli/replicas": {
-		internal: []string{"internal/cli/exit", "operator/debug", "operator/record"},
+		internal: []string{"internal/cli/exit", "operator/archive", "operator/archive/serve", "operator/debug", "operator/record"},
 		external: []string{"github.com/spf13/pflag", "golang.org/x/sync", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/utils"},
 	},
 	"internal/cli/run": {
