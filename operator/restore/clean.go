@@ -24,7 +24,7 @@ func (b *builder) clean(s *Step) (warnings []string) {
 	} {
 		unstructured.RemoveNestedField(o.Object, "metadata", field)
 	}
-	s.status = o.Object["status"]
+	s.After.status = o.Object["status"]
 	unstructured.RemoveNestedField(o.Object, "status")
 	annotations := o.GetAnnotations()
 	for key := range annotations {
@@ -179,7 +179,7 @@ func removeTokens(o *unstructured.Unstructured, path ...string) {
 // had finished is suspended: its Pods would run again.
 func cleanJob(_ *builder, s *Step) (warnings []string) {
 	o := s.object
-	if finished(s.status) {
+	if finished(s.After.status) {
 		if err := unstructured.SetNestedField(o.Object, true, "spec", "suspend"); err == nil {
 			warnings = append(warnings, "had finished, and is restored suspended: its Pods would run again")
 		}

@@ -10,7 +10,7 @@ import (
 
 // leave returns why an object is not restored, because something creates it again or because it
 // should not run again.
-func (b *builder) leave(o *unstructured.Unstructured, key Key, live Live) (message string, ok bool) {
+func (b *builder) leave(o *unstructured.Unstructured, key Key) (message string, ok bool) {
 	switch {
 	case createdInNamespaces[Key{GroupKind: key.GroupKind, Name: key.Name}]:
 		return "is left to Kubernetes, which creates it in each namespace", true
@@ -18,8 +18,6 @@ func (b *builder) leave(o *unstructured.Unstructured, key Key, live Live) (messa
 		return "is left alone: its objects are restored to namespace " + b.Namespace, true
 	case key.GroupKind == podKind && o.GetAnnotations()["kubernetes.io/config.mirror"] != "":
 		return "is left to the kubelet, which creates it from a file", true
-	case b.createdMeanwhile(o, live):
-		return "is left as its restored controller has created it", true
 	case b.All:
 		return "", false
 	}

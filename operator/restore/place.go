@@ -64,12 +64,20 @@ func (b *builder) place(key Key, live Live) (at Key, problem string) {
 		return b.namespaceProblem(key)
 	case Unserved:
 		if _, ok := b.defined[key.GroupKind]; !ok {
-			return key, "is of a type, or of a version of it, that the API server does not serve: restore or create its CustomResourceDefinition first"
+			return key, "is of a type that the API server does not serve" + because(live) + ": restore or create its CustomResourceDefinition first"
 		}
 		return b.namespaceProblem(key)
 	default:
-		return key, "is not known to be absent: it could not be read"
+		return key, "is not known to be absent: it could not be read" + because(live)
 	}
+}
+
+// because returns the reason why something is not known, for the end of a sentence.
+func because(l Live) string {
+	if l.Reason == "" {
+		return ""
+	}
+	return " (" + l.Reason + ")"
 }
 
 // namespaceProblem reports why nothing can be created in a namespace. One that could not be

@@ -49,6 +49,7 @@ const (
 type Live struct {
 	Presence Presence
 	Object   *unstructured.Unstructured // if Present
+	Reason   string                     // why it could not be read, or created, if Unknown or Unserved
 }
 
 // Input is what a plan is made from. The Plan does not share memory with it.
@@ -83,6 +84,7 @@ type Input struct {
 type Plan struct {
 	Steps     []Step
 	Existing  []Existing // restored before
+	Adopted   []Existing // created by restored controllers in their place, which are in Left
 	Left      []Note     // left to the controllers that create them
 	Conflicts []Note     // nothing is written while there are any
 	Blocked   []Key      // objects below those with conflicts
@@ -94,6 +96,7 @@ type Existing struct {
 	Key        Key
 	FormerUID  types.UID
 	CurrentUID types.UID
+	After      FollowUp // that is still to be written; its status, only if there is none
 }
 
 // A Note is about one object. Message says what to do.
@@ -200,10 +203,17 @@ func (b *builder) planObject(o *unstructured.Unstructured) {
 	if live.Presence == Present && isRestored(live.Object, o) && !isTerminating(live.Object) {
 		b.cover(key, o)
 		b.current[uid] = live.Object.GetUID()
-		b.plan.Existing = append(b.plan.Existing, Existing{key, uid, live.Object.GetUID()})
+		b.plan.Existing = append(b.plan.Existing, Existing{key, uid, live.Object.GetUID(), b.followUp(o, key)})
 		return
 	}
-	if message, ok := b.leave(o, key, live); ok {
+	if b.createdMeanwhile(o, live) {
+		b.cover(key, o)
+		b.current[uid] = live.Object.GetUID()
+		b.plan.Adopted = append(b.plan.Adopted, Existing{Key: key, FormerUID: uid, CurrentUID: live.Object.GetUID()})
+		b.plan.Left = append(b.plan.Left, Note{key, "is left as its restored controller has created it"})
+		return
+	}
+	if message, ok := b.leave(o, key); ok {
 		b.left[uid] = struct{}{}
 		b.plan.Left = append(b.plan.Left, Note{key, message})
 		return

@@ -297,7 +297,7 @@ func TestBuild_RemovesWhatOnlyTheOldObjectHad(t *testing.T) {
 			if diff := cmp.Diff(before, archived); diff != "" {
 				t.Errorf("the archived object was changed: %s", diff)
 			}
-			if status, ok := plan.Steps[0].Status(got); ok != (archived.Object["status"] != nil) || ok && !cmp.Equal(archived.Object["status"], status.Object["status"]) {
+			if status, ok := plan.Steps[0].After.Status(got); ok != (archived.Object["status"] != nil) || ok && !cmp.Equal(archived.Object["status"], status.Object["status"]) {
 				t.Errorf("its status is %v", status)
 			}
 			if lost := kind == "any"; lost != (len(plan.Warnings) == 1 && strings.HasSuffix(plan.Warnings[0].Message, "serve: example.com/gone")) {

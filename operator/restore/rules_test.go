@@ -108,13 +108,18 @@ func TestBuild_OwnersLeftToControllersNeedAll(t *testing.T) {
 func TestBuild_LeavesWhatRestoredControllersHaveCreated(t *testing.T) {
 	deployment := object("apps/v1", "Deployment", "web")
 	set := object("apps/v1", "ReplicaSet", "web-1", deployment)
-	in := input(deployment, set)
+	in := input(deployment, set, object("v1", "Pod", "web-1-a", set))
 	in.All = true
 	carryOut(t, in, restore.Build(in), 1)
 	current := in.Live[restore.KeyOf(deployment)].Object
 	in.Live[restore.KeyOf(set)] = present(object("apps/v1", "ReplicaSet", "web-1", current))
-	if plan := restore.Build(in); len(plan.Left) != 1 || len(plan.Conflicts) != 0 || len(plan.Existing) != 1 {
-		t.Errorf("got %+v", plan)
+	plan := restore.Build(in)
+	if len(plan.Left) != 1 || len(plan.Adopted) != 1 || len(plan.Conflicts) != 0 || len(plan.Existing) != 1 || len(plan.Steps) != 1 {
+		t.Fatalf("got %+v", plan)
+	}
+	o, err := plan.Steps[0].Object(map[types.UID]types.UID{"old-web-1": "now"})
+	if err != nil || o.GetOwnerReferences()[0].UID != "now" {
+		t.Errorf("its owners are %+v: %v", o.GetOwnerReferences(), err)
 	}
 }
 
@@ -193,8 +198,8 @@ func TestBuild_ClaimsKeepTheVolumeWithTheirData(t *testing.T) {
 				t.Fatal(err)
 			}
 			name, _, _ := unstructured.NestedString(o.Object, "spec", "volumeName")
-			if (name == "v") != c.keeps || (step.Volume == "v") != c.rebinds {
-				t.Errorf("it has the volume %q, and takes over %q", name, step.Volume)
+			if (name == "v") != c.keeps || (step.After.Volume == "v") != c.rebinds {
+				t.Errorf("it has the volume %q, and takes over %q", name, step.After.Volume)
 			}
 			if (c.warning == "") != (len(plan.Warnings) == 0) || c.warning != "" && !strings.Contains(plan.Warnings[0].Message, c.warning) {
 				t.Errorf("warnings: %+v", plan.Warnings)

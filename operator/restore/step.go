@@ -47,14 +47,29 @@ func restoredFrom(live *unstructured.Unstructured) origin {
 type Step struct {
 	Key       Key
 	FormerUID types.UID
+	After     FollowUp
 
+	object *unstructured.Unstructured // owned by the step
+	owners []owner
+}
+
+// A FollowUp is what is written after an object was created.
+type FollowUp struct {
 	// Volume is the PersistentVolume that still has the data of a restored claim, and refers to
 	// the former claim. Empty: there is none.
 	Volume string
 
-	object *unstructured.Unstructured // owned by the step
-	owners []owner
 	status any // as archived; nil: it has none
+}
+
+// Status returns an object with its archived status, and whether it has one. The caller owns it.
+func (f FollowUp) Status(current *unstructured.Unstructured) (*unstructured.Unstructured, bool) {
+	if f.status == nil {
+		return nil, false
+	}
+	o := current.DeepCopy()
+	o.Object["status"] = runtime.DeepCopyJSONValue(f.status)
+	return o, true
 }
 
 // An owner is an owner reference of a step's object.
@@ -95,15 +110,4 @@ func (s Step) Object(current map[types.UID]types.UID) (*unstructured.Unstructure
 // Restores reports whether an object is the one that the step creates, from this run or an earlier one.
 func (s Step) Restores(live *unstructured.Unstructured) bool {
 	return !isTerminating(live) && KeyOf(live) == s.Key && restoredFrom(live) == originOf(s.Key, s.FormerUID)
-}
-
-// Status returns the created object with its archived status, and whether it has one. The caller
-// owns it.
-func (s Step) Status(created *unstructured.Unstructured) (*unstructured.Unstructured, bool) {
-	if s.status == nil {
-		return nil, false
-	}
-	o := created.DeepCopy()
-	o.Object["status"] = runtime.DeepCopyJSONValue(s.status)
-	return o, true
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -31,7 +32,7 @@ func (b *builder) cleanClaim(s *Step) []string {
 	case planned:
 		return nil
 	case usable && refersTo(live.Object, s.Key, s.FormerUID):
-		s.Volume = volume
+		s.After.Volume = volume
 		return nil
 	case usable:
 		removeFields(s.object, "spec.volumeName")
@@ -42,6 +43,18 @@ func (b *builder) cleanClaim(s *Step) []string {
 	default:
 		return []string{fmt.Sprintf("waits for the volume %s, which could not be read: if it was deleted, create the claim again without spec.volumeName", volume)}
 	}
+}
+
+// followUp returns what an interrupted restore may not have written after it created an object.
+func (b *builder) followUp(o *unstructured.Unstructured, key Key) FollowUp {
+	after := FollowUp{status: runtime.DeepCopyJSONValue(o.Object["status"])}
+	if volume := volumeOf(o); volume != "" && key.GroupKind == claimKind && key.Namespace == o.GetNamespace() {
+		live := b.Live[Key{volumeKind, "", volume}]
+		if live.Presence == Present && !isTerminating(live.Object) && refersTo(live.Object, key, o.GetUID()) {
+			after.Volume = volume
+		}
+	}
+	return after
 }
 
 // refersTo reports whether a volume is bound to a claim that was deleted.

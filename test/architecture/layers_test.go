@@ -230,6 +230,7 @@ var layers = map[string]layer{
 		internal: []string{"operator/companion", "operator/gate"},
 		external: []string{"github.com/go-logr/logr", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/utils"},
 	},
+	"operator/archive/memory": {internal: []string{"operator/archive"}, external: []string{"filippo.io/age", "k8s.io/apimachinery"}},
 	"operator/archive/serve": {
 		internal: []string{"operator/archive", "operator/debug", "operator/record"},
 		external: []string{"k8s.io/apimachinery"},

@@ -1,7 +1,6 @@
 package replicas
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -16,47 +15,21 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/gleaner-dev/gleaner/operator/archive"
+	"github.com/gleaner-dev/gleaner/operator/archive/memory"
 	"github.com/gleaner-dev/gleaner/operator/archive/serve"
 	"github.com/gleaner-dev/gleaner/operator/debug"
 )
 
-// sealed is an archive in memory, newest first.
-type sealed struct {
-	archive.Reader // nil: other methods are not called
-
-	entries []archive.Entry
-}
-
-func (s sealed) Headers(_ context.Context, q archive.Query, yield func(archive.Header) bool) error {
-	for _, e := range s.entries {
-		if q.Matches(e.Header) && !yield(e.Header) {
-			break
-		}
-	}
-	return nil
-}
-
-func (s sealed) Body(_ context.Context, h archive.Header) ([]byte, error) {
-	i := slices.IndexFunc(s.entries, func(e archive.Entry) bool { return e.ID == h.ID })
-	if i < 0 {
-		return nil, archive.ErrNotFound
-	}
-	return s.entries[i].Body, nil
-}
-
-// sealedObjects returns an archive of n ConfigMaps.
-func sealedObjects(t *testing.T, n int) (s sealed) {
+// configMapsIn returns an archive of n ConfigMaps, and their headers.
+func configMapsIn(t *testing.T, n int) (m *memory.Archive, headers []archive.Header) {
 	t.Helper()
+	m = &memory.Archive{}
 	for i := range n {
 		name := "o" + strconv.Itoa(i)
 		o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": name, "namespace": "shop", "uid": "u-" + name}}}
-		e, err := archive.Seal(o, archive.Header{Time: at.Add(time.Duration(i) * time.Second)}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.entries = slices.Insert(s.entries, 0, e)
+		headers = append(headers, m.Add(t, o, at.Add(time.Duration(i)*time.Second), archive.Cause{}))
 	}
-	return s
+	return m, headers
 }
 
 // archiveAt opens the archive of a server.
@@ -84,8 +57,8 @@ func handlerOf(r archive.Reader) *http.ServeMux {
 }
 
 func TestArchive_ReadsAllPages(t *testing.T) {
-	s := sealedObjects(t, 2500)
-	a, err := archiveAt(t, handlerOf(s))
+	m, headers := configMapsIn(t, 2500)
+	a, err := archiveAt(t, handlerOf(m))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,8 +69,8 @@ func TestArchive_ReadsAllPages(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	for _, e := range s.entries {
-		want = append(want, e.Object.Name)
+	for _, h := range slices.Backward(headers) {
+		want = append(want, h.Object.Name)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -109,23 +82,23 @@ func TestArchive_ReadsAllPages(t *testing.T) {
 }
 
 func TestArchive_BodiesAreVerified(t *testing.T) {
-	s := sealedObjects(t, 3)
-	s.entries[1].Body = append(slices.Clone(s.entries[1].Body), 'x')
-	a, err := archiveAt(t, handlerOf(s))
+	m, headers := configMapsIn(t, 3)
+	m.Corrupt(headers[1].ID)
+	a, err := archiveAt(t, handlerOf(m))
 	if err != nil {
 		t.Fatal(err)
 	}
-	body, err := a.Body(t.Context(), s.entries[0].Header)
+	body, err := a.Body(t.Context(), headers[2])
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o, err := archive.Open(s.entries[0].Header, body); err != nil || o.GetName() != "o2" {
+	if o, err := archive.Open(headers[2], body); err != nil || o.GetName() != "o2" {
 		t.Errorf("got %v: %v", o, err)
 	}
-	if _, err := a.Body(t.Context(), s.entries[1].Header); !errors.Is(err, archive.ErrCorrupt) {
+	if _, err := a.Body(t.Context(), headers[1]); !errors.Is(err, archive.ErrCorrupt) {
 		t.Errorf("a changed body: %v", err)
 	}
-	gone := s.entries[2].Header
+	gone := headers[0]
 	gone.ID = "gone"
 	if _, err := a.Body(t.Context(), gone); !errors.Is(err, archive.ErrNotFound) {
 		t.Errorf("an entry that is gone: %v", err)
@@ -134,7 +107,8 @@ func TestArchive_BodiesAreVerified(t *testing.T) {
 
 // Some of the cascade would be missing, and so would be what is restored.
 func TestArchive_IncompleteListsAreErrors(t *testing.T) {
-	whole := handlerOf(sealedObjects(t, 3))
+	m, _ := configMapsIn(t, 3)
+	whole := handlerOf(m)
 	a, err := archiveAt(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Get("limit") == "" {
 			w.Header().Set("Warning", `299 gleaner "response is incomplete"`)
