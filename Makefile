@@ -110,6 +110,8 @@ soak: setup build ## run Gleaner for half an hour with churn, faults and an atta
 # All fuzz targets, as FOLDER:NAME, and how long each runs. A test in ./test compares the list with the code.
 FUZZ := \
 	hostabi:FuzzParseVerdict \
+	operator/archive/codec:FuzzDecode \
+	operator/archive/filestore/pagecheck:FuzzCheck \
 	operator/archive:FuzzOpen \
 	operator/archive:FuzzParseKeys \
 	operator/escape:FuzzText \

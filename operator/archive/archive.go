@@ -125,7 +125,8 @@ type Usage struct {
 // Reader reads a store. Its methods may be called concurrently.
 type Reader interface {
 	// Headers calls yield for the headers that a query selects, newest first, until that
-	// returns false. A corrupt header ends it with an error.
+	// returns false. Headers that are corrupt are skipped, and the error at the end is
+	// ErrCorrupt.
 	Headers(ctx context.Context, q Query, yield func(Header) bool) error
 
 	// Body returns the body of an entry. The error is ErrNotFound or ErrCorrupt, or that of
@@ -133,7 +134,8 @@ type Reader interface {
 	Body(ctx context.Context, h Header) ([]byte, error)
 
 	// Records calls yield for the records of a period, oldest first, until that returns
-	// false. An empty uid means all objects; zero times mean no limit.
+	// false. An empty uid means all objects; zero times mean no limit. Records that are
+	// corrupt are skipped, and the error at the end is ErrCorrupt.
 	Records(ctx context.Context, uid types.UID, since, before time.Time, yield func(Record) bool) error
 
 	Usage(ctx context.Context) (Usage, error)
@@ -144,8 +146,9 @@ type Reader interface {
 type Store interface {
 	Reader
 
-	// Put stores entries. When it returns nil they are durable, and can be read back after
-	// a crash. Concurrent calls are committed together.
+	// Put stores entries: all of them, or none. When it returns nil they are durable, and can
+	// be read back after a crash. Entries that are stored already are left as they are.
+	// Concurrent calls are committed together. After an error they may still be stored.
 	Put(ctx context.Context, entries ...Entry) error
 
 	// Append stores records. They are durable when it returns nil.
