@@ -42,8 +42,10 @@ func OpenArchive(ctx context.Context, w Options) (*Archive, error) {
 }
 
 // Headers calls yield for the headers that a query selects, newest first, until that returns false. It
-// is an error if the operator could not review access to all of them.
+// is an error if the operator could not review access to all of them. Headers that are
+// corrupt are skipped, and the error at the end is archive.ErrCorrupt.
 func (a *Archive) Headers(ctx context.Context, q archive.Query, yield func(archive.Header) bool) error {
+	var corrupt error
 	for position := ""; ; {
 		page, err := a.page(ctx, serve.Values(q, position))
 		if err != nil {
@@ -54,8 +56,11 @@ func (a *Archive) Headers(ctx context.Context, q archive.Query, yield func(archi
 				return nil
 			}
 		}
+		if page.Corrupt != "" {
+			corrupt = fmt.Errorf("%w: %s", archive.ErrCorrupt, page.Corrupt)
+		}
 		if page.Continue == "" {
-			return nil
+			return corrupt
 		}
 		if page.Continue == position {
 			return fmt.Errorf("read archive of %s: the page after %q is that page again", a.replica.Name, position)

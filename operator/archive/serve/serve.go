@@ -49,6 +49,9 @@ type Page struct {
 	// Continue is the value of continue= for the next page. Empty: this is the last one. A page
 	// may have no items and still not be the last one.
 	Continue string `json:"continue,omitempty"`
+
+	// Corrupt says that headers were corrupt, which are missing. Empty: none of this page were.
+	Corrupt string `json:"corrupt,omitempty"`
 }
 
 // Handlers returns the handlers by path. The caller authenticates requests, with the filter of a
@@ -109,7 +112,10 @@ func (h *handler) page(r *http.Request, asked request) (Page, error) {
 	case err == nil && ctx.Err() != nil:
 		err = ctx.Err()
 	}
-	if page.Continue != "" && ctx.Err() != nil {
+	switch {
+	case errors.Is(err, archive.ErrCorrupt):
+		page.Corrupt, err = err.Error(), nil
+	case page.Continue != "" && ctx.Err() != nil:
 		err = nil // the time was up
 	}
 	return page, err
