@@ -29,7 +29,7 @@ ASIDE := test/s3 test/prometheus
 UNIT := ./cmd/gleaner-dev ./crds/... ./devcluster/child ./devcluster/freeport ./devcluster/gobuild ./internal/... ./operator/... ./policies/... \
 	./test ./test/architecture ./test/attacks/payload ./test/bench ./test/pins ./test/reference $(MODULE)/hostabi/...
 CLUSTER := ./test/docs ./test/process ./test/integration/policies ./cmd/gleaner ./test/inspect ./test/examples ./test/integration/preview \
-	./test/integration ./devcluster ./test/integration/server ./test/integration/crds ./test/integration/intents ./devcluster/s3server
+	./test/integration ./devcluster ./test/integration/restore ./test/integration/server ./test/integration/crds ./test/integration/intents ./devcluster/s3server
 LONG := ./test/deploy ./test/faults ./test/attacks ./test/soak ./test/differential ./test/node ./devcluster/node
 
 # Nested modules with tests; ./test/examples runs those of examples.
@@ -120,6 +120,7 @@ FUZZ := \
 	operator/intents:FuzzURL_StaysWithinTheGrant \
 	operator/objectstate:FuzzRead \
 	operator/objectstate:FuzzReadFinalizers \
+	operator/archive/serve:FuzzParse \
 	operator/restore:FuzzBuild \
 	policies/rego:FuzzNesting \
 	policies/rego:FuzzPattern \

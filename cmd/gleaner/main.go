@@ -22,6 +22,7 @@ import (
 	"github.com/gleaner-dev/gleaner/internal/cli/rbac"
 	"github.com/gleaner-dev/gleaner/internal/cli/release"
 	"github.com/gleaner-dev/gleaner/internal/cli/replay"
+	"github.com/gleaner-dev/gleaner/internal/cli/restore"
 	"github.com/gleaner-dev/gleaner/internal/cli/run"
 	"github.com/gleaner-dev/gleaner/internal/cli/sandbox"
 	"github.com/gleaner-dev/gleaner/internal/cli/stuck"
@@ -51,6 +52,7 @@ func rootCommandFor(name string) *cobra.Command {
 	cmd := &cobra.Command{Use: "gleaner", Short: "A programmable Kubernetes garbage collector", Long: rootLong}
 	program.Group(cmd, "Inspect and release:",
 		explain.Command(), stuck.Command(), monitor.Command(), graph.Command(), preview.Command(), doctor.Command(version), release.Command())
+	program.Group(cmd, "Undo deletions:", restore.Command(), restore.UndoCommand())
 	program.Group(cmd, "Write and test policies and finalizers:", module.Command(), test.Command(), replay.Command())
 	program.Group(cmd, "Run Gleaner:", run.Command(version), rbac.Command())
 	cmd.AddCommand(buildinfo.Command(version), sandbox.Command(),

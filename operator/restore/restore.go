@@ -7,11 +7,9 @@ package restore
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -41,15 +39,17 @@ type Presence string
 
 // The presences.
 const (
-	Unknown Presence = ""        // it could not be read
-	Absent  Presence = "Absent"  // the API server says that it does not exist
-	Present Presence = "Present" // it exists
+	Unknown  Presence = ""         // it could not be read
+	Absent   Presence = "Absent"   // the API server says that it does not exist
+	Present  Presence = "Present"  // it exists
+	Unserved Presence = "Unserved" // the API server does not serve its type, and can't create it
 )
 
 // Live is what is at a key now.
 type Live struct {
 	Presence Presence
 	Object   *unstructured.Unstructured // if Present
+	Reason   string                     // why it could not be read, or created, if Unknown or Unserved
 }
 
 // Input is what a plan is made from. The Plan does not share memory with it.
@@ -58,8 +58,7 @@ type Input struct {
 	// the first counts.
 	Archived []*unstructured.Unstructured
 
-	// Live is what is at the keys of archived objects and of their owners, after Namespace was
-	// applied. A key that is not there is Unknown.
+	// Live is what is at the keys that Keys returns. A key that is not there is Unknown.
 	Live map[Key]Live
 
 	// ServedFinalizers are the finalizers that a controller removes again. Others are left off.
@@ -72,16 +71,23 @@ type Input struct {
 	// restored. Without it, such an object is a conflict: it would be collected again.
 	DropOwners bool
 
-	// All also restores objects that their restored controllers create themselves.
+	// All also restores objects that their restored controllers create themselves, and Pods
+	// that had finished.
 	All bool
+
+	// KeepAddresses restores Services with their cluster IPs and node ports. Without it, the
+	// API server assigns new ones: others may have the old ones now.
+	KeepAddresses bool
 }
 
 // A Plan is what a restore does, in the order of its steps.
 type Plan struct {
 	Steps     []Step
 	Existing  []Existing // restored before
+	Adopted   []Existing // created by restored controllers in their place, which are in Left
 	Left      []Note     // left to the controllers that create them
 	Conflicts []Note     // nothing is written while there are any
+	Blocked   []Key      // objects below those with conflicts
 	Warnings  []Note
 }
 
@@ -90,9 +96,10 @@ type Existing struct {
 	Key        Key
 	FormerUID  types.UID
 	CurrentUID types.UID
+	After      FollowUp // that is still to be written; its status, only if there is none
 }
 
-// A Note is about one archived object. Message says what to do.
+// A Note is about one object. Message says what to do.
 type Note struct {
 	Key     Key
 	Message string
@@ -100,14 +107,7 @@ type Note struct {
 
 // Build returns the plan for an input.
 func Build(in Input) Plan {
-	b := builder{Input: in, archived: map[types.UID]*unstructured.Unstructured{}, marked: map[types.UID]mark{}, restored: map[types.UID]struct{}{}, left: map[types.UID]struct{}{}}
-	for _, o := range in.Archived {
-		if uid := o.GetUID(); b.archived[uid] == nil {
-			b.archived[uid] = o
-			b.order = append(b.order, uid)
-		}
-	}
-	slices.SortStableFunc(b.order, func(x, y types.UID) int { return b.compare(b.archived[x], b.archived[y]) })
+	b := newBuilder(in)
 	for _, uid := range b.order {
 		b.visit(uid)
 	}
@@ -123,26 +123,47 @@ const (
 
 type builder struct {
 	Input
-	archived map[types.UID]*unstructured.Unstructured
-	order    []types.UID
-	marked   map[types.UID]mark
-	restored map[types.UID]struct{} // former UIDs that the plan or an earlier restore covers
-	left     map[types.UID]struct{} // to their controllers
-	plan     Plan
+	archived  map[types.UID]*unstructured.Unstructured
+	order     []types.UID
+	marked    map[types.UID]mark
+	restored  map[types.UID]struct{}        // former UIDs that the plan or an earlier restore covers
+	current   map[types.UID]types.UID       // current UIDs of what was restored before
+	left      map[types.UID]struct{}        // to their controllers
+	blocked   map[types.UID]struct{}        // by a conflict, their own or that of an owner
+	conflicts map[Key]struct{}              // that were reported
+	planned   map[Key]struct{}              // that the plan or an earlier restore covers
+	defined   map[schema.GroupKind]struct{} // by CustomResourceDefinitions that are covered
+	plan      Plan
+}
+
+func newBuilder(in Input) *builder {
+	b := &builder{
+		Input: in, archived: map[types.UID]*unstructured.Unstructured{}, marked: map[types.UID]mark{},
+		restored: map[types.UID]struct{}{}, current: map[types.UID]types.UID{}, left: map[types.UID]struct{}{}, blocked: map[types.UID]struct{}{},
+		conflicts: map[Key]struct{}{}, planned: map[Key]struct{}{}, defined: map[schema.GroupKind]struct{}{},
+	}
+	for _, o := range in.Archived {
+		if uid := o.GetUID(); b.archived[uid] == nil {
+			b.archived[uid] = o
+			b.order = append(b.order, uid)
+		}
+	}
+	slices.SortStableFunc(b.order, func(x, y types.UID) int { return compare(b.archived[x], b.archived[y]) })
+	return b
 }
 
 // compare orders objects without a common owner: those that others are in come first.
-func (b *builder) compare(x, y *unstructured.Unstructured) int {
+func compare(x, y *unstructured.Unstructured) int {
 	return cmp.Or(cmp.Compare(rank(x), rank(y)), strings.Compare(KeyOf(x).String(), KeyOf(y).String()))
 }
 
 func rank(o *unstructured.Unstructured) int {
 	switch KeyOf(o).GroupKind {
-	case schema.GroupKind{Kind: "Namespace"}, schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}:
+	case namespaceKind, definitionKind:
 		return 0
-	case schema.GroupKind{Kind: "PersistentVolume"}, schema.GroupKind{Kind: "ServiceAccount"}, schema.GroupKind{Kind: "Secret"}, schema.GroupKind{Kind: "ConfigMap"}:
+	case volumeKind, serviceAccountKind, secretKind, configMapKind:
 		return 1
-	case schema.GroupKind{Kind: "PersistentVolumeClaim"}:
+	case claimKind:
 		return 2
 	default:
 		return 3
@@ -158,7 +179,7 @@ func (b *builder) visit(uid types.UID) {
 	b.marked[uid] = visiting
 	o := b.archived[uid]
 	for _, ref := range o.GetOwnerReferences() {
-		if b.archived[ref.UID] != nil {
+		if b.archived[ref.UID] != nil && !adopts(ref, o) {
 			b.visit(ref.UID)
 		}
 	}
@@ -178,130 +199,65 @@ func (b *builder) target(o *unstructured.Unstructured) Key {
 // planObject plans one object, whose owners were planned.
 func (b *builder) planObject(o *unstructured.Unstructured) {
 	key, uid := b.target(o), o.GetUID()
-	switch live := b.Live[key]; {
-	case live.Presence == Present && isRestored(live.Object, o):
-		b.restored[uid] = struct{}{}
-		b.plan.Existing = append(b.plan.Existing, Existing{key, uid, live.Object.GetUID()})
-		return
-	case live.Presence == Present:
-		b.conflict(key, "an object of this name exists, with UID "+string(live.Object.GetUID())+
-			": delete or rename it, or restore to another namespace")
-		return
-	case live.Presence != Absent:
-		b.conflict(key, "whether an object of this name exists is not known: it could not be read")
+	live := b.Live[key]
+	if live.Presence == Present && isRestored(live.Object, o) && !isTerminating(live.Object) {
+		b.cover(key, o)
+		b.current[uid] = live.Object.GetUID()
+		b.plan.Existing = append(b.plan.Existing, Existing{key, uid, live.Object.GetUID(), b.followUp(o, key)})
 		return
 	}
-	if owner, ok := b.recreatedBy(o); ok && !b.All {
+	if b.createdMeanwhile(o, live) {
+		b.cover(key, o)
+		b.current[uid] = live.Object.GetUID()
+		b.plan.Adopted = append(b.plan.Adopted, Existing{Key: key, FormerUID: uid, CurrentUID: live.Object.GetUID()})
+		b.plan.Left = append(b.plan.Left, Note{key, "is left as its restored controller has created it"})
+		return
+	}
+	if message, ok := b.leave(o, key); ok {
 		b.left[uid] = struct{}{}
-		b.plan.Left = append(b.plan.Left, Note{key, fmt.Sprintf("is left to %s %s, which creates it: use --all to restore it as it was", owner.Kind, owner.Name)})
+		b.plan.Left = append(b.plan.Left, Note{key, message})
 		return
 	}
-	refs, problem := b.owners(o, key)
-	if problem != "" {
-		b.conflict(key, problem)
+	if at, problem := b.place(key, live); problem != "" {
+		b.conflict(o, at, problem)
+		return
+	}
+	refs, ok := b.owners(o, key)
+	if !ok {
 		return
 	}
 	step := Step{Key: key, FormerUID: uid, object: o.DeepCopy(), owners: refs}
-	for _, message := range clean(&step, b.ServedFinalizers) {
+	for _, message := range b.clean(&step) {
 		b.warn(key, message)
 	}
-	b.restored[uid] = struct{}{}
+	b.cover(key, o)
 	b.plan.Steps = append(b.plan.Steps, step)
 }
 
-func (b *builder) conflict(key Key, message string) {
-	b.plan.Conflicts = append(b.plan.Conflicts, Note{key, message})
+// cover notes that an object exists after the plan was carried out.
+func (b *builder) cover(key Key, o *unstructured.Unstructured) {
+	b.restored[o.GetUID()] = struct{}{}
+	b.planned[key] = struct{}{}
+	if key.GroupKind == definitionKind {
+		group, _, _ := unstructured.NestedString(o.Object, "spec", "group")
+		kind, _, _ := unstructured.NestedString(o.Object, "spec", "names", "kind")
+		b.defined[schema.GroupKind{Group: group, Kind: kind}] = struct{}{}
+	}
+}
+
+// conflict reports a problem with what is at a key, once, because of which an object can't be
+// restored.
+func (b *builder) conflict(o *unstructured.Unstructured, at Key, message string) {
+	b.blocked[o.GetUID()] = struct{}{}
+	if own := b.target(o); own != at {
+		b.plan.Blocked = append(b.plan.Blocked, own)
+	}
+	if _, reported := b.conflicts[at]; !reported {
+		b.conflicts[at] = struct{}{}
+		b.plan.Conflicts = append(b.plan.Conflicts, Note{at, message})
+	}
 }
 
 func (b *builder) warn(key Key, message string) {
 	b.plan.Warnings = append(b.plan.Warnings, Note{key, message})
-}
-
-// recreatedBy returns the restored controller that creates an object itself.
-func (b *builder) recreatedBy(o *unstructured.Unstructured) (metav1.OwnerReference, bool) {
-	ref := metav1.GetControllerOf(o)
-	if ref == nil {
-		return metav1.OwnerReference{}, false
-	}
-	_, covered := b.restored[ref.UID]
-	if _, left := b.left[ref.UID]; !covered && !left {
-		return *ref, false
-	}
-	return *ref, createdByController[creation{GroupKind: schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind(), created: KeyOf(o).GroupKind}]
-}
-
-// A creation is a kind of controllers with a kind of objects that they create.
-type creation struct {
-	schema.GroupKind
-	created schema.GroupKind
-}
-
-var createdByController = func() map[creation]bool {
-	apps := func(kind string) schema.GroupKind { return schema.GroupKind{Group: "apps", Kind: kind} }
-	batch := func(kind string) schema.GroupKind { return schema.GroupKind{Group: "batch", Kind: kind} }
-	pod, revision := schema.GroupKind{Kind: "Pod"}, apps("ControllerRevision")
-	return map[creation]bool{
-		{apps("Deployment"), apps("ReplicaSet")}:               true,
-		{apps("ReplicaSet"), pod}:                              true,
-		{apps("StatefulSet"), pod}:                             true,
-		{apps("StatefulSet"), revision}:                        true,
-		{apps("DaemonSet"), pod}:                               true,
-		{apps("DaemonSet"), revision}:                          true,
-		{schema.GroupKind{Kind: "ReplicationController"}, pod}: true,
-		{batch("CronJob"), batch("Job")}:                       true,
-		{batch("Job"), pod}:                                    true,
-		{schema.GroupKind{Kind: "Service"}, schema.GroupKind{Group: "discovery.k8s.io", Kind: "EndpointSlice"}}: true,
-	}
-}()
-
-// owners returns the owner references that an object gets, with former UIDs; a problem if
-// it would be collected again, or if that is not known.
-func (b *builder) owners(o *unstructured.Unstructured, key Key) (refs []owner, problem string) {
-	for _, ref := range o.GetOwnerReferences() {
-		if _, covered := b.restored[ref.UID]; covered {
-			refs = append(refs, owner{ref, true})
-			continue
-		}
-		if b.marked[ref.UID] == visiting {
-			b.warn(key, fmt.Sprintf("its owner %s %s is one of its own dependents: the reference is left off", ref.Kind, ref.Name))
-			continue
-		}
-		presence := b.ownerPresence(ref, key)
-		switch {
-		case presence == Present:
-			refs = append(refs, owner{ref, false})
-		case presence != Absent:
-			return nil, fmt.Sprintf("whether its owner %s %s exists is not known: it could not be read", ref.Kind, ref.Name)
-		case b.DropOwners:
-			b.warn(key, fmt.Sprintf("its owner %s %s neither exists nor is restored: the reference is left off", ref.Kind, ref.Name))
-		default:
-			problem = fmt.Sprintf("its owner %s %s neither exists nor is restored, so it would be collected again: restore the owner too, or use --drop-owners", ref.Kind, ref.Name)
-		}
-	}
-	if len(refs) > 0 {
-		return refs, "" // another owner keeps it; absent ones are left off
-	}
-	return nil, problem
-}
-
-// ownerPresence reports whether an owner exists with the UID that a reference has. One in another
-// namespace than the restored object's does not count.
-func (b *builder) ownerPresence(ref metav1.OwnerReference, key Key) Presence {
-	gk := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind()
-	sure := 0
-	for _, at := range []Key{{gk, key.Namespace, ref.Name}, {gk, "", ref.Name}} {
-		live, asked := b.Live[at]
-		switch {
-		case live.Presence == Present && live.Object.GetUID() == ref.UID:
-			return Present
-		case asked && live.Presence != Unknown:
-			sure++
-		case asked:
-			return Unknown
-		}
-	}
-	if sure == 0 {
-		return Unknown
-	}
-	return Absent
 }

@@ -127,6 +127,7 @@ func TestBuild_ListsConflictsInsteadOfSteps(t *testing.T) {
 	key, ownerKey := restore.KeyOf(dependent), restore.KeyOf(owner)
 	copied := configMap("dependent")
 	copied.SetAnnotations(map[string]string{restore.FromAnnotation: `{"kind":"ConfigMap","namespace":"shop","name":"elsewhere","uid":"old-dependent"}`})
+	shop := restore.KeyOf(namespaceObject("shop"))
 	for claim, c := range map[string]struct {
 		change func(*restore.Input)
 		words  string // empty: no conflict
@@ -137,10 +138,16 @@ func TestBuild_ListsConflictsInsteadOfSteps(t *testing.T) {
 		"an owner that was replaced":                    {func(in *restore.Input) { in.Live[ownerKey] = present(configMap("owner2")) }, "it would be collected again"},
 		"an owner that could not be read":               {func(in *restore.Input) { in.Live[ownerKey] = restore.Live{} }, "its owner ConfigMap owner exists is not known"},
 		"an owner that was not looked for":              {func(in *restore.Input) { delete(in.Live, ownerKey) }, "its owner ConfigMap owner exists is not known"},
-		"an object of that name":                        {func(in *restore.Input) { in.Live[key] = present(configMap("dependent")) }, "an object of this name exists"},
-		"a restored object's annotation on another one": {func(in *restore.Input) { in.Live[key] = present(copied) }, "an object of this name exists"},
+		"an object of that name":                        {func(in *restore.Input) { in.Live[key] = present(configMap("dependent")) }, "exists already, with UID"},
+		"a restored object's annotation on another one": {func(in *restore.Input) { in.Live[key] = present(copied) }, "exists already, with UID"},
 		"a name that could not be read":                 {func(in *restore.Input) { in.Live[key] = restore.Live{} }, "could not be read"},
 		"a name that was not looked for":                {func(in *restore.Input) { delete(in.Live, key) }, "could not be read"},
+		"an object that is being deleted":               {func(in *restore.Input) { in.Live[key] = present(terminating(dependent)) }, "wait until it is gone"},
+		"an owner that is being deleted":                {func(in *restore.Input) { in.Live[ownerKey] = present(terminating(owner)) }, "is being deleted, so it would be collected again"},
+		"a type that is not served":                     {func(in *restore.Input) { in.Live[key] = restore.Live{Presence: restore.Unserved} }, "does not serve"},
+		"an owner whose type is not served":             {func(in *restore.Input) { in.Live[ownerKey] = restore.Live{Presence: restore.Unserved} }, "it would be collected again"},
+		"a namespace that does not exist":               {func(in *restore.Input) { in.Live[shop] = restore.Live{Presence: restore.Absent} }, "create it first"},
+		"a namespace that is being deleted":             {func(in *restore.Input) { in.Live[shop] = present(terminating(namespaceObject("shop"))) }, "wait until it is gone"},
 	} {
 		t.Run(claim, func(t *testing.T) {
 			in := input(dependent)
@@ -234,7 +241,27 @@ func TestBuild_RemovesWhatOnlyTheOldObjectHad(t *testing.T) {
 		},
 		"PersistentVolumeClaim": {
 			`{"apiVersion":"v1","kind":"PersistentVolumeClaim","metadata":{"name":"o","namespace":"shop","uid":"u","annotations":{"pv.kubernetes.io/bind-completed":"yes"}},"spec":{"volumeName":"v"}}`,
-			`{"apiVersion":"v1","kind":"PersistentVolumeClaim","metadata":{"name":"o","namespace":"shop"},"spec":{}}`,
+			`{"apiVersion":"v1","kind":"PersistentVolumeClaim","metadata":{"name":"o","namespace":"shop"},"spec":{"volumeName":"v"}}`,
+		},
+		"Secret with a token": {
+			`{"apiVersion":"v1","kind":"Secret","type":"kubernetes.io/service-account-token","metadata":{"name":"o","namespace":"shop","uid":"u","annotations":
+			{"kubernetes.io/service-account.name":"a","kubernetes.io/service-account.uid":"b"}},"data":{"token":"dA==","ca.crt":"","namespace":"","other":"eA=="}}`,
+			`{"apiVersion":"v1","kind":"Secret","type":"kubernetes.io/service-account-token","metadata":{"name":"o","namespace":"shop","annotations":
+			{"kubernetes.io/service-account.name":"a"}},"data":{"other":"eA=="}}`,
+		},
+		"Service": {
+			`{"apiVersion":"v1","kind":"Service","metadata":{"name":"o","namespace":"shop","uid":"u"},"spec":{"clusterIP":"10.0.0.1","clusterIPs":["10.0.0.1"],
+			"healthCheckNodePort":31000,"ports":[{"port":80,"nodePort":30080}]}}`,
+			`{"apiVersion":"v1","kind":"Service","metadata":{"name":"o","namespace":"shop"},"spec":{"ports":[{"port":80}]}}`,
+		},
+		"Service without an address": {
+			`{"apiVersion":"v1","kind":"Service","metadata":{"name":"o","namespace":"shop","uid":"u"},"spec":{"clusterIP":"None","clusterIPs":["None"],"ports":[{"port":80}]}}`,
+			`{"apiVersion":"v1","kind":"Service","metadata":{"name":"o","namespace":"shop"},"spec":{"clusterIP":"None","clusterIPs":["None"],"ports":[{"port":80}]}}`,
+		},
+		"Job that had finished": {
+			`{"apiVersion":"batch/v1","kind":"Job","metadata":{"name":"o","namespace":"shop","uid":"u"},"spec":{"manualSelector":true},
+			"status":{"conditions":[{"type":"SuccessCriteriaMet","status":"True"},{"type":"Complete","status":"True"}]}}`,
+			`{"apiVersion":"batch/v1","kind":"Job","metadata":{"name":"o","namespace":"shop"},"spec":{"manualSelector":true,"suspend":true}}`,
 		},
 		"Job": {
 			`{"apiVersion":"batch/v1","kind":"Job","metadata":{"name":"o","namespace":"shop","uid":"u","labels":{"controller-uid":"u","a":"b"}},"spec":{"selector":{"matchLabels":{"batch.kubernetes.io/controller-uid":"u"}},
@@ -269,6 +296,9 @@ func TestBuild_RemovesWhatOnlyTheOldObjectHad(t *testing.T) {
 			}
 			if diff := cmp.Diff(before, archived); diff != "" {
 				t.Errorf("the archived object was changed: %s", diff)
+			}
+			if status, ok := plan.Steps[0].After.Status(got); ok != (archived.Object["status"] != nil) || ok && !cmp.Equal(archived.Object["status"], status.Object["status"]) {
+				t.Errorf("its status is %v", status)
 			}
 			if lost := kind == "any"; lost != (len(plan.Warnings) == 1 && strings.HasSuffix(plan.Warnings[0].Message, "serve: example.com/gone")) {
 				t.Errorf("warnings: %+v", plan.Warnings)

@@ -3,12 +3,10 @@ package restore
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -32,20 +30,46 @@ func originOf(key Key, uid types.UID) origin {
 
 // isRestored reports whether an object is the one that was restored for an archived one.
 func isRestored(live, archived *unstructured.Unstructured) bool {
+	return restoredFrom(live) == originOf(KeyOf(live), archived.GetUID())
+}
+
+// restoredFrom returns the value of an object's annotation; if it is missing or invalid, the zero
+// value, which is that of no object.
+func restoredFrom(live *unstructured.Unstructured) origin {
 	var from origin
 	if err := json.Unmarshal([]byte(live.GetAnnotations()[FromAnnotation]), &from); err != nil {
-		return false
+		return origin{}
 	}
-	return from == originOf(KeyOf(live), archived.GetUID())
+	return from
 }
 
 // A Step creates an object.
 type Step struct {
 	Key       Key
 	FormerUID types.UID
+	After     FollowUp
 
 	object *unstructured.Unstructured // owned by the step
 	owners []owner
+}
+
+// A FollowUp is what is written after an object was created.
+type FollowUp struct {
+	// Volume is the PersistentVolume that still has the data of a restored claim, and refers to
+	// the former claim. Empty: there is none.
+	Volume string
+
+	status any // as archived; nil: it has none
+}
+
+// Status returns an object with its archived status, and whether it has one. The caller owns it.
+func (f FollowUp) Status(current *unstructured.Unstructured) (*unstructured.Unstructured, bool) {
+	if f.status == nil {
+		return nil, false
+	}
+	o := current.DeepCopy()
+	o.Object["status"] = runtime.DeepCopyJSONValue(f.status)
+	return o, true
 }
 
 // An owner is an owner reference of a step's object.
@@ -83,127 +107,7 @@ func (s Step) Object(current map[types.UID]types.UID) (*unstructured.Unstructure
 	return o, nil
 }
 
-// ownPrefix is that of the finalizers and annotations by which Gleaner keeps track of objects.
-const ownPrefix = "gleaner.dev/"
-
-// clean removes from a step's object what only the old one had, and returns what people
-// have to know about that.
-func clean(s *Step, served map[string]struct{}) (warnings []string) {
-	o := s.object
-	o.SetNamespace(s.Key.Namespace)
-	for _, field := range []string{"uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "managedFields", "ownerReferences", "generateName"} {
-		unstructured.RemoveNestedField(o.Object, "metadata", field)
-	}
-	unstructured.RemoveNestedField(o.Object, "status")
-	annotations := o.GetAnnotations()
-	for key := range annotations {
-		if strings.HasPrefix(key, ownPrefix) {
-			delete(annotations, key)
-		}
-	}
-	o.SetAnnotations(annotations)
-	var kept, left []string
-	for _, f := range o.GetFinalizers() {
-		_, ok := served[f]
-		switch {
-		case strings.HasPrefix(f, ownPrefix), f == metav1.FinalizerOrphanDependents, f == metav1.FinalizerDeleteDependents:
-		case ok:
-			kept = append(kept, f)
-		default:
-			left = append(left, f)
-		}
-	}
-	o.SetFinalizers(kept)
-	if len(left) > 0 {
-		warnings = append(warnings, "is restored without the finalizers that no controller is known to serve: "+strings.Join(left, ", "))
-	}
-	if clean := cleaners[s.Key.GroupKind]; clean != nil {
-		warnings = append(warnings, clean(o)...)
-	}
-	return warnings
-}
-
-// cleaners remove what the server or a controller has set in the objects of a kind.
-var cleaners = map[schema.GroupKind]func(*unstructured.Unstructured) []string{
-	{Kind: "Namespace"}:             remove("spec.finalizers"),
-	{Kind: "Pod"}:                   cleanPod,
-	{Kind: "PersistentVolumeClaim"}: cleanClaim,
-	{Kind: "PersistentVolume"}:      remove("spec.claimRef.uid", "spec.claimRef.resourceVersion"),
-	{Kind: "ServiceAccount"}:        remove("secrets"),
-	{Group: "batch", Kind: "Job"}:   cleanJob,
-}
-
-// remove returns a cleaner that removes fields.
-func remove(fields ...string) func(*unstructured.Unstructured) []string {
-	return func(o *unstructured.Unstructured) []string {
-		for _, field := range fields {
-			unstructured.RemoveNestedField(o.Object, strings.Split(field, ".")...)
-		}
-		return nil
-	}
-}
-
-// tokenVolumePrefix begins the name of the volume that the ServiceAccount admission plugin adds.
-const tokenVolumePrefix = "kube-api-access-"
-
-func cleanPod(o *unstructured.Unstructured) []string {
-	remove("spec.nodeName")(o)
-	removeTokens(o, "spec", "volumes")
-	for _, containers := range []string{"containers", "initContainers"} {
-		list, ok, err := unstructured.NestedSlice(o.Object, "spec", containers)
-		if !ok || err != nil {
-			continue
-		}
-		for _, c := range list {
-			if container, ok := c.(map[string]any); ok {
-				removeTokens(&unstructured.Unstructured{Object: container}, "volumeMounts")
-			}
-		}
-		_ = unstructured.SetNestedSlice(o.Object, list, "spec", containers) // its parent exists
-	}
-	return nil
-}
-
-// removeTokens removes the entries of a list whose name is that of a token volume.
-func removeTokens(o *unstructured.Unstructured, path ...string) {
-	list, ok, err := unstructured.NestedSlice(o.Object, path...)
-	if !ok || err != nil {
-		return
-	}
-	list = slices.DeleteFunc(list, func(entry any) bool {
-		fields, _ := entry.(map[string]any)
-		name, _ := fields["name"].(string)
-		return strings.HasPrefix(name, tokenVolumePrefix)
-	})
-	_ = unstructured.SetNestedSlice(o.Object, list, path...) // its parent exists
-}
-
-// cleanClaim makes a claim one that is not bound: the volume, if it still exists, refers to the
-// old claim.
-func cleanClaim(o *unstructured.Unstructured) (warnings []string) {
-	volume, _, _ := unstructured.NestedString(o.Object, "spec", "volumeName")
-	if volume != "" {
-		warnings = append(warnings, fmt.Sprintf("was bound to the volume %s: its data is in the new claim only if that volume still exists and is bound to it", volume))
-	}
-	remove("spec.volumeName")(o)
-	annotations := o.GetAnnotations()
-	for _, key := range []string{"pv.kubernetes.io/bind-completed", "pv.kubernetes.io/bound-by-controller", "volume.kubernetes.io/selected-node"} {
-		delete(annotations, key)
-	}
-	o.SetAnnotations(annotations)
-	return warnings
-}
-
-// cleanJob removes the selector and the labels that the server generates from the UID.
-func cleanJob(o *unstructured.Unstructured) []string {
-	if manual, _, _ := unstructured.NestedBool(o.Object, "spec", "manualSelector"); manual {
-		return nil
-	}
-	remove("spec.selector")(o)
-	for _, path := range [][]string{{"metadata", "labels"}, {"spec", "template", "metadata", "labels"}} {
-		for _, label := range []string{"controller-uid", "batch.kubernetes.io/controller-uid"} {
-			unstructured.RemoveNestedField(o.Object, append(slices.Clone(path), label)...)
-		}
-	}
-	return nil
+// Restores reports whether an object is the one that the step creates, from this run or an earlier one.
+func (s Step) Restores(live *unstructured.Unstructured) bool {
+	return !isTerminating(live) && KeyOf(live) == s.Key && restoredFrom(live) == originOf(s.Key, s.FormerUID)
 }

@@ -37,6 +37,10 @@ var cliLayers = map[string]layer{
 			"k8s.io/utils", "sigs.k8s.io/controller-runtime",
 		},
 	},
+	"internal/cli/entries": {
+		internal: []string{"internal/cli/exit", "internal/cli/replicas", "operator/archive", "operator/archive/filestore"},
+		external: []string{"filippo.io/age", "github.com/spf13/pflag", "k8s.io/apimachinery", "k8s.io/client-go"},
+	},
 	"internal/cli/exit": {},
 	"internal/cli/explain": {
 		internal: []string{
@@ -129,7 +133,7 @@ var cliLayers = map[string]layer{
 		external: []string{"github.com/spf13/cobra"},
 	},
 	"internal/cli/replicas": {
-		internal: []string{"internal/cli/exit", "operator/debug", "operator/record"},
+		internal: []string{"internal/cli/exit", "operator/archive", "operator/archive/serve", "operator/debug", "operator/record"},
 		external: []string{"github.com/spf13/pflag", "golang.org/x/sync", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/utils"},
 	},
 	"internal/cli/run": {
@@ -140,6 +144,15 @@ var cliLayers = map[string]layer{
 		external: []string{
 			"github.com/go-logr/logr", "github.com/prometheus/client_golang", "github.com/spf13/cobra", "github.com/spf13/pflag", "go.uber.org/zap", "k8s.io/api",
 			"k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/klog", "k8s.io/utils", "sigs.k8s.io/controller-runtime",
+		},
+	},
+	"internal/cli/restore": {
+		internal: []string{
+			"internal/cli/arguments", "internal/cli/entries", "internal/cli/exit", "internal/cli/finalizers", "internal/cli/kubectl", "internal/cli/printer",
+			"operator/archive", "operator/catalog", "operator/restore",
+		},
+		external: []string{
+			"filippo.io/age", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sync", "k8s.io/apimachinery", "k8s.io/cli-runtime", "k8s.io/client-go",
 		},
 	},
 	"internal/cli/sandbox": {

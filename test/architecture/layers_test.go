@@ -70,7 +70,7 @@ var layers = map[string]layer{
 		internal: []string{"operator/archive", "operator/archive/codec"},
 		external: []string{"github.com/google/go-cmp/cmp", "k8s.io/apimachinery"},
 	},
-	"operator/restore":   {pure: true, external: []string{"k8s.io/apimachinery"}},
+	"operator/restore":   {pure: true, internal: []string{"operator/archive"}, external: []string{"k8s.io/apimachinery"}},
 	"operator/selection": {pure: true, external: []string{"k8s.io/apimachinery"}},
 	"operator/selectors": {internal: []string{"hostabi", "operator/selection", "policies"}, external: []string{"k8s.io/apimachinery"}},
 	"operator/lastseen":  {external: []string{"k8s.io/apimachinery"}},
@@ -252,6 +252,11 @@ var layers = map[string]layer{
 	"operator/canary": {
 		internal: []string{"operator/companion", "operator/gate"},
 		external: []string{"github.com/go-logr/logr", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/utils"},
+	},
+	"operator/archive/memory": {internal: []string{"operator/archive"}, external: []string{"filippo.io/age", "k8s.io/apimachinery"}},
+	"operator/archive/serve": {
+		internal: []string{"operator/archive", "operator/debug", "operator/record"},
+		external: []string{"k8s.io/apimachinery"},
 	},
 	"operator/debug": {
 		internal: []string{"hostabi", "operator/escape", "operator/graph", "operator/record"},

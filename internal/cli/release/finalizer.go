@@ -175,7 +175,7 @@ func (s *releaseRun) releaseFinalizer(ctx context.Context, t target) error {
 		printer.Fprintf(s.out, "Some types could not be searched: %v\n", err)
 	}
 	t.warn(s.out, taken)
-	if !s.yes && !confirm(s.in, s.out, fmt.Sprintf("Remove %s from %s?", t.finalizer, printer.Count(len(taken), "object", "objects"))) {
+	if !s.yes && !printer.Confirm(s.in, s.out, fmt.Sprintf("Remove %s from %s?", t.finalizer, printer.Count(len(taken), "object", "objects"))) {
 		printer.Fprintln(s.out, "Nothing was released.")
 		return nil
 	}

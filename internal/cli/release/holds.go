@@ -51,7 +51,7 @@ func (s *releaseRun) releaseHolds(ctx context.Context, where release.Selection) 
 	if unserved := slices.ContainsFunc(held, func(h release.HeldObject) bool { return slices.Contains(h.Finalizers, v1alpha1.InUseFinalizer) }); unserved {
 		printer.Fprintf(s.out, inUseWarning)
 	}
-	if !s.yes && !confirm(s.in, s.out, confirmationPrompt(held, admissions)) {
+	if !s.yes && !printer.Confirm(s.in, s.out, confirmationPrompt(held, admissions)) {
 		printer.Fprintln(s.out, "Nothing was released.")
 		return nil
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gleaner-dev/gleaner/internal/cli/printer"
 	"github.com/gleaner-dev/gleaner/internal/cli/printer/printertest"
 	"github.com/gleaner-dev/gleaner/operator/release"
 )
@@ -15,7 +16,7 @@ func TestHostileReport_IsEscaped(t *testing.T) {
 		printHeld(out, held)
 		printertest.Filled[target]().warn(out, held)
 		target{finalizer: printertest.Hostile, owner: printertest.Hostile}.warn(out, held)
-		confirm(strings.NewReader("n"), out, printertest.Hostile)
+		printer.Confirm(strings.NewReader("n"), out, printertest.Hostile)
 		return nil
 	})
 }

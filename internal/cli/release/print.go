@@ -1,7 +1,6 @@
 package release
 
 import (
-	"bufio"
 	"fmt"
 	"io"
 	"maps"
@@ -58,13 +57,4 @@ func releaseSummary(released []release.HeldObject) string {
 	}
 	return fmt.Sprintf("Released %s (%s): removed %s.",
 		printer.Count(len(objects), "object", "objects"), strings.Join(of, ", "), strings.Join(removed, ", "))
-}
-
-// confirm asks for confirmation.
-func confirm(in io.Reader, out io.Writer, question string) bool {
-	printer.Fprintf(out, "%s [y/N] ", question)
-	line, _ := bufio.NewReader(in).ReadString('\n')
-	printer.Fprintln(out)
-	answer := strings.ToLower(strings.TrimSpace(line))
-	return answer == "y" || answer == "yes"
 }

@@ -49,7 +49,7 @@ func (r *Replica) once(ctx context.Context, path string) (reply, error) {
 		return reply{}, fmt.Errorf("send request: %w", err)
 	}
 	defer response.Body.Close()
-	a := reply{code: response.StatusCode, retry: retryDelay(response.Header)}
+	a := reply{code: response.StatusCode, retry: retryDelay(response.Header), warning: response.Header.Get("Warning")}
 	if there, err := http.ParseTime(response.Header.Get("Date")); err == nil { // with a resolution of one second
 		ahead := there.Add(time.Second / 2).Sub(start.Add(time.Since(start) / 2))
 		a.clockAhead = &ahead

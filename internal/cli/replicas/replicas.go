@@ -213,6 +213,7 @@ type reply struct {
 	code       int
 	body       []byte
 	retry      time.Duration  // delay of the retry, for status 429
+	warning    string         // that the response is incomplete, with the reason
 	clockAhead *time.Duration // how far its clock is ahead of this machine's; nil: unknown
 }
 
