@@ -33,7 +33,7 @@ type Options struct {
 	Bulk     *bulkread.Reader // may have objects, which then are not read one by one; optional
 	Now      func() time.Time
 
-	// OnChange is called when what Stats and Health return has changed. It must not block.
+	// OnChange is called when what Stats returns has changed. It must not block.
 	OnChange func()
 }
 
@@ -73,15 +73,12 @@ func (a *Archiver) put(ctx context.Context, object *unstructured.Unstructured, b
 	}
 	store, err := a.Store()
 	if err != nil {
-		a.tally.storeFailed(now, err)
 		return err
 	}
 	if err := store.Put(ctx, entry); err != nil {
-		err = fmt.Errorf("store %s: %w", entry.Object, err)
-		a.tally.storeFailed(now, err)
-		return err
+		return fmt.Errorf("store %s: %w", entry.Object, err)
 	}
-	a.tally.stored(now, by, entry.Size)
+	a.tally.stored(by, entry.Size)
 	a.OnChange()
 	return nil
 }

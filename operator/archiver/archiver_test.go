@@ -46,9 +46,6 @@ func TestDelete_IsSentOnceTheObjectIsInTheArchive(t *testing.T) {
 	if got := w.Stats("keep"); got.Archived != 1 || got.Bytes != h.Size || got.Missed != 0 {
 		t.Errorf("counted are %+v", got)
 	}
-	if got := w.Health(); got.At.IsZero() || got.Err != nil {
-		t.Errorf("the health is %+v", got)
-	}
 }
 
 // An object of which any of this is not known is kept.
@@ -218,9 +215,6 @@ func TestFinalizer_KeepsWhatCannotBeArchived(t *testing.T) {
 		if p.Continue != (err == nil) || p.Continue != strings.Contains(done, "onFailure: Continue") {
 			t.Errorf("%s: %q, %v", p.Policy, done, err)
 		}
-	}
-	if got := w.Health(); got.Err == nil {
-		t.Errorf("the health is %+v", got)
 	}
 }
 

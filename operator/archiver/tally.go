@@ -19,22 +19,8 @@ type Stats struct {
 	Failure  string    // the object, and why
 }
 
-// Health is whether the store takes entries, by the last attempt. The zero Health means that there
-// was none.
-type Health struct {
-	At  time.Time // of the attempt
-	Err error     // nil: it was durable
-}
-
 // Stats returns what was archived for a policy, by the UID of its resource.
 func (a *Archiver) Stats(policy types.UID) Stats { return a.tally.of(policy) }
-
-// Health returns whether the store takes entries.
-func (a *Archiver) Health() Health {
-	a.tally.mu.Lock()
-	defer a.tally.mu.Unlock()
-	return a.tally.health
-}
 
 // Forget forgets the policies that are not in a set of UIDs.
 func (a *Archiver) Forget(existing map[types.UID]bool) {
@@ -62,7 +48,6 @@ func (a *Archiver) Totals() (sum Stats) {
 type tally struct {
 	mu       sync.Mutex // covers what follows
 	policies map[types.UID]*Stats
-	health   Health
 }
 
 func newTally() tally { return tally{policies: map[types.UID]*Stats{}} }
@@ -87,10 +72,9 @@ func (t *tally) entry(p *policyset.Archive) *Stats {
 	return s
 }
 
-func (t *tally) stored(at time.Time, by []*policyset.Archive, size int64) {
+func (t *tally) stored(by []*policyset.Archive, size int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.health = Health{At: at}
 	for _, p := range by {
 		s := t.entry(p)
 		s.Archived++
@@ -109,10 +93,4 @@ func (t *tally) failed(at time.Time, by []*policyset.Archive, message string) {
 			s.Missed++
 		}
 	}
-}
-
-func (t *tally) storeFailed(at time.Time, err error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.health = Health{at, err}
 }

@@ -16,11 +16,16 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/gleaner-dev/gleaner/operator/archive"
+	"github.com/gleaner-dev/gleaner/operator/latest"
 )
 
 const (
 	// After a failure, the store is opened again, with increasing delays.
 	minRetry, maxRetry = time.Second, 30 * time.Second
+
+	// failureTTL is how long the store counts as failing after it did not accept an entry, if none
+	// was tried since.
+	failureTTL = 5 * time.Minute
 
 	openTimeout   = time.Minute
 	expireTimeout = 10 * time.Minute
@@ -39,18 +44,35 @@ type Options struct {
 	Limits   archive.Limits
 	Interval time.Duration // between removals of what has expired
 	Now      func() time.Time
-	OnChange func() // called when Health may return something else; must not block
 	Log      logr.Logger
+}
+
+// State is whether a store accepts entries, as was observed last.
+type State uint8
+
+// The states. The zero State is that of a store that was not tried yet.
+const (
+	Starting State = iota
+	Ready          // it has accepted something, and nothing failed since
+	Failing
+)
+
+// Health is what was observed of the store last.
+type Health struct {
+	State State
+	Error string // of Failing, for people: what is wrong and what to do
 }
 
 // Source has the store. Create it with New, and run it. Its methods may be called concurrently.
 type Source struct {
 	Options
-	lost chan struct{} // capacity 1: another writer has taken over
+	lost   chan struct{} // capacity 1: another writer has taken over
+	health latest.Value[Health]
 
-	mu    sync.Mutex // covers what follows
-	store archive.Store
-	why   error // why there is no store
+	mu     sync.Mutex // covers what follows
+	store  archive.Store
+	why    error     // why there is no store
+	failed time.Time // when an entry was not accepted, unless one was since
 }
 
 // errNotOpen is why there is no store at first.
@@ -72,14 +94,40 @@ func (s *Source) Store() (archive.Store, error) {
 	return s.store, s.why
 }
 
+// Health returns what was observed of the store last.
+func (s *Source) Health() *latest.Value[Health] { return &s.health }
+
 func (s *Source) publish(store archive.Store, why error) {
 	s.mu.Lock()
-	s.store, s.why = nil, why
+	defer s.mu.Unlock()
+	s.store, s.why, s.failed = nil, why, time.Time{}
 	if store != nil {
 		s.store = watched{store, s}
 	}
-	s.mu.Unlock()
-	s.OnChange()
+}
+
+// observe publishes the Health after something was written. That something else than entries is
+// accepted says little while entries are not: a full disk has room for a record.
+func (s *Source) observe(entries bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h, now := Health{State: Ready}, s.Now()
+	switch {
+	case errors.Is(err, context.Canceled), errors.Is(err, archive.ErrTooLarge):
+		return // that is not the store's fault
+	case err != nil:
+		h = Health{Failing, err.Error()}
+		if entries {
+			s.failed = now
+		}
+	case entries:
+		s.failed = time.Time{}
+	case now.Sub(s.failed) < failureTTL:
+		return
+	}
+	if known, ok := s.health.Load(); !ok || known != h {
+		s.health.Store(h)
+	}
 }
 
 // Run opens the store, and removes what has expired, until ctx ends.
@@ -93,12 +141,14 @@ func (s *Source) Run(ctx context.Context) error {
 		changed := s.Changed()
 		if !s.Leading() {
 			s.publish(nil, errors.New("this replica does not lead"))
+			s.health.Store(Health{})
 			wait(ctx, changed, maxRetry)
 			continue
 		}
 		store, err := s.open(ctx)
 		if err != nil {
 			s.publish(nil, err)
+			s.observe(true, err)
 			s.Log.Error(err, "Opening the archive failed, retrying", "delay", retry)
 			wait(ctx, changed, retry)
 			retry = min(2*retry, maxRetry)
@@ -195,19 +245,20 @@ type watched struct {
 }
 
 func (w watched) Put(ctx context.Context, entries ...archive.Entry) error {
-	return w.check(w.Store.Put(ctx, entries...))
+	return w.check(true, w.Store.Put(ctx, entries...))
 }
 
 func (w watched) Append(ctx context.Context, records ...archive.Record) error {
-	return w.check(w.Store.Append(ctx, records...))
+	return w.check(false, w.Store.Append(ctx, records...))
 }
 
 func (w watched) Expire(ctx context.Context, now time.Time, limits archive.Limits) (entries, records int64, err error) {
 	entries, records, err = w.Store.Expire(ctx, now, limits)
-	return entries, records, w.check(err)
+	return entries, records, w.check(false, err)
 }
 
-func (w watched) check(err error) error {
+func (w watched) check(entries bool, err error) error {
+	w.source.observe(entries, err)
 	if errors.Is(err, archive.ErrFenced) {
 		select {
 		case w.source.lost <- struct{}{}:

@@ -23,6 +23,8 @@ type fakeStore struct {
 	err     error // of Append
 }
 
+func (s *fakeStore) Put(context.Context, ...archive.Entry) error { return s.err }
+
 func (s *fakeStore) Append(context.Context, ...archive.Record) error { return s.err }
 
 func (s *fakeStore) Expire(context.Context, time.Time, archive.Limits) (entries, records int64, err error) {
@@ -102,7 +104,7 @@ func newWorld(t *testing.T, opened archive.Store) *world {
 	w := &world{T: t}
 	o := archivestore.Options{
 		Opened: opened, Open: w.open, Leading: w.gate.IsLeading, Changed: w.gate.Changed,
-		Interval: 10 * time.Millisecond, Now: time.Now, OnChange: func() {}, Log: testr.New(t),
+		Interval: 10 * time.Millisecond, Now: time.Now, Log: testr.New(t),
 	}
 	w.Source = archivestore.New(o)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -179,4 +181,54 @@ func TestStore_ThatWasOpenAtTheStart_StaysOpenInAFollower(t *testing.T) {
 	if _, closed := s.state(); !closed {
 		t.Error("it was not closed at the end")
 	}
+}
+
+func (w *world) healthBecomes(want archivestore.Health) {
+	w.Helper()
+	var got archivestore.Health
+	defer func() {
+		if w.Failed() {
+			w.Logf("the health is %+v, want %+v", got, want)
+		}
+	}()
+	w.eventually(func() bool { got, _ = w.Health().Load(); return got == want })
+}
+
+func TestHealth_SaysWhatWasSeen(t *testing.T) {
+	w := newWorld(t, nil)
+	w.healthBecomes(archivestore.Health{}) // of a follower
+	w.mu.Lock()
+	w.errs = []error{errors.New("no such bucket")}
+	w.mu.Unlock()
+	w.gate.Lead()
+	w.healthBecomes(archivestore.Health{State: archivestore.Failing, Error: "no such bucket"})
+	w.gate.Follow()
+	w.healthBecomes(archivestore.Health{})
+}
+
+// That records are accepted, and old entries are removed, says little about entries.
+func TestHealth_AfterAnEntryWasNotAccepted_IsFailingUntilOneIs(t *testing.T) {
+	s := &fakeStore{}
+	w := newWorld(t, s)
+	w.healthBecomes(archivestore.Health{State: archivestore.Ready}) // after the first removal of what has expired
+	store, err := w.Store()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.err = errors.New("disk full")
+	if err := store.Put(t.Context(), archive.Entry{}); err == nil {
+		t.Fatal("it was accepted")
+	}
+	w.healthBecomes(archivestore.Health{State: archivestore.Failing, Error: "disk full"})
+	n, _ := s.state()
+	w.eventually(func() bool { now, _ := s.state(); return now > n+2 })
+	w.healthBecomes(archivestore.Health{State: archivestore.Failing, Error: "disk full"})
+	s.err = archive.ErrTooLarge
+	_ = store.Put(t.Context(), archive.Entry{}) // is not the store's fault
+	w.healthBecomes(archivestore.Health{State: archivestore.Failing, Error: "disk full"})
+	s.err = nil
+	if err := store.Put(t.Context(), archive.Entry{}); err != nil {
+		t.Fatal(err)
+	}
+	w.healthBecomes(archivestore.Health{State: archivestore.Ready})
 }

@@ -13,25 +13,10 @@ import (
 
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
 	"github.com/gleaner-dev/gleaner/operator/admission"
+	"github.com/gleaner-dev/gleaner/operator/archivestore"
 	"github.com/gleaner-dev/gleaner/operator/latest"
 	"github.com/gleaner-dev/gleaner/operator/policyset"
 )
-
-// StoreState is whether an archive accepts objects, as was observed last.
-type StoreState uint8
-
-// The states. The zero StoreState is that of an archive that was not tried yet.
-const (
-	StoreStarting StoreState = iota
-	StoreReady               // it has accepted something, and nothing failed since
-	StoreFailing
-)
-
-// Store is the archive as it was observed last.
-type Store struct {
-	State StoreState
-	Error string // of StoreFailing, for people: what is wrong and what to do
-}
 
 // Archived is what was archived for an archive policy since the operator started.
 type Archived struct {
@@ -42,14 +27,14 @@ type Archived struct {
 
 // Archive is what is observed of the archive.
 type Archive struct {
-	Store *latest.Value[Store]
+	Store *latest.Value[archivestore.Health]
 
 	// Archived returns what was archived for a policy, by the UID of its resource.
 	Archived func(types.UID) Archived
 }
 
 // store returns the archive as it was observed last; false if there is no archive.
-func (w *Writer) store() (s Store, exists bool) {
+func (w *Writer) store() (s archivestore.Health, exists bool) {
 	if w.options.Archive == nil {
 		return s, false
 	}
@@ -123,9 +108,9 @@ func (w *Writer) describeArchiving(v view, a *policyset.Archive, to setter) {
 		to.set(v1alpha1.ConditionArchiving, false, absent.Reason, absent.Message)
 	case a.OmitsSecrets() && onlySecrets(a):
 		to.set(v1alpha1.ConditionArchiving, false, reasonSecrets, "Secrets are not archived, "+addRecipients)
-	case store.State == StoreStarting:
+	case store.State == archivestore.Starting:
 		v.describeStarting(to)
-	case store.State != StoreReady:
+	case store.State != archivestore.Ready:
 		to.set(v1alpha1.ConditionArchiving, false, "StoreFailing", "the archive accepts no objects: "+store.Error+unarchived(a))
 	case a.OmitsSecrets():
 		to.set(v1alpha1.ConditionArchiving, true, reasonSecrets, "objects are archived before they are deleted, except for Secrets, "+addRecipients)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
 	"github.com/gleaner-dev/gleaner/operator/admission"
+	"github.com/gleaner-dev/gleaner/operator/archivestore"
 	"github.com/gleaner-dev/gleaner/operator/latest"
 	"github.com/gleaner-dev/gleaner/operator/policyset"
 	"github.com/gleaner-dev/gleaner/operator/policyset/policysettest"
@@ -38,7 +39,7 @@ func archivePolicy(change func(*v1alpha1.ClusterArchivePolicy), resources ...str
 }
 
 // archiving returns a fixture with an archive in a state; nil: without an archive.
-func archiving(t *testing.T, store *Store, a *v1alpha1.ClusterArchivePolicy) *fixture {
+func archiving(t *testing.T, store *archivestore.Health, a *v1alpha1.ClusterArchivePolicy) *fixture {
 	t.Helper()
 	s := policysettest.New(t, func(o *policysettest.Options) {
 		if store != nil {
@@ -50,7 +51,7 @@ func archiving(t *testing.T, store *Store, a *v1alpha1.ClusterArchivePolicy) *fi
 		return Progress{Pending: 2, Stalled: []v1alpha1.StalledObject{{Name: "o", Reason: "Error"}}}
 	}
 	if store != nil {
-		f.options.Archive = &Archive{Store: &latest.Value[Store]{}, Archived: func(types.UID) Archived { return Archived{Objects: 3, Bytes: 400, Missed: 1} }}
+		f.options.Archive = &Archive{Store: &latest.Value[archivestore.Health]{}, Archived: func(types.UID) Archived { return Archived{Objects: 3, Bytes: 400, Missed: 1} }}
 		f.options.Archive.Store.Store(*store)
 	}
 	return f
@@ -71,7 +72,7 @@ func TestArchiving_FollowsTheStore(t *testing.T) {
 	now := metav1.Now()
 	removed := func(a *v1alpha1.ClusterArchivePolicy) { a.DeletionTimestamp = &now }
 	for claim, c := range map[string]struct {
-		store     *Store
+		store     *archivestore.Health
 		change    func(*v1alpha1.ClusterArchivePolicy)
 		resources []string
 		is        metav1.ConditionStatus
@@ -79,14 +80,14 @@ func TestArchiving_FollowsTheStore(t *testing.T) {
 		text      string
 	}{
 		"no archive":                  {nil, nil, []string{"configmaps"}, no, "NoStore", "start it with --archive"},
-		"it was not tried yet":        {&Store{}, nil, []string{"configmaps"}, unknown, "Starting", ""},
-		"it works":                    {&Store{State: StoreReady}, nil, []string{"configmaps"}, yes, "Archiving", ""},
-		"it fails":                    {&Store{StoreFailing, "disk full"}, nil, []string{"configmaps"}, no, "StoreFailing", "disk full; meanwhile the objects that it selects are kept"},
-		"it fails, with Continue":     {&Store{StoreFailing, "disk full"}, onContinue, []string{"configmaps"}, no, "StoreFailing", "are deleted without being archived"},
-		"an unknown state":            {&Store{State: 9}, nil, []string{"configmaps"}, no, "StoreFailing", ""},
-		"Secrets among others":        {&Store{State: StoreReady}, nil, []string{"configmaps", "secrets"}, yes, "SecretsNotArchived", "write recipients"},
-		"only Secrets":                {&Store{State: StoreReady}, nil, []string{"secrets"}, no, "SecretsNotArchived", "write recipients"},
-		"the policy is being deleted": {&Store{State: StoreReady}, removed, []string{"configmaps"}, no, "Removed", ""},
+		"it was not tried yet":        {&archivestore.Health{}, nil, []string{"configmaps"}, unknown, "Starting", ""},
+		"it works":                    {&archivestore.Health{State: archivestore.Ready}, nil, []string{"configmaps"}, yes, "Archiving", ""},
+		"it fails":                    {&archivestore.Health{State: archivestore.Failing, Error: "disk full"}, nil, []string{"configmaps"}, no, "StoreFailing", "disk full; meanwhile the objects that it selects are kept"},
+		"it fails, with Continue":     {&archivestore.Health{State: archivestore.Failing, Error: "disk full"}, onContinue, []string{"configmaps"}, no, "StoreFailing", "are deleted without being archived"},
+		"an unknown state":            {&archivestore.Health{State: 9}, nil, []string{"configmaps"}, no, "StoreFailing", ""},
+		"Secrets among others":        {&archivestore.Health{State: archivestore.Ready}, nil, []string{"configmaps", "secrets"}, yes, "SecretsNotArchived", "write recipients"},
+		"only Secrets":                {&archivestore.Health{State: archivestore.Ready}, nil, []string{"secrets"}, no, "SecretsNotArchived", "write recipients"},
+		"the policy is being deleted": {&archivestore.Health{State: archivestore.Ready}, removed, []string{"configmaps"}, no, "Removed", ""},
 	} {
 		t.Run(claim, func(t *testing.T) {
 			f := archiving(t, c.store, archivePolicy(c.change, c.resources...))
@@ -103,7 +104,7 @@ func TestArchiving_FollowsTheStore(t *testing.T) {
 func TestArchiving_StaysForAWhileUntilTheStoreWasTried(t *testing.T) {
 	a := archivePolicy(nil, "configmaps")
 	meta.SetStatusCondition(&a.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionArchiving, Status: yes, Reason: "Archiving"})
-	f, v := archiving(t, &Store{}, a), installed()
+	f, v := archiving(t, &archivestore.Health{}, a), installed()
 	v.since = time.Now()
 	f.has(f.archived(v).Conditions, v1alpha1.ConditionArchiving, yes, "Archiving", "")
 	v.since = time.Now().Add(-time.Minute)
@@ -111,7 +112,7 @@ func TestArchiving_StaysForAWhileUntilTheStoreWasTried(t *testing.T) {
 }
 
 func TestArchiveStatus_Counts(t *testing.T) {
-	f := archiving(t, &Store{State: StoreReady}, archivePolicy(nil, "configmaps"))
+	f := archiving(t, &archivestore.Health{State: archivestore.Ready}, archivePolicy(nil, "configmaps"))
 	s := f.archived(installed())
 	if s.Archived != 3 || s.Bytes != 400 || s.Missed != 1 || s.Held != 2 || len(s.StalledObjects) != 1 || s.Reason != "Error" {
 		t.Errorf("got %+v", s)
@@ -123,7 +124,7 @@ func TestArchiveStatus_Counts(t *testing.T) {
 }
 
 func TestArchiveStatus_BoundsTheLastFailure(t *testing.T) {
-	f := archiving(t, &Store{State: StoreReady}, archivePolicy(nil, "configmaps"))
+	f := archiving(t, &archivestore.Health{State: archivestore.Ready}, archivePolicy(nil, "configmaps"))
 	f.options.Archive.Archived = func(types.UID) Archived {
 		return Archived{LastFailure: &v1alpha1.ArchiveFailure{Message: strings.Repeat("ü", v1alpha1.MaxFailureMessage)}}
 	}
@@ -134,9 +135,9 @@ func TestArchiveStatus_BoundsTheLastFailure(t *testing.T) {
 
 func TestAccepted_SaysWhatIsArchivedOnlyWhenGleanerDeletesIt(t *testing.T) {
 	const text = "nodes and pods get no finalizer, and are archived only when Gleaner deletes them"
-	f := archiving(t, &Store{State: StoreReady}, archivePolicy(nil, "configmaps", "pods", "nodes"))
+	f := archiving(t, &archivestore.Health{State: archivestore.Ready}, archivePolicy(nil, "configmaps", "pods", "nodes"))
 	f.has(f.archived(installed()).Conditions, v1alpha1.ConditionAccepted, yes, "Accepted", text)
-	f = archiving(t, &Store{State: StoreReady}, archivePolicy(func(a *v1alpha1.ClusterArchivePolicy) { a.Spec.DeletedBy = v1alpha1.DeletedByGleaner }, "pods"))
+	f = archiving(t, &archivestore.Health{State: archivestore.Ready}, archivePolicy(func(a *v1alpha1.ClusterArchivePolicy) { a.Spec.DeletedBy = v1alpha1.DeletedByGleaner }, "pods"))
 	s := f.archived(installed())
 	f.has(s.Conditions, v1alpha1.ConditionAttached, no, "NotWanted", "deletedBy: Gleaner")
 	if c := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionAccepted); strings.Contains(c.Message, "finalizer") {
@@ -145,7 +146,7 @@ func TestAccepted_SaysWhatIsArchivedOnlyWhenGleanerDeletesIt(t *testing.T) {
 }
 
 func TestArchive_IsAttachedLateWhereItIsSaid(t *testing.T) {
-	f := archiving(t, &Store{State: StoreReady}, archivePolicy(nil, "configmaps"))
+	f := archiving(t, &archivestore.Health{State: archivestore.Ready}, archivePolicy(nil, "configmaps"))
 	v := view{primary: true, admission: &admission.Status{Late: admission.Late{"gleaner-archive-a": errors.New("not served yet")}}}
 	f.has(f.archived(v).Conditions, v1alpha1.ConditionAttached, yes, "Late", "not served yet")
 }

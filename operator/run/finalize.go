@@ -5,7 +5,6 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
-	"github.com/gleaner-dev/gleaner/operator/bulkread"
 	"github.com/gleaner-dev/gleaner/operator/finalizers"
 	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/intents"
@@ -25,9 +24,9 @@ func (op *Operator) executor(working *rest.Config) *intents.Executor {
 
 // connectFinalizers creates what serves finalizers, independently of the collector, with
 // its own queues.
-func (op *Operator) connectFinalizers(client metadata.Interface, reader modulecall.Reader, bulk *bulkread.Reader, executor modulecall.Intents) {
+func (op *Operator) connectFinalizers(client metadata.Interface, from reads, executor modulecall.Intents) {
 	op.finalizers = finalizers.New(finalizers.Options{
-		Finalizers: op.snapshots.Finalizers, Catalog: op.types, Reader: reader, Bulk: bulk, Client: client,
+		Finalizers: op.snapshots.Finalizers, Catalog: op.types, Reader: from.reader, Bulk: from.bulk, Client: client,
 		Intents: executor, Namespace: op.options.Namespace, Keys: op.keys.Keys, StateLimiter: op.limits.states, EffectLimiter: op.limits.effects,
 		Gate:   &op.gate, // on which Lead is not called in a dry run
 		Record: op.recorder.RecordFinalizer, ProgressChanged: op.statusWriter.FinalizersChanged,

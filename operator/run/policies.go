@@ -38,7 +38,8 @@ func (op *Operator) connectPolicies(config *rest.Config) (err error) {
 	}
 	op.snapshots, err = policyset.NewPublisher(policyset.Options{
 		Reader: op.policyClient, Absent: func(ctx context.Context, gk schema.GroupKind) (bool, error) { return op.watcher.Absent(ctx, gk) },
-		Store: op.modules.Store, Rules: policyset.Rules{Networks: op.options.FinalizerNetworks, CheckGrants: intents.Check}, Log: log,
+		Store: op.modules.Store, Rules: policyset.Rules{Networks: op.options.FinalizerNetworks, CheckGrants: intents.Check, CheckRecipients: checkRecipients},
+		Archiver: op.archiving.handler(), Log: log,
 	})
 	return err
 }
@@ -54,7 +55,7 @@ func (op *Operator) connectSubscribers(watching metadata.Interface) {
 	status := policystatus.Options{
 		Client: op.policyClient, Snapshots: op.snapshots, Gate: &op.gate, Admission: installer.Status(),
 		Observations: op.observations, Sandbox: op.modules.Sandbox, Held: v.heldByPlace, Progress: v.progress, Serves: v.serves,
-		Events: op.policyEvents, Log: log, Now: op.now,
+		Events: op.policyEvents, Archive: op.archiving.status(), Log: log, Now: op.now,
 	}
 	if op.options.Companion {
 		op.companion = companion.New(companion.Options{
@@ -83,6 +84,7 @@ func (op *Operator) connectSubscribers(watching metadata.Interface) {
 		Client: watching, Store: op.store, Now: op.now, Log: log,
 	})
 	op.subscribers = append(op.subscribers, labels.Run, follow.gateChanges, follow.policyChanges, installer.Run, op.statusWriter.Run, guard.Run)
+	op.subscribers = append(op.subscribers, op.archiving.run()...)
 }
 
 // policiesChanged queues everything that the policies in force, or the types that they

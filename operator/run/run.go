@@ -108,6 +108,7 @@ type Options struct {
 	ModuleQuota          modulestore.Quota // of modules in use
 
 	Records record.Limits // of the decisions that are kept for debug endpoints
+	Archive *Archive      // nil: deleted objects and older decisions are not kept
 
 	// ReuseConnections keeps the connections of modules' HTTP requests for a moment: see
 	// intents.Options.
@@ -146,6 +147,7 @@ type Operator struct {
 	finalizers   *finalizers.Runner
 	networks     *networks.Finder
 	keys         *keystore.Store
+	archiving    *archiving // nil without an archive
 	subscribers  []manager.RunnableFunc
 
 	warnOfMigrations sync.Once
@@ -196,6 +198,11 @@ func (op *Operator) connect() error {
 	if err != nil {
 		return fmt.Errorf("create client for API services: %w", err)
 	}
+	reads, err := op.connectReads(working)
+	if err != nil {
+		return err
+	}
+	op.connectArchive(reads)
 	if err := op.connectPolicies(watching); err != nil {
 		return err
 	}
@@ -212,7 +219,22 @@ func (op *Operator) connect() error {
 		Selectors:   op.snapshots.Selectors,
 	})
 	op.connectRecorder()
-	return op.connectCollector(workClient, watchClient, working)
+	op.connectCollector(workClient, watchClient, working, reads)
+	return nil
+}
+
+// reads are what reads whole objects.
+type reads struct {
+	reader modulecall.Reader
+	bulk   *bulkread.Reader
+}
+
+func (op *Operator) connectReads(config *rest.Config) (reads, error) {
+	lister, err := bulkread.NewLiveLister(config)
+	if err != nil {
+		return reads{}, err
+	}
+	return reads{modulecall.NewLiveReader(config), bulkread.New(lister, op.now)}, nil
 }
 
 // connectRecorder makes the recorder, with its events.
@@ -222,7 +244,7 @@ func (op *Operator) connectRecorder() {
 	op.policyEvents = printable{op.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "gleaner"})}
 	o := recorder.Options{
 		Records: op.records, Observations: op.observations, Log: op.log, Now: op.now,
-		Limiter: op.limits.reports, Events: op.policyEvents, BuiltinEvents: builtin,
+		Limiter: op.limits.reports, Events: op.policyEvents, BuiltinEvents: builtin, Keep: op.archiving.keep(),
 	}
 	if op.options.Evaluator != nil {
 		o.Default = op.options.Evaluator.Name()
@@ -232,30 +254,24 @@ func (op *Operator) connectRecorder() {
 
 // connectCollector makes the collector, and what depends on it. The barrier lists with the
 // client of the watches.
-func (op *Operator) connectCollector(client, watching metadata.Interface, config *rest.Config) error {
-	reader, executor := modulecall.NewLiveReader(config), op.executor(config)
-	lister, err := bulkread.NewLiveLister(config)
-	if err != nil {
-		return err
-	}
-	bulk := bulkread.New(lister, op.now)
+func (op *Operator) connectCollector(client, watching metadata.Interface, config *rest.Config, from reads) {
+	executor := op.executor(config)
 	op.collector = collector.New(collector.Options{
 		Store: op.store, Gate: &op.gate, Recorder: op.recorder, Policies: op.snapshots.Policies, Selectors: op.snapshots.Selectors,
-		Default: op.options.Evaluator, Client: client, Watching: watching, Serves: op.watcher.Serves, Reader: reader, Intents: executor,
-		Bulk:      bulk,
+		Default: op.options.Evaluator, Client: client, Watching: watching, Serves: op.watcher.Serves, Reader: from.reader, Intents: executor,
+		Bulk: from.bulk, Steps: op.archiving.steps(),
 		Types:     gather.Sources{Catalog: op.types, Absent: op.watcher.Absent, VerifyEmpty: op.watcher.VerifyEmpty},
 		Namespace: op.options.Namespace, StateKeys: op.keys.Keys, StateLimiter: op.limits.states,
 		Companion: op.options.Companion, DryRun: op.options.DryRun, Now: op.now,
 	})
 	op.connectSubscribers(watching)
-	op.connectFinalizers(client, reader, bulk, executor)
+	op.connectFinalizers(client, from, executor)
 	if op.options.Companion {
 		op.reviewer = reviewer.New(reviewer.Options{
 			Collector: op.collector, Store: op.store, Gate: &op.gate, Recorder: op.recorder, Types: op.types, Policies: op.snapshots.Policies,
 			Covers: op.snapshots.Covers, Listed: op.listed, Default: op.options.Evaluator, Now: op.now, Log: op.log,
 		})
 	}
-	return nil
 }
 
 // types returns the types that are served, as far as discovery has found.

@@ -175,7 +175,7 @@ var layers = map[string]layer{
 	},
 	"operator/policystatus": {
 		internal: []string{
-			"crds/v1alpha1", "hostabi", "operator/admission", "operator/companion", "operator/gate", "operator/latest", "operator/policyset",
+			"crds/v1alpha1", "hostabi", "operator/admission", "operator/archivestore", "operator/companion", "operator/gate", "operator/latest", "operator/policyset",
 			"policies", "policies/worker",
 		},
 		external: []string{"github.com/go-logr/logr", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/controller-runtime"},
@@ -226,7 +226,7 @@ var layers = map[string]layer{
 		internal: []string{"hostabi", "policies", "operator/decide", "operator/graph"},
 		external: []string{"k8s.io/apimachinery"},
 	},
-	"operator/archivestore": {internal: []string{"operator/archive"}, external: []string{"github.com/go-logr/logr"}},
+	"operator/archivestore": {internal: []string{"operator/archive", "operator/latest"}, external: []string{"github.com/go-logr/logr"}},
 	"operator/archiver": {
 		internal: []string{
 			"operator/act", "operator/archive", "operator/bulkread", "operator/catalog", "operator/graph", "operator/modulecall", "operator/policyset",
@@ -264,11 +264,11 @@ var layers = map[string]layer{
 	},
 	"operator/run": {
 		internal: []string{
-			"crds/v1alpha1", "operator/admission", "operator/bulkread", "operator/canary", "operator/catalog", "operator/collector",
+			"crds/v1alpha1", "operator/admission", "operator/archive", "operator/archiver", "operator/archivestore", "operator/bulkread", "operator/canary", "operator/catalog", "operator/collector",
 			"operator/companion", "operator/companion/reviewer", "operator/debug", "operator/escape", "operator/fairqueue", "operator/finalizers",
 			"operator/gate", "operator/gather", "operator/graph", "operator/graphstore", "operator/intents", "operator/inuse", "operator/keystore",
-			"operator/modulecall", "operator/modulestore", "operator/modulestore/loader", "operator/networks", "operator/policyset", "operator/policystatus", "operator/record",
-			"operator/recorder", "operator/relabel", "operator/watch", "operator/webhook", "operator/writelimit",
+			"operator/modulecall", "operator/modulestore", "operator/modulestore/loader", "operator/networks", "operator/policyset", "operator/policystatus", "operator/record", "operator/recordlog",
+			"operator/recorder", "operator/relabel", "operator/watch", "operator/webhook", "operator/writelimit", "operator/writer",
 			"policies", "policies/source/egress", "policies/worker",
 		},
 		external: []string{
