@@ -107,7 +107,17 @@ func run(ctx context.Context, o options, config *rest.Config, logTo io.Writer) e
 	if err := kubectl.CheckConnection(ctx, config); err != nil {
 		return err
 	}
-	_, mgr, err := o.assemble(config, log)
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("create client: %w", err)
+	}
+	if o.namespace == "" {
+		o.namespace = ownNamespace()
+	}
+	if err := o.checkReplicas(ctx, client, o.namespace); err != nil {
+		return err
+	}
+	_, mgr, err := o.assemble(ctx, config, log)
 	if err != nil {
 		return err
 	}
@@ -118,7 +128,7 @@ func run(ctx context.Context, o options, config *rest.Config, logTo io.Writer) e
 }
 
 // assemble creates the collector and the manager that runs it.
-func (o *options) assemble(config *rest.Config, log logr.Logger) (*operator.Operator, manager.Manager, error) {
+func (o *options) assemble(ctx context.Context, config *rest.Config, log logr.Logger) (*operator.Operator, manager.Manager, error) {
 	config = rest.CopyConfig(config)
 	config.UserAgent = "gleaner/" + o.version
 	config.Wrap(operator.Count)
@@ -146,6 +156,10 @@ func (o *options) assemble(config *rest.Config, log logr.Logger) (*operator.Oper
 	if err != nil {
 		return nil, nil, err
 	}
+	kept, err := o.openArchive(ctx, log)
+	if err != nil {
+		return nil, nil, err
+	}
 	var hook *webhookServer
 	var endpoint *webhook.Endpoint
 	if o.collector == modes.Companion {
@@ -158,7 +172,7 @@ func (o *options) assemble(config *rest.Config, log logr.Logger) (*operator.Oper
 		Elect:             o.leaderElect && !o.dryRun, // a dry run writes no lease, and must not keep another replica from leading
 		DiscoveryInterval: o.discoveryInterval, SweepInterval: o.sweepInterval,
 		CanaryTimeout: o.canaryTimeout, CanaryInterval: canaryInterval, SyncTimeout: syncTimeout,
-		Ignored: ignored, DryRun: o.dryRun, Evaluator: builtin.Policy{}, CacheDir: o.cacheDir, Sandbox: sandbox, Records: bounds, ReuseConnections: o.reuseConnections,
+		Ignored: ignored, DryRun: o.dryRun, Evaluator: builtin.Policy{}, CacheDir: o.cacheDir, Sandbox: sandbox, Records: bounds, Archive: kept, ReuseConnections: o.reuseConnections,
 		FinalizerNetworks: networks.finalizers, ModuleNetworks: networks.modules, ClusterNetworks: networks.cluster,
 		DisableTenantModules: !o.tenantModules, ModuleQuota: quota,
 		Metrics: metrics.Registry, Log: log.WithName("collector"),

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"context"
 	"io"
 	"time"
 
@@ -21,13 +22,15 @@ type LocalOptions struct {
 	Version, Mode              string
 	DebugAddress               string // of the debug endpoints, without authentication
 	WebhookAddress, WebhookURL string
+	Archive                    string // location of the archive; empty: none
 }
 
 // AssembleLocal creates a collector for a control plane on this machine, and the manager that
 // runs it. There is no leader election, and finalizers may send requests to loopback.
-func AssembleLocal(l LocalOptions, config *rest.Config, log logr.Logger) (*operator.Operator, manager.Manager, error) {
+func AssembleLocal(ctx context.Context, l LocalOptions, config *rest.Config, log logr.Logger) (*operator.Operator, manager.Manager, error) {
 	o := defaultOptions()
 	o.version, o.collector = l.Version, l.Mode
+	o.archive = l.Archive
 	o.webhookAddress, o.webhookURL = l.WebhookAddress, l.WebhookURL
 	o.metricsAddress, o.insecureDebug, o.probeAddress = l.DebugAddress, true, "0"
 	o.canaryTimeout, o.leaderElect = localCanaryTimeout, false
@@ -35,7 +38,7 @@ func AssembleLocal(l LocalOptions, config *rest.Config, log logr.Logger) (*opera
 		o.canaryTimeout = startingCanaryTimeout
 	}
 	o.finalizerNetworks = []string{"127.0.0.0/8", "::1/128"}
-	return o.assemble(config, log)
+	return o.assemble(ctx, config, log)
 }
 
 // DevelopmentLogger returns a logger that writes text.

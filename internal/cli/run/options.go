@@ -49,6 +49,7 @@ type options struct {
 	companionOptions
 	sandboxOptions
 	moduleOptions
+	archiveOptions
 }
 
 // defaultOptions returns the defaults of the flags.
@@ -70,6 +71,7 @@ func defaultOptions() options {
 		companionOptions:  defaultCompanionOptions(),
 		sandboxOptions:    defaultSandboxOptions(),
 		moduleOptions:     defaultModuleOptions(),
+		archiveOptions:    defaultArchiveOptions(),
 	}
 }
 
@@ -117,6 +119,7 @@ func (o *options) addTo(flags *pflag.FlagSet) {
 	o.companionOptions.addTo(flags)
 	o.sandboxOptions.addTo(flags)
 	o.moduleOptions.addTo(flags)
+	o.archiveOptions.addTo(flags)
 	flags.IntVarP(&o.verbosity, "verbosity", "v", o.verbosity, "log verbosity, from 0 (decisions and errors) to 10")
 }
 
@@ -158,7 +161,7 @@ func (o *options) validate() error {
 	_, badNetworks := o.networks()
 	_, badBounds := o.bounds()
 	_, badQuota := o.quota()
-	return errors.Join(append(wrong, err, badNetworks, badBounds, badQuota)...)
+	return errors.Join(append(wrong, err, badNetworks, badBounds, badQuota, o.archiveOptions.validate())...)
 }
 
 func isAddress(text string) bool {
