@@ -39,6 +39,7 @@ func (op *Operator) connectPolicies(config *rest.Config) (err error) {
 	op.snapshots, err = policyset.NewPublisher(policyset.Options{
 		Reader: op.policyClient, Absent: func(ctx context.Context, gk schema.GroupKind) (bool, error) { return op.watcher.Absent(ctx, gk) },
 		Store: op.modules.Store, Rules: policyset.Rules{Networks: op.options.FinalizerNetworks, CheckGrants: intents.Check}, Log: log,
+		Archiver: op.options.Archiver,
 	})
 	return err
 }
@@ -54,7 +55,7 @@ func (op *Operator) connectSubscribers(watching metadata.Interface) {
 	status := policystatus.Options{
 		Client: op.policyClient, Snapshots: op.snapshots, Gate: &op.gate, Admission: installer.Status(),
 		Observations: op.observations, Sandbox: op.modules.Sandbox, Held: v.heldByPlace, Progress: v.progress, Serves: v.serves,
-		Events: op.policyEvents, Log: log, Now: op.now,
+		Archive: op.options.Archive, Events: op.policyEvents, Log: log, Now: op.now,
 	}
 	if op.options.Companion {
 		op.companion = companion.New(companion.Options{

@@ -101,8 +101,14 @@ type Options struct {
 
 	Evaluator         policies.Evaluator // decides if no policy does
 	FinalizerNetworks []netip.Prefix     // that aren't public, and to which Finalizers may grant requests
-	ModuleNetworks    []netip.Prefix     // that aren't public, and from which PolicyModules may be fetched
-	ClusterNetworks   []netip.Prefix     // of nodes, Pods and Services; nil means that they are discovered
+
+	// Archiver stores objects that are being deleted, for archive policies, and Archive is what
+	// is observed of it. Nil: there is no archive.
+	Archiver policyset.Archiver
+	Archive  *policystatus.Archive
+
+	ModuleNetworks  []netip.Prefix // that aren't public, and from which PolicyModules may be fetched
+	ClusterNetworks []netip.Prefix // of nodes, Pods and Services; nil means that they are discovered
 
 	DisableTenantModules bool              // ignore PolicyModules
 	ModuleQuota          modulestore.Quota // of modules in use
