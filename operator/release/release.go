@@ -70,7 +70,8 @@ type Selection struct {
 // has reports whether a finalizer is selected.
 func (w Selection) has(finalizer string) bool {
 	if len(w.Finalizers) == 0 {
-		return finalizer == graph.Hold || finalizer == v1alpha1.InUseFinalizer
+		_, _, archive := v1alpha1.ParseArchiveFinalizer(finalizer)
+		return finalizer == graph.Hold || finalizer == v1alpha1.InUseFinalizer || archive
 	}
 	return slices.Contains(w.Finalizers, finalizer)
 }

@@ -55,12 +55,13 @@ func newReleaser(t *testing.T, objects ...runtime.Object) (*Releaser, *fake.Fake
 }
 
 func TestFind_SelectsFinalizersAndObjects(t *testing.T) {
-	r, _ := newReleaser(t, object("held", graph.Hold, "example.com/a"), object("in-use", v1alpha1.InUseFinalizer), object("other", "example.com/a"), object("none"))
+	r, _ := newReleaser(t, object("held", graph.Hold, "example.com/a"), object("in-use", v1alpha1.InUseFinalizer), object("other", "example.com/a"), object("none"),
+		object("archived", "shop.archive.gleaner.dev/p", "example.com/b"))
 	for claim, c := range map[string]struct {
 		where Selection
 		want  map[string][]string // finalizers by object
 	}{
-		"Gleaner's own by default": {Selection{}, map[string][]string{"held": {graph.Hold}, "in-use": {v1alpha1.InUseFinalizer}}},
+		"Gleaner's own by default": {Selection{}, map[string][]string{"held": {graph.Hold}, "in-use": {v1alpha1.InUseFinalizer}, "archived": {"shop.archive.gleaner.dev/p"}}},
 		"a named finalizer":        {Selection{Finalizers: []string{"example.com/a"}}, map[string][]string{"held": {"example.com/a"}, "other": {"example.com/a"}}},
 		"excluded resource":        {Selection{SelectResource: func(schema.GroupResource) bool { return false }}, map[string][]string{}},
 		"another namespace":        {Selection{Namespace: "elsewhere"}, map[string][]string{}},

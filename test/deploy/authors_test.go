@@ -184,7 +184,9 @@ func TestAuthor_OfAChange(t *testing.T) {
 	})
 }
 
-func TestAuthor_ExpressionsMatchTheSchemas(t *testing.T) { expectTypeChecked(t, "gleaner-policy-authors") }
+func TestAuthor_ExpressionsMatchTheSchemas(t *testing.T) {
+	expectTypeChecked(t, "gleaner-policy-authors")
+}
 
 // expectTypeChecked waits until the API server has checked the expressions of an admission policy.
 func expectTypeChecked(t *testing.T, name string) {

@@ -15,10 +15,12 @@ import (
 
 // Names and labels of the objects that the operator and its manifests create.
 const (
-	vetoName          = "gleaner-veto"
-	holdParam         = "gleaner-holds"
-	policyAuthorsName = "gleaner-policy-authors"
-	managedBy         = "app.kubernetes.io/managed-by=gleaner"
+	vetoName           = "gleaner-veto"
+	holdParam          = "gleaner-holds"
+	policyAuthorsName  = "gleaner-policy-authors"
+	archiveReadersName = "gleaner-archive-readers" // of config/components/archive, as the next one
+	archiveAuthorsName = "gleaner-archive-authors"
+	managedBy          = "app.kubernetes.io/managed-by=gleaner"
 )
 
 // admission checks the admission policies that add holds and finalizers on creation.
@@ -55,22 +57,33 @@ func (p *checker) admission(ctx context.Context) []Finding {
 	return findingsOrOK(found, "policy authors need the permissions that their policies use, and %d admission policies add holds and finalizers", len(policies.Items))
 }
 
-// policyAuthors checks for the admission policy that prevents privilege escalation by policy authors.
+// policyAuthors checks for the admission policies that prevent privilege escalation by policy authors.
 func (p *checker) policyAuthors(ctx context.Context) []Finding {
 	if !p.resources.Installed {
 		return nil
 	}
+	found := p.validatingPolicy(ctx, policyAuthorsName, "kubectl apply -k config/admission", "authors of policies and finalizers can use the operator's permissions")
+	if len(p.resources.Archives) != 0 {
+		const fix = "apply config/components/archive again"
+		found = append(found, p.validatingPolicy(ctx, archiveReadersName, fix, "authors of archive policies can read what they may not get")...)
+		found = append(found, p.validatingPolicy(ctx, archiveAuthorsName, fix, "authors of archive policies can keep what they may not update")...)
+	}
+	return found
+}
+
+// validatingPolicy checks for an admission policy with its binding; without says what its absence
+// allows.
+func (p *checker) validatingPolicy(ctx context.Context, name, fix, without string) []Finding {
 	api := p.kube.AdmissionregistrationV1()
-	_, err := api.ValidatingAdmissionPolicies().Get(ctx, policyAuthorsName, metav1.GetOptions{})
+	_, err := api.ValidatingAdmissionPolicies().Get(ctx, name, metav1.GetOptions{})
 	if err == nil {
-		_, err = api.ValidatingAdmissionPolicyBindings().Get(ctx, policyAuthorsName, metav1.GetOptions{})
+		_, err = api.ValidatingAdmissionPolicyBindings().Get(ctx, name, metav1.GetOptions{})
 	}
 	switch {
 	case apierrors.IsNotFound(err):
-		return []Finding{warning("kubectl apply -k config/admission",
-			"ValidatingAdmissionPolicy %s or its binding not found: authors of policies and finalizers can use the operator's permissions", policyAuthorsName)}
+		return []Finding{warning(fix, "ValidatingAdmissionPolicy %s or its binding not found: %s", name, without)}
 	case err != nil:
-		return []Finding{unknown("", "ValidatingAdmissionPolicy %s can't be read: %v", policyAuthorsName, err)}
+		return []Finding{unknown("", "ValidatingAdmissionPolicy %s can't be read: %v", name, err)}
 	}
 	return nil
 }

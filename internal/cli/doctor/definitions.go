@@ -19,10 +19,12 @@ func (p *checker) definitions(ctx context.Context) []Finding {
 	}
 	const install = "kubectl apply --server-side -k config/crd, of this version"
 	var found []Finding
-	missing := 0
+	missing, optional := 0, 0
 	for _, want := range definitions {
 		have, err := p.extensions.ApiextensionsV1().CustomResourceDefinitions().Get(ctx, want.Name, metav1.GetOptions{})
 		switch {
+		case apierrors.IsNotFound(err) && crds.Component(want.Name) != "":
+			optional++ // not every installation has it
 		case apierrors.IsNotFound(err):
 			missing++
 			found = append(found, warning(install, "%s is not installed: its resources can't be used", want.Name))
@@ -34,10 +36,10 @@ func (p *checker) definitions(ctx context.Context) []Finding {
 			found = append(found, warning(install, "%s does not match version %s: fields may be missing or dropped", want.Name, p.Version))
 		}
 	}
-	if missing == len(definitions) {
+	if missing == len(definitions)-optional {
 		return []Finding{warning(install, "no CustomResourceDefinition of Gleaner is installed: policies and finalizers can't be used")}
 	}
-	return findingsOrOK(found, "all %d are installed and match version %s", len(definitions), p.Version)
+	return findingsOrOK(found, "all %d are installed and match version %s", len(definitions)-optional, p.Version)
 }
 
 func established(d *apiextensionsv1.CustomResourceDefinition) bool {

@@ -108,6 +108,7 @@ var checks = []struct {
 	{"policies", (*checker).policies},
 	{"modules", (*checker).modules},
 	{"finalizers", (*checker).finalizers},
+	{"archive policies", (*checker).archives},
 	{"holds", (*checker).holds},
 }
 

@@ -36,13 +36,19 @@ func (a resourceStatus) requireTrue(types ...string) []Finding {
 	}
 	for _, t := range types {
 		c := meta.FindStatusCondition(a.conditions, t)
-		if c == nil || c.Status == metav1.ConditionTrue || t == v1alpha1.ConditionEnforcing && slices.Contains(intendedReasons, c.Reason) {
+		if c == nil || c.Status == metav1.ConditionTrue || isEffect(t) && slices.Contains(intendedReasons, c.Reason) {
 			continue
 		}
 		found = append(found, problem("", "%s is not %s: %s: %s", a.name, t, c.Reason, c.Message))
 		break // the others follow from it
 	}
 	return found
+}
+
+// isEffect reports whether a condition says that a resource has an effect, which its author may not
+// want.
+func isEffect(condition string) bool {
+	return condition == v1alpha1.ConditionEnforcing || condition == v1alpha1.ConditionArchiving
 }
 
 // governsNothing returns why a resource selects nothing; "" if it does select something, or if
@@ -99,6 +105,25 @@ func (p *checker) finalizers(context.Context) []Finding {
 		entries[f.Finalizer] = a.name
 	}
 	return findingsOrOK(found, "%d, all ready, and no objects are stuck", len(p.resources.Finalizers))
+}
+
+// archives checks archive policies. Without any, there is nothing to say: not every installation has them.
+func (p *checker) archives(context.Context) []Finding {
+	found := p.unread("ArchivePolicies", "ClusterArchivePolicies")
+	for _, archive := range p.resources.Archives {
+		a := resourceStatus{archive.String(), archive.ObjectMeta, archive.Status.Conditions, archive.Status.ObservedGeneration}
+		found = append(found, a.requireTrue(v1alpha1.ConditionAccepted, v1alpha1.ConditionArchiving)...)
+		if n := len(archive.Status.StalledObjects); n > 0 {
+			found = append(found, warning("run gleaner stuck for the objects and reasons", "%s: %d objects that are being deleted can't be archived", a.name, n))
+		}
+		if n := archive.Status.Missed; n > 0 {
+			found = append(found, warning("see status.lastFailure", "%s: %d objects were deleted without being archived (onFailure: Continue)", a.name, n))
+		}
+	}
+	if len(found) == 0 && len(p.resources.Archives) == 0 {
+		return nil
+	}
+	return findingsOrOK(found, "%d, all archiving", len(p.resources.Archives))
 }
 
 // unread reports which of the kinds could not be read.

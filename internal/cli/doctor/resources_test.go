@@ -40,3 +40,28 @@ func TestResources_NotEnforcedIsProblemUnlessIntended(t *testing.T) {
 		})
 	}
 }
+
+func TestArchives_ThatDoNotArchiveAreProblems(t *testing.T) {
+	accepted := condition(v1alpha1.ConditionAccepted, metav1.ConditionTrue, "Accepted")
+	for name, tc := range map[string]struct {
+		status v1alpha1.ArchivePolicyStatus
+		want   Severity
+		words  string
+	}{
+		"archiving":  {v1alpha1.ArchivePolicyStatus{Conditions: []metav1.Condition{accepted, condition(v1alpha1.ConditionArchiving, metav1.ConditionTrue, "Archiving")}}, OK, "1, all archiving"},
+		"removed":    {v1alpha1.ArchivePolicyStatus{Conditions: []metav1.Condition{accepted, condition(v1alpha1.ConditionArchiving, metav1.ConditionFalse, "Removed")}}, OK, ""},
+		"no archive": {v1alpha1.ArchivePolicyStatus{Conditions: []metav1.Condition{accepted, condition(v1alpha1.ConditionArchiving, metav1.ConditionFalse, "NoStore")}}, Problem, "is not Archiving: NoStore"},
+		"let go":     {v1alpha1.ArchivePolicyStatus{Missed: 2, Conditions: []metav1.Condition{accepted}}, Warning, "2 objects were deleted without being archived"},
+		"stuck":      {v1alpha1.ArchivePolicyStatus{StalledObjects: make([]v1alpha1.StalledObject, 3), Conditions: []metav1.Condition{accepted}}, Warning, "3 objects that are being deleted can't be archived"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &checker{resources: &finalizers.Resources{Archives: []finalizers.Archive{{Kind: "ArchivePolicy", Status: tc.status}}}}
+			if found := p.archives(t.Context()); len(found) != 1 || found[0].Severity != tc.want || !strings.Contains(found[0].Message, tc.words) {
+				t.Errorf("found %+v", found)
+			}
+		})
+	}
+	if found := (&checker{resources: &finalizers.Resources{}}).archives(t.Context()); len(found) != 0 {
+		t.Errorf("without archive policies: %+v", found)
+	}
+}

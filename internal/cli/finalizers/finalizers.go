@@ -1,6 +1,6 @@
 // Package finalizers determines the owner of a finalizer: a hold of Gleaner, a Finalizer or
-// ClusterFinalizer, a component of Kubernetes, or another controller, identified by the
-// object's managed fields.
+// ClusterFinalizer, an archive policy, a component of Kubernetes, or another controller,
+// identified by the object's managed fields.
 //
 // It also determines what the finalizer waits for, as far as possible, and what to do. It
 // reads Gleaner's resources once, and writes nothing.
@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -28,6 +29,7 @@ type Kind string
 const (
 	Hold       Kind = "Hold"       // a hold, for a policy
 	Served     Kind = "Served"     // a Finalizer or ClusterFinalizer
+	Archiving  Kind = "Archive"    // an ArchivePolicy or ClusterArchivePolicy
 	InUse      Kind = "InUse"      // Gleaner, on its own resources
 	Kubernetes Kind = "Kubernetes" // a component of Kubernetes
 	ThirdParty Kind = "ThirdParty" // another controller
@@ -76,7 +78,9 @@ func (b *Resources) Describe(o Object, finalizer string) Finalizer {
 	case v1alpha1.InUseFinalizer:
 		b.describeInUse(&h, o)
 	default:
-		if served := b.resourcesFor(finalizer); len(served) != 0 {
+		if namespace, name, ok := v1alpha1.ParseArchiveFinalizer(finalizer); ok {
+			b.describeArchive(&h, o, namespace, name)
+		} else if served := b.resourcesFor(finalizer); len(served) != 0 {
 			b.describeServed(&h, o, served)
 		} else if namespace, ok := namespaceOfFinalizer(finalizer); ok {
 			h.Kind, h.Owner = Served, "the Finalizer "+namespace+"/"+nameOfFinalizer(finalizer)
@@ -137,9 +141,45 @@ func (b *Resources) describeInUse(h *Finalizer, o Object) {
 		name += " -n " + o.GetNamespace()
 	}
 	h.Advice = "delete those objects, or set onRemoval: Release; to skip their cleanup: gleaner release " + name
+	if strings.HasSuffix(o.Kind.Kind, v1alpha1.KindArchivePolicy) {
+		h.WaitsFor = "the objects that are being deleted and are not archived yet"
+		h.Advice = "see its status for why; to let them be deleted without being archived: gleaner release " + name
+		return
+	}
 	if !strings.HasSuffix(o.Kind.Kind, v1alpha1.KindFinalizer) {
 		h.WaitsFor = "the Finalizers and ClusterFinalizers that use the module"
 		h.Advice = "delete those first; run gleaner stuck to see what they wait for"
+	}
+}
+
+// describeArchive describes the finalizer of an archive policy.
+func (b *Resources) describeArchive(h *Finalizer, o Object, namespace, name string) {
+	h.Kind = Archiving
+	at := slices.IndexFunc(b.Archives, func(a Archive) bool { return a.Namespace == namespace && a.Name == name })
+	release := releaseCommand(o) + " --finalizer " + h.Name
+	if at < 0 {
+		kind := map[bool]string{true: v1alpha1.KindClusterArchivePolicy, false: v1alpha1.KindArchivePolicy}[namespace == ""]
+		h.Owner = "the " + nameOf(kind, metav1.ObjectMeta{Namespace: namespace, Name: name})
+		h.WaitsFor, h.Advice = "an archive policy that does not exist, or could not be read", "create it again, or remove the finalizer: "+release
+		return
+	}
+	a := b.Archives[at]
+	h.Owner = a.String()
+	if o.GetDeletionTimestamp() == nil {
+		h.WaitsFor, h.Advice = "the object to be deleted", "nothing: it is archived on deletion"
+		return
+	}
+	h.WaitsFor, h.Advice = "the object to be archived", "to let it be deleted without being archived: "+release
+	if c := meta.FindStatusCondition(a.Status.Conditions, v1alpha1.ConditionArchiving); c != nil && c.Status == metav1.ConditionFalse {
+		h.Reason, h.Error = c.Reason, c.Message
+	}
+	uid := string(o.GetUID())
+	if i := slices.IndexFunc(a.Status.StalledObjects, func(x v1alpha1.StalledObject) bool { return x.UID == uid }); i >= 0 {
+		stuck := a.Status.StalledObjects[i]
+		h.Reason, h.Error, h.Since = cmp.Or(reasons[stuck.Reason], stuck.Reason), stuck.Message, &stuck.SinceTime
+		if stuck.NextRetryTime != nil {
+			h.SetRetry(stuck.NextRetryTime.Time, b.ReadAt)
+		}
 	}
 }
 

@@ -28,6 +28,7 @@ type Resources struct {
 	Finalizers []FinalizerResource
 	Policies   []Policy
 	Modules    []Module
+	Archives   []Archive
 	Installed  bool     // Gleaner's types are served
 	Unread     []string // kinds that could not be read, each with the reason
 
@@ -60,6 +61,20 @@ type Module struct {
 	Spec   v1alpha1.PolicyModuleSpec
 	Status v1alpha1.PolicyModuleStatus
 }
+
+// Archive is an ArchivePolicy or ClusterArchivePolicy.
+type Archive struct {
+	metav1.ObjectMeta
+	Kind   string
+	Spec   v1alpha1.ArchivePolicySpec
+	Status v1alpha1.ArchivePolicyStatus
+}
+
+// String returns the kind and the name, in the format of records.
+func (a Archive) String() string { return nameOf(a.Kind, a.ObjectMeta) }
+
+// Finalizer returns the entry of metadata.finalizers that keeps objects until they are archived.
+func (a Archive) Finalizer() string { return v1alpha1.ArchiveFinalizer(a.Namespace, a.Name) }
 
 // String returns the kind and the name, in the format of records.
 func (s FinalizerResource) String() string { return nameOf(s.Kind, s.ObjectMeta) }
@@ -112,6 +127,9 @@ func Read(ctx context.Context, c client.Reader) *Resources {
 	for _, m := range all.Modules {
 		b.Modules = append(b.Modules, Module{m.Meta, m.Kind, m.Spec, m.Status})
 	}
+	for _, a := range all.Archives {
+		b.Archives = append(b.Archives, Archive{a.Meta, a.Kind, a.Spec, a.Status})
+	}
 	b.readNamespaceLabels(ctx, c)
 	return b
 }
@@ -151,6 +169,12 @@ func (b *Resources) add(o *unstructured.Unstructured) error {
 			return err
 		}
 		b.Modules = append(b.Modules, Module{m.ObjectMeta, o.GetKind(), m.Spec, m.Status})
+	case v1alpha1.KindArchivePolicy, v1alpha1.KindClusterArchivePolicy:
+		var a v1alpha1.ClusterArchivePolicy
+		if err := into(&a); err != nil {
+			return err
+		}
+		b.Archives = append(b.Archives, Archive{a.ObjectMeta, o.GetKind(), a.Spec, a.Status})
 	}
 	return nil
 }
@@ -167,10 +191,17 @@ func (b *Resources) read(ctx context.Context, c client.Reader, list client.Objec
 	err := c.List(ctx, list)
 	switch {
 	case meta.IsNoMatchError(err) || apierrors.IsNotFound(err):
-		b.Installed = false // the type is not installed
+		if !isOptional(kind) {
+			b.Installed = false // the type is not installed
+		}
 	case err != nil:
 		b.Unread = append(b.Unread, fmt.Sprintf("%s: %v", plural(kind), err))
 	}
+}
+
+// isOptional reports whether not every installation has a kind.
+func isOptional(kind string) bool {
+	return kind == v1alpha1.KindArchivePolicy || kind == v1alpha1.KindClusterArchivePolicy
 }
 
 func plural(kind string) string {
@@ -195,12 +226,17 @@ func (b *Resources) readNamespaceLabels(ctx context.Context, c client.Reader) {
 	}
 }
 
-// StuckObjects returns the objects that Finalizers and ClusterFinalizers report as stuck. Their status
-// lists only the first ones.
+// StuckObjects returns the objects that Finalizers, ClusterFinalizers and archive policies report as
+// stuck. Their status lists only the first ones.
 func (b *Resources) StuckObjects() map[types.UID]bool {
 	found := map[types.UID]bool{}
 	for _, s := range b.Finalizers {
 		for _, stuck := range s.Status.StalledObjects {
+			found[types.UID(stuck.UID)] = true
+		}
+	}
+	for _, a := range b.Archives {
+		for _, stuck := range a.Status.StalledObjects {
 			found[types.UID(stuck.UID)] = true
 		}
 	}

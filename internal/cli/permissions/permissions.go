@@ -75,7 +75,7 @@ func Required(s Setup, b *finalizers.Resources) []Rule {
 	rights := append([]Rule{readRules(s)}, s.writeRules(b)...)
 	rights = append(rights, s.blockingRules(b)...)
 	rights = append(rights, reportingRules()...)
-	rights = append(rights, resourceRules()...)
+	rights = append(rights, resourceRules(b)...)
 	rights = append(rights, s.admissionRules(b)...)
 	rights = append(rights, s.operatorNamespaceRules()...)
 	return append(rights, impersonationRules(b)...)
@@ -114,6 +114,11 @@ func (s Setup) writeRules(b *finalizers.Resources) []Rule {
 	for _, f := range b.Finalizers {
 		if f.Spec.Mode == v1alpha1.ModeEnforce {
 			rights = append(rights, selectedRules(f.Namespace, f.Spec.Resources, []string{"patch"}, f.String()+" adds its finalizer to these objects, and removes it.")...)
+		}
+	}
+	for _, a := range b.Archives {
+		if a.Spec.DeletedBy != v1alpha1.DeletedByGleaner {
+			rights = append(rights, selectedRules(a.Namespace, a.Spec.Resources, []string{"patch"}, a.String()+" adds its finalizer to these objects, and removes it.")...)
 		}
 	}
 	return rights
@@ -193,16 +198,22 @@ func reportingRules() []Rule {
 }
 
 // resourceRules returns the rules for Gleaner's own resources.
-func resourceRules() []Rule {
+func resourceRules(b *finalizers.Resources) []Rule {
 	group := []string{v1alpha1.GroupVersion.Group}
 	status := []string{"clusterfinalizers/status", "clustergcpolicies/status", "clusterpolicymodules/status", "finalizers/status", "gcpolicies/status", "policymodules/status"}
-	return []Rule{
+	rights := []Rule{
 		{Groups: group, Resources: status, Verbs: []string{"patch"}, Reason: "Status of policies, finalizers and modules."},
 		{
 			Groups: group, Resources: []string{"clusterfinalizers", "clusterpolicymodules", "finalizers", "policymodules"}, Verbs: []string{"patch"},
 			Reason: "Finalizers and their modules are kept while objects need them.",
 		},
 	}
+	if len(b.Archives) != 0 {
+		rights = append(rights,
+			Rule{Groups: group, Resources: []string{"archivepolicies/status", "clusterarchivepolicies/status"}, Verbs: []string{"patch"}, Reason: "Status of archive policies."},
+			Rule{Groups: group, Resources: []string{"archivepolicies", "clusterarchivepolicies"}, Verbs: []string{"patch"}, Reason: "Archive policies are kept while objects need them."})
+	}
+	return rights
 }
 
 // admissionRules returns the rules for admission policies and webhooks.
@@ -214,6 +225,9 @@ func (s Setup) admissionRules(b *finalizers.Resources) []Rule {
 	attaches := slices.ContainsFunc(b.Policies, func(p finalizers.Policy) bool { return p.Namespace == "" && p.Holds() }) ||
 		slices.ContainsFunc(b.Finalizers, func(f finalizers.FinalizerResource) bool {
 			return f.Namespace == "" && f.Spec.Attach && f.Spec.Mode == v1alpha1.ModeEnforce
+		}) ||
+		slices.ContainsFunc(b.Archives, func(a finalizers.Archive) bool {
+			return a.Namespace == "" && a.Spec.DeletedBy != v1alpha1.DeletedByGleaner
 		})
 	if attaches {
 		rights = append(rights, right("Adds holds and finalizers to objects on creation.",

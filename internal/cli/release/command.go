@@ -40,7 +40,9 @@ const long = `Remove finalizers from objects, with or without the operator. The 
 
 A hold (the finalizer gleaner.dev/hold) keeps a deleted object until a policy has decided what happens to its dependents.
 Without the hold, Kubernetes' normal garbage collection applies. The finalizer gleaner.dev/in-use keeps a deleted Finalizer or
-ClusterFinalizer, and its module, until its own removal is handled. By default, these two finalizers are removed.
+ClusterFinalizer, and its module, until its own removal is handled. The finalizers of an ArchivePolicy or ClusterArchivePolicy
+keep a deleted object until it is archived; without them, it is deleted and cannot be restored. By default, all of these are
+removed.
 
 A named object is looked up in the namespace of -n, or the kubeconfig's. With -A, it is looked up in all namespaces, and must be
 unique. --policy and --all apply to all namespaces and to cluster-scoped objects, unless -n is set.
@@ -53,8 +55,9 @@ A running operator adds the holds of policies in force again to objects that are
 set mode: Monitor.
 
 With --finalizer, another finalizer is removed, whichever controller owns it. Objects that are being deleted then disappear
-without the cleanup of that finalizer: external resources may be left behind. finalizer/NAME and clusterfinalizer/NAME remove the
-finalizer of that resource, and release the resource itself if it is being deleted. Objects that are not being deleted keep
+without the cleanup of that finalizer: external resources may be left behind. finalizer/NAME, clusterfinalizer/NAME,
+archivepolicy/NAME and clusterarchivepolicy/NAME remove the finalizer of that resource, and release the resource itself if it is
+being deleted. Objects that are not being deleted keep
 their finalizer, unless it belongs to such a resource and --live is set.
 
 Exit codes: 0 on success, also if there was nothing to remove or it was not confirmed; 1 for an error, such as an object that

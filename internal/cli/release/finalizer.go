@@ -45,6 +45,8 @@ func (o *options) validateFinalizer(args []string) error {
 		return errors.New("--policy releases holds only: use KIND/NAME or --all with --finalizer, or omit --finalizer")
 	case named && o.finalizer != "":
 		return fmt.Errorf("%s already names the finalizer: omit --finalizer, or write KIND/NAME of the objects", strings.Join(args, " "))
+	case named && resource == archivesResource && o.AllNamespaces:
+		return fmt.Errorf("an ArchivePolicy is namespaced: use -n instead of -A, or write clusterarchivepolicy/%s", name)
 	case named && resource == finalizersResource && o.AllNamespaces:
 		return fmt.Errorf("a Finalizer is namespaced: use -n instead of -A, or write clusterfinalizer/%s", name)
 	case o.live && !named && o.finalizer == "":
@@ -67,15 +69,19 @@ func (o *options) validateFinalizer(args []string) error {
 var (
 	finalizersResource        = schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "finalizers"}
 	clusterFinalizersResource = schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "clusterfinalizers"}
+	archivesResource          = schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "archivepolicies"}
+	clusterArchivesResource   = schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "clusterarchivepolicies"}
 
 	// finalizerResources are the resource names, singular names and short names.
 	finalizerResources = map[string]schema.GroupResource{
 		"finalizer": finalizersResource, "finalizers": finalizersResource, "fin": finalizersResource,
 		"clusterfinalizer": clusterFinalizersResource, "clusterfinalizers": clusterFinalizersResource, "cfin": clusterFinalizersResource,
+		"archivepolicy": archivesResource, "archivepolicies": archivesResource, "archpol": archivesResource,
+		"clusterarchivepolicy": clusterArchivesResource, "clusterarchivepolicies": clusterArchivesResource, "carchpol": clusterArchivesResource,
 	}
 )
 
-// namedResource returns the Finalizer or ClusterFinalizer that the arguments name, if they do.
+// namedResource returns the resource with a finalizer that the arguments name, if they do.
 func (o *options) namedResource(args []string) (resource schema.GroupResource, name string, named bool) {
 	kind, name, err := kubectl.ParseTarget(args)
 	if err != nil {
@@ -93,7 +99,7 @@ func (o *options) namedResource(args []string) (resource schema.GroupResource, n
 type target struct {
 	finalizer         string
 	selection         release.Selection
-	owner             string             // the Finalizer or ClusterFinalizer that it belongs to, if any
+	owner             string             // the resource of Gleaner that it belongs to, if any
 	resourceSelection *release.Selection // that resource, if it is to be released as well
 	namespaceOnly     bool               // objects in other namespaces may have the finalizer as well
 }
@@ -110,6 +116,11 @@ func (s *releaseRun) target(ctx context.Context) (target, error) {
 		t.selection = release.Selection{Namespace: namespace, Finalizers: []string{t.finalizer}}
 		t.resourceSelection = &release.Selection{Namespace: namespace, Name: name, SelectResource: matchResource(resource), Finalizers: []string{v1alpha1.InUseFinalizer}}
 		return t, nil
+	case named && resource == archivesResource:
+		namespace, err := s.ResolveNamespace()
+		return archiveTarget(resource, namespace, name, namespace), err
+	case named && resource == clusterArchivesResource:
+		return archiveTarget(resource, "", name, *s.Namespace), nil
 	case named:
 		var f v1alpha1.ClusterFinalizer
 		if err := s.gleaner.Get(ctx, client.ObjectKey{Name: name}, &f); err != nil {
@@ -133,9 +144,30 @@ func (s *releaseRun) target(ctx context.Context) (target, error) {
 	return t, err
 }
 
-// finalizerOwner returns the Finalizer or ClusterFinalizer to which a finalizer belongs or belonged;
+// archiveTarget returns the finalizer of an archive policy, on objects in a namespace.
+func archiveTarget(resource schema.GroupResource, policyNamespace, name, namespace string) target {
+	t := target{finalizer: v1alpha1.ArchiveFinalizer(policyNamespace, name), namespaceOnly: policyNamespace == "" && namespace != ""}
+	t.owner = archiveOwner(policyNamespace, name)
+	t.selection = release.Selection{Namespace: namespace, Finalizers: []string{t.finalizer}}
+	t.resourceSelection = &release.Selection{
+		Namespace: policyNamespace, Name: name, SelectResource: matchResource(resource), Finalizers: []string{v1alpha1.InUseFinalizer},
+	}
+	return t
+}
+
+func archiveOwner(namespace, name string) string {
+	if namespace == "" {
+		return v1alpha1.KindClusterArchivePolicy + " " + name
+	}
+	return v1alpha1.KindArchivePolicy + " " + namespace + "/" + name
+}
+
+// finalizerOwner returns the resource of Gleaner to which a finalizer belongs or belonged;
 // "" if it belongs to another controller.
 func finalizerOwner(ctx context.Context, c client.Reader, finalizer string) (string, error) {
+	if namespace, name, ok := v1alpha1.ParseArchiveFinalizer(finalizer); ok {
+		return archiveOwner(namespace, name), nil
+	}
 	domain, name, _ := strings.Cut(finalizer, "/")
 	if namespace, ok := strings.CutSuffix(domain, "."+v1alpha1.GroupVersion.Group); ok {
 		return "Finalizer " + namespace + "/" + name, nil
@@ -242,7 +274,11 @@ func (t target) warn(out io.Writer, taken []release.HeldObject) {
 	if t.owner != "" {
 		by = t.owner
 	}
-	printer.Fprintf(out, "\n%s belongs to %s.\nThe cleanup of this finalizer is skipped: external resources may be left behind.\n", t.finalizer, by)
+	skipped := "The cleanup of this finalizer is skipped: external resources may be left behind."
+	if _, _, archive := v1alpha1.ParseArchiveFinalizer(t.finalizer); archive {
+		skipped = "These objects are deleted without being archived, and cannot be restored."
+	}
+	printer.Fprintf(out, "\n%s belongs to %s.\n%s\n", t.finalizer, by, skipped)
 	if _, live := splitTerminating(taken); live != 0 {
 		printer.Fprintf(out, "%d of these objects are not being deleted: the cleanup will also be skipped when they are deleted later. "+
 			"A running operator adds the finalizer again if attach is true: delete the resource first.\n", live)

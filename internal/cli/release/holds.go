@@ -17,6 +17,10 @@ After a Finalizer or ClusterFinalizer, or its module, is deleted, its finalizer 
 deleted. To remove it from them, run this first: gleaner release finalizer/NAME -n NAMESPACE --live (or clusterfinalizer/NAME).
 `
 
+const archiveWarning = `
+Some of these objects are not archived yet. Without the finalizer of their archive policy, they are deleted and cannot be restored.
+`
+
 // quietSweeps is the number of consecutive sweeps that must find no object: a single one may have
 // run before a concurrent write.
 const quietSweeps = 2
@@ -51,12 +55,23 @@ func (s *releaseRun) releaseHolds(ctx context.Context, where release.Selection) 
 	if unserved := slices.ContainsFunc(held, func(h release.HeldObject) bool { return slices.Contains(h.Finalizers, v1alpha1.InUseFinalizer) }); unserved {
 		printer.Fprintf(s.out, inUseWarning)
 	}
+	if slices.ContainsFunc(held, isUnarchived) {
+		printer.Fprintf(s.out, archiveWarning)
+	}
 	if !s.yes && !printer.Confirm(s.in, s.out, confirmationPrompt(held, admissions)) {
 		printer.Fprintln(s.out, "Nothing was released.")
 		return nil
 	}
 	removed := s.removeAll(ctx, admissions)
 	return errors.Join(removed, s.sweep(ctx, where, held))
+}
+
+// isUnarchived reports whether an object is being deleted and waits to be archived.
+func isUnarchived(h release.HeldObject) bool {
+	return h.Terminating && slices.ContainsFunc(h.Finalizers, func(finalizer string) bool {
+		_, _, is := v1alpha1.ParseArchiveFinalizer(finalizer)
+		return is
+	})
 }
 
 // search finds the objects with a finalizer, and shows the progress on a terminal.

@@ -68,11 +68,14 @@ var resources = map[string]schema.GroupVersionResource{
 	"CustomResourceDefinition": {Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"},
 	"Thing":                    {Group: "new.example.com", Version: "v1", Resource: "things"},
 	"ClusterFinalizer":         {Group: "gleaner.dev", Version: "v1alpha1", Resource: "clusterfinalizers"},
+	"ArchivePolicy":            {Group: "gleaner.dev", Version: "v1alpha1", Resource: "archivepolicies"},
+	"ClusterArchivePolicy":     {Group: "gleaner.dev", Version: "v1alpha1", Resource: "clusterarchivepolicies"},
 }
 
 var clusterScoped = map[string]bool{
 	"CustomResourceDefinition": true,
 	"Namespace":                true, "ClusterRole": true, "ClusterRoleBinding": true, "ClusterGCPolicy": true, "ClusterPolicyModule": true, "ClusterFinalizer": true,
+	"ClusterArchivePolicy": true,
 }
 
 func (w *env) client(o *unstructured.Unstructured) dynamic.ResourceInterface {
