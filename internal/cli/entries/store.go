@@ -20,6 +20,11 @@ func openStore(_ context.Context, location string) (archive.Reader, error) {
 	return filestore.OpenReadOnly(dir, filestore.Options{})
 }
 
+// OpenStoreForReading opens the store that the flags name for reading.
+func (f *Flags) OpenStoreForReading(ctx context.Context) (archive.Reader, error) {
+	return openStore(ctx, f.Location())
+}
+
 // OpenStore opens the store that the flags name for writing.
 func (f *Flags) OpenStore(_ context.Context) (archive.Store, error) {
 	if f.Location() == "" {
