@@ -112,6 +112,8 @@ FUZZ := \
 	hostabi:FuzzParseVerdict \
 	operator/archive/codec:FuzzDecode \
 	operator/archive/filestore/pagecheck:FuzzCheck \
+	operator/archive/open:FuzzParse \
+	operator/archive/segment:FuzzRead \
 	operator/archive:FuzzOpen \
 	operator/archive:FuzzParseKeys \
 	operator/escape:FuzzText \

@@ -66,6 +66,14 @@ var layers = map[string]layer{
 		internal: []string{"operator/archive", "operator/archive/codec", "operator/archive/filestore/pagecheck", "operator/archive/groupcommit"},
 		external: []string{"go.etcd.io/bbolt", "k8s.io/apimachinery"},
 	},
+	"operator/archive/segment": {internal: []string{"operator/archive", "operator/archive/codec"}},
+	"operator/archive/s3store": {
+		internal: []string{"operator/archive", "operator/archive/codec", "operator/archive/groupcommit", "operator/archive/segment"},
+		external: []string{"github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go", "golang.org/x/sync/errgroup", "k8s.io/apimachinery"},
+	},
+	"operator/archive/open": {
+		internal: []string{"operator/archive", "operator/archive/filestore", "operator/archive/s3store"},
+	},
 	"operator/archive/archivetest": {
 		internal: []string{"operator/archive", "operator/archive/codec"},
 		external: []string{"github.com/google/go-cmp/cmp", "k8s.io/apimachinery"},

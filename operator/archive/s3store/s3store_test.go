@@ -1,0 +1,134 @@
+package s3store
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/gleaner-dev/gleaner/devcluster/s3server"
+	"github.com/gleaner-dev/gleaner/operator/archive"
+	"github.com/gleaner-dev/gleaner/operator/archive/archivetest"
+)
+
+const bucketName = "archive"
+
+func TestMain(m *testing.M) {
+	archivetest.Main(m, func(prefix string) (archive.Store, error) {
+		return Open(context.Background(), bucketName, prefix, Options{})
+	})
+}
+
+// server is a real S3 server, which this process is configured for.
+type server struct {
+	*s3server.Server
+	env []string
+}
+
+func startServer(t testing.TB) server {
+	t.Helper()
+	dir := t.TempDir()
+	s, err := s3server.Start(t.Context(), dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	ca := filepath.Join(dir, "ca.pem")
+	if err := os.WriteFile(ca, s.CA, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	started := server{Server: s}
+	for name, value := range map[string]string{
+		"AWS_ENDPOINT_URL_S3": s.URL, "AWS_REGION": s.Region, "AWS_CA_BUNDLE": ca,
+		"AWS_ACCESS_KEY_ID": s.AccessKey, "AWS_SECRET_ACCESS_KEY": s.SecretKey,
+		"AWS_EC2_METADATA_DISABLED": "true", "AWS_CONFIG_FILE": os.DevNull, "AWS_SHARED_CREDENTIALS_FILE": os.DevNull,
+	} {
+		t.Setenv(name, value)
+		started.env = append(started.env, name+"="+value)
+	}
+	started.request(t, http.MethodPut, "/"+bucketName, "")
+	return started
+}
+
+func (s server) request(t testing.TB, method, path, body string) string {
+	t.Helper()
+	response, err := s.Request(t.Context(), method, path, body)
+	if err != nil || response.Status >= 300 {
+		t.Fatalf("%s %s: %d %s, %v", method, path, response.Status, response.Body, err)
+	}
+	return response.Body
+}
+
+func openStore(t testing.TB, prefix string) *Store {
+	t.Helper()
+	s, err := Open(t.Context(), bucketName, prefix, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func openReader(t testing.TB, prefix string) *Reader {
+	t.Helper()
+	r, err := OpenReadOnly(t.Context(), bucketName, prefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// keys returns the objects below a prefix.
+func keys(t testing.TB, prefix string) []object {
+	t.Helper()
+	b, err := openBucket(t.Context(), bucketName, prefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := b.list(t.Context(), folder, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func TestConformance(t *testing.T) {
+	s := startServer(t)
+	var places atomic.Int64
+	archivetest.Run(t, func(*testing.T) archivetest.Place {
+		prefix := strings.Repeat("p", int(places.Add(1))) + "/"
+		return archivetest.Place{
+			Location: prefix, Env: s.env,
+			Open:    func(t *testing.T) archive.Store { return openStore(t, prefix) },
+			Reader:  func(t *testing.T) archive.Reader { return openReader(t, prefix) },
+			Corrupt: func(t *testing.T, stored []byte) { s.corrupt(t, prefix, stored) },
+		}
+	})
+}
+
+// corrupt flips a bit wherever the bytes are in a segment.
+func (s server) corrupt(t *testing.T, prefix string, stored []byte) {
+	t.Helper()
+	found := false
+	for _, o := range keys(t, prefix) {
+		path := "/" + bucketName + "/" + prefix + o.key
+		data := []byte(s.request(t, http.MethodGet, path, ""))
+		at := bytes.Index(data, stored)
+		if at < 0 {
+			continue
+		}
+		data[at+len(stored)/2] ^= 4
+		s.request(t, http.MethodPut, path, string(data))
+		found = true
+	}
+	if !found {
+		t.Fatal("not found in the bucket")
+	}
+}
