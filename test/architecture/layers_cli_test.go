@@ -46,7 +46,7 @@ var cliLayers = map[string]layer{
 		},
 	},
 	"internal/cli/entries": {
-		internal: []string{"internal/cli/exit", "internal/cli/replicas", "operator/archive", "operator/archive/filestore"},
+		internal: []string{"internal/cli/exit", "internal/cli/replicas", "operator/archive", "operator/archive/open"},
 		external: []string{"filippo.io/age", "github.com/spf13/pflag", "k8s.io/apimachinery", "k8s.io/client-go"},
 	},
 	"internal/cli/exit": {},

@@ -38,8 +38,11 @@ func pruneCommand() *cobra.Command {
 		Long: `Remove entries from the store of an archive: those before a time or of a former object, those that have expired, or the oldest above
 a size. Removed entries can't be restored. Entries that are selected are listed first, and removed after confirmation.
 
---before applies to all namespaces and cluster-scoped objects, unless -n is set. Only the store is changed: while the operator has
-a file store open, nothing can be removed.` + exitCodes,
+--before applies to all namespaces and cluster-scoped objects, unless -n is set. --before and --uid need a file store: a bucket
+removes only what has expired, and the oldest.
+
+Stop the operator first. A file store that it has open can't be pruned; a bucket can, but the operator can't write to it any more
+until it is started again, and holds the objects that it can't archive.` + exitCodes,
 		Example: `  gleaner archive prune --archive file:///var/lib/gleaner/archive --before 720h --dry-run
   gleaner archive prune --archive file:///var/lib/gleaner/archive --uid 0f3c8d1e-…
   gleaner archive prune --archive file:///var/lib/gleaner/archive --max-bytes 10Gi --yes`,
@@ -65,9 +68,6 @@ func (o *pruneOptions) run(ctx context.Context, args []string, in io.Reader, out
 	}
 	if given != 1 {
 		return exit.Usagef("specify exactly one of --before, --uid, --max-bytes and --expired")
-	}
-	if o.archive.Location() == "" {
-		return exit.Usagef("--archive is required: the location of the store, such as file:///var/lib/gleaner/archive")
 	}
 	if o.maxBytes != "" || o.expired {
 		return o.expire(ctx, args, in, out)
@@ -96,6 +96,9 @@ func (o *pruneOptions) remove(ctx context.Context, s selection, in io.Reader, ou
 	if err := (list{Items: found}).write(out, ""); err != nil || len(found) == 0 || o.dryRun {
 		return err
 	}
+	if o.archive.Shared() {
+		return errors.New("remove entries: a bucket removes only what has expired, and the oldest: use --expired or --max-bytes")
+	}
 	if !o.yes && !printer.Confirm(in, out, fmt.Sprintf("Remove %s, which can't be restored then?", printer.Count(len(found), "entry", "entries"))) {
 		printer.Fprintln(out, "Nothing was removed.")
 		return nil
@@ -107,7 +110,7 @@ func (o *pruneOptions) remove(ctx context.Context, s selection, in io.Reader, ou
 	defer store.Close()
 	r, ok := store.(remover)
 	if !ok {
-		return errors.New("remove entries: this store removes only expired and oldest ones: use --expired or --max-bytes")
+		return fmt.Errorf("remove entries: a %T does not remove chosen ones", store)
 	}
 	ids := make([]string, len(found))
 	for i, h := range found {
@@ -121,7 +124,7 @@ func (o *pruneOptions) remove(ctx context.Context, s selection, in io.Reader, ou
 // read reads the headers that a selection selects. The store is closed again: it is not to be locked
 // while a person is asked.
 func (o *pruneOptions) read(ctx context.Context, s selection) (found []archive.Header, err error) {
-	r, err := o.archive.Open(ctx, o.Config)
+	r, err := o.archive.OpenStoreForReading(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -152,6 +155,9 @@ func (o *pruneOptions) expire(ctx context.Context, args []string, in io.Reader, 
 		return err
 	}
 	question := "Remove the entries that have expired?"
+	if o.archive.Shared() {
+		printer.Fprintln(out, "An operator that is running can't write to this archive any more until it is started again.")
+	}
 	printer.Fprintf(out, "The archive has %d entries and %d records with %d bytes; the oldest entry is of %s.\n", usage.Entries, usage.Records, usage.Bytes, moment(usage.Oldest))
 	if limits.MaxBytes != 0 {
 		excess := max(usage.Bytes-limits.MaxBytes, 0)
