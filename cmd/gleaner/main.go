@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gleaner-dev/gleaner/internal/cli/archive"
 	"github.com/gleaner-dev/gleaner/internal/cli/buildinfo"
 	"github.com/gleaner-dev/gleaner/internal/cli/doctor"
 	"github.com/gleaner-dev/gleaner/internal/cli/explain"
@@ -52,7 +53,7 @@ func rootCommandFor(name string) *cobra.Command {
 	cmd := &cobra.Command{Use: "gleaner", Short: "A programmable Kubernetes garbage collector", Long: rootLong}
 	program.Group(cmd, "Inspect and release:",
 		explain.Command(), stuck.Command(), monitor.Command(), graph.Command(), preview.Command(), doctor.Command(version), release.Command())
-	program.Group(cmd, "Undo deletions:", restore.Command(), restore.UndoCommand())
+	program.Group(cmd, "Undo deletions:", restore.Command(), restore.UndoCommand(), archive.Command())
 	program.Group(cmd, "Write and test policies and finalizers:", module.Command(), test.Command(), replay.Command())
 	program.Group(cmd, "Run Gleaner:", run.Command(version), rbac.Command())
 	cmd.AddCommand(buildinfo.Command(version), sandbox.Command(),

@@ -42,6 +42,18 @@ func (b *builder) clean(s *Step) (warnings []string) {
 	return warnings
 }
 
+// Manifest returns an archived object without what only the old one had: owner references, addresses,
+// bindings, finalizers and what the server sets. It can be applied to any cluster.
+func Manifest(o *unstructured.Unstructured) *unstructured.Unstructured {
+	s := Step{Key: KeyOf(o), FormerUID: o.GetUID(), object: o.DeepCopy()}
+	b := newBuilder(Input{Archived: []*unstructured.Unstructured{o}})
+	b.clean(&s)
+	if s.Key.GroupKind == claimKind {
+		removeFields(s.object, "spec.volumeName")
+	}
+	return s.object
+}
+
 // removeFinalizers removes the finalizers that are not served, and returns them without those
 // that the collector and Gleaner add.
 func removeFinalizers(o *unstructured.Unstructured, served map[string]struct{}) (left []string) {

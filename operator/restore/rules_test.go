@@ -242,3 +242,17 @@ func TestStep_KnowsWhatItHasCreated(t *testing.T) {
 		t.Error("it takes another object for its own, or does not know its own")
 	}
 }
+
+func TestManifest_HasNothingOfTheOldObject(t *testing.T) {
+	claim := object("v1", "PersistentVolumeClaim", "data", configMap("owner"))
+	claim.Object["spec"] = map[string]any{"volumeName": "v", "storageClassName": "s"}
+	claim.Object["status"] = map[string]any{"phase": "Bound"}
+	claim.SetFinalizers([]string{"kubernetes.io/pvc-protection"})
+	want := map[string]any{
+		"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": map[string]any{"name": "data", "namespace": "shop"},
+		"spec": map[string]any{"storageClassName": "s"},
+	}
+	if diff := cmp.Diff(want, restore.Manifest(claim).Object); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -2,6 +2,14 @@ package architecture
 
 // cliLayers are the rows of the command line.
 var cliLayers = map[string]layer{
+	"internal/cli/archive": {
+		internal: []string{
+			"internal/cli/arguments", "internal/cli/entries", "internal/cli/exit", "internal/cli/kubectl", "internal/cli/printer", "operator/archive", "operator/restore",
+		},
+		external: []string{
+			"filippo.io/age", "github.com/pmezard/go-difflib/difflib", "github.com/spf13/cobra", "github.com/spf13/pflag", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/yaml",
+		},
+	},
 	"internal/cli/arguments": {
 		internal: []string{"internal/cli/exit"},
 		external: []string{"github.com/spf13/cobra"},
@@ -38,7 +46,7 @@ var cliLayers = map[string]layer{
 		},
 	},
 	"internal/cli/entries": {
-		internal: []string{"internal/cli/exit", "internal/cli/replicas", "operator/archive", "operator/archive/filestore"},
+		internal: []string{"internal/cli/exit", "internal/cli/replicas", "operator/archive", "operator/archive/open"},
 		external: []string{"filippo.io/age", "github.com/spf13/pflag", "k8s.io/apimachinery", "k8s.io/client-go"},
 	},
 	"internal/cli/exit": {},

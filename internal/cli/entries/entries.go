@@ -47,7 +47,7 @@ type Flags struct {
 // AddTo adds the flags. Without identities, bodies are not decrypted.
 func (f *Flags) AddTo(flags *pflag.FlagSet, identities bool) {
 	f.operator.AddTo(flags)
-	flags.StringVar(&f.location, "archive", "", "`location` of the archive, to read its store directly: file:///DIRECTORY or s3://BUCKET/PREFIX. Default $"+LocationVariable+"; "+
+	flags.StringVar(&f.location, "archive", "", "`location` of the archive, to read its store directly: file:///FOLDER or s3://BUCKET/PREFIX. Default $"+LocationVariable+"; "+
 		"by default the operator is queried")
 	if identities {
 		flags.StringArrayVar(&f.identities, "identity", nil, "`file` with age identities, or an SSH private key, to decrypt entries with")
@@ -64,13 +64,17 @@ func (f *Flags) Location() string {
 
 // Validate returns an error if a flag is invalid.
 func (f *Flags) Validate() error {
+	if f.Location() != "" {
+		_, err := f.store()
+		return err
+	}
 	return f.operator.Validate()
 }
 
 // Open opens the archive. The caller closes it.
 func (f *Flags) Open(ctx context.Context, config func() (*rest.Config, error)) (Reader, error) {
-	if location := f.Location(); location != "" {
-		r, err := openStore(ctx, location)
+	if f.Location() != "" {
+		r, err := f.OpenStoreForReading(ctx)
 		if errors.Is(err, archive.ErrInUse) {
 			return nil, fmt.Errorf("open archive: %w; while the operator runs, omit --archive to read through it", err)
 		}

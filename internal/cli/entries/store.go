@@ -3,42 +3,48 @@ package entries
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net/url"
 
 	"github.com/gleaner-dev/gleaner/internal/cli/exit"
 	"github.com/gleaner-dev/gleaner/operator/archive"
-	"github.com/gleaner-dev/gleaner/operator/archive/filestore"
+	"github.com/gleaner-dev/gleaner/operator/archive/open"
 )
 
-// openStore opens a store for reading.
-func openStore(_ context.Context, location string) (archive.Reader, error) {
-	dir, err := folderOf(location)
+// OpenStoreForReading opens the store that the flags name for reading. The caller closes it.
+func (f *Flags) OpenStoreForReading(ctx context.Context) (archive.Reader, error) {
+	at, err := f.store()
 	if err != nil {
 		return nil, err
 	}
-	return filestore.OpenReadOnly(dir, filestore.Options{})
+	return open.Reader(ctx, at)
 }
 
-// OpenStore opens the store that the flags name for writing.
-func (f *Flags) OpenStore(_ context.Context) (archive.Store, error) {
+// OpenStore opens the store that the flags name for writing: another writer, such as the operator,
+// can't write it any more. The caller closes it.
+func (f *Flags) OpenStore(ctx context.Context) (archive.Store, error) {
+	at, err := f.store()
+	if err != nil {
+		return nil, err
+	}
+	s, _, err := open.Store(ctx, at)
+	return s, err
+}
+
+// Shared reports whether the store can be opened for writing while another process writes it, which
+// then can't any more.
+func (f *Flags) Shared() bool {
+	at, err := f.store()
+	return err == nil && at.Shared()
+}
+
+var errNoLocation = errors.New("--archive is required: the location of the store, such as file:///var/lib/gleaner/archive")
+
+func (f *Flags) store() (open.Location, error) {
 	if f.Location() == "" {
-		return nil, exit.Usagef("--archive is required: the location of the store, such as file:///var/lib/gleaner/archive")
+		return open.Location{}, exit.AsUsage(errNoLocation)
 	}
-	dir, err := folderOf(f.Location())
+	at, err := open.Parse(f.Location())
 	if err != nil {
-		return nil, err
+		return at, exit.AsUsage(err)
 	}
-	return filestore.Open(dir, filestore.Options{})
-}
-
-func folderOf(location string) (string, error) {
-	at, err := url.Parse(location)
-	if err == nil && (at.Scheme != "file" || at.Host != "" || at.Path == "") {
-		err = errors.New("write file:///DIRECTORY")
-	}
-	if err != nil {
-		return "", exit.AsUsage(fmt.Errorf("invalid archive %q: %w", location, err))
-	}
-	return at.Path, nil
+	return at, nil
 }

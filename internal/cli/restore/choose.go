@@ -4,12 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"filippo.io/age"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -191,19 +188,4 @@ func (c *chooser) objects(ctx context.Context, headers []archive.Header, done fu
 		}
 	}
 	return found, conflicts, nil
-}
-
-// kindMatcher returns whether a kind is the one that a word names. A type that is no longer served is
-// recognized by its kind.
-func kindMatcher(word string, mapping func(string) (*meta.RESTMapping, error)) (matches func(schema.GroupKind) bool, namespaced bool) {
-	if m, err := mapping(word); err == nil {
-		gk := m.GroupVersionKind.GroupKind()
-		return func(other schema.GroupKind) bool { return other == gk }, m.Scope.Name() == meta.RESTScopeNameNamespace
-	}
-	name, group, qualified := strings.Cut(strings.ToLower(word), ".")
-	return func(other schema.GroupKind) bool {
-		kind := strings.ToLower(other.Kind)
-		plural, _ := meta.UnsafeGuessKindToResource(other.WithVersion(""))
-		return slices.Contains([]string{kind, plural.Resource}, name) && (!qualified || group == other.Group || strings.HasSuffix(group, "."+other.Group))
-	}, false
 }

@@ -11,7 +11,6 @@ import (
 
 	"filippo.io/age"
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -171,24 +170,5 @@ func TestObjects_TooMuchIsAnErrorBeforeItIsRead(t *testing.T) {
 	c := &chooser{}
 	if _, _, err := c.objects(t.Context(), []archive.Header{{Size: maxBytes + 1}}, func(int) {}); err == nil || !strings.Contains(err.Error(), "select fewer") {
 		t.Errorf("got %v", err)
-	}
-}
-
-func TestKindMatcher_RecognizesTypesThatAreGone(t *testing.T) {
-	widget := schema.GroupKind{Group: "example.com", Kind: "Widget"}
-	gone := func(string) (*meta.RESTMapping, error) { return nil, errors.New("no such type") }
-	for word, want := range map[string]bool{
-		"widget": true, "widgets": true, "Widget": true, "widgets.example.com": true, "widgets.v1.example.com": true,
-		"gadget": false, "widgets.example.org": false, "": false,
-	} {
-		if matches, _ := kindMatcher(word, gone); matches(widget) != want {
-			t.Errorf("%q: %t", word, !want)
-		}
-	}
-	served := func(string) (*meta.RESTMapping, error) {
-		return &meta.RESTMapping{GroupVersionKind: widget.WithVersion("v1"), Scope: meta.RESTScopeNamespace}, nil
-	}
-	if matches, namespaced := kindMatcher("w", served); !matches(widget) || matches(schema.GroupKind{Kind: "Widget"}) || !namespaced {
-		t.Error("a type that is served is not recognized")
 	}
 }

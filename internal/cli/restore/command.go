@@ -205,7 +205,7 @@ func (o *options) selection(args []string, now time.Time) (s selection, err erro
 	if word, s.name, err = kubectl.ParseTarget(args); err != nil {
 		return s, err
 	}
-	s.isKind, s.isLocal = kindMatcher(word, o.Mapping)
+	s.isKind, s.isLocal = entries.KindMatcher(word, o.Mapping)
 	return s, nil
 }
 
