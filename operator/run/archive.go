@@ -103,6 +103,14 @@ func (a *archiving) status() *policystatus.Archive {
 	}}
 }
 
+// ArchiveReader returns what reads the archive; nil if there is none.
+func (op *Operator) ArchiveReader() archive.Reader {
+	if op.archiving == nil {
+		return nil
+	}
+	return op.archiving.source.Reader()
+}
+
 // run returns what has to run; nothing without an archive.
 func (a *archiving) run() []manager.RunnableFunc {
 	if a == nil {

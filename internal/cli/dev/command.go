@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"time"
@@ -133,6 +134,7 @@ type Environment struct {
 	Cluster   *devcluster.Cluster
 	Collector *operator.Operator
 	address   string // of the debug endpoints
+	archive   string // folder
 	cancel    context.CancelFunc
 	Done      chan error
 }
@@ -159,14 +161,17 @@ func Start(ctx context.Context, o EnvironmentOptions, progress io.Writer, log lo
 	if err := createCRDs(ctx, cluster.RESTConfig()); err != nil {
 		return nil, s.Stop(err)
 	}
-	if err := s.startCollector(o.Mode, log); err != nil {
+	if s.archive, err = cluster.Folder("archive"); err != nil {
+		return nil, s.Stop(err)
+	}
+	if err := s.startCollector(ctx, o.Mode, log); err != nil {
 		return nil, s.Stop(err)
 	}
 	return s, nil
 }
 
 // startCollector starts the collector.
-func (s *Environment) startCollector(mode string, log logr.Logger) error {
+func (s *Environment) startCollector(ctx context.Context, mode string, log logr.Logger) error {
 	address, err := freeport.Address()
 	if err != nil {
 		return err
@@ -180,15 +185,16 @@ func (s *Environment) startCollector(mode string, log logr.Logger) error {
 	if err != nil {
 		return err
 	}
-	collector, mgr, err := run.AssembleLocal(run.LocalOptions{
+	collector, mgr, err := run.AssembleLocal(ctx, run.LocalOptions{
 		Version: s.version, Mode: mode, DebugAddress: address, WebhookAddress: webhookAddress, WebhookURL: onLocalhost(webhookAddress),
+		Archive: (&url.URL{Scheme: "file", Path: s.archive}).String(),
 	}, config, log)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(context.Background()) // canceled by stop, before the control plane stops
+	running, cancel := context.WithCancel(context.Background()) // canceled by stop, before the control plane stops
 	s.Collector, s.address, s.cancel = collector, address, cancel
-	go func() { s.Done <- mgr.Start(ctx) }()
+	go func() { s.Done <- mgr.Start(running) }()
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	stdlog "log"
+	"maps"
 	"net/http"
 	"os"
 	runtimedebug "runtime/debug"
@@ -32,6 +33,7 @@ import (
 	"github.com/gleaner-dev/gleaner/internal/cli/exit"
 	"github.com/gleaner-dev/gleaner/internal/cli/kubectl"
 	"github.com/gleaner-dev/gleaner/internal/cli/modes"
+	"github.com/gleaner-dev/gleaner/operator/archive/serve"
 	"github.com/gleaner-dev/gleaner/operator/certs"
 	"github.com/gleaner-dev/gleaner/operator/debug"
 	"github.com/gleaner-dev/gleaner/operator/intents"
@@ -204,6 +206,9 @@ func (o *options) manager(config *rest.Config, collector *operator.Operator, log
 		serving.FilterProvider = func(*rest.Config, *http.Client) (metricsserver.Filter, error) { return guard.Filter, nil }
 	}
 	serving.ExtraHandlers = debug.Handlers(source)
+	if kept := collector.ArchiveReader(); kept != nil {
+		maps.Copy(serving.ExtraHandlers, serve.Handlers(serve.Source{Archive: kept, ReadAccess: source.ReadAccess}))
+	}
 	mgr, err := ctrl.NewManager(config, manager.Options{
 		Logger:                 log,
 		Metrics:                serving,
