@@ -11,6 +11,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -36,6 +37,15 @@ type bucket struct {
 	client *s3.Client
 	name   string
 	prefix string // empty, or ends in a slash
+
+	transport atomic.Pointer[http.Transport] // of the client; nil before its first request
+}
+
+// close closes connections that are idle.
+func (b *bucket) close() {
+	if t := b.transport.Load(); t != nil {
+		t.CloseIdleConnections()
+	}
 }
 
 // object is what a list says of an object.
@@ -49,7 +59,10 @@ var errExists = errors.New("object exists")
 
 func openBucket(ctx context.Context, name, prefix string) (*bucket, error) {
 	// The SDK's own client: it reads AWS_CA_BUNDLE.
-	client := awshttp.NewBuildableClient().WithTimeout(requestTimeout).WithDialerOptions(func(d *net.Dialer) { d.Timeout = connectTimeout })
+	b := &bucket{name: name, prefix: prefix}
+	client := awshttp.NewBuildableClient().WithTimeout(requestTimeout).
+		WithDialerOptions(func(d *net.Dialer) { d.Timeout = connectTimeout }).
+		WithTransportOptions(func(t *http.Transport) { b.transport.Store(t) })
 	cfg, err := config.LoadDefaultConfig(ctx, config.WithHTTPClient(client), config.WithRetryer(func() aws.Retryer {
 		return retry.NewStandard(func(o *retry.StandardOptions) { o.MaxAttempts, o.MaxBackoff = attempts, maxBackoff })
 	}))
@@ -63,12 +76,13 @@ func openBucket(ctx context.Context, name, prefix string) (*bucket, error) {
 		}
 		cfg.Region = "us-east-1" // what other storage signs with, unless it is configured
 	}
-	return &bucket{name: name, prefix: prefix, client: s3.NewFromConfig(cfg, func(o *s3.Options) {
+	b.client = s3.NewFromConfig(cfg, func(o *s3.Options) {
 		o.UsePathStyle = custom // other storage seldom has a DNS name for each bucket
 		// Checksums that other storage does not know are left off: each part of a segment has its own.
 		o.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired
 		o.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired
-	})}, nil
+	})
+	return b, nil
 }
 
 // create stores an object, unless one with this key exists: then the error is errExists. A retry

@@ -73,6 +73,7 @@ func openStore(t testing.TB, prefix string) *Store {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = s.Close() })
 	return s
 }
 
@@ -82,6 +83,7 @@ func openReader(t testing.TB, prefix string) *Reader {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = r.Close() })
 	return r
 }
 
@@ -92,6 +94,7 @@ func keys(t testing.TB, prefix string) []object {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer b.close()
 	found, err := b.list(t.Context(), folder, "")
 	if err != nil {
 		t.Fatal(err)
