@@ -25,6 +25,7 @@ func OpenReadOnly(ctx context.Context, name, prefix string) (*Reader, error) {
 	}
 	f := newFooters(b)
 	if _, err := f.load(ctx); err != nil {
+		b.close()
 		return nil, fmt.Errorf("open archive s3://%s/%s: %w", name, prefix, err)
 	}
 	return &Reader{reading{bucket: b, blocks: f.blocks, current: f.load}}, nil

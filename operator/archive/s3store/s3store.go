@@ -77,6 +77,7 @@ func Open(ctx context.Context, name, prefix string, options Options) (*Store, er
 		return s.view, nil
 	}}
 	if err := s.takeOver(ctx, footers); err != nil {
+		b.close()
 		return nil, fmt.Errorf("open archive s3://%s/%s: %w", name, prefix, err)
 	}
 	s.commits = groupcommit.New(groupcommit.Limits{Items: commitItems, Bytes: commitBytes, PendingBytes: s.options.PendingBytes}, s.commit)
