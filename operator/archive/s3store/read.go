@@ -25,13 +25,17 @@ func OpenReadOnly(ctx context.Context, name, prefix string) (*Reader, error) {
 	}
 	f := newFooters(b)
 	if _, err := f.load(ctx); err != nil {
+		b.close()
 		return nil, fmt.Errorf("open archive s3://%s/%s: %w", name, prefix, err)
 	}
 	return &Reader{reading{bucket: b, blocks: f.blocks, current: f.load}}, nil
 }
 
-// Close does nothing: a reader holds nothing.
-func (r *Reader) Close() error { return nil }
+// Close closes connections that are idle. A reader holds nothing else.
+func (r *Reader) Close() error {
+	r.bucket.close()
+	return nil
+}
 
 // reading is what a Store and a Reader have in common.
 type reading struct {

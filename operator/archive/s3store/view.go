@@ -86,6 +86,13 @@ func (v *view) without(gone map[uint64]bool) *view {
 	return w
 }
 
+// until returns a view as if nothing had a number above this one, which is taken.
+func (v *view) until(number uint64) *view {
+	w := newView(slices.DeleteFunc(slices.Concat(v.segments, v.obsolete), func(s *stored) bool { return s.number > number }))
+	w.next = number + 1
+	return w
+}
+
 // horizon returns what has been removed from a segment, by all horizons after it.
 func (v *view) horizon(number uint64) segment.Horizon {
 	var sum segment.Horizon
