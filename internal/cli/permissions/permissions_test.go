@@ -40,6 +40,10 @@ const (
   resources: [{apiGroups: [apps], resources: [deployments]}], module: {name: m}, serviceAccount: {name: reader}}}`
 	watches = `{apiVersion: gleaner.dev/v1alpha1, kind: ClusterGCPolicy, metadata: {name: watches}, spec: {mode: Monitor,
   resources: [{apiGroups: ["*"], resources: ["*"]}], fixed: {collect: {decision: Orphan}}}}`
+	archives = `{apiVersion: gleaner.dev/v1alpha1, kind: ClusterArchivePolicy, metadata: {name: archives}, spec: {
+  resources: [{apiGroups: [batch], resources: [jobs]}]}}`
+	archivesOwn = `{apiVersion: gleaner.dev/v1alpha1, kind: ClusterArchivePolicy, metadata: {name: archives-own}, spec: {deletedBy: Gleaner,
+  resources: [{apiGroups: [batch], resources: [cronjobs]}]}}`
 )
 
 // written are the rules of roles, as "namespace: verb group/resource".
@@ -117,6 +121,28 @@ func TestRequired_CompanionWritesOnlySelected(t *testing.T) {
 		if got[right] != want {
 			t.Errorf("%s: %t, not %t", right, got[right], want)
 		}
+	}
+}
+
+// What is archived when Gleaner deletes it needs no finalizer.
+func TestRequired_CompanionAddsFinalizersOfArchivePolicies(t *testing.T) {
+	s := SetupOf(nil)
+	s.Companion = true
+	got := written(t, s, resourcesOf(t, archives, archivesOwn))
+	for right, want := range map[string]bool{
+		"patch jobs.batch in all namespaces":                                              true,
+		"delete jobs.batch in all namespaces":                                             false,
+		"patch cronjobs.batch in all namespaces":                                          false,
+		"patch clusterarchivepolicies.gleaner.dev in all namespaces":                      true,
+		"patch clusterarchivepolicies/status.gleaner.dev in all namespaces":               true,
+		"create mutatingadmissionpolicies.admissionregistration.k8s.io in all namespaces": true,
+	} {
+		if got[right] != want {
+			t.Errorf("%s: %t, not %t", right, got[right], want)
+		}
+	}
+	if written(t, s, resourcesOf(t, archivesOwn))["create mutatingadmissionpolicies.admissionregistration.k8s.io in all namespaces"] {
+		t.Error("it may write admission policies, and adds no finalizer")
 	}
 }
 

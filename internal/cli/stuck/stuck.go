@@ -143,6 +143,8 @@ func commonAdvice(g *Group, h finalizers.Finalizer) string {
 		return "check that its controller is running, and its log; if the controller was uninstalled: gleaner release --all --finalizer " + h.Name
 	case finalizers.Served:
 		return "see its kubectl describe, or run gleaner explain KIND/NAME for the objects"
+	case finalizers.Archiving:
+		return "see its kubectl describe; to let all be deleted without being archived: gleaner release --all --finalizer " + h.Name
 	default:
 		return g.Advice
 	}
