@@ -256,3 +256,42 @@ func TestManifest_HasNothingOfTheOldObject(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+func TestBuild_TheNewestObjectOfANameIsRestored(t *testing.T) {
+	newer, older := configMap("root"), configMap("root")
+	older.SetUID("older-root")
+	ofOlder := configMap("a-dependent", older) // is planned first
+	in := input(newer, older, ofOlder, configMap("below", ofOlder))
+	plan := restore.Build(in)
+	if len(plan.Steps) != 1 || plan.Steps[0].FormerUID != newer.GetUID() || len(plan.Left) != 3 || len(plan.Conflicts) != 0 {
+		t.Errorf("got %+v", plan)
+	}
+}
+
+func TestBuild_LeavesWhatWasCollectedRightly(t *testing.T) {
+	gone := configMap("gone")
+	dependent := configMap("dependent", gone)
+	in := input(dependent, configMap("below", dependent), configMap("alone"))
+	in.LeaveUnowned = true
+	plan := restore.Build(in)
+	if len(plan.Left) != 2 || len(plan.Steps) != 1 || len(plan.Conflicts) != 0 {
+		t.Errorf("got %+v", plan)
+	}
+	in.Live[restore.KeyOf(gone)] = restore.Live{}
+	if plan := restore.Build(in); len(plan.Conflicts) != 1 {
+		t.Errorf("an owner that could not be read is not gone: %+v", plan)
+	}
+}
+
+func TestBuild_ExistingClaimsStillGetTheirVolume(t *testing.T) {
+	claim := object("v1", "PersistentVolumeClaim", "data")
+	claim.Object["spec"] = map[string]any{"volumeName": "v"}
+	v := clusterScoped("v1", "PersistentVolume", "v")
+	v.Object["spec"] = map[string]any{"claimRef": map[string]any{"namespace": "shop", "name": "data", "uid": "old-data"}}
+	in := input(claim)
+	in.Live[restore.KeyOf(v)] = present(v)
+	carryOut(t, in, restore.Build(in), 1)
+	if again := restore.Build(in); len(again.Existing) != 1 || again.Existing[0].After.Volume != "v" {
+		t.Errorf("got %+v", again)
+	}
+}
