@@ -26,8 +26,8 @@ func clusterScoped(apiVersion, kind, name string) *unstructured.Unstructured {
 	return o
 }
 
-func namespaceObject(name string) *unstructured.Unstructured {
-	return clusterScoped("v1", "Namespace", name)
+func namespaceObject() *unstructured.Unstructured {
+	return clusterScoped("v1", "Namespace", "shop")
 }
 
 func keysOf(steps []restore.Step) (keys []string) {
@@ -38,8 +38,8 @@ func keysOf(steps []restore.Step) (keys []string) {
 }
 
 func TestBuild_RestoresANamespaceBeforeItsObjects(t *testing.T) {
-	in := input(configMap("a"), namespaceObject("shop"), configMap("kube-root-ca.crt"), object("v1", "ServiceAccount", "default"))
-	in.Live[restore.KeyOf(namespaceObject("shop"))] = restore.Live{Presence: restore.Absent}
+	in := input(configMap("a"), namespaceObject(), configMap("kube-root-ca.crt"), object("v1", "ServiceAccount", "default"))
+	in.Live[restore.KeyOf(namespaceObject())] = restore.Live{Presence: restore.Absent}
 	plan := restore.Build(in)
 	if diff := cmp.Diff([]string{"Namespace shop", "ConfigMap shop/a"}, keysOf(plan.Steps)); diff != "" {
 		t.Error(diff)
@@ -71,7 +71,7 @@ func TestBuild_ReportsAConflictOnceForWhatIsBelowIt(t *testing.T) {
 		t.Errorf("got %+v", plan)
 	}
 	in = input(configMap("a"), configMap("b"))
-	in.Live[restore.KeyOf(namespaceObject("shop"))] = restore.Live{Presence: restore.Absent}
+	in.Live[restore.KeyOf(namespaceObject())] = restore.Live{Presence: restore.Absent}
 	if plan := restore.Build(in); len(plan.Conflicts) != 1 || len(plan.Blocked) != 2 || len(plan.Steps) != 0 {
 		t.Errorf("a namespace: got %+v", plan)
 	}
@@ -225,7 +225,7 @@ func TestKeys_AreThoseThatAPlanReads(t *testing.T) {
 	claim := object("v1", "PersistentVolumeClaim", "data", object("apps/v1", "StatefulSet", "db"))
 	claim.Object["spec"] = map[string]any{"volumeName": "v"}
 	var got []string
-	for _, k := range restore.Keys([]*unstructured.Unstructured{claim, claim, namespaceObject("shop")}, "copy") {
+	for _, k := range restore.Keys([]*unstructured.Unstructured{claim, claim, namespaceObject()}, "copy") {
 		got = append(got, k.String())
 	}
 	want := []string{"PersistentVolumeClaim copy/data", "Namespace copy", "StatefulSet.apps copy/db", "StatefulSet.apps db", "PersistentVolume v", "Namespace shop"}
