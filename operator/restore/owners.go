@@ -21,12 +21,14 @@ const (
 	inCycle                     // one of its own dependents
 	adopting                    // it sets the reference itself
 	inConflict                  // it can't be restored
+	outdated                    // an older object of its name
 )
 
 // owners returns the owner references that an object gets, with former UIDs. If it would be
-// collected again, or if that is not known, it reports a conflict, and ok is false.
+// collected again, or if that is not known, it reports a conflict, or leaves the object
+// alone, and ok is false.
 func (b *builder) owners(o *unstructured.Unstructured, key Key) (refs []owner, ok bool) {
-	problem := ""
+	problem, leave := "", b.LeaveUnowned
 	for _, ref := range o.GetOwnerReferences() {
 		s := b.standing(ref, o, key)
 		switch s {
@@ -42,8 +44,9 @@ func (b *builder) owners(o *unstructured.Unstructured, key Key) (refs []owner, o
 		case unreadable:
 			b.conflict(o, key, fmt.Sprintf("whether its owner %s %s exists is not known: it could not be read", ref.Kind, ref.Name))
 			return nil, false
-		case gone, terminating, leftOver:
+		case gone, terminating, leftOver, outdated:
 			what := fmt.Sprintf(missingOwner[s], ref.Kind, ref.Name)
+			leave = leave || s == outdated
 			if b.DropOwners {
 				b.warn(key, what+": the reference is left off")
 			} else {
@@ -51,11 +54,16 @@ func (b *builder) owners(o *unstructured.Unstructured, key Key) (refs []owner, o
 			}
 		}
 	}
-	if len(refs) == 0 && problem != "" { // otherwise another owner keeps it
+	switch {
+	case len(refs) != 0 || problem == "": // another owner keeps it
+		return refs, true
+	case leave:
+		b.older[o.GetUID()] = struct{}{}
+		b.plan.Left = append(b.plan.Left, Note{key, "is left out: " + problem})
+	default:
 		b.conflict(o, key, problem)
-		return nil, false
 	}
-	return refs, true
+	return nil, false
 }
 
 var (
@@ -63,11 +71,13 @@ var (
 		gone:        "its owner %s %s neither exists nor is restored",
 		terminating: "its owner %s %s is being deleted",
 		leftOver:    "its owner %s %s is left to its controller, which creates another",
+		outdated:    "its owner %s %s is left out",
 	}
 	advice = map[standing]string{
 		gone:        "restore the owner too, or use --drop-owners",
 		terminating: "wait until the owner is gone, and restore it too, or use --drop-owners",
 		leftOver:    "use --all to restore the owner too, or --drop-owners",
+		outdated:    "restore the owner with --uid, or use --drop-owners",
 	}
 )
 
@@ -85,6 +95,9 @@ func (b *builder) standing(ref metav1.OwnerReference, o *unstructured.Unstructur
 		return adopting
 	case b.marked[ref.UID] == visiting:
 		return inCycle
+	}
+	if _, ok := b.older[ref.UID]; ok {
+		return outdated
 	}
 	if _, ok := b.left[ref.UID]; ok {
 		return leftOver

@@ -54,8 +54,8 @@ type Live struct {
 
 // Input is what a plan is made from. The Plan does not share memory with it.
 type Input struct {
-	// Archived are the objects to restore, each with its former UID. Of two with the same UID,
-	// the first counts.
+	// Archived are the objects to restore, each with its former UID, from the newest to the
+	// oldest. Of two with the same UID, and of two at the same place, the first counts.
 	Archived []*unstructured.Unstructured
 
 	// Live is what is at the keys that Keys returns. A key that is not there is Unknown.
@@ -70,6 +70,9 @@ type Input struct {
 	// DropOwners restores objects without references to owners that neither exist nor are
 	// restored. Without it, such an object is a conflict: it would be collected again.
 	DropOwners bool
+
+	// LeaveUnowned leaves such objects alone instead: that they were collected was right.
+	LeaveUnowned bool
 
 	// All also restores objects that their restored controllers create themselves, and Pods
 	// that had finished.
@@ -130,6 +133,7 @@ type builder struct {
 	current   map[types.UID]types.UID       // current UIDs of what was restored before
 	left      map[types.UID]struct{}        // to their controllers
 	blocked   map[types.UID]struct{}        // by a conflict, their own or that of an owner
+	older     map[types.UID]struct{}        // than another object of their name, or below such
 	conflicts map[Key]struct{}              // that were reported
 	planned   map[Key]struct{}              // that the plan or an earlier restore covers
 	defined   map[schema.GroupKind]struct{} // by CustomResourceDefinitions that are covered
@@ -140,13 +144,20 @@ func newBuilder(in Input) *builder {
 	b := &builder{
 		Input: in, archived: map[types.UID]*unstructured.Unstructured{}, marked: map[types.UID]mark{},
 		restored: map[types.UID]struct{}{}, current: map[types.UID]types.UID{}, left: map[types.UID]struct{}{}, blocked: map[types.UID]struct{}{},
-		conflicts: map[Key]struct{}{}, planned: map[Key]struct{}{}, defined: map[schema.GroupKind]struct{}{},
+		older: map[types.UID]struct{}{}, conflicts: map[Key]struct{}{}, planned: map[Key]struct{}{}, defined: map[schema.GroupKind]struct{}{},
 	}
+	names := map[Key]struct{}{}
 	for _, o := range in.Archived {
-		if uid := o.GetUID(); b.archived[uid] == nil {
-			b.archived[uid] = o
-			b.order = append(b.order, uid)
+		uid := o.GetUID()
+		if b.archived[uid] != nil {
+			continue
 		}
+		if _, newer := names[KeyOf(o)]; newer {
+			b.older[uid] = struct{}{}
+		}
+		names[KeyOf(o)] = struct{}{}
+		b.archived[uid] = o
+		b.order = append(b.order, uid)
 	}
 	slices.SortStableFunc(b.order, func(x, y types.UID) int { return compare(b.archived[x], b.archived[y]) })
 	return b
@@ -200,22 +211,11 @@ func (b *builder) target(o *unstructured.Unstructured) Key {
 func (b *builder) planObject(o *unstructured.Unstructured) {
 	key, uid := b.target(o), o.GetUID()
 	live := b.Live[key]
-	if live.Presence == Present && isRestored(live.Object, o) && !isTerminating(live.Object) {
-		b.cover(key, o)
-		b.current[uid] = live.Object.GetUID()
-		b.plan.Existing = append(b.plan.Existing, Existing{key, uid, live.Object.GetUID(), b.followUp(o, key)})
-		return
-	}
-	if b.createdMeanwhile(o, live) {
-		b.cover(key, o)
-		b.current[uid] = live.Object.GetUID()
-		b.plan.Adopted = append(b.plan.Adopted, Existing{Key: key, FormerUID: uid, CurrentUID: live.Object.GetUID()})
-		b.plan.Left = append(b.plan.Left, Note{key, "is left as its restored controller has created it"})
+	if b.planExisting(o, key, live) {
 		return
 	}
 	if message, ok := b.leave(o, key); ok {
-		b.left[uid] = struct{}{}
-		b.plan.Left = append(b.plan.Left, Note{key, message})
+		b.leaveTo(o, key, message)
 		return
 	}
 	if at, problem := b.place(key, live); problem != "" {
@@ -232,6 +232,36 @@ func (b *builder) planObject(o *unstructured.Unstructured) {
 	}
 	b.cover(key, o)
 	b.plan.Steps = append(b.plan.Steps, step)
+}
+
+// planExisting reports whether something that was restored is in the place of an object: a newer one of
+// its name, the object itself, or what its restored controller has created.
+func (b *builder) planExisting(o *unstructured.Unstructured, key Key, live Live) bool {
+	uid := o.GetUID()
+	if _, older := b.older[uid]; older {
+		b.leaveTo(o, key, "is left out, as a newer object of this name is restored: use --uid to restore it instead")
+		return true
+	}
+	restored := live.Presence == Present && isRestored(live.Object, o) && !isTerminating(live.Object)
+	if !restored && !b.createdMeanwhile(o, live) {
+		return false
+	}
+	b.cover(key, o)
+	b.current[uid] = live.Object.GetUID()
+	x := Existing{Key: key, FormerUID: uid, CurrentUID: live.Object.GetUID()}
+	if restored {
+		x.After = b.followUp(o, key)
+		b.plan.Existing = append(b.plan.Existing, x)
+		return true
+	}
+	b.plan.Adopted = append(b.plan.Adopted, x)
+	b.plan.Left = append(b.plan.Left, Note{key, "is left as its restored controller has created it"})
+	return true
+}
+
+func (b *builder) leaveTo(o *unstructured.Unstructured, key Key, message string) {
+	b.left[o.GetUID()] = struct{}{}
+	b.plan.Left = append(b.plan.Left, Note{key, message})
 }
 
 // cover notes that an object exists after the plan was carried out.

@@ -127,7 +127,7 @@ func TestBuild_ListsConflictsInsteadOfSteps(t *testing.T) {
 	key, ownerKey := restore.KeyOf(dependent), restore.KeyOf(owner)
 	copied := configMap("dependent")
 	copied.SetAnnotations(map[string]string{restore.FromAnnotation: `{"kind":"ConfigMap","namespace":"shop","name":"elsewhere","uid":"old-dependent"}`})
-	shop := restore.KeyOf(namespaceObject("shop"))
+	shop := restore.KeyOf(namespaceObject())
 	for claim, c := range map[string]struct {
 		change func(*restore.Input)
 		words  string // empty: no conflict
@@ -147,7 +147,7 @@ func TestBuild_ListsConflictsInsteadOfSteps(t *testing.T) {
 		"a type that is not served":                     {func(in *restore.Input) { in.Live[key] = restore.Live{Presence: restore.Unserved} }, "does not serve"},
 		"an owner whose type is not served":             {func(in *restore.Input) { in.Live[ownerKey] = restore.Live{Presence: restore.Unserved} }, "it would be collected again"},
 		"a namespace that does not exist":               {func(in *restore.Input) { in.Live[shop] = restore.Live{Presence: restore.Absent} }, "create it first"},
-		"a namespace that is being deleted":             {func(in *restore.Input) { in.Live[shop] = present(terminating(namespaceObject("shop"))) }, "wait until it is gone"},
+		"a namespace that is being deleted":             {func(in *restore.Input) { in.Live[shop] = present(terminating(namespaceObject())) }, "wait until it is gone"},
 	} {
 		t.Run(claim, func(t *testing.T) {
 			in := input(dependent)

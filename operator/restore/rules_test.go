@@ -26,8 +26,8 @@ func clusterScoped(apiVersion, kind, name string) *unstructured.Unstructured {
 	return o
 }
 
-func namespaceObject(name string) *unstructured.Unstructured {
-	return clusterScoped("v1", "Namespace", name)
+func namespaceObject() *unstructured.Unstructured {
+	return clusterScoped("v1", "Namespace", "shop")
 }
 
 func keysOf(steps []restore.Step) (keys []string) {
@@ -38,8 +38,8 @@ func keysOf(steps []restore.Step) (keys []string) {
 }
 
 func TestBuild_RestoresANamespaceBeforeItsObjects(t *testing.T) {
-	in := input(configMap("a"), namespaceObject("shop"), configMap("kube-root-ca.crt"), object("v1", "ServiceAccount", "default"))
-	in.Live[restore.KeyOf(namespaceObject("shop"))] = restore.Live{Presence: restore.Absent}
+	in := input(configMap("a"), namespaceObject(), configMap("kube-root-ca.crt"), object("v1", "ServiceAccount", "default"))
+	in.Live[restore.KeyOf(namespaceObject())] = restore.Live{Presence: restore.Absent}
 	plan := restore.Build(in)
 	if diff := cmp.Diff([]string{"Namespace shop", "ConfigMap shop/a"}, keysOf(plan.Steps)); diff != "" {
 		t.Error(diff)
@@ -71,7 +71,7 @@ func TestBuild_ReportsAConflictOnceForWhatIsBelowIt(t *testing.T) {
 		t.Errorf("got %+v", plan)
 	}
 	in = input(configMap("a"), configMap("b"))
-	in.Live[restore.KeyOf(namespaceObject("shop"))] = restore.Live{Presence: restore.Absent}
+	in.Live[restore.KeyOf(namespaceObject())] = restore.Live{Presence: restore.Absent}
 	if plan := restore.Build(in); len(plan.Conflicts) != 1 || len(plan.Blocked) != 2 || len(plan.Steps) != 0 {
 		t.Errorf("a namespace: got %+v", plan)
 	}
@@ -225,7 +225,7 @@ func TestKeys_AreThoseThatAPlanReads(t *testing.T) {
 	claim := object("v1", "PersistentVolumeClaim", "data", object("apps/v1", "StatefulSet", "db"))
 	claim.Object["spec"] = map[string]any{"volumeName": "v"}
 	var got []string
-	for _, k := range restore.Keys([]*unstructured.Unstructured{claim, claim, namespaceObject("shop")}, "copy") {
+	for _, k := range restore.Keys([]*unstructured.Unstructured{claim, claim, namespaceObject()}, "copy") {
 		got = append(got, k.String())
 	}
 	want := []string{"PersistentVolumeClaim copy/data", "Namespace copy", "StatefulSet.apps copy/db", "StatefulSet.apps db", "PersistentVolume v", "Namespace shop"}
@@ -254,5 +254,44 @@ func TestManifest_HasNothingOfTheOldObject(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, restore.Manifest(claim).Object); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestBuild_TheNewestObjectOfANameIsRestored(t *testing.T) {
+	newer, older := configMap("root"), configMap("root")
+	older.SetUID("older-root")
+	ofOlder := configMap("a-dependent", older) // is planned first
+	in := input(newer, older, ofOlder, configMap("below", ofOlder))
+	plan := restore.Build(in)
+	if len(plan.Steps) != 1 || plan.Steps[0].FormerUID != newer.GetUID() || len(plan.Left) != 3 || len(plan.Conflicts) != 0 {
+		t.Errorf("got %+v", plan)
+	}
+}
+
+func TestBuild_LeavesWhatWasCollectedRightly(t *testing.T) {
+	gone := configMap("gone")
+	dependent := configMap("dependent", gone)
+	in := input(dependent, configMap("below", dependent), configMap("alone"))
+	in.LeaveUnowned = true
+	plan := restore.Build(in)
+	if len(plan.Left) != 2 || len(plan.Steps) != 1 || len(plan.Conflicts) != 0 {
+		t.Errorf("got %+v", plan)
+	}
+	in.Live[restore.KeyOf(gone)] = restore.Live{}
+	if plan := restore.Build(in); len(plan.Conflicts) != 1 {
+		t.Errorf("an owner that could not be read is not gone: %+v", plan)
+	}
+}
+
+func TestBuild_ExistingClaimsStillGetTheirVolume(t *testing.T) {
+	claim := object("v1", "PersistentVolumeClaim", "data")
+	claim.Object["spec"] = map[string]any{"volumeName": "v"}
+	v := clusterScoped("v1", "PersistentVolume", "v")
+	v.Object["spec"] = map[string]any{"claimRef": map[string]any{"namespace": "shop", "name": "data", "uid": "old-data"}}
+	in := input(claim)
+	in.Live[restore.KeyOf(v)] = present(v)
+	carryOut(t, in, restore.Build(in), 1)
+	if again := restore.Build(in); len(again.Existing) != 1 || again.Existing[0].After.Volume != "v" {
+		t.Errorf("got %+v", again)
 	}
 }

@@ -76,6 +76,9 @@ func TestSettings_MatchDocuments(t *testing.T) {
 const needsNodes = "no node runs the pods of a control plane on this machine"
 
 // exceptions are all blocks that are not run.
+// needsArchive is a reason.
+const needsArchive = "it needs an archive with what was deleted"
+
 var exceptions = []exception{
 	{"README.md", "make demo    # deletes a Deployment with each propagation policy, objects with policies, and a bucket by a finalizer",
 		"it takes minutes, and runs this test", &runner{".ci/run", []string{"generate-check demo", "make --no-print-directory test"}}},
@@ -105,6 +108,15 @@ var exceptions = []exception{
 		&runner{"test/inspect/testdata/3-stuck.txt", []string{"$ gleaner stuck --longer-than"}}},
 	{"docs/cli.md", "$ gleaner doctor", "it shows a cluster in which something has failed",
 		&runner{"test/inspect/testdata/4-doctor.txt", []string{"$ gleaner doctor"}}},
+
+	{"docs/howto/undo-a-deletion.md", "gleaner restore deployment/web -n shop --dry-run=server", needsArchive,
+		&runner{"test/integration/restore/workloads_test.go", []string{"func TestRestore_DeploymentWithWhatBelongsToIt("}}},
+	{"docs/howto/undo-a-deletion.md", "gleaner archive list -n shop --since 1h", needsArchive,
+		&runner{"internal/cli/archive/archive_test.go", []string{"func TestList_Selections("}}},
+	{"docs/howto/undo-a-deletion.md", "gleaner restore deployment/web -n shop --identity key.txt", needsArchive,
+		&runner{"test/integration/restore/workloads_test.go", []string{`"--identity", file`}}},
+	{"docs/howto/undo-a-deletion.md", "export GLEANER_ARCHIVE=s3://bucket/prefix                # or file:///FOLDER, while no operator has it open", needsArchive,
+		&runner{"internal/cli/archive/archive_test.go", []string{"func TestVerify_FindsCorruptEntries(", "func TestExport_WritesManifests("}}},
 
 	{"sdk/go/README.md", "tinygo build -target=wasip1 -buildmode=c-shared -scheduler=none -gc=leaking -opt=2 -no-debug -o policy.wasm .", "it needs TinyGo",
 		&runner{"policies/policytest/guest_test.go", []string{`"tinygo", "build"`}}},

@@ -122,11 +122,10 @@ func (v *verification) add(ctx context.Context, r entries.Reader, h archive.Head
 		return err
 	}
 	v.Bytes += int64(len(body))
-	if err := archive.VerifyBody(h, body); err != nil {
-		v.Corrupt = append(v.Corrupt, problem{h, err.Error()})
-		return nil
+	if err = archive.VerifyBody(h, body); err == nil {
+		_, err = archive.Open(h, body, identities...)
 	}
-	switch _, err := archive.Open(h, body, identities...); {
+	switch {
 	case errors.Is(err, archive.ErrIdentity):
 		v.Sealed++
 	case err != nil:

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"filippo.io/age"
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -163,6 +164,8 @@ func (c *chooser) content(ctx context.Context, all *restore.Collection, h archiv
 const (
 	maxObjects = 100_000
 	maxBytes   = 1 << 30 // of stored bodies
+
+	bodyConcurrency = 4 // what the operator serves at the same time
 )
 
 // objects reads the objects of entries. One that can't be read is a conflict.
@@ -174,18 +177,30 @@ func (c *chooser) objects(ctx context.Context, headers []archive.Header, done fu
 	if len(headers) > maxObjects || size > maxBytes {
 		return nil, nil, fmt.Errorf("%d objects with %d bytes are more than can be restored at once (%d objects, %d bytes): select fewer", len(headers), size, maxObjects, maxBytes)
 	}
+	objects, errs := make([]*unstructured.Unstructured, len(headers)), make([]error, len(headers))
+	var group errgroup.Group
+	group.SetLimit(bodyConcurrency)
 	for i, h := range headers {
-		done(i)
-		o, err := entries.Object(ctx, c.Reader, h, c.identities)
-		switch {
-		case ctx.Err() != nil:
-			return nil, nil, ctx.Err()
-		case err != nil:
-			key := restore.Key{GroupKind: h.Object.GroupKind(), Namespace: h.Object.Namespace, Name: h.Object.Name}
-			conflicts = append(conflicts, itemOf(key, h.Object.UID).with("can't be read from the archive: "+err.Error()))
-		default:
-			found = append(found, o)
+		if ctx.Err() != nil {
+			break
 		}
+		group.Go(func() error {
+			objects[i], errs[i] = entries.Object(ctx, c.Reader, h, c.identities)
+			return nil
+		})
+		done(i)
+	}
+	_ = group.Wait() // each has its own error
+	if ctx.Err() != nil {
+		return nil, nil, ctx.Err()
+	}
+	for i, h := range headers {
+		if errs[i] == nil {
+			found = append(found, objects[i])
+			continue
+		}
+		key := restore.Key{GroupKind: h.Object.GroupKind(), Namespace: h.Object.Namespace, Name: h.Object.Name}
+		conflicts = append(conflicts, itemOf(key, h.Object.UID).with("can't be read from the archive: "+errs[i].Error()))
 	}
 	return found, conflicts, nil
 }

@@ -108,8 +108,8 @@ func UndoCommand() *cobra.Command {
 		Use:   "undo --since TIME",
 		Short: "Restore what Gleaner has deleted in a period",
 		Long: `Restore everything that Gleaner itself has deleted in a period, from the archive: in all namespaces, or in that of -n. Objects that
-were deleted by users or other controllers are not restored: an object whose owner was deleted by a user needs that owner; see
-gleaner restore --since.
+were deleted by users or other controllers are not restored, and neither are dependents that were collected because of that:
+they are listed, and restored with their owners by gleaner restore.
 
 It works as gleaner restore does: see gleaner restore --help for conflicts, and for what is left to controllers.` + exitCodes,
 		Example: `  gleaner undo --since 10m --dry-run=client      # list what would be restored

@@ -92,7 +92,7 @@ func (r *run) readArchive(ctx context.Context, config *rest.Config, s selection,
 // input reads what a plan needs to know of the cluster.
 func (r *run) input(ctx context.Context, config *rest.Config, from cluster, objects []*unstructured.Unstructured, doing func(string)) (restore.Input, error) {
 	in := restore.Input{
-		Archived: objects, Namespace: r.toNamespace, DropOwners: r.dropOwners, All: r.all, KeepAddresses: r.keepAddresses,
+		Archived: objects, Namespace: r.toNamespace, DropOwners: r.dropOwners, LeaveUnowned: r.byGleaner, All: r.all, KeepAddresses: r.keepAddresses,
 		ServedFinalizers: map[string]struct{}{},
 	}
 	for _, name := range servedByKubernetes {

@@ -117,7 +117,7 @@ func (e *env) create(manifest string, owners ...*unstructured.Unstructured) *uns
 
 func namespaced(o *unstructured.Unstructured) bool {
 	switch o.GetKind() {
-	case "Namespace", "CustomResourceDefinition", "PersistentVolume":
+	case "Namespace", "CustomResourceDefinition", "PersistentVolume", "ClusterRole", "ClusterRoleBinding":
 		return false
 	default:
 		return true
@@ -217,7 +217,7 @@ func (e *env) runTo(ctx context.Context, b interface {
 		cmd, args = cli.UndoCommand(), args[1:]
 	}
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
-	cmd.SetArgs(append(args, "--kubeconfig="+e.cluster.Kubeconfig(), "--endpoint="+e.endpoint))
+	cmd.SetArgs(append([]string{"--kubeconfig=" + e.cluster.Kubeconfig(), "--endpoint=" + e.endpoint}, args...)) // the last one counts
 	cmd.SetOut(b)
 	cmd.SetErr(b)
 	cmd.SetIn(strings.NewReader(""))
@@ -251,3 +251,6 @@ func (e *env) uids(archived []*unstructured.Unstructured) map[types.UID]types.UI
 	}
 	return current
 }
+
+// cleanup returns a context for what is done after the test.
+func (e *env) cleanup() context.Context { return context.WithoutCancel(e.Context()) }

@@ -130,7 +130,7 @@ metadata: {name: %s}
 spec: {accessModes: [ReadWriteOnce], storageClassName: manual, capacity: {storage: 1Gi}, persistentVolumeReclaimPolicy: Retain, hostPath: {path: /nowhere}}
 `, e.namespace))
 	t.Cleanup(func() {
-		if err := e.of(volume).Delete(t.Context(), volume.GetName(), metav1.DeleteOptions{}); err != nil {
+		if err := e.of(volume).Delete(e.cleanup(), volume.GetName(), metav1.DeleteOptions{}); err != nil {
 			t.Logf("delete the volume: %v", err)
 		}
 	})
