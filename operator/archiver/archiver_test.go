@@ -225,6 +225,11 @@ func TestSecret_IsEncryptedToTheRecipientsOfAllPolicies(t *testing.T) {
 		return func(s *v1alpha1.ArchivePolicySpec) { s.Recipients = []string{of.Recipient().String()} }
 	}
 	w := newWorld(t, policy("plain", nil, "configmaps"), policy("one", recipients(a), "configmaps", "secrets"), policy("two", recipients(b), "configmaps", "secrets"))
+	defer func() {
+		if got := w.Totals(); got.Archived != 2 {
+			t.Errorf("the totals are %+v", got)
+		}
+	}()
 	for _, o := range []graph.Object{w.given("Secret", "s"), w.given("ConfigMap", "c")} {
 		if sent, _, err := w.delete(o); !sent || err != nil {
 			t.Fatalf("sent: %t, %v", sent, err)
@@ -313,6 +318,17 @@ func TestOtherWrites_ArchiveNothing(t *testing.T) {
 		if err != nil || got.Outcome != writer.Pass || w.reads != 0 {
 			t.Errorf("%s: %+v, %v, %d reads", write.Effect, got, err, w.reads)
 		}
+	}
+}
+
+func TestStats_OfPoliciesThatAreGoneAreForgotten(t *testing.T) {
+	w := newWorld(t, policy("keep", nil, "configmaps"), policy("other", nil, "configmaps"))
+	if sent, _, err := w.delete(w.given("ConfigMap", "a")); !sent || err != nil {
+		t.Fatalf("sent: %t, %v", sent, err)
+	}
+	w.Forget(map[types.UID]bool{"keep": true})
+	if w.Stats("keep").Archived != 1 || w.Stats("other").Archived != 0 || w.Totals().Archived != 1 {
+		t.Errorf("got %+v, %+v, %+v", w.Stats("keep"), w.Stats("other"), w.Totals())
 	}
 }
 

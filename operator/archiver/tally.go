@@ -33,21 +33,18 @@ func (a *Archiver) Forget(existing map[types.UID]bool) {
 	}
 }
 
-// Totals returns the sum of the Stats of all policies, of which an object that two of them
-// select counts twice.
-func (a *Archiver) Totals() (sum Stats) {
+// Totals returns what was archived since the start, whatever policies selected it.
+func (a *Archiver) Totals() Stats {
 	a.tally.mu.Lock()
 	defer a.tally.mu.Unlock()
-	for _, s := range a.tally.policies {
-		sum.Archived, sum.Bytes, sum.Missed = sum.Archived+s.Archived, sum.Bytes+s.Bytes, sum.Missed+s.Missed
-	}
-	return sum
+	return a.tally.total
 }
 
 // tally counts what was archived.
 type tally struct {
 	mu       sync.Mutex // covers what follows
 	policies map[types.UID]*Stats
+	total    Stats
 }
 
 func newTally() tally { return tally{policies: map[types.UID]*Stats{}} }
@@ -75,6 +72,8 @@ func (t *tally) entry(p *policyset.Archive) *Stats {
 func (t *tally) stored(by []*policyset.Archive, size int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.total.Archived++
+	t.total.Bytes += size
 	for _, p := range by {
 		s := t.entry(p)
 		s.Archived++
@@ -86,6 +85,9 @@ func (t *tally) failed(at time.Time, by []*policyset.Archive, message string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	missed := !keeps(by)
+	if missed {
+		t.total.Missed++
+	}
 	for _, p := range by {
 		s := t.entry(p)
 		s.FailedAt, s.Failure = at, message

@@ -8,6 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
 )
 
 // ownPrefix is that of the finalizers and annotations by which Gleaner keeps track of objects.
@@ -60,8 +62,9 @@ func removeFinalizers(o *unstructured.Unstructured, served map[string]struct{}) 
 	var kept []string
 	for _, f := range o.GetFinalizers() {
 		_, ok := served[f]
+		_, _, archives := v1alpha1.ParseArchiveFinalizer(f)
 		switch {
-		case strings.HasPrefix(f, ownPrefix), f == metav1.FinalizerOrphanDependents, f == metav1.FinalizerDeleteDependents:
+		case archives, strings.HasPrefix(f, ownPrefix), f == metav1.FinalizerOrphanDependents, f == metav1.FinalizerDeleteDependents:
 		case ok:
 			kept = append(kept, f)
 		default:

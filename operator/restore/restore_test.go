@@ -231,7 +231,7 @@ func TestBuild_RemovesWhatOnlyTheOldObjectHad(t *testing.T) {
 		"any": {
 			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"o","namespace":"shop","uid":"u","resourceVersion":"1","generation":2,"creationTimestamp":"2026-01-01T00:00:00Z",
 			"deletionTimestamp":"2026-01-02T00:00:00Z","deletionGracePeriodSeconds":0,"generateName":"o-","managedFields":[],"labels":{"a":"b"},
-			"annotations":{"gleaner.dev/memo":"x","kept":"y"},"finalizers":["foregroundDeletion","gleaner.dev/hold","example.com/served","example.com/gone"]},"data":{"k":"v"},"status":{"x":1}}`,
+			"annotations":{"gleaner.dev/memo":"x","kept":"y"},"finalizers":["foregroundDeletion","gleaner.dev/hold","archive.cluster.gleaner.dev/undelete","example.com/served","example.com/gone"]},"data":{"k":"v"},"status":{"x":1}}`,
 			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"o","namespace":"shop","labels":{"a":"b"},"annotations":{"kept":"y"},"finalizers":["example.com/served"]},"data":{"k":"v"}}`,
 		},
 		"Pod": {

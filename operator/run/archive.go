@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -33,64 +34,61 @@ type Archive struct {
 // expireInterval is the interval in which what has expired is removed from the archive.
 const expireInterval = time.Minute
 
-// archiving is what keeps deleted objects and decision records. It is nil without an archive.
+// archiving is what keeps deleted objects and decision records.
 type archiving struct {
-	source   *archivestore.Source
 	archiver *archiver.Archiver
-	log      *recordlog.Log
+
+	// Without an archive, these are nil, and the archiver keeps the objects that archive policies
+	// select from being deleted by Gleaner, unless onFailure is Continue.
+	source *archivestore.Source
+	log    *recordlog.Log
 }
 
-// connectArchive makes what archives, if there is an archive. It sends no requests yet.
+// connectArchive makes what archives. It sends no requests yet.
 func (op *Operator) connectArchive(from reads) {
-	o := op.options.Archive
-	if o == nil {
-		return
+	store := func() (archive.Store, error) { return nil, errors.New(policyset.NoStore) }
+	if o := op.options.Archive; o != nil {
+		log := op.log.WithName("archive")
+		op.archiving.source = archivestore.New(archivestore.Options{
+			Opened: o.Opened, Open: o.Open, Leading: op.gate.IsLeading, Changed: op.gate.Changed, Limits: o.Limits,
+			Interval: expireInterval, Now: op.now, Log: log,
+		})
+		store = op.archiving.source.Store
+		op.archiving.log = recordlog.New(recordlog.Options{Store: store, Now: op.now, Log: log})
 	}
-	log := op.log.WithName("archive")
-	source := archivestore.New(archivestore.Options{
-		Opened: o.Opened, Open: o.Open, Leading: op.gate.IsLeading, Changed: op.gate.Changed, Limits: o.Limits,
-		Interval: expireInterval, Now: op.now, Log: log,
+	op.archiving.archiver = archiver.New(archiver.Options{
+		Store: store, Snapshot: op.currentSnapshot, Catalog: op.types, Reader: from.reader, Bulk: from.bulk, Now: op.now,
+		OnChange: func() { op.statusWriter.FinalizersChanged() },
 	})
-	op.archiving = &archiving{
-		source: source,
-		archiver: archiver.New(archiver.Options{
-			Store: source.Store, Snapshot: op.currentSnapshot, Catalog: op.types, Reader: from.reader, Bulk: from.bulk, Now: op.now,
-			OnChange: func() { op.statusWriter.FinalizersChanged() },
-		}),
-		log: recordlog.New(recordlog.Options{Store: source.Store, Now: op.now, Log: log}),
-	}
 }
 
 func (op *Operator) currentSnapshot() *policyset.Snapshot { return op.snapshots.Current() }
 
 // handler returns what archives objects for the finalizers of archive policies; nil without an
 // archive.
-func (a *archiving) handler() policyset.Archiver {
-	if a == nil {
+func (a archiving) handler() policyset.Archiver {
+	if a.source == nil {
 		return nil
 	}
 	return a.archiver
 }
 
 // steps returns the steps that writes pass.
-func (a *archiving) steps() []writer.Step {
-	if a == nil {
-		return nil
-	}
+func (a archiving) steps() []writer.Step {
 	return []writer.Step{a.archiver.Step()}
 }
 
 // keep returns what keeps decision records; nil without an archive.
-func (a *archiving) keep() func(record.Entry) {
-	if a == nil {
+func (a archiving) keep() func(record.Entry) {
+	if a.source == nil {
 		return nil
 	}
 	return a.log.Add
 }
 
 // status returns what the status of archive policies shows; nil without an archive.
-func (a *archiving) status() *policystatus.Archive {
-	if a == nil {
+func (a archiving) status() *policystatus.Archive {
+	if a.source == nil {
 		return nil
 	}
 	return &policystatus.Archive{Store: a.source.Health(), Archived: func(policy types.UID) policystatus.Archived {
@@ -103,17 +101,29 @@ func (a *archiving) status() *policystatus.Archive {
 	}}
 }
 
+// forget forgets what was counted for archive policies that are gone. A nil snapshot is not known.
+func (a archiving) forget(s *policyset.Snapshot) {
+	if s == nil {
+		return
+	}
+	existing := map[types.UID]bool{}
+	for _, p := range s.Archives {
+		existing[p.Object.GetUID()] = true
+	}
+	a.archiver.Forget(existing)
+}
+
 // ArchiveReader returns what reads the archive; nil if there is none.
 func (op *Operator) ArchiveReader() archive.Reader {
-	if op.archiving == nil {
+	if op.archiving.source == nil {
 		return nil
 	}
 	return op.archiving.source.Reader()
 }
 
 // run returns what has to run; nothing without an archive.
-func (a *archiving) run() []manager.RunnableFunc {
-	if a == nil {
+func (a archiving) run() []manager.RunnableFunc {
+	if a.source == nil {
 		return nil
 	}
 	return []manager.RunnableFunc{a.source.Run, a.log.Run}

@@ -83,6 +83,7 @@ func (m metrics) Collect(out chan<- prometheus.Metric) {
 	for _, s := range m.operator.watcher.States() {
 		m.state(gauge, s)
 	}
+	m.operator.archiving.collect(out)
 	if m.operator.modules != nil {
 		collectSandbox(m.operator.modules.Sandbox, out)
 	}

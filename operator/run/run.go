@@ -147,7 +147,7 @@ type Operator struct {
 	finalizers   *finalizers.Runner
 	networks     *networks.Finder
 	keys         *keystore.Store
-	archiving    *archiving // nil without an archive
+	archiving    archiving
 	subscribers  []manager.RunnableFunc
 
 	warnOfMigrations sync.Once

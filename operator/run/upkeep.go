@@ -25,6 +25,7 @@ func (u upkeep) run(ctx context.Context) error {
 		case <-tick.C:
 		}
 		u.forgetSeries()
+		u.archiving.forget(u.snapshots.Current())
 		u.reportEquivalents(reported)
 	}
 }

@@ -146,8 +146,8 @@ var cliLayers = map[string]layer{
 	},
 	"internal/cli/run": {
 		internal: []string{
-			"internal/cli/arguments", "internal/cli/exit", "internal/cli/kubectl", "internal/cli/modes", "operator/certs", "operator/debug", "operator/intents", "operator/run",
-			"operator/companion", "operator/latest", "operator/modulestore", "operator/record", "operator/webhook", "policies/builtin", "policies/worker",
+			"internal/cli/arguments", "internal/cli/exit", "internal/cli/kubectl", "internal/cli/modes", "operator/archive", "operator/archive/open",
+			"operator/archive/serve", "operator/certs", "operator/debug", "operator/intents", "operator/run", "operator/companion", "operator/latest", "operator/modulestore", "operator/record", "operator/webhook", "policies/builtin", "policies/worker",
 		},
 		external: []string{
 			"github.com/go-logr/logr", "github.com/prometheus/client_golang", "github.com/spf13/cobra", "github.com/spf13/pflag", "go.uber.org/zap", "k8s.io/api",

@@ -78,7 +78,7 @@ var layers = map[string]layer{
 		internal: []string{"operator/archive", "operator/archive/codec"},
 		external: []string{"github.com/google/go-cmp/cmp", "k8s.io/apimachinery"},
 	},
-	"operator/restore":   {pure: true, internal: []string{"operator/archive"}, external: []string{"k8s.io/apimachinery"}},
+	"operator/restore":   {pure: true, internal: []string{"crds/v1alpha1", "operator/archive"}, external: []string{"k8s.io/apimachinery"}},
 	"operator/selection": {pure: true, external: []string{"k8s.io/apimachinery"}},
 	"operator/selectors": {internal: []string{"hostabi", "operator/selection", "policies"}, external: []string{"k8s.io/apimachinery"}},
 	"operator/lastseen":  {external: []string{"k8s.io/apimachinery"}},
@@ -234,7 +234,7 @@ var layers = map[string]layer{
 		internal: []string{"hostabi", "policies", "operator/decide", "operator/graph"},
 		external: []string{"k8s.io/apimachinery"},
 	},
-	"operator/archivestore": {internal: []string{"operator/archive", "operator/latest"}, external: []string{"github.com/go-logr/logr"}},
+	"operator/archivestore": {internal: []string{"operator/archive", "operator/latest"}, external: []string{"github.com/go-logr/logr", "k8s.io/apimachinery"}},
 	"operator/archiver": {
 		internal: []string{
 			"operator/act", "operator/archive", "operator/bulkread", "operator/catalog", "operator/graph", "operator/modulecall", "operator/policyset",

@@ -154,6 +154,18 @@ var stories = map[string]story{
 		"GleanerPolicyAtFault", `gleaner_policy_answers_total{namespace="n", policy="GCPolicy shop/keep", mode="Enforce", decision="Fault"} 0 7x60`, 40 * time.Minute, nil,
 	},
 
+	"the archive accepts nothing": {
+		"GleanerArchiveFailing", `gleaner_archive_ready{namespace="n"} 0x30`, 20 * time.Minute,
+		[]string{"namespace=n severity=critical: Deleted objects cannot be archived"},
+	},
+	"the archive was unavailable for a moment": {"GleanerArchiveFailing", `gleaner_archive_ready{namespace="n"} 0x5 1x40`, 40 * time.Minute, nil},
+	"there is no archive":                      {"GleanerArchiveFailing", `gleaner_archive_missed_total{namespace="n"} 0x40`, 40 * time.Minute, nil},
+	"objects were not archived": {
+		"GleanerArchiveMissed", `gleaner_archive_missed_total{namespace="n"} 0x10 6x50`, 30 * time.Minute,
+		[]string{"namespace=n severity=warning: 6 objects were deleted without being archived within an hour"},
+	},
+	"all objects were archived": {"GleanerArchiveMissed", `gleaner_archive_missed_total{namespace="n"} 0x60`, 50 * time.Minute, nil},
+
 	"objects are stuck": {
 		"GleanerFinalizerStalled", "gleaner_finalizer_objects{namespace=\"n\", finalizer=\"ClusterFinalizer bucket\", state=\"stalled\"} 3x30",
 		20 * time.Minute, []string{"finalizer=ClusterFinalizer bucket namespace=n severity=warning: 3 objects are stalled by ClusterFinalizer bucket"},
