@@ -39,6 +39,9 @@ type stored struct {
 	err    error // archive.ErrCorrupt: the footer is not set
 }
 
+// readable reports whether the footer is set.
+func (s *stored) readable() bool { return s.err == nil }
+
 // A view is which segments are there, and what has been removed from them. It does not change.
 type view struct {
 	segments []*stored // by number, without those that others replace
