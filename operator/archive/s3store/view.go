@@ -76,9 +76,9 @@ func newView(all []*stored) *view {
 	return v
 }
 
-// with returns a view with one more segment.
-func (v *view) with(s *stored) *view {
-	return newView(slices.Concat(v.segments, v.obsolete, []*stored{s}))
+// with returns a view with more segments.
+func (v *view) with(more ...*stored) *view {
+	return newView(slices.Concat(v.segments, v.obsolete, more))
 }
 
 // without returns a view from which segments were deleted. The number that is free stays.
