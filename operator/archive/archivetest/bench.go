@@ -23,7 +23,7 @@ func Bench(b *testing.B, open func(b *testing.B) archive.Store) {
 		s := open(b)
 		entries := make([]archive.Entry, total)
 		for i := range entries {
-			entries[i] = EntryOf(b, i, rand.Text()+string(incompressible(1300)), archive.Header{Cause: archive.Cause{Root: "root"}, Expires: start})
+			entries[i] = EntryOf(b, i, rand.Text()+string(incompressible(950)), archive.Header{Cause: archive.Cause{Root: "root"}, Expires: start})
 		}
 		b.StartTimer()
 		began := time.Now()

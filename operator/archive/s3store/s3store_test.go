@@ -19,19 +19,6 @@ import (
 // bucketName is the bucket of the test that runs.
 var bucketName = "none"
 
-const bucketVariable = "GLEANER_S3STORE_BUCKET" // for child processes
-
-func TestMain(m *testing.M) {
-	archivetest.Child(func(prefix string) (archive.Store, error) {
-		return Open(context.Background(), os.Getenv(bucketVariable), prefix, Options{})
-	})
-	code := m.Run()
-	if shared.dir != "" { // the server ends with this process
-		_ = os.RemoveAll(shared.dir)
-	}
-	os.Exit(code)
-}
-
 // server is a real S3 server, which this process is configured for.
 type server struct {
 	*s3server.Server
@@ -50,7 +37,7 @@ func startServer(t testing.TB) server {
 	t.Helper()
 	if shared.server == nil {
 		var err error
-		if shared.dir, err = os.MkdirTemp("", "gleaner-s3store-"); err != nil {
+		if shared.dir, err = os.MkdirTemp("", "gleaner-s3store-"); err != nil { //nolint:usetesting // the server outlives the test
 			t.Fatal(err)
 		}
 		if shared.server, err = s3server.Start(context.WithoutCancel(t.Context()), shared.dir, nil); err != nil {

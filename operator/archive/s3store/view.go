@@ -39,6 +39,9 @@ type stored struct {
 	err    error // archive.ErrCorrupt: the footer is not set
 }
 
+// readable reports whether the footer is set.
+func (s *stored) readable() bool { return s.err == nil }
+
 // A view is which segments are there, and what has been removed from them. It does not change.
 type view struct {
 	segments []*stored // by number, without those that others replace
@@ -73,9 +76,9 @@ func newView(all []*stored) *view {
 	return v
 }
 
-// with returns a view with one more segment.
-func (v *view) with(s *stored) *view {
-	return newView(slices.Concat(v.segments, v.obsolete, []*stored{s}))
+// with returns a view with more segments.
+func (v *view) with(more ...*stored) *view {
+	return newView(slices.Concat(v.segments, v.obsolete, more))
 }
 
 // without returns a view from which segments were deleted. The number that is free stays.
