@@ -27,6 +27,7 @@ import (
 
 	"github.com/gleaner-dev/gleaner/devcluster"
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
+	archivecli "github.com/gleaner-dev/gleaner/internal/cli/archive"
 	"github.com/gleaner-dev/gleaner/internal/cli/exit"
 	cli "github.com/gleaner-dev/gleaner/internal/cli/restore"
 	"github.com/gleaner-dev/gleaner/operator/archive"
@@ -200,7 +201,8 @@ func (e *env) remove(roots []*unstructured.Unstructured, all ...*unstructured.Un
 	})
 }
 
-// run runs gleaner restore, and returns its output and exit code.
+// run runs gleaner restore, or gleaner undo or archive if the first argument says so, and returns its
+// output and exit code.
 func (e *env) run(args ...string) (out string, code int) {
 	e.Helper()
 	var b bytes.Buffer
@@ -212,12 +214,15 @@ func (e *env) runTo(ctx context.Context, b interface {
 	String() string
 }, args ...string) (out string, code int) {
 	e.Helper()
-	cmd := cli.Command()
-	if args[0] == "undo" {
+	cmd, subcommand := cli.Command(), []string(nil)
+	switch args[0] {
+	case "undo":
 		cmd, args = cli.UndoCommand(), args[1:]
+	case "archive":
+		cmd, subcommand, args = archivecli.Command(), args[1:2], args[2:]
 	}
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
-	cmd.SetArgs(append([]string{"--kubeconfig=" + e.cluster.Kubeconfig(), "--endpoint=" + e.endpoint}, args...)) // the last one counts
+	cmd.SetArgs(slices.Concat(subcommand, []string{"--kubeconfig=" + e.cluster.Kubeconfig(), "--endpoint=" + e.endpoint}, args)) // of two flags, the last one counts
 	cmd.SetOut(b)
 	cmd.SetErr(b)
 	cmd.SetIn(strings.NewReader(""))

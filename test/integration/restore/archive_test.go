@@ -1,0 +1,53 @@
+package restore
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/gleaner-dev/gleaner/operator/archive"
+)
+
+func TestArchive_DiffComparesWithTheLiveObject(t *testing.T) {
+	e := newEnv(t)
+	root := e.configMap("root")
+	dependent := e.configMap("dependent", root)
+	e.store(archive.Cause{}, root, dependent)
+	diff := func(name string) (string, int) { return e.run("archive", "diff", "configmap/"+name, "-n", e.namespace) }
+	if out, code := diff("dependent"); code != 0 || out != "" {
+		t.Errorf("an object that was not changed: exit code %d\n%s", code, out)
+	}
+	e.remove([]*unstructured.Unstructured{root}, dependent)
+	if out, code := diff("dependent"); code != 1 || !strings.Contains(out, "-kind: ConfigMap") {
+		t.Errorf("an object that was deleted: exit code %d\n%s", code, out)
+	}
+	e.restore("configmap/root", "-n", e.namespace)
+	if out, code := diff("dependent"); code != 0 {
+		t.Errorf("an object that was restored: exit code %d\n%s", code, out)
+	}
+	live := e.read(dependent)
+	live.Object["data"] = map[string]any{"k": "changed"}
+	if _, err := e.of(live).Update(t.Context(), live, updateOptions); err != nil {
+		t.Fatal(err)
+	}
+	if out, code := diff("dependent"); code != 1 || !strings.Contains(out, "-  k: v\n+  k: changed\n") {
+		t.Errorf("an object that was changed: exit code %d\n%s", code, out)
+	}
+	if out, code := diff("never"); code != 3 {
+		t.Errorf("an object that was never archived: exit code %d\n%s", code, out)
+	}
+}
+
+func TestArchive_IsListedAndVerifiedThroughTheOperator(t *testing.T) {
+	e := newEnv(t)
+	e.store(archive.Cause{By: archive.ByGleaner}, e.configMap("a"), e.create(deployment))
+	out, code := e.run("archive", "list", "deployments.apps", "-n", e.namespace, "-o", "name")
+	if code != 0 || out != "deployment.apps/web\n" {
+		t.Errorf("list: exit code %d\n%s", code, out)
+	}
+	out, code = e.run("archive", "verify")
+	if code != 0 || !strings.Contains(out, "Verified 2 entries") {
+		t.Errorf("verify: exit code %d\n%s", code, out)
+	}
+}
