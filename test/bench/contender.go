@@ -49,6 +49,7 @@ type gleanerProcess struct {
 	binary  string
 	pprof   string
 	more    []string // flags
+	env     []string // nil: that of this process
 	address string
 	process *exec.Cmd
 }
@@ -63,6 +64,7 @@ func (o *gleanerProcess) start(_ context.Context, b budget) error {
 	o.process = exec.Command(o.binary, append([]string{"run", "--kubeconfig=" + o.cluster.Kubeconfig(), "--canary-timeout=0", "--leader-elect=false",
 		"--metrics-bind-address=" + o.address, "--insecure-debug", "--health-probe-bind-address=0", "--pprof-bind-address=" + o.pprof,
 		fmt.Sprintf("--api-qps=%d", b.calls)}, o.more...)...)
+	o.process.Env = o.env
 	return o.process.Start()
 }
 

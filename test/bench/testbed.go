@@ -43,6 +43,7 @@ type (
 	finalizerBench  struct{ *testbed } // objects with a finalizer
 	companionBench  struct{ *testbed } // owners in companion mode
 	loadBench       struct{ *testbed } // many policies and modules
+	archiveBench    struct{ *testbed } // cascades that are archived, and their restoration
 	atRestBench     struct{ *testbed } // single deletions, and memory
 )
 

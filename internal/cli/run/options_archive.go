@@ -94,8 +94,11 @@ func (o *archiveOptions) openArchive(ctx context.Context, log logr.Logger) (*ope
 // checkReplicas returns an error if the archive is in a folder and the operator's Pod is one of
 // several replicas: each would have an archive of its own, and only that of the leader is written.
 func (o *archiveOptions) checkReplicas(ctx context.Context, client kubernetes.Interface, namespace string) error {
+	if o.archive == "" {
+		return nil
+	}
 	location, err := open.Parse(o.archive)
-	if o.archive == "" || err != nil || location.Shared() {
+	if err != nil || location.Shared() {
 		return err
 	}
 	if _, err := os.Stat(namespaceFile); err != nil {

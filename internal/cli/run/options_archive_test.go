@@ -56,6 +56,13 @@ func TestArchive_InAFolderIsForASingleReplica(t *testing.T) {
 			}
 		})
 	}
+	for _, location := range []string{"", "s3://bucket/prefix", "file:///folder"} { // and this is no Pod
+		o := defaultArchiveOptions()
+		o.archive = location
+		if err := o.checkReplicas(t.Context(), fake.NewClientset(), "ns"); err != nil {
+			t.Errorf("%q: %v", location, err)
+		}
+	}
 	if _, err := replicasOf(t.Context(), fake.NewClientset(&corev1.Pod{ObjectMeta: of("ReplicaSet")}), "ns", "pod"); err == nil {
 		t.Error("a ReplicaSet that can't be read counts as one replica")
 	}
