@@ -11,6 +11,7 @@ import (
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 
 	"github.com/gleaner-dev/gleaner/operator/graph"
+	"github.com/gleaner-dev/gleaner/operator/objectstate"
 )
 
 // receiving returns a store that receives the first list of its type, what it has passed on,
@@ -167,5 +168,24 @@ func TestInitialList_MakesTheSameGraph(t *testing.T) {
 		if is, want := streamed.Has("uid-d"), whole.Has("uid-d"); is != want {
 			t.Errorf("a read at %s: accepted %v, want %v", version, is, want)
 		}
+	}
+}
+
+// The reflector keeps all pages of an ordinary list until the last has been read.
+func TestPruned_KeepsWhatTheGraphUses(t *testing.T) {
+	o := object("ns", "a")
+	o.Annotations[objectstate.Annotation] = "{}"
+	o.Finalizers = []string{"foregroundDeletion"}
+	before := graph.ObjectOf(core.WithKind("Pod"), o.DeepCopy())
+	list := pruned(&metav1.PartialObjectMetadataList{Items: []metav1.PartialObjectMetadata{*o, *object("ns", "b")}})
+	kept := &list.Items[0]
+	if diff := cmp.Diff(before, graph.ObjectOf(core.WithKind("Pod"), kept)); diff != "" || !before.HasState {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(o.Labels, kept.Labels); diff != "" {
+		t.Errorf("labels, which selectors need: %s", diff)
+	}
+	if len(kept.Annotations) != 1 || kept.ManagedFields != nil || list.Items[1].Annotations != nil {
+		t.Errorf("more is kept: %+v", list.Items)
 	}
 }

@@ -107,7 +107,7 @@ func (m *monitor) list(ctx context.Context, options metav1.ListOptions) (runtime
 		m.failed(ctx, err)
 		return nil, err
 	}
-	return list, nil
+	return pruned(list), nil
 }
 
 // watch opens a watch for the reflector. It records failures, since the reflector does not

@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/gleaner-dev/gleaner/operator/graph"
+	"github.com/gleaner-dev/gleaner/operator/objectstate"
 	"github.com/gleaner-dev/gleaner/operator/selectors"
 )
 
@@ -170,6 +171,20 @@ func (s *store) metadata(obj any) (graph.Object, bool) {
 		return graph.Object{}, false
 	}
 	return graph.ObjectOf(s.kind, meta), true
+}
+
+// pruned drops what is not used of listed objects, since the reflector keeps all pages of an
+// ordinary list until the last has been read. It returns the list.
+func pruned(list *metav1.PartialObjectMetadataList) *metav1.PartialObjectMetadataList {
+	for i := range list.Items {
+		o := &list.Items[i]
+		o.ManagedFields = nil
+		value, has := o.Annotations[objectstate.Annotation]
+		if o.Annotations = nil; has {
+			o.Annotations = map[string]string{objectstate.Annotation: value}
+		}
+	}
+	return list
 }
 
 func (s *store) notify() {
