@@ -186,7 +186,7 @@ func sampleObject() *metav1.PartialObjectMetadata {
 		Annotations:       map[string]string{"padding": strings.Repeat("x", 1024)},
 		ManagedFields: []metav1.ManagedFieldsEntry{{
 			Manager: "bench", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1",
-			FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:annotations":{".":{},"f:padding":{}}}}`)},
+			FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:annotations":{".":{},"f:padding":{}}}}`),
 		}},
 	}}
 }
