@@ -116,9 +116,16 @@ type Deleted struct {
 // restored: its objects are accepted even if newer ones were known. The same holds for an
 // object that is older than known although the known resourceVersion is not above the
 // list's: the restored storage continues from a later revision.
+//
+// The first list of a type may be Streamed. Until it is complete no Read is accepted, as for a
+// type that is not listed at all. If it fails, another Listing follows that is not Streamed.
 type Listing struct {
 	Kind            schema.GroupKind
-	ResourceVersion string // of the list
+	ResourceVersion string // of the list; "" if it is Streamed
+
+	// Streamed is set if the objects are passed on while the list is received, before its
+	// resourceVersion is known. That is only possible for a type without seen objects.
+	Streamed bool
 
 	// Incomparable is set if the resourceVersions of this type cannot be compared, as
 	// for a type of an aggregated API server. Then the latest event of the watch is the

@@ -26,6 +26,12 @@ type kind struct {
 	// list has every object in its state at that resourceVersion.
 	listing uint64
 
+	// streaming is set while the first list of the type is received, whose objects are in no
+	// order of resourceVersions. Until it is complete there is no watermark, only the newest
+	// resourceVersion received.
+	streaming bool
+	streamed  uint64
+
 	interrupted    time.Time // when its watch last ended; zero if never
 	interruptedNow bool      // no event has been received since
 
@@ -73,9 +79,14 @@ func parseVersion(resourceVersion string) (n uint64, ok bool) {
 // delivered. Then the watermark stays, since a Read below it is not newer.
 func (t *kindTable) advanceWatermark(gk schema.GroupKind, resourceVersion string) {
 	k := t.kindOf(gk)
-	k.interruptedNow = k.interruptedNow && k.listing != 0 // a list ends the silence only when it is complete
-	if v, ok := parseVersion(resourceVersion); ok && v > k.watermark && !k.incomparable {
-		k.watermark = v
+	k.interruptedNow = k.interruptedNow && (k.listing != 0 || k.streaming) // a list ends the silence only when it is complete
+	v, ok := parseVersion(resourceVersion)
+	switch {
+	case !ok || k.incomparable:
+	case k.streaming:
+		k.streamed = max(k.streamed, v)
+	default:
+		k.watermark = max(k.watermark, v)
 	}
 }
 
@@ -100,8 +111,13 @@ func (t *kindTable) listing(e Listing) {
 	k := t.kindOf(e.Kind)
 	k.incomparable = e.Incomparable
 	if e.Incomparable {
-		k.watermark = 0
+		k.watermark, k.streamed = 0, 0
 	}
+	if e.Streamed {
+		k.streaming = true
+		return
+	}
+	k.endStream() // an attempt to stream the list has failed
 	v, ok := parseVersion(e.ResourceVersion)
 	if !ok {
 		return
@@ -110,6 +126,12 @@ func (t *kindTable) listing(e Listing) {
 	if v < k.watermark {
 		k.restoring, k.watermark = true, v
 	}
+}
+
+// endStream ends the first list of a type. The watermark is what it has received.
+func (k *kind) endStream() {
+	k.watermark = max(k.watermark, k.streamed)
+	k.streaming, k.streamed = false, 0
 }
 
 func (t *kindTable) interrupted(e Interrupted) {

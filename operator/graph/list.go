@@ -5,9 +5,10 @@ import (
 )
 
 func (g *Graph) relisted(e Relisted, w *dirtyList) {
+	k := g.kindOf(e.Kind)
+	k.endStream()
 	g.advanceWatermark(e.Kind, e.ResourceVersion)
 	listed, comparable := parseVersion(e.ResourceVersion)
-	k := g.kindOf(e.Kind)
 	comparable = comparable && !k.incomparable && !k.restoring
 	k.restoring, k.listing, k.interruptedNow = false, 0, false
 	for i := len(k.nodes) - 1; i >= 0; i-- { // backwards, since markUnseen swaps the last node into its place

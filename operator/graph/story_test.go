@@ -74,7 +74,7 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 		return s.apply(graph.Relisted{Kind: kindOf(args.words[0]).GroupKind(), ResourceVersion: args.value("rv", ""), Listed: listed})
 	case "listing":
 		return s.apply(graph.Listing{
-			Kind: kindOf(args.words[0]).GroupKind(), ResourceVersion: args.value("rv", ""), Incomparable: args.has("incomparable"),
+			Kind: kindOf(args.words[0]).GroupKind(), ResourceVersion: args.value("rv", ""), Incomparable: args.has("incomparable"), Streamed: args.has("streamed"),
 		})
 	case "twins":
 		return fmt.Sprint(s.g.EquivalentKinds())

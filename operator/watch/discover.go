@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -177,6 +178,7 @@ func (w *Watcher) reconcile(ctx context.Context, found *catalog.Catalog) {
 		}
 		wanted[r.GroupKind()] = r
 	}
+	before := maps.Clone(w.monitors) // only this goroutine writes it
 	w.stop(func(m *monitor) bool { return wanted[m.resource.GroupKind()].Version != m.resource.Version },
 		func(m *monitor) {
 			if _, elsewhere := wanted[m.resource.GroupKind()]; !elsewhere {
@@ -191,7 +193,8 @@ func (w *Watcher) reconcile(ctx context.Context, found *catalog.Catalog) {
 			m.logIfOverdue(w.options.Interval)
 			continue
 		}
-		w.monitors[gk] = w.start(ctx, r)
+		_, known := before[gk] // in another version
+		w.monitors[gk] = w.start(ctx, r, !known)
 	}
 }
 

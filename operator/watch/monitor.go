@@ -44,8 +44,8 @@ type monitor struct {
 	logLevel int        // verbosity at which the failure was logged
 }
 
-// start starts to watch a type.
-func (w *Watcher) start(ctx context.Context, resource catalog.Resource) *monitor {
+// start starts to watch a type. With isNew, nothing is known of its objects.
+func (w *Watcher) start(ctx context.Context, resource catalog.Resource, isNew bool) *monitor {
 	ctx, cancel := context.WithCancel(ctx)
 	now := time.Now()
 	m := &monitor{
@@ -62,7 +62,10 @@ func (w *Watcher) start(ctx context.Context, resource catalog.Resource) *monitor
 			w.options.Sink.Apply(graph.Interrupted{Kind: resource.GroupVersionKind().GroupKind(), At: time.Now()})
 		},
 	}
-	s := &store{sink: w.options.Sink, kind: resource.GroupVersionKind(), monitor: m, selectors: w.options.Selectors}
+	s := &store{
+		sink: w.options.Sink, kind: resource.GroupVersionKind(), monitor: m, selectors: w.options.Selectors,
+		initial: initialList{possible: isNew},
+	}
 	if definesTypes(resource.Version.GroupResource()) {
 		s.triggerDiscovery = w.triggerDiscovery
 	}
@@ -81,8 +84,10 @@ func (w *Watcher) start(ctx context.Context, resource catalog.Resource) *monitor
 // m.client was created from; it determines whether lists can be streamed.
 func (m *monitor) reflector(ctx context.Context, s *store, client metadata.Interface) *cache.Reflector {
 	lw := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-		ListWithContextFunc:  m.list,
-		WatchFuncWithContext: m.watch,
+		ListWithContextFunc: m.list,
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (apiwatch.Interface, error) {
+			return m.watch(ctx, s, options)
+		},
 	}, client)
 	silent := logr.Discard()
 	return cache.NewReflectorWithOptions(lw, &metav1.PartialObjectMetadata{}, s, cache.ReflectorOptions{
@@ -102,12 +107,12 @@ func (m *monitor) list(ctx context.Context, options metav1.ListOptions) (runtime
 		m.failed(ctx, err)
 		return nil, err
 	}
-	return list, nil
+	return pruned(list), nil
 }
 
 // watch opens a watch for the reflector. It records failures, since the reflector does not
 // report those that it handles itself.
-func (m *monitor) watch(ctx context.Context, options metav1.ListOptions) (apiwatch.Interface, error) {
+func (m *monitor) watch(ctx context.Context, s *store, options metav1.ListOptions) (apiwatch.Interface, error) {
 	m.stream.end() // the reflector opens a watch only after the previous one has ended
 	streaming := options.SendInitialEvents != nil && *options.SendInitialEvents
 	if streaming && m.stream.stalled() {
@@ -123,6 +128,7 @@ func (m *monitor) watch(ctx context.Context, options metav1.ListOptions) (apiwat
 		return nil, err
 	case streaming:
 		m.stream.start(watch)
+		watch = s.receive(ctx, watch)
 	default:
 		m.connected()
 	}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/gleaner-dev/gleaner/operator/graph"
+	"github.com/gleaner-dev/gleaner/operator/objectstate"
 	"github.com/gleaner-dev/gleaner/operator/selectors"
 )
 
@@ -24,6 +25,7 @@ type store struct {
 	monitor          *monitor
 	selectors        func() *selectors.Index // nil: there are none
 	triggerDiscovery func()                  // triggers discovery; nil for a type that does not define types
+	initial          initialList
 }
 
 var (
@@ -38,14 +40,19 @@ func (s *store) Add(obj any) error { return s.Update(obj) }
 func (s *store) Update(obj any) error {
 	s.monitor.connected()
 	if o, ok := s.object(obj); ok {
-		seen := graph.Seen{Object: o}
-		if o.Terminating && o.OtherFinalizers {
-			seen.Metadata, _ = obj.(*metav1.PartialObjectMetadata)
-		}
-		s.sink.Apply(seen)
+		s.sink.Apply(seen(o, obj))
 		s.notify()
 	}
 	return nil
+}
+
+// seen returns the event of an object that a watch delivered.
+func seen(o graph.Object, obj any) graph.Seen {
+	e := graph.Seen{Object: o}
+	if o.Terminating && o.OtherFinalizers {
+		e.Metadata, _ = obj.(*metav1.PartialObjectMetadata)
+	}
+	return e
 }
 
 // Delete passes on the deletion of an object. Anything but the object itself is a guess
@@ -60,12 +67,27 @@ func (s *store) Delete(obj any) error {
 	return nil
 }
 
-// Replace passes on a full list.
+// Replace passes on a full list, or completes one that was passed on as it was received.
 func (s *store) Replace(list []any, resourceVersion string) error {
 	streamed := s.monitor.stream.end()
-	s.sink.Apply(graph.Listing{
-		Kind: s.kind.GroupKind(), ResourceVersion: resourceVersion, Incomparable: !s.monitor.state().Resource.Local,
-	})
+	if listed := s.initial.listed; listed != nil {
+		s.initial.listed = nil
+		s.sink.Apply(graph.Relisted{Kind: s.kind.GroupKind(), ResourceVersion: resourceVersion, Listed: listed})
+	} else {
+		s.replace(list, resourceVersion)
+	}
+	if streamed {
+		s.monitor.connected() // the stream continues as the watch
+	}
+	s.monitor.synced()
+	s.notify()
+	return nil
+}
+
+// replace passes on a full list.
+func (s *store) replace(list []any, resourceVersion string) {
+	s.initial.possible = false
+	s.sink.Apply(graph.Listing{Kind: s.kind.GroupKind(), ResourceVersion: resourceVersion, Incomparable: s.incomparable()})
 	ids := make(map[graph.ID]struct{}, len(list))
 	events := make([]graph.Event, 0, min(len(list), batchSize))
 	for _, item := range list {
@@ -81,13 +103,10 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 	}
 	events = append(events, graph.Relisted{Kind: s.kind.GroupKind(), ResourceVersion: resourceVersion, Listed: ids})
 	s.sink.Apply(events...)
-	if streamed {
-		s.monitor.connected() // the stream continues as the watch
-	}
-	s.monitor.synced()
-	s.notify()
-	return nil
 }
+
+// incomparable reports whether the resourceVersions of the type cannot be compared.
+func (s *store) incomparable() bool { return !s.monitor.state().Resource.Local }
 
 // Bookmark records that the watch works.
 func (s *store) Bookmark(string) error {
@@ -152,6 +171,20 @@ func (s *store) metadata(obj any) (graph.Object, bool) {
 		return graph.Object{}, false
 	}
 	return graph.ObjectOf(s.kind, meta), true
+}
+
+// pruned drops what is not used of listed objects, since the reflector keeps all pages of an
+// ordinary list until the last has been read. It returns the list.
+func pruned(list *metav1.PartialObjectMetadataList) *metav1.PartialObjectMetadataList {
+	for i := range list.Items {
+		o := &list.Items[i]
+		o.ManagedFields = nil
+		value, has := o.Annotations[objectstate.Annotation]
+		if o.Annotations = nil; has {
+			o.Annotations = map[string]string{objectstate.Annotation: value}
+		}
+	}
+	return list
 }
 
 func (s *store) notify() {

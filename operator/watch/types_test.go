@@ -210,7 +210,7 @@ func TestRestartOfTheAPIServer(t *testing.T) {
 	})
 }
 
-func TestLongList(t *testing.T) {
+func TestLongList_ComesInBatchesOnceItsTypeIsKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPIServer(t)
 		a.serve(core, pods)
@@ -218,9 +218,15 @@ func TestLongList(t *testing.T) {
 			a.put(podResource, object("ns", fmt.Sprint(i)))
 		}
 		w, sink := run(t, a, nil)
+		complete := fmt.Sprintf("relisted Pod %d", 2*batchSize+1)
 		eventually(t, "sync", w.Synced)
-		if len(sink.all()) != 2*batchSize+3 || sink.maxBatch != batchSize || sink.count(fmt.Sprintf("relisted Pod %d", 2*batchSize+1)) != 1 {
-			t.Errorf("%d events, at most %d at once", len(sink.all()), sink.maxBatch)
+		if len(sink.all()) != 2*batchSize+3 || sink.maxBatch != 1 || sink.count(complete) != 1 {
+			t.Errorf("first list: %d events, at most %d at once", len(sink.all()), sink.maxBatch)
+		}
+		a.dropWatches(podResource, "ns/none")
+		eventually(t, "another list", func() bool { return sink.count(complete) == 2 })
+		if last := fmt.Sprint("seen ", 2*batchSize); sink.count(last) != 2 || sink.maxBatch != batchSize {
+			t.Errorf("both lists: an object seen %d times, at most %d events at once", sink.count(last), sink.maxBatch)
 		}
 	})
 }

@@ -193,7 +193,7 @@ var layers = map[string]layer{
 		external: []string{"github.com/go-logr/logr", "k8s.io/apimachinery", "sigs.k8s.io/controller-runtime"},
 	},
 	"operator/watch": {
-		internal: []string{"operator/catalog", "operator/graph", "operator/selectors"},
+		internal: []string{"operator/catalog", "operator/graph", "operator/objectstate", "operator/selectors"},
 		external: []string{
 			"github.com/go-logr/logr", "golang.org/x/sync",
 			"k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/kube-aggregator", "k8s.io/utils",
