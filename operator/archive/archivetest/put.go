@@ -83,15 +83,17 @@ func putStoresEqualBodiesOnce(t *testing.T, p Place) {
 // locationVariable makes a test program put entries until it is killed.
 const locationVariable = "GLEANER_ARCHIVETEST_LOCATION"
 
-// Main runs the tests of a package, or what a test wants of a child process.
-func Main(m *testing.M, open func(location string) (archive.Store, error)) {
-	if location := os.Getenv(locationVariable); location != "" {
-		if err := putUntilKilled(location, open); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-		}
-		os.Exit(1)
+// Child does what a test wants of a child process, and does not return then. TestMain calls it
+// before anything else.
+func Child(open func(location string) (archive.Store, error)) {
+	location := os.Getenv(locationVariable)
+	if location == "" {
+		return
 	}
-	os.Exit(m.Run())
+	if err := putUntilKilled(location, open); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	os.Exit(1)
 }
 
 const (

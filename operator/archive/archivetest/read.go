@@ -240,27 +240,30 @@ func corruptRecordIsSkipped(t *testing.T, p Place) {
 	}
 }
 
+// putSome stores entries and records, of which every other entry has expired.
+func putSome(t *testing.T, s archive.Store, from, n int) {
+	for i := from; i < from+n; i++ {
+		h := archive.Header{}
+		if i%2 == 0 {
+			h.Expires = start
+		}
+		e := EntryOf(t, i, fmt.Sprint("content ", i), h)
+		if err := s.Put(t.Context(), e); err != nil {
+			t.Error(err)
+		}
+		if err := s.Append(t.Context(), record(i, e.Object.UID)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func concurrentPutReadAndExpire(t *testing.T, p Place) {
 	const perWriter = 40
 	s := p.Open(t)
 	defer closeStore(t, s)
 	var all sync.WaitGroup
 	for w := range writers {
-		all.Go(func() {
-			for i := range perWriter {
-				h := archive.Header{}
-				if i%2 == 0 {
-					h.Expires = start
-				}
-				e := EntryOf(t, w*perWriter+i, fmt.Sprint("content ", w, i), h)
-				if err := s.Put(t.Context(), e); err != nil {
-					t.Error(err)
-				}
-				if err := s.Append(t.Context(), record(i, e.Object.UID)); err != nil {
-					t.Error(err)
-				}
-			}
-		})
+		all.Go(func() { putSome(t, s, w*perWriter, perWriter) })
 	}
 	all.Go(func() {
 		for range 10 {

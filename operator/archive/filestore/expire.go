@@ -81,7 +81,7 @@ func (r *removal) expiredEntries(now time.Time) error {
 	end := timeKey(now)
 	for {
 		key, _ := r.expiry.Cursor().First()
-		if key == nil || len(key) != 8+idSize || bytes.Compare(key[:8], end) > 0 || !r.next() {
+		if len(key) != 8+idSize || bytes.Compare(key[:8], end) > 0 || !r.next() {
 			return nil
 		}
 		key = bytes.Clone(key)
@@ -101,7 +101,7 @@ func (r *removal) expiredRecords(now time.Time, ttl time.Duration) error {
 	end := timeKey(now.Add(-ttl))
 	for {
 		key, value := r.records.Cursor().First()
-		if key == nil || len(key) < 8 || bytes.Compare(key[:8], end) > 0 || !r.next() {
+		if len(key) < 8 || bytes.Compare(key[:8], end) > 0 || !r.next() {
 			return nil
 		}
 		if err := r.recordAt(bytes.Clone(key), value); err != nil {

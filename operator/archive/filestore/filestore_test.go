@@ -12,7 +12,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	archivetest.Main(m, func(dir string) (archive.Store, error) { return Open(dir, Options{}) })
+	archivetest.Child(func(dir string) (archive.Store, error) { return Open(dir, Options{}) })
+	os.Exit(m.Run())
 }
 
 // impatient does not wait for locks.

@@ -39,7 +39,7 @@ func TestPut_FileCannotGrow(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	fillUp(t, t.TempDir(), func() { set(1 << 20) }, func() { set(limit.Cur) })
+	_ = fillUp(t, t.TempDir(), func() { set(1 << 20) }, func() { set(limit.Cur) })
 }
 
 // TestPut_DiskFull fills a file system of its own.

@@ -36,7 +36,12 @@ type bucket struct {
 	client *s3.Client
 	name   string
 	prefix string // empty, or ends in a slash
+
+	transport *http.Transport // of the client
 }
+
+// close closes connections that are idle.
+func (b *bucket) close() { b.transport.CloseIdleConnections() }
 
 // object is what a list says of an object.
 type object struct {
@@ -49,6 +54,7 @@ var errExists = errors.New("object exists")
 
 func openBucket(ctx context.Context, name, prefix string) (*bucket, error) {
 	// The SDK's own client: it reads AWS_CA_BUNDLE.
+	b := &bucket{name: name, prefix: prefix}
 	client := awshttp.NewBuildableClient().WithTimeout(requestTimeout).WithDialerOptions(func(d *net.Dialer) { d.Timeout = connectTimeout })
 	cfg, err := config.LoadDefaultConfig(ctx, config.WithHTTPClient(client), config.WithRetryer(func() aws.Retryer {
 		return retry.NewStandard(func(o *retry.StandardOptions) { o.MaxAttempts, o.MaxBackoff = attempts, maxBackoff })
@@ -63,12 +69,26 @@ func openBucket(ctx context.Context, name, prefix string) (*bucket, error) {
 		}
 		cfg.Region = "us-east-1" // what other storage signs with, unless it is configured
 	}
-	return &bucket{name: name, prefix: prefix, client: s3.NewFromConfig(cfg, func(o *s3.Options) {
+	if configured, ok := cfg.HTTPClient.(*awshttp.BuildableClient); ok { // with AWS_CA_BUNDLE
+		client = configured
+	}
+	b.transport = client.GetTransport()
+	cfg.HTTPClient = &http.Client{Transport: b.transport, Timeout: requestTimeout, CheckRedirect: onlyTemporary}
+	b.client = s3.NewFromConfig(cfg, func(o *s3.Options) {
 		o.UsePathStyle = custom // other storage seldom has a DNS name for each bucket
 		// Checksums that other storage does not know are left off: each part of a segment has its own.
 		o.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired
 		o.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired
-	})}, nil
+	})
+	return b, nil
+}
+
+// onlyTemporary follows the redirects that keep method and body, as the SDK's own client does.
+func onlyTemporary(r *http.Request, via []*http.Request) error {
+	if code := r.Response.StatusCode; (code == http.StatusTemporaryRedirect || code == http.StatusPermanentRedirect) && len(via) < attempts {
+		return nil
+	}
+	return http.ErrUseLastResponse
 }
 
 // create stores an object, unless one with this key exists: then the error is errExists. A retry

@@ -131,19 +131,24 @@ func (s *Store) deleteEmpty(ctx context.Context) error {
 	return s.delete(ctx, append(empty, v.obsolete...))
 }
 
-// delete deletes segments, which nothing depends on any more.
+// delete deletes segments, which nothing depends on any more. They leave the view first, so that
+// no read looks for them. What could not be deleted comes back, because the horizons that
+// remove its entries are needed as long as it is there.
 func (s *Store) delete(ctx context.Context, segments []*stored) error {
 	gone := map[uint64]bool{}
-	defer func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.view = s.view.without(gone)
-	}()
 	for _, segment := range segments {
+		gone[segment.number] = true
+	}
+	s.mu.Lock()
+	s.view = s.view.without(gone)
+	s.mu.Unlock()
+	for i, segment := range segments {
 		if err := s.bucket.remove(ctx, keyOf(segment.number)); err != nil {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.view = s.view.with(segments[i:]...)
 			return err
 		}
-		gone[segment.number] = true
 	}
 	return nil
 }

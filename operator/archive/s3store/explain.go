@@ -20,6 +20,7 @@ var hints = map[string]string{
 	"InvalidAccessKeyId":                 wrongCredentials,
 	"SignatureDoesNotMatch":              wrongCredentials,
 	"InvalidToken":                       wrongCredentials,
+	"XAdminUserNotFound":                 wrongCredentials, // of versitygw
 	"ExpiredToken":                       wrongCredentials,
 	"AccessDenied":                       denied,
 	"Forbidden":                          denied,

@@ -75,16 +75,16 @@ func (s *Store) submit(ctx context.Context, verb string, w *write, size int64) e
 func (s *Store) commit(writes []*write) error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.options.CommitTimeout) // each caller has a context of its own
 	defer cancel()
-	v, err := s.current(ctx)
-	if err != nil {
-		return err
-	}
 	var entries []segment.Entry
 	var records []segment.Record
 	batch := map[string]archive.Header{}
 	for _, w := range writes {
 		var added []segment.Entry
-		if added, w.err = s.added(ctx, v, batch, w.entries); w.err != nil {
+		w.err = s.retry(ctx, func(v *view) (err error) {
+			added, err = s.added(ctx, v, batch, w.entries)
+			return err
+		})
+		if w.err != nil {
 			continue
 		}
 		for _, e := range added {

@@ -25,13 +25,17 @@ func OpenReadOnly(ctx context.Context, name, prefix string) (*Reader, error) {
 	}
 	f := newFooters(b)
 	if _, err := f.load(ctx); err != nil {
+		b.close()
 		return nil, fmt.Errorf("open archive s3://%s/%s: %w", name, prefix, err)
 	}
 	return &Reader{reading{bucket: b, blocks: f.blocks, current: f.load}}, nil
 }
 
-// Close does nothing: a reader holds nothing.
-func (r *Reader) Close() error { return nil }
+// Close closes connections that are idle. A reader holds nothing else.
+func (r *Reader) Close() error {
+	r.bucket.close()
+	return nil
+}
 
 // reading is what a Store and a Reader have in common.
 type reading struct {
@@ -135,45 +139,56 @@ func (c *corruption) err() error {
 
 // Headers yields headers, newest first.
 func (r *reading) Headers(ctx context.Context, q archive.Query, yield func(archive.Header) bool) error {
-	last, stopped := "", false // what was yielded last, so that a retry continues after it
-	err := r.retry(ctx, func(v *view) error {
-		var corrupt corruption
-		var pending []archive.Header
-		flush := func(above string) { // yields what no later segment comes before
-			slices.SortFunc(pending, func(a, b archive.Header) int { return strings.Compare(b.ID, a.ID) })
-			for len(pending) > 0 && pending[0].ID > above && !stopped {
-				if h := pending[0]; last == "" || h.ID < last {
-					last, stopped = h.ID, !yield(h)
-				}
-				pending = pending[1:]
-			}
-		}
-		for _, s := range byNewest(v, q, &corrupt) {
-			if flush(s.footer.MaxID); stopped {
-				return nil
-			}
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			rows, err := r.headers(ctx, s)
-			if errors.Is(err, archive.ErrCorrupt) {
-				corrupt.add(err)
-				continue
-			}
-			if err != nil {
-				return err
-			}
-			pending = append(pending, selected(v, s, rows, q, &corrupt)...)
-		}
-		if flush(""); stopped {
-			return nil
-		}
-		return corrupt.err()
-	})
-	if err != nil {
+	m := &headerMerge{yield: yield}
+	if err := r.retry(ctx, func(v *view) error { return r.mergeHeaders(ctx, v, q, m) }); err != nil {
 		return fmt.Errorf("read headers: %w", err)
 	}
 	return nil
+}
+
+// A headerMerge yields headers in order. It continues after a retry.
+type headerMerge struct {
+	yield   func(archive.Header) bool
+	pending []archive.Header
+	last    string // ID that was yielded last
+	stopped bool
+}
+
+// flush yields what is newer than an ID.
+func (m *headerMerge) flush(above string) {
+	slices.SortFunc(m.pending, func(a, b archive.Header) int { return strings.Compare(b.ID, a.ID) })
+	for len(m.pending) > 0 && m.pending[0].ID > above && !m.stopped {
+		if h := m.pending[0]; m.last == "" || h.ID < m.last {
+			m.last, m.stopped = h.ID, !m.yield(h)
+		}
+		m.pending = m.pending[1:]
+	}
+}
+
+func (r *reading) mergeHeaders(ctx context.Context, v *view, q archive.Query, m *headerMerge) error {
+	var corrupt corruption
+	m.pending = nil
+	for _, s := range byNewest(v, q, &corrupt) {
+		if m.flush(s.footer.MaxID); m.stopped {
+			return nil
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		rows, err := r.headers(ctx, s)
+		if errors.Is(err, archive.ErrCorrupt) {
+			corrupt.add(err)
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		m.pending = append(m.pending, selected(v, s, rows, q, &corrupt)...)
+	}
+	if m.flush(""); m.stopped {
+		return nil
+	}
+	return corrupt.err()
 }
 
 // byNewest returns the segments that may have entries of a query, by their newest entry.

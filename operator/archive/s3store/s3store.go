@@ -1,8 +1,8 @@
 // Package s3store keeps an archive in S3-compatible storage, as immutable segments that are
-// numbered without gaps. A number is taken by creating its object if none is there
-// (If-None-Match), which is what keeps writers apart: a new writer takes the next number with a
-// higher epoch, and the writer before it fails to, and stops. It needs no clock and no lock, and
-// a request that arrives late changes nothing.
+// numbered. A number is taken by creating its object if none is there
+// (If-None-Match), which is what keeps writers apart: a new writer takes the next number, and the
+// writer before it fails to, and stops. It needs no clock and no lock, and a request that arrives
+// late changes nothing.
 //
 // It can be read by anyone who may read the bucket, also while it is written.
 package s3store
@@ -12,6 +12,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -47,7 +48,8 @@ const (
 type Store struct {
 	reading
 	options Options
-	epoch   uint64
+	writer  string // tells this writer from all others
+	epoch   uint64 // above that of all writers before it, for messages
 	commits *groupcommit.Committer[*write]
 
 	expiring sync.Mutex // one Expire at a time
@@ -67,7 +69,7 @@ func Open(ctx context.Context, name, prefix string, options Options) (*Store, er
 	if err != nil {
 		return nil, fmt.Errorf("open archive s3://%s/%s: %w", name, prefix, err)
 	}
-	s := &Store{options: options.withDefaults()}
+	s := &Store{options: options.withDefaults(), writer: rand.Text()}
 	footers := newFooters(b)
 	s.reading = reading{bucket: b, blocks: footers.blocks, current: func(context.Context) (*view, error) {
 		s.mu.Lock()
@@ -75,41 +77,86 @@ func Open(ctx context.Context, name, prefix string, options Options) (*Store, er
 		return s.view, nil
 	}}
 	if err := s.takeOver(ctx, footers); err != nil {
+		b.close()
 		return nil, fmt.Errorf("open archive s3://%s/%s: %w", name, prefix, err)
 	}
 	s.commits = groupcommit.New(groupcommit.Limits{Items: commitItems, Bytes: commitBytes, PendingBytes: s.options.PendingBytes}, s.commit)
 	return s, nil
 }
 
-// takeOver makes this the only writer: every writer before it has a lower epoch, and fails to
-// take the next number.
+// skipNumbers is how far ahead of a writer that keeps taking the next number another takes over.
+const skipNumbers = 16
+
+// takeOver makes this the only writer: it takes a number with a fence, and all free ones below
+// it, so that every writer before it fails to take its next.
 func (s *Store) takeOver(ctx context.Context, footers *footers) error {
-	for range takeTries {
+	for try := range takeTries {
 		v, err := footers.load(ctx)
 		if err != nil {
 			return err
 		}
-		s.view, s.epoch = v, v.epoch+1
-		number := v.next
-		fence := segment.Footer{Epoch: s.epoch, Fence: true, Nonce: rand.Text(), Horizons: v.horizons}
-		taken, err := s.create(ctx, number, fence, nil, nil)
+		s.epoch = v.epoch + 1
+		fence, number := s.footerOf(v), v.next
+		if fence.Fence = true; try > 0 {
+			fence.From, number = v.next, v.next+skipNumbers
+		}
+		_, err = s.create(ctx, number, fence, nil, nil)
 		if errors.Is(err, errExists) {
-			continue // another writer opens it too, or was not stopped yet
+			continue // another writer takes over too, or was not stopped yet
 		}
 		if err != nil {
 			return err
 		}
-		s.view = v.with(taken)
+		if err := s.fill(ctx, footers, number); err != nil {
+			return err
+		}
+		if s.view, err = footers.load(ctx); err != nil {
+			return err
+		}
+		s.view = s.view.until(number)
 		return s.checkConditions(ctx, number)
 	}
 	return errors.New("other writers keep taking over: run one replica with this archive, or give each a prefix of its own")
 }
 
+// fill takes the numbers that this fence, or one whose writer did not come to it, has skipped.
+// It begins with the highest, since a writer that is not stopped yet takes the lowest.
+func (s *Store) fill(ctx context.Context, footers *footers, number uint64) error {
+	v, err := footers.load(ctx)
+	if err != nil {
+		return err
+	}
+	taken := map[uint64]bool{}
+	for _, there := range slices.Concat(v.segments, v.obsolete) {
+		taken[there.number] = true
+	}
+	filler := s.footerOf(v)
+	filler.Fence = true
+	for _, fence := range slices.Backward(v.segments) {
+		if fence.footer.From == 0 || fence.number > number {
+			continue
+		}
+		for n := fence.number - 1; n >= fence.footer.From && n+skipNumbers >= fence.number; n-- {
+			if taken[n] {
+				continue
+			}
+			if _, err := s.create(ctx, n, filler, nil, nil); err != nil && !errors.Is(err, errExists) {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// footerOf returns the footer of a segment of this writer, with a nonce of its own.
+func (s *Store) footerOf(v *view) segment.Footer {
+	return segment.Footer{Writer: s.writer, Epoch: s.epoch, Nonce: rand.Text(), Horizons: v.horizons}
+}
+
 // checkConditions makes sure that the storage honors the condition that keeps writers apart:
 // creating the fence once more has to fail.
 func (s *Store) checkConditions(ctx context.Context, number uint64) error {
-	again := segment.Footer{Epoch: s.epoch, Nonce: rand.Text(), Horizons: s.view.horizons}
-	_, err := s.create(ctx, number, again, nil, nil)
+	_, err := s.create(ctx, number, s.footerOf(s.view), nil, nil)
 	switch {
 	case errors.Is(err, errExists):
 		return nil
@@ -152,7 +199,7 @@ func (s *Store) append(ctx context.Context, entries []segment.Entry, records []s
 			return s.fenced
 		}
 		number := s.view.next
-		f := segment.Footer{Epoch: s.epoch, Nonce: rand.Text(), Horizons: s.view.horizons}
+		f := s.footerOf(s.view)
 		if change != nil {
 			change(number, &f)
 		}
@@ -205,7 +252,7 @@ func (s *Store) occupied(ctx context.Context, number uint64) error {
 	if there.err != nil {
 		return there.err
 	}
-	if there.footer.Epoch == s.epoch {
+	if there.footer.Writer == s.writer {
 		s.view, s.uncertain = s.view.with(there), false
 		return nil
 	}
@@ -217,5 +264,6 @@ func (s *Store) occupied(ctx context.Context, number uint64) error {
 // Close waits for commits that are under way.
 func (s *Store) Close() error {
 	s.commits.Close()
+	s.bucket.close()
 	return nil
 }

@@ -3,6 +3,7 @@ package s3store
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -15,13 +16,8 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/archive/archivetest"
 )
 
-const bucketName = "archive"
-
-func TestMain(m *testing.M) {
-	archivetest.Main(m, func(prefix string) (archive.Store, error) {
-		return Open(context.Background(), bucketName, prefix, Options{})
-	})
-}
+// bucketName is the bucket of the test that runs.
+var bucketName = "none"
 
 // server is a real S3 server, which this process is configured for.
 type server struct {
@@ -29,27 +25,38 @@ type server struct {
 	env []string
 }
 
+// shared is the server of all tests.
+var shared struct {
+	server  *s3server.Server
+	dir     string
+	buckets int
+}
+
+// startServer starts the server if it does not run yet, and makes a bucket for a test.
 func startServer(t testing.TB) server {
 	t.Helper()
-	dir := t.TempDir()
-	s, err := s3server.Start(t.Context(), dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
+	if shared.server == nil {
+		var err error
+		if shared.dir, err = os.MkdirTemp("", "gleaner-s3store-"); err != nil { //nolint:usetesting // the server outlives the test
+			t.Fatal(err)
 		}
-	})
-	ca := filepath.Join(dir, "ca.pem")
+		if shared.server, err = s3server.Start(context.WithoutCancel(t.Context()), shared.dir, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := shared.server
+	ca := filepath.Join(shared.dir, "ca.pem")
 	if err := os.WriteFile(ca, s.CA, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	shared.buckets++
+	bucketName = fmt.Sprintf("archive-%d", shared.buckets)
 	started := server{Server: s}
 	for name, value := range map[string]string{
 		"AWS_ENDPOINT_URL_S3": s.URL, "AWS_REGION": s.Region, "AWS_CA_BUNDLE": ca,
 		"AWS_ACCESS_KEY_ID": s.AccessKey, "AWS_SECRET_ACCESS_KEY": s.SecretKey,
 		"AWS_EC2_METADATA_DISABLED": "true", "AWS_CONFIG_FILE": os.DevNull, "AWS_SHARED_CREDENTIALS_FILE": os.DevNull,
+		bucketVariable: bucketName,
 	} {
 		t.Setenv(name, value)
 		started.env = append(started.env, name+"="+value)
@@ -73,6 +80,7 @@ func openStore(t testing.TB, prefix string) *Store {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = s.Close() })
 	return s
 }
 
@@ -82,6 +90,7 @@ func openReader(t testing.TB, prefix string) *Reader {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = r.Close() })
 	return r
 }
 
@@ -92,6 +101,7 @@ func keys(t testing.TB, prefix string) []object {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer b.close()
 	found, err := b.list(t.Context(), folder, "")
 	if err != nil {
 		t.Fatal(err)

@@ -59,7 +59,7 @@ func (r *reading) left(ctx context.Context, s *stored, h segment.Horizon) (amoun
 	f := s.footer
 	someExpired := !f.MinExpires.IsZero() && !f.MinExpires.After(h.Expired)
 	switch {
-	case s.err != nil:
+	case !s.readable():
 		return amount{}, nil
 	case f.MinID >= h.OldestID && !someExpired && !f.MinRecord.Before(h.RecordsFrom), f.Entries+f.Records == 0:
 		return amount{entries: f.Entries, records: f.Records, bytes: f.Bytes, oldestID: f.MinID}, nil

@@ -39,6 +39,9 @@ type stored struct {
 	err    error // archive.ErrCorrupt: the footer is not set
 }
 
+// readable reports whether the footer is set.
+func (s *stored) readable() bool { return s.err == nil }
+
 // A view is which segments are there, and what has been removed from them. It does not change.
 type view struct {
 	segments []*stored // by number, without those that others replace
@@ -73,9 +76,9 @@ func newView(all []*stored) *view {
 	return v
 }
 
-// with returns a view with one more segment.
-func (v *view) with(s *stored) *view {
-	return newView(slices.Concat(v.segments, v.obsolete, []*stored{s}))
+// with returns a view with more segments.
+func (v *view) with(more ...*stored) *view {
+	return newView(slices.Concat(v.segments, v.obsolete, more))
 }
 
 // without returns a view from which segments were deleted. The number that is free stays.
@@ -83,6 +86,13 @@ func (v *view) without(gone map[uint64]bool) *view {
 	left := slices.DeleteFunc(slices.Concat(v.segments, v.obsolete), func(s *stored) bool { return gone[s.number] })
 	w := newView(left)
 	w.next, w.horizons, w.epoch = v.next, v.horizons, v.epoch
+	return w
+}
+
+// until returns a view as if nothing had a number above this one, which is taken.
+func (v *view) until(number uint64) *view {
+	w := newView(slices.DeleteFunc(slices.Concat(v.segments, v.obsolete), func(s *stored) bool { return s.number > number }))
+	w.next = number + 1
 	return w
 }
 

@@ -40,9 +40,11 @@ type Horizon struct {
 // Footer describes a segment.
 type Footer struct {
 	Format   int       `json:"format"`
+	Writer   string    `json:"writer"`          // tells one writer from others
 	Epoch    uint64    `json:"epoch"`           // of the writer
 	Nonce    string    `json:"nonce"`           // tells the segments of one number apart
 	Fence    bool      `json:"fence,omitempty"` // the first of its writer, with nothing else in it
+	From     uint64    `json:"from,omitempty"`  // of a fence: numbers from here to its own were skipped
 	Replaces []uint64  `json:"replaces,omitempty"`
 	Horizons []Horizon `json:"horizons,omitempty"` // all that are in force, also from segments before
 

@@ -130,20 +130,23 @@ func (c *checker) elements(p page, n node) ([]page, error) {
 			return nil, damaged("keys of page %d are not in order", p.id)
 		}
 		last = bytes.Clone(key)
-		if n.flags == branchFlag {
-			if i > 0 {
-				below[i-1].max = last
-			}
-			below = append(below, page{id: binary.NativeEndian.Uint64(e[8:]), buckets: p.buckets, min: last, max: p.max})
-			continue
-		}
-		buckets, err := c.leaf(p, n, int64(headerSize+i*elementSize), e)
-		if err != nil {
+		if below, err = c.element(p, n, i, e, last, below); err != nil {
 			return nil, err
 		}
-		below = append(below, buckets...)
 	}
 	return below, nil
+}
+
+// element checks one element of a node, and appends the pages below it.
+func (c *checker) element(p page, n node, i int, e, key []byte, below []page) ([]page, error) {
+	if n.flags == leafFlag {
+		buckets, err := c.leaf(p, n, int64(headerSize+i*elementSize), e)
+		return append(below, buckets...), err
+	}
+	if i > 0 {
+		below[i-1].max = key
+	}
+	return append(below, page{id: binary.NativeEndian.Uint64(e[8:]), buckets: p.buckets, min: key, max: p.max}), nil
 }
 
 // key returns the key of an element, whose position is relative to the element.
