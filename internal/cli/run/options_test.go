@@ -42,10 +42,11 @@ func TestDefaults_AreAsDocumented(t *testing.T) {
 			maxModulesSize:          "512Mi",
 			maxModulesNamespaceSize: "32Mi",
 		},
+		archiveOptions: archiveOptions{archiveMaxSize: "10Gi", recordTTL: 168 * time.Hour},
 		sandboxOptions: sandboxOptions{sandboxWorkers: 2, sandboxMemory: "192Mi", compileTimeout: 30 * time.Second},
 	}
 	got := defaultOptions()
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(options{}, companionOptions{}, moduleOptions{}, sandboxOptions{})); diff != "" {
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(options{}, companionOptions{}, moduleOptions{}, sandboxOptions{}, archiveOptions{})); diff != "" {
 		t.Error(diff)
 	}
 	if err := got.validate(); err != nil {
