@@ -39,7 +39,7 @@ func (s *store) Update(obj any) error {
 	s.monitor.connected()
 	if o, ok := s.object(obj); ok {
 		seen := graph.Seen{Object: o}
-		if o.Terminating && o.OtherFinalizers {
+		if o.Terminating && (o.OtherFinalizers || o.Held && o.HasState) {
 			seen.Metadata, _ = obj.(*metav1.PartialObjectMetadata)
 		}
 		s.sink.Apply(seen)
