@@ -47,6 +47,10 @@ type Actor struct {
 	catalog func() *catalog.Catalog
 	keys    func() (statekey.Keys, error) // sign state annotations
 
+	// OnStateSaved receives an object as the API server has returned it after its state was
+	// saved, before Do returns. Optional; it must be set before first use.
+	OnStateSaved func(graph.Object, *metav1.PartialObjectMetadata)
+
 	// noStrategicMerge contains the types that do not support strategic merge patch, such as
 	// custom resources: their owner references are replaced as a whole list.
 	noStrategicMerge sync.Map
@@ -148,15 +152,21 @@ type patch struct {
 var null = json.RawMessage("null")
 
 func (t target) patch(ctx context.Context, patchType types.PatchType, p patch) error {
+	_, err := t.patched(ctx, patchType, p)
+	return err
+}
+
+// patched is like patch, and returns the object as it is afterwards.
+func (t target) patched(ctx context.Context, patchType types.PatchType, p patch) (*metav1.PartialObjectMetadata, error) {
 	body, err := json.Marshal(map[string]patch{"metadata": p})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	_, err = t.client.Patch(ctx, t.Name, patchType, body, metav1.PatchOptions{})
+	after, err := t.client.Patch(ctx, t.Name, patchType, body, metav1.PatchOptions{})
 	if apierrors.IsInvalid(err) && p.UID != "" && hasFieldCause(err, "metadata.uid") {
-		return apierrors.NewConflict(t.resource.GroupResource(), t.Name, err) // another object with that name (G-55)
+		return nil, apierrors.NewConflict(t.resource.GroupResource(), t.Name, err) // another object with that name (G-55)
 	}
-	return err
+	return after, err
 }
 
 // saveState signs the state and writes the state annotation of an object.
@@ -178,17 +188,21 @@ func (a *Actor) writeState(ctx context.Context, o graph.Object, text *string) (R
 	if err != nil {
 		return Failed, err
 	}
-	return t.result("annotate", t.patch(ctx, types.MergePatchType, patch{
+	after, err := t.patched(ctx, types.MergePatchType, patch{
 		UID: t.UID, ResourceVersion: t.ResourceVersion, Annotations: map[string]*string{objectstate.Annotation: text},
-	}))
+	})
+	if err == nil && text != nil && a.OnStateSaved != nil && after.UID == t.UID && after.ResourceVersion != "" {
+		a.OnStateSaved(graph.ObjectOf(t.Kind, after), after)
+	}
+	return t.result("annotate", err)
 }
 
 // conflictBackoff is the backoff for conflicts while one finalizer is removed from an
 // object that other clients change often (G-57).
 var conflictBackoff = wait.Backoff{Steps: 4, Duration: 10 * time.Millisecond, Factor: 5, Jitter: 0.1}
 
-// removeFinalizer removes the last finalizer without a read, with the decision's
-// resourceVersion as a precondition. If there are others, it reads them first. A hold is
+// removeFinalizer removes a finalizer without a read, with the decision's resourceVersion as a
+// precondition, if the others are known. If they are not, it reads them first. A hold is
 // removed only from an object that has not changed since the decision: a second DELETE may
 // have changed the propagation policy. Companion mode leaves that to the built-in
 // garbage collector.
@@ -197,9 +211,12 @@ func (a *Actor) removeFinalizer(ctx context.Context, r decide.RemoveFinalizer) (
 	if err != nil {
 		return Failed, err
 	}
-	if t.hasOnlyFinalizer(r.Finalizer) {
-		err := t.patch(ctx, types.MergePatchType, patch{UID: t.UID, ResourceVersion: t.ResourceVersion, Finalizers: null})
-		return t.result("remove finalizer of", err)
+	if others, known := t.otherFinalizers(r.Finalizer); known {
+		err := t.patch(ctx, types.MergePatchType, patch{UID: t.UID, ResourceVersion: t.ResourceVersion, Finalizers: listOrNull(others)})
+		last := len(others) == 0 || r.Finalizer == graph.Hold && !r.IgnoreChanges
+		if last || !apierrors.IsConflict(err) {
+			return t.result("remove finalizer of", err)
+		}
 	}
 	result := Done
 	err = retry.RetryOnConflict(conflictBackoff, func() error {
@@ -219,11 +236,7 @@ func (a *Actor) removeFinalizer(ctx context.Context, r decide.RemoveFinalizer) (
 			result = Changed
 			return nil
 		}
-		p := patch{UID: t.UID, ResourceVersion: live.ResourceVersion, Finalizers: kept}
-		if len(kept) == 0 {
-			p.Finalizers = null
-		}
-		return t.patch(ctx, types.MergePatchType, p)
+		return t.patch(ctx, types.MergePatchType, patch{UID: t.UID, ResourceVersion: live.ResourceVersion, Finalizers: listOrNull(kept)})
 	})
 	if err != nil {
 		return t.result("remove finalizer of", err)
@@ -252,16 +265,29 @@ func (a *Actor) addFinalizer(ctx context.Context, f decide.AddFinalizer) (Result
 	return t.result("add finalizer to", err)
 }
 
-// hasOnlyFinalizer reports whether the object has no other finalizer.
-func (t target) hasOnlyFinalizer(finalizer string) bool {
-	for other, on := range map[string]bool{
-		metav1.FinalizerDeleteDependents: t.Foreground, metav1.FinalizerOrphanDependents: t.Orphan, graph.Hold: t.Held,
+// otherFinalizers returns the object's finalizers except one. It returns false if they are
+// not known: the graph keeps only that there are some besides its own and those of garbage
+// collection. The order of two is not known either.
+func (t target) otherFinalizers(finalizer string) (others []string, known bool) {
+	for _, f := range []struct {
+		name string
+		on   bool
+	}{
+		{graph.Hold, t.Held}, {metav1.FinalizerDeleteDependents, t.Foreground}, {metav1.FinalizerOrphanDependents, t.Orphan},
 	} {
-		if on && other != finalizer {
-			return false
+		if f.on && f.name != finalizer {
+			others = append(others, f.name)
 		}
 	}
-	return !t.OtherFinalizers
+	return others, !t.OtherFinalizers && len(others) <= 1
+}
+
+// listOrNull returns a list for a patch. An empty one is removed.
+func listOrNull(list []string) any {
+	if len(list) == 0 {
+		return null
+	}
+	return list
 }
 
 // withoutEntry returns the list without one entry, and whether the list contained it.

@@ -226,6 +226,76 @@ func TestRemoveFinalizer_HoldNeedsAnUnchangedObject(t *testing.T) {
 	}
 }
 
+// Of the finalizers that the graph knows, the ones that stay are known without a read.
+func TestRemoveFinalizer_ReadsNothingIfTheOthersAreKnown(t *testing.T) {
+	get := request{Method: "GET", Path: podPath}
+	write := func(version, finalizers string) request {
+		return patched(podPath, merge, `{"metadata":{"uid":"uid","resourceVersion":"`+version+`","finalizers":`+finalizers+`}}`)
+	}
+	both := []http.HandlerFunc{live("uid", "7", "orphan", graph.Hold, "foregroundDeletion"), done}
+	for name, c := range map[string]struct {
+		object     func(*graph.Object)
+		finalizer  string
+		regardless bool
+		responses  []http.HandlerFunc
+		want       outcome
+	}{
+		"a hold before orphan": {func(o *graph.Object) { o.Held, o.Orphan = true, true }, graph.Hold, false, []http.HandlerFunc{done},
+			outcome{act.Done, false, []request{write("7", `["orphan"]`)}}},
+		"a hold before foregroundDeletion": {func(o *graph.Object) { o.Held, o.Foreground = true, true }, graph.Hold, true, []http.HandlerFunc{done},
+			outcome{act.Done, false, []request{write("7", `["foregroundDeletion"]`)}}},
+		"a hold of an object that has changed": {func(o *graph.Object) { o.Held, o.Orphan = true, true }, graph.Hold, false, []http.HandlerFunc{conflict},
+			outcome{act.Changed, false, []request{write("7", `["orphan"]`)}}},
+		"a hold of an object that has changed, regardless": {func(o *graph.Object) { o.Held, o.Foreground = true, true }, graph.Hold, true,
+			[]http.HandlerFunc{conflict, live("uid", "8", graph.Hold), done},
+			outcome{act.Done, false, []request{write("7", `["foregroundDeletion"]`), get, write("8", "null")}}},
+		"another finalizer of an object that has changed": {func(o *graph.Object) { o.Foreground, o.Orphan = true, true }, "orphan", false,
+			[]http.HandlerFunc{conflict, live("uid", "8", "orphan", "example.com/new"), done},
+			outcome{act.Done, false, []request{write("7", `["foregroundDeletion"]`), get, write("8", `["example.com/new"]`)}}},
+		"two that stay, whose order is not known": {func(o *graph.Object) { o.Held, o.Orphan, o.Foreground = true, true, true }, graph.Hold, false, both,
+			outcome{act.Done, false, []request{get, write("7", `["orphan","foregroundDeletion"]`)}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := object(podKind)
+			c.object(&o)
+			a := newAPIServer(t, c.responses...)
+			got := do(t, a, actor(t, a), decide.RemoveFinalizer{Object: o, Finalizer: c.finalizer, IgnoreChanges: c.regardless})
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// What the API server has returned is known without a read, unless it is for another object.
+func TestSaveState_PassesOnWhatWasWritten(t *testing.T) {
+	for name, c := range map[string]struct {
+		response http.HandlerFunc
+		want     string // the resourceVersion that was passed on
+	}{
+		"the object":                  {live("uid", "8", graph.Hold), "8"},
+		"another object":              {live("other", "8", graph.Hold), ""},
+		"without a resourceVersion":   {live("uid", ""), ""},
+		"it has changed":              {conflict, ""},
+		"the object is gone":          {missing(podPath), ""},
+		"the API server has an error": {internalError, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newAPIServer(t, c.response)
+			actor, got := actor(t, a), ""
+			actor.OnStateSaved = func(o graph.Object, after *metav1.PartialObjectMetadata) {
+				if got = o.ResourceVersion; !o.Held || o.Kind != podKind || after.ResourceVersion != got {
+					t.Errorf("passed on %+v, %+v", o, after)
+				}
+			}
+			do(t, a, actor, decide.SaveState{Object: object(podKind)})
+			if got != c.want {
+				t.Errorf("resourceVersion %q was passed on, want %q", got, c.want)
+			}
+		})
+	}
+}
+
 // every returns an action of each type.
 func every(o graph.Object) []decide.Action {
 	o.Owners[0].BlockOwnerDeletion = ptr.To(true)

@@ -37,6 +37,7 @@ type api struct {
 	meet    func(verb, name string)
 	log     func(string)
 	counts  map[string]int // of requests, by verb
+	reads   int            // by policies
 }
 
 type servedType struct {

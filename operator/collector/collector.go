@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/util/workqueue"
@@ -18,6 +19,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/gather"
 	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/graphstore"
+	"github.com/gleaner-dev/gleaner/operator/lastseen"
 	"github.com/gleaner-dev/gleaner/operator/modulecall"
 	"github.com/gleaner-dev/gleaner/operator/selectors"
 	"github.com/gleaner-dev/gleaner/operator/statekey"
@@ -100,6 +102,8 @@ type Collector struct {
 	actor    *act.Actor
 	writer   writer.Writer
 	memories Memories
+	metadata lastseen.Store // of objects with a hold, for their state annotations
+	replaced replaced
 	parked   parked
 	backoff  workqueue.TypedRateLimiter[graph.ID]
 	parking  workqueue.TypedRateLimiter[graph.ID] // backoff of parked objects
@@ -133,9 +137,16 @@ func New(o Options) *Collector {
 		c.Gatherer.Requests = &gather.Requests{}
 	}
 	c.Gatherer.Reader.OnAbandoned = c.store.Apply
+	c.actor.OnStateSaved = func(o graph.Object, after *metav1.PartialObjectMetadata) {
+		c.metadata.Put(after, c.options.Now())
+		c.store.ApplyWritten(o)
+	}
 	c.Decider = &Decider{
 		Evaluator: &evaluate.Evaluator{
 			Policies: o.Policies, Default: o.Default, Catalog: o.Types.Catalog, Reader: o.Reader, Bulk: o.Bulk, Intents: o.Intents, Namespace: o.Namespace, Now: o.Now,
+			Metadata: func(o graph.Object) (*metav1.PartialObjectMetadata, bool) {
+				return c.metadata.Get(o.UID, o.ResourceVersion, c.options.Now())
+			},
 			DependentsByKind: c.store.DependentsByKind, EquivalentKinds: c.store.EquivalentKinds, Companion: o.Companion,
 			StateKeys: o.StateKeys, OnUnverified: o.OnUnverified, Selectors: o.Selectors,
 		},
@@ -164,6 +175,16 @@ func (c *Collector) PoliciesChanged() {
 // placesHolds reports whether a policy needs holds on some objects of a resource.
 func placesHolds(p *policies.Policy, r schema.GroupResource) bool {
 	return p.Enforce && !p.HooksUnknown && p.HasHook(hostabi.HookPropagate) && p.Selects(r)
+}
+
+// Remember keeps what watch events show and a reconciliation needs, before the Store has the
+// events and queues their objects.
+func (c *Collector) Remember(events ...graph.Event) {
+	for _, e := range events {
+		if seen, ok := e.(graph.Seen); ok && seen.Metadata != nil && seen.Object.Held && seen.Object.HasState {
+			c.metadata.Put(seen.Metadata, c.options.Now())
+		}
+	}
 }
 
 // Observe handles watch events, after the Store has.

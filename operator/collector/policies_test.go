@@ -50,6 +50,7 @@ type storyReader struct{ *api }
 
 // Get implements modulecall.Reader.
 func (r storyReader) Get(_ context.Context, _ policies.ServiceAccount, resource schema.GroupVersionResource, ns, name string) (*unstructured.Unstructured, error) {
+	r.reads++
 	o, ok := r.objects[key{resource.GroupResource(), ns, name}]
 	if !ok {
 		return nil, apierrors.NewNotFound(resource.GroupResource(), name)

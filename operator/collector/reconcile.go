@@ -104,6 +104,8 @@ func (c *Collector) step(ctx context.Context, id graph.ID) (step, error) {
 		c.memories.ForgetWait(id)
 		c.parked.forget(id)
 		return step{}, nil
+	} else if ok && c.replaced.has(id, view.Object.ResourceVersion, c.options.Now()) {
+		return step{plan: decide.Plan{RequeueAfter: replacedTimeout}}, nil
 	}
 	facts, ok := c.Gatherer.Gather(ctx, id)
 	if !ok {
@@ -182,6 +184,9 @@ func (c *Collector) writeAll(ctx context.Context, d Decision) (step, error) {
 	if err != nil {
 		return step{}, err
 	}
+	if o := d.Facts.Object; result == act.Done && d.Situation.Kind == decide.Held && !isFollowed(plan) && plan.Action != nil {
+		c.replaced.add(graph.IDOf(o.UID), o.ResourceVersion, c.options.Now())
+	}
 	return step{plan: plan, again: result == act.Changed || result == act.Done && isFollowed(plan)}, c.refresh(ctx, plan, result)
 }
 
@@ -206,4 +211,5 @@ func (c *Collector) forget(id graph.ID) {
 	c.memories.Forget(id)
 	c.parked.forget(id)
 	c.parking.Forget(id)
+	c.replaced.forget(id)
 }

@@ -260,10 +260,17 @@ func (w *world) deliver(o *object) graph.Object {
 	return w.seen(o)
 }
 
-func (w *world) see(o *object) { w.observe(graph.Seen{Object: w.deliver(o)}) }
+func (w *world) see(o *object) {
+	seen := graph.Seen{Object: w.deliver(o)}
+	if seen.Object.Terminating && (seen.Object.OtherFinalizers || seen.Object.Held && seen.Object.HasState) {
+		seen.Metadata = o.DeepCopy()
+	}
+	w.observe(seen)
+}
 
 // observe passes events on, as the watches do.
 func (w *world) observe(events ...graph.Event) {
+	w.Remember(events...)
 	w.store.Apply(events...)
 	w.Observe(events...)
 }

@@ -65,7 +65,6 @@ func TestWrites_ToAnOwnerAndItsDependentsPassThroughTheSteps(t *testing.T) {
 	want := []string{
 		"collector: protects Deployment web", // its hold
 		"collector: state Deployment web",
-		"collector: state Deployment web", // again, since the object has changed by the first
 		"collector: deletes ReplicaSet rs",
 		"collector: deletes Deployment web", // with another propagation policy
 		"collector: orphans Secret password",

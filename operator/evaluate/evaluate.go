@@ -61,6 +61,11 @@ type Evaluator struct {
 	// objects are read to evaluate selectors.
 	Selectors func() *selectors.Index
 
+	// Metadata returns the metadata of an object in the state of the facts, if a watch or the
+	// response to a write has shown it lately. The state annotation of an object with a hold is
+	// then not read. Nil means that it is always read.
+	Metadata func(graph.Object) (*metav1.PartialObjectMetadata, bool)
+
 	// EquivalentKinds returns the pairs of types that serve the same objects. Nil means none.
 	EquivalentKinds func() []graph.EquivalentKinds
 

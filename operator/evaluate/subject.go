@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -102,7 +103,7 @@ func (s *session) readState(ctx context.Context, result *Result) error {
 		result.State = fresh
 		return nil
 	}
-	object, err := s.read(ctx)
+	object, err := s.readAnnotations(ctx)
 	if err != nil {
 		result.Changed = s.changed
 		return err
@@ -121,6 +122,18 @@ func (s *session) readState(ctx context.Context, result *Result) error {
 		result.State, result.Obsolete = fresh, true
 	}
 	return nil
+}
+
+// readAnnotations returns the object or, if it has a hold, what was seen of its metadata in the
+// state of the facts: each step of carrying out a decision about its dependents needs the
+// annotation in which the decision is stored, and nothing else of the object.
+func (s *session) readAnnotations(ctx context.Context) (metav1.Object, error) {
+	if s.Metadata != nil && s.input.Hook == hostabi.HookPropagate {
+		if seen, ok := s.Metadata(s.input.Facts.Object); ok {
+			return seen, nil
+		}
+	}
+	return s.read(ctx)
 }
 
 // runRounds evaluates a policy, in as many rounds as needed.

@@ -85,8 +85,8 @@ type Seen struct {
 	Object Object
 
 	// Metadata is all metadata of an object that a watch delivered while it waits for a finalizer
-	// of another controller; nil otherwise. The graph does not keep it: it is for consumers of
-	// events, which must not change it.
+	// of another controller, or has a hold and a state annotation; nil otherwise. The graph does
+	// not keep it: it is for consumers of events, which must not change it.
 	Metadata *metav1.PartialObjectMetadata
 }
 

@@ -81,6 +81,19 @@ func (s *Store) Apply(events ...graph.Event) {
 	}
 }
 
+// ApplyWritten applies the response to a write to an object that is being reconciled. It does not
+// queue that object: the reconciliation continues with it.
+func (s *Store) ApplyWritten(o graph.Object) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dirty = s.graph.Apply(graph.Read{Object: o}, s.dirty[:0])
+	for _, id := range s.dirty {
+		if id != graph.IDOf(o.UID) {
+			s.queue(id)
+		}
+	}
+}
+
 // isCurrent reports whether an object is being reconciled. The absence of an owner need
 // not queue it: the reconciliation finds that out, or requeues the object.
 func (s *Store) isCurrent(id graph.ID) bool {

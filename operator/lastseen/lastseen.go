@@ -71,8 +71,26 @@ func (s *Store) Take(uid types.UID, resourceVersion string, now time.Time) (*met
 		return nil, false
 	}
 	s.remove(at)
-	e := at.Value.(*entry) //nolint:forcetypeassert // it has nothing else
-	return e.metadata, resourceVersion != "" && e.metadata.ResourceVersion == resourceVersion && now.Sub(e.seen) < maxAge
+	return at.Value.(*entry).in(resourceVersion, now) //nolint:forcetypeassert // it has nothing else
+}
+
+// Get returns the metadata of an object in a state, which must not be changed.
+func (s *Store) Get(uid types.UID, resourceVersion string, now time.Time) (*metav1.PartialObjectMetadata, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at, ok := s.objects[uid]
+	if !ok {
+		return nil, false
+	}
+	return at.Value.(*entry).in(resourceVersion, now) //nolint:forcetypeassert // it has nothing else
+}
+
+// in returns the metadata if it is that of a state, and not too old.
+func (e *entry) in(resourceVersion string, now time.Time) (*metav1.PartialObjectMetadata, bool) {
+	if resourceVersion == "" || e.metadata.ResourceVersion != resourceVersion || now.Sub(e.seen) >= maxAge {
+		return nil, false
+	}
+	return e.metadata, true
 }
 
 // remove removes an entry, if there is one.

@@ -32,6 +32,11 @@ func TestTake_OnceAndOnlyInTheWantedState(t *testing.T) {
 	} {
 		var s Store
 		s.Put(metadataOf("a", "7", 10), start)
+		for range 2 { // it stays
+			if m, ok := s.Get("a", c.resourceVersion, start.Add(c.after)); ok != c.want || ok && m.UID != "a" {
+				t.Errorf("%s: got %v, want %v", name, ok, c.want)
+			}
+		}
 		if m, ok := s.Take("a", c.resourceVersion, start.Add(c.after)); ok != c.want || ok && m.UID != "a" {
 			t.Errorf("%s: got %v, want %v", name, ok, c.want)
 		}
@@ -41,6 +46,9 @@ func TestTake_OnceAndOnlyInTheWantedState(t *testing.T) {
 	}
 	var s Store
 	if _, ok := s.Take("a", "7", start); ok {
+		t.Error("the zero Store has an object")
+	}
+	if _, ok := s.Get("a", "7", start); ok {
 		t.Error("the zero Store has an object")
 	}
 }

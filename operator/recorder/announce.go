@@ -69,7 +69,8 @@ var finalizerEventTypes = map[finalizers.Reason]string{
 
 func (r *Recorder) raiseEvent(o graph.Object, e record.Entry) {
 	kind, ok := eventTypes[e.Reason]
-	if !ok || r.options.Events == nil || e.Result != "" && e.Result != string(act.Done) {
+	saved := e.Reason == decide.PropagationDecided && e.Action == record.SaveState // carrying it out follows at once
+	if !ok || saved || r.options.Events == nil || e.Result != "" && e.Result != string(act.Done) {
 		return
 	}
 	r.options.Events.Eventf(referenceTo(o), kind, string(e.Reason), "%s", e.String())

@@ -34,6 +34,13 @@ func (op *Operator) connectFinalizers(client metadata.Interface, from reads, exe
 	})
 }
 
+// memory passes events to the collector before the store has them. The collector is created
+// after the watcher.
+type memory struct{ operator *Operator }
+
+// Apply implements watch.Sink.
+func (m memory) Apply(events ...graph.Event) { m.operator.collector.Remember(events...) }
+
 // listener passes events to the collector and to the finalizers, which are created after
 // the watcher.
 type listener struct{ operator *Operator }

@@ -213,7 +213,7 @@ func (op *Operator) connect() error {
 		APIServices: watch.ReadServices(services),
 		Ignored:     op.options.Ignored,
 		Interval:    op.options.DiscoveryInterval,
-		Sink:        sinks{op.store, op.snapshots, op.modules, listener{op}},
+		Sink:        sinks{memory{op}, op.store, op.snapshots, op.modules, listener{op}},
 		Log:         op.log.WithName("watch"),
 		OnChange:    op.typesChanged,
 		Selectors:   op.snapshots.Selectors,

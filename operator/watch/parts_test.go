@@ -19,6 +19,7 @@ import (
 	"k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/fake"
 
 	"github.com/gleaner-dev/gleaner/operator/graph"
+	"github.com/gleaner-dev/gleaner/operator/objectstate"
 )
 
 func testStore() (*store, *recorder) {
@@ -242,4 +243,32 @@ func TestStoppableClock(t *testing.T) {
 	long := c.After(time.Hour)
 	cancel()
 	<-long
+}
+
+// Only what a consumer of events may need in a moment comes with all its metadata.
+func TestUpdate_AddsMetadataOfWhatIsAboutToBeReleased(t *testing.T) {
+	now := metav1.Now()
+	state := map[string]string{objectstate.Annotation: "{}"}
+	for name, c := range map[string]struct {
+		meta metav1.ObjectMeta
+		want bool
+	}{
+		"waits for another finalizer": {metav1.ObjectMeta{DeletionTimestamp: &now, Finalizers: []string{"example.com/x"}}, true},
+		"has a hold and a state":      {metav1.ObjectMeta{DeletionTimestamp: &now, Finalizers: []string{graph.Hold}, Annotations: state}, true},
+		"has a hold":                  {metav1.ObjectMeta{DeletionTimestamp: &now, Finalizers: []string{graph.Hold}}, false},
+		"has a state":                 {metav1.ObjectMeta{DeletionTimestamp: &now, Finalizers: []string{"orphan"}, Annotations: state}, false},
+		"is not being deleted":        {metav1.ObjectMeta{Finalizers: []string{graph.Hold}, Annotations: state}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.meta.UID, c.meta.Name, c.meta.ResourceVersion = "u", "a", "7"
+			s, sink := testStore()
+			if err := s.Update(&metav1.PartialObjectMetadata{ObjectMeta: c.meta}); err != nil {
+				t.Fatal(err)
+			}
+			seen, ok := sink.all()[0].(graph.Seen)
+			if !ok || (seen.Metadata != nil) != c.want || c.want && seen.Metadata.ResourceVersion != "7" {
+				t.Errorf("metadata: %v; want some: %t", seen.Metadata, c.want)
+			}
+		})
+	}
 }

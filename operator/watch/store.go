@@ -49,7 +49,7 @@ func (s *store) Update(obj any) error {
 // seen returns the event of an object that a watch delivered.
 func seen(o graph.Object, obj any) graph.Seen {
 	e := graph.Seen{Object: o}
-	if o.Terminating && o.OtherFinalizers {
+	if o.Terminating && (o.OtherFinalizers || o.Held && o.HasState) {
 		e.Metadata, _ = obj.(*metav1.PartialObjectMetadata)
 	}
 	return e

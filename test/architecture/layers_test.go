@@ -99,7 +99,7 @@ var layers = map[string]layer{
 	"operator/collector": { // nothing that only companion mode needs, and nothing of status
 		internal: []string{
 			"hostabi", "operator/act", "operator/bulkread", "operator/catalog", "operator/decide", "operator/evaluate", "operator/gate", "operator/gather",
-			"operator/graph", "operator/graphstore", "operator/modulecall", "operator/objectstate", "operator/record", "operator/selectors", "operator/statekey", "operator/writelimit",
+			"operator/graph", "operator/graphstore", "operator/lastseen", "operator/modulecall", "operator/objectstate", "operator/record", "operator/selectors", "operator/statekey", "operator/writelimit",
 			"operator/writer", "policies",
 		},
 		external: []string{"k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/controller-runtime/pkg/reconcile"},

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -41,12 +42,21 @@ func main() {
 	binary := flag.String("gleaner", "bin/gleaner", "gleaner binary to measure")
 	pprof := flag.String("pprof", "0", "loopback address for Gleaner's profiles, such as 127.0.0.1:6060; 0 disables them")
 	only := flag.String("only", strings.Join(byDefault, ","), "what to measure, separated by commas; also possible: archive,million,modules")
+	scenarios := flag.String("scenarios", "", "scenarios of companion mode to measure, as a regular expression, with what they are compared with; empty means all")
 	keep := flag.Bool("record", false, "replace the figures in "+recordFile+", with which later runs are compared")
 	flag.Parse()
 	klog.SetOutput(os.Stderr)
 	ctrl.SetLogger(klog.Background())
 	r := report{}
-	s := settings{objects: *objects, large: *large, finalized: *finalized, owners: *owners, rounds: *rounds, binary: *binary, pprof: *pprof, only: strings.Split(*only, ",")}
+	s := settings{
+		objects: *objects, large: *large, finalized: *finalized, owners: *owners, rounds: *rounds, binary: *binary, pprof: *pprof,
+		only: strings.Split(*only, ","),
+	}
+	var err error
+	if s.scenarios, err = regexp.Compile(*scenarios); err != nil {
+		fmt.Fprintln(os.Stderr, "bench: -scenarios:", err)
+		os.Exit(1)
+	}
 	if err := measure(ctx, &r, s); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
@@ -82,6 +92,7 @@ type settings struct {
 
 	binary, pprof string
 	only          []string
+	scenarios     *regexp.Regexp
 }
 
 // byDefault are the parts that are measured by default, and parts all values of -only.

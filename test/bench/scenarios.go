@@ -125,17 +125,34 @@ func (f companionBench) measureCompanion(ctx context.Context, r *report, b budge
 		return nil
 	}
 	both := newCompanion(f.cluster, f.settings)
+	alone, companion := f.chosen()
 	for range f.rounds {
-		if err := f.with(ctx, f.contenders[0], b, func() error { return take(nil, upstreamScenarios()) }); err != nil {
+		if err := f.with(ctx, f.contenders[0], b, func() error { return take(nil, alone) }); err != nil {
 			return err
 		}
-		if err := f.with(ctx, both, b, func() error { return take(&both.gleaner, companionScenarios()) }); err != nil {
+		if err := f.with(ctx, both, b, func() error { return take(&both.gleaner, companion) }); err != nil {
 			return err
 		}
 	}
-	scenarios := slices.Concat(upstreamScenarios(), companionScenarios())
+	scenarios := slices.Concat(alone, companion)
 	r.tables = append(r.tables, costTable(scenarios, figures), f.parallelTable(scenarios, figures))
 	return nil
+}
+
+// chosen returns the scenarios to measure: those with Gleaner that the flag selects, and those
+// without that they are compared with.
+func (f companionBench) chosen() (alone, companion []scenario) {
+	for _, a := range companionScenarios() {
+		if f.scenarios.MatchString(a.name) {
+			companion = append(companion, a)
+		}
+	}
+	for _, a := range upstreamScenarios() {
+		if slices.ContainsFunc(companion, func(c scenario) bool { return c.baseline == a.name }) {
+			alone = append(alone, a)
+		}
+	}
+	return alone, companion
 }
 
 // measureScenario measures one scenario.
