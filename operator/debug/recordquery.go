@@ -68,11 +68,11 @@ func parseRecordQuery(v url.Values) (q recordQuery, err error) {
 		Object: objectQuery(v, ""), Owner: objectQuery(v, "owner-"),
 		Policy: v.Get("policy"), Root: types.UID(v.Get("cascade")), Reason: v.Get("reason"),
 	}
-	if q.Object.Name != "" && q.Object.Namespace == nil {
-		q.Object.Namespace = new(string) // of a cluster-scoped object
-	}
 	const all = 1 << 30
 	q.limit, q.paged = all, v.Has("since")
+	if !q.paged && q.Object.Name != "" && q.Object.Namespace == nil {
+		q.Object.Namespace = new(string) // of a cluster-scoped object
+	}
 	var errs [5]error
 	q.since, errs[0] = parseTime(v, "since")
 	q.before, errs[1] = parseTime(v, "before")

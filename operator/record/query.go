@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gleaner-dev/gleaner/hostabi"
@@ -26,15 +28,24 @@ type Query struct {
 type ObjectQuery struct {
 	UID       types.UID
 	Group     *string // API group
-	Kind      string
+	Kind      string  // or its resource, in any case
 	Namespace *string
 	Name      string
 }
 
 // Matches reports whether the query selects an object.
 func (q ObjectQuery) Matches(o Object) bool {
-	return (q.UID == "" || q.UID == o.UID) && (q.Kind == "" || q.Kind == o.Kind) && (q.Name == "" || q.Name == o.Name) &&
+	return (q.UID == "" || q.UID == o.UID) && (q.Kind == "" || isKind(q.Kind, o.Kind)) && (q.Name == "" || q.Name == o.Name) &&
 		(q.Group == nil || *q.Group == groupOf(o.APIVersion)) && (q.Namespace == nil || *q.Namespace == o.Namespace)
+}
+
+// isKind reports whether a word names a kind. Its type need not be served.
+func isKind(word, kind string) bool {
+	if strings.EqualFold(word, kind) {
+		return true
+	}
+	plural, _ := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Kind: kind})
+	return strings.EqualFold(word, plural.Resource)
 }
 
 func groupOf(apiVersion string) string {
