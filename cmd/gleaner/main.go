@@ -21,6 +21,7 @@ import (
 	"github.com/gleaner-dev/gleaner/internal/cli/preview"
 	"github.com/gleaner-dev/gleaner/internal/cli/program"
 	"github.com/gleaner-dev/gleaner/internal/cli/rbac"
+	"github.com/gleaner-dev/gleaner/internal/cli/records"
 	"github.com/gleaner-dev/gleaner/internal/cli/release"
 	"github.com/gleaner-dev/gleaner/internal/cli/replay"
 	"github.com/gleaner-dev/gleaner/internal/cli/restore"
@@ -52,7 +53,7 @@ func rootCommand() *cobra.Command { return rootCommandFor("gleaner") }
 func rootCommandFor(name string) *cobra.Command {
 	cmd := &cobra.Command{Use: "gleaner", Short: "A programmable Kubernetes garbage collector", Long: rootLong}
 	program.Group(cmd, "Inspect and release:",
-		explain.Command(), stuck.Command(), monitor.Command(), graph.Command(), preview.Command(), doctor.Command(version), release.Command())
+		explain.Command(), records.Command(), stuck.Command(), monitor.Command(), graph.Command(), preview.Command(), doctor.Command(version), release.Command())
 	program.Group(cmd, "Undo deletions:", restore.Command(), restore.UndoCommand(), archive.Command())
 	program.Group(cmd, "Write and test policies and finalizers:", module.Command(), test.Command(), replay.Command())
 	program.Group(cmd, "Run Gleaner:", run.Command(version), rbac.Command())

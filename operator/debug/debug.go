@@ -16,13 +16,14 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/record"
 )
 
-// A Source provides the data to serve. All fields but Since are required.
+// A Source provides the data to serve. All fields but RecordsSince and Stored are required.
 type Source struct {
 	Dump         func(...types.UID) graph.Dump
 	Unsynced     func() []string // types that are not listed yet, each with the reason
 	Synced       func() bool
 	Records      func(types.UID) []record.Entry
-	RecordsSince func() time.Time // start of the records; nil: unknown
+	RecordsSince func() time.Time // start of Records; nil: unknown
+	Stored       record.Reader    // records that are stored, also those from before a restart; nil: none are
 	Status       func() Status
 	ReadAccess   func(*http.Request) ReadAccess
 }

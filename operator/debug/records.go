@@ -1,13 +1,8 @@
 package debug
 
 import (
-	"fmt"
 	"net/http"
-	"net/url"
-	"strconv"
 	"time"
-
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gleaner-dev/gleaner/hostabi"
 	"github.com/gleaner-dev/gleaner/operator/record"
@@ -20,78 +15,43 @@ type RecordList struct {
 	// Since is the start of the records: earlier decisions are missing or incomplete. Empty
 	// if this replica is not the leader, and makes no decisions.
 	Since *time.Time `json:"since,omitempty"`
+
+	// Continue is the since= of the next page. Empty: this is the last one. A page may have no
+	// items and still not be the last one.
+	Continue *time.Time `json:"continue,omitempty"`
+
+	// Incomplete is why stored records are missing. Empty: none are, or nothing is stored.
+	Incomplete string `json:"incomplete,omitempty"`
 }
 
-// records serves decision records: uid= selects one object; name=, kind= and namespace=
-// select objects by name; limit= returns the newest ones; exchanges=true includes the
-// requests and verdicts of modules.
+// records serves decision records. Without since=, those in memory, and with uid= also those of
+// that object that are stored; limit= returns the newest ones. With since=, a page of all records,
+// oldest first; before= ends the period and limit= limits the page. Other parameters select
+// records, see Values; exchanges=true includes the requests and verdicts of modules.
 func (s Source) records(w http.ResponseWriter, r *http.Request) {
 	query, err := parseRecordQuery(r.URL.Query())
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
+	page := s.readPage(r.Context(), query)
 	canRead := s.ReadAccess(r)
-	entries := []record.Entry{}
-	for _, e := range s.Records(query.uid) {
-		if query.matches(e.Object) && canRead(e.Object) {
-			entries = append(entries, e)
+	list := RecordList{Items: []record.Entry{}, Continue: page.next, Incomplete: page.incomplete, Since: s.recordsSince(r.Context(), query)}
+	for _, e := range page.entries {
+		if !canRead(e.Object) {
+			continue
 		}
-	}
-	entries = entries[max(0, len(entries)-query.limit):]
-	for i, e := range entries {
 		if !query.exchanges {
 			e = e.WithoutExchanges()
 		}
-		entries[i] = redact(e, canRead)
-	}
-	list := RecordList{Items: entries}
-	if s.RecordsSince != nil {
-		if since := s.RecordsSince(); !since.IsZero() {
-			list.Since = &since
+		if e = redact(e, canRead); query.Matches(e) { // not by what is redacted
+			list.Items = append(list.Items, e)
 		}
+	}
+	if !query.paged {
+		list.Items = list.Items[max(0, len(list.Items)-query.limit):]
 	}
 	writeJSON(w, list)
-}
-
-// A recordQuery is a query for records.
-type recordQuery struct {
-	uid       types.UID
-	name      string // "": any
-	kind      string // "": any
-	namespace string // used together with name
-	limit     int
-	exchanges bool
-}
-
-// matches reports whether the query matches an object by kind and name.
-func (w recordQuery) matches(o record.Object) bool {
-	return (w.kind == "" || w.kind == o.Kind) && (w.name == "" || w.name == o.Name && w.namespace == o.Namespace)
-}
-
-func parseRecordQuery(query url.Values) (recordQuery, error) {
-	const all = 1 << 30
-	w := recordQuery{
-		uid: types.UID(query.Get("uid")), limit: all,
-		name: query.Get("name"), kind: query.Get("kind"), namespace: query.Get("namespace"),
-	}
-	if w.namespace != "" && w.name == "" {
-		return recordQuery{}, fmt.Errorf("namespace %q requires a name: add name=, or remove namespace=", w.namespace)
-	}
-	if text := query.Get("limit"); text != "" {
-		limit, err := strconv.Atoi(text)
-		if err != nil || limit < 1 {
-			return recordQuery{}, fmt.Errorf("invalid limit %q: use a number of records, at least 1", text)
-		}
-		w.limit = limit
-	}
-	if text := query.Get("exchanges"); text != "" {
-		var err error
-		if w.exchanges, err = strconv.ParseBool(text); err != nil {
-			return recordQuery{}, fmt.Errorf("invalid exchanges %q: use exchanges=true or exchanges=false", text)
-		}
-	}
-	return w, nil
 }
 
 // redact redacts the objects of an entry that the client may not get.
@@ -124,6 +84,9 @@ func redact(e record.Entry, canRead ReadAccess) record.Entry {
 	if len(owners) != len(e.Owners) || e.OwnersOmitted != 0 || !canReadExchanges(e, canRead) { // they contain the standings of all owners
 		e.ExchangesWithheld = e.HasTranscript()
 		e = e.WithoutExchanges()
+	}
+	if len(chain) != len(e.Chain) {
+		e.Root = ""
 	}
 	if len(owners) != len(e.Owners) || len(chain) != len(e.Chain) || e.Action == record.Unblock {
 		e.Detail, e.Error, e.Message = "", "", "" // they may name redacted objects or a dependent

@@ -154,7 +154,9 @@ func TestRecords_ReportSince(t *testing.T) {
 func TestRecords_RejectsInvalidQueries(t *testing.T) {
 	for query, want := range map[string]string{
 		"limit=0":       "invalid limit \"0\": use a number of records, at least 1\n",
-		"namespace=ns":  "namespace \"ns\" requires a name: add name=, or remove namespace=\n",
+		"would=perhaps": "invalid would \"perhaps\": use would=true or would=false\n",
+		"since=soon":    "invalid since \"soon\": use RFC 3339, such as 2026-01-02T03:04:05Z\n",
+		"before=1h":     "invalid before \"1h\": use RFC 3339, such as 2026-01-02T03:04:05Z\n",
 		"limit=many":    "invalid limit \"many\": use a number of records, at least 1\n",
 		"exchanges=all": "invalid exchanges \"all\": use exchanges=true or exchanges=false\n",
 	} {

@@ -205,6 +205,10 @@ type Entry struct {
 	// Chain leads from the object to its owners: each link's owner was deleted because
 	// of the owner in the next link.
 	Chain []Link `json:"chain,omitempty"`
+
+	// Root is the object whose deletion began the cascade: the last owner in the chain. Empty if
+	// the decision was not about an owner that is gone.
+	Root types.UID `json:"root,omitempty"`
 }
 
 // Evaluation is the evaluation of one policy or finalizer, and its result.

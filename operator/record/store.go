@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/gleaner-dev/gleaner/operator/decide"
 )
 
 // Results of actions that the store distinguishes. In a dry run, the same action is
@@ -16,9 +14,6 @@ const (
 	done   = "Done"
 	dryRun = "DryRun"
 )
-
-// maxChainLength is the maximum length of a chain. Only chains with a cycle reach it.
-const maxChainLength = 16
 
 // Limits are the limits of a Store. Entries are limited by number; transcripts vary in
 // size, so they are limited by their total size.
@@ -81,7 +76,8 @@ func (s *Store) Add(e Entry) (Entry, bool) {
 	if at, ok := s.latest[entryKeyOf(e)]; ok && repeated && sameDecision(s.entries[at], e) {
 		return s.entries[at], false
 	}
-	e.Chain = s.chain(e)
+	e.Chain, e.Root = nil, ""
+	e = e.ExtendChain(s.deletionOf)
 	at := len(s.entries)
 	if at < s.limits.MaxEntries {
 		s.entries = append(s.entries, e)
@@ -93,7 +89,7 @@ func (s *Store) Add(e Entry) (Entry, bool) {
 	}
 	s.accountTranscripts(at)
 	s.latest[entryKeyOf(e)] = at
-	if e.Action == Delete && e.Result == done {
+	if e.Deleted() {
 		s.deletes[e.Object.UID] = at
 	}
 	return e, true
@@ -148,39 +144,13 @@ func sameVerdict(a, b Evaluation) bool {
 		a.Digest == b.Digest && a.Decision == b.Decision && a.Reason == b.Reason && a.Fault == b.Fault && a.Rounds == b.Rounds
 }
 
-// chain follows lost owners to the decisions that deleted them.
-func (s *Store) chain(e Entry) []Link {
-	var chain []Link
-	for len(chain) < maxChainLength {
-		lost, ok := e.lostOwner()
-		if !ok {
-			return chain
-		}
-		link := Link{Owner: lost}
-		if at, ok := s.deletes[lost.Object.UID]; ok {
-			e = s.entries[at]
-			link.DeletedReason = string(e.Reason)
-		}
-		chain = append(chain, link)
-		if link.DeletedReason == "" {
-			return chain
-		}
+// deletionOf returns the newest entry that deletes an object.
+func (s *Store) deletionOf(uid types.UID) (Entry, bool) {
+	at, ok := s.deletes[uid]
+	if !ok {
+		return Entry{}, false
 	}
-	return chain
-}
-
-// lostOwner returns the first owner that the decision was about. Decisions about an object's
-// dependents are not because of its owners.
-func (e Entry) lostOwner() (Owner, bool) {
-	if e.Action == RemoveFinalizer || e.Action == Unblock {
-		return Owner{}, false
-	}
-	for _, o := range e.Owners {
-		if o.Status != decide.Present.String() {
-			return o, true
-		}
-	}
-	return Owner{}, false
+	return s.entries[at], true
 }
 
 // LastEvicted returns the time of the newest entry that was evicted, or zero.

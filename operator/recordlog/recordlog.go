@@ -1,7 +1,7 @@
 // Package recordlog keeps decision records durably, in the store of the archive.
 //
 // A slow or broken store never slows decisions: what waits to be stored is bounded, and what
-// exceeds that is lost and counted. It decides nothing, and reads nothing back.
+// exceeds that is lost and counted. It also reads them back. It decides nothing.
 package recordlog
 
 import (

@@ -17,12 +17,13 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/gate"
 	"github.com/gleaner-dev/gleaner/operator/policystatus"
 	"github.com/gleaner-dev/gleaner/operator/record"
+	"github.com/gleaner-dev/gleaner/operator/recordlog"
 )
 
 // Show returns what the debug endpoints show, except for who may read it.
 func (op *Operator) Show() debug.Source {
 	v := view{op}
-	return debug.Source{
+	shown := debug.Source{
 		Dump:         op.store.Dump,
 		Synced:       op.watcher.Synced,
 		Unsynced:     v.unsynced,
@@ -30,6 +31,10 @@ func (op *Operator) Show() debug.Source {
 		RecordsSince: v.recordedSince,
 		Status:       v.status,
 	}
+	if archived := op.ArchiveReader(); archived != nil {
+		shown.Stored = recordlog.Reader{Archive: archived}.Entries
+	}
+	return shown
 }
 
 // view reads an Operator for those who show its state.

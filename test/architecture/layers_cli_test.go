@@ -50,9 +50,13 @@ var cliLayers = map[string]layer{
 		external: []string{"filippo.io/age", "github.com/spf13/pflag", "k8s.io/apimachinery", "k8s.io/client-go"},
 	},
 	"internal/cli/exit": {},
+	"internal/cli/history": {
+		internal: []string{"internal/cli/entries", "internal/cli/replicas", "operator/archive", "operator/record", "operator/recordlog"},
+		external: []string{"k8s.io/client-go"},
+	},
 	"internal/cli/explain": {
 		internal: []string{
-			"internal/cli/finalizers", "internal/cli/kubectl", "internal/cli/printer", "internal/cli/replicas", "operator/decide", "operator/graph", "operator/record",
+			"internal/cli/entries", "internal/cli/finalizers", "internal/cli/history", "internal/cli/kubectl", "internal/cli/printer", "internal/cli/replicas", "operator/decide", "operator/graph", "operator/record",
 			"operator/survey",
 		},
 		external: []string{"github.com/spf13/cobra", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/controller-runtime"},
@@ -123,8 +127,11 @@ var cliLayers = map[string]layer{
 		external: []string{"github.com/spf13/cobra", "k8s.io/apimachinery", "k8s.io/client-go"},
 	},
 	"internal/cli/records": {
-		internal: []string{"internal/cli/printer", "operator/record"},
-		external: []string{"github.com/spf13/pflag"},
+		internal: []string{
+			"internal/cli/entries", "internal/cli/exit", "internal/cli/history", "internal/cli/kubectl", "internal/cli/printer", "internal/cli/replicas",
+			"operator/record",
+		},
+		external: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "k8s.io/apimachinery", "k8s.io/client-go"},
 	},
 	"internal/cli/reference": {
 		external: []string{"github.com/spf13/cobra", "github.com/spf13/pflag"},

@@ -62,6 +62,9 @@ func (f *Flags) Location() string {
 	return os.Getenv(LocationVariable)
 }
 
+// Operator returns how the operator is reached.
+func (f *Flags) Operator(config *rest.Config) replicas.Options { return f.operator.Options(config) }
+
 // Validate returns an error if a flag is invalid.
 func (f *Flags) Validate() error {
 	if f.Location() != "" {

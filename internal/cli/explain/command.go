@@ -15,7 +15,9 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
+	"github.com/gleaner-dev/gleaner/internal/cli/entries"
 	"github.com/gleaner-dev/gleaner/internal/cli/finalizers"
+	"github.com/gleaner-dev/gleaner/internal/cli/history"
 	"github.com/gleaner-dev/gleaner/internal/cli/kubectl"
 	"github.com/gleaner-dev/gleaner/internal/cli/printer"
 	"github.com/gleaner-dev/gleaner/internal/cli/replicas"
@@ -27,12 +29,13 @@ finalizer waits for, the last error, the next retry, and the operator's records 
 
 The operator is queried through a port-forward to each of its pods, or at the URL of --endpoint. It requires permission to get
 /debug/gc/* and the objects that the records are about, and authenticates clients by bearer token: if the kubeconfig has none,
-set --token or --token-of. Replicas and types that can't be read are listed, and the rest is shown anyway.`
+set --token or --token-of. If it has an archive, its records are from before its restarts, too; with --archive they are read from
+the store instead, without an operator. Replicas and types that can't be read are listed, and the rest is shown anyway.`
 
 type options struct {
 	*kubectl.Flags
-	operator replicas.Flags
-	uid      string
+	archive entries.Flags
+	uid     string
 }
 
 // Command returns the command gleaner explain.
@@ -45,7 +48,8 @@ func Command() *cobra.Command {
 		Example: `  gleaner explain deployment/web -n shop
   gleaner explain pvc data-0 -n shop -o yaml
   gleaner explain configmap/settings -n shop     # a deleted object
-  gleaner explain --uid 0f3c8d1e-…               # a deleted object whose name only the operator has recorded`,
+  gleaner explain --uid 0f3c8d1e-…               # a deleted object whose name only the operator has recorded
+  gleaner explain configmap/settings -n shop --archive s3://backups/gleaner   # without an operator`,
 		ValidArgsFunction: o.CompleteTarget,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.validate(args); err != nil {
@@ -55,13 +59,13 @@ func Command() *cobra.Command {
 		},
 	}
 	o.AddTo(cmd)
-	o.operator.AddTo(cmd.Flags())
+	o.archive.AddTo(cmd.Flags(), false)
 	cmd.Flags().StringVar(&o.uid, "uid", "", "`UID` of the object: for a deleted object whose name was reused or is unknown")
 	return cmd
 }
 
 func (o *options) validate(args []string) error {
-	if err := errors.Join(o.Validate(), o.operator.Validate()); err != nil {
+	if err := errors.Join(o.Validate(), o.archive.Validate()); err != nil {
 		return err
 	}
 	if len(args) == 0 && o.uid != "" {
@@ -101,7 +105,7 @@ func (o *options) run(ctx context.Context, args []string, out, errOut io.Writer)
 
 // query finds the object to explain. A missing object is not an error.
 func (o *options) query(ctx context.Context, config *rest.Config, args []string) (Query, error) {
-	q := Query{Config: config, Operator: o.operator.Options(config), UID: types.UID(o.uid)}
+	q := Query{Config: config, Records: o.reader(config), UID: types.UID(o.uid)}
 	var err error
 	if q.Gleaner, err = finalizers.NewClient(config); err != nil {
 		return q, err
@@ -144,14 +148,19 @@ func (o *options) query(ctx context.Context, config *rest.Config, args []string)
 	return q, nil
 }
 
-// objectByUID finds the object with the UID in the operator's records.
+// reader returns what reads records: of the operator, or with --archive of its store.
+func (o *options) reader(config *rest.Config) func(context.Context, replicas.Selection) (replicas.Records, error) {
+	return func(ctx context.Context, s replicas.Selection) (replicas.Records, error) {
+		return history.Read(ctx, &o.archive, func() (*rest.Config, error) { return config, nil }, s)
+	}
+}
+
+// objectByUID finds the object with the UID in the records.
 func (o *options) objectByUID(ctx context.Context, config *rest.Config) (record.Object, error) {
-	all, err := replicas.Find(ctx, o.operator.Options(config))
+	found, err := o.reader(config)(ctx, replicas.Selection{Query: record.Query{Object: record.ObjectQuery{UID: types.UID(o.uid)}}})
 	if err != nil {
 		return record.Object{}, err
 	}
-	defer replicas.Close(all)
-	found := replicas.QueryRecords(ctx, all, replicas.Filter{UID: types.UID(o.uid)})
 	if len(found.Entries) != 0 {
 		return found.Entries[0].Object, nil
 	}
@@ -159,6 +168,8 @@ func (o *options) objectByUID(ctx context.Context, config *rest.Config) (record.
 	switch {
 	case len(found.Unreachable) != 0:
 		why = fmt.Sprintf("%s could not be queried: %s", found.Unreachable[0].Replica, found.Unreachable[0].Reason)
+	case o.archive.Location() != "":
+		why = "the archive has no record of it"
 	case len(found.Queried) != 0:
 		why = "the operator has no record of it that you are allowed to see"
 	}

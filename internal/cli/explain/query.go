@@ -27,9 +27,11 @@ import (
 
 // Query names the object to explain.
 type Query struct {
-	Config   *rest.Config
-	Operator replicas.Options
-	Gleaner  client.Reader // of Gleaner's resources
+	Config  *rest.Config
+	Gleaner client.Reader // of Gleaner's resources
+
+	// Records reads records, of the operator or of an archive.
+	Records func(context.Context, replicas.Selection) (replicas.Records, error)
 
 	Kind      schema.GroupVersionKind
 	Resource  schema.GroupResource
@@ -117,18 +119,14 @@ func (q Query) facts(ctx context.Context, f *Data) error {
 }
 
 func (q Query) records(ctx context.Context, f *Data) error {
-	all, err := replicas.Find(ctx, q.Operator)
-	if err != nil {
-		return err
-	}
-	defer replicas.Close(all)
-	f.OperatorFound = len(all) != 0
-	about := replicas.Filter{UID: f.Name.UID}
+	about := record.ObjectQuery{UID: f.Name.UID}
 	if about.UID == "" {
-		about = replicas.Filter{Group: q.Kind.Group, Kind: q.Kind.Kind, Namespace: q.Namespace, Name: q.Name}
+		about = record.ObjectQuery{Group: &q.Kind.Group, Kind: q.Kind.Kind, Namespace: &q.Namespace, Name: q.Name}
 	}
-	f.Records = replicas.QueryRecords(ctx, all, about)
-	return nil
+	var err error
+	f.Records, err = q.Records(ctx, replicas.Selection{Query: record.Query{Object: about}})
+	f.OperatorFound = len(f.Records.Queried)+len(f.Records.Unreachable) != 0
+	return err
 }
 
 // events reads the events about the object.

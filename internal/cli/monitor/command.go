@@ -67,7 +67,7 @@ func (o *options) run(ctx context.Context, out, errOut io.Writer) error {
 	if len(all) == 0 {
 		return errors.New("find the operator: no replica is running; run gleaner doctor, or set --endpoint")
 	}
-	report := FromRecords(replicas.QueryRecords(ctx, all, replicas.Filter{}), o.policy, *o.Namespace)
+	report := FromRecords(replicas.QueryRecords(ctx, all, replicas.Selection{InMemory: true}), o.policy, *o.Namespace)
 	over()
 	if o.Output != "" {
 		return printer.Write(out, o.Output, struct {

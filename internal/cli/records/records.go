@@ -1,4 +1,5 @@
-// Package records reads decision records from files, and selects the evaluations of modules in them.
+// Package records implements gleaner records, which lists decision records. It also reads them from
+// files, and selects the evaluations of modules in them.
 package records
 
 import (

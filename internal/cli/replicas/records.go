@@ -5,22 +5,30 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gleaner-dev/gleaner/operator/debug"
 	"github.com/gleaner-dev/gleaner/operator/record"
 )
 
-// Filter selects records. The zero value selects all.
-type Filter struct {
-	UID                          types.UID
-	Group, Kind, Namespace, Name string // selects by name if Name is set; Group applies only with a Kind
+// maxRecords is the maximum number of records that are kept of a replica, the newest ones.
+const maxRecords = 100_000
+
+// Selection selects records. The zero value selects all.
+type Selection struct {
+	record.Query
+	Since, Before time.Time // zero: no limit
+	Exchanges     bool      // with the requests and verdicts of modules
+
+	// Limit is the maximum number of records: the newest ones. 0 is maxRecords.
+	Limit int
+
+	// InMemory selects only those that a replica has in memory.
+	InMemory bool
 }
 
 // Records are the records of all replicas.
@@ -31,8 +39,11 @@ type Records struct {
 	// leading replica could be queried.
 	Since *time.Time
 
+	// Older is set if there are older records, above the limit.
+	Older bool
+
 	Queried     []string      // replicas that were queried
-	Unreachable []Unreachable // replicas that could not be queried
+	Unreachable []Unreachable // replicas that could not be queried, or not completely
 }
 
 // Unreachable is a replica that could not be queried.
@@ -42,63 +53,131 @@ type Unreachable struct {
 }
 
 // QueryRecords queries the records of all replicas concurrently.
-func QueryRecords(ctx context.Context, all []*Replica, about Filter) Records {
-	answers := make([]debug.RecordList, len(all))
-	errs := make([]error, len(all))
+func QueryRecords(ctx context.Context, all []*Replica, s Selection) Records {
+	answers := make([]answer, len(all))
 	var group errgroup.Group
 	for i, r := range all {
 		group.Go(func() error {
-			errs[i] = r.Get(ctx, "/debug/gc/records"+about.query(), &answers[i])
+			answers[i] = r.records(ctx, s)
 			return nil
 		})
 	}
 	_ = group.Wait() // each has its own error
+	return combine(all, answers, s)
+}
+
+// combine merges the answers of replicas, which may have the same stored records.
+func combine(all []*Replica, answers []answer, s Selection) Records {
 	var found Records
+	leads := slices.ContainsFunc(answers, func(a answer) bool { return a.err == nil && a.since != nil })
+	newest := Newest{Limit: s.Limit}
+	var entries []record.Entry
 	for i, r := range all {
-		if errs[i] != nil {
-			found.Unreachable = append(found.Unreachable, Unreachable{r.Name, errs[i].Error()})
+		a := answers[i]
+		if a.err != nil {
+			found.Unreachable = append(found.Unreachable, Unreachable{r.Name, a.err.Error()})
 			continue
 		}
 		found.Queried = append(found.Queried, r.Name)
-		if since := answers[i].Since; since != nil && (found.Since == nil || since.After(*found.Since)) {
-			found.Since = since
+		if a.incomplete != "" && (a.since != nil || !leads) { // the others can't read a store that the leader writes
+			found.Unreachable = append(found.Unreachable, Unreachable{r.Name, a.incomplete})
 		}
-		for _, e := range answers[i].Items {
-			if about.matches(e.Object) { // older operators support only uid=
-				found.Entries = append(found.Entries, e)
-			}
+		if a.since != nil && (found.Since == nil || a.since.After(*found.Since)) {
+			found.Since = a.since
+		}
+		found.Older = found.Older || a.older
+		entries = append(entries, a.entries...)
+	}
+	slices.SortStableFunc(entries, func(a, b record.Entry) int { return a.Time.Compare(b.Time) })
+	known := make(map[string]struct{}, len(entries))
+	for _, e := range entries {
+		if _, is := known[e.Key()]; !is {
+			known[e.Key()] = struct{}{}
+			newest.Add(e)
 		}
 	}
-	slices.SortStableFunc(found.Entries, func(a, b record.Entry) int { return a.Time.Compare(b.Time) })
+	found.Entries, found.Older = newest.Entries(), found.Older || newest.Older
 	return found
 }
 
-func (a Filter) query() string {
-	q := url.Values{}
-	for name, value := range map[string]string{"uid": string(a.UID), "kind": a.Kind, "namespace": a.Namespace, "name": a.Name} {
-		if value != "" {
-			q.Set(name, value)
+// answer is what a replica answered.
+type answer struct {
+	entries    []record.Entry
+	older      bool
+	since      *time.Time
+	incomplete string
+	err        error
+}
+
+// records reads the records of a replica, page by page.
+func (r *Replica) records(ctx context.Context, s Selection) (a answer) {
+	newest := Newest{Limit: s.Limit}
+	v := debug.Values(s.Query, s.Since, s.Before)
+	if s.InMemory {
+		v.Del("since")
+	}
+	if s.Exchanges {
+		v.Set("exchanges", "true")
+	}
+	for {
+		var page debug.RecordList
+		reply, err := r.read(ctx, "/debug/gc/records?"+v.Encode())
+		if err == nil {
+			err = reply.decode(&page)
 		}
+		if a.err = err; err != nil {
+			return a
+		}
+		for _, e := range page.Items {
+			if s.matches(e) { // older operators support only uid=, name=, kind= and namespace=
+				newest.Add(e)
+			}
+		}
+		if a.since == nil || page.Since != nil && page.Since.Before(*a.since) {
+			a.since = page.Since
+		}
+		a.incomplete = cmp.Or(a.incomplete, page.Incomplete, strings.TrimPrefix(reply.warning, "299 gleaner "))
+		next := page.Continue
+		if next == nil {
+			a.entries, a.older = newest.Entries(), newest.Older
+			return a
+		}
+		since := next.UTC().Format(time.RFC3339Nano)
+		if s.InMemory || since == v.Get("since") {
+			a.err = fmt.Errorf("read records: the page after %s is that page again", since)
+			return a
+		}
+		v.Set("since", since)
 	}
-	if len(q) == 0 {
-		return ""
-	}
-	return "?" + q.Encode()
 }
 
-func (a Filter) matches(o record.Object) bool {
-	if a.UID != "" {
-		return o.UID == a.UID
-	}
-	return a.Name == "" || cmp.Or(a.Kind, o.Kind) == o.Kind && a.Namespace == o.Namespace && a.Name == o.Name &&
-		(a.Kind == "" || a.Group == groupOf(o.APIVersion))
+func (s Selection) matches(e record.Entry) bool {
+	return s.Matches(e) && !e.Time.Before(s.Since) && (s.Before.IsZero() || e.Time.Before(s.Before))
 }
 
-func groupOf(apiVersion string) string {
-	if group, _, ok := strings.Cut(apiVersion, "/"); ok {
-		return group
+// Newest collects the newest entries of those that are added from old to new. Its zero value keeps
+// maxRecords.
+type Newest struct {
+	Limit int
+	Older bool // older ones were dropped
+
+	entries []record.Entry // a ring once it is full; next is the oldest
+	next    int
+}
+
+// Add adds an entry.
+func (n *Newest) Add(e record.Entry) {
+	if limit := cmp.Or(n.Limit, maxRecords); len(n.entries) < limit {
+		n.entries = append(n.entries, e)
+		return
 	}
-	return ""
+	n.entries[n.next] = e
+	n.next, n.Older = (n.next+1)%len(n.entries), true
+}
+
+// Entries returns the entries, from old to new.
+func (n *Newest) Entries() []record.Entry {
+	return append(slices.Clone(n.entries[n.next:]), n.entries[:n.next]...)
 }
 
 // Health is the status of a replica.

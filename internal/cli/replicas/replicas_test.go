@@ -53,7 +53,7 @@ func TestQueryRecords_MergesReplicas(t *testing.T) {
 	first := replicaAnswering(t, http.StatusOK, debug.RecordList{Since: &early, Items: []record.Entry{entry("web", 1), entry("web", 3)}})
 	second := replicaAnswering(t, http.StatusOK, debug.RecordList{Since: &late, Items: []record.Entry{entry("web", 2), entry("other", 2)}})
 	away := replicaAnswering(t, http.StatusInternalServerError, "it burns")
-	found := QueryRecords(t.Context(), []*Replica{first, away, second}, Filter{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"})
+	found := QueryRecords(t.Context(), []*Replica{first, away, second}, about("apps", "Deployment", "shop", "web"))
 	want := Records{
 		Entries:     []record.Entry{entry("web", 1), entry("web", 2), entry("web", 3)},
 		Since:       &late, // before that the second may have done what it has forgotten
@@ -66,27 +66,10 @@ func TestQueryRecords_MergesReplicas(t *testing.T) {
 }
 
 // An older operator answers with more than it was asked for.
-func TestFilter_Matches(t *testing.T) {
-	o := entry("web", 0).Object
-	for claim, c := range map[string]struct {
-		about Filter
-		want  bool
-	}{
-		"all":                     {Filter{}, true},
-		"its UID":                 {Filter{UID: o.UID}, true},
-		"another UID":             {Filter{UID: "y", Name: "web", Namespace: "shop"}, false},
-		"its name":                {Filter{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}, true},
-		"its name, of any kind":   {Filter{Namespace: "shop", Name: "web"}, true},
-		"that of another group":   {Filter{Group: "extensions", Kind: "Deployment", Namespace: "shop", Name: "web"}, false},
-		"that of another kind":    {Filter{Group: "apps", Kind: "ReplicaSet", Namespace: "shop", Name: "web"}, false},
-		"in another namespace":    {Filter{Group: "apps", Kind: "Deployment", Namespace: "other", Name: "web"}, false},
-		"of what is in none":      {Filter{Group: "apps", Kind: "Deployment", Name: "web"}, false},
-		"another name, same kind": {Filter{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "api"}, false},
-	} {
-		if got := c.about.matches(o); got != c.want {
-			t.Errorf("%s: %t", claim, got)
-		}
-	}
+
+// about selects an object by name.
+func about(group, kind, namespace, name string) Selection {
+	return Selection{Query: record.Query{Object: record.ObjectQuery{Group: &group, Kind: kind, Namespace: &namespace, Name: name}}}
 }
 
 func TestGet_ErrorsSayWhatToDo(t *testing.T) {
@@ -194,7 +177,7 @@ func TestGet_RetriesTooManyRequests(t *testing.T) {
 		_, _ = w.Write([]byte(`{"items":[]}`))
 	}))
 	t.Cleanup(server.Close)
-	found := QueryRecords(t.Context(), []*Replica{replicaAt(t, Options{Config: &rest.Config{}, Endpoint: server.URL})}, Filter{})
+	found := QueryRecords(t.Context(), []*Replica{replicaAt(t, Options{Config: &rest.Config{}, Endpoint: server.URL})}, Selection{InMemory: true})
 	if len(found.Queried) != 1 || asked.Load() != 3 {
 		t.Errorf("asked %d times: %+v", asked.Load(), found)
 	}
