@@ -64,7 +64,7 @@ func (f archiveBench) archive(ctx context.Context, r *report, b budget) error {
 	gleaner, anyone := v1alpha1.DeletedByGleaner, v1alpha1.DeletedByAnyone
 	variants := []archived{
 		{name: "no archive"},
-		{"in a folder, and nothing is selected", archivePolicy("secrets", gleaner), false},
+		{"in a folder, and nothing is selected", archivePolicy("services", gleaner), false},
 		{"in a folder", archivePolicy("configmaps", gleaner), false},
 		{"in a folder, encrypted", archivePolicy("configmaps", gleaner, identity.Recipient().String()), false},
 		{"in a folder, and each object is held", archivePolicy("configmaps", anyone), false},
@@ -175,7 +175,7 @@ func (f archiveBench) restore(ctx context.Context, c client.Client, r *report, b
 			return err
 		}
 		selected := []string{"--archive=" + location, "--since=" + time.Since(began).Round(time.Second).String()}
-		exported, err := f.run(ctx, f.binary, append([]string{"archive", "export", "-A", "-"}, selected...)...)
+		exported, err := f.run(ctx, f.binary, append([]string{"archive", "export", "-A", "--to=-"}, selected...)...)
 		if err != nil {
 			return err
 		}
