@@ -144,8 +144,12 @@ var cliLayers = map[string]layer{
 		external: []string{"github.com/spf13/cobra", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/controller-runtime"},
 	},
 	"internal/cli/replay": {
-		internal: []string{"hostabi", "internal/cli/exit", "internal/cli/loader", "internal/cli/printer", "internal/cli/records", "policies", "policies/wasm/sandbox"},
-		external: []string{"github.com/spf13/cobra"},
+		internal: []string{
+			"hostabi", "internal/cli/entries", "internal/cli/exit", "internal/cli/history", "internal/cli/input", "internal/cli/kubectl", "internal/cli/loader",
+			"internal/cli/printer", "internal/cli/records", "internal/cli/replicas", "operator/backtest", "operator/catalog", "operator/escape", "operator/preview",
+			"operator/record", "operator/survey", "policies", "policies/source", "policies/wasm/sandbox",
+		},
+		external: []string{"github.com/spf13/cobra", "k8s.io/apimachinery", "k8s.io/client-go"},
 	},
 	"internal/cli/replicas": {
 		internal: []string{"internal/cli/exit", "operator/archive", "operator/archive/serve", "operator/debug", "operator/record"},

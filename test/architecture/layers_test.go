@@ -244,7 +244,14 @@ var layers = map[string]layer{
 	},
 	"operator/recordlog": {
 		internal: []string{"operator/archive", "operator/record"},
-		external: []string{"github.com/go-logr/logr"},
+		external: []string{"github.com/go-logr/logr", "k8s.io/apimachinery"},
+	},
+	"operator/backtest": {
+		internal: []string{
+			"hostabi", "operator/catalog", "operator/decide", "operator/evaluate", "operator/graph", "operator/intents", "operator/modulecall", "operator/record",
+			"policies", "policies/builtin",
+		},
+		external: []string{"k8s.io/apimachinery"},
 	},
 	"operator/recorder": {
 		internal: []string{

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gleaner-dev/gleaner/internal/cli/printer"
 	"github.com/gleaner-dev/gleaner/operator/record"
@@ -29,6 +30,9 @@ func (f *Flags) Add(flags *pflag.FlagSet) {
 	flags.IntVar(&f.index, "index", -1, "select the record at this `position`, starting at 0")
 	flags.StringVar(&f.policy, "policy", "", "select the evaluations of this `policy` or finalizer, such as \"ClusterGCPolicy keep\" or just \"keep\"")
 }
+
+// Object returns what the flags select of objects.
+func (f *Flags) Object() record.ObjectQuery { return record.ObjectQuery{UID: types.UID(f.uid)} }
 
 // Read reads a record, a list of records, or a response of the records endpoint.
 func Read(in io.Reader, file string) ([]record.Entry, error) {

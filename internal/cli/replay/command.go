@@ -12,45 +12,64 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gleaner-dev/gleaner/internal/cli/exit"
+	"github.com/gleaner-dev/gleaner/internal/cli/kubectl"
 	"github.com/gleaner-dev/gleaner/internal/cli/loader"
 	"github.com/gleaner-dev/gleaner/internal/cli/printer"
 	"github.com/gleaner-dev/gleaner/internal/cli/records"
+	"github.com/gleaner-dev/gleaner/operator/record"
 	"github.com/gleaner-dev/gleaner/policies"
 	"github.com/gleaner-dev/gleaner/policies/wasm/sandbox"
 )
 
 // options are the flags of gleaner replay.
 type options struct {
-	modules []string
-	all     bool
-	records records.Flags
-	limits  sandbox.Limits
+	modules   []string
+	all       bool
+	records   records.Flags
+	limits    sandbox.Limits
+	backtests backtestOptions
 }
+
+const long = `Evaluate a module again on recorded requests, and compare the verdicts: the same module returns the
+same verdicts with the same fuel, and for a changed one the differences are shown. Intents of the module are not carried out:
+it receives the recorded results.
+
+With -f, backtest policies: evaluate them on recorded decisions as if they had been applied, and list each decision that would
+have been different. Decisions whose record does not contain what a policy reads, such as labels without a transcript, count as
+NotEvaluable, never as unchanged. Policies in Monitor mode are evaluated as if they enforced. The files are added to the
+policies in the cluster; with --archive or RECORD.json no cluster is used, and the files must have all policies.
+
+The records are those of RECORD.json, which is the output of /debug/gc/records?exchanges=true&uid=UID&limit=1 or one of its
+items, and "-" is standard input; or, without a file, those of the operator, or with --archive those of its store.
+
+Exit codes: 0 if nothing is different; 1 if anything is, or for an error; 2 if a file can't be read or contains nothing to
+replay; 3 if --require-evaluable is set, nothing is different, and any decision is not evaluable. A difference in fuel counts
+only if the module is the recorded one.`
 
 // Command returns the command gleaner replay.
 func Command() *cobra.Command {
-	o := options{}
+	o := options{backtests: backtestOptions{Flags: kubectl.NewFlags("json", "yaml")}}
 	cmd := &cobra.Command{
-		Use:   "replay RECORD.json --module FILE",
-		Short: "Evaluate a module again on recorded requests, and compare the verdicts",
-		Long: "Evaluate a module again on recorded requests, and compare the verdicts: the same module returns the\n" +
-			"same verdicts with the same fuel, and for a changed one the differences are shown. RECORD.json is the output of\n" +
-			"  /debug/gc/records?exchanges=true&uid=UID&limit=1\n" +
-			"or one of its items; \"-\" is standard input. No cluster is used, and intents of the module are not\n" +
-			"carried out: it receives the recorded results.\n\n" +
-			"Exit codes: 0 if all verdicts are the same; 1 if any is different; 2 if a file can't be read or contains\n" +
-			"nothing to replay. A difference in fuel counts only if the module is the recorded one.",
-		Example: `  gleaner replay records.json --module policy.rego --index 0
-  gleaner replay records.json --module module.wasm.gz --all`,
-		Args: requireRecordFile,
+		Use:   "replay [RECORD.json] (--module FILE | -f FILE)",
+		Short: "Evaluate modules or policies again on recorded decisions, and show what would be different",
+		Long:  long,
+		Example: `  gleaner replay -f policy.yaml --since 24h      # which decisions would a new policy have changed?
+  gleaner replay -f policies.yaml --archive s3://backups/gleaner -o json
+  gleaner replay -f policy.yaml --module keep=policy.rego --require-evaluable
+  gleaner replay records.json --module policy.rego --index 0
+  gleaner replay --uid 0f3c8d1e-… --module module.wasm.gz --all`,
+		Args: acceptRecordFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(o.modules) == 0 {
-				return exit.AsUsage(errors.New("set --module: a WebAssembly file, or a Rego file or directory"))
-			}
 			if err := loader.CheckLimits(o.limits); err != nil {
 				return err
 			}
-			found, err := o.selectTranscripts(cmd, args[0])
+			if len(o.backtests.Files) != 0 {
+				return o.backtest(cmd, args)
+			}
+			if len(o.modules) == 0 {
+				return exit.AsUsage(errors.New("set --module: a WebAssembly file, or a Rego file or directory; or -f: files with policies"))
+			}
+			found, err := o.selectTranscripts(cmd, args)
 			if err != nil {
 				return exit.AsUsage(err)
 			}
@@ -58,30 +77,34 @@ func Command() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringArrayVar(&o.modules, "module", nil, "WebAssembly `file`, or Rego file or directory; for several Rego files, repeat the flag")
+	flags.StringArrayVar(&o.modules, "module", nil, "WebAssembly `file`, or Rego file or directory; for several Rego files, repeat the flag. With -f, NAME=FILE or NAMESPACE/NAME=FILE")
 	flags.BoolVar(&o.all, "all", false, "replay all records that are replayable, instead of one")
 	o.records.Add(flags)
 	loader.AddLimitFlags(flags, &o.limits)
+	o.backtests.addTo(cmd)
 	return cmd
 }
 
-func requireRecordFile(cmd *cobra.Command, args []string) error {
-	if len(args) == 1 {
+func acceptRecordFile(cmd *cobra.Command, args []string) error {
+	if len(args) <= 1 {
 		return nil
 	}
-	return exit.AsUsage(fmt.Errorf("%s requires exactly one file with records; see %s --help", cmd.CommandPath(), cmd.CommandPath()))
+	return exit.AsUsage(fmt.Errorf("%s accepts one file with records; see %s --help", cmd.CommandPath(), cmd.CommandPath()))
 }
 
 // selectTranscripts reads the records, and returns the transcripts to replay.
-func (o *options) selectTranscripts(cmd *cobra.Command, file string) ([]records.Transcript, error) {
-	entries, err := records.Read(cmd.InOrStdin(), file)
+func (o *options) selectTranscripts(cmd *cobra.Command, args []string) ([]records.Transcript, error) {
+	if len(args) == 0 && o.records.Object().UID == "" && o.backtests.since == "" {
+		return nil, errors.New("name a file with records, or select those of the operator or of --archive with --uid or --since")
+	}
+	list, err := o.backtests.read(cmd.Context(), cmd.InOrStdin(), args, record.Query{Object: o.records.Object()})
 	if err != nil {
 		return nil, err
 	}
 	if o.all {
-		return o.records.AllReplayable(entries, cmd.ErrOrStderr())
+		return o.records.AllReplayable(list.Entries, cmd.ErrOrStderr())
 	}
-	one, err := o.records.Single(entries)
+	one, err := o.records.Single(list.Entries)
 	return []records.Transcript{one}, err
 }
 
