@@ -341,6 +341,10 @@ var layers = map[string]layer{
 	"test/s3":        {external: []string{"github.com/versity/versitygw"}},
 	"test/inprocess": {anything: true},
 	"test/program":   {internal: []string{"devcluster/child"}},
+	"test/objects": {
+		internal: []string{"devcluster/devtest", "operator/restore"},
+		external: []string{"github.com/google/go-cmp/cmp", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/yaml"},
+	},
 	"test/pins": {
 		internal: []string{"policies/source"},
 		external: []string{"k8s.io/apimachinery", "sigs.k8s.io/yaml"},

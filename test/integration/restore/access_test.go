@@ -62,7 +62,7 @@ func (e *env) serveGuarded() string {
 		e.Fatal(err)
 	}
 	source := serve.Source{Archive: e.archive, ReadAccess: guard.ReadAccess(func(gvk schema.GroupVersionKind) (schema.GroupVersionResource, bool) {
-		mapping, err := e.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+		mapping, err := e.Mapper().RESTMapping(gvk.GroupKind(), gvk.Version)
 		if err != nil {
 			return schema.GroupVersionResource{}, false
 		}
@@ -88,7 +88,7 @@ func (e *env) kubeconfigOf(name string) string {
 	if err != nil {
 		e.Fatal(err)
 	}
-	token, err := kube.CoreV1().ServiceAccounts(e.namespace).CreateToken(e.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	token, err := kube.CoreV1().ServiceAccounts(e.Namespace).CreateToken(e.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		e.Fatal(err)
 	}
@@ -103,28 +103,28 @@ func (e *env) kubeconfigOf(name string) string {
 
 func TestRestore_UsersRestoreOnlyWhatTheyMayGet(t *testing.T) {
 	e := newEnv(t)
-	for _, manifest := range strings.Split(fmt.Sprintf(reader, e.namespace), "---\n") {
-		o := e.create(manifest)
+	for _, manifest := range strings.Split(fmt.Sprintf(reader, e.Namespace), "---\n") {
+		o := e.Create(manifest)
 		if o.GetNamespace() == "" {
 			t.Cleanup(func() {
-				if err := e.of(o).Delete(e.cleanup(), o.GetName(), metav1.DeleteOptions{}); err != nil {
+				if err := e.Of(o).Delete(e.cleanup(), o.GetName(), metav1.DeleteOptions{}); err != nil {
 					t.Logf("clean up: %v", err)
 				}
 			})
 		}
 	}
-	mine, other := e.configMap("mine"), e.create("{apiVersion: v1, kind: ServiceAccount, metadata: {name: other}}")
+	mine, other := e.ConfigMap("mine"), e.Create("{apiVersion: v1, kind: ServiceAccount, metadata: {name: other}}")
 	archived := e.store(archive.Cause{}, mine, other)
-	e.remove([]*unstructured.Unstructured{mine, other})
+	e.Remove([]*unstructured.Unstructured{mine, other})
 	endpoint, kubeconfig := e.serveGuarded(), e.kubeconfigOf("reader")
 	e.endpoint = endpoint
-	out, code := e.run("serviceaccount/other", "-n", e.namespace, "--yes", "--kubeconfig", kubeconfig)
+	out, code := e.run("serviceaccount/other", "-n", e.Namespace, "--yes", "--kubeconfig", kubeconfig)
 	if code != 1 || !strings.Contains(out, "nothing is archived of that") {
 		t.Errorf("an object that the user may not get: exit code %d\n%s", code, out)
 	}
-	out, code = e.run("--since", "10m", "-n", e.namespace, "--yes", "--kubeconfig", kubeconfig)
+	out, code = e.run("--since", "10m", "-n", e.Namespace, "--yes", "--kubeconfig", kubeconfig)
 	if code != 0 || !strings.Contains(out, "Restored 1 object (ConfigMap: 1).") {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
-	e.compare(archived[:1])
+	e.Compare(archived[:1])
 }

@@ -7,28 +7,29 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/gleaner-dev/gleaner/operator/archive"
+	"github.com/gleaner-dev/gleaner/test/objects"
 )
 
 func TestArchive_DiffComparesWithTheLiveObject(t *testing.T) {
 	e := newEnv(t)
-	root := e.configMap("root")
-	dependent := e.configMap("dependent", root)
+	root := e.ConfigMap("root")
+	dependent := e.ConfigMap("dependent", root)
 	e.store(archive.Cause{}, root, dependent)
-	diff := func(name string) (string, int) { return e.run("archive", "diff", "configmap/"+name, "-n", e.namespace) }
+	diff := func(name string) (string, int) { return e.run("archive", "diff", "configmap/"+name, "-n", e.Namespace) }
 	if out, code := diff("dependent"); code != 0 || out != "" {
 		t.Errorf("an object that was not changed: exit code %d\n%s", code, out)
 	}
-	e.remove([]*unstructured.Unstructured{root}, dependent)
+	e.Remove([]*unstructured.Unstructured{root}, dependent)
 	if out, code := diff("dependent"); code != 1 || !strings.Contains(out, "-kind: ConfigMap") {
 		t.Errorf("an object that was deleted: exit code %d\n%s", code, out)
 	}
-	e.restore("configmap/root", "-n", e.namespace)
+	e.restore("configmap/root", "-n", e.Namespace)
 	if out, code := diff("dependent"); code != 0 {
 		t.Errorf("an object that was restored: exit code %d\n%s", code, out)
 	}
-	live := e.read(dependent)
+	live := e.Read(dependent)
 	live.Object["data"] = map[string]any{"k": "changed"}
-	if _, err := e.of(live).Update(t.Context(), live, updateOptions); err != nil {
+	if _, err := e.Of(live).Update(t.Context(), live, updateOptions); err != nil {
 		t.Fatal(err)
 	}
 	if out, code := diff("dependent"); code != 1 || !strings.Contains(out, "-  k: v\n+  k: changed\n") {
@@ -41,8 +42,8 @@ func TestArchive_DiffComparesWithTheLiveObject(t *testing.T) {
 
 func TestArchive_IsListedAndVerifiedThroughTheOperator(t *testing.T) {
 	e := newEnv(t)
-	e.store(archive.Cause{By: archive.ByGleaner}, e.configMap("a"), e.create(deployment))
-	out, code := e.run("archive", "list", "deployments.apps", "-n", e.namespace, "-o", "name")
+	e.store(archive.Cause{By: archive.ByGleaner}, e.ConfigMap("a"), e.Create(objects.Deployment))
+	out, code := e.run("archive", "list", "deployments.apps", "-n", e.Namespace, "-o", "name")
 	if code != 0 || out != "deployment.apps/web\n" {
 		t.Errorf("list: exit code %d\n%s", code, out)
 	}

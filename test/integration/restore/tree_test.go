@@ -13,90 +13,44 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/archive"
 )
 
-const definition = `
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: %[1]ss.restore.example.com}
-spec:
-  group: restore.example.com
-  scope: Namespaced
-  names: {kind: %[2]s, plural: %[1]ss, singular: %[1]s}
-  versions:
-  - name: v1
-    served: true
-    storage: true
-    subresources: {status: {}}
-    schema: {openAPIV3Schema: {type: object, properties: {
-      spec: {type: object, x-kubernetes-preserve-unknown-fields: true}, status: {type: object, x-kubernetes-preserve-unknown-fields: true}}}}
-`
-
-// custom creates a custom resource, and its type if it does not exist.
-func (e *env) custom(kind, name string, owners ...*unstructured.Unstructured) *unstructured.Unstructured {
-	e.Helper()
-	return e.create(fmt.Sprintf("{apiVersion: restore.example.com/v1, kind: %s, metadata: {name: %s, labels: {l: v}, annotations: {note: text}}, spec: {size: 3, list: [a, {b: c}]}}", kind, name), owners...)
-}
-
-func (e *env) defineTypes(kinds ...string) {
-	e.Helper()
-	for _, kind := range kinds {
-		crd := &unstructured.Unstructured{}
-		crd.SetAPIVersion("apiextensions.k8s.io/v1")
-		crd.SetKind("CustomResourceDefinition")
-		crd.SetName(strings.ToLower(kind) + "s.restore.example.com")
-		if e.read(crd) == nil {
-			e.create(fmt.Sprintf(definition, strings.ToLower(kind), kind))
-		}
-	}
-}
-
-// tree creates three levels of custom resources, and a dependent with two owners.
-func (e *env) tree() (all []*unstructured.Unstructured) {
-	e.Helper()
-	e.defineTypes("Root", "Middle", "Leaf")
-	root := e.custom("Root", "root")
-	left, right := e.custom("Middle", "left", root), e.custom("Middle", "right", root)
-	shared := e.custom("Leaf", "shared", left, right)
-	return []*unstructured.Unstructured{root, left, right, shared, e.custom("Leaf", "leaf", left), e.configMap("settings", right)}
-}
-
 func TestRestore_TreeOfCustomResources(t *testing.T) {
 	e := newEnv(t)
-	archived := e.store(archive.Cause{}, e.tree()...)
-	e.remove(archived[:1], archived...)
-	out := e.restore("root/root", "-n", e.namespace)
-	e.compare(archived)
+	archived := e.store(archive.Cause{}, e.Tree()...)
+	e.Remove(archived[:1], archived...)
+	out := e.restore("root/root", "-n", e.Namespace)
+	e.Compare(archived)
 	if !strings.Contains(out, "Restored 6 objects (Leaf.restore.example.com: 2, Middle.restore.example.com: 2, ConfigMap: 1, Root.restore.example.com: 1).") {
 		t.Errorf("the report is\n%s", out)
 	}
 	// The built-in collector would delete what refers to owners that do not exist.
-	probe := e.configMap("probe", archived[0])
-	e.remove(nil, probe)
-	e.compare(archived)
+	probe := e.ConfigMap("probe", archived[0])
+	e.Remove(nil, probe)
+	e.Compare(archived)
 }
 
 func TestRestore_InterruptedAfterEachCreate(t *testing.T) {
 	e := newEnv(t)
-	archived := e.store(archive.Cause{}, e.tree()...)
+	archived := e.store(archive.Cause{}, e.Tree()...)
 	for after := range len(archived) + 1 {
-		if live := e.read(archived[0]); live != nil {
+		if live := e.Read(archived[0]); live != nil {
 			var current []*unstructured.Unstructured
 			for _, o := range archived {
-				current = append(current, e.read(o))
+				current = append(current, e.Read(o))
 			}
-			e.remove(current[:1], current...)
+			e.Remove(current[:1], current...)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		out := &interrupting{word: "restored\n", after: after, cancel: cancel}
-		text, code := e.runTo(ctx, out, "root/root", "-n", e.namespace, "--yes")
+		text, code := e.runTo(ctx, out, "root/root", "-n", e.Namespace, "--yes")
 		cancel()
 		if after > 0 && after < len(archived) && (code != 1 || !strings.Contains(text, fmt.Sprintf("Interrupted after %d of 6 objects", after))) {
 			t.Errorf("after %d: exit code %d\n%s", after, code, text)
 		}
-		text = e.restore("root/root", "-n", e.namespace)
+		text = e.restore("root/root", "-n", e.Namespace)
 		if after > 0 && !strings.Contains(text, fmt.Sprintf("; %d restored before", after)) {
 			t.Errorf("after %d, again:\n%s", after, text)
 		}
-		e.compare(archived)
+		e.Compare(archived)
 	}
 }
 
@@ -118,33 +72,33 @@ func (i *interrupting) Write(data []byte) (int, error) {
 
 func TestRestore_StatusOfCustomResources(t *testing.T) {
 	e := newEnv(t)
-	e.defineTypes("Root")
-	root := e.custom("Root", "root")
+	e.DefineTypes("Root")
+	root := e.Custom("Root", "root")
 	root.Object["status"] = map[string]any{"phase": "Done", "items": []any{"a"}}
-	if _, err := e.of(root).UpdateStatus(t.Context(), root, updateOptions); err != nil {
+	if _, err := e.Of(root).UpdateStatus(t.Context(), root, updateOptions); err != nil {
 		t.Fatal(err)
 	}
 	archived := e.store(archive.Cause{}, root)
 	for args, want := range map[string]bool{"": false, "--restore-status": true} {
-		e.remove([]*unstructured.Unstructured{e.orArchived(archived[0])})
-		e.restore(strings.Fields("root/root -n " + e.namespace + " " + args)...)
-		phase, _, _ := unstructured.NestedString(e.read(root).Object, "status", "phase")
+		e.Remove([]*unstructured.Unstructured{e.orArchived(archived[0])})
+		e.restore(strings.Fields("root/root -n " + e.Namespace + " " + args)...)
+		phase, _, _ := unstructured.NestedString(e.Read(root).Object, "status", "phase")
 		if (phase == "Done") != want {
 			t.Errorf("with %q, the phase is %q", args, phase)
 		}
 	}
 	// An object that was restored before gets the status that it lacks.
-	e.remove([]*unstructured.Unstructured{e.orArchived(archived[0])})
-	e.restore("root/root", "-n", e.namespace)
-	e.restore("root/root", "-n", e.namespace, "--restore-status")
-	if phase, _, _ := unstructured.NestedString(e.read(root).Object, "status", "phase"); phase != "Done" {
+	e.Remove([]*unstructured.Unstructured{e.orArchived(archived[0])})
+	e.restore("root/root", "-n", e.Namespace)
+	e.restore("root/root", "-n", e.Namespace, "--restore-status")
+	if phase, _, _ := unstructured.NestedString(e.Read(root).Object, "status", "phase"); phase != "Done" {
 		t.Errorf("restored in two runs, the phase is %q", phase)
 	}
 }
 
 // orArchived returns what is at the place of an object, or the object.
 func (e *env) orArchived(o *unstructured.Unstructured) *unstructured.Unstructured {
-	if live := e.read(o); live != nil {
+	if live := e.Read(o); live != nil {
 		return live
 	}
 	return o
@@ -152,21 +106,21 @@ func (e *env) orArchived(o *unstructured.Unstructured) *unstructured.Unstructure
 
 func TestRestore_DefinitionWithItsObjects(t *testing.T) {
 	e := newEnv(t)
-	e.defineTypes("Gone")
-	object := e.custom("Gone", "object")
+	e.DefineTypes("Gone")
+	object := e.Custom("Gone", "object")
 	crd := &unstructured.Unstructured{}
 	crd.SetAPIVersion("apiextensions.k8s.io/v1")
 	crd.SetKind("CustomResourceDefinition")
 	crd.SetName("gones.restore.example.com")
-	archived := e.store(archive.Cause{Root: e.read(crd).GetUID()}, crd, object)
-	e.remove(archived[:1])
+	archived := e.store(archive.Cause{Root: e.Read(crd).GetUID()}, crd, object)
+	e.Remove(archived[:1])
 	devtest.Eventually(t, timeout, func() error {
-		out, code := e.run("gone/object", "-n", e.namespace, "--dry-run=client")
+		out, code := e.run("gone/object", "-n", e.Namespace, "--dry-run=client")
 		if code != 3 || !strings.Contains(out, "does not serve") {
 			return fmt.Errorf("an object whose type is gone: exit code %d\n%s", code, out)
 		}
 		return nil
 	})
 	e.restore("--cascade", string(archived[0].GetUID()))
-	e.compare(archived[1:])
+	e.Compare(archived[1:])
 }
