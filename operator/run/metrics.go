@@ -83,6 +83,9 @@ func (m metrics) Collect(out chan<- prometheus.Metric) {
 	for _, s := range m.operator.watcher.States() {
 		m.state(gauge, s)
 	}
+	if m.operator.archiving != nil {
+		collectRecordLog(m.operator.archiving.log.Stats(), out)
+	}
 	if m.operator.modules != nil {
 		collectSandbox(m.operator.modules.Sandbox, out)
 	}
