@@ -182,7 +182,7 @@ var stories = map[string]story{
 
 	"records are lost": {
 		"GleanerRecordsLost", `gleaner_records_lost_total{namespace="n", pod="a"} 0x9 15x20`, 12 * time.Minute,
-		[]string{"namespace=n pod=a severity=warning: 16.07 decision records were lost within 15 minutes"},
+		[]string{"namespace=n pod=a severity=warning: 15 decision records were lost within 15 minutes"},
 	},
 	"no record is lost": {"GleanerRecordsLost", `gleaner_records_lost_total{namespace="n", pod="a"} 7x60`, 30 * time.Minute, nil},
 	"records wait": {
