@@ -158,13 +158,13 @@ func (b *Backtest) Evaluate(ctx context.Context, e record.Entry) (Result, error)
 	return result, nil
 }
 
-// compare compares two decisions. The built-in collector does not say how it deletes.
+// compare compares two decisions. How the built-in collector deletes is not recorded.
 func compare(then, now Decision) Outcome {
 	const deletes = string(record.Delete)
 	switch {
 	case then.Action != now.Action:
 		return Different
-	case now.Action != deletes || then.Reason == decide.LeftToCollector || then.Propagation == now.Propagation:
+	case now.Action != deletes || then.Propagation == "" || then.Propagation == now.Propagation:
 		return Unchanged
 	case now.Propagation == "":
 		return NotEvaluable
@@ -185,7 +185,10 @@ func recordedDecision(e record.Entry, hook hostabi.Hook) Decision {
 	case hook == hostabi.HookPropagate && e.Reason != decide.PolicyFault && e.Reason != decide.PolicyWaiting:
 		d.Action = e.Decided()
 	case collectReasons[e.Reason]:
-		d.Action, d.Propagation = string(record.Delete), e.Detail
+		d.Action = string(record.Delete)
+		if e.Action == record.Delete {
+			d.Propagation = e.Detail
+		}
 	}
 	if len(e.Evaluations) == 0 {
 		d.Policy = "" // the name of the default

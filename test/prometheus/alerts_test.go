@@ -192,6 +192,17 @@ var stories = map[string]story{
 		"GleanerCertificateExpires", `gleaner_webhook_certificate_expiration_timestamp_seconds{namespace="n"} 698400x120`, 2 * time.Hour, nil,
 	},
 
+	"records are lost": {
+		"GleanerRecordsLost", `gleaner_records_lost_total{namespace="n", pod="a"} 0x9 15x20`, 12 * time.Minute,
+		[]string{"namespace=n pod=a severity=warning: 15 decision records were lost within 15 minutes"},
+	},
+	"no record is lost": {"GleanerRecordsLost", `gleaner_records_lost_total{namespace="n", pod="a"} 7x60`, 30 * time.Minute, nil},
+	"records wait": {
+		"GleanerRecordsWaiting", `gleaner_records_waiting{namespace="n", pod="a"} 2000x30`, 20 * time.Minute,
+		[]string{"namespace=n pod=a severity=warning: 2000 decision records wait to be stored"},
+	},
+	"records wait for a moment": {"GleanerRecordsWaiting", `gleaner_records_waiting{namespace="n", pod="a"} 2000x3 0x30`, 20 * time.Minute, nil},
+
 	"the operator restarts repeatedly": {
 		"GleanerRestarts", `process_start_time_seconds{job="gleaner", namespace="n", pod="a"} 0x9 1x9 2x9 3x9`, 35 * time.Minute,
 		[]string{"job=gleaner namespace=n pod=a severity=warning: Gleaner has started 3 times within an hour"},
