@@ -175,3 +175,14 @@ func (e *env) checkArchived(location string, all []*unstructured.Unstructured) (
 	}
 	return left
 }
+
+// waitUntilEmpty waits until the namespace has no ConfigMap but the default one.
+func (e *env) waitUntilEmpty() {
+	e.Helper()
+	devtest.Eventually(e, timeout, func() error {
+		if left := len(e.remaining()); left > 1 {
+			return fmt.Errorf("%d ConfigMaps are left", left)
+		}
+		return nil
+	})
+}
