@@ -24,13 +24,13 @@ ASIDE := test/s3 test/prometheus
 # the slowest packages come first.
 #   UNIT     starts no control plane                       make test-unit, test, test-all
 #   CLUSTER  what to see pass before a pull request        make test, test-all
-#   LONG     releases, nodes, faults, attacks, the soak    make test-all, which is what CI runs, and which
+#   LONG     releases, nodes, archive, faults, attacks, soak   make test-all, which is what CI runs, and which
 #                                                          tests COMPANION once more, in companion mode
 UNIT := ./cmd/gleaner-dev ./crds/... ./devcluster/child ./devcluster/freeport ./devcluster/gobuild ./internal/... ./operator/... ./policies/... \
 	./test ./test/architecture ./test/attacks/payload ./test/bench ./test/pins ./test/reference $(MODULE)/hostabi/...
 CLUSTER := ./test/docs ./test/process ./test/integration/policies ./cmd/gleaner ./test/inspect ./test/examples ./test/integration/preview \
 	./test/integration ./devcluster ./test/integration/restore ./test/integration/server ./test/integration/crds ./test/integration/intents ./devcluster/s3server
-LONG := ./test/deploy ./test/faults ./test/attacks ./test/soak ./test/differential ./test/node ./devcluster/node
+LONG := ./test/deploy ./test/archive ./test/faults ./test/attacks ./test/soak ./test/differential ./test/node ./devcluster/node
 
 # Nested modules with tests; ./test/examples runs those of examples.
 UNIT_MODULES    := sdk/go
@@ -44,7 +44,7 @@ PARALLEL ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) * 3 / 2)))
 # without. In the folders of OUTSIDE what is tested is another process, or the sandbox once more,
 # which takes ten times as long under it.
 LOCKS   := ^(import)?[[:space:]]*"(sync|sync/atomic|golang.org/x/sync/.*)"|^[[:space:]]*go [a-zA-Z.]+[(]
-OUTSIDE := ^\./(cmd/gleaner|policies/wasm/fuel|test/(attacks|bench|deploy|docs|examples|inspect|process|soak))$$
+OUTSIDE := ^\./(cmd/gleaner|policies/wasm/fuel|test/(archive|attacks|bench|deploy|docs|examples|inspect|process|soak))$$
 LOCKED   = $(shell grep -rlE '$(LOCKS)' --include='*.go' --exclude-dir=hostabi --exclude-dir=go --exclude-dir=s3 --exclude-dir=examples --exclude-dir=tools --exclude-dir=testdata --exclude-dir=binaries . \
 	| xargs -r dirname | sort -u | grep -vE '$(OUTSIDE)')
 

@@ -31,7 +31,7 @@ func (k *killer) target(p *program.Process) {
 	k.process = p
 }
 
-// due counts a write, and returns the process if it is to be killed now.
+// due counts a write, and reports whether the process is to be killed now.
 func (k *killer) due() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -68,6 +68,7 @@ func (b *testbed) killAt(t *testing.T, k *killer, at moment, matches func(proxy.
 				time.AfterFunc(rand.N(8*time.Millisecond), k.kill)
 				pass.ServeHTTP(w, r)
 				return
+			case before, moments:
 			}
 			k.kill()
 			panic(http.ErrAbortHandler)

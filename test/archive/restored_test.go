@@ -83,8 +83,8 @@ func (s *shop) below() []*unstructured.Unstructured {
 	return append(s.web[1:len(s.web):len(s.web)], s.tree[1:]...)
 }
 
-// ignored are fields that depend on the UID of a Job, or that the volume controller sets.
-var ignored = []string{"spec.selector", "spec.template.metadata.labels", "metadata.labels"}
+// ofJobs are the fields of a Job that have its UID.
+var ofJobs = []string{"spec.selector", "spec.template.metadata.labels", "metadata.labels"}
 
 // expectBack restores the roots, and compares what was deleted with what exists then.
 func (s *shop) expectBack(g *operator, deleted []*unstructured.Unstructured, identity string) {
@@ -92,19 +92,24 @@ func (s *shop) expectBack(g *operator, deleted []*unstructured.Unstructured, ide
 	for _, root := range s.roots() {
 		g.restore(s.testbed, root.GetKind()+"/"+root.GetName(), "-n", s.Namespace, "--identity", identity)
 	}
+	current := s.UIDs(deleted)
 	for _, o := range deleted {
-		if o.GetKind() == "Job" {
-			s.Compare([]*unstructured.Unstructured{o}, ignored...)
+		var without []string
+		switch {
+		case o.GetKind() == "Job":
+			without = ofJobs
+		case len(o.GetOwnerReferences()) > 1:
+			o.SetOwnerReferences(g.archivedOwners(o))
+		}
+		live := s.Read(o)
+		if live == nil || live.GetUID() == o.GetUID() {
+			s.Errorf("%s %s was not deleted and restored: %v", o.GetKind(), o.GetName(), live)
+			continue
+		}
+		if diff := objects.Diff(o, live, current, without...); diff != "" {
+			s.Errorf("%s %s (-deleted +restored):\n%s", o.GetKind(), o.GetName(), diff)
 		}
 	}
-	var others []*unstructured.Unstructured
-	for _, o := range deleted {
-		if o.GetKind() != "Job" {
-			others = append(others, o)
-		}
-	}
-	s.Compare(others)
-	s.WaitForPods(4)
 }
 
 // newIdentity returns a recipient, and the file of its identity.
@@ -194,6 +199,11 @@ func (s *shop) expectRestored(g *operator, way metav1.DeletionPropagation, ident
 		s.WaitForDeletion(deleted...)
 	}
 	s.expectBack(g, deleted, identity)
+	if way == metav1.DeletePropagationOrphan {
+		s.WaitForPods(5) // the Pod of the former Job is nobody's
+		return
+	}
+	s.WaitForPods(4)
 }
 
 // expectOrphaned checks that the dependents are the same objects, without owners that are gone.
