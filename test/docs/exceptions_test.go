@@ -95,6 +95,7 @@ var exceptions = []exception{
 		&runner{"test/deploy/policies_test.go", []string{"func TestPolicies_AreEnforcedByTheServiceAccount("}}},
 	{"docs/install.md", "make image                                            # in bin/image, in the OCI layout", "it needs a registry",
 		&runner{"test/deploy/image_test.go", []string{"func TestImage_IsPulledFromARegistryAndCollects("}}},
+	{"docs/install.md", `kubectl -n gleaner-system create secret generic gleaner-archive \`, "it needs a bucket", nil},
 	{"docs/troubleshooting.md", `kubectl -n gleaner-system logs deployment/gleaner --all-pods | grep '"KIND NAMESPACE/NAME"'`, needsNodes, nil},
 	{"docs/troubleshooting.md", "kubectl -n gleaner-system logs deployment/gleaner --all-pods --prefix", needsNodes, nil},
 	{"docs/troubleshooting.md", "kubectl -n gleaner-system port-forward deployment/gleaner 8443 &", needsNodes, nil},
