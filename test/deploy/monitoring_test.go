@@ -100,7 +100,13 @@ func TestMonitoring(t *testing.T) {
 	}
 
 	w := newEnv(t, cluster.RESTConfig())
-	o := startPod(t, newPod(t, cluster, imageRoot(t), false)) // in a root of its own it has no /proc, unlike in a pod
+	p := newPod(t, cluster, imageRoot(t), false) // in a root of its own it has no /proc, unlike in a pod
+	archive := filepath.Join(p.root, "archive")
+	if err := errors.Join(os.Mkdir(archive, 0o777), os.Chmod(archive, 0o777)); err != nil {
+		t.Fatal(err)
+	}
+	p.args = append(p.args, "--archive=file://"+archive)
+	o := startPod(t, p)
 	o.waitUntilReady("/readyz")
 	w.deleteAsCollector(cluster)
 	w.apply(cluster, strings.ReplaceAll(keepsAll, `"keep"`, `"keep-NAMESPACE"`), "clustergcpolicy/keep-"+w.ns)

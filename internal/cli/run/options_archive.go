@@ -109,6 +109,9 @@ func (o *archiveOptions) checkReplicas(ctx context.Context, client kubernetes.In
 		return fmt.Errorf("get the host name: %w", err)
 	}
 	replicas, err := replicasOf(ctx, client, namespace, name)
+	if apierrors.IsForbidden(err) {
+		return nil // one folder is still opened by one process only
+	}
 	if err != nil {
 		return fmt.Errorf("count the replicas of pod %s: %w", name, err)
 	}
