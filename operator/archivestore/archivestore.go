@@ -244,14 +244,17 @@ type watched struct {
 	source *Source
 }
 
+// Put implements archive.Store.
 func (w watched) Put(ctx context.Context, entries ...archive.Entry) error {
 	return w.check(true, w.Store.Put(ctx, entries...))
 }
 
+// Append implements archive.Store.
 func (w watched) Append(ctx context.Context, records ...archive.Record) error {
 	return w.check(false, w.Store.Append(ctx, records...))
 }
 
+// Expire implements archive.Store.
 func (w watched) Expire(ctx context.Context, now time.Time, limits archive.Limits) (entries, records int64, err error) {
 	entries, records, err = w.Store.Expire(ctx, now, limits)
 	return entries, records, w.check(false, err)

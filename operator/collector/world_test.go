@@ -73,9 +73,7 @@ type world struct {
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{
-		t: t, now: beginning, uids: map[graph.ID]types.UID{}, plans: map[string][]func(){},
-	}
+	w := &world{t: t, now: beginning, uids: map[graph.ID]types.UID{}, plans: map[string][]func(){}}
 	w.api = newAPI(w.say)
 	w.api.meet = w.happen
 	w.start()
@@ -398,6 +396,5 @@ func (w *world) barrier() bool {
 	slices.Sort(lines) // a round goes through places in no order
 	w.out.Reset()
 	w.out.WriteString(before + "barrier\n" + strings.Join(lines, ""))
-
 	return true
 }

@@ -121,6 +121,7 @@ func (e Entry) Decided() string {
 			return string(hostabi.DecisionDone)
 		}
 		return e.requested()
+	case DropReferences, AddFinalizer, Unblock, SaveState, RemoveState: // steps on the way to a decision
 	}
 	return ""
 }

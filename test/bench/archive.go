@@ -135,10 +135,11 @@ func (f archiveBench) withArchivePolicy(ctx context.Context, c client.Client, p 
 			err = do()
 		}
 		return errors.Join(err, c.Delete(ctx, p), until(ctx, func() error {
-			if err := c.Get(ctx, client.ObjectKeyFromObject(p), p); client.IgnoreNotFound(err) != nil || err == nil {
-				return fmt.Errorf("policy %s still exists: %v", p.Name, err)
+			err := c.Get(ctx, client.ObjectKeyFromObject(p), p)
+			if err == nil {
+				return fmt.Errorf("policy %s still exists", p.Name)
 			}
-			return nil
+			return client.IgnoreNotFound(err)
 		}))
 	})
 }

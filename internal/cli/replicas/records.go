@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -112,13 +113,7 @@ type answer struct {
 // records reads the records of a replica, page by page.
 func (r *Replica) records(ctx context.Context, s Selection) (a answer) {
 	newest := Newest{Limit: s.Limit}
-	v := debug.Values(s.Query, s.Since, s.Before)
-	if s.InMemory {
-		v.Del("since")
-	}
-	if s.Exchanges {
-		v.Set("exchanges", "true")
-	}
+	v := s.values()
 	for {
 		var page debug.RecordList
 		reply, err := r.read(ctx, "/debug/gc/records?"+v.Encode())
@@ -149,6 +144,18 @@ func (r *Replica) records(ctx context.Context, s Selection) (a answer) {
 		}
 		v.Set("since", since)
 	}
+}
+
+// values returns the parameters of the request for the first page.
+func (s Selection) values() url.Values {
+	v := debug.Values(s.Query, s.Since, s.Before)
+	if s.InMemory {
+		v.Del("since")
+	}
+	if s.Exchanges {
+		v.Set("exchanges", "true")
+	}
+	return v
 }
 
 func (s Selection) matches(e record.Entry) bool {

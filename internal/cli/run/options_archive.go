@@ -101,8 +101,8 @@ func (o *archiveOptions) checkReplicas(ctx context.Context, client kubernetes.In
 	if err != nil || location.Shared() {
 		return err
 	}
-	if _, err := os.Stat(namespaceFile); err != nil {
-		return nil // it does not run in a Pod
+	if !inPod() {
+		return nil
 	}
 	name, err := os.Hostname()
 	if err != nil {
@@ -119,6 +119,12 @@ func (o *archiveOptions) checkReplicas(ctx context.Context, client kubernetes.In
 		return fmt.Errorf("--archive=%s is for a single replica, and there are %d: set replicas to 1, or use s3://BUCKET/PREFIX", o.archive, replicas)
 	}
 	return nil
+}
+
+// inPod reports whether the operator runs in a Pod.
+func inPod() bool {
+	_, err := os.Stat(namespaceFile)
+	return err == nil
 }
 
 // replicasOf returns the number of replicas that the controller of a Pod has to keep; 1 if it
