@@ -282,7 +282,7 @@ func TestReplay_NotReplayable_ExplainsWhy(t *testing.T) {
 		"something else":           {[]string{writeFile(t, "a.json", `{"a": 1}`)}, []string{"a.json: no records found"}},
 		"no JSON":                  {[]string{writeFile(t, "a.json", `a: 1`)}, []string{"read records", "a.json"}},
 		"no file":                  {[]string{"nowhere.json"}, []string{"read records", "nowhere.json"}},
-		"two files":                {[]string{"a", "b"}, []string{"requires exactly one file with records"}},
+		"two files":                {[]string{"a", "b"}, []string{"accepts one file with records"}},
 		"a module that is missing": {[]string{saved(t, "?exchanges=true", claimEntry("a", asked)), "--module", "nowhere.rego"}, []string{"nowhere.rego"}},
 		"no fuel":                  {[]string{"a.json", "--fuel", "0"}, []string{"--fuel=0"}},
 	} {

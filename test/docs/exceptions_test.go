@@ -75,10 +75,10 @@ func TestSettings_MatchDocuments(t *testing.T) {
 // needsNodes is the reason for blocks that wait for pods.
 const needsNodes = "no node runs the pods of a control plane on this machine"
 
-// exceptions are all blocks that are not run.
-// needsArchive is a reason.
+// needsArchive is the reason for blocks that read an archive.
 const needsArchive = "it needs an archive with what was deleted"
 
+// exceptions are all blocks that are not run.
 var exceptions = []exception{
 	{"README.md", "make demo    # deletes a Deployment with each propagation policy, objects with policies, and a bucket by a finalizer",
 		"it takes minutes, and runs this test", &runner{".ci/run", []string{"generate-check demo", "make --no-print-directory test"}}},
@@ -118,6 +118,12 @@ var exceptions = []exception{
 		&runner{"test/integration/restore/workloads_test.go", []string{`"--identity", file`}}},
 	{"docs/howto/undo-a-deletion.md", "export GLEANER_ARCHIVE=s3://bucket/prefix                # or file:///FOLDER, while no operator has it open", needsArchive,
 		&runner{"internal/cli/archive/archive_test.go", []string{"func TestVerify_FindsCorruptEntries(", "func TestExport_WritesManifests("}}},
+
+	{"docs/howto/backtest-a-policy.md", "gleaner replay -f policy.yaml --since 24h", "it needs decisions of the last day", nil},
+	{"docs/records.md", "gleaner records -n shop --since 1h", "it follows records until Ctrl-C",
+		&runner{"test/process/records_test.go", []string{`{"records", "configmap/dependent"}`}}},
+	{"docs/records.md", "gleaner records -A --archive file:///var/lib/gleaner/archive", needsArchive,
+		&runner{"test/process/records_test.go", []string{"--archive"}}},
 
 	{"sdk/go/README.md", "tinygo build -target=wasip1 -buildmode=c-shared -scheduler=none -gc=leaking -opt=2 -no-debug -o policy.wasm .", "it needs TinyGo",
 		&runner{"policies/policytest/guest_test.go", []string{`"tinygo", "build"`}}},
