@@ -187,6 +187,9 @@ func (c *Collector) writeAll(ctx context.Context, d Decision) (step, error) {
 	if o := d.Facts.Object; result == act.Done && d.Situation.Kind == decide.Held && !isFollowed(plan) && plan.Action != nil {
 		c.replaced.add(graph.IDOf(o.UID), o.ResourceVersion, c.options.Now())
 	}
+	if _, saves := plan.Action.(decide.SaveState); saves && result == act.Done && !isFollowed(plan) {
+		c.store.Requeue([]graph.ID{graph.IDOf(d.Facts.Object.UID)}) // whether the watch or the response is first
+	}
 	return step{plan: plan, again: result == act.Changed || result == act.Done && isFollowed(plan)}, c.refresh(ctx, plan, result)
 }
 
