@@ -13,6 +13,12 @@ import (
 // long time.
 const collectorTimeout = 10 * time.Second
 
+// orphanTimeout is how long the built-in garbage collector has to orphan an object's
+// dependents before Gleaner requests that again. It acts on the change of the object, and so
+// overlooks a second request if its watch shows only the state after it, as after a restart
+// of the API server.
+const orphanTimeout = 30 * time.Second
+
 // ChooseCompanion returns the plan for a situation in companion mode. It is the plan of Choose,
 // limited to what policies decide; the rest is left to the built-in garbage collector.
 // Without policies, nothing is written.
@@ -34,7 +40,7 @@ func ChooseCompanion(s Situation, j PolicyResult) Plan {
 // it out and removes its finalizer: then the object would look as if the client had
 // specified nothing, and the policy would be evaluated after all.
 func ignoringChanges(o graph.Object, p Plan) Plan {
-	if r, ok := p.Action.(RemoveFinalizer); ok && (o.Orphan || o.Foreground) {
+	if r, ok := p.Action.(RemoveFinalizer); ok && r.Finalizer == graph.Hold && (o.Orphan || o.Foreground) {
 		r.IgnoreChanges = true
 		p.Action = r
 	}
@@ -85,8 +91,10 @@ func propagateCompanion(s Situation, j PolicyResult) Plan {
 		return propagate(s, j)
 	case j.mustSaveState(o):
 		return Plan{Reason: PropagationDecided, Action: SaveState{Object: o, State: j.State}}
+	case o.Orphan && j.Attempt > 1:
+		return Plan{Reason: PropagationDecided, Action: RemoveFinalizer{Object: o, Finalizer: metav1.FinalizerOrphanDependents}}
 	case o.Orphan:
-		return Plan{Reason: LeftToCollector}
+		return Plan{Reason: LeftToCollector, RequeueAfter: orphanTimeout}
 	case s.Facts.Dependents != 0:
 		return Plan{Reason: PropagationDecided, Action: Propagate{o, metav1.DeletePropagationOrphan}}
 	default:

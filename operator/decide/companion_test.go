@@ -71,6 +71,21 @@ func TestChooseCompanion_LeavesOwnerlessObjectsToTheCollectorFirst(t *testing.T)
 	}
 }
 
+// The built-in collector acts on changes, and its watch may not show the change to an object
+// that is the same afterward: then it would wait forever.
+func TestChooseCompanion_RequestsOrphaningAgainAfterATimeout(t *testing.T) {
+	remembered := objectstate.State{UID: "object", Propagation: &objectstate.Propagation{Decision: "Orphan"}}
+	o := graph.Object{UID: "object", ResourceVersion: "7", Name: "object", Terminating: true, Held: true, HasState: true, Orphan: true}
+	j := decide.PolicyResult{Verdict: hostabi.Verdict{Decision: hostabi.DecisionOrphan}, ByPolicy: true, State: remembered, StoredState: remembered, Attempt: 2}
+	want := decide.Plan{Reason: decide.PropagationDecided, Action: decide.RemoveFinalizer{Object: o, Finalizer: "orphan"}}
+	for _, dependents := range []int{0, 1} {
+		got := decide.ChooseCompanion(decide.Classify(decide.Facts{Object: o, Dependents: dependents}), j)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%d dependents: plan (-want +got):\n%s", dependents, diff)
+		}
+	}
+}
+
 // The built-in garbage collector removes its finalizer while the hold is being removed.
 func TestChooseCompanion_RemovesTheHoldAfterAClientRequest(t *testing.T) {
 	asked := graph.Object{UID: "object", ResourceVersion: "7", Name: "object", Terminating: true, Held: true, Orphan: true}
@@ -98,7 +113,7 @@ func TestChooseCompanion_KeepsTheHoldWhileDependentsRemain(t *testing.T) {
 		"dependents remain: orphaning is requested": {decide.Facts{Object: held, Dependents: 1}, hostabi.DecisionOrphan,
 			decide.Plan{Reason: decide.PropagationDecided, Action: decide.Propagate{Object: held, Propagation: "Orphan"}}},
 		"orphaning is in progress: wait": {decide.Facts{Object: sent, Dependents: 1}, hostabi.DecisionOrphan,
-			decide.Plan{Reason: decide.LeftToCollector}},
+			decide.Plan{Reason: decide.LeftToCollector, RequeueAfter: 30 * time.Second}},
 		"none is left in the graph: list them": {decide.Facts{Object: held}, hostabi.DecisionOrphan,
 			decide.Plan{Reason: decide.DependentsUnconfirmed, ConfirmDependents: true}},
 		"the list failed: retry": {decide.Facts{Object: held, ConfirmError: "no answer"}, hostabi.DecisionOrphan,

@@ -1,11 +1,13 @@
 package archive
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"testing"
 
 	"filippo.io/age"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -38,6 +40,14 @@ apiVersion: gleaner.dev/v1alpha1
 kind: ClusterArchivePolicy
 metadata: {name: p%s-%s}
 spec: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: %s}}, %s}`, e.Namespace[max(0, len(e.Namespace)-30):], name, e.Namespace, spec))
+	policies := e.Of(p)
+	e.Cleanup(func() { // what it holds is of no concern to the operators of later tests
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(e.Context()), timeout)
+		defer cancel()
+		if err := policies.Delete(ctx, p.GetName(), metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			e.Logf("delete policy: %v", err) // the cluster may be gone already
+		}
+	})
 	e.waitForArchiving(p, metav1.ConditionTrue, "Archiving")
 	devtest.Eventually(e, timeout, func() error {
 		for _, c := range e.status(p).Conditions {
@@ -120,28 +130,29 @@ func (e *env) remaining() map[types.UID]bool {
 	return all
 }
 
-// archived reads all entries of an archive that no process has open, by the UIDs of their objects.
-func archived(t *testing.T, location string, identities ...age.Identity) map[types.UID]*unstructured.Unstructured {
-	t.Helper()
+// archived reads all entries of the namespace from an archive that no process has open, by the
+// UIDs of their objects. Others are of earlier tests, whose policies had other recipients.
+func (e *env) archived(location string, identities ...age.Identity) map[types.UID]*unstructured.Unstructured {
+	e.Helper()
 	at, err := open.Parse(location)
 	if err != nil {
-		t.Fatal(err)
+		e.Fatal(err)
 	}
-	r, err := open.Reader(t.Context(), at)
+	r, err := open.Reader(e.Context(), at)
 	if err != nil {
-		t.Fatal(err)
+		e.Fatal(err)
 	}
 	defer r.Close()
 	all := map[types.UID]*unstructured.Unstructured{}
-	err = r.Headers(t.Context(), archive.Query{}, func(h archive.Header) bool {
-		body, err := r.Body(t.Context(), h)
+	err = r.Headers(e.Context(), archive.Query{Namespace: &e.Namespace}, func(h archive.Header) bool {
+		body, err := r.Body(e.Context(), h)
 		if err != nil {
-			t.Errorf("%s: %v", h.Object, err)
+			e.Errorf("%s: %v", h.Object, err)
 			return true
 		}
 		o, err := archive.Open(h, body, identities...)
 		if err != nil {
-			t.Errorf("%s: %v", h.Object, err)
+			e.Errorf("%s: %v", h.Object, err)
 			return true
 		}
 		if _, newer := all[h.Object.UID]; !newer {
@@ -150,7 +161,7 @@ func archived(t *testing.T, location string, identities ...age.Identity) map[typ
 		return true
 	})
 	if err != nil {
-		t.Error(err)
+		e.Error(err)
 	}
 	return all
 }
@@ -160,7 +171,7 @@ func archived(t *testing.T, location string, identities ...age.Identity) map[typ
 func (e *env) checkArchived(location string, all []*unstructured.Unstructured) (left int) {
 	e.Helper()
 	remaining := e.remaining() // before the archive is read, which only grows
-	entries := archived(e.T, location)
+	entries := e.archived(location)
 	for _, o := range all {
 		switch entry := entries[o.GetUID()]; {
 		case remaining[o.GetUID()]:
