@@ -40,8 +40,8 @@ func TestDefinitions_CoverEveryKind(t *testing.T) {
 	}
 	want := []string{
 		"archivepolicies.gleaner.dev", "clusterarchivepolicies.gleaner.dev",
-		"clusterfinalizers.gleaner.dev", "clustergcpolicies.gleaner.dev", "clusterpolicymodules.gleaner.dev",
-		"finalizers.gleaner.dev", "gcpolicies.gleaner.dev", "policymodules.gleaner.dev",
+		"clusterfinalizers.gleaner.dev", "clustergcpolicies.gleaner.dev", "clusterpauses.gleaner.dev", "clusterpolicymodules.gleaner.dev",
+		"finalizers.gleaner.dev", "gcpolicies.gleaner.dev", "pauses.gleaner.dev", "policymodules.gleaner.dev",
 	}
 	if diff := cmp.Diff(want, names); diff != "" {
 		t.Errorf("definitions (-want +got):\n%s", diff)
@@ -81,6 +81,7 @@ func TestKustomizations_ListEveryManifest(t *testing.T) {
 func TestComponent_IsTheFolderOfTheManifest(t *testing.T) {
 	for definition, want := range map[string]string{
 		"archivepolicies.gleaner.dev": "archive", "clusterarchivepolicies.gleaner.dev": "archive",
+		"pauses.gleaner.dev": "safety", "clusterpauses.gleaner.dev": "safety",
 		"finalizers.gleaner.dev": "", "archivepolicies.example.com": "", "policies.gleaner.dev": "", "*": "", "": "",
 	} {
 		if got := crds.Component(definition); got != want {

@@ -18,6 +18,7 @@ import (
 	"github.com/gleaner-dev/gleaner/internal/cli/kubectl"
 	"github.com/gleaner-dev/gleaner/internal/cli/module"
 	"github.com/gleaner-dev/gleaner/internal/cli/monitor"
+	"github.com/gleaner-dev/gleaner/internal/cli/pause"
 	"github.com/gleaner-dev/gleaner/internal/cli/preview"
 	"github.com/gleaner-dev/gleaner/internal/cli/program"
 	"github.com/gleaner-dev/gleaner/internal/cli/rbac"
@@ -54,6 +55,7 @@ func rootCommandFor(name string) *cobra.Command {
 	cmd := &cobra.Command{Use: "gleaner", Short: "A programmable Kubernetes garbage collector", Long: rootLong}
 	program.Group(cmd, "Inspect and release:",
 		explain.Command(), records.Command(), stuck.Command(), monitor.Command(), graph.Command(), preview.Command(), doctor.Command(version), release.Command())
+	program.Group(cmd, "Stop and resume:", pause.Command(), pause.ResumeCommand())
 	program.Group(cmd, "Undo deletions:", restore.Command(), restore.UndoCommand(), archive.Command())
 	program.Group(cmd, "Write and test policies and finalizers:", module.Command(), test.Command(), replay.Command())
 	program.Group(cmd, "Run Gleaner:", run.Command(version), rbac.Command())

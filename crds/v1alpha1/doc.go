@@ -1,5 +1,5 @@
 // Package v1alpha1 contains the custom resources of gleaner.dev: policies,
-// finalizers, the modules that they evaluate, and what is archived. The API server validates what it
+// finalizers, the modules that they evaluate, what is archived, and pauses. The API server validates what it
 // can of a single resource, by the CEL rules on the fields. What depends on
 // anything else (whether the module exists and compiles, whether the service
 // account may read) is reported in status by the operator.
@@ -30,6 +30,8 @@ const (
 	KindClusterFinalizer     = "ClusterFinalizer"
 	KindArchivePolicy        = "ArchivePolicy"
 	KindClusterArchivePolicy = "ClusterArchivePolicy"
+	KindPause                = "Pause"
+	KindClusterPause         = "ClusterPause"
 )
 
 // InUseFinalizer is the finalizer of Finalizers and ClusterFinalizers themselves, which stay
@@ -54,6 +56,7 @@ func addKinds(scheme *runtime.Scheme) error {
 		&PolicyModule{}, &PolicyModuleList{}, &ClusterPolicyModule{}, &ClusterPolicyModuleList{},
 		&Finalizer{}, &FinalizerList{}, &ClusterFinalizer{}, &ClusterFinalizerList{},
 		&ArchivePolicy{}, &ArchivePolicyList{}, &ClusterArchivePolicy{}, &ClusterArchivePolicyList{},
+		&Pause{}, &PauseList{}, &ClusterPause{}, &ClusterPauseList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil

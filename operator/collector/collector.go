@@ -221,6 +221,10 @@ func (c *Collector) RunSweeps(ctx context.Context, interval time.Duration) error
 // Waiting reports whether an object waits because a policy has said so.
 func (c *Collector) Waiting(id graph.ID) bool { return c.memories.Get(id).Waiting() }
 
+// Keep remembers that the built-in collector was denied to delete an object that it may not try to
+// delete again soon: once a decision deletes it, Gleaner does.
+func (c *Collector) Keep(id graph.ID) { c.memories.Keep(id) }
+
 // Follow forgets what only a leader needs.
 func (c *Collector) Follow() { c.parked.clear() }
 

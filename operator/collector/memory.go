@@ -11,7 +11,7 @@ import (
 // Memory is what is remembered about an object from one decision to the next. The zero
 // Memory is that of an object that was not decided about.
 type Memory struct {
-	// Kept is set in companion mode if a policy has kept the object from the built-in
+	// Kept is set in companion mode if a policy or a pause has kept the object from the built-in
 	// collector. That may not try again for a quarter of an hour, so Gleaner deletes it if
 	// it has no owner by then.
 	Kept bool
@@ -94,6 +94,15 @@ func (m *Memories) Commit(id graph.ID, d Decision) (after time.Duration) {
 	next, after := m.of[id].Next(d)
 	m.set(id, next)
 	return after
+}
+
+// Keep remembers that the built-in collector was denied to delete an object; see Memory.Kept.
+func (m *Memories) Keep(id graph.ID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	kept := m.of[id]
+	kept.Kept = true
+	m.set(id, kept)
 }
 
 // ForgetWait forgets that a policy has said to wait.

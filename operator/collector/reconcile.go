@@ -37,7 +37,7 @@ func (c *Collector) Reconcile(ctx context.Context, id graph.ID) (reconcile.Resul
 	}
 	c.store.Begin(id)
 	if state := c.options.Gate.State(); state.Probe != gate.Open || c.store.IsCanary(id) {
-		return c.postpone(id, state.Lapsed), nil
+		return c.postpone(id, lapse(state)), nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()
@@ -48,7 +48,7 @@ func (c *Collector) Reconcile(ctx context.Context, id graph.ID) (reconcile.Resul
 			c.store.Finish(id, true)
 			return reconcile.Result{}, err
 		case step.postponed:
-			return c.postpone(id, true), nil
+			return c.postpone(id, step.retry), nil
 		case !step.again:
 			return c.finish(id, step.plan), nil
 		}
@@ -59,15 +59,20 @@ func (c *Collector) Reconcile(ctx context.Context, id graph.ID) (reconcile.Resul
 
 // postpone returns when to reconcile an object again that could not be reconciled because
 // the gate was closed, or a write has to wait. When the gate is opened, everything is queued
-// again. But the end of a lapse is not published, so what was postponed for that is retried,
-// as is what has to wait for another step.
-func (c *Collector) postpone(id graph.ID, retry bool) reconcile.Result {
+// again.
+func (c *Collector) postpone(id graph.ID, retry time.Duration) reconcile.Result {
 	c.store.Finish(id, false)
 	c.backoff.Forget(id)
-	if retry {
-		return reconcile.Result{RequeueAfter: lapseRetry}
+	return reconcile.Result{RequeueAfter: retry}
+}
+
+// lapse returns when to retry what was postponed for a closed gate: the end of a lapse is not
+// published.
+func lapse(s gate.State) time.Duration {
+	if s.Lapsed {
+		return lapseRetry
 	}
-	return reconcile.Result{}
+	return 0
 }
 
 // finish returns when to reconcile an object again without an event.
@@ -95,6 +100,7 @@ type step struct {
 	plan      decide.Plan
 	again     bool // the object differs from the facts, and has been read again
 	postponed bool // a write has to wait, such as one before which the gate was closed
+	retry     time.Duration
 }
 
 // step is one pass over an object, from facts to a write: gather, classify, evaluate,
@@ -157,11 +163,11 @@ func (c *Collector) carryOut(ctx context.Context, d Decision) (step, error) {
 		c.barrier.Request(graph.IDOf(d.Facts.Object.UID))
 	}
 	if !c.options.Gate.IsOpen() {
-		return step{postponed: true}, nil // no dependents are listed, and nothing is recorded
+		return step{postponed: true, retry: lapseRetry}, nil // no dependents are listed, and nothing is recorded
 	}
 	done, err := c.writeAll(ctx, d)
 	if writer.IsWait(err) {
-		return step{postponed: true}, nil
+		return step{postponed: true, retry: writer.RetryAfter(err, lapseRetry)}, nil
 	}
 	return done, err
 }

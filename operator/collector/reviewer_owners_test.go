@@ -21,6 +21,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/companion/reviewer"
 	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/modulecall"
+	"github.com/gleaner-dev/gleaner/operator/pause"
 	"github.com/gleaner-dev/gleaner/policies"
 	"github.com/gleaner-dev/gleaner/policies/builtin"
 )
@@ -75,7 +76,8 @@ func (w *world) reviewer(change ...func(*reviewer.Options)) http.Handler {
 	o := reviewer.Options{
 		Collector: w.Collector, Store: w.store, Gate: &w.gate, Recorder: w.recorder, Types: func() *catalog.Catalog { return w.types },
 		Policies: func() *policies.Set { return w.policySet() }, Listed: func() bool { return true }, Default: builtin.Policy{},
-		Now: func() time.Time { return w.now }, Log: logr.Discard(),
+		Pauses: func() (*pause.Set, error) { return &pause.Set{}, nil },
+		Now:    func() time.Time { return w.now }, Log: logr.Discard(),
 	}
 	for _, c := range change {
 		c(&o)

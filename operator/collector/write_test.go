@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
@@ -130,6 +131,17 @@ func TestWrite_ThatHasToWaitIsRetriedAndNotRecorded(t *testing.T) {
 	s.answer = nil
 	if result, err = w.Reconcile(t.Context(), graph.IDOf("a")); err != nil || result.RequeueAfter != 0 || w.sent() != 1 {
 		t.Errorf("%+v, %v, %d writes were sent", result, err, w.sent())
+	}
+}
+
+func TestWrite_ThatHasToWait_IsDecidedAgainWhenTheStepSays(t *testing.T) {
+	w, s := witnessed(t)
+	s.answer = func(writer.Write) writer.Admission {
+		return writer.Admission{Outcome: writer.Wait, Reason: "paused", Retry: time.Hour}
+	}
+	w.given("ConfigMap shop/a owners=(ConfigMap:gone)")
+	if result, err := w.Reconcile(t.Context(), graph.IDOf("a")); err != nil || result.RequeueAfter != time.Hour {
+		t.Errorf("%+v, %v", result, err)
 	}
 }
 

@@ -39,6 +39,9 @@ type Status struct {
 	Collector     string `json:"collector,omitempty"` // mode: primary or companion
 	Version       string `json:"version,omitempty"`
 
+	// Paused says what is paused in the whole cluster, or why that is not known.
+	Paused []string `json:"paused,omitempty"`
+
 	// EquivalentResources are pairs of equivalent resources, of which one should be ignored (defect 3.30).
 	EquivalentResources []string `json:"equivalentResources,omitempty"`
 }

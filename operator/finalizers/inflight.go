@@ -65,7 +65,7 @@ func (v *reconciler) reportSlow(description string) (ended func()) {
 func (v *reconciler) executeEffect(ctx context.Context, identity intents.Identity, intent hostabi.Intent) (r hostabi.Result, err error) {
 	sent := false
 	result, err := v.writer.Do(ctx, writer.Write{
-		Origin: writer.Finalizers, Target: v.target(), Effect: writer.External,
+		Origin: v.origin(), Target: v.target(), Effect: writer.External, Cause: v.cause(),
 		Do: func(ctx context.Context) (act.Result, error) {
 			r, sent = v.Intents.Do(ctx, identity, intent), true
 			if r.Error != nil {

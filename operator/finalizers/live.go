@@ -51,7 +51,7 @@ func (v *reconciler) reconcileLive(ctx context.Context, hasFinalizer bool) time.
 // failure is recorded: all objects of a resource may be affected.
 func (v *reconciler) retryLive(ctx context.Context, n Outcome) time.Duration {
 	if v.stopped(ctx) || writer.IsWait(n.Err) {
-		return minRetryDelay
+		return writer.RetryAfter(n.Err, minRetryDelay)
 	}
 	recorded := v.retryLimiter.NumRequeues(v.key) != 0
 	delay := v.retryLimiter.When(v.key)

@@ -71,7 +71,7 @@ func (p *patcher) write(ctx context.Context, client metadata.ResourceInterface, 
 	}
 	p.latest = nil
 	result, err := p.writer.Do(ctx, writer.Write{
-		Origin: writer.Finalizers, Target: target, Effect: effect,
+		Origin: p.origin(), Target: target, Effect: effect, Cause: p.cause(),
 		Do: func(ctx context.Context) (act.Result, error) { return p.send(ctx, client, body) },
 	})
 	if err == nil && result == act.Changed {

@@ -204,7 +204,7 @@ func (v *reconciler) retryDelay(n Outcome) time.Duration {
 // finish records what was decided.
 func (v *reconciler) finish(ctx context.Context, n Outcome, after time.Duration) time.Duration {
 	if v.stopped(ctx) || writer.IsWait(n.Err) {
-		return minRetryDelay // an interrupted reconciliation is not a failure
+		return writer.RetryAfter(n.Err, minRetryDelay) // an interrupted reconciliation is not a failure
 	}
 	t := &v.item
 	n.Finalizer, n.Object = v.f.Finalizer, t.object

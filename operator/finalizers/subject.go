@@ -14,6 +14,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/modulecall"
 	"github.com/gleaner-dev/gleaner/operator/objectstate"
+	"github.com/gleaner-dev/gleaner/operator/writer"
 	"github.com/gleaner-dev/gleaner/policies"
 )
 
@@ -31,6 +32,17 @@ type subject struct {
 func (s *subject) target() graph.Object {
 	return graph.ObjectOf(s.resource.GroupVersionKind(), s.object)
 }
+
+// origin returns the component that writes.
+func (s *subject) origin() writer.Origin {
+	if s.f.BuiltIn {
+		return writer.Archive
+	}
+	return writer.Finalizers
+}
+
+// cause returns why the object is written.
+func (s *subject) cause() writer.Cause { return writer.Cause{Policy: s.f.String()} }
 
 // deadline returns the object's deadline; zero: none.
 func (s *subject) deadline() time.Time {

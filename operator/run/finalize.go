@@ -27,7 +27,7 @@ func (op *Operator) executor(working *rest.Config) *intents.Executor {
 func (op *Operator) connectFinalizers(client metadata.Interface, from reads, executor modulecall.Intents) {
 	op.finalizers = finalizers.New(finalizers.Options{
 		Finalizers: op.snapshots.Finalizers, Catalog: op.types, Reader: from.reader, Bulk: from.bulk, Client: client,
-		Intents: executor, Namespace: op.options.Namespace, Keys: op.keys.Keys, StateLimiter: op.limits.states, EffectLimiter: op.limits.effects,
+		Intents: executor, Namespace: op.options.Namespace, Keys: op.keys.Keys, Steps: op.steps(), StateLimiter: op.limits.states, EffectLimiter: op.limits.effects,
 		Gate:   &op.gate, // on which Lead is not called in a dry run
 		Record: op.recorder.RecordFinalizer, ProgressChanged: op.statusWriter.FinalizersChanged,
 		Interval: op.options.SweepInterval, Now: op.now, Log: op.log.WithName("finalizers"),

@@ -84,6 +84,7 @@ func (m metrics) Collect(out chan<- prometheus.Metric) {
 		m.state(gauge, s)
 	}
 	m.operator.archiving.collect(out)
+	m.operator.collectPauses(out)
 	if m.operator.modules != nil {
 		collectSandbox(m.operator.modules.Sandbox, out)
 	}

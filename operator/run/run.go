@@ -148,6 +148,7 @@ type Operator struct {
 	networks     *networks.Finder
 	keys         *keystore.Store
 	archiving    archiving
+	pausing      pausing
 	subscribers  []manager.RunnableFunc
 
 	warnOfMigrations sync.Once
@@ -206,6 +207,7 @@ func (op *Operator) connect() error {
 	if err := op.connectPolicies(watching); err != nil {
 		return err
 	}
+	op.connectPauses()
 	op.connectKeys()
 	op.watcher = watch.New(watch.Options{
 		Discovery:   discoverer,
@@ -213,7 +215,7 @@ func (op *Operator) connect() error {
 		APIServices: watch.ReadServices(services),
 		Ignored:     op.options.Ignored,
 		Interval:    op.options.DiscoveryInterval,
-		Sink:        sinks{memory{op}, op.store, op.snapshots, op.modules, listener{op}},
+		Sink:        sinks{memory{op}, op.store, op.snapshots, op.modules, op.pausing.source, listener{op}},
 		Log:         op.log.WithName("watch"),
 		OnChange:    op.typesChanged,
 		Selectors:   op.snapshots.Selectors,
@@ -259,7 +261,7 @@ func (op *Operator) connectCollector(client, watching metadata.Interface, config
 	op.collector = collector.New(collector.Options{
 		Store: op.store, Gate: &op.gate, Recorder: op.recorder, Policies: op.snapshots.Policies, Selectors: op.snapshots.Selectors,
 		Default: op.options.Evaluator, Client: client, Watching: watching, Serves: op.watcher.Serves, Reader: from.reader, Intents: executor,
-		Bulk: from.bulk, Steps: op.archiving.steps(),
+		Bulk: from.bulk, Steps: op.steps(),
 		Types:     gather.Sources{Catalog: op.types, Absent: op.watcher.Absent, VerifyEmpty: op.watcher.VerifyEmpty},
 		Namespace: op.options.Namespace, StateKeys: op.keys.Keys, StateLimiter: op.limits.states,
 		Companion: op.options.Companion, DryRun: op.options.DryRun, Now: op.now,
@@ -269,7 +271,7 @@ func (op *Operator) connectCollector(client, watching metadata.Interface, config
 	if op.options.Companion {
 		op.reviewer = reviewer.New(reviewer.Options{
 			Collector: op.collector, Store: op.store, Gate: &op.gate, Recorder: op.recorder, Types: op.types, Policies: op.snapshots.Policies,
-			Covers: op.snapshots.Covers, Listed: op.listed, Default: op.options.Evaluator, Now: op.now, Log: op.log,
+			Covers: op.snapshots.Covers, Listed: op.listed, Default: op.options.Evaluator, Pauses: op.pausing.source.Current, Now: op.now, Log: op.log,
 		})
 	}
 }

@@ -75,6 +75,7 @@ func (v view) unsynced() []string {
 
 func (v view) status() debug.Status {
 	status := v.collecting()
+	status.Paused = v.pauses()
 	status.Leading, status.Collector, status.Version = v.store.IsLeading(), "primary", v.options.Version
 	if v.options.Companion {
 		status.Collector, status.CollectorUser = "companion", v.companion.CollectorUser()

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -25,6 +26,7 @@ type Origin string
 const (
 	Collector  Origin = "collector"
 	Finalizers Origin = "finalizers"
+	Archive    Origin = "archive" // the finalizers of archive policies
 )
 
 // Effect is what a write does. A write with any other effect than these is stopped.
@@ -49,12 +51,12 @@ func (e Effect) known() bool {
 	}
 }
 
-// Cause is why a write is made: it is for steps that keep it. Nothing is decided by it. The
-// zero Cause means that it is not known.
+// Cause is why a write is made, for steps that keep it, and for those that are limited to what a
+// policy has decided. The zero Cause means that it is not known.
 type Cause struct {
 	Reason  string    // of the decision
 	Message string    // of the verdict, or of what was found
-	Policy  string    // that decided
+	Policy  string    // or finalizer that decided, as its String method returns it; "": none
 	Owner   types.UID // because of whose deletion the target is deleted
 }
 
@@ -85,6 +87,10 @@ const (
 type Admission struct {
 	Outcome Outcome
 	Reason  string // for people, if the write is stopped
+
+	// Retry is when a write that has to wait is decided about again, unless something queues its
+	// object before; 0: soon.
+	Retry time.Duration
 }
 
 // Settlement is how a write that a step has admitted has ended. The zero Settlement is that
@@ -110,6 +116,7 @@ type Step interface {
 type StoppedError struct {
 	Outcome Outcome // never Pass or Changed
 	Reason  string
+	Retry   time.Duration // see Admission
 }
 
 func (e *StoppedError) Error() string { return "stopped: " + e.Reason }
@@ -118,6 +125,16 @@ func (e *StoppedError) Error() string { return "stopped: " + e.Reason }
 func IsWait(err error) bool {
 	stopped := (*StoppedError)(nil)
 	return errors.As(err, &stopped) && stopped.Outcome == Wait
+}
+
+// RetryAfter returns when a write that has to wait is decided about again: the longer one of a delay
+// and of what the step has said.
+func RetryAfter(err error, least time.Duration) time.Duration {
+	stopped := (*StoppedError)(nil)
+	if !errors.As(err, &stopped) {
+		return least
+	}
+	return max(least, stopped.Retry)
 }
 
 // Writer makes writes. Without steps, it makes none. Its methods may be called concurrently.
@@ -170,7 +187,7 @@ func stopped(step Step, write Write, a Admission) error {
 	if a.Reason == "" {
 		a.Reason = fmt.Sprintf("%T gave no reason", step)
 	}
-	return fmt.Errorf("write to %s: %w", name(write.Target), &StoppedError{Outcome: a.Outcome, Reason: a.Reason})
+	return fmt.Errorf("write to %s: %w", name(write.Target), &StoppedError{Outcome: a.Outcome, Reason: a.Reason, Retry: a.Retry})
 }
 
 // name returns the name of an object for errors.

@@ -177,7 +177,7 @@ var layers = map[string]layer{
 	"operator/companion/reviewer": {
 		internal: []string{
 			"hostabi", "operator/catalog", "operator/collector", "operator/companion", "operator/decide", "operator/evaluate", "operator/gate",
-			"operator/graph", "operator/graphstore", "operator/modulecall", "operator/record", "operator/webhook", "policies",
+			"operator/graph", "operator/graphstore", "operator/modulecall", "operator/pause", "operator/record", "operator/webhook", "policies",
 		},
 		external: []string{"github.com/go-logr/logr", "k8s.io/api", "k8s.io/apimachinery"},
 	},
@@ -230,6 +230,11 @@ var layers = map[string]layer{
 		external: []string{"k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/utils"},
 	},
 	"operator/writer": {internal: []string{"operator/act", "operator/gate", "operator/graph"}, external: []string{"k8s.io/apimachinery"}}, // every write to a user's object passes through it
+	"operator/pause":  {internal: []string{"operator/writer"}, external: []string{"k8s.io/apimachinery"}},
+	"operator/pausestore": {
+		internal: []string{"crds/v1alpha1", "operator/graph", "operator/latest", "operator/pause"},
+		external: []string{"github.com/go-logr/logr", "k8s.io/apimachinery", "sigs.k8s.io/controller-runtime"},
+	},
 	"operator/record": {
 		internal: []string{"hostabi", "policies", "operator/decide", "operator/graph"},
 		external: []string{"k8s.io/apimachinery"},
@@ -282,7 +287,7 @@ var layers = map[string]layer{
 			"crds/v1alpha1", "operator/admission", "operator/archive", "operator/archiver", "operator/archivestore", "operator/bulkread", "operator/canary", "operator/catalog", "operator/collector",
 			"operator/companion", "operator/companion/reviewer", "operator/debug", "operator/escape", "operator/fairqueue", "operator/finalizers",
 			"operator/gate", "operator/gather", "operator/graph", "operator/graphstore", "operator/intents", "operator/inuse", "operator/keystore",
-			"operator/modulecall", "operator/modulestore", "operator/modulestore/loader", "operator/networks", "operator/policyset", "operator/policystatus", "operator/record", "operator/recordlog",
+			"operator/modulecall", "operator/modulestore", "operator/modulestore/loader", "operator/networks", "operator/pause", "operator/pausestore", "operator/policyset", "operator/policystatus", "operator/record", "operator/recordlog",
 			"operator/recorder", "operator/relabel", "operator/watch", "operator/webhook", "operator/writelimit", "operator/writer",
 			"policies", "policies/source/egress", "policies/worker",
 		},

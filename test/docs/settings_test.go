@@ -76,6 +76,10 @@ kubectl delete finalizers.gleaner.dev,services --all -n shop
 kubectl delete clusterfinalizer remove-bucket
 kubectl delete namespace shop`,
 	},
+	"docs/howto/pause-deletions.md": {
+		before:  checkFunction,
+		replace: operatorReplacements,
+	},
 	"docs/howto/switch-the-collector-off.md": {own: &devcluster.Options{Controllers: devcluster.WithoutCollector()}},
 	"docs/install.md": {
 		own:     completeCluster,

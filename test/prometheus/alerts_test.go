@@ -166,6 +166,12 @@ var stories = map[string]story{
 	},
 	"all objects were archived": {"GleanerArchiveMissed", `gleaner_archive_missed_total{namespace="n"} 0x60`, 50 * time.Minute, nil},
 
+	"something is paused for long": {
+		"GleanerPaused", "gleaner_pauses{namespace=\"n\", kind=\"ClusterPause\", pod=\"a\"} 1x90\n gleaner_pauses{namespace=\"n\", kind=\"Pause\", pod=\"a\"} 0x90",
+		80 * time.Minute, []string{"kind=ClusterPause namespace=n severity=warning: Deletions have been paused for an hour by 1 ClusterPause"},
+	},
+	"something was paused for a moment": {"GleanerPaused", `gleaner_pauses{namespace="n", kind="Pause"} 3x50 0x60`, 70 * time.Minute, nil},
+
 	"objects are stuck": {
 		"GleanerFinalizerStalled", "gleaner_finalizer_objects{namespace=\"n\", finalizer=\"ClusterFinalizer bucket\", state=\"stalled\"} 3x30",
 		20 * time.Minute, []string{"finalizer=ClusterFinalizer bucket namespace=n severity=warning: 3 objects are stalled by ClusterFinalizer bucket"},

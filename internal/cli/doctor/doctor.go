@@ -109,6 +109,7 @@ var checks = []struct {
 	{"modules", (*checker).modules},
 	{"finalizers", (*checker).finalizers},
 	{"archive policies", (*checker).archives},
+	{"pauses", (*checker).pauses},
 	{"holds", (*checker).holds},
 }
 

@@ -47,6 +47,9 @@ type Explanation struct {
 	WaitsFor   []record.Blocker       `json:"waitsFor,omitempty"` // some of its blocking dependents
 	Blocking   int                    `json:"blocking,omitempty"` // number of blocking dependents
 
+	// Paused are the pauses in force that cover it, if Gleaner might delete or release it.
+	Paused []string `json:"paused,omitempty"`
+
 	Records []record.Entry `json:"records"` // from old to new
 	Events  []Event        `json:"events,omitempty"`
 
@@ -104,7 +107,7 @@ func FromData(f Data) Explanation {
 	if f.FactsKnown {
 		e.Owners, e.WaitsFor, e.Blocking = record.OwnersOf(f.Facts), record.BlockersOf(f.Facts), f.Facts.Blocking
 	}
-	e.Finalizers = f.Resources.DescribeAll(f.Object)
+	e.Finalizers, e.Paused = f.Resources.DescribeAll(f.Object), f.Resources.Paused(f.Object.GetNamespace(), f.Resources.ReadAt)
 	e.DeletedAt = f.Object.GetDeletionTimestamp()
 	if e.DeletedAt == nil {
 		e.State, e.Summary = Exists, e.whyExists(f)
@@ -198,6 +201,8 @@ func (e *Explanation) whyExists(f Data) string {
 		return "It is not being deleted, because it still has owners: " + joinNames(standing) + "." + last
 	case len(unread) != 0:
 		return "It is not being deleted: " + joinNames(unread) + " could not be read, and unreadable owners are not considered absent." + last
+	case len(absent) != 0 && len(e.Paused) != 0:
+		return "Its owners are gone (" + joinNames(absent) + "), but it still exists. " + strings.Join(e.Paused, " ") + last
 	case len(absent) != 0 && last != "":
 		return "Its owners are gone (" + joinNames(absent) + "), but it still exists." + last
 	case len(absent) != 0:
@@ -238,7 +243,7 @@ func (e *Explanation) whyTerminating(f Data) string {
 	if e.Blocking > 0 && e.Propagation == "Foreground" {
 		text += fmt.Sprintf(" %s", blockingText(e.Blocking))
 	}
-	return text
+	return strings.Join(append([]string{text}, e.Paused...), " ")
 }
 
 func blockingText(n int) string {

@@ -19,6 +19,8 @@ import (
 
 	"github.com/gleaner-dev/gleaner/crds/resources"
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
+	"github.com/gleaner-dev/gleaner/operator/pause"
+	"github.com/gleaner-dev/gleaner/operator/pausestore"
 	"github.com/gleaner-dev/gleaner/policies"
 )
 
@@ -29,6 +31,7 @@ type Resources struct {
 	Policies   []Policy
 	Modules    []Module
 	Archives   []Archive
+	Pauses     []pausestore.Resource
 	Installed  bool     // Gleaner's types are served
 	Unread     []string // kinds that could not be read, each with the reason
 
@@ -130,8 +133,39 @@ func Read(ctx context.Context, c client.Reader) *Resources {
 	for _, a := range all.Archives {
 		b.Archives = append(b.Archives, Archive{a.Meta, a.Kind, a.Spec, a.Status})
 	}
+	b.readPauses(ctx, c)
 	b.readNamespaceLabels(ctx, c)
 	return b
+}
+
+// readPauses reads the pauses. Where their types are not installed, there are none.
+func (b *Resources) readPauses(ctx context.Context, c client.Reader) {
+	all, _, err := pausestore.Read(ctx, c, pausestore.Unserved)
+	if err != nil {
+		b.Unread = append(b.Unread, fmt.Sprintf("Pauses: %v", err))
+	}
+	b.Pauses = all
+}
+
+// Paused describes the pauses in force of what is in a namespace, or of everything if the namespace is
+// "", for people.
+func (b *Resources) Paused(namespace string, now time.Time) []string {
+	var lines []string
+	for _, r := range b.Pauses {
+		p := r.Pause()
+		if p.Ended(now) || p.Namespace != "" && namespace != "" && p.Namespace != namespace {
+			continue
+		}
+		what := "Everything"
+		if p.Policy != "" {
+			what = "What " + p.Policy + " decides"
+		}
+		if p.Namespace != "" {
+			what += " in namespace " + p.Namespace
+		}
+		lines = append(lines, what+" is "+pause.Message(p)+".")
+	}
+	return lines
 }
 
 // FromObjects returns the Book of objects from files. Objects that are not Gleaner's are ignored.

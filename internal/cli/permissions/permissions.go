@@ -208,6 +208,7 @@ func resourceRules(b *finalizers.Resources) []Rule {
 			Reason: "Finalizers and their modules are kept while objects need them.",
 		},
 	}
+	rights = append(rights, Rule{Groups: group, Resources: []string{"clusterpauses/status", "pauses/status"}, Verbs: []string{"patch"}, Reason: "Status of pauses."})
 	if len(b.Archives) != 0 {
 		rights = append(rights,
 			Rule{Groups: group, Resources: []string{"archivepolicies/status", "clusterarchivepolicies/status"}, Verbs: []string{"patch"}, Reason: "Status of archive policies."},

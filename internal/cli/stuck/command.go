@@ -96,6 +96,9 @@ func (o *commandOptions) run(ctx context.Context, out, errOut io.Writer) error {
 
 func showStuck(s printer.Section, r Report, wide bool) error {
 	than := duration.HumanDuration(r.LongerThan.Duration)
+	for _, line := range r.Paused {
+		printer.Fprintf(s.Out, "%s\n", s.Palette.Paint(printer.Caution, printer.OneLine(line)))
+	}
 	if r.Objects == 0 {
 		nothing := "No object"
 		if len(r.Unknown) != 0 {

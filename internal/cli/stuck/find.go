@@ -45,6 +45,7 @@ func Find(ctx context.Context, q Options) (Report, error) {
 		return r, err
 	}
 	r.Unknown = append(slices.Clone(book.Unread), survey.Lines(s.Unread)...)
+	r.Paused = book.Paused(q.Namespace, r.At.Time)
 	f := &finder{Options: q, survey: s, at: r.At.Time, reported: book.StuckObjects()}
 	if f.kube, err = kubernetes.NewForConfig(q.Config); err != nil {
 		return r, fmt.Errorf("make client: %w", err)

@@ -28,6 +28,9 @@ type Report struct {
 	ReportedStuck int     `json:"early"`   // of these, objects that are reported as stuck by a finalizer before LongerThan
 	Groups        []Group `json:"groups"`  // sorted by the number of objects, descending
 
+	// Paused are the pauses in force: what they cover is not released.
+	Paused []string `json:"paused,omitempty"`
+
 	// TooManyOwners are objects that are not being deleted, with more owner references than the
 	// garbage collector reads at once, some of which were not found. They are collected slowly
 	// or not at all. They are sorted by the number of owners, descending.

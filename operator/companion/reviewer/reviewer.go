@@ -26,6 +26,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/gate"
 	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/graphstore"
+	"github.com/gleaner-dev/gleaner/operator/pause"
 	"github.com/gleaner-dev/gleaner/operator/record"
 	"github.com/gleaner-dev/gleaner/policies"
 )
@@ -58,6 +59,7 @@ type Options struct {
 	Covers    func(fingerprint string) bool // see policyset.Publisher.Covers; nil if policies don't change
 	Listed    func() bool                   // reports whether the graph is complete
 	Default   policies.Evaluator            // decides if no policy does
+	Pauses    func() (*pause.Set, error)    // an error: they are not known
 	Now       func() time.Time
 	Log       logr.Logger
 }
@@ -175,6 +177,12 @@ func (r *Reviewer) reviewGoverned(ctx context.Context, req request, o graph.Obje
 		return unknown("it could not be evaluated in time")
 	}
 	if matches(d, req) {
+		if reason := r.paused(d); reason != "" {
+			if !req.DryRun {
+				r.options.Collector.Keep(graph.IDOf(o.UID))
+			}
+			return r.deny(req, o, reason)
+		}
 		r.recordAllowed(d)
 		return response{Allowed: true}
 	}
@@ -184,6 +192,18 @@ func (r *Reviewer) reviewGoverned(ctx context.Context, req request, o graph.Obje
 		}
 	}
 	return denied("%s, by %s", d.Plan.Reason, d.Evaluation.PolicyName(r.defaultName()))
+}
+
+// paused says that a pause covers what was decided, or that this is not known; "" if none does.
+func (r *Reviewer) paused(d collector.Decision) string {
+	set, err := r.options.Pauses()
+	if err != nil {
+		return err.Error()
+	}
+	if p, is := set.Stopping(d.Facts.Object.Namespace, d.Evaluation.PolicyName(""), r.options.Now()); is {
+		return pause.Message(p)
+	}
+	return ""
 }
 
 // recordAllowed records a decision that the built-in collector carries out.

@@ -27,7 +27,7 @@ var storyObjects = []struct {
 	name string
 }{
 	{clusterPolicy, "keep-claims"}, {policy, "keep-secrets"}, {module, "keep-labeled"}, {clusterModule, "keep-data"},
-	{finalizer, "remove-bucket"}, {clusterFinalizer, "backup"}, {archive, "undelete"}, {clusterArchive, "undelete-workloads"},
+	{finalizer, "remove-bucket"}, {clusterFinalizer, "backup"}, {archive, "undelete"}, {clusterArchive, "undelete-workloads"}, {pause, "all"}, {clusterPause, "incident"},
 }
 
 // applyStory applies testdata/story.yaml, and deletes it when the test ends.
@@ -222,6 +222,18 @@ func TestKubectlGet_ShowsArchivePolicies(t *testing.T) {
 	}
 }
 
+func TestKubectlGet_ShowsPauses(t *testing.T) {
+	a := newAPI(t)
+	a.applyStory()
+	a.writeStatus(pause, "all", v1alpha1.PauseStatus{Conditions: []metav1.Condition{condition(v1alpha1.ConditionInForce, metav1.ConditionTrue)}})
+	for command, want := range map[string][]string{
+		"pauses":        {"NAME|POLICY|UNTIL|IN-FORCE|REASON|AGE", "all||2030-01-02T03:04:05Z|True||AGE"},
+		"clusterpauses": {"NAME|POLICY|UNTIL|IN-FORCE|REASON|AGE", "incident|keep-data|||owners vanish|AGE"},
+	} {
+		a.expectColumns(command, want)
+	}
+}
+
 // expectColumns compares the output columns of kubectl get.
 func (a *api) expectColumns(command string, want []string) {
 	a.Helper()
@@ -270,13 +282,13 @@ func TestStatus_IsASubresource(t *testing.T) {
 	a.applyStory()
 	for _, o := range storyObjects {
 		t.Run(o.kind.name, func(t *testing.T) {
-			a.writeStatus(o.kind, o.name, map[string]any{"observedGeneration": 1, "reason": "abc"})
-			body := []byte(`{"status": {"reason": "forged"}}`)
+			a.writeStatus(o.kind, o.name, map[string]any{"observedGeneration": 1})
+			body := []byte(`{"status": {"observedGeneration": 7}}`)
 			live, err := a.client(o.kind).Patch(t.Context(), o.name, types.MergePatchType, body, metav1.PatchOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := map[string]any{"observedGeneration": int64(1), "reason": "abc"}
+			want := map[string]any{"observedGeneration": int64(1)}
 			if diff := cmp.Diff(want, live.Object["status"]); diff != "" {
 				t.Errorf("status (-want +got):\n%s", diff)
 			}
@@ -304,6 +316,7 @@ func TestKubectlExplain_ShowsTheComments(t *testing.T) {
 		"clusterfinalizer.status.stalledObjects": "The objects that have been stalled the longest, at most 20.",
 		"archivepolicy":                          "ArchivePolicy archives objects in its namespace before they are deleted, so that they can be restored.",
 		"clusterarchivepolicy.spec.onFailure":    "Hold keeps the object until it is archived, and reports why",
+		"clusterpause.spec":                      "If empty, everything is paused until the ClusterPause is deleted.",
 		"clusterarchivepolicy.spec.recipients":   "If empty, archived objects are not encrypted, and Secrets are not archived.",
 	} {
 		t.Run(field, func(t *testing.T) {

@@ -51,7 +51,10 @@ var (
 	archive        = kind{v1alpha1.KindArchivePolicy, "archivepolicies", false}
 	clusterArchive = kind{v1alpha1.KindClusterArchivePolicy, "clusterarchivepolicies", true}
 
-	kinds = []kind{policy, clusterPolicy, module, clusterModule, finalizer, clusterFinalizer, archive, clusterArchive}
+	pause        = kind{v1alpha1.KindPause, "pauses", false}
+	clusterPause = kind{v1alpha1.KindClusterPause, "clusterpauses", true}
+
+	kinds = []kind{policy, clusterPolicy, module, clusterModule, finalizer, clusterFinalizer, archive, clusterArchive, pause, clusterPause}
 )
 
 func kindOf(t *testing.T, name string) kind {
@@ -91,7 +94,7 @@ func newAPI(t *testing.T) *api {
 // install applies the manifests as a user would. Discovery lists a new kind a little
 // later than it is served, and kubectl caches discovery.
 func (a *api) install() error {
-	for _, folder := range []string{manifests, manifests + "/archive"} {
+	for _, folder := range []string{manifests, manifests + "/archive", manifests + "/safety"} {
 		if _, err := a.cluster.Kubectl(a.Context(), "apply", "--server-side", "-k", folder); err != nil {
 			return err
 		}

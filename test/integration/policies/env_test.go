@@ -69,13 +69,15 @@ var resources = map[string]schema.GroupVersionResource{
 	"Thing":                    {Group: "new.example.com", Version: "v1", Resource: "things"},
 	"ClusterFinalizer":         {Group: "gleaner.dev", Version: "v1alpha1", Resource: "clusterfinalizers"},
 	"ArchivePolicy":            {Group: "gleaner.dev", Version: "v1alpha1", Resource: "archivepolicies"},
+	"Pause":                    {Group: "gleaner.dev", Version: "v1alpha1", Resource: "pauses"},
+	"ClusterPause":             {Group: "gleaner.dev", Version: "v1alpha1", Resource: "clusterpauses"},
 	"ClusterArchivePolicy":     {Group: "gleaner.dev", Version: "v1alpha1", Resource: "clusterarchivepolicies"},
 }
 
 var clusterScoped = map[string]bool{
 	"CustomResourceDefinition": true,
 	"Namespace":                true, "ClusterRole": true, "ClusterRoleBinding": true, "ClusterGCPolicy": true, "ClusterPolicyModule": true, "ClusterFinalizer": true,
-	"ClusterArchivePolicy": true,
+	"ClusterArchivePolicy": true, "ClusterPause": true,
 }
 
 func (w *env) client(o *unstructured.Unstructured) dynamic.ResourceInterface {

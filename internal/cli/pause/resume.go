@@ -1,0 +1,118 @@
+package pause
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gleaner-dev/gleaner/internal/cli/arguments"
+	"github.com/gleaner-dev/gleaner/internal/cli/exit"
+	"github.com/gleaner-dev/gleaner/internal/cli/finalizers"
+	"github.com/gleaner-dev/gleaner/internal/cli/kubectl"
+	"github.com/gleaner-dev/gleaner/internal/cli/printer"
+	"github.com/gleaner-dev/gleaner/operator/pausestore"
+)
+
+const resumeLong = `End pauses: of the whole cluster, of a namespace, or of one policy or finalizer. What was stopped is decided about again, and
+deleted if that is still the decision.
+
+Every Pause or ClusterPause with exactly the given scope is deleted, whoever has created it. With --all, those with any scope are
+deleted, of all namespaces or of that of -n. Pauses that a GitOps tool applies come back: delete them at their source.
+
+Exit codes: 0 on success, also if nothing was paused; 1 for an error; 2 for an invalid command line.`
+
+type resumeOptions struct {
+	scopeFlags
+	all bool
+}
+
+// ResumeCommand returns the command gleaner resume.
+func ResumeCommand() *cobra.Command {
+	o := &resumeOptions{scopeFlags: scopeFlags{Flags: kubectl.NewFlags()}}
+	cmd := &cobra.Command{
+		Use:   "resume [-n NAMESPACE] [--policy NAME] | --all",
+		Short: "End what gleaner pause has stopped",
+		Long:  resumeLong,
+		Example: `  gleaner resume
+  gleaner resume -n shop
+  gleaner resume --policy keep-data
+  gleaner resume --all`,
+		Args: arguments.None,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), cmd.OutOrStdout()) },
+	}
+	o.addTo(cmd)
+	cmd.Flags().BoolVar(&o.all, "all", false, "end all pauses, in all namespaces or in that of -n")
+	return cmd
+}
+
+func (o *resumeOptions) run(ctx context.Context, out io.Writer) error {
+	at, err := o.scope()
+	switch {
+	case err != nil:
+		return err
+	case o.all && at.policy != nil:
+		return exit.Usagef("--all ends all pauses: omit --policy and --finalizer")
+	}
+	c, err := o.connect(ctx)
+	if err != nil {
+		return err
+	}
+	return o.resume(ctx, c, at, out)
+}
+
+// resume deletes the pauses of the scope, and says what is still paused.
+func (o *resumeOptions) resume(ctx context.Context, c client.Client, at scope, out io.Writer) error {
+	all, err := o.read(ctx, c, at)
+	if err != nil {
+		return explain(err)
+	}
+	var (
+		ended int
+		left  []pausestore.Resource
+	)
+	for _, p := range all {
+		if !o.all && !at.covers(p) {
+			left = append(left, p)
+			continue
+		}
+		if failed := c.Delete(ctx, p.Object, client.Preconditions{UID: new(p.GetUID())}); failed != nil && !apierrors.IsNotFound(failed) {
+			err = errors.Join(err, failed)
+			continue
+		}
+		ended++
+		printer.Fprintf(out, "Deleted %s.\n", nameOf(p))
+	}
+	if ended == 0 && err == nil {
+		printer.Fprintf(out, "There is no pause of %s.\n", at)
+	}
+	for _, line := range (&finalizers.Resources{Pauses: left}).Paused(at.namespace, time.Now()) {
+		printer.Fprintf(out, "%s\n", line)
+	}
+	return err
+}
+
+// read reads the pauses of the scope: those of the cluster as well, unless they can't be read.
+func (o *resumeOptions) read(ctx context.Context, c client.Client, at scope) ([]pausestore.Resource, error) {
+	namespaced := []pausestore.Resource{}
+	if at.namespace != "" {
+		found, err := readNamespace(ctx, c, at.namespace)
+		if err != nil || o.all {
+			return found, err
+		}
+		namespaced = found
+	}
+	all, err := readAll(ctx, c)
+	switch {
+	case err == nil:
+		return all, nil
+	case at.namespace != "" && apierrors.IsForbidden(err):
+		return namespaced, nil
+	default:
+		return nil, err
+	}
+}
