@@ -20,14 +20,14 @@ var cliLayers = map[string]layer{
 	},
 	"internal/cli/demo": {
 		internal: []string{
-			"devcluster", "devcluster/gobuild", "devcluster/s3server", "internal/cli/arguments", "internal/cli/dev", "internal/cli/modes", "internal/cli/printer",
+			"devcluster", "devcluster/gobuild", "devcluster/s3server", "internal/cli/arguments", "internal/cli/dev", "internal/cli/modes", "internal/cli/printer", "internal/cli/replicas",
 			"operator/companion", "operator/record", "policies/source",
 		},
 		external: []string{"github.com/go-logr/logr", "github.com/spf13/cobra", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
 	},
 	"internal/cli/dev": {
 		internal: []string{
-			"crds", "devcluster", "devcluster/freeport", "internal/cli/arguments", "internal/cli/modes", "internal/cli/printer", "internal/cli/replicas", "internal/cli/run", "operator/certs",
+			"crds", "devcluster", "devcluster/child", "devcluster/freeport", "internal/cli/arguments", "internal/cli/modes", "internal/cli/printer", "internal/cli/replicas", "internal/cli/run", "operator/certs",
 			"operator/companion", "operator/run",
 		},
 		external: []string{

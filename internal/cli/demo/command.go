@@ -39,8 +39,9 @@ func Command(version string) *cobra.Command {
 		Use:   "demo",
 		Short: "Demonstrate Gleaner on a local control plane",
 		Long: "Start a control plane on this machine, with Gleaner as its garbage collector; delete Deployments with\n" +
-			"background, foreground and orphan propagation; apply policies in Rego and Go and delete objects again; and let a\n" +
-			"finalizer in Go delete a bucket on an S3 server. Decisions are printed with their reasons.\n\n" +
+			"background, foreground and orphan propagation; apply policies in Rego and Go and delete objects again; let a\n" +
+			"finalizer in Go delete a bucket on an S3 server; pause; and restore a Deployment from the archive after a restart of\n" +
+			"Gleaner. Decisions are printed with their reasons.\n\n" +
 			"Exit codes: 0 if everything worked as expected; 1 otherwise, with the reason.",
 		Args: arguments.None,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -95,6 +96,7 @@ type demoRun struct {
 	onPoll      func()          // prints new decisions
 	printed     map[string]bool // printed records
 	counts      [3]int          // deletions, removed references, removed finalizers
+	pod         string          // that was deleted by mistake
 }
 
 // demoStep is one step of the demo.
@@ -113,6 +115,10 @@ func (d *demoRun) steps() []demoStep {
 		{"The same policy in Enforce mode: objects with the label are kept", d.enforce},
 		{"A Go policy, compiled to WebAssembly: the claim with the label is kept", d.wasm},
 		{"A finalizer in Go: an S3 bucket is deleted before the object that represents it", d.bucket},
+		{"A pause: nothing is deleted until it ends", d.pause},
+		{"An archive policy, and a Deployment that is deleted by mistake", d.mistake},
+		{"Gleaner is restarted, and explains why the Deployment's Pods are gone", d.explainAfterRestart},
+		{"The Deployment is restored", d.restore},
 	}
 }
 
@@ -290,6 +296,9 @@ func (d *demoRun) until(ctx context.Context, check func() error) error {
 
 // printRecords prints the records that were not printed yet.
 func (d *demoRun) printRecords() {
+	if d.Collector == nil {
+		return // it has been restarted as a process of its own
+	}
 	for _, e := range d.Collector.Records("") {
 		key, err := json.Marshal(e)
 		if err != nil || d.printed[string(key)] || e.Action == record.None || e.Object.Namespace != namespace {

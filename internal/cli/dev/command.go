@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/url"
 	"os"
 	"path/filepath"
 	"time"
@@ -131,10 +130,11 @@ type EnvironmentOptions struct {
 // Environment is a control plane with a collector.
 type Environment struct {
 	version   string
+	mode      string
 	Cluster   *devcluster.Cluster
-	Collector *operator.Operator
-	address   string // of the debug endpoints
-	archive   string // folder
+	Collector *operator.Operator // nil once it runs as a process of its own: see Restart
+	address   string             // of the debug endpoints
+	archive   string             // folder
 	cancel    context.CancelFunc
 	Done      chan error
 }
@@ -157,21 +157,21 @@ func Start(ctx context.Context, o EnvironmentOptions, progress io.Writer, log lo
 		return nil, fmt.Errorf("start control plane: %w", err)
 	}
 	printer.Fprintf(progress, "The control plane is up after %s.\n", time.Since(began).Round(100*time.Millisecond))
-	s := &Environment{version: o.Version, Cluster: cluster, Done: make(chan error, 1)}
+	s := &Environment{version: o.Version, mode: o.Mode, Cluster: cluster, Done: make(chan error, 1)}
 	if err := createCRDs(ctx, cluster.RESTConfig()); err != nil {
 		return nil, s.Stop(err)
 	}
 	if s.archive, err = cluster.Folder("archive"); err != nil {
 		return nil, s.Stop(err)
 	}
-	if err := s.startCollector(ctx, o.Mode, log); err != nil {
+	if err := s.startCollector(ctx, log); err != nil {
 		return nil, s.Stop(err)
 	}
 	return s, nil
 }
 
 // startCollector starts the collector.
-func (s *Environment) startCollector(ctx context.Context, mode string, log logr.Logger) error {
+func (s *Environment) startCollector(ctx context.Context, log logr.Logger) error {
 	address, err := freeport.Address()
 	if err != nil {
 		return err
@@ -186,8 +186,8 @@ func (s *Environment) startCollector(ctx context.Context, mode string, log logr.
 		return err
 	}
 	collector, mgr, err := run.AssembleLocal(ctx, run.LocalOptions{
-		Version: s.version, Mode: mode, DebugAddress: address, WebhookAddress: webhookAddress, WebhookURL: onLocalhost(webhookAddress),
-		Archive: (&url.URL{Scheme: "file", Path: s.archive}).String(),
+		Version: s.version, Mode: s.mode, DebugAddress: address, WebhookAddress: webhookAddress, WebhookURL: onLocalhost(webhookAddress),
+		Archive: s.archiveLocation(),
 	}, config, log)
 	if err != nil {
 		return err
@@ -236,11 +236,8 @@ func (s *Environment) wait(ctx context.Context) error {
 
 // Stop stops everything, and returns the first error.
 func (s *Environment) Stop(err error) error {
-	if s.cancel != nil {
-		s.cancel()
-		if ended := <-s.Done; err == nil {
-			err = ended
-		}
+	if ended := s.stopCollector(); err == nil {
+		err = ended
 	}
 	if stopped := s.Cluster.Stop(); err == nil {
 		err = stopped
