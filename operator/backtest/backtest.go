@@ -94,7 +94,7 @@ func New(all []*policies.Policy, types *catalog.Catalog) (*Backtest, error) {
 // collectReasons are the reasons of decisions about objects without owners. The value is set for
 // those that delete them.
 var collectReasons = map[decide.Reason]bool{
-	decide.OwnersAbsent: true, decide.OwnersWaiting: true, decide.LeftToCollector: true,
+	decide.OwnersAbsent: true, decide.OwnersWaiting: true, decide.LeftToCollector: true, decide.DeletedByCollector: true,
 	decide.KeptByPolicy: false, decide.PolicyWaiting: false, decide.DelayedByPolicy: false, decide.PolicyFault: false,
 	decide.PolicyRateLimited: false, decide.NoDecision: false,
 }

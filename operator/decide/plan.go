@@ -152,6 +152,7 @@ const (
 	DependentsGone        Reason = "DependentsGone"        // all blocking dependents are gone, so the object is deleted
 	OwnershipCycle        Reason = "OwnershipCycle"        // objects that are being deleted own each other, and this reference is unblocked
 	LeftToCollector       Reason = "LeftToCollector"       // the built-in garbage collector is about to do the same
+	DeletedByCollector    Reason = "DeletedByCollector"    // the built-in garbage collector was allowed to delete the object
 	DeletionDeferred      Reason = "DeletionDeferred"      // the built-in garbage collector requested a deletion before the decision was known
 )
 

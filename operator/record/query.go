@@ -109,7 +109,7 @@ func (e Entry) Decided() string {
 	}
 	switch e.Action {
 	case None:
-		if e.Reason == decide.LeftToCollector || e.Reason == decide.OwnersAbsent { // the built-in collector deletes it
+		if e.Reason == decide.LeftToCollector || e.Reason == decide.DeletedByCollector {
 			return string(hostabi.DecisionDelete)
 		}
 	case Delete:

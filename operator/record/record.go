@@ -327,6 +327,9 @@ func (e Entry) actionText() string {
 	case RemoveState:
 		return "state annotation removed"
 	case None:
+		if e.Reason == decide.DeletedByCollector {
+			return "the built-in garbage collector may delete it"
+		}
 		if e.Detail == "" {
 			return "unchanged"
 		}

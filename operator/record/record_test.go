@@ -232,6 +232,7 @@ func TestEntry_String(t *testing.T) {
 		"ConfigMap ns/child: reference to ConfigMap a dropped, OwnerRemains":                                   with(record.DropReferences, "ConfigMap a", decide.OwnerRemains),
 		"ConfigMap ns/child: finalizer orphan removed, DependentsOrphaned":                                     with(record.RemoveFinalizer, "orphan", decide.DependentsOrphaned),
 		"ConfigMap ns/child: owner of ConfigMap ns/d unblocked, OwnershipCycle":                                with(record.Unblock, "ConfigMap ns/d", decide.OwnershipCycle),
+		"ConfigMap ns/child: the built-in garbage collector may delete it, DeletedByCollector":                 with(record.None, "", decide.DeletedByCollector),
 		"Node child: unchanged, OwnerUnreadable":                                                               cluster,
 	} {
 		if diff := cmp.Diff(want, e.String()); diff != "" {

@@ -281,7 +281,10 @@ func (e *Explanation) whyGone(f Data) string {
 		}
 	}
 	text := "It does not exist. "
-	switch {
+	switch n := len(records); {
+	case n != 0 && records[n-1].Reason == decide.DeletedByCollector:
+		last := records[n-1]
+		return text + "The built-in garbage collector was allowed to delete it at " + last.Time.UTC().Format(time.RFC3339) + ": " + last.String() + "."
 	case !f.OperatorFound:
 		return text + "No replica of the operator was found, so whether Gleaner deleted it is unknown: set --endpoint."
 	case len(f.Records.Queried) == 0:

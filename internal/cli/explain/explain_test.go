@@ -46,6 +46,9 @@ func TestSummary_DeletedObject(t *testing.T) {
 		"Gleaner deleted it": {func(f *Data) {
 			f.Records.Entries = []record.Entry{entry(record.Delete, "Background", decide.OwnersAbsent)}
 		}, "It does not exist. Gleaner deleted it at 2026-01-02T03:04:05Z: ConfigMap shop/child: deleted (Background), OwnersAbsent."},
+		"the built-in collector deleted it": {func(f *Data) {
+			f.Records.Entries = []record.Entry{entry(record.None, "", decide.DeletedByCollector)}
+		}, "It does not exist. The built-in garbage collector was allowed to delete it at 2026-01-02T03:04:05Z: ConfigMap shop/child: the built-in garbage collector may delete it, DeletedByCollector."},
 		"Gleaner let it go, and may have deleted it before its records begin": {func(f *Data) {
 			f.Records.Entries = []record.Entry{entry(record.RemoveFinalizer, "gleaner.dev/hold", decide.HoldReleased)}
 		}, "It does not exist. Gleaner removed its finalizer at 2026-01-02T03:04:05Z: ConfigMap shop/child: finalizer gleaner.dev/hold removed, HoldReleased. " + noDelete},

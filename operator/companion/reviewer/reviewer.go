@@ -208,10 +208,7 @@ func (r *Reviewer) paused(d collector.Decision) string {
 
 // recordAllowed records a decision that the built-in collector carries out.
 func (r *Reviewer) recordAllowed(d collector.Decision) {
-	d.Plan.Action = nil
-	if d.Plan.Reason == decide.NothingToDo || d.Plan.Reason == decide.LeftToCollector {
-		d.Plan.Reason = decide.OwnersAbsent
-	}
+	d.Plan.Action, d.Plan.Reason = nil, decide.DeletedByCollector
 	r.options.Recorder.Record(collector.Outcome{
 		Facts: d.Facts, Plan: d.Plan, Evaluation: d.Evaluation, Duration: r.options.Now().Sub(d.Began),
 	})

@@ -54,7 +54,7 @@ spec:
 	dependent := w.createConfigMap("dependent", owner)
 	w.delete(owner)
 	w.waitForDeletion(dependent)
-	e := w.waitForDecision(dependent, "OwnersAbsent")
+	e := w.waitForDeletionDecision(dependent)
 	if len(e.Evaluations) != 1 || e.Evaluations[0].Mode != "Monitor" || e.Evaluations[0].Decision != "Orphan" || e.Policy != "builtin" {
 		t.Errorf("recorded: %+v", e)
 	}
@@ -284,7 +284,7 @@ spec:
 	dependent := w.createConfigMap("dependent", owner)
 	w.delete(owner)
 	w.waitForDeletion(dependent)
-	if e := w.waitForDecision(dependent, "OwnersAbsent"); !strings.HasSuffix(e.Evaluations[0].Reason, ", after 1") {
+	if e := w.waitForDeletionDecision(dependent); !strings.HasSuffix(e.Evaluations[0].Reason, ", after 1") {
 		t.Errorf("recorded: %+v", e.Evaluations)
 	}
 }
@@ -304,7 +304,7 @@ spec:
 	w.delete(owner)
 	w.waitForDeletion(middle)
 	w.waitForNoOwners(below)
-	if e := w.waitForDecision(middle, "OwnersAbsent"); e.Detail != "Orphan" {
+	if e := w.waitForDeletionDecision(middle); e.Detail != "Orphan" {
 		t.Errorf("recorded: %+v", e)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
+	"github.com/gleaner-dev/gleaner/operator/decide"
 	"github.com/gleaner-dev/gleaner/operator/record"
 	"github.com/gleaner-dev/gleaner/operator/run"
 	"github.com/gleaner-dev/gleaner/test/pins"
@@ -271,6 +272,23 @@ func (w *env) waitForDecision(o *unstructured.Unstructured, reason string) recor
 	w.eventually(func() error {
 		for _, e := range w.collector.Records(o.GetUID()) {
 			if string(e.Reason) == reason && (e.Result == "" || e.Result == "Done") {
+				found = e
+				return nil
+			}
+		}
+		return errors.New(w.describeDecisions(o))
+	})
+	return found
+}
+
+// waitForDeletionDecision waits for the decision that an object is deleted: by Gleaner, or in companion mode by
+// the built-in collector.
+func (w *env) waitForDeletionDecision(o *unstructured.Unstructured) record.Entry {
+	w.Helper()
+	var found record.Entry
+	w.eventually(func() error {
+		for _, e := range w.collector.Records(o.GetUID()) {
+			if e.Reason == decide.OwnersAbsent && e.Result == "Done" || *companionMode && e.Reason == decide.DeletedByCollector {
 				found = e
 				return nil
 			}
