@@ -12,6 +12,7 @@ import (
 	"errors"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -56,12 +57,17 @@ type Header struct {
 	Object          Reference   `json:"object"`
 	ResourceVersion string      `json:"resourceVersion"`
 	Owners          []Reference `json:"owners,omitempty"` // in the object's namespace unless cluster-scoped
-	Policies        []string    `json:"policies"`         // the ArchivePolicies that selected it, as Kind namespace/name
-	Cause           Cause       `json:"cause"`
-	Expires         time.Time   `json:"expires,omitzero"` // zero: never
-	Content         Digest      `json:"content"`
-	Size            int64       `json:"size"`                // of the stored body, in bytes
-	Recipients      int         `json:"recipients,omitzero"` // number of recipients that the body is encrypted to; 0: not encrypted
+
+	// FormerOwners are references to owners that were deleted shortly before, in the same cascade,
+	// as far as is known: collectors remove them while another owner is left.
+	FormerOwners []metav1.OwnerReference `json:"formerOwners,omitempty"`
+
+	Policies   []string  `json:"policies"` // the ArchivePolicies that selected it, as Kind namespace/name
+	Cause      Cause     `json:"cause"`
+	Expires    time.Time `json:"expires,omitzero"` // zero: never
+	Content    Digest    `json:"content"`
+	Size       int64     `json:"size"`                // of the stored body, in bytes
+	Recipients int       `json:"recipients,omitzero"` // number of recipients that the body is encrypted to; 0: not encrypted
 }
 
 // Entry is an archived object.

@@ -18,6 +18,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/archive"
 	"github.com/gleaner-dev/gleaner/operator/bulkread"
 	"github.com/gleaner-dev/gleaner/operator/catalog"
+	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/modulecall"
 	"github.com/gleaner-dev/gleaner/operator/policyset"
 )
@@ -33,6 +34,9 @@ type Options struct {
 	Bulk     *bulkread.Reader // may have objects, which then are not read one by one; optional
 	Now      func() time.Time
 
+	// Lookup returns an object as the graph has it.
+	Lookup func(graph.ID) (graph.View, bool)
+
 	// OnChange is called when what Stats returns has changed. It must not block.
 	OnChange func()
 }
@@ -41,6 +45,7 @@ type Options struct {
 type Archiver struct {
 	Options
 	lineage lineage
+	former  former
 	tally   tally
 }
 
@@ -60,7 +65,7 @@ func (a *Archiver) put(ctx context.Context, object *unstructured.Unstructured, b
 		return err
 	}
 	now := a.Now()
-	header := archive.Header{Time: now, Cause: cause}
+	header := archive.Header{Time: now, Cause: cause, FormerOwners: a.former.of(object)}
 	for _, p := range by {
 		header.Policies = append(header.Policies, p.Policy.String())
 		if expires := now.Add(p.TTL); expires.After(header.Expires) {

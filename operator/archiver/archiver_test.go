@@ -333,3 +333,61 @@ func TestStats_OfPoliciesThatAreGoneAreForgotten(t *testing.T) {
 }
 
 var _ policyset.Archiver = (*archiver.Archiver)(nil)
+
+// Of a dependent with two owners, a collector removes the reference to the one that is gone first.
+func TestEntries_HaveTheFormerOwnersOfTheirCascade(t *testing.T) {
+	ref := func(name string) metav1.OwnerReference {
+		return metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: name, UID: types.UID(name)}
+	}
+	removed := map[string]func(*world, graph.Object){
+		"by Gleaner": func(w *world, o graph.Object) {
+			w.Step().Settle(t.Context(), writer.Write{Effect: writer.Orphans, Target: o, References: []metav1.OwnerReference{ref("left")}}, writer.Settlement{Sent: true})
+		},
+		"by another collector": func(w *world, o graph.Object) {
+			before := o
+			before.Owners = []metav1.OwnerReference{ref("left"), ref("right")}
+			w.graph[graph.IDOf(o.UID)] = graph.View{Object: before}
+			o.Owners = before.Owners[1:]
+			w.Apply(graph.Seen{Object: o})
+		},
+	}
+	for by, remove := range removed {
+		t.Run(by, func(t *testing.T) {
+			w := newWorld(t, policy("keep", nil, "configmaps"))
+			o := w.given("ConfigMap", "shared")
+			remove(w, o)
+			if sent, _, err := w.delete(o); !sent || err != nil {
+				t.Fatalf("sent: %t, %v", sent, err)
+			}
+			h := w.headers(archive.Query{})
+			if len(h) != 1 {
+				t.Fatalf("archived are %+v", h)
+			}
+			if diff := cmp.Diff([]metav1.OwnerReference{ref("left")}, h[0].FormerOwners); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// Who orphans a dependent wants it to stay without the owner.
+func TestEntries_HaveNoFormerOwnersThatStandOrOrphan(t *testing.T) {
+	w := newWorld(t, policy("keep", nil, "configmaps"))
+	for name, owner := range map[string]graph.Object{
+		"stands":  {UID: "owner"},
+		"orphans": {UID: "owner", Terminating: true, Orphan: true},
+	} {
+		o := w.given("ConfigMap", name)
+		before := o
+		before.Owners = []metav1.OwnerReference{{Kind: "ConfigMap", Name: "owner", UID: "owner"}, {Kind: "ConfigMap", Name: "other", UID: "other"}}
+		w.graph[graph.IDOf(o.UID)], w.graph[graph.IDOf("owner")] = graph.View{Object: before}, graph.View{Object: owner}
+		o.Owners = before.Owners[1:]
+		w.Apply(graph.Seen{Object: o})
+		if sent, _, err := w.delete(o); !sent || err != nil {
+			t.Fatalf("sent: %t, %v", sent, err)
+		}
+		if h := w.headers(archive.Query{UID: o.UID}); len(h) != 1 || len(h[0].FormerOwners) != 0 {
+			t.Errorf("%s: archived are %+v", name, h)
+		}
+	}
+}

@@ -26,6 +26,9 @@ type step struct{ *Archiver }
 // Settle implements writer.Step. An entry stays although the object was not deleted in the end: it
 // is deleted later, and has another entry then, or it exists, which restoring it reports.
 func (s step) Settle(_ context.Context, w writer.Write, end writer.Settlement) {
+	if len(w.References) != 0 && end.Sent && end.Err == nil && s.archives() {
+		s.former.add(w.Target.UID, w.References)
+	}
 	if w.Effect == writer.Deletes && (!end.Sent || end.Result == act.Changed) {
 		s.lineage.forget(w.Target.UID)
 	}

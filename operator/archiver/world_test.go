@@ -37,6 +37,7 @@ type world struct {
 	snapshot *policyset.Snapshot
 
 	objects      map[string]*unstructured.Unstructured // by kind and name
+	graph        map[graph.ID]graph.View
 	readErr      error
 	namespace    map[string]string // labels of each namespace
 	namespaceErr error
@@ -46,7 +47,7 @@ type world struct {
 // newWorld returns a world with archive policies.
 func newWorld(t *testing.T, resources ...client.Object) *world {
 	t.Helper()
-	w := &world{T: t, objects: map[string]*unstructured.Unstructured{}}
+	w := &world{T: t, objects: map[string]*unstructured.Unstructured{}, graph: map[graph.ID]graph.View{}}
 	store, err := filestore.Open(t.TempDir(), filestore.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -61,6 +62,7 @@ func newWorld(t *testing.T, resources ...client.Object) *world {
 	w.Archiver = archiver.New(archiver.Options{
 		Store: w.currentStore, Snapshot: func() *policyset.Snapshot { return w.snapshot }, Catalog: func() *catalog.Catalog { return served },
 		Reader: w, Now: time.Now, OnChange: func() {},
+		Lookup: func(id graph.ID) (graph.View, bool) { v, ok := w.graph[id]; return v, ok },
 	})
 	w.snapshot = policysettest.New(t, func(o *policysettest.Options) {
 		o.Archiver = w.Archiver

@@ -5,6 +5,8 @@ import (
 	"context"
 	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/gleaner-dev/gleaner/operator/act"
 	"github.com/gleaner-dev/gleaner/operator/decide"
 	"github.com/gleaner-dev/gleaner/operator/evaluate"
@@ -19,7 +21,7 @@ func (c *Collector) write(ctx context.Context, action decide.Action, cause write
 	}
 	target, _ := decide.Target(action)
 	return c.writer.Do(ctx, writer.Write{
-		Origin: writer.Collector, Target: target, Effect: effectOf(action), Cause: cause,
+		Origin: writer.Collector, Target: target, Effect: effectOf(action), Cause: cause, References: removedBy(action),
 		Do: func(ctx context.Context) (act.Result, error) { return c.actor.Do(ctx, action) },
 	})
 }
@@ -35,6 +37,14 @@ func causeOf(facts decide.Facts, plan decide.Plan, evaluation evaluate.Result) w
 		cause.Owner, cause.Message = facts.Owners[i].Reference.UID, cmp.Or(cause.Message, facts.Owners[i].Message)
 	}
 	return cause
+}
+
+// removedBy returns the owner references that an action removes because their owners are absent.
+func removedBy(action decide.Action) []metav1.OwnerReference {
+	if drop, ok := action.(decide.DropReferences); ok && !drop.Orphan {
+		return drop.References
+	}
+	return nil
 }
 
 // effectOf returns the effect of an action. One without an effect here is not carried out.

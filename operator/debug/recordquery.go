@@ -74,8 +74,8 @@ func parseRecordQuery(v url.Values) (q recordQuery, err error) {
 		q.Object.Namespace = new(string) // of a cluster-scoped object
 	}
 	var errs [5]error
-	q.since, errs[0] = parseTime(v, "since")
-	q.before, errs[1] = parseTime(v, "before")
+	q.since, errs[0] = ParseTime(v, "since")
+	q.before, errs[1] = ParseTime(v, "before")
 	q.exchanges, errs[2] = parseBool(v, "exchanges")
 	q.Would, errs[3] = parseBool(v, "would")
 	if text := v.Get("limit"); text != "" {
@@ -101,7 +101,8 @@ func optional(v url.Values, name string) *string {
 	return &value
 }
 
-func parseTime(v url.Values, name string) (time.Time, error) {
+// ParseTime parses a time in a query; zero if there is none.
+func ParseTime(v url.Values, name string) (time.Time, error) {
 	text := v.Get(name)
 	if text == "" {
 		return time.Time{}, nil

@@ -2,10 +2,12 @@ package restore
 
 import (
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // A standing is what has become of an owner.
@@ -128,4 +130,17 @@ func (b *builder) liveOwner(ref metav1.OwnerReference, key Key) standing {
 		return unreadable
 	}
 	return gone
+}
+
+// AddFormerOwners adds the former owners of an archived object to its owner references, as far as
+// they are restored as well: it had lost them only because they were deleted before it.
+func AddFormerOwners(o *unstructured.Unstructured, former []metav1.OwnerReference, restored map[types.UID]struct{}) {
+	refs := o.GetOwnerReferences()
+	for _, ref := range former {
+		_, is := restored[ref.UID]
+		if is && !slices.ContainsFunc(refs, func(known metav1.OwnerReference) bool { return known.UID == ref.UID }) {
+			refs = append(refs, ref)
+		}
+	}
+	o.SetOwnerReferences(refs)
 }

@@ -57,7 +57,7 @@ func (op *Operator) connectArchive(from reads) {
 		op.archiving.log = recordlog.New(recordlog.Options{Store: store, Now: op.now, Log: log})
 	}
 	op.archiving.archiver = archiver.New(archiver.Options{
-		Store: store, Snapshot: op.currentSnapshot, Catalog: op.types, Reader: from.reader, Bulk: from.bulk, Now: op.now,
+		Store: store, Snapshot: op.currentSnapshot, Catalog: op.types, Reader: from.reader, Bulk: from.bulk, Now: op.now, Lookup: op.store.Lookup,
 		OnChange: func() { op.statusWriter.FinalizersChanged() },
 	})
 }

@@ -215,7 +215,7 @@ func (op *Operator) connect() error {
 		APIServices: watch.ReadServices(services),
 		Ignored:     op.options.Ignored,
 		Interval:    op.options.DiscoveryInterval,
-		Sink:        sinks{memory{op}, op.store, op.snapshots, op.modules, op.pausing.source, listener{op}},
+		Sink:        sinks{memory{op}, op.archiving.archiver, op.store, op.snapshots, op.modules, op.pausing.source, listener{op}},
 		Log:         op.log.WithName("watch"),
 		OnChange:    op.typesChanged,
 		Selectors:   op.snapshots.Selectors,

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gleaner-dev/gleaner/operator/act"
@@ -61,12 +62,16 @@ type Cause struct {
 }
 
 // Write is one call that changes a user's object, or reaches outside the cluster. All
-// fields but Cause are required.
+// fields but Cause and References are required.
 type Write struct {
 	Origin Origin
 	Target graph.Object // as it was decided about; for External, the object that the module is evaluated for
 	Effect Effect
 	Cause  Cause
+
+	// References are the owner references that the write removes because their owners are absent;
+	// not those of owners that orphan the target.
+	References []metav1.OwnerReference
 
 	// Do makes the call. It is called at most once, after all steps have admitted the write.
 	Do func(context.Context) (act.Result, error)

@@ -78,7 +78,10 @@ var cliLayers = map[string]layer{
 	},
 	"internal/cli/kubectl": {
 		internal: []string{"internal/cli/exit", "operator/escape"},
-		external: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/cli-runtime", "k8s.io/client-go"},
+		external: []string{
+			"github.com/go-logr/logr", "github.com/spf13/cobra", "github.com/spf13/pflag", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/cli-runtime", "k8s.io/client-go",
+			"sigs.k8s.io/controller-runtime/pkg/log",
+		},
 	},
 	"internal/cli/loader": {
 		internal: []string{"hostabi", "internal/cli/exit", "internal/cli/printer", "policies", "policies/rego", "policies/source", "policies/wasm", "policies/wasm/sandbox"},

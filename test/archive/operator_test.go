@@ -2,7 +2,6 @@ package archive
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -10,11 +9,7 @@ import (
 	"os/exec"
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
-	"github.com/gleaner-dev/gleaner/operator/archive/serve"
 	"github.com/gleaner-dev/gleaner/test/program"
 )
 
@@ -105,25 +100,4 @@ func (g *operator) restore(b *testbed, args ...string) string {
 		g.Fatalf("restore %v: exit code %d\n%s", args, code, out)
 	}
 	return out
-}
-
-// archivedOwners returns the references of an object with several owners that it had when it was deleted: while one
-// of the owners is gone and another one is still being deleted, collectors remove the reference to the former.
-func (g *operator) archivedOwners(o *unstructured.Unstructured) (refs []metav1.OwnerReference) {
-	g.Helper()
-	var page serve.Page
-	if err := json.Unmarshal(g.get(serve.HeadersPath+"?uid="+string(o.GetUID())), &page); err != nil || len(page.Items) == 0 {
-		g.Fatal(page, err)
-	}
-	for _, ref := range o.GetOwnerReferences() {
-		for _, owner := range page.Items[0].Owners {
-			if owner.UID == ref.UID {
-				refs = append(refs, ref)
-			}
-		}
-	}
-	if len(refs) == 0 {
-		g.Errorf("%s %s was archived without owners", o.GetKind(), o.GetName())
-	}
-	return refs
 }

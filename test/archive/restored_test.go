@@ -95,11 +95,8 @@ func (s *shop) expectBack(g *operator, deleted []*unstructured.Unstructured, ide
 	current := s.UIDs(deleted)
 	for _, o := range deleted {
 		var without []string
-		switch {
-		case o.GetKind() == "Job":
+		if o.GetKind() == "Job" {
 			without = ofJobs
-		case len(o.GetOwnerReferences()) > 1:
-			o.SetOwnerReferences(g.archivedOwners(o))
 		}
 		live := s.Read(o)
 		if live == nil || live.GetUID() == o.GetUID() {

@@ -1,7 +1,6 @@
 package deploy
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -58,11 +57,7 @@ func newArchiveAuthor(t *testing.T, resource schema.GroupVersionResource) *autho
 	cluster := sharedInstallation(t)
 	installArchive.once.Do(func() {
 		folder := t.TempDir()
-		for _, part := range []string{"config", "crds/manifests"} {
-			if err := os.CopyFS(filepath.Join(folder, "gleaner", part), os.DirFS(filepath.Join("../..", part))); err != nil {
-				t.Fatal(err)
-			}
-		}
+		copyManifests(t, folder)
 		writeFile(t, filepath.Join(folder, "kustomization.yaml"), []byte("components: [gleaner/config/components/archive]\n"), 0o600)
 		if _, installArchive.err = cluster.Kubectl(t.Context(), "apply", "-k", folder); installArchive.err != nil {
 			return

@@ -58,7 +58,12 @@ func (p *pod) mount(t *testing.T, client kubernetes.Interface, mounts []corev1.V
 		}
 		volume := p.spec.Volumes[slices.IndexFunc(p.spec.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name })]
 		switch {
-		case volume.EmptyDir != nil:
+		case volume.EmptyDir != nil, volume.PersistentVolumeClaim != nil:
+			if claim := volume.PersistentVolumeClaim; claim != nil {
+				if _, err := client.CoreV1().PersistentVolumeClaims(namespace).Get(t.Context(), claim.ClaimName, metav1.GetOptions{}); err != nil {
+					t.Fatal(err)
+				}
+			}
 			if err := os.Chmod(folder, 0o777); err != nil {
 				t.Fatal(err)
 			}
@@ -76,6 +81,7 @@ func (p *pod) mount(t *testing.T, client kubernetes.Interface, mounts []corev1.V
 		for i := range p.args {
 			if !p.confined {
 				p.args[i] = strings.ReplaceAll(p.args[i], "="+m.MountPath, "="+folder)
+				p.args[i] = strings.ReplaceAll(p.args[i], "=file://"+m.MountPath, "=file://"+folder)
 			}
 		}
 	}

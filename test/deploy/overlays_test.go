@@ -3,6 +3,7 @@ package deploy
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -25,6 +26,7 @@ func TestOverlays(t *testing.T) {
 			{folder: companion, claim: "by the API server", flags: []string{"--server-side"}},
 			{folder: "../../config/dev"},
 			{folder: "../../config/cert-manager", prepare: certManager},
+			{folder: withComponent(t, "archive-folder"), claim: "with an archive in a folder", archives: true},
 		} {
 			o.cluster = cluster
 			t.Run(filepath.Base(o.folder)+" "+o.claim, o.test)
@@ -40,6 +42,7 @@ func TestOverlays(t *testing.T) {
 type overlay struct {
 	cluster       *devcluster.Cluster
 	folder, claim string
+	archives      bool                                               // the operator has an archive
 	flags         []string                                           // of kubectl apply
 	prepare       func(*testing.T, *devcluster.Cluster) (and func()) // creates prerequisites, and returns what runs after applying; may be nil
 }
@@ -89,6 +92,28 @@ func (o overlay) test(t *testing.T) {
 const keepsAll = `{"apiVersion":"gleaner.dev/v1alpha1","kind":"ClusterGCPolicy","metadata":{"name":"keep"},"spec":{
   "resources":[{"apiGroups":[""],"resources":["configmaps"]}],"fixed":{"collect":{"decision":"Orphan"}},"mode":"Enforce"}}`
 
+const archivesAll = `{"apiVersion":"gleaner.dev/v1alpha1","kind":"ClusterArchivePolicy","metadata":{"name":"all"},"spec":{
+  "resources":[{"apiGroups":["*"],"resources":["*"]}],"deletedBy":"Gleaner"}}`
+
+// withComponent returns an overlay of the default one with a component, as docs/install.md says.
+func withComponent(t *testing.T, component string) string {
+	t.Helper()
+	folder := t.TempDir()
+	copyManifests(t, folder)
+	writeFile(t, filepath.Join(folder, "kustomization.yaml"), []byte("resources: [gleaner/config/default]\ncomponents: [gleaner/config/components/"+component+"]\n"), 0o600)
+	return folder
+}
+
+// copyManifests copies what kustomize reads into a folder next to an overlay.
+func copyManifests(t *testing.T, folder string) {
+	t.Helper()
+	for _, part := range []string{"config", "crds/manifests"} {
+		if err := os.CopyFS(filepath.Join(folder, "gleaner", part), os.DirFS(filepath.Join("../..", part))); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // expectWorks checks that the operator keeps objects without owners while a policy applies.
 func (o overlay) expectWorks(t *testing.T) {
 	w := newEnv(t, o.cluster.RESTConfig())
@@ -99,6 +124,13 @@ func (o overlay) expectWorks(t *testing.T) {
 	kubectl(t, o.cluster, "apply", "-f", policy)
 	kubectl(t, o.cluster, "wait", "clustergcpolicies/keep", "--for=condition=Enforcing", "--timeout", timeout.String())
 	w.expectKeeps("kept")
+	if o.archives {
+		archived := filepath.Join(t.TempDir(), "archived.json")
+		writeFile(t, archived, []byte(archivesAll), 0o600)
+		kubectl(t, o.cluster, "apply", "-f", archived)
+		kubectl(t, o.cluster, "wait", "clusterarchivepolicies/all", "--for=condition=Archiving", "--timeout", timeout.String())
+		kubectl(t, o.cluster, "delete", "-f", archived, "--timeout", timeout.String())
+	}
 
 	kubectl(t, o.cluster, "delete", "-f", policy)
 	kubectl(t, o.cluster, "wait", "clustergcpolicies/keep", "--for=delete", "--timeout", timeout.String())

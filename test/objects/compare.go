@@ -1,9 +1,11 @@
 package objects
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -69,6 +71,7 @@ func comparable(o *unstructured.Unstructured, current map[types.UID]types.UID, w
 			refs[i].UID = uid
 		}
 	}
+	slices.SortFunc(refs, func(a, b metav1.OwnerReference) int { return strings.Compare(a.Kind+" "+a.Name, b.Kind+" "+b.Name) })
 	if o.SetOwnerReferences(refs); len(refs) == 0 {
 		unstructured.RemoveNestedField(o.Object, "metadata", "ownerReferences")
 	}

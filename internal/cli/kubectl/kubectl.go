@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/gleaner-dev/gleaner/internal/cli/exit"
 	"github.com/gleaner-dev/gleaner/operator/escape"
@@ -130,6 +132,7 @@ func (f *Flags) Config() (*rest.Config, error) {
 	}
 	config = rest.CopyConfig(config)
 	config.QPS = -1
+	ctrllog.SetLogger(logr.Discard()) // otherwise, its clients print a warning after 30 s
 	return config, nil
 }
 

@@ -223,3 +223,42 @@ func DigestOf(files []rego.File, tests bool) string {
 func EscapeGlob(path string) string {
 	return regexp.MustCompile(`[*?[\\]`).ReplaceAllString(path, `\$0`)
 }
+
+// ModuleFiles reads the files of a flag, each as NAME=FILE: a WebAssembly module, or a file or folder of Rego
+// without its tests.
+func ModuleFiles(flag string, names []string) (map[string][]source.File, error) {
+	given := map[string][]source.File{}
+	for _, text := range names {
+		name, path, ok := strings.Cut(text, "=")
+		if !ok || name == "" || path == "" {
+			return nil, exit.Usagef("%s=%s: write NAME=FILE", flag, text)
+		}
+		files, err := moduleFiles(path)
+		if err != nil {
+			return nil, exit.AsUsage(err)
+		}
+		given[name] = files
+	}
+	return given, nil
+}
+
+func moduleFiles(path string) (files []source.File, err error) {
+	rego, err := RegoFiles([]string{path})
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range rego {
+		if !strings.HasSuffix(f.Name, "_test.rego") {
+			files = append(files, source.File{Name: filepath.Base(f.Name), Data: []byte(f.Text)})
+		}
+	}
+	slices.SortFunc(files, func(a, b source.File) int { return strings.Compare(a.Name, b.Name) })
+	if len(rego) != 0 {
+		return files, nil
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return []source.File{{Name: filepath.Base(path), Data: data}}, nil
+}

@@ -5,10 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,7 +26,6 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/keystore"
 	"github.com/gleaner-dev/gleaner/operator/preview"
 	"github.com/gleaner-dev/gleaner/operator/statekey"
-	"github.com/gleaner-dev/gleaner/policies/source"
 )
 
 // exitLimitExceeded is the exit code of a preview in which more objects would be deleted than
@@ -133,7 +128,7 @@ func (o *options) validate(cmd *cobra.Command, args []string) error {
 
 // preview runs the preview, prints it, and returns the exit code.
 func (o *options) preview(cmd *cobra.Command, args []string) error {
-	given, err := moduleFiles(o.modules)
+	given, err := loader.ModuleFiles("--module", o.modules)
 	if err != nil {
 		return err
 	}
@@ -248,34 +243,4 @@ func (o *options) exitError(d *deletionPreview) error {
 		return exit.Error{Code: exitLimitExceeded, Err: fmt.Errorf("not all types can be read, so more than %d objects might be deleted: see the list of unknown types", o.failOver)}
 	}
 	return nil
-}
-
-// moduleFiles reads the files of --module.
-func moduleFiles(names []string) (preview.Modules, error) {
-	given := preview.Modules{}
-	for _, text := range names {
-		name, path, ok := strings.Cut(text, "=")
-		if !ok || name == "" || path == "" {
-			return nil, exit.Usagef("--module=%s: write NAME=FILE", text)
-		}
-		rego, err := loader.RegoFiles([]string{path})
-		if err != nil {
-			return nil, exit.AsUsage(err)
-		}
-		for _, f := range rego {
-			if !strings.HasSuffix(f.Name, "_test.rego") {
-				given[name] = append(given[name], source.File{Name: filepath.Base(f.Name), Data: []byte(f.Text)})
-			}
-		}
-		slices.SortFunc(given[name], func(a, b source.File) int { return strings.Compare(a.Name, b.Name) })
-		if len(rego) != 0 {
-			continue
-		}
-		data, err := os.ReadFile(path)
-		if err != nil {
-			return nil, exit.AsUsage(err)
-		}
-		given[name] = []source.File{{Name: filepath.Base(path), Data: data}}
-	}
-	return given, nil
 }

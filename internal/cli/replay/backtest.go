@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -32,7 +30,6 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/record"
 	"github.com/gleaner-dev/gleaner/operator/survey"
 	"github.com/gleaner-dev/gleaner/policies"
-	"github.com/gleaner-dev/gleaner/policies/source"
 )
 
 // exitNotEvaluable is the exit code of --require-evaluable.
@@ -96,7 +93,7 @@ func (o *options) backtest(cmd *cobra.Command, args []string) error {
 	if err := errors.Join(o.backtests.Validate(), o.backtests.archive.Validate()); err != nil {
 		return err
 	}
-	given, err := moduleFiles(o.modules)
+	given, err := loader.ModuleFiles("with -f, --module", o.modules)
 	if err != nil {
 		return err
 	}
@@ -255,34 +252,4 @@ func guessResource(gvk schema.GroupVersionKind, all []*policies.Policy) string {
 		}
 	}
 	return plural.Resource
-}
-
-// moduleFiles reads the files of --module, each as NAME=FILE.
-func moduleFiles(names []string) (preview.Modules, error) {
-	given := preview.Modules{}
-	for _, text := range names {
-		name, path, ok := strings.Cut(text, "=")
-		if !ok || name == "" || path == "" {
-			return nil, exit.Usagef("--module=%s: with -f, write NAME=FILE", text)
-		}
-		rego, err := loader.RegoFiles([]string{path})
-		if err != nil {
-			return nil, exit.AsUsage(err)
-		}
-		for _, f := range rego {
-			if !strings.HasSuffix(f.Name, "_test.rego") {
-				given[name] = append(given[name], source.File{Name: filepath.Base(f.Name), Data: []byte(f.Text)})
-			}
-		}
-		slices.SortFunc(given[name], func(a, b source.File) int { return strings.Compare(a.Name, b.Name) })
-		if len(rego) != 0 {
-			continue
-		}
-		data, err := os.ReadFile(path)
-		if err != nil {
-			return nil, exit.AsUsage(err)
-		}
-		given[name] = []source.File{{Name: filepath.Base(path), Data: data}}
-	}
-	return given, nil
 }

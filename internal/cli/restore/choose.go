@@ -194,8 +194,13 @@ func (c *chooser) objects(ctx context.Context, headers []archive.Header, done fu
 	if ctx.Err() != nil {
 		return nil, nil, ctx.Err()
 	}
+	restored := map[types.UID]struct{}{}
+	for _, h := range headers {
+		restored[h.Object.UID] = struct{}{}
+	}
 	for i, h := range headers {
 		if errs[i] == nil {
+			restore.AddFormerOwners(objects[i], h.FormerOwners, restored)
 			found = append(found, objects[i])
 			continue
 		}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gleaner-dev/gleaner/operator/archive"
+	"github.com/gleaner-dev/gleaner/operator/debug"
 )
 
 // Values returns the parameters for a page of the headers that a query selects. Position is the
@@ -86,8 +87,8 @@ func parseRequest(v url.Values) (request, error) {
 		Group: optional(v, "group"), Namespace: optional(v, "namespace"),
 	}}
 	var errs [3]error
-	r.selection.Since, errs[0] = parseTime(v, "since")
-	r.selection.Before, errs[1] = parseTime(v, "before")
+	r.selection.Since, errs[0] = debug.ParseTime(v, "since")
+	r.selection.Before, errs[1] = debug.ParseTime(v, "before")
 	if position := v.Get("continue"); position != "" {
 		text, id, _ := strings.Cut(position, ",")
 		at, err := time.Parse(time.RFC3339Nano, text)
@@ -109,7 +110,7 @@ func parseEntry(v url.Values) (entry, error) {
 	if err := checkSizes(v); err != nil {
 		return entry{}, err
 	}
-	at, err := parseTime(v, "time")
+	at, err := debug.ParseTime(v, "time")
 	if err != nil {
 		return entry{}, err
 	}
@@ -137,16 +138,4 @@ func optional(v url.Values, name string) *string {
 	}
 	value := v.Get(name)
 	return &value
-}
-
-func parseTime(v url.Values, name string) (time.Time, error) {
-	text := v.Get(name)
-	if text == "" {
-		return time.Time{}, nil
-	}
-	t, err := time.Parse(time.RFC3339Nano, text)
-	if err != nil {
-		return time.Time{}, fmt.Errorf("invalid %s %q: use RFC 3339, such as 2026-01-02T03:04:05Z", name, text)
-	}
-	return t, nil
 }
