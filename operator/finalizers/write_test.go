@@ -83,6 +83,34 @@ func TestWrite_ThatHasToWait_IsRetriedAndNotRecorded(t *testing.T) {
 	}
 }
 
+func TestWrite_ThatHasToWait_IsDecidedAgainWhenTheStepSays(t *testing.T) {
+	for _, effect := range []writer.Effect{writer.State, writer.External, writer.Releases} {
+		w := newTestEnv(t)
+		requestAll(w)
+		executed(w)
+		w.stopAt(effect, writer.Admission{Outcome: writer.Wait, Reason: "paused", Retry: time.Hour})
+		w.wantDelay(w.reconcile(w.createPending()), time.Hour)
+	}
+}
+
+// A pause may be limited to a finalizer.
+func TestWrites_SayWhichFinalizerDecided(t *testing.T) {
+	w := newTestEnv(t, func(f *policies.Finalizer) { f.Attach = true })
+	requestAll(w)
+	executed(w)
+	var by []string
+	w.admit = func(write writer.Write) writer.Admission {
+		by = append(by, write.Cause.Policy)
+		return writer.Admission{Outcome: writer.Pass}
+	}
+	w.reconcile(w.api.create(newObject("ConfigMap", "ns", "new")))
+	w.reconcile(w.createPending())
+	want := slices.Repeat([]string{w.finalizer().String()}, 4)
+	if diff := cmp.Diff(want, by); diff != "" {
+		t.Errorf("decided by (-want +got):\n%s", diff)
+	}
+}
+
 func TestAttach_ThatHasToWait_IsRetriedAndNotRecorded(t *testing.T) {
 	w := newTestEnv(t, func(f *policies.Finalizer) { f.Attach = true })
 	w.stopAt(writer.Protects, writer.Admission{Outcome: writer.Wait})
