@@ -26,20 +26,30 @@ import (
 func TestRoles(t *testing.T) {
 	for role, rights := range map[string]struct{ may, mayNot []string }{
 		"view": {
-			[]string{"list gleaner.dev gcpolicies", "get gleaner.dev policymodules", "watch gleaner.dev finalizers"},
-			[]string{"create gleaner.dev gcpolicies", "patch gleaner.dev policymodules", "create gleaner.dev finalizers", "list gleaner.dev clusterfinalizers"},
+			[]string{"list gleaner.dev gcpolicies", "get gleaner.dev policymodules", "watch gleaner.dev finalizers", "list gleaner.dev pauses"},
+			[]string{"create gleaner.dev gcpolicies", "patch gleaner.dev policymodules", "create gleaner.dev finalizers", "list gleaner.dev clusterfinalizers", "create gleaner.dev pauses"},
 		},
 		"edit": {
-			[]string{"watch gleaner.dev gcpolicies"},
-			[]string{"create gleaner.dev gcpolicies", "create gleaner.dev policymodules", "create gleaner.dev finalizers", "patch gleaner.dev finalizers"},
+			[]string{"watch gleaner.dev gcpolicies", "create gleaner.dev pauses", "delete gleaner.dev pauses"},
+			[]string{
+				"create gleaner.dev gcpolicies", "create gleaner.dev policymodules", "create gleaner.dev finalizers", "patch gleaner.dev finalizers",
+				"create gleaner.dev clusterpauses", "patch gleaner.dev pauses/status",
+			},
 		},
 		"admin": {
-			[]string{"list gleaner.dev policymodules"},
-			[]string{"create gleaner.dev gcpolicies", "create gleaner.dev policymodules", "create gleaner.dev finalizers", "create gleaner.dev clusterfinalizers"},
+			[]string{"list gleaner.dev policymodules", "create gleaner.dev pauses"},
+			[]string{
+				"create gleaner.dev gcpolicies", "create gleaner.dev policymodules", "create gleaner.dev finalizers", "create gleaner.dev clusterfinalizers",
+				"create gleaner.dev clusterpauses",
+			},
 		},
 		"gleaner-editor": {
 			[]string{"create gleaner.dev gcpolicies", "delete gleaner.dev policymodules", "patch gleaner.dev finalizers"},
 			forbiddenToTenants,
+		},
+		"gleaner-safety-cluster-editor": {
+			[]string{"create gleaner.dev clusterpauses", "delete gleaner.dev clusterpauses", "create gleaner.dev pauses"},
+			[]string{"patch gleaner.dev clusterpauses/status", "create gleaner.dev clustergcpolicies"},
 		},
 		"gleaner-cluster-viewer": {
 			[]string{"list gleaner.dev clustergcpolicies", "watch gleaner.dev gcpolicies", "get gleaner.dev clusterfinalizers"},
