@@ -11,7 +11,7 @@ import (
 // was missed: normally, it is queued when the pause ends.
 const retryInterval = time.Minute
 
-// Step stops writes that a pause covers, except for those that let go what somebody else has deleted and
+// Step stops writes that a pause covers, except for those that let go what a user or another controller has deleted and
 // that is archived now. It belongs before all steps with effects, so that
 // nothing is archived in vain, and once more after those that take time.
 type Step struct {

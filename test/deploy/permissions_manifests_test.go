@@ -73,6 +73,16 @@ spec:
   attach: true
   mode: Enforce
 ---
+apiVersion: gleaner.dev/v1alpha1
+kind: ClusterPause
+metadata: {name: elsewhere}
+spec: {policy: {kind: ClusterGCPolicy, name: elsewhere}}
+---
+apiVersion: gleaner.dev/v1alpha1
+kind: Pause
+metadata: {name: elsewhere, namespace: NAMESPACE}
+spec: {policy: {kind: GCPolicy, name: elsewhere}}
+---
 apiVersion: v1
 kind: ServiceAccount
 metadata: {name: reader, namespace: NAMESPACE}

@@ -150,6 +150,9 @@ func (p *permissionsEnv) startOperator() *operator {
 	p.Helper()
 	o := startOperator(p.T, p.cluster)
 	o.waitUntilReady("/healthz", "/readyz")
+	for _, resource := range []string{"clusterpause/elsewhere", "pause/elsewhere"} {
+		kubectl(p.T, p.cluster, "wait", "-n", p.ns, resource, "--for=condition=InForce", "--timeout="+timeout.String())
+	}
 	for _, resource := range []string{"clustergcpolicy/frees", "gcpolicy/keeping", "finalizers.gleaner.dev/done", "clusterfinalizer/done"} {
 		kubectl(p.T, p.cluster, "wait", "-n", p.ns, resource, "--for=condition=Enforcing", "--timeout="+timeout.String())
 	}

@@ -55,7 +55,7 @@ func (d *demoRun) checkRemainingPaused(ctx context.Context, name string) error {
 // mistaken is the Deployment that is deleted by mistake.
 const mistaken = "shop"
 
-// archivePolicy archives workloads before they are gone, whoever deletes them.
+// archivePolicy archives workloads before they are gone.
 const archivePolicy = `apiVersion: gleaner.dev/v1alpha1
 kind: ClusterArchivePolicy
 metadata: {name: workloads}

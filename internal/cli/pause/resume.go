@@ -21,7 +21,7 @@ import (
 const resumeLong = `End pauses: of the whole cluster, of a namespace, or of one policy or finalizer. What was stopped is decided about again, and
 deleted if that is still the decision.
 
-Every Pause or ClusterPause with exactly the given scope is deleted, whoever has created it. With --all, those with any scope are
+Every Pause or ClusterPause with exactly the given scope is deleted, also those that others have created. With --all, those with any scope are
 deleted, of all namespaces or of that of -n. Pauses that a GitOps tool applies come back: delete them at their source.
 
 Exit codes: 0 on success, also if nothing was paused; 1 for an error; 2 for an invalid command line.`
