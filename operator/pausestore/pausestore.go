@@ -56,7 +56,8 @@ type Source struct {
 
 	mu      sync.Mutex // covers what follows
 	expires time.Time  // when the pauses are not known any more; zero: they do not expire
-	failure error      // of the last read, if that has failed
+	failure error      // why the pauses are not known, once they have expired
+	failing bool       // the last read has failed
 }
 
 // New returns a Source that has read nothing yet.
@@ -166,9 +167,14 @@ func (s *Source) fail(ctx context.Context, err error) {
 		return
 	}
 	s.mu.Lock()
-	s.failure = err
+	again := s.failing
+	s.failing, s.failure = true, err
 	s.mu.Unlock()
-	s.options.Log.Error(err, "Could not read pauses, retrying", "delay", minRetry)
+	if again {
+		s.options.Log.V(1).Info("Could not read pauses, retrying", "error", err.Error())
+		return
+	}
+	s.options.Log.Error(err, "Could not read pauses, retrying until they are read", "delay", minRetry)
 }
 
 func (s *Source) publish(all []Resource, served bool, expires time.Time) {
@@ -177,7 +183,7 @@ func (s *Source) publish(all []Resource, served bool, expires time.Time) {
 		pauses[i] = r.Pause()
 	}
 	s.mu.Lock()
-	s.failure, s.expires = nil, time.Time{}
+	s.failing, s.failure, s.expires = false, nil, time.Time{}
 	if served {
 		s.expires, s.failure = expires, errors.New("the API server does not answer")
 	}
