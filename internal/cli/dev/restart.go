@@ -56,8 +56,10 @@ func (s *Environment) Restart(program string) error {
 
 // ended returns why a process has ended, unless it was told to.
 func ended(running context.Context, err error, log *bytes.Buffer) error {
-	if running.Err() != nil {
+	select {
+	case <-running.Done():
 		return nil
+	default:
 	}
 	return fmt.Errorf("gleaner run has ended: %w\n%s", err, log)
 }
