@@ -18,6 +18,7 @@ import (
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
 	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/latest"
+	"github.com/gleaner-dev/gleaner/operator/livelist"
 	"github.com/gleaner-dev/gleaner/operator/pause"
 )
 
@@ -41,7 +42,7 @@ const (
 type Options struct {
 	Client client.Client // reads live
 
-	Absent  Absent
+	Absent  livelist.Absent
 	Leading func() bool // reports whether this replica writes status
 	Now     func() time.Time
 	Log     logr.Logger

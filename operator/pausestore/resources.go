@@ -1,7 +1,6 @@
 package pausestore
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,21 +11,15 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
+	"github.com/gleaner-dev/gleaner/operator/livelist"
 	"github.com/gleaner-dev/gleaner/operator/pause"
 )
 
 // maxStatusWrites bounds how many statuses are written after one read.
 const maxStatusWrites = 100
-
-// Absent reports whether a kind is proven not to be served, by asking the API server now.
-type Absent func(context.Context, schema.GroupKind) (bool, error)
-
-// Unserved is for those who only show pauses: a kind that the API server does not find is not served.
-func Unserved(context.Context, schema.GroupKind) (bool, error) { return true, nil }
 
 // Resource is a Pause or ClusterPause.
 type Resource struct {
@@ -36,7 +29,7 @@ type Resource struct {
 }
 
 // Read lists all pauses. One that is being deleted has ended, whatever finalizers it has. It reports whether one of their types is served.
-func Read(ctx context.Context, from client.Reader, absent Absent) (all []Resource, served bool, err error) {
+func Read(ctx context.Context, from client.Reader, absent livelist.Absent) (all []Resource, served bool, err error) {
 	var (
 		cluster    v1alpha1.ClusterPauseList
 		namespaced v1alpha1.PauseList
@@ -45,9 +38,9 @@ func Read(ctx context.Context, from client.Reader, absent Absent) (all []Resourc
 		kind string
 		into client.ObjectList
 	}{{v1alpha1.KindClusterPause, &cluster}, {v1alpha1.KindPause, &namespaced}} {
-		is, err := list(ctx, from, absent, each.kind, each.into)
+		is, err := livelist.List(ctx, from, absent, each.kind, each.into)
 		if err != nil {
-			return nil, false, fmt.Errorf("list %s: %w", each.kind, err)
+			return nil, false, err
 		}
 		served = served || is
 	}
@@ -60,19 +53,6 @@ func Read(ctx context.Context, from client.Reader, absent Absent) (all []Resourc
 		all = append(all, Resource{p, &p.Spec, &p.Status})
 	}
 	return slices.DeleteFunc(all, func(r Resource) bool { return r.GetDeletionTimestamp() != nil }), served, nil
-}
-
-// list lists the objects of a kind. One that is proven not to be served has none.
-func list(ctx context.Context, from client.Reader, absent Absent, kind string, into client.ObjectList) (served bool, err error) {
-	err = from.List(ctx, into)
-	if !apimeta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
-		return err == nil, err
-	}
-	is, failed := absent(ctx, schema.GroupKind{Group: v1alpha1.GroupVersion.Group, Kind: kind})
-	if is && failed == nil {
-		return false, nil
-	}
-	return false, cmp.Or(failed, err)
 }
 
 // Pause returns what the resource stops.

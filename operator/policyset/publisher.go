@@ -14,6 +14,7 @@ import (
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
 	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/latest"
+	"github.com/gleaner-dev/gleaner/operator/livelist"
 	"github.com/gleaner-dev/gleaner/operator/modulestore"
 	"github.com/gleaner-dev/gleaner/operator/selectors"
 	"github.com/gleaner-dev/gleaner/policies"
@@ -46,7 +47,7 @@ const (
 // Options configure a Publisher. All fields but Archiver are required.
 type Options struct {
 	Reader   client.Reader // of the custom resources
-	Absent   Absent
+	Absent   livelist.Absent
 	Store    *modulestore.Store
 	Rules    Rules
 	Archiver Archiver // of the objects that archive policies select; nil: there is no archive

@@ -7,42 +7,28 @@ import (
 	"fmt"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gleaner-dev/gleaner/crds/resources"
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
+	"github.com/gleaner-dev/gleaner/operator/livelist"
 	"github.com/gleaner-dev/gleaner/operator/modulestore"
 )
 
 // Resources are the custom resources as they were read.
 type Resources struct{ resources.Resources }
 
-// Absent reports whether a kind is proven not to be served, by asking the API server now.
-type Absent func(context.Context, schema.GroupKind) (bool, error)
-
 // Read lists all resources. A kind that is not served has none. The error says which kind
 // could not be listed; then nothing is known.
-func Read(ctx context.Context, from client.Reader, absent Absent) (Resources, error) {
-	all, err := resources.Read(func(kind string, into resources.List) error { return list(ctx, from, absent, kind, into) })
-	return Resources{all}, err
-}
-
-func list(ctx context.Context, from client.Reader, absent Absent, kind string, into client.ObjectList) error {
-	if is, err := absent(ctx, schema.GroupKind{Group: v1alpha1.GroupVersion.Group, Kind: kind}); err != nil || is {
+func Read(ctx context.Context, from client.Reader, absent livelist.Absent) (Resources, error) {
+	all, err := resources.Read(func(kind string, into resources.List) error {
+		_, err := livelist.List(ctx, from, absent, kind, into)
 		return err
-	}
-	if err := from.List(ctx, into); err != nil {
-		return fmt.Errorf("list %s: %w", kind, err)
-	}
-	if _, err := meta.ExtractList(into); err != nil {
-		return fmt.Errorf("list %s: %w", kind, err)
-	}
-	return nil
+	})
+	return Resources{all}, err
 }
 
 // fingerprint identifies policies and modules by their UIDs and generations. Finalizers

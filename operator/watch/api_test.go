@@ -210,6 +210,9 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		gv.Version, parts = parts[1], parts[2:]
 	case parts[0] == "apis" && len(parts) > 2:
 		gv.Group, gv.Version, parts = parts[1], parts[2], parts[3:]
+	case parts[0] == "apis" && len(parts) == 2:
+		a.serveGroup(w, parts[1])
+		return
 	default:
 		a.serveGroups(w, parts[0] == "api")
 		return
@@ -236,21 +239,37 @@ func (a *apiServer) serveGroups(w http.ResponseWriter, core bool) {
 		reply(w, versions)
 		return
 	}
-	groups := metav1.APIGroupList{}
+	reply(w, metav1.APIGroupList{Groups: a.groups()})
+}
+
+func (a *apiServer) serveGroup(w http.ResponseWriter, name string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	groups := a.groups()
+	at := slices.IndexFunc(groups, func(g metav1.APIGroup) bool { return g.Name == name })
+	if at < 0 {
+		http.NotFound(w, nil)
+		return
+	}
+	reply(w, groups[at])
+}
+
+// groups returns all groups except the core group.
+func (a *apiServer) groups() (groups []metav1.APIGroup) {
 	for _, gv := range a.versions {
 		v := metav1.GroupVersionForDiscovery{GroupVersion: gv.String(), Version: gv.Version}
-		at := slices.IndexFunc(groups.Groups, func(g metav1.APIGroup) bool { return g.Name == gv.Group })
+		at := slices.IndexFunc(groups, func(g metav1.APIGroup) bool { return g.Name == gv.Group })
 		switch {
 		case gv.Group == "":
 		case at >= 0:
-			groups.Groups[at].Versions = append(groups.Groups[at].Versions, v)
+			groups[at].Versions = append(groups[at].Versions, v)
 		default:
-			groups.Groups = append(groups.Groups, metav1.APIGroup{
+			groups = append(groups, metav1.APIGroup{
 				Name: gv.Group, Versions: []metav1.GroupVersionForDiscovery{v}, PreferredVersion: v,
 			})
 		}
 	}
-	reply(w, groups)
+	return groups
 }
 
 func (a *apiServer) serveTypes(w http.ResponseWriter, gv schema.GroupVersion) {

@@ -153,9 +153,10 @@ var layers = map[string]layer{
 		},
 		external: []string{"github.com/go-logr/logr", "k8s.io/apimachinery", "sigs.k8s.io/controller-runtime"},
 	},
+	"operator/livelist": {internal: []string{"crds/v1alpha1"}, external: []string{"k8s.io/apimachinery", "sigs.k8s.io/controller-runtime"}},
 	"operator/policyset": { // nothing of leaders, holds, webhooks, events and status
 		internal: []string{
-			"crds/resources", "crds/v1alpha1", "hostabi", "operator/graph", "operator/latest", "operator/modulestore",
+			"crds/resources", "crds/v1alpha1", "hostabi", "operator/graph", "operator/latest", "operator/livelist", "operator/modulestore",
 			"operator/selectors", "policies", "policies/fixed", "policies/source", "policies/source/egress",
 		},
 		external: []string{
@@ -232,7 +233,7 @@ var layers = map[string]layer{
 	"operator/writer": {internal: []string{"operator/act", "operator/gate", "operator/graph"}, external: []string{"k8s.io/apimachinery"}}, // every write to a user's object passes through it
 	"operator/pause":  {internal: []string{"operator/writer"}, external: []string{"k8s.io/apimachinery"}},
 	"operator/pausestore": {
-		internal: []string{"crds/v1alpha1", "operator/graph", "operator/latest", "operator/pause"},
+		internal: []string{"crds/v1alpha1", "operator/graph", "operator/latest", "operator/livelist", "operator/pause"},
 		external: []string{"github.com/go-logr/logr", "k8s.io/apimachinery", "sigs.k8s.io/controller-runtime"},
 	},
 	"operator/record": {

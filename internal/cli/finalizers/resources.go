@@ -19,6 +19,7 @@ import (
 
 	"github.com/gleaner-dev/gleaner/crds/resources"
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
+	"github.com/gleaner-dev/gleaner/operator/livelist"
 	"github.com/gleaner-dev/gleaner/operator/pause"
 	"github.com/gleaner-dev/gleaner/operator/pausestore"
 	"github.com/gleaner-dev/gleaner/policies"
@@ -140,7 +141,7 @@ func Read(ctx context.Context, c client.Reader) *Resources {
 
 // readPauses reads the pauses. Where their types are not installed, there are none.
 func (b *Resources) readPauses(ctx context.Context, c client.Reader) {
-	all, _, err := pausestore.Read(ctx, c, pausestore.Unserved)
+	all, _, err := pausestore.Read(ctx, c, livelist.Unserved)
 	if err != nil {
 		b.Unread = append(b.Unread, fmt.Sprintf("Pauses: %v", err))
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/gleaner-dev/gleaner/internal/cli/exit"
 	"github.com/gleaner-dev/gleaner/internal/cli/finalizers"
 	"github.com/gleaner-dev/gleaner/internal/cli/kubectl"
+	"github.com/gleaner-dev/gleaner/operator/livelist"
 	"github.com/gleaner-dev/gleaner/operator/pausestore"
 )
 
@@ -158,7 +159,7 @@ func explain(err error) error {
 
 // readAll returns all pauses.
 func readAll(ctx context.Context, from client.Reader) ([]pausestore.Resource, error) {
-	all, _, err := pausestore.Read(ctx, from, pausestore.Unserved)
+	all, _, err := pausestore.Read(ctx, from, livelist.Unserved)
 	if err != nil {
 		return nil, fmt.Errorf("read pauses: %w", err)
 	}
