@@ -41,10 +41,11 @@ PARALLEL ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) * 3 / 2)))
 
 # Packages that have something for the race detector to look at: a lock, an atomic, a pool or
 # a goroutine, in the code or in a test. "make test-all" tests them under it, instead of
-# without. In the folders of OUTSIDE what is tested is another process, or the sandbox once more,
-# which takes ten times as long under it.
+# without. In the folders of OUTSIDE what is tested is another process, the sandbox once more,
+# which takes ten times as long under it, or what the packages in ./operator and
+# ./test/integration/policies run under it too, on control planes that need the processors.
 LOCKS   := ^(import)?[[:space:]]*"(sync|sync/atomic|golang.org/x/sync/.*)"|^[[:space:]]*go [a-zA-Z.]+[(]
-OUTSIDE := ^\./(cmd/gleaner|policies/wasm/fuel|test/(archive|attacks|bench|deploy|docs|examples|inspect|process|soak))$$
+OUTSIDE := ^\./(cmd/gleaner|policies/wasm/fuel|test/(archive|attacks|bench|deploy|docs|examples|faults|inspect|integration/preview|process|soak))$$
 LOCKED   = $(shell grep -rlE '$(LOCKS)' --include='*.go' --exclude-dir=hostabi --exclude-dir=go --exclude-dir=s3 --exclude-dir=examples --exclude-dir=tools --exclude-dir=testdata --exclude-dir=binaries . \
 	| xargs -r dirname | sort -u | grep -vE '$(OUTSIDE)')
 
@@ -186,16 +187,17 @@ events:
 	$(call in-modules,$(UNIT_MODULES) $(CLUSTER_MODULES)) exit $$failed
 
 # Each package is tested once: under the race detector if it has locks and a C compiler is there.
-# What takes flags runs beside the packages with locks, and its events come after theirs.
+# What takes flags runs beside the packages with locks, and its events come after theirs. Companion
+# mode runs without the detector, which has seen the same tests in the other mode.
 .PHONY: events-all
 events-all: export GLEANER_TEST_SOAK := $(SOAKTIME)
 events-all:
 	failed=0; work=$$(mktemp -d); trap 'rm -rf "$$work"' EXIT; \
 	go list $(LOCKED) >"$$work/locked"; go list $(DIFFERENTIAL) >"$$work/beside"; \
-	go list $(LONG) $(CLUSTER) $(UNIT) | grep -vxF -f "$$work/beside" >"$$work/all"; \
+	go list $(CLUSTER) $(LONG) $(UNIT) | grep -vxF -f "$$work/beside" >"$$work/all"; \
 	race=; if command -v "$$(go env CC)" >/dev/null; then race=-race; export CGO_ENABLED=1; fi; \
 	{ beside=0; \
-		go test -json $$race -timeout 30m $(COMPANION) -companion | sed 's|\("Package":"[^"]*\)"|\1 -companion"|' || beside=1; \
+		go test -json -timeout 30m $(COMPANION) -companion | sed 's|\("Package":"[^"]*\)"|\1 -companion"|' || beside=1; \
 		go test -json $$race -timeout 30m $(DIFFERENTIAL) -scripts $(SCRIPTS) || beside=1; \
 		exit $$beside; } >"$$work/events" & \
 	go test -json $$race -timeout 30m $$(grep -xF -f "$$work/locked" "$$work/all") || failed=1; \

@@ -33,9 +33,12 @@ import (
 )
 
 const (
-	eventuallyInterval = 25 * time.Millisecond
-	cleanupTimeout     = 10 * time.Second
-	maxNamePart        = 40 // of a test's name in a namespace's, which may have 63 characters
+	cleanupTimeout = 10 * time.Second
+	maxNamePart    = 40 // of a test's name in a namespace's, which may have 63 characters
+
+	// The pauses of Eventually, and which part of the time that has passed they are between these.
+	eventuallyMin, eventuallyMax = 25 * time.Millisecond, 250 * time.Millisecond
+	eventuallyPart               = 16
 )
 
 // shared is the cluster of this test binary.
@@ -170,11 +173,16 @@ func label(text string) string {
 	return "t-" + strings.Trim(clean[:min(len(clean), maxNamePart)], "-")
 }
 
-// Eventually asks every 25 ms until the answer is nil, and fails the test with
-// the last error when time is up.
+// Eventually asks until the answer is nil, and fails the test with the last error when time is
+// up. It asks after 25 ms, and then the more seldom the longer it takes: what asks too
+// often takes the time from what it waits for.
 func Eventually(t testing.TB, timeout time.Duration, ask func() error) {
 	t.Helper()
-	if err := Retry(context.Background(), timeout, eventuallyInterval, ask); err != nil {
+	begin := time.Now()
+	pause := func() time.Duration {
+		return min(max(eventuallyMin, time.Since(begin)/eventuallyPart), eventuallyMax)
+	}
+	if err := retry(context.Background(), timeout, pause, ask); err != nil {
 		t.Fatalf("not within %s: %v", timeout, err)
 	}
 }
@@ -182,18 +190,22 @@ func Eventually(t testing.TB, timeout time.Duration, ask func() error) {
 // Retry asks until the answer is nil, and returns the last error when time is up or the
 // context ends.
 func Retry(ctx context.Context, timeout, interval time.Duration, ask func() error) error {
+	return retry(ctx, timeout, func() time.Duration { return interval }, ask)
+}
+
+func retry(ctx context.Context, timeout time.Duration, pause func() time.Duration, ask func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
 	for {
 		err := ask()
 		if err == nil {
 			return nil
 		}
+		timer := time.NewTimer(pause())
 		select {
-		case <-ticker.C:
+		case <-timer.C:
 		case <-ctx.Done():
+			timer.Stop()
 			return err
 		}
 	}

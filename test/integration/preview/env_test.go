@@ -261,6 +261,11 @@ func (w *env) outcomes(p *preview.Preview) map[string]string {
 		if made := w.created[o.Name]; made == nil || made.GetUID() != o.UID {
 			continue
 		}
+		for _, e := range o.Evaluations {
+			if e.Fault != "" {
+				w.Logf("preview: %s: %s: %s", o.Name, e.Policy, e.Fault)
+			}
+		}
 		text := o.Outcome.String()
 		if o.Outcome == preview.Waits && o.Then != preview.Unknown {
 			text += " then " + o.Then.String()
