@@ -12,6 +12,7 @@ import (
 
 	"github.com/gleaner-dev/gleaner/internal/cli/archive"
 	"github.com/gleaner-dev/gleaner/internal/cli/buildinfo"
+	"github.com/gleaner-dev/gleaner/internal/cli/cascade"
 	"github.com/gleaner-dev/gleaner/internal/cli/doctor"
 	"github.com/gleaner-dev/gleaner/internal/cli/explain"
 	"github.com/gleaner-dev/gleaner/internal/cli/graph"
@@ -55,6 +56,7 @@ func rootCommandFor(name string) *cobra.Command {
 	cmd := &cobra.Command{Use: "gleaner", Short: "A programmable Kubernetes garbage collector", Long: rootLong}
 	program.Group(cmd, "Inspect and release:",
 		explain.Command(), records.Command(), stuck.Command(), monitor.Command(), graph.Command(), preview.Command(), doctor.Command(version), release.Command())
+	program.Group(cmd, "Delete:", cascade.DeleteCommand(), cascade.WaitCommand())
 	program.Group(cmd, "Stop and resume:", pause.Command(), pause.ResumeCommand())
 	program.Group(cmd, "Undo deletions:", restore.Command(), restore.UndoCommand(), archive.Command())
 	program.Group(cmd, "Write and test policies and finalizers:", module.Command(), test.Command(), replay.Command())

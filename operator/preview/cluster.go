@@ -154,8 +154,7 @@ func (w *simulatedCluster) takeEvents() []graph.Event {
 	return events
 }
 
-// delete simulates DELETE. It has no defaults by type, which only
-// matter for clients that do not specify a propagation policy, as kubectl does.
+// delete simulates DELETE.
 func (w *simulatedCluster) delete(o *object, options metav1.DeleteOptions) error {
 	if p := options.Preconditions; p != nil {
 		if p.UID != nil && *p.UID != o.UID || p.ResourceVersion != nil && *p.ResourceVersion != o.ResourceVersion {
@@ -163,7 +162,11 @@ func (w *simulatedCluster) delete(o *object, options metav1.DeleteOptions) error
 		}
 	}
 	m := o.writable()
-	if policy := options.PropagationPolicy; policy != nil {
+	policy := options.PropagationPolicy
+	if policy == nil && orphansByDefault(o.resource.GroupKind()) && !slices.ContainsFunc(m.Finalizers, isGCFinalizer) {
+		policy = new(metav1.DeletePropagationOrphan)
+	}
+	if policy != nil {
 		m.Finalizers = slices.DeleteFunc(m.Finalizers, isGCFinalizer)
 		switch *policy {
 		case metav1.DeletePropagationForeground:
@@ -181,6 +184,13 @@ func (w *simulatedCluster) delete(o *object, options metav1.DeleteOptions) error
 	}
 	w.updated(o)
 	return nil
+}
+
+// orphansByDefault reports whether the dependents of a type are orphaned if a request has no
+// propagation policy and the object neither of the finalizers that stand for one: the API server
+// does so for types that are older than garbage collection.
+func orphansByDefault(gk schema.GroupKind) bool {
+	return gk == schema.GroupKind{Group: "batch", Kind: "Job"} || gk == schema.GroupKind{Kind: "ReplicationController"}
 }
 
 // isGCFinalizer reports whether a finalizer is a garbage collection finalizer.

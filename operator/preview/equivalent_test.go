@@ -45,7 +45,7 @@ func TestEquivalent_GovernedUnderBothKindsIsUnknown(t *testing.T) {
 		})
 	}
 	p, err := Delete(t.Context(), Options{
-		Survey: s, Target: graph.IDOf("root"), Cascade: metav1.DeletePropagationBackground, Now: time.Now(),
+		Survey: s, Targets: []graph.ID{graph.IDOf("root")}, Cascade: metav1.DeletePropagationBackground, Now: time.Now(),
 		Policies: &Reading{Policies: policies.NewSet(governing)},
 	})
 	if err != nil {

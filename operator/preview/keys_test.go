@@ -54,7 +54,7 @@ func TestPreview_UnverifiableStateIsUnknown(t *testing.T) {
 				t.Fatal(err)
 			}
 			p, err := Delete(t.Context(), Options{
-				Survey: s, Target: graph.IDOf("root"), Cascade: metav1.DeletePropagationBackground, Now: time.Now(), Keys: c.keys,
+				Survey: s, Targets: []graph.ID{graph.IDOf("root")}, Cascade: metav1.DeletePropagationBackground, Now: time.Now(), Keys: c.keys,
 				Policies: &Reading{Policies: policies.NewSet([]*policies.Policy{waiting(t)})},
 			})
 			if err != nil {

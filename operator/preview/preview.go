@@ -1,4 +1,4 @@
-// Package preview simulates the deletion of an object: it runs the collector's own code on
+// Package preview simulates the deletion of objects: it runs the collector's own code on
 // a copy of the cluster's metadata until nothing changes any more.
 //
 // It writes nothing to the cluster. If an outcome cannot be determined, it is Unknown,
@@ -32,7 +32,10 @@ import (
 type Options struct {
 	Survey  *survey.Survey // not reusable: the simulation modifies its graph
 	Config  *rest.Config   // to read objects for policies; nil if all objects are from files
-	Target  graph.ID
+	Targets []graph.ID     // at least one; deleted one after another, at the same time
+
+	// Cascade is the propagation policy of the requests. "" is none: then the finalizers of
+	// the object determine it, or the default of its type.
 	Cascade metav1.DeletionPropagation
 
 	// Keys returns the operator's keys for state annotations; nil if they are unavailable.
@@ -63,7 +66,7 @@ const (
 	maxWaits        = 5       // evaluations of a policy that always returns Wait
 )
 
-// Delete previews the deletion of an object.
+// Delete previews the deletion of objects.
 func Delete(ctx context.Context, o Options) (*Preview, error) {
 	o.Now = o.Now.Truncate(time.Second) // like times in objects
 	p := &simulation{
@@ -71,21 +74,22 @@ func Delete(ctx context.Context, o Options) (*Preview, error) {
 	}
 	now := func() time.Time { return p.clock }
 	p.cluster = newSimulatedCluster(o.Survey, now)
-	target, ok := p.cluster.objects[o.Target]
-	if !ok {
-		return nil, errors.New("the object was not found: it was just deleted, or its type cannot be listed, watched and deleted")
+	var targets []*object
+	for _, id := range o.Targets {
+		target, ok := p.cluster.objects[id]
+		if !ok {
+			return nil, errors.New("the object was not found: it was just deleted, or its type cannot be listed, watched and deleted")
+		}
+		targets = append(targets, target)
 	}
-	p.tree = p.buildTree(target)
+	p.tree = p.buildTree(targets)
 	p.newCollector(ctx, now)
 	p.collector.QueueHolds(p.tree.has)
 	if err := p.runUntilIdle(ctx); err != nil {
 		return nil, err
 	}
-	p.touch(target.id)
-	if target, ok = p.cluster.objects[o.Target]; ok {
-		if err := p.cluster.delete(target, metav1.DeleteOptions{PropagationPolicy: &o.Cascade}); err != nil {
-			return nil, fmt.Errorf("delete %s: %w", target, err)
-		}
+	if err := p.deleteTargets(); err != nil {
+		return nil, err
 	}
 	if err := p.runUntilIdle(ctx); err != nil {
 		return nil, err
@@ -98,6 +102,25 @@ func Delete(ctx context.Context, o Options) (*Preview, error) {
 	}
 	r := reporter{options: o, tree: p.tree, cluster: p.cluster, history: p.history, first: first}
 	return r.report(), nil
+}
+
+// deleteTargets sends the requests.
+func (p *simulation) deleteTargets() error {
+	var options metav1.DeleteOptions
+	if p.options.Cascade != "" {
+		options.PropagationPolicy = &p.options.Cascade
+	}
+	for _, id := range p.options.Targets {
+		p.touch(id)
+		target, ok := p.cluster.objects[id]
+		if !ok {
+			continue
+		}
+		if err := p.cluster.delete(target, options); err != nil {
+			return fmt.Errorf("delete %s: %w", target, err)
+		}
+	}
+	return nil
 }
 
 // newCollector creates the collector that runs on the copy.

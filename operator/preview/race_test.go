@@ -59,7 +59,7 @@ func fromFile(t *testing.T, lines []string) *survey.Survey {
 func outcomes(t *testing.T, cascade metav1.DeletionPropagation, lines []string, governing ...*policies.Policy) map[string]string {
 	t.Helper()
 	p, err := Delete(t.Context(), Options{
-		Survey: fromFile(t, lines), Target: graph.IDOf("root"), Cascade: cascade, Now: time.Now(),
+		Survey: fromFile(t, lines), Targets: []graph.ID{graph.IDOf("root")}, Cascade: cascade, Now: time.Now(),
 		Policies: &Reading{Policies: policies.NewSet(governing)},
 	})
 	if err != nil {

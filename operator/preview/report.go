@@ -54,8 +54,8 @@ func (r reporter) report() *Preview {
 func (r reporter) propagateUnknown(order []graph.ID, at map[graph.ID]*Object) {
 	for again := true; again; {
 		again = false
-		for _, id := range order[1:] {
-			if _, is := r.deletedWith[id]; is {
+		for _, id := range order {
+			if _, is := r.deletedWith[id]; is || r.tree.isRoot(id) {
 				continue
 			}
 			o := at[id]
@@ -168,7 +168,7 @@ func (o *Object) addEvaluations(e record.Entry) {
 
 // deletionReason returns why an object is deleted.
 func (r reporter) deletionReason(id graph.ID) (reason, message, policy string) {
-	if id == r.tree.root {
+	if r.tree.isRoot(id) {
 		return "Deleted", "you delete it", ""
 	}
 	if s, is := r.deletedWith[id]; is {
@@ -231,12 +231,14 @@ func verdictText(e record.Entry) string {
 // notes returns additional messages.
 func (r reporter) notes() []string {
 	var notes []string
-	target := r.options.Survey.Items[r.tree.root]
-	for _, ref := range target.Meta.OwnerReferences {
-		owner, there := r.options.Survey.Items[graph.IDOf(ref.UID)]
-		if ref.Controller != nil && *ref.Controller && there && owner.Meta.DeletionTimestamp == nil && !r.tree.has(graph.IDOf(ref.UID)) {
-			notes = append(notes, fmt.Sprintf("%s/%s is controlled by %s/%s, which may recreate it",
-				target.Resource.Kind, target.Meta.Name, ref.Kind, ref.Name))
+	for _, root := range r.tree.roots {
+		target := r.options.Survey.Items[root]
+		for _, ref := range target.Meta.OwnerReferences {
+			owner, there := r.options.Survey.Items[graph.IDOf(ref.UID)]
+			if ref.Controller != nil && *ref.Controller && there && owner.Meta.DeletionTimestamp == nil && !r.tree.has(graph.IDOf(ref.UID)) {
+				notes = append(notes, fmt.Sprintf("%s/%s is controlled by %s/%s, which may recreate it",
+					target.Resource.Kind, target.Meta.Name, ref.Kind, ref.Name))
+			}
 		}
 	}
 	var withoutHold []string

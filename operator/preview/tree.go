@@ -6,24 +6,27 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/graph"
 )
 
-// tree contains the objects that a deletion may affect: the object and its dependents, the
+// tree contains the objects that a deletion may affect: the deleted objects and their dependents, the
 // objects in a namespace, and the custom resources of a definition. Each object is below
 // the first one that leads to it.
 type tree struct {
-	root   graph.ID
-	order  []graph.ID // from the root down, parents first
+	roots  []graph.ID
+	order  []graph.ID // from the roots down, parents first
 	parent map[graph.ID]graph.ID
 	depth  map[graph.ID]int
 }
+
+// isRoot reports whether the client deletes the object.
+func (t tree) isRoot(id graph.ID) bool { return slices.Contains(t.roots, id) }
 
 func (t tree) has(id graph.ID) bool {
 	_, ok := t.depth[id]
 	return ok
 }
 
-// buildTree returns the tree of an object.
-func (p *simulation) buildTree(root *object) tree {
-	t := tree{root: root.id, parent: map[graph.ID]graph.ID{}, depth: map[graph.ID]int{root.id: 0}}
+// buildTree returns the tree of objects. One that is below another is there.
+func (p *simulation) buildTree(roots []*object) tree {
+	t := tree{parent: map[graph.ID]graph.ID{}, depth: map[graph.ID]int{}}
 	owned := p.owned()
 	below := func(o *object) []*object {
 		list := slices.Clone(owned[o.id])
@@ -40,12 +43,19 @@ func (p *simulation) buildTree(root *object) tree {
 			}
 		}
 	}
-	grow(root, 0)
-	switch {
-	case root.contents:
-		t.addContents(root, p.contents(root.Name), owned, grow)
-	case root.resource.GroupKind() == definitions:
-		t.addContents(root, p.instances(root), owned, grow)
+	for _, root := range roots {
+		t.roots = append(t.roots, root.id)
+		if t.has(root.id) {
+			continue
+		}
+		t.depth[root.id] = 0
+		grow(root, 0)
+		switch {
+		case root.contents:
+			t.addContents(root, p.contents(root.Name), owned, grow)
+		case root.resource.GroupKind() == definitions:
+			t.addContents(root, p.instances(root), owned, grow)
+		}
 	}
 	return t
 }

@@ -18,6 +18,13 @@ var cliLayers = map[string]layer{
 		internal: []string{"internal/cli/arguments", "internal/cli/exit", "internal/cli/printer"},
 		external: []string{"github.com/spf13/cobra"},
 	},
+	"internal/cli/cascade": {
+		internal: []string{
+			"internal/cli/exit", "internal/cli/input", "internal/cli/kubectl", "internal/cli/preview", "internal/cli/printer",
+			"operator/cascade", "operator/catalog", "operator/graph", "operator/survey",
+		},
+		external: []string{"github.com/go-logr/logr", "github.com/spf13/cobra", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/klog"},
+	},
 	"internal/cli/demo": {
 		internal: []string{
 			"devcluster", "devcluster/gobuild", "devcluster/s3server", "internal/cli/arguments", "internal/cli/dev", "internal/cli/modes", "internal/cli/printer", "internal/cli/replicas",
@@ -113,7 +120,7 @@ var cliLayers = map[string]layer{
 	"internal/cli/preview": {
 		internal: []string{
 			"crds/v1alpha1", "internal/cli/arguments", "internal/cli/exit", "internal/cli/input", "internal/cli/kubectl", "internal/cli/loader", "internal/cli/modes",
-			"internal/cli/permissions", "internal/cli/printer", "internal/cli/replicas", "operator/companion", "operator/keystore", "operator/preview", "operator/record",
+			"internal/cli/permissions", "internal/cli/printer", "internal/cli/replicas", "operator/companion", "operator/graph", "operator/keystore", "operator/preview", "operator/record",
 			"operator/statekey", "operator/survey", "policies/source",
 		},
 		external: []string{"github.com/spf13/cobra", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},

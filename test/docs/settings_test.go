@@ -76,6 +76,7 @@ kubectl delete finalizers.gleaner.dev,services --all -n shop
 kubectl delete clusterfinalizer remove-bucket
 kubectl delete namespace shop`,
 	},
+	"docs/howto/follow-a-deletion.md": {after: "kubectl delete namespace shop"},
 	"docs/howto/pause-deletions.md": {
 		before:  checkFunction,
 		replace: operatorReplacements,

@@ -40,10 +40,7 @@ func Read(ctx context.Context, f *kubectl.Flags, args []string, errOut io.Writer
 	if len(f.Files) != 0 {
 		return a, a.load(ctx, f, args)
 	}
-	if a.Namespace, err = f.ResolveNamespace(); err != nil {
-		return nil, err
-	}
-	if a.Config, err = f.Config(); err != nil {
+	if err := a.connect(f); err != nil {
 		return nil, err
 	}
 	where := a.Namespace
@@ -56,8 +53,21 @@ func Read(ctx context.Context, f *kubectl.Flags, args []string, errOut io.Writer
 	if f.AllNamespaces {
 		where = ""
 	}
-	a.Survey, err = readCluster(ctx, a.Config, where, a.Namespace, errOut)
-	return a, err
+	return a, a.ReadCluster(ctx, where, errOut)
+}
+
+// Connect returns an Input without objects: of the namespace and the cluster of the flags.
+func Connect(f *kubectl.Flags) (*Input, error) {
+	a := &Input{}
+	return a, a.connect(f)
+}
+
+func (a *Input) connect(f *kubectl.Flags) (err error) {
+	if a.Namespace, err = f.ResolveNamespace(); err != nil {
+		return err
+	}
+	a.Config, err = f.Config()
+	return err
 }
 
 // load finds the target in files.
@@ -121,18 +131,20 @@ func impliedNamespace(objects []*unstructured.Unstructured, args []string) (*uns
 	return implied, nil
 }
 
-// readCluster reads a cluster, and shows the progress on a terminal.
-func readCluster(ctx context.Context, config *rest.Config, namespace, fallback string, errOut io.Writer) (*survey.Survey, error) {
+// ReadCluster reads the objects of a namespace, or of all if it is "", and shows the progress on a
+// terminal.
+func (a *Input) ReadCluster(ctx context.Context, namespace string, errOut io.Writer) (err error) {
 	var done, of atomic.Int64
 	over := printer.Progress(errOut, func() string {
 		return fmt.Sprintf("Reading the cluster: %d of %d types", done.Load(), of.Load())
 	})
 	defer over()
-	return survey.Live(ctx, survey.Options{
-		Config: config, Namespace: namespace, Fallback: fallback, Now: time.Now,
+	a.Survey, err = survey.Live(ctx, survey.Options{
+		Config: a.Config, Namespace: namespace, Fallback: a.Namespace, Now: time.Now,
 		Progress: func(d, all int) {
 			done.Store(int64(d))
 			of.Store(int64(all))
 		},
 	})
+	return err
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/gleaner-dev/gleaner/internal/cli/printer"
 	"github.com/gleaner-dev/gleaner/internal/cli/replicas"
 	"github.com/gleaner-dev/gleaner/operator/companion"
+	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/keystore"
 	"github.com/gleaner-dev/gleaner/operator/preview"
 	"github.com/gleaner-dev/gleaner/operator/statekey"
@@ -144,14 +145,21 @@ func (o *options) preview(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	p, err := o.run(cmd.Context(), a, given, with, cmd.ErrOrStderr())
+	p, err := simulate(cmd.Context(), a, deletion{targets: []graph.ID{a.TargetID()}, cascade: cascades[o.cascade], modules: given, with: with}, cmd.ErrOrStderr())
 	if err != nil {
 		return err
+	}
+	if o.collector == "" {
+		o.collector = detectMode(cmd.Context(), a)
+	}
+	if o.collector == modes.Companion && o.cascade == "orphan" {
+		p.Notes = append(p.Notes, "in companion mode, it depends on timing whether a policy with explicit: Override overrides an explicit Orphan")
 	}
 	if len(with) != 0 {
 		p.Notes = append(p.Notes, withNote(with))
 	}
-	d := o.document(a, p)
+	d := newDocument(a, p)
+	d.Collector = o.collector
 	switch o.Output {
 	case "json", "yaml":
 		err = printer.Write(cmd.OutOrStdout(), o.Output, d)
@@ -166,13 +174,21 @@ func (o *options) preview(cmd *cobra.Command, args []string) error {
 	return o.exitError(d)
 }
 
-func (o *options) run(ctx context.Context, a *input.Input, given preview.Modules, with []*unstructured.Unstructured, errOut io.Writer) (*preview.Preview, error) {
+// deletion is what is simulated.
+type deletion struct {
+	targets []graph.ID
+	cascade metav1.DeletionPropagation
+	modules preview.Modules
+	with    []*unstructured.Unstructured
+}
+
+func simulate(ctx context.Context, a *input.Input, d deletion, errOut io.Writer) (*preview.Preview, error) {
 	over := printer.Progress(errOut, func() string { return "Reading policies and simulating" })
 	defer over()
 	now := time.Now()
-	options := preview.Options{Survey: a.Survey, Config: a.Config, Target: a.TargetID(), Cascade: cascades[o.cascade], Now: now}
+	options := preview.Options{Survey: a.Survey, Config: a.Config, Targets: d.targets, Cascade: d.cascade, Now: now}
 	var reading *preview.Reading
-	reading, options.PoliciesErr = preview.ReadPolicies(ctx, a.Survey, a.Config, given, with, now)
+	reading, options.PoliciesErr = preview.ReadPolicies(ctx, a.Survey, a.Config, d.modules, d.with, now)
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
@@ -182,17 +198,7 @@ func (o *options) run(ctx context.Context, a *input.Input, given preview.Modules
 	if options.Policies = reading; reading != nil {
 		defer reading.Close()
 	}
-	p, err := preview.Delete(ctx, options)
-	if err != nil {
-		return nil, err
-	}
-	if o.collector == "" {
-		o.collector = detectMode(ctx, a)
-	}
-	if o.collector == modes.Companion && o.cascade == "orphan" {
-		p.Notes = append(p.Notes, "in companion mode, it depends on timing whether a policy with explicit: Override overrides an explicit Orphan")
-	}
-	return p, nil
+	return preview.Delete(ctx, options)
 }
 
 // stateKeys reads the operator's keys of state annotations, with the permissions of the

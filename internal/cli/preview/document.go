@@ -91,8 +91,8 @@ type previewObject struct {
 	depth int
 }
 
-func (o *options) document(a *input.Input, p *preview.Preview) *deletionPreview {
-	d := &deletionPreview{Document: printer.DocumentOf("DeletionPreview"), Cascade: p.Cascade, Collector: o.collector, Notes: p.Notes}
+func newDocument(a *input.Input, p *preview.Preview) *deletionPreview {
+	d := &deletionPreview{Document: printer.DocumentOf("DeletionPreview"), Cascade: p.Cascade, Notes: p.Notes}
 	d.Target = p.Objects[0].Object
 	byKind := map[schema.GroupKind]*kindOutcomes{}
 	for _, object := range p.Objects {

@@ -31,8 +31,13 @@ var outcomeColors = map[string]printer.Color{
 
 // writePreview writes a preview as text. Wide shows every object, with more columns.
 func writePreview(out io.Writer, d *deletionPreview, wide bool) error {
-	p := printer.PaletteFor(out)
 	printer.Fprintf(out, "If %s were deleted (--cascade=%s):\n\n", objectInNamespace(d.Target), strings.ToLower(d.Cascade))
+	return writeOutcomes(out, d, wide)
+}
+
+// writeOutcomes writes what would happen.
+func writeOutcomes(out io.Writer, d *deletionPreview, wide bool) error {
+	p := printer.PaletteFor(out)
 	if err := previewTable(d, wide).Write(out, p); err != nil {
 		return err
 	}

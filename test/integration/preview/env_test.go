@@ -32,6 +32,7 @@ import (
 var resources = map[string]schema.GroupVersionResource{
 	"ConfigMap":             {Version: "v1", Resource: "configmaps"},
 	"Secret":                {Version: "v1", Resource: "secrets"},
+	"ReplicationController": {Version: "v1", Resource: "replicationcontrollers"},
 	"PersistentVolumeClaim": {Version: "v1", Resource: "persistentvolumeclaims"},
 	"Namespace":             {Version: "v1", Resource: "namespaces"},
 
@@ -175,7 +176,13 @@ func (w *env) create(text string) {
 				held = true
 			}
 		}
-		if words[0] == "PersistentVolumeClaim" {
+		switch words[0] {
+		case "ReplicationController":
+			o.Object["spec"] = map[string]any{"replicas": int64(0), "selector": map[string]any{"app": "none"}, "template": map[string]any{
+				"metadata": map[string]any{"labels": map[string]any{"app": "none"}},
+				"spec":     map[string]any{"containers": []any{map[string]any{"name": "none", "image": "none"}}},
+			}}
+		case "PersistentVolumeClaim":
 			o.Object["spec"] = map[string]any{"accessModes": []any{"ReadWriteOnce"}, "resources": map[string]any{"requests": map[string]any{"storage": "1Mi"}}}
 		}
 		made, err := w.client(words[0]).Create(w.Context(), o, metav1.CreateOptions{})
@@ -229,11 +236,16 @@ func (w *env) eventually(name string, is func(*unstructured.Unstructured) bool) 
 	})
 }
 
-// preview previews the deletion of an object.
-func (w *env) preview(target string, cascade metav1.DeletionPropagation) *preview.Preview {
+// preview previews the deletion of objects, NAME[,NAME…] of one namespace.
+func (w *env) preview(targets string, cascade metav1.DeletionPropagation) *preview.Preview {
 	w.Helper()
-	o := w.created[target]
-	s, err := survey.Live(w.Context(), survey.Options{Config: w.config, Namespace: o.GetNamespace(), Now: time.Now})
+	var ids []graph.ID
+	namespace := ""
+	for name := range strings.SplitSeq(targets, ",") {
+		o := w.created[name]
+		ids, namespace = append(ids, graph.IDOf(o.GetUID())), o.GetNamespace()
+	}
+	s, err := survey.Live(w.Context(), survey.Options{Config: w.config, Namespace: namespace, Now: time.Now})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -245,8 +257,11 @@ func (w *env) preview(target string, cascade metav1.DeletionPropagation) *previe
 		w.Fatal(err)
 	}
 	defer reading.Close()
+	if cascade == none {
+		cascade = ""
+	}
 	p, err := preview.Delete(w.Context(), preview.Options{
-		Survey: s, Config: w.config, Target: graph.IDOf(o.GetUID()), Cascade: cascade, Policies: reading, Now: time.Now(),
+		Survey: s, Config: w.config, Targets: ids, Cascade: cascade, Policies: reading, Now: time.Now(),
 	})
 	if err != nil {
 		w.Fatal(err)
@@ -278,11 +293,17 @@ func (w *env) outcomes(p *preview.Preview) map[string]string {
 	return predicted
 }
 
-// delete deletes an object as kubectl does.
-func (w *env) delete(target string, cascade metav1.DeletionPropagation) {
+// delete deletes objects, NAME[,NAME…], as kubectl does.
+func (w *env) delete(targets string, cascade metav1.DeletionPropagation) {
 	w.Helper()
-	if err := w.client(w.created[target].GetKind()).Delete(w.Context(), target, metav1.DeleteOptions{PropagationPolicy: &cascade}); err != nil {
-		w.Fatal(err)
+	options := metav1.DeleteOptions{PropagationPolicy: &cascade}
+	if cascade == none {
+		options.PropagationPolicy = nil
+	}
+	for name := range strings.SplitSeq(targets, ",") {
+		if err := w.client(w.created[name].GetKind()).Delete(w.Context(), name, options); err != nil {
+			w.Fatal(err)
+		}
 	}
 }
 

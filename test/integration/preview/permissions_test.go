@@ -62,7 +62,7 @@ func TestPreview_UnreadableTypes_AreUnknown(t *testing.T) {
 			t.Fatalf("the policies were read: %v", unread)
 		}
 		p, err := preview.Delete(t.Context(), preview.Options{
-			Survey: s, Config: config, Target: graph.IDOf(w.created["top"].GetUID()), Cascade: background, PoliciesErr: unread, Now: time.Now(),
+			Survey: s, Config: config, Targets: []graph.ID{graph.IDOf(w.created["top"].GetUID())}, Cascade: background, PoliciesErr: unread, Now: time.Now(),
 		})
 		if err != nil {
 			t.Fatal(err)

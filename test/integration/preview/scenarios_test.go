@@ -17,6 +17,7 @@ const (
 	background = metav1.DeletePropagationBackground
 	foreground = metav1.DeletePropagationForeground
 	orphan     = metav1.DeletePropagationOrphan
+	none       = metav1.DeletionPropagation("None") // a request without a propagation policy
 )
 
 var seeds = flag.Int64("seeds", 12, "number of random sets of objects to preview and delete")
@@ -53,6 +54,7 @@ spec:
 func TestPreview_MatchesWhatHappens(t *testing.T) {
 	for claim, s := range map[string]struct {
 		policies, objects string
+		targets           string // what is deleted; default top
 		cascade           metav1.DeletionPropagation
 		says              map[string]string
 	}{
@@ -194,6 +196,33 @@ func TestPreview_MatchesWhatHappens(t *testing.T) {
 				ConfigMap stays owners=top
 				PersistentVolumeClaim goes owners=top`,
 			says: map[string]string{"top": "Goes", "stays": "Stays", "goes": "Goes"}},
+		"owners that are deleted together": {
+			targets: "top,other",
+			objects: `
+				ConfigMap top
+				ConfigMap other
+				Secret shared owners=top,other`,
+			says: map[string]string{"top": "Goes", "other": "Goes", "shared": "Goes"}},
+		"an owner and its dependent are deleted together": {
+			targets: "top,below",
+			objects: `
+				ConfigMap top
+				Secret below owners=top
+				ConfigMap last owners=below`,
+			cascade: orphan,
+			says:    map[string]string{"top": "Goes", "below": "Goes", "last": "Stays"}},
+		"no propagation policy": {
+			objects: `
+				ConfigMap top
+				Secret below owners=top`,
+			cascade: none,
+			says:    map[string]string{"top": "Goes", "below": "Goes"}},
+		"no propagation policy, and a type that is older than garbage collection": {
+			objects: `
+				ReplicationController top
+				Secret below owners=top`,
+			cascade: none,
+			says:    map[string]string{"top": "Goes", "below": "Stays"}},
 		"a module that decides by labels": {
 			policies: byLabelModule,
 			objects: `
@@ -232,11 +261,14 @@ spec:
 			if s.cascade == "" {
 				s.cascade = background
 			}
-			predicted := w.outcomes(w.preview("top", s.cascade))
+			if s.targets == "" {
+				s.targets = "top"
+			}
+			predicted := w.outcomes(w.preview(s.targets, s.cascade))
 			if diff := cmp.Diff(s.says, predicted); diff != "" {
 				t.Fatalf("preview (-want +got):\n%s", diff)
 			}
-			w.delete("top", s.cascade)
+			w.delete(s.targets, s.cascade)
 			w.expectOutcomes(predicted)
 			w.finishWaiting(predicted)
 		})

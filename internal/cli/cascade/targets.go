@@ -1,0 +1,172 @@
+package cascade
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gleaner-dev/gleaner/internal/cli/exit"
+	"github.com/gleaner-dev/gleaner/internal/cli/input"
+	"github.com/gleaner-dev/gleaner/internal/cli/kubectl"
+	"github.com/gleaner-dev/gleaner/operator/cascade"
+	"github.com/gleaner-dev/gleaner/operator/graph"
+)
+
+// name is an object in the arguments, KIND/NAME.
+type name struct{ kind, name string }
+
+// String returns KIND/NAME.
+func (n name) String() string { return n.kind + "/" + n.name }
+
+// parseNames parses KIND/NAME… or KIND NAME…
+func parseNames(args []string) (names []name, err error) {
+	if len(args) > 1 && !strings.Contains(args[0], "/") {
+		var written []string
+		for _, arg := range args[1:] {
+			if strings.Contains(arg, "/") {
+				return nil, exit.Usagef("%q after %q: write KIND/NAME for each object, or KIND NAME NAME", arg, args[0])
+			}
+			written = append(written, args[0]+"/"+arg)
+		}
+		args = written
+	}
+	if len(args) == 0 {
+		return nil, exit.Usagef("an object is required: write KIND/NAME or KIND NAME, such as deployment/web")
+	}
+	for _, arg := range args {
+		kind, of, err := kubectl.ParseTarget([]string{arg})
+		if err != nil {
+			return nil, err
+		}
+		n := name{kind, of}
+		if slices.Contains(names, n) {
+			return nil, exit.Usagef("%s is named twice", n)
+		}
+		names = append(names, n)
+	}
+	return names, nil
+}
+
+// target is a named object. Without an object, there is none of that name.
+type target struct {
+	name
+	kubectl.Target
+}
+
+// gone reports whether there is no object.
+func (t target) gone() bool { return t.Object == nil }
+
+// readTargets reads the named objects. With missing, one that does not exist is gone.
+func readTargets(ctx context.Context, f *kubectl.Flags, names []name, missing bool) ([]target, error) {
+	targets := make([]target, len(names))
+	for i, n := range names {
+		read, err := f.Target(ctx, []string{n.kind, n.name})
+		if apierrors.IsNotFound(err) && missing {
+			mapping, failed := f.Mapping(n.kind)
+			if failed != nil {
+				return nil, failed
+			}
+			read, err = kubectl.Target{Resource: mapping.Resource, Namespaced: mapping.Scope.Name() == "namespace"}, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		targets[i] = target{n, read}
+	}
+	return targets, nil
+}
+
+// scope returns the namespace in which dependents of the targets may be; "" for all.
+func scope(a *input.Input, targets []target) string {
+	for _, t := range targets {
+		if !t.Namespaced {
+			return ""
+		}
+	}
+	return a.Namespace
+}
+
+var (
+	definitions = schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}
+	namespaces  = schema.GroupResource{Resource: "namespaces"}
+)
+
+// roots returns the roots of the cascades of targets. Of a target that is gone, a root is each owner of its
+// kind and name that objects still refer to.
+func roots(a *input.Input, targets []target) (all []cascade.Root) {
+	for _, t := range targets {
+		if t.gone() {
+			all = append(all, goneRoots(a, t)...)
+			continue
+		}
+		root := cascade.Root{Object: graph.ObjectOf(t.Object.GroupVersionKind(), t.Object)}
+		switch t.Resource.GroupResource() {
+		case namespaces:
+			root.Contents = t.Object.GetName()
+		case definitions:
+			root.Instances.Group, _, _ = unstructured.NestedString(t.Object.Object, "spec", "group")
+			root.Instances.Kind, _, _ = unstructured.NestedString(t.Object.Object, "spec", "names", "kind")
+		}
+		all = append(all, root)
+	}
+	return all
+}
+
+func goneRoots(a *input.Input, t target) (all []cascade.Root) {
+	kind, group := t.ownerKind(a)
+	found := map[types.UID]struct{}{}
+	for _, item := range a.Survey.Items {
+		for _, ref := range item.Meta.OwnerReferences {
+			_, exists := a.Survey.Items[graph.IDOf(ref.UID)]
+			_, known := found[ref.UID]
+			gv, _ := schema.ParseGroupVersion(ref.APIVersion)
+			if exists || known || ref.Name != t.name.name || ref.Kind != kind || gv.Group != group || t.Namespaced && item.Meta.Namespace != a.Namespace {
+				continue
+			}
+			found[ref.UID] = struct{}{}
+			o := graph.Object{UID: ref.UID, Name: ref.Name, Kind: gv.WithKind(kind)}
+			if t.Namespaced {
+				o.Namespace = item.Meta.Namespace
+			}
+			all = append(all, cascade.Root{Object: o, Gone: true})
+		}
+	}
+	slices.SortFunc(all, func(a, b cascade.Root) int { return strings.Compare(string(a.UID), string(b.UID)) })
+	return all
+}
+
+// ownerKind returns the kind of a target that is gone.
+func (t target) ownerKind(a *input.Input) (kind, group string) {
+	for _, r := range a.Survey.Types.Collected() {
+		if r.Version.GroupResource() == t.Resource.GroupResource() {
+			return r.Kind, r.Version.Group
+		}
+	}
+	return "", t.Resource.Group
+}
+
+// track returns a tracker of the targets' cascades.
+func track(a *input.Input, targets []target) *cascade.Tracker {
+	objects := make([]graph.Object, 0, len(a.Survey.Items))
+	for _, item := range a.Survey.Items {
+		objects = append(objects, a.Survey.Object(item))
+	}
+	slices.SortFunc(objects, func(a, b graph.Object) int {
+		return strings.Compare(a.Kind.Kind+"\x00"+a.Namespace+"\x00"+a.Name, b.Kind.Kind+"\x00"+b.Namespace+"\x00"+b.Name)
+	})
+	return cascade.New(roots(a, targets), objects)
+}
+
+// joinNames returns the targets as text.
+func joinNames(targets []target) string {
+	names := make([]string, len(targets))
+	for i, t := range targets {
+		names[i] = t.name.String()
+	}
+	return strings.Join(names, ", ")
+}
