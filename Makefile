@@ -187,22 +187,25 @@ events:
 	$(call in-modules,$(UNIT_MODULES) $(CLUSTER_MODULES)) exit $$failed
 
 # Each package is tested once: under the race detector if it has locks and a C compiler is there.
-# What takes flags runs beside the packages with locks, and its events come after theirs. Companion
-# mode runs without the detector, which has seen the same tests in the other mode.
+# What takes flags comes first, beside the control planes that run under the detector, one of them
+# at a time: more of them wait for each other until their time is up. Its events come after theirs.
+# Companion mode runs without the detector, which has seen the same tests in the other mode.
 .PHONY: events-all
 events-all: export GLEANER_TEST_SOAK := $(SOAKTIME)
 events-all:
 	failed=0; work=$$(mktemp -d); trap 'rm -rf "$$work"' EXIT; \
-	go list $(LOCKED) >"$$work/locked"; go list $(DIFFERENTIAL) >"$$work/beside"; \
+	go list $(LOCKED) >"$$work/locked"; go list $(DIFFERENTIAL) >"$$work/beside"; go list $(UNIT) >"$$work/unit"; \
 	go list $(CLUSTER) $(LONG) $(UNIT) | grep -vxF -f "$$work/beside" >"$$work/all"; \
+	grep -xF -f "$$work/locked" "$$work/all" >"$$work/raced"; \
 	race=; if command -v "$$(go env CC)" >/dev/null; then race=-race; export CGO_ENABLED=1; fi; \
 	{ beside=0; \
 		go test -json -timeout 30m $(COMPANION) -companion | sed 's|\("Package":"[^"]*\)"|\1 -companion"|' || beside=1; \
 		go test -json $$race -timeout 30m $(DIFFERENTIAL) -scripts $(SCRIPTS) || beside=1; \
 		exit $$beside; } >"$$work/events" & \
-	go test -json $$race -timeout 30m $$(grep -xF -f "$$work/locked" "$$work/all") || failed=1; \
+	go test -json $$race -p 1 -timeout 30m $$(grep -vxF -f "$$work/unit" "$$work/raced") || failed=1; \
 	wait $$! || failed=1; cat "$$work/events"; \
-	go test -json -p $(PARALLEL) -timeout 30m $$(grep -vxF -f "$$work/locked" "$$work/all") || failed=1; \
+	go test -json $$race -timeout 30m $$(grep -xF -f "$$work/unit" "$$work/raced") || failed=1; \
+	go test -json -timeout 30m $$(grep -vxF -f "$$work/locked" "$$work/all") || failed=1; \
 	if [ -n "$$race" ]; then go test -json -run '^($(ALONE_TESTS))$$' $(ALONE) || failed=1; fi; \
 	$(call in-modules,$(UNIT_MODULES) $(CLUSTER_MODULES)) exit $$failed
 

@@ -114,7 +114,7 @@ spec:
 var data = map[string]string{"tier": "data"}
 
 func TestArchivePolicy_HoldsObjectsUntilTheyAreArchived(t *testing.T) {
-	o := newDedicatedEnv(t)
+	o := newOperatorEnv(t)
 	const entry = "archive.cluster.gleaner.dev/data"
 	existing, other := o.createObject("ConfigMap", "existing", data), o.createObject("ConfigMap", "other", nil)
 	p := o.apply(archivesConfigMaps)
@@ -156,7 +156,7 @@ func TestArchivePolicy_HoldsObjectsUntilTheyAreArchived(t *testing.T) {
 
 // The namespace controller deletes the policy and the objects in any order.
 func TestArchivePolicy_ArchivesANamespaceThatIsDeleted(t *testing.T) {
-	o := newDedicatedEnv(t)
+	o := newOperatorEnv(t)
 	o.stopOperator()
 	a := newFolderArchive(t)
 	o.startOperatorWith(a.use(t))

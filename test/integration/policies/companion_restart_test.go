@@ -11,7 +11,7 @@ import (
 
 // The API server is killed while cascades of all kinds are in progress.
 func TestAPIServerRestart_LosesNothing(t *testing.T) {
-	o := newDedicatedEnv(t)
+	o := newOperatorEnv(t)
 	o.applyPolicy(governingPolicy + `{propagate: {decision: Orphan, dependents: [{kind: ServiceAccount, decision: Delete}]}}`)
 	o.applyPolicy(`
 kind: GCPolicy

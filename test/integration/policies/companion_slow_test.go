@@ -73,7 +73,7 @@ func (o *dedicatedEnv) waitForBlocked(b *requestBlocker) {
 // API server in time, which gives up after three seconds: the built-in collector gets
 // a conflict and not a webhook failure.
 func TestSlowAPIServer_WebhookRefusesInTime(t *testing.T) {
-	o := newDedicatedEnv(t)
+	o := newOperatorEnv(t)
 	o.stopOperator()
 	b := &requestBlocker{}
 	o.config.Wrap(b.wrap)

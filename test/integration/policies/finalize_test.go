@@ -345,7 +345,7 @@ func TestFinalizer_OnAnUnselectedObject_IsReported(t *testing.T) {
 }
 
 func TestStateAndIdempotencyKey_SurviveARestart(t *testing.T) {
-	o := newDedicatedEnv(t)
+	o := newOperatorEnv(t)
 	o.applyFinalizer("remembers", `
 finalize := {"decision": "Done", "reason": "released"} if {
 	input.object.metadata.labels.go

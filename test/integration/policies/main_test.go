@@ -51,7 +51,7 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	options.Controllers = controllers
-	devtest.Run(m, options)
+	devtest.Run(m, options, stopReused)
 }
 
 // controllers are the controllers that the control planes run.

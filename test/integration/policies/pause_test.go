@@ -145,7 +145,7 @@ func TestPause_StopsOrphaningAndKeepsHolds(t *testing.T) {
 // What is left after a pause of everything is in force stays, even of a cascade in progress.
 func TestClusterPause_StopsACascadeInProgress(t *testing.T) {
 	const many, inFlight = 600, 20
-	o := newDedicatedEnv(t)
+	o := newOperatorEnv(t)
 	p := newPausable(o.env, many)
 	p.delete(p.owner)
 	p.eventually(func() error {

@@ -53,18 +53,31 @@ spec:
 	w.waitForDeletion(namespace)
 }
 
-// dedicatedEnv is a control plane of one test, on which the operator is started and
-// stopped.
+// dedicatedEnv is a control plane on which the test starts and stops an operator.
 type dedicatedEnv struct {
 	*env
 	cluster *devcluster.Cluster
 	stop    func() error
 }
 
+// newDedicatedEnv starts a control plane for one test, and an operator on it: for tests that change
+// what belongs to all, such as types.
 func newDedicatedEnv(t *testing.T) *dedicatedEnv {
 	t.Helper()
 	t.Parallel()
-	cluster := devtest.Start(t, devcluster.Options{Controllers: controllers})
+	return newOperatorEnvOn(t, devtest.Start(t, devcluster.Options{Controllers: controllers}))
+}
+
+// newOperatorEnv starts an operator on a control plane that other tests have used before, and that is reset
+// for them afterwards.
+func newOperatorEnv(t *testing.T) *dedicatedEnv {
+	t.Helper()
+	t.Parallel()
+	return newOperatorEnvOn(t, takeCluster(t))
+}
+
+func newOperatorEnvOn(t *testing.T, cluster *devcluster.Cluster) *dedicatedEnv {
+	t.Helper()
 	if err := inprocess.CreateCRDs(t, cluster.RESTConfig()); err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +125,7 @@ func (o *dedicatedEnv) writeState(held *unstructured.Unstructured, decision stri
 // The operator stops between any two of its writes, and the policy is a different one when
 // it restarts: the decision in the state annotation is completed.
 func TestDecision_IsResumed_AfterARestart(t *testing.T) {
-	o := newDedicatedEnv(t)
+	o := newOperatorEnv(t)
 	p := o.applyPolicy(governingPolicy + `{propagate: {decision: Orphan}}`)
 	for claim, did := range map[string]func(owner *unstructured.Unstructured){
 		"after the decision was written to the state annotation": func(owner *unstructured.Unstructured) {
@@ -142,7 +155,7 @@ func TestDecision_IsResumed_AfterARestart(t *testing.T) {
 }
 
 func TestDelay_IsResumed_AfterARestart(t *testing.T) {
-	o := newDedicatedEnv(t)
+	o := newOperatorEnv(t)
 	p := o.applyPolicy(`
 kind: GCPolicy
 metadata: {name: later}

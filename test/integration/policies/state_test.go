@@ -94,7 +94,7 @@ func TestDecision_IfForged_IsIgnored(t *testing.T) {
 // Without its keys the operator neither trusts nor writes state; with them it
 // continues. A replaced key verifies signatures for as long as it is kept.
 func TestState_WithoutKeys_IsKept_AndSurvivesRotation(t *testing.T) {
-	o := newDedicatedEnv(t)
+	o := newOperatorEnv(t)
 	o.applyFinalizer("second", `finalize := {"decision": "Done"} if input.state.first
 else := {"decision": "Wait", "after": "2s", "state": {"first": true}}`, "")
 	object := o.createWithFinalizers("o", o.finalizerName("second"))
@@ -165,7 +165,7 @@ func (w *requestCounter) of(o *unstructured.Unstructured) (n int) {
 
 // Without a limit, a wait of 1ms with changing state came to 129 writes a second.
 func TestWait_OfAMillisecond_IsRateLimited(t *testing.T) {
-	o := newDedicatedEnv(t)
+	o := newOperatorEnv(t)
 	o.stopOperator()
 	counted := newRequestCounter()
 	o.config.Wrap(func(next http.RoundTripper) http.RoundTripper {
