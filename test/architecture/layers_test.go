@@ -153,6 +153,7 @@ var layers = map[string]layer{
 		},
 		external: []string{"github.com/go-logr/logr", "k8s.io/apimachinery", "sigs.k8s.io/controller-runtime"},
 	},
+	"operator/budget":   {},
 	"operator/cascade":  {internal: []string{"operator/graph"}, external: []string{"k8s.io/apimachinery"}},
 	"operator/livelist": {internal: []string{"crds/v1alpha1"}, external: []string{"k8s.io/apimachinery", "sigs.k8s.io/controller-runtime"}},
 	"operator/policyset": { // nothing of leaders, holds, webhooks, events and status
