@@ -53,13 +53,20 @@ func New(roots []Root, objects []graph.Object) *Tracker {
 	for _, r := range roots {
 		t.add(&member{Object: r.Object, root: true, gone: r.Gone})
 	}
+	t.SeenAll(objects)
+	return t
+}
+
+// SeenAll tells that objects exist, in any order.
+func (t *Tracker) SeenAll(objects []graph.Object) {
 	owned := map[types.UID][]graph.Object{}
 	for _, o := range objects {
 		for _, owner := range o.Owners {
 			owned[owner.UID] = append(owned[owner.UID], o)
 		}
-	}
-	for _, o := range objects {
+		if t.members[o.UID] != nil {
+			t.Seen(o)
+		}
 		t.addInside(o)
 	}
 	for i := 0; i < len(t.order); i++ { // grows
@@ -67,7 +74,6 @@ func New(roots []Root, objects []graph.Object) *Tracker {
 			t.Seen(o)
 		}
 	}
-	return t
 }
 
 // Seen tells that an object exists, and as what. One that is no part of a cascade becomes one if an owner

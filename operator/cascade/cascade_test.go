@@ -180,6 +180,16 @@ func TestListed_WhatIsNotListedOfTheKindAndNamespaceIsGone(t *testing.T) {
 	}
 }
 
+// An object may be seen before its owner, which is what makes it part of a cascade.
+func TestSeenAll_InAnyOrder(t *testing.T) {
+	all := objects("last owners=below", "below owners=late", "late owners=web", "web finalizers=orphan terminating", "other")
+	tracker := cascade.New([]cascade.Root{{Object: object("web")}}, nil)
+	tracker.SeenAll(all)
+	if got := describe(tracker.Status()); got != "web waits for orphaning; late waits for its owner web; below waits for its owner late; last waits for its owner below; 0 of 4 gone" {
+		t.Error(got)
+	}
+}
+
 func TestZeroTracker_HasNothing(t *testing.T) {
 	var tracker cascade.Tracker
 	tracker.Seen(object("a"))

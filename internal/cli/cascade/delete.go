@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -142,8 +141,7 @@ func (o *deleteOptions) run(ctx context.Context, names []name, s streams) error 
 	if err := o.delete(ctx, client, targets, s.out); err != nil || !o.wait {
 		return err
 	}
-	f := follower{out: s.out, timeout: o.timeout, again: "gleaner wait " + strings.Join(arguments(targets), " ")}
-	return f.follow(ctx, client, newFeed(tracker), watched)
+	return newFollower(a, targets, o.timeout, s).follow(ctx, client, newFeed(tracker), watched)
 }
 
 // showPreview shows the preview, and returns how many objects would or might be deleted. The survey can't be

@@ -120,6 +120,21 @@ func (f *feed) fail(p place, err error) {
 	f.failed[p] = err
 }
 
+// seen tells that objects exist.
+func (f *feed) seen(objects []graph.Object) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.tracker.SeenAll(objects)
+	f.changed = true
+}
+
+// places returns what to watch now.
+func (f *feed) places(s *survey.Survey) []place {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return places(s, f.tracker)
+}
+
 // status returns how far the cascades are, and what can't be read.
 func (f *feed) status() (s cascade.Status, unread []string) {
 	f.mu.Lock()

@@ -4,12 +4,15 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"k8s.io/client-go/metadata"
 
 	"github.com/gleaner-dev/gleaner/internal/cli/exit"
+	"github.com/gleaner-dev/gleaner/internal/cli/input"
 	"github.com/gleaner-dev/gleaner/internal/cli/printer"
+	"github.com/gleaner-dev/gleaner/operator/survey"
 )
 
 const (
@@ -26,21 +29,23 @@ type follower struct {
 	out     io.Writer
 	timeout time.Duration // 0: none
 	again   string        // the command that follows them once more
+
+	read func(context.Context) (*survey.Survey, error) // what the cascades may be part of
 }
 
-// follow shows how the cascades proceed.
+func newFollower(a *input.Input, targets []target, timeout time.Duration, s streams) *follower {
+	return &follower{out: s.out, timeout: timeout, again: "gleaner wait " + strings.Join(arguments(targets), " "), read: func(ctx context.Context) (*survey.Survey, error) {
+		err := a.ReadCluster(ctx, scope(a, targets), s.errOut)
+		return a.Survey, err
+	}}
+}
+
+// follow shows how the cascades proceed. When nothing that was watched is left, it reads everything once
+// more: there may be dependents of types that the cascades had no object of before.
 func (f *follower) follow(ctx context.Context, client metadata.Interface, feed *feed, places []place) error {
 	began := time.Now()
-	watching, stop := context.WithCancel(ctx)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		feed.run(watching, client, places)
-	}()
-	defer func() {
-		stop()
-		<-ended
-	}()
+	stop := watching(ctx, client, feed, places)
+	defer func() { stop() }()
 	var over <-chan time.Time
 	if f.timeout > 0 {
 		timer := time.NewTimer(f.timeout)
@@ -53,9 +58,20 @@ func (f *follower) follow(ctx context.Context, client metadata.Interface, feed *
 	for {
 		s, unread := feed.status()
 		if s.Done() {
-			show.clear()
-			writeEnd(f.out, s, time.Since(began))
-			return nil
+			again, err := f.read(ctx)
+			if err != nil {
+				show.clear()
+				return fmt.Errorf("read what is left: %w", err)
+			}
+			feed.seen(objects(again))
+			if s, _ = feed.status(); s.Done() {
+				show.clear()
+				writeEnd(f.out, s, time.Since(began))
+				return nil
+			}
+			stop()
+			stop = watching(ctx, client, feed, feed.places(again))
+			continue
 		}
 		show.status(s, unread)
 		select {
@@ -67,6 +83,20 @@ func (f *follower) follow(ctx context.Context, client metadata.Interface, feed *
 			show.clear()
 			return fmt.Errorf("interrupted: %s; the deletion goes on, and %s follows it", progressLine(s), f.again)
 		}
+	}
+}
+
+// watching watches until stop is called, which returns when it has ended.
+func watching(ctx context.Context, client metadata.Interface, feed *feed, places []place) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		feed.run(ctx, client, places)
+	}()
+	return func() {
+		cancel()
+		<-ended
 	}
 }
 

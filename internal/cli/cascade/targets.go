@@ -15,6 +15,7 @@ import (
 	"github.com/gleaner-dev/gleaner/internal/cli/kubectl"
 	"github.com/gleaner-dev/gleaner/operator/cascade"
 	"github.com/gleaner-dev/gleaner/operator/graph"
+	"github.com/gleaner-dev/gleaner/operator/survey"
 )
 
 // name is an object in the arguments, KIND/NAME.
@@ -152,14 +153,19 @@ func (t target) ownerKind(a *input.Input) (kind, group string) {
 
 // track returns a tracker of the targets' cascades.
 func track(a *input.Input, targets []target) *cascade.Tracker {
-	objects := make([]graph.Object, 0, len(a.Survey.Items))
-	for _, item := range a.Survey.Items {
-		objects = append(objects, a.Survey.Object(item))
+	return cascade.New(roots(a, targets), objects(a.Survey))
+}
+
+// objects returns all objects of a survey, ordered by kind and name.
+func objects(s *survey.Survey) []graph.Object {
+	all := make([]graph.Object, 0, len(s.Items))
+	for _, item := range s.Items {
+		all = append(all, s.Object(item))
 	}
-	slices.SortFunc(objects, func(a, b graph.Object) int {
+	slices.SortFunc(all, func(a, b graph.Object) int {
 		return strings.Compare(a.Kind.Kind+"\x00"+a.Namespace+"\x00"+a.Name, b.Kind.Kind+"\x00"+b.Namespace+"\x00"+b.Name)
 	})
-	return cascade.New(roots(a, targets), objects)
+	return all
 }
 
 // joinNames returns the targets as text.

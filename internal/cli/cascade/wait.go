@@ -3,7 +3,6 @@ package cascade
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -87,6 +86,5 @@ func (o *waitOptions) run(ctx context.Context, names []name, s streams) error {
 		printer.Fprintf(s.out, "%s: gone, and nothing that can be read refers to it.\n", joinNames(targets))
 		return nil
 	}
-	f := follower{out: s.out, timeout: o.timeout, again: "gleaner wait " + strings.Join(arguments(targets), " ")}
-	return f.follow(ctx, a.Survey.Client, newFeed(tracker), places(a.Survey, tracker))
+	return newFollower(a, targets, o.timeout, s).follow(ctx, a.Survey.Client, newFeed(tracker), places(a.Survey, tracker))
 }

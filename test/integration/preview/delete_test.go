@@ -212,25 +212,46 @@ func TestDelete_Interrupted_SaysHowToFollow(t *testing.T) {
 	w := newEnv(t)
 	w.create("ConfigMap top finalizers=test.example.com/x")
 	ctx, cancel := context.WithCancel(t.Context())
-	out := &interrupting{cancel: cancel}
+	out := &reacting{to: map[string]func(){"waits for": cancel}}
 	code := w.gleanerTo(ctx, strings.NewReader(""), out, "delete", "configmap/top")
 	if want := "error: interrupted: 0 of 1 object is gone, 1 left; the deletion goes on, and gleaner wait configmap/top -n " + w.ns + " follows it\n"; code != 1 || !strings.HasSuffix(out.String(), want) {
 		t.Errorf("exit code %d:\n%s", code, out)
 	}
 }
 
-// interrupting is the output of a command that is interrupted while it waits.
-type interrupting struct {
+// A dependent is created during the deletion, of a type that nothing else of it has.
+func TestDelete_FollowsWhatIsCreatedMeanwhile(t *testing.T) {
+	w := newEnv(t)
+	w.create("ConfigMap top finalizers=test.example.com/x")
+	out := &reacting{to: map[string]func(){
+		"ConfigMap/top waits for finalizer": func() {
+			w.create("Secret late owners=top finalizers=test.example.com/x")
+			w.removeFinalizers("top")
+		},
+		"1 of 2 objects are gone, 1 left: Secret/late waits for finalizer": func() { w.removeFinalizers("late") },
+	}}
+	code := w.gleanerTo(t.Context(), strings.NewReader(""), out, "delete", "configmap/top")
+	if code != 0 || len(out.to) != 0 || !strings.HasSuffix(out.String(), ": 2 of 2 objects are gone.\n") {
+		t.Errorf("exit code %d:\n%s", code, out)
+	}
+	w.expectGone("top", "late")
+}
+
+// reacting is the output of a command, to which something is done once.
+type reacting struct {
 	bytes.Buffer
-	cancel func()
+	to map[string]func()
 }
 
 // Write implements io.Writer.
-func (i *interrupting) Write(data []byte) (int, error) {
-	if bytes.Contains(data, []byte("waits for")) {
-		i.cancel()
+func (r *reacting) Write(data []byte) (int, error) {
+	for text, do := range r.to {
+		if bytes.Contains(data, []byte(text)) {
+			delete(r.to, text)
+			do()
+		}
 	}
-	return i.Buffer.Write(data)
+	return r.Buffer.Write(data)
 }
 
 func TestDelete_DeletesOnlyWhatWasPreviewed(t *testing.T) {
