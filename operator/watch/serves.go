@@ -78,14 +78,19 @@ func (w *Watcher) versions(ctx context.Context, group string) ([]string, error) 
 	}
 	var served metav1.APIGroup
 	err := w.discovery.RESTClient().Get().AbsPath("/apis", group).Do(ctx).Into(&served)
-	if apierrors.IsNotFound(err) {
+	switch {
+	case apierrors.IsNotFound(err):
 		return nil, nil
+	case err != nil:
+		return nil, err
+	case served.Name != group || len(served.Versions) == 0:
+		return nil, fmt.Errorf("response is about group %q with %d versions", served.Name, len(served.Versions))
 	}
 	versions := make([]string, 0, len(served.Versions))
 	for _, v := range served.Versions {
 		versions = append(versions, v.GroupVersion)
 	}
-	return versions, err
+	return versions, nil
 }
 
 // VerifyEmpty checks, by a live discovery request, a group version for which discovery has

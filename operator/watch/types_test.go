@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -13,6 +16,8 @@ import (
 	"go.uber.org/goleak"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
 
 	"github.com/gleaner-dev/gleaner/operator/catalog"
 	"github.com/gleaner-dev/gleaner/operator/graph"
@@ -229,4 +234,28 @@ func TestLongList_ComesInBatchesOnceItsTypeIsKnown(t *testing.T) {
 			t.Errorf("both lists: an object seen %d times, at most %d events at once", sink.count(last), sink.maxBatch)
 		}
 	})
+}
+
+// A response that is not about the group, such as one from a proxy, does not show that its kinds are absent.
+func TestAbsent_NeedsAResponseAboutTheGroup(t *testing.T) {
+	for name, body := range map[string]string{
+		"nothing":       `{}`,
+		"another kind":  `{"kind": "APIGroupList", "apiVersion": "v1", "groups": []}`,
+		"another group": `{"kind": "APIGroup", "apiVersion": "v1", "name": "other.example.com", "versions": [{"groupVersion": "other.example.com/v1", "version": "v1"}]}`,
+		"no versions":   `{"kind": "APIGroup", "apiVersion": "v1", "name": "example.com", "versions": []}`,
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != "/apis/"+widgetKind.Group {
+				http.NotFound(w, r)
+				return
+			}
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, body)
+		}))
+		w := New(Options{Discovery: discovery.NewDiscoveryClientForConfigOrDie(&rest.Config{Host: server.URL})})
+		if absent, err := w.Absent(t.Context(), widgetKind); err == nil || absent {
+			t.Errorf("%s: absent %t, error %v", name, absent, err)
+		}
+		server.Close()
+	}
 }
