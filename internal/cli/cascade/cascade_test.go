@@ -2,6 +2,7 @@ package cascade
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gleaner-dev/gleaner/internal/cli/printer/printertest"
@@ -85,7 +87,7 @@ func sample() cascade.Status {
 
 func TestPlainLine_NamesWhatTheRestWaitsFor(t *testing.T) {
 	const want = "4 of 12 objects are gone, 1 kept, 7 left: Pod/ending waits for its containers to end; Secret/a waits for finalizers example.com/a, example.com/b; " +
-		"Secret/b waits for the garbage collector, since its owner ConfigMap/c is gone; 2 more"
+		"Secret/b waits for the garbage collector, because its owner ConfigMap/c is gone; 2 more"
 	if diff := cmp.Diff(want, plainLine(sample())); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -97,7 +99,7 @@ func TestLiveLines_ShowTheTreeAndABar(t *testing.T) {
 		"├─ReplicaSet/web-1 waits for its owner Deployment/web",
 		"│ └─Pod/ending waits for its containers to end",
 		"├─Secret/a waits for finalizers example.com/a, example.com/b",
-		"└─Secret/b waits for the garbage collector, since its owner ConfigMap/c is gone",
+		"└─Secret/b waits for the garbage collector, because its owner ConfigMap/c is gone",
 		"Secret/d waits for a policy to decide about its dependents",
 		"Secret/e waits for its dependents to be orphaned",
 		"can't be read: pods: forbidden",
@@ -132,12 +134,32 @@ func TestPlainShower_WritesFewLines(t *testing.T) {
 	})
 }
 
+func TestFeed_ForgetsAnErrorWhenSomethingIsReceivedAgain(t *testing.T) {
+	for name, receive := range map[string]func(*store) error{
+		"an object":     func(s *store) error { return s.Add(&metav1.PartialObjectMetadata{}) },
+		"an empty list": func(s *store) error { return s.Replace(nil, "1") },
+	} {
+		at := place{namespace: "shop"}
+		f := newFeed(cascade.New(nil, nil))
+		f.fail(at, errors.New("the server is down"))
+		if _, unread := f.status(); len(unread) != 1 || !strings.Contains(unread[0], "the server is down") {
+			t.Fatalf("%s: %q", name, unread)
+		}
+		if err := receive(&store{feed: f, place: at}); err != nil {
+			t.Fatal(err)
+		}
+		if _, unread := f.status(); len(unread) != 0 {
+			t.Errorf("after %s: %q", name, unread)
+		}
+	}
+}
+
 func TestHostileReport_IsEscaped(t *testing.T) {
 	s := printertest.Filled[cascade.Status]()
 	printertest.CheckReport(t, func(out io.Writer) error {
 		shower := &plainShower{out: out}
 		shower.status(s, []string{printertest.Hostile})
-		writeEnd(out, s, time.Second)
+		writeEnd(out, s, []string{printertest.Hostile}, time.Second)
 		return nil
 	})
 }

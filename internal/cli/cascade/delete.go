@@ -1,5 +1,4 @@
-// Package cascade implements gleaner delete and gleaner wait, which follow what a deletion leads to
-// until nothing of it is left.
+// Package cascade implements gleaner delete and gleaner wait, which follow a deletion until nothing is left.
 package cascade
 
 import (
@@ -23,23 +22,23 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/survey"
 )
 
-// exitNotConfirmed is the exit code if nothing was deleted, since it was not confirmed.
+// exitNotConfirmed is the exit code if nothing was deleted because it was not confirmed.
 const exitNotConfirmed = 3
 
 const defaultConfirmOver = 20
 
-const deleteLong = `Delete objects, and follow what that leads to until nothing of it is left.
+const deleteLong = `Delete objects and follow the deletion until nothing is left.
 
-First a preview shows what would be deleted, kept or left waiting, as gleaner preview delete does. If that is more than
---confirm-over objects, or if some types can't be read, it asks for confirmation. Then it deletes the objects that you named, and
-nothing else: their dependents are the garbage collector's. What is left is shown, with what it waits for: as a tree on a terminal,
-otherwise in lines.
+A preview shows first what would be deleted, kept or left waiting, as gleaner preview delete does. If more than --confirm-over
+objects would be deleted, or if some types can't be read, you are asked for confirmation. Then the named objects are deleted. Their
+dependents are left to the garbage collector. What remains is shown with what it waits for: on a terminal as a tree, otherwise as
+lines.
 
-Without --cascade, the request has no propagation policy, unlike that of kubectl: policies decide about the dependents, or
-else the default of the type. That is background, except for Jobs and ReplicationControllers, whose Pods are orphaned.
+Without --cascade, the request has no propagation policy, unlike a request of kubectl. Policies decide about the dependents. If none
+decides, the default of the type applies: Background, but Orphan for Jobs and ReplicationControllers.
 
-An object is done if it is gone, or if it is kept: it exists, and has no owner any more that was deleted. Gleaner's operator is not
-needed for this command: it watches the objects themselves.`
+An object is kept if it exists, is not being deleted, and no longer has an owner that was deleted. This command watches the objects
+themselves and does not need Gleaner's operator.`
 
 type deleteOptions struct {
 	*kubectl.Flags
@@ -56,36 +55,26 @@ func DeleteCommand() *cobra.Command {
 	o := &deleteOptions{Flags: kubectl.NewFlags()}
 	cmd := &cobra.Command{
 		Use:   "delete KIND/NAME...",
-		Short: "Delete objects, and follow it until nothing is left",
+		Short: "Delete objects and follow the deletion until nothing is left",
 		Long: deleteLong + `
 
-Exit codes: 0 if nothing is left, or with --wait=false if the objects were deleted; 1 for an error, or if the command was interrupted
-while something was left; 2 for an invalid command line; 3 if nothing was deleted, because it was not confirmed; 4 if something
-is left after --timeout.`,
+Exit codes: 0 if nothing is left, or with --wait=false if the deletion was requested; 1 for an error or an interrupted command; 2 for
+an invalid command line; 3 if nothing was deleted because it was not confirmed; 4 if objects are left after --timeout.`,
 		Example: `  gleaner delete deployment/web -n shop
   gleaner delete ns/shop --confirm-over 0
   gleaner delete deploy web api --cascade foreground --timeout 2m
   gleaner delete configmap/settings --yes --wait=false`,
 		ValidArgsFunction: o.CompleteTarget,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			names, err := parseNames(args)
-			if err != nil {
-				return err
-			}
-			if err := o.validate(); err != nil {
-				return err
-			}
-			return o.run(cmd.Context(), names, streams{cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()})
-		},
+		RunE:              runE(o),
 	}
 	o.AddTo(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&o.cascade, "cascade", "", "`propagation` policy: background, foreground or orphan; by default none, so that policies and the type decide")
+	flags.StringVar(&o.cascade, "cascade", "", "`propagation` policy: background, foreground or orphan; none by default")
 	flags.BoolVar(&o.wait, "wait", true, "follow the deletion until nothing is left")
-	flags.BoolVar(&o.preview, "preview", true, "show first what would be deleted, kept or left waiting")
+	flags.BoolVar(&o.preview, "preview", true, "show what would be deleted, kept or left waiting before deleting")
 	flags.IntVar(&o.confirmOver, "confirm-over", defaultConfirmOver, "ask for confirmation if more than this `number` of objects would be deleted")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask for confirmation")
-	flags.DurationVar(&o.timeout, "timeout", 0, "how long to follow the deletion, such as 5m; by default until nothing is left")
+	flags.DurationVar(&o.timeout, "timeout", 0, "maximum time to follow the deletion, such as 5m; 0 means until nothing is left")
 	_ = cmd.RegisterFlagCompletionFunc("cascade", cobra.FixedCompletions([]string{"background", "foreground", "orphan"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
@@ -109,12 +98,6 @@ func (o *deleteOptions) validate() error {
 	return o.Validate()
 }
 
-// streams are the streams of a command.
-type streams struct {
-	in          io.Reader
-	out, errOut io.Writer
-}
-
 func (o *deleteOptions) run(ctx context.Context, names []name, s streams) error {
 	a, err := input.Connect(o.Flags)
 	if err != nil {
@@ -127,6 +110,9 @@ func (o *deleteOptions) run(ctx context.Context, names []name, s streams) error 
 	if err := a.ReadCluster(ctx, scope(a, targets), s.errOut); err != nil {
 		return err
 	}
+	if err := checkRead(a, targets); err != nil && o.wait {
+		return fmt.Errorf("%w, or use --wait=false", err)
+	}
 	tracker := track(a, targets)
 	client, watched, unread := a.Survey.Client, places(a.Survey, tracker), survey.Lines(a.Survey.Unread)
 	affected := tracker.Status().Total()
@@ -136,7 +122,7 @@ func (o *deleteOptions) run(ctx context.Context, names []name, s streams) error 
 		}
 	}
 	if !o.confirmed(targets, affected, unread, s) {
-		return exit.Error{Code: exitNotConfirmed, Err: errors.New("nothing was deleted: it was not confirmed; --yes confirms without a question")}
+		return exit.Error{Code: exitNotConfirmed, Err: errors.New("nothing was deleted: it was not confirmed; to delete without a prompt, use --yes")}
 	}
 	if err := o.delete(ctx, client, targets, s.out); err != nil || !o.wait {
 		return err
@@ -167,11 +153,11 @@ func (o *deleteOptions) confirmed(targets []target, affected int, unread []strin
 	if o.yes || affected <= o.confirmOver && len(unread) == 0 {
 		return true
 	}
-	question := fmt.Sprintf("Delete %s, which deletes up to %s?", joinNames(targets), printer.Count(affected, "object", "objects"))
+	number := fmt.Sprintf("Up to %s will be deleted.", printer.Count(affected, "object", "objects"))
 	if len(unread) != 0 {
-		question = fmt.Sprintf("Delete %s, which deletes %s or more, since not all types can be read?", joinNames(targets), printer.Count(affected, "object", "objects"))
+		number = fmt.Sprintf("Not all types can be read, so %s or more will be deleted.", printer.Count(affected, "object", "objects"))
 	}
-	return printer.Confirm(s.in, s.out, question)
+	return printer.Confirm(s.in, s.out, fmt.Sprintf("Delete %s? %s", joinNames(targets), number))
 }
 
 // delete sends the requests. Each object must still be the one that was previewed.
@@ -190,26 +176,10 @@ func (o *deleteOptions) delete(ctx context.Context, client metadata.Interface, t
 		case apierrors.IsNotFound(err):
 			printer.Fprintf(out, "%s: already gone\n", t.Target)
 		case apierrors.IsConflict(err):
-			errs = append(errs, fmt.Errorf("%s: it was deleted and created again meanwhile, and is another object now: run the command again", t.Target))
+			errs = append(errs, fmt.Errorf("%s was deleted and created again after it was read: run the command again", t.Target))
 		default:
 			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// arguments returns the targets as arguments.
-func arguments(targets []target) []string {
-	var args []string
-	namespace := ""
-	for _, t := range targets {
-		args = append(args, t.name.String())
-		if t.Object != nil && t.Namespaced {
-			namespace = t.Object.GetNamespace()
-		}
-	}
-	if namespace != "" {
-		args = append(args, "-n", namespace)
-	}
-	return args
 }

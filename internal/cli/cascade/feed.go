@@ -27,11 +27,11 @@ const (
 	retryAfter    = time.Second
 )
 
-// feed tells a tracker what is seen in the cluster.
+// feed watches a cluster for a tracker.
 type feed struct {
 	mu      sync.Mutex // covers what follows
 	tracker *cascade.Tracker
-	failed  map[place]error // the last error of a list or watch, unless it works again
+	failed  map[place]error // the last error of a list or watch; removed when it works again
 	changed bool            // since last was taken
 	last    cascade.Status
 }
@@ -81,7 +81,7 @@ func (f *feed) run(ctx context.Context, client metadata.Interface, places []plac
 			reflector := cache.NewReflectorWithOptions(f.listerWatcher(client, p), &metav1.PartialObjectMetadata{}, &store{feed: f, place: p},
 				cache.ReflectorOptions{Name: p.Version.Resource})
 			for ctx.Err() == nil {
-				if err := reflector.ListAndWatchWithContext(ctx); err != nil {
+				if err := reflector.ListAndWatchWithContext(ctx); err != nil && ctx.Err() == nil {
 					f.fail(p, err)
 				}
 				select {
@@ -101,26 +101,20 @@ func (f *feed) listerWatcher(client metadata.Interface, p place) cache.ListerWat
 			if o.ResourceVersion == "0" {
 				o.ResourceVersion = "" // a list from a cache may be older than the survey, and lack what is in that
 			}
-			list, err := at.List(ctx, o)
-			f.fail(p, err)
-			return list, err
+			return at.List(ctx, o)
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) { return at.Watch(ctx, o) },
 	}, client)
 }
 
-// fail notes that objects of a place can't be read, or with nil that they can.
+// fail records that objects of a place can't be read, until something of it is received again.
 func (f *feed) fail(p place, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err == nil {
-		delete(f.failed, p)
-		return
-	}
 	f.failed[p] = err
 }
 
-// seen tells that objects exist.
+// seen records that objects exist.
 func (f *feed) seen(objects []graph.Object) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -196,6 +190,7 @@ func (s *store) each(objects []any, do func(*metav1.PartialObjectMetadata)) erro
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.changed = true
+	delete(s.failed, s.place)
 	for _, o := range objects {
 		m, ok := o.(*metav1.PartialObjectMetadata)
 		if !ok {

@@ -47,7 +47,7 @@ func waitingText(l cascade.Left) string {
 	case cascade.OwnerLeft:
 		return "its owner " + nameOf(w.Object)
 	case cascade.OwnerGone:
-		return "the garbage collector, since its owner " + nameOf(w.Object) + " is gone"
+		return "the garbage collector, because its owner " + nameOf(w.Object) + " is gone"
 	case cascade.Deletion:
 	}
 	switch {
@@ -126,8 +126,8 @@ func liveLines(s cascade.Status, unread []string, took time.Duration) []string {
 	return append(lines, fmt.Sprintf("[%s%s] %s, %s", strings.Repeat("#", filled), strings.Repeat("-", barWidth-filled), progressLine(s), took.Round(time.Second)))
 }
 
-// writeEnd writes how cascades ended.
-func writeEnd(out io.Writer, s cascade.Status, took time.Duration) {
+// writeEnd writes how cascades ended, as far as it could be read.
+func writeEnd(out io.Writer, s cascade.Status, unread []string, took time.Duration) {
 	printer.Fprintf(out, "Done after %s: %s.\n", took.Round(time.Second), progressLine(s))
 	kept := slices.Clone(s.Kept[:min(len(s.Kept), maxKept)])
 	for _, o := range kept {
@@ -136,4 +136,5 @@ func writeEnd(out io.Writer, s cascade.Status, took time.Duration) {
 	if more := len(s.Kept) - len(kept); more != 0 {
 		printer.Fprintf(out, "  … and %d more\n", more)
 	}
+	printer.WriteLines(out, printer.PaletteFor(out), "Not checked, because it can't be read:", unread)
 }

@@ -2,10 +2,12 @@ package cascade
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -53,10 +55,11 @@ func parseNames(args []string) (names []name, err error) {
 	return names, nil
 }
 
-// target is a named object. Without an object, there is none of that name.
+// target is a named object. If its Object is nil, the object is gone.
 type target struct {
 	name
 	kubectl.Target
+	ownerKind string // kind in owner references; set if the object is gone
 }
 
 // gone reports whether there is no object.
@@ -67,19 +70,38 @@ func readTargets(ctx context.Context, f *kubectl.Flags, names []name, missing bo
 	targets := make([]target, len(names))
 	for i, n := range names {
 		read, err := f.Target(ctx, []string{n.kind, n.name})
+		targets[i] = target{name: n, Target: read}
 		if apierrors.IsNotFound(err) && missing {
-			mapping, failed := f.Mapping(n.kind)
-			if failed != nil {
-				return nil, failed
-			}
-			read, err = kubectl.Target{Resource: mapping.Resource, Namespaced: mapping.Scope.Name() == "namespace"}, nil
+			targets[i], err = goneTarget(f, n)
 		}
 		if err != nil {
 			return nil, err
 		}
-		targets[i] = target{n, read}
 	}
 	return targets, nil
+}
+
+// goneTarget returns the target for an object that does not exist.
+func goneTarget(f *kubectl.Flags, n name) (target, error) {
+	mapping, err := f.Mapping(n.kind)
+	if err != nil {
+		return target{}, err
+	}
+	of := kubectl.Target{Resource: mapping.Resource, Namespaced: mapping.Scope.Name() == meta.RESTScopeNameNamespace}
+	return target{name: n, Target: of, ownerKind: mapping.GroupVersionKind.Kind}, nil
+}
+
+// checkRead returns an error if an object is not in the survey: then it can't be watched either.
+func checkRead(a *input.Input, targets []target) error {
+	for _, t := range targets {
+		if t.gone() {
+			continue
+		}
+		if _, ok := a.Survey.Items[graph.IDOf(t.Object.GetUID())]; !ok {
+			return fmt.Errorf("%s can't be followed: it was just deleted, or you may not list and watch its type; run the command again", t.Target)
+		}
+	}
+	return nil
 }
 
 // scope returns the namespace in which dependents of the targets may be; "" for all.
@@ -97,8 +119,8 @@ var (
 	namespaces  = schema.GroupResource{Resource: "namespaces"}
 )
 
-// roots returns the roots of the cascades of targets. Of a target that is gone, a root is each owner of its
-// kind and name that objects still refer to.
+// roots returns the roots of the targets' cascades. If a target is gone, these are the owners with its
+// kind and name in owner references.
 func roots(a *input.Input, targets []target) (all []cascade.Root) {
 	for _, t := range targets {
 		if t.gone() {
@@ -119,18 +141,17 @@ func roots(a *input.Input, targets []target) (all []cascade.Root) {
 }
 
 func goneRoots(a *input.Input, t target) (all []cascade.Root) {
-	kind, group := t.ownerKind(a)
 	found := map[types.UID]struct{}{}
 	for _, item := range a.Survey.Items {
 		for _, ref := range item.Meta.OwnerReferences {
 			_, exists := a.Survey.Items[graph.IDOf(ref.UID)]
 			_, known := found[ref.UID]
 			gv, _ := schema.ParseGroupVersion(ref.APIVersion)
-			if exists || known || ref.Name != t.name.name || ref.Kind != kind || gv.Group != group || t.Namespaced && item.Meta.Namespace != a.Namespace {
+			if exists || known || ref.Name != t.name.name || ref.Kind != t.ownerKind || gv.Group != t.Resource.Group || t.Namespaced && item.Meta.Namespace != a.Namespace {
 				continue
 			}
 			found[ref.UID] = struct{}{}
-			o := graph.Object{UID: ref.UID, Name: ref.Name, Kind: gv.WithKind(kind)}
+			o := graph.Object{UID: ref.UID, Name: ref.Name, Kind: gv.WithKind(ref.Kind)}
 			if t.Namespaced {
 				o.Namespace = item.Meta.Namespace
 			}
@@ -139,16 +160,6 @@ func goneRoots(a *input.Input, t target) (all []cascade.Root) {
 	}
 	slices.SortFunc(all, func(a, b cascade.Root) int { return strings.Compare(string(a.UID), string(b.UID)) })
 	return all
-}
-
-// ownerKind returns the kind of a target that is gone.
-func (t target) ownerKind(a *input.Input) (kind, group string) {
-	for _, r := range a.Survey.Types.Collected() {
-		if r.Version.GroupResource() == t.Resource.GroupResource() {
-			return r.Kind, r.Version.Group
-		}
-	}
-	return "", t.Resource.Group
 }
 
 // track returns a tracker of the targets' cascades.
@@ -166,6 +177,20 @@ func objects(s *survey.Survey) []graph.Object {
 		return strings.Compare(a.Kind.Kind+"\x00"+a.Namespace+"\x00"+a.Name, b.Kind.Kind+"\x00"+b.Namespace+"\x00"+b.Name)
 	})
 	return all
+}
+
+// arguments returns the targets as arguments of a command.
+func arguments(a *input.Input, targets []target) string {
+	var args []string
+	namespaced := false
+	for _, t := range targets {
+		args = append(args, t.name.String())
+		namespaced = namespaced || t.Namespaced
+	}
+	if namespaced {
+		args = append(args, "-n", a.Namespace)
+	}
+	return strings.Join(args, " ")
 }
 
 // joinNames returns the targets as text.

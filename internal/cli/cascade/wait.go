@@ -11,11 +11,12 @@ import (
 	"github.com/gleaner-dev/gleaner/internal/cli/input"
 	"github.com/gleaner-dev/gleaner/internal/cli/kubectl"
 	"github.com/gleaner-dev/gleaner/internal/cli/printer"
+	"github.com/gleaner-dev/gleaner/operator/survey"
 )
 
-const waitLong = `Follow a deletion that is in progress, until nothing of it is left: as gleaner delete does after it has deleted an object.
+const waitLong = `Follow a deletion in progress until nothing is left, as gleaner delete does.
 
-An object that is gone is found by the objects that still refer to it as their owner. If there are none, nothing is left.`
+If an object is already gone, its dependents are found by their owner references.`
 
 type waitOptions struct {
 	*kubectl.Flags
@@ -28,28 +29,19 @@ func WaitCommand() *cobra.Command {
 	o := &waitOptions{Flags: kubectl.NewFlags()}
 	cmd := &cobra.Command{
 		Use:   "wait KIND/NAME...",
-		Short: "Follow a deletion that is in progress",
+		Short: "Follow a deletion in progress until nothing is left",
 		Long: waitLong + `
 
-Exit codes: 0 if nothing is left; 1 for an error, also if an object is not being deleted, or if the command was interrupted while something
-was left; 2 for an invalid command line; 4 if something is left after --timeout.`,
+Exit codes: 0 if nothing is left; 1 for an error, an object that is not being deleted, or an interrupted command; 2 for an invalid
+command line; 4 if objects are left after --timeout.`,
 		Example: `  gleaner wait deployment/web -n shop
   gleaner wait ns/shop --timeout 5m`,
 		ValidArgsFunction: o.CompleteTarget,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			names, err := parseNames(args)
-			if err != nil {
-				return err
-			}
-			if err := o.validate(); err != nil {
-				return err
-			}
-			return o.run(cmd.Context(), names, streams{cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()})
-		},
+		RunE:              runE(o),
 	}
 	o.AddTo(cmd)
-	cmd.Flags().StringVar(&o.what, "for", "cascade", "what to wait for: cascade")
-	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "how long to follow the deletion, such as 5m; by default until nothing is left")
+	cmd.Flags().StringVar(&o.what, "for", "cascade", "`condition` to wait for: cascade, until nothing is left")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "maximum time to follow the deletion, such as 5m; 0 means until nothing is left")
 	_ = cmd.RegisterFlagCompletionFunc("for", cobra.FixedCompletions([]string{"cascade"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
@@ -75,15 +67,19 @@ func (o *waitOptions) run(ctx context.Context, names []name, s streams) error {
 	}
 	for _, t := range targets {
 		if !t.gone() && t.Object.GetDeletionTimestamp() == nil {
-			return fmt.Errorf("%s is not being deleted: to delete it, run gleaner delete %s", t.Target, t.name)
+			return fmt.Errorf("%s is not being deleted; to delete it, run gleaner delete %s", t.Target, t.name)
 		}
 	}
 	if err := a.ReadCluster(ctx, scope(a, targets), s.errOut); err != nil {
 		return err
 	}
+	if err := checkRead(a, targets); err != nil {
+		return err
+	}
 	tracker := track(a, targets)
 	if tracker.Status().Done() {
-		printer.Fprintf(s.out, "%s: gone, and nothing that can be read refers to it.\n", joinNames(targets))
+		printer.Fprintf(s.out, "%s: gone, and no object has it as its owner.\n", joinNames(targets))
+		printer.WriteLines(s.out, printer.PaletteFor(s.out), "Not checked, because it can't be read:", survey.Lines(a.Survey.Unread))
 		return nil
 	}
 	return newFollower(a, targets, o.timeout, s).follow(ctx, a.Survey.Client, newFeed(tracker), places(a.Survey, tracker))

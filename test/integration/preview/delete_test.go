@@ -3,6 +3,7 @@ package preview
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
 	"github.com/gleaner-dev/gleaner/internal/cli/cascade"
@@ -133,7 +136,7 @@ func TestDelete_OfANamespace_EndsWhenItsContentIsGone(t *testing.T) {
 	w.create("ConfigMap a\n Secret b owners=a")
 	out := w.expect(0, " gone.\n", "y\n", "delete", "namespace/"+w.ns, "--confirm-over=0")
 	w.expectGone("a", "b")
-	if !strings.Contains(out, "Delete namespace/"+w.ns+", which deletes up to ") {
+	if !strings.Contains(out, "Delete namespace/"+w.ns+"? Up to ") {
 		t.Errorf("no question:\n%s", out)
 	}
 }
@@ -157,7 +160,7 @@ func TestDelete_AsksForConfirmation(t *testing.T) {
 			w := newEnv(t)
 			w.create(objects)
 			out, code := w.gleaner(t.Context(), s.answer, append([]string{"delete", "configmap/top"}, s.args...)...)
-			if asks := strings.Contains(out, "Delete configmap/top, which deletes up to 3 objects? [y/N]"); asks != s.asks || code != s.code {
+			if asks := strings.Contains(out, "Delete configmap/top? Up to 3 objects will be deleted. [y/N]"); asks != s.asks || code != s.code {
 				t.Errorf("asks: %t, exit code %d, want %t and %d:\n%s", asks, code, s.asks, s.code, out)
 			}
 			if live := w.get("top"); (live != nil && live.GetDeletionTimestamp() == nil) != (s.code == 3) {
@@ -173,14 +176,14 @@ func TestWait_FollowsACascadeInProgress(t *testing.T) {
 		ConfigMap top finalizers=test.example.com/x
 		Secret a owners=top finalizers=test.example.com/x
 		ConfigMap b owners=a`)
-	w.expect(1, `error: configmaps "top" is not being deleted: to delete it, run gleaner delete configmap/top`+"\n", "", "wait", "configmap/top")
-	w.expect(4, "error: timed out after Ns: 0 of 3 objects are gone, 3 left: ConfigMap/top waits for finalizer test.example.com/x; gleaner explain KIND/NAME says why an object is left\n", "",
+	w.expect(1, `error: configmaps "top" is not being deleted; to delete it, run gleaner delete configmap/top`+"\n", "", "wait", "configmap/top")
+	w.expect(4, "error: timed out after Ns: 0 of 3 objects are gone, 3 left: ConfigMap/top waits for finalizer test.example.com/x; to find out why an object is left, run gleaner explain KIND/NAME\n", "",
 		"delete", "configmap/top", "--timeout=1s")
-	w.expect(4, "ConfigMap/top waits for finalizer test.example.com/x; gleaner explain KIND/NAME says why an object is left\n", "", "wait", "configmap/top", "--timeout=1s")
+	w.expect(4, "ConfigMap/top waits for finalizer test.example.com/x; to find out why an object is left, run gleaner explain KIND/NAME\n", "", "wait", "configmap/top", "--timeout=1s")
 
 	w.removeFinalizers("top") // then it is found by those that refer to it
 	w.eventuallyGone("top")
-	w.expect(4, "error: timed out after Ns: 1 of 3 objects are gone, 2 left: Secret/a waits for finalizer test.example.com/x; gleaner explain KIND/NAME says why an object is left\n", "",
+	w.expect(4, "error: timed out after Ns: 1 of 3 objects are gone, 2 left: Secret/a waits for finalizer test.example.com/x; to find out why an object is left, run gleaner explain KIND/NAME\n", "",
 		"wait", "configmap/top", "--timeout=3s")
 
 	ended := make(chan string, 1)
@@ -189,11 +192,11 @@ func TestWait_FollowsACascadeInProgress(t *testing.T) {
 		ended <- fmt.Sprintf("%s exit code %d", out, code)
 	}()
 	w.removeFinalizers("a")
-	if out := <-ended; !strings.HasSuffix(out, " gone.\n exit code 0") && !strings.HasSuffix(out, "refers to it.\n exit code 0") {
+	if out := <-ended; !strings.HasSuffix(out, " gone.\n exit code 0") && !strings.HasSuffix(out, "its owner.\n exit code 0") {
 		t.Error(out)
 	}
 	w.eventuallyGone("a", "b")
-	w.expect(0, "configmap/top: gone, and nothing that can be read refers to it.\n", "", "wait", "configmap/top")
+	w.expect(0, "configmap/top: gone, and no object has it as its owner.\n", "", "wait", "configmap/top")
 }
 
 func (w *env) eventuallyGone(names ...string) {
@@ -214,7 +217,7 @@ func TestDelete_Interrupted_SaysHowToFollow(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	out := &reacting{to: map[string]func(){"waits for": cancel}}
 	code := w.gleanerTo(ctx, strings.NewReader(""), out, "delete", "configmap/top")
-	if want := "error: interrupted: 0 of 1 object is gone, 1 left; the deletion goes on, and gleaner wait configmap/top -n " + w.ns + " follows it\n"; code != 1 || !strings.HasSuffix(out.String(), want) {
+	if want := "error: interrupted: 0 of 1 object is gone, 1 left; the deletion continues; to follow it again, run gleaner wait configmap/top -n " + w.ns + "\n"; code != 1 || !strings.HasSuffix(out.String(), want) {
 		t.Errorf("exit code %d:\n%s", code, out)
 	}
 }
@@ -254,6 +257,44 @@ func (r *reacting) Write(data []byte) (int, error) {
 	return r.Buffer.Write(data)
 }
 
+// What can't be read is not gone.
+func TestDelete_WithoutPermissionToList(t *testing.T) {
+	w := newEnv(t)
+	w.create("ConfigMap top\n Secret a owners=top")
+	user := "limited-" + w.ns
+	for resource, text := range map[string]string{
+		"roles": `{"metadata": {"name": "limited"}, "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "delete"]}]}`,
+		"rolebindings": `{"metadata": {"name": "limited"}, "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "limited"},
+			"subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "` + user + `"}]}`,
+	} {
+		o := &unstructured.Unstructured{}
+		if err := json.Unmarshal([]byte(text), &o.Object); err != nil {
+			t.Fatal(err)
+		}
+		o.SetAPIVersion("rbac.authorization.k8s.io/v1")
+		o.SetKind(map[string]string{"roles": "Role", "rolebindings": "RoleBinding"}[resource])
+		gvr := schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: resource}
+		if _, err := w.objects.Resource(gvr).Namespace(w.ns).Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	args := []string{"delete", "configmap/top", "--preview=false", "--as=" + user}
+	w.expect(1, "you may not list and watch its type; run the command again, or use --wait=false\n", "y\n", args...)
+	w.expectExists("top")
+	args = append(args, "--wait=false")
+	w.expect(3, "", "", args...) // it asks, since types can't be read
+	w.expectExists("top")
+	out := w.expect(0, "deletion requested\n", "y\n", args...)
+	if !strings.Contains(out, "Not all types can be read, so 1 object or more will be deleted. [y/N]") {
+		t.Error(out)
+	}
+	w.eventuallyGone("top", "a")
+	w.expect(0, "", "", "wait", "configmap/top")
+	if out := w.expect(0, "", "", "wait", "configmap/top", "--as="+user); !strings.Contains(out, "Not checked, because it can't be read:") {
+		t.Error(out)
+	}
+}
+
 func TestDelete_DeletesOnlyWhatWasPreviewed(t *testing.T) {
 	w := newEnv(t)
 	out := w.expect(1, "", "", "delete", "configmap/top")
@@ -263,7 +304,7 @@ func TestDelete_DeletesOnlyWhatWasPreviewed(t *testing.T) {
 	w.create("ConfigMap top")
 	recreates := &recreating{env: w, Reader: strings.NewReader("y\n")}
 	out, code := w.gleanerWith(t.Context(), recreates, "delete", "configmap/top", "--confirm-over=0")
-	if code != 1 || !strings.Contains(out, "is another object now: run the command again") {
+	if code != 1 || !strings.Contains(out, "was deleted and created again after it was read: run the command again") {
 		t.Errorf("exit code %d:\n%s", code, out)
 	}
 	w.expectExists("top")
