@@ -36,7 +36,7 @@ const (
 	cleanupTimeout = 10 * time.Second
 	maxNamePart    = 40 // of a test's name in a namespace's, which may have 63 characters
 
-	// The pauses of Eventually, and which part of the time that has passed they are between these.
+	// The interval of Eventually is this part of the time that has passed, between min and max.
 	eventuallyMin, eventuallyMax = 25 * time.Millisecond, 250 * time.Millisecond
 	eventuallyPart               = 16
 )
@@ -173,9 +173,9 @@ func label(text string) string {
 	return "t-" + strings.Trim(clean[:min(len(clean), maxNamePart)], "-")
 }
 
-// Eventually asks until the answer is nil, and fails the test with the last error when time is
-// up. It asks after 25 ms, and then the more seldom the longer it takes: what asks too
-// often takes the time from what it waits for.
+// Eventually asks until the answer is nil, and fails the test with the last error after the
+// timeout. The interval grows with the time that has passed, from 25 ms to 250 ms: frequent
+// requests would slow down what is waited for.
 func Eventually(t testing.TB, timeout time.Duration, ask func() error) {
 	t.Helper()
 	begin := time.Now()

@@ -1,15 +1,17 @@
-// Package budget limits deletions in a sliding window: in no interval of the window's length are more
-// objects deleted than the limit, whatever number of processes delete, and whichever of them crash.
+// Package budget limits deletions in a sliding window. No interval of the window's length has more
+// deletions than the limit, regardless of the number of processes that delete and of crashes.
 //
-// A deletion needs a token. Tokens are reserved in batches, in a Ledger that all processes share and
-// replace by compare-and-swap, before a request is sent; so the budget is right at any moment,
-// also if a process ends between counting and deleting. A token counts from its reservation until a
-// window after its deletion. What became of a token is told to the ledger with the next batch; if that
-// is never told, it counts as used.
+// Each deletion needs a token. A process reserves tokens in batches before it sends requests. The
+// batches are in a Ledger, which all processes share and replace by compare-and-swap, so a process that
+// ends between reserving and deleting does not exceed the limit. A token counts from its reservation until
+// one window after its deletion. Its outcome is written to the ledger with the next batch. A token without
+// an outcome counts as used.
 //
-// Clocks may be wrong. Within a process, elapsed time is measured by a monotonic clock, and what others
-// have written counts from when it was seen. Only what a process finds when it starts is judged by
-// the time that is written there: the clocks of processes must then agree within MaxSkew.
+// Wall clocks may jump. A process measures elapsed time with its monotonic clock, and an entry of another
+// process counts from when it was first observed. Only the entries that a process observes first are
+// evaluated by their timestamps: there, wall clocks must agree within MaxSkew.
+//
+// The package does not read or write the ledger, and does not delete.
 package budget
 
 import (
@@ -21,27 +23,27 @@ import (
 )
 
 const (
-	// Lifetime is how long after its reservation a token may be used.
+	// Lifetime is how long a token may be used after its reservation.
 	Lifetime = 5 * time.Second
 
-	// MaxRequest is how long after it was sent a DELETE may still be carried out, whatever its sender knows of
-	// it: an API server ends a request after 60 seconds.
+	// MaxRequest is the maximum time from sending a DELETE until it takes effect, also if its response is
+	// lost: the API server's default --request-timeout is 60 seconds.
 	MaxRequest = 70 * time.Second
 
-	// MaxSkew is by how much the clocks of two processes may differ.
+	// MaxSkew is the maximum difference between the wall clocks of two processes.
 	MaxSkew = 5 * time.Second
 
 	// MaxBatches and MaxBuckets bound a ledger.
 	MaxBatches = 16
 	MaxBuckets = 64
 
-	buckets = 40 // of a window; the more, the sooner a token is free again
+	buckets = 40 // in a window; with more buckets, tokens are available earlier
 )
 
 // Instant is a moment on the two clocks of a process.
 type Instant struct {
-	Wall time.Time     // what other processes see of it
-	Mono time.Duration // since any moment before; never jumps
+	Wall time.Time     // written to the ledger
+	Mono time.Duration // monotonic, since a fixed moment in the past
 }
 
 // Limit is what a budget allows.
@@ -50,9 +52,9 @@ type Limit struct {
 	Window time.Duration // positive
 }
 
-// Ledger is what processes share. The zero Ledger has no deletions.
+// Ledger is the shared state of a budget. The zero Ledger has no deletions.
 type Ledger struct {
-	Batches []Batch  // not settled
+	Batches []Batch  // with tokens that are not settled
 	Buckets []Bucket // oldest first
 }
 
@@ -60,7 +62,7 @@ type Ledger struct {
 type Batch struct {
 	ID    string // unique
 	At    time.Time
-	Count int // tokens of which the ledger does not know what became
+	Count int // tokens that are not settled
 }
 
 // Bucket is a number of deletions.
@@ -86,7 +88,7 @@ func (l Ledger) Used() int {
 	return n
 }
 
-// add adds numbers that someone else may have written. A negative one counts as none, and a sum is not negative.
+// add adds a count from a ledger, which is untrusted: negative counts are ignored, and the sum does not overflow.
 func add(n, count int) int {
 	if count > math.MaxInt-n {
 		return math.MaxInt
@@ -94,36 +96,36 @@ func add(n, count int) int {
 	return n + max(count, 0)
 }
 
-// keepsBatch is how long after its reservation a batch that is not settled counts.
+// keepsBatch is how long a batch counts after its reservation if it is not settled.
 func (l Limit) keepsBatch() time.Duration { return Lifetime + MaxRequest + l.Window }
 
-// keepsBucket is how long after its first deletion a bucket counts.
+// keepsBucket is how long a bucket counts after its first deletion.
 func (l Limit) keepsBucket() time.Duration { return l.Window + l.resolution() }
 
 // resolution is the length of a bucket.
 func (l Limit) resolution() time.Duration { return l.Window / buckets }
 
-// Token allows one deletion. It is given back with Settle.
+// Token allows one deletion. Its outcome is recorded with Settle.
 type Token struct {
 	batch   string
 	expires time.Duration
 }
 
-// Expired reports whether the token may no longer be used. A request that is sent has to be sent before.
+// Expired reports whether the token may no longer be used. A request must be sent before it expires.
 func (t Token) Expired(now Instant) bool { return now.Mono >= t.expires }
 
-// Outcome is what became of a token.
+// Outcome is the outcome of a token.
 type Outcome int
 
 // The outcomes. The zero Outcome counts as a deletion for the longest time.
 const (
-	Uncertain Outcome = iota // a request was sent, and its result is not known
+	Uncertain Outcome = iota // a request was sent, and its result is unknown
 	Deleted                  // the object was deleted, or is being deleted
 	Unused                   // nothing was deleted: no request was sent, or it was refused
 )
 
-// Book is a process's part in a budget. It must not be used concurrently.
-type Book struct {
+// Allocator allocates the tokens of a budget in one process. It must not be used concurrently.
+type Allocator struct {
 	id      string // of the process
 	limit   Limit
 	started bool
@@ -133,15 +135,15 @@ type Book struct {
 	expires map[string]time.Duration // by key, on the monotonic clock
 
 	own     map[string]*ownBatch
-	deleted []time.Duration // deletions that the ledger does not have, by their times
+	deleted []time.Duration // times of deletions that are not in the ledger yet
 
 	proposed *proposal
 }
 
 // ownBatch is a batch of this process.
 type ownBatch struct {
-	free    int // tokens to take
-	out     int // tokens of which is not known what became, and those whose outcome is uncertain
+	free    int // tokens that can be taken
+	out     int // tokens that were taken and have no outcome, or an uncertain one
 	expires time.Duration
 }
 
@@ -150,31 +152,31 @@ type proposal struct {
 	ledger  Ledger
 	batch   string // "": none
 	count   int
-	deleted int // of Book.deleted
+	deleted int // of Allocator.deleted
 	at      time.Duration
 }
 
-// NewBook returns the book of a process, whose ID no other process has or had.
-func NewBook(id string) *Book {
-	return &Book{id: id, expires: map[string]time.Duration{}, own: map[string]*ownBatch{}}
+// NewAllocator returns the allocator of a process. The ID must be unique, also among former processes.
+func NewAllocator(id string) *Allocator {
+	return &Allocator{id: id, expires: map[string]time.Duration{}, own: map[string]*ownBatch{}}
 }
 
-// Observe tells what the ledger is, from a read that began now or later, and the limit. Nothing is
-// reserved before.
-func (b *Book) Observe(l Ledger, limit Limit, now Instant) {
-	known := b.expires
-	before, after := counts(b.ledger), counts(l)
-	grown := limit.Window > b.limit.Window
-	b.expires = map[string]time.Duration{}
+// Observe sets the ledger that was read, and the limit. Now must be after the read has ended, since
+// entries that are new count from now. Nothing is reserved before the first call.
+func (a *Allocator) Observe(l Ledger, limit Limit, now Instant) {
+	known := a.expires
+	before, after := counts(a.ledger), counts(l)
+	grown := limit.Window > a.limit.Window
+	a.expires = map[string]time.Duration{}
 	note := func(key string, at time.Time, keeps time.Duration) {
 		end, is := known[key]
 		switch {
-		case !b.started:
+		case !a.started:
 			end = now.Mono + min(max(at.Sub(now.Wall)+keeps+MaxSkew, 0), keeps)
 		case !is, grown, after[key] > before[key]:
-			end = now.Mono + keeps // it was written since the last read, and at the latest now
+			end = now.Mono + keeps // written between the last read and now
 		}
-		b.expires[key] = end
+		a.expires[key] = end
 	}
 	for _, batch := range l.Batches {
 		note(batchKey(batch), batch.At, limit.keepsBatch())
@@ -182,12 +184,12 @@ func (b *Book) Observe(l Ledger, limit Limit, now Instant) {
 	for _, bucket := range l.Buckets {
 		note(bucketKey(bucket), bucket.At, limit.keepsBucket())
 	}
-	for id, own := range b.own {
+	for id, own := range a.own {
 		if _, counts := after[batchKey(Batch{ID: id})]; !counts {
-			own.free = 0 // the process that has removed it no longer counts it
+			own.free = 0 // other processes no longer count it
 		}
 	}
-	b.ledger, b.limit, b.started, b.proposed = l.clone(), limit, true, nil
+	a.ledger, a.limit, a.started, a.proposed = l.clone(), limit, true, nil
 }
 
 func batchKey(b Batch) string   { return "batch " + b.ID }
@@ -205,34 +207,34 @@ func counts(l Ledger) map[string]int {
 	return all
 }
 
-// Take takes a token of those that are reserved.
-func (b *Book) Take(now Instant) (Token, bool) {
+// Take returns a reserved token, if there is one.
+func (a *Allocator) Take(now Instant) (Token, bool) {
 	var id string
-	for candidate, batch := range b.own {
-		if batch.free > 0 && now.Mono < batch.expires && (id == "" || batch.expires < b.own[id].expires) {
+	for candidate, batch := range a.own {
+		if batch.free > 0 && now.Mono < batch.expires && (id == "" || batch.expires < a.own[id].expires) {
 			id = candidate
 		}
 	}
 	if id == "" {
 		return Token{}, false
 	}
-	batch := b.own[id]
+	batch := a.own[id]
 	batch.free--
 	batch.out++
 	return Token{batch: id, expires: batch.expires}, true
 }
 
-// Settle tells what became of a token.
-func (b *Book) Settle(t Token, outcome Outcome, now Instant) {
-	batch := b.own[t.batch]
+// Settle records the outcome of a token.
+func (a *Allocator) Settle(t Token, outcome Outcome, now Instant) {
+	batch := a.own[t.batch]
 	if batch == nil || batch.out == 0 {
 		return
 	}
 	switch outcome {
-	case Uncertain: // it counts with its batch, for as long as that may be carried out
+	case Uncertain: // counts until its batch expires
 	case Deleted:
 		batch.out--
-		b.deleted = append(b.deleted, now.Mono)
+		a.deleted = append(a.deleted, now.Mono)
 	case Unused:
 		batch.out--
 		batch.free++
@@ -240,8 +242,8 @@ func (b *Book) Settle(t Token, outcome Outcome, now Instant) {
 }
 
 // Free returns how many tokens can be taken.
-func (b *Book) Free(now Instant) (n int) {
-	for _, batch := range b.own {
+func (a *Allocator) Free(now Instant) (n int) {
+	for _, batch := range a.own {
 		if now.Mono < batch.expires {
 			n += batch.free
 		}
@@ -249,12 +251,12 @@ func (b *Book) Free(now Instant) (n int) {
 	return n
 }
 
-// Unsettled reports whether the ledger can be told what became of tokens.
-func (b *Book) Unsettled(now Instant) bool {
-	if len(b.deleted) != 0 {
+// Unsettled reports whether there are outcomes that are not in the ledger yet.
+func (a *Allocator) Unsettled(now Instant) bool {
+	if len(a.deleted) != 0 {
 		return true
 	}
-	for _, batch := range b.own {
+	for _, batch := range a.own {
 		if batch.free != 0 && now.Mono >= batch.expires {
 			return true
 		}
@@ -262,53 +264,52 @@ func (b *Book) Unsettled(now Instant) bool {
 	return false
 }
 
-// Propose returns the ledger that is to replace the one that was observed: with what is known of earlier
-// tokens, without what has left the window, and with a batch of up to want tokens. The caller replaces it by
-// compare-and-swap, and then calls Commit, or Observe after a conflict, or Abandon if it is not
-// known whether it was replaced. Reserved is how many tokens there are in the new batch.
-func (b *Book) Propose(want int, now Instant) (l Ledger, reserved int) {
-	if !b.started {
+// Propose returns the next ledger: with the outcomes of tokens, without expired entries, and with a new batch
+// of at most want tokens. Reserved is the number of tokens in that batch. The caller replaces the ledger by
+// compare-and-swap. It then calls Commit on success, Observe after a conflict, or Abandon if the result is unknown.
+func (a *Allocator) Propose(want int, now Instant) (l Ledger, reserved int) {
+	if !a.started {
 		return Ledger{}, 0
 	}
-	p := &proposal{at: now.Mono, deleted: len(b.deleted)}
-	p.ledger.Batches = b.remainingBatches(now)
-	p.ledger.Buckets = b.remainingBuckets(now)
-	for _, at := range b.deleted {
-		p.ledger.Buckets = b.addDeletion(p.ledger.Buckets, now.Wall.Add(at-now.Mono))
+	p := &proposal{at: now.Mono, deleted: len(a.deleted)}
+	p.ledger.Batches = a.remainingBatches(now)
+	p.ledger.Buckets = a.remainingBuckets(now)
+	for _, at := range a.deleted {
+		p.ledger.Buckets = a.addDeletion(p.ledger.Buckets, now.Wall.Add(at-now.Mono))
 	}
 	p.ledger.Buckets = bound(p.ledger.Buckets)
-	room := max(b.limit.Max, 0) - p.ledger.Used()
+	room := max(a.limit.Max, 0) - p.ledger.Used()
 	if reserved = max(min(want, room), 0); reserved > 0 && len(p.ledger.Batches) < MaxBatches {
-		b.batches++
-		p.batch, p.count = fmt.Sprintf("%s-%d", b.id, b.batches), reserved
+		a.batches++
+		p.batch, p.count = fmt.Sprintf("%s-%d", a.id, a.batches), reserved
 		p.ledger.Batches = append(p.ledger.Batches, Batch{ID: p.batch, At: now.Wall, Count: reserved})
 	} else {
 		reserved = 0
 	}
-	b.proposed = p
+	a.proposed = p
 	return p.ledger.clone(), reserved
 }
 
-// remainingBatches returns the batches that still count, with what is known of the own ones.
-func (b *Book) remainingBatches(now Instant) (all []Batch) {
-	for _, batch := range b.ledger.Batches {
-		own := b.own[batch.ID]
+// remainingBatches returns the batches that have not expired, with the current counts of this process's own.
+func (a *Allocator) remainingBatches(now Instant) (all []Batch) {
+	for _, batch := range a.ledger.Batches {
+		own := a.own[batch.ID]
 		if own != nil {
 			batch.Count = own.out
 			if now.Mono < own.expires {
 				batch.Count += own.free
 			}
 		}
-		if batch.Count > 0 && now.Mono < b.expires[batchKey(batch)] {
+		if batch.Count > 0 && now.Mono < a.expires[batchKey(batch)] {
 			all = append(all, batch)
 		}
 	}
 	return all
 }
 
-func (b *Book) remainingBuckets(now Instant) (all []Bucket) {
-	for _, bucket := range b.ledger.Buckets {
-		if bucket.Count > 0 && now.Mono < b.expires[bucketKey(bucket)] {
+func (a *Allocator) remainingBuckets(now Instant) (all []Bucket) {
+	for _, bucket := range a.ledger.Buckets {
+		if bucket.Count > 0 && now.Mono < a.expires[bucketKey(bucket)] {
 			all = append(all, bucket)
 		}
 	}
@@ -316,9 +317,9 @@ func (b *Book) remainingBuckets(now Instant) (all []Bucket) {
 }
 
 // addDeletion adds a deletion to the bucket of its time.
-func (b *Book) addDeletion(all []Bucket, at time.Time) []Bucket {
+func (a *Allocator) addDeletion(all []Bucket, at time.Time) []Bucket {
 	for i := range all {
-		if since := at.Sub(all[i].At); since >= 0 && since < b.limit.resolution() {
+		if since := at.Sub(all[i].At); since >= 0 && since < a.limit.resolution() {
 			all[i].Count = add(all[i].Count, 1)
 			return all
 		}
@@ -326,7 +327,7 @@ func (b *Book) addDeletion(all []Bucket, at time.Time) []Bucket {
 	return append(all, Bucket{At: at.Truncate(time.Microsecond), Count: 1})
 }
 
-// bound sorts buckets, and merges the oldest if there are too many: they count as long as the later one.
+// bound sorts buckets, and merges the oldest if there are too many. Merged buckets expire with the later one.
 func bound(all []Bucket) []Bucket {
 	slices.SortFunc(all, func(a, b Bucket) int { return cmp.Compare(a.At.UnixNano(), b.At.UnixNano()) })
 	for len(all) > MaxBuckets {
@@ -336,31 +337,31 @@ func bound(all []Bucket) []Bucket {
 	return all
 }
 
-// Commit tells that the proposed ledger has replaced the observed one.
-func (b *Book) Commit() {
-	p := b.proposed
+// Commit records that the proposed ledger was written. Its tokens can be taken afterwards.
+func (a *Allocator) Commit() {
+	p := a.proposed
 	if p == nil {
 		return
 	}
-	before := counts(b.ledger)
-	known := b.expires
-	b.expires = map[string]time.Duration{}
+	before := counts(a.ledger)
+	known := a.expires
+	a.expires = map[string]time.Duration{}
 	for _, batch := range p.ledger.Batches {
 		key := batchKey(batch)
-		if b.expires[key] = known[key]; batch.ID == p.batch {
-			b.expires[key] = p.at + b.limit.keepsBatch()
+		if a.expires[key] = known[key]; batch.ID == p.batch {
+			a.expires[key] = p.at + a.limit.keepsBatch()
 		}
 	}
 	for _, bucket := range p.ledger.Buckets {
 		key := bucketKey(bucket)
-		if b.expires[key] = known[key]; bucket.Count != before[key] {
-			b.expires[key] = max(b.expires[key], p.at+b.limit.keepsBucket())
+		if a.expires[key] = known[key]; bucket.Count != before[key] {
+			a.expires[key] = max(a.expires[key], p.at+a.limit.keepsBucket())
 		}
 	}
-	b.deleted = b.deleted[p.deleted:]
-	for id, own := range b.own {
-		if _, counts := b.expires[batchKey(Batch{ID: id})]; !counts {
-			delete(b.own, id)
+	a.deleted = a.deleted[p.deleted:]
+	for id, own := range a.own {
+		if _, counts := a.expires[batchKey(Batch{ID: id})]; !counts {
+			delete(a.own, id)
 			continue
 		}
 		if p.at >= own.expires {
@@ -368,21 +369,21 @@ func (b *Book) Commit() {
 		}
 	}
 	if p.batch != "" {
-		b.own[p.batch] = &ownBatch{free: p.count, expires: p.at + Lifetime}
+		a.own[p.batch] = &ownBatch{free: p.count, expires: p.at + Lifetime}
 	}
-	b.ledger, b.proposed = p.ledger, nil
+	a.ledger, a.proposed = p.ledger, nil
 }
 
-// Abandon tells that it is not known whether the proposed ledger has replaced the observed one. Nothing of
-// it is used; Observe tells what is so.
-func (b *Book) Abandon() { b.proposed = nil }
+// Abandon discards the proposed ledger if it is unknown whether it was written. Its tokens can't be taken. If it was
+// written, they count as used.
+func (a *Allocator) Abandon() { a.proposed = nil }
 
-// Next returns when the first of what counts now has left the window; false if nothing counts.
-func (b *Book) Next(now Instant) (wait time.Duration, any bool) {
-	for _, end := range b.expires {
-		if left := max(end-now.Mono, 0); !any || left < wait {
-			wait, any = left, true
+// Next returns the time until the next entry expires; false if there is no entry.
+func (a *Allocator) Next(now Instant) (wait time.Duration, ok bool) {
+	for _, end := range a.expires {
+		if left := max(end-now.Mono, 0); !ok || left < wait {
+			wait, ok = left, true
 		}
 	}
-	return wait, any
+	return wait, ok
 }

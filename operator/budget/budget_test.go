@@ -12,8 +12,8 @@ import (
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// world is processes that share a ledger, and what is deleted at which time.
-type world struct {
+// simulation simulates processes that share a ledger.
+type simulation struct {
 	*rand.Rand
 	limit   budget.Limit
 	now     time.Duration
@@ -35,36 +35,36 @@ type request struct {
 }
 
 type process struct {
-	book *budget.Book
-	skew time.Duration // of the wall clock
+	allocator *budget.Allocator
+	skew      time.Duration // of the wall clock
 }
 
-func newWorld(seed int64, processes int) *world {
+func newSimulation(seed int64, processes int) *simulation {
 	r := rand.New(rand.NewSource(seed))
-	w := &world{Rand: r, limit: budget.Limit{Max: 1 + r.Intn(20), Window: time.Duration(10+r.Intn(600)) * time.Second}}
+	w := &simulation{Rand: r, limit: budget.Limit{Max: 1 + r.Intn(20), Window: time.Duration(10+r.Intn(600)) * time.Second}}
 	for range processes {
 		p := w.newProcess()
-		p.book.Observe(w.ledger, w.limit, w.clock(p)) // as long as its clock is right
+		p.allocator.Observe(w.ledger, w.limit, w.clock(p)) // as long as its clock is right
 		w.processes = append(w.processes, p)
 	}
 	return w
 }
 
-// newProcess starts a process, whose clock is right to half of what clocks may differ.
-func (w *world) newProcess() *process {
+// newProcess starts a process. The wall clocks of two processes differ by at most MaxSkew.
+func (w *simulation) newProcess() *process {
 	w.started++
-	return &process{book: budget.NewBook(fmt.Sprint(w.started)), skew: time.Duration(w.Int63n(int64(budget.MaxSkew))) - budget.MaxSkew/2}
+	return &process{allocator: budget.NewAllocator(fmt.Sprint(w.started)), skew: time.Duration(w.Int63n(int64(budget.MaxSkew))) - budget.MaxSkew/2}
 }
 
-func (w *world) clock(p *process) budget.Instant {
+func (w *simulation) clock(p *process) budget.Instant {
 	return budget.Instant{Wall: start.Add(w.now + p.skew), Mono: w.now}
 }
 
 // reserve reserves tokens, as an operator does, in the face of conflicts and lost responses.
-func (w *world) reserve(p *process, want int) {
-	p.book.Observe(w.ledger, w.limit, w.clock(p))
+func (w *simulation) reserve(p *process, want int) {
+	p.allocator.Observe(w.ledger, w.limit, w.clock(p))
 	read := w.version
-	ledger, _ := p.book.Propose(want, w.clock(p))
+	ledger, _ := p.allocator.Propose(want, w.clock(p))
 	if w.Intn(5) == 0 { // meanwhile
 		w.pass(time.Duration(w.Intn(2000)) * time.Millisecond)
 		if other := w.processes[w.Intn(len(w.processes))]; other != p {
@@ -73,22 +73,22 @@ func (w *world) reserve(p *process, want int) {
 	}
 	switch {
 	case read != w.version:
-		p.book.Observe(w.ledger, w.limit, w.clock(p))
+		p.allocator.Observe(w.ledger, w.limit, w.clock(p))
 	case w.Intn(10) == 0: // no response
 		if w.Intn(2) == 0 {
 			w.ledger, w.version = ledger, w.version+1
 		}
-		p.book.Abandon()
+		p.allocator.Abandon()
 	default:
 		w.ledger, w.version = ledger, w.version+1
-		p.book.Commit()
+		p.allocator.Commit()
 	}
 }
 
 // send sends requests with the tokens that a process has.
-func (w *world) send(p *process, most int) {
+func (w *simulation) send(p *process, most int) {
 	for range most {
-		token, ok := p.book.Take(w.clock(p))
+		token, ok := p.allocator.Take(w.clock(p))
 		if !ok {
 			return
 		}
@@ -106,7 +106,7 @@ func (w *world) send(p *process, most int) {
 }
 
 // pass lets time pass, and carries out requests.
-func (w *world) pass(d time.Duration) {
+func (w *simulation) pass(d time.Duration) {
 	w.now += d
 	w.pending = slices.DeleteFunc(w.pending, func(r request) bool {
 		if r.at > w.now {
@@ -115,13 +115,13 @@ func (w *world) pass(d time.Duration) {
 		if r.outcome != budget.Unused {
 			w.deletions = append(w.deletions, r.at)
 		}
-		r.from.book.Settle(r.token, r.outcome, w.clock(r.from))
+		r.from.allocator.Settle(r.token, r.outcome, w.clock(r.from))
 		return true
 	})
 }
 
 // most returns the largest number of deletions in an interval of the window's length.
-func (w *world) most() (most int) {
+func (w *simulation) most() (most int) {
 	slices.Sort(w.deletions)
 	from := 0
 	for i, at := range w.deletions {
@@ -133,7 +133,7 @@ func (w *world) most() (most int) {
 	return most
 }
 
-func (w *world) run(steps int, disturb func(p *process, at int)) {
+func (w *simulation) run(steps int, disturb func(p *process, at int)) {
 	for range steps {
 		at := w.Intn(len(w.processes))
 		p := w.processes[at]
@@ -154,10 +154,10 @@ func (w *world) run(steps int, disturb func(p *process, at int)) {
 }
 
 // Processes crash, responses are lost, requests are carried out late, and writes conflict.
-func TestBook_NoWindowExceedsTheLimit_WhenProcessesCrash(t *testing.T) {
+func TestAllocator_NoWindowExceedsTheLimit_WhenProcessesCrash(t *testing.T) {
 	total := 0
 	for seed := range int64(150) {
-		w := newWorld(seed, 3)
+		w := newSimulation(seed, 3)
 		w.run(2000, func(_ *process, at int) { w.processes[at] = w.newProcess() })
 		if most := w.most(); most > w.limit.Max {
 			t.Fatalf("seed %d: %d deletions in %s, want at most %d", seed, most, w.limit.Window, w.limit.Max)
@@ -165,15 +165,15 @@ func TestBook_NoWindowExceedsTheLimit_WhenProcessesCrash(t *testing.T) {
 		total += len(w.deletions)
 	}
 	if total < 5_000 {
-		t.Errorf("only %d deletions: the test shows nothing", total)
+		t.Errorf("only %d deletions, too few for a meaningful test", total)
 	}
 }
 
 // The clocks of running processes jump, by up to a day.
-func TestBook_NoWindowExceedsTheLimit_WhenClocksJump(t *testing.T) {
+func TestAllocator_NoWindowExceedsTheLimit_WhenClocksJump(t *testing.T) {
 	total := 0
 	for seed := range int64(150) {
-		w := newWorld(seed, 3)
+		w := newSimulation(seed, 3)
 		w.run(2000, func(p *process, _ int) { p.skew += time.Duration(w.Int63n(int64(48*time.Hour))) - 24*time.Hour })
 		if most := w.most(); most > w.limit.Max {
 			t.Fatalf("seed %d: %d deletions in %s, want at most %d", seed, most, w.limit.Window, w.limit.Max)
@@ -181,24 +181,24 @@ func TestBook_NoWindowExceedsTheLimit_WhenClocksJump(t *testing.T) {
 		total += len(w.deletions)
 	}
 	if total < 5_000 {
-		t.Errorf("only %d deletions: the test shows nothing", total)
+		t.Errorf("only %d deletions, too few for a meaningful test", total)
 	}
 }
 
-// What the budget allows can also be used.
-func TestBook_AllowsNearlyTheLimit(t *testing.T) {
+// The limit can nearly be reached.
+func TestAllocator_AllowsNearlyTheLimit(t *testing.T) {
 	for _, limit := range []budget.Limit{{Max: 100, Window: time.Minute}, {Max: 3, Window: 10 * time.Second}, {Max: 5000, Window: time.Hour}} {
-		w := newWorld(1, 1)
+		w := newSimulation(1, 1)
 		w.limit = limit
 		p := w.processes[0]
 		for end := 10 * limit.Window; w.now < end; w.now += limit.Window / 200 {
-			p.book.Observe(w.ledger, limit, w.clock(p))
-			ledger, _ := p.book.Propose(max(limit.Max/10, 1), w.clock(p))
+			p.allocator.Observe(w.ledger, limit, w.clock(p))
+			ledger, _ := p.allocator.Propose(max(limit.Max/10, 1), w.clock(p))
 			w.ledger = ledger
-			p.book.Commit()
-			for token, ok := p.book.Take(w.clock(p)); ok; token, ok = p.book.Take(w.clock(p)) {
+			p.allocator.Commit()
+			for token, ok := p.allocator.Take(w.clock(p)); ok; token, ok = p.allocator.Take(w.clock(p)) {
 				w.deletions = append(w.deletions, w.now)
-				p.book.Settle(token, budget.Deleted, w.clock(p))
+				p.allocator.Settle(token, budget.Deleted, w.clock(p))
 			}
 		}
 		if most := w.most(); most > limit.Max || len(w.deletions) < limit.Max*9 {
@@ -214,10 +214,10 @@ func at(d time.Duration) budget.Instant { return budget.Instant{Wall: start.Add(
 
 var minute = budget.Limit{Max: 10, Window: time.Minute}
 
-// reserved returns a book with tokens, and the ledger.
-func reserved(t *testing.T, want int) (*budget.Book, budget.Ledger) {
+// reserved returns an allocator with tokens, and the ledger.
+func reserved(t *testing.T, want int) (*budget.Allocator, budget.Ledger) {
 	t.Helper()
-	b := budget.NewBook("a")
+	b := budget.NewAllocator("a")
 	b.Observe(budget.Ledger{}, minute, at(0))
 	l, n := b.Propose(want, at(0))
 	if n != want {
@@ -227,7 +227,7 @@ func reserved(t *testing.T, want int) (*budget.Book, budget.Ledger) {
 	return b, l
 }
 
-func TestBook_ReservesNothing(t *testing.T) {
+func TestAllocator_ReservesNothing(t *testing.T) {
 	_, full := reserved(t, 10)
 	many := budget.Ledger{}
 	for i := range budget.MaxBatches {
@@ -236,17 +236,19 @@ func TestBook_ReservesNothing(t *testing.T) {
 	for i := range many.Batches {
 		many.Batches[i].Count = 1
 	}
-	for claim, observe := range map[string]func(*budget.Book){
-		"before the ledger was read": func(*budget.Book) {},
-		"without a limit":            func(b *budget.Book) { b.Observe(budget.Ledger{}, budget.Limit{Window: time.Minute}, at(0)) },
-		"with a negative limit":      func(b *budget.Book) { b.Observe(budget.Ledger{}, budget.Limit{Max: -5, Window: time.Minute}, at(0)) },
-		"when all is reserved":       func(b *budget.Book) { b.Observe(full, minute, at(0)) },
-		"above numbers that overflow": func(b *budget.Book) {
+	for claim, observe := range map[string]func(*budget.Allocator){
+		"before the ledger was read": func(*budget.Allocator) {},
+		"without a limit":            func(b *budget.Allocator) { b.Observe(budget.Ledger{}, budget.Limit{Window: time.Minute}, at(0)) },
+		"with a negative limit": func(b *budget.Allocator) {
+			b.Observe(budget.Ledger{}, budget.Limit{Max: -5, Window: time.Minute}, at(0))
+		},
+		"when all is reserved": func(b *budget.Allocator) { b.Observe(full, minute, at(0)) },
+		"above numbers that overflow": func(b *budget.Allocator) {
 			b.Observe(budget.Ledger{Buckets: []budget.Bucket{{At: start, Count: 1 << 62}, {At: start, Count: 1 << 62}, {At: start, Count: -(1 << 62)}}}, minute, at(0))
 		},
-		"beside too many batches": func(b *budget.Book) { b.Observe(many, budget.Limit{Max: 100, Window: time.Minute}, at(0)) },
+		"beside too many batches": func(b *budget.Allocator) { b.Observe(many, budget.Limit{Max: 100, Window: time.Minute}, at(0)) },
 	} {
-		b := budget.NewBook("b")
+		b := budget.NewAllocator("b")
 		observe(b)
 		if _, n := b.Propose(5, at(0)); n != 0 {
 			t.Errorf("%s: %d tokens are reserved", claim, n)
@@ -257,7 +259,7 @@ func TestBook_ReservesNothing(t *testing.T) {
 	}
 }
 
-func TestBook_TokensAreUsedOnlyForTheirLifetime(t *testing.T) {
+func TestAllocator_TokensAreUsedOnlyForTheirLifetime(t *testing.T) {
 	b, _ := reserved(t, 2)
 	token, ok := b.Take(at(budget.Lifetime - 1))
 	if !ok || token.Expired(at(budget.Lifetime-1)) || !token.Expired(at(budget.Lifetime)) {
@@ -268,8 +270,8 @@ func TestBook_TokensAreUsedOnlyForTheirLifetime(t *testing.T) {
 	}
 }
 
-func TestBook_WhatWasNotProposedOrNotWrittenIsNotThere(t *testing.T) {
-	b := budget.NewBook("a")
+func TestAllocator_WhatWasNotProposedOrNotWrittenIsNotThere(t *testing.T) {
+	b := budget.NewAllocator("a")
 	b.Observe(budget.Ledger{}, minute, at(0))
 	b.Commit()
 	if _, n := b.Propose(3, at(0)); n != 3 {
@@ -282,8 +284,8 @@ func TestBook_WhatWasNotProposedOrNotWrittenIsNotThere(t *testing.T) {
 	}
 }
 
-// A process that removes a batch no longer counts it.
-func TestBook_TokensOfABatchThatIsGone_AreNotUsed(t *testing.T) {
+// Other processes no longer count a batch that was removed.
+func TestAllocator_TokensOfABatchThatIsGone_AreNotUsed(t *testing.T) {
 	b, _ := reserved(t, 2)
 	b.Observe(budget.Ledger{}, minute, at(time.Second))
 	if _, ok := b.Take(at(time.Second)); ok {
@@ -291,7 +293,7 @@ func TestBook_TokensOfABatchThatIsGone_AreNotUsed(t *testing.T) {
 	}
 }
 
-func TestBook_SettledTokensCountFromTheirDeletion(t *testing.T) {
+func TestAllocator_SettledTokensCountFromTheirDeletion(t *testing.T) {
 	b, _ := reserved(t, 3)
 	for _, outcome := range []budget.Outcome{budget.Deleted, budget.Unused, budget.Uncertain} {
 		token, ok := b.Take(at(0))
@@ -299,7 +301,7 @@ func TestBook_SettledTokensCountFromTheirDeletion(t *testing.T) {
 			t.Fatal("no token")
 		}
 		b.Settle(token, outcome, at(time.Second))
-		b.Settle(budget.Token{}, outcome, at(time.Second)) // of nobody
+		b.Settle(budget.Token{}, outcome, at(time.Second)) // a token of no batch
 	}
 	if !b.Unsettled(at(time.Second)) {
 		t.Error("there is nothing to tell")
@@ -327,7 +329,7 @@ func TestBook_SettledTokensCountFromTheirDeletion(t *testing.T) {
 }
 
 // A process that starts goes by the times that are written; later it goes by what it has seen.
-func TestBook_AnotherProcessCountsWhatIsWritten(t *testing.T) {
+func TestAllocator_AnotherProcessCountsWhatIsWritten(t *testing.T) {
 	_, l := reserved(t, 10)
 	const keeps = budget.Lifetime + budget.MaxRequest + time.Minute
 	for claim, test := range map[string]struct {
@@ -340,13 +342,13 @@ func TestBook_AnotherProcessCountsWhatIsWritten(t *testing.T) {
 		"by a clock that is behind":     {at(-24 * time.Hour), 0},
 		"far in the future, at a start": {at(24 * time.Hour), 10},
 	} {
-		b := budget.NewBook("b")
+		b := budget.NewAllocator("b")
 		b.Observe(l, minute, test.at)
 		if _, n := b.Propose(10, test.at); n != test.want {
 			t.Errorf("%s: %d tokens, want %d", claim, n, test.want)
 		}
 	}
-	b := budget.NewBook("b")
+	b := budget.NewAllocator("b")
 	b.Observe(budget.Ledger{}, minute, at(0))
 	jumped := budget.Instant{Wall: start.Add(24 * time.Hour), Mono: time.Second}
 	b.Observe(l, minute, jumped)
@@ -356,8 +358,8 @@ func TestBook_AnotherProcessCountsWhatIsWritten(t *testing.T) {
 }
 
 // A clock that jumps may add a deletion to a bucket of long ago.
-func TestBook_ABucketThatGrows_CountsAgain(t *testing.T) {
-	b := budget.NewBook("b")
+func TestAllocator_ABucketThatGrows_CountsAgain(t *testing.T) {
+	b := budget.NewAllocator("b")
 	ledger := func(count int) budget.Ledger {
 		return budget.Ledger{Buckets: []budget.Bucket{{At: start, Count: count}}}
 	}
@@ -370,19 +372,19 @@ func TestBook_ABucketThatGrows_CountsAgain(t *testing.T) {
 	}
 }
 
-func BenchmarkBook(b *testing.B) {
-	w := newWorld(1, 1)
+func BenchmarkAllocator(b *testing.B) {
+	w := newSimulation(1, 1)
 	w.limit = budget.Limit{Max: 1 << 40, Window: time.Hour}
 	p := w.processes[0]
 	for b.Loop() {
 		w.now += time.Millisecond
-		token, ok := p.book.Take(w.clock(p))
+		token, ok := p.allocator.Take(w.clock(p))
 		if !ok {
-			p.book.Observe(w.ledger, w.limit, w.clock(p))
-			w.ledger, _ = p.book.Propose(100, w.clock(p))
-			p.book.Commit()
+			p.allocator.Observe(w.ledger, w.limit, w.clock(p))
+			w.ledger, _ = p.allocator.Propose(100, w.clock(p))
+			p.allocator.Commit()
 			continue
 		}
-		p.book.Settle(token, budget.Deleted, w.clock(p))
+		p.allocator.Settle(token, budget.Deleted, w.clock(p))
 	}
 }

@@ -1,8 +1,8 @@
-// Package cascade knows what is left of a cascade: of the objects that were deleted, their
-// dependents, the content of a deleted namespace, and the custom resources of a deleted definition.
+// Package cascade determines what is left of a cascade. A cascade has the deleted objects, their dependents, the
+// content of a deleted namespace, and the custom resources of a deleted CustomResourceDefinition.
 //
-// It is told what is seen of objects and reads nothing. An object is gone if it was seen to be:
-// one that was not seen is left.
+// The package reads nothing. Its caller reports objects that exist and objects that are gone. An object that
+// was not reported as gone is left.
 package cascade
 
 import (
@@ -15,16 +15,16 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/graph"
 )
 
-// Root is an object that was or will be deleted.
+// Root is a deleted object, or one that will be deleted.
 type Root struct {
 	graph.Object
 
-	Gone      bool             // it was deleted before
-	Contents  string           // of a Namespace: its name; the objects in it are deleted with it
-	Instances schema.GroupKind // of a CustomResourceDefinition: the kind; its objects are deleted with it
+	Gone      bool             // it no longer exists
+	Contents  string           // for a Namespace: its name; the objects in it are deleted with it
+	Instances schema.GroupKind // for a CustomResourceDefinition: the kind of the objects that are deleted with it
 }
 
-// contains reports whether an object is deleted with the root, whatever owners it has.
+// contains reports whether an object is deleted with the root, regardless of its owners.
 func (r Root) contains(o graph.Object) bool {
 	return r.Contents != "" && o.Namespace == r.Contents || !r.Instances.Empty() && o.Kind.GroupKind() == r.Instances
 }
@@ -43,7 +43,7 @@ type member struct {
 	at     int // in the order
 	depth  int
 	root   bool
-	inside types.UID // the root with which it is deleted, whatever owners it has; "" if there is none
+	inside types.UID // the root that contains it; "" if none does
 	gone   bool
 }
 
@@ -57,7 +57,7 @@ func New(roots []Root, objects []graph.Object) *Tracker {
 	return t
 }
 
-// SeenAll tells that objects exist, in any order.
+// SeenAll reports that objects exist. Dependents may come before their owners.
 func (t *Tracker) SeenAll(objects []graph.Object) {
 	owned := map[types.UID][]graph.Object{}
 	for _, o := range objects {
@@ -76,11 +76,11 @@ func (t *Tracker) SeenAll(objects []graph.Object) {
 	}
 }
 
-// Seen tells that an object exists, and as what. One that is no part of a cascade becomes one if an owner
-// is, or if it is deleted with a root.
+// Seen reports that an object exists, with its metadata. It is added to the cascades if one of its owners is in
+// them, or if a root contains it.
 func (t *Tracker) Seen(o graph.Object) {
 	if m := t.members[o.UID]; m != nil {
-		if !m.gone { // an event that comes late makes nothing exist again
+		if !m.gone { // otherwise the event is old
 			t.index(m, o)
 		}
 		return
@@ -129,25 +129,25 @@ func (t *Tracker) addBelow(m *member) {
 	}
 }
 
-// index replaces what is known of a member.
+// index replaces the metadata of a member.
 func (t *Tracker) index(m *member, o graph.Object) {
 	for _, owner := range m.Owners {
 		delete(t.below[owner.UID], m)
 	}
-	o.Kind = m.Kind // it may be served as several
+	o.Kind = m.Kind // an equivalent resource may have another kind
 	m.Object = o
 	t.addBelow(m)
 }
 
-// Gone tells that an object was seen to be deleted.
+// Gone reports that an object no longer exists.
 func (t *Tracker) Gone(uid types.UID) {
 	if m := t.members[uid]; m != nil {
 		t.setGone(m)
 	}
 }
 
-// setGone notes that an object is gone. The API server removes a CustomResourceDefinition when its objects are
-// gone, and then tells nothing about these any more.
+// setGone marks an object as gone. The API server removes a CustomResourceDefinition after its objects, and may
+// not send their last events, so these are gone, too.
 func (t *Tracker) setGone(m *member) {
 	m.gone = true
 	if !m.root || !slices.ContainsFunc(t.roots, func(r Root) bool { return r.UID == m.UID && !r.Instances.Empty() }) {
@@ -160,8 +160,8 @@ func (t *Tracker) setGone(m *member) {
 	}
 }
 
-// Listed tells which objects of a kind exist in a namespace, or in all if it is "": others of that
-// kind are gone.
+// Listed reports all objects of a kind that exist in a namespace, or in all namespaces if it is "". Other
+// objects of the kind are gone.
 func (t *Tracker) Listed(kind schema.GroupKind, namespace string, exist map[types.UID]struct{}) {
 	for _, m := range t.order {
 		_, is := exist[m.UID]
@@ -171,40 +171,40 @@ func (t *Tracker) Listed(kind schema.GroupKind, namespace string, exist map[type
 	}
 }
 
-// Members calls with each object of the cascades, until it returns false.
-func (t *Tracker) Members(with func(graph.Object) bool) {
+// Members calls yield for each object of the cascades until it returns false.
+func (t *Tracker) Members(yield func(graph.Object) bool) {
 	for _, m := range t.order {
-		if !with(m.Object) {
+		if !yield(m.Object) {
 			return
 		}
 	}
 }
 
-// Status is how far cascades are. The sum of the numbers is that of the objects.
+// Status is the progress of cascades.
 type Status struct {
-	Gone int
-	Kept []graph.Object // they exist, and nothing deletes them any more
-	Left []Left         // the rest; owners first
+	Gone int            // number of objects that no longer exist
+	Kept []graph.Object // objects that exist and will not be deleted by the cascades
+	Left []Left         // all other objects, owners first
 }
 
-// Total returns the number of objects.
+// Total returns the number of all objects.
 func (s Status) Total() int { return s.Gone + len(s.Kept) + len(s.Left) }
 
-// Done reports whether nothing of the cascades is left.
+// Done reports whether nothing is left.
 func (s Status) Done() bool { return len(s.Left) == 0 }
 
-// Left is an object of which a cascade is not done.
+// Left is an object that is still to be deleted or released.
 type Left struct {
 	graph.Object
 	Depth   int
 	Waiting Waiting
 }
 
-// Status returns how far the cascades are.
+// Status returns the progress of the cascades.
 //
-// Not done are deleted objects and those that are deleted with them, and terminating objects, as long as
-// they exist; and each object with a reference to an owner of the cascade that is gone or not done: it
-// will be deleted, or a collector removes the reference. What else exists is kept.
+// Roots, objects that a root contains, and terminating objects are left as long as they exist. A dependent
+// is left if one of its owners in the cascades is gone or left: it will be deleted, or the garbage collector removes
+// the owner reference. Other objects that exist are kept.
 func (t *Tracker) Status() Status {
 	left := map[*member]bool{}
 	var work []*member
@@ -241,27 +241,27 @@ func (t *Tracker) Status() Status {
 	return s
 }
 
-// Waiting is what an object waits for. The zero Waiting is that it is deleted.
+// Waiting is what an object waits for. The zero Waiting is its deletion.
 type Waiting struct {
 	For Cause
 
 	Finalizers []string     // for Finalizers
-	Object     graph.Object // for Dependents, one of them; for an owner, the owner
-	Others     int          // for Dependents: how many there are besides Object
+	Object     graph.Object // for Dependents: one of them; for OwnerLeft and OwnerGone: the owner
+	Others     int          // for Dependents: number of the others
 }
 
 // Cause is the kind of what an object waits for.
 type Cause int
 
-// The causes, in the order in which one hides others.
+// The causes. If several apply, the first one after Deletion is reported.
 const (
-	Deletion   Cause = iota // nothing that can be seen in it: a grace period, or who deletes it has not yet
-	Finalizers              // others than those of garbage collection
+	Deletion   Cause = iota // its deletion, or the end of its grace period
+	Finalizers              // finalizers other than those of garbage collection and Gleaner's hold
 	Policy                  // the decision of a policy about its dependents
-	Orphaning               // its dependents are to be orphaned
-	Dependents              // dependents, since it is deleted in the foreground
-	OwnerLeft               // an owner is to be deleted first
-	OwnerGone               // a collector has not yet deleted it, or removed the reference
+	Orphaning               // the orphaning of its dependents
+	Dependents              // the deletion of blocking dependents
+	OwnerLeft               // the deletion of an owner
+	OwnerGone               // the garbage collector, which has not processed the deletion of an owner yet
 )
 
 func (t *Tracker) waiting(m *member, left map[*member]bool) Waiting {
@@ -287,7 +287,7 @@ func (t *Tracker) waiting(m *member, left map[*member]bool) Waiting {
 	return Waiting{}
 }
 
-// waitingForDependents returns what an object waits for that is deleted in the foreground.
+// waitingForDependents returns the blocking dependents of an object in foreground deletion.
 func (t *Tracker) waitingForDependents(m *member) Waiting {
 	var first *member
 	n := 0
@@ -305,7 +305,7 @@ func (t *Tracker) waitingForDependents(m *member) Waiting {
 	return Waiting{For: Dependents, Object: first.Object, Others: n - 1}
 }
 
-// waitingForOwner returns what an object waits for that is not terminating.
+// waitingForOwner returns the owner that an object waits for if it is not terminating.
 func (t *Tracker) waitingForOwner(m *member, left map[*member]bool) Waiting {
 	var w Waiting
 	for _, ref := range m.Owners {

@@ -1,4 +1,4 @@
-// Package livelist lists custom resources of Gleaner whose types may not be installed.
+// Package livelist lists Gleaner's custom resources from the API server. A type that is not installed has none.
 package livelist
 
 import (
@@ -17,12 +17,13 @@ import (
 // Absent reports whether a kind is proven not to be served, by asking the API server now.
 type Absent func(context.Context, schema.GroupKind) (bool, error)
 
-// Unserved is for those who only show what they list: a kind that the API server does not find is not served.
+// Unserved is an Absent for commands that only show objects: it treats a kind that the API server does not find as
+// not served, without proof.
 func Unserved(context.Context, schema.GroupKind) (bool, error) { return true, nil }
 
-// List lists the objects of a kind of Gleaner's, and reports whether the kind is served. One that
-// is proven not to be served has none: that is only asked if the list can't be read, since
-// the proof takes several requests. The error names the kind; then nothing is known about it.
+// List lists the objects of one of Gleaner's kinds, and reports whether the kind is served. It calls absent only
+// if the list is not found, since the proof takes several requests. After an error, which names the kind, nothing is
+// known about the objects.
 func List(ctx context.Context, from client.Reader, absent Absent, kind string, into client.ObjectList) (served bool, err error) {
 	err = from.List(ctx, into)
 	switch {

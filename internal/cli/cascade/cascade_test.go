@@ -86,7 +86,7 @@ func sample() cascade.Status {
 }
 
 func TestPlainLine_NamesWhatTheRestWaitsFor(t *testing.T) {
-	const want = "4 of 12 objects are gone, 1 kept, 7 left: Pod/ending waits for its containers to end; Secret/a waits for finalizers example.com/a, example.com/b; " +
+	const want = "4 of 12 objects gone, 1 kept, 7 left: Pod/ending waits for its containers to end; Secret/a waits for finalizers example.com/a, example.com/b; " +
 		"Secret/b waits for the garbage collector, because its owner ConfigMap/c is gone; 2 more"
 	if diff := cmp.Diff(want, plainLine(sample())); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -103,7 +103,7 @@ func TestLiveLines_ShowTheTreeAndABar(t *testing.T) {
 		"Secret/d waits for a policy to decide about its dependents",
 		"Secret/e waits for its dependents to be orphaned",
 		"can't be read: pods: forbidden",
-		"[##########--------------] 4 of 12 objects are gone, 1 kept, 7 left, 3s",
+		"[##########--------------] 4 of 12 objects gone, 1 kept, 7 left, 3s",
 	}
 	if diff := cmp.Diff(want, liveLines(sample(), []string{"pods: forbidden"}, 3100*time.Millisecond)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

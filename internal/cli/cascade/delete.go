@@ -34,8 +34,9 @@ objects would be deleted, or if some types can't be read, you are asked for conf
 dependents are left to the garbage collector. What remains is shown with what it waits for: on a terminal as a tree, otherwise as
 lines.
 
-Without --cascade, the request has no propagation policy, unlike a request of kubectl. Policies decide about the dependents. If none
-decides, the default of the type applies: Background, but Orphan for Jobs and ReplicationControllers.
+Without --cascade, the request has no propagation policy, unlike a request of kubectl. If no policy of Gleaner decides about the
+dependents, the object's finalizer orphan or foregroundDeletion applies, or else the default of its type: Background, but Orphan for
+Jobs and ReplicationControllers.
 
 An object is kept if it exists, is not being deleted, and no longer has an owner that was deleted. This command watches the objects
 themselves and does not need Gleaner's operator.`

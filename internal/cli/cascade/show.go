@@ -63,7 +63,7 @@ func waitingText(l cascade.Left) string {
 
 // progressLine returns the numbers in one line.
 func progressLine(s cascade.Status) string {
-	line := fmt.Sprintf("%d of %s gone", s.Gone, printer.Count(s.Total(), "object is", "objects are"))
+	line := fmt.Sprintf("%d of %s gone", s.Gone, printer.Count(s.Total(), "object", "objects"))
 	if len(s.Kept) != 0 {
 		line += fmt.Sprintf(", %d kept", len(s.Kept))
 	}
@@ -73,7 +73,7 @@ func progressLine(s cascade.Status) string {
 	return line
 }
 
-// holders returns what all the rest waits for: objects that wait for neither an owner nor dependents.
+// holders returns the objects that hold up the others: those that wait for neither an owner nor dependents.
 func holders(s cascade.Status) []string {
 	var named []string
 	more := 0
@@ -126,7 +126,7 @@ func liveLines(s cascade.Status, unread []string, took time.Duration) []string {
 	return append(lines, fmt.Sprintf("[%s%s] %s, %s", strings.Repeat("#", filled), strings.Repeat("-", barWidth-filled), progressLine(s), took.Round(time.Second)))
 }
 
-// writeEnd writes how cascades ended, as far as it could be read.
+// writeEnd writes the final status, and the types that could not be read.
 func writeEnd(out io.Writer, s cascade.Status, unread []string, took time.Duration) {
 	printer.Fprintf(out, "Done after %s: %s.\n", took.Round(time.Second), progressLine(s))
 	kept := slices.Clone(s.Kept[:min(len(s.Kept), maxKept)])

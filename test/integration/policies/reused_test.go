@@ -18,15 +18,15 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/release"
 )
 
-// reused are the control planes that tests with an operator of their own use one after another:
-// starting one takes as much of the processors as most of these tests.
+// reused are control planes for tests that start an operator of their own. Such tests use them one after
+// another, since starting a control plane takes as much CPU time as most of these tests.
 var reused struct {
 	mu   sync.Mutex // covers idle
 	idle []*devcluster.Cluster
 }
 
-// takeCluster returns a control plane without an operator and without resources of Gleaner. The
-// test gives it back in the end, unless it has failed.
+// takeCluster returns a control plane without an operator and without Gleaner's custom resources. It is
+// reset for the next test, or stopped if the test fails.
 func takeCluster(t *testing.T) *devcluster.Cluster {
 	t.Helper()
 	cluster := idleCluster()
@@ -80,8 +80,7 @@ func stopReused() error {
 	return errors.Join(errs...)
 }
 
-// reset deletes what an operator and a test have left: resources of Gleaner, and what is in the way
-// of other clients.
+// reset deletes Gleaner's custom resources and admission objects.
 func reset(ctx context.Context, cluster *devcluster.Cluster) error {
 	client, err := metadata.NewForConfig(cluster.RESTConfig())
 	if err != nil {

@@ -86,33 +86,33 @@ func TestDelete_EndsWhenNothingIsLeft(t *testing.T) {
 		"no propagation policy": {
 			objects: "ConfigMap top\n Secret a owners=top\n ConfigMap b owners=a",
 			args:    []string{"configmap/top"},
-			end:     "Done after Ns: 3 of 3 objects are gone.\n", gone: []string{"top", "a", "b"}},
+			end:     "Done after Ns: 3 of 3 objects gone.\n", gone: []string{"top", "a", "b"}},
 		"foreground": {
 			objects: "ConfigMap top\n Secret a owners=top!\n ConfigMap b owners=a!",
 			args:    []string{"configmap/top", "--cascade=foreground"},
-			end:     "Done after Ns: 3 of 3 objects are gone.\n", gone: []string{"top", "a", "b"}},
+			end:     "Done after Ns: 3 of 3 objects gone.\n", gone: []string{"top", "a", "b"}},
 		"orphan": {
 			objects: "ConfigMap top\n Secret a owners=top\n ConfigMap b owners=a",
 			args:    []string{"cm", "top", "--cascade=orphan"},
-			end:     "Done after Ns: 1 of 3 objects are gone, 2 kept.\n  kept: Secret/a\n  kept: ConfigMap/b\n", gone: []string{"top"}},
+			end:     "Done after Ns: 1 of 3 objects gone, 2 kept.\n  kept: Secret/a\n  kept: ConfigMap/b\n", gone: []string{"top"}},
 		"another owner keeps one": {
 			objects: "ConfigMap top\n ConfigMap other\n Secret a owners=top,other\n ConfigMap b owners=top",
 			args:    []string{"configmap/top", "--preview=false"},
-			end:     "Done after Ns: 2 of 3 objects are gone, 1 kept.\n  kept: Secret/a\n", gone: []string{"top", "b"}},
+			end:     "Done after Ns: 2 of 3 objects gone, 1 kept.\n  kept: Secret/a\n", gone: []string{"top", "b"}},
 		"several objects": {
 			objects: "ConfigMap top\n ConfigMap other\n Secret a owners=top,other",
 			args:    []string{"configmap", "top", "other"},
-			end:     "Done after Ns: 3 of 3 objects are gone.\n", gone: []string{"top", "other", "a"}},
+			end:     "Done after Ns: 3 of 3 objects gone.\n", gone: []string{"top", "other", "a"}},
 		"a policy keeps one": {
 			policies: policy + `{collect: {decision: Orphan}}`,
 			objects:  "ConfigMap top\n Secret a owners=top\n ConfigMap b owners=a",
 			args:     []string{"configmap/top"},
-			end:      "Done after Ns: 1 of 3 objects are gone, 2 kept.\n  kept: Secret/a\n  kept: ConfigMap/b\n", gone: []string{"top"}},
+			end:      "Done after Ns: 1 of 3 objects gone, 2 kept.\n  kept: Secret/a\n  kept: ConfigMap/b\n", gone: []string{"top"}},
 		"a policy decides about the dependents": {
 			policies: policy + `{propagate: {decision: Orphan}}`,
 			objects:  "Secret top held\n ConfigMap a owners=top",
 			args:     []string{"secret/top"},
-			end:      "Done after Ns: 1 of 2 objects are gone, 1 kept.\n  kept: ConfigMap/a\n", gone: []string{"top"}},
+			end:      "Done after Ns: 1 of 2 objects gone, 1 kept.\n  kept: ConfigMap/a\n", gone: []string{"top"}},
 		"without waiting": {
 			objects: "ConfigMap top finalizers=test.example.com/x",
 			args:    []string{"configmap/top", "--wait=false"},
@@ -177,13 +177,13 @@ func TestWait_FollowsACascadeInProgress(t *testing.T) {
 		Secret a owners=top finalizers=test.example.com/x
 		ConfigMap b owners=a`)
 	w.expect(1, `error: configmaps "top" is not being deleted; to delete it, run gleaner delete configmap/top`+"\n", "", "wait", "configmap/top")
-	w.expect(4, "error: timed out after Ns: 0 of 3 objects are gone, 3 left: ConfigMap/top waits for finalizer test.example.com/x; to find out why an object is left, run gleaner explain KIND/NAME\n", "",
+	w.expect(4, "error: timed out after Ns: 0 of 3 objects gone, 3 left: ConfigMap/top waits for finalizer test.example.com/x; to find out why an object is left, run gleaner explain KIND/NAME\n", "",
 		"delete", "configmap/top", "--timeout=1s")
 	w.expect(4, "ConfigMap/top waits for finalizer test.example.com/x; to find out why an object is left, run gleaner explain KIND/NAME\n", "", "wait", "configmap/top", "--timeout=1s")
 
 	w.removeFinalizers("top") // then it is found by those that refer to it
 	w.eventuallyGone("top")
-	w.expect(4, "error: timed out after Ns: 1 of 3 objects are gone, 2 left: Secret/a waits for finalizer test.example.com/x; to find out why an object is left, run gleaner explain KIND/NAME\n", "",
+	w.expect(4, "error: timed out after Ns: 1 of 3 objects gone, 2 left: Secret/a waits for finalizer test.example.com/x; to find out why an object is left, run gleaner explain KIND/NAME\n", "",
 		"wait", "configmap/top", "--timeout=3s")
 
 	ended := make(chan string, 1)
@@ -217,7 +217,7 @@ func TestDelete_Interrupted_SaysHowToFollow(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	out := &reacting{to: map[string]func(){"waits for": cancel}}
 	code := w.gleanerTo(ctx, strings.NewReader(""), out, "delete", "configmap/top")
-	if want := "error: interrupted: 0 of 1 object is gone, 1 left; the deletion continues; to follow it again, run gleaner wait configmap/top -n " + w.ns + "\n"; code != 1 || !strings.HasSuffix(out.String(), want) {
+	if want := "error: interrupted: 0 of 1 object gone, 1 left; the deletion continues; to follow it again, run gleaner wait configmap/top -n " + w.ns + "\n"; code != 1 || !strings.HasSuffix(out.String(), want) {
 		t.Errorf("exit code %d:\n%s", code, out)
 	}
 }
@@ -231,10 +231,10 @@ func TestDelete_FollowsWhatIsCreatedMeanwhile(t *testing.T) {
 			w.create("Secret late owners=top finalizers=test.example.com/x")
 			w.removeFinalizers("top")
 		},
-		"1 of 2 objects are gone, 1 left: Secret/late waits for finalizer": func() { w.removeFinalizers("late") },
+		"1 of 2 objects gone, 1 left: Secret/late waits for finalizer": func() { w.removeFinalizers("late") },
 	}}
 	code := w.gleanerTo(t.Context(), strings.NewReader(""), out, "delete", "configmap/top")
-	if code != 0 || len(out.to) != 0 || !strings.HasSuffix(out.String(), ": 2 of 2 objects are gone.\n") {
+	if code != 0 || len(out.to) != 0 || !strings.HasSuffix(out.String(), ": 2 of 2 objects gone.\n") {
 		t.Errorf("exit code %d:\n%s", code, out)
 	}
 	w.expectGone("top", "late")
