@@ -39,8 +39,8 @@ func TestDefinitions_CoverEveryKind(t *testing.T) {
 		}
 	}
 	want := []string{
-		"archivepolicies.gleaner.dev", "clusterarchivepolicies.gleaner.dev",
-		"clusterfinalizers.gleaner.dev", "clustergcpolicies.gleaner.dev", "clusterpauses.gleaner.dev", "clusterpolicymodules.gleaner.dev",
+		"archivepolicies.gleaner.dev", "clusterarchivepolicies.gleaner.dev", "clusterdeletionbudgets.gleaner.dev",
+		"clusterfinalizers.gleaner.dev", "clustergcpolicies.gleaner.dev", "clusterpauses.gleaner.dev", "clusterpolicymodules.gleaner.dev", "deletionbudgets.gleaner.dev",
 		"finalizers.gleaner.dev", "gcpolicies.gleaner.dev", "pauses.gleaner.dev", "policymodules.gleaner.dev",
 	}
 	if diff := cmp.Diff(want, names); diff != "" {
@@ -82,6 +82,7 @@ func TestComponent_IsTheFolderOfTheManifest(t *testing.T) {
 	for definition, want := range map[string]string{
 		"archivepolicies.gleaner.dev": "archive", "clusterarchivepolicies.gleaner.dev": "archive",
 		"pauses.gleaner.dev": "safety", "clusterpauses.gleaner.dev": "safety",
+		"deletionbudgets.gleaner.dev": "safety", "clusterdeletionbudgets.gleaner.dev": "safety",
 		"finalizers.gleaner.dev": "", "archivepolicies.example.com": "", "policies.gleaner.dev": "", "*": "", "": "",
 	} {
 		if got := crds.Component(definition); got != want {

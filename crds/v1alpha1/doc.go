@@ -22,16 +22,18 @@ import (
 
 // The names of the kinds.
 const (
-	KindGCPolicy             = "GCPolicy"
-	KindClusterGCPolicy      = "ClusterGCPolicy"
-	KindPolicyModule         = "PolicyModule"
-	KindClusterPolicyModule  = "ClusterPolicyModule"
-	KindFinalizer            = "Finalizer"
-	KindClusterFinalizer     = "ClusterFinalizer"
-	KindArchivePolicy        = "ArchivePolicy"
-	KindClusterArchivePolicy = "ClusterArchivePolicy"
-	KindPause                = "Pause"
-	KindClusterPause         = "ClusterPause"
+	KindGCPolicy              = "GCPolicy"
+	KindClusterGCPolicy       = "ClusterGCPolicy"
+	KindPolicyModule          = "PolicyModule"
+	KindClusterPolicyModule   = "ClusterPolicyModule"
+	KindFinalizer             = "Finalizer"
+	KindClusterFinalizer      = "ClusterFinalizer"
+	KindArchivePolicy         = "ArchivePolicy"
+	KindClusterArchivePolicy  = "ClusterArchivePolicy"
+	KindPause                 = "Pause"
+	KindClusterPause          = "ClusterPause"
+	KindDeletionBudget        = "DeletionBudget"
+	KindClusterDeletionBudget = "ClusterDeletionBudget"
 )
 
 // InUseFinalizer is the finalizer of Finalizers and ClusterFinalizers themselves, which stay
@@ -57,6 +59,7 @@ func addKinds(scheme *runtime.Scheme) error {
 		&Finalizer{}, &FinalizerList{}, &ClusterFinalizer{}, &ClusterFinalizerList{},
 		&ArchivePolicy{}, &ArchivePolicyList{}, &ClusterArchivePolicy{}, &ClusterArchivePolicyList{},
 		&Pause{}, &PauseList{}, &ClusterPause{}, &ClusterPauseList{},
+		&DeletionBudget{}, &DeletionBudgetList{}, &ClusterDeletionBudget{}, &ClusterDeletionBudgetList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil

@@ -109,6 +109,7 @@ var migrations = schema.GroupKind{Group: "storagemigration.k8s.io", Kind: "Stora
 func (op *Operator) typesChanged(types *catalog.Catalog) {
 	op.snapshots.Refresh()
 	op.pausing.source.Refresh()
+	op.budgeting.budgeter.Refresh()
 	op.policiesChanged()
 	if _, served := types.Preferred(migrations); served && !op.options.Companion {
 		op.warnOfMigrations.Do(func() {

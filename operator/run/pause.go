@@ -38,7 +38,7 @@ func (op *Operator) connectPauses() {
 // pause may come into force.
 func (op *Operator) steps() []writer.Step {
 	paused := pause.Step{Current: op.pausing.source.Current, Now: op.now, Stopped: func(writer.Write, pause.Pause) { op.pausing.stopped.Add(1) }}
-	return slices.Concat([]writer.Step{paused}, op.archiving.steps(), []writer.Step{paused})
+	return slices.Concat([]writer.Step{paused}, op.budgeting.around(slices.Concat(op.archiving.steps(), []writer.Step{paused})))
 }
 
 // pauseChanges queues everything when less is paused than before.

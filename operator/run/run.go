@@ -149,6 +149,7 @@ type Operator struct {
 	keys         *keystore.Store
 	archiving    archiving
 	pausing      pausing
+	budgeting    budgeting
 	subscribers  []manager.RunnableFunc
 
 	warnOfMigrations sync.Once
@@ -208,6 +209,8 @@ func (op *Operator) connect() error {
 		return err
 	}
 	op.connectPauses()
+	op.connectRecorder()
+	op.connectBudgets(watchClient, reads)
 	op.connectKeys()
 	op.watcher = watch.New(watch.Options{
 		Discovery:   discoverer,
@@ -215,12 +218,11 @@ func (op *Operator) connect() error {
 		APIServices: watch.ReadServices(services),
 		Ignored:     op.options.Ignored,
 		Interval:    op.options.DiscoveryInterval,
-		Sink:        sinks{memory{op}, op.archiving.archiver, op.store, op.snapshots, op.modules, op.pausing.source, listener{op}},
+		Sink:        sinks{memory{op}, op.archiving.archiver, op.store, op.snapshots, op.modules, op.pausing.source, op.budgeting.budgeter, listener{op}},
 		Log:         op.log.WithName("watch"),
 		OnChange:    op.typesChanged,
 		Selectors:   op.snapshots.Selectors,
 	})
-	op.connectRecorder()
 	op.connectCollector(workClient, watchClient, working, reads)
 	return nil
 }
@@ -271,7 +273,8 @@ func (op *Operator) connectCollector(client, watching metadata.Interface, config
 	if op.options.Companion {
 		op.reviewer = reviewer.New(reviewer.Options{
 			Collector: op.collector, Store: op.store, Gate: &op.gate, Recorder: op.recorder, Types: op.types, Policies: op.snapshots.Policies,
-			Covers: op.snapshots.Covers, Listed: op.listed, Default: op.options.Evaluator, Pauses: op.pausing.source.Current, Now: op.now, Log: op.log,
+			Covers: op.snapshots.Covers, Listed: op.listed, Default: op.options.Evaluator, Pauses: op.pausing.source.Current,
+			Limited: op.budgeting.budgeter.Limits, Now: op.now, Log: op.log,
 		})
 	}
 }

@@ -45,7 +45,7 @@ var cliLayers = map[string]layer{
 	"internal/cli/doctor": {
 		internal: []string{
 			"crds", "crds/v1alpha1", "internal/cli/arguments", "internal/cli/exit", "internal/cli/finalizers", "internal/cli/kubectl", "internal/cli/permissions",
-			"internal/cli/printer", "internal/cli/replicas", "operator/graph", "operator/pause", "operator/release",
+			"internal/cli/printer", "internal/cli/replicas", "operator/budgetstore", "operator/graph", "operator/pause", "operator/release",
 		},
 		external: []string{
 			"github.com/spf13/cobra", "k8s.io/api", "k8s.io/apiextensions-apiserver", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/kube-aggregator",
@@ -69,7 +69,7 @@ var cliLayers = map[string]layer{
 		external: []string{"github.com/spf13/cobra", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/controller-runtime"},
 	},
 	"internal/cli/finalizers": {
-		internal: []string{"crds/resources", "crds/v1alpha1", "operator/graph", "operator/livelist", "operator/objectstate", "operator/pause", "operator/pausestore", "policies"},
+		internal: []string{"crds/resources", "crds/v1alpha1", "operator/budgetstore", "operator/graph", "operator/livelist", "operator/objectstate", "operator/pause", "operator/pausestore", "policies"},
 		external: []string{"k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/controller-runtime", "sigs.k8s.io/structured-merge-diff"},
 	},
 	"internal/cli/graph": {
@@ -113,7 +113,7 @@ var cliLayers = map[string]layer{
 	"internal/cli/pause": {
 		internal: []string{
 			"crds/v1alpha1", "internal/cli/arguments", "internal/cli/exit", "internal/cli/finalizers", "internal/cli/kubectl", "internal/cli/printer",
-			"operator/livelist", "operator/pausestore",
+			"operator/budgetstore", "operator/livelist", "operator/pausestore",
 		},
 		external: []string{"github.com/spf13/cobra", "k8s.io/apimachinery", "sigs.k8s.io/controller-runtime"},
 	},

@@ -153,8 +153,12 @@ var layers = map[string]layer{
 		},
 		external: []string{"github.com/go-logr/logr", "k8s.io/apimachinery", "sigs.k8s.io/controller-runtime"},
 	},
-	"operator/budget":   {},
-	"operator/cascade":  {internal: []string{"operator/graph"}, external: []string{"k8s.io/apimachinery"}},
+	"operator/budget":  {},
+	"operator/cascade": {internal: []string{"operator/graph"}, external: []string{"k8s.io/apimachinery"}},
+	"operator/livesource": {
+		internal: []string{"crds/v1alpha1", "operator/graph", "operator/latest"},
+		external: []string{"github.com/go-logr/logr", "k8s.io/apimachinery"},
+	},
 	"operator/livelist": {internal: []string{"crds/v1alpha1"}, external: []string{"k8s.io/apimachinery", "sigs.k8s.io/controller-runtime"}},
 	"operator/policyset": { // nothing of leaders, holds, webhooks, events and status
 		internal: []string{
@@ -235,8 +239,19 @@ var layers = map[string]layer{
 	"operator/writer": {internal: []string{"operator/act", "operator/gate", "operator/graph"}, external: []string{"k8s.io/apimachinery"}}, // every write to a user's object passes through it
 	"operator/pause":  {internal: []string{"operator/writer"}, external: []string{"k8s.io/apimachinery"}},
 	"operator/pausestore": {
-		internal: []string{"crds/v1alpha1", "operator/graph", "operator/latest", "operator/livelist", "operator/pause"},
+		internal: []string{"crds/v1alpha1", "operator/livelist", "operator/livesource", "operator/pause"},
 		external: []string{"github.com/go-logr/logr", "k8s.io/apimachinery", "sigs.k8s.io/controller-runtime"},
+	},
+	"operator/budgetstore": {
+		internal: []string{"crds/v1alpha1", "hostabi", "operator/budget", "operator/livelist", "policies"},
+		external: []string{"k8s.io/apimachinery", "sigs.k8s.io/controller-runtime"},
+	},
+	"operator/budgeter": {
+		internal: []string{
+			"crds/v1alpha1", "operator/act", "operator/budget", "operator/budgetstore", "operator/bulkread", "operator/catalog", "operator/graph",
+			"operator/livelist", "operator/livesource", "operator/modulecall", "operator/writer", "policies",
+		},
+		external: []string{"github.com/go-logr/logr", "golang.org/x/sync", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/controller-runtime"},
 	},
 	"operator/record": {
 		internal: []string{"hostabi", "policies", "operator/decide", "operator/graph"},
@@ -287,7 +302,7 @@ var layers = map[string]layer{
 	},
 	"operator/run": {
 		internal: []string{
-			"crds/v1alpha1", "operator/admission", "operator/archive", "operator/archiver", "operator/archivestore", "operator/bulkread", "operator/canary", "operator/catalog", "operator/collector",
+			"crds/v1alpha1", "operator/admission", "operator/archive", "operator/archiver", "operator/archivestore", "operator/budgeter", "operator/bulkread", "operator/canary", "operator/catalog", "operator/collector",
 			"operator/companion", "operator/companion/reviewer", "operator/debug", "operator/escape", "operator/fairqueue", "operator/finalizers",
 			"operator/gate", "operator/gather", "operator/graph", "operator/graphstore", "operator/intents", "operator/inuse", "operator/keystore",
 			"operator/modulecall", "operator/modulestore", "operator/modulestore/loader", "operator/networks", "operator/pause", "operator/pausestore", "operator/policyset", "operator/policystatus", "operator/record", "operator/recordlog",

@@ -172,6 +172,17 @@ var stories = map[string]story{
 	},
 	"something was paused for a moment": {"GleanerPaused", `gleaner_pauses{namespace="n", kind="Pause"} 3x50 0x60`, 70 * time.Minute, nil},
 
+	"a budget is exhausted": {
+		"GleanerBudgetExhausted", `gleaner_deletion_budget_exhausted{namespace="n", budget="ClusterDeletionBudget runaway", pod="a"} 1x10`,
+		5 * time.Minute, []string{"budget=ClusterDeletionBudget runaway namespace=n severity=warning: Deletions wait for ClusterDeletionBudget runaway"},
+	},
+	"much is deleted": {
+		"GleanerDeletionRate", `gleaner_decisions_total{namespace="n", action="Delete", result="Done", kind="Pod"} 0+6000x10`,
+		8 * time.Minute, []string{"namespace=n severity=warning: Gleaner deletes 100 objects a second"},
+	},
+	"much is kept": {"GleanerDeletionRate", `gleaner_decisions_total{namespace="n", action="DropReferences", result="Done"} 0+6000x10`, 8 * time.Minute, nil},
+	"a budget was exhausted for a moment": {"GleanerBudgetExhausted", `gleaner_deletion_budget_exhausted{namespace="n", budget="b"} 1 0x10`, 5 * time.Minute, nil},
+
 	"objects are stuck": {
 		"GleanerFinalizerStalled", "gleaner_finalizer_objects{namespace=\"n\", finalizer=\"ClusterFinalizer bucket\", state=\"stalled\"} 3x30",
 		20 * time.Minute, []string{"finalizer=ClusterFinalizer bucket namespace=n severity=warning: 3 objects are stalled by ClusterFinalizer bucket"},

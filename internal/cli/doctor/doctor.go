@@ -110,6 +110,7 @@ var checks = []struct {
 	{"finalizers", (*checker).finalizers},
 	{"archive policies", (*checker).archives},
 	{"pauses", (*checker).pauses},
+	{"deletion budgets", (*checker).budgets},
 	{"holds", (*checker).holds},
 }
 

@@ -50,6 +50,9 @@ type Explanation struct {
 	// Paused are the pauses in force that cover it, if Gleaner might delete or release it.
 	Paused []string `json:"paused,omitempty"`
 
+	// Limited are the exhausted deletion budgets that select it, if its owners are gone.
+	Limited []string `json:"limited,omitempty"`
+
 	Records []record.Entry `json:"records"` // from old to new
 	Events  []Event        `json:"events,omitempty"`
 
@@ -110,6 +113,7 @@ func FromData(f Data) Explanation {
 	e.Finalizers, e.Paused = f.Resources.DescribeAll(f.Object), f.Resources.Paused(f.Object.GetNamespace(), f.Resources.ReadAt)
 	e.DeletedAt = f.Object.GetDeletionTimestamp()
 	if e.DeletedAt == nil {
+		e.Limited = f.Resources.Limited(f.Object)
 		e.State, e.Summary = Exists, e.whyExists(f)
 		return e
 	}
@@ -201,8 +205,8 @@ func (e *Explanation) whyExists(f Data) string {
 		return "It is not being deleted, because it still has owners: " + joinNames(standing) + "." + last
 	case len(unread) != 0:
 		return "It is not being deleted: " + joinNames(unread) + " could not be read, and unreadable owners are not considered absent." + last
-	case len(absent) != 0 && len(e.Paused) != 0:
-		return "Its owners are gone (" + joinNames(absent) + "), but it still exists. " + strings.Join(e.Paused, " ") + last
+	case len(absent) != 0 && len(e.Paused)+len(e.Limited) != 0:
+		return "Its owners are gone (" + joinNames(absent) + "), but it still exists. " + strings.Join(slices.Concat(e.Paused, e.Limited), " ") + last
 	case len(absent) != 0 && last != "":
 		return "Its owners are gone (" + joinNames(absent) + "), but it still exists." + last
 	case len(absent) != 0:

@@ -19,6 +19,7 @@ import (
 
 	"github.com/gleaner-dev/gleaner/crds/resources"
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
+	"github.com/gleaner-dev/gleaner/operator/budgetstore"
 	"github.com/gleaner-dev/gleaner/operator/livelist"
 	"github.com/gleaner-dev/gleaner/operator/pause"
 	"github.com/gleaner-dev/gleaner/operator/pausestore"
@@ -33,6 +34,7 @@ type Resources struct {
 	Modules    []Module
 	Archives   []Archive
 	Pauses     []pausestore.Resource
+	Budgets    []budgetstore.Resource
 	Installed  bool     // Gleaner's types are served
 	Unread     []string // kinds that could not be read, each with the reason
 
@@ -135,6 +137,7 @@ func Read(ctx context.Context, c client.Reader) *Resources {
 		b.Archives = append(b.Archives, Archive{a.Meta, a.Kind, a.Spec, a.Status})
 	}
 	b.readPauses(ctx, c)
+	b.readBudgets(ctx, c)
 	b.readNamespaceLabels(ctx, c)
 	return b
 }
@@ -247,7 +250,8 @@ func plural(kind string) string {
 }
 
 func (b *Resources) readNamespaceLabels(ctx context.Context, c client.Reader) {
-	if !slices.ContainsFunc(b.Policies, func(p Policy) bool { return p.Spec.NamespaceSelector != nil }) {
+	if !slices.ContainsFunc(b.Policies, func(p Policy) bool { return p.Spec.NamespaceSelector != nil }) &&
+		!slices.ContainsFunc(b.Budgets, func(r budgetstore.Resource) bool { return r.Spec.NamespaceSelector != nil }) {
 		return
 	}
 	var list metav1.PartialObjectMetadataList

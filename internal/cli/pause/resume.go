@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
 	"github.com/gleaner-dev/gleaner/internal/cli/arguments"
 	"github.com/gleaner-dev/gleaner/internal/cli/exit"
 	"github.com/gleaner-dev/gleaner/internal/cli/finalizers"
@@ -24,29 +25,37 @@ deleted if that is still the decision.
 Every Pause or ClusterPause with exactly the given scope is deleted, also those that others have created. With --all, those with any scope are
 deleted, of all namespaces or of that of -n. Pauses that a GitOps tool applies come back: delete them at their source.
 
+With --budget, no pause is ended: deletions that wait for an exhausted DeletionBudget or ClusterDeletionBudget continue, and a new
+window begins. The command sets the annotation gleaner.dev/resume, and waits until the operator has resumed.
+
 Exit codes: 0 on success, also if nothing was paused; 1 for an error; 2 for an invalid command line.`
 
 type resumeOptions struct {
 	scopeFlags
-	all bool
+	all    bool
+	budget string
 }
 
 // ResumeCommand returns the command gleaner resume.
 func ResumeCommand() *cobra.Command {
 	o := &resumeOptions{scopeFlags: scopeFlags{Flags: kubectl.NewFlags()}}
 	cmd := &cobra.Command{
-		Use:   "resume [-n NAMESPACE] [--policy NAME] | --all",
-		Short: "End what gleaner pause has stopped",
+		Use:   "resume [-n NAMESPACE] [--policy NAME] | --all | --budget NAME",
+		Short: "End what gleaner pause or a deletion budget has stopped",
 		Long:  resumeLong,
 		Example: `  gleaner resume
   gleaner resume -n shop
   gleaner resume --policy keep-data
-  gleaner resume --all`,
+  gleaner resume --all
+  gleaner resume --budget runaway
+  gleaner resume --budget shop/nightly`,
 		Args: arguments.None,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), cmd.OutOrStdout()) },
 	}
 	o.addTo(cmd)
 	cmd.Flags().BoolVar(&o.all, "all", false, "end all pauses, in all namespaces or in that of -n")
+	cmd.Flags().StringVar(&o.budget, "budget", "", "have deletions continue that wait for this budget: `[NAMESPACE/]NAME`; without NAMESPACE or -n, a ClusterDeletionBudget")
+	o.CompleteFlag(cmd, "budget", v1alpha1.GroupVersion.WithResource("clusterdeletionbudgets"))
 	return cmd
 }
 
@@ -57,6 +66,11 @@ func (o *resumeOptions) run(ctx context.Context, out io.Writer) error {
 		return err
 	case o.all && at.policy != nil:
 		return exit.Usagef("--all ends all pauses: omit --policy and --finalizer")
+	case o.budget != "" && (o.all || at.policy != nil):
+		return exit.Usagef("--budget resumes a budget, and ends no pause: omit --all, --policy and --finalizer, or run the command twice")
+	}
+	if o.budget != "" {
+		return o.runBudget(ctx, out)
 	}
 	c, err := o.connect(ctx)
 	if err != nil {
@@ -66,6 +80,18 @@ func (o *resumeOptions) run(ctx context.Context, out io.Writer) error {
 }
 
 // resume deletes the pauses of the scope, and says what is still paused.
+func (o *resumeOptions) runBudget(ctx context.Context, out io.Writer) error {
+	b, err := o.budgetResource()
+	if err != nil {
+		return err
+	}
+	c, err := o.connect(ctx)
+	if err != nil {
+		return err
+	}
+	return resumeBudget(ctx, c, b, out)
+}
+
 func (o *resumeOptions) resume(ctx context.Context, c client.Client, at scope, out io.Writer) error {
 	all, err := o.read(ctx, c, at)
 	if err != nil {

@@ -207,8 +207,12 @@ func resourceRules(b *finalizers.Resources) []Rule {
 			Groups: group, Resources: []string{"clusterfinalizers", "clusterpolicymodules", "finalizers", "policymodules"}, Verbs: []string{"patch"},
 			Reason: "Finalizers and their modules are kept while objects need them.",
 		},
+		{Groups: group, Resources: []string{"clusterpauses/status", "pauses/status"}, Verbs: []string{"patch"}, Reason: "Status of pauses."},
+		{
+			Groups: group, Resources: []string{"clusterdeletionbudgets/status", "deletionbudgets/status"}, Verbs: []string{"update"},
+			Reason: "Deletions are counted in the status of budgets.",
+		},
 	}
-	rights = append(rights, Rule{Groups: group, Resources: []string{"clusterpauses/status", "pauses/status"}, Verbs: []string{"patch"}, Reason: "Status of pauses."})
 	if len(b.Archives) != 0 {
 		rights = append(rights,
 			Rule{Groups: group, Resources: []string{"archivepolicies/status", "clusterarchivepolicies/status"}, Verbs: []string{"patch"}, Reason: "Status of archive policies."},

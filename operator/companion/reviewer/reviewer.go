@@ -60,8 +60,12 @@ type Options struct {
 	Listed    func() bool                   // reports whether the graph is complete
 	Default   policies.Evaluator            // decides if no policy does
 	Pauses    func() (*pause.Set, error)    // an error: they are not known
-	Now       func() time.Time
-	Log       logr.Logger
+
+	// Limited returns a deletion budget that limits the deletion of an object; "" if none does. Optional.
+	Limited func(context.Context, graph.Object) (string, error)
+
+	Now func() time.Time
+	Log logr.Logger
 }
 
 // Reviewer answers reviews. Create it with New. Its methods may be called concurrently.
@@ -183,6 +187,9 @@ func (r *Reviewer) reviewGoverned(ctx context.Context, req request, o graph.Obje
 			}
 			return r.deny(req, o, reason)
 		}
+		if reason := r.limited(ctx, o); reason != "" {
+			return r.deleteInstead(req, o, reason)
+		}
 		r.recordAllowed(d)
 		return response{Allowed: true}
 	}
@@ -204,6 +211,32 @@ func (r *Reviewer) paused(d collector.Decision) string {
 		return pause.Message(p)
 	}
 	return ""
+}
+
+// limited says that a deletion budget limits the deletion of an object, or that this is not known; "" if none does.
+func (r *Reviewer) limited(ctx context.Context, o graph.Object) string {
+	if r.options.Limited == nil {
+		return ""
+	}
+	by, err := r.options.Limited(ctx, o)
+	switch {
+	case err != nil:
+		return err.Error()
+	case by != "":
+		return "limited by " + by + ": Gleaner deletes it"
+	default:
+		return ""
+	}
+}
+
+// deleteInstead denies what the built-in collector may not delete because of a budget, which counts the deletions of
+// Gleaner: that deletes the object when the budget allows it.
+func (r *Reviewer) deleteInstead(req request, o graph.Object, reason string) response {
+	if !req.DryRun {
+		r.options.Collector.Keep(graph.IDOf(o.UID))
+		r.store.Requeue([]graph.ID{graph.IDOf(o.UID)})
+	}
+	return r.deny(req, o, reason)
 }
 
 // recordAllowed records a decision that the built-in collector carries out.

@@ -28,6 +28,7 @@ var storyObjects = []struct {
 }{
 	{clusterPolicy, "keep-claims"}, {policy, "keep-secrets"}, {module, "keep-labeled"}, {clusterModule, "keep-data"},
 	{finalizer, "remove-bucket"}, {clusterFinalizer, "backup"}, {archive, "undelete"}, {clusterArchive, "undelete-workloads"}, {pause, "all"}, {clusterPause, "incident"},
+	{budget, "nightly"}, {clusterBudget, "runaway"},
 }
 
 // applyStory applies testdata/story.yaml, and deletes it when the test ends.
@@ -229,6 +230,20 @@ func TestKubectlGet_ShowsPauses(t *testing.T) {
 	for command, want := range map[string][]string{
 		"pauses":        {"NAME|POLICY|UNTIL|IN-FORCE|REASON|AGE", "all||2030-01-02T03:04:05Z|True||AGE"},
 		"clusterpauses": {"NAME|POLICY|UNTIL|IN-FORCE|REASON|AGE", "incident|keep-data|||owners vanish|AGE"},
+	} {
+		a.expectColumns(command, want)
+	}
+}
+
+func TestKubectlGet_ShowsDeletionBudgets(t *testing.T) {
+	a := newAPI(t)
+	a.applyStory()
+	a.writeStatus(budget, "nightly", v1alpha1.DeletionBudgetStatus{
+		Used: 5, Allowed: 5, Waiting: 3, Exhaustions: 1, Conditions: []metav1.Condition{condition(v1alpha1.ConditionExhausted, metav1.ConditionTrue)},
+	})
+	for command, want := range map[string][]string{
+		"delbudget":  {"NAME|MAX|WINDOW|ON-EXHAUSTED|USED|WAITING|EXHAUSTED|AGE", "nightly|10%|24h|Trip|5|3|True|AGE"},
+		"cdelbudget": {"NAME|MAX|WINDOW|ON-EXHAUSTED|USED|WAITING|EXHAUSTED|AGE", "runaway|500|1m|Wait||||AGE"},
 	} {
 		a.expectColumns(command, want)
 	}

@@ -54,7 +54,12 @@ var (
 	pause        = kind{v1alpha1.KindPause, "pauses", false}
 	clusterPause = kind{v1alpha1.KindClusterPause, "clusterpauses", true}
 
-	kinds = []kind{policy, clusterPolicy, module, clusterModule, finalizer, clusterFinalizer, archive, clusterArchive, pause, clusterPause}
+	budget        = kind{v1alpha1.KindDeletionBudget, "deletionbudgets", false}
+	clusterBudget = kind{v1alpha1.KindClusterDeletionBudget, "clusterdeletionbudgets", true}
+
+	kinds = []kind{
+		policy, clusterPolicy, module, clusterModule, finalizer, clusterFinalizer, archive, clusterArchive, pause, clusterPause, budget, clusterBudget,
+	}
 )
 
 func kindOf(t *testing.T, name string) kind {

@@ -72,13 +72,15 @@ var resources = map[string]schema.GroupVersionResource{
 	"ArchivePolicy":            {Group: "gleaner.dev", Version: "v1alpha1", Resource: "archivepolicies"},
 	"Pause":                    {Group: "gleaner.dev", Version: "v1alpha1", Resource: "pauses"},
 	"ClusterPause":             {Group: "gleaner.dev", Version: "v1alpha1", Resource: "clusterpauses"},
+	"DeletionBudget":           {Group: "gleaner.dev", Version: "v1alpha1", Resource: "deletionbudgets"},
+	"ClusterDeletionBudget":    {Group: "gleaner.dev", Version: "v1alpha1", Resource: "clusterdeletionbudgets"},
 	"ClusterArchivePolicy":     {Group: "gleaner.dev", Version: "v1alpha1", Resource: "clusterarchivepolicies"},
 }
 
 var clusterScoped = map[string]bool{
 	"CustomResourceDefinition": true,
 	"Namespace":                true, "ClusterRole": true, "ClusterRoleBinding": true, "ClusterGCPolicy": true, "ClusterPolicyModule": true, "ClusterFinalizer": true,
-	"ClusterArchivePolicy": true, "ClusterPause": true,
+	"ClusterArchivePolicy": true, "ClusterPause": true, "ClusterDeletionBudget": true,
 }
 
 func (w *env) client(o *unstructured.Unstructured) dynamic.ResourceInterface {

@@ -1,0 +1,274 @@
+// Package budgeter lets deletions pass that the DeletionBudgets and ClusterDeletionBudgets selecting them allow, and has
+// the others wait in order.
+//
+// Each budget has a keeper, which reserves deletions in the budget's status by compare-and-swap before they are sent. How
+// many may be reserved is decided by package budget.
+package budgeter
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/sync/semaphore"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
+	"github.com/gleaner-dev/gleaner/operator/budget"
+	"github.com/gleaner-dev/gleaner/operator/budgetstore"
+	"github.com/gleaner-dev/gleaner/operator/bulkread"
+	"github.com/gleaner-dev/gleaner/operator/catalog"
+	"github.com/gleaner-dev/gleaner/operator/graph"
+	"github.com/gleaner-dev/gleaner/operator/livelist"
+	"github.com/gleaner-dev/gleaner/operator/livesource"
+	"github.com/gleaner-dev/gleaner/operator/modulecall"
+	"github.com/gleaner-dev/gleaner/policies"
+)
+
+const (
+	// maxOfNamespace and maxOfCluster bound the budgets that are kept. What one beyond that selects is not deleted.
+	maxOfNamespace, maxOfCluster = 16, 64
+
+	// maxRequests is the number of requests of all budgets at the same time.
+	maxRequests = 4
+
+	// maxCalls is the number of deletions that are called and not yet queued.
+	maxCalls = 2 * budget.MaxLine
+)
+
+// Options configure a Budgeter. All fields are required, unless stated otherwise.
+type Options struct {
+	Client  client.Client // reads live
+	Absent  livelist.Absent
+	ID      string // of this process, unique, also among former ones
+	Catalog func() *catalog.Catalog
+	Reader  modulecall.Reader
+	Bulk    *bulkread.Reader // optional
+
+	// Count counts the objects that a budget selects.
+	Count func(context.Context, *policies.Policy) (int64, error)
+
+	Events record.EventRecorder
+	Now    func() time.Time // with a monotonic clock
+	Log    logr.Logger
+}
+
+// Budgeter has the budgets. Create it with New, and run it. Its methods may be called concurrently, except for Run.
+type Budgeter struct {
+	options Options
+	began   time.Time
+	source  *livesource.Source[[]budgetstore.Resource]
+	slots   *semaphore.Weighted
+	calls   calls
+
+	mu      sync.Mutex // covers what follows
+	keepers map[types.UID]*keeper
+	view    *view
+	ctx     context.Context // of Run; nil before  //nolint:containedctx // keepers start while it runs
+	running sync.WaitGroup
+}
+
+// New returns a Budgeter that has read nothing yet.
+func New(o Options) *Budgeter {
+	b := &Budgeter{
+		options: o, began: o.Now(), slots: semaphore.NewWeighted(maxRequests), keepers: map[types.UID]*keeper{}, view: newView(nil),
+		calls: newCalls(),
+	}
+	b.source = livesource.New(livesource.Options[[]budgetstore.Resource]{
+		Name: "deletion budgets", Kinds: []string{v1alpha1.KindDeletionBudget, v1alpha1.KindClusterDeletionBudget},
+		Read:      b.read,
+		Published: func(context.Context, []budgetstore.Resource) time.Time { return time.Time{} },
+		Ignore:    b.isKnown, Now: o.Now, Log: o.Log,
+	})
+	return b
+}
+
+// Apply implements watch.Sink.
+func (b *Budgeter) Apply(events ...graph.Event) { b.source.Apply(events...) }
+
+// Refresh has the budgets read now.
+func (b *Budgeter) Refresh() { b.source.Refresh() }
+
+// Called returns the objects whose turn it has come to be deleted, after it has waited for one.
+func (b *Budgeter) Called(ctx context.Context) []graph.ID { return b.calls.take(ctx) }
+
+// Run reads the budgets and reserves deletions until ctx ends.
+func (b *Budgeter) Run(ctx context.Context) error {
+	b.mu.Lock()
+	b.ctx = ctx
+	for _, k := range b.keepers {
+		b.start(k)
+	}
+	b.mu.Unlock()
+	err := b.source.Run(ctx)
+	b.running.Wait()
+	return err
+}
+
+// instant returns the time on both clocks.
+func (b *Budgeter) instant() budget.Instant {
+	now := b.options.Now()
+	return budget.Instant{Wall: now, Mono: now.Sub(b.began)}
+}
+
+// read reads the budgets. They are in force when it returns, before the source says that they are known.
+func (b *Budgeter) read(ctx context.Context) ([]budgetstore.Resource, bool, error) {
+	all, served, err := budgetstore.Read(ctx, b.options.Client, b.options.Absent)
+	if err == nil {
+		b.update(all)
+	}
+	return all, served, err
+}
+
+// update starts and stops keepers.
+func (b *Budgeter) update(all []budgetstore.Resource) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	budgetstore.Sort(all)
+	found := map[types.UID]*keeper{}
+	var (
+		list []*keeper
+		of   = map[string]int{}
+	)
+	for _, r := range all {
+		if r.GetDeletionTimestamp() != nil {
+			continue
+		}
+		k, known := b.keepers[r.GetUID()]
+		if !known {
+			k = newKeeper(b, r)
+		}
+		of[r.GetNamespace()]++
+		k.observe(r, of[r.GetNamespace()] > limitOf(r.GetNamespace()))
+		if !known && b.ctx != nil {
+			b.start(k)
+		}
+		found[r.GetUID()], list = k, append(list, k)
+	}
+	for uid, k := range b.keepers {
+		if found[uid] == nil {
+			k.end()
+		}
+	}
+	b.keepers, b.view = found, newView(list)
+}
+
+func limitOf(namespace string) int {
+	if namespace == "" {
+		return maxOfCluster
+	}
+	return maxOfNamespace
+}
+
+// start starts a keeper. The caller holds mu.
+func (b *Budgeter) start(k *keeper) {
+	ctx, cancel := context.WithCancel(b.ctx)
+	k.stop = cancel
+	b.running.Go(func() { k.run(ctx) })
+}
+
+// isKnown reports whether an event shows a state that a keeper knows, such as one that it has written.
+func (b *Budgeter) isKnown(o graph.Object) bool {
+	b.mu.Lock()
+	k := b.keepers[o.UID]
+	b.mu.Unlock()
+	return k != nil && k.knows(o.ResourceVersion)
+}
+
+// current returns the budgets in force; an error, for people, if they are not known.
+func (b *Budgeter) current() (*view, error) {
+	if _, err := b.source.Current(); err != nil {
+		return nil, fmt.Errorf("whether a deletion budget limits this is not known: %w", err)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.view, nil
+}
+
+// Summary is the state of one budget, for metrics.
+type Summary struct {
+	Budget        string // kind and name
+	Allowed, Used int
+	Waiting       int // on this replica
+	Exhausted     bool
+}
+
+// Summaries returns the states of all budgets, those of the cluster first; an error if they are not known.
+func (b *Budgeter) Summaries() ([]Summary, error) {
+	v, err := b.current()
+	if err != nil {
+		return nil, err
+	}
+	var all []Summary
+	for _, k := range v.keepers {
+		all = append(all, k.summary())
+	}
+	return all, nil
+}
+
+// view has the budgets in force at one moment. It is immutable.
+type view struct {
+	keepers []*keeper
+	set     *policies.Set
+	of      map[*policies.Policy]*keeper
+}
+
+func newView(keepers []*keeper) *view {
+	v := &view{keepers: keepers, of: map[*policies.Policy]*keeper{}}
+	var all []*policies.Policy
+	for _, k := range keepers {
+		p := k.selection()
+		v.of[p], all = k, append(all, p)
+	}
+	v.set = policies.NewSet(all)
+	return v
+}
+
+// sorted returns keepers in the order in which tokens are taken, which is the same for all deletions.
+func sorted(all []*keeper) []*keeper {
+	slices.SortFunc(all, func(a, b *keeper) int { return strings.Compare(a.key, b.key) })
+	return all
+}
+
+// calls are the objects whose turn it is.
+type calls struct {
+	mu     sync.Mutex // covers ids
+	ids    []graph.ID
+	signal chan struct{} // capacity 1
+}
+
+func newCalls() calls { return calls{signal: make(chan struct{}, 1)} }
+
+func (c *calls) add(ids []graph.ID) {
+	if len(ids) == 0 {
+		return
+	}
+	c.mu.Lock()
+	if len(c.ids)+len(ids) <= maxCalls { // those that are lost are decided again later
+		c.ids = append(c.ids, ids...)
+	}
+	c.mu.Unlock()
+	select {
+	case c.signal <- struct{}{}:
+	default:
+	}
+}
+
+// take waits for calls, and returns them; nil after ctx has ended.
+func (c *calls) take(ctx context.Context) (ids []graph.ID) {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-c.signal:
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ids, c.ids = c.ids, nil
+	return ids
+}

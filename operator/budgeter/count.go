@@ -1,0 +1,81 @@
+package budgeter
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/metadata"
+
+	"github.com/gleaner-dev/gleaner/operator/catalog"
+	"github.com/gleaner-dev/gleaner/operator/modulecall"
+	"github.com/gleaner-dev/gleaner/policies"
+)
+
+// pageSize is the number of objects that are listed at once.
+const pageSize = 1000
+
+// Counter counts objects. All fields are required.
+type Counter struct {
+	Objects metadata.Interface
+	Catalog func() *catalog.Catalog
+	Reader  modulecall.Reader // reads namespaces
+}
+
+// Count counts the objects that a budget selects, except for those that are being deleted. If the context ends before, the
+// result is the number of those counted so far, which allows fewer deletions; an error if there are none yet.
+func (c Counter) Count(ctx context.Context, of *policies.Policy) (n int64, err error) {
+	for _, r := range c.Catalog().Collected() {
+		if r.Namespaced || of.Namespace == "" {
+			if of.Selects(r.Version.GroupResource()) {
+				err = c.countResource(ctx, of, r, &n)
+			}
+		}
+		switch {
+		case err != nil && ctx.Err() != nil && n > 0:
+			return n, nil
+		case err != nil:
+			return 0, err
+		}
+	}
+	return n, nil
+}
+
+func (c Counter) countResource(ctx context.Context, of *policies.Policy, r catalog.Resource, n *int64) error {
+	options := metav1.ListOptions{Limit: pageSize}
+	if of.ObjectSelector != nil {
+		options.LabelSelector = of.ObjectSelector.String()
+	}
+	for {
+		page, err := c.Objects.Resource(r.Version).Namespace(of.Namespace).List(ctx, options)
+		if err != nil {
+			return fmt.Errorf("list %s: %w", r.Version.GroupResource(), err)
+		}
+		for i := range page.Items {
+			counts, err := c.counts(ctx, of, &page.Items[i])
+			if err != nil {
+				return err
+			}
+			if counts {
+				*n++
+			}
+		}
+		if options.Continue = page.Continue; options.Continue == "" {
+			return nil
+		}
+	}
+}
+
+func (c Counter) counts(ctx context.Context, of *policies.Policy, o *metav1.PartialObjectMetadata) (bool, error) {
+	if o.DeletionTimestamp != nil {
+		return false, nil
+	}
+	if of.NamespaceSelector == nil {
+		return true, nil
+	}
+	namespace, err := c.Reader.Namespace(ctx, o.Namespace)
+	if err != nil {
+		return false, fmt.Errorf("read namespace %s: %w", o.Namespace, err)
+	}
+	return of.NamespaceSelector.Matches(namespace.Labels), nil
+}
