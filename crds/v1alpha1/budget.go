@@ -15,7 +15,6 @@ const (
 	ReasonTripped   = "Tripped"   // True: deletions wait until a person resumes
 )
 
-
 // ResumeAnnotation resumes an exhausted DeletionBudget or ClusterDeletionBudget. Its value is the number in
 // status.exhaustions.
 const ResumeAnnotation = "gleaner.dev/resume"

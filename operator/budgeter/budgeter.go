@@ -1,7 +1,7 @@
 // Package budgeter lets deletions pass that the DeletionBudgets and ClusterDeletionBudgets selecting them allow, and has
 // the others wait in order.
 //
-// Each budget has a keeper, which reserves deletions in the budget's status by compare-and-swap before they are sent. How
+// Each budget has a limiter, which reserves deletions in the budget's status by compare-and-swap before they are sent. How
 // many may be reserved is decided by package budget.
 package budgeter
 
@@ -67,24 +67,23 @@ type Budgeter struct {
 	slots   *semaphore.Weighted
 	calls   calls
 
-	mu      sync.Mutex // covers what follows
-	keepers map[types.UID]*keeper
-	view    *view
-	ctx     context.Context // of Run; nil before  //nolint:containedctx // keepers start while it runs
-	running sync.WaitGroup
+	mu       sync.Mutex // covers what follows
+	limiters map[types.UID]*limiter
+	view     *view
+	ctx      context.Context // of Run; nil before  //nolint:containedctx // limiters start while it runs
+	running  sync.WaitGroup
 }
 
 // New returns a Budgeter that has read nothing yet.
 func New(o Options) *Budgeter {
 	b := &Budgeter{
-		options: o, began: o.Now(), slots: semaphore.NewWeighted(maxRequests), keepers: map[types.UID]*keeper{}, view: newView(nil),
+		options: o, began: o.Now(), slots: semaphore.NewWeighted(maxRequests), limiters: map[types.UID]*limiter{}, view: newView(nil),
 		calls: newCalls(),
 	}
 	b.source = livesource.New(livesource.Options[[]budgetstore.Resource]{
 		Name: "deletion budgets", Kinds: []string{v1alpha1.KindDeletionBudget, v1alpha1.KindClusterDeletionBudget},
-		Read:      b.read,
-		Published: func(context.Context, []budgetstore.Resource) time.Time { return time.Time{} },
-		Ignore:    b.isKnown, Now: o.Now, Log: o.Log,
+		Read:   b.read,
+		Ignore: b.isKnown, Now: o.Now, Log: o.Log,
 	})
 	return b
 }
@@ -102,8 +101,8 @@ func (b *Budgeter) Called(ctx context.Context) []graph.ID { return b.calls.take(
 func (b *Budgeter) Run(ctx context.Context) error {
 	b.mu.Lock()
 	b.ctx = ctx
-	for _, k := range b.keepers {
-		b.start(k)
+	for _, l := range b.limiters {
+		b.start(l)
 	}
 	b.mu.Unlock()
 	err := b.source.Run(ctx)
@@ -126,37 +125,37 @@ func (b *Budgeter) read(ctx context.Context) ([]budgetstore.Resource, bool, erro
 	return all, served, err
 }
 
-// update starts and stops keepers.
+// update starts and stops limiters.
 func (b *Budgeter) update(all []budgetstore.Resource) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	budgetstore.Sort(all)
-	found := map[types.UID]*keeper{}
+	found := map[types.UID]*limiter{}
 	var (
-		list []*keeper
+		list []*limiter
 		of   = map[string]int{}
 	)
 	for _, r := range all {
 		if r.GetDeletionTimestamp() != nil {
 			continue
 		}
-		k, known := b.keepers[r.GetUID()]
+		l, known := b.limiters[r.GetUID()]
 		if !known {
-			k = newKeeper(b, r)
+			l = newLimiter(b, r)
 		}
 		of[r.GetNamespace()]++
-		k.observe(r, of[r.GetNamespace()] > limitOf(r.GetNamespace()))
+		l.observe(r, of[r.GetNamespace()] > limitOf(r.GetNamespace()))
 		if !known && b.ctx != nil {
-			b.start(k)
+			b.start(l)
 		}
-		found[r.GetUID()], list = k, append(list, k)
+		found[r.GetUID()], list = l, append(list, l)
 	}
-	for uid, k := range b.keepers {
+	for uid, l := range b.limiters {
 		if found[uid] == nil {
-			k.end()
+			l.end()
 		}
 	}
-	b.keepers, b.view = found, newView(list)
+	b.limiters, b.view = found, newView(list)
 }
 
 func limitOf(namespace string) int {
@@ -166,19 +165,19 @@ func limitOf(namespace string) int {
 	return maxOfNamespace
 }
 
-// start starts a keeper. The caller holds mu.
-func (b *Budgeter) start(k *keeper) {
+// start starts a limiter. The caller holds mu.
+func (b *Budgeter) start(l *limiter) {
 	ctx, cancel := context.WithCancel(b.ctx)
-	k.stop = cancel
-	b.running.Go(func() { k.run(ctx) })
+	l.stop = cancel
+	b.running.Go(func() { l.run(ctx) })
 }
 
-// isKnown reports whether an event shows a state that a keeper knows, such as one that it has written.
+// isKnown reports whether an event shows a state that a limiter knows, such as one that it has written.
 func (b *Budgeter) isKnown(o graph.Object) bool {
 	b.mu.Lock()
-	k := b.keepers[o.UID]
+	l := b.limiters[o.UID]
 	b.mu.Unlock()
-	return k != nil && k.knows(o.ResourceVersion)
+	return l != nil && l.knows(o.ResourceVersion)
 }
 
 // current returns the budgets in force; an error, for people, if they are not known.
@@ -206,33 +205,33 @@ func (b *Budgeter) Summaries() ([]Summary, error) {
 		return nil, err
 	}
 	var all []Summary
-	for _, k := range v.keepers {
-		all = append(all, k.summary())
+	for _, l := range v.limiters {
+		all = append(all, l.summary())
 	}
 	return all, nil
 }
 
 // view has the budgets in force at one moment. It is immutable.
 type view struct {
-	keepers []*keeper
-	set     *policies.Set
-	of      map[*policies.Policy]*keeper
+	limiters []*limiter
+	set      *policies.Set
+	of       map[*policies.Policy]*limiter
 }
 
-func newView(keepers []*keeper) *view {
-	v := &view{keepers: keepers, of: map[*policies.Policy]*keeper{}}
+func newView(limiters []*limiter) *view {
+	v := &view{limiters: limiters, of: map[*policies.Policy]*limiter{}}
 	var all []*policies.Policy
-	for _, k := range keepers {
-		p := k.selection()
-		v.of[p], all = k, append(all, p)
+	for _, l := range limiters {
+		p := l.selection()
+		v.of[p], all = l, append(all, p)
 	}
 	v.set = policies.NewSet(all)
 	return v
 }
 
-// sorted returns keepers in the order in which tokens are taken, which is the same for all deletions.
-func sorted(all []*keeper) []*keeper {
-	slices.SortFunc(all, func(a, b *keeper) int { return strings.Compare(a.key, b.key) })
+// sorted returns limiters in the order in which tokens are taken, which is the same for all deletions.
+func sorted(all []*limiter) []*limiter {
+	slices.SortFunc(all, func(a, b *limiter) int { return strings.Compare(a.key, b.key) })
 	return all
 }
 

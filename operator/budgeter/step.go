@@ -38,8 +38,8 @@ func (b *Budgeter) Steps() (reserves, confirms writer.Step) {
 
 // reservation is a token of one budget.
 type reservation struct {
-	keeper *keeper
-	token  budget.Token
+	limiter *limiter
+	token   budget.Token
 }
 
 // taken has the tokens of the writes between the two steps.
@@ -99,19 +99,19 @@ func (s reserve) Admit(ctx context.Context, w writer.Write) (writer.Admission, e
 }
 
 // take takes a token of each budget, or none.
-func (s reserve) take(from []*keeper, o graph.Object) writer.Admission {
+func (s reserve) take(from []*limiter, o graph.Object) writer.Admission {
 	var all []reservation
-	for _, k := range from {
-		token, waits := k.take(graph.IDOf(o.UID))
+	for _, l := range from {
+		token, waits := l.take(graph.IDOf(o.UID))
 		if waits != "" {
 			giveBack(all)
 			retry := invalidRetry
-			if k.isInForce() {
+			if l.isInForce() {
 				retry = waitRetry
 			}
 			return writer.Admission{Outcome: writer.Wait, Reason: waits, Retry: retry}
 		}
-		all = append(all, reservation{k, token})
+		all = append(all, reservation{l, token})
 	}
 	if !s.put(o.UID, all) {
 		giveBack(all)
@@ -122,7 +122,7 @@ func (s reserve) take(from []*keeper, o graph.Object) writer.Admission {
 
 func giveBack(all []reservation) {
 	for _, r := range all {
-		r.keeper.settle(r.token, budget.Unused)
+		r.limiter.settle(r.token, budget.Unused)
 	}
 }
 
@@ -133,7 +133,7 @@ func (s reserve) Settle(_ context.Context, w writer.Write, end writer.Settlement
 	}
 	outcome := outcomeOf(end)
 	for _, r := range s.remove(w.Target.UID) {
-		r.keeper.settle(r.token, outcome)
+		r.limiter.settle(r.token, outcome)
 	}
 }
 
@@ -162,7 +162,7 @@ func (s confirm) Admit(_ context.Context, w writer.Write) (writer.Admission, err
 		return pass, nil
 	}
 	for _, r := range s.get(w.Target.UID) {
-		if r.keeper.expired(r.token) {
+		if r.limiter.expired(r.token) {
 			return writer.Admission{Outcome: writer.Wait, Reason: "its reservation has expired"}, nil
 		}
 	}
@@ -186,8 +186,8 @@ func (b *Budgeter) Limits(ctx context.Context, o graph.Object) (string, error) {
 }
 
 // selecting returns the budgets that select an object, in the order in which tokens are taken.
-func (b *Budgeter) selecting(ctx context.Context, v *view, o graph.Object) ([]*keeper, error) {
-	if len(v.keepers) == 0 {
+func (b *Budgeter) selecting(ctx context.Context, v *view, o graph.Object) ([]*limiter, error) {
+	if len(v.limiters) == 0 {
 		return nil, nil
 	}
 	resource, served := b.options.Catalog().Preferred(o.Kind.GroupKind())
@@ -199,11 +199,11 @@ func (b *Budgeter) selecting(ctx context.Context, v *view, o graph.Object) ([]*k
 	if err != nil {
 		return nil, err
 	}
-	var keepers []*keeper
+	var limiters []*limiter
 	for _, p := range all {
-		keepers = append(keepers, v.of[p])
+		limiters = append(limiters, v.of[p])
 	}
-	return sorted(keepers), nil
+	return sorted(limiters), nil
 }
 
 // matching returns the policies whose selectors match an object. Its labels and those of its namespace are read if they

@@ -180,7 +180,7 @@ var stories = map[string]story{
 		"GleanerDeletionRate", `gleaner_decisions_total{namespace="n", action="Delete", result="Done", kind="Pod"} 0+6000x10`,
 		8 * time.Minute, []string{"namespace=n severity=warning: Gleaner deletes 100 objects a second"},
 	},
-	"much is kept": {"GleanerDeletionRate", `gleaner_decisions_total{namespace="n", action="DropReferences", result="Done"} 0+6000x10`, 8 * time.Minute, nil},
+	"much is kept":                        {"GleanerDeletionRate", `gleaner_decisions_total{namespace="n", action="DropReferences", result="Done"} 0+6000x10`, 8 * time.Minute, nil},
 	"a budget was exhausted for a moment": {"GleanerBudgetExhausted", `gleaner_deletion_budget_exhausted{namespace="n", budget="b"} 1 0x10`, 5 * time.Minute, nil},
 
 	"objects are stuck": {

@@ -69,7 +69,7 @@ func (s *source) events(t *testing.T) (list []event, others []string) {
 		}
 		c, _ := s.constant(f, reason)
 		about := "the object"
-		if strings.HasPrefix(f.name, "operator/policystatus/") {
+		if strings.HasPrefix(f.name, "operator/policystatus/") || strings.HasPrefix(f.name, "operator/budgeter/") {
 			about = "the resource"
 		}
 		meaning := c.comment
