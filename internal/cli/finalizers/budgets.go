@@ -3,6 +3,7 @@ package finalizers
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,8 +25,8 @@ func (b *Resources) readBudgets(ctx context.Context, c client.Reader) {
 // Limited describes the exhausted budgets that select an object, for people.
 func (b *Resources) Limited(o Object) []string {
 	var lines []string
-	for _, r := range b.Budgets {
-		if r.IsExhausted() && b.limits(r, o) {
+	for _, r := range b.BudgetsOf(o) {
+		if r.IsExhausted() {
 			lines = append(lines, r.Message()+".")
 		}
 	}
@@ -45,4 +46,23 @@ func (b *Resources) limits(r budgetstore.Resource, o Object) bool {
 	}
 	known, ok := b.labels[o.GetNamespace()]
 	return !ok || p.NamespaceSelector.Matches(known)
+}
+
+// ReadLimits reads the pauses and budgets, and the labels of namespaces if a budget selects by them.
+func ReadLimits(ctx context.Context, c client.Reader) *Resources {
+	b := &Resources{Installed: true, ReadAt: time.Now(), labels: map[string]labels.Set{}}
+	b.readPauses(ctx, c)
+	b.readBudgets(ctx, c)
+	b.readNamespaceLabels(ctx, c)
+	return b
+}
+
+// BudgetsOf returns the budgets that select an object.
+func (b *Resources) BudgetsOf(o Object) (all []budgetstore.Resource) {
+	for _, r := range b.Budgets {
+		if b.limits(r, o) {
+			all = append(all, r)
+		}
+	}
+	return all
 }

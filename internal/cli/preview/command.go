@@ -198,7 +198,11 @@ func simulate(ctx context.Context, a *input.Input, d deletion, errOut io.Writer)
 	if options.Policies = reading; reading != nil {
 		defer reading.Close()
 	}
-	return preview.Delete(ctx, options)
+	p, err := preview.Delete(ctx, options)
+	if err == nil {
+		p.Notes = append(p.Notes, limits(ctx, a, p)...)
+	}
+	return p, err
 }
 
 // stateKeys reads the operator's keys of state annotations, with the permissions of the
