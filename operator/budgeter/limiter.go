@@ -23,8 +23,10 @@ import (
 
 const (
 	// minBatch and maxBatch are the number of deletions that are reserved at once. It doubles while they are used up,
-	// and is halved when some of them expire.
+	// and is halved when some of them expire. At most a share of 1/batchShare of what is allowed is reserved at once, if
+	// that is more than minBatch: what a process has reserved when it is killed is used up for everyone.
 	minBatch, maxBatch = 8, 512
+	batchShare         = 4
 
 	requestTimeout = 5 * time.Second
 	retryDelay     = time.Second
@@ -445,7 +447,8 @@ func (l *limiter) want(now budget.Instant, resumed bool) int {
 		return 0
 	}
 	l.wanted = false
-	return max(min(max(waiting, l.batch), maxBatch)-free, 0)
+	most := min(max(l.resource.Limit().Max/batchShare, minBatch), maxBatch)
+	return max(min(max(waiting, l.batch), most)-free, 0)
 }
 
 // setConditions sets the conditions. The caller holds mu.

@@ -77,6 +77,28 @@ kubectl delete clusterfinalizer remove-bucket
 kubectl delete namespace shop`,
 	},
 	"docs/howto/follow-a-deletion.md": {after: "kubectl delete namespace shop"},
+	"docs/howto/limit-deletions.md": {
+		before: `kubectl create namespace shop
+kubectl apply -f - <<'END'
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: data-0, namespace: shop}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+---
+apiVersion: gleaner.dev/v1alpha1
+kind: ClusterDeletionBudget
+metadata: {name: volumes}
+spec: {resources: [{apiGroups: [""], resources: [persistentvolumeclaims]}], maxDeletions: 5%, window: 24h, onExhausted: Trip}
+---
+apiVersion: gleaner.dev/v1alpha1
+kind: DeletionBudget
+metadata: {name: nightly, namespace: shop}
+spec: {resources: [{apiGroups: [""], resources: [persistentvolumeclaims]}], maxDeletions: 10, window: 1h}
+END`,
+		replace: append([]string{"gleaner records ", "gleaner records --endpoint http://ADDRESS "}, operatorReplacements...),
+		after: `kubectl delete clusterdeletionbudget volumes
+kubectl delete namespace shop`,
+	},
 	"docs/howto/pause-deletions.md": {
 		before:  checkFunction,
 		replace: operatorReplacements,
