@@ -25,6 +25,7 @@ type Source struct {
 	RecordsSince func() time.Time // start of Records; nil: unknown
 	Stored       record.Reader    // records that are stored, also those from before a restart; nil: none are
 	Status       func() Status
+	Cascades     func() Cascades
 	ReadAccess   func(*http.Request) ReadAccess
 }
 
@@ -49,10 +50,11 @@ type Status struct {
 // Handlers returns the handlers by path.
 func Handlers(s Source) map[string]http.Handler {
 	handlers := map[string]http.Handler{
-		"/debug/gc/graph":   http.HandlerFunc(s.graph),
-		"/debug/gc/synced":  http.HandlerFunc(s.synced),
-		"/debug/gc/records": http.HandlerFunc(s.records),
-		"/debug/gc/status":  http.HandlerFunc(s.status),
+		"/debug/gc/graph":    http.HandlerFunc(s.graph),
+		"/debug/gc/synced":   http.HandlerFunc(s.synced),
+		"/debug/gc/records":  http.HandlerFunc(s.records),
+		"/debug/gc/status":   http.HandlerFunc(s.status),
+		"/debug/gc/cascades": http.HandlerFunc(s.cascades),
 	}
 	for _, path := range compatiblePaths {
 		handlers[path] = http.HandlerFunc(s.compatibleGraph)

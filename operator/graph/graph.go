@@ -207,6 +207,41 @@ func (g *Graph) LocationOf(id ID) (gk schema.GroupKind, namespace string) {
 	return n.kind.GroupKind, n.namespace.Value()
 }
 
+// HasDependents reports whether an object has dependents.
+func (g *Graph) HasDependents(id ID) bool {
+	n, ok := g.nodes[id]
+	return ok && n.dependents != nil
+}
+
+// AbsentOwner returns an owner reference of an object whose owner is gone or proven absent.
+func (g *Graph) AbsentOwner(id ID) (metav1.OwnerReference, bool) {
+	n, ok := g.nodes[id]
+	if !ok || !n.flags.has(seen) {
+		return metav1.OwnerReference{}, false
+	}
+	for i := range n.claims {
+		c := &n.claims[i]
+		ref := g.referenceOf(c)
+		if state := g.claimOf(c, ref).State; state == Gone || state == ProvenAbsent {
+			return ref, true
+		}
+	}
+	return metav1.OwnerReference{}, false
+}
+
+// Owners calls yield with each owner that an object refers to until it returns false.
+func (g *Graph) Owners(id ID, yield func(ID) bool) {
+	n, ok := g.nodes[id]
+	if !ok {
+		return
+	}
+	for i := range n.claims {
+		if !yield(n.claims[i].owner.id) {
+			return
+		}
+	}
+}
+
 // Dependents returns the dependents of an object, each once, those first whose claims were
 // applied first.
 func (g *Graph) Dependents(id ID) []ID {

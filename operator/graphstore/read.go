@@ -3,6 +3,7 @@ package graphstore
 import (
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -47,6 +48,35 @@ func (s *Store) DependentsByKind(id graph.ID) []graph.KindCount {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.graph.DependentsByKind(id)
+}
+
+// HasDependents reports whether an object has dependents.
+func (s *Store) HasDependents(id graph.ID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.graph.HasDependents(id)
+}
+
+// IsSeen reports whether an object is seen.
+func (s *Store) IsSeen(id graph.ID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.graph.IsSeen(id)
+}
+
+// AbsentOwner returns an owner reference of an object whose owner is gone or proven absent.
+func (s *Store) AbsentOwner(id graph.ID) (metav1.OwnerReference, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.graph.AbsentOwner(id)
+}
+
+// Owners calls yield with each owner that an object refers to until it returns false. It must not call methods of
+// the Store.
+func (s *Store) Owners(id graph.ID, yield func(graph.ID) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.graph.Owners(id, yield)
 }
 
 // Dependents returns the objects with an owner reference to the object.

@@ -86,6 +86,7 @@ func (m metrics) Collect(out chan<- prometheus.Metric) {
 	m.operator.archiving.collect(out)
 	m.operator.collectPauses(out)
 	m.operator.budgeting.collect(out)
+	m.operator.cascading.collect(out)
 	if m.operator.modules != nil {
 		collectSandbox(m.operator.modules.Sandbox, out)
 	}

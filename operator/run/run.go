@@ -150,6 +150,7 @@ type Operator struct {
 	archiving    archiving
 	pausing      pausing
 	budgeting    budgeting
+	cascading    cascading
 	subscribers  []manager.RunnableFunc
 
 	warnOfMigrations sync.Once
@@ -211,6 +212,7 @@ func (op *Operator) connect() error {
 	op.connectPauses()
 	op.connectRecorder()
 	op.connectBudgets(watchClient, reads)
+	op.connectCascades()
 	op.connectKeys()
 	op.watcher = watch.New(watch.Options{
 		Discovery:   discoverer,
@@ -218,7 +220,7 @@ func (op *Operator) connect() error {
 		APIServices: watch.ReadServices(services),
 		Ignored:     op.options.Ignored,
 		Interval:    op.options.DiscoveryInterval,
-		Sink:        sinks{memory{op}, op.archiving.archiver, op.store, op.snapshots, op.modules, op.pausing.source, op.budgeting.budgeter, listener{op}},
+		Sink:        sinks{memory{op}, op.archiving.archiver, op.cascading.log, op.store, op.snapshots, op.modules, op.pausing.source, op.budgeting.budgeter, listener{op}},
 		Log:         op.log.WithName("watch"),
 		OnChange:    op.typesChanged,
 		Selectors:   op.snapshots.Selectors,

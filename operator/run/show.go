@@ -11,8 +11,10 @@ import (
 
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
 	"github.com/gleaner-dev/gleaner/operator/canary"
+	"github.com/gleaner-dev/gleaner/operator/cascadelog"
 	"github.com/gleaner-dev/gleaner/operator/catalog"
 	"github.com/gleaner-dev/gleaner/operator/companion"
+	"github.com/gleaner-dev/gleaner/operator/completion"
 	"github.com/gleaner-dev/gleaner/operator/debug"
 	"github.com/gleaner-dev/gleaner/operator/gate"
 	"github.com/gleaner-dev/gleaner/operator/policystatus"
@@ -30,6 +32,7 @@ func (op *Operator) Show() debug.Source {
 		Records:      op.records.Entries,
 		RecordsSince: v.recordedSince,
 		Status:       v.status,
+		Cascades:     v.cascades,
 	}
 	if archived := op.ArchiveReader(); archived != nil {
 		shown.Stored = recordlog.Reader{Archive: archived}.Entries
@@ -49,6 +52,11 @@ func (v view) recordedSince() time.Time {
 		return forgotten
 	}
 	return led
+}
+
+// Cascades returns the cascades in progress, and those that this replica has seen complete.
+func (op *Operator) Cascades() ([]completion.Cascade, []cascadelog.Completed) {
+	return op.cascading.log.Cascades()
 }
 
 // Records returns the recorded decisions, of one object if uid is not "".

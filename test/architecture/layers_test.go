@@ -253,6 +253,11 @@ var layers = map[string]layer{
 		},
 		external: []string{"github.com/go-logr/logr", "golang.org/x/sync", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/controller-runtime"},
 	},
+	"operator/completion": {internal: []string{"operator/graph"}, external: []string{"k8s.io/apimachinery"}},
+	"operator/cascadelog": {
+		internal: []string{"operator/completion", "operator/graph"},
+		external: []string{"github.com/go-logr/logr", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/controller-runtime"},
+	},
 	"operator/record": {
 		internal: []string{"hostabi", "policies", "operator/decide", "operator/graph"},
 		external: []string{"k8s.io/apimachinery"},
@@ -297,13 +302,13 @@ var layers = map[string]layer{
 		external: []string{"k8s.io/apimachinery"},
 	},
 	"operator/debug": {
-		internal: []string{"hostabi", "operator/escape", "operator/graph", "operator/record"},
+		internal: []string{"hostabi", "operator/cascadelog", "operator/completion", "operator/escape", "operator/graph", "operator/record"},
 		external: []string{"github.com/go-logr/logr", "k8s.io/apimachinery", "k8s.io/apiserver", "k8s.io/client-go"},
 	},
 	"operator/run": {
 		internal: []string{
-			"crds/v1alpha1", "operator/admission", "operator/archive", "operator/archiver", "operator/archivestore", "operator/budgeter", "operator/bulkread", "operator/canary", "operator/catalog", "operator/collector",
-			"operator/companion", "operator/companion/reviewer", "operator/debug", "operator/escape", "operator/fairqueue", "operator/finalizers",
+			"crds/v1alpha1", "operator/admission", "operator/archive", "operator/archiver", "operator/archivestore", "operator/budgeter", "operator/bulkread", "operator/canary", "operator/cascadelog", "operator/catalog", "operator/collector",
+			"operator/companion", "operator/companion/reviewer", "operator/completion", "operator/debug", "operator/escape", "operator/fairqueue", "operator/finalizers",
 			"operator/gate", "operator/gather", "operator/graph", "operator/graphstore", "operator/intents", "operator/inuse", "operator/keystore",
 			"operator/modulecall", "operator/modulestore", "operator/modulestore/loader", "operator/networks", "operator/pause", "operator/pausestore", "operator/policyset", "operator/policystatus", "operator/record", "operator/recordlog",
 			"operator/recorder", "operator/relabel", "operator/watch", "operator/webhook", "operator/writelimit", "operator/writer",
