@@ -158,6 +158,41 @@ func TestChoose_KeepsAnObjectWithTooManyOwners(t *testing.T) {
 	}
 }
 
+// The owner that was deleted last decides, in whichever order the deletions are processed.
+func TestClassify_TheLastOwnerDecidesWhetherADependentIsKept(t *testing.T) {
+	orphaning := func(version uint64) decide.Owner {
+		return decide.Owner{Status: decide.Orphaning, DeletionVersion: version}
+	}
+	absent := func(version uint64) decide.Owner {
+		return decide.Owner{Status: decide.Absent, DeletionVersion: version}
+	}
+	for name, c := range map[string]struct {
+		owners []decide.Owner
+		want   int // references that are removed
+	}{
+		"the other was deleted before":                  {[]decide.Owner{absent(5), orphaning(7)}, 2},
+		"the other was deleted after":                   {[]decide.Owner{absent(9), orphaning(7)}, 1},
+		"one before and one after":                      {[]decide.Owner{absent(5), orphaning(7), absent(9)}, 2},
+		"between two that orphan":                       {[]decide.Owner{orphaning(7), absent(9), orphaning(11)}, 3},
+		"it is not known when the other was deleted":    {[]decide.Owner{absent(0), orphaning(7)}, 2},
+		"it is not known when the one that orphans was": {[]decide.Owner{absent(9), orphaning(0)}, 2},
+		"another is present":                            {[]decide.Owner{orphaning(7), {Status: decide.Present}}, 1},
+		"another could not be read":                     {[]decide.Owner{orphaning(7), {}}, 1},
+		"another waits for its dependents":              {[]decide.Owner{orphaning(7), {Status: decide.Waiting}}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := decide.Classify(decide.Facts{Owners: c.owners})
+			if s.Kind != decide.HasOrphaningOwner || len(s.References) != c.want {
+				t.Errorf("%d references of kind %d, want %d", len(s.References), s.Kind, c.want)
+			}
+			s = decide.Classify(decide.Facts{Owners: c.owners, Object: graph.Object{Terminating: true}})
+			if removed := len(s.References); removed == 0 || removed > c.want {
+				t.Errorf("%d references of a terminating object are removed", removed)
+			}
+		})
+	}
+}
+
 func TestClassify(t *testing.T) {
 	for name, c := range map[string]struct {
 		facts  decide.Facts

@@ -56,6 +56,10 @@ type Owner struct {
 	// delivered the owner, and would not deliver its deletion.
 	Unwatched bool
 
+	// DeletionVersion is the resourceVersion of the owner's deletion if it is absent, and one in which it was being
+	// deleted if it is orphaning; 0 if it is not known or can't be compared with those of other types.
+	DeletionVersion uint64
+
 	// FoundAbsentAt is when the owner was found to be absent; zero otherwise.
 	FoundAbsentAt time.Time
 }

@@ -52,10 +52,35 @@ func Classify(f Facts) Situation {
 }
 
 // The reference to an owner that orphans is removed in any case, even from a dependent
-// that is terminating (G-66).
+// that is terminating (G-66). References to owners that were deleted before are removed with it: if they were left, the
+// dependent would be deleted although its last owner keeps it.
 func orphanedByOwner(f Facts) (Situation, bool) {
 	left := f.references(Orphaning)
+	if len(left) != 0 && !f.Object.Terminating {
+		left = append(left, f.deletedBeforeOrphaning()...)
+	}
 	return Situation{Kind: HasOrphaningOwner, References: left}, len(left) != 0
+}
+
+// deletedBeforeOrphaning returns the references to absent owners, except for those that are known to be deleted after
+// the deletion of all owners that orphan the object began.
+func (f Facts) deletedBeforeOrphaning() (refs []metav1.OwnerReference) {
+	var last uint64
+	for _, o := range f.Owners {
+		switch {
+		case o.Status != Orphaning:
+		case o.DeletionVersion == 0:
+			return f.references(Absent)
+		default:
+			last = max(last, o.DeletionVersion)
+		}
+	}
+	for _, o := range f.Owners {
+		if o.Status == Absent && o.DeletionVersion <= last {
+			refs = append(refs, o.Reference)
+		}
+	}
+	return refs
 }
 
 // An object that is being deleted is not deleted again. It may only need its garbage

@@ -106,11 +106,20 @@ func (g *Gatherer) owners(ctx context.Context, view graph.View) (owners []decide
 	return owners, r.skipped
 }
 
+// deletionVersion returns the resourceVersion of an owner's deletion if it can be compared with those of other types: all
+// that kube-apiserver serves itself.
+func (g *Gatherer) deletionVersion(view graph.View, claim graph.Claim) uint64 {
+	if resource, served := g.Catalog().Resource(view.Claim(claim.Reference).Kind); !served || !resource.Local {
+		return 0
+	}
+	return claim.DeletionVersion
+}
+
 // owner returns the status of one owner reference.
 func (g *Gatherer) owner(ctx context.Context, view graph.View, claim graph.Claim, r *readBudget) decide.Owner {
 	owner := decide.Owner{Reference: claim.Reference}
 	if claim.State == graph.Orphaning && (!claim.Stale || view.Object.Terminating) {
-		owner.Status, owner.Message = decide.Orphaning, orphaningMessage
+		owner.Status, owner.Message, owner.DeletionVersion = decide.Orphaning, orphaningMessage, g.deletionVersion(view, claim)
 		return owner
 	}
 	if view.Object.Terminating {
@@ -131,6 +140,7 @@ func (g *Gatherer) owner(ctx context.Context, view graph.View, claim graph.Claim
 	case claim.State == graph.ProvenAbsent && !stale:
 		return absent(owner, claim.GoneAt, "a live read did not find it")
 	case claim.State == graph.Gone && !stale && g.deletionProvesAbsence(claim, at.Kind, resource, served):
+		owner.DeletionVersion = g.deletionVersion(view, claim)
 		return absent(owner, claim.GoneAt, "its deletion was observed")
 	case claim.State == graph.Present && served:
 		owner.Status, owner.Message = decide.Present, "the watch shows it"

@@ -183,6 +183,7 @@ func (g *Graph) deleted(e Deleted, w *dirtyList) {
 	k := n.kind
 	g.markUnseen(n, w)
 	n.kind, n.flags = k, gone
+	n.resourceVersion, _ = parseVersion(e.Object.ResourceVersion)
 	if n.dependents != nil {
 		g.gone[n.id] = e.At
 		w.addDependents(n)

@@ -49,6 +49,10 @@ type Claim struct {
 	// GoneAt is when the owner was found to be gone, if Known is Gone or Disproved.
 	GoneAt time.Time
 
+	// DeletionVersion is, for an owner that is Gone, the resourceVersion of its deletion, and for one that is Orphaning, a
+	// resourceVersion in which it was being deleted; 0 if it is not known, or the types have incomparable ones.
+	DeletionVersion uint64
+
 	// Stale is set if that was before the watch of the owner's type was interrupted:
 	// the owner should be read again, if possible. It is also set for an owner that is
 	// Orphaning until the watch resumes.
@@ -250,7 +254,7 @@ func (c *claim) coordinates(uid types.UID) Coordinates {
 func (g *Graph) claimOf(c *claim, ref metav1.OwnerReference) Claim {
 	known, owner := Claim{Reference: ref}, c.owner
 	if owner.orphans() { // orphans all dependents that reference its UID (G-66)
-		known.State = Orphaning
+		known.State, known.DeletionVersion = Orphaning, owner.deletionVersion()
 		known.Stale = owner.kind.interruptedNow && owner.hasCoordinates(c.coordinates(ref.UID))
 		return known
 	}
@@ -275,7 +279,7 @@ func (g *Graph) claimOf(c *claim, ref metav1.OwnerReference) Claim {
 	known.OwnerVersion = owner.version.Value()
 	switch {
 	case owner.flags.has(gone):
-		known.State, known.GoneAt = Gone, g.gone[owner.id]
+		known.State, known.GoneAt, known.DeletionVersion = Gone, g.gone[owner.id], owner.deletionVersion()
 		known.Stale = g.isStale(owner.kind.GroupKind, known.GoneAt)
 	case owner.waits():
 		known.State = Foreground
@@ -283,6 +287,14 @@ func (g *Graph) claimOf(c *claim, ref metav1.OwnerReference) Claim {
 		known.State = Present
 	}
 	return known
+}
+
+// deletionVersion returns the resourceVersion of a node; 0 if those of its type are incomparable.
+func (n *node) deletionVersion() uint64 {
+	if n.kind == nil || n.kind.incomparable {
+		return 0
+	}
+	return n.resourceVersion
 }
 
 // NeedingWork calls yield for every seen object that may need work, in no order, until yield
