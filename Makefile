@@ -186,6 +186,14 @@ events:
 	failed=0; go test -json -p $(PARALLEL) -timeout 20m $(UNIT) $(CLUSTER) || failed=1; \
 	$(call in-modules,$(UNIT_MODULES) $(CLUSTER_MODULES)) exit $$failed
 
+# "make vet" has looked at all packages before, and each one that they import: "go test" would do
+# it again, and for what is compiled for the race detector once more.
+TESTALL := go test -json -vet=off
+
+# This compiles what tests need, as "go test" does. The compiler runs once for each package, and most
+# of them are done before its garbage is worth collecting: it needs a third less CPU time.
+COMPILE := GOGC=400 go list -export -deps -test -f ''
+
 # Each package is tested once: under the race detector if it has locks and a C compiler is there.
 # What takes flags comes first, beside the control planes that run under the detector, one of them
 # at a time: more of them wait for each other until their time is up. Its events come after theirs.
@@ -199,14 +207,15 @@ events-all:
 	grep -xF -f "$$work/locked" "$$work/all" >"$$work/raced"; \
 	race=; if command -v "$$(go env CC)" >/dev/null; then race=-race; export CGO_ENABLED=1; fi; \
 	{ beside=0; \
-		go test -json -timeout 30m $(COMPANION) -companion | sed 's|\("Package":"[^"]*\)"|\1 -companion"|' || beside=1; \
-		go test -json $$race -timeout 30m $(DIFFERENTIAL) -scripts $(SCRIPTS) || beside=1; \
+		$(TESTALL) -timeout 30m $(COMPANION) -companion | sed 's|\("Package":"[^"]*\)"|\1 -companion"|' || beside=1; \
+		$(TESTALL) $$race -timeout 30m $(DIFFERENTIAL) -scripts $(SCRIPTS) || beside=1; \
 		exit $$beside; } >"$$work/events" & \
-	go test -json $$race -p 1 -timeout 30m $$(grep -vxF -f "$$work/unit" "$$work/raced") || failed=1; \
+	$(COMPILE) $$race $$(cat "$$work/raced" "$$work/beside") >/dev/null || true; \
+	$(TESTALL) $$race -p 1 -timeout 30m $$(grep -vxF -f "$$work/unit" "$$work/raced") || failed=1; \
 	wait $$! || failed=1; cat "$$work/events"; \
-	go test -json $$race -timeout 30m $$(grep -xF -f "$$work/unit" "$$work/raced") || failed=1; \
-	go test -json -timeout 30m $$(grep -vxF -f "$$work/locked" "$$work/all") || failed=1; \
-	if [ -n "$$race" ]; then go test -json -run '^($(ALONE_TESTS))$$' $(ALONE) || failed=1; fi; \
+	$(TESTALL) $$race -timeout 30m $$(grep -xF -f "$$work/unit" "$$work/raced") || failed=1; \
+	$(TESTALL) -timeout 30m $$(grep -vxF -f "$$work/locked" "$$work/all") || failed=1; \
+	if [ -n "$$race" ]; then $(TESTALL) -run '^($(ALONE_TESTS))$$' $(ALONE) || failed=1; fi; \
 	$(call in-modules,$(UNIT_MODULES) $(CLUSTER_MODULES)) exit $$failed
 
 # A test that fails now and then fails more often while it competes for the processors.
@@ -227,7 +236,7 @@ check: format-check vet lint generate-check test ## run what to see pass before 
 
 .PHONY: vet
 vet: ## run go vet, and see that hostabi and the SDK build on their own, also for a Wasm guest
-	go vet $(PACKAGES)
+	GOGC=400 go vet $(PACKAGES)
 	cd hostabi && GOWORK=off go vet ./... && GOWORK=off GOOS=wasip1 GOARCH=wasm go build ./...
 	cd devcluster/binaries && GOWORK=off CGO_ENABLED=0 GOFLAGS=-trimpath go vet ./...
 	cd sdk/go && GOWORK=off GOARCH=386 CGO_ENABLED=0 go vet ./... # int has 32 bits, as in TinyGo
