@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/metadata"
 
+	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
 	"github.com/gleaner-dev/gleaner/operator/catalog"
 	"github.com/gleaner-dev/gleaner/operator/modulecall"
 	"github.com/gleaner-dev/gleaner/policies"
@@ -78,4 +79,47 @@ func (c Counter) counts(ctx context.Context, of *policies.Policy, o *metav1.Part
 		return false, fmt.Errorf("read namespace %s: %w", o.Namespace, err)
 	}
 	return of.NamespaceSelector.Matches(namespace.Labels), nil
+}
+
+// count counts the objects that a percentage refers to, if that is needed.
+func (l *limiter) count(ctx context.Context) error {
+	l.mu.Lock()
+	needed, policy := l.needsCount(), l.policy
+	generation := l.resource.GetGeneration()
+	l.mu.Unlock()
+	if !needed {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, countTimeout)
+	defer cancel()
+	n, err := l.options.Count(ctx, policy)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.resource.GetGeneration() != generation {
+		return nil
+	}
+	if err != nil {
+		l.observed = false
+		return err
+	}
+	counted := l.resource.DeepCopy()
+	counted.Status.Matching = &v1alpha1.MatchingObjects{Count: n, Time: metav1.NewMicroTime(l.options.Now()), Generation: generation}
+	l.set(counted)
+	return nil
+}
+
+// needsCount reports whether the objects have to be counted now. The caller holds mu.
+func (l *limiter) needsCount() bool {
+	m, window := l.resource.Status.Matching, l.resource.Spec.Window.Duration
+	switch {
+	case l.problem != "" || l.resource.Percentage() == 0:
+		return false
+	case l.needsFirstCount():
+		return true
+	}
+	age := l.options.Now().Sub(m.Time.Time)
+	if l.line.Len() == 0 && !l.wanted {
+		return false // nothing is to be deleted
+	}
+	return age < 0 || age >= window || l.resource.Ledger().Used() == 0 && age >= max(window/countShare, minCountAge)
 }

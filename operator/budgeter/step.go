@@ -91,7 +91,7 @@ func (s reserve) Admit(ctx context.Context, w writer.Write) (writer.Admission, e
 	selecting, err := s.selecting(ctx, v, w.Target)
 	switch {
 	case err != nil:
-		return writer.Admission{Outcome: writer.Wait, Reason: "which deletion budgets limit this is not known: " + err.Error()}, nil
+		return writer.Admission{Outcome: writer.Wait, Reason: "which deletion budgets limit this is not known: " + err.Error()}, nil //nolint:nilerr // the write has not failed: it waits
 	case len(selecting) == 0:
 		return pass, nil
 	}

@@ -242,10 +242,7 @@ var layers = map[string]layer{
 		internal: []string{"crds/v1alpha1", "operator/livelist", "operator/livesource", "operator/pause"},
 		external: []string{"github.com/go-logr/logr", "k8s.io/apimachinery", "sigs.k8s.io/controller-runtime"},
 	},
-	"operator/budgetstore": {
-		internal: []string{"crds/v1alpha1", "hostabi", "operator/budget", "operator/livelist", "policies"},
-		external: []string{"k8s.io/apimachinery", "sigs.k8s.io/controller-runtime"},
-	},
+	"operator/budgetstore": {internal: []string{"crds/v1alpha1", "hostabi", "operator/budget", "operator/livelist", "policies"}, external: []string{"k8s.io/apimachinery", "sigs.k8s.io/controller-runtime"}},
 	"operator/budgeter": {
 		internal: []string{
 			"crds/v1alpha1", "operator/act", "operator/budget", "operator/budgetstore", "operator/bulkread", "operator/catalog", "operator/graph",
