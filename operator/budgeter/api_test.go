@@ -55,7 +55,7 @@ func newAPI(t *testing.T, all ...client.Object) *api {
 	}
 	a.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(all...).
 		WithStatusSubresource(&v1alpha1.DeletionBudget{}, &v1alpha1.ClusterDeletionBudget{}).
-		WithInterceptorFuncs(interceptor.Funcs{List: a.list, SubResourceUpdate: a.update}).Build()
+		WithInterceptorFuncs(interceptor.Funcs{List: a.list, SubResourcePatch: a.update}).Build()
 	return a
 }
 
@@ -69,7 +69,7 @@ func (a *api) list(ctx context.Context, c client.WithWatch, into client.ObjectLi
 	return c.List(ctx, into, o...)
 }
 
-func (a *api) update(ctx context.Context, c client.Client, name string, o client.Object, options ...client.SubResourceUpdateOption) error {
+func (a *api) update(ctx context.Context, c client.Client, name string, o client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
 	a.mu.Lock()
 	a.writes++
 	before, after := a.updates()
@@ -77,7 +77,7 @@ func (a *api) update(ctx context.Context, c client.Client, name string, o client
 	if before != nil {
 		return before
 	}
-	if err := c.SubResource(name).Update(ctx, o, options...); err != nil {
+	if err := c.SubResource(name).Patch(ctx, o, patch, options...); err != nil {
 		return err
 	}
 	return after

@@ -54,7 +54,8 @@ type limiter struct {
 	trigger chan struct{} // capacity 1: something has to be reserved or written
 
 	mu       sync.Mutex           // covers what follows
-	resource budgetstore.Resource // as it was read or written last; never changed
+	stored   budgetstore.Resource // as it was read or written last; never changed
+	resource budgetstore.Resource // the same, with a newer count of objects; never changed
 	policy   *policies.Policy
 	problem  string // why nothing is deleted; "": none
 	excess   bool   // there are too many budgets
@@ -119,6 +120,7 @@ func (l *limiter) update(r budgetstore.Resource) {
 			return
 		}
 	}
+	l.stored = r
 	l.set(r)
 	l.wake()
 }
@@ -284,6 +286,7 @@ func (l *limiter) read(ctx context.Context) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.stored = r
 	l.set(r)
 	return nil
 }
@@ -291,7 +294,10 @@ func (l *limiter) read(ctx context.Context) error {
 func (l *limiter) write(ctx context.Context, r budgetstore.Resource) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	return l.options.Client.Status().Update(ctx, r.Object)
+	l.mu.Lock()
+	before := l.stored
+	l.mu.Unlock()
+	return l.options.Client.Status().Patch(ctx, r.Object, client.MergeFromWithOptions(before.Object, client.MergeFromWithOptimisticLock{}))
 }
 
 // written ends a write.
@@ -299,7 +305,7 @@ func (l *limiter) written(r budgetstore.Resource, err error) {
 	l.mu.Lock()
 	before := l.resource
 	if l.writing = false; err == nil {
-		l.resource = r
+		l.stored, l.resource = r, r
 		l.alloc.Commit()
 	} else {
 		l.alloc.Abandon()

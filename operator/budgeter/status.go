@@ -35,7 +35,7 @@ func (l *limiter) propose() (r budgetstore.Resource, ok bool) {
 	}
 	r.Status.ObservedGeneration = r.GetGeneration()
 	l.setConditions(r, now, resumed, reserved)
-	if apiequality.Semantic.DeepEqual(r.Status, l.resource.Status) {
+	if apiequality.Semantic.DeepEqual(r.Status, l.stored.Status) {
 		l.alloc.Abandon()
 		return r, false
 	}

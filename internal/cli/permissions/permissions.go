@@ -209,7 +209,7 @@ func resourceRules(b *finalizers.Resources) []Rule {
 		},
 		{Groups: group, Resources: []string{"clusterpauses/status", "pauses/status"}, Verbs: []string{"patch"}, Reason: "Status of pauses."},
 		{
-			Groups: group, Resources: []string{"clusterdeletionbudgets/status", "deletionbudgets/status"}, Verbs: []string{"update"},
+			Groups: group, Resources: []string{"clusterdeletionbudgets/status", "deletionbudgets/status"}, Verbs: []string{"patch"},
 			Reason: "Deletions are counted in the status of budgets.",
 		},
 	}
