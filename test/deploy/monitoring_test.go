@@ -72,6 +72,11 @@ metadata: {name: served, namespace: NAMESPACE}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: served}
 subjects: [{kind: ServiceAccount, name: served, namespace: NAMESPACE}]
 ---
+apiVersion: gleaner.dev/v1alpha1
+kind: DeletionBudget
+metadata: {name: many, namespace: NAMESPACE}
+spec: {resources: [{apiGroups: ["*"], resources: ["*"]}], maxDeletions: 1000, window: 1h}
+---
 apiVersion: v1
 kind: Secret
 metadata: {name: goes, namespace: NAMESPACE, finalizers: [NAMESPACE.gleaner.dev/served]}
