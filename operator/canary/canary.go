@@ -24,6 +24,9 @@ import (
 // Label is the label of canaries.
 const Label = "gleaner.dev/canary"
 
+// NamePrefix is that of the names of canaries.
+const NamePrefix = "gleaner-canary-"
+
 const (
 	// readTimeout is the timeout of one read.
 	readTimeout = 5 * time.Second
@@ -49,7 +52,7 @@ type Probe struct {
 func (c Probe) Run(ctx context.Context) (alive bool, err error) {
 	configMaps := c.Client.CoreV1().ConfigMaps(c.Namespace)
 	object, err := configMaps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-		GenerateName: "gleaner-canary-",
+		GenerateName: NamePrefix,
 		Labels:       map[string]string{Label: "true"},
 		Annotations: map[string]string{
 			"gleaner.dev/purpose": "probes whether another garbage collector is running; removed within seconds",

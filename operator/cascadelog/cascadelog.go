@@ -64,6 +64,7 @@ type Options struct {
 	Client    client.Client                                          // reads live
 	Event     func(context.Context, *corev1.Event) error             // creates an event
 	Namespace string                                                 // of the operator
+	Ignore    func(graph.Object) bool                                // reports whether an object's deletion is not reported
 	Leading   func() bool                                            // reports whether this replica reports
 	Left      func(completion.Cascade) string                        // what is left of a cascade, for people
 	Observe   func(completed completion.Cascade, took time.Duration) // updates metrics
@@ -110,6 +111,9 @@ func (l *Log) Apply(events ...graph.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, e := range events {
+		if deleted, is := e.(graph.Deleted); is && l.options.Ignore(deleted.Object) {
+			continue
+		}
 		l.tracker.Observe(e, l.options.Graph, now)
 	}
 }

@@ -92,6 +92,7 @@ func (a *api) start(leading bool) *replica {
 	r := &replica{graph: graphstore.New(time.Now), leading: leading}
 	r.Log = cascadelog.New(cascadelog.Options{
 		Graph: r.graph, Client: a.client, Event: a.create, Namespace: "gleaner-system", Leading: func() bool { a.mu.Lock(); defer a.mu.Unlock(); return r.leading },
+		Ignore:  func(o graph.Object) bool { return o.Name == "canary" },
 		Left:    func(c completion.Cascade) string { return fmt.Sprint(c.Owners) },
 		Observe: func(completion.Cascade, time.Duration) { a.mu.Lock(); defer a.mu.Unlock(); r.observed++ },
 		Now:     time.Now, Log: logr.Discard(),

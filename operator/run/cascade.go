@@ -3,12 +3,14 @@ package run
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/gleaner-dev/gleaner/operator/canary"
 	"github.com/gleaner-dev/gleaner/operator/cascadelog"
 	"github.com/gleaner-dev/gleaner/operator/completion"
 	"github.com/gleaner-dev/gleaner/operator/debug"
@@ -39,6 +41,9 @@ func (op *Operator) connectCascades() {
 		Buckets: prometheus.ExponentialBuckets(1, 4, 11),
 	})
 	c.log = cascadelog.New(cascadelog.Options{
+		Ignore: func(o graph.Object) bool {
+			return o.Namespace == op.options.Namespace && strings.HasPrefix(o.Name, canary.NamePrefix)
+		},
 		Graph: op.store, Client: op.policyClient, Namespace: op.options.Namespace, Leading: op.gate.IsLeading, Left: op.leftOf,
 		Event: func(ctx context.Context, e *corev1.Event) error {
 			_, err := op.eventClient.CoreV1().Events(e.Namespace).Create(ctx, e, metav1.CreateOptions{})

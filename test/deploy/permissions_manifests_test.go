@@ -83,6 +83,16 @@ kind: Pause
 metadata: {name: elsewhere, namespace: NAMESPACE}
 spec: {policy: {kind: GCPolicy, name: elsewhere}}
 ---
+apiVersion: gleaner.dev/v1alpha1
+kind: ClusterDeletionBudget
+metadata: {name: elsewhere}
+spec: {resources: [{apiGroups: [example.com], resources: [elsewhere]}], maxDeletions: 1, window: 1h}
+---
+apiVersion: gleaner.dev/v1alpha1
+kind: DeletionBudget
+metadata: {name: elsewhere, namespace: NAMESPACE}
+spec: {resources: [{apiGroups: [example.com], resources: [elsewhere]}], maxDeletions: 1, window: 1h}
+---
 apiVersion: v1
 kind: ServiceAccount
 metadata: {name: reader, namespace: NAMESPACE}
