@@ -44,7 +44,7 @@ func (op *Operator) connectCascades() {
 		Ignore: func(o graph.Object) bool {
 			return o.Namespace == op.options.Namespace && strings.HasPrefix(o.Name, canary.NamePrefix)
 		},
-		Graph: op.store, Client: op.policyClient, Namespace: op.options.Namespace, Leading: op.gate.IsLeading, Left: op.leftOf,
+		Graph: op.store, Client: op.policyClient, Namespace: op.options.Namespace, Leading: op.reportsCascades, Left: op.leftOf,
 		Event: func(ctx context.Context, e *corev1.Event) error {
 			_, err := op.eventClient.CoreV1().Events(e.Namespace).Create(ctx, e, metav1.CreateOptions{})
 			return err
@@ -55,6 +55,11 @@ func (op *Operator) connectCascades() {
 		},
 		DryRun: op.options.DryRun, Now: op.now, Log: op.log.WithName("cascades"),
 	})
+}
+
+// reportsCascades reports whether this replica reports cascades. In companion mode, nothing is written without a policy.
+func (op *Operator) reportsCascades() bool {
+	return op.gate.IsLeading() && (!op.options.Companion || len(op.snapshots.Policies().All()) != 0)
 }
 
 // leftOf describes what is left of a cascade: objects that are being deleted, or else dependents of absent owners.

@@ -34,6 +34,7 @@ func (w *env) waitForCascade(root *unstructured.Unstructured, message string) {
 
 func TestCascade_CompletionIsReportedOnce(t *testing.T) {
 	w := newEnv(t)
+	w.applyPolicy(strings.ReplaceAll(deletes, "NAME", "a")) // without any, companion mode writes nothing
 	root := w.createObject("Secret", "root", nil)
 	first, second := w.createConfigMap("first", root), w.createConfigMap("second", root)
 	leaf := w.createConfigMap("leaf", first)
@@ -47,6 +48,7 @@ func TestCascade_CompletionIsReportedOnce(t *testing.T) {
 
 func TestCascade_ThatOrphansReportsWhatIsKept(t *testing.T) {
 	w := newEnv(t)
+	w.applyPolicy(strings.ReplaceAll(deletes, "NAME", "a")) // without any, companion mode writes nothing
 	root := w.createObject("Secret", "root", nil)
 	kept := w.createConfigMap("kept", root)
 	w.deleteWithPolicy(root, metav1.DeletePropagationOrphan)
@@ -57,6 +59,7 @@ func TestCascade_ThatOrphansReportsWhatIsKept(t *testing.T) {
 
 func TestCascade_InTheForegroundIsReportedWhenTheRootIsGone(t *testing.T) {
 	w := newEnv(t)
+	w.applyPolicy(strings.ReplaceAll(deletes, "NAME", "a")) // without any, companion mode writes nothing
 	root := w.createObject("Secret", "root", nil)
 	kept := w.createConfigMap("kept", root, w.createObject("Secret", "other", nil))
 	gone := w.createConfigMap("gone", root)
