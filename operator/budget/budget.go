@@ -268,16 +268,38 @@ func (a *Allocator) Unsettled(now Instant) bool {
 // of at most want tokens. Reserved is the number of tokens in that batch. The caller replaces the ledger by
 // compare-and-swap. It then calls Commit on success, Observe after a conflict, or Abandon if the result is unknown.
 func (a *Allocator) Propose(want int, now Instant) (l Ledger, reserved int) {
-	if !a.started {
-		return Ledger{}, 0
-	}
-	p := &proposal{at: now.Mono, deleted: len(a.deleted)}
+	p := a.newProposal(now)
 	p.ledger.Batches = a.remainingBatches(now)
 	p.ledger.Buckets = a.remainingBuckets(now)
 	for _, at := range a.deleted {
 		p.ledger.Buckets = a.addDeletion(p.ledger.Buckets, now.Wall.Add(at-now.Mono))
 	}
 	p.ledger.Buckets = bound(p.ledger.Buckets)
+	return a.propose(p, want, now)
+}
+
+// ProposeResumed is Propose for a new window that begins now: former deletions do not count. Tokens that
+// can still be used, or that this process has used with an unknown outcome, count.
+func (a *Allocator) ProposeResumed(want int, now Instant) (l Ledger, reserved int) {
+	p := a.newProposal(now)
+	for _, batch := range a.remainingBatches(now) {
+		left := a.expires[batchKey(batch)] - now.Mono
+		if a.own[batch.ID] != nil || a.limit.keepsBatch()-left < Lifetime {
+			p.ledger.Batches = append(p.ledger.Batches, batch)
+		}
+	}
+	return a.propose(p, want, now)
+}
+
+func (a *Allocator) newProposal(now Instant) *proposal {
+	return &proposal{at: now.Mono, deleted: len(a.deleted)}
+}
+
+// propose adds a new batch of at most want tokens.
+func (a *Allocator) propose(p *proposal, want int, now Instant) (l Ledger, reserved int) {
+	if !a.started {
+		return Ledger{}, 0
+	}
 	room := max(a.limit.Max, 0) - p.ledger.Used()
 	if reserved = max(min(want, room), 0); reserved > 0 && len(p.ledger.Batches) < MaxBatches {
 		a.batches++

@@ -44,6 +44,7 @@ type api struct {
 	reads   error
 	count   int64
 	deleted []time.Time
+	slow    time.Duration // how long the response to a DELETE takes
 }
 
 func newAPI(t *testing.T, all ...client.Object) *api {
@@ -155,6 +156,7 @@ func configMap(namespace, name string) graph.Object {
 func (r *replica) delete(o graph.Object) error {
 	_, err := r.writer.Do(r.t.Context(), writer.Write{Origin: writer.Collector, Target: o, Effect: writer.Deletes, Do: func(context.Context) (act.Result, error) {
 		r.set(func() { r.deleted = append(r.deleted, time.Now()) })
+		time.Sleep(r.slow)
 		return act.Done, nil
 	}})
 	return err

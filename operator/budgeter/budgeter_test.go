@@ -256,6 +256,52 @@ func TestBudget_ThatTripsContinuesOnlyAfterAPersonResumes(t *testing.T) {
 	})
 }
 
+// A person may resume before the outcomes of the last deletions are written.
+func TestBudget_ResumedAtOnceForgivesWhatIsNotSettled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := budget("b", intstr.FromInt32(2), time.Hour)
+		b.Spec.OnExhausted = v1alpha1.OnExhaustedTrip
+		a := newAPI(t, b)
+		a.slow = 300 * time.Millisecond
+		r := a.start("a")
+		all := many("o", 3)
+		for _, o := range all {
+			if err := r.delete(o); !writer.IsWait(err) {
+				t.Errorf("deleted without a reservation: %v", err)
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var workers sync.WaitGroup
+		defer workers.Wait()
+		defer cancel()
+		for i, o := range all { // the third one waits
+			if synctest.Wait(); i < 2 {
+				workers.Go(func() { _ = r.delete(o) })
+			} else {
+				workers.Go(func() { r.work(ctx, o) })
+			}
+		}
+		for a.read("b").Status.Exhaustions == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		if len(a.read("b").Status.Reservations) == 0 {
+			t.Fatalf("settled already: %+v", a.read("b").Status)
+		}
+		time.Sleep(a.slow) // the outcomes are known, and not written
+		a.expectDeleted(2)
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+v1alpha1.ResumeAnnotation+`":"1"}}}`))
+		if err := a.client.Patch(t.Context(), a.read("b"), patch); err != nil {
+			t.Fatal(err)
+		}
+		r.Refresh()
+		time.Sleep(10 * time.Second)
+		a.expectDeleted(3)
+		if n := a.read("b").Status.Exhaustions; n != 1 {
+			t.Errorf("exhausted %d times", n)
+		}
+	})
+}
+
 // Each write of a status costs a request: there are few of them, however many deletions wait.
 func TestBudget_WritesItsStatusSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

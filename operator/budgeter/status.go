@@ -19,14 +19,13 @@ func (l *limiter) propose() (r budgetstore.Resource, ok bool) {
 	now, reserved := l.instant(), 0
 	r = l.resource.DeepCopy()
 	resumed := r.IsResumed()
-	switch {
-	case !l.observed:
-	case resumed:
-		l.alloc.Observe(forgiven(r.Ledger(), now), r.Limit(), now)
-		fallthrough
-	default:
+	if l.observed {
+		propose := l.alloc.Propose
+		if resumed {
+			propose = l.alloc.ProposeResumed
+		}
 		var ledger budget.Ledger
-		ledger, reserved = l.alloc.Propose(l.want(now, resumed), now)
+		ledger, reserved = propose(l.want(now, resumed), now)
 		r.SetLedger(ledger)
 		r.Status.Allowed = int32(r.Limit().Max) //nolint:gosec // at most a million, or a part of an int32
 	}
@@ -44,16 +43,6 @@ func (l *limiter) propose() (r budgetstore.Resource, ok bool) {
 	}
 	l.writing = true
 	return r, true
-}
-
-// forgiven returns a ledger without former deletions. Those that may still be under way count.
-func forgiven(ledger budget.Ledger, now budget.Instant) (recent budget.Ledger) {
-	for _, b := range ledger.Batches {
-		if age := now.Wall.Sub(b.At); age < budget.Lifetime+budget.MaxSkew {
-			recent.Batches = append(recent.Batches, b)
-		}
-	}
-	return recent
 }
 
 // want returns how many deletions to reserve. The caller holds mu.
