@@ -40,7 +40,7 @@ func Command(version string) *cobra.Command {
 		Short: "Demonstrate Gleaner on a local control plane",
 		Long: "Start a control plane on this machine, with Gleaner as its garbage collector; delete Deployments with\n" +
 			"background, foreground and orphan propagation; apply policies in Rego and Go and delete objects again; let a\n" +
-			"finalizer in Go delete a bucket on an S3 server; pause; and restore a\n" +
+			"finalizer in Go delete a bucket on an S3 server; pause; stop a runaway deletion by a budget; and restore a\n" +
 			"Deployment from the archive after a restart of Gleaner. Decisions are printed with their reasons.\n\n" +
 			"Exit codes: 0 if everything worked as expected; 1 otherwise, with the reason.",
 		Args: arguments.None,
@@ -116,6 +116,7 @@ func (d *demoRun) steps() []demoStep {
 		{"A Go policy, compiled to WebAssembly: the claim with the label is kept", d.wasm},
 		{"A finalizer in Go: an S3 bucket is deleted before the object that represents it", d.bucket},
 		{"A pause: nothing is deleted until it ends", d.pause},
+		{"A deletion budget: a runaway deletion stops after two Pods, until a person resumes", d.budget},
 		{"An archive policy, and a Deployment that is deleted by mistake", d.mistake},
 		{"Gleaner is restarted, and explains why the Deployment's Pods are gone", d.explainAfterRestart},
 		{"The Deployment is restored", d.restore},
