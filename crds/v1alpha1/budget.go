@@ -15,6 +15,9 @@ const (
 	ReasonTripped   = "Tripped"   // True: deletions wait until a person resumes
 )
 
+// ReasonCountFailed is a reason of the condition Accepted: a percentage can't be applied, since the objects can't be counted.
+const ReasonCountFailed = "CountFailed"
+
 // ResumeAnnotation resumes an exhausted DeletionBudget or ClusterDeletionBudget. Its value is the number in
 // status.exhaustions.
 const ResumeAnnotation = "gleaner.dev/resume"

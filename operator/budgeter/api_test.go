@@ -36,15 +36,17 @@ type api struct {
 	t      *testing.T
 	client client.WithWatch
 
-	mu      sync.Mutex // covers what follows
-	lists   error      // of reading budgets
-	updates func() (before, after error)
-	writes  int
-	labels  map[string]string // of all objects
-	reads   error
-	count   int64
-	deleted []time.Time
-	slow    time.Duration // how long the response to a DELETE takes
+	mu       sync.Mutex // covers what follows
+	lists    error      // of reading budgets
+	updates  func() (before, after error)
+	writes   int
+	labels   map[string]string // of all objects
+	reads    error
+	count    int64
+	countErr error
+	blocks   map[string]bool // namespaces in which counting takes too long
+	deleted  []time.Time
+	slow     time.Duration // how long the response to a DELETE takes
 }
 
 func newAPI(t *testing.T, all ...client.Object) *api {
@@ -100,6 +102,17 @@ func (a *api) Namespace(_ context.Context, name string) (modulecall.Namespace, e
 	return modulecall.Namespace{Labels: map[string]string{"name": name}}, nil
 }
 
+func (a *api) countObjects(ctx context.Context, of *policies.Policy) (int64, error) {
+	a.mu.Lock()
+	n, failure, blocks := a.count, a.countErr, a.blocks[of.Namespace]
+	a.mu.Unlock()
+	if blocks {
+		<-ctx.Done()
+		return 0, ctx.Err()
+	}
+	return n, failure
+}
+
 func (a *api) set(change func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -117,20 +130,17 @@ type replica struct {
 	*budgeter.Budgeter
 	writer writer.Writer
 	stop   context.CancelFunc
+	leads  bool // covered by the mutex of api
 }
 
 // start starts a replica.
 func (a *api) start(name string) *replica {
 	a.t.Helper()
-	r := &replica{api: a}
+	r := &replica{api: a, leads: true}
 	r.Budgeter = budgeter.New(budgeter.Options{
 		Client: a.client, Absent: func(context.Context, schema.GroupKind) (bool, error) { return false, nil }, ID: name,
 		Catalog: func() *catalog.Catalog { return served }, Reader: a, Events: record.NewFakeRecorder(1000), Now: time.Now, Log: logr.Discard(),
-		Count: func(context.Context, *policies.Policy) (int64, error) {
-			a.mu.Lock()
-			defer a.mu.Unlock()
-			return a.count, nil
-		},
+		Leading: func() bool { a.mu.Lock(); defer a.mu.Unlock(); return r.leads }, Count: a.countObjects,
 	})
 	reserves, confirms := r.Steps()
 	r.writer.Steps = []writer.Step{reserves, confirms}

@@ -33,10 +33,12 @@ import (
 
 const (
 	// maxOfNamespace and maxOfCluster bound the budgets that are kept. What one beyond that selects is not deleted.
+	// Twice as many have a status that says so.
 	maxOfNamespace, maxOfCluster = 16, 64
+	maxReporting                 = 2
 
-	// maxRequests is the number of requests of all budgets at the same time.
-	maxRequests = 4
+	// maxRequests is the number of requests of all budgets at the same time, and maxCounts that of counts.
+	maxRequests, maxCounts = 4, 3
 
 	// maxCalls is the number of deletions that are called and not yet queued.
 	maxCalls = 2 * budget.MaxLine
@@ -46,7 +48,8 @@ const (
 type Options struct {
 	Client  client.Client // reads live
 	Absent  livelist.Absent
-	ID      string // of this process, unique, also among former ones
+	ID      string      // of this process, unique, also among former ones
+	Leading func() bool // reports whether this replica deletes, and so reserves deletions and writes status
 	Catalog func() *catalog.Catalog
 	Reader  modulecall.Reader
 	Bulk    *bulkread.Reader // optional
@@ -64,7 +67,8 @@ type Budgeter struct {
 	options Options
 	began   time.Time
 	source  *livesource.Source[[]budgetstore.Resource]
-	slots   *semaphore.Weighted
+	slots   *semaphore.Weighted // for requests
+	counts  *counts
 	calls   calls
 
 	mu       sync.Mutex // covers what follows
@@ -77,7 +81,7 @@ type Budgeter struct {
 // New returns a Budgeter that has read nothing yet.
 func New(o Options) *Budgeter {
 	b := &Budgeter{
-		options: o, began: o.Now(), slots: semaphore.NewWeighted(maxRequests), limiters: map[types.UID]*limiter{}, view: newView(nil),
+		options: o, began: o.Now(), slots: semaphore.NewWeighted(maxRequests), counts: newCounts(), limiters: map[types.UID]*limiter{}, view: newView(nil),
 		calls: newCalls(),
 	}
 	b.source = livesource.New(livesource.Options[[]budgetstore.Resource]{
@@ -145,7 +149,7 @@ func (b *Budgeter) update(all []budgetstore.Resource) {
 		}
 		of[r.GetNamespace()]++
 		l.observe(r, of[r.GetNamespace()] > limitOf(r.GetNamespace()))
-		if !known && b.ctx != nil {
+		if !l.started && b.ctx != nil && of[r.GetNamespace()] <= maxReporting*limitOf(r.GetNamespace()) {
 			b.start(l)
 		}
 		found[r.GetUID()], list = l, append(list, l)
@@ -155,6 +159,7 @@ func (b *Budgeter) update(all []budgetstore.Resource) {
 			l.end()
 		}
 	}
+	b.counts.forget(of)
 	b.limiters, b.view = found, newView(list)
 }
 
@@ -168,7 +173,7 @@ func limitOf(namespace string) int {
 // start starts a limiter. The caller holds mu.
 func (b *Budgeter) start(l *limiter) {
 	ctx, cancel := context.WithCancel(b.ctx)
-	l.stop = cancel
+	l.stop, l.started = cancel, true
 	b.running.Go(func() { l.run(ctx) })
 }
 

@@ -256,6 +256,87 @@ func TestBudget_ThatTripsContinuesOnlyAfterAPersonResumes(t *testing.T) {
 	})
 }
 
+// A replica that does not lead deletes nothing, and knows nothing about what waits.
+func TestBudget_AReplicaThatDoesNotLeadWritesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI(t, budget("b", intstr.FromInt32(2), time.Hour))
+		follower := a.start("follower")
+		a.set(func() { follower.leads = false })
+		leader := a.start("leader")
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		leader.work(ctx, many("o", 5)...)
+		b := a.read("b")
+		if b.Status.Exhaustions != 1 || b.Status.Waiting != 3 || !apimeta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionExhausted) {
+			t.Errorf("status %+v", b.Status)
+		}
+		leader.stop() // and the other one takes over
+		a.set(func() { follower.leads = true })
+		follower.Refresh()
+		ctx, cancel = context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		follower.work(ctx, many("o", 5)[2:]...)
+		if n := a.read("b").Status.Exhaustions; n != 1 {
+			t.Errorf("exhausted %d times after a change of the leader", n)
+		}
+		a.expectDeleted(2)
+	})
+}
+
+func TestBudget_WhoseObjectsCannotBeCountedSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI(t, budget("b", intstr.FromString("10%"), time.Minute))
+		a.count, a.countErr = 50, errors.New("list configmaps: forbidden")
+		r := a.start("a")
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		r.work(ctx, many("o", 5)...)
+		a.expectDeleted(0)
+		accepted := apimeta.FindStatusCondition(a.read("b").Status.Conditions, v1alpha1.ConditionAccepted)
+		if accepted == nil || accepted.Status != metav1.ConditionFalse || accepted.Reason != "CountFailed" || !strings.Contains(accepted.Message, "list configmaps: forbidden") {
+			t.Errorf("condition %+v", accepted)
+		}
+		if err := r.delete(configMap("shop", "o0")); err == nil || !strings.Contains(err.Error(), "list configmaps: forbidden") {
+			t.Errorf("waits because of %v", err)
+		}
+		a.set(func() { a.countErr = nil })
+		ctx, cancel = context.WithTimeout(t.Context(), 2*time.Minute)
+		defer cancel()
+		r.work(ctx, many("o", 5)...)
+		a.expectDeleted(5)
+		if !apimeta.IsStatusConditionTrue(a.read("b").Status.Conditions, v1alpha1.ConditionAccepted) {
+			t.Errorf("status %+v", a.read("b").Status)
+		}
+	})
+}
+
+// Counting the objects of one namespace takes its time, and delays no other budget.
+func TestBudget_CountingDelaysNoOtherNamespace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var all []client.Object
+		for i := range 16 {
+			b := budget(fmt.Sprint("slow", i), intstr.FromString("10%"), time.Minute)
+			b.Namespace = "slow"
+			all = append(all, b)
+		}
+		part := budget("part", intstr.FromString("50%"), time.Minute)
+		part.Spec.Resources[0].Resources = []string{"secrets"}
+		a := newAPI(t, append(all, budget("b", intstr.FromInt32(100), time.Minute), part)...)
+		a.blocks, a.count = map[string]bool{"slow": true}, 100
+		r := a.start("a")
+		secret := configMap("shop", "secret")
+		secret.Kind.Kind = "Secret"
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		r.work(ctx, append(many("o", 10), secret)...)
+		a.expectDeleted(11)
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("it took %s", took)
+		}
+	})
+}
+
 // A person may resume before the outcomes of the last deletions are written.
 func TestBudget_ResumedAtOnceForgivesWhatIsNotSettled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -3,7 +3,9 @@ package budgeter
 import (
 	"context"
 	"fmt"
+	"sync"
 
+	"golang.org/x/sync/semaphore"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/metadata"
 
@@ -90,22 +92,64 @@ func (l *limiter) count(ctx context.Context) error {
 	if !needed {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, countTimeout)
-	defer cancel()
-	n, err := l.options.Count(ctx, policy)
+	n, err := l.counts.do(ctx, policy.Namespace, func(ctx context.Context) (int64, error) { return l.options.Count(ctx, policy) })
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.resource.GetGeneration() != generation {
+	if l.counting = ""; l.resource.GetGeneration() != generation {
 		return nil
 	}
 	if err != nil {
-		l.observed = false
+		l.observed, l.counting = false, err.Error()
 		return err
 	}
 	counted := l.resource.DeepCopy()
 	counted.Status.Matching = &v1alpha1.MatchingObjects{Count: n, Time: metav1.NewMicroTime(l.options.Now()), Generation: generation}
 	l.set(counted)
 	return nil
+}
+
+// counts has the counts of each namespace take turns: one of each at a time, and a few of all.
+type counts struct {
+	all *semaphore.Weighted
+
+	mu    sync.Mutex                     // covers turns
+	turns map[string]*semaphore.Weighted // by namespace, "" for those of the cluster
+}
+
+func newCounts() *counts {
+	return &counts{all: semaphore.NewWeighted(maxCounts), turns: map[string]*semaphore.Weighted{}}
+}
+
+func (c *counts) turn(namespace string) *semaphore.Weighted {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.turns[namespace] == nil {
+		c.turns[namespace] = semaphore.NewWeighted(1)
+	}
+	return c.turns[namespace]
+}
+
+// forget forgets namespaces without budgets.
+func (c *counts) forget(keep map[string]int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for namespace := range c.turns {
+		if keep[namespace] == 0 {
+			delete(c.turns, namespace)
+		}
+	}
+}
+
+func (c *counts) do(ctx context.Context, namespace string, count func(context.Context) (int64, error)) (int64, error) {
+	for _, s := range []*semaphore.Weighted{c.turn(namespace), c.all} {
+		if err := s.Acquire(ctx, 1); err != nil {
+			return 0, err
+		}
+		defer s.Release(1)
+	}
+	ctx, cancel := context.WithTimeout(ctx, countTimeout)
+	defer cancel()
+	return count(ctx)
 }
 
 // needsCount reports whether the objects have to be counted now. The caller holds mu.

@@ -51,6 +51,7 @@ type limiter struct {
 	*Budgeter
 	key     string // see sorted
 	stop    context.CancelFunc
+	started bool          // covered by the mutex of the Budgeter, as stop is
 	trigger chan struct{} // capacity 1: something has to be reserved or written
 
 	mu       sync.Mutex           // covers what follows
@@ -59,6 +60,7 @@ type limiter struct {
 	policy   *policies.Policy
 	problem  string // why nothing is deleted; "": none
 	excess   bool   // there are too many budgets
+	counting string // why the objects of a percentage can't be counted; "": they can
 	alloc    *budget.Allocator
 	observed bool // the allocator has the ledger and the limit
 	line     budget.Line[graph.ID]
@@ -68,6 +70,9 @@ type limiter struct {
 	writing bool                  // a status is being written
 	pending *budgetstore.Resource // what was read meanwhile
 	counted time.Time             // when the number of waiting deletions was written
+
+	leads  bool          // this replica has led when the limiter worked last
+	waited time.Duration // when a deletion was last known to wait, or this replica came to lead
 }
 
 func newLimiter(b *Budgeter, r budgetstore.Resource) *limiter {
@@ -105,6 +110,7 @@ func (l *limiter) knows(version string) bool {
 func (l *limiter) observe(r budgetstore.Resource, excess bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	defer l.wake() // this replica may have come to lead
 	if l.excess = excess; l.writing {
 		l.pending = &r // it may be what is being written, whose tokens can be taken only if the allocator knows that
 		return
@@ -122,7 +128,6 @@ func (l *limiter) update(r budgetstore.Resource) {
 	}
 	l.stored = r
 	l.set(r)
-	l.wake()
 }
 
 // set sets the resource. The caller holds mu.
@@ -176,8 +181,11 @@ func (l *limiter) take(id graph.ID) (t budget.Token, waits string) {
 		}
 	}
 	l.line.Join(id)
-	if l.resource.IsExhausted() {
+	switch {
+	case l.resource.IsExhausted():
 		return t, l.resource.Message()
+	case l.counting != "":
+		return t, fmt.Sprintf("the objects of %s can't be counted: %s", l.resource, l.counting)
 	}
 	l.wake()
 	return t, "a deletion is being reserved in " + l.resource.String()
@@ -224,23 +232,47 @@ func (l *limiter) run(ctx context.Context) {
 		case <-timer.C:
 		case <-l.trigger:
 		}
-		if l.slots.Acquire(ctx, 1) != nil {
-			return
-		}
-		again := l.work(ctx)
-		l.slots.Release(1)
-		timer.Reset(again)
+		timer.Reset(l.work(ctx))
 	}
 }
 
 // idle is when a limiter looks again although nothing is to be done.
 const idle = time.Hour
 
-// work writes one status, and returns when to work again.
+// work counts if that is needed, writes one status, and returns when to work again. Counting takes long, and waits for
+// its turn elsewhere.
 func (l *limiter) work(ctx context.Context) time.Duration {
-	if err := l.count(ctx); err != nil {
-		return l.failed(ctx, "Could not count the objects of a deletion budget, retrying", err)
+	if !l.lead() {
+		return idle
 	}
+	failed := l.count(ctx)
+	if failed != nil {
+		l.failed(ctx, "Could not count the objects of a deletion budget, retrying", failed)
+	}
+	if l.slots.Acquire(ctx, 1) != nil {
+		return idle
+	}
+	defer l.slots.Release(1)
+	if again := l.reserve(ctx); failed == nil {
+		return again
+	}
+	return retryDelay
+}
+
+// lead reports whether this replica leads. The others delete nothing, and do not know what waits.
+func (l *limiter) lead() bool {
+	leads := l.options.Leading()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if leads && !l.leads {
+		l.waited = l.instant().Mono // what waits becomes known now
+	}
+	l.leads = leads
+	return leads
+}
+
+// reserve writes one status, and returns when to work again.
+func (l *limiter) reserve(ctx context.Context) time.Duration {
 	next, ok := l.propose()
 	if !ok {
 		return l.serve()
@@ -337,7 +369,7 @@ func (l *limiter) serve() time.Duration {
 	if counts {
 		again = min(again, max(next, settleDelay))
 	}
-	if l.line.Len() != 0 {
+	if l.line.Len() != 0 || l.resource.IsExhausted() {
 		if again = min(again, statusDelay); counts {
 			again = min(again, max(next, 10*time.Millisecond))
 		}

@@ -34,6 +34,9 @@ func (l *limiter) propose() (r budgetstore.Resource, ok bool) {
 	}
 	r.Status.ObservedGeneration = r.GetGeneration()
 	l.setConditions(r, now, resumed, reserved)
+	if r.IsExhausted() != l.stored.IsExhausted() {
+		r.Status.Waiting = int32(l.line.Len()) //nolint:gosec // at most MaxLine
+	}
 	if apiequality.Semantic.DeepEqual(r.Status, l.stored.Status) {
 		l.alloc.Abandon()
 		return r, false
@@ -70,16 +73,23 @@ func (l *limiter) setConditions(r budgetstore.Resource, now budget.Instant, resu
 	case l.excess:
 		accepted = condition(v1alpha1.ConditionAccepted, metav1.ConditionFalse, "TooMany",
 			fmt.Sprintf("there are more than %d budgets, and nothing that this one selects is deleted: remove some", limitOf(r.GetNamespace())))
+	case l.counting != "":
+		accepted = condition(v1alpha1.ConditionAccepted, metav1.ConditionFalse, v1alpha1.ReasonCountFailed,
+			fmt.Sprintf("the objects that maxDeletions is a percentage of can't be counted: %s. Nothing that the budget selects is deleted", l.counting))
 	case l.problem != "":
 		accepted = condition(v1alpha1.ConditionAccepted, metav1.ConditionFalse, "Invalid", fmt.Sprintf("%s. Nothing that it selects is deleted", l.problem))
 	}
+	if l.line.Len() != 0 {
+		l.waited = now.Mono
+	}
+	recently := now.Mono-l.waited < statusDelay
 	waits := l.observed && l.line.Len() != 0 && reserved == 0 && l.alloc.Free(now) == 0
 	was := r.IsExhausted() && !resumed
 	if !was && waits {
 		r.Status.Exhaustions++
 	}
 	exhausted := condition(v1alpha1.ConditionExhausted, metav1.ConditionFalse, v1alpha1.ReasonAvailable, "no deletion waits")
-	if waits || was && (r.IsTripped() || l.line.Len() != 0) {
+	if waits || was && (r.IsTripped() || recently) {
 		exhausted = condition(v1alpha1.ConditionExhausted, metav1.ConditionTrue, v1alpha1.ReasonWaiting, "deletions wait until earlier ones have left the window")
 		if r.Trips() {
 			exhausted = condition(v1alpha1.ConditionExhausted, metav1.ConditionTrue, v1alpha1.ReasonTripped, fmt.Sprintf(

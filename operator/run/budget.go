@@ -38,7 +38,7 @@ func (op *Operator) connectBudgets(objects metadata.Interface, from reads) {
 	counter := budgeter.Counter{Objects: objects, Catalog: op.types, Reader: from.reader}
 	op.budgeting.budgeter = budgeter.New(budgeter.Options{
 		Client: op.policyClient, Absent: func(ctx context.Context, gk schema.GroupKind) (bool, error) { return op.watcher.Absent(ctx, gk) },
-		ID: string(uuid.NewUUID()), Catalog: op.types, Reader: from.reader, Bulk: from.bulk, Count: counter.Count, Events: op.policyEvents,
+		ID: string(uuid.NewUUID()), Leading: op.gate.IsLeading, Catalog: op.types, Reader: from.reader, Bulk: from.bulk, Count: counter.Count, Events: op.policyEvents,
 		Now: op.now, Log: op.log.WithName("budgets"),
 	})
 	op.budgeting.reserves, op.budgeting.confirms = op.budgeting.budgeter.Steps()
