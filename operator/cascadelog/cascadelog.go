@@ -36,10 +36,12 @@ const (
 	storeInterval  = 5 * time.Second
 	requestTimeout = 5 * time.Second
 
-	maxPending  = 10_000    // reports that are not written yet
-	maxAttempts = 5         // to write one
-	maxStored   = 512 << 10 // bytes of the ConfigMap
-	maxRecent   = 100       // completed cascades that are shown
+	maxPending    = 1000             // reports of one namespace that are not written yet
+	maxNamespaces = 1000             // with such reports
+	maxWrites     = 20               // events in each checkInterval
+	maxDelay      = 10 * time.Minute // after which a report that cannot be written is lost
+	maxStored     = 512 << 10        // bytes of the ConfigMap
+	maxRecent     = 100              // completed cascades that are shown
 
 	// followed is how long a replica that doesn't lead keeps a report, in case that the leader has ended before it has
 	// written it.
@@ -79,7 +81,7 @@ type Log struct {
 
 	mu      sync.Mutex // covers what follows
 	tracker completion.Tracker
-	pending []report
+	pending queue
 	recent  []Completed // the last one comes last
 
 	// Of Run alone.
@@ -91,9 +93,8 @@ type Log struct {
 // report is an event that is to be written.
 type report struct {
 	completion.Cascade
-	reason   string
-	at       time.Time
-	attempts int
+	reason string
+	at     time.Time
 }
 
 // Completed is a cascade that has completed.
@@ -125,11 +126,11 @@ func (l *Log) Cascades() (inProgress []completion.Cascade, completed []Completed
 	return l.tracker.All(), slices.Clone(l.recent)
 }
 
-// Untracked returns the number of cascades that were not followed, since there were too many.
-func (l *Log) Untracked() int {
+// Counts returns the number of cascades in progress, and of those that are not reported, since there were too many.
+func (l *Log) Counts() (inProgress, unreported int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.tracker.Untracked
+	return l.tracker.Len(), l.tracker.Untracked + l.pending.lost
 }
 
 // Run reports until ctx ends.
@@ -158,17 +159,16 @@ func (l *Log) check() {
 	defer l.mu.Unlock()
 	completed, stalled := l.tracker.Check(l.options.Graph, now)
 	for _, c := range completed {
-		l.pending = append(l.pending, report{Cascade: c, reason: eventCompleted, at: now})
+		l.pending.add(report{Cascade: c, reason: eventCompleted, at: now})
 		l.recent = append(l.recent, Completed{c, now})
 	}
 	for _, c := range stalled {
-		l.pending = append(l.pending, report{Cascade: c, reason: eventStalled, at: now})
+		l.pending.add(report{Cascade: c, reason: eventStalled, at: now})
 	}
 	l.recent = l.recent[max(len(l.recent)-maxRecent, 0):]
 	if !l.options.Leading() {
-		l.pending = slices.DeleteFunc(l.pending, func(r report) bool { return now.Sub(r.at) > followed })
+		l.pending.expire(now.Add(-followed))
 	}
-	l.pending = l.pending[max(len(l.pending)-maxPending, 0):]
 }
 
 // lead does what only the leader does.
@@ -198,8 +198,7 @@ func (l *Log) fail(ctx context.Context, err error, text string) {
 // report writes events.
 func (l *Log) report(ctx context.Context) {
 	l.mu.Lock()
-	all := l.pending
-	l.pending = nil
+	all := l.pending.take(maxWrites)
 	l.mu.Unlock()
 	var again []report
 	for i, r := range all {
@@ -208,15 +207,19 @@ func (l *Log) report(ctx context.Context) {
 			break
 		}
 		err := l.write(ctx, r)
-		if r.attempts++; err != nil && r.attempts < maxAttempts {
+		switch {
+		case err == nil:
+		case l.options.Now().Sub(r.at) < maxDelay:
 			again = append(again, r)
-		} else if err != nil {
+		default:
 			l.fail(ctx, err, "Could not write an event")
 		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.pending = append(again, l.pending...)
+	for _, r := range again {
+		l.pending.add(r)
+	}
 }
 
 // write writes one event. Its name is derived from the root, so that another process can't write it again.
@@ -291,7 +294,7 @@ func (l *Log) store(ctx context.Context) error {
 		return nil
 	}
 	l.mu.Lock()
-	all := l.tracker.All()
+	all := append(l.pending.completed(), l.tracker.All()...)
 	l.mu.Unlock()
 	data, err := encode(all)
 	if err != nil || string(data) == string(l.stored) || l.stored == nil && len(all) == 0 {

@@ -225,6 +225,76 @@ func TestLog_TriesAgainToWriteAnEvent(t *testing.T) {
 	})
 }
 
+// What one namespace has to report does not delay the others, and is bounded.
+func TestLog_NamespacesTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI(t)
+		r := a.start(true)
+		complete := func(namespace string, i int) {
+			root := object(fmt.Sprint(namespace, "-root-", i))
+			leaf := object(fmt.Sprint(namespace, "-leaf-", i), root.Name)
+			root.Namespace, leaf.Namespace = namespace, namespace
+			r.apply(graph.Seen{Object: root})
+			r.apply(graph.Seen{Object: leaf})
+			r.apply(graph.Deleted{Object: root})
+			r.apply(graph.Deleted{Object: leaf})
+		}
+		for i := range 1000 {
+			complete("busy", i)
+		}
+		time.Sleep(time.Second)
+		for i := range 500 { // the first ones are still to be written
+			complete("busy", 1000+i)
+		}
+		complete("other", 0)
+		time.Sleep(2 * time.Second)
+		written := func(namespace string) (n int) {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			for _, e := range a.events {
+				if e.Namespace == namespace {
+					n++
+				}
+			}
+			return n
+		}
+		if written("other") != 1 || written("busy") > 60 {
+			t.Errorf("%d and %d events", written("other"), written("busy"))
+		}
+		time.Sleep(5 * time.Minute)
+		_, unreported := r.Counts()
+		if n := written("busy"); n+unreported != 1500 || n < 1000 {
+			t.Errorf("%d events, %d not reported", n, unreported)
+		}
+	})
+}
+
+// What could not be written before the process ended is written by the next one.
+func TestLog_ReportsSurviveAnOutageAndARestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI(t)
+		a.fails = errors.New("connection refused")
+		r := a.start(true)
+		r.begin()
+		r.remove("a")
+		r.remove("b")
+		time.Sleep(2 * time.Minute)
+		r.end()
+		a.start(true)
+		time.Sleep(2 * time.Minute)
+		a.expectEvents()
+		a.mu.Lock()
+		a.fails = nil
+		a.mu.Unlock()
+		time.Sleep(10 * time.Second)
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if len(a.events) != 1 {
+			t.Errorf("%d events", len(a.events))
+		}
+	})
+}
+
 func TestLog_StoresAtMostWhatAConfigMapHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(t)

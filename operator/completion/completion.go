@@ -18,9 +18,10 @@ import (
 )
 
 const (
-	// MaxCascades and MaxOwners bound what is tracked at the same time. Cascades beyond that are not tracked.
-	MaxCascades = 10_000
-	MaxOwners   = 100_000
+	// MaxCascades and MaxOwners bound what is tracked at the same time, and the others what is tracked of one namespace:
+	// that of the root. Cascades beyond that are not tracked.
+	MaxCascades, MaxCascadesOfNamespace = 10_000, 1_000
+	MaxOwners, MaxOwnersOfNamespace     = 100_000, 10_000
 
 	// StalledAfter is how long a cascade may make no progress before it is reported as stalled.
 	StalledAfter = 5 * time.Minute
@@ -89,17 +90,25 @@ type owner struct {
 	of  *cascade
 }
 
+// usage is what is tracked of a namespace.
+type usage struct{ cascades, owners int }
+
 // Tracker follows cascades. The zero Tracker has none. It must not be used concurrently.
 type Tracker struct {
 	cascades map[types.UID]*cascade // by root
 	owners   map[graph.ID]owner
+	used     map[string]usage // by namespace
+
+	// abandoned are the owners of cascades that were too large to be tracked: what belongs to these begins no other.
+	abandoned map[graph.ID]struct{}
 
 	// recent are objects that were deleted lately and had no dependents, in case that dependents are seen later: each type has
 	// a watch of its own.
 	recent map[graph.ID]Root
 	queue  []graph.ID // of recent, the oldest first
 
-	// Untracked is the number of cascades that were not tracked, since there were too many.
+	// Untracked is the number of cascades that were not tracked, or not to their end, since there were too many or they had too
+	// many owners.
 	Untracked int
 }
 
@@ -124,6 +133,9 @@ func (t *Tracker) seen(o graph.Object, in View, now time.Time) {
 	if _, known := t.owners[id]; known || !in.HasDependents(id) {
 		return
 	}
+	if t.isAbandoned(o, true) {
+		return
+	}
 	c := t.ofOwners(o)
 	if c == nil {
 		c = t.ofAbsentOwner(o, in, now)
@@ -134,6 +146,31 @@ func (t *Tracker) seen(o graph.Object, in View, now time.Time) {
 	if c != nil {
 		t.addOwner(c, o.UID)
 	}
+}
+
+// isAbandoned reports whether an object belongs to a cascade that was too large.
+func (t *Tracker) isAbandoned(o graph.Object, hasDependents bool) bool {
+	if len(t.abandoned) == 0 {
+		return false
+	}
+	if _, is := t.abandoned[graph.IDOf(o.UID)]; is {
+		return true
+	}
+	is := slices.ContainsFunc(o.Owners, func(r metav1.OwnerReference) bool {
+		_, of := t.abandoned[graph.IDOf(r.UID)]
+		return of
+	})
+	if is && hasDependents {
+		t.abandon(graph.IDOf(o.UID))
+	}
+	return is
+}
+
+func (t *Tracker) abandon(id graph.ID) {
+	if t.abandoned == nil || len(t.abandoned) >= MaxOwners {
+		t.abandoned = map[graph.ID]struct{}{}
+	}
+	t.abandoned[id] = struct{}{}
 }
 
 // released counts an object that has lost its reference to an owner in a cascade.
@@ -157,6 +194,9 @@ func refersTo(o graph.Object, owner types.UID) bool {
 func (t *Tracker) deleted(o graph.Object, in View, now time.Time) {
 	id := graph.IDOf(o.UID)
 	hasDependents := in.HasDependents(id)
+	if t.isAbandoned(o, hasDependents) {
+		return
+	}
 	c := t.owners[id].of
 	if c == nil {
 		c = t.ofOwners(o)
@@ -215,16 +255,42 @@ func (t *Tracker) ofAbsentOwner(o graph.Object, in View, now time.Time) *cascade
 
 // begin returns a new cascade; nil if there are too many.
 func (t *Tracker) begin(root Root, now time.Time) *cascade {
-	if len(t.cascades) >= MaxCascades || len(t.owners) >= MaxOwners {
+	if len(t.cascades) >= MaxCascades || t.used[root.Namespace].cascades >= MaxCascadesOfNamespace {
 		t.Untracked++
 		return nil
 	}
+	return t.track(&cascade{Cascade: Cascade{Root: root, Began: now, Changed: now}})
+}
+
+func (t *Tracker) track(c *cascade) *cascade {
 	if t.cascades == nil {
-		t.cascades = map[types.UID]*cascade{}
+		t.cascades, t.owners, t.used = map[types.UID]*cascade{}, map[graph.ID]owner{}, map[string]usage{}
 	}
-	c := &cascade{Cascade: Cascade{Root: root, Began: now, Changed: now}}
-	t.cascades[root.UID] = c
+	t.cascades[c.Root.UID] = c
+	t.use(c, 1, 0)
 	return c
+}
+
+// use changes what is tracked of the namespace of a cascade.
+func (t *Tracker) use(c *cascade, cascades, owners int) {
+	u := t.used[c.Root.Namespace]
+	u.cascades, u.owners = u.cascades+cascades, u.owners+owners
+	if t.used[c.Root.Namespace] = u; u == (usage{}) {
+		delete(t.used, c.Root.Namespace)
+	}
+}
+
+// end forgets a cascade and its owners.
+func (t *Tracker) end(c *cascade) {
+	if c.owners != 0 {
+		for id, o := range t.owners {
+			if o.of == c {
+				t.removeOwner(id)
+			}
+		}
+	}
+	delete(t.cascades, c.Root.UID)
+	t.use(c, -1, 0)
 }
 
 func rootOf(o graph.Object) Root {
@@ -247,22 +313,35 @@ func (t *Tracker) remember(id graph.ID, o graph.Object) {
 	t.recent[id], t.queue = rootOf(o), append(t.queue, id)
 }
 
+// addOwner adds an owner to a cascade. If there are too many, the cascade is not tracked any longer: without one of its
+// owners, it would seem to have completed.
 func (t *Tracker) addOwner(c *cascade, uid types.UID) {
 	id := graph.IDOf(uid)
 	if _, known := t.owners[id]; known {
 		return
 	}
-	if t.owners == nil {
-		t.owners = map[graph.ID]owner{}
+	if len(t.owners) >= MaxOwners || t.used[c.Root.Namespace].owners >= MaxOwnersOfNamespace {
+		t.Untracked++
+		t.abandon(id)
+		t.abandon(graph.IDOf(c.Root.UID))
+		for id, o := range t.owners {
+			if o.of == c {
+				t.abandon(id)
+			}
+		}
+		t.end(c)
+		return
 	}
 	t.owners[id] = owner{uid, c}
 	c.owners++
+	t.use(c, 0, 1)
 }
 
 func (t *Tracker) removeOwner(id graph.ID) {
 	if o, known := t.owners[id]; known {
 		delete(t.owners, id)
 		o.of.owners--
+		t.use(o.of, 0, -1)
 	}
 }
 
@@ -273,10 +352,10 @@ func (t *Tracker) Check(in View, now time.Time) (completed, stalled []Cascade) {
 			t.removeOwner(id)
 		}
 	}
-	for uid, c := range t.cascades {
+	for _, c := range t.cascades {
 		switch idle := now.Sub(c.Changed) >= StalledAfter; {
 		case c.owners == 0:
-			delete(t.cascades, uid)
+			t.end(c)
 			completed = append(completed, c.Cascade)
 		case idle && !c.Stalled:
 			c.Stalled = true
@@ -287,6 +366,9 @@ func (t *Tracker) Check(in View, now time.Time) (completed, stalled []Cascade) {
 	}
 	return sorted(completed), sorted(stalled)
 }
+
+// Len returns the number of cascades in progress.
+func (t *Tracker) Len() int { return len(t.cascades) }
 
 // All returns the cascades in progress with their owners, the oldest first.
 func (t *Tracker) All() []Cascade {
@@ -319,17 +401,16 @@ func (t *Tracker) withOwners(c *cascade) Cascade {
 // Restore adds cascades that All has returned in another process, unless they are known.
 func (t *Tracker) Restore(all []Cascade) {
 	for _, c := range all {
-		if t.cascades[c.Root.UID] != nil || len(t.cascades) >= MaxCascades || len(t.owners)+len(c.Owners) > MaxOwners {
+		if t.cascades[c.Root.UID] != nil || len(t.cascades) >= MaxCascades || t.used[c.Root.Namespace].cascades >= MaxCascadesOfNamespace {
 			continue
-		}
-		if t.cascades == nil {
-			t.cascades = map[types.UID]*cascade{}
 		}
 		restored := &cascade{Cascade: c}
 		restored.Owners = nil
-		t.cascades[c.Root.UID] = restored
+		t.track(restored)
 		for _, uid := range c.Owners {
-			t.addOwner(restored, uid)
+			if t.cascades[c.Root.UID] == restored { // otherwise it has too many
+				t.addOwner(restored, uid)
+			}
 		}
 	}
 }

@@ -245,17 +245,57 @@ func TestRestore_ContinuesInAnotherProcess(t *testing.T) {
 	next.expect("root 1/0") // the caller must not restore what has completed
 }
 
-func TestTracker_IsBounded(t *testing.T) {
+// One namespace does not use up what is tracked for all.
+func TestTracker_IsBounded_InEachNamespace(t *testing.T) {
 	s := newStory(t)
-	for i := range completion.MaxCascades + 5 {
-		root, leaf := fmt.Sprint("root-", i), fmt.Sprint("leaf-", i)
-		s.create(root)
-		s.create(leaf, root)
+	begin := func(namespace string, i, dependents int) {
+		root := fmt.Sprint(namespace, "-root-", i)
+		s.see(root, func(o *graph.Object) { o.Namespace = namespace })
+		for j := range dependents {
+			owner := fmt.Sprint(root, "-", j)
+			s.create(owner, root)
+			s.create(owner+"-leaf", owner)
+		}
+		s.create(root+"-leaf", root)
 		s.remove(root)
+		for j := range dependents {
+			s.remove(fmt.Sprint(root, "-", j))
+		}
 	}
-	if n := len(s.tracker.All()); n != completion.MaxCascades || s.tracker.Untracked != 5 {
+	for i := range completion.MaxCascadesOfNamespace + 5 {
+		begin("busy", i, 0)
+	}
+	begin("other", 0, 1)
+	if n := s.tracker.Len(); n != completion.MaxCascadesOfNamespace+1 || s.tracker.Untracked != 5 {
 		t.Errorf("%d tracked, %d not", n, s.tracker.Untracked)
 	}
+	s.remove("other-root-0-leaf")
+	s.remove("other-root-0-0-leaf")
+	s.expect("other-root-0 3/0")
+}
+
+// A cascade that is too large to be followed is forgotten, and never reported as completed.
+func TestTracker_ForgetsACascadeWithTooManyOwners(t *testing.T) {
+	s := newStory(t)
+	s.create("small")
+	s.create("leaf", "small")
+	s.remove("small")
+	s.create("root")
+	for i := range completion.MaxOwnersOfNamespace + 1 {
+		s.create(fmt.Sprint("owner-", i), "root")
+		s.create(fmt.Sprint("leaf-", i), fmt.Sprint("owner-", i))
+	}
+	s.remove("root")
+	for i := range completion.MaxOwnersOfNamespace + 1 {
+		s.remove(fmt.Sprint("owner-", i))
+	}
+	s.expect()
+	if s.tracker.Untracked == 0 {
+		t.Error("it is tracked")
+	}
+	s.expectInProgress("small 0/0 [small]")
+	s.remove("leaf")
+	s.expect("small 1/0")
 }
 
 // Random forests are deleted in a random order, as a collector does: each cascade completes exactly once, and counts each

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/gleaner-dev/gleaner/operator/canary"
 	"github.com/gleaner-dev/gleaner/operator/cascadelog"
@@ -20,8 +21,11 @@ import (
 var (
 	cascadesDesc  = prometheus.NewDesc("gleaner_cascades_in_progress", "Cascades in progress.", nil, nil)
 	untrackedDesc = prometheus.NewDesc("gleaner_cascades_untracked_total",
-		"Cascades that were not followed, since too many were in progress.", nil, nil)
+		"Cascades that are not reported, since there were too many, or they were too large.", nil, nil)
 )
+
+// cascadeEventsPerSecond limits the events about cascades, which do not delay others.
+const cascadeEventsPerSecond = 20
 
 // cascading follows cascades.
 type cascading struct {
@@ -30,7 +34,11 @@ type cascading struct {
 }
 
 // connectCascades makes what follows cascades. It sends no requests yet.
-func (op *Operator) connectCascades() {
+func (op *Operator) connectCascades() error {
+	events, err := kubernetes.NewForConfig(op.limited(cascadeEventsPerSecond))
+	if err != nil {
+		return fmt.Errorf("create client for events of cascades: %w", err)
+	}
 	c := &op.cascading
 	c.seconds = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: "gleaner_cascade_seconds", Help: "Time from the deletion of an object until nothing of its cascade is left.",
@@ -46,7 +54,7 @@ func (op *Operator) connectCascades() {
 		},
 		Graph: op.store, Client: op.policyClient, Namespace: op.options.Namespace, Leading: op.reportsCascades, Left: op.leftOf,
 		Event: func(ctx context.Context, e *corev1.Event) error {
-			_, err := op.eventClient.CoreV1().Events(e.Namespace).Create(ctx, e, metav1.CreateOptions{})
+			_, err := events.CoreV1().Events(e.Namespace).Create(ctx, e, metav1.CreateOptions{})
 			return err
 		},
 		Observe: func(done completion.Cascade, took time.Duration) {
@@ -55,6 +63,7 @@ func (op *Operator) connectCascades() {
 		},
 		DryRun: op.options.DryRun, Now: op.now, Log: op.log.WithName("cascades"),
 	})
+	return nil
 }
 
 // reportsCascades reports whether this replica reports cascades. In companion mode, nothing is written without a policy.
@@ -107,9 +116,9 @@ func (op *Operator) leftOf(c completion.Cascade) string {
 
 // collect passes the metrics of cascades on.
 func (c *cascading) collect(out chan<- prometheus.Metric) {
-	inProgress, _ := c.log.Cascades()
-	out <- prometheus.MustNewConstMetric(cascadesDesc, prometheus.GaugeValue, float64(len(inProgress)))
-	out <- prometheus.MustNewConstMetric(untrackedDesc, prometheus.CounterValue, float64(c.log.Untracked()))
+	inProgress, unreported := c.log.Counts()
+	out <- prometheus.MustNewConstMetric(cascadesDesc, prometheus.GaugeValue, float64(inProgress))
+	out <- prometheus.MustNewConstMetric(untrackedDesc, prometheus.CounterValue, float64(unreported))
 	c.seconds.Collect(out)
 	c.objects.Collect(out)
 }

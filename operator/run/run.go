@@ -212,7 +212,9 @@ func (op *Operator) connect() error {
 	op.connectPauses()
 	op.connectRecorder()
 	op.connectBudgets(watchClient, reads)
-	op.connectCascades()
+	if err := op.connectCascades(); err != nil {
+		return err
+	}
 	op.connectKeys()
 	op.watcher = watch.New(watch.Options{
 		Discovery:   discoverer,
