@@ -59,7 +59,7 @@ func (c *Collector) orphanDependents(ctx context.Context, plan decide.Plan) erro
 		if !ok || len(refs) == 0 {
 			continue
 		}
-		if err := c.orphan(ctx, view.Object, refs, decide.OrphanedByOwner); err != nil {
+		if err := c.orphan(ctx, owner, view.Object, decide.OrphanedByOwner); err != nil {
 			return fmt.Errorf("orphan a dependent: %w", err)
 		}
 	}
@@ -97,8 +97,10 @@ func (c *Collector) applyTo(ctx context.Context, owner, dependent graph.Object, 
 	switch {
 	case len(refs) == 0:
 		return nil
-	case decision == hostabi.DecisionOrphan, len(refs) != len(dependent.Owners):
-		return c.orphan(ctx, dependent, refs, decide.OverriddenByPolicy)
+	case decision == hostabi.DecisionOrphan:
+		return c.orphan(ctx, owner, dependent, decide.OverriddenByPolicy)
+	case len(refs) != len(dependent.Owners):
+		return c.dropReferences(ctx, unreadFacts(owner, dependent), refs, decide.OverriddenByPolicy)
 	case decision == hostabi.DecisionDelete && !dependent.Terminating:
 		return c.collect(ctx, dependent)
 	default:
@@ -139,17 +141,43 @@ func (c *Collector) collect(ctx context.Context, dependent graph.Object) error {
 	return c.writeDependent(ctx, s.Facts, plan, d.Evaluation)
 }
 
-// orphan removes a dependent's references to an owner.
-func (c *Collector) orphan(ctx context.Context, dependent graph.Object, refs []metav1.OwnerReference, why decide.Reason) error {
+// orphan removes a dependent's references to an owner, and those to other owners that were deleted before: the owner
+// that was deleted last keeps it.
+func (c *Collector) orphan(ctx context.Context, owner, dependent graph.Object, why decide.Reason) error {
+	refs := referencesTo(owner, dependent)
+	if len(refs) == len(dependent.Owners) {
+		return c.dropReferences(ctx, unreadFacts(owner, dependent), refs, why)
+	}
+	facts, ok := c.Gatherer.Gather(ctx, graph.IDOf(dependent.UID))
+	if !ok || facts.Object.ResourceVersion != dependent.ResourceVersion {
+		return changedError(dependent)
+	}
+	for i := range facts.Owners {
+		if o := &facts.Owners[i]; o.Reference.UID == owner.UID {
+			o.Status, o.Message, o.DeletionVersion = decide.Orphaning, orphaningMessage, c.Gatherer.DeletionVersion(owner)
+		}
+	}
+	return c.dropReferences(ctx, facts, decide.Classify(facts).References, why)
+}
+
+const orphaningMessage = "it is being deleted, and a policy or a client orphans this dependent"
+
+// unreadFacts returns the facts about a dependent of whose owners only one was read.
+func unreadFacts(owner, dependent graph.Object) decide.Facts {
 	facts := decide.Facts{Object: dependent}
 	for _, ref := range dependent.Owners {
 		o := decide.Owner{Reference: ref, Message: "not read"}
-		if ref.UID == refs[0].UID {
-			o.Status, o.Message = decide.Orphaning, "it is being deleted, and a policy or a client orphans this dependent"
+		if ref.UID == owner.UID {
+			o.Status, o.Message = decide.Orphaning, orphaningMessage
 		}
 		facts.Owners = append(facts.Owners, o)
 	}
-	plan := decide.Plan{Reason: why, Action: decide.DropReferences{Object: dependent, References: refs, Orphan: true}}
+	return facts
+}
+
+// dropReferences removes references of a dependent.
+func (c *Collector) dropReferences(ctx context.Context, facts decide.Facts, refs []metav1.OwnerReference, why decide.Reason) error {
+	plan := decide.Plan{Reason: why, Action: decide.DropReferences{Object: facts.Object, References: refs, Orphan: true}}
 	return c.writeDependent(ctx, facts, plan, evaluate.Result{})
 }
 

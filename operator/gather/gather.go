@@ -12,6 +12,7 @@ package gather
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -113,6 +114,16 @@ func (g *Gatherer) deletionVersion(view graph.View, claim graph.Claim) uint64 {
 		return 0
 	}
 	return claim.DeletionVersion
+}
+
+// DeletionVersion returns a resourceVersion in which an object was being deleted; 0 if it can't be compared with those of
+// other types.
+func (g *Gatherer) DeletionVersion(o graph.Object) uint64 {
+	resource, served := g.Catalog().Preferred(o.Kind.GroupKind())
+	if version, err := strconv.ParseUint(o.ResourceVersion, 10, 64); err == nil && served && resource.Local && o.Terminating {
+		return version
+	}
+	return 0
 }
 
 // owner returns the status of one owner reference.
