@@ -230,10 +230,10 @@ func budget(name string, most intstr.IntOrString, window time.Duration) *v1alpha
 	}
 }
 
-func (a *api) read(name string) *v1alpha1.DeletionBudget {
+func (a *api) read() *v1alpha1.DeletionBudget {
 	a.t.Helper()
 	b := &v1alpha1.DeletionBudget{}
-	if err := a.client.Get(a.t.Context(), types.NamespacedName{Namespace: "shop", Name: name}, b); err != nil {
+	if err := a.client.Get(a.t.Context(), types.NamespacedName{Namespace: "shop", Name: "b"}, b); err != nil {
 		a.t.Fatal(err)
 	}
 	return b

@@ -90,7 +90,7 @@ func TestBudget_IsUsedUpAndThenWaitsInOrder(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
-		b := a.read("b")
+		b := a.read()
 		if b.Status.Used != 4 || b.Status.Allowed != 4 || b.Status.Waiting != 6 || b.Status.Exhaustions != 1 || !apimeta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionExhausted) {
 			t.Errorf("status %+v", b.Status)
 		}
@@ -203,23 +203,6 @@ func TestBudget_ThatIsNotInForceStopsDeletions(t *testing.T) {
 	}
 }
 
-func TestBudget_PercentageIsCountedForEachWindow(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := newAPI(t, budget("b", intstr.FromString("10%"), time.Minute))
-		a.count = 39
-		r := a.start("a")
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-		r.work(ctx, many("o", 10)...)
-		cancel()
-		a.expectDeleted(3)
-		a.set(func() { a.count = 9 })
-		ctx, cancel = context.WithTimeout(t.Context(), 75*time.Second)
-		r.work(ctx, many("p", 10)...)
-		cancel()
-		a.expectDeleted(4) // at least one
-	})
-}
-
 func TestBudget_ThatTripsContinuesOnlyAfterAPersonResumes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := budget("b", intstr.FromInt32(2), time.Minute)
@@ -232,7 +215,7 @@ func TestBudget_ThatTripsContinuesOnlyAfterAPersonResumes(t *testing.T) {
 		go func() { r.work(ctx, many("o", 5)...); close(done) }()
 		time.Sleep(time.Hour)
 		a.expectDeleted(2)
-		if used := a.read("b").Status.Used; used != 0 {
+		if used := a.read().Status.Used; used != 0 {
 			t.Errorf("%d used after the window", used)
 		}
 		r.stop()
@@ -244,7 +227,7 @@ func TestBudget_ThatTripsContinuesOnlyAfterAPersonResumes(t *testing.T) {
 		a.expectDeleted(2)
 		resume := func(number string) {
 			patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+v1alpha1.ResumeAnnotation+`":"`+number+`"}}}`))
-			if err := a.client.Patch(t.Context(), a.read("b"), patch); err != nil {
+			if err := a.client.Patch(t.Context(), a.read(), patch); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Hour)
@@ -266,7 +249,7 @@ func TestBudget_AReplicaThatDoesNotLeadWritesNothing(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()
 		leader.work(ctx, many("o", 5)...)
-		b := a.read("b")
+		b := a.read()
 		if b.Status.Exhaustions != 1 || b.Status.Waiting != 3 || !apimeta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionExhausted) {
 			t.Errorf("status %+v", b.Status)
 		}
@@ -276,64 +259,10 @@ func TestBudget_AReplicaThatDoesNotLeadWritesNothing(t *testing.T) {
 		ctx, cancel = context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()
 		follower.work(ctx, many("o", 5)[2:]...)
-		if n := a.read("b").Status.Exhaustions; n != 1 {
+		if n := a.read().Status.Exhaustions; n != 1 {
 			t.Errorf("exhausted %d times after a change of the leader", n)
 		}
 		a.expectDeleted(2)
-	})
-}
-
-func TestBudget_WhoseObjectsCannotBeCountedSaysSo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := newAPI(t, budget("b", intstr.FromString("10%"), time.Minute))
-		a.count, a.countErr = 50, errors.New("list configmaps: forbidden")
-		r := a.start("a")
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-		defer cancel()
-		r.work(ctx, many("o", 5)...)
-		a.expectDeleted(0)
-		accepted := apimeta.FindStatusCondition(a.read("b").Status.Conditions, v1alpha1.ConditionAccepted)
-		if accepted == nil || accepted.Status != metav1.ConditionFalse || accepted.Reason != "CountFailed" || !strings.Contains(accepted.Message, "list configmaps: forbidden") {
-			t.Errorf("condition %+v", accepted)
-		}
-		if err := r.delete(configMap("shop", "o0")); err == nil || !strings.Contains(err.Error(), "list configmaps: forbidden") {
-			t.Errorf("waits because of %v", err)
-		}
-		a.set(func() { a.countErr = nil })
-		ctx, cancel = context.WithTimeout(t.Context(), 2*time.Minute)
-		defer cancel()
-		r.work(ctx, many("o", 5)...)
-		a.expectDeleted(5)
-		if !apimeta.IsStatusConditionTrue(a.read("b").Status.Conditions, v1alpha1.ConditionAccepted) {
-			t.Errorf("status %+v", a.read("b").Status)
-		}
-	})
-}
-
-// Counting the objects of one namespace takes its time, and delays no other budget.
-func TestBudget_CountingDelaysNoOtherNamespace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var all []client.Object
-		for i := range 16 {
-			b := budget(fmt.Sprint("slow", i), intstr.FromString("10%"), time.Minute)
-			b.Namespace = "slow"
-			all = append(all, b)
-		}
-		part := budget("part", intstr.FromString("50%"), time.Minute)
-		part.Spec.Resources[0].Resources = []string{"secrets"}
-		a := newAPI(t, append(all, budget("b", intstr.FromInt32(100), time.Minute), part)...)
-		a.blocks, a.count = map[string]bool{"slow": true}, 100
-		r := a.start("a")
-		secret := configMap("shop", "secret")
-		secret.Kind.Kind = "Secret"
-		began := time.Now()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		r.work(ctx, append(many("o", 10), secret)...)
-		a.expectDeleted(11)
-		if took := time.Since(began); took > 2*time.Second {
-			t.Errorf("it took %s", took)
-		}
 	})
 }
 
@@ -362,22 +291,22 @@ func TestBudget_ResumedAtOnceForgivesWhatIsNotSettled(t *testing.T) {
 				workers.Go(func() { r.work(ctx, o) })
 			}
 		}
-		for a.read("b").Status.Exhaustions == 0 {
+		for a.read().Status.Exhaustions == 0 {
 			time.Sleep(time.Millisecond)
 		}
-		if len(a.read("b").Status.Reservations) == 0 {
-			t.Fatalf("settled already: %+v", a.read("b").Status)
+		if len(a.read().Status.Reservations) == 0 {
+			t.Fatalf("settled already: %+v", a.read().Status)
 		}
 		time.Sleep(a.slow) // the outcomes are known, and not written
 		a.expectDeleted(2)
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+v1alpha1.ResumeAnnotation+`":"1"}}}`))
-		if err := a.client.Patch(t.Context(), a.read("b"), patch); err != nil {
+		if err := a.client.Patch(t.Context(), a.read(), patch); err != nil {
 			t.Fatal(err)
 		}
 		r.Refresh()
 		time.Sleep(10 * time.Second)
 		a.expectDeleted(3)
-		if n := a.read("b").Status.Exhaustions; n != 1 {
+		if n := a.read().Status.Exhaustions; n != 1 {
 			t.Errorf("exhausted %d times", n)
 		}
 	})

@@ -7,7 +7,6 @@
 package completion
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -18,10 +17,18 @@ import (
 )
 
 const (
-	// MaxCascades and MaxOwners bound what is tracked at the same time, and the others what is tracked of one namespace:
-	// that of the root. Cascades beyond that are not tracked.
-	MaxCascades, MaxCascadesOfNamespace = 10_000, 1_000
-	MaxOwners, MaxOwnersOfNamespace     = 100_000, 10_000
+	// MaxCascades is the maximum number of cascades that are tracked at the same time. Those beyond that, or beyond one of
+	// the following bounds, are not tracked.
+	MaxCascades = 10_000
+
+	// MaxCascadesOfNamespace is the maximum number of cascades whose roots are in one namespace.
+	MaxCascadesOfNamespace = 1_000
+
+	// MaxOwners is the maximum number of owners in the tracked cascades.
+	MaxOwners = 100_000
+
+	// MaxOwnersOfNamespace is the maximum number of owners in the cascades of one namespace.
+	MaxOwnersOfNamespace = 10_000
 
 	// StalledAfter is how long a cascade may make no progress before it is reported as stalled.
 	StalledAfter = 5 * time.Minute
@@ -46,36 +53,6 @@ type View interface {
 
 	// Owners calls yield with each owner of an object until it returns false.
 	Owners(id graph.ID, yield func(graph.ID) bool)
-}
-
-// Root is the object whose deletion began a cascade.
-type Root struct {
-	APIVersion string    `json:"apiVersion"`
-	Kind       string    `json:"kind"`
-	Namespace  string    `json:"namespace,omitempty"`
-	Name       string    `json:"name"`
-	UID        types.UID `json:"uid"`
-}
-
-// String returns the kind and the name.
-func (r Root) String() string {
-	if r.Namespace == "" {
-		return r.Kind + " " + r.Name
-	}
-	return r.Kind + " " + r.Namespace + "/" + r.Name
-}
-
-// Cascade is the progress of a cascade.
-type Cascade struct {
-	Root    Root      `json:"root"`
-	Began   time.Time `json:"began"`   // when the deletion of the root was observed
-	Changed time.Time `json:"changed"` // when the last object was deleted or released
-	Deleted int       `json:"deleted"` // number of deleted objects, without the root
-	Kept    int       `json:"kept"`    // number of dependents that were released from an owner in it and exist
-	Stalled bool      `json:"stalled,omitempty"`
-
-	// Owners are the objects in the cascade that are being deleted or are gone and still have dependents.
-	Owners []types.UID `json:"owners,omitempty"`
 }
 
 // cascade is a Cascade in progress.
@@ -293,11 +270,6 @@ func (t *Tracker) end(c *cascade) {
 	t.use(c, -1, 0)
 }
 
-func rootOf(o graph.Object) Root {
-	apiVersion, kind := o.Kind.ToAPIVersionAndKind()
-	return Root{APIVersion: apiVersion, Kind: kind, Namespace: o.Namespace, Name: o.Name, UID: o.UID}
-}
-
 // remember remembers a deleted object without dependents for a while.
 func (t *Tracker) remember(id graph.ID, o graph.Object) {
 	if t.recent == nil {
@@ -413,9 +385,4 @@ func (t *Tracker) Restore(all []Cascade) {
 			}
 		}
 	}
-}
-
-func sorted(all []Cascade) []Cascade {
-	slices.SortFunc(all, func(a, b Cascade) int { return cmp.Or(a.Began.Compare(b.Began), cmp.Compare(a.Root.UID, b.Root.UID)) })
-	return all
 }
