@@ -171,7 +171,7 @@ test: announce-test$(ALL) setup $(TESTSUM) ## run the tests to see pass before a
 	$(TEST) events$(ALL)
 
 .PHONY: test-all
-test-all: ## the same with LANE=all, as CI does: also the race detector, faults, attacks, releases and a soak (about 40 minutes)
+test-all: ## the same with LANE=all, as CI does: also the race detector, faults, attacks, releases and a soak (about an hour)
 	@$(MAKE) --no-print-directory test LANE=all
 
 # What gotestsum shows, as JSON.
@@ -191,7 +191,7 @@ events:
 TESTALL := go test -json -vet=off
 
 # This compiles what tests need, as "go test" does. The compiler runs once for each package, and most
-# of them are done before its garbage is worth collecting: it needs a third less CPU time.
+# of them are done before its garbage is worth collecting.
 COMPILE := GOGC=400 go list -export -deps -test -f ''
 
 # Each package is tested once: under the race detector if it has locks and a C compiler is there.
@@ -288,7 +288,7 @@ announce-test:
 
 .PHONY: announce-test-all
 announce-test-all:
-	@echo 'All tests take about 40 minutes on two idle cores. $(FIRST_TIME)'
+	@echo 'All tests take about an hour on two idle cores. $(FIRST_TIME)'
 	@command -v "$$(go env CC)" >/dev/null || echo "test: there is no $$(go env CC), which the race detector needs: nothing runs under it"
 	@command -v tinygo >/dev/null || echo "test: TinyGo is not installed (https://tinygo.org): the tests that need it are skipped, and listed at the end"
 

@@ -35,30 +35,31 @@ const (
 
 // DeletionBudgetSpec is the spec of DeletionBudget and ClusterDeletionBudget.
 type DeletionBudgetSpec struct {
-	// Resources whose deletions are limited, as in admission rules.
+	// Resources that the budget applies to, as in admission rules.
 	//
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
 	// +listType=atomic
 	Resources []ResourceRule `json:"resources"`
 
-	// Labels of the namespaces whose objects are limited. If not set, objects in all
-	// namespaces and cluster-scoped objects are limited. For a
-	// ClusterDeletionBudget only.
+	// Labels of the namespaces that the budget applies to. If not set, it applies to
+	// all namespaces and to cluster-scoped objects. For a ClusterDeletionBudget only.
 	//
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn'] ? has(e.values) && e.values.size() > 0 : e.operator in ['Exists', 'DoesNotExist'] && (!has(e.values) || e.values.size() == 0))",message="write In or NotIn with values, or Exists or DoesNotExist without, as the operator of each expression"
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 
-	// Labels of the objects that are limited. If not set, all objects are limited.
+	// Labels of the objects that the budget applies to. If not set, it applies to all
+	// objects.
 	//
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn'] ? has(e.values) && e.values.size() > 0 : e.operator in ['Exists', 'DoesNotExist'] && (!has(e.values) || e.values.size() == 0))",message="write In or NotIn with values, or Exists or DoesNotExist without, as the operator of each expression"
 	ObjectSelector *metav1.LabelSelector `json:"objectSelector,omitempty"`
 
-	// How many of the selected objects Gleaner deletes in any window: a number, or a
-	// percentage of the selected objects, such as 10%, rounded down and at least 1.
-	// They are counted before the first deletion of a window. 0 means none.
+	// Maximum number of deletions in any window: a number, or a percentage of the
+	// selected objects, such as 10%, rounded down and at least 1. The objects are
+	// counted before the first deletion of a window. 0 means that Gleaner deletes none
+	// of them.
 	//
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=10
