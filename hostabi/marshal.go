@@ -78,6 +78,13 @@ func (e *encoder) request(r Request) {
 	e.name("dependents")
 	e.dependents(r.Dependents)
 	e.optionalText("requestedPropagation", string(r.RequestedPropagation))
+	if r.UserInfo != nil {
+		e.name("userInfo")
+		e.open()
+		e.text("username", r.UserInfo.Username)
+		e.texts("groups", r.UserInfo.Groups)
+		e.close()
+	}
 	e.optionalTime("ownersAbsentSince", r.OwnersAbsentSince)
 	e.time("time", r.Time)
 	e.bool("namespaceTerminating", r.NamespaceTerminating)

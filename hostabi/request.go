@@ -19,6 +19,10 @@ const (
 	// HookCollect is evaluated when an object has lost its last owner.
 	HookCollect Hook = "collect"
 
+	// HookProtect is evaluated when a user requests the deletion of an object,
+	// before anything is changed. The object has no deletionTimestamp.
+	HookProtect Hook = "protect"
+
 	// HookFinalize is evaluated when an object that has the module's finalizer is
 	// being deleted.
 	HookFinalize Hook = "finalize"
@@ -29,7 +33,9 @@ const (
 )
 
 // Hooks returns all hooks.
-func Hooks() []Hook { return []Hook{HookPropagate, HookCollect, HookFinalize, HookValidate} }
+func Hooks() []Hook {
+	return []Hook{HookPropagate, HookCollect, HookProtect, HookFinalize, HookValidate}
+}
 
 // OwnerStatus is the status of an owner.
 type OwnerStatus string
@@ -75,6 +81,9 @@ type Request struct {
 	// RequestedPropagation is the propagation policy that the client requested when it deleted
 	// the object.
 	RequestedPropagation RequestedPropagation `json:"requestedPropagation,omitempty"`
+
+	// UserInfo is the user who requests the deletion. With HookProtect only.
+	UserInfo *UserInfo `json:"userInfo,omitempty"`
 
 	// OwnersAbsentSince is when the object was first observed without an owner.
 	OwnersAbsentSince *time.Time `json:"ownersAbsentSince,omitempty"`
@@ -124,6 +133,12 @@ type Policy struct {
 	Name      string          `json:"name"`
 	Namespace string          `json:"namespace,omitempty"` // empty: a cluster-scoped resource
 	Settings  json.RawMessage `json:"settings,omitempty"`  // a JSON object, as in the resource
+}
+
+// UserInfo is a user, as the API server has authenticated it.
+type UserInfo struct {
+	Username string   `json:"username"`
+	Groups   []string `json:"groups"`
 }
 
 // Reference is an owner reference.

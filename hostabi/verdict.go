@@ -22,6 +22,11 @@ const (
 	DecisionBackground Decision = "Background"
 	DecisionForeground Decision = "Foreground"
 
+	// DecisionAllow (protect) allows the deletion that a user requests, and
+	// DecisionDeny denies it: the user gets the reason.
+	DecisionAllow Decision = "Allow"
+	DecisionDeny  Decision = "Deny"
+
 	// DecisionDone (finalize) finishes: the finalizer is removed from the object.
 	DecisionDone Decision = "Done"
 
@@ -30,14 +35,14 @@ const (
 	DecisionFail Decision = "Fail"
 
 	// DecisionAct asks the host to carry out intents; the module is then evaluated
-	// again with their results. Finalize may use all intents, propagate and collect
-	// only get and list.
+	// again with their results. Finalize may use all intents, the other hooks only get
+	// and list.
 	DecisionAct Decision = "Act"
 
-	// DecisionWait (all but validate) asks for another evaluation later.
+	// DecisionWait (propagate, collect, finalize) asks for another evaluation later.
 	DecisionWait Decision = "Wait"
 
-	// DecisionAbstain (propagate, collect) leaves the decision to the next policy,
+	// DecisionAbstain (propagate, collect, protect) leaves the decision to the next policy,
 	// and finally to the default behavior of Kubernetes.
 	DecisionAbstain Decision = "Abstain"
 
@@ -124,6 +129,12 @@ var allowedFields = map[Hook][]decisionFields{
 		{DecisionDelete, []string{"propagation", "gracePeriodSeconds", "delay"}},
 		{DecisionOrphan, nil},
 		{DecisionWait, []string{"after", "state"}},
+		{DecisionAct, []string{"intents", "state"}},
+		{DecisionAbstain, nil},
+	},
+	HookProtect: {
+		{DecisionAllow, nil},
+		{DecisionDeny, nil},
 		{DecisionAct, []string{"intents", "state"}},
 		{DecisionAbstain, nil},
 	},

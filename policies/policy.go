@@ -248,6 +248,11 @@ type rankedPolicy struct {
 	byName bool
 }
 
+// Precedes reports whether a policy is evaluated before another one, for resources that each of them selects by name or not.
+func (p *Policy) Precedes(byName bool, other *Policy, otherByName bool) bool {
+	return comparePrecedence(rankedPolicy{p, byName}, rankedPolicy{other, otherByName}) < 0
+}
+
 // comparePrecedence compares the policies of a resource by precedence.
 func comparePrecedence(a, b rankedPolicy) int {
 	return cmp.Or(

@@ -26,6 +26,8 @@ type GCPolicy struct {
 	// The desired policy.
 	//
 	// +kubebuilder:validation:XValidation:rule="!has(self.namespaceSelector)",fieldPath=".namespaceSelector",reason=FieldValueForbidden,message="a GCPolicy governs its own namespace only: remove namespaceSelector, or create a ClusterGCPolicy"
+	// +kubebuilder:validation:XValidation:rule="!has(self.fixed) || !has(self.fixed.protect)",fieldPath=".fixed.protect",reason=FieldValueForbidden,message="only a ClusterGCPolicy can protect objects: remove protect, or create a ClusterGCPolicy"
+	// +kubebuilder:validation:XValidation:rule="!has(self.hooks) || !('protect' in self.hooks)",fieldPath=".hooks",reason=FieldValueForbidden,message="only a ClusterGCPolicy can protect objects: remove protect from hooks, or create a ClusterGCPolicy"
 	// +kubebuilder:validation:XValidation:rule="!has(self.overridable)",fieldPath=".overridable",reason=FieldValueForbidden,message="only a ClusterGCPolicy can be overridden: remove overridable, or create a ClusterGCPolicy"
 	// +kubebuilder:validation:XValidation:rule="self.resources.all(r, !('*' in r.apiGroups) && !('*' in r.resources))",fieldPath=".resources",message="a GCPolicy cannot govern *: list groups and resources by name, or create a ClusterGCPolicy"
 	// +kubebuilder:validation:XValidation:rule="!has(self.serviceAccount) || !has(self.serviceAccount.namespace)",fieldPath=".serviceAccount.namespace",reason=FieldValueForbidden,message="the service account of a GCPolicy is in its own namespace: remove serviceAccount.namespace, or create a ClusterGCPolicy"

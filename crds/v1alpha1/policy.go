@@ -53,7 +53,7 @@ const (
 
 // PolicyHook is a hook of a policy.
 //
-// +kubebuilder:validation:Enum=collect;propagate
+// +kubebuilder:validation:Enum=collect;propagate;protect
 type PolicyHook string
 
 // GCPolicySpec is the spec of GCPolicy and ClusterGCPolicy.
@@ -66,6 +66,7 @@ type PolicyHook string
 // +kubebuilder:validation:XValidation:rule="!has(self.fixed) || !has(self.fixed.propagate) || self.resources.all(r, !('*' in r.apiGroups) && !('*' in r.resources))",fieldPath=".resources",message="propagate writes every object in advance, so it cannot govern *: list groups and resources by name, or remove propagate"
 // +kubebuilder:validation:XValidation:rule=`!has(self.fixed) || !has(self.fixed.propagate) || self.resources.all(r, ![["", "pods"], ["", "nodes"], ["", "events"], ["", "endpoints"], ["", "namespaces"], ["coordination.k8s.io", "leases"], ["events.k8s.io", "events"], ["discovery.k8s.io", "endpointslices"], ["apiextensions.k8s.io", "customresourcedefinitions"], ["apiregistration.k8s.io", "apiservices"]].exists(x, x[0] in r.apiGroups && x[1] in r.resources))`,fieldPath=".resources",message="propagate writes every object in advance, so it cannot govern pods, nodes, leases, events, endpoints, endpointslices, namespaces, customresourcedefinitions or apiservices: remove those resources, or remove propagate"
 // +kubebuilder:validation:XValidation:rule="!has(self.fixed) || !has(self.fixed.propagate) || self.resources.all(r, !('admissionregistration.k8s.io' in r.apiGroups) && !('gleaner.dev' in r.apiGroups))",fieldPath=".resources",message="propagate writes every object in advance, so it cannot govern the groups admissionregistration.k8s.io and gleaner.dev: remove those groups, or remove propagate"
+// +kubebuilder:validation:XValidation:rule="!has(self.fixed) || !has(self.fixed.protect) || self.resources.all(r, !('gleaner.dev' in r.apiGroups))",fieldPath=".resources",message="protect cannot govern the group gleaner.dev, whose objects must remain deletable: remove that group, or remove protect"
 type GCPolicySpec struct {
 	// Resources that the policy governs, as in admission rules. The hook propagate
 	// never governs objects in kube-system.
@@ -109,11 +110,12 @@ type GCPolicySpec struct {
 	Module *ModuleReference `json:"module,omitempty"`
 
 	// Hooks of the module that are used. Default: all hooks that the module
-	// implements. Without propagate, no object gets a hold.
+	// implements. Without propagate, no object gets a hold. Protect is for a
+	// ClusterGCPolicy only.
 	//
 	// +optional
 	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=2
+	// +kubebuilder:validation:MaxItems=3
 	// +listType=set
 	Hooks []PolicyHook `json:"hooks,omitempty"`
 

@@ -12,7 +12,7 @@ type Duration string
 // FixedVerdicts has one verdict for each hook. For a hook without one, the next
 // policy is evaluated.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.collect) || has(self.propagate)",message="write a verdict for collect, for propagate, or for both"
+// +kubebuilder:validation:XValidation:rule="has(self.collect) || has(self.propagate) || has(self.protect)",message="write a verdict for at least one of collect, propagate and protect"
 type FixedVerdicts struct {
 	// The verdict for an object whose last owner is gone: Delete, Orphan (keep the
 	// object), Wait or Abstain.
@@ -37,6 +37,40 @@ type FixedVerdicts struct {
 	// +kubebuilder:validation:XValidation:rule="!has(self.gracePeriodSeconds)",fieldPath=".gracePeriodSeconds",reason=FieldValueForbidden,message="gracePeriodSeconds is not for propagate: remove it, or set it for collect"
 	// +kubebuilder:validation:XValidation:rule="!has(self.delay)",fieldPath=".delay",reason=FieldValueForbidden,message="delay is not for propagate: remove it, or set it for collect"
 	Propagate *FixedVerdict `json:"propagate,omitempty"`
+
+	// The verdict for a user who requests the deletion of an object: Allow, Deny or
+	// Abstain. For a ClusterGCPolicy only.
+	//
+	// +optional
+	Protect *ProtectVerdict `json:"protect,omitempty"`
+}
+
+// ProtectDecision is a decision about a request to delete an object.
+//
+// +kubebuilder:validation:Enum=Allow;Deny;Abstain
+type ProtectDecision string
+
+// The decisions.
+const (
+	ProtectAllow   ProtectDecision = "Allow"
+	ProtectDeny    ProtectDecision = "Deny"
+	ProtectAbstain ProtectDecision = "Abstain"
+)
+
+// ProtectVerdict is a verdict for a user who requests a deletion.
+//
+// +kubebuilder:validation:XValidation:rule="self.decision != 'Deny' || has(self.reason) && self.reason.size() > 0",fieldPath=".reason",reason=FieldValueRequired,message="users whose request is denied see the reason: write why, and what they can do"
+type ProtectVerdict struct {
+	// The decision.
+	Decision ProtectDecision `json:"decision"`
+
+	// An explanation for users whose request is denied: why, and what they can do.
+	// Required with Deny.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="bytes(self).size() <= 1024",message="write at most 1024 bytes, in UTF-8"
+	Reason string `json:"reason,omitempty"`
 }
 
 // FixedVerdict is a verdict. Its JSON has the same fields as the verdict of a

@@ -153,6 +153,7 @@ const (
 	OwnershipCycle        Reason = "OwnershipCycle"        // objects that are being deleted own each other, and this reference is unblocked
 	LeftToCollector       Reason = "LeftToCollector"       // the built-in garbage collector is about to do the same
 	DeletedByCollector    Reason = "DeletedByCollector"    // the built-in garbage collector was allowed to delete the object
+	DeletionDenied        Reason = "DeletionDenied"        // a policy protects it, and denied a user's request to delete it
 	DeletionDeferred      Reason = "DeletionDeferred"      // the built-in garbage collector requested a deletion before the decision was known
 )
 

@@ -82,6 +82,8 @@ type Input struct {
 	RequestedPropagation hostabi.RequestedPropagation
 	Attempt              int // from 1
 
+	UserInfo *hostabi.UserInfo // who requests the deletion; with HookProtect only
+
 	// Object is the object as read with Gleaner's own permissions, if the caller has
 	// it; otherwise nil.
 	Object *unstructured.Unstructured
@@ -161,15 +163,18 @@ func (c *Evaluator) Evaluate(ctx context.Context, q Input) (Result, error) {
 	if result.setFault(c.checkEquivalent(ctx, set, q.Hook, o, resource)) {
 		return result, nil
 	}
-	if !set.Has(q.Hook, resource, o.Namespace) && !o.HasState {
+	remembers := q.Hook != hostabi.HookProtect // a request has no state
+	if !set.Has(q.Hook, resource, o.Namespace) && (!o.HasState || !remembers) {
 		return c.evaluateDefault(ctx, q, Result{})
 	}
 	s := &session{Evaluator: c, input: q, resource: resource}
 	if q.Hook == hostabi.HookCollect {
 		s.selected, s.bulk = c.selected(o, resource), c.Bulk
 	}
-	if err := s.readState(ctx, &result); err != nil && result.Changed == nil && result.Fault == nil {
-		return result, err
+	if remembers {
+		if err := s.readState(ctx, &result); err != nil && result.Changed == nil && result.Fault == nil {
+			return result, err
+		}
 	}
 	if result.Changed != nil || result.Fault != nil {
 		return result, nil //nolint:nilerr // the result contains the error

@@ -30,10 +30,10 @@ func (c *Evaluator) request(q Input) hostabi.Request {
 			Name: o.Name, Namespace: o.Namespace, UID: string(o.UID), ResourceVersion: o.ResourceVersion,
 		}},
 		Dependents:           hostabi.Dependents{Count: q.Facts.Dependents},
-		RequestedPropagation: q.RequestedPropagation,
-		Time:                 c.Now().UTC().Truncate(time.Second),
-		Attempt:              max(q.Attempt, 1),
-		Round:                1,
+		RequestedPropagation: q.RequestedPropagation, UserInfo: q.UserInfo,
+		Time:    c.Now().UTC().Truncate(time.Second),
+		Attempt: max(q.Attempt, 1),
+		Round:   1,
 	}
 	meta := &r.Object.Metadata
 	if o.Orphan {

@@ -28,6 +28,9 @@ func (b *Builder) buildPolicy(s *Policy, modules map[string]*Module, states Modu
 	}
 	s.Policy = p
 	p.Hooks = s.enabled(p.Hooks)
+	if slices.Contains(s.Spec.Hooks, v1alpha1.PolicyHook(hostabi.HookProtect)) && s.mayProtect() {
+		p.Hooks = append(p.Hooks, hostabi.HookProtect)
+	}
 	if s.Spec.Settings != nil {
 		p.Settings = s.Spec.Settings.Raw
 	}
@@ -61,7 +64,7 @@ func (p *Policy) setModule(modules map[string]*Module, states ModuleStates) {
 	}
 	c := m.Content
 	p.Policy.Hooks = slices.DeleteFunc(slices.Clone(c.Hooks), func(h hostabi.Hook) bool {
-		return h != hostabi.HookCollect && h != hostabi.HookPropagate
+		return h != hostabi.HookCollect && h != hostabi.HookPropagate && (h != hostabi.HookProtect || !p.mayProtect())
 	})
 	p.Policy.HooksUnknown, p.Policy.Needs = false, policies.LeastNeeds(p.Policy.Needs, c.Needs)
 	for _, hook := range p.Spec.Hooks {
@@ -73,7 +76,7 @@ func (p *Policy) setModule(modules map[string]*Module, states ModuleStates) {
 	p.Policy.Hooks = p.enabled(p.Policy.Hooks)
 	if len(p.Policy.Hooks) == 0 {
 		p.refuse(v1alpha1.ConditionModuleReady, "MissingHook", fmt.Sprintf(
-			"%s answers neither collect nor propagate: write a rule, or export a function, for what it is to decide", m))
+			"%s answers neither collect nor propagate nor protect: write a rule, or export a function, for what it is to decide", m))
 		return
 	}
 	if why := p.notGovernable(); why != "" {
@@ -83,9 +86,25 @@ func (p *Policy) setModule(modules map[string]*Module, states ModuleStates) {
 	p.start(m, states)
 }
 
+// mayProtect reports whether the policy may deny requests to delete objects. Authors of GCPolicies may not
+// change the admission of anything.
+func (p *Policy) mayProtect() bool { return p.Key.Namespace == "" }
+
+// notProtectable returns why the policy may not protect what its rules select, now that its hooks are known; "" if it may.
+func (p *Policy) notProtectable() string {
+	names := func(r policies.Rule) bool { return slices.Contains(r.Groups, v1alpha1.GroupVersion.Group) }
+	if p.Policy.HasHook(hostabi.HookProtect) && slices.ContainsFunc(p.Policy.Rules, names) {
+		return "protect can't govern the group " + v1alpha1.GroupVersion.Group + ", whose objects must remain deletable: remove that group, or remove protect"
+	}
+	return ""
+}
+
 // notGovernable returns why the policy may not govern what its rules select, now that the
 // hooks of its module are known; "" if it may.
 func (p *Policy) notGovernable() string {
+	if why := p.notProtectable(); why != "" {
+		return why
+	}
 	if !p.Policy.HasHook(hostabi.HookPropagate) {
 		return ""
 	}
@@ -119,12 +138,7 @@ func neverHeld(r schema.GroupResource) bool {
 func (p *Policy) setFixed() {
 	p.Engine, p.Policy.Needs = v1alpha1.EngineFixed, policies.NeedsReference // or less
 	verdicts := map[hostabi.Hook][]byte{}
-	for hook, v := range map[hostabi.Hook]*v1alpha1.FixedVerdict{
-		hostabi.HookCollect: p.Spec.Fixed.Collect, hostabi.HookPropagate: p.Spec.Fixed.Propagate,
-	} {
-		if v == nil {
-			continue
-		}
+	for hook, v := range p.fixedVerdicts() {
 		data, err := json.Marshal(v)
 		if err != nil {
 			p.refuse(v1alpha1.ConditionAccepted, "Invalid", "fixed: "+err.Error())
@@ -139,6 +153,24 @@ func (p *Policy) setFixed() {
 	}
 	p.Policy.Hooks, p.Policy.HooksUnknown = slices.Sorted(maps.Keys(verdicts)), false
 	p.Policy.Evaluator = fixedEvaluator{evaluator}
+	if why := p.notProtectable(); why != "" {
+		p.refuse(v1alpha1.ConditionAccepted, "NotGovernable", why)
+	}
+}
+
+// fixedVerdicts returns the verdicts of a fixed policy.
+func (p *Policy) fixedVerdicts() map[hostabi.Hook]any {
+	verdicts := map[hostabi.Hook]any{}
+	if v := p.Spec.Fixed.Collect; v != nil {
+		verdicts[hostabi.HookCollect] = v
+	}
+	if v := p.Spec.Fixed.Propagate; v != nil {
+		verdicts[hostabi.HookPropagate] = v
+	}
+	if v := p.Spec.Fixed.Protect; v != nil && p.mayProtect() {
+		verdicts[hostabi.HookProtect] = v
+	}
+	return verdicts
 }
 
 // fixedEvaluator returns fixed verdicts the way modules return theirs.

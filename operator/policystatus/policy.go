@@ -14,6 +14,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/admission"
 	"github.com/gleaner-dev/gleaner/operator/companion"
 	"github.com/gleaner-dev/gleaner/operator/policyset"
+	"github.com/gleaner-dev/gleaner/operator/protect"
 	"github.com/gleaner-dev/gleaner/policies"
 )
 
@@ -59,6 +60,8 @@ func (w *Writer) describeEnforcing(v view, p *policyset.Policy, to setter) {
 	case !v.complete():
 		v.describePending(to)
 	case !v.primary && describeCompanion(v.companion, p, to):
+	case v.protect.Failed.Of(protect.Name(p)) != nil && protect.Protects(p):
+		to.set(v1alpha1.ConditionEnforcing, false, "NotProtected", "users can delete what it protects: "+v.protect.Failed.Of(protect.Name(p)).Error())
 	case p.RequiresHold() && v.admission.Late.Of(admission.HoldName(p)) != nil:
 		to.set(v1alpha1.ConditionEnforcing, true, "HoldsComeLate", "its decisions are carried out, but holds are added only after an object was created: "+
 			v.admission.Late.Of(admission.HoldName(p)).Error())

@@ -22,6 +22,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/gate"
 	"github.com/gleaner-dev/gleaner/operator/latest"
 	"github.com/gleaner-dev/gleaner/operator/policyset"
+	"github.com/gleaner-dev/gleaner/operator/protect"
 	"github.com/gleaner-dev/gleaner/policies/worker"
 )
 
@@ -70,6 +71,7 @@ type Options struct {
 	Snapshots *policyset.Publisher
 	Gate      *gate.Gate // only the leader writes
 	Admission *latest.Value[admission.Status]
+	Protect   *latest.Value[protect.Status]
 	Companion *latest.Value[companion.Status] // nil in primary mode
 
 	Observations *Observations
@@ -135,6 +137,7 @@ func (w *Writer) Run(ctx context.Context) error {
 		case <-changed.snapshots:
 		case <-changed.gate:
 		case <-changed.admission:
+		case <-changed.protect:
 		case <-changed.companion:
 		case <-changed.store:
 		case <-again.C:
@@ -147,11 +150,12 @@ func (w *Writer) Run(ctx context.Context) error {
 }
 
 // changes are closed when something is published that status depends on.
-type changes struct{ snapshots, gate, admission, companion, store <-chan struct{} }
+type changes struct{ snapshots, gate, admission, protect, companion, store <-chan struct{} }
 
 func (w *Writer) changed() changes {
 	c := changes{
 		snapshots: w.options.Snapshots.Changed(), gate: w.options.Gate.Changed(), admission: w.options.Admission.Changed(),
+		protect: w.options.Protect.Changed(),
 	}
 	if w.options.Companion != nil {
 		c.companion = w.options.Companion.Changed()
@@ -201,6 +205,9 @@ func (w *Writer) view() (*policyset.Snapshot, view) {
 	if a, ok := w.options.Admission.Load(); ok && a.Term == state.Term && a.Revision == s.Revision {
 		v.admission = &a
 	}
+	if p, ok := w.options.Protect.Load(); ok && p.Term == state.Term && p.Revision == s.Revision {
+		v.protect = &p
+	}
 	if w.options.Companion == nil {
 		v.primary = true
 		return s, v
@@ -215,12 +222,15 @@ func (w *Writer) view() (*policyset.Snapshot, view) {
 type view struct {
 	primary   bool
 	admission *admission.Status // nil: not known yet
+	protect   *protect.Status   // likewise
 	companion *companion.Status // likewise; nil in primary mode
 	since     time.Time         // the snapshot is current since then
 	held      map[Place]int
 }
 
-func (v view) complete() bool { return v.admission != nil && (v.primary || v.companion != nil) }
+func (v view) complete() bool {
+	return v.admission != nil && v.protect != nil && (v.primary || v.companion != nil)
+}
 
 // brief reports whether something has been loading for less than loadingGrace.
 func brief(since time.Time) bool { return !since.IsZero() && time.Since(since) < loadingGrace }

@@ -150,6 +150,19 @@ func (r *Recorder) RecordDeferred(o graph.Object, why string) {
 	}
 }
 
+// RecordDenied records that a policy denied a user's request to delete an object.
+func (r *Recorder) RecordDenied(o graph.Object, user string, evaluation evaluate.Result) {
+	entry := record.Entry{
+		Time: r.options.Now(), Object: record.ObjectOf(o), Reason: decide.DeletionDenied, Action: record.None, Message: "requested by " + user,
+		Policy: evaluation.PolicyName(r.options.Default), Evaluations: evaluationsOf(evaluation),
+	}
+	r.countEvaluations(entry)
+	r.metrics.countDecision(entry, o)
+	if entry, isNew := r.add(entry); isNew && r.announces(entry) {
+		r.log(entry)
+	}
+}
+
 // RecordFinalizer records a decision about an object that has a finalizer.
 func (r *Recorder) RecordFinalizer(o finalizers.Outcome) {
 	entry := r.finalizerEntry(o)

@@ -52,8 +52,9 @@ func (op *Operator) connectSubscribers(watching metadata.Interface) {
 	installer := admission.New(admission.Options{
 		Objects: objects, Snapshots: op.snapshots, Gate: &op.gate, Webhook: op.options.Webhook, Serves: v.serves, Now: op.now, Log: log,
 	})
+	protecting := op.connectProtection(objects)
 	status := policystatus.Options{
-		Client: op.policyClient, Snapshots: op.snapshots, Gate: &op.gate, Admission: installer.Status(),
+		Client: op.policyClient, Snapshots: op.snapshots, Gate: &op.gate, Admission: installer.Status(), Protect: protecting.Status(),
 		Observations: op.observations, Sandbox: op.modules.Sandbox, Held: v.heldByPlace, Progress: v.progress, Serves: v.serves,
 		Events: op.policyEvents, Archive: op.archiving.status(), Log: log, Now: op.now,
 	}
@@ -83,7 +84,7 @@ func (op *Operator) connectSubscribers(watching metadata.Interface) {
 		Changed: op.snapshots.Changed, Selectors: op.snapshots.Selectors, Types: op.types, Gate: &op.gate,
 		Client: watching, Store: op.store, Now: op.now, Log: log,
 	})
-	op.subscribers = append(op.subscribers, labels.Run, op.pausing.source.Run, op.budgeting.budgeter.Run, op.cascading.log.Run, follow.gateChanges, follow.policyChanges, follow.pauseChanges, follow.budgetCalls, installer.Run, op.statusWriter.Run, guard.Run)
+	op.subscribers = append(op.subscribers, labels.Run, op.pausing.source.Run, op.budgeting.budgeter.Run, op.cascading.log.Run, follow.gateChanges, follow.policyChanges, follow.pauseChanges, follow.budgetCalls, installer.Run, protecting.Run, op.statusWriter.Run, guard.Run)
 	op.subscribers = append(op.subscribers, op.archiving.run()...)
 }
 

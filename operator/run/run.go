@@ -50,6 +50,8 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/networks"
 	"github.com/gleaner-dev/gleaner/operator/policyset"
 	"github.com/gleaner-dev/gleaner/operator/policystatus"
+	"github.com/gleaner-dev/gleaner/operator/protect"
+	protectreviewer "github.com/gleaner-dev/gleaner/operator/protect/reviewer"
 	"github.com/gleaner-dev/gleaner/operator/record"
 	"github.com/gleaner-dev/gleaner/operator/recorder"
 	"github.com/gleaner-dev/gleaner/operator/watch"
@@ -84,9 +86,10 @@ type Options struct {
 	// what policies and finalizers request.
 	Companion bool
 
-	// Webhook is the address of the operator's webhooks, and Collector the user name of the
-	// built-in collector. Both are required in companion mode, and not used otherwise.
-	Webhook   *webhook.Endpoint
+	// Webhook is the address of the operator's webhooks. It is required in companion mode; nil: there are none.
+	Webhook *webhook.Endpoint
+
+	// Collector is the user name of the built-in collector. It is required in companion mode, and not used otherwise.
 	Collector companion.Collector
 
 	Workers           int
@@ -143,6 +146,7 @@ type Operator struct {
 	statusWriter *policystatus.Writer
 	companion    *companion.Companion // nil in primary mode
 	reviewer     *reviewer.Reviewer   // likewise
+	protecting   *protectreviewer.Reviewer
 	prober       *canary.Prober
 	finalizers   *finalizers.Runner
 	networks     *networks.Finder
@@ -292,6 +296,7 @@ func (op *Operator) Webhooks() http.Handler {
 	mux.Handle("POST "+admission.Path+"{name}", admission.AttachHandler(func(name string) (string, bool) {
 		return admission.FinalizerOf(op.snapshots.Current(), name)
 	}))
+	mux.Handle("POST "+protect.Path, op.protecting.Handler())
 	if op.options.Companion {
 		mux.Handle("POST "+companion.CanaryPath, companion.CanaryHandler(func(ctx context.Context, user string, object types.UID) {
 			ctx, cancel := context.WithTimeout(ctx, reviewer.Timeout)

@@ -23,6 +23,8 @@ func (Policy) Evaluate(_ context.Context, r hostabi.Request) (hostabi.Verdict, e
 		return collect(r), nil
 	case hostabi.HookPropagate:
 		return propagate(r), nil
+	case hostabi.HookProtect:
+		return hostabi.Verdict{Decision: hostabi.DecisionAllow}, nil
 	default:
 		return hostabi.Verdict{}, &policies.Fault{Policy: "builtin", Message: "it does not implement the hook " + string(r.Hook)}
 	}

@@ -37,7 +37,7 @@ const requestDefaults = `{
 }`
 
 // hookDefaults are the additional defaults by hook: an object that has just lost its only
-// owner, or that is being deleted.
+// owner, that is being deleted, or that a user wants to delete.
 var hookDefaults = map[hostabi.Hook]string{
 	hostabi.HookCollect: `{
 		"object": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "object", "namespace": "shop", "uid": "uid", "resourceVersion": "7"}},
@@ -46,6 +46,10 @@ var hookDefaults = map[hostabi.Hook]string{
 	}`,
 	hostabi.HookPropagate: terminating,
 	hostabi.HookFinalize:  terminating,
+	hostabi.HookProtect: `{
+		"object": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "object", "namespace": "shop", "uid": "uid", "resourceVersion": "7"}},
+		"requestedPropagation": "Unspecified", "userInfo": {"username": "user", "groups": ["system:authenticated"]}
+	}`,
 }
 
 const terminating = `{

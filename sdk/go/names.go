@@ -18,6 +18,8 @@ type (
 	Object = hostabi.Object
 	// Metadata is the metadata that every object has.
 	Metadata = hostabi.Metadata
+	// UserInfo is the user who requests a deletion.
+	UserInfo = hostabi.UserInfo
 	// Reference is an owner reference.
 	Reference = hostabi.Reference
 	// Owner is an owner reference with the status of its owner.
@@ -73,6 +75,7 @@ type (
 const (
 	Propagate = hostabi.HookPropagate
 	Collect   = hostabi.HookCollect
+	Protect   = hostabi.HookProtect
 	Finalize  = hostabi.HookFinalize
 	Validate  = hostabi.HookValidate
 )
@@ -83,11 +86,13 @@ const (
 	Orphan     = hostabi.DecisionOrphan     // collect, propagate
 	Background = hostabi.DecisionBackground // propagate
 	Foreground = hostabi.DecisionForeground // propagate
+	Allow      = hostabi.DecisionAllow      // protect
+	Deny       = hostabi.DecisionDeny       // protect
 	Done       = hostabi.DecisionDone       // finalize
 	Fail       = hostabi.DecisionFail       // finalize
-	Act        = hostabi.DecisionAct        // finalize; propagate and collect, with reads
+	Act        = hostabi.DecisionAct        // finalize; propagate, collect and protect, with reads
 	Wait       = hostabi.DecisionWait       // propagate, collect, finalize
-	Abstain    = hostabi.DecisionAbstain    // propagate, collect
+	Abstain    = hostabi.DecisionAbstain    // propagate, collect, protect
 	Valid      = hostabi.DecisionValid      // validate
 	Invalid    = hostabi.DecisionInvalid    // validate
 )

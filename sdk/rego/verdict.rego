@@ -27,6 +27,14 @@ background := {"decision": "Background"}
 
 foreground := {"decision": "Foreground"}
 
+# For protect.
+
+# allow allows the deletion that a user requests.
+allow := {"decision": "Allow"}
+
+# deny denies it: the user gets the reason, which should say what to do.
+deny(reason) := {"decision": "Deny", "reason": reason}
+
 # For finalize.
 
 done := {"decision": "Done"}

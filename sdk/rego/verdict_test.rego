@@ -32,11 +32,11 @@ test_each_decision_has_its_name if {
 	decisions := {v.decision |
 		some v in [
 			verdict.abstain, verdict.wait, verdict.delete, verdict.orphan, verdict.background, verdict.foreground,
-			verdict.done, verdict.fail(""), verdict.act([]), verdict.valid, verdict.invalid(""),
+			verdict.allow, verdict.deny(""), verdict.done, verdict.fail(""), verdict.act([]), verdict.valid, verdict.invalid(""),
 		]
 	}
 	decisions == {
 		"Abstain", "Wait", "Delete", "Orphan", "Background", "Foreground",
-		"Done", "Fail", "Act", "Valid", "Invalid",
+		"Allow", "Deny", "Done", "Fail", "Act", "Valid", "Invalid",
 	}
 }

@@ -181,17 +181,30 @@ var layers = map[string]layer{
 		internal: []string{"crds/v1alpha1", "hostabi", "operator/admission", "operator/gate", "operator/latest", "operator/policyset", "operator/webhook"},
 		external: []string{"github.com/go-logr/logr", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils", "sigs.k8s.io/controller-runtime"},
 	},
+	"operator/protect": {
+		internal: []string{
+			"crds/v1alpha1", "hostabi", "operator/admission", "operator/gate", "operator/latest", "operator/policyset", "operator/webhook", "policies",
+		},
+		external: []string{"github.com/go-logr/logr", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils", "sigs.k8s.io/controller-runtime"},
+	},
+	"operator/slots": {},
+	"operator/protect/reviewer": {
+		internal: []string{
+			"hostabi", "operator/catalog", "operator/decide", "operator/evaluate", "operator/graph", "operator/protect", "operator/slots", "operator/webhook", "policies",
+		},
+		external: []string{"github.com/go-logr/logr", "k8s.io/api", "k8s.io/apimachinery"},
+	},
 	"operator/companion/reviewer": {
 		internal: []string{
 			"hostabi", "operator/catalog", "operator/collector", "operator/companion", "operator/decide", "operator/evaluate", "operator/gate",
-			"operator/graph", "operator/graphstore", "operator/modulecall", "operator/pause", "operator/record", "operator/webhook", "policies",
+			"operator/graph", "operator/graphstore", "operator/modulecall", "operator/pause", "operator/record", "operator/slots", "operator/webhook", "policies",
 		},
 		external: []string{"github.com/go-logr/logr", "k8s.io/api", "k8s.io/apimachinery"},
 	},
 	"operator/policystatus": {
 		internal: []string{
 			"crds/v1alpha1", "hostabi", "operator/admission", "operator/archivestore", "operator/companion", "operator/gate", "operator/latest", "operator/policyset",
-			"policies", "policies/worker",
+			"operator/protect", "policies", "policies/worker",
 		},
 		external: []string{"github.com/go-logr/logr", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/controller-runtime"},
 	},
@@ -307,7 +320,7 @@ var layers = map[string]layer{
 			"crds/v1alpha1", "operator/admission", "operator/archive", "operator/archiver", "operator/archivestore", "operator/budgeter", "operator/bulkread", "operator/canary", "operator/cascadelog", "operator/catalog", "operator/collector",
 			"operator/companion", "operator/companion/reviewer", "operator/completion", "operator/debug", "operator/escape", "operator/fairqueue", "operator/finalizers",
 			"operator/gate", "operator/gather", "operator/graph", "operator/graphstore", "operator/intents", "operator/inuse", "operator/keystore",
-			"operator/modulecall", "operator/modulestore", "operator/modulestore/loader", "operator/networks", "operator/pause", "operator/pausestore", "operator/policyset", "operator/policystatus", "operator/record", "operator/recordlog",
+			"operator/modulecall", "operator/modulestore", "operator/modulestore/loader", "operator/networks", "operator/pause", "operator/pausestore", "operator/policyset", "operator/policystatus", "operator/protect", "operator/protect/reviewer", "operator/record", "operator/recordlog",
 			"operator/recorder", "operator/relabel", "operator/watch", "operator/webhook", "operator/writelimit", "operator/writer",
 			"policies", "policies/source/egress", "policies/worker",
 		},
@@ -332,59 +345,6 @@ var layers = map[string]layer{
 
 	"cmd/gleaner":     {anything: true},
 	"cmd/gleaner-dev": {anything: true},
-
-	"devcluster/child":                      {},
-	"devcluster/child/childtest":            {},
-	"devcluster/freeport":                   {},
-	"devcluster/gobuild":                    {},
-	"devcluster/binaries/basic-controllers": {anything: true}, // a module of its own
-	"devcluster": {
-		internal: []string{"devcluster/child", "devcluster/freeport", "devcluster/gobuild"},
-		external: []string{"golang.org/x/sync", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
-	},
-	"devcluster/devtest": {
-		internal: []string{"devcluster", "devcluster/freeport"},
-		external: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/utils"},
-	},
-	"devcluster/node": {
-		internal: []string{"devcluster", "devcluster/freeport"},
-		external: []string{"github.com/google/go-containerregistry/pkg/v1", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
-	},
-	"devcluster/node/linger":   {},
-	"devcluster/node/nodetest": {internal: []string{"devcluster", "devcluster/node"}},
-	"devcluster/s3server":      {internal: []string{"devcluster/freeport", "devcluster/gobuild"}, external: []string{"github.com/aws/aws-sdk-go-v2/aws"}},
-	"test/bench":               {anything: true},
-	"test/soak":                {anything: true},
-	"test/attacks/payload": {
-		internal: []string{"policies/wasm/asm"},
-		external: []string{"k8s.io/apimachinery"},
-	},
-	"test/proxy": {
-		internal: []string{"devcluster"},
-		external: []string{"k8s.io/apimachinery", "k8s.io/apiserver", "k8s.io/client-go"},
-	},
-	"test/s3":        {external: []string{"github.com/versity/versitygw"}},
-	"test/inprocess": {anything: true},
-	"test/program":   {internal: []string{"devcluster/child"}},
-	"test/objects": {
-		internal: []string{"devcluster/devtest", "operator/restore"},
-		external: []string{"github.com/google/go-cmp/cmp", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/yaml"},
-	},
-	"test/pins": {
-		internal: []string{"policies/source"},
-		external: []string{"k8s.io/apimachinery", "sigs.k8s.io/yaml"},
-	},
-	"test/integration/hook": {
-		internal: []string{"devcluster", "devcluster/devtest"},
-		external: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
-	},
-	"tools/image": {internal: []string{"policies/source/oci"}, external: []string{"github.com/google/go-containerregistry/pkg/v1"}},
-	"tools/build": {internal: []string{"devcluster/gobuild"}},
-	"tools/setup": {internal: []string{"devcluster", "devcluster/node", "devcluster/s3server"}},
-	"tools/schema": {
-		internal: []string{"hostabi"},
-		external: []string{"github.com/invopop/jsonschema"},
-	},
 
 	"sdk/go":                    {internal: []string{"hostabi", "sdk/go/internal/guest"}},
 	"sdk/go/finalize":           {internal: []string{"hostabi", "sdk/go/internal/guest", "sdk/go/internal/jsonread"}},

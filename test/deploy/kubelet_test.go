@@ -123,7 +123,7 @@ func (p *pod) setAddresses(t *testing.T) (metrics, probes string) {
 	t.Helper()
 	metrics, probes = devtest.FreeAddress(t), devtest.FreeAddress(t)
 	p.args = append(p.args, "--metrics-bind-address="+metrics, "--health-probe-bind-address="+probes)
-	if slices.Contains(p.args, "--collector=companion") {
+	if slices.Contains(p.args, "--collector=companion") || slices.Contains(p.args, "--enable-webhooks") {
 		webhook := devtest.FreeAddress(t)
 		_, port, err := net.SplitHostPort(webhook)
 		if err != nil {

@@ -26,15 +26,20 @@ func TestOverlays(t *testing.T) {
 			{folder: companion, claim: "by the API server", flags: []string{"--server-side"}},
 			{folder: "../../config/dev"},
 			{folder: "../../config/cert-manager", prepare: certManager},
-			{folder: withComponent(t, "archive-folder"), claim: "with an archive in a folder", archives: true},
+			{folder: withComponent(t, "default", "archive-folder"), claim: "with an archive in a folder", archives: true},
 		} {
 			o.cluster = cluster
 			t.Run(filepath.Base(o.folder)+" "+o.claim, o.test)
 		}
 	})
 	t.Run("alone", func(t *testing.T) {
-		o := overlay{folder: primary, cluster: startBareCluster(t, devcluster.WithoutCollector()...)}
-		t.Run(filepath.Base(o.folder), o.test)
+		cluster := startBareCluster(t, devcluster.WithoutCollector()...)
+		for _, o := range []overlay{
+			{folder: primary, cluster: cluster},
+			{folder: withComponent(t, "primary", "webhooks"), claim: "with webhooks", webhooks: true, cluster: cluster},
+		} {
+			t.Run(filepath.Base(o.folder)+" "+o.claim, o.test)
+		}
 	})
 }
 
@@ -43,6 +48,7 @@ type overlay struct {
 	cluster       *devcluster.Cluster
 	folder, claim string
 	archives      bool                                               // the operator has an archive
+	webhooks      bool                                               // it serves webhooks
 	flags         []string                                           // of kubectl apply
 	prepare       func(*testing.T, *devcluster.Cluster) (and func()) // creates prerequisites, and returns what runs after applying; may be nil
 }
@@ -92,15 +98,23 @@ func (o overlay) test(t *testing.T) {
 const keepsAll = `{"apiVersion":"gleaner.dev/v1alpha1","kind":"ClusterGCPolicy","metadata":{"name":"keep"},"spec":{
   "resources":[{"apiGroups":[""],"resources":["configmaps"]}],"fixed":{"collect":{"decision":"Orphan"}},"mode":"Enforce"}}`
 
+const protectModule = `{"apiVersion":"gleaner.dev/v1alpha1","kind":"ClusterPolicyModule","metadata":{"name":"protect"},"spec":{"rego":{
+  "inline":"package gleaner\nprotect := {\"decision\": \"Deny\", \"reason\": \"ask first\"}"}}}`
+
+// protectsAll lacks the digest of the module.
+const protectsAll = `{"apiVersion":"gleaner.dev/v1alpha1","kind":"ClusterGCPolicy","metadata":{"name":"protect"},"spec":{
+  "resources":[{"apiGroups":[""],"resources":["configmaps"]}],"objectSelector":{"matchLabels":{"protected":"true"}},
+  "module":{"name":"protect","digest":"%s"},"mode":"Enforce"}}`
+
 const archivesAll = `{"apiVersion":"gleaner.dev/v1alpha1","kind":"ClusterArchivePolicy","metadata":{"name":"all"},"spec":{
   "resources":[{"apiGroups":["*"],"resources":["*"]}],"deletedBy":"Gleaner"}}`
 
-// withComponent returns an overlay of the default one with a component, as docs/install.md says.
-func withComponent(t *testing.T, component string) string {
+// withComponent returns an overlay of another one with a component, as docs/install.md says.
+func withComponent(t *testing.T, of, component string) string {
 	t.Helper()
 	folder := t.TempDir()
 	copyManifests(t, folder)
-	writeFile(t, filepath.Join(folder, "kustomization.yaml"), []byte("resources: [gleaner/config/default]\ncomponents: [gleaner/config/components/"+component+"]\n"), 0o600)
+	writeFile(t, filepath.Join(folder, "kustomization.yaml"), []byte("resources: [gleaner/config/"+of+"]\ncomponents: [gleaner/config/components/"+component+"]\n"), 0o600)
 	return folder
 }
 
@@ -132,6 +146,9 @@ func (o overlay) expectWorks(t *testing.T) {
 		kubectl(t, o.cluster, "delete", "-f", archived, "--timeout", timeout.String())
 	}
 
+	if o.webhooks {
+		o.expectProtects(w)
+	}
 	kubectl(t, o.cluster, "delete", "-f", policy)
 	kubectl(t, o.cluster, "wait", "clustergcpolicies/keep", "--for=delete", "--timeout", timeout.String())
 	devtest.Eventually(t, timeout, func() error {
@@ -146,6 +163,29 @@ func (o overlay) expectWorks(t *testing.T) {
 		t.Error("a request was forbidden: see the operator's log")
 	}
 	kubectl(t, o.cluster, "delete", "namespace", w.ns) // and wait, so that it does not count as left over
+}
+
+// expectProtects checks that the API server asks the operator about users' requests to delete.
+func (o overlay) expectProtects(w *env) {
+	t, folder := w.T, w.TempDir()
+	module, policy := filepath.Join(folder, "module.json"), filepath.Join(folder, "policy.json")
+	writeFile(t, module, []byte(protectModule), 0o600)
+	kubectl(t, o.cluster, "apply", "-f", module)
+	kubectl(t, o.cluster, "wait", "clusterpolicymodules/protect", "--for=condition=Compiled", "--timeout", timeout.String())
+	digest := kubectl(t, o.cluster, "get", "clusterpolicymodules/protect", "-o", "jsonpath={.status.digest}")
+	writeFile(t, policy, fmt.Appendf(nil, protectsAll, digest), 0o600)
+	kubectl(t, o.cluster, "apply", "-f", policy)
+	kubectl(t, o.cluster, "wait", "clustergcpolicies/protect", "--for=condition=Enforcing", "--timeout", timeout.String())
+	kubectl(t, o.cluster, "create", "configmap", "protected", "-n", w.ns)
+	kubectl(t, o.cluster, "label", "configmap", "protected", "-n", w.ns, "protected=true")
+	devtest.Eventually(t, timeout, func() error {
+		err := w.kube.CoreV1().ConfigMaps(w.ns).Delete(w.Context(), "protected", metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
+		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "ClusterGCPolicy protect denies this deletion: ask first") {
+			return fmt.Errorf("deletion: %w", err)
+		}
+		return nil
+	})
+	kubectl(t, o.cluster, "delete", "-f", policy, "-f", module, "--timeout", timeout.String())
 }
 
 // expectKeeps deletes the owner of an object, and waits until the object has no owner references.

@@ -337,7 +337,10 @@ func (p Policy) HasHook(hook v1alpha1.PolicyHook) bool {
 	switch {
 	case p.Spec.Module == nil:
 		f := p.Spec.Fixed
-		return f != nil && (hook == "collect" && f.Collect != nil || hook == "propagate" && f.Propagate != nil)
+		return f != nil && (hook == "collect" && f.Collect != nil || hook == "propagate" && f.Propagate != nil ||
+			hook == "protect" && f.Protect != nil && p.Namespace == "")
+	case hook == "protect" && p.Namespace != "":
+		return false
 	case len(p.Spec.Hooks) != 0 && !slices.Contains(p.Spec.Hooks, hook):
 		return false
 	case len(p.Status.Hooks) != 0 && p.Status.ObservedGeneration == p.Generation:
@@ -349,6 +352,12 @@ func (p Policy) HasHook(hook v1alpha1.PolicyHook) bool {
 
 // Holds reports whether a policy holds objects, or may do so.
 func (p Policy) Holds() bool { return p.Spec.Mode == v1alpha1.ModeEnforce && p.HasHook("propagate") }
+
+// Protects reports whether a policy may deny users' requests to delete objects.
+func (p Policy) Protects() bool {
+	f := p.Spec.Fixed
+	return p.HasHook("protect") && (f == nil || f.Protect != nil && f.Protect.Decision == v1alpha1.ProtectDeny)
+}
 
 // MayHold reports whether a policy may hold an object whose labels are unknown. Unsure means
 // that some policies could not be read.

@@ -182,6 +182,10 @@ func sampleRequest(hook hostabi.Hook) hostabi.Request {
 		OwnerReferences: []hostabi.Reference{owner},
 	}}
 	r.Owners = []hostabi.Owner{{Reference: owner, Status: hostabi.OwnerAbsent}}
+	if hook == hostabi.HookProtect {
+		r.Owners[0].Status = hostabi.OwnerPresent
+		r.UserInfo = &hostabi.UserInfo{Username: "sample", Groups: []string{"system:authenticated"}}
+	}
 	r.RequestedPropagation = hostabi.RequestedUnspecified
 	return r
 }

@@ -238,13 +238,21 @@ func (s Setup) admissionRules(b *finalizers.Resources) []Rule {
 		rights = append(rights, right("Adds holds and finalizers to objects on creation.",
 			"mutatingadmissionpolicies", "mutatingadmissionpolicybindings"))
 	}
+	protects := slices.ContainsFunc(b.Policies, finalizers.Policy.Protects)
+	if protects {
+		rights = append(rights, right("Denies users' requests to delete what policies protect.",
+			"validatingadmissionpolicies", "validatingadmissionpolicybindings"))
+	}
 	if !s.Companion {
+		if slices.ContainsFunc(b.Policies, func(p finalizers.Policy) bool { return p.Spec.Module != nil && p.Protects() }) {
+			rights = append(rights, right("The same for policies with modules, by webhooks.", "validatingwebhookconfigurations"))
+		}
 		return rights
 	}
 	if attaches {
 		rights = append(rights, right("The same for an API server without MutatingAdmissionPolicies.", "mutatingwebhookconfigurations"))
 	}
-	if slices.ContainsFunc(b.Policies, func(p finalizers.Policy) bool {
+	if !protects && slices.ContainsFunc(b.Policies, func(p finalizers.Policy) bool {
 		return p.Holds() && p.Spec.ExplicitPropagation == v1alpha1.ExplicitPropagationOverride
 	}) {
 		rights = append(rights, right("Denies explicit orphan deletions for policies that override them.",

@@ -164,7 +164,7 @@ func (o *options) assemble(ctx context.Context, config *rest.Config, log logr.Lo
 	}
 	var hook *webhookServer
 	var endpoint *webhook.Endpoint
-	if o.collector == modes.Companion {
+	if o.servesWebhooks() {
 		hook = &webhookServer{options: o}
 		endpoint = hook.endpoint()
 	}

@@ -27,9 +27,10 @@ import (
 // webhookSecret holds the webhook's certificate.
 const webhookSecret = "gleaner-webhook"
 
-// companionOptions are the flags of run that apply to companion mode only.
+// companionOptions are the flags of run that apply to companion mode and to webhooks, which it requires.
 type companionOptions struct {
 	collectorUser  string // "": it is discovered
+	enableWebhooks bool   // in primary mode
 	webhookCerts   string // "": the certificate is self-signed
 	webhookAddress string
 	webhookService string
@@ -46,14 +47,16 @@ func defaultCompanionOptions() companionOptions {
 func (o *companionOptions) addTo(flags *pflag.FlagSet) {
 	flags.StringVar(&o.collectorUser, "collector-user", o.collectorUser,
 		"`user` name of the built-in garbage collector; detected automatically by default; companion mode only")
+	flags.BoolVar(&o.enableWebhooks, "enable-webhooks", o.enableWebhooks,
+		"serve webhooks, which policies with modules that protect objects require; always in companion mode")
 	flags.StringVar(&o.webhookAddress, "webhook-bind-address", o.webhookAddress,
-		"bind `address` of the veto webhook, which admits the built-in garbage collector's deletes; companion mode only")
+		"bind `address` of the webhooks, which admit the built-in garbage collector's deletes, and users' deletes of what modules protect")
 	flags.StringVar(&o.webhookService, "webhook-service", o.webhookService,
-		"`name` of the Service in the operator's namespace, port 443, at which the API server calls the webhook; companion mode only")
+		"`name` of the Service in the operator's namespace, port 443, at which the API server calls the webhooks")
 	flags.StringVar(&o.webhookURL, "webhook-url", o.webhookURL,
-		"`URL` at which the API server calls the webhook, instead of a Service, such as https://localhost:9443"+companion.VetoPath+"; companion mode only")
+		"`URL` at which the API server calls the webhooks, instead of a Service, such as https://localhost:9443"+companion.VetoPath)
 	flags.StringVar(&o.webhookCerts, "webhook-cert-dir", o.webhookCerts,
-		"`directory` with the webhook's certificate as tls.crt, tls.key and ca.crt, as cert-manager writes them; by default Gleaner issues one; companion mode only")
+		"`directory` with the webhooks' certificate as tls.crt, tls.key and ca.crt, as cert-manager writes them; by default Gleaner issues one")
 }
 
 // validate returns all invalid options, joined.
@@ -86,7 +89,7 @@ func (o *companionOptions) client(namespace string) (config admissionv1.WebhookC
 	}}, o.webhookService + "." + namespace + ".svc"
 }
 
-// webhookServer is the veto webhook of a companion, which admits the built-in garbage collector's deletes.
+// webhookServer serves webhooks: for the built-in garbage collector's deletes, and for users' deletes of what modules protect.
 type webhookServer struct {
 	options      *options
 	host         string

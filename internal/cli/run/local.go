@@ -31,7 +31,7 @@ func AssembleLocal(ctx context.Context, l LocalOptions, config *rest.Config, log
 	o := defaultOptions()
 	o.version, o.collector = l.Version, l.Mode
 	o.archive = l.Archive
-	o.webhookAddress, o.webhookURL = l.WebhookAddress, l.WebhookURL
+	o.enableWebhooks, o.webhookAddress, o.webhookURL = true, l.WebhookAddress, l.WebhookURL
 	o.metricsAddress, o.insecureDebug, o.probeAddress = l.DebugAddress, true, "0"
 	o.canaryTimeout, o.leaderElect = localCanaryTimeout, false
 	if l.Mode == modes.Companion {

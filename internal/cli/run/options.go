@@ -123,6 +123,9 @@ func (o *options) addTo(flags *pflag.FlagSet) {
 	flags.IntVarP(&o.verbosity, "verbosity", "v", o.verbosity, "log verbosity, from 0 (decisions and errors) to 10")
 }
 
+// servesWebhooks reports whether there are webhooks.
+func (o *options) servesWebhooks() bool { return o.collector == modes.Companion || o.enableWebhooks }
+
 // validate returns an error for every invalid option, with what to write instead.
 // It changes nothing.
 func (o *options) validate() error {
@@ -134,7 +137,7 @@ func (o *options) validate() error {
 	}
 	refuse(o.collector != modes.Companion && o.collector != modes.Primary,
 		"--collector=%s: use --collector=primary if the built-in garbage collector of kube-controller-manager is disabled, else --collector=companion", o.collector)
-	if o.collector == modes.Companion {
+	if o.servesWebhooks() {
 		wrong = append(wrong, o.companionOptions.validate())
 	}
 	if _, err := o.sandboxOptions.config(); err != nil {

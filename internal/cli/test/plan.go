@@ -21,7 +21,11 @@ import (
 // actionOn describes the action of the operator for a verdict, as planned by package decide.
 // The zero Verdict is a policy fault. It returns "" for hooks without a plan.
 func actionOn(ctx context.Context, r hostabi.Request, v hostabi.Verdict) string {
-	if r.Hook != hostabi.HookCollect && r.Hook != hostabi.HookPropagate {
+	switch r.Hook {
+	case hostabi.HookCollect, hostabi.HookPropagate:
+	case hostabi.HookProtect:
+		return answerTo(v)
+	default:
 		return ""
 	}
 	situation := decide.Classify(factsOf(r))
@@ -42,6 +46,22 @@ func actionOn(ctx context.Context, r hostabi.Request, v hostabi.Verdict) string 
 		action += fmt.Sprintf("; dependents of kind %s: %s", d.Kind, d.Decision)
 	}
 	return action
+}
+
+// answerTo describes what a user who requests a deletion gets.
+func answerTo(v hostabi.Verdict) string {
+	switch v.Decision {
+	case hostabi.DecisionAllow:
+		return "allow the request"
+	case hostabi.DecisionDeny:
+		return "deny the request"
+	case hostabi.DecisionAct:
+		return describeReads(v.Intents) + ", then evaluate again"
+	case hostabi.DecisionAbstain:
+		return "evaluate the next policy, or by default: allow the request"
+	default:
+		return "deny the request (PolicyFault), unless onFault is Default"
+	}
 }
 
 // choosePlan returns the plan with the state already saved: a plan to save the state first would

@@ -28,6 +28,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/graphstore"
 	"github.com/gleaner-dev/gleaner/operator/pause"
 	"github.com/gleaner-dev/gleaner/operator/record"
+	"github.com/gleaner-dev/gleaner/operator/slots"
 	"github.com/gleaner-dev/gleaner/policies"
 )
 
@@ -37,7 +38,16 @@ const (
 
 	// maxWatchDelay is how long the watch may take to show that owners are absent, as the
 	// built-in collector has found.
-	maxWatchDelay     = 300 * time.Millisecond
+	maxWatchDelay = 300 * time.Millisecond
+
+	// maxReviews is how many reviews may be in progress in one replica. The built-in
+	// collector has 20 workers by default, and Gleaner two replicas: a namespace may have
+	// half of the reviews in each, and so half of the workers.
+	maxReviews = 10
+
+	// maxSlotWait is how long a review waits for others of its namespace.
+	maxSlotWait = 25 * time.Millisecond
+
 	watchPollInterval = 5 * time.Millisecond
 )
 
@@ -73,12 +83,12 @@ type Reviewer struct {
 	options Options
 	store   *graphstore.Store
 	decider *collector.Decider
-	slots   slots
+	slots   *slots.Slots
 }
 
 // New returns a Reviewer.
 func New(o Options) *Reviewer {
-	return &Reviewer{options: o, store: o.Store, decider: o.Collector.Decider}
+	return &Reviewer{options: o, store: o.Store, decider: o.Collector.Decider, slots: slots.New(maxReviews, maxSlotWait)}
 }
 
 // Handler serves the validating webhook for deletes by the built-in collector.
@@ -118,7 +128,7 @@ func (r *Reviewer) review(ctx context.Context, fingerprint string, req request) 
 	case !r.options.Listed(): // policies may turn on an object's dependents
 		return r.deny(req, o, "not all objects have been listed yet")
 	}
-	release, ok := r.slots.acquire(ctx, o.Namespace)
+	release, ok := r.slots.Acquire(ctx, o.Namespace)
 	if !ok {
 		return r.reviewWithoutSlot(req, o)
 	}

@@ -124,8 +124,9 @@ func operatorConfig(t *testing.T) *rest.Config {
 // options returns the collector's options for the mode.
 func options(t *testing.T, cluster *devcluster.Cluster, config *rest.Config) run.Options {
 	o := inprocess.Options(config)
+	o.Webhook = webhookConfig(t, cluster)
 	if *companionMode {
-		o.Companion, o.Webhook, o.Collector = true, webhookConfig(t, cluster), companion.Collector{User: collectorUser}
+		o.Companion, o.Collector = true, companion.Collector{User: collectorUser}
 		o.CanaryTimeout = 10 * time.Second
 	}
 	return o
@@ -133,11 +134,7 @@ func options(t *testing.T, cluster *devcluster.Cluster, config *rest.Config) run
 
 func (o *dedicatedEnv) options() run.Options { return options(o.T, o.cluster, o.config) }
 
-// runCollector runs a collector, and its webhook in companion mode, until stop is called. Stop
-// waits until both have ended.
+// runCollector runs a collector and its webhooks until stop is called. Stop waits until both have ended.
 func runCollector(o run.Options) (collector *run.Operator, stop func() error, err error) {
-	if !o.Companion {
-		return inprocess.RunCollector(o)
-	}
 	return inprocess.RunCollector(o, func(l *run.Operator) (manager.Runnable, error) { return newWebhookServer(o.Webhook, l.Webhooks()) })
 }

@@ -35,6 +35,8 @@ func decode(data []byte) (hostabi.Request, error) {
 			r.Dependents = c.dependents()
 		case "requestedPropagation":
 			r.RequestedPropagation = hostabi.RequestedPropagation(c.Text())
+		case "userInfo":
+			r.UserInfo = jsonread.Optional(c.Reader, c.userInfo)
 		case "ownersAbsentSince":
 			r.OwnersAbsentSince = jsonread.Optional(c.Reader, c.Time)
 		case "time":
@@ -74,6 +76,20 @@ func DecodeObject(data []byte) hostabi.Object {
 		return o
 	}
 	return hostabi.Object{}
+}
+
+func (c decoder) userInfo() (u hostabi.UserInfo) {
+	c.Fields(func(name string) {
+		switch name {
+		case "username":
+			u.Username = c.Text()
+		case "groups":
+			u.Groups = jsonread.List(c.Reader, c.Text)
+		default:
+			c.Skip()
+		}
+	})
+	return u
 }
 
 func (c decoder) policy() (p hostabi.Policy) {

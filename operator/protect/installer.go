@@ -1,0 +1,245 @@
+package protect
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gleaner-dev/gleaner/operator/admission"
+	"github.com/gleaner-dev/gleaner/operator/gate"
+	"github.com/gleaner-dev/gleaner/operator/latest"
+	"github.com/gleaner-dev/gleaner/operator/policyset"
+	"github.com/gleaner-dev/gleaner/operator/webhook"
+)
+
+const (
+	// ConfigurationName is the name of the ValidatingWebhookConfiguration.
+	ConfigurationName = "gleaner-protect"
+
+	// Path is the path of the webhooks, followed by the fingerprint of the policies.
+	Path = "/protect/"
+
+	// webhookSuffix ends the names of the webhooks.
+	webhookSuffix = ".protect.gleaner.dev"
+
+	// retryInterval is when an installation that failed is tried again.
+	retryInterval = 10 * time.Second
+)
+
+var (
+	errMany = fmt.Errorf("more than %d policies protect objects: write one with more resources in place of several", admission.MaxPolicies)
+
+	errNoWebhook = errors.New("its module is called by a webhook, and Gleaner serves none: start it with --enable-webhooks")
+)
+
+// Options configure an Installer.
+type Options struct {
+	Objects   *admission.Objects
+	Snapshots *policyset.Publisher
+	Gate      *gate.Gate // only the leader installs
+
+	// Webhook is where the API server reaches the webhooks; nil: then policies with modules do not protect.
+	Webhook *webhook.Endpoint
+
+	// Collector returns the user name of another garbage collector, whose requests are no user's. Nil: there is none.
+	Collector func() string
+
+	Log logr.Logger
+}
+
+// Installer installs what has the API server deny requests. Create it with New.
+type Installer struct {
+	options Options
+	status  latest.Value[Status]
+
+	// Of the last installation; for the goroutine of Run:
+	identity  webhook.Identity
+	collector string
+}
+
+// New returns an Installer.
+func New(o Options) *Installer { return &Installer{options: o} }
+
+// Status returns what was installed last.
+func (i *Installer) Status() *latest.Value[Status] { return &i.status }
+
+// Run installs what each snapshot requires, while this replica leads, until ctx ends.
+func (i *Installer) Run(ctx context.Context) error {
+	tick := time.NewTicker(retryInterval)
+	defer tick.Stop()
+	for {
+		snapshots, leading := i.options.Snapshots.Changed(), i.options.Gate.Changed()
+		var identity <-chan struct{}
+		if i.options.Webhook != nil {
+			identity = i.options.Webhook.Identity.Changed()
+		}
+		i.update(ctx)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-snapshots:
+		case <-leading:
+		case <-identity:
+		case <-tick.C:
+		}
+	}
+}
+
+// update installs what the current snapshot requires, unless that was done.
+func (i *Installer) update(ctx context.Context) {
+	s, state := i.options.Snapshots.Current(), i.options.Gate.State()
+	if s == nil || !state.Leading {
+		return
+	}
+	identity, collector := webhook.Identity{}, ""
+	if i.options.Webhook != nil {
+		identity = i.options.Webhook.Current()
+	}
+	if i.options.Collector != nil {
+		collector = i.options.Collector()
+	}
+	last, _ := i.status.Load()
+	done := last.Term == state.Term && last.Revision == s.Revision && len(last.Failed) == 0
+	if done && identity.Equal(i.identity) && collector == i.collector {
+		return
+	}
+	i.identity, i.collector = identity, collector
+	failed := i.install(ctx, s)
+	if ctx.Err() != nil {
+		return
+	}
+	if now := fmt.Sprint(failed); len(failed) != 0 && now != fmt.Sprint(last.Failed) {
+		i.options.Log.Info("Some policies do not protect objects", "why", now)
+	}
+	if next := (Status{Term: state.Term, Revision: s.Revision, Failed: failed}); fmt.Sprint(next) != fmt.Sprint(last) {
+		i.status.Store(next)
+	}
+}
+
+// install installs what a snapshot requires, and removes the rest afterwards, so that nothing is unprotected meanwhile.
+func (i *Installer) install(ctx context.Context, s *policyset.Snapshot) admission.Late {
+	plan, failed := PlanOf(s), admission.Late{}
+	plan.bound(failed)
+	served, err := i.installed(ctx)
+	if err != nil {
+		return admission.Late{"": err}
+	}
+	if !served { // Kubernetes before 1.30
+		plan.Webhooks, plan.Policies = append(plan.Webhooks, plan.Policies...), nil
+	}
+	user := ""
+	if len(plan.Policies)+len(plan.Webhooks) != 0 {
+		if user, err = i.options.Objects.User(ctx); err == nil {
+			err = i.options.Objects.EnsureParameter(ctx)
+		}
+		if err != nil {
+			return admission.Late{"": err}
+		}
+	}
+	keep := map[string]bool{}
+	for _, p := range plan.Policies {
+		keep[Name(p)] = true
+		if err := i.installPolicy(ctx, plan, p, user); err != nil {
+			failed[Name(p)] = err
+		}
+	}
+	webhooksErr := i.installWebhooks(ctx, plan, s.Fingerprint, user)
+	for _, p := range plan.Webhooks {
+		if webhooksErr != nil {
+			failed[Name(p)] = webhooksErr
+			keep[Name(p)] = true // it may have been an admission policy before
+		}
+	}
+	for name := range plan.Retained {
+		keep[name] = true
+	}
+	if served {
+		if err := i.options.Objects.RemoveExcept(ctx, keep, namePrefix,
+			&admissionv1.ValidatingAdmissionPolicyBindingList{}, &admissionv1.ValidatingAdmissionPolicyList{}); err != nil {
+			failed[""] = err
+		}
+	}
+	return failed
+}
+
+// bound drops policies beyond what is installed, and says so.
+func (plan *Plan) bound(failed admission.Late) {
+	most := admission.MaxPolicies
+	for _, list := range []*[]*policyset.Policy{&plan.Policies, &plan.Webhooks} {
+		slices.SortFunc(*list, func(a, b *policyset.Policy) int { return cmp.Compare(a.Key.Name, b.Key.Name) })
+		for _, p := range (*list)[min(most, len(*list)):] {
+			failed[Name(p)] = errMany
+		}
+		*list = (*list)[:min(most, len(*list))]
+		most -= len(*list)
+	}
+}
+
+// installed reports whether the API server has ValidatingAdmissionPolicies.
+func (i *Installer) installed(ctx context.Context) (bool, error) {
+	err := i.options.Objects.Client().List(ctx, &admissionv1.ValidatingAdmissionPolicyList{}, client.Limit(1))
+	switch {
+	case admission.IsMissingType(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("list ValidatingAdmissionPolicies: %w", err)
+	default:
+		return true, nil
+	}
+}
+
+func (i *Installer) installPolicy(ctx context.Context, plan Plan, p *policyset.Policy, user string) error {
+	objects := i.options.Objects
+	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: Name(p)}}
+	if err := objects.Ensure(ctx, policy, func() { policy.Spec = plan.policySpec(p, objects.ExemptNamespaces(), user, i.collector) }); err != nil {
+		return err
+	}
+	binding := &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: Name(p)}}
+	return objects.Ensure(ctx, binding, func() { binding.Spec = bindingSpec(p, objects.Parameter()) })
+}
+
+// installWebhooks installs the webhooks of a plan. Those that are retained stay as they are.
+func (i *Installer) installWebhooks(ctx context.Context, plan Plan, fingerprint, user string) error {
+	objects := i.options.Objects
+	configuration := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: ConfigurationName}}
+	err := objects.Client().Get(ctx, client.ObjectKeyFromObject(configuration), configuration)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("read ValidatingWebhookConfiguration %s: %w", ConfigurationName, err)
+	}
+	webhooks := retainedWebhooks(configuration.Webhooks, plan.Retained)
+	if len(plan.Webhooks)+len(webhooks) == 0 {
+		if err == nil {
+			return objects.Remove(ctx, configuration)
+		}
+		return nil
+	}
+	if len(plan.Webhooks) != 0 && i.options.Webhook == nil {
+		return errNoWebhook
+	}
+	for _, p := range plan.Webhooks {
+		config, ok := i.options.Webhook.At(Path + fingerprint)
+		if !ok {
+			return admission.ErrNoCertificate
+		}
+		webhooks = append(webhooks, webhookOf(p, config, objects.ExemptNamespaces(), user, i.collector))
+	}
+	slices.SortFunc(webhooks, func(a, b admissionv1.ValidatingWebhook) int { return cmp.Compare(a.Name, b.Name) })
+	return objects.Ensure(ctx, configuration, func() { configuration.Webhooks = webhooks })
+}
+
+// retainedWebhooks returns the existing webhooks that are retained.
+func retainedWebhooks(existing []admissionv1.ValidatingWebhook, retained map[string]*policyset.Policy) []admissionv1.ValidatingWebhook {
+	return slices.DeleteFunc(slices.Clone(existing), func(w admissionv1.ValidatingWebhook) bool {
+		return retained[strings.TrimSuffix(w.Name, webhookSuffix)] == nil
+	})
+}
