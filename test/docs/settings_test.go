@@ -99,6 +99,27 @@ END`,
 		after: `kubectl delete clusterdeletionbudget volumes
 kubectl delete namespace shop`,
 	},
+	"docs/howto/protect-objects.md": {
+		before: `kubectl apply -f - <<'END'
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: database, labels: {data: precious}}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+---
+apiVersion: gleaner.dev/v1alpha1
+kind: ClusterGCPolicy
+metadata: {name: protect-data}
+spec:
+  resources: [{apiGroups: [""], resources: [persistentvolumeclaims]}]
+  objectSelector: {matchLabels: {data: precious}}
+  fixed:
+    protect: {decision: Deny, reason: "it has data=precious: back it up, then run kubectl label pvc NAME data-"}
+  mode: Enforce
+END
+until ! kubectl delete pvc database --dry-run=server; do sleep 0.1; done`,
+		after: `kubectl delete clustergcpolicy protect-data
+until kubectl delete pvc database; do sleep 0.1; done`,
+	},
 	"docs/howto/pause-deletions.md": {
 		before:  checkFunction,
 		replace: operatorReplacements,

@@ -58,8 +58,12 @@ func sharedCluster(t *testing.T) *devcluster.Cluster {
 // get no finalizer.
 func startOperator(cluster *devcluster.Cluster) error {
 	config, err := inprocess.OperatorConfig(cluster)
-	if err == nil {
-		_, _, err = inprocess.RunCollector(inprocess.Options(config)) // runs until the process ends
+	if err != nil {
+		return err
+	}
+	o := inprocess.Options(config)
+	if o.Webhook, err = inprocess.Endpoint(cluster); err == nil {
+		_, _, err = inprocess.RunCollector(o, inprocess.Webhooks(o.Webhook)) // runs until the process ends
 	}
 	return err
 }

@@ -16,6 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/gleaner-dev/gleaner/test/inprocess"
 )
 
 // expiredCertificate returns a certificate for a host that expired yesterday.
@@ -38,7 +40,7 @@ func TestUntrustedWebhook_KeepsGovernedObjectsOnly(t *testing.T) {
 	o := newDedicatedEnv(t)
 	o.stopOperator()
 	broken := o.options()
-	certificates.Store(*broken.Webhook.Client.URL, expiredCertificate(t))
+	inprocess.SetCertificate(broken.Webhook, expiredCertificate(t))
 	var err error
 	if o.collector, o.stop, err = runCollector(broken); err != nil {
 		t.Fatal(err)

@@ -22,7 +22,6 @@ import (
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/gleaner-dev/gleaner/devcluster"
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
@@ -121,10 +120,15 @@ func operatorConfig(t *testing.T) *rest.Config {
 	return config
 }
 
+const collectorUser = "system:serviceaccount:kube-system:generic-garbage-collector"
+
 // options returns the collector's options for the mode.
 func options(t *testing.T, cluster *devcluster.Cluster, config *rest.Config) run.Options {
 	o := inprocess.Options(config)
-	o.Webhook = webhookConfig(t, cluster)
+	var err error
+	if o.Webhook, err = inprocess.Endpoint(cluster); err != nil {
+		t.Fatal(err)
+	}
 	if *companionMode {
 		o.Companion, o.Collector = true, companion.Collector{User: collectorUser}
 		o.CanaryTimeout = 10 * time.Second
@@ -136,5 +140,5 @@ func (o *dedicatedEnv) options() run.Options { return options(o.T, o.cluster, o.
 
 // runCollector runs a collector and its webhooks until stop is called. Stop waits until both have ended.
 func runCollector(o run.Options) (collector *run.Operator, stop func() error, err error) {
-	return inprocess.RunCollector(o, func(l *run.Operator) (manager.Runnable, error) { return newWebhookServer(o.Webhook, l.Webhooks()) })
+	return inprocess.RunCollector(o, inprocess.Webhooks(o.Webhook))
 }

@@ -1,0 +1,100 @@
+package examples
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// protection is what a policy of the library protects.
+type protection struct {
+	name   string // of the policy
+	before string // manifest
+	object string // that can't be deleted, in kubectl's words
+	denied string // part of the message
+	free   string // what has to be deleted first, in kubectl's words
+}
+
+// What kubectl delete prints for objects that the policies of the library protect, and that they can be deleted afterwards.
+func TestLibrary_ProtectsWithKubectl(t *testing.T) {
+	pod := func(volume string) string {
+		return `{apiVersion: v1, kind: Namespace, metadata: {name: protected}}
+---
+{apiVersion: v1, kind: ServiceAccount, metadata: {name: web, namespace: protected}}
+---
+{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data, namespace: protected}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: data, namespace: protected}}
+---
+{apiVersion: v1, kind: Secret, metadata: {name: data, namespace: protected}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: web, namespace: protected}
+spec: {serviceAccountName: web, terminationGracePeriodSeconds: 0, containers: [{name: web, image: web}], volumes: [` + volume + `]}
+`
+	}
+	const class = `{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: protected}, provisioner: example.com/none}
+---
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: protected}
+spec: {storageClassName: protected, accessModes: [ReadWriteOnce], capacity: {storage: 1Gi}, hostPath: {path: /none}}
+`
+	const widget = `apiVersion: example.com/v1
+kind: Widget
+metadata: {name: web, namespace: default}
+`
+	for _, p := range []protection{
+		{"in-use", pod("{name: data, persistentVolumeClaim: {claimName: data}}"), "pvc/data -n protected", "ClusterGCPolicy in-use denies this deletion: Pod web uses it", "pod/web -n protected"},
+		{"in-use", pod("{name: data, configMap: {name: data}}"), "configmap/data -n protected", "Pod web uses it", "pod/web -n protected"},
+		{"in-use", pod("{name: data, secret: {secretName: data}}"), "secret/data -n protected", "Pod web uses it", "pod/web -n protected"},
+		{"in-use", class, "storageclass/protected", "PersistentVolume protected uses it", "pv/protected"},
+		{"crd-with-objects", crd("example.com", "v1", "Widget", "widgets"), "crd/widgets.example.com", "kubectl get widgets.example.com -A lists them", "widgets/web -n default"},
+		{"namespace-with-protected-content", pod("{name: data, emptyDir: {}}"), "namespace/protected", "it contains PersistentVolumeClaim data", "pvc/data -n protected"},
+	} {
+		t.Run(p.name+" "+p.object, func(t *testing.T) {
+			w := &env{T: t, cluster: sharedCluster(t), dir: t.TempDir()}
+			folder := filepath.Join("..", "..", "policies", "library", "enforce", p.name)
+			w.kubectl("apply", "-k", folder)
+			defer w.kubectl("delete", "-k", folder)
+			w.waitForCondition(p.name, "True/")
+			w.write("before.yaml", []byte(p.before))
+			w.kubectl("apply", "-f", filepath.Join(w.dir, "before.yaml"))
+			if p.name == "crd-with-objects" {
+				w.write("widget.yaml", []byte(widget))
+				w.eventually(func() error {
+					_, err := w.cluster.Kubectl(w.Context(), "apply", "-f", filepath.Join(w.dir, "widget.yaml"))
+					return err
+				})
+			}
+			w.waitForAnswer(p.object, p.denied)
+			if _, err := w.cluster.Kubectl(w.Context(), w.words("delete", p.object)...); err == nil {
+				t.Fatal("it was deleted")
+			}
+			w.kubectl(w.words("delete", p.free)...)
+			w.waitForAnswer(p.object, "")
+			w.kubectl(w.words("delete", p.object)...)
+		})
+	}
+	w := &env{T: t, cluster: sharedCluster(t)}
+	w.kubectl("delete", "namespace", "protected", "--ignore-not-found")
+}
+
+func (w *env) words(verb, object string) []string { return append([]string{verb}, strings.Fields(object)...) }
+
+// waitForAnswer waits until a dry run of a deletion is denied with a message, or allowed if it is "".
+func (w *env) waitForAnswer(object, denied string) {
+	w.Helper()
+	w.eventually(func() error {
+		_, err := w.cluster.Kubectl(w.Context(), append(w.words("delete", object), "--dry-run=server")...)
+		if denied == "" {
+			return err
+		}
+		if err == nil || !strings.Contains(err.Error(), denied) || !strings.Contains(err.Error(), "Forbidden") {
+			return fmt.Errorf("deletion of %s: %w", object, err)
+		}
+		return nil
+	})
+}
