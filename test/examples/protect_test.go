@@ -82,7 +82,9 @@ metadata: {name: web, namespace: default}
 	w.kubectl("delete", "namespace", "protected", "--ignore-not-found")
 }
 
-func (w *env) words(verb, object string) []string { return append([]string{verb}, strings.Fields(object)...) }
+func (w *env) words(verb, object string) []string {
+	return append([]string{verb}, strings.Fields(object)...)
+}
 
 // waitForAnswer waits until a dry run of a deletion is denied with a message, or allowed if it is "".
 func (w *env) waitForAnswer(object, denied string) {

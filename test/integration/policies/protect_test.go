@@ -261,3 +261,42 @@ spec:
 		t.Error(err)
 	}
 }
+
+// While Gleaner does not run, what modules protect can't be deleted, and everything else can. Fixed verdicts don't need it.
+func TestProtect_AnOutageOfGleanerBlocksWhatModulesProtectOnly(t *testing.T) {
+	o := newDedicatedEnv(t)
+	o.applyProtectModule()
+	o.protecting("module", `
+  objectSelector: {matchLabels: {keep: "true"}}
+  module: {name: NS-protect}`)
+	o.protecting("lenient", `
+  objectSelector: {matchLabels: {keep: "if-possible"}}
+  onFault: Default
+  module: {name: NS-protect}`)
+	o.protecting("fixed", `
+  objectSelector: {matchLabels: {keep: fixed}}
+  fixed: {protect: {decision: Deny, reason: ask first}}`)
+	labeled := func(value string) *unstructured.Unstructured {
+		return o.createObject("ConfigMap", value, map[string]string{"keep": value})
+	}
+	protected, lenient, fixed, other := labeled("true"), labeled("if-possible"), labeled("fixed"), o.createConfigMap("other")
+	o.waitForDenied(protected, "ask alice")
+	o.waitForDenied(fixed, "ask first")
+	o.stopOperator()
+	if err := o.tryDelete(protected); err == nil || !strings.Contains(err.Error(), "failed calling webhook") {
+		t.Errorf("deletion of what a module protects: %v", err)
+	}
+	if err := o.checkDenied(fixed, "ask first"); err != nil {
+		t.Error(err)
+	}
+	for _, free := range []*unstructured.Unstructured{lenient, other} {
+		if err := o.tryDelete(free); err != nil {
+			t.Errorf("deletion of %s: %v", free.GetName(), err)
+		}
+	}
+	if o.get(protected).GetName() == "" {
+		t.Error("it was deleted")
+	}
+	o.startOperator()
+	o.waitForDenied(protected, "ask alice")
+}
