@@ -70,27 +70,26 @@ metadata: {name: web, namespace: default}
 				})
 			}
 			w.waitForAnswer(p.object, p.denied)
-			if _, err := w.cluster.Kubectl(w.Context(), w.words("delete", p.object)...); err == nil {
+			if _, err := w.cluster.Kubectl(w.Context(), deletionOf(p.object)...); err == nil {
 				t.Fatal("it was deleted")
 			}
-			w.kubectl(w.words("delete", p.free)...)
+			w.kubectl(deletionOf(p.free)...)
 			w.waitForAnswer(p.object, "")
-			w.kubectl(w.words("delete", p.object)...)
+			w.kubectl(deletionOf(p.object)...)
 		})
 	}
 	w := &env{T: t, cluster: sharedCluster(t)}
 	w.kubectl("delete", "namespace", "protected", "--ignore-not-found")
 }
 
-func (w *env) words(verb, object string) []string {
-	return append([]string{verb}, strings.Fields(object)...)
-}
+// deletionOf returns the arguments of kubectl.
+func deletionOf(object string) []string { return append([]string{"delete"}, strings.Fields(object)...) }
 
 // waitForAnswer waits until a dry run of a deletion is denied with a message, or allowed if it is "".
 func (w *env) waitForAnswer(object, denied string) {
 	w.Helper()
 	w.eventually(func() error {
-		_, err := w.cluster.Kubectl(w.Context(), append(w.words("delete", object), "--dry-run=server")...)
+		_, err := w.cluster.Kubectl(w.Context(), append(deletionOf(object), "--dry-run=server")...)
 		if denied == "" {
 			return err
 		}

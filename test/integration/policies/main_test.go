@@ -138,7 +138,10 @@ func options(t *testing.T, cluster *devcluster.Cluster, config *rest.Config) run
 
 func (o *dedicatedEnv) options() run.Options { return options(o.T, o.cluster, o.config) }
 
-// runCollector runs a collector and its webhooks until stop is called. Stop waits until both have ended.
+// runCollector runs a collector, and webhooks if it has any, until stop is called. Stop waits until they have ended.
 func runCollector(o run.Options) (collector *run.Operator, stop func() error, err error) {
+	if o.Webhook == nil {
+		return inprocess.RunCollector(o)
+	}
 	return inprocess.RunCollector(o, inprocess.Webhooks(o.Webhook))
 }
