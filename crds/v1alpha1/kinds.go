@@ -62,6 +62,7 @@ type GCPolicyList struct {
 // +kubebuilder:printcolumn:name="Module",type=string,JSONPath=`.spec.module.name`
 // +kubebuilder:printcolumn:name="Collect",type=string,JSONPath=`.spec.fixed.collect.decision`
 // +kubebuilder:printcolumn:name="Propagate",type=string,JSONPath=`.spec.fixed.propagate.decision`
+// +kubebuilder:printcolumn:name="Protect",type=string,JSONPath=`.spec.fixed.protect.decision`
 // +kubebuilder:printcolumn:name="Accepted",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].status`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="ModuleReady")].status`
 // +kubebuilder:printcolumn:name="Enforcing",type=string,JSONPath=`.status.conditions[?(@.type=="Enforcing")].status`

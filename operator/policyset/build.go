@@ -124,6 +124,7 @@ func (b *Builder) compileSelection(d *Declaration) bool {
 		d.Policy.Rules = append(d.Policy.Rules, policies.Rule{Groups: r.APIGroups, Resources: r.Resources})
 	}
 	err := b.compileSelectors(d)
+	d.InvalidSelection = err != nil
 	if err != nil {
 		d.refuse(v1alpha1.ConditionAccepted, "Invalid", err.Error())
 		d.Policy.NamespaceSelector, d.Policy.ObjectSelector, d.Policy.Matches = nil, nil, nil

@@ -156,7 +156,8 @@ type Declaration struct {
 	Problem Problem
 	Loading time.Time // since when its module is loading; zero: it is not
 
-	HostError bool // the Problem is not caused by the module
+	HostError        bool // the Problem is not caused by the module
+	InvalidSelection bool // its selectors or conditions can't be evaluated
 }
 
 // Selection is which objects a Declaration is for, as its spec says. Selectors that are

@@ -6,12 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -23,14 +21,8 @@ import (
 )
 
 const (
-	// ConfigurationName is the name of the ValidatingWebhookConfiguration.
-	ConfigurationName = "gleaner-protect"
-
 	// Path is the path of the webhooks, followed by the fingerprint of the policies.
 	Path = "/protect/"
-
-	// webhookSuffix ends the names of the webhooks.
-	webhookSuffix = ".protect.gleaner.dev"
 
 	// retryInterval is when an installation that failed is tried again.
 	retryInterval = 10 * time.Second
@@ -146,30 +138,45 @@ func (i *Installer) install(ctx context.Context, s *policyset.Snapshot) admissio
 			return admission.Late{"": err}
 		}
 	}
-	keep := map[string]bool{}
 	for _, p := range plan.Policies {
-		keep[Name(p)] = true
 		if err := i.installPolicy(ctx, plan, p, user); err != nil {
 			failed[Name(p)] = err
 		}
 	}
-	webhooksErr := i.installWebhooks(ctx, plan, s.Fingerprint, user)
 	for _, p := range plan.Webhooks {
-		if webhooksErr != nil {
-			failed[Name(p)] = webhooksErr
-			keep[Name(p)] = true // it may have been an admission policy before
+		if err := i.installWebhook(ctx, p, s.Fingerprint, user); err != nil {
+			failed[Name(p)] = err
 		}
 	}
-	for name := range plan.Retained {
-		keep[name] = true
-	}
-	if served {
-		if err := i.options.Objects.RemoveExcept(ctx, keep, namePrefix,
-			&admissionv1.ValidatingAdmissionPolicyBindingList{}, &admissionv1.ValidatingAdmissionPolicyList{}); err != nil {
-			failed[""] = err
-		}
+	if err := i.remove(ctx, plan, failed, served); err != nil {
+		failed[""] = err
 	}
 	return failed
+}
+
+// remove removes what a plan does not require. What is retained stays, and what could not be installed otherwise.
+func (i *Installer) remove(ctx context.Context, plan Plan, failed admission.Late, served bool) error {
+	policies, webhooks := map[string]bool{}, map[string]bool{}
+	for _, p := range plan.Policies {
+		policies[Name(p)] = true
+	}
+	for _, p := range plan.Webhooks {
+		webhooks[Name(p)] = true
+	}
+	for _, keep := range []map[string]bool{policies, webhooks} {
+		for name := range plan.Retained {
+			keep[name] = true
+		}
+		for name := range failed {
+			keep[name] = true
+		}
+	}
+	err := i.options.Objects.RemoveExcept(ctx, webhooks, namePrefix, &admissionv1.ValidatingWebhookConfigurationList{})
+	if err != nil || !served {
+		return err
+	}
+	return i.options.Objects.RemoveExcept(ctx, policies, namePrefix,
+		&admissionv1.ValidatingAdmissionPolicyBindingList{}, &admissionv1.ValidatingAdmissionPolicyList{})
 }
 
 // bound drops policies beyond what is installed, and says so.
@@ -208,38 +215,19 @@ func (i *Installer) installPolicy(ctx context.Context, plan Plan, p *policyset.P
 	return objects.Ensure(ctx, binding, func() { binding.Spec = bindingSpec(p, objects.Parameter()) })
 }
 
-// installWebhooks installs the webhooks of a plan. Those that are retained stay as they are.
-func (i *Installer) installWebhooks(ctx context.Context, plan Plan, fingerprint, user string) error {
-	objects := i.options.Objects
-	configuration := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: ConfigurationName}}
-	err := objects.Client().Get(ctx, client.ObjectKeyFromObject(configuration), configuration)
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("read ValidatingWebhookConfiguration %s: %w", ConfigurationName, err)
-	}
-	webhooks := retainedWebhooks(configuration.Webhooks, plan.Retained)
-	if len(plan.Webhooks)+len(webhooks) == 0 {
-		if err == nil {
-			return objects.Remove(ctx, configuration)
-		}
-		return nil
-	}
-	if len(plan.Webhooks) != 0 && i.options.Webhook == nil {
+// installWebhook installs the webhook for a policy, in a configuration of its own: one that the API server rejects does not
+// affect the others.
+func (i *Installer) installWebhook(ctx context.Context, p *policyset.Policy, fingerprint, user string) error {
+	if i.options.Webhook == nil {
 		return errNoWebhook
 	}
-	for _, p := range plan.Webhooks {
-		config, ok := i.options.Webhook.At(Path + fingerprint)
-		if !ok {
-			return admission.ErrNoCertificate
-		}
-		webhooks = append(webhooks, webhookOf(p, config, objects.ExemptNamespaces(), user, i.collector))
+	config, ok := i.options.Webhook.At(Path + fingerprint)
+	if !ok {
+		return admission.ErrNoCertificate
 	}
-	slices.SortFunc(webhooks, func(a, b admissionv1.ValidatingWebhook) int { return cmp.Compare(a.Name, b.Name) })
-	return objects.Ensure(ctx, configuration, func() { configuration.Webhooks = webhooks })
-}
-
-// retainedWebhooks returns the existing webhooks that are retained.
-func retainedWebhooks(existing []admissionv1.ValidatingWebhook, retained map[string]*policyset.Policy) []admissionv1.ValidatingWebhook {
-	return slices.DeleteFunc(slices.Clone(existing), func(w admissionv1.ValidatingWebhook) bool {
-		return retained[strings.TrimSuffix(w.Name, webhookSuffix)] == nil
+	objects := i.options.Objects
+	configuration := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: Name(p)}}
+	return objects.Ensure(ctx, configuration, func() {
+		configuration.Webhooks = []admissionv1.ValidatingWebhook{webhookOf(p, config, objects.ExemptNamespaces(), user, i.collector)}
 	})
 }

@@ -58,13 +58,18 @@ func bindingSpec(p *policyset.Policy, parameter *admissionv1.ParamRef) admission
 	return admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: Name(p), ParamRef: parameter, ValidationActions: actions}
 }
 
-// webhookTimeout in seconds is longer than an answer takes.
-const webhookTimeout = 5
+const (
+	// webhookName is the name of the webhook in each configuration. Users see the name of the policy in the message.
+	webhookName = "protect.gleaner.dev"
+
+	// webhookTimeout in seconds is longer than an answer takes.
+	webhookTimeout = 5
+)
 
 // webhookOf returns the webhook for a policy.
 func webhookOf(p *policyset.Policy, config admissionv1.WebhookClientConfig, exempt metav1.LabelSelectorRequirement, users ...string) admissionv1.ValidatingWebhook {
 	return admissionv1.ValidatingWebhook{
-		Name: Name(p) + webhookSuffix, ClientConfig: config, FailurePolicy: ptr.To(failurePolicy(p)),
+		Name: webhookName, ClientConfig: config, FailurePolicy: ptr.To(failurePolicy(p)),
 		MatchPolicy: ptr.To(admissionv1.Equivalent), SideEffects: ptr.To(admissionv1.SideEffectClassNone),
 		TimeoutSeconds: ptr.To[int32](webhookTimeout), AdmissionReviewVersions: []string{"v1"},
 		Rules: rules(p), NamespaceSelector: namespaces(p, exempt), ObjectSelector: objects(p),

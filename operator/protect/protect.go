@@ -23,7 +23,7 @@ import (
 // namePrefix begins the names of admission policies.
 const namePrefix = "gleaner-protect-"
 
-// Name returns the name of the admission policy for a policy, and of its webhook.
+// Name returns the name of the admission policy for a policy, or of its webhook configuration.
 func Name(p *policyset.Policy) string {
 	const maxName = 253
 	if name := namePrefix + p.Key.Name; len(name) <= maxName {
@@ -62,8 +62,7 @@ func PlanOf(s *policyset.Snapshot) Plan {
 		case p.Key.Namespace != "":
 		case allows(p):
 			plan.allowing = append(plan.allowing, p)
-		case !p.Problem.IsZero() && p.Policy.HooksUnknown && !p.Policy.HasHook(hostabi.HookProtect),
-			!p.Problem.IsZero() && p.Spec.Fixed != nil && p.Spec.Fixed.Protect != nil:
+		case isUnknown(p):
 			plan.Retained[Name(p)] = p
 		case !Protects(p):
 		case p.Spec.Fixed == nil:
@@ -81,6 +80,19 @@ func PlanOf(s *policyset.Snapshot) Plan {
 		}
 	}
 	return plan
+}
+
+// isUnknown reports whether it is not known whether a policy protects objects, or which. If a module has to answer protect,
+// that is known before it is ready, and until then everything is denied.
+func isUnknown(p *policyset.Policy) bool {
+	switch {
+	case p.Problem.IsZero():
+		return false
+	case p.Spec.Fixed != nil:
+		return p.Spec.Fixed.Protect != nil
+	default:
+		return p.InvalidSelection || !p.Policy.HasHook(hostabi.HookProtect) && p.Policy.HooksUnknown
+	}
 }
 
 // allows reports whether a policy exempts objects from the policies that it precedes.

@@ -8,11 +8,15 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
@@ -37,6 +41,18 @@ func (d *deletionTimes) count() int {
 	return len(d.all)
 }
 
+// since counts the deletions after a time.
+func (d *deletionTimes) since(at time.Time) (n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, deleted := range d.all {
+		if deleted.After(at) {
+			n++
+		}
+	}
+	return n
+}
+
 // most returns the maximum number of deletions in an interval of a window's length.
 func (d *deletionTimes) most(window time.Duration) (most int) {
 	d.mu.Lock()
@@ -52,6 +68,44 @@ func (d *deletionTimes) most(window time.Duration) (most int) {
 	return most
 }
 
+// createOwnerOf creates ConfigMaps, and the Secret that owns them.
+func createOwnerOf(t *testing.T, objects kubernetes.Interface, ns string, dependents int) *corev1.Secret {
+	t.Helper()
+	owner, err := objects.CoreV1().Secrets(ns).Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "owner"}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ref := metav1.OwnerReference{APIVersion: "v1", Kind: "Secret", Name: owner.Name, UID: owner.UID}
+	var creating errgroup.Group
+	creating.SetLimit(8)
+	for i := range dependents {
+		creating.Go(func() error {
+			dependent := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("dependent-%d", i), OwnerReferences: []metav1.OwnerReference{ref}}}
+			_, err := objects.CoreV1().ConfigMaps(ns).Create(t.Context(), dependent, metav1.CreateOptions{})
+			return err
+		})
+	}
+	if err := creating.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	return owner
+}
+
+// createBudget creates a budget for all objects, and returns a client for it.
+func createBudget(t *testing.T, config *rest.Config, allowed int, window time.Duration) ctrlclient.Client {
+	t.Helper()
+	custom, err := policyset.NewClient(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	budget := &v1alpha1.ClusterDeletionBudget{ObjectMeta: metav1.ObjectMeta{Name: "few"}, Spec: v1alpha1.DeletionBudgetSpec{
+		Resources: []v1alpha1.ResourceRule{{APIGroups: []string{"*"}, Resources: []string{"*"}}}, Window: metav1.Duration{Duration: window},
+	}}
+	budget.Spec.MaxDeletions = intstr.FromInt(allowed)
+	devtest.Eventually(t, timeout, func() error { return custom.Create(t.Context(), budget) })
+	return custom
+}
+
 // Two processes delete at the same time, without leader election, and are killed again and again.
 func TestSIGKILL_DoesNotExceedABudget(t *testing.T) {
 	t.Parallel()
@@ -64,27 +118,8 @@ func TestSIGKILL_DoesNotExceedABudget(t *testing.T) {
 	config := cluster.RESTConfig()
 	createCRDs(t, config)
 	objects, ns := kubernetes.NewForConfigOrDie(config), devtest.Namespace(t, config)
-	maps := objects.CoreV1().ConfigMaps(ns)
-	owner, err := objects.CoreV1().Secrets(ns).Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "owner"}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ref := metav1.OwnerReference{APIVersion: "v1", Kind: "Secret", Name: owner.Name, UID: owner.UID}
-	for i := range dependents {
-		dependent := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("dependent-%d", i), OwnerReferences: []metav1.OwnerReference{ref}}}
-		if _, err := maps.Create(t.Context(), dependent, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	custom, err := policyset.NewClient(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	budget := &v1alpha1.ClusterDeletionBudget{ObjectMeta: metav1.ObjectMeta{Name: "few"}, Spec: v1alpha1.DeletionBudgetSpec{
-		Resources: []v1alpha1.ResourceRule{{APIGroups: []string{"*"}, Resources: []string{"*"}}}, Window: metav1.Duration{Duration: window},
-	}}
-	budget.Spec.MaxDeletions.IntVal = allowed
-	devtest.Eventually(t, timeout, func() error { return custom.Create(t.Context(), budget) })
+	maps, owner := objects.CoreV1().ConfigMaps(ns), createOwnerOf(t, objects, ns, dependents)
+	custom := createBudget(t, config, allowed, window)
 	var deleted deletionTimes
 	events, err := maps.Watch(t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -98,10 +133,7 @@ func TestSIGKILL_DoesNotExceedABudget(t *testing.T) {
 			}
 		}
 	}()
-	background := metav1.DeletePropagationBackground
-	if err := objects.CoreV1().Secrets(ns).Delete(t.Context(), owner.Name, metav1.DeleteOptions{PropagationPolicy: &background}); err != nil {
-		t.Fatal(err)
-	}
+	deleteInBackground(t, objects, owner)
 	steady := startOperator(t, cluster, "--api-qps=50")
 	for range kills {
 		before := deleted.count()
@@ -119,7 +151,7 @@ func TestSIGKILL_DoesNotExceedABudget(t *testing.T) {
 	}
 	t.Logf("killed a process %d times: %d deleted, and at most %d within %s", kills, deleted.count(), deleted.most(window-delay), window)
 	var status v1alpha1.ClusterDeletionBudget
-	if err := custom.Get(t.Context(), types.NamespacedName{Name: budget.Name}, &status); err != nil {
+	if err := custom.Get(t.Context(), types.NamespacedName{Name: "few"}, &status); err != nil {
 		t.Fatal(err)
 	}
 	if s := status.Status; s.Allowed != allowed || s.Used == 0 {
