@@ -192,7 +192,7 @@ func (e *celEnv) eval(t *testing.T, expression string, in map[string]any) any {
 func (e *celEnv) decide(t *testing.T, plan Plan, o object) bool {
 	t.Helper()
 	for _, p := range plan.Policies {
-		spec := plan.policySpec(p, metav1.LabelSelectorRequirement{Key: "exempt", Operator: metav1.LabelSelectorOpDoesNotExist}, "gleaner")
+		spec := plan.policySpec(p, func(schema.GroupResource) string { return "v1" }, metav1.LabelSelectorRequirement{Key: "exempt", Operator: metav1.LabelSelectorOpDoesNotExist}, "gleaner")
 		if o.matches(t, spec.MatchConstraints) && e.denies(t, spec, o) {
 			return true
 		}

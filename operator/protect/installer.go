@@ -43,6 +43,8 @@ type Options struct {
 	// Webhook is where the API server reaches the webhooks; nil: then policies with modules do not protect.
 	Webhook *webhook.Endpoint
 
+	Versions Versions
+
 	// Collector returns the user name of another garbage collector, whose requests are no user's. Nil: there is none.
 	Collector func() string
 
@@ -57,6 +59,7 @@ type Installer struct {
 	// Of the last installation; for the goroutine of Run:
 	identity  webhook.Identity
 	collector string
+	versions  string
 }
 
 // New returns an Installer.
@@ -100,13 +103,15 @@ func (i *Installer) update(ctx context.Context) {
 	if i.options.Collector != nil {
 		collector = i.options.Collector()
 	}
+	plan := PlanOf(s)
+	versions := i.options.Versions.of(append(slices.Clone(plan.Policies), plan.Webhooks...)...)
 	last, _ := i.status.Load()
 	done := last.Term == state.Term && last.Revision == s.Revision && len(last.Failed) == 0
-	if done && identity.Equal(i.identity) && collector == i.collector {
+	if done && identity.Equal(i.identity) && collector == i.collector && versions == i.versions {
 		return
 	}
-	i.identity, i.collector = identity, collector
-	failed := i.install(ctx, s)
+	i.identity, i.collector, i.versions = identity, collector, versions
+	failed := i.install(ctx, plan, s.Fingerprint)
 	if ctx.Err() != nil {
 		return
 	}
@@ -118,9 +123,9 @@ func (i *Installer) update(ctx context.Context) {
 	}
 }
 
-// install installs what a snapshot requires, and removes the rest afterwards, so that nothing is unprotected meanwhile.
-func (i *Installer) install(ctx context.Context, s *policyset.Snapshot) admission.Late {
-	plan, failed := PlanOf(s), admission.Late{}
+// install installs a plan, and removes the rest afterwards, so that nothing is unprotected meanwhile.
+func (i *Installer) install(ctx context.Context, plan Plan, fingerprint string) admission.Late {
+	failed := admission.Late{}
 	plan.bound(failed)
 	served, err := i.installed(ctx)
 	if err != nil {
@@ -144,7 +149,7 @@ func (i *Installer) install(ctx context.Context, s *policyset.Snapshot) admissio
 		}
 	}
 	for _, p := range plan.Webhooks {
-		if err := i.installWebhook(ctx, p, s.Fingerprint, user); err != nil {
+		if err := i.installWebhook(ctx, p, fingerprint, user); err != nil {
 			failed[Name(p)] = err
 		}
 	}
@@ -208,7 +213,9 @@ func (i *Installer) installed(ctx context.Context) (bool, error) {
 func (i *Installer) installPolicy(ctx context.Context, plan Plan, p *policyset.Policy, user string) error {
 	objects := i.options.Objects
 	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: Name(p)}}
-	if err := objects.Ensure(ctx, policy, func() { policy.Spec = plan.policySpec(p, objects.ExemptNamespaces(), user, i.collector) }); err != nil {
+	if err := objects.Ensure(ctx, policy, func() {
+		policy.Spec = plan.policySpec(p, i.options.Versions, objects.ExemptNamespaces(), user, i.collector)
+	}); err != nil {
 		return err
 	}
 	binding := &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: Name(p)}}
@@ -228,6 +235,6 @@ func (i *Installer) installWebhook(ctx context.Context, p *policyset.Policy, fin
 	objects := i.options.Objects
 	configuration := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: Name(p)}}
 	return objects.Ensure(ctx, configuration, func() {
-		configuration.Webhooks = []admissionv1.ValidatingWebhook{webhookOf(p, config, objects.ExemptNamespaces(), user, i.collector)}
+		configuration.Webhooks = []admissionv1.ValidatingWebhook{webhookOf(p, i.options.Versions, config, objects.ExemptNamespaces(), user, i.collector)}
 	})
 }

@@ -1,6 +1,7 @@
 package protect
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,15 +10,17 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
 	"github.com/gleaner-dev/gleaner/operator/policyset"
+	"github.com/gleaner-dev/gleaner/policies"
 )
 
 // policySpec returns the admission policy for a policy, for requests of users except for those that are exempt. Fields
 // that the API server would default are set, so that nothing differs when nothing has changed.
-func (plan Plan) policySpec(p *policyset.Policy, exempt metav1.LabelSelectorRequirement, users ...string) admissionv1.ValidatingAdmissionPolicySpec {
+func (plan Plan) policySpec(p *policyset.Policy, versions Versions, exempt metav1.LabelSelectorRequirement, users ...string) admissionv1.ValidatingAdmissionPolicySpec {
 	spec := admissionv1.ValidatingAdmissionPolicySpec{
 		ParamKind:     &admissionv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"},
 		FailurePolicy: ptr.To(failurePolicy(p)),
@@ -29,7 +32,7 @@ func (plan Plan) policySpec(p *policyset.Policy, exempt metav1.LabelSelectorRequ
 			Expression: plan.exempts(p), Reason: ptr.To(metav1.StatusReasonForbidden), Message: Message(p.Policy.String(), p.Policy.Enforce, p.Spec.Fixed.Protect.Reason),
 		}},
 	}
-	for _, r := range rules(p) {
+	for _, r := range rules(p, versions) {
 		spec.MatchConstraints.ResourceRules = append(spec.MatchConstraints.ResourceRules, admissionv1.NamedRuleWithOperations{RuleWithOperations: r})
 	}
 	for _, name := range sortedKeys(variables) {
@@ -67,12 +70,12 @@ const (
 )
 
 // webhookOf returns the webhook for a policy.
-func webhookOf(p *policyset.Policy, config admissionv1.WebhookClientConfig, exempt metav1.LabelSelectorRequirement, users ...string) admissionv1.ValidatingWebhook {
+func webhookOf(p *policyset.Policy, versions Versions, config admissionv1.WebhookClientConfig, exempt metav1.LabelSelectorRequirement, users ...string) admissionv1.ValidatingWebhook {
 	return admissionv1.ValidatingWebhook{
 		Name: webhookName, ClientConfig: config, FailurePolicy: ptr.To(failurePolicy(p)),
 		MatchPolicy: ptr.To(admissionv1.Equivalent), SideEffects: ptr.To(admissionv1.SideEffectClassNone),
 		TimeoutSeconds: ptr.To[int32](webhookTimeout), AdmissionReviewVersions: []string{"v1"},
-		Rules: rules(p), NamespaceSelector: namespaces(p, exempt), ObjectSelector: objects(p),
+		Rules: rules(p, versions), NamespaceSelector: namespaces(p, exempt), ObjectSelector: objects(p),
 		MatchConditions: matchConditions(p, users...),
 	}
 }
@@ -100,17 +103,36 @@ func matchConditions(p *policyset.Policy, users ...string) []admissionv1.MatchCo
 
 // rules select DELETE requests for the resources of a policy. The API server does not apply a namespace selector to
 // cluster-scoped objects, which have no labels of a namespace: they are selected by scope.
-func rules(p *policyset.Policy) []admissionv1.RuleWithOperations {
+//
+// A resource that is named is selected in its preferred version. The API server converts objects in requests of other
+// versions to it, so that conditions are about the same fields as everywhere else.
+func rules(p *policyset.Policy, versions Versions) []admissionv1.RuleWithOperations {
 	scope := admissionv1.AllScopes
 	if s := p.Policy.NamespaceSelector; s != nil && !s.Matches(labels.Set{}) {
 		scope = admissionv1.NamespacedScope
 	}
 	all := make([]admissionv1.RuleWithOperations, 0, len(p.Policy.Rules))
-	for _, r := range p.Policy.Rules {
+	add := func(groups []string, version string, resources []string) {
 		all = append(all, admissionv1.RuleWithOperations{
 			Operations: []admissionv1.OperationType{admissionv1.Delete},
-			Rule:       admissionv1.Rule{APIGroups: r.Groups, APIVersions: []string{"*"}, Resources: r.Resources, Scope: ptr.To(scope)},
+			Rule:       admissionv1.Rule{APIGroups: groups, APIVersions: []string{version}, Resources: resources, Scope: ptr.To(scope)},
 		})
+	}
+	for _, r := range p.Policy.Rules {
+		if slices.ContainsFunc(r.Groups, isWildcard) || slices.ContainsFunc(r.Resources, isWildcard) {
+			add(r.Groups, policies.Wildcard, r.Resources)
+			continue
+		}
+		for _, group := range r.Groups {
+			byVersion := map[string][]string{}
+			for _, resource := range r.Resources {
+				v := versions(schema.GroupResource{Group: group, Resource: resource})
+				byVersion[v] = append(byVersion[v], resource)
+			}
+			for _, v := range sortedKeys(byVersion) {
+				add([]string{group}, cmp.Or(v, policies.Wildcard), byVersion[v])
+			}
+		}
 	}
 	return all
 }

@@ -5,8 +5,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
 	"github.com/gleaner-dev/gleaner/operator/policyset"
@@ -143,5 +145,30 @@ func TestName_OfALongNameIsHashed(t *testing.T) {
 	long.Key.Name = strings.Repeat("a", 253)
 	if name := Name(long); len(name) > 253 || !strings.HasPrefix(name, namePrefix+".") {
 		t.Error(name)
+	}
+}
+
+func TestRules_NameTheVersionOfEachResource(t *testing.T) {
+	p := policy("p", func(s *v1alpha1.GCPolicySpec) {
+		deny(s)
+		s.Resources = []v1alpha1.ResourceRule{
+			{APIGroups: []string{"autoscaling", "apps"}, Resources: []string{"horizontalpodautoscalers", "deployments"}},
+			{APIGroups: []string{""}, Resources: []string{"*"}},
+		}
+	})
+	plan := PlanOf(policysettest.New(t, nil, p).Settle())
+	got := map[string]string{}
+	for _, r := range rules(plan.Policies[0], func(r schema.GroupResource) string {
+		return map[string]string{"horizontalpodautoscalers.autoscaling": "v2", "deployments.apps": "v1"}[r.String()]
+	}) {
+		for _, resource := range r.Resources {
+			got[resource+"."+r.APIGroups[0]] = r.APIVersions[0]
+		}
+	}
+	want := map[string]string{
+		"horizontalpodautoscalers.autoscaling": "v2", "deployments.autoscaling": "*", "deployments.apps": "v1", "horizontalpodautoscalers.apps": "*", "*.": "*",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }

@@ -11,7 +11,10 @@ package protect
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
 	"github.com/gleaner-dev/gleaner/hostabi"
@@ -131,6 +134,22 @@ func precedence(p, other *policies.Policy) (all []names) {
 		}
 	}
 	return all
+}
+
+// Versions returns the version of a resource in which policies see its objects; "" if it is not served.
+type Versions func(schema.GroupResource) string
+
+// of returns the versions of the resources that policies name, as a text.
+func (v Versions) of(all ...*policyset.Policy) string {
+	found := map[string]string{}
+	for _, p := range all {
+		for _, rule := range p.Policy.Rules {
+			for _, r := range rule.NamedResources() {
+				found[r.String()] = v(r)
+			}
+		}
+	}
+	return fmt.Sprint(found)
 }
 
 // Status is what was installed.

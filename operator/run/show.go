@@ -154,6 +154,16 @@ func (v view) kindOf(r schema.GroupResource) (schema.GroupKind, bool) {
 	return schema.GroupKind{}, false
 }
 
+// versionOf returns the preferred version of a resource; "" if discovery has not seen it.
+func (v view) versionOf(r schema.GroupResource) string {
+	for _, t := range v.types().Collected() {
+		if t.Version.GroupResource() == r {
+			return t.Version.Version
+		}
+	}
+	return ""
+}
+
 // progress returns the progress of a finalizer.
 func (v view) progress(uid types.UID) policystatus.Progress {
 	p := v.finalizers.Progress(uid)

@@ -68,6 +68,7 @@ var resources = map[string]schema.GroupVersionResource{
 	"Finalizer":                {Group: "gleaner.dev", Version: "v1alpha1", Resource: "finalizers"},
 	"CustomResourceDefinition": {Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"},
 	"Thing":                    {Group: "new.example.com", Version: "v1", Resource: "things"},
+	"HorizontalPodAutoscaler":  {Group: "autoscaling", Version: "v2", Resource: "horizontalpodautoscalers"},
 	"ClusterFinalizer":         {Group: "gleaner.dev", Version: "v1alpha1", Resource: "clusterfinalizers"},
 	"ArchivePolicy":            {Group: "gleaner.dev", Version: "v1alpha1", Resource: "archivepolicies"},
 	"Pause":                    {Group: "gleaner.dev", Version: "v1alpha1", Resource: "pauses"},

@@ -300,3 +300,38 @@ func TestProtect_AnOutageOfGleanerBlocksWhatModulesProtectOnly(t *testing.T) {
 	o.startOperator()
 	o.waitForDenied(protected, "ask alice")
 }
+
+// Conditions are about objects in the preferred version: a user can't avoid them by a request in another one.
+func TestProtect_ARequestInAnotherVersionIsNoWayAround(t *testing.T) {
+	w := newEnv(t)
+	w.applyProtectModule()
+	const condition = `
+  resources: [{apiGroups: [autoscaling], resources: [horizontalpodautoscalers]}]
+  namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: NS}}
+  matchConditions: [{name: by-memory, expression: "has(object.spec.metrics) && object.spec.metrics.exists(m, m.resource.name == 'memory')"}]
+  mode: Enforce
+`
+	w.applyPolicy("kind: ClusterGCPolicy\nmetadata: {name: NS-fixed}\nspec:" + condition + `
+  objectSelector: {matchLabels: {keep: fixed}}
+  fixed: {protect: {decision: Deny, reason: ask alice}}`)
+	w.applyPolicy("kind: ClusterGCPolicy\nmetadata: {name: NS-module}\nspec:" + condition + `
+  objectSelector: {matchLabels: {keep: "true"}}
+  module: {name: NS-protect}`)
+	for _, keep := range []string{"fixed", "true"} {
+		o := w.apply(`
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: "` + keep + `-memory", labels: {keep: "` + keep + `"}}
+spec:
+  scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}
+  maxReplicas: 3
+  metrics: [{type: Resource, resource: {name: memory, target: {type: Utilization, averageUtilization: 50}}}]`)
+		w.waitForDenied(o, "ask alice")
+		resource := resources["HorizontalPodAutoscaler"]
+		resource.Version = "v1"
+		err := w.objects.Resource(resource).Namespace(w.ns).Delete(t.Context(), o.GetName(), metav1.DeleteOptions{})
+		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "ask alice") {
+			t.Errorf("keep=%s: deletion as %s: %v", keep, resource.Version, err)
+		}
+	}
+}
