@@ -26,6 +26,9 @@ const (
 
 	// retryInterval is when an installation that failed is tried again.
 	retryInterval = 10 * time.Second
+
+	// resyncInterval is when what was installed is installed again, in case that others have changed or deleted it.
+	resyncInterval = 30 * time.Second
 )
 
 var (
@@ -48,6 +51,7 @@ type Options struct {
 	// Collector returns the user name of another garbage collector, whose requests are no user's. Nil: there is none.
 	Collector func() string
 
+	Now func() time.Time
 	Log logr.Logger
 }
 
@@ -60,6 +64,7 @@ type Installer struct {
 	identity  webhook.Identity
 	collector string
 	versions  string
+	at        time.Time
 }
 
 // New returns an Installer.
@@ -106,11 +111,11 @@ func (i *Installer) update(ctx context.Context) {
 	plan := PlanOf(s)
 	versions := i.options.Versions.of(append(slices.Clone(plan.Policies), plan.Webhooks...)...)
 	last, _ := i.status.Load()
-	done := last.Term == state.Term && last.Revision == s.Revision && len(last.Failed) == 0
+	done := last.Term == state.Term && last.Revision == s.Revision && len(last.Failed) == 0 && i.options.Now().Sub(i.at) < resyncInterval
 	if done && identity.Equal(i.identity) && collector == i.collector && versions == i.versions {
 		return
 	}
-	i.identity, i.collector, i.versions = identity, collector, versions
+	i.identity, i.collector, i.versions, i.at = identity, collector, versions, i.options.Now()
 	failed := i.install(ctx, plan, s.Fingerprint)
 	if ctx.Err() != nil {
 		return

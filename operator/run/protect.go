@@ -13,7 +13,7 @@ func (op *Operator) connectProtection(objects *admission.Objects) *protect.Insta
 		Evaluator: op.collector.Decider.Evaluator, Policies: op.snapshots.Policies, Covers: op.snapshots.Covers, Types: op.types,
 		Graph: op.store, Recorder: op.recorder, Log: log,
 	})
-	o := protect.Options{Objects: objects, Snapshots: op.snapshots, Gate: &op.gate, Webhook: op.options.Webhook, Versions: view{op}.versionOf, Log: log}
+	o := protect.Options{Objects: objects, Snapshots: op.snapshots, Gate: &op.gate, Webhook: op.options.Webhook, Versions: view{op}.versionOf, Now: op.now, Log: log}
 	if op.options.Companion {
 		o.Collector = func() string { return op.companion.CollectorUser() }
 	}
