@@ -20,10 +20,10 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/policyset"
 )
 
-// With 10000 and 1m, the test of budgets takes five minutes.
+// With 10000 objects, the tests take a minute to create them, and that of budgets five with a window of 1m.
 var (
-	pauseObjects  = flag.Int("pause-objects", 1500, "`number` of objects of TestPause_HoldsInTheAuditLog")
-	budgetObjects = flag.Int("budget-objects", 1000, "`number` of objects of TestBudget_HoldsInTheAuditLog")
+	pauseObjects  = flag.Int("pause-objects", 800, "`number` of objects of TestPause_HoldsInTheAuditLog")
+	budgetObjects = flag.Int("budget-objects", 400, "`number` of objects of TestBudget_HoldsInTheAuditLog")
 	budgetWindow  = flag.Duration("budget-window", 10*time.Second, "its window")
 )
 
