@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/open-policy-agent/opa/v1/format"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -205,6 +206,9 @@ func TestReadmes_HaveResourcesInMonitorMode(t *testing.T) {
 				"ServiceAccount":      new(corev1.ServiceAccount),
 				"ClusterRole":         new(rbacv1.ClusterRole),
 				"ClusterRoleBinding":  new(rbacv1.ClusterRoleBinding),
+
+				"ValidatingAdmissionPolicy":        new(admissionv1.ValidatingAdmissionPolicy),
+				"ValidatingAdmissionPolicyBinding": new(admissionv1.ValidatingAdmissionPolicyBinding),
 			}[kind.Kind]
 			if resource == nil {
 				t.Fatalf("there is no kind %q to apply", kind.Kind)

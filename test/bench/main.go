@@ -41,7 +41,7 @@ func main() {
 	rounds := flag.Int("rounds", 3, "number of measurements of each figure; the median is shown")
 	binary := flag.String("gleaner", "bin/gleaner", "gleaner binary to measure")
 	pprof := flag.String("pprof", "0", "loopback address for Gleaner's profiles, such as 127.0.0.1:6060; 0 disables them")
-	only := flag.String("only", strings.Join(byDefault, ","), "what to measure, separated by commas; also possible: archive,million,modules")
+	only := flag.String("only", strings.Join(byDefault, ","), "what to measure, separated by commas; also possible: archive,budgets,million,modules")
 	scenarios := flag.String("scenarios", "", "scenarios of companion mode to measure, as a regular expression, with what they are compared with; empty means all")
 	keep := flag.Bool("record", false, "replace the figures in "+recordFile+", with which later runs are compared")
 	flag.Parse()
@@ -98,7 +98,7 @@ type settings struct {
 // byDefault are the parts that are measured by default, and parts all values of -only.
 var (
 	byDefault = []string{"throughput", "policies", "finalizers", "companion", "delay", "commands", "memory", "load", "large"}
-	parts     = append(slices.Clone(byDefault), "archive", "modules", "million")
+	parts     = append(slices.Clone(byDefault), "archive", "budgets", "modules", "million")
 )
 
 // budget limits the calls per second of a collector.
@@ -153,7 +153,7 @@ func measureBudget(ctx context.Context, r *report, s settings, b budget) error {
 		"throughput": throughputBench{f}.throughput, "large": throughputBench{f}.throughputOfMany, "policies": policyBench{f}.policies,
 		"finalizers": finalizerBench{f}.finalizers, "companion": companionBench{f}.measureCompanion, "load": loadBench{f}.load,
 		"delay": atRestBench{f}.delays, "memory": atRestBench{f}.memory, "modules": loadBench{f}.modules, "million": atRestBench{f}.million,
-		"commands": atRestBench{f}.commands, "archive": archiveBench{f}.archive,
+		"commands": atRestBench{f}.commands, "archive": archiveBench{f}.archive, "budgets": policyBench{f}.budgets,
 	}
 	for _, part := range parts {
 		if !slices.Contains(s.only, part) || b.calls != 0 && part != "throughput" {
