@@ -135,16 +135,16 @@ func TestKubectlGet_ShowsPolicies(t *testing.T) {
 
 	for command, want := range map[string][]string{
 		"cgcpol": {
-			"NAME|MODE|MODULE|COLLECT|PROPAGATE|ACCEPTED|READY|ENFORCING|REASON|AGE",
-			"keep-claims|Monitor||Orphan|Foreground|True|True|False|NotServed|AGE",
+			"NAME|MODE|MODULE|COLLECT|PROPAGATE|PROTECT|ACCEPTED|READY|ENFORCING|REASON|AGE",
+			"keep-claims|Monitor||Orphan|Foreground||True|True|False|NotServed|AGE",
 		},
 		"gcpol": {
 			"NAME|MODE|MODULE|COLLECT|PROPAGATE|ACCEPTED|READY|ENFORCING|REASON|AGE",
 			"keep-secrets|Enforce|keep-labeled|||||||AGE",
 		},
 		"cgcpol -o wide": {
-			"NAME|MODE|MODULE|COLLECT|PROPAGATE|ACCEPTED|READY|ENFORCING|HELD|PRIORITY|REASON|AGE",
-			"keep-claims|Monitor||Orphan|Foreground|True|True|False|12|7|NotServed|AGE",
+			"NAME|MODE|MODULE|COLLECT|PROPAGATE|PROTECT|ACCEPTED|READY|ENFORCING|HELD|PRIORITY|REASON|AGE",
+			"keep-claims|Monitor||Orphan|Foreground||True|True|False|12|7|NotServed|AGE",
 		},
 		"pmod": {
 			"NAME|ENGINE|HOOKS|FETCHED|COMPILED|DIGEST|REASON|AGE",
