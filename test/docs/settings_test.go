@@ -30,6 +30,17 @@ const checkFunction = `check() { "$@" || [ $? = 1 ]; }
 const goneFunction = `gone() { until [ -z "$(kubectl get "$@" --ignore-not-found -o name)" ]; do sleep 0.1; done; }
 `
 
+// createClaim creates a claim that a policy of the library protects.
+const createClaim = `kubectl apply -f - <<'END'
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: data}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+END`
+
+// deleteClaim deletes it, once the API server has noticed that nothing protects it any more.
+const deleteClaim = `until kubectl delete pvc data; do sleep 0.1; done`
+
 var settings = map[string]setting{
 	"docs/tutorials/4-deploy.md": {own: completeCluster},
 
@@ -216,9 +227,11 @@ END`,
 kubectl delete clustergcpolicies --all
 kubectl delete namespace shop`,
 	},
-	"examples/README.md": {replace: []string{"…/gleaner", "TREE"}, after: "go vet ."},
-	"sdk/go/README.md":   {before: "gleaner module new --lang go demo && cd demo"},
-	"sdk/rego/README.md": {before: "gleaner module new --lang rego demo && cd demo"},
+	"examples/README.md":                              {replace: []string{"…/gleaner", "TREE"}, after: "go vet ."},
+	"sdk/go/README.md":                                {before: "gleaner module new --lang go demo && cd demo"},
+	"sdk/rego/README.md":                              {before: "gleaner module new --lang rego demo && cd demo"},
+	"policies/library/approval/README.md":             {before: createClaim, after: deleteClaim},
+	"policies/library/lien/README.md":                 {before: createClaim, after: deleteClaim},
 	"policies/library/orphan-by-annotation/README.md": {before: "kubectl create configmap results", after: "kubectl delete configmap results"},
 	"policies/library/protect-namespaces/README.md":   {before: "kubectl create namespace shop", after: "kubectl delete namespace shop"},
 
