@@ -171,7 +171,7 @@ var layers = map[string]layer{
 	},
 	"operator/policyset/policysettest": {anything: true},
 	"operator/gate":                    {internal: []string{"operator/latest"}},
-	"operator/webhook":                 {internal: []string{"operator/latest"}, external: []string{"github.com/go-logr/logr", "k8s.io/api", "k8s.io/utils"}},
+	"operator/webhook":                 {internal: []string{"operator/latest"}, external: []string{"github.com/go-logr/logr", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils"}},
 	"operator/webhook/webhooktest":     {external: []string{"k8s.io/api"}},
 	"operator/admission": {
 		internal: []string{"crds/v1alpha1", "operator/gate", "operator/graph", "operator/latest", "operator/policyset", "operator/webhook", "policies"},

@@ -46,8 +46,8 @@ func TestHandler_PassesTheUserAndTheObject(t *testing.T) {
 		t.Fatalf("%d requests, response %+v", len(requests), sent)
 	}
 	q := requests[0]
-	if q.object.GetName() != "a" || q.kind != (schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}) || !q.dryRun ||
-		requested(q.propagation) != hostabi.RequestedOrphan || !cmp.Equal(q.user, hostabi.UserInfo{Username: "alice", Groups: []string{"team:storage"}}) {
+	if q.Object.GetName() != "a" || q.Kind != (schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}) || !q.DryRun ||
+		requested(q.Propagation) != hostabi.RequestedOrphan || !cmp.Equal(q.user, hostabi.UserInfo{Username: "alice", Groups: []string{"team:storage"}}) {
 		t.Errorf("got %+v", q)
 	}
 }

@@ -89,8 +89,8 @@ func (r *Reviewer) Handler() http.Handler {
 
 // review answers one request, which is due to the policies with a fingerprint.
 func (r *Reviewer) review(ctx context.Context, fingerprint string, q request) answer {
-	set, o := r.options.Policies(), graph.ObjectOf(q.kind, q.object)
-	resource, served := r.options.Types().Preferred(q.kind.GroupKind())
+	set, o := r.options.Policies(), graph.ObjectOf(q.Kind, q.Object)
+	resource, served := r.options.Types().Preferred(q.Kind.GroupKind())
 	switch {
 	case set == nil:
 		return later("the policies have not been read yet")
@@ -105,9 +105,9 @@ func (r *Reviewer) review(ctx context.Context, fingerprint string, q request) an
 	}
 	defer release()
 	input := evaluate.Input{
-		Hook: hostabi.HookProtect, Facts: r.factsOf(o), RequestedPropagation: requested(q.propagation), UserInfo: &q.user, Object: q.object,
+		Hook: hostabi.HookProtect, Facts: r.factsOf(o), RequestedPropagation: requested(q.Propagation), UserInfo: &q.user, Object: q.Object,
 	}
-	if resource.Version.Version != q.kind.Version {
+	if resource.Version.Version != q.Kind.Version {
 		input.Object = nil // policies see objects in one version
 	}
 	result, err := r.options.Evaluator.Evaluate(ctx, input)
@@ -115,7 +115,7 @@ func (r *Reviewer) review(ctx context.Context, fingerprint string, q request) an
 		return later(err.Error())
 	}
 	to := answerOf(result)
-	if !to.allowed && !to.retry && !q.dryRun {
+	if !to.allowed && !to.retry && !q.DryRun {
 		r.options.Recorder.RecordDenied(o, q.user.Username, result)
 	}
 	return to
