@@ -11,7 +11,7 @@ func (op *Operator) connectProtection(objects *admission.Objects) *protect.Insta
 	log := op.log.WithName("protect")
 	op.protecting = reviewer.New(reviewer.Options{
 		Evaluator: op.collector.Decider.Evaluator, Policies: op.snapshots.Policies, Covers: op.snapshots.Covers, Types: op.types,
-		Graph: op.store, Recorder: op.recorder, Log: log,
+		Graph: op.store, Recorder: op.recorder,
 	})
 	o := protect.Options{Objects: objects, Snapshots: op.snapshots, Gate: &op.gate, Webhook: op.options.Webhook, Versions: view{op}.versionOf, Now: op.now, Log: log}
 	if op.options.Companion {

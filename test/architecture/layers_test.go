@@ -192,7 +192,7 @@ var layers = map[string]layer{
 		internal: []string{
 			"hostabi", "operator/catalog", "operator/decide", "operator/evaluate", "operator/graph", "operator/protect", "operator/slots", "operator/webhook", "policies",
 		},
-		external: []string{"github.com/go-logr/logr", "k8s.io/api", "k8s.io/apimachinery"},
+		external: []string{"k8s.io/api", "k8s.io/apimachinery"},
 	},
 	"operator/companion/reviewer": {
 		internal: []string{

@@ -5,12 +5,10 @@ package reviewer
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"time"
 
-	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -52,7 +50,6 @@ type Options struct {
 	Types     func() *catalog.Catalog
 	Graph     Graph
 	Recorder  Recorder
-	Log       logr.Logger
 }
 
 // Reviewer answers requests. Create it with New. Its methods may be called concurrently.
@@ -182,10 +179,8 @@ func later(why string) answer {
 func withoutSlot(set *policies.Set, resource schema.GroupResource, namespace string) answer {
 	for p := range set.Candidates(hostabi.HookProtect, resource, namespace) {
 		if p.Enforce && p.OnFault != policies.OnFaultDefault {
-			return later(errTooMany.Error())
+			return later("too many requests to delete objects of this namespace are being decided about")
 		}
 	}
 	return answer{allowed: true}
 }
-
-var errTooMany = errors.New("too many requests to delete objects of this namespace are being decided about")
