@@ -59,13 +59,13 @@ const (
 
 // ProtectVerdict is a verdict for a user who requests a deletion.
 //
-// +kubebuilder:validation:XValidation:rule="self.decision != 'Deny' || has(self.reason) && self.reason.size() > 0",fieldPath=".reason",reason=FieldValueRequired,message="users whose request is denied see the reason: write why, and what they can do"
+// +kubebuilder:validation:XValidation:rule="self.decision != 'Deny' || has(self.reason) && self.reason.size() > 0",fieldPath=".reason",reason=FieldValueRequired,message="Deny requires a reason: write why the deletion is denied, and what users can do next"
 type ProtectVerdict struct {
 	// The decision.
 	Decision ProtectDecision `json:"decision"`
 
-	// An explanation for users whose request is denied: why, and what they can do.
-	// Required with Deny.
+	// The reason, as users see it when their request is denied. State what they can do
+	// next. Required with Deny.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024

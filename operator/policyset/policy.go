@@ -94,7 +94,7 @@ func (p *Policy) mayProtect() bool { return p.Key.Namespace == "" }
 func (p *Policy) notProtectable() string {
 	names := func(r policies.Rule) bool { return slices.Contains(r.Groups, v1alpha1.GroupVersion.Group) }
 	if p.Policy.HasHook(hostabi.HookProtect) && slices.ContainsFunc(p.Policy.Rules, names) {
-		return "protect can't govern the group " + v1alpha1.GroupVersion.Group + ", whose objects must remain deletable: remove that group, or remove protect"
+		return "protect can't govern the group " + v1alpha1.GroupVersion.Group + ", because its objects must remain deletable: remove that group, or remove protect"
 	}
 	return ""
 }
