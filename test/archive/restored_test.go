@@ -133,6 +133,7 @@ func TestRestore_WhateverWayItWasDeleted(t *testing.T) {
 			e.policy("all", everything+", recipients: ["+recipient+"]")
 			ways[way] = newShop(e)
 		}
+		ways[metav1.DeletePropagationBackground].WaitUntilCollected("Root", "Middle", "Leaf")
 		for way, s := range ways {
 			s.settle()
 			s.deleteBy(way)

@@ -41,6 +41,21 @@ func (e *Env) DefineTypes(kinds ...string) {
 	}
 }
 
+// WaitUntilCollected waits until a garbage collector collects objects of types that DefineTypes has defined, and so has seen
+// the objects that exist. The built-in one looks for new types every 30 seconds. When it has found some, it may process an owner
+// that orphans before it has seen the dependents: it then releases the owner, and deletes the dependents.
+func (e *Env) WaitUntilCollected(kinds ...string) {
+	e.Helper()
+	for _, kind := range kinds {
+		absent := &unstructured.Unstructured{}
+		absent.SetAPIVersion("v1")
+		absent.SetKind("ConfigMap")
+		absent.SetName("absent")
+		absent.SetUID("a-uid-of-no-object")
+		e.WaitForDeletion(e.Custom(kind, "collected", absent))
+	}
+}
+
 // Custom creates a custom resource, whose type is defined.
 func (e *Env) Custom(kind, name string, owners ...*unstructured.Unstructured) *unstructured.Unstructured {
 	e.Helper()
