@@ -240,6 +240,25 @@ func TestProtect_Module_DecidesAboutEachRequest(t *testing.T) {
 	w.waitForDeletion(allowed)
 }
 
+func TestProtect_AFaultOfAModuleKeepsTheObject_UnlessThePolicySaysOtherwise(t *testing.T) {
+	w := newEnv(t)
+	module := w.applyPolicy(`
+kind: ClusterPolicyModule
+metadata: {name: NS-undefined}
+spec: {rego: {inline: "package gleaner\nprotect := {\"decision\": \"Allow\"} if input.object.metadata.labels.never"}}`)
+	w.waitForCondition(module, "Compiled", metav1.ConditionTrue, "Compiled", "protect")
+	w.protecting("hold", `
+  objectSelector: {matchLabels: {keep: "true"}}
+  module: {name: NS-undefined}`)
+	w.protecting("default", `
+  objectSelector: {matchLabels: {keep: if-possible}}
+  onFault: Default
+  module: {name: NS-undefined}`)
+	held := w.createObject("ConfigMap", "held", keep)
+	w.waitForDenied(held, "ClusterGCPolicy "+w.ns+"-hold protects the object, and can't be evaluated: ")
+	w.waitForAllowed(w.createObject("ConfigMap", "allowed", map[string]string{"keep": "if-possible"}))
+}
+
 func TestProtect_OnlyAClusterGCPolicyMay(t *testing.T) {
 	w := newEnv(t)
 	_, err := w.tryApply(`
