@@ -3,7 +3,6 @@ package inprocess
 import (
 	"crypto/tls"
 	"fmt"
-	"net"
 	"net/url"
 	"sync"
 
@@ -12,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/gleaner-dev/gleaner/devcluster"
+	"github.com/gleaner-dev/gleaner/devcluster/freeport"
 	"github.com/gleaner-dev/gleaner/operator/companion"
 	"github.com/gleaner-dev/gleaner/operator/latest"
 	"github.com/gleaner-dev/gleaner/operator/run"
@@ -30,12 +30,11 @@ func Endpoint(cluster *devcluster.Cluster) (*webhook.Endpoint, error) {
 	if err != nil {
 		return nil, fmt.Errorf("issue the webhooks' certificate: %w", err)
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it is closed at once
+	address, err := freeport.Address()
 	if err != nil {
 		return nil, fmt.Errorf("find a free address: %w", err)
 	}
-	defer listener.Close()
-	at := "https://" + listener.Addr().String() + companion.VetoPath
+	at := "https://" + address + companion.VetoPath
 	e := &webhook.Endpoint{Client: admissionv1.WebhookClientConfig{URL: &at}, Identity: &latest.Value[webhook.Identity]{}}
 	SetCertificate(e, &certificate)
 	e.Identity.Store(webhook.Identity{CABundle: ca, Secret: pathSecret})
