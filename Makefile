@@ -8,6 +8,13 @@ SHELL       := bash
 BIN     := bin/gleaner
 DEV     := bin/gleaner-dev
 MODULE  := github.com/gleaner-dev/gleaner
+
+# What is compiled for vet, for the linter and for tests has the settings with which devcluster/gobuild
+# compiles all programs: with others, the packages that they have in common are compiled twice.
+# The race detector, which needs cgo, has compiled forms of its own in any case.
+export CGO_ENABLED := 0
+export GOFLAGS     := $(filter-out -trimpath,$(GOFLAGS)) -trimpath
+
 VERSION  = $(shell git describe --tags --always --dirty 2>/dev/null || echo development)
 
 # What the go command makes of these two patterns is every package of the root
@@ -96,7 +103,7 @@ image: $(addprefix build-image-,amd64 arm64) ## make a container image in bin/im
 
 .PHONY: build-image-amd64 build-image-arm64
 build-image-amd64 build-image-arm64: build-image-%:
-	CGO_ENABLED=0 GOOS=linux GOARCH=$* go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o $(BIN)-linux-$* ./cmd/gleaner
+	GOOS=linux GOARCH=$* go build -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o $(BIN)-linux-$* ./cmd/gleaner
 
 .PHONY: bench
 bench: build ## measure Gleaner compared with the collector of kube-controller-manager (about three quarters of an hour)
@@ -186,18 +193,19 @@ events:
 	failed=0; go test -json -p $(PARALLEL) -timeout 20m $(UNIT) $(CLUSTER) || failed=1; \
 	$(call in-modules,$(UNIT_MODULES) $(CLUSTER_MODULES)) exit $$failed
 
-# "make vet" has looked at all packages before, and each one that they import: "go test" would do
-# it again, and for what is compiled for the race detector once more.
+# "make lint" runs vet: "go test" would do it again, and for what is compiled for the race detector
+# once more. RACED runs under that if $$race is set.
 TESTALL := go test -json -vet=off
+RACED   := $${race:+env CGO_ENABLED=1} $(TESTALL) $$race
 
 # This compiles what tests need, as "go test" does. The compiler runs once for each package, and most
 # of them are done before its garbage is worth collecting.
-COMPILE := GOGC=400 go list -export -deps -test -f ''
+COMPILE := env $${race:+CGO_ENABLED=1} GOGC=400 go list -export -deps -test -f '' $$race
 
 # Each package is tested once: under the race detector if it has locks and a C compiler is there.
 # What takes flags comes first, beside the control planes that run under the detector, one of them
 # at a time: more of them wait for each other until their time is up. Its events come after theirs.
-# Companion mode runs without the detector, which has seen the same tests in the other mode.
+# These run without the detector: it sees the same code in other tests.
 .PHONY: events-all
 events-all: export GLEANER_TEST_SOAK := $(SOAKTIME)
 events-all:
@@ -205,15 +213,15 @@ events-all:
 	go list $(LOCKED) >"$$work/locked"; go list $(DIFFERENTIAL) >"$$work/beside"; go list $(UNIT) >"$$work/unit"; \
 	go list $(CLUSTER) $(LONG) $(UNIT) | grep -vxF -f "$$work/beside" >"$$work/all"; \
 	grep -xF -f "$$work/locked" "$$work/all" >"$$work/raced"; \
-	race=; if command -v "$$(go env CC)" >/dev/null; then race=-race; export CGO_ENABLED=1; fi; \
+	race=; if command -v "$$(CGO_ENABLED=1 go env CC)" >/dev/null; then race=-race; fi; \
 	{ beside=0; \
 		$(TESTALL) -timeout 30m $(COMPANION) -companion | sed 's|\("Package":"[^"]*\)"|\1 -companion"|' || beside=1; \
-		$(TESTALL) $$race -timeout 30m $(DIFFERENTIAL) -scripts $(SCRIPTS) || beside=1; \
+		$(TESTALL) -timeout 30m $(DIFFERENTIAL) -scripts $(SCRIPTS) || beside=1; \
 		exit $$beside; } >"$$work/events" & \
-	$(COMPILE) $$race $$(cat "$$work/raced" "$$work/beside") >/dev/null || true; \
-	$(TESTALL) $$race -p 1 -timeout 30m $$(grep -vxF -f "$$work/unit" "$$work/raced") || failed=1; \
+	$(COMPILE) $$(cat "$$work/raced") >/dev/null || true; \
+	$(RACED) -p 1 -timeout 30m $$(grep -vxF -f "$$work/unit" "$$work/raced") || failed=1; \
 	wait $$! || failed=1; cat "$$work/events"; \
-	$(TESTALL) $$race -timeout 30m $$(grep -xF -f "$$work/unit" "$$work/raced") || failed=1; \
+	$(RACED) -timeout 30m $$(grep -xF -f "$$work/unit" "$$work/raced") || failed=1; \
 	$(TESTALL) -timeout 30m $$(grep -vxF -f "$$work/locked" "$$work/all") || failed=1; \
 	if [ -n "$$race" ]; then $(TESTALL) -run '^($(ALONE_TESTS))$$' $(ALONE) || failed=1; fi; \
 	$(call in-modules,$(UNIT_MODULES) $(CLUSTER_MODULES)) exit $$failed
@@ -225,7 +233,7 @@ LOAD  ?= $(shell getconf _NPROCESSORS_ONLN)
 .PHONY: deflake
 deflake: ## repeat the tests of a package under load and the race detector: PKG=./operator/watch [RUN=TestName] [COUNT=20] [LOAD=busy processes]
 	@[[ -n "$(PKG)" ]] || { echo 'Usage: make deflake PKG=./operator/watch [RUN=TestName] [COUNT=20] [LOAD=2]'; exit 2; }
-	@race=; if command -v "$$(go env CC)" >/dev/null; then race=-race; export CGO_ENABLED=1; fi; \
+	@race=; if command -v "$$(CGO_ENABLED=1 go env CC)" >/dev/null; then race=-race; export CGO_ENABLED=1; fi; \
 	go test $$race -run '^$$' $(PKG) >/dev/null; \
 	echo "Running $(PKG) $(COUNT) times$${race:+ under the race detector}, beside $(LOAD) busy processes"; \
 	trap 'kill $$(jobs -p)' EXIT; for ((i = 0; i < $(LOAD); i++)); do while :; do :; done & done; \
@@ -235,19 +243,22 @@ deflake: ## repeat the tests of a package under load and the race detector: PKG=
 check: format-check vet lint generate-check test ## run what to see pass before a pull request, cheap first; CI runs test-all instead of test
 
 .PHONY: vet
-vet: ## run go vet, and see that hostabi and the SDK build on their own, also for a Wasm guest
+vet: portable ## run go vet, and see that hostabi and the SDK build on their own, also for a Wasm guest
 	GOGC=400 go vet $(PACKAGES)
-	cd hostabi && GOWORK=off go vet ./... && GOWORK=off GOOS=wasip1 GOARCH=wasm go build ./...
-	cd devcluster/binaries && GOWORK=off CGO_ENABLED=0 GOFLAGS=-trimpath go vet ./...
-	cd sdk/go && GOWORK=off GOARCH=386 CGO_ENABLED=0 go vet ./... # int has 32 bits, as in TinyGo
-	cd sdk/go && GOWORK=off go vet ./... && GOWORK=off GOOS=wasip1 GOARCH=wasm go build -o /dev/null ./...
-	for folder in $(EXAMPLES) $(ASIDE); do (cd $$folder && GOWORK=off go vet ./...); done
+	for folder in hostabi devcluster/binaries sdk/go $(EXAMPLES) $(ASIDE); do (cd $$folder && GOWORK=off go vet ./...); done
+
+# What the linter, which runs vet too, does not see.
+.PHONY: portable
+portable:
+	cd hostabi && GOWORK=off GOOS=wasip1 GOARCH=wasm go build ./...
+	cd sdk/go && GOWORK=off GOARCH=386 go vet ./... # int has 32 bits, as in TinyGo
+	cd sdk/go && GOWORK=off GOOS=wasip1 GOARCH=wasm go build -o /dev/null ./...
 
 .PHONY: lint
 lint: $(LINT) ## run golangci-lint at the version of tools/go.mod
 	$(LINT) run ./...
 	cd hostabi && $(LINT) run --config ../.golangci.yml ./...
-	cd devcluster/binaries && GOWORK=off CGO_ENABLED=0 GOFLAGS=-trimpath $(LINT) run --config ../../.golangci.yml ./...
+	cd devcluster/binaries && GOWORK=off $(LINT) run --config ../../.golangci.yml ./...
 	cd sdk/go && GOWORK=off $(LINT) run --config ../../.golangci.yml ./...
 	for folder in $(EXAMPLES) $(ASIDE); do (cd $$folder && GOWORK=off $(LINT) run --config ../../.golangci.yml ./...); done
 
@@ -289,7 +300,7 @@ announce-test:
 .PHONY: announce-test-all
 announce-test-all:
 	@echo 'All tests take about an hour on two idle cores. $(FIRST_TIME)'
-	@command -v "$$(go env CC)" >/dev/null || echo "test: there is no $$(go env CC), which the race detector needs: nothing runs under it"
+	@command -v "$$(CGO_ENABLED=1 go env CC)" >/dev/null || echo "test: there is no $$(go env CC), which the race detector needs: nothing runs under it"
 	@command -v tinygo >/dev/null || echo "test: TinyGo is not installed (https://tinygo.org): the tests that need it are skipped, and listed at the end"
 
 .PHONY: setup
@@ -320,4 +331,4 @@ $(CRDGEN): PACKAGE := sigs.k8s.io/controller-tools/cmd/controller-gen
 $(LINT) $(TESTSUM) $(CRDGEN): # renamed into place, so that a build that was cut short leaves nothing to trip over
 	@echo "Building $(@F) into $(@D) (once; it can take a few minutes)"
 	@mkdir -p $(@D)
-	@cd tools && GOWORK=off CGO_ENABLED=0 go build -trimpath -buildvcs=false -o $@.$$$$ $(PACKAGE) && mv $@.$$$$ $@
+	@cd tools && GOWORK=off go build -buildvcs=false -o $@.$$$$ $(PACKAGE) && mv $@.$$$$ $@
