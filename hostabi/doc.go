@@ -21,5 +21,7 @@ const (
 	MaxReasonBytes  = 1 << 10
 	MaxIntents      = 64
 	MaxDependents   = 64
+	MaxWaves        = 8 // of an order
+	MaxWaveKinds    = 8 // of one wave
 	MaxListLimit    = 500
 )

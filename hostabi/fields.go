@@ -173,12 +173,21 @@ func (o object) list(name string, limit int) []value {
 	if !ok {
 		return nil
 	}
+	return o.items(o.at.field(name), v, limit)
+}
+
+// items returns the items of an array, which is not empty.
+func (p *parser) items(at *path, v value, limit int) []value {
+	if v.kind != kindArray {
+		p.fail(at, "is %s: write an array", v.kind)
+		return nil
+	}
 	items := v.items(limit + 1)
 	switch {
 	case len(items) == 0:
-		o.fail(o.at.field(name), "is empty: remove it, or write at least one item")
+		p.fail(at, "is empty: remove it, or write at least one item")
 	case len(items) > limit:
-		o.fail(o.at.field(name), "has more than %d items: remove some", limit)
+		p.fail(at, "has more than %d items: remove some", limit)
 		return nil
 	}
 	return items

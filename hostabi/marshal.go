@@ -244,6 +244,7 @@ func (e *encoder) verdict(v Verdict) {
 		}
 		e.closeList()
 	}
+	e.order(v.Order)
 	if len(v.Intents) != 0 {
 		e.name("intents")
 		e.openList()
@@ -256,6 +257,27 @@ func (e *encoder) verdict(v Verdict) {
 	e.optionalDocument("state", v.State)
 	e.optionalText("reason", v.Reason)
 	e.close()
+}
+
+func (e *encoder) order(order []Wave) {
+	if len(order) == 0 {
+		return
+	}
+	e.name("order")
+	e.openList()
+	for _, wave := range order {
+		e.next()
+		e.openList()
+		for _, kind := range wave {
+			e.next()
+			e.open()
+			e.optionalText("group", kind.Group)
+			e.text("kind", kind.Kind)
+			e.close()
+		}
+		e.closeList()
+	}
+	e.closeList()
 }
 
 func (e *encoder) optionalSeconds(seconds *int64) {

@@ -55,7 +55,7 @@ func (p *parser) fail(at *path, format string, args ...any) {
 }
 
 var verdictFields = []string{
-	"decision", "propagation", "gracePeriodSeconds", "delay", "after", "dependents", "intents", "state", "reason",
+	"decision", "propagation", "gracePeriodSeconds", "delay", "after", "dependents", "order", "intents", "state", "reason",
 }
 
 func (p *parser) verdict(hook Hook, doc value) Verdict {
@@ -67,6 +67,8 @@ func (p *parser) verdict(hook Hook, doc value) Verdict {
 	v.Delay = o.duration("delay")
 	v.After = o.duration("after")
 	v.Dependents = p.dependents(o)
+	v.Order = p.order(o)
+	p.checkOrder(o.at, v)
 	v.Intents = p.intents(hook, o)
 	v.State = p.state(o)
 	v.Reason = o.text("reason")
@@ -119,8 +121,8 @@ func (p *parser) dependents(o object) []DependentDecision {
 	for i, item := range o.list("dependents", MaxDependents) {
 		at := o.at.field("dependents").item(i)
 		f := p.object(at, item, "group", "kind", "decision")
-		d := DependentDecision{Group: f.text("group"), Kind: f.kindName()}
-		f.check("group", d.Group == "" || isDNSName(d.Group), "write an API group such as \"apps\", without its version, or remove it for the core group")
+		of := f.groupKind()
+		d := DependentDecision{Group: of.Group, Kind: of.Kind}
 		d.Decision = Decision(f.requiredOneOf("decision", string(DecisionDelete), string(DecisionOrphan)))
 		if key := [2]string{d.Group, d.Kind}; seen[key] {
 			p.fail(at, "duplicates kind %s of group %q: write each kind once", d.Kind, d.Group)
@@ -130,6 +132,45 @@ func (p *parser) dependents(o object) []DependentDecision {
 		list = append(list, d)
 	}
 	return list
+}
+
+// groupKind returns the kind in the fields group and kind.
+func (o object) groupKind() GroupKind {
+	of := GroupKind{Group: o.text("group"), Kind: o.kindName()}
+	o.check("group", of.Group == "" || isDNSName(of.Group), "write an API group such as \"apps\", without its version, or remove it for the core group")
+	return of
+}
+
+// order returns the waves of an order.
+func (p *parser) order(o object) []Wave {
+	var order []Wave
+	for i, wave := range o.list("order", MaxWaves) {
+		at := o.at.field("order").item(i)
+		var kinds Wave
+		for j, kind := range p.items(at, wave, MaxWaveKinds) {
+			kinds = append(kinds, p.object(at.item(j), kind, "group", "kind").groupKind())
+		}
+		order = append(order, kinds)
+	}
+	return order
+}
+
+// checkOrder fails for a kind that is in the order twice, or is kept by an exception.
+func (p *parser) checkOrder(at *path, v Verdict) {
+	waves := map[GroupKind]int{}
+	for i, wave := range v.Order {
+		for j, kind := range wave {
+			if first, twice := waves[kind]; twice {
+				p.fail(at.field("order").item(i).item(j), "is kind %s of group %q, which is in wave %d as well, so that it would have to be deleted before itself: write each kind once", kind.Kind, kind.Group, first+1)
+			}
+			waves[kind] = i
+		}
+	}
+	for i, d := range v.Dependents {
+		if _, ordered := waves[GroupKind{d.Group, d.Kind}]; ordered {
+			p.fail(at.field("dependents").item(i), "is kind %s of group %q, which is in the order as well: remove it from one of them", d.Kind, d.Group)
+		}
+	}
 }
 
 func (p *parser) state(o object) json.RawMessage {

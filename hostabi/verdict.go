@@ -71,7 +71,9 @@ type Verdict struct {
 	// Propagation is the propagation policy with which collect deletes the object.
 	Propagation Propagation `json:"propagation,omitempty"`
 
-	// GracePeriodSeconds is the grace period with which collect deletes the object.
+	// GracePeriodSeconds is the grace period with which collect deletes the object, and
+	// with Foreground of propagate, the one with which everything below the object is
+	// deleted. A verdict of collect with a grace period of its own takes precedence.
 	GracePeriodSeconds *int64 `json:"gracePeriodSeconds,omitempty"`
 
 	// Delay is the minimum time that the object must have been without an owner
@@ -85,6 +87,11 @@ type Verdict struct {
 
 	// Dependents are exceptions to the decision of propagate, by kind.
 	Dependents []DependentDecision `json:"dependents,omitempty"`
+
+	// Order is the order in which Foreground of propagate deletes the dependents. Those of
+	// one wave are deleted when none of the earlier waves is left, and those of kinds that
+	// are in no wave come last. The object stays until all of them are gone.
+	Order []Wave `json:"order,omitempty"`
 
 	// Intents are the operations that Act requests, in this order.
 	Intents []Intent `json:"intents,omitempty"`
@@ -114,12 +121,21 @@ type DependentDecision struct {
 	Decision Decision `json:"decision"`
 }
 
+// Wave has the kinds of dependents that are deleted at the same time.
+type Wave []GroupKind
+
+// GroupKind is a kind, without its version.
+type GroupKind struct {
+	Group string `json:"group,omitempty"` // empty: the core group
+	Kind  string `json:"kind"`
+}
+
 // allowedFields lists the decisions of each hook, and the fields that are allowed with
 // each, in addition to decision and reason.
 var allowedFields = map[Hook][]decisionFields{
 	HookPropagate: {
 		{DecisionBackground, []string{"dependents"}},
-		{DecisionForeground, []string{"dependents"}},
+		{DecisionForeground, []string{"dependents", "order", "gracePeriodSeconds"}},
 		{DecisionOrphan, []string{"dependents"}},
 		{DecisionWait, []string{"after", "state"}},
 		{DecisionAct, []string{"intents", "state"}},

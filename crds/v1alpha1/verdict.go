@@ -24,6 +24,7 @@ type FixedVerdicts struct {
 	// +kubebuilder:validation:XValidation:rule="!has(self.delay) || self.decision == 'Delete'",fieldPath=".delay",reason=FieldValueForbidden,message="delay is for Delete only: remove it, or set decision to Delete"
 	// +kubebuilder:validation:XValidation:rule="!has(self.after) || self.decision == 'Wait'",fieldPath=".after",reason=FieldValueForbidden,message="after is for Wait only: remove it, or set decision to Wait"
 	// +kubebuilder:validation:XValidation:rule="!has(self.dependents)",fieldPath=".dependents",reason=FieldValueForbidden,message="dependents is not for collect: remove it, or set it for propagate"
+	// +kubebuilder:validation:XValidation:rule="!has(self.order)",fieldPath=".order",reason=FieldValueForbidden,message="order is not for collect: remove it, or set it for propagate"
 	Collect *FixedVerdict `json:"collect,omitempty"`
 
 	// The verdict for the dependents of an object that is deleted: Background,
@@ -34,7 +35,10 @@ type FixedVerdicts struct {
 	// +kubebuilder:validation:XValidation:rule="!has(self.dependents) || self.decision in ['Background', 'Foreground', 'Orphan']",fieldPath=".dependents",reason=FieldValueForbidden,message="dependents is for Background, Foreground and Orphan only: remove it, or set decision to one of those"
 	// +kubebuilder:validation:XValidation:rule="!has(self.after) || self.decision == 'Wait'",fieldPath=".after",reason=FieldValueForbidden,message="after is for Wait only: remove it, or set decision to Wait"
 	// +kubebuilder:validation:XValidation:rule="!has(self.propagation)",fieldPath=".propagation",reason=FieldValueForbidden,message="propagation is not for propagate: write it as the decision"
-	// +kubebuilder:validation:XValidation:rule="!has(self.gracePeriodSeconds)",fieldPath=".gracePeriodSeconds",reason=FieldValueForbidden,message="gracePeriodSeconds is not for propagate: remove it, or set it for collect"
+	// +kubebuilder:validation:XValidation:rule="!has(self.gracePeriodSeconds) || self.decision == 'Foreground'",fieldPath=".gracePeriodSeconds",reason=FieldValueForbidden,message="gracePeriodSeconds is for Foreground only: remove it, or set decision to Foreground"
+	// +kubebuilder:validation:XValidation:rule="!has(self.order) || self.decision == 'Foreground'",fieldPath=".order",reason=FieldValueForbidden,message="order is for Foreground only: remove it, or set decision to Foreground"
+	// +kubebuilder:validation:XValidation:rule="!has(self.order) || self.order.all(w, w.all(k, self.order.map(v, v.filter(x, x.kind == k.kind && x.group == k.group).size()).sum() == 1))",fieldPath=".order",message="a kind is in the order twice, so that it would have to be deleted before itself: write each kind once"
+	// +kubebuilder:validation:XValidation:rule="!has(self.order) || !has(self.dependents) || self.order.all(w, w.all(k, !self.dependents.exists(d, d.kind == k.kind && d.group == k.group)))",fieldPath=".dependents",message="a kind is in the order as well: remove it from order or from dependents"
 	// +kubebuilder:validation:XValidation:rule="!has(self.delay)",fieldPath=".delay",reason=FieldValueForbidden,message="delay is not for propagate: remove it, or set it for collect"
 	Propagate *FixedVerdict `json:"propagate,omitempty"`
 
@@ -88,8 +92,9 @@ type FixedVerdict struct {
 	// +kubebuilder:validation:Enum=Background;Foreground;Orphan
 	Propagation string `json:"propagation,omitempty"`
 
-	// Grace period in seconds with which collect deletes the object. With Delete
-	// only.
+	// Grace period in seconds: with Delete of collect, that with which the object is
+	// deleted; with Foreground of propagate, that with which everything below the object
+	// is deleted.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
@@ -119,6 +124,16 @@ type FixedVerdict struct {
 	// +listMapKey=kind
 	Dependents []DependentDecision `json:"dependents,omitempty"`
 
+	// Order in which propagate deletes the dependents: those of one wave are deleted when
+	// none of the earlier waves is left, and those of kinds that are in no wave come last.
+	// The object stays until all of them are gone. With Foreground only.
+	//
+	// +optional
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=8
+	// +listType=atomic
+	Order []Wave `json:"order,omitempty"`
+
 	// An explanation for people, in records, status and messages of denied
 	// requests.
 	//
@@ -126,6 +141,30 @@ type FixedVerdict struct {
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:XValidation:rule="bytes(self).size() <= 1024",message="write at most 1024 bytes, in UTF-8"
 	Reason string `json:"reason,omitempty"`
+}
+
+// Wave has the kinds of dependents that are deleted at the same time.
+//
+// +kubebuilder:validation:MinItems=1
+// +kubebuilder:validation:MaxItems=8
+// +listType=atomic
+type Wave []GroupKind
+
+// GroupKind is a kind, without its version.
+type GroupKind struct {
+	// API group of the kind, without its version; "" is the core group.
+	//
+	// +optional
+	// +kubebuilder:default=""
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^([a-z0-9]([a-z0-9.-]*[a-z0-9])?)?$')`,message="write a group such as apps, without its version, or remove it for the core group"
+	Group string `json:"group,omitempty"`
+
+	// Kind of the dependents, such as PersistentVolumeClaim.
+	//
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^[A-Za-z0-9]+$')`,message="write a kind, such as PersistentVolumeClaim"
+	Kind string `json:"kind"`
 }
 
 // DependentDecision is the decision for the dependents of one kind.

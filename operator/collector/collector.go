@@ -21,6 +21,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/graphstore"
 	"github.com/gleaner-dev/gleaner/operator/lastseen"
 	"github.com/gleaner-dev/gleaner/operator/modulecall"
+	"github.com/gleaner-dev/gleaner/operator/order"
 	"github.com/gleaner-dev/gleaner/operator/selectors"
 	"github.com/gleaner-dev/gleaner/operator/statekey"
 	"github.com/gleaner-dev/gleaner/operator/writelimit"
@@ -105,6 +106,7 @@ type Collector struct {
 	metadata lastseen.Store // of objects with a hold, for their state annotations
 	replaced replaced
 	parked   parked
+	order    order.Progress
 	backoff  workqueue.TypedRateLimiter[graph.ID]
 	parking  workqueue.TypedRateLimiter[graph.ID] // backoff of parked objects
 }
@@ -128,10 +130,10 @@ func New(o Options) *Collector {
 		c.defaultName = o.Default.Name()
 	}
 	c.barrier = gather.NewBarrier(c.store, o.Types, o.Watching, c.store.Apply, o.Now)
-	c.barrier.IncludeHeld = o.Companion
+	c.barrier.IncludeHeld, c.barrier.Order = o.Companion, &c.order
 	c.Gatherer = &gather.Gatherer{
 		Graph: c.store, Catalog: o.Types.Catalog, Reader: gather.NewReader(o.Client, o.Serves, o.Now),
-		Barrier: c.barrier, Observe: c.store.Apply, Now: o.Now,
+		Barrier: c.barrier, Observe: c.store.Apply, Now: o.Now, Order: &c.order,
 	}
 	if o.Companion {
 		c.Gatherer.Requests = &gather.Requests{}
@@ -194,6 +196,7 @@ func (c *Collector) Observe(events ...graph.Event) {
 			c.store.Requeue(changed) // the graph may have an object that was read later
 		}
 	}
+	c.queueOrdered(events...)
 }
 
 // ConfirmPending returns a channel with a value if objects wait for a round of the barrier.
@@ -226,7 +229,10 @@ func (c *Collector) Waiting(id graph.ID) bool { return c.memories.Get(id).Waitin
 func (c *Collector) Keep(id graph.ID) { c.memories.Keep(id) }
 
 // Follow forgets what only a leader needs.
-func (c *Collector) Follow() { c.parked.clear() }
+func (c *Collector) Follow() {
+	c.parked.clear()
+	c.order.Clear()
+}
 
 // ParkedCount returns the number of objects with too many owners of which some were not
 // read yet.

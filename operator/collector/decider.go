@@ -138,7 +138,7 @@ func judge(q evaluate.Input, o evaluate.Result, now time.Time) decide.PolicyResu
 	if q.Hook == hostabi.HookPropagate && o.Verdict.Decision != hostabi.DecisionWait {
 		j.State.Propagation = &objectstate.Propagation{
 			Policy: o.DecidedBy.String(), Decision: string(o.Verdict.Decision), Requested: string(q.RequestedPropagation),
-			Reason: o.Verdict.Reason, Dependents: o.Verdict.Dependents,
+			Reason: o.Verdict.Reason, Dependents: o.Verdict.Dependents, Order: o.Verdict.Order, GracePeriodSeconds: o.Verdict.GracePeriodSeconds,
 		}
 	}
 	return j

@@ -106,7 +106,7 @@ type step struct {
 // step is one pass over an object, from facts to a write: gather, classify, evaluate,
 // choose, write, record.
 func (c *Collector) step(ctx context.Context, id graph.ID) (step, error) {
-	if view, ok := c.store.Lookup(id); ok && c.Decider.IsIgnored(view.Object, c.memories.Get(id)) {
+	if view, ok := c.store.Lookup(id); ok && !c.hasOrderedOwner(view.Object) && c.Decider.IsIgnored(view.Object, c.memories.Get(id)) {
 		c.memories.ForgetWait(id)
 		c.parked.forget(id)
 		return step{}, nil
@@ -144,6 +144,7 @@ func (c *Collector) Decide(ctx context.Context, id graph.ID, facts decide.Facts,
 	case d.Changed() != nil:
 		return d, nil
 	}
+	c.inOrder(ctx, id, &d)
 	d.Plan = c.limit(d)
 	d.Plan.RequeueAfter = c.memories.Commit(id, d)
 	return d, nil
@@ -218,6 +219,7 @@ func (c *Collector) refresh(ctx context.Context, plan decide.Plan, result act.Re
 // forget forgets an object that is absent.
 func (c *Collector) forget(id graph.ID) {
 	c.memories.Forget(id)
+	c.order.Forget(id)
 	c.parked.forget(id)
 	c.parking.Forget(id)
 	c.replaced.forget(id)

@@ -128,6 +128,9 @@ func briefDelete(body []byte) string {
 	if options.PropagationPolicy != nil {
 		said.WriteString(" " + string(*options.PropagationPolicy))
 	}
+	if options.GracePeriodSeconds != nil {
+		fmt.Fprintf(&said, " grace=%ds", *options.GracePeriodSeconds)
+	}
 	return said.String()
 }
 

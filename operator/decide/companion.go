@@ -28,6 +28,11 @@ func ChooseCompanion(s Situation, j PolicyResult) Plan {
 		return settled(s)
 	case Ownerless:
 		return collectCompanion(s, j)
+	case PartlyOwned: // the built-in garbage collector removes references to owners that it regards as gone
+		if s.Facts.inOrder() {
+			return choose(s, j)
+		}
+		return Plan{}
 	case Held:
 		return ignoringChanges(s.Facts.Object, propagateCompanion(s, j))
 	default:
@@ -54,7 +59,7 @@ func collectCompanion(s Situation, j PolicyResult) Plan {
 		return Plan{Retry: true} // policies are not known yet: until then, the webhook denies requests
 	}
 	plan := collect(s, j)
-	if _, deletes := plan.Action.(Delete); !deletes || j.KeptBefore || s.Facts.Object.HasState {
+	if _, deletes := plan.Action.(Delete); !deletes || j.KeptBefore || s.Facts.Object.HasState || s.Facts.inOrder() {
 		return plan
 	}
 	switch {

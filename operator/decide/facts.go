@@ -9,6 +9,7 @@ package decide
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -60,6 +61,14 @@ type Owner struct {
 	// deleted if it is orphaning; 0 if it is not known or can't be compared with those of other types.
 	DeletionVersion uint64
 
+	// Ordered is set if the owner's dependents are deleted in order. The built-in garbage collector
+	// doesn't know of that, and regards the owner as present.
+	Ordered bool
+
+	// GracePeriodSeconds is, for an owner that waits, the grace period that was decided for everything
+	// below it or one of its own owners; nil if none was.
+	GracePeriodSeconds *int64
+
 	// FoundAbsentAt is when the owner was found to be absent; zero otherwise.
 	FoundAbsentAt time.Time
 }
@@ -94,6 +103,21 @@ type Facts struct {
 
 	// Cycle is the edge to unblock, if the object waits for itself.
 	Cycle *graph.Edge
+}
+
+// gracePeriodSeconds returns the longest grace period that owners set for the object; nil if none does.
+func (f Facts) gracePeriodSeconds() (longest *int64) {
+	for _, o := range f.Owners {
+		if s := o.GracePeriodSeconds; s != nil && (longest == nil || *s > *longest) {
+			longest = s
+		}
+	}
+	return longest
+}
+
+// inOrder reports whether an owner of the object deletes its dependents in order.
+func (f Facts) inOrder() bool {
+	return slices.ContainsFunc(f.Owners, func(o Owner) bool { return o.Ordered })
 }
 
 // RequestedPropagation returns the propagation policy that the client requested for the

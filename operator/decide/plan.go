@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"cmp"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -106,8 +107,9 @@ func Target(action Action) (graph.Object, bool) {
 
 // Plan is the decision about one object. The zero Plan does nothing.
 type Plan struct {
-	Reason Reason
-	Action Action // nil: nothing is written
+	Reason  Reason
+	Message string // what the reason leaves out; "" if it says everything
+	Action  Action // nil: nothing is written
 
 	ConfirmDependents bool // have the object's dependents listed, then decide again
 	Retry             bool // decide again with backoff: no watch event will trigger it
@@ -146,6 +148,7 @@ const (
 	OverriddenByPolicy    Reason = "OverriddenByPolicy"    // a policy of the owner decided separately about dependents of this kind
 	NoDecision            Reason = "NoDecision"            // there is no valid verdict, so the object is kept
 	DependentsRemain      Reason = "DependentsRemain"      // the object waits for dependents that still exist
+	DependentsInOrder     Reason = "DependentsInOrder"     // the object waits for dependents that are deleted in order
 	DependentsUnreadable  Reason = "DependentsUnreadable"  // the object waits because not all kinds of dependents could be listed
 	DependentsUnconfirmed Reason = "DependentsUnconfirmed" // the object waits until its dependents have been listed
 	DependentsOrphaned    Reason = "DependentsOrphaned"    // no dependent references the object any more, so it is deleted
@@ -262,7 +265,7 @@ func collect(s Situation, j PolicyResult) Plan {
 			return j.wait(DelayedByPolicy, o, left)
 		}
 		return Plan{Reason: s.reason(), Action: Delete{
-			Object: o, Propagation: propagation, GracePeriodSeconds: v.GracePeriodSeconds,
+			Object: o, Propagation: propagation, GracePeriodSeconds: cmp.Or(v.GracePeriodSeconds, s.Facts.gracePeriodSeconds()),
 		}}
 	case v.Decision == hostabi.DecisionOrphan:
 		return Plan{Reason: KeptByPolicy, Action: DropReferences{Object: o, References: s.References}}

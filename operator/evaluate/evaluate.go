@@ -247,7 +247,9 @@ func (o *Result) applyEarlierDecision(requested hostabi.RequestedPropagation, co
 		o.State.Propagation = nil
 		return false
 	}
-	o.Verdict = hostabi.Verdict{Decision: hostabi.Decision(p.Decision), Dependents: p.Dependents, Reason: p.Reason}
+	o.Verdict = hostabi.Verdict{
+		Decision: hostabi.Decision(p.Decision), Dependents: p.Dependents, Order: p.Order, GracePeriodSeconds: p.GracePeriodSeconds, Reason: p.Reason,
+	}
 	o.EarlierPolicy = p.Policy
 	return true
 }

@@ -205,6 +205,18 @@ func (g fixedGraph) Lookup(id graph.ID) (graph.View, bool) {
 
 func (g fixedGraph) Cycle(graph.ID) (graph.Edge, bool) { return graph.Edge{}, false }
 
+func (g fixedGraph) IsHeldTerminating(id graph.ID) bool {
+	return g[id].Object.Held && g[id].Object.Terminating
+}
+
+func (g fixedGraph) Owners(id graph.ID, yield func(graph.ID) bool) {
+	for _, ref := range g[id].Object.Owners {
+		if !yield(graph.IDOf(ref.UID)) {
+			return
+		}
+	}
+}
+
 // locked is a graph behind a lock.
 type locked struct {
 	mu sync.Mutex // covers g
@@ -221,6 +233,18 @@ func (r *locked) Cycle(id graph.ID) (graph.Edge, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.g.Cycle(id)
+}
+
+func (r *locked) IsHeldTerminating(id graph.ID) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.g.IsHeldTerminating(id)
+}
+
+func (r *locked) Owners(id graph.ID, yield func(graph.ID) bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.g.Owners(id, yield)
 }
 
 func (r *locked) apply(events ...graph.Event) {

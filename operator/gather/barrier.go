@@ -17,6 +17,7 @@ import (
 
 	"github.com/gleaner-dev/gleaner/operator/catalog"
 	"github.com/gleaner-dev/gleaner/operator/graph"
+	"github.com/gleaner-dev/gleaner/operator/order"
 )
 
 const (
@@ -60,6 +61,10 @@ type Barrier struct {
 	// IncludeHeld includes owners with a hold, whose dependents the built-in garbage collector
 	// orphans. It must be set before first use.
 	IncludeHeld bool
+
+	// Order has the owners with dependents that are deleted in order: the kinds in it are listed. It
+	// must be set before first use; nil means that none has.
+	Order *order.Progress
 
 	mu       sync.Mutex // covers what follows
 	requests map[graph.ID]struct{}
@@ -155,7 +160,7 @@ func (b *Barrier) RunRound(ctx context.Context) []graph.ID {
 			continue // the round has found dependents that it waits for
 		}
 		o := outcome{orphans: b.orphans(owner), at: start}
-		if err := failures[id]; err != nil && (o.orphans || errors.Is(err, errWatchBehind)) {
+		if err := failures[id]; err != nil && (o.orphans || b.isOrdered(owner) || errors.Is(err, errWatchBehind)) {
 			o.failure = err.Error()
 		}
 		b.outcomes[id] = o
@@ -165,16 +170,23 @@ func (b *Barrier) RunRound(ctx context.Context) []graph.ID {
 
 // isUnblocked reports whether an owner has nothing to wait for, according to the graph.
 func (b *Barrier) isUnblocked(owner graph.View) bool {
-	return b.orphans(owner) && owner.Dependents == 0 || owner.Waits() && owner.Blocking == 0
+	return b.orphans(owner) && owner.Dependents == 0 || owner.Waits() && owner.Blocking == 0 || b.isOrdered(owner)
 }
 
 // NeedsConfirmation reports whether an owner may need confirmation.
-func (b *Barrier) NeedsConfirmation(owner graph.View) bool { return owner.Waits() || b.orphans(owner) }
+func (b *Barrier) NeedsConfirmation(owner graph.View) bool {
+	return owner.Waits() || b.orphans(owner) || b.isOrdered(owner)
+}
+
+// isOrdered reports whether the dependents of an owner are deleted in order.
+func (b *Barrier) isOrdered(owner graph.View) bool {
+	return owner.Object.Terminating && owner.Object.Held && b.Order != nil && b.Order.IsOrdered(owner.ID)
+}
 
 // orphans reports whether the dependents of an owner are orphaned, so that none must be
 // missed.
 func (b *Barrier) orphans(owner graph.View) bool {
-	return owner.Orphans() || owner.Object.Terminating && owner.Object.Held && b.IncludeHeld
+	return owner.Orphans() || owner.Object.Terminating && owner.Object.Held && b.IncludeHeld && !b.isOrdered(owner)
 }
 
 // listAll lists all places, and returns the errors by owner.
@@ -236,6 +248,13 @@ func (b *Barrier) scopes(owners map[graph.ID]graph.View) map[scope][]graph.View 
 // its kind, and for an owner that orphans all collected kinds.
 func (b *Barrier) kinds(owner graph.View) []schema.GroupKind {
 	kinds := slices.Clone(owner.DependentKinds)
+	if b.isOrdered(owner) {
+		for _, kind := range b.Order.Kinds(owner.ID) {
+			if !slices.Contains(kinds, kind) {
+				kinds = append(kinds, kind)
+			}
+		}
+	}
 	if !b.orphans(owner) {
 		return kinds
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/catalog"
 	"github.com/gleaner-dev/gleaner/operator/decide"
 	"github.com/gleaner-dev/gleaner/operator/graph"
+	"github.com/gleaner-dev/gleaner/operator/order"
 )
 
 // maxReadsPerPass is the maximum number of owners that are read for one object before its
@@ -31,6 +32,8 @@ const maxReadsPerPass = 500
 type Graph interface {
 	Lookup(graph.ID) (graph.View, bool)
 	Cycle(graph.ID) (graph.Edge, bool)
+	IsHeldTerminating(graph.ID) bool
+	Owners(id graph.ID, yield func(graph.ID) bool)
 }
 
 // Gatherer gathers facts. All fields are required, unless stated otherwise. Its methods may be called
@@ -46,6 +49,9 @@ type Gatherer struct {
 	// Requests are those that the built-in garbage collector may have carried out. Nil in
 	// primary mode.
 	Requests *Requests
+
+	// Order has the owners with dependents that are deleted in order. Nil means that none has.
+	Order *order.Progress
 }
 
 // Gather returns the facts about one object. It returns false if the object is not in
@@ -102,7 +108,7 @@ type readBudget struct{ remaining, skipped int }
 func (g *Gatherer) owners(ctx context.Context, view graph.View) (owners []decide.Owner, unread int) {
 	r := readBudget{remaining: maxReadsPerPass}
 	for _, claim := range view.Claims {
-		owners = append(owners, g.owner(ctx, view, claim, &r))
+		owners = append(owners, g.inOrder(view, g.owner(ctx, view, claim, &r)))
 	}
 	return owners, r.skipped
 }

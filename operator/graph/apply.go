@@ -60,15 +60,16 @@ func (w *dirtyList) addDependents(n *node) {
 	}
 }
 
-// addIfUnblocked adds an owner that has no dependents left to wait for.
-func (w *dirtyList) addIfUnblocked(owner *node) {
+// addIfUnblocked adds an owner that has no dependents left to wait for, or, if it has a hold, none of
+// the kind of a former one.
+func (w *dirtyList) addIfUnblocked(owner *node, former *kind) {
 	switch {
 	case owner.orphans() && owner.dependents == nil:
 		w.add(owner)
 	case owner.waits() && owner.blocking == 0:
 		w.add(owner)
-	case owner.flags.has(seen|terminating|held) && owner.blocking == 0: // a client's request may be carried out now
-		w.add(owner)
+	case owner.flags.has(seen|terminating|held) && (owner.blocking == 0 || !owner.hasDependentOf(former)):
+		w.add(owner) // a client's request may be carried out now, or dependents of another kind be deleted
 	}
 }
 
@@ -264,7 +265,7 @@ func (g *Graph) relink(n *node, refs []metav1.OwnerReference, w *dirtyList) bool
 	}
 	markRepeated(n.claims)
 	for i := range former {
-		w.addIfUnblocked(former[i].owner)
+		w.addIfUnblocked(former[i].owner, n.kind)
 		g.drop(former[i].owner)
 	}
 	return true
@@ -320,6 +321,16 @@ func (n *node) append(c *claim) {
 	}
 	last := first.prev
 	last.next, c.prev, first.prev = c, last, c
+}
+
+// hasDependentOf reports whether objects of a kind refer to the node.
+func (n *node) hasDependentOf(k *kind) bool {
+	for c := n.dependents; c != nil; c = c.next {
+		if c.dependent.kind == k {
+			return true
+		}
+	}
+	return false
 }
 
 // remove removes a claim on a node.

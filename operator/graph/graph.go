@@ -183,8 +183,8 @@ func (g *Graph) NamespaceOf(id ID) string {
 	return n.namespace.Value()
 }
 
-// HeldTerminating reports whether a seen object is being deleted and has a hold.
-func (g *Graph) HeldTerminating(id ID) bool {
+// IsHeldTerminating reports whether a seen object is being deleted and has a hold.
+func (g *Graph) IsHeldTerminating(id ID) bool {
 	n, ok := g.nodes[id]
 	return ok && n.flags.has(seen|terminating|held)
 }

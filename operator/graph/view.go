@@ -152,6 +152,24 @@ func (g *Graph) DependentsByKind(id ID) []KindCount {
 	return list
 }
 
+// Blockers returns some of an object's dependents of kinds for which matches returns true, at most
+// maxBlockers, and how many there are. Each dependent is counted once.
+func (g *Graph) Blockers(id ID, matches func(schema.GroupKind) bool) (some []Blocker, count int) {
+	n, ok := g.nodes[id]
+	if !ok {
+		return nil, 0
+	}
+	for c := n.dependents; c != nil; c = c.next {
+		if !c.first() || c.dependent.kind == nil || !matches(c.dependent.kind.GroupKind) {
+			continue
+		}
+		if count++; len(some) < maxBlockers {
+			some = append(some, g.blockerOf(c.dependent))
+		}
+	}
+	return some, count
+}
+
 func (g *Graph) blockerOf(n *node) Blocker {
 	return Blocker{
 		Object: Coordinates{

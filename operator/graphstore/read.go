@@ -50,6 +50,13 @@ func (s *Store) DependentsByKind(id graph.ID) []graph.KindCount {
 	return s.graph.DependentsByKind(id)
 }
 
+// Blockers returns some of an object's dependents of matching kinds, and how many there are.
+func (s *Store) Blockers(id graph.ID, matches func(schema.GroupKind) bool) (some []graph.Blocker, count int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.graph.Blockers(id, matches)
+}
+
 // HasDependents reports whether an object has dependents.
 func (s *Store) HasDependents(id graph.ID) bool {
 	s.mu.Lock()
@@ -97,7 +104,7 @@ func (s *Store) OwnerCount(id graph.ID) int {
 func (s *Store) IsHeldTerminating(id graph.ID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.graph.HeldTerminating(id)
+	return s.graph.IsHeldTerminating(id)
 }
 
 // EquivalentKinds returns pairs of kinds that show the same objects.

@@ -58,6 +58,9 @@ type Propagation struct {
 	Reason    string `json:"reason,omitempty"`
 
 	Dependents []hostabi.DependentDecision `json:"dependents,omitempty"` // decisions by kind
+	Order      []hostabi.Wave              `json:"order,omitempty"`
+
+	GracePeriodSeconds *int64 `json:"gracePeriodSeconds,omitempty"` // of everything below the object
 }
 
 // Supported reports whether objects of a group can have a state annotation. Roles and role

@@ -47,7 +47,8 @@ const noCollectorFix = "no other garbage collector is running: start kube-contro
 
 // describeEnforcing sets whether the decisions of a policy are carried out.
 func (w *Writer) describeEnforcing(v view, p *policyset.Policy, to setter) {
-	absent, withheld := w.notGoverned(&p.Declaration), w.options.Observations.withheldFrom(&p.Declaration, withheldLife)
+	absent, misordered := w.notGoverned(&p.Declaration), w.misordered(p)
+	withheld := w.options.Observations.withheldFrom(&p.Declaration, withheldLife)
 	switch {
 	case !p.Policy.Enforce:
 		to.set(v1alpha1.ConditionEnforcing, false, "Monitor", "it decides and records, and changes nothing: write mode: Enforce for that")
@@ -55,6 +56,8 @@ func (w *Writer) describeEnforcing(v view, p *policyset.Policy, to setter) {
 		to.set(v1alpha1.ConditionEnforcing, false, "NotReady", "it can't be evaluated"+meanwhile(p))
 	case !absent.IsZero():
 		to.set(v1alpha1.ConditionEnforcing, false, absent.Reason, absent.Message)
+	case misordered != "":
+		to.set(v1alpha1.ConditionEnforcing, false, reasonNotServed, misordered)
 	case withheld != "":
 		to.set(v1alpha1.ConditionEnforcing, false, reasonWithheld, keptWithheld+withheld)
 	case !v.complete():

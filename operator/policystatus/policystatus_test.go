@@ -40,6 +40,7 @@ func of(t *testing.T, s *policyset.Snapshot) *fixture {
 	f.Writer = NewWriter(Options{
 		Observations: NewObservations(func() time.Time { return f.now }),
 		Serves:       func(schema.GroupResource) (served, namespaced bool) { return true, true },
+		ServesKind:   func(kind schema.GroupKind) bool { return kind.Kind != "Deploy" },
 		Events:       record.NewFakeRecorder(10),
 	})
 	return f

@@ -88,6 +88,9 @@ type Options struct {
 	// whether its objects are namespaced.
 	Serves func(schema.GroupResource) (served, namespaced bool)
 
+	// ServesKind reports whether a kind is served, as far as discovery has seen.
+	ServesKind func(schema.GroupKind) bool
+
 	Events record.EventRecorder
 	Log    logr.Logger
 	Now    func() time.Time

@@ -6,6 +6,7 @@
 package recorder
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -103,7 +104,7 @@ func (r *Recorder) entryOf(d collector.Outcome) record.Entry {
 		Action:   action,
 		Detail:   detail,
 		Owners:   record.OwnersOf(d.Facts),
-		Message:  d.Facts.ConfirmError,
+		Message:  cmp.Or(d.Plan.Message, d.Facts.ConfirmError),
 		Duration: d.Duration,
 	}
 	entry.OwnersOmitted = len(d.Facts.Owners) - len(entry.Owners)
@@ -116,7 +117,7 @@ func (r *Recorder) entryOf(d collector.Outcome) record.Entry {
 	if d.Err != nil {
 		entry.Result, entry.Error = "Failed", d.Err.Error()
 	}
-	if d.Plan.Reason == decide.DependentsRemain {
+	if d.Plan.Reason == decide.DependentsRemain || d.Plan.Reason == decide.DependentsInOrder {
 		entry.Blockers, entry.Blocking = record.BlockersOf(d.Facts), d.Facts.Blocking
 	}
 	entry.Policy, entry.Evaluations = d.Evaluation.PolicyName(r.options.Default), evaluationsOf(d.Evaluation)

@@ -55,7 +55,7 @@ func (op *Operator) connectSubscribers(watching metadata.Interface) {
 	protecting := op.connectProtection(objects)
 	status := policystatus.Options{
 		Client: op.policyClient, Snapshots: op.snapshots, Gate: &op.gate, Admission: installer.Status(), Protect: protecting.Status(),
-		Observations: op.observations, Sandbox: op.modules.Sandbox, Held: v.heldByPlace, Progress: v.progress, Serves: v.serves,
+		Observations: op.observations, Sandbox: op.modules.Sandbox, Held: v.heldByPlace, Progress: v.progress, Serves: v.serves, ServesKind: v.servesKind,
 		Events: op.policyEvents, Archive: op.archiving.status(), Log: log, Now: op.now,
 	}
 	if op.options.Companion {

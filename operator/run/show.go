@@ -144,6 +144,12 @@ func (v view) serves(r schema.GroupResource) (served, namespaced bool) {
 	return i >= 0, i >= 0 && all[i].Namespaced
 }
 
+// servesKind reports whether discovery has seen a kind.
+func (v view) servesKind(kind schema.GroupKind) bool {
+	_, served := v.types().Preferred(kind)
+	return served
+}
+
 // kindOf returns the kind of a resource, if discovery has seen it.
 func (v view) kindOf(r schema.GroupResource) (schema.GroupKind, bool) {
 	for _, t := range v.types().Collected() {

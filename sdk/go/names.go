@@ -37,6 +37,10 @@ type (
 	Propagation = hostabi.Propagation
 	// DependentDecision is an exception for the dependents of one kind.
 	DependentDecision = hostabi.DependentDecision
+	// Wave has the kinds of dependents that are deleted at the same time.
+	Wave = hostabi.Wave
+	// GroupKind is a kind, without its version.
+	GroupKind = hostabi.GroupKind
 	// Duration is a length of time in a verdict; see [For].
 	Duration = hostabi.Duration
 

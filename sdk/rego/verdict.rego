@@ -68,5 +68,11 @@ with_state(verdict, state) := object.union(verdict, {"state": state})
 # "Foreground" or "Orphan".
 with_propagation(verdict, policy) := object.union(verdict, {"propagation": policy})
 
-# with_grace_period sets the grace period of a delete, in seconds.
+# with_grace_period sets the grace period of a delete in seconds, and with foreground,
+# that of everything below the object.
 with_grace_period(verdict, seconds) := object.union(verdict, {"gracePeriodSeconds": seconds})
+
+# with_order sets the order in which foreground deletes dependents: a list of waves, each
+# of which is a list of kinds, such as {"group": "apps", "kind": "Deployment"}. Kinds that
+# are in no wave come last.
+with_order(verdict, waves) := object.union(verdict, {"order": waves})

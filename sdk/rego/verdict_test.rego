@@ -20,6 +20,14 @@ test_a_delete_can_be_delayed_and_passed_on if {
 	}
 }
 
+test_dependents_are_deleted_in_order if {
+	verdict.with_order(verdict.with_grace_period(verdict.foreground, 600), [[{"kind": "Pod"}], [{"kind": "Secret"}]]) == {
+		"decision": "Foreground",
+		"gracePeriodSeconds": 600,
+		"order": [[{"kind": "Pod"}], [{"kind": "Secret"}]],
+	}
+}
+
 test_a_finalizer_acts_and_remembers if {
 	verdict.with_state(verdict.act([{"id": "a"}]), {"step": 2}) == {
 		"decision": "Act",

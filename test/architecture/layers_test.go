@@ -94,12 +94,13 @@ var layers = map[string]layer{
 		internal: []string{"hostabi", "operator/graph", "operator/objectstate"},
 		external: []string{"k8s.io/apimachinery"},
 	},
+	"operator/order":      {internal: []string{"hostabi", "operator/graph"}, external: []string{"k8s.io/apimachinery"}},
 	"operator/graphstore": {internal: []string{"operator/graph", "operator/selection"}, external: []string{"k8s.io/apimachinery"}},
 	"operator/fairqueue":  {internal: []string{"operator/graph"}, external: []string{"k8s.io/client-go"}},
 	"operator/collector": { // nothing that only companion mode needs, and nothing of status
 		internal: []string{
 			"hostabi", "operator/act", "operator/bulkread", "operator/catalog", "operator/decide", "operator/evaluate", "operator/gate", "operator/gather",
-			"operator/graph", "operator/graphstore", "operator/lastseen", "operator/modulecall", "operator/objectstate", "operator/record", "operator/selectors", "operator/statekey", "operator/writelimit",
+			"operator/graph", "operator/graphstore", "operator/lastseen", "operator/modulecall", "operator/objectstate", "operator/order", "operator/record", "operator/selectors", "operator/statekey", "operator/writelimit",
 			"operator/writer", "policies",
 		},
 		external: []string{"k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/controller-runtime/pkg/reconcile"},
@@ -197,7 +198,7 @@ var layers = map[string]layer{
 	"operator/companion/reviewer": {
 		internal: []string{
 			"hostabi", "operator/catalog", "operator/collector", "operator/companion", "operator/decide", "operator/evaluate", "operator/gate",
-			"operator/graph", "operator/graphstore", "operator/modulecall", "operator/pause", "operator/record", "operator/slots", "operator/webhook", "policies",
+			"operator/graph", "operator/graphstore", "operator/modulecall", "operator/order", "operator/pause", "operator/record", "operator/slots", "operator/webhook", "policies",
 		},
 		external: []string{"github.com/go-logr/logr", "k8s.io/api", "k8s.io/apimachinery"},
 	},
@@ -227,7 +228,7 @@ var layers = map[string]layer{
 		},
 	},
 	"operator/gather": {
-		internal: []string{"operator/catalog", "operator/decide", "operator/graph"},
+		internal: []string{"operator/catalog", "operator/decide", "operator/graph", "operator/order"},
 		external: []string{"golang.org/x/sync", "k8s.io/apimachinery", "k8s.io/client-go"},
 	},
 	"operator/survey": {

@@ -71,7 +71,7 @@ func (s *session) read(out *os.File) {
 // environment is the environment of a new account, except for caches.
 func environment(t *testing.T) []string {
 	t.Helper()
-	caches, err := exec.Command("go", "env", "GOCACHE", "GOMODCACHE", "GOPROXY", "GOSUMDB", "GOFLAGS").Output()
+	caches, err := exec.Command("go", "env", "GOCACHE", "GOMODCACHE", "GOPROXY", "GOSUMDB", "GOFLAGS", "CGO_ENABLED").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func environment(t *testing.T) []string {
 		"HOME=" + t.TempDir(), "TMPDIR=" + t.TempDir(), "PATH=" + os.Getenv("PATH"), "TERM=dumb", "LANG=C.UTF-8",
 		"GLEANER_CACHE=" + toolCache(t),
 	}
-	for i, name := range []string{"GOCACHE", "GOMODCACHE", "GOPROXY", "GOSUMDB", "GOFLAGS"} {
+	for i, name := range []string{"GOCACHE", "GOMODCACHE", "GOPROXY", "GOSUMDB", "GOFLAGS", "CGO_ENABLED"} {
 		if i < len(values) {
 			env = append(env, name+"="+values[i])
 		}

@@ -162,7 +162,8 @@ func selectedRules(namespace string, rules []v1alpha1.ResourceRule, verbs []stri
 	return rights
 }
 
-// exceptionRules returns the rules to write dependents for which a policy makes exceptions.
+// exceptionRules returns the rules to write dependents for which a policy makes exceptions, or which it
+// has deleted in order.
 func (s Setup) exceptionRules(p finalizers.Policy) []Rule {
 	var excepted []schema.GroupResource
 	switch {
@@ -170,22 +171,30 @@ func (s Setup) exceptionRules(p finalizers.Policy) []Rule {
 		excepted = s.Exceptions
 	case p.Spec.Fixed != nil && p.Spec.Fixed.Propagate != nil:
 		for _, d := range p.Spec.Fixed.Propagate.Dependents {
-			kind := schema.GroupKind{Group: d.Group, Kind: d.Kind}
-			resource, ok := s.Resource(kind)
-			if !ok { // the usual plural
-				resource = schema.GroupResource{Group: kind.Group, Resource: strings.ToLower(kind.Kind) + "s"}
+			excepted = append(excepted, s.resourceOf(schema.GroupKind{Group: d.Group, Kind: d.Kind}))
+		}
+		for _, wave := range p.Spec.Fixed.Propagate.Order {
+			for _, kind := range wave {
+				excepted = append(excepted, s.resourceOf(schema.GroupKind{Group: kind.Group, Kind: kind.Kind}))
 			}
-			excepted = append(excepted, resource)
 		}
 	}
 	var rights []Rule
 	for _, r := range excepted {
 		rights = append(rights, Rule{
 			Namespace: p.Namespace, Groups: []string{r.Group}, Resources: []string{r.Resource}, Verbs: []string{"patch", "delete"},
-			Reason: p.String() + " makes exceptions for these dependents.",
+			Reason: p.String() + " decides about these dependents separately.",
 		})
 	}
 	return rights
+}
+
+// resourceOf returns the resource of a kind: that with the usual plural, if it is not known.
+func (s Setup) resourceOf(kind schema.GroupKind) schema.GroupResource {
+	if resource, ok := s.Resource(kind); ok {
+		return resource
+	}
+	return schema.GroupResource{Group: kind.Group, Resource: strings.ToLower(kind.Kind) + "s"}
 }
 
 // reportingRules returns the rules to report decisions, and to authorize clients of the endpoints.

@@ -34,8 +34,9 @@ In primary mode, the operator needs permission to delete any object. In companio
 and finalizers in Enforce mode select, so update the roles when these change. While objects still have a hold or a finalizer of
 a deleted policy or finalizer, keep the old roles, or remove the holds and finalizers first: gleaner release --all.
 
-The dependents for which a module makes exceptions can't be known in advance: list them with --exceptions. Intents of a
-finalizer's module are carried out as the service account that the finalizer names, which needs its own permissions.
+The dependents for which a module makes exceptions, or which it has deleted in order, can't be known in advance: list them
+with --exceptions. Intents of a finalizer's module are carried out as the service account that the finalizer names, which
+needs its own permissions.
 
 Exit codes: 0 on success; 1 for an error; 2 for an invalid command line; 3 if --check found missing permissions.`
 
@@ -72,7 +73,7 @@ func Command() *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&o.collector, "collector", "", "`mode` of the operator: primary or companion; by default that of its pods, else primary")
 	flags.StringVar(&o.account, "service-account", "", "service account of the operator, `NAMESPACE/NAME`; by default that of its pods, else gleaner-system/gleaner")
-	flags.StringSliceVar(&o.exceptions, "exceptions", nil, "`resources` of dependents for which policy modules make exceptions, such as replicasets.apps,...; companion mode only")
+	flags.StringSliceVar(&o.exceptions, "exceptions", nil, "`resources` of dependents for which policy modules make exceptions, or which they have deleted in order, such as replicasets.apps,...; companion mode only")
 	flags.BoolVar(&o.check, "check", false, "list the missing permissions of the service account")
 	return cmd
 }

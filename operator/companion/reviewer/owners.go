@@ -11,6 +11,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/decide"
 	"github.com/gleaner-dev/gleaner/operator/evaluate"
 	"github.com/gleaner-dev/gleaner/operator/graph"
+	"github.com/gleaner-dev/gleaner/operator/order"
 	"github.com/gleaner-dev/gleaner/operator/record"
 )
 
@@ -133,7 +134,20 @@ func (r *Reviewer) decidedFor(ctx context.Context, o graph.Object, facts decide.
 	if decision == hostabi.DecisionOrphan || decision == hostabi.DecisionWait {
 		return "it is kept for now although " + owner.String() + " is being deleted, by " + evaluation.PolicyName(r.defaultName())
 	}
-	return ""
+	return r.notYet(owner, evaluation.Verdict, o, facts)
+}
+
+// notYet returns why an owner whose dependents are deleted in order keeps an object; "" if it doesn't.
+func (r *Reviewer) notYet(owner record.Object, v hostabi.Verdict, o graph.Object, facts decide.Facts) string {
+	wanted, ordered := order.Of(v)
+	if !ordered || len(wanted.Waves) == 0 {
+		return ""
+	}
+	turn, begun := r.options.Collector.Turn(graph.IDOf(facts.Object.UID), o.Kind.GroupKind())
+	if begun && turn.Due {
+		return ""
+	}
+	return "it is kept for now although " + owner.String() + " is being deleted: that deletes its dependents in order, and this is not their turn"
 }
 
 // sleep waits, or returns when the context ends.

@@ -56,6 +56,7 @@ var resources = map[string]schema.GroupVersionResource{
 	"Secret":                   {Version: "v1", Resource: "secrets"},
 	"Namespace":                {Version: "v1", Resource: "namespaces"},
 	"ServiceAccount":           {Version: "v1", Resource: "serviceaccounts"},
+	"Pod":                      {Version: "v1", Resource: "pods"},
 	"PersistentVolumeClaim":    {Version: "v1", Resource: "persistentvolumeclaims"},
 	"Role":                     {Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "roles"},
 	"RoleBinding":              {Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "rolebindings"},

@@ -1,0 +1,124 @@
+package collector
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/gleaner-dev/gleaner/operator/decide"
+	"github.com/gleaner-dev/gleaner/operator/graph"
+	"github.com/gleaner-dev/gleaner/operator/order"
+)
+
+// inOrder replaces a plan that carries out what was decided about an owner's dependents if they are to
+// be deleted in order: the owner keeps its hold until they are gone. It queues those whose turn it is.
+//
+// Before the next wave begins, a list has to show that nothing of the earlier ones is left. In companion
+// mode, kinds that are in no wave are left to the built-in garbage collector, which doesn't know of a
+// grace period either: if there is one, they are deleted here too.
+func (c *Collector) inOrder(ctx context.Context, id graph.ID, d *Decision) {
+	if d.Situation.Kind != decide.Held {
+		c.order.Forget(id)
+		return
+	}
+	wanted, ordered := order.Of(d.Evaluation.Verdict)
+	if ordered && d.Evaluation.EarlierPolicy == "" {
+		if err := c.verifyServed(ctx, wanted); err != nil {
+			d.Evaluation.Fault, d.Result.Fault = err, true
+			d.Plan = decide.Plan{Reason: decide.PolicyFault, Message: err.Error(), Retry: true}
+		}
+	}
+	if !ordered || d.Result.Fault || !carriesOut(d.Plan) {
+		c.order.Set(id, order.State{Wave: order.NotBegun})
+		return
+	}
+	before, known := c.order.Get(id)
+	if !known {
+		before.Wave = order.NotBegun
+	}
+	current, end := wanted.Current(c.store.DependentsByKind(id)), len(wanted.Waves)+1
+	if c.options.Companion && wanted.GracePeriodSeconds == nil {
+		end--
+	}
+	switch {
+	case current > max(before.Wave, 0) && !d.Facts.Confirmed:
+		c.order.Set(id, order.State{Order: wanted, Wave: before.Wave})
+		d.Plan = decide.Plan{Reason: decide.DependentsUnconfirmed, ConfirmDependents: true}
+		if d.Facts.ConfirmError != "" {
+			d.Plan = decide.Plan{Reason: decide.DependentsUnreadable, Retry: true}
+		}
+	case current < end:
+		c.order.Set(id, order.State{Order: wanted, Wave: current})
+		if current != before.Wave {
+			c.store.Requeue(c.store.Dependents(id))
+		}
+		d.Plan = decide.Plan{Reason: decide.DependentsInOrder, Message: "it is the turn of " + wanted.Describe(current)}
+		d.Facts.Blockers, d.Facts.Blocking = c.store.Blockers(id, func(kind schema.GroupKind) bool { return wanted.WaveOf(kind) <= current })
+	default:
+		c.order.Set(id, order.State{Order: wanted, Wave: current})
+		if !c.options.Companion {
+			d.Plan = decide.Plan{Reason: decide.HoldReleased, Action: decide.RemoveFinalizer{Object: d.Facts.Object, Finalizer: graph.Hold}}
+		}
+	}
+}
+
+// carriesOut reports whether a plan for an owner with a hold carries out what was decided about its
+// dependents.
+func carriesOut(plan decide.Plan) bool {
+	switch action := plan.Action.(type) {
+	case decide.Propagate:
+		return true
+	case decide.RemoveFinalizer:
+		return action.Finalizer == graph.Hold
+	default:
+		return false
+	}
+}
+
+// verifyServed returns an error for a kind in an order that is not served: a kind that is misspelled
+// would have its objects deleted after all others.
+func (c *Collector) verifyServed(ctx context.Context, o order.Order) error {
+	for _, kind := range o.Kinds() {
+		if _, served := c.options.Types.Catalog().Preferred(kind); served {
+			continue
+		}
+		absent, err := c.options.Types.Absent(ctx, kind)
+		switch {
+		case err != nil:
+			return fmt.Errorf("look for kind %s of the order: %w", kind, err)
+		case absent:
+			return fmt.Errorf("the order has kind %s, which is not served: write its kind and group as in kubectl api-resources, or remove it", kind)
+		default:
+			return fmt.Errorf("the order has kind %s, which is not discovered yet", kind)
+		}
+	}
+	return nil
+}
+
+// queueOrdered queues objects that watch events show to be dependents of an owner that deletes its
+// dependents in order.
+func (c *Collector) queueOrdered(events ...graph.Event) {
+	for _, e := range events {
+		seen, ok := e.(graph.Seen)
+		if !ok || seen.Object.Terminating {
+			continue
+		}
+		if c.hasOrderedOwner(seen.Object) {
+			c.store.Requeue([]graph.ID{graph.IDOf(seen.Object.UID)})
+		}
+	}
+}
+
+// hasOrderedOwner reports whether an owner of an object deletes its dependents in order.
+func (c *Collector) hasOrderedOwner(o graph.Object) bool {
+	return slices.ContainsFunc(o.Owners, func(ref metav1.OwnerReference) bool { return c.order.IsOrdered(graph.IDOf(ref.UID)) })
+}
+
+// Turn returns what an ordered deletion of an owner's dependents means for those of a kind. It returns
+// false if there is none.
+func (c *Collector) Turn(owner graph.ID, dependent schema.GroupKind) (order.Turn, bool) {
+	return c.order.TurnOf(owner, dependent)
+}

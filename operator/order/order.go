@@ -1,0 +1,80 @@
+// Package order decides which dependents of an owner are deleted at a time, if a policy has
+// them deleted in order, or with a grace period of its own.
+//
+// Such an owner keeps its hold until its dependents are gone. Each dependent is decided about as
+// usual, but its owner counts as absent only when it is the turn of the dependent's kind. What is
+// not known counts as "not yet": the dependent is kept.
+package order
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/gleaner-dev/gleaner/hostabi"
+	"github.com/gleaner-dev/gleaner/operator/graph"
+)
+
+// Order is the order in which the dependents of one owner are deleted: wave by wave, and kinds
+// that are in no wave after the last one. The zero Order has no waves.
+type Order struct {
+	Waves [][]schema.GroupKind
+
+	// GracePeriodSeconds is the grace period with which everything below the owner is deleted; nil
+	// means that of each object.
+	GracePeriodSeconds *int64
+}
+
+// Of returns the order of a verdict about dependents. It returns false if the verdict has none.
+func Of(v hostabi.Verdict) (Order, bool) {
+	if v.Decision != hostabi.DecisionForeground || len(v.Order) == 0 && v.GracePeriodSeconds == nil {
+		return Order{}, false
+	}
+	o := Order{GracePeriodSeconds: v.GracePeriodSeconds}
+	for _, wave := range v.Order {
+		var kinds []schema.GroupKind
+		for _, kind := range wave {
+			kinds = append(kinds, schema.GroupKind{Group: kind.Group, Kind: kind.Kind})
+		}
+		o.Waves = append(o.Waves, kinds)
+	}
+	return o, true
+}
+
+// Kinds returns the kinds of all waves.
+func (o Order) Kinds() []schema.GroupKind { return slices.Concat(o.Waves...) }
+
+// WaveOf returns the index of the wave that has a kind; len(Waves) if none has.
+func (o Order) WaveOf(kind schema.GroupKind) int {
+	i := slices.IndexFunc(o.Waves, func(wave []schema.GroupKind) bool { return slices.Contains(wave, kind) })
+	if i < 0 {
+		return len(o.Waves)
+	}
+	return i
+}
+
+// Current returns the index of the first wave of which there are dependents: len(Waves) if only
+// kinds in no wave are left, and one more if nothing is.
+func (o Order) Current(dependents []graph.KindCount) int {
+	current := len(o.Waves) + 1
+	for _, d := range dependents {
+		if d.Count > 0 {
+			current = min(current, o.WaveOf(d.Kind))
+		}
+	}
+	return current
+}
+
+// Describe returns which wave it is the turn of, for people.
+func (o Order) Describe(wave int) string {
+	if wave >= len(o.Waves) {
+		return "the kinds that are in no wave"
+	}
+	var kinds []string
+	for _, kind := range o.Waves[wave] {
+		kinds = append(kinds, kind.String())
+	}
+	return "wave " + strconv.Itoa(wave+1) + " of " + strconv.Itoa(len(o.Waves)) + " (" + strings.Join(kinds, ", ") + ")"
+}

@@ -1,0 +1,108 @@
+package order_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+
+	"github.com/gleaner-dev/gleaner/hostabi"
+	"github.com/gleaner-dev/gleaner/operator/graph"
+	"github.com/gleaner-dev/gleaner/operator/order"
+)
+
+var (
+	pod, secret, job = schema.GroupKind{Kind: "Pod"}, schema.GroupKind{Kind: "Secret"}, schema.GroupKind{Group: "batch", Kind: "Job"}
+	owner            = graph.IDOf("6f0b6c1e-0000-4000-8000-000000000001")
+)
+
+func dependents(kinds ...schema.GroupKind) []graph.KindCount {
+	var list []graph.KindCount
+	for _, kind := range kinds {
+		list = append(list, graph.KindCount{Kind: kind, Count: 2})
+	}
+	return list
+}
+
+func TestOf_OnlyForegroundWithAnOrderOrAGracePeriod(t *testing.T) {
+	for name, v := range map[string]hostabi.Verdict{
+		"no decision":                {Order: []hostabi.Wave{{{Kind: "Pod"}}}},
+		"another decision":           {Decision: hostabi.DecisionOrphan, Order: []hostabi.Wave{{{Kind: "Pod"}}}},
+		"neither":                    {Decision: hostabi.DecisionForeground},
+		"a grace period of a delete": {Decision: hostabi.DecisionDelete, GracePeriodSeconds: ptr.To[int64](3)},
+	} {
+		if o, ok := order.Of(v); ok {
+			t.Errorf("%s: %+v", name, o)
+		}
+	}
+	o, ok := order.Of(hostabi.Verdict{
+		Decision: hostabi.DecisionForeground, GracePeriodSeconds: ptr.To[int64](0), Order: []hostabi.Wave{{{Kind: "Pod"}, {Group: "batch", Kind: "Job"}}, {{Kind: "Secret"}}},
+	})
+	want := order.Order{Waves: [][]schema.GroupKind{{pod, job}, {secret}}, GracePeriodSeconds: ptr.To[int64](0)}
+	if diff := cmp.Diff(want, o); !ok || diff != "" {
+		t.Error(ok, diff)
+	}
+	if diff := cmp.Diff([]schema.GroupKind{pod, job, secret}, o.Kinds()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestCurrent_IsTheFirstWaveWithDependents(t *testing.T) {
+	o := order.Order{Waves: [][]schema.GroupKind{{pod}, {secret}}}
+	for name, c := range map[string]struct {
+		dependents []graph.KindCount
+		want       int
+	}{
+		"all kinds":          {dependents(secret, job, pod), 0},
+		"later kinds":        {dependents(job, secret), 1},
+		"kinds in no wave":   {dependents(job), 2},
+		"nothing":            {nil, 3},
+		"a kind without any": {[]graph.KindCount{{Kind: pod}}, 3},
+	} {
+		if got := o.Current(c.dependents); got != c.want {
+			t.Errorf("%s: wave %d, want %d", name, got, c.want)
+		}
+	}
+}
+
+// What is not known, or has not begun, keeps the dependents.
+func TestTurnOf_IsDueOnceItsWaveHasBegun(t *testing.T) {
+	var p order.Progress
+	if turn, ordered := p.TurnOf(owner, pod); ordered || turn.Due {
+		t.Errorf("an unknown owner: %+v", turn)
+	}
+	p.Set(owner, order.State{Wave: order.NotBegun})
+	if turn, ordered := p.TurnOf(owner, pod); ordered || turn.Due {
+		t.Errorf("an owner without an order: %+v", turn)
+	}
+	o := order.Order{Waves: [][]schema.GroupKind{{pod}, {secret}}}
+	due := func(wave int) (all [3]bool) {
+		p.Set(owner, order.State{Order: o, Wave: wave})
+		for i, kind := range []schema.GroupKind{pod, secret, job} {
+			turn, ordered := p.TurnOf(owner, kind)
+			if !ordered || turn.Message == "" {
+				t.Errorf("wave %d, %s: %+v", wave, kind, turn)
+			}
+			all[i] = turn.Due
+		}
+		return all
+	}
+	got := [][3]bool{due(order.NotBegun), due(0), due(1), due(2)}
+	if diff := cmp.Diff([][3]bool{{}, {true}, {true, true}, {true, true, true}}, got); diff != "" {
+		t.Error(diff)
+	}
+	p.Forget(owner)
+	if _, known := p.Get(owner); known || p.IsOrdered(owner) {
+		t.Error("it is not forgotten")
+	}
+}
+
+func TestDescribe_NamesTheKinds(t *testing.T) {
+	o := order.Order{Waves: [][]schema.GroupKind{{pod, job}, {secret}}}
+	for wave, want := range []string{"wave 1 of 2 (Pod, Job.batch)", "wave 2 of 2 (Secret)", "the kinds that are in no wave"} {
+		if got := o.Describe(wave); got != want {
+			t.Errorf("wave %d: %q", wave, got)
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package order
+
+import (
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/gleaner-dev/gleaner/operator/graph"
+)
+
+// NotBegun is the wave of an owner of which no dependent is deleted yet.
+const NotBegun = -1
+
+// State is how far the ordered deletion of an owner's dependents is.
+type State struct {
+	Order Order
+	Wave  int // whose turn it is, with all earlier ones; NotBegun: none
+}
+
+// Turn is what an ordered deletion means for a dependent.
+type Turn struct {
+	Due     bool // it is the turn of the dependent's kind
+	Message string
+}
+
+// Progress has the owners about whose dependents was decided since the start, and how far their
+// ordered deletion is. It is in memory only: the decision is in the owner's state annotation, and the
+// graph shows what is left. The zero value is ready to use. Its methods may be called concurrently.
+type Progress struct {
+	mu sync.Mutex // covers of
+	of map[graph.ID]State
+}
+
+// Set replaces the state of an owner.
+func (p *Progress) Set(owner graph.ID, s State) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.of == nil {
+		p.of = map[graph.ID]State{}
+	}
+	p.of[owner] = s
+}
+
+// Forget forgets an owner that is gone, or has no hold any more.
+func (p *Progress) Forget(owner graph.ID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.of, owner)
+}
+
+// Clear forgets all owners.
+func (p *Progress) Clear() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	clear(p.of)
+}
+
+// Get returns the state of an owner. It returns false if nothing was decided about its dependents since
+// the start.
+func (p *Progress) Get(owner graph.ID) (State, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s, known := p.of[owner]
+	return s, known
+}
+
+// IsOrdered reports whether an owner's dependents are deleted in order.
+func (p *Progress) IsOrdered(owner graph.ID) bool {
+	s, known := p.Get(owner)
+	return known && s.isOrdered()
+}
+
+// isOrdered reports whether there is an order, be it without waves.
+func (s State) isOrdered() bool { return len(s.Order.Waves) != 0 || s.Order.GracePeriodSeconds != nil }
+
+// Kinds returns the kinds in the waves of an owner's order.
+func (p *Progress) Kinds(owner graph.ID) []schema.GroupKind {
+	s, _ := p.Get(owner)
+	return s.Order.Kinds()
+}
+
+// TurnOf returns whose turn it is if the dependents of an owner are deleted in order. It returns
+// false if they are not.
+func (p *Progress) TurnOf(owner graph.ID, dependent schema.GroupKind) (Turn, bool) {
+	s, known := p.Get(owner)
+	switch {
+	case !known || !s.isOrdered():
+		return Turn{}, false
+	case s.Wave == NotBegun:
+		return Turn{Message: "it is being deleted in order, and has not begun with its dependents"}, true
+	case s.Order.WaveOf(dependent) <= s.Wave:
+		return Turn{Due: true, Message: "it is being deleted in order, and it is the turn of " + s.Order.Describe(s.Wave)}, true
+	default:
+		return Turn{Message: "it is being deleted in order, and " + s.Order.Describe(s.Wave) + " comes first"}, true
+	}
+}
