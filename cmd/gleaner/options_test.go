@@ -63,6 +63,8 @@ func TestFlags_InvalidValues_ErrorSaysWhatToUse(t *testing.T) {
 		{"--max-modules-size-per-namespace=-1", "use a quantity such as 32Mi"},
 		{"--canary-timeout=-1s", "use 1s or more, or 0 to disable the check"},
 		{"--canary-timeout=500ms", "use 1s or more, or 0 to disable the check"},
+		{"--observe-timeout=-1s", "use a duration up to 1h, or 0 to disable waiting"},
+		{"--observe-timeout=2h", "use a duration up to 1h, or 0 to disable waiting"},
 		{"--api-qps=-1", "use a positive number, or 0 for no limit"},
 		{"--api-qps=NaN", "use a positive number, or 0 for no limit"},
 		{"--log-format=xml", "use json or text"},

@@ -90,7 +90,10 @@ func versionOf(list *metav1.APIResourceList) (schema.GroupVersion, bool) {
 // to the one that can be collected, otherwise to the first by name.
 func (b *builder) resources(gv schema.GroupVersion, list *metav1.APIResourceList) []Resource {
 	var found []Resource
-	readable := map[string]int{}
+	readable, subresources := map[string]int{}, map[string]bool{}
+	for i := range list.APIResources {
+		subresources[list.APIResources[i].Name] = true
+	}
 	for i := range list.APIResources {
 		r := &list.APIResources[i]
 		if r.Name == "" || r.Kind == "" || strings.Contains(r.Name, "/") {
@@ -107,6 +110,7 @@ func (b *builder) resources(gv schema.GroupVersion, list *metav1.APIResourceList
 			Namespaced: r.Namespaced,
 			Local:      b.settings.Local[gv],
 			Collected:  !ignored && Collectable(r.Verbs),
+			HasStatus:  subresources[r.Name+"/status"],
 		})
 	}
 	for i := range found {

@@ -32,6 +32,9 @@ type Resource struct {
 	// listed, watched and deleted, and is not ignored.
 	Collected bool
 
+	// HasStatus is set if the type has the subresource status.
+	HasStatus bool
+
 	// Ambiguous is set if another readable resource of this version has the same kind,
 	// which is possible only for aggregated API servers: an object of the kind may be in
 	// either resource.

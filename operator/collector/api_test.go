@@ -74,6 +74,8 @@ type key struct {
 type object struct {
 	metav1.PartialObjectMetadata
 	key key
+
+	observedGeneration int64 // in its status
 }
 
 // fault is how requests are answered instead.
@@ -108,7 +110,7 @@ func (a *api) catalog(previous *catalog.Catalog, failed ...string) *catalog.Cata
 		byVersion[gv].APIResources = append(byVersion[gv].APIResources, metav1.APIResource{
 			Name: t.Resource, Kind: t.kind, Namespaced: !t.clusterScoped,
 			Verbs: metav1.Verbs{"delete", "get", "list", "patch", "watch"},
-		})
+		}, metav1.APIResource{Name: t.Resource + "/status", Kind: t.kind, Namespaced: !t.clusterScoped, Verbs: metav1.Verbs{"get", "patch"}})
 	}
 	return catalog.Build(nil, lists, settings)
 }
@@ -287,6 +289,7 @@ func (a *api) delete(o *object, body []byte) *apierrors.StatusError {
 	}
 	if o.DeletionTimestamp == nil {
 		o.DeletionTimestamp = &metav1.Time{Time: beginning}
+		o.Generation++
 	}
 	a.changed(o)
 	return nil

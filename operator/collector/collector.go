@@ -21,6 +21,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/graphstore"
 	"github.com/gleaner-dev/gleaner/operator/lastseen"
 	"github.com/gleaner-dev/gleaner/operator/modulecall"
+	"github.com/gleaner-dev/gleaner/operator/observe"
 	"github.com/gleaner-dev/gleaner/operator/order"
 	"github.com/gleaner-dev/gleaner/operator/selectors"
 	"github.com/gleaner-dev/gleaner/operator/statekey"
@@ -63,6 +64,10 @@ type Options struct {
 	OnUnverified func(error)         // called if an object is kept because its state can't be verified; optional
 	StateLimiter *writelimit.Limiter // limits writes of module states; nil means no limit
 	Steps        []writer.Step       // that each write passes before the gate; optional
+
+	// ObserveTimeout limits how long dependents are not orphaned because the controller of their owner has
+	// not observed that the owner is being deleted; 0 means that it is not waited for.
+	ObserveTimeout time.Duration
 
 	Companion bool // Gleaner runs in addition to the built-in garbage collector
 	DryRun    bool // decide and record, but write nothing
@@ -107,8 +112,11 @@ type Collector struct {
 	replaced replaced
 	parked   parked
 	order    order.Progress
-	backoff  workqueue.TypedRateLimiter[graph.ID]
-	parking  workqueue.TypedRateLimiter[graph.ID] // backoff of parked objects
+
+	deletions observe.Deletions // of owners that orphan dependents
+
+	backoff workqueue.TypedRateLimiter[graph.ID]
+	parking workqueue.TypedRateLimiter[graph.ID] // backoff of parked objects
 }
 
 // New returns a Collector.
@@ -137,6 +145,8 @@ func New(o Options) *Collector {
 	}
 	if o.Companion {
 		c.Gatherer.Requests = &gather.Requests{}
+	} else {
+		c.Gatherer.Observed = c.isObserved
 	}
 	c.Gatherer.Reader.OnAbandoned = c.store.Apply
 	c.actor.OnStateSaved = func(o graph.Object, after *metav1.PartialObjectMetadata) {
@@ -232,6 +242,7 @@ func (c *Collector) Keep(id graph.ID) { c.memories.Keep(id) }
 func (c *Collector) Follow() {
 	c.parked.clear()
 	c.order.Clear()
+	c.deletions.Clear()
 }
 
 // ParkedCount returns the number of objects with too many owners of which some were not

@@ -59,6 +59,9 @@ func (r storyReader) Get(_ context.Context, _ policies.ServiceAccount, resource 
 	meta := *o.DeepCopy()
 	meta.TypeMeta = metav1.TypeMeta{APIVersion: resource.GroupVersion().String(), Kind: r.types[i].kind}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&meta)
+	if o.observedGeneration != 0 {
+		content["status"] = map[string]any{"observedGeneration": o.observedGeneration}
+	}
 	return &unstructured.Unstructured{Object: content}, err
 }
 

@@ -145,6 +145,7 @@ func (c *Collector) Decide(ctx context.Context, id graph.ID, facts decide.Facts,
 		return d, nil
 	}
 	c.inOrder(ctx, id, &d)
+	c.awaitObserved(ctx, id, &d)
 	d.Plan = c.limit(d)
 	d.Plan.RequeueAfter = c.memories.Commit(id, d)
 	return d, nil
@@ -220,6 +221,7 @@ func (c *Collector) refresh(ctx context.Context, plan decide.Plan, result act.Re
 func (c *Collector) forget(id graph.ID) {
 	c.memories.Forget(id)
 	c.order.Forget(id)
+	c.deletions.Forget(id)
 	c.parked.forget(id)
 	c.parking.Forget(id)
 	c.replaced.forget(id)

@@ -38,6 +38,9 @@ import (
 //	barrier                    a round of the barrier, if one was asked for
 //	settle                     see, work and barrier, until nothing is left
 //	companion                  from now on another collector does the collecting
+//	observe U...               from now on controllers of owners that orphan are waited for, for three
+//	                           seconds; those of U report the generation that they observe
+//	observed U...              they have observed objects as they are now
 //	lease lapsed|renewed|lost  lapsed: not renewed in time, but not lost yet
 //	govern KIND HOOK           a policy is in force; below it is its verdict
 //	interrupted KIND           its watch has ended
@@ -124,6 +127,12 @@ func init() { // since before runs commands
 			w.companion = true
 			w.connect()
 		},
+		"observe": func(w *world, args words, _ string) {
+			w.observes = 3 * time.Second
+			w.connect()
+			w.observed(args)
+		},
+		"observed": func(w *world, args words, _ string) { w.observed(args) },
 	}
 }
 

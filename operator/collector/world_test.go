@@ -61,6 +61,7 @@ type world struct {
 	plans map[string][]func()               // what happens just before a request
 
 	companion bool
+	observes  time.Duration // how long controllers are waited for
 	dryRun    bool
 	steps     []writer.Step // that writes pass
 	lapsed    error         // why the lease can't be relied on
@@ -128,7 +129,7 @@ func (w *world) connect() {
 		StateKeys: func() (statekey.Keys, error) {
 			return statekey.Parse(map[string][]byte{statekey.Current: bytes.Repeat([]byte{1}, statekey.MinBytes)})
 		},
-		Companion: w.companion, DryRun: w.dryRun, Steps: w.steps, Now: now,
+		ObserveTimeout: w.observes, Companion: w.companion, DryRun: w.dryRun, Steps: w.steps, Now: now,
 		Sleep: func(_ context.Context, d time.Duration) { w.now = w.now.Add(d) },
 	})
 }
@@ -190,12 +191,17 @@ func (w *world) create(args words) *object {
 	}
 	o := &object{key: key{w.api.types[i].GroupResource(), namespace, name}}
 	o.Namespace, o.Name, o.UID = namespace, name, types.UID(args.value("uid", name))
-	o.CreationTimestamp = metav1.Time{Time: beginning}
+	o.CreationTimestamp, o.Generation = metav1.Time{Time: beginning}, 1
 	o.OwnerReferences, o.Finalizers = references(args.values["owners"]), args.values["finalizers"]
 	w.api.objects[o.key] = o
 	w.api.changed(o)
 	w.name(o)
 	return o
+}
+
+// observed has the controllers of objects report the generation that these have now.
+func (w *world) observed(args words) {
+	w.each(args, func(uid string) { w.object(uid).observedGeneration = w.object(uid).Generation })
 }
 
 // name remembers the UIDs that an object makes known.

@@ -152,6 +152,8 @@ const (
 	DependentsUnreadable  Reason = "DependentsUnreadable"  // the object waits because not all kinds of dependents could be listed
 	DependentsUnconfirmed Reason = "DependentsUnconfirmed" // the object waits until its dependents have been listed
 	DependentsOrphaned    Reason = "DependentsOrphaned"    // no dependent references the object any more, so it is deleted
+	DeletionNotObserved   Reason = "DeletionNotObserved"   // dependents are orphaned when the controller of the object has observed the deletion
+	ObserveTimedOut       Reason = "ObserveTimedOut"       // the controller of the object has not observed the deletion in time, and dependents are orphaned anyway
 	DependentsGone        Reason = "DependentsGone"        // all blocking dependents are gone, so the object is deleted
 	OwnershipCycle        Reason = "OwnershipCycle"        // objects that are being deleted own each other, and this reference is unblocked
 	LeftToCollector       Reason = "LeftToCollector"       // the built-in garbage collector is about to do the same

@@ -52,6 +52,10 @@ type Gatherer struct {
 
 	// Order has the owners with dependents that are deleted in order. Nil means that none has.
 	Order *order.Progress
+
+	// Observed reports whether the dependents of an owner that orphans them may be released: its controller
+	// has observed the deletion. Nil means that this doesn't matter.
+	Observed func(owner graph.ID, kind schema.GroupKind) bool
 }
 
 // Gather returns the facts about one object. It returns false if the object is not in
@@ -137,6 +141,9 @@ func (g *Gatherer) owner(ctx context.Context, view graph.View, claim graph.Claim
 	owner := decide.Owner{Reference: claim.Reference}
 	if claim.State == graph.Orphaning && (!claim.Stale || view.Object.Terminating) {
 		owner.Status, owner.Message, owner.DeletionVersion = decide.Orphaning, orphaningMessage, g.deletionVersion(view, claim)
+		if g.Observed != nil && !g.Observed(graph.IDOf(claim.Reference.UID), view.Claim(claim.Reference).Kind.GroupKind()) {
+			owner.Status, owner.Message = decide.Present, orphaningMessage+", and its controller has not observed that yet"
+		}
 		return owner
 	}
 	if view.Object.Terminating {

@@ -98,6 +98,7 @@ type Options struct {
 	SweepInterval     time.Duration // interval of sweeps, which queue everything that may need work
 	CanaryTimeout     time.Duration // for another collector to finalize a canary; 0 means no canaries
 	CanaryInterval    time.Duration // interval of canaries
+	ObserveTimeout    time.Duration // for the controller of an owner to observe its deletion, before dependents are orphaned; 0 means none
 	SyncTimeout       time.Duration // for the initial lists
 	Ignored           map[schema.GroupResource]struct{}
 	DryRun            bool // decide and record, but write nothing
@@ -274,7 +275,7 @@ func (op *Operator) connectCollector(client, watching metadata.Interface, config
 		Bulk: from.bulk, Steps: op.steps(),
 		Types:     gather.Sources{Catalog: op.types, Absent: op.watcher.Absent, VerifyEmpty: op.watcher.VerifyEmpty},
 		Namespace: op.options.Namespace, StateKeys: op.keys.Keys, StateLimiter: op.limits.states,
-		Companion: op.options.Companion, DryRun: op.options.DryRun, Now: op.now,
+		ObserveTimeout: op.options.ObserveTimeout, Companion: op.options.Companion, DryRun: op.options.DryRun, Now: op.now,
 	})
 	op.connectSubscribers(watching)
 	op.connectFinalizers(client, from, executor)

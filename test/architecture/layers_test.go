@@ -95,12 +95,13 @@ var layers = map[string]layer{
 		external: []string{"k8s.io/apimachinery"},
 	},
 	"operator/order":      {internal: []string{"hostabi", "operator/graph"}, external: []string{"k8s.io/apimachinery"}},
+	"operator/observe":    {internal: []string{"operator/graph"}, external: []string{"k8s.io/apimachinery"}},
 	"operator/graphstore": {internal: []string{"operator/graph", "operator/selection"}, external: []string{"k8s.io/apimachinery"}},
 	"operator/fairqueue":  {internal: []string{"operator/graph"}, external: []string{"k8s.io/client-go"}},
 	"operator/collector": { // nothing that only companion mode needs, and nothing of status
 		internal: []string{
 			"hostabi", "operator/act", "operator/bulkread", "operator/catalog", "operator/decide", "operator/evaluate", "operator/gate", "operator/gather",
-			"operator/graph", "operator/graphstore", "operator/lastseen", "operator/modulecall", "operator/objectstate", "operator/order", "operator/record", "operator/selectors", "operator/statekey", "operator/writelimit",
+			"operator/graph", "operator/graphstore", "operator/lastseen", "operator/modulecall", "operator/objectstate", "operator/observe", "operator/order", "operator/record", "operator/selectors", "operator/statekey", "operator/writelimit",
 			"operator/writer", "policies",
 		},
 		external: []string{"k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/controller-runtime/pkg/reconcile"},

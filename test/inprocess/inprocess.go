@@ -74,7 +74,7 @@ func Options(config *rest.Config) run.Options {
 	return run.Options{
 		Config: config, Namespace: metav1.NamespaceSystem, Workers: 20,
 		DiscoveryInterval: 30 * time.Second, SweepInterval: time.Minute,
-		CanaryInterval: time.Minute, SyncTimeout: 30 * time.Second,
+		CanaryInterval: time.Minute, SyncTimeout: 30 * time.Second, ObserveTimeout: 10 * time.Second,
 		FinalizerNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, // the tests' servers
 		Ignored:           catalog.DefaultIgnored(), Evaluator: builtin.Policy{},
 		Metrics: prometheus.NewRegistry(), Log: ctrl.Log,

@@ -173,7 +173,7 @@ func (o *options) assemble(ctx context.Context, config *rest.Config, log logr.Lo
 		Config: config, Namespace: o.namespace, Workers: o.workers, APIQPS: o.apiQPS,
 		Elect:             o.leaderElect && !o.dryRun, // a dry run writes no lease, and must not keep another replica from leading
 		DiscoveryInterval: o.discoveryInterval, SweepInterval: o.sweepInterval,
-		CanaryTimeout: o.canaryTimeout, CanaryInterval: canaryInterval, SyncTimeout: syncTimeout,
+		CanaryTimeout: o.canaryTimeout, CanaryInterval: canaryInterval, SyncTimeout: syncTimeout, ObserveTimeout: o.observeTimeout,
 		Ignored: ignored, DryRun: o.dryRun, Evaluator: builtin.Policy{}, CacheDir: o.cacheDir, Sandbox: sandbox, Records: bounds, Archive: kept, ReuseConnections: o.reuseConnections,
 		FinalizerNetworks: networks.finalizers, ModuleNetworks: networks.modules, ClusterNetworks: networks.cluster,
 		DisableTenantModules: !o.tenantModules, ModuleQuota: quota,

@@ -33,6 +33,7 @@ type options struct {
 	moduleNetworks    []string
 	clusterNetworks   []string
 	canaryTimeout     time.Duration
+	observeTimeout    time.Duration
 	apiQPS            float32
 	leaderElect       bool
 	metricsAddress    string
@@ -61,6 +62,7 @@ func defaultOptions() options {
 		sweepInterval:     5 * time.Minute,
 		ignoreResources:   []string{"events", "events.events.k8s.io"},
 		canaryTimeout:     10 * time.Second,
+		observeTimeout:    10 * time.Second,
 		leaderElect:       true,
 		metricsAddress:    ":8443",
 		probeAddress:      ":8081",
@@ -99,6 +101,8 @@ func (o *options) addTo(flags *pflag.FlagSet) {
 		"`networks` of the nodes, pods and Services of this cluster: private even if the addresses look public; detected by default, from Nodes, ServiceCIDRs and the API server's Service")
 	flags.DurationVar(&o.canaryTimeout, "canary-timeout", o.canaryTimeout,
 		"time to wait for another garbage collector to act on the canary; 0 disables the check")
+	flags.DurationVar(&o.observeTimeout, "observe-timeout", o.observeTimeout,
+		"maximum time to wait, before dependents are orphaned, for the controller of their owner to report in status.observedGeneration that it has observed the deletion; 0 disables waiting")
 	flags.Float32Var(&o.apiQPS, "api-qps", o.apiQPS,
 		"maximum number of requests for single objects per second; 0 is unlimited, and leaves flow control to the API server")
 	flags.BoolVar(&o.leaderElect, "leader-elect", o.leaderElect,
@@ -149,6 +153,7 @@ func (o *options) validate() error {
 	refuse(o.canaryTimeout < 0, "--canary-timeout=%s: use 1s or more, or 0 to disable the check", o.canaryTimeout)
 	refuse(o.canaryTimeout > 0 && o.canaryTimeout < time.Second,
 		"--canary-timeout=%s: too short to detect another garbage collector; use 1s or more, or 0 to disable the check", o.canaryTimeout)
+	refuse(o.observeTimeout < 0 || o.observeTimeout > time.Hour, "--observe-timeout=%s: use a duration up to 1h, or 0 to disable waiting", o.observeTimeout)
 	refuse(!(o.apiQPS >= 0 && o.apiQPS <= math.MaxFloat32), "--api-qps=%g: use a positive number, or 0 for no limit", o.apiQPS)
 	refuse(o.logFormat != "json" && o.logFormat != "text", "--log-format=%s: use json or text", o.logFormat)
 	refuse(o.verbosity < 0 || o.verbosity > 10, "--verbosity=%d: use a number from 0 to 10", o.verbosity)

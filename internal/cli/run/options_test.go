@@ -23,6 +23,7 @@ func TestDefaults_AreAsDocumented(t *testing.T) {
 		sweepInterval:     5 * time.Minute,
 		ignoreResources:   []string{"events", "events.events.k8s.io"},
 		canaryTimeout:     10 * time.Second,
+		observeTimeout:    10 * time.Second,
 		apiQPS:            0,
 		leaderElect:       true,
 		metricsAddress:    ":8443",

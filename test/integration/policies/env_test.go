@@ -57,6 +57,8 @@ var resources = map[string]schema.GroupVersionResource{
 	"Namespace":                {Version: "v1", Resource: "namespaces"},
 	"ServiceAccount":           {Version: "v1", Resource: "serviceaccounts"},
 	"Pod":                      {Version: "v1", Resource: "pods"},
+	"ReplicaSet":               {Group: "apps", Version: "v1", Resource: "replicasets"},
+	"DaemonSet":                {Group: "apps", Version: "v1", Resource: "daemonsets"},
 	"PersistentVolumeClaim":    {Version: "v1", Resource: "persistentvolumeclaims"},
 	"Role":                     {Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "roles"},
 	"RoleBinding":              {Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "rolebindings"},

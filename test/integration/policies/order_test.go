@@ -1,6 +1,7 @@
 package policies
 
 import (
+	"maps"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -106,24 +107,30 @@ func TestOrder_OfAnUnknownKindKeepsEverything(t *testing.T) {
 	w.waitForDeletion(owner, dependent)
 }
 
-// createPod creates a Pod of a node that doesn't exist, so that nothing ends its grace period.
-func (w *env) createPod(name string, owner *unstructured.Unstructured) *unstructured.Unstructured {
+// createPod creates a Pod.
+func (w *env) createPod(name string, metadata, spec map[string]any) *unstructured.Unstructured {
 	w.Helper()
 	o := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "v1", "kind": "Pod",
-		"metadata": map[string]any{"name": name, "ownerReferences": []any{map[string]any{
-			"apiVersion": owner.GetAPIVersion(), "kind": owner.GetKind(), "name": owner.GetName(), "uid": string(owner.GetUID()), "blockOwnerDeletion": true,
-		}}},
-		"spec": map[string]any{
-			"nodeName": "none", "terminationGracePeriodSeconds": int64(30),
-			"containers": []any{map[string]any{"name": "main", "image": "example.com/none"}},
-		},
+		"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": name},
+		"spec": map[string]any{"containers": []any{map[string]any{"name": "main", "image": "example.com/none"}}},
 	}}
+	maps.Copy(o.Object["metadata"].(map[string]any), metadata)
+	maps.Copy(o.Object["spec"].(map[string]any), spec)
 	made, err := w.client(o).Create(w.Context(), o, metav1.CreateOptions{})
 	if err != nil {
 		w.Fatal(err)
 	}
+	w.Cleanup(func() { w.forceDelete(made) })
 	return made
+}
+
+// createAssignedPod creates a Pod on a node that doesn't exist, so that nothing ends its grace period.
+func (w *env) createAssignedPod(name string, owner *unstructured.Unstructured) *unstructured.Unstructured {
+	w.Helper()
+	ref := map[string]any{
+		"apiVersion": owner.GetAPIVersion(), "kind": owner.GetKind(), "name": owner.GetName(), "uid": string(owner.GetUID()), "blockOwnerDeletion": true,
+	}
+	return w.createPod(name, map[string]any{"ownerReferences": []any{ref}}, map[string]any{"nodeName": "none", "terminationGracePeriodSeconds": int64(30)})
 }
 
 // The grace period is that of everything below the owner; beside the built-in collector, it is that of
@@ -132,9 +139,9 @@ func TestGracePeriod_IsThatOfTheSubtree(t *testing.T) {
 	w := newEnv(t)
 	w.applyPolicy(governingPolicy + `{propagate: {decision: Foreground, gracePeriodSeconds: 600}}`)
 	owner := w.createHeldSecret()
-	pods := []*unstructured.Unstructured{w.createPod("direct", owner)}
+	pods := []*unstructured.Unstructured{w.createAssignedPod("direct", owner)}
 	if !*companionMode {
-		pods = append(pods, w.createPod("indirect", w.createConfigMap("between", owner)))
+		pods = append(pods, w.createAssignedPod("indirect", w.createConfigMap("between", owner)))
 	}
 	w.delete(owner)
 	for _, pod := range pods {
