@@ -69,3 +69,8 @@ func (r storyReader) Get(_ context.Context, _ policies.ServiceAccount, resource 
 func (r storyReader) Namespace(context.Context, string) (modulecall.Namespace, error) {
 	return modulecall.Namespace{}, nil
 }
+
+// observed has the controllers of objects report the generation that these have now.
+func (w *world) observed(args words) {
+	w.each(args, func(uid string) { w.object(uid).observedGeneration = w.object(uid).Generation })
+}

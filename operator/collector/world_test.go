@@ -199,11 +199,6 @@ func (w *world) create(args words) *object {
 	return o
 }
 
-// observed has the controllers of objects report the generation that these have now.
-func (w *world) observed(args words) {
-	w.each(args, func(uid string) { w.object(uid).observedGeneration = w.object(uid).Generation })
-}
-
 // name remembers the UIDs that an object makes known.
 func (w *world) name(o *object) {
 	w.uids[graph.IDOf(o.UID)] = o.UID

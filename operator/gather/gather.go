@@ -140,11 +140,7 @@ func (g *Gatherer) DeletionVersion(o graph.Object) uint64 {
 func (g *Gatherer) owner(ctx context.Context, view graph.View, claim graph.Claim, r *readBudget) decide.Owner {
 	owner := decide.Owner{Reference: claim.Reference}
 	if claim.State == graph.Orphaning && (!claim.Stale || view.Object.Terminating) {
-		owner.Status, owner.Message, owner.DeletionVersion = decide.Orphaning, orphaningMessage, g.deletionVersion(view, claim)
-		if g.Observed != nil && !g.Observed(graph.IDOf(claim.Reference.UID), view.Claim(claim.Reference).Kind.GroupKind()) {
-			owner.Status, owner.Message = decide.Present, orphaningMessage+", and its controller has not observed that yet"
-		}
-		return owner
+		return g.orphaning(owner, view, claim)
 	}
 	if view.Object.Terminating {
 		owner.Message = "not checked because the object itself is being deleted"
@@ -197,6 +193,16 @@ func (g *Gatherer) owner(ctx context.Context, view graph.View, claim graph.Claim
 		return owner
 	}
 	return g.ownerFrom(owner, at, resource, result)
+}
+
+// orphaning returns an owner that orphans its dependents, once its controller has observed that.
+func (g *Gatherer) orphaning(owner decide.Owner, view graph.View, claim graph.Claim) decide.Owner {
+	if g.Observed != nil && !g.Observed(graph.IDOf(claim.Reference.UID), view.Claim(claim.Reference).Kind.GroupKind()) {
+		owner.Status, owner.Message = decide.Present, orphaningMessage+", and its controller has not observed that yet"
+		return owner
+	}
+	owner.Status, owner.Message, owner.DeletionVersion = decide.Orphaning, orphaningMessage, g.deletionVersion(view, claim)
+	return owner
 }
 
 // deletionProvesAbsence reports whether the observed deletion of an owner proves that a claim on it is
