@@ -60,13 +60,12 @@ type world struct {
 	later map[graph.ID]struct{}             // to be looked at again of themselves
 	plans map[string][]func()               // what happens just before a request
 
-	companion bool
-	observes  time.Duration // how long controllers are waited for
-	dryRun    bool
-	steps     []writer.Step // that writes pass
-	lapsed    error         // why the lease can't be relied on
-	policies  []*policies.Policy
-	policySet func() *policies.Set // nil until they are known
+	companion, dryRun bool
+	observes          time.Duration // how long controllers are waited for
+	steps             []writer.Step // that writes pass
+	lapsed            error         // why the lease can't be relied on
+	policies          []*policies.Policy
+	policySet         func() *policies.Set // nil until they are known
 
 	saying   sync.Mutex // covers out
 	out      strings.Builder
