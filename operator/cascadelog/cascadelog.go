@@ -22,7 +22,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gleaner-dev/gleaner/operator/completion"
+	"github.com/gleaner-dev/gleaner/operator/decide"
 	"github.com/gleaner-dev/gleaner/operator/graph"
+	"github.com/gleaner-dev/gleaner/operator/record"
 )
 
 const (
@@ -48,16 +50,10 @@ const (
 	followed = time.Minute
 )
 
-// The reasons of events.
-const (
-	eventCompleted = "CascadeCompleted" // nothing of the object's cascade is left
-	eventStalled   = "CascadeStalled"   // for five minutes, nothing of the object's cascade was deleted or released
-)
-
 // eventTypes are the types of events by reason.
-var eventTypes = map[string]string{
-	eventCompleted: corev1.EventTypeNormal,
-	eventStalled:   corev1.EventTypeWarning,
+var eventTypes = map[decide.Reason]string{
+	decide.CascadeCompleted: corev1.EventTypeNormal,
+	decide.CascadeStalled:   corev1.EventTypeWarning,
 }
 
 // Options configure a Log. All fields are required.
@@ -70,7 +66,8 @@ type Options struct {
 	Leading   func() bool                                            // reports whether this replica reports
 	Left      func(completion.Cascade) string                        // what is left of a cascade, for people
 	Observe   func(completed completion.Cascade, took time.Duration) // updates metrics
-	DryRun    bool                                                   // nothing is written
+	Record    func(root record.Object, reason decide.Reason, message string, at time.Time)
+	DryRun    bool // nothing is written
 	Now       func() time.Time
 	Log       logr.Logger
 }
@@ -93,7 +90,7 @@ type Log struct {
 // report is an event that is to be written.
 type report struct {
 	completion.Cascade
-	reason string
+	reason decide.Reason
 	at     time.Time
 }
 
@@ -159,11 +156,11 @@ func (l *Log) check() {
 	defer l.mu.Unlock()
 	completed, stalled := l.tracker.Check(l.options.Graph, now)
 	for _, c := range completed {
-		l.pending.add(report{Cascade: c, reason: eventCompleted, at: now})
+		l.pending.add(report{Cascade: c, reason: decide.CascadeCompleted, at: now})
 		l.recent = append(l.recent, Completed{c, now})
 	}
 	for _, c := range stalled {
-		l.pending.add(report{Cascade: c, reason: eventStalled, at: now})
+		l.pending.add(report{Cascade: c, reason: decide.CascadeStalled, at: now})
 	}
 	l.recent = l.recent[max(len(l.recent)-maxRecent, 0):]
 	if !l.options.Leading() {
@@ -235,8 +232,10 @@ func (l *Log) write(ctx context.Context, r report) error {
 	case err != nil:
 		return err
 	}
+	root := record.Object{APIVersion: r.Root.APIVersion, Kind: r.Root.Kind, Namespace: r.Root.Namespace, Name: r.Root.Name, UID: r.Root.UID}
+	l.options.Record(root, r.reason, e.Message, r.at)
 	l.options.Log.Info(e.Message, "root", r.Root.String(), "uid", r.Root.UID, "reason", r.reason, "deleted", r.Deleted, "kept", r.Kept)
-	if r.reason == eventCompleted {
+	if r.reason == decide.CascadeCompleted {
 		l.options.Observe(r.Cascade, r.at.Sub(r.Began))
 	}
 	return nil
@@ -250,16 +249,16 @@ func (l *Log) event(r report) *corev1.Event {
 	}
 	took := r.at.Sub(r.Began).Round(time.Millisecond)
 	message := fmt.Sprintf("cascade completed in %s: %d deleted, %d kept", took, r.Deleted, r.Kept)
-	if r.reason == eventStalled {
+	if r.reason == decide.CascadeStalled {
 		message = fmt.Sprintf("cascade makes no progress: %d deleted, %d kept; left: %s", r.Deleted, r.Kept, l.options.Left(r.Cascade))
 	}
 	at := metav1.NewTime(r.at)
 	return &corev1.Event{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "cascade-" + hex.EncodeToString(sum[:8]) + map[string]string{eventStalled: "-stalled"}[r.reason]},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "cascade-" + hex.EncodeToString(sum[:8]) + map[decide.Reason]string{decide.CascadeStalled: "-stalled"}[r.reason]},
 		InvolvedObject: corev1.ObjectReference{
 			APIVersion: r.Root.APIVersion, Kind: r.Root.Kind, Namespace: r.Root.Namespace, Name: r.Root.Name, UID: r.Root.UID,
 		},
-		Reason: r.reason, Message: message, Type: eventTypes[r.reason], FirstTimestamp: at, LastTimestamp: at, Count: 1,
+		Reason: string(r.reason), Message: message, Type: eventTypes[r.reason], FirstTimestamp: at, LastTimestamp: at, Count: 1,
 		Source: corev1.EventSource{Component: "gleaner"}, ReportingController: "gleaner",
 	}
 }

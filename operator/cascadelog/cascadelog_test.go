@@ -25,8 +25,10 @@ import (
 
 	"github.com/gleaner-dev/gleaner/operator/cascadelog"
 	"github.com/gleaner-dev/gleaner/operator/completion"
+	"github.com/gleaner-dev/gleaner/operator/decide"
 	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/graphstore"
+	"github.com/gleaner-dev/gleaner/operator/record"
 )
 
 // api is an API server with events and a ConfigMap.
@@ -34,10 +36,11 @@ type api struct {
 	t      *testing.T
 	client client.WithWatch
 
-	mu     sync.Mutex // covers what follows
-	events map[string]*corev1.Event
-	writes int
-	fails  error // of writing events
+	mu      sync.Mutex // covers what follows
+	events  map[string]*corev1.Event
+	records []string
+	writes  int
+	fails   error // of writing events
 }
 
 func newAPI(t *testing.T) *api {
@@ -76,6 +79,10 @@ func (a *api) expectEvents(want ...string) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		a.t.Errorf("events (-want +got):\n%s", diff)
 	}
+	recorded := slices.Sorted(slices.Values(a.records))
+	if diff := cmp.Diff(want, recorded); diff != "" {
+		a.t.Errorf("records (-want +got):\n%s", diff)
+	}
 }
 
 // replica is a process that follows cascades.
@@ -95,7 +102,12 @@ func (a *api) start(leading bool) *replica {
 		Ignore:  func(o graph.Object) bool { return o.Name == "canary" },
 		Left:    func(c completion.Cascade) string { return fmt.Sprint(c.Owners) },
 		Observe: func(completion.Cascade, time.Duration) { a.mu.Lock(); defer a.mu.Unlock(); r.observed++ },
-		Now:     time.Now, Log: logr.Discard(),
+		Record: func(root record.Object, reason decide.Reason, message string, _ time.Time) {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			a.records = append(a.records, string(reason)+" "+root.Namespace+"/"+root.Name+": "+message)
+		},
+		Now: time.Now, Log: logr.Discard(),
 	})
 	ctx, cancel := context.WithCancel(a.t.Context())
 	done := make(chan error, 1)

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/gleaner-dev/gleaner/operator/completion"
+	"github.com/gleaner-dev/gleaner/operator/decide"
 )
 
 // queue has the reports that are not written yet. Namespaces take turns, so that one with many reports delays no other. The
@@ -71,7 +72,7 @@ func (q *queue) expire(before time.Time) {
 func (q *queue) completed() (all []completion.Cascade) {
 	for _, namespace := range q.turns {
 		for _, r := range q.of[namespace] {
-			if r.reason == eventCompleted {
+			if r.reason == decide.CascadeCompleted {
 				all = append(all, r.Cascade)
 			}
 		}

@@ -327,8 +327,12 @@ func (e Entry) actionText() string {
 	case RemoveState:
 		return "state annotation removed"
 	case None:
-		if e.Reason == decide.DeletedByCollector {
+		switch e.Reason {
+		case decide.DeletedByCollector:
 			return "the built-in garbage collector may delete it"
+		case decide.CascadeCompleted, decide.CascadeStalled:
+			return "deletion cascade"
+		default:
 		}
 		if e.Detail == "" {
 			return "unchanged"

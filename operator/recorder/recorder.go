@@ -151,6 +151,15 @@ func (r *Recorder) RecordDeferred(o graph.Object, why string) {
 	}
 }
 
+// RecordCascade records what became of the cascade that an object's deletion has begun.
+func (r *Recorder) RecordCascade(root record.Object, reason decide.Reason, message string, at time.Time) {
+	entry := record.Entry{Time: at, Object: root, Reason: reason, Action: record.None, Message: message}
+	if r.options.Subscriber != nil {
+		r.options.Subscriber(entry)
+	}
+	r.add(entry)
+}
+
 // RecordDenied records that a policy denied a user's request to delete an object.
 func (r *Recorder) RecordDenied(o graph.Object, user string, evaluation evaluate.Result) {
 	entry := record.Entry{

@@ -61,6 +61,7 @@ func (op *Operator) connectCascades() error {
 			c.seconds.Observe(took.Seconds())
 			c.objects.Observe(float64(done.Deleted))
 		},
+		Record: op.recorder.RecordCascade,
 		DryRun: op.options.DryRun, Now: op.now, Log: op.log.WithName("cascades"),
 	})
 	return nil

@@ -267,7 +267,7 @@ var layers = map[string]layer{
 	},
 	"operator/completion": {internal: []string{"operator/graph"}, external: []string{"k8s.io/apimachinery"}},
 	"operator/cascadelog": {
-		internal: []string{"operator/completion", "operator/graph"},
+		internal: []string{"operator/completion", "operator/decide", "operator/graph", "operator/record"},
 		external: []string{"github.com/go-logr/logr", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/controller-runtime"},
 	},
 	"operator/record": {

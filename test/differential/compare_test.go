@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 const (
@@ -41,7 +42,14 @@ func run(t *testing.T, s script, timeout time.Duration) outcome {
 	theirs, own := bothSides(t)
 	stages := [2]*execution{newExecution(t, theirs), newExecution(t, own)}
 	var out outcome
+	roots := map[types.UID]string{}
+	if own.cascades != nil {
+		defer func() { own.cascades.expect(roots) }()
+	}
 	for i, st := range s {
+		if uid := stages[1].uids[st.object]; st.op == "delete" && own.cascades != nil && own.cascades.beginsCascade(uid) {
+			roots[uid] = st.object + " of " + stages[1].prefix
+		}
 		answers := [2]string{stages[0].execute(st), stages[1].execute(st)}
 		out.after = i + 1
 		if answers[0] != answers[1] && !out.early {

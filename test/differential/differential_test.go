@@ -16,6 +16,7 @@ var (
 	scripts       = flag.Int("scripts", 12, "number of random scripts to run")
 	seed          = flag.Int64("seed", 1, "seed of the first random script; the others have consecutive seeds")
 	companionMode = flag.Bool("companion", false, "run Gleaner in companion mode with the built-in collector, instead of alone")
+	cascades      = flag.Int("cascades", 15, "number of cascades that random scripts are to complete with Gleaner alone")
 	file          = flag.String("script", "", "file with a script to run instead")
 )
 
@@ -55,6 +56,9 @@ func TestRandomScripts_HaveEqualResults(t *testing.T) {
 			})
 		}
 	})
+	if c := sides.own.cascades; c != nil {
+		c.verify(t)
+	}
 	t.Logf("%d scripts, in %d of which kube-controller-manager unblocked an owner early (3.19)", *scripts, early.Load())
 	if early.Load()*5 > int64(*scripts)+5 {
 		t.Error("too many scripts were compared for unsafe deletes only")

@@ -55,6 +55,7 @@ type side struct {
 	stop    func() error
 
 	unblocked *unblockRecorder
+	cascades  *cascadeRecorder // of Gleaner in primary mode
 }
 
 var sides struct {
@@ -79,7 +80,10 @@ func bothSides(t *testing.T) (theirs, own *side) {
 		if *companionMode {
 			start = startCompanion
 		}
-		sides.own, sides.err = newSide(t.Context(), "Gleaner", start)
+		if sides.own, sides.err = newSide(t.Context(), "Gleaner", start); sides.err != nil || *companionMode {
+			return
+		}
+		sides.own.cascades, sides.err = watchCascades(context.WithoutCancel(t.Context()), sides.own)
 	})
 	if sides.err != nil {
 		t.Fatal(sides.err)
@@ -112,6 +116,9 @@ func newSide(ctx context.Context, name string, start starter) (*side, error) {
 	s.pending = pending
 	s.stop = func() error {
 		s.unblocked.stop()
+		if s.cascades != nil {
+			s.cascades.stop()
+		}
 		return errors.Join(stop(), cluster.Stop())
 	}
 	return s, nil

@@ -278,13 +278,13 @@ func remainingContent(conditions []string) string {
 
 // whyGone returns why an object does not exist, as far as that is known.
 func (e *Explanation) whyGone(f Data) string {
-	records := ofLastObject(e.Records)
+	records, cascade := splitCascade(ofLastObject(e.Records))
 	for _, entry := range slices.Backward(records) {
 		if entry.Action == record.Delete && entry.Result == "Done" {
-			return "It does not exist. Gleaner deleted it at " + entry.Time.UTC().Format(time.RFC3339) + ": " + entry.String() + "."
+			return "It does not exist. Gleaner deleted it at " + entry.Time.UTC().Format(time.RFC3339) + ": " + entry.String() + "." + cascade
 		}
 	}
-	text := "It does not exist. "
+	text := "It does not exist." + cascade + " "
 	switch n := len(records); {
 	case n != 0 && records[n-1].Reason == decide.DeletedByCollector:
 		last := records[n-1]
@@ -307,6 +307,20 @@ func (e *Explanation) whyGone(f Data) string {
 		text += " Not all replicas could be queried."
 	}
 	return text
+}
+
+// splitCascade returns the records of decisions, and what became of the cascade that the object's deletion
+// has begun, as a sentence; "" if that is not recorded.
+func splitCascade(records []record.Entry) (decisions []record.Entry, sentence string) {
+	for _, r := range records {
+		switch r.Reason {
+		case decide.CascadeCompleted, decide.CascadeStalled:
+			sentence = " At " + r.Time.UTC().Format(time.RFC3339) + ", its " + r.Message + "."
+		default:
+			decisions = append(decisions, r)
+		}
+	}
+	return decisions, sentence
 }
 
 // notDeletedSince returns since when Gleaner is known not to have deleted an object. Before the

@@ -1,0 +1,254 @@
+package differential
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// cascadeTimeout is how long a completed cascade may take to be reported: many are at the same time, and their
+// events are limited per second.
+const cascadeTimeout = time.Minute
+
+// cascadeRecorder knows on its own, from watches, which cascades have completed on Gleaner's side, and counts the
+// events about them.
+type cascadeRecorder struct {
+	watches []watch.Interface
+	wait    sync.WaitGroup
+
+	mu         sync.Mutex                               // covers the fields below
+	exists     map[types.UID]*unstructured.Unstructured // as last seen
+	dependents map[types.UID]map[types.UID]struct{}     // all that ever had a reference to an object
+	events     map[types.UID]int                        // CascadeCompleted, by root
+	completed  map[types.UID]string                     // roots whose cascades must have been reported, with their names
+}
+
+func watchCascades(ctx context.Context, s *side) (*cascadeRecorder, error) {
+	c := &cascadeRecorder{
+		exists: map[types.UID]*unstructured.Unstructured{}, dependents: map[types.UID]map[types.UID]struct{}{},
+		events: map[types.UID]int{}, completed: map[types.UID]string{},
+	}
+	var failures []error
+	add := func(w watch.Interface, err error) {
+		if err != nil {
+			failures = append(failures, err)
+			return
+		}
+		c.watches = append(c.watches, w)
+		c.wait.Go(func() {
+			for e := range w.ResultChan() {
+				c.record(e)
+			}
+		})
+	}
+	for _, k := range kinds {
+		add(s.objects.Resource(k.resource).Watch(ctx, metav1.ListOptions{}))
+	}
+	add(s.kube.CoreV1().Events("").Watch(ctx, metav1.ListOptions{FieldSelector: "reason=CascadeCompleted"}))
+	if err := errors.Join(failures...); err != nil {
+		c.stop()
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *cascadeRecorder) stop() {
+	for _, w := range c.watches {
+		w.Stop()
+	}
+	c.wait.Wait()
+}
+
+func (c *cascadeRecorder) record(e watch.Event) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch o := e.Object.(type) {
+	case *corev1.Event:
+		if e.Type == watch.Added {
+			c.events[o.InvolvedObject.UID]++
+		}
+	case *unstructured.Unstructured:
+		if e.Type == watch.Deleted {
+			delete(c.exists, o.GetUID())
+			return
+		}
+		c.exists[o.GetUID()] = o
+		for _, ref := range o.GetOwnerReferences() {
+			if c.dependents[ref.UID] == nil {
+				c.dependents[ref.UID] = map[types.UID]struct{}{}
+			}
+			c.dependents[ref.UID][o.GetUID()] = struct{}{}
+		}
+	}
+}
+
+// beginsCascade reports whether the deletion of an object begins a cascade: it has dependents, and belongs to no other
+// cascade.
+func (c *cascadeRecorder) beginsCascade(uid types.UID) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	o, exists := c.exists[uid]
+	if !exists || o.GetDeletionTimestamp() != nil {
+		return false
+	}
+	for _, ref := range o.GetOwnerReferences() {
+		if owner, exists := c.exists[ref.UID]; !exists || owner.GetDeletionTimestamp() != nil {
+			return false
+		}
+	}
+	for dependent := range c.dependents[uid] {
+		if c.refersTo(dependent, uid) {
+			return true
+		}
+	}
+	return false
+}
+
+// refersTo is for callers that hold mu.
+func (c *cascadeRecorder) refersTo(dependent, owner types.UID) bool {
+	o, exists := c.exists[dependent]
+	if !exists {
+		return false
+	}
+	for _, ref := range o.GetOwnerReferences() {
+		if ref.UID == owner {
+			return true
+		}
+	}
+	return false
+}
+
+// expect notes those of the roots whose cascades have completed: neither they nor anything deleted in their cascades has
+// dependents.
+func (c *cascadeRecorder) expect(roots map[types.UID]string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for root, name := range roots {
+		if c.isComplete(root) {
+			c.completed[root] = name
+		}
+	}
+}
+
+// isComplete is for callers that hold mu.
+func (c *cascadeRecorder) isComplete(root types.UID) bool {
+	members := []types.UID{root}
+	known := map[types.UID]bool{root: true}
+	for i := 0; i < len(members); i++ {
+		if o, exists := c.exists[members[i]]; exists {
+			if o.GetDeletionTimestamp() != nil {
+				return false
+			}
+			continue // it was kept
+		}
+		for dependent := range c.dependents[members[i]] {
+			if c.refersTo(dependent, members[i]) {
+				return false
+			}
+			if !known[dependent] {
+				known[dependent] = true
+				members = append(members, dependent)
+			}
+		}
+	}
+	_, exists := c.exists[root]
+	return !exists
+}
+
+// verify waits until each completed cascade was reported, and verifies that none was twice.
+func (c *cascadeRecorder) verify(t *testing.T) {
+	t.Helper()
+	missing := func() (names []string) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for root, name := range c.completed {
+			if c.events[root] == 0 {
+				names = append(names, fmt.Sprintf("%s (%s)", name, root))
+			}
+		}
+		return names
+	}
+	for deadline := time.Now().Add(cascadeTimeout); len(missing()) != 0; time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Errorf("%d of %d completed cascades have no event: %v", len(missing()), len(c.completed), missing())
+			break
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for root, n := range c.events {
+		if n != 1 {
+			t.Errorf("%d events about the cascade of %s", n, root)
+		}
+	}
+	t.Logf("%d cascades of scripts have completed, and have one event each", len(c.completed))
+}
+
+// count returns the number of completed cascades.
+func (c *cascadeRecorder) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.completed)
+}
+
+// Each cascade that a script begins is reported once, when it has completed. The scripts run with Gleaner alone.
+func TestRandomScripts_EachCascadeIsReportedOnce(t *testing.T) {
+	if *companionMode {
+		t.Skip("without a policy, nothing is written in companion mode")
+	}
+	_, own := bothSides(t)
+	t.Run("scripts", func(t *testing.T) {
+		var seeds atomic.Int64
+		for worker := range parallelScripts {
+			t.Run(fmt.Sprintf("worker %d", worker), func(t *testing.T) {
+				t.Parallel()
+				for own.cascades.count() < *cascades {
+					seed := *seed + seeds.Add(1)
+					t.Run(name(seed), func(t *testing.T) { runAlone(t, own, generate(seed)) })
+				}
+			})
+		}
+	})
+	own.cascades.verify(t)
+}
+
+// runAlone runs a script on one side.
+func runAlone(t *testing.T, s *side, steps script) {
+	t.Helper()
+	g, roots := newExecution(t, s), map[types.UID]string{}
+	for _, st := range steps {
+		if st.op == "delete" {
+			g.settle()
+			if uid := g.uids[st.object]; s.cascades.beginsCascade(uid) {
+				roots[uid] = st.object + " of " + g.prefix
+			}
+		}
+		g.execute(st)
+	}
+	g.settle()
+	s.cascades.expect(roots)
+}
+
+// settle waits until the side is idle.
+func (g *execution) settle() {
+	var last state
+	for still := 0; still < idleMarkers; {
+		g.collectMarker(g.t, g.scriptNamespaces)
+		now := g.currentState()
+		if still++; !reflect.DeepEqual(now, last) {
+			still = 0
+		}
+		last = now
+	}
+}
