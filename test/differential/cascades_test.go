@@ -210,7 +210,7 @@ func TestRandomScripts_EachCascadeIsReportedOnce(t *testing.T) {
 	_, own := bothSides(t)
 	t.Run("scripts", func(t *testing.T) {
 		var seeds atomic.Int64
-		for worker := range parallelScripts {
+		for worker := range 2 * parallelScripts { // one side waits more than two
 			t.Run(fmt.Sprintf("worker %d", worker), func(t *testing.T) {
 				t.Parallel()
 				for own.cascades.count() < *cascades {

@@ -107,21 +107,26 @@ func serveWebhook(t *testing.T) (*webhook.Endpoint, func(*run.Operator) (manager
 // it is enforced.
 func (w *env) applyAndWait() {
 	w.Helper()
+	w.applyPolicy("pods", map[string]any{
+		"resources": []any{map[string]any{"apiGroups": []any{""}, "resources": []any{"pods"}}},
+		"fixed":     map[string]any{"collect": map[string]any{"decision": "Delete"}},
+		"mode":      "Enforce", "onFault": "Hold",
+	})
+}
+
+// applyPolicy applies a policy, and waits until it is enforced.
+func (w *env) applyPolicy(name string, spec map[string]any) {
+	w.Helper()
 	policies := dynamic.NewForConfigOrDie(shared.cluster.RESTConfig()).
 		Resource(schema.GroupVersionResource{Group: "gleaner.dev", Version: "v1alpha1", Resource: "gcpolicies"}).Namespace(w.ns)
 	policy := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "gleaner.dev/v1alpha1", "kind": "GCPolicy", "metadata": map[string]any{"name": "pods"},
-		"spec": map[string]any{
-			"resources": []any{map[string]any{"apiGroups": []any{""}, "resources": []any{"pods"}}},
-			"fixed":     map[string]any{"collect": map[string]any{"decision": "Delete"}},
-			"mode":      "Enforce", "onFault": "Hold",
-		},
+		"apiVersion": "gleaner.dev/v1alpha1", "kind": "GCPolicy", "metadata": map[string]any{"name": name}, "spec": spec,
 	}}
 	if _, err := policies.Create(w.Context(), policy, metav1.CreateOptions{}); err != nil {
 		w.Fatal(err)
 	}
 	devtest.Eventually(w, timeout, func() error {
-		live, err := policies.Get(w.Context(), "pods", metav1.GetOptions{})
+		live, err := policies.Get(w.Context(), name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}

@@ -55,12 +55,20 @@ type workload struct {
 // all objects.
 func (w *env) createWorkload() workload {
 	w.Helper()
+	return w.createWorkloadWith(gracePeriod)
+}
+
+// createWorkloadWith creates a Deployment whose Pods have a grace period of their own, in seconds.
+func (w *env) createWorkloadWith(gracePeriodSeconds int64) workload {
+	w.Helper()
+	spec := podSpec()
+	spec.TerminationGracePeriodSeconds = &gracePeriodSeconds
 	selected := map[string]string{"app": "web"}
 	deployment, err := w.kube.AppsV1().Deployments(w.ns).Create(w.Context(), &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
 		Spec: appsv1.DeploymentSpec{
 			Replicas: ptr.To[int32](replicas), Selector: &metav1.LabelSelector{MatchLabels: selected},
-			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: selected}, Spec: podSpec()},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: selected}, Spec: spec},
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {

@@ -88,14 +88,14 @@ func (w *env) followWorkload() workloadHistory {
 	}
 }
 
-// expectGracefulEnd checks that Pods were terminating with their own grace period, and
+// expectGracefulEnd checks that Pods were terminating with the expected grace period, and
 // existed until their containers had ended by themselves.
 func (w *env) expectGracefulEnd(pods map[types.UID]*history) {
 	w.Helper()
 	for _, h := range pods {
 		first, last := h.pods[0], h.pods[len(h.pods)-1]
 		if grace := *first.DeletionGracePeriodSeconds; grace != gracePeriod {
-			w.Errorf("Pod %s is terminating with a grace period of %d s, its own is %d s", first.Name, grace, gracePeriod)
+			w.Errorf("Pod %s is terminating with a grace period of %d s, want %d s", first.Name, grace, gracePeriod)
 		}
 		for _, p := range h.pods { // the kubelet sets it to 0 at the end
 			if *p.DeletionGracePeriodSeconds != gracePeriod && terminatedState(p) == nil {

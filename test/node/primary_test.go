@@ -19,6 +19,9 @@ func runPrimary(t *testing.T) *env {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := inprocess.CreateCRDs(t, config); err != nil {
+		t.Fatal(err)
+	}
 	collector, stop, err := inprocess.RunCollector(inprocess.Options(config))
 	if err != nil {
 		t.Fatal(err)
@@ -41,6 +44,27 @@ func TestScenario53_G49_Primary_PodsOutliveTheirDeployment(t *testing.T) {
 	w := runPrimary(t)
 	made := w.createWorkload()
 	w.testBackground(made, primaryUser)
+}
+
+// The Pods' own grace period of a second would have their containers killed. A policy for the Deployment gives everything
+// below it more time, and has it deleted after that.
+func TestGracePeriod_Primary_OfAPolicyIsThatOfItsPods(t *testing.T) {
+	w := runPrimary(t)
+	w.applyPolicy("drain", map[string]any{
+		"resources": []any{map[string]any{"apiGroups": []any{"apps"}, "resources": []any{"deployments"}}},
+		"fixed":     map[string]any{"propagate": map[string]any{"decision": "Foreground", "gracePeriodSeconds": int64(gracePeriod)}},
+		"mode":      "Enforce",
+	})
+	made := w.createWorkloadWith(1)
+	ends := w.followWorkload()
+	w.delete(made.deployment, metav1.DeletePropagationBackground)
+	deployment, set, pods := ends.deployments(1)[made.deployment.UID], ends.sets(1)[made.set.UID], ends.pods(replicas)
+	for uid, pod := range pods {
+		if pod.gone > set.gone || set.gone > deployment.gone {
+			w.Errorf("Pod %s was deleted at version %d, the ReplicaSet at %d, the Deployment at %d", uid, pod.gone, set.gone, deployment.gone)
+		}
+	}
+	w.expectGracefulEnd(pods)
 }
 
 // testForeground deletes a Deployment in the foreground and checks that it and its
