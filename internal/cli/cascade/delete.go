@@ -18,6 +18,7 @@ import (
 	"github.com/gleaner-dev/gleaner/internal/cli/kubectl"
 	"github.com/gleaner-dev/gleaner/internal/cli/preview"
 	"github.com/gleaner-dev/gleaner/internal/cli/printer"
+	"github.com/gleaner-dev/gleaner/operator/cascade"
 	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/survey"
 )
@@ -114,7 +115,8 @@ func (o *deleteOptions) run(ctx context.Context, names []name, s streams) error 
 	if err := checkRead(a, targets); err != nil && o.wait {
 		return fmt.Errorf("%w, or use --wait=false", err)
 	}
-	tracker := track(a, targets)
+	all := objects(a.Survey)
+	tracker := cascade.New(roots(a, targets), all)
 	client, watched, unread := a.Survey.Client, places(a.Survey, tracker), survey.Lines(a.Survey.Unread)
 	affected := tracker.Status().Total()
 	if o.preview {
@@ -125,10 +127,15 @@ func (o *deleteOptions) run(ctx context.Context, names []name, s streams) error 
 	if !o.confirmed(targets, affected, unread, s) {
 		return exit.Error{Code: exitNotConfirmed, Err: errors.New("nothing was deleted: it was not confirmed; to delete without a prompt, use --yes")}
 	}
-	if err := o.delete(ctx, client, targets, s.out); err != nil || !o.wait {
-		return err
+	requested, failed := o.delete(ctx, client, targets, s.out)
+	if !o.wait || len(requested) == 0 {
+		return failed
 	}
-	return newFollower(a, targets, o.timeout, s).follow(ctx, client, newFeed(tracker), watched)
+	if failed != nil { // what was not deleted is not followed
+		printer.Fprintln(s.errOut, "Not all deletions were accepted. Following the others.")
+		tracker = cascade.New(roots(a, requested), all)
+	}
+	return errors.Join(newFollower(a, requested, o.timeout, s).follow(ctx, client, newFeed(tracker), watched), failed)
 }
 
 // showPreview shows the preview, and returns how many objects would or might be deleted. The survey can't be
@@ -161,8 +168,9 @@ func (o *deleteOptions) confirmed(targets []target, affected int, unread []strin
 	return printer.Confirm(s.in, s.out, fmt.Sprintf("Delete %s? %s", joinNames(targets), number))
 }
 
-// delete sends the requests. Each object must still be the one that was previewed.
-func (o *deleteOptions) delete(ctx context.Context, client metadata.Interface, targets []target, out io.Writer) error {
+// delete sends the requests, and returns the objects that are being deleted or gone. Each object must still be the
+// one that was previewed.
+func (o *deleteOptions) delete(ctx context.Context, client metadata.Interface, targets []target, out io.Writer) (requested []target, err error) {
 	var errs []error
 	for _, t := range targets {
 		uid := t.Object.GetUID()
@@ -174,13 +182,15 @@ func (o *deleteOptions) delete(ctx context.Context, client metadata.Interface, t
 		switch {
 		case err == nil:
 			printer.Fprintf(out, "%s: deletion requested\n", t.Target)
+			requested = append(requested, t)
 		case apierrors.IsNotFound(err):
 			printer.Fprintf(out, "%s: already gone\n", t.Target)
+			requested = append(requested, t)
 		case apierrors.IsConflict(err):
 			errs = append(errs, fmt.Errorf("%s was deleted and created again after it was read: run the command again", t.Target))
 		default:
 			errs = append(errs, err)
 		}
 	}
-	return errors.Join(errs...)
+	return requested, errors.Join(errs...)
 }

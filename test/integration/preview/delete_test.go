@@ -310,6 +310,24 @@ func TestDelete_DeletesOnlyWhatWasPreviewed(t *testing.T) {
 	w.expectExists("top")
 }
 
+// Of several objects, those whose deletion was accepted are followed, also if that of another one failed.
+func TestDelete_FollowsTheOthersIfOneFails(t *testing.T) {
+	w := newEnv(t)
+	w.create("ConfigMap top\n ConfigMap other\n Secret a owners=other")
+	recreates := &recreating{env: w, Reader: strings.NewReader("y\n")}
+	out, code := w.gleanerWith(t.Context(), recreates, "delete", "configmap", "top", "other", "--confirm-over=0")
+	for _, want := range []string{"Following the others.\n", "Done after Ns: 2 of 2 objects gone.\n", `configmaps "top" was deleted and created again`} {
+		if !strings.Contains(out, want) {
+			t.Errorf("it lacks %q", want)
+		}
+	}
+	if code != 1 || t.Failed() {
+		t.Errorf("exit code %d:\n%s", code, out)
+	}
+	w.expectExists("top")
+	w.expectGone("other", "a")
+}
+
 // recreating is the answer of someone who recreates the object before it.
 type recreating struct {
 	*env
