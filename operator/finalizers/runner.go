@@ -44,6 +44,9 @@ type Options struct {
 	Client  metadata.Interface // writes finalizers and annotations
 	Intents modulecall.Intents
 
+	// Lookup returns an object that watches have shown.
+	Lookup func(types.UID) (graph.Object, bool)
+
 	// Keys returns the keys that sign and verify state annotations. If it returns an error,
 	// no state can be written, and objects that have a state annotation are kept.
 	Keys func() (statekey.Keys, error)

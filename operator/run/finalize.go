@@ -2,6 +2,7 @@ package run
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
@@ -27,11 +28,17 @@ func (op *Operator) executor(working *rest.Config) *intents.Executor {
 func (op *Operator) connectFinalizers(client metadata.Interface, from reads, executor modulecall.Intents) {
 	op.finalizers = finalizers.New(finalizers.Options{
 		Finalizers: op.snapshots.Finalizers, Catalog: op.types, Reader: from.reader, Bulk: from.bulk, Client: client,
-		Intents: executor, Namespace: op.options.Namespace, Keys: op.keys.Keys, Steps: op.steps(), StateLimiter: op.limits.states, EffectLimiter: op.limits.effects,
+		Intents: executor, Lookup: op.lookup, Namespace: op.options.Namespace, Keys: op.keys.Keys, Steps: op.steps(), StateLimiter: op.limits.states, EffectLimiter: op.limits.effects,
 		Gate:   &op.gate, // on which Lead is not called in a dry run
 		Record: op.recorder.RecordFinalizer, ProgressChanged: op.statusWriter.FinalizersChanged,
 		Interval: op.options.SweepInterval, Now: op.now, Log: op.log.WithName("finalizers"),
 	})
+}
+
+// lookup returns an object of the graph.
+func (op *Operator) lookup(uid types.UID) (graph.Object, bool) {
+	seen, ok := op.store.Lookup(graph.IDOf(uid))
+	return seen.Object, ok
 }
 
 // memory passes events to the collector before the store has them. The collector is created

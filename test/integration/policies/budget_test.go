@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -233,4 +234,40 @@ spec:
 		}
 		return nil
 	})
+}
+
+// What a finalizer's module deletes counts like what Gleaner deletes by itself.
+func TestDeletionBudget_CountsWhatModulesDelete(t *testing.T) {
+	w := newEnv(t)
+	var targets []string
+	var secrets []*unstructured.Unstructured
+	for _, name := range []string{"a", "b", "c"} {
+		o := w.createObject("Secret", name, nil)
+		secrets = append(secrets, o)
+		targets = append(targets, fmt.Sprintf("{name: %s, uid: %q}", name, o.GetUID()))
+	}
+	b := w.budget(`
+kind: DeletionBudget
+metadata: {name: secrets}
+spec:
+  resources: [{apiGroups: [""], resources: [secrets]}]
+  maxDeletions: 2
+  window: 10s`)
+	w.createWriter("secrets", "delete")
+	w.applyFinalizer("purge", `
+finalize := {"decision": "Done"} if count(input.results) > 0
+else := {"decision": "Act", "intents": [i |
+  some target in input.policy.settings.targets
+  i := {"id": target.name, "delete": {"apiVersion": "v1", "kind": "Secret", "namespace": input.object.metadata.namespace, "name": target.name, "uid": target.uid}}
+]}`, `serviceAccount: {name: writer}
+grants: {write: [{apiGroups: [""], resources: [secrets], verbs: [delete]}]}
+settings: {targets: [`+strings.Join(targets, ", ")+`]}`)
+	o := w.createWithFinalizers("purged", w.finalizerName("purge"))
+	w.delete(o)
+	w.waitForDeletion(secrets[:2]...)
+	w.waitForCondition(b, v1alpha1.ConditionExhausted, metav1.ConditionTrue, v1alpha1.ReasonWaiting, "")
+	if w.get(secrets[2]).GetName() == "" || w.get(o).GetName() == "" {
+		t.Error("more was deleted than the budget allows")
+	}
+	w.waitForDeletion(secrets[2], o)
 }

@@ -218,13 +218,13 @@ else := {"decision": "Fail", "reason": sprintf("%s: %s", [input.results.copy.err
 const writing = "serviceAccount: {name: writer}\ngrants: {write: [{apiGroups: [\"\"], resources: [configmaps], verbs: [create]}]}"
 
 // createWriter creates the service account that the module writes as.
-func (w *env) createWriter(verbs string) {
+func (w *env) createWriter(resource, verbs string) {
 	w.Helper()
 	w.apply(`{kind: ServiceAccount, metadata: {name: writer}}`)
 	w.apply(fmt.Sprintf(`
 kind: Role
 metadata: {name: writer}
-rules: [{apiGroups: [""], resources: [configmaps], verbs: [%s]}]`, verbs))
+rules: [{apiGroups: [""], resources: [%s], verbs: [%s]}]`, resource, verbs))
 	w.apply(`
 kind: RoleBinding
 metadata: {name: writer}
@@ -234,7 +234,7 @@ subjects: [{kind: ServiceAccount, name: writer, namespace: NS}]`)
 
 func TestModule_WritesAsItsServiceAccount(t *testing.T) {
 	w := newEnv(t)
-	w.createWriter("get, create")
+	w.createWriter("configmaps", "get, create")
 	w.applyFinalizer("writes", writeModule, writing)
 	o := w.createWithFinalizers("o", w.finalizerName("writes"))
 	w.delete(o)
@@ -250,7 +250,7 @@ func TestModule_WritesAsItsServiceAccount(t *testing.T) {
 
 func TestModule_ReceivesForbidden(t *testing.T) {
 	w := newEnv(t)
-	w.createWriter("get")
+	w.createWriter("configmaps", "get")
 	f := w.applyFinalizer("writes", writeModule, writing)
 	o := w.createWithFinalizers("o", w.finalizerName("writes"))
 	w.delete(o)
