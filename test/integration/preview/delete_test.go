@@ -280,10 +280,10 @@ func TestDelete_WithoutPermissionToList(t *testing.T) {
 	}
 	args := []string{"delete", "configmap/top", "--preview=false", "--as=" + user}
 	w.expect(1, "you may not list and watch its type; run the command again, or use --wait=false\n", "y\n", args...)
-	w.expectExists("top")
+	w.expectTopExists()
 	args = append(args, "--wait=false")
 	w.expect(3, "", "", args...) // it asks, since types can't be read
-	w.expectExists("top")
+	w.expectTopExists()
 	out := w.expect(0, "deletion requested\n", "y\n", args...)
 	if !strings.Contains(out, "Not all types can be read, so 1 object or more will be deleted. [y/N]") {
 		t.Error(out)
@@ -307,7 +307,7 @@ func TestDelete_DeletesOnlyWhatWasPreviewed(t *testing.T) {
 	if code != 1 || !strings.Contains(out, "was deleted and created again after it was read: run the command again") {
 		t.Errorf("exit code %d:\n%s", code, out)
 	}
-	w.expectExists("top")
+	w.expectTopExists()
 }
 
 // Of several objects, those whose deletion was accepted are followed, also if that of another one failed.
@@ -324,7 +324,7 @@ func TestDelete_FollowsTheOthersIfOneFails(t *testing.T) {
 	if code != 1 || t.Failed() {
 		t.Errorf("exit code %d:\n%s", code, out)
 	}
-	w.expectExists("top")
+	w.expectTopExists()
 	w.expectGone("other", "a")
 }
 
@@ -347,9 +347,9 @@ func (r *recreating) Read(to []byte) (int, error) {
 	return r.Reader.Read(to)
 }
 
-func (w *env) expectExists(name string) {
+func (w *env) expectTopExists() {
 	w.Helper()
-	if live := w.get(name); live == nil || live.GetDeletionTimestamp() != nil {
-		w.Errorf("%s was deleted: %v", name, live)
+	if live := w.get("top"); live == nil || live.GetDeletionTimestamp() != nil {
+		w.Errorf("it was deleted: %v", live)
 	}
 }
