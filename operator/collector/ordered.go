@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -12,6 +13,9 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/order"
 )
+
+// manyDependentsInterval is how often an owner with many dependents is looked at for the end of a wave.
+const manyDependentsInterval = 2 * time.Second
 
 // inOrder replaces a plan that carries out what was decided about an owner's dependents if they are to
 // be deleted in order: the owner keeps its hold until they are gone. It queues those whose turn it is.
@@ -56,6 +60,9 @@ func (c *Collector) inOrder(ctx context.Context, id graph.ID, d *Decision) {
 			c.store.Requeue(c.store.Dependents(id))
 		}
 		d.Plan = decide.Plan{Reason: decide.DependentsInOrder, Message: "it is the turn of " + wanted.Describe(current)}
+		if d.Facts.Dependents > graph.ManyDependents {
+			d.Plan.RequeueAfter = manyDependentsInterval // no event shows the end of a wave
+		}
 		d.Facts.Blockers, d.Facts.Blocking = c.store.Blockers(id, func(kind schema.GroupKind) bool { return wanted.WaveOf(kind) <= current })
 	default:
 		c.order.Set(id, order.State{Order: wanted, Wave: current})

@@ -323,10 +323,15 @@ func (n *node) append(c *claim) {
 	last.next, c.prev, first.prev = c, last, c
 }
 
-// hasDependentOf reports whether objects of a kind refer to the node.
+// ManyDependents is the number of dependents of an owner up to which it is queued when the last one of a kind is
+// gone: looking for another one takes time under the lock.
+const ManyDependents = 4096
+
+// hasDependentOf reports whether objects of a kind refer to the node, or may do so, since it has many dependents.
 func (n *node) hasDependentOf(k *kind) bool {
+	steps := 0
 	for c := n.dependents; c != nil; c = c.next {
-		if c.dependent.kind == k {
+		if steps++; c.dependent.kind == k || steps > ManyDependents {
 			return true
 		}
 	}
