@@ -22,7 +22,10 @@ func (r reporter) describeRemaining(o *Object, id graph.ID, s snapshot) {
 	}
 	if _, gone := r.deletions[id]; gone { // later
 		o.Outcome, o.Reason, o.Message, o.Policy = Waits, "OwnerWaits", "until its owner is gone", ""
-		if owner := r.remainingOwner(id); owner != "" {
+		switch owner, inOrder := r.remainingOwner(id); {
+		case owner != "" && inOrder:
+			o.Reason, o.Message = string(decide.DependentsInOrder), "until it is its turn: "+owner+" deletes its dependents in order"
+		case owner != "":
 			o.Message = "until " + owner + " is gone"
 		}
 		return
@@ -38,6 +41,13 @@ func (r reporter) describeRemaining(o *Object, id graph.ID, s snapshot) {
 func (r reporter) waitingReason(s snapshot) (reason, message, policy string) {
 	if s.last != nil && (s.last.Reason == decide.PolicyWaiting || s.last.Reason == decide.PolicyFault) {
 		return string(s.last.Reason), strings.TrimPrefix(verdictText(*s.last), "; "), s.last.Policy
+	}
+	if s.last != nil && s.last.Reason == decide.DependentsInOrder {
+		var first []string
+		for _, b := range s.last.Blockers {
+			first = append(first, b.Object.Kind+"/"+b.Object.Name)
+		}
+		return string(s.last.Reason), "for its dependents, which are deleted in order: first " + joinFirst(first), s.last.Policy
 	}
 	var parts []string
 	for _, f := range s.finalizers {
@@ -121,14 +131,14 @@ func unreadOwners(e record.Entry) string {
 	return strings.Join(texts, "; ")
 }
 
-// remainingOwner returns an owner that is not deleted immediately.
-func (r reporter) remainingOwner(id graph.ID) string {
+// remainingOwner returns an owner that is not deleted immediately, and whether it deletes its dependents in order.
+func (r reporter) remainingOwner(id graph.ID) (name string, inOrder bool) {
 	for _, ref := range r.options.Survey.Items[id].Meta.OwnerReferences {
-		if _, left := r.first[graph.IDOf(ref.UID)]; left {
-			return ref.Kind + "/" + ref.Name
+		if s, left := r.first[graph.IDOf(ref.UID)]; left {
+			return ref.Kind + "/" + ref.Name, s.last != nil && s.last.Reason == decide.DependentsInOrder
 		}
 	}
-	return ""
+	return "", false
 }
 
 // keptReason returns why an object is not deleted.

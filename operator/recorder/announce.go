@@ -45,6 +45,7 @@ var eventTypes = map[decide.Reason]string{
 	decide.PolicyWaiting:      corev1.EventTypeNormal,
 	decide.PropagationDecided: corev1.EventTypeNormal,
 	decide.OverriddenByPolicy: corev1.EventTypeNormal,
+	decide.DependentsInOrder:  corev1.EventTypeNormal,
 	decide.ObserveTimedOut:    corev1.EventTypeWarning,
 	decide.TooManyOwners:      corev1.EventTypeWarning,
 	decide.PolicyFault:        corev1.EventTypeWarning,

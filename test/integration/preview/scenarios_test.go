@@ -196,6 +196,13 @@ func TestPreview_MatchesWhatHappens(t *testing.T) {
 				ConfigMap stays owners=top
 				PersistentVolumeClaim goes owners=top`,
 			says: map[string]string{"top": "Goes", "stays": "Stays", "goes": "Goes"}},
+		"propagate: in order": {
+			policies: policy + `{propagate: {decision: Foreground, order: [[{kind: ConfigMap}]]}}`,
+			objects: `
+				Secret top held
+				ConfigMap first owners=top finalizers=test.example.com/x
+				PersistentVolumeClaim last owners=top`,
+			says: map[string]string{"top": "Waits then Goes", "first": "Waits then Goes", "last": "Waits then Goes"}},
 		"owners that are deleted together": {
 			targets: "top,other",
 			objects: `
