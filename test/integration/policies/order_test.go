@@ -1,11 +1,14 @@
 package policies
 
 import (
+	"context"
 	"maps"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/kubernetes"
 )
 
 // waitForTerminating waits until an object is being deleted.
@@ -124,7 +127,24 @@ func (w *env) createPod(name string, metadata, spec map[string]any) *unstructure
 	return made
 }
 
-// createAssignedPod creates a Pod on a node that doesn't exist, so that nothing ends its grace period.
+// createNode creates a Node without a kubelet, so that nothing ends the grace period of its Pods. Its taint keeps away the Pods
+// of other tests' DaemonSets.
+func (w *env) createNode(name string) {
+	w.Helper()
+	nodes := kubernetes.NewForConfigOrDie(w.config).CoreV1().Nodes()
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: "test.gleaner.dev/without-kubelet", Effect: corev1.TaintEffectNoSchedule}}},
+	}
+	if _, err := nodes.Create(w.Context(), node, metav1.CreateOptions{}); err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() {
+		_ = nodes.Delete(context.WithoutCancel(w.Context()), name, metav1.DeleteOptions{}) // best effort: the control plane ends soon
+	})
+}
+
+// createAssignedPod creates a Pod on the node "none".
 func (w *env) createAssignedPod(name string, owner *unstructured.Unstructured) *unstructured.Unstructured {
 	w.Helper()
 	ref := map[string]any{
@@ -138,6 +158,7 @@ func (w *env) createAssignedPod(name string, owner *unstructured.Unstructured) *
 func TestGracePeriod_IsThatOfTheSubtree(t *testing.T) {
 	w := newEnv(t)
 	w.applyPolicy(governingPolicy + `{propagate: {decision: Foreground, gracePeriodSeconds: 600}}`)
+	w.createNode("none")
 	owner := w.createHeldSecret()
 	pods := []*unstructured.Unstructured{w.createAssignedPod("direct", owner)}
 	if !*companionMode {

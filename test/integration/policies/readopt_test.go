@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -105,7 +106,11 @@ func adoptLate(w *env, policy metav1.DeletionPropagation) (owner, pod *unstructu
 	})
 	d.armed.Store(true)
 	w.patch(pod, `{"metadata": {"labels": {"app": "web"}}}`)
-	<-d.holding
+	select {
+	case <-d.holding:
+	case <-time.After(timeout):
+		w.Fatal("the ReplicaSet controller doesn't adopt the Pod")
+	}
 	w.deleteWithPolicy(owner, policy)
 	return owner, pod, d.release
 }
