@@ -44,7 +44,9 @@ func stockCode(t testing.TB) []byte {
 
 // shared is the engine of all tests that have no wishes, so that the stock guest
 // is compiled once.
-var shared = sync.OnceValues(func() (*wasm.Engine, error) { return wasm.New(wasm.Config{}) })
+// shared compiles for longer than by default: under the race detector, beside other packages, the stock guest takes more than
+// the usual minute.
+var shared = sync.OnceValues(func() (*wasm.Engine, error) { return wasm.New(wasm.Config{CompileTimeout: 10 * time.Minute}) })
 
 func engine(t testing.TB) *wasm.Engine {
 	t.Helper()
