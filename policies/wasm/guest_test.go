@@ -43,9 +43,8 @@ func stockCode(t testing.TB) []byte {
 }
 
 // shared is the engine of all tests that have no wishes, so that the stock guest
-// is compiled once.
-// shared compiles for longer than by default: under the race detector, beside other packages, the stock guest takes more than
-// the usual minute.
+// is compiled once. That may take longer than by default: under the race detector, beside other
+// packages, the usual minute is not enough.
 var shared = sync.OnceValues(func() (*wasm.Engine, error) { return wasm.New(wasm.Config{CompileTimeout: 10 * time.Minute}) })
 
 func engine(t testing.TB) *wasm.Engine {
