@@ -35,7 +35,11 @@ func (c *Collector) inOrder(ctx context.Context, id graph.ID, d *Decision) {
 			d.Plan = decide.Plan{Reason: decide.PolicyFault, Message: err.Error(), Retry: true}
 		}
 	}
-	if !ordered || d.Result.Fault || !carriesOut(d.Plan) {
+	switch {
+	case d.Result.Fault: // whether there is an order or a grace period is not known
+		c.order.Forget(id)
+		return
+	case !ordered || !carriesOut(d.Plan):
 		c.order.Set(id, order.State{Wave: order.NotBegun})
 		return
 	}

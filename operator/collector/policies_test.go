@@ -1,6 +1,7 @@
 package collector_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/gleaner-dev/gleaner/hostabi"
 	"github.com/gleaner-dev/gleaner/operator/modulecall"
+	"github.com/gleaner-dev/gleaner/operator/statekey"
 	"github.com/gleaner-dev/gleaner/policies"
 	"github.com/gleaner-dev/gleaner/policies/fixed"
 )
@@ -73,4 +75,12 @@ func (r storyReader) Namespace(context.Context, string) (modulecall.Namespace, e
 // observed has the controllers of objects report the generation that these have now.
 func (w *world) observed(args words) {
 	w.each(args, func(uid string) { w.object(uid).observedGeneration = w.object(uid).Generation })
+}
+
+// stateKeys returns the keys of state annotations.
+func (w *world) stateKeys() (statekey.Keys, error) {
+	if w.keysErr != nil {
+		return statekey.Keys{}, w.keysErr
+	}
+	return statekey.Parse(map[string][]byte{statekey.Current: bytes.Repeat([]byte{1}, statekey.MinBytes)})
 }

@@ -42,6 +42,7 @@ import (
 //	                           seconds; those of U report the generation that they observe
 //	observed U...              they have observed objects as they are now
 //	lease lapsed|renewed|lost  lapsed: not renewed in time, but not lost yet
+//	without-keys, with-keys    the keys of state annotations can't be read, or can be again
 //	govern KIND HOOK           a policy is in force; below it is its verdict
 //	interrupted KIND           its watch has ended
 //	sweep, restart, pass DURATION, expire
@@ -132,7 +133,9 @@ func init() { // since before runs commands
 			w.connect()
 			w.observed(args)
 		},
-		"observed": func(w *world, args words, _ string) { w.observed(args) },
+		"without-keys": func(w *world, _ words, _ string) { w.keysErr = errors.New("no answer") },
+		"with-keys":    func(w *world, _ words, _ string) { w.keysErr = nil },
+		"observed":     func(w *world, args words, _ string) { w.observed(args) },
 	}
 }
 

@@ -1,7 +1,6 @@
 package collector_test
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -29,7 +28,6 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/policystatus"
 	"github.com/gleaner-dev/gleaner/operator/record"
 	"github.com/gleaner-dev/gleaner/operator/recorder"
-	"github.com/gleaner-dev/gleaner/operator/statekey"
 	"github.com/gleaner-dev/gleaner/operator/writer"
 	"github.com/gleaner-dev/gleaner/policies"
 	"github.com/gleaner-dev/gleaner/policies/builtin"
@@ -64,6 +62,7 @@ type world struct {
 	observes          time.Duration // how long controllers are waited for
 	steps             []writer.Step // that writes pass
 	lapsed            error         // why the lease can't be relied on
+	keysErr           error         // why the keys of state annotations can't be read
 	policies          []*policies.Policy
 	policySet         func() *policies.Set // nil until they are known
 
@@ -125,9 +124,7 @@ func (w *world) connect() {
 				return !served, nil
 			},
 		},
-		StateKeys: func() (statekey.Keys, error) {
-			return statekey.Parse(map[string][]byte{statekey.Current: bytes.Repeat([]byte{1}, statekey.MinBytes)})
-		},
+		StateKeys:      w.stateKeys,
 		ObserveTimeout: w.observes, Companion: w.companion, DryRun: w.dryRun, Steps: w.steps, Now: now,
 		Sleep: func(_ context.Context, d time.Duration) { w.now = w.now.Add(d) },
 	})
