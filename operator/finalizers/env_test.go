@@ -105,6 +105,10 @@ type testEnv struct {
 	outcomes []Outcome
 	execute  fakeIntents
 
+	granted bool                       // deletions
+	watched map[types.UID]graph.Object // what watches have shown
+	settled []writer.Settlement        // of deletions
+
 	admit  func(writer.Write) writer.Admission // nil: each write passes
 	writes []string                            // that were to be made
 
@@ -124,8 +128,10 @@ func newTestEnv(t *testing.T, change ...func(*policies.Finalizer)) *testEnv {
 		Finalizers: func() ([]*policies.Finalizer, bool) { return nil, true },
 		Catalog:    func() *catalog.Catalog { w.mu.Lock(); defer w.mu.Unlock(); return w.types },
 		Reader:     modulecall.NewLiveReader(w.api.config()), Client: client,
-		Intents: fakeIntents(func(i hostabi.Intent) hostabi.Result { return w.execute(i) }),
-		Gate:    &w.gate, Steps: []writer.Step{w},
+		Intents:   fakeIntents(func(i hostabi.Intent) hostabi.Result { return w.execute(i) }),
+		MayDelete: func(intents.Identity, hostabi.DeleteIntent) bool { return w.granted },
+		Lookup:    func(uid types.UID) (graph.Object, bool) { o, ok := w.watched[uid]; return o, ok },
+		Gate:      &w.gate, Steps: []writer.Step{w},
 		Record:          func(n Outcome) { w.mu.Lock(); defer w.mu.Unlock(); w.outcomes = append(w.outcomes, n) },
 		Keys:            func() (statekey.Keys, error) { w.mu.Lock(); defer w.mu.Unlock(); return w.keys, w.keysErr },
 		ProgressChanged: func() {}, Interval: time.Hour, Now: w.now, Log: logr.Discard(),
@@ -148,7 +154,13 @@ func (w *testEnv) Admit(_ context.Context, write writer.Write) (writer.Admission
 }
 
 // Settle implements writer.Step.
-func (w *testEnv) Settle(context.Context, writer.Write, writer.Settlement) {}
+func (w *testEnv) Settle(_ context.Context, write writer.Write, end writer.Settlement) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if write.Effect == writer.Deletes {
+		w.settled = append(w.settled, end)
+	}
+}
 
 // finalizer returns a finalizer for ConfigMaps and Roles in all namespaces.
 func (w *testEnv) finalizer(change ...func(*policies.Finalizer)) *policies.Finalizer {

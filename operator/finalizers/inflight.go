@@ -3,29 +3,18 @@ package finalizers
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/gleaner-dev/gleaner/hostabi"
 	"github.com/gleaner-dev/gleaner/operator/act"
-	"github.com/gleaner-dev/gleaner/operator/catalog"
-	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/intents"
 	"github.com/gleaner-dev/gleaner/operator/writer"
-	"github.com/gleaner-dev/gleaner/policies"
 )
 
 // slowIntentAfter is the time after which an intent in flight is reported.
 const slowIntentAfter = 5 * time.Second
-
-// deleteRetry is when an intent is retried that deletes an object and has to wait, such as for a budget: nothing tells the
-// finalizer when it is its turn.
-const deleteRetry = 2 * time.Second
 
 // An inFlightIntent is an intent that is being carried out, or a call of a Handler. The zero inFlightIntent is none.
 type inFlightIntent struct {
@@ -78,12 +67,9 @@ func (v *reconciler) executeEffect(ctx context.Context, identity intents.Identit
 	result, err := v.writer.Do(ctx, writer.Write{
 		Origin: v.origin(), Target: v.target(), Effect: writer.External, Cause: v.cause(),
 		Do: func(ctx context.Context) (act.Result, error) {
-			return v.countDelete(ctx, intent, func(ctx context.Context) (act.Result, error) {
+			return v.countDelete(ctx, identity, intent, func(ctx context.Context) (act.Result, error) {
 				r, sent = v.Intents.Do(ctx, identity, intent), true
-				if r.Error != nil {
-					return act.Failed, fmt.Errorf("%s: %s", r.Error.Reason, r.Error.Message)
-				}
-				return act.Done, nil
+				return outcomeOf(r)
 			})
 		},
 	})
@@ -97,51 +83,6 @@ func (v *reconciler) executeEffect(ctx context.Context, identity intents.Identit
 		err = fmt.Errorf("carry out %s: %w", intents.Describe(intent), err)
 	}
 	return r, err
-}
-
-// countDelete makes a call. If that deletes an object, it is also a write of that object: pauses and budgets apply to it, and
-// the object is archived before.
-func (v *reconciler) countDelete(ctx context.Context, intent hostabi.Intent, do func(context.Context) (act.Result, error)) (act.Result, error) {
-	if intent.Delete == nil {
-		return do(ctx)
-	}
-	target, exists, err := v.deleted(ctx, intent.Delete)
-	switch {
-	case err != nil:
-		return act.Failed, err
-	case !exists:
-		return do(ctx) // for its result
-	}
-	result, err := v.writer.Do(ctx, writer.Write{Origin: v.origin(), Target: target, Effect: writer.Deletes, Cause: v.cause(), Do: do})
-	if stopped := (*writer.StoppedError)(nil); errors.As(err, &stopped) && stopped.Retry > deleteRetry {
-		return result, &writer.StoppedError{Outcome: stopped.Outcome, Reason: stopped.Reason, Retry: deleteRetry}
-	}
-	return result, err
-}
-
-// deleted returns the object that an intent deletes. It returns false if that doesn't exist.
-func (v *reconciler) deleted(ctx context.Context, d *hostabi.DeleteIntent) (target graph.Object, exists bool, err error) {
-	if target, exists = v.Lookup(types.UID(d.UID)); exists {
-		return target, true, nil
-	}
-	resource, served := v.Catalog().Resource(schema.FromAPIVersionAndKind(d.APIVersion, d.Kind))
-	if !served {
-		return graph.Object{}, false, nil
-	}
-	namespace := d.Namespace
-	if !resource.Namespaced {
-		namespace = ""
-	}
-	live, err := v.Reader.Get(ctx, policies.ServiceAccount{}, resource.Version, namespace, d.Name)
-	switch {
-	case catalog.ConfirmsNotFound(err, resource.Version.GroupResource(), d.Name):
-		return graph.Object{}, false, nil
-	case err != nil:
-		return graph.Object{}, false, err
-	case string(live.GetUID()) != d.UID:
-		return graph.Object{}, false, nil
-	}
-	return graph.ObjectOf(resource.GroupVersionKind(), live), true, nil
 }
 
 func (v *reconciler) setInFlight(f inFlightIntent) {

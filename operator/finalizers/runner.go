@@ -21,10 +21,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
 
+	"github.com/gleaner-dev/gleaner/hostabi"
 	"github.com/gleaner-dev/gleaner/operator/bulkread"
 	"github.com/gleaner-dev/gleaner/operator/catalog"
 	"github.com/gleaner-dev/gleaner/operator/gate"
 	"github.com/gleaner-dev/gleaner/operator/graph"
+	"github.com/gleaner-dev/gleaner/operator/intents"
 	"github.com/gleaner-dev/gleaner/operator/lastseen"
 	"github.com/gleaner-dev/gleaner/operator/modulecall"
 	"github.com/gleaner-dev/gleaner/operator/statekey"
@@ -43,6 +45,9 @@ type Options struct {
 	Bulk    *bulkread.Reader   // may have objects, which then are not read one by one; optional
 	Client  metadata.Interface // writes finalizers and annotations
 	Intents modulecall.Intents
+
+	// MayDelete reports whether a finalizer's grants cover an intent.
+	MayDelete func(intents.Identity, hostabi.DeleteIntent) bool
 
 	// Lookup returns an object that watches have shown.
 	Lookup func(types.UID) (graph.Object, bool)

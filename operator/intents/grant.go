@@ -45,6 +45,12 @@ func (e *Executor) resolve(identity Identity, verb policies.Verb, t hostabi.Targ
 	return r, nil
 }
 
+// MayDelete reports whether the grants cover an intent, and it names an object.
+func (e *Executor) MayDelete(identity Identity, d hostabi.DeleteIntent) bool {
+	_, err := e.resolveObject(identity, policies.VerbDelete, d.Target)
+	return err == nil && d.UID != ""
+}
+
 // findResource returns the resource of a kind. If discovery failed, the error is temporary.
 func (e *Executor) findResource(t hostabi.Target) (catalog.Resource, error) {
 	gv, err := schema.ParseGroupVersion(t.APIVersion)

@@ -9,7 +9,6 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/finalizers"
 	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/intents"
-	"github.com/gleaner-dev/gleaner/operator/modulecall"
 )
 
 // executor returns what carries out the intents of modules.
@@ -25,10 +24,10 @@ func (op *Operator) executor(working *rest.Config) *intents.Executor {
 
 // connectFinalizers creates what serves finalizers, independently of the collector, with
 // its own queues.
-func (op *Operator) connectFinalizers(client metadata.Interface, from reads, executor modulecall.Intents) {
+func (op *Operator) connectFinalizers(client metadata.Interface, from reads, executor *intents.Executor) {
 	op.finalizers = finalizers.New(finalizers.Options{
 		Finalizers: op.snapshots.Finalizers, Catalog: op.types, Reader: from.reader, Bulk: from.bulk, Client: client,
-		Intents: executor, Lookup: op.lookup, Namespace: op.options.Namespace, Keys: op.keys.Keys, Steps: op.steps(), StateLimiter: op.limits.states, EffectLimiter: op.limits.effects,
+		Intents: executor, MayDelete: executor.MayDelete, Lookup: op.lookup, Namespace: op.options.Namespace, Keys: op.keys.Keys, Steps: op.steps(), StateLimiter: op.limits.states, EffectLimiter: op.limits.effects,
 		Gate:   &op.gate, // on which Lead is not called in a dry run
 		Record: op.recorder.RecordFinalizer, ProgressChanged: op.statusWriter.FinalizersChanged,
 		Interval: op.options.SweepInterval, Now: op.now, Log: op.log.WithName("finalizers"),
