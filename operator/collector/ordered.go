@@ -17,12 +17,12 @@ import (
 // manyDependentsInterval is how often an owner with many dependents is looked at for the end of a wave.
 const manyDependentsInterval = 2 * time.Second
 
-// inOrder replaces a plan that carries out what was decided about an owner's dependents if they are to
-// be deleted in order: the owner keeps its hold until they are gone. It queues those whose turn it is.
+// inOrder replaces the plan of an owner with a hold if its dependents are to be deleted in order: the owner keeps the hold
+// until they are gone. When a wave starts, the dependents are queued.
 //
-// Before the next wave begins, a list has to show that nothing of the earlier ones is left. In companion
-// mode, kinds that are in no wave are left to the built-in garbage collector, which doesn't know of a
-// grace period either: if there is one, they are deleted here too.
+// Before the next wave starts, a list has to show that nothing of the earlier waves is left. In companion
+// mode, kinds that are in no wave are left to the built-in garbage collector. It doesn't apply a grace period, so if
+// there is one, Gleaner deletes them too.
 func (c *Collector) inOrder(ctx context.Context, id graph.ID, d *Decision) {
 	if d.Situation.Kind != decide.Held {
 		c.order.Forget(id)
@@ -63,7 +63,7 @@ func (c *Collector) inOrder(ctx context.Context, id graph.ID, d *Decision) {
 		if current != before.Wave {
 			c.store.Requeue(c.store.Dependents(id))
 		}
-		d.Plan = decide.Plan{Reason: decide.DependentsInOrder, Message: "it is the turn of " + wanted.Describe(current)}
+		d.Plan = decide.Plan{Reason: decide.DependentsInOrder, Message: wanted.Describe(current) + " is being deleted"}
 		if d.Facts.Dependents > graph.ManyDependents {
 			d.Plan.RequeueAfter = manyDependentsInterval // no event shows the end of a wave
 		}
@@ -128,8 +128,8 @@ func (c *Collector) hasOrderedOwner(o graph.Object) bool {
 	return slices.ContainsFunc(o.Owners, func(ref metav1.OwnerReference) bool { return c.order.IsOrdered(graph.IDOf(ref.UID)) })
 }
 
-// Turn returns what an ordered deletion of an owner's dependents means for those of a kind. It returns
-// false if there is none.
-func (c *Collector) Turn(owner graph.ID, dependent schema.GroupKind) (order.Turn, bool) {
-	return c.order.TurnOf(owner, dependent)
+// OrderStatus returns the status of an owner's ordered deletion for dependents of a kind. It returns false if there
+// is none.
+func (c *Collector) OrderStatus(owner graph.ID, dependent schema.GroupKind) (order.Status, bool) {
+	return c.order.StatusOf(owner, dependent)
 }

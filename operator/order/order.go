@@ -1,9 +1,9 @@
 // Package order decides which dependents of an owner are deleted at a time, if a policy has
 // them deleted in order, or with a grace period of its own.
 //
-// Such an owner keeps its hold until its dependents are gone. Each dependent is decided about as
-// usual, but its owner counts as absent only when it is the turn of the dependent's kind. What is
-// not known counts as "not yet": the dependent is kept.
+// Such an owner keeps its hold until its dependents are gone. Policies are evaluated for each dependent as
+// usual, but its owner counts as absent only once the wave of the dependent's kind has started. If that is
+// unknown, the dependent is kept.
 package order
 
 import (
@@ -67,10 +67,10 @@ func (o Order) Current(dependents []graph.KindCount) int {
 	return current
 }
 
-// Describe returns which wave it is the turn of, for people.
+// Describe describes a wave.
 func (o Order) Describe(wave int) string {
 	if wave >= len(o.Waves) {
-		return "the kinds that are in no wave"
+		return "the last wave (kinds that are in no other wave)"
 	}
 	var kinds []string
 	for _, kind := range o.Waves[wave] {

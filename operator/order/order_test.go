@@ -66,29 +66,29 @@ func TestCurrent_IsTheFirstWaveWithDependents(t *testing.T) {
 	}
 }
 
-// What is not known, or has not begun, keeps the dependents.
-func TestTurnOf_IsDueOnceItsWaveHasBegun(t *testing.T) {
+// If it is unknown, or has not started, dependents are kept.
+func TestStatusOf_IsStartedOnceItsWaveIs(t *testing.T) {
 	var p order.Progress
-	if turn, ordered := p.TurnOf(owner, pod); ordered || turn.Due {
-		t.Errorf("an unknown owner: %+v", turn)
+	if status, ordered := p.StatusOf(owner, pod); ordered || status.Started {
+		t.Errorf("an unknown owner: %+v", status)
 	}
 	p.Set(owner, order.State{Wave: order.NotBegun})
-	if turn, ordered := p.TurnOf(owner, pod); ordered || turn.Due {
-		t.Errorf("an owner without an order: %+v", turn)
+	if status, ordered := p.StatusOf(owner, pod); ordered || status.Started {
+		t.Errorf("an owner without an order: %+v", status)
 	}
 	o := order.Order{Waves: [][]schema.GroupKind{{pod}, {secret}}}
-	due := func(wave int) (all [3]bool) {
+	started := func(wave int) (all [3]bool) {
 		p.Set(owner, order.State{Order: o, Wave: wave})
 		for i, kind := range []schema.GroupKind{pod, secret, job} {
-			turn, ordered := p.TurnOf(owner, kind)
-			if !ordered || turn.Message == "" {
-				t.Errorf("wave %d, %s: %+v", wave, kind, turn)
+			status, ordered := p.StatusOf(owner, kind)
+			if !ordered || status.Message == "" {
+				t.Errorf("wave %d, %s: %+v", wave, kind, status)
 			}
-			all[i] = turn.Due
+			all[i] = status.Started
 		}
 		return all
 	}
-	got := [][3]bool{due(order.NotBegun), due(0), due(1), due(2)}
+	got := [][3]bool{started(order.NotBegun), started(0), started(1), started(2)}
 	if diff := cmp.Diff([][3]bool{{}, {true}, {true, true}, {true, true, true}}, got); diff != "" {
 		t.Error(diff)
 	}
@@ -100,7 +100,7 @@ func TestTurnOf_IsDueOnceItsWaveHasBegun(t *testing.T) {
 
 func TestDescribe_NamesTheKinds(t *testing.T) {
 	o := order.Order{Waves: [][]schema.GroupKind{{pod, job}, {secret}}}
-	for wave, want := range []string{"wave 1 of 2 (Pod, Job.batch)", "wave 2 of 2 (Secret)", "the kinds that are in no wave"} {
+	for wave, want := range []string{"wave 1 of 2 (Pod, Job.batch)", "wave 2 of 2 (Secret)", "the last wave (kinds that are in no other wave)"} {
 		if got := o.Describe(wave); got != want {
 			t.Errorf("wave %d: %q", wave, got)
 		}

@@ -14,17 +14,17 @@ const NotBegun = -1
 // State is how far the ordered deletion of an owner's dependents is.
 type State struct {
 	Order Order
-	Wave  int // whose turn it is, with all earlier ones; NotBegun: none
+	Wave  int // the wave that is being deleted, with all earlier ones; NotBegun: none
 }
 
-// Turn is what an ordered deletion means for a dependent.
-type Turn struct {
-	Due     bool // it is the turn of the dependent's kind
+// Status is the status of an ordered deletion for the dependents of one kind.
+type Status struct {
+	Started bool // their wave, or a later one, is being deleted
 	Message string
 }
 
-// Progress has the owners about whose dependents was decided since the start, and how far their
-// ordered deletion is. It is in memory only: the decision is in the owner's state annotation, and the
+// Progress tracks the ordered deletions of owners' dependents. It has an entry for each owner for which
+// policies have been evaluated since the process started. It is in memory only: the decision is in the owner's state annotation, and the
 // graph shows what is left. The zero value is ready to use. Its methods may be called concurrently.
 type Progress struct {
 	mu sync.Mutex // covers of
@@ -79,18 +79,18 @@ func (p *Progress) Kinds(owner graph.ID) []schema.GroupKind {
 	return s.Order.Kinds()
 }
 
-// TurnOf returns whose turn it is if the dependents of an owner are deleted in order. It returns
-// false if they are not.
-func (p *Progress) TurnOf(owner graph.ID, dependent schema.GroupKind) (Turn, bool) {
+// StatusOf returns the status of an owner's ordered deletion for dependents of a kind. It returns false if the
+// owner's dependents are not deleted in order.
+func (p *Progress) StatusOf(owner graph.ID, dependent schema.GroupKind) (Status, bool) {
 	s, known := p.Get(owner)
 	switch {
 	case !known || !s.isOrdered():
-		return Turn{}, false
+		return Status{}, false
 	case s.Wave == NotBegun:
-		return Turn{Message: "it is being deleted in order, and has not begun with its dependents"}, true
+		return Status{Message: "its dependents are deleted in order, and the first wave has not started"}, true
 	case s.Order.WaveOf(dependent) <= s.Wave:
-		return Turn{Due: true, Message: "it is being deleted in order, and it is the turn of " + s.Order.Describe(s.Wave)}, true
+		return Status{Started: true, Message: "its dependents are deleted in order, and " + s.Order.Describe(s.Wave) + " has started"}, true
 	default:
-		return Turn{Message: "it is being deleted in order, and " + s.Order.Describe(s.Wave) + " comes first"}, true
+		return Status{Message: "its dependents are deleted in order, and " + s.Order.Describe(s.Wave) + " must be gone first"}, true
 	}
 }

@@ -24,7 +24,7 @@ func (r reporter) describeRemaining(o *Object, id graph.ID, s snapshot) {
 		o.Outcome, o.Reason, o.Message, o.Policy = Waits, "OwnerWaits", "until its owner is gone", ""
 		switch owner, inOrder := r.remainingOwner(id); {
 		case owner != "" && inOrder:
-			o.Reason, o.Message = string(decide.DependentsInOrder), "until it is its turn: "+owner+" deletes its dependents in order"
+			o.Reason, o.Message = string(decide.DependentsInOrder), "until its wave starts: dependents of "+owner+" are deleted in order"
 		case owner != "":
 			o.Message = "until " + owner + " is gone"
 		}

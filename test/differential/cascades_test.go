@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/gleaner-dev/gleaner/devcluster/devtest"
 )
 
 // cascadeTimeout is how long a completed cascade may take to be reported: many are at the same time, and their
@@ -31,7 +33,7 @@ type cascadeRecorder struct {
 	exists     map[types.UID]*unstructured.Unstructured // as last seen
 	dependents map[types.UID]map[types.UID]struct{}     // all that ever had a reference to an object
 	events     map[types.UID]int                        // CascadeCompleted, by root
-	completed  map[types.UID]string                     // roots whose cascades must have been reported, with their names
+	completed  map[types.UID]string                     // names of the roots of completed cascades
 }
 
 func watchCascades(ctx context.Context, s *side) (*cascadeRecorder, error) {
@@ -129,8 +131,8 @@ func (c *cascadeRecorder) refersTo(dependent, owner types.UID) bool {
 	return false
 }
 
-// expect notes those of the roots whose cascades have completed: neither they nor anything deleted in their cascades has
-// dependents.
+// expect adds the roots whose cascades have completed: no dependents are left of the root, or of any other object that was
+// deleted in the cascade.
 func (c *cascadeRecorder) expect(roots map[types.UID]string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -179,12 +181,12 @@ func (c *cascadeRecorder) verify(t *testing.T) {
 		}
 		return names
 	}
-	for deadline := time.Now().Add(cascadeTimeout); len(missing()) != 0; time.Sleep(100 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Errorf("%d of %d completed cascades have no event: %v", len(missing()), len(c.completed), missing())
-			break
+	devtest.Eventually(t, cascadeTimeout, func() error {
+		if names := missing(); len(names) != 0 {
+			return fmt.Errorf("%d completed cascades have no event: %v", len(names), names)
 		}
-	}
+		return nil
+	})
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for root, n := range c.events {

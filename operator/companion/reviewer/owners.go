@@ -134,20 +134,21 @@ func (r *Reviewer) decidedFor(ctx context.Context, o graph.Object, facts decide.
 	if decision == hostabi.DecisionOrphan || decision == hostabi.DecisionWait {
 		return "it is kept for now although " + owner.String() + " is being deleted, by " + evaluation.PolicyName(r.defaultName())
 	}
-	return r.notYet(owner, evaluation.Verdict, o, facts)
+	return r.awaitsWave(owner, evaluation.Verdict, o, facts)
 }
 
-// notYet returns why an owner whose dependents are deleted in order keeps an object; "" if it doesn't.
-func (r *Reviewer) notYet(owner record.Object, v hostabi.Verdict, o graph.Object, facts decide.Facts) string {
+// awaitsWave returns a reason to keep an object if its owner deletes dependents in order, and the object's wave has not
+// started; "" otherwise.
+func (r *Reviewer) awaitsWave(owner record.Object, v hostabi.Verdict, o graph.Object, facts decide.Facts) string {
 	wanted, ordered := order.Of(v)
 	if !ordered || len(wanted.Waves) == 0 {
 		return ""
 	}
-	turn, begun := r.options.Collector.Turn(graph.IDOf(facts.Object.UID), o.Kind.GroupKind())
-	if begun && turn.Due {
+	status, known := r.options.Collector.OrderStatus(graph.IDOf(facts.Object.UID), o.Kind.GroupKind())
+	if known && status.Started {
 		return ""
 	}
-	return "it is kept for now although " + owner.String() + " is being deleted: that deletes its dependents in order, and this is not their turn"
+	return "it is kept for now although " + owner.String() + " is being deleted: dependents are deleted in order, and its wave has not started"
 }
 
 // sleep waits, or returns when the context ends.

@@ -41,7 +41,7 @@ func (w *env) createWorkload(kind, name string, spec map[string]any) *unstructur
 	return made
 }
 
-// reportObserved reports that a controller has observed an object as it is now.
+// reportObserved sets status.observedGeneration to the object's generation, as its controller does.
 func (w *env) reportObserved(o *unstructured.Unstructured) {
 	w.Helper()
 	status := `{"status": {"observedGeneration": ` + strconv.FormatInt(w.get(o).GetGeneration(), 10) + `}}`

@@ -310,7 +310,7 @@ func TestDelete_DeletesOnlyWhatWasPreviewed(t *testing.T) {
 	w.expectTopExists()
 }
 
-// Of several objects, those whose deletion was accepted are followed, also if that of another one failed.
+// If one of several deletions fails, the others are followed.
 func TestDelete_FollowsTheOthersIfOneFails(t *testing.T) {
 	w := newEnv(t)
 	w.create("ConfigMap top\n ConfigMap other\n Secret a owners=other")
