@@ -47,11 +47,11 @@ func TestDelete_CountsOnlyIfItIsGrantedAndNamesTheObject(t *testing.T) {
 		target  hostabi.Target
 		want    []string
 	}{
-		"granted":                         {true, target("other", "secret"), []string{"finalizers: deletes Secret secret"}},
-		"not granted":                     {false, target("other", "secret"), nil},
-		"the UID of another object":       {true, target("other", "another"), nil},
-		"the UID of another namespace":    {true, target("ns", "secret"), nil},
-		"the UID of another kind": {true, hostabi.Target{APIVersion: "v1", Kind: "ConfigMap", Namespace: "other", Name: "secret"}, nil},
+		"granted":                      {true, target("other", "secret"), []string{"finalizers: deletes Secret secret"}},
+		"not granted":                  {false, target("other", "secret"), nil},
+		"the UID of another object":    {true, target("other", "another"), nil},
+		"the UID of another namespace": {true, target("ns", "secret"), nil},
+		"the UID of another kind":      {true, hostabi.Target{APIVersion: "v1", Kind: "ConfigMap", Namespace: "other", Name: "secret"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newTestEnv(t)

@@ -22,6 +22,9 @@ import (
 type Order struct {
 	Waves [][]schema.GroupKind
 
+	// Kept are the kinds of dependents that are orphaned: their wave never starts.
+	Kept []schema.GroupKind
+
 	// GracePeriodSeconds is the grace period with which everything below the owner is deleted; nil
 	// means that of each object.
 	GracePeriodSeconds *int64
@@ -40,14 +43,23 @@ func Of(v hostabi.Verdict) (Order, bool) {
 		}
 		o.Waves = append(o.Waves, kinds)
 	}
+	for _, exception := range v.Dependents {
+		if exception.Decision != hostabi.DecisionDelete {
+			o.Kept = append(o.Kept, schema.GroupKind{Group: exception.Group, Kind: exception.Kind})
+		}
+	}
 	return o, true
 }
 
 // Kinds returns the kinds of all waves.
 func (o Order) Kinds() []schema.GroupKind { return slices.Concat(o.Waves...) }
 
-// WaveOf returns the index of the wave that has a kind; len(Waves) if none has.
+// WaveOf returns the index of the wave that has a kind: len(Waves) if none has, and more than any wave that starts if
+// the kind is kept.
 func (o Order) WaveOf(kind schema.GroupKind) int {
+	if slices.Contains(o.Kept, kind) {
+		return len(o.Waves) + 2
+	}
 	i := slices.IndexFunc(o.Waves, func(wave []schema.GroupKind) bool { return slices.Contains(wave, kind) })
 	if i < 0 {
 		return len(o.Waves)
@@ -56,7 +68,7 @@ func (o Order) WaveOf(kind schema.GroupKind) int {
 }
 
 // Current returns the index of the first wave of which there are dependents: len(Waves) if only
-// kinds in no wave are left, and one more if nothing is.
+// kinds in no wave are left, and one more if nothing is left, or only what is kept.
 func (o Order) Current(dependents []graph.KindCount) int {
 	current := len(o.Waves) + 1
 	for _, d := range dependents {

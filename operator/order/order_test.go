@@ -14,6 +14,7 @@ import (
 
 var (
 	pod, secret, job = schema.GroupKind{Kind: "Pod"}, schema.GroupKind{Kind: "Secret"}, schema.GroupKind{Group: "batch", Kind: "Job"}
+	kept             = schema.GroupKind{Kind: "PersistentVolumeClaim"}
 	owner            = graph.IDOf("6f0b6c1e-0000-4000-8000-000000000001")
 )
 
@@ -49,7 +50,7 @@ func TestOf_OnlyForegroundWithAnOrderOrAGracePeriod(t *testing.T) {
 }
 
 func TestCurrent_IsTheFirstWaveWithDependents(t *testing.T) {
-	o := order.Order{Waves: [][]schema.GroupKind{{pod}, {secret}}}
+	o := order.Order{Waves: [][]schema.GroupKind{{pod}, {secret}}, Kept: []schema.GroupKind{kept}}
 	for name, c := range map[string]struct {
 		dependents []graph.KindCount
 		want       int
@@ -58,6 +59,7 @@ func TestCurrent_IsTheFirstWaveWithDependents(t *testing.T) {
 		"later kinds":        {dependents(job, secret), 1},
 		"kinds in no wave":   {dependents(job), 2},
 		"nothing":            {nil, 3},
+		"what is kept":       {dependents(kept), 3},
 		"a kind without any": {[]graph.KindCount{{Kind: pod}}, 3},
 	} {
 		if got := o.Current(c.dependents); got != c.want {
@@ -95,6 +97,23 @@ func TestStatusOf_IsStartedOnceItsWaveIs(t *testing.T) {
 	p.Forget(owner)
 	if _, known := p.Get(owner); known || p.IsOrdered(owner) {
 		t.Error("it is not forgotten")
+	}
+}
+
+func TestStatusOf_IsNeverStartedForWhatIsKept(t *testing.T) {
+	var p order.Progress
+	o, _ := order.Of(hostabi.Verdict{
+		Decision: hostabi.DecisionForeground, GracePeriodSeconds: ptr.To[int64](3),
+		Dependents: []hostabi.DependentDecision{{Kind: kept.Kind, Decision: hostabi.DecisionOrphan}, {Kind: "Pod", Decision: hostabi.DecisionDelete}},
+	})
+	for wave := order.NotBegun; wave <= 1; wave++ {
+		p.Set(owner, order.State{Order: o, Wave: wave})
+		if status, ordered := p.StatusOf(owner, kept); !ordered || status.Started {
+			t.Errorf("wave %d: %+v, %t", wave, status, ordered)
+		}
+	}
+	if status, _ := p.StatusOf(owner, pod); !status.Started {
+		t.Errorf("what is to be deleted: %+v", status)
 	}
 }
 

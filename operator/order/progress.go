@@ -1,6 +1,7 @@
 package order
 
 import (
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -86,6 +87,8 @@ func (p *Progress) StatusOf(owner graph.ID, dependent schema.GroupKind) (Status,
 	switch {
 	case !known || !s.isOrdered():
 		return Status{}, false
+	case slices.Contains(s.Order.Kept, dependent):
+		return Status{Message: "its dependents are deleted in order, and those of this kind are kept"}, true
 	case s.Wave == NotBegun:
 		return Status{Message: "its dependents are deleted in order, and the first wave has not started"}, true
 	case s.Order.WaveOf(dependent) <= s.Wave:

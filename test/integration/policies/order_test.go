@@ -179,3 +179,15 @@ func TestGracePeriod_IsThatOfTheSubtree(t *testing.T) {
 	}
 	w.waitForDeletion(owner)
 }
+
+// What an exception keeps is in no wave, and is not deleted with the other kinds that are in none.
+func TestOrder_KeepsWhatIsExcepted(t *testing.T) {
+	w := newEnv(t)
+	w.applyPolicy(governingPolicy + `{propagate: {decision: Foreground, gracePeriodSeconds: 60, order: [[{kind: ConfigMap}]], dependents: [{kind: PersistentVolumeClaim, decision: Orphan}]}}`)
+	owner := w.createHeldSecret()
+	first, last, kept := w.createConfigMap("first", owner), w.createObject("ServiceAccount", "last", nil, owner), w.createClaim("kept", owner)
+	w.delete(owner)
+	w.waitForDeletion(first, last, owner)
+	w.waitForNoOwners(kept)
+	w.verifyUntouched(kept)
+}
