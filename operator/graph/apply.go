@@ -327,11 +327,11 @@ func (n *node) append(c *claim) {
 // gone: looking for another one takes time under the lock.
 const ManyDependents = 4096
 
-// hasDependentOf reports whether objects of a kind refer to the node, or may do so, since it has many dependents.
+// hasDependentOf reports whether the node has dependents of a kind, or may have, since it has many dependents.
 func (n *node) hasDependentOf(k *kind) bool {
 	steps := 0
 	for c := n.dependents; c != nil; c = c.next {
-		if steps++; c.dependent.kind == k || steps > ManyDependents {
+		if steps++; c.dependent.kind == k && n.mayOwn(c.dependent) || steps > ManyDependents {
 			return true
 		}
 	}

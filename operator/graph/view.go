@@ -130,7 +130,8 @@ type KindCount struct {
 }
 
 // DependentsByKind returns the number of an object's dependents by kind, sorted. Each dependent is
-// counted once.
+// counted once. Objects that can't have the object as their owner, since it is in another namespace, are not counted
+// (G-33, G-34).
 func (g *Graph) DependentsByKind(id ID) []KindCount {
 	n, ok := g.nodes[id]
 	if !ok {
@@ -138,7 +139,7 @@ func (g *Graph) DependentsByKind(id ID) []KindCount {
 	}
 	counts := map[schema.GroupKind]int{}
 	for c := n.dependents; c != nil; c = c.next {
-		if c.first() && c.dependent.kind != nil {
+		if c.first() && c.dependent.kind != nil && n.mayOwn(c.dependent) {
 			counts[c.dependent.kind.GroupKind]++
 		}
 	}
@@ -152,6 +153,11 @@ func (g *Graph) DependentsByKind(id ID) []KindCount {
 	return list
 }
 
+// mayOwn reports whether a node may be an owner of another one, as far as their namespaces say.
+func (n *node) mayOwn(dependent *node) bool {
+	return n.namespace.Value() == "" || n.namespace == dependent.namespace
+}
+
 // Blockers returns some of an object's dependents of kinds for which matches returns true, at most
 // maxBlockers, and how many there are. Each dependent is counted once.
 func (g *Graph) Blockers(id ID, matches func(schema.GroupKind) bool) (some []Blocker, count int) {
@@ -160,7 +166,7 @@ func (g *Graph) Blockers(id ID, matches func(schema.GroupKind) bool) (some []Blo
 		return nil, 0
 	}
 	for c := n.dependents; c != nil; c = c.next {
-		if !c.first() || c.dependent.kind == nil || !matches(c.dependent.kind.GroupKind) {
+		if !c.first() || c.dependent.kind == nil || !n.mayOwn(c.dependent) || !matches(c.dependent.kind.GroupKind) {
 			continue
 		}
 		if count++; len(some) < maxBlockers {
