@@ -147,11 +147,35 @@ func TestArchivePolicy_HoldsObjectsUntilTheyAreArchived(t *testing.T) {
 	}
 	o.waitForStatus(p, "archived", 2)
 
+	o.expectModuleDeletesArchived(a)
 	last := o.createObject("ConfigMap", "last", data)
 	o.waitForFinalizers(last, entry)
 	o.delete(p)
 	o.waitForDeletion(p)
 	o.waitForFinalizers(last)
+}
+
+// expectModuleDeletesArchived has a finalizer's module delete a Pod, which has no finalizer of its own that archives it.
+func (o *dedicatedEnv) expectModuleDeletesArchived(a *folderArchive) {
+	o.Helper()
+	pod := o.createPod("pod", map[string]any{"labels": map[string]any{"tier": "data"}}, nil)
+	o.createWriter("pods", "delete")
+	o.applyFinalizer("purge", `
+finalize := {"decision": "Done"} if input.results.pod
+else := {"decision": "Act", "intents": [{"id": "pod", "delete": {"apiVersion": "v1", "kind": "Pod", "namespace": input.object.metadata.namespace, "name": "pod", "uid": input.policy.settings.uid}}]}`,
+		`serviceAccount: {name: writer}
+grants: {write: [{apiGroups: [""], resources: [pods], verbs: [delete]}]}
+settings: {uid: `+string(pod.GetUID())+`}`)
+	purged := o.createWithFinalizers("purged", o.finalizerName("purge"))
+	o.delete(purged)
+	o.waitForDeletion(pod, purged)
+	archived := 0
+	if err := a.Headers(o.Context(), archive.Query{UID: pod.GetUID()}, func(archive.Header) bool { archived++; return true }); err != nil {
+		o.Fatal(err)
+	}
+	if archived != 1 {
+		o.Errorf("a Pod that a module has deleted was archived %d times", archived)
+	}
 }
 
 // The namespace controller deletes the policy and the objects in any order.

@@ -58,14 +58,21 @@ spec:
   mode: Enforce
   fixed: {propagate: {decision: Orphan}}`
 
+// deleteOrphaning deletes a DaemonSet whose dependents a policy orphans, and returns it with its dependent.
+func (w *env) deleteOrphaning() (owner, dependent *unstructured.Unstructured) {
+	w.Helper()
+	w.applyPolicy(orphansDaemonSets)
+	owner = w.createDaemonSet("owner")
+	w.waitForHold(owner, true)
+	dependent = w.createConfigMap("dependent", owner)
+	w.delete(owner)
+	return owner, dependent
+}
+
 // Dependents are orphaned only after the controller of their owner has observed the deletion.
 func TestObservedGeneration_IsWaitedForByAPolicyThatOrphans(t *testing.T) {
 	w := newEnv(t)
-	w.applyPolicy(orphansDaemonSets)
-	owner := w.createDaemonSet("owner")
-	w.waitForHold(owner, true)
-	dependent := w.createConfigMap("dependent", owner)
-	w.delete(owner)
+	owner, dependent := w.deleteOrphaning()
 	e := w.waitForDecision(owner, "DeletionNotObserved")
 	if live := w.get(dependent); len(live.GetOwnerReferences()) != 1 || live.GetDeletionTimestamp() != nil {
 		t.Errorf("it was not waited for: %v; recorded %+v", live.GetOwnerReferences(), e)
@@ -99,11 +106,7 @@ func TestObservedGeneration_IsWaitedForIfAClientOrphans(t *testing.T) {
 // reports.
 func TestObservedGeneration_IsWaitedForUntilTheTimeout(t *testing.T) {
 	w := newEnv(t)
-	w.applyPolicy(orphansDaemonSets)
-	owner := w.createDaemonSet("owner")
-	w.waitForHold(owner, true)
-	dependent := w.createConfigMap("dependent", owner)
-	w.delete(owner)
+	owner, dependent := w.deleteOrphaning()
 	w.waitForDecision(owner, "ObserveTimedOut")
 	w.waitForEvent(owner, "ObserveTimedOut", "within 10s: it may adopt dependents again")
 	w.waitForDeletion(owner)
