@@ -70,6 +70,7 @@ var constraints = map[string]map[string]constraint{
 	"Verdict": {
 		"gracePeriodSeconds": between(0, 1<<31-1),
 		"dependents":         items(hostabi.MaxDependents),
+		"order":              items(hostabi.MaxWaves),
 		"intents":            items(hostabi.MaxIntents),
 		"state":              kinds("object", "array", "string", "number", "boolean"),
 		"reason":             length(0, hostabi.MaxReasonBytes),
@@ -77,6 +78,7 @@ var constraints = map[string]map[string]constraint{
 	"DependentDecision": {
 		"group": pattern(group), "kind": pattern(word), "decision": enum(string(hostabi.DecisionDelete), string(hostabi.DecisionOrphan)),
 	},
+	"GroupKind": {"group": pattern(group), "kind": pattern(word)},
 	"Intent":    {"id": pattern(id)},
 	"GetIntent": target,
 	"ListIntent": {
@@ -109,6 +111,9 @@ func constrain(types map[string]*jsonschema.Schema) error {
 	}
 	if v, ok := types["Verdict"]; ok {
 		v.AllOf = placed()
+	}
+	if w, ok := types["Wave"]; ok {
+		items(hostabi.MaxWaveKinds)(w)
 	}
 	if i, ok := types["Intent"]; ok {
 		exactlyOne(i)
