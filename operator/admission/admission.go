@@ -21,32 +21,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gleaner-dev/gleaner/operator/gate"
-	"github.com/gleaner-dev/gleaner/operator/latest"
 	"github.com/gleaner-dev/gleaner/operator/policyset"
 	"github.com/gleaner-dev/gleaner/operator/webhook"
 )
-
-// retryInterval is when an installation that failed is tried again.
-const retryInterval = 10 * time.Second
-
-// Late is why finalizers are added to objects only after they were created, by the name of
-// the admission object; "" is about all.
-type Late map[string]error
-
-// Of returns the reason for one admission object; nil if there is none.
-func (l Late) Of(name string) error {
-	if l[""] != nil {
-		return l[""]
-	}
-	return l[name]
-}
-
-// Status is what was installed.
-type Status struct {
-	Term     uint64 // of leadership, in which it was installed
-	Revision uint64 // of the snapshot that it was installed for
-	Late     Late   // may be of an earlier snapshot for what is not late any more
-}
 
 // Options configure an Installer.
 type Options struct {
@@ -65,87 +42,35 @@ type Options struct {
 	Log logr.Logger
 }
 
-// Installer installs admission objects. Create it with New.
+// Installer has the API server add finalizers. Create it with New.
 type Installer struct {
-	options  Options
-	status   latest.Value[Status]
-	identity webhook.Identity // of the last installation; for the goroutine of Run
+	*Loop
+
+	options Options
 }
 
 // New returns an Installer.
-func New(o Options) *Installer { return &Installer{options: o} }
-
-// Status returns what was installed last.
-func (i *Installer) Status() *latest.Value[Status] { return &i.status }
-
-// Run installs what each snapshot requires, while this replica leads, until ctx ends.
-func (i *Installer) Run(ctx context.Context) error {
-	tick := time.NewTicker(retryInterval)
-	defer tick.Stop()
-	for {
-		snapshots, leading, identity := i.options.Snapshots.Changed(), i.options.Gate.Changed(), i.identityChanged()
-		i.update(ctx)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-snapshots:
-		case <-leading:
-		case <-identity:
-		case <-tick.C:
-		}
-	}
+func New(o Options) *Installer {
+	i := &Installer{options: o}
+	i.Loop = NewLoop(LoopOptions{
+		Snapshots: o.Snapshots, Gate: o.Gate, Webhook: o.Webhook, Now: o.Now, Log: o.Log,
+		Failure: "Some finalizers are added only after objects were created",
+	}, i)
+	return i
 }
 
-// identityChanged returns a channel that is closed when the webhook's certificate changes;
-// nil without a webhook.
-func (i *Installer) identityChanged() <-chan struct{} {
-	if i.options.Webhook == nil {
-		return nil
-	}
-	return i.options.Webhook.Identity.Changed()
-}
+// Inputs implements Installation.
+func (i *Installer) Inputs(*policyset.Snapshot) string { return "" }
 
-func (i *Installer) currentIdentity() (none webhook.Identity) {
-	if i.options.Webhook == nil {
-		return none
-	}
-	return i.options.Webhook.Current()
-}
-
-// update installs what the current snapshot requires, unless that was done.
-func (i *Installer) update(ctx context.Context) {
-	s, state := i.options.Snapshots.Current(), i.options.Gate.State()
-	if s == nil || !state.Leading {
-		return
-	}
-	last, _ := i.status.Load()
-	done := last.Term == state.Term && last.Revision == s.Revision && len(last.Late) == 0
-	identity := i.currentIdentity()
-	if done && identity.Equal(i.identity) {
-		return
-	}
-	i.identity = identity
-	late := i.install(ctx, s)
-	if ctx.Err() != nil {
-		return
-	}
-	if now := fmt.Sprint(late); len(late) != 0 && now != fmt.Sprint(last.Late) {
-		i.options.Log.Info("Some finalizers are added only after objects were created", "why", now)
-	}
-	if last.Term != state.Term || last.Revision != s.Revision || fmt.Sprint(late) != fmt.Sprint(last.Late) {
-		i.status.Store(Status{Term: state.Term, Revision: s.Revision, Late: late})
-	}
-}
-
-// install has the API server add what the snapshot requires. Failures are no fault of the
-// policies: the finalizers are added a moment later.
-func (i *Installer) install(ctx context.Context, s *policyset.Snapshot) Late {
-	late := Late{}
+// Install implements Installation. Failures are no fault of the policies: the finalizers are added a moment after
+// objects were created.
+func (i *Installer) Install(ctx context.Context, s *policyset.Snapshot) Failures {
+	failed := Failures{}
 	var wanted []addition
 	for _, a := range additions(s) {
 		var err error
 		if a.rules, err = i.rulesOf(ctx, a); err != nil {
-			late[a.name] = err
+			failed[a.name] = err
 		}
 		if len(a.rules) != 0 {
 			wanted = append(wanted, a)
@@ -154,13 +79,13 @@ func (i *Installer) install(ctx context.Context, s *policyset.Snapshot) Late {
 	if len(wanted) > MaxPolicies {
 		wanted = nil
 	}
-	if err := i.installAll(ctx, wanted, retained(s), late); err != nil {
-		late[""] = err
+	if err := i.installAll(ctx, wanted, retained(s), failed); err != nil {
+		failed[""] = err
 	}
-	return late
+	return failed
 }
 
-func (i *Installer) installAll(ctx context.Context, wanted []addition, retained map[string]string, late Late) error {
+func (i *Installer) installAll(ctx context.Context, wanted []addition, retained map[string]string, failed Failures) error {
 	keep := map[string]bool{}
 	for name := range retained {
 		keep[name] = true
@@ -188,7 +113,7 @@ func (i *Installer) installAll(ctx context.Context, wanted []addition, retained 
 	}
 	for _, a := range wanted {
 		if err := i.installPolicy(ctx, a, user); err != nil {
-			late[a.name] = err
+			failed[a.name] = err
 		}
 	}
 	return nil

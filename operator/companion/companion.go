@@ -68,8 +68,8 @@ type Status struct {
 
 	// Installations counts the times that the webhook was installed.
 	Installations int
-	Vetoes        error          // why webhooks are not installed
-	Refusals      admission.Late // why deletes with Orphan are not rejected, by the name of the admission policy
+	Vetoes        error              // why webhooks are not installed
+	Refusals      admission.Failures // why deletes with Orphan are not rejected, by the name of the admission policy
 
 	Presence   Presence // of the built-in collector
 	Mismatch   error    // see Companion.Mismatch

@@ -62,8 +62,8 @@ func RefusalName(p *policyset.Policy) string {
 
 // installRefusals has the API server reject requests that policies override and that could
 // not be undone.
-func (c *Companion) installRefusals(ctx context.Context, s *policyset.Snapshot) admission.Late {
-	failed := admission.Late{}
+func (c *Companion) installRefusals(ctx context.Context, s *policyset.Snapshot) admission.Failures {
+	failed := admission.Failures{}
 	wanted, keep := map[string]*policyset.Policy{}, map[string]bool{}
 	for _, p := range s.Policies {
 		if Refuses(p) {

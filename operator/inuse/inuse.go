@@ -105,7 +105,7 @@ func (g *Guard) guard(ctx context.Context, f policyset.Served, term, revision ui
 		return nil
 	}
 	installed, _ := g.options.Admission.Load()
-	if _, mayAttach := installed.Late[""]; mayAttach || installed.Term != term || installed.Revision != revision {
+	if _, mayAttach := installed.Failed[""]; mayAttach || installed.Term != term || installed.Revision != revision {
 		return nil // it might still be attached
 	}
 	if count, counted := g.options.Carriers(f.Finalizer.UID); !counted || count != 0 {

@@ -55,8 +55,8 @@ func (f *fixture) update() {
 }
 
 // install says that admission objects are installed for the current snapshot.
-func (f *fixture) install(late admission.Late) {
-	f.admitted.Store(admission.Status{Term: f.gate.State().Term, Revision: f.Publisher.Current().Revision, Late: late})
+func (f *fixture) install(late admission.Failures) {
+	f.admitted.Store(admission.Status{Term: f.gate.State().Term, Revision: f.Publisher.Current().Revision, Failed: late})
 }
 
 func (f *fixture) finalizers() []string {
@@ -149,7 +149,7 @@ func TestGuard_ReleasesAFinalizerOnceNoObjectHasIt(t *testing.T) {
 	f.counted = true
 	kept("it is not known what is installed")
 	f.Settle()
-	f.install(admission.Late{"": admission.ErrNoCertificate})
+	f.install(admission.Failures{"": admission.ErrNoCertificate})
 	f.guard.update(t.Context())
 	if !slices.Contains(f.finalizers(), v1alpha1.InUseFinalizer) {
 		t.Fatal("it is released although admission objects may be left")

@@ -162,9 +162,9 @@ func describeArchiveAttached(v view, a *policyset.Archive, to setter) {
 		to.set(v1alpha1.ConditionAttached, true, "AfterCreation", "its finalizer is added to objects right after they were created: "+
 			"one that is deleted before that is not archived, unless Gleaner deletes it")
 	case v.admission == nil: // not known yet
-	case v.admission.Late.Of(admission.AttachName(&a.Declaration)) != nil:
+	case v.admission.Failed.Of(admission.AttachName(&a.Declaration)) != nil:
 		to.set(v1alpha1.ConditionAttached, true, "Late", "its finalizer is added to objects only after they were created: "+
-			v.admission.Late.Of(admission.AttachName(&a.Declaration)).Error())
+			v.admission.Failed.Of(admission.AttachName(&a.Declaration)).Error())
 	default:
 		to.set(v1alpha1.ConditionAttached, true, "Attached", "its finalizer is added to objects as they are created, and to those that exist")
 	}

@@ -147,7 +147,7 @@ func TestAccepted_SaysWhatIsArchivedOnlyWhenGleanerDeletesIt(t *testing.T) {
 
 func TestArchive_IsAttachedLateWhereItIsSaid(t *testing.T) {
 	f := archiving(t, &archivestore.Health{State: archivestore.Ready}, archivePolicy(nil, "configmaps"))
-	v := view{primary: true, admission: &admission.Status{Late: admission.Late{"gleaner-archive-a": errors.New("not served yet")}}}
+	v := view{primary: true, admission: &admission.Status{Failed: admission.Failures{"gleaner-archive-a": errors.New("not served yet")}}}
 	f.has(f.archived(v).Conditions, v1alpha1.ConditionAttached, yes, "Late", "not served yet")
 }
 

@@ -66,9 +66,9 @@ func describeAttached(v view, f *policyset.Finalizer, to setter) {
 	case f.Key.Namespace != "":
 		to.set(v1alpha1.ConditionAttached, true, "AfterCreation", "it is added to objects right after they were created")
 	case v.admission == nil: // not known yet
-	case v.admission.Late.Of(admission.AttachName(&f.Declaration)) != nil:
+	case v.admission.Failed.Of(admission.AttachName(&f.Declaration)) != nil:
 		to.set(v1alpha1.ConditionAttached, true, "Late", "it is added to objects only after they were created: "+
-			v.admission.Late.Of(admission.AttachName(&f.Declaration)).Error())
+			v.admission.Failed.Of(admission.AttachName(&f.Declaration)).Error())
 	default:
 		to.set(v1alpha1.ConditionAttached, true, "Attached", "it is added to objects as they are created, and to those that exist")
 	}

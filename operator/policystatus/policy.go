@@ -65,9 +65,9 @@ func (w *Writer) describeEnforcing(v view, p *policyset.Policy, to setter) {
 	case !v.primary && describeCompanion(v.companion, p, to):
 	case v.protect.Failed.Of(protect.Name(p)) != nil && protect.Protects(p):
 		to.set(v1alpha1.ConditionEnforcing, false, "NotProtected", "users can delete what it protects: "+v.protect.Failed.Of(protect.Name(p)).Error())
-	case p.RequiresHold() && v.admission.Late.Of(admission.HoldName(p)) != nil:
+	case p.RequiresHold() && v.admission.Failed.Of(admission.HoldName(p)) != nil:
 		to.set(v1alpha1.ConditionEnforcing, true, "HoldsComeLate", "its decisions are carried out, but holds are added only after an object was created: "+
-			v.admission.Late.Of(admission.HoldName(p)).Error())
+			v.admission.Failed.Of(admission.HoldName(p)).Error())
 	case !v.primary && companion.Refuses(p) && v.companion.Refusals.Of(companion.RefusalName(p)) != nil:
 		to.set(v1alpha1.ConditionEnforcing, true, "OrphanNotRefused", "its decisions are carried out, but a client that asks for Orphan may get it: "+
 			v.companion.Refusals.Of(companion.RefusalName(p)).Error())

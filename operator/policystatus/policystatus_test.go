@@ -19,7 +19,6 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/companion"
 	"github.com/gleaner-dev/gleaner/operator/policyset"
 	"github.com/gleaner-dev/gleaner/operator/policyset/policysettest"
-	"github.com/gleaner-dev/gleaner/operator/protect"
 )
 
 // fixture is a Writer whose clock a test sets.
@@ -48,7 +47,7 @@ func of(t *testing.T, s *policyset.Snapshot) *fixture {
 
 // installed is a view in which everything is installed, in primary mode.
 func installed() view {
-	return view{primary: true, admission: &admission.Status{}, protect: &protect.Status{}}
+	return view{primary: true, admission: &admission.Status{}, protect: &admission.Status{}}
 }
 
 // status describes a policy.
@@ -83,8 +82,8 @@ func TestEnforcing_StaysForAWhileWhileItIsNotKnownWhatIsInstalled(t *testing.T) 
 
 func TestEnforcing_SaysThatHoldsComeLate(t *testing.T) {
 	f := settled(t, &v1alpha1.ClusterGCPolicy{ObjectMeta: policysettest.Meta("", "p"), Spec: policysettest.Orphaning(nil)})
-	late := &admission.Status{Late: admission.Late{"": admission.ErrNoCertificate}}
-	f.has(f.status("p", view{primary: true, admission: late, protect: &protect.Status{}}).Conditions, v1alpha1.ConditionEnforcing, yes, "HoldsComeLate", "no certificate")
+	late := &admission.Status{Failed: admission.Failures{"": admission.ErrNoCertificate}}
+	f.has(f.status("p", view{primary: true, admission: late, protect: &admission.Status{}}).Conditions, v1alpha1.ConditionEnforcing, yes, "HoldsComeLate", "no certificate")
 }
 
 func TestEnforcing_InCompanionModeDependsOnWhatIsKnownOfTheCollector(t *testing.T) {
@@ -104,7 +103,7 @@ func TestEnforcing_InCompanionModeDependsOnWhatIsKnownOfTheCollector(t *testing.
 	} {
 		t.Run(claim, func(t *testing.T) {
 			f.t = t
-			f.has(f.status("p", view{admission: &admission.Status{}, protect: &protect.Status{}, companion: c.known}).Conditions, v1alpha1.ConditionEnforcing, c.status, c.reason, "")
+			f.has(f.status("p", view{admission: &admission.Status{}, protect: &admission.Status{}, companion: c.known}).Conditions, v1alpha1.ConditionEnforcing, c.status, c.reason, "")
 		})
 	}
 }

@@ -22,7 +22,6 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/gate"
 	"github.com/gleaner-dev/gleaner/operator/latest"
 	"github.com/gleaner-dev/gleaner/operator/policyset"
-	"github.com/gleaner-dev/gleaner/operator/protect"
 	"github.com/gleaner-dev/gleaner/policies/worker"
 )
 
@@ -71,7 +70,7 @@ type Options struct {
 	Snapshots *policyset.Publisher
 	Gate      *gate.Gate // only the leader writes
 	Admission *latest.Value[admission.Status]
-	Protect   *latest.Value[protect.Status]
+	Protect   *latest.Value[admission.Status]
 	Companion *latest.Value[companion.Status] // nil in primary mode
 
 	Observations *Observations
@@ -225,7 +224,7 @@ func (w *Writer) view() (*policyset.Snapshot, view) {
 type view struct {
 	primary   bool
 	admission *admission.Status // nil: not known yet
-	protect   *protect.Status   // likewise
+	protect   *admission.Status // likewise
 	companion *companion.Status // likewise; nil in primary mode
 	since     time.Time         // the snapshot is current since then
 	held      map[Place]int

@@ -15,21 +15,12 @@ import (
 
 	"github.com/gleaner-dev/gleaner/operator/admission"
 	"github.com/gleaner-dev/gleaner/operator/gate"
-	"github.com/gleaner-dev/gleaner/operator/latest"
 	"github.com/gleaner-dev/gleaner/operator/policyset"
 	"github.com/gleaner-dev/gleaner/operator/webhook"
 )
 
-const (
-	// Path is the path of the webhooks, followed by the fingerprint of the policies.
-	Path = "/protect/"
-
-	// retryInterval is when an installation that failed is tried again.
-	retryInterval = 10 * time.Second
-
-	// resyncInterval is when what was installed is installed again, in case that others have changed or deleted it.
-	resyncInterval = 30 * time.Second
-)
+// Path is the path of the webhooks, followed by the fingerprint of the policies.
+const Path = "/protect/"
 
 var (
 	errMany = fmt.Errorf("more than %d policies protect objects: write one with more resources in place of several", admission.MaxPolicies)
@@ -57,84 +48,42 @@ type Options struct {
 
 // Installer installs what has the API server deny requests. Create it with New.
 type Installer struct {
-	options Options
-	status  latest.Value[Status]
+	*admission.Loop
 
-	// Of the last installation; for the goroutine of Run:
-	identity  webhook.Identity
-	collector string
-	versions  string
-	at        time.Time
+	options Options
 }
 
 // New returns an Installer.
-func New(o Options) *Installer { return &Installer{options: o} }
-
-// Status returns what was installed last.
-func (i *Installer) Status() *latest.Value[Status] { return &i.status }
-
-// Run installs what each snapshot requires, while this replica leads, until ctx ends.
-func (i *Installer) Run(ctx context.Context) error {
-	tick := time.NewTicker(retryInterval)
-	defer tick.Stop()
-	for {
-		snapshots, leading := i.options.Snapshots.Changed(), i.options.Gate.Changed()
-		var identity <-chan struct{}
-		if i.options.Webhook != nil {
-			identity = i.options.Webhook.Identity.Changed()
-		}
-		i.update(ctx)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-snapshots:
-		case <-leading:
-		case <-identity:
-		case <-tick.C:
-		}
-	}
+func New(o Options) *Installer {
+	i := &Installer{options: o}
+	i.Loop = admission.NewLoop(admission.LoopOptions{
+		Snapshots: o.Snapshots, Gate: o.Gate, Webhook: o.Webhook, Resync: admission.ResyncInterval, Now: o.Now, Log: o.Log,
+		Failure: "Some policies do not protect objects",
+	}, i)
+	return i
 }
 
-// update installs what the current snapshot requires, unless that was done.
-func (i *Installer) update(ctx context.Context) {
-	s, state := i.options.Snapshots.Current(), i.options.Gate.State()
-	if s == nil || !state.Leading {
-		return
-	}
-	identity, collector := webhook.Identity{}, ""
-	if i.options.Webhook != nil {
-		identity = i.options.Webhook.Current()
-	}
-	if i.options.Collector != nil {
-		collector = i.options.Collector()
-	}
+// Inputs implements admission.Installation.
+func (i *Installer) Inputs(s *policyset.Snapshot) string {
 	plan := PlanOf(s)
-	versions := i.options.Versions.of(append(slices.Clone(plan.Policies), plan.Webhooks...)...)
-	last, _ := i.status.Load()
-	done := last.Term == state.Term && last.Revision == s.Revision && len(last.Failed) == 0 && i.options.Now().Sub(i.at) < resyncInterval
-	if done && identity.Equal(i.identity) && collector == i.collector && versions == i.versions {
-		return
-	}
-	i.identity, i.collector, i.versions, i.at = identity, collector, versions, i.options.Now()
-	failed := i.install(ctx, plan, s.Fingerprint)
-	if ctx.Err() != nil {
-		return
-	}
-	if now := fmt.Sprint(failed); len(failed) != 0 && now != fmt.Sprint(last.Failed) {
-		i.options.Log.Info("Some policies do not protect objects", "why", now)
-	}
-	if next := (Status{Term: state.Term, Revision: s.Revision, Failed: failed}); fmt.Sprint(next) != fmt.Sprint(last) {
-		i.status.Store(next)
-	}
+	return i.collector() + " " + i.options.Versions.of(append(slices.Clone(plan.Policies), plan.Webhooks...)...)
 }
 
-// install installs a plan, and removes the rest afterwards, so that nothing is unprotected meanwhile.
-func (i *Installer) install(ctx context.Context, plan Plan, fingerprint string) admission.Late {
-	failed := admission.Late{}
+// collector returns the user name of another garbage collector; "" if there is none.
+func (i *Installer) collector() string {
+	if i.options.Collector == nil {
+		return ""
+	}
+	return i.options.Collector()
+}
+
+// Install implements admission.Installation. It removes what is not required last, so that nothing is unprotected meanwhile.
+func (i *Installer) Install(ctx context.Context, s *policyset.Snapshot) admission.Failures {
+	plan, failed := PlanOf(s), admission.Failures{}
 	plan.bound(failed)
 	served, err := i.installed(ctx)
 	if err != nil {
-		return admission.Late{"": err}
+		return admission.Failures{"": err}
 	}
 	if !served { // Kubernetes before 1.30
 		plan.Webhooks, plan.Policies = append(plan.Webhooks, plan.Policies...), nil
@@ -145,7 +94,7 @@ func (i *Installer) install(ctx context.Context, plan Plan, fingerprint string) 
 			err = i.options.Objects.EnsureParameter(ctx)
 		}
 		if err != nil {
-			return admission.Late{"": err}
+			return admission.Failures{"": err}
 		}
 	}
 	for _, p := range plan.Policies {
@@ -154,7 +103,7 @@ func (i *Installer) install(ctx context.Context, plan Plan, fingerprint string) 
 		}
 	}
 	for _, p := range plan.Webhooks {
-		if err := i.installWebhook(ctx, p, fingerprint, user); err != nil {
+		if err := i.installWebhook(ctx, p, s.Fingerprint, user); err != nil {
 			failed[Name(p)] = err
 		}
 	}
@@ -165,7 +114,7 @@ func (i *Installer) install(ctx context.Context, plan Plan, fingerprint string) 
 }
 
 // remove removes what a plan does not require. What is retained stays, and what could not be installed otherwise.
-func (i *Installer) remove(ctx context.Context, plan Plan, failed admission.Late, served bool) error {
+func (i *Installer) remove(ctx context.Context, plan Plan, failed admission.Failures, served bool) error {
 	policies, webhooks := map[string]bool{}, map[string]bool{}
 	for _, p := range plan.Policies {
 		policies[Name(p)] = true
@@ -190,7 +139,7 @@ func (i *Installer) remove(ctx context.Context, plan Plan, failed admission.Late
 }
 
 // bound drops policies beyond what is installed, and says so.
-func (plan *Plan) bound(failed admission.Late) {
+func (plan *Plan) bound(failed admission.Failures) {
 	most := admission.MaxPolicies
 	for _, list := range []*[]*policyset.Policy{&plan.Policies, &plan.Webhooks} {
 		slices.SortFunc(*list, func(a, b *policyset.Policy) int { return cmp.Compare(a.Key.Name, b.Key.Name) })
@@ -219,7 +168,7 @@ func (i *Installer) installPolicy(ctx context.Context, plan Plan, p *policyset.P
 	objects := i.options.Objects
 	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: Name(p)}}
 	if err := objects.Ensure(ctx, policy, func() {
-		policy.Spec = plan.policySpec(p, i.options.Versions, objects.ExemptNamespaces(), user, i.collector)
+		policy.Spec = plan.policySpec(p, i.options.Versions, objects.ExemptNamespaces(), user, i.collector())
 	}); err != nil {
 		return err
 	}
@@ -240,6 +189,6 @@ func (i *Installer) installWebhook(ctx context.Context, p *policyset.Policy, fin
 	objects := i.options.Objects
 	configuration := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: Name(p)}}
 	return objects.Ensure(ctx, configuration, func() {
-		configuration.Webhooks = []admissionv1.ValidatingWebhook{webhookOf(p, i.options.Versions, config, objects.ExemptNamespaces(), user, i.collector)}
+		configuration.Webhooks = []admissionv1.ValidatingWebhook{webhookOf(p, i.options.Versions, config, objects.ExemptNamespaces(), user, i.collector())}
 	})
 }

@@ -73,10 +73,10 @@ func (c *cluster) list(ctx context.Context, api client.WithWatch, list client.Ob
 }
 
 // update has the installer install the current snapshot, and returns why policies failed.
-func (c *cluster) update() admission.Late {
+func (c *cluster) update() admission.Failures {
 	c.Helper()
 	c.policies.Settle()
-	c.installer.update(c.Context())
+	c.installer.Update(c.Context())
 	s, ok := c.installer.Status().Load()
 	if !ok {
 		c.Fatal("no status")
@@ -134,7 +134,7 @@ func TestInstaller_RestoresWhatOthersHaveDeleted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c.now = c.now.Add(resyncInterval)
+	c.now = c.now.Add(admission.ResyncInterval)
 	c.update()
 	c.expect([]string{"fixed"}, nil)
 	for _, o := range []client.Object{

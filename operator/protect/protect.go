@@ -18,7 +18,6 @@ import (
 
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
 	"github.com/gleaner-dev/gleaner/hostabi"
-	"github.com/gleaner-dev/gleaner/operator/admission"
 	"github.com/gleaner-dev/gleaner/operator/policyset"
 	"github.com/gleaner-dev/gleaner/policies"
 )
@@ -150,13 +149,4 @@ func (v Versions) of(all ...*policyset.Policy) string {
 		}
 	}
 	return fmt.Sprint(found)
-}
-
-// Status is what was installed.
-type Status struct {
-	Term     uint64 // of leadership, in which it was installed
-	Revision uint64 // of the snapshot that it was installed for
-
-	// Failed is why policies do not protect, by Name; "" is about all.
-	Failed admission.Late
 }
