@@ -155,6 +155,12 @@ func (o object) gracePeriod() *int64 {
 	return &n
 }
 
+// boolean returns an optional boolean.
+func (o object) boolean(name string) bool {
+	v, ok := o.ofKind(name, kindBool)
+	return ok && string(v.raw) == "true"
+}
+
 func (o object) duration(name string) Duration {
 	v, ok := o.ofKind(name, kindString)
 	if !ok {

@@ -229,6 +229,9 @@ func (e *encoder) verdict(v Verdict) {
 	e.text("decision", string(v.Decision))
 	e.optionalText("propagation", string(v.Propagation))
 	e.optionalSeconds(v.GracePeriodSeconds)
+	if v.InheritGracePeriod {
+		e.bool("inheritGracePeriod", true)
+	}
 	e.optionalDuration("delay", v.Delay)
 	e.optionalDuration("after", v.After)
 	if len(v.Dependents) != 0 {

@@ -55,7 +55,7 @@ func (p *parser) fail(at *path, format string, args ...any) {
 }
 
 var verdictFields = []string{
-	"decision", "propagation", "gracePeriodSeconds", "delay", "after", "dependents", "order", "intents", "state", "reason",
+	"decision", "propagation", "gracePeriodSeconds", "inheritGracePeriod", "delay", "after", "dependents", "order", "intents", "state", "reason",
 }
 
 func (p *parser) verdict(hook Hook, doc value) Verdict {
@@ -64,6 +64,7 @@ func (p *parser) verdict(hook Hook, doc value) Verdict {
 	p.checkAllowed(hook, v.Decision, o)
 	v.Propagation = Propagation(o.oneOf("propagation", propagations...))
 	v.GracePeriodSeconds = o.gracePeriod()
+	v.InheritGracePeriod = o.boolean("inheritGracePeriod")
 	v.Delay = o.duration("delay")
 	v.After = o.duration("after")
 	v.Dependents = p.dependents(o)

@@ -76,6 +76,10 @@ type Verdict struct {
 	// deleted. A verdict of collect with a grace period of its own takes precedence.
 	GracePeriodSeconds *int64 `json:"gracePeriodSeconds,omitempty"`
 
+	// InheritGracePeriod has Foreground of propagate use the grace period of the request to
+	// delete the object, if that has one, in place of GracePeriodSeconds.
+	InheritGracePeriod bool `json:"inheritGracePeriod,omitempty"`
+
 	// Delay is the minimum time that the object must have been without an owner
 	// before collect deletes it, counted from the request's OwnersAbsentSince. Collect
 	// waits for the rest of it, and at least MinWait.
@@ -135,7 +139,7 @@ type GroupKind struct {
 var allowedFields = map[Hook][]decisionFields{
 	HookPropagate: {
 		{DecisionBackground, []string{"dependents"}},
-		{DecisionForeground, []string{"dependents", "order", "gracePeriodSeconds"}},
+		{DecisionForeground, []string{"dependents", "order", "gracePeriodSeconds", "inheritGracePeriod"}},
 		{DecisionOrphan, []string{"dependents"}},
 		{DecisionWait, []string{"after", "state"}},
 		{DecisionAct, []string{"intents", "state"}},

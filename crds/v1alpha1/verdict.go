@@ -24,6 +24,7 @@ type FixedVerdicts struct {
 	// +kubebuilder:validation:XValidation:rule="!has(self.delay) || self.decision == 'Delete'",fieldPath=".delay",reason=FieldValueForbidden,message="delay is for Delete only: remove it, or set decision to Delete"
 	// +kubebuilder:validation:XValidation:rule="!has(self.after) || self.decision == 'Wait'",fieldPath=".after",reason=FieldValueForbidden,message="after is for Wait only: remove it, or set decision to Wait"
 	// +kubebuilder:validation:XValidation:rule="!has(self.dependents)",fieldPath=".dependents",reason=FieldValueForbidden,message="dependents is not for collect: remove it, or set it for propagate"
+	// +kubebuilder:validation:XValidation:rule="!has(self.inheritGracePeriod)",fieldPath=".inheritGracePeriod",reason=FieldValueForbidden,message="inheritGracePeriod is not for collect: remove it, or set it for propagate"
 	// +kubebuilder:validation:XValidation:rule="!has(self.order)",fieldPath=".order",reason=FieldValueForbidden,message="order is not for collect: remove it, or set it for propagate"
 	Collect *FixedVerdict `json:"collect,omitempty"`
 
@@ -36,6 +37,7 @@ type FixedVerdicts struct {
 	// +kubebuilder:validation:XValidation:rule="!has(self.after) || self.decision == 'Wait'",fieldPath=".after",reason=FieldValueForbidden,message="after is for Wait only: remove it, or set decision to Wait"
 	// +kubebuilder:validation:XValidation:rule="!has(self.propagation)",fieldPath=".propagation",reason=FieldValueForbidden,message="propagation is not for propagate: write it as the decision"
 	// +kubebuilder:validation:XValidation:rule="!has(self.gracePeriodSeconds) || self.decision == 'Foreground'",fieldPath=".gracePeriodSeconds",reason=FieldValueForbidden,message="gracePeriodSeconds is for Foreground only: remove it, or set decision to Foreground"
+	// +kubebuilder:validation:XValidation:rule="!has(self.inheritGracePeriod) || self.decision == 'Foreground'",fieldPath=".inheritGracePeriod",reason=FieldValueForbidden,message="inheritGracePeriod is for Foreground only: remove it, or set decision to Foreground"
 	// +kubebuilder:validation:XValidation:rule="!has(self.order) || self.decision == 'Foreground'",fieldPath=".order",reason=FieldValueForbidden,message="order is for Foreground only: remove it, or set decision to Foreground"
 	// +kubebuilder:validation:XValidation:rule="!has(self.order) || self.order.all(w, w.all(k, self.order.map(v, v.filter(x, x.kind == k.kind && x.group == k.group).size()).sum() == 1))",fieldPath=".order",message="a kind is in the order twice, so that it would have to be deleted before itself: write each kind once"
 	// +kubebuilder:validation:XValidation:rule="!has(self.order) || !has(self.dependents) || self.order.all(w, w.all(k, !self.dependents.exists(d, d.kind == k.kind && d.group == k.group)))",fieldPath=".dependents",message="a kind is in the order as well: remove it from order or from dependents"
@@ -100,6 +102,12 @@ type FixedVerdict struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=2147483647
 	GracePeriodSeconds *int64 `json:"gracePeriodSeconds,omitempty"`
+
+	// Use the grace period of the request to delete the object, if that has one, in place
+	// of gracePeriodSeconds. Requires Gleaner's webhooks. With Foreground only.
+	//
+	// +optional
+	InheritGracePeriod bool `json:"inheritGracePeriod,omitempty"`
 
 	// Minimum time that an object must have been without an owner before collect
 	// deletes it, such as 90s or 1h30m. With Delete only.

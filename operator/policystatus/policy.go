@@ -13,6 +13,7 @@ import (
 	"github.com/gleaner-dev/gleaner/hostabi"
 	"github.com/gleaner-dev/gleaner/operator/admission"
 	"github.com/gleaner-dev/gleaner/operator/companion"
+	"github.com/gleaner-dev/gleaner/operator/graceperiod"
 	"github.com/gleaner-dev/gleaner/operator/policyset"
 	"github.com/gleaner-dev/gleaner/operator/protect"
 	"github.com/gleaner-dev/gleaner/policies"
@@ -68,6 +69,9 @@ func (w *Writer) describeEnforcing(v view, p *policyset.Policy, to setter) {
 	case p.RequiresHold() && v.admission.Failed.Of(admission.HoldName(p)) != nil:
 		to.set(v1alpha1.ConditionEnforcing, true, "HoldsComeLate", "its decisions are carried out, but holds are added only after an object was created: "+
 			v.admission.Failed.Of(admission.HoldName(p)).Error())
+	case p.Spec.Fixed != nil && graceperiod.Inherits(p) && v.gracePeriods.Failed.Of(graceperiod.ConfigurationName) != nil:
+		to.set(v1alpha1.ConditionEnforcing, true, "GracePeriodNotInherited", "its decisions are carried out, but dependents don't inherit the grace period of requests: "+
+			v.gracePeriods.Failed.Of(graceperiod.ConfigurationName).Error())
 	case !v.primary && companion.Refuses(p) && v.companion.Refusals.Of(companion.RefusalName(p)) != nil:
 		to.set(v1alpha1.ConditionEnforcing, true, "OrphanNotRefused", "its decisions are carried out, but a client that asks for Orphan may get it: "+
 			v.companion.Refusals.Of(companion.RefusalName(p)).Error())

@@ -17,6 +17,7 @@ import (
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
 	"github.com/gleaner-dev/gleaner/operator/admission"
 	"github.com/gleaner-dev/gleaner/operator/companion"
+	"github.com/gleaner-dev/gleaner/operator/graceperiod"
 	"github.com/gleaner-dev/gleaner/operator/policyset"
 	"github.com/gleaner-dev/gleaner/operator/policyset/policysettest"
 )
@@ -47,7 +48,7 @@ func of(t *testing.T, s *policyset.Snapshot) *fixture {
 
 // installed is a view in which everything is installed, in primary mode.
 func installed() view {
-	return view{primary: true, admission: &admission.Status{}, protect: &admission.Status{}}
+	return view{primary: true, admission: &admission.Status{}, protect: &admission.Status{}, gracePeriods: &admission.Status{}}
 }
 
 // status describes a policy.
@@ -83,7 +84,17 @@ func TestEnforcing_StaysForAWhileWhileItIsNotKnownWhatIsInstalled(t *testing.T) 
 func TestEnforcing_SaysThatHoldsComeLate(t *testing.T) {
 	f := settled(t, &v1alpha1.ClusterGCPolicy{ObjectMeta: policysettest.Meta("", "p"), Spec: policysettest.Orphaning(nil)})
 	late := &admission.Status{Failed: admission.Failures{"": admission.ErrNoCertificate}}
-	f.has(f.status("p", view{primary: true, admission: late, protect: &admission.Status{}}).Conditions, v1alpha1.ConditionEnforcing, yes, "HoldsComeLate", "no certificate")
+	f.has(f.status("p", view{primary: true, admission: late, protect: &admission.Status{}, gracePeriods: &admission.Status{}}).Conditions, v1alpha1.ConditionEnforcing, yes, "HoldsComeLate", "no certificate")
+}
+
+func TestEnforcing_SaysThatGracePeriodsAreNotInherited(t *testing.T) {
+	spec := policysettest.Orphaning(nil)
+	spec.Fixed = &v1alpha1.FixedVerdicts{Propagate: &v1alpha1.FixedVerdict{Decision: "Foreground", InheritGracePeriod: true}}
+	f := settled(t, &v1alpha1.ClusterGCPolicy{ObjectMeta: policysettest.Meta("", "p"), Spec: spec})
+	v := installed()
+	v.gracePeriods.Failed = admission.Failures{graceperiod.ConfigurationName: admission.ErrNoCertificate}
+	f.has(f.status("p", v).Conditions, v1alpha1.ConditionEnforcing, yes, "GracePeriodNotInherited", "no certificate")
+	f.has(f.status("p", installed()).Conditions, v1alpha1.ConditionEnforcing, yes, "Enforcing", "")
 }
 
 func TestEnforcing_InCompanionModeDependsOnWhatIsKnownOfTheCollector(t *testing.T) {
@@ -103,7 +114,7 @@ func TestEnforcing_InCompanionModeDependsOnWhatIsKnownOfTheCollector(t *testing.
 	} {
 		t.Run(claim, func(t *testing.T) {
 			f.t = t
-			f.has(f.status("p", view{admission: &admission.Status{}, protect: &admission.Status{}, companion: c.known}).Conditions, v1alpha1.ConditionEnforcing, c.status, c.reason, "")
+			f.has(f.status("p", view{admission: &admission.Status{}, protect: &admission.Status{}, gracePeriods: &admission.Status{}, companion: c.known}).Conditions, v1alpha1.ConditionEnforcing, c.status, c.reason, "")
 		})
 	}
 }

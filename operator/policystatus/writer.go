@@ -71,6 +71,10 @@ type Options struct {
 	Gate      *gate.Gate // only the leader writes
 	Admission *latest.Value[admission.Status]
 	Protect   *latest.Value[admission.Status]
+
+	// GracePeriods is what stores the grace periods of requests.
+	GracePeriods *latest.Value[admission.Status]
+
 	Companion *latest.Value[companion.Status] // nil in primary mode
 
 	Observations *Observations
@@ -140,6 +144,7 @@ func (w *Writer) Run(ctx context.Context) error {
 		case <-changed.gate:
 		case <-changed.admission:
 		case <-changed.protect:
+		case <-changed.gracePeriods:
 		case <-changed.companion:
 		case <-changed.store:
 		case <-again.C:
@@ -152,12 +157,12 @@ func (w *Writer) Run(ctx context.Context) error {
 }
 
 // changes are closed when something is published that status depends on.
-type changes struct{ snapshots, gate, admission, protect, companion, store <-chan struct{} }
+type changes struct{ snapshots, gate, admission, protect, gracePeriods, companion, store <-chan struct{} }
 
 func (w *Writer) changed() changes {
 	c := changes{
 		snapshots: w.options.Snapshots.Changed(), gate: w.options.Gate.Changed(), admission: w.options.Admission.Changed(),
-		protect: w.options.Protect.Changed(),
+		protect: w.options.Protect.Changed(), gracePeriods: w.options.GracePeriods.Changed(),
 	}
 	if w.options.Companion != nil {
 		c.companion = w.options.Companion.Changed()
@@ -203,12 +208,15 @@ func (w *Writer) view() (*policyset.Snapshot, view) {
 	if s == nil || !state.Leading {
 		return nil, view{}
 	}
-	v := view{since: w.since}
-	if a, ok := w.options.Admission.Load(); ok && a.Term == state.Term && a.Revision == s.Revision {
-		v.admission = &a
+	installed := func(status *latest.Value[admission.Status]) *admission.Status {
+		last, ok := status.Load()
+		if !ok || last.Term != state.Term || last.Revision != s.Revision {
+			return nil
+		}
+		return &last
 	}
-	if p, ok := w.options.Protect.Load(); ok && p.Term == state.Term && p.Revision == s.Revision {
-		v.protect = &p
+	v := view{
+		since: w.since, admission: installed(w.options.Admission), protect: installed(w.options.Protect), gracePeriods: installed(w.options.GracePeriods),
 	}
 	if w.options.Companion == nil {
 		v.primary = true
@@ -222,16 +230,17 @@ func (w *Writer) view() (*policyset.Snapshot, view) {
 
 // view is what is known about what was installed for a snapshot.
 type view struct {
-	primary   bool
-	admission *admission.Status // nil: not known yet
-	protect   *admission.Status // likewise
-	companion *companion.Status // likewise; nil in primary mode
-	since     time.Time         // the snapshot is current since then
-	held      map[Place]int
+	primary      bool
+	admission    *admission.Status // nil: not known yet
+	protect      *admission.Status // likewise
+	gracePeriods *admission.Status // likewise
+	companion    *companion.Status // likewise; nil in primary mode
+	since        time.Time         // the snapshot is current since then
+	held         map[Place]int
 }
 
 func (v view) complete() bool {
-	return v.admission != nil && v.protect != nil && (v.primary || v.companion != nil)
+	return v.admission != nil && v.protect != nil && v.gracePeriods != nil && (v.primary || v.companion != nil)
 }
 
 // brief reports whether something has been loading for less than loadingGrace.

@@ -205,6 +205,9 @@ func (h HeldObject) metadataPatch(o *metav1.PartialObjectMetadata) map[string]an
 	if text, remembers := o.Annotations[objectstate.FinalizersAnnotation]; remembers {
 		annotations[objectstate.FinalizersAnnotation] = objectstate.RemoveFinalizers(text, h.has)
 	}
+	if _, requested := o.Annotations[objectstate.GracePeriodAnnotation]; requested && h.has(graph.Hold) {
+		annotations[objectstate.GracePeriodAnnotation] = nil
+	}
 	if len(annotations) != 0 {
 		meta["annotations"] = annotations
 	}

@@ -85,6 +85,7 @@ func TestFind_SelectsFinalizersAndObjects(t *testing.T) {
 func TestRelease_KeepsOtherFinalizersAndState(t *testing.T) {
 	o := object("held", graph.Hold, "example.com/a")
 	o.Annotations = map[string]string{objectstate.Annotation: "{}", objectstate.FinalizersAnnotation: `{"uid":"u-held","by":{"example.com/a":{}}}`, "theirs": "x"}
+	o.Annotations[objectstate.GracePeriodAnnotation] = "{}"
 	r, client := newReleaser(t, o)
 	held, err := r.Find(t.Context(), Selection{})
 	if err != nil || len(held) != 1 {

@@ -44,17 +44,14 @@ func (op *Operator) connectPolicies(config *rest.Config) (err error) {
 	return err
 }
 
-// connectSubscribers creates what subscribes to snapshots of policies. The client is that of the
-// watches.
-func (op *Operator) connectSubscribers(watching metadata.Interface) {
+// connectSubscribers creates what subscribes to snapshots of policies. One client is for objects, the other one that of
+// the watches.
+func (op *Operator) connectSubscribers(client, watching metadata.Interface) {
 	log, v, follow := op.log.WithName("policies"), view{op}, follower{op}
 	objects := admission.NewObjects(op.policyClient, op.options.Namespace)
-	installer := admission.New(admission.Options{
-		Objects: objects, Snapshots: op.snapshots, Gate: &op.gate, Webhook: op.options.Webhook, Serves: v.serves, Now: op.now, Log: log,
-	})
-	protecting := op.connectProtection(objects)
+	installer, protecting, gracePeriods := op.connectAdmission(objects), op.connectProtection(objects), op.connectGracePeriods(objects, client)
 	status := policystatus.Options{
-		Client: op.policyClient, Snapshots: op.snapshots, Gate: &op.gate, Admission: installer.Status(), Protect: protecting.Status(),
+		Client: op.policyClient, Snapshots: op.snapshots, Gate: &op.gate, Admission: installer.Status(), Protect: protecting.Status(), GracePeriods: gracePeriods.Status(),
 		Observations: op.observations, Sandbox: op.modules.Sandbox, Held: v.heldByPlace, Progress: v.progress, Serves: v.serves, ServesKind: v.servesKind,
 		Events: op.policyEvents, Archive: op.archiving.status(), Log: log, Now: op.now,
 	}
@@ -84,7 +81,7 @@ func (op *Operator) connectSubscribers(watching metadata.Interface) {
 		Changed: op.snapshots.Changed, Selectors: op.snapshots.Selectors, Types: op.types, Gate: &op.gate,
 		Client: watching, Store: op.store, Now: op.now, Log: log,
 	})
-	op.subscribers = append(op.subscribers, labels.Run, op.pausing.source.Run, op.budgeting.budgeter.Run, op.cascading.log.Run, follow.gateChanges, follow.policyChanges, follow.pauseChanges, follow.budgetCalls, installer.Run, protecting.Run, op.statusWriter.Run, guard.Run)
+	op.subscribers = append(op.subscribers, labels.Run, op.pausing.source.Run, op.budgeting.budgeter.Run, op.cascading.log.Run, follow.gateChanges, follow.policyChanges, follow.pauseChanges, follow.budgetCalls, installer.Run, protecting.Run, gracePeriods.Run, op.statusWriter.Run, guard.Run)
 	op.subscribers = append(op.subscribers, op.archiving.run()...)
 }
 

@@ -19,7 +19,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -31,7 +30,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/gleaner-dev/gleaner/operator/admission"
 	"github.com/gleaner-dev/gleaner/operator/bulkread"
 	"github.com/gleaner-dev/gleaner/operator/canary"
 	"github.com/gleaner-dev/gleaner/operator/catalog"
@@ -50,8 +48,6 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/networks"
 	"github.com/gleaner-dev/gleaner/operator/policyset"
 	"github.com/gleaner-dev/gleaner/operator/policystatus"
-	"github.com/gleaner-dev/gleaner/operator/protect"
-	protectreviewer "github.com/gleaner-dev/gleaner/operator/protect/reviewer"
 	"github.com/gleaner-dev/gleaner/operator/record"
 	"github.com/gleaner-dev/gleaner/operator/recorder"
 	"github.com/gleaner-dev/gleaner/operator/watch"
@@ -146,8 +142,7 @@ type Operator struct {
 	observations *policystatus.Observations
 	statusWriter *policystatus.Writer
 	companion    *companion.Companion // nil in primary mode
-	reviewer     *reviewer.Reviewer   // likewise
-	protecting   *protectreviewer.Reviewer
+	webhooks     *http.ServeMux
 	prober       *canary.Prober
 	finalizers   *finalizers.Runner
 	networks     *networks.Finder
@@ -169,7 +164,7 @@ type Operator struct {
 // New returns a Operator. It sends no requests yet.
 func New(o Options) (*Operator, error) {
 	op := &Operator{
-		options: o, log: o.Log, now: time.Now, began: time.Now(), limits: newLimits(),
+		options: o, log: o.Log, webhooks: http.NewServeMux(), now: time.Now, began: time.Now(), limits: newLimits(),
 		store: graphstore.New(time.Now), records: record.NewStore(o.Records), observations: policystatus.NewObservations(time.Now),
 	}
 	op.queues = &queues{store: op.store}
@@ -277,37 +272,19 @@ func (op *Operator) connectCollector(client, watching metadata.Interface, config
 		Namespace: op.options.Namespace, StateKeys: op.keys.Keys, StateLimiter: op.limits.states,
 		ObserveTimeout: op.options.ObserveTimeout, Companion: op.options.Companion, DryRun: op.options.DryRun, Now: op.now,
 	})
-	op.connectSubscribers(watching)
+	op.connectSubscribers(client, watching)
 	op.connectFinalizers(client, from, executor)
 	if op.options.Companion {
-		op.reviewer = reviewer.New(reviewer.Options{
+		op.serveCompanion(reviewer.New(reviewer.Options{
 			Collector: op.collector, Store: op.store, Gate: &op.gate, Recorder: op.recorder, Types: op.types, Policies: op.snapshots.Policies,
 			Covers: op.snapshots.Covers, Listed: op.listed, Default: op.options.Evaluator, Pauses: op.pausing.source.Current,
 			Limited: op.budgeting.budgeter.Limits, Now: op.now, Log: op.log,
-		})
+		}))
 	}
 }
 
 // types returns the types that are served, as far as discovery has found.
 func (op *Operator) types() *catalog.Catalog { return op.watcher.Catalog() }
-
-// Webhooks serves the webhooks that the API server calls.
-func (op *Operator) Webhooks() http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle("POST "+admission.Path+"{name}", admission.AttachHandler(func(name string) (string, bool) {
-		return admission.FinalizerOf(op.snapshots.Current(), name)
-	}))
-	mux.Handle("POST "+protect.Path, op.protecting.Handler())
-	if op.options.Companion {
-		mux.Handle("POST "+companion.CanaryPath, companion.CanaryHandler(func(ctx context.Context, user string, object types.UID) {
-			ctx, cancel := context.WithTimeout(ctx, reviewer.Timeout)
-			defer cancel()
-			op.companion.CanaryFinalized(ctx, user, object)
-		}))
-		mux.Handle("/", op.reviewer.Handler())
-	}
-	return mux
-}
 
 // sinks is a Sink that passes events to each of its elements.
 type sinks []watch.Sink

@@ -40,8 +40,9 @@ type Purpose string
 
 // The purposes.
 const (
-	Policy    Purpose = "memo"      // state of an object for policies
-	Finalizer Purpose = "finalizer" // state of an object for one finalizer
+	Policy      Purpose = "memo"         // state of an object for policies
+	Finalizer   Purpose = "finalizer"    // state of an object for one finalizer
+	GracePeriod Purpose = "grace period" // of the request to delete an object
 )
 
 // A Subject identifies the object and use of a signed document.

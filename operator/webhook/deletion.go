@@ -16,6 +16,9 @@ type Deletion struct {
 	Kind        schema.GroupVersionKind
 	Propagation metav1.DeletionPropagation // "": the request has none
 	DryRun      bool
+
+	// GracePeriodSeconds is nil if the request has none.
+	GracePeriodSeconds *int64
 }
 
 // DeletionOf decodes a DELETE request. The error says what can't be decoded: such a request should be denied, since it
@@ -38,5 +41,6 @@ func DeletionOf(r *admissionv1.AdmissionRequest) (Deletion, error) {
 	if options.PropagationPolicy != nil {
 		d.Propagation = *options.PropagationPolicy
 	}
+	d.GracePeriodSeconds = options.GracePeriodSeconds
 	return d, nil
 }

@@ -27,7 +27,8 @@ type Origin string
 const (
 	Collector  Origin = "collector"
 	Finalizers Origin = "finalizers"
-	Archive    Origin = "archive" // the finalizers of archive policies
+	Archive    Origin = "archive"  // the finalizers of archive policies
+	Webhooks   Origin = "webhooks" // on any replica
 )
 
 // Effect is what a write does. A write with any other effect than these is stopped.

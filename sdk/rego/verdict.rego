@@ -72,6 +72,10 @@ with_propagation(verdict, policy) := object.union(verdict, {"propagation": polic
 # that of everything below the object.
 with_grace_period(verdict, seconds) := object.union(verdict, {"gracePeriodSeconds": seconds})
 
+# with_inherited_grace_period has foreground use the grace period of the request to delete
+# the object, if that has one, in place of the verdict's.
+with_inherited_grace_period(verdict) := object.union(verdict, {"inheritGracePeriod": true})
+
 # with_order sets the order in which foreground deletes dependents: a list of waves, each
 # of which is a list of kinds, such as {"group": "apps", "kind": "Deployment"}. Kinds that
 # are in no wave come last.

@@ -28,6 +28,10 @@ test_dependents_are_deleted_in_order if {
 	}
 }
 
+test_dependents_inherit_the_grace_period_of_the_request if {
+	verdict.with_inherited_grace_period(verdict.foreground) == {"decision": "Foreground", "inheritGracePeriod": true}
+}
+
 test_a_finalizer_acts_and_remembers if {
 	verdict.with_state(verdict.act([{"id": "a"}]), {"step": 2}) == {
 		"decision": "Act",

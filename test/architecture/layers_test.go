@@ -190,6 +190,13 @@ var layers = map[string]layer{
 		external: []string{"github.com/go-logr/logr", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils", "sigs.k8s.io/controller-runtime"},
 	},
 	"operator/slots": {},
+	"operator/graceperiod": {
+		internal: []string{
+			"operator/act", "operator/admission", "operator/gate", "operator/graph", "operator/objectstate", "operator/policyset", "operator/slots", "operator/statekey",
+			"operator/webhook", "operator/writer", "policies",
+		},
+		external: []string{"github.com/go-logr/logr", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/utils"},
+	},
 	"operator/protect/reviewer": {
 		internal: []string{
 			"hostabi", "operator/catalog", "operator/decide", "operator/evaluate", "operator/graph", "operator/protect", "operator/slots", "operator/webhook", "policies",
@@ -205,7 +212,7 @@ var layers = map[string]layer{
 	},
 	"operator/policystatus": {
 		internal: []string{
-			"crds/v1alpha1", "hostabi", "operator/admission", "operator/archivestore", "operator/companion", "operator/gate", "operator/latest", "operator/policyset",
+			"crds/v1alpha1", "hostabi", "operator/admission", "operator/archivestore", "operator/companion", "operator/gate", "operator/graceperiod", "operator/latest", "operator/policyset",
 			"operator/protect", "policies", "policies/worker",
 		},
 		external: []string{"github.com/go-logr/logr", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/controller-runtime"},
@@ -321,7 +328,7 @@ var layers = map[string]layer{
 		internal: []string{
 			"crds/v1alpha1", "operator/admission", "operator/archive", "operator/archiver", "operator/archivestore", "operator/budgeter", "operator/bulkread", "operator/canary", "operator/cascadelog", "operator/catalog", "operator/collector",
 			"operator/companion", "operator/companion/reviewer", "operator/completion", "operator/debug", "operator/escape", "operator/fairqueue", "operator/finalizers",
-			"operator/gate", "operator/gather", "operator/graph", "operator/graphstore", "operator/intents", "operator/inuse", "operator/keystore",
+			"operator/gate", "operator/gather", "operator/graceperiod", "operator/graph", "operator/graphstore", "operator/intents", "operator/inuse", "operator/keystore",
 			"operator/modulecall", "operator/modulestore", "operator/modulestore/loader", "operator/networks", "operator/pause", "operator/pausestore", "operator/policyset", "operator/policystatus", "operator/protect", "operator/protect/reviewer", "operator/record", "operator/recordlog",
 			"operator/recorder", "operator/relabel", "operator/watch", "operator/webhook", "operator/writelimit", "operator/writer",
 			"policies", "policies/source/egress", "policies/worker",

@@ -1,14 +1,11 @@
 package policies
 
 import (
-	"context"
 	"maps"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/kubernetes"
 )
 
 // waitForTerminating waits until an object is being deleted.
@@ -125,59 +122,6 @@ func (w *env) createPod(name string, metadata, spec map[string]any) *unstructure
 	}
 	w.Cleanup(func() { w.forceDelete(made) })
 	return made
-}
-
-// createNode creates a Node without a kubelet, so that nothing ends the grace period of its Pods. Its taint keeps away the Pods
-// of other tests' DaemonSets.
-func (w *env) createNode(name string) {
-	w.Helper()
-	nodes := kubernetes.NewForConfigOrDie(w.config).CoreV1().Nodes()
-	node := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: "test.gleaner.dev/without-kubelet", Effect: corev1.TaintEffectNoSchedule}}},
-	}
-	if _, err := nodes.Create(w.Context(), node, metav1.CreateOptions{}); err != nil {
-		w.Fatal(err)
-	}
-	w.Cleanup(func() {
-		_ = nodes.Delete(context.WithoutCancel(w.Context()), name, metav1.DeleteOptions{}) // best effort: the control plane ends soon
-	})
-}
-
-// createAssignedPod creates a Pod on the node "none".
-func (w *env) createAssignedPod(name string, owner *unstructured.Unstructured) *unstructured.Unstructured {
-	w.Helper()
-	ref := map[string]any{
-		"apiVersion": owner.GetAPIVersion(), "kind": owner.GetKind(), "name": owner.GetName(), "uid": string(owner.GetUID()), "blockOwnerDeletion": true,
-	}
-	return w.createPod(name, map[string]any{"ownerReferences": []any{ref}}, map[string]any{"nodeName": "none", "terminationGracePeriodSeconds": int64(30)})
-}
-
-// The grace period is that of everything below the owner; beside the built-in collector, it is that of
-// its own dependents.
-func TestGracePeriod_IsThatOfTheSubtree(t *testing.T) {
-	w := newEnv(t)
-	w.applyPolicy(governingPolicy + `{propagate: {decision: Foreground, gracePeriodSeconds: 600}}`)
-	w.createNode("none")
-	owner := w.createHeldSecret()
-	pods := []*unstructured.Unstructured{w.createAssignedPod("direct", owner)}
-	if !*companionMode {
-		pods = append(pods, w.createAssignedPod("indirect", w.createConfigMap("between", owner)))
-	}
-	w.delete(owner)
-	for _, pod := range pods {
-		live := w.waitForTerminating(pod)
-		if seconds := live.GetDeletionGracePeriodSeconds(); seconds == nil || *seconds != 600 {
-			t.Errorf("%s has grace period %v; %s", pod.GetName(), seconds, w.describeDecisions(pod))
-		}
-	}
-	if w.get(owner).GetName() == "" {
-		t.Error("the owner didn't wait")
-	}
-	for _, pod := range pods {
-		w.forceDelete(pod)
-	}
-	w.waitForDeletion(owner)
 }
 
 // What an exception keeps is in no wave, and is not deleted with the other kinds that are in none.
