@@ -62,9 +62,9 @@ DIFFERENTIAL := ./test/differential
 SCRIPTS      := 60
 SOAKTIME     := 3m
 
-# Tests of one goroutine, which are skipped under the race detector.
-ALONE       := ./policies/rego
-ALONE_TESTS  = $(shell awk -F '[^A-Za-z0-9_]+' '/^func Test/ { name = $$2 } /^\tnotUnderRace/ { print name }' $(ALONE)/*_test.go | paste -sd'|')
+# Tests that are skipped under the race detector, or do less, since they have one goroutine or repeat the same.
+ALONE       := ./policies/rego ./policies/wasm
+ALONE_TESTS  = $(shell awk -F '[^A-Za-z0-9_]+' '/^func / { name = "" } /^func Test/ { name = $$2 } name != "" && /^\t(notUnderRace|if underRace )/ { print name }' $(ALONE:=/*_test.go) | sort -u | paste -sd'|')
 
 # Tools are built once per version, from the module in tools/, into this folder.
 CACHE        := $(or $(GLEANER_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gleaner)
