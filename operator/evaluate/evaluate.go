@@ -188,33 +188,9 @@ func (c *Evaluator) Evaluate(ctx context.Context, q Input) (Result, error) {
 		return result, nil
 	}
 	if result.DecidedBy != nil {
-		if result.Verdict.InheritGracePeriod && q.Facts.Object.Terminating {
-			s.inheritGracePeriod(ctx, &result)
-		}
 		return c.completeDelete(ctx, q, result)
 	}
 	return c.evaluateDefault(ctx, q, result)
-}
-
-// inheritGracePeriod gives the verdict the grace period of the request to delete the object, if it has one.
-func (s *session) inheritGracePeriod(ctx context.Context, result *Result) {
-	object, err := s.read(ctx)
-	switch {
-	case s.changed != nil:
-		*result = Result{Changed: s.changed}
-		return
-	case err != nil:
-		result.Fault = fmt.Errorf("read the grace period of the request: %w", err)
-		return
-	}
-	keys, missing := s.StateKeys()
-	seconds, status := objectstate.ReadGracePeriod(object, keys)
-	switch {
-	case status == objectstate.Valid:
-		result.Verdict.GracePeriodSeconds = &seconds
-	case status == objectstate.Unverified && missing != nil:
-		result.Fault = fmt.Errorf("verify the grace period of the request: %w", missing)
-	}
 }
 
 // evaluateAll evaluates the policies in order until one does not abstain. It reports whether
@@ -239,7 +215,7 @@ func (s *session) evaluateAll(ctx context.Context, set *policies.Set, result *Re
 		case !p.Enforce, evaluated.Fault == nil && evaluated.Verdict.Decision == hostabi.DecisionAbstain:
 		case evaluated.Fault == nil:
 			result.Verdict, result.DecidedBy = evaluated.Verdict, p
-			return false
+			return s.inheritGracePeriod(ctx, result)
 		case p.OnFault != policies.OnFaultDefault, errors.As(evaluated.Fault, new(hostError)):
 			result.DecidedBy, result.Fault = p, evaluated.Fault
 			return true
