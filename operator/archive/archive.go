@@ -163,6 +163,10 @@ type Store interface {
 	// Expire removes the entries and records whose time has come, and the oldest ones above
 	// the limits, always whole. It returns how many it removed of each.
 	Expire(ctx context.Context, now time.Time, limits Limits) (entries, records int64, err error)
+
+	// Remove removes entries by their IDs, with bodies that no other entry has, and returns how many it removed.
+	// Those that are not there are skipped.
+	Remove(ctx context.Context, ids ...string) (entries int64, err error)
 }
 
 // Limits bound what a store keeps. Zero fields are no limit.

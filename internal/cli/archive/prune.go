@@ -2,7 +2,6 @@ package archive
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -15,11 +14,6 @@ import (
 	"github.com/gleaner-dev/gleaner/internal/cli/printer"
 	"github.com/gleaner-dev/gleaner/operator/archive"
 )
-
-// A remover is a store that removes chosen entries.
-type remover interface {
-	Remove(ctx context.Context, ids ...string) (int64, error)
-}
 
 type pruneOptions struct {
 	*options
@@ -38,8 +32,7 @@ func pruneCommand() *cobra.Command {
 		Long: `Remove entries from the store of an archive: those before a time or of a former object, those that have expired, or the oldest above
 a size. Removed entries can't be restored. Entries that are selected are listed first, and removed after confirmation.
 
---before applies to all namespaces and cluster-scoped objects, unless -n is set. --before and --uid need a file store: a bucket
-removes only what has expired, and the oldest.
+--before applies to all namespaces and cluster-scoped objects, unless -n is set.
 
 Stop the operator first. A file store that it has open can't be pruned; a bucket can, but the operator can't write to it any more
 until it is started again, and holds the objects that it can't archive.` + exitCodes,
@@ -96,9 +89,7 @@ func (o *pruneOptions) remove(ctx context.Context, s selection, in io.Reader, ou
 	if err := (list{Items: found}).write(out, ""); err != nil || len(found) == 0 || o.dryRun {
 		return err
 	}
-	if o.archive.Shared() {
-		return errors.New("remove entries: a bucket removes only what has expired, and the oldest: use --expired or --max-bytes")
-	}
+	o.warnIfShared(out)
 	if !o.yes && !printer.Confirm(in, out, fmt.Sprintf("Remove %s, which can't be restored then?", printer.Count(len(found), "entry", "entries"))) {
 		printer.Fprintln(out, "Nothing was removed.")
 		return nil
@@ -108,15 +99,11 @@ func (o *pruneOptions) remove(ctx context.Context, s selection, in io.Reader, ou
 		return err
 	}
 	defer store.Close()
-	r, ok := store.(remover)
-	if !ok {
-		return fmt.Errorf("remove entries: a %T does not remove chosen ones", store)
-	}
 	ids := make([]string, len(found))
 	for i, h := range found {
 		ids[i] = h.ID
 	}
-	n, err := r.Remove(ctx, ids...)
+	n, err := store.Remove(ctx, ids...)
 	printer.Fprintf(out, "Removed %s.\n", printer.Count(int(n), "entry", "entries"))
 	return err
 }
@@ -137,6 +124,13 @@ func (o *pruneOptions) read(ctx context.Context, s selection) (found []archive.H
 	return found, err
 }
 
+// warnIfShared says what removing entries means to an operator that is running.
+func (o *pruneOptions) warnIfShared(out io.Writer) {
+	if o.archive.Shared() {
+		printer.Fprintln(out, "An operator that is running can't write to this archive any more until it is started again.")
+	}
+}
+
 // expire removes expired entries, and the oldest above a size.
 func (o *pruneOptions) expire(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
 	if len(args) != 0 || *o.Namespace != "" || o.AllNamespaces {
@@ -155,9 +149,7 @@ func (o *pruneOptions) expire(ctx context.Context, args []string, in io.Reader, 
 		return err
 	}
 	question := "Remove the entries that have expired?"
-	if o.archive.Shared() {
-		printer.Fprintln(out, "An operator that is running can't write to this archive any more until it is started again.")
-	}
+	o.warnIfShared(out)
 	printer.Fprintf(out, "The archive has %d entries and %d records with %d bytes; the oldest entry is of %s.\n", usage.Entries, usage.Records, usage.Bytes, moment(usage.Oldest))
 	if limits.MaxBytes != 0 {
 		excess := max(usage.Bytes-limits.MaxBytes, 0)

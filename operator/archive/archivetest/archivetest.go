@@ -51,6 +51,8 @@ func Run(t *testing.T, newPlace func(t *testing.T) Place) {
 		"Expire_ByTime":                    expireByTime,
 		"Expire_BySize":                    expireBySize,
 		"Expire_RecordsByAge":              expireRecordsByAge,
+		"Remove_KeepsWhatOthersHave":       removeKeepsWhatOthersHave,
+		"Remove_OfMany":                    removeOfMany,
 		"Usage_CountsWhatIsStored":         usageCountsWhatIsStored,
 		"Reader_CannotWrite":               readerSeesWhatWasPut,
 		"Corrupt_BodyIsNotReturned":        corruptBodyIsNotReturned,

@@ -8,8 +8,7 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// Remove removes entries by their IDs, with bodies that no other entry has, and returns how many it
-// removed. Those that are not in the store are skipped.
+// Remove implements archive.Store.
 func (s *Store) Remove(ctx context.Context, ids ...string) (entries int64, err error) {
 	keys := make([][]byte, len(ids))
 	for i, id := range ids {

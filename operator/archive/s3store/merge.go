@@ -32,7 +32,7 @@ func (s *Store) merge(ctx context.Context) error {
 		if err != nil || len(inputs) == 0 {
 			return err
 		}
-		if err := s.mergeInto(ctx, v, inputs, corrupt); err != nil {
+		if err := s.mergeInto(ctx, v, inputs, corrupt, nil); err != nil {
 			return err
 		}
 	}
@@ -71,8 +71,8 @@ func (s *Store) mergeable(ctx context.Context, v *view, corrupt map[uint64]bool)
 	return nil, nil
 }
 
-// mergeInto commits what is left of segments as one, and deletes them.
-func (s *Store) mergeInto(ctx context.Context, v *view, inputs []*stored, corrupt map[uint64]bool) error {
+// mergeInto commits what is left of segments as one, without some entries, and deletes them.
+func (s *Store) mergeInto(ctx context.Context, v *view, inputs []*stored, corrupt map[uint64]bool, without map[string]bool) error {
 	var entries []segment.Entry
 	var records []segment.Record
 	var replaced []uint64
@@ -86,6 +86,7 @@ func (s *Store) mergeInto(ctx context.Context, v *view, inputs []*stored, corrup
 		if err != nil {
 			return err
 		}
+		e = slices.DeleteFunc(e, func(e segment.Entry) bool { return without[e.Header.ID] })
 		entries, records = append(entries, e...), append(records, r...)
 		replaced, obsolete = append(replaced, input.number), append(obsolete, input)
 	}
