@@ -27,6 +27,10 @@ const (
 	// was tried since.
 	failureTTL = 5 * time.Minute
 
+	// lingering is how long the store stays open after this replica has led: records wait for milliseconds before they
+	// are stored.
+	lingering = time.Second
+
 	openTimeout   = time.Minute
 	expireTimeout = 10 * time.Minute
 )
@@ -186,6 +190,7 @@ func (s *Source) useWhileLeading(ctx context.Context, store archive.Store) {
 	for {
 		changed := s.Changed()
 		if !s.Leading() {
+			wait(ctx, nil, lingering) // a writer that takes over fences this one
 			return
 		}
 		select {

@@ -136,6 +136,9 @@ func TestStore_IsOpenWhileThisReplicaLeads(t *testing.T) {
 	w.eventually(w.hasStore)
 	w.eventually(func() bool { n, _ := first.state(); return n > 1 })
 	w.gate.Follow()
+	if !w.hasStore() {
+		t.Error("records that wait can't be stored any more")
+	}
 	w.eventually(func() bool { _, closed := first.state(); return closed && !w.hasStore() })
 	w.gate.Lead()
 	second := w.store(1)

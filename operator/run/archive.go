@@ -126,7 +126,18 @@ func (a archiving) run() []manager.RunnableFunc {
 	if a.source == nil {
 		return nil
 	}
-	return []manager.RunnableFunc{a.source.Run, a.log.Run}
+	return []manager.RunnableFunc{a.store}
+}
+
+// store stores records, and keeps the store open until those are stored that wait when ctx ends.
+func (a archiving) store(ctx context.Context) error {
+	open, closing := context.WithCancel(context.WithoutCancel(ctx))
+	defer closing()
+	ended := make(chan error, 1)
+	go func() { ended <- a.source.Run(open) }()
+	err := a.log.Run(ctx)
+	closing()
+	return errors.Join(err, <-ended)
 }
 
 // checkRecipients returns what is wrong with the recipients of an archive policy.

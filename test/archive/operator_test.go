@@ -19,6 +19,7 @@ type operator struct {
 	*program.Process
 	endpoint string // URL of /metrics and /debug/gc
 	probes   string
+	args     []string
 }
 
 // launch starts the operator with an archive. It is killed when the test ends.
@@ -35,24 +36,38 @@ func (b *testbed) launch(t *testing.T, location string) *operator {
 	} else {
 		args = append(args, "--canary-timeout=0")
 	}
-	process, err := program.Start(exec.Command(gleaner.Path(t), args...))
+	g := &operator{T: t, endpoint: "http://" + metrics, probes: "http://" + probes, args: args}
+	g.begin()
+	return g
+}
+
+// begin starts the process, also once more after its end.
+func (g *operator) begin() {
+	g.Helper()
+	process, err := program.Start(exec.Command(gleaner.Path(g.T), g.args...))
 	if err != nil {
-		t.Fatal(err)
+		g.Fatal(err)
 	}
-	t.Cleanup(func() {
+	g.Process = process
+	g.Cleanup(func() {
 		process.Kill()
-		if t.Failed() {
-			t.Logf("process %d:\n%s", process.PID(), process.Log.Tail(20))
+		if g.Failed() {
+			g.Logf("process %d:\n%s", process.PID(), process.Log.Tail(20))
 		}
 	})
-	return &operator{T: t, Process: process, endpoint: "http://" + metrics, probes: "http://" + probes}
 }
 
 // operate starts the operator, and waits until it is ready.
 func (b *testbed) operate(t *testing.T, location string) *operator {
 	t.Helper()
 	g := b.launch(t, location)
-	devtest.Eventually(t, timeout, func() error {
+	g.waitUntilReady()
+	return g
+}
+
+func (g *operator) waitUntilReady() {
+	g.Helper()
+	devtest.Eventually(g.T, timeout, func() error {
 		for _, url := range []string{g.probes + "/readyz", g.endpoint + "/metrics"} {
 			response, err := http.Get(url)
 			if err != nil {
@@ -67,7 +82,6 @@ func (b *testbed) operate(t *testing.T, location string) *operator {
 		}
 		return nil
 	})
-	return g
 }
 
 // end stops the operator in order, so that its archive can be read.
