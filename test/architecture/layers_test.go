@@ -189,6 +189,7 @@ var layers = map[string]layer{
 		},
 		external: []string{"github.com/go-logr/logr", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils", "sigs.k8s.io/controller-runtime"},
 	},
+	"operator/retain": {},
 	"operator/slots": {},
 	"operator/graceperiod": {
 		internal: []string{
