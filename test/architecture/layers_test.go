@@ -190,7 +190,7 @@ var layers = map[string]layer{
 		external: []string{"github.com/go-logr/logr", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils", "sigs.k8s.io/controller-runtime"},
 	},
 	"operator/retain": {},
-	"operator/slots": {},
+	"operator/slots":  {},
 	"operator/graceperiod": {
 		internal: []string{
 			"operator/act", "operator/admission", "operator/gate", "operator/graph", "operator/objectstate", "operator/policyset", "operator/slots", "operator/statekey",

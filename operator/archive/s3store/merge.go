@@ -86,7 +86,7 @@ func (s *Store) mergeInto(ctx context.Context, v *view, inputs []*stored, corrup
 		if err != nil {
 			return err
 		}
-		e = slices.DeleteFunc(e, func(e segment.Entry) bool { return without[e.Header.ID] })
+		e = slices.DeleteFunc(e, func(e segment.Entry) bool { return without[e.ID] })
 		entries, records = append(entries, e...), append(records, r...)
 		replaced, obsolete = append(replaced, input.number), append(obsolete, input)
 	}
