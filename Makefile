@@ -25,7 +25,7 @@ PACKAGES := ./... $(MODULE)/hostabi/...
 EXAMPLES := $(patsubst %/go.mod,%,$(wildcard examples/*/go.mod))
 
 # What tests need and the product does not, kept out of its dependencies.
-ASIDE := test/s3 test/prometheus
+ASIDE := test/s3 test/prometheus test/kubelet
 
 # Test lanes: each package with tests is in exactly one, which a test in ./test checks. In a lane,
 # the slowest packages come first.
@@ -42,6 +42,7 @@ LONG := ./test/deploy ./test/archive ./test/faults ./test/attacks ./test/soak ./
 # Nested modules with tests; ./test/examples runs those of examples.
 UNIT_MODULES    := sdk/go
 CLUSTER_MODULES := test/prometheus
+LONG_MODULES    := test/kubelet
 
 # Packages tested at the same time: those with a control plane mostly wait.
 PARALLEL ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) * 3 / 2)))
@@ -224,7 +225,7 @@ events-all:
 	$(RACED) -timeout 30m $$(grep -xF -f "$$work/unit" "$$work/raced") || failed=1; \
 	$(TESTALL) -timeout 30m $$(grep -vxF -f "$$work/locked" "$$work/all") || failed=1; \
 	if [ -n "$$race" ]; then $(TESTALL) -run '^($(ALONE_TESTS))$$' $(ALONE) || failed=1; fi; \
-	$(call in-modules,$(UNIT_MODULES) $(CLUSTER_MODULES)) exit $$failed
+	$(call in-modules,$(UNIT_MODULES) $(CLUSTER_MODULES) $(LONG_MODULES)) exit $$failed
 
 # A test that fails now and then fails more often while it competes for the processors.
 COUNT ?= 20
