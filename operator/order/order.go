@@ -79,8 +79,11 @@ func (o Order) Current(dependents []graph.KindCount) int {
 	return current
 }
 
-// Describe describes a wave.
+// Describe describes a wave. If there is only a grace period, all dependents are one.
 func (o Order) Describe(wave int) string {
+	if len(o.Waves) == 0 {
+		return "everything below it"
+	}
 	if wave >= len(o.Waves) {
 		return "the last wave (kinds that are in no other wave)"
 	}

@@ -1,6 +1,7 @@
 package order_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -112,7 +113,7 @@ func TestStatusOf_IsNeverStartedForWhatIsKept(t *testing.T) {
 			t.Errorf("wave %d: %+v, %t", wave, status, ordered)
 		}
 	}
-	if status, _ := p.StatusOf(owner, pod); !status.Started {
+	if status, _ := p.StatusOf(owner, pod); !status.Started || !strings.Contains(status.Message, "everything below it is deleted with a grace period of 3s") {
 		t.Errorf("what is to be deleted: %+v", status)
 	}
 }
@@ -123,5 +124,8 @@ func TestDescribe_NamesTheKinds(t *testing.T) {
 		if got := o.Describe(wave); got != want {
 			t.Errorf("wave %d: %q", wave, got)
 		}
+	}
+	if got := (order.Order{GracePeriodSeconds: ptr.To[int64](3)}).Describe(0); got != "everything below it" {
+		t.Errorf("without waves: %q", got)
 	}
 }

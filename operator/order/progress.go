@@ -1,6 +1,7 @@
 package order
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 
@@ -89,6 +90,10 @@ func (p *Progress) StatusOf(owner graph.ID, dependent schema.GroupKind) (Status,
 		return Status{}, false
 	case slices.Contains(s.Order.Kept, dependent):
 		return Status{Message: "its dependents are deleted in order, and those of this kind are kept"}, true
+	case s.Wave == NotBegun && len(s.Order.Waves) == 0:
+		return Status{Message: "everything below it is deleted with a grace period, which has not started"}, true
+	case len(s.Order.Waves) == 0:
+		return Status{Started: true, Message: fmt.Sprintf("everything below it is deleted with a grace period of %ds", *s.Order.GracePeriodSeconds)}, true
 	case s.Wave == NotBegun:
 		return Status{Message: "its dependents are deleted in order, and the first wave has not started"}, true
 	case s.Order.WaveOf(dependent) <= s.Wave:

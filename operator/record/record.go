@@ -166,6 +166,19 @@ func ActionOf(action decide.Action) (Action, string) {
 	}
 }
 
+// GracePeriodOf returns the grace period of an action in seconds; nil if it sets none.
+func GracePeriodOf(action decide.Action) *int64 {
+	switch a := action.(type) {
+	case decide.Delete:
+		return a.GracePeriodSeconds
+	case decide.SaveState:
+		if p := a.State.Propagation; p != nil {
+			return p.GracePeriodSeconds
+		}
+	}
+	return nil
+}
+
 // Reason is the reason of a decision: that of a plan, or one of the reasons of
 // finalizers.
 type Reason = decide.Reason
@@ -185,6 +198,10 @@ type Entry struct {
 	NextAttempt *time.Time    `json:"until,omitempty"`  // time of the next decision
 	Message     string        `json:"because,omitempty"`
 	Duration    time.Duration `json:"durationNanoseconds"`
+
+	// GracePeriodSeconds is the grace period of the deletion, or that which a decision about dependents sets for them; nil:
+	// each object's own.
+	GracePeriodSeconds *int64 `json:"gracePeriodSeconds,omitempty"`
 
 	// OwnersOmitted is the number of owners that Owners does not contain.
 	OwnersOmitted int `json:"ownersOmitted,omitempty"`
@@ -307,11 +324,19 @@ func (e Entry) extraMessage() string {
 	return because
 }
 
+// gracePeriod returns the grace period as the end of a list.
+func (e Entry) gracePeriod() string {
+	if e.GracePeriodSeconds == nil {
+		return ""
+	}
+	return fmt.Sprintf(", grace period %ds", *e.GracePeriodSeconds)
+}
+
 // actionText returns the action as a past participle.
 func (e Entry) actionText() string {
 	switch e.Action {
 	case Delete:
-		return "deleted (" + e.Detail + ")"
+		return "deleted (" + e.Detail + e.gracePeriod() + ")"
 	case Propagate:
 		return "deleted again (" + e.Detail + ")"
 	case DropReferences:
@@ -323,7 +348,7 @@ func (e Entry) actionText() string {
 	case Unblock:
 		return "owner of " + e.Detail + " unblocked"
 	case SaveState:
-		return "state saved: " + e.Detail
+		return "state saved: " + e.Detail + e.gracePeriod()
 	case RemoveState:
 		return "state annotation removed"
 	case None:

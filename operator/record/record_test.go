@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/gleaner-dev/gleaner/operator/decide"
 	"github.com/gleaner-dev/gleaner/operator/graph"
+	"github.com/gleaner-dev/gleaner/operator/objectstate"
 	"github.com/gleaner-dev/gleaner/operator/record"
 )
 
@@ -376,5 +378,19 @@ func TestStore_LastEvicted(t *testing.T) {
 	}
 	if want := at.Add(time.Minute); !s.LastEvicted().Equal(want) {
 		t.Errorf("evicted up to %s, want %s", s.LastEvicted(), want)
+	}
+}
+
+func TestEntry_ShowsTheGracePeriod(t *testing.T) {
+	seconds := int64(90)
+	for want, action := range map[string]decide.Action{
+		"deleted (Background, grace period 90s)":                        decide.Delete{Propagation: "Background", GracePeriodSeconds: &seconds},
+		"deleted (Background),":                                         decide.Delete{Propagation: "Background"},
+		"state saved: propagation policy Foreground, grace period 90s,": decide.SaveState{State: objectstate.State{Propagation: &objectstate.Propagation{Decision: "Foreground", GracePeriodSeconds: &seconds}}},
+	} {
+		e := record.Entry{Object: objectNamed("a"), Reason: decide.OwnersAbsent, Result: "Done", GracePeriodSeconds: record.GracePeriodOf(action)}
+		if e.Action, e.Detail = record.ActionOf(action); !strings.Contains(e.String(), want) {
+			t.Errorf("%q has no %q", e, want)
+		}
 	}
 }

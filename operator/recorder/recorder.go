@@ -106,6 +106,8 @@ func (r *Recorder) entryOf(d collector.Outcome) record.Entry {
 		Owners:   record.OwnersOf(d.Facts),
 		Message:  cmp.Or(d.Plan.Message, d.Facts.ConfirmError),
 		Duration: d.Duration,
+
+		GracePeriodSeconds: record.GracePeriodOf(d.Plan.Action),
 	}
 	entry.OwnersOmitted = len(d.Facts.Owners) - len(entry.Owners)
 	if d.Plan.Reason == decide.TooManyOwners { // which of them were read by now changes all the time
