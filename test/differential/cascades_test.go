@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	toolswatch "k8s.io/client-go/tools/watch"
 
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
 )
@@ -42,27 +44,46 @@ func watchCascades(ctx context.Context, s *side) (*cascadeRecorder, error) {
 		events: map[types.UID]int{}, completed: map[types.UID]string{},
 	}
 	var failures []error
-	add := func(w watch.Interface, err error) {
-		if err != nil {
-			failures = append(failures, err)
-			return
-		}
-		c.watches = append(c.watches, w)
-		c.wait.Go(func() {
-			for e := range w.ResultChan() {
-				c.record(e)
-			}
-		})
-	}
 	for _, k := range kinds {
-		add(s.objects.Resource(k.resource).Watch(ctx, metav1.ListOptions{}))
+		failures = append(failures, follow(ctx, c, s.objects.Resource(k.resource), ""))
 	}
-	add(s.kube.CoreV1().Events("").Watch(ctx, metav1.ListOptions{FieldSelector: "reason=CascadeCompleted"}))
+	failures = append(failures, follow(ctx, c, s.kube.CoreV1().Events(""), "reason=CascadeCompleted"))
 	if err := errors.Join(failures...); err != nil {
 		c.stop()
 		return nil, err
 	}
 	return c, nil
+}
+
+// lists are the objects of one type.
+type lists[L metav1.ListInterface] interface {
+	List(context.Context, metav1.ListOptions) (L, error)
+	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
+}
+
+// follow records the events of a watch from now on. The API server ends each request to watch after half an hour or later; the
+// next one continues.
+func follow[L metav1.ListInterface](ctx context.Context, c *cascadeRecorder, of lists[L], selector string) error {
+	list, err := of.List(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return err
+	}
+	w, err := toolswatch.NewRetryWatcherWithContext(ctx, list.GetResourceVersion(), &cache.ListWatch{
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.FieldSelector = selector
+			return of.Watch(ctx, o)
+		},
+	})
+	if err != nil {
+		return err
+	}
+	c.watches = append(c.watches, w)
+	c.wait.Go(func() {
+		for e := range w.ResultChan() {
+			c.record(e)
+		}
+	})
+	return nil
 }
 
 func (c *cascadeRecorder) stop() {
