@@ -47,6 +47,7 @@ type api struct {
 	blocks   map[string]bool // namespaces in which counting takes too long
 	deleted  []time.Time
 	slow     time.Duration // how long the response to a DELETE takes
+	latency  time.Duration // how long a write of a budget takes
 }
 
 func newAPI(t *testing.T, all ...client.Object) *api {
@@ -76,7 +77,9 @@ func (a *api) update(ctx context.Context, c client.Client, name string, o client
 	a.mu.Lock()
 	a.writes++
 	before, after := a.updates()
+	latency := a.latency
 	a.mu.Unlock()
+	time.Sleep(latency)
 	if before != nil {
 		return before
 	}
@@ -203,6 +206,43 @@ func (r *replica) work(ctx context.Context, objects ...graph.Object) {
 			}
 		}
 	}
+}
+
+// workAtOnce deletes objects with some workers, until all are deleted.
+func (r *replica) workAtOnce(workers int, objects ...graph.Object) {
+	ctx, done := context.WithCancel(r.t.Context())
+	defer done()
+	queue, byID := make(chan graph.Object, len(objects)), map[graph.ID]graph.Object{}
+	for _, o := range objects {
+		byID[graph.IDOf(o.UID)] = o
+		queue <- o
+	}
+	var group sync.WaitGroup
+	group.Go(func() {
+		for ctx.Err() == nil {
+			for _, id := range r.Called(ctx) {
+				queue <- byID[id]
+			}
+		}
+	})
+	for range workers {
+		group.Go(func() {
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case o := <-queue:
+					_ = r.delete(o) // it waits until it is called
+				}
+				r.mu.Lock()
+				if len(r.deleted) >= len(objects) {
+					done()
+				}
+				r.mu.Unlock()
+			}
+		})
+	}
+	group.Wait()
 }
 
 // expectAtMost checks that no interval of a window's length has more deletions.

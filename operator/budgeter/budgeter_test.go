@@ -149,6 +149,29 @@ func TestBudget_OfAnotherScopeDoesNotLimit(t *testing.T) {
 	})
 }
 
+// A budget that is not exhausted costs few writes, and hardly any time in which deletions wait for them. The time is simulated:
+// 20 workers delete 500 objects per second, and the API server takes 15 ms for a write.
+func TestBudget_ThatIsNotExhaustedCostsLessThanThreePercent(t *testing.T) {
+	took := func(t *testing.T, budgets ...client.Object) (took time.Duration, writes int) {
+		t.Helper()
+		synctest.Test(t, func(t *testing.T) {
+			a := newAPI(t, budgets...)
+			a.slow, a.latency = 40*time.Millisecond, 15*time.Millisecond
+			r := a.start("a")
+			began, before := time.Now(), a.writes
+			r.workAtOnce(20, many("o", 10_000)...)
+			took, writes = time.Since(began), a.writes-before
+		})
+		return took, writes
+	}
+	without, _ := took(t)
+	with, writes := took(t, budget("b", intstr.FromInt32(1_000_000), time.Hour))
+	t.Logf("10,000 deletions took %s without a budget, and %s with one, which was written %d times", without, with, writes)
+	if with > without*103/100 || writes > 100 || writes == 0 {
+		t.Errorf("10,000 deletions took %s without a budget, and %s with one, which was written %d times", without, with, writes)
+	}
+}
+
 // Budgets that were not read, are invalid or too many stop deletions: nothing is deleted because of a mistake.
 func TestBudget_ThatIsNotInForceStopsDeletions(t *testing.T) {
 	for name, c := range map[string]struct {
