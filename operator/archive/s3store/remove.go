@@ -32,7 +32,7 @@ func (s *Store) Remove(ctx context.Context, ids ...string) (entries int64, err e
 		if err == nil && len(found) != 0 {
 			corrupt := map[uint64]bool{}
 			if err = s.mergeInto(ctx, v, []*stored{segment}, corrupt, chosen); corrupt[segment.number] {
-				err = fmt.Errorf("segment %x has entries that are %w: it was left as it is", segment.number, archive.ErrCorrupt)
+				err = fmt.Errorf("segment %x is partly %w, so its entries were not removed: run gleaner archive verify to see which are affected", segment.number, archive.ErrCorrupt)
 			}
 		}
 		switch {
