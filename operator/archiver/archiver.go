@@ -46,12 +46,13 @@ type Archiver struct {
 	Options
 	lineage lineage
 	former  former
+	stored  stored
 	tally   tally
 }
 
 // New returns an Archiver.
 func New(o Options) *Archiver {
-	return &Archiver{Options: o, lineage: newLineage(o.Now()), tally: newTally()}
+	return &Archiver{Options: o, lineage: lineage{began: o.Now()}, tally: newTally()}
 }
 
 // put seals an object for the policies that archive it, and stores it. When it returns nil, the
@@ -65,6 +66,9 @@ func (a *Archiver) put(ctx context.Context, object *unstructured.Unstructured, b
 		return err
 	}
 	now := a.Now()
+	if a.stored.has(object, by, cause, now) {
+		return nil
+	}
 	header := archive.Header{Time: now, Cause: cause, FormerOwners: a.former.of(object)}
 	for _, p := range by {
 		header.Policies = append(header.Policies, p.Policy.String())
@@ -83,6 +87,7 @@ func (a *Archiver) put(ctx context.Context, object *unstructured.Unstructured, b
 	if err := store.Put(ctx, entry); err != nil {
 		return fmt.Errorf("store %s: %w", entry.Object, err)
 	}
+	a.stored.add(object, by, cause, now)
 	a.tally.stored(by, entry.Size)
 	a.OnChange()
 	return nil

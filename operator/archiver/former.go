@@ -24,37 +24,26 @@ const (
 // when the object is deleted later in the same cascade, they are not among its references any
 // more. The zero value is ready to use. Its methods may be called concurrently.
 type former struct {
-	mu          sync.Mutex // covers what follows
-	recent, old map[types.UID][]metav1.OwnerReference
+	mu     sync.Mutex // held while references are added to those of an object
+	owners memory[[]metav1.OwnerReference]
 }
 
 func (f *former) add(uid types.UID, refs []metav1.OwnerReference) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.recent == nil || len(f.recent) >= maxFormer {
-		f.recent, f.old = map[types.UID][]metav1.OwnerReference{}, f.recent
-	}
-	all := f.recent[uid]
-	if all == nil {
-		all = f.old[uid]
-	}
+	all, _ := f.owners.get(uid)
 	for _, ref := range refs {
 		if len(all) < maxFormerOwners && !slices.ContainsFunc(all, func(known metav1.OwnerReference) bool { return known.UID == ref.UID }) {
 			all = append(slices.Clip(all), ref)
 		}
 	}
-	f.recent[uid] = all
+	f.owners.put(uid, all, maxFormer)
 }
 
 // of returns the former owners of an object that are not among its owners.
 func (f *former) of(object *unstructured.Unstructured) []metav1.OwnerReference {
-	f.mu.Lock()
-	all := f.recent[object.GetUID()]
-	if all == nil {
-		all = f.old[object.GetUID()]
-	}
-	f.mu.Unlock()
-	if len(all) == 0 {
+	all, ok := f.owners.get(object.GetUID())
+	if !ok {
 		return nil
 	}
 	refs := object.GetOwnerReferences()

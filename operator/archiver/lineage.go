@@ -2,7 +2,6 @@ package archiver
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -63,38 +62,12 @@ func (a *Archiver) archivedCause(ctx context.Context, uid types.UID) (cause arch
 
 // lineage remembers why objects were deleted, for a while.
 type lineage struct {
-	began time.Time
-
-	mu          sync.Mutex // covers what follows
-	recent, old map[types.UID]archive.Cause
+	began  time.Time
+	causes memory[archive.Cause]
 }
 
-func newLineage(now time.Time) lineage {
-	return lineage{began: now, recent: map[types.UID]archive.Cause{}}
-}
+func (l *lineage) put(uid types.UID, c archive.Cause) { l.causes.put(uid, c, maxLineage) }
 
-func (l *lineage) put(uid types.UID, c archive.Cause) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.recent) >= maxLineage {
-		l.recent, l.old = map[types.UID]archive.Cause{}, l.recent
-	}
-	l.recent[uid] = c
-}
+func (l *lineage) forget(uid types.UID) { l.causes.forget(uid) }
 
-func (l *lineage) forget(uid types.UID) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.recent, uid)
-	delete(l.old, uid)
-}
-
-func (l *lineage) cause(uid types.UID) (archive.Cause, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if c, ok := l.recent[uid]; ok {
-		return c, true
-	}
-	c, ok := l.old[uid]
-	return c, ok
-}
+func (l *lineage) cause(uid types.UID) (archive.Cause, bool) { return l.causes.get(uid) }

@@ -24,7 +24,7 @@ func (a *Archiver) Step() writer.Step { return step{a} }
 type step struct{ *Archiver }
 
 // Settle implements writer.Step. An entry stays although the object was not deleted in the end: it
-// is deleted later, and has another entry then, or it exists, which restoring it reports.
+// is deleted later, and may have another entry then, or it exists, which restoring it reports.
 func (s step) Settle(_ context.Context, w writer.Write, end writer.Settlement) {
 	if len(w.References) != 0 && end.Sent && end.Err == nil && s.archives() {
 		s.former.add(w.Target.UID, w.References)

@@ -35,6 +35,7 @@ type world struct {
 	store    *filestore.Store
 	storeErr error // of Store
 	snapshot *policyset.Snapshot
+	now      time.Time // of the Archiver, if it is set
 
 	objects      map[string]*unstructured.Unstructured // by kind and name
 	graph        map[graph.ID]graph.View
@@ -61,7 +62,7 @@ func newWorld(t *testing.T, resources ...client.Object) *world {
 	}}}, catalog.Settings{})
 	w.Archiver = archiver.New(archiver.Options{
 		Store: w.currentStore, Snapshot: func() *policyset.Snapshot { return w.snapshot }, Catalog: func() *catalog.Catalog { return served },
-		Reader: w, Now: time.Now, OnChange: func() {},
+		Reader: w, Now: w.currentTime, OnChange: func() {},
 		Lookup: func(id graph.ID) (graph.View, bool) { v, ok := w.graph[id]; return v, ok },
 	})
 	w.snapshot = policysettest.New(t, func(o *policysettest.Options) {
@@ -76,6 +77,13 @@ func newWorld(t *testing.T, resources ...client.Object) *world {
 		}
 	}, resources...).Settle()
 	return w
+}
+
+func (w *world) currentTime() time.Time {
+	if w.now.IsZero() {
+		return time.Now()
+	}
+	return w.now
 }
 
 var all = metav1.Verbs{"get", "list", "watch", "delete", "patch"}
