@@ -33,8 +33,9 @@ const (
 	// StalledAfter is how long a cascade may make no progress before it is reported as stalled.
 	StalledAfter = 5 * time.Minute
 
-	// maxRecent is the number of deleted objects without dependents that are remembered.
-	maxRecent = 2000
+	// maxRecent is the number of deleted objects without dependents that are remembered, and maxCompleted that of the roots
+	// of completed cascades.
+	maxRecent, maxCompleted = 2000, MaxCascades
 
 	// maxStalledOwners is the number of owners of a cascade that is reported as stalled.
 	maxStalledOwners = 10
@@ -48,7 +49,8 @@ type View interface {
 	// IsSeen reports whether an object is known to exist.
 	IsSeen(graph.ID) bool
 
-	// AbsentOwner returns an owner of an object that is known not to exist.
+	// AbsentOwner returns an owner of an object that is known not to exist. One that exists by another name, or in another
+	// namespace, than the reference says is not absent.
 	AbsentOwner(graph.ID) (metav1.OwnerReference, bool)
 
 	// Owners calls yield with each owner of an object until it returns false.
@@ -80,9 +82,9 @@ type Tracker struct {
 	abandoned map[graph.ID]struct{}
 
 	// recent are objects that were deleted lately and had no dependents, in case that dependents are seen later: each type has
-	// a watch of its own.
-	recent map[graph.ID]Root
-	queue  []graph.ID // of recent, the oldest first
+	// a watch of its own. And completed are the roots of cascades that have completed lately, in case that dependents of them
+	// are created later. These continue the cascade, and they may refer to the root by another name or in another namespace.
+	recent, completed memory
 
 	// Untracked is the number of cascades that were not tracked, or not to their end, since there were too many or they had too
 	// many owners.
@@ -185,7 +187,7 @@ func (t *Tracker) deleted(o graph.Object, in View, now time.Time) {
 		c = t.begin(rootOf(o), now)
 	}
 	if c == nil {
-		t.remember(id, o)
+		t.recent.add(id, rootOf(o), maxRecent)
 		return
 	}
 	c.Changed = now
@@ -219,7 +221,11 @@ func (t *Tracker) ofAbsentOwner(o graph.Object, in View, now time.Time) *cascade
 	if !absent {
 		return nil
 	}
-	root, known := t.recent[graph.IDOf(ref.UID)]
+	id := graph.IDOf(ref.UID)
+	root, known := t.completed.roots[id]
+	if !known {
+		root, known = t.recent.roots[id]
+	}
 	if !known {
 		root = Root{APIVersion: ref.APIVersion, Kind: ref.Kind, Namespace: o.Namespace, Name: ref.Name, UID: ref.UID}
 	}
@@ -270,21 +276,6 @@ func (t *Tracker) end(c *cascade) {
 	t.use(c, -1, 0)
 }
 
-// remember remembers a deleted object without dependents for a while.
-func (t *Tracker) remember(id graph.ID, o graph.Object) {
-	if t.recent == nil {
-		t.recent = map[graph.ID]Root{}
-	}
-	if _, known := t.recent[id]; known {
-		return
-	}
-	if len(t.queue) == maxRecent {
-		delete(t.recent, t.queue[0])
-		t.queue = t.queue[1:]
-	}
-	t.recent[id], t.queue = rootOf(o), append(t.queue, id)
-}
-
 // addOwner adds an owner to a cascade. If there are too many, the cascade is not tracked any longer: without one of its
 // owners, it would seem to have completed.
 func (t *Tracker) addOwner(c *cascade, uid types.UID) {
@@ -317,7 +308,8 @@ func (t *Tracker) removeOwner(id graph.ID) {
 	}
 }
 
-// Check returns the cascades that have completed, which are forgotten, and those that have stalled since the last call.
+// Check returns the cascades that have completed, and those that have stalled since the last call. A cascade that is
+// continued by dependents that are created later completes again, with the same root.
 func (t *Tracker) Check(in View, now time.Time) (completed, stalled []Cascade) {
 	for id := range t.owners {
 		if !in.IsSeen(id) && !in.HasDependents(id) {
@@ -328,6 +320,7 @@ func (t *Tracker) Check(in View, now time.Time) (completed, stalled []Cascade) {
 		switch idle := now.Sub(c.Changed) >= StalledAfter; {
 		case c.owners == 0:
 			t.end(c)
+			t.completed.add(graph.IDOf(c.Root.UID), c.Root, maxCompleted)
 			completed = append(completed, c.Cascade)
 		case idle && !c.Stalled:
 			c.Stalled = true

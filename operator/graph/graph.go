@@ -213,7 +213,8 @@ func (g *Graph) HasDependents(id ID) bool {
 	return ok && n.dependents != nil
 }
 
-// AbsentOwner returns an owner reference of an object whose owner is gone or proven absent.
+// AbsentOwner returns an owner reference of an object whose owner is gone or proven absent, and is not seen with other
+// coordinates either.
 func (g *Graph) AbsentOwner(id ID) (metav1.OwnerReference, bool) {
 	n, ok := g.nodes[id]
 	if !ok || !n.flags.has(seen) {
@@ -221,6 +222,9 @@ func (g *Graph) AbsentOwner(id ID) (metav1.OwnerReference, bool) {
 	}
 	for i := range n.claims {
 		c := &n.claims[i]
+		if c.owner.flags.has(seen) {
+			continue
+		}
 		ref := g.referenceOf(c)
 		if state := g.claimOf(c, ref).State; state == Gone || state == ProvenAbsent {
 			return ref, true
