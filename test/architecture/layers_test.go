@@ -189,8 +189,9 @@ var layers = map[string]layer{
 		},
 		external: []string{"github.com/go-logr/logr", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils", "sigs.k8s.io/controller-runtime"},
 	},
-	"operator/retain": {},
-	"operator/slots":  {},
+	"operator/retain":     {},
+	"operator/references": {external: []string{"k8s.io/api", "k8s.io/apimachinery"}},
+	"operator/slots":      {},
 	"operator/graceperiod": {
 		internal: []string{
 			"operator/act", "operator/admission", "operator/gate", "operator/graph", "operator/objectstate", "operator/policyset", "operator/slots", "operator/statekey",
