@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
+// readVolume reads the Secrets of a volume. Its claim is bound to it, which is no use: each claim has a volume.
 func readVolume(c *collector, o *unstructured.Unstructured) error {
 	var spec corev1.PersistentVolumeSpec
 	if _, err := decode(o, &spec, "spec"); err != nil {
@@ -17,7 +18,6 @@ func readVolume(c *collector, o *unstructured.Unstructured) error {
 	claim := ""
 	if r := spec.ClaimRef; r != nil {
 		claim = r.Namespace
-		c.addIn(r.Namespace, Claim, r.Name)
 	}
 	secret := func(r *corev1.SecretReference) {
 		if r == nil {

@@ -68,7 +68,6 @@ var referring = map[reflect.Type]references.Kind{
 var fields = map[string]references.Kind{
 	"PodSpec.ServiceAccountName":                references.ServiceAccount,
 	"PodSpec.DeprecatedServiceAccount":          references.ServiceAccount,
-	"PersistentVolumeSpec.ClaimRef":             references.Claim,
 	"StorageOSPersistentVolumeSource.SecretRef": references.Secret,
 	"IngressTLS.SecretName":                     references.Secret,
 }
@@ -79,6 +78,7 @@ var others = map[string]bool{
 	"CephFSVolumeSource.SecretFile": true, "CephFSPersistentVolumeSource.SecretFile": true, // on the node
 	"PodSpec.AutomountServiceAccountToken": true, "VolumeProjection.ServiceAccountToken": true,
 	"PersistentVolumeSpec.PersistentVolumeReclaimPolicy": true,
+	"PersistentVolumeSpec.ClaimRef":                      true, // the claim that it is bound to does not depend on it
 	"EphemeralVolumeSource.VolumeClaimTemplate":          true, // walked all the same
 }
 
@@ -165,7 +165,7 @@ func TestOf_FindsWhatAnyFieldRefersTo(t *testing.T) {
 		least                       int
 	}{
 		{"v1", "Pod", "shop", corev1.PodSpec{}, 31},
-		{"v1", "PersistentVolume", "", corev1.PersistentVolumeSpec{}, 12},
+		{"v1", "PersistentVolume", "", corev1.PersistentVolumeSpec{}, 13},
 		{"v1", "PersistentVolumeClaim", "shop", corev1.PersistentVolumeClaimSpec{}, 2},
 		{"networking.k8s.io/v1", "Ingress", "shop", networkingv1.IngressSpec{}, 1},
 	} {
