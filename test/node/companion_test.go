@@ -2,36 +2,23 @@ package node
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
-	"net"
 	"testing"
 	"time"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/gleaner-dev/gleaner/devcluster"
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
 	"github.com/gleaner-dev/gleaner/operator/companion"
-	"github.com/gleaner-dev/gleaner/operator/latest"
 	"github.com/gleaner-dev/gleaner/operator/run"
-	"github.com/gleaner-dev/gleaner/operator/webhook"
-	"github.com/gleaner-dev/gleaner/test/inprocess"
 )
 
-const (
-	// collectorUser is the user name of the built-in collector.
-	collectorUser = "system:serviceaccount:kube-system:generic-garbage-collector"
-
-	// pathSecret is the prefix of the webhook's paths.
-	pathSecret = "only-the-API-server-knows"
-)
+// collectorUser is the user name of the built-in collector.
+const collectorUser = "system:serviceaccount:kube-system:generic-garbage-collector"
 
 // runCompanion runs Gleaner in companion mode until the test ends,
 // with a policy that is evaluated for each Pod.
@@ -40,27 +27,9 @@ func runCompanion(t *testing.T) *env {
 	startCluster(t)
 	restartControllerManager(t, "*")
 	t.Cleanup(func() { restartControllerManager(t, devcluster.WithoutCollector()...) })
-	config, err := inprocess.OperatorConfig(shared.cluster)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := inprocess.CreateCRDs(t, config); err != nil {
-		t.Fatal(err)
-	}
-	hook, serve := serveWebhook(t)
-	options := inprocess.Options(config)
-	options.Companion, options.Webhook, options.CanaryTimeout = true, hook, 10*time.Second
-	options.Collector = companion.Collector{User: collectorUser}
-	collector, stop, err := inprocess.RunCollector(options, serve)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := stop(); err != nil {
-			t.Error(err)
-		}
+	w := runOperator(t, func(o *run.Options) {
+		o.Companion, o.CanaryTimeout, o.Collector = true, 10*time.Second, companion.Collector{User: collectorUser}
 	})
-	w := newEnv(t, collector)
 	w.applyAndWait()
 	return w
 }
@@ -73,33 +42,6 @@ func restartControllerManager(t *testing.T, controllers ...string) {
 	}
 	if err := shared.cluster.StartControllerManager(context.WithoutCancel(t.Context()), controllers...); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// serveWebhook returns the webhook endpoint, and a function that serves it.
-func serveWebhook(t *testing.T) (*webhook.Endpoint, func(*run.Operator) (manager.Runnable, error)) {
-	t.Helper()
-	certificate, ca, err := shared.cluster.ServingCertificate()
-	if err != nil {
-		t.Fatal(err)
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	address := listener.Addr().String()
-	url := "https://" + address + companion.VetoPath
-	hook := &webhook.Endpoint{Client: admissionv1.WebhookClientConfig{URL: &url}, Identity: &latest.Value[webhook.Identity]{}}
-	hook.Identity.Store(webhook.Identity{CABundle: ca, Secret: pathSecret})
-	ready := make(chan struct{})
-	close(ready)
-	return hook, func(l *run.Operator) (manager.Runnable, error) {
-		return &webhook.Server{
-			Address: address, Handler: l.Webhooks(), Ready: ready, Log: ctrl.Log,
-			ValidSecret: func(said string) bool { return said == pathSecret },
-			Certificate: func() (*tls.Certificate, error) { return &certificate, nil },
-		}, nil
 	}
 }
 

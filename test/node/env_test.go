@@ -19,6 +19,7 @@ import (
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
 	"github.com/gleaner-dev/gleaner/devcluster/node"
 	"github.com/gleaner-dev/gleaner/operator/run"
+	"github.com/gleaner-dev/gleaner/test/inprocess"
 )
 
 const (
@@ -29,6 +30,35 @@ const (
 	terminationTime = 3 * time.Second
 	gracePeriod     = 25 // seconds, different from the default
 )
+
+// runOperator runs Gleaner with its webhooks until the test ends.
+func runOperator(t *testing.T, set func(*run.Options)) *env {
+	t.Helper()
+	config, err := inprocess.OperatorConfig(shared.cluster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := inprocess.CreateCRDs(t, config); err != nil {
+		t.Fatal(err)
+	}
+	options := inprocess.Options(config)
+	if options.Webhook, err = inprocess.Endpoint(shared.cluster); err != nil {
+		t.Fatal(err)
+	}
+	if set != nil {
+		set(&options)
+	}
+	collector, stop, err := inprocess.RunCollector(options, inprocess.Webhooks(options.Webhook))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return newEnv(t, collector)
+}
 
 // env is a test's namespace on a control plane with a node.
 type env struct {
@@ -61,16 +91,7 @@ func (w *env) createWorkload() workload {
 // createWorkloadWith creates a Deployment whose Pods have a grace period of their own, in seconds.
 func (w *env) createWorkloadWith(gracePeriodSeconds int64) workload {
 	w.Helper()
-	spec := podSpec()
-	spec.TerminationGracePeriodSeconds = &gracePeriodSeconds
-	selected := map[string]string{"app": "web"}
-	deployment, err := w.kube.AppsV1().Deployments(w.ns).Create(w.Context(), &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Name: "web"},
-		Spec: appsv1.DeploymentSpec{
-			Replicas: ptr.To[int32](replicas), Selector: &metav1.LabelSelector{MatchLabels: selected},
-			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: selected}, Spec: spec},
-		},
-	}, metav1.CreateOptions{})
+	deployment, err := w.kube.AppsV1().Deployments(w.ns).Create(w.Context(), w.deployment("web", gracePeriodSeconds), metav1.CreateOptions{})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -89,6 +110,20 @@ func (w *env) createWorkloadWith(gracePeriodSeconds int64) workload {
 		return w.checkRunning(made.pods)
 	})
 	return made
+}
+
+// deployment returns a Deployment whose Pods have a grace period of their own, in seconds.
+func (w *env) deployment(name string, gracePeriodSeconds int64) *appsv1.Deployment {
+	spec := podSpec()
+	spec.TerminationGracePeriodSeconds = &gracePeriodSeconds
+	selected := map[string]string{"app": name}
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: ptr.To[int32](replicas), Selector: &metav1.LabelSelector{MatchLabels: selected},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: selected}, Spec: spec},
+		},
+	}
 }
 
 func podSpec() corev1.PodSpec {
@@ -121,8 +156,13 @@ func (w *env) checkRunning(pods []corev1.Pod) error {
 // delete deletes the Deployment.
 func (w *env) delete(deployment *appsv1.Deployment, propagation metav1.DeletionPropagation) {
 	w.Helper()
-	err := w.kube.AppsV1().Deployments(w.ns).Delete(w.Context(), deployment.Name, metav1.DeleteOptions{PropagationPolicy: &propagation})
-	if err != nil {
+	w.deleteWith(deployment.Name, metav1.DeleteOptions{PropagationPolicy: &propagation})
+}
+
+// deleteWith deletes a Deployment with options.
+func (w *env) deleteWith(name string, options metav1.DeleteOptions) {
+	w.Helper()
+	if err := w.kube.AppsV1().Deployments(w.ns).Delete(w.Context(), name, options); err != nil {
 		w.Fatal(err)
 	}
 }
