@@ -148,6 +148,7 @@ func (o overlay) expectWorks(t *testing.T) {
 
 	if o.webhooks {
 		o.expectProtects(w)
+		o.expectInheritsGracePeriods(w)
 	}
 	kubectl(t, o.cluster, "delete", "-f", policy)
 	kubectl(t, o.cluster, "wait", "clustergcpolicies/keep", "--for=delete", "--timeout", timeout.String())
