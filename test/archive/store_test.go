@@ -98,6 +98,20 @@ func (s *storeTrouble) check(location string) {
 	}
 }
 
+// prune removes the entry of one object from the archive, which no process has open.
+func (s *storeTrouble) prune(location string) {
+	s.Helper()
+	gone := s.dependents[0]
+	out, code := s.run(s.T, "archive", "prune", "--archive="+location, "--uid="+string(gone.GetUID()), "--yes")
+	if code != 0 || !strings.Contains(out, gone.GetName()) || !strings.Contains(out, "Removed 1 entry.") {
+		s.Errorf("prune: exit code %d\n%s", code, out)
+	}
+	out, code = s.run(s.T, "archive", "list", "-n", s.Namespace, "--archive="+location)
+	if rest := s.dependents[1].GetName(); code != 0 || strings.Contains(out, gone.GetName()) || !strings.Contains(out, rest) {
+		s.Errorf("list: exit code %d, want %s without %s\n%s", code, rest, gone.GetName(), out)
+	}
+}
+
 // corrupt changes one byte of an entry on the disk, which verify has to report.
 func (s *storeTrouble) corrupt(folder string) {
 	s.Helper()
@@ -147,4 +161,5 @@ func TestOperator_StorageOfflineAndSlow_NothingIsLost(t *testing.T) {
 	link.set(false, 0)
 	g.end()
 	s.check(location)
+	s.prune(location)
 }

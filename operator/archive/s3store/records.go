@@ -69,7 +69,7 @@ func (m *recordMerge) selects(r archive.Record) bool {
 func (r *reading) mergeRecords(ctx context.Context, v *view, m *recordMerge) error {
 	var corrupt corruption
 	m.restart()
-	for _, s := range byOldestRecord(v, m.since, m.before, &corrupt) {
+	for _, s := range byOldestRecord(v, m, &corrupt) {
 		if m.flush(s.footer.MinRecord); m.stopped {
 			return nil
 		}
@@ -98,13 +98,14 @@ func (r *reading) mergeRecords(ctx context.Context, v *view, m *recordMerge) err
 	return corrupt.err()
 }
 
-func byOldestRecord(v *view, since, before time.Time, corrupt *corruption) []*stored {
+// byOldestRecord returns the segments that may have records of the object and the period.
+func byOldestRecord(v *view, m *recordMerge, corrupt *corruption) []*stored {
 	var found []*stored
 	for _, s := range v.segments {
 		switch {
 		case s.err != nil:
 			corrupt.add(fmt.Errorf("segment %x: %w", s.number, s.err))
-		case s.footer.Records == 0, s.footer.MaxRecord.Before(since), !before.IsZero() && !s.footer.MinRecord.Before(before):
+		case !s.footer.MayHaveRecordsOf(m.uid), s.footer.MaxRecord.Before(m.since), !m.before.IsZero() && !s.footer.MinRecord.Before(m.before):
 		default:
 			found = append(found, s)
 		}

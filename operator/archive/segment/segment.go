@@ -12,6 +12,8 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/gleaner-dev/gleaner/operator/archive"
 	"github.com/gleaner-dev/gleaner/operator/archive/codec"
 )
@@ -57,6 +59,10 @@ type Footer struct {
 	MinRecord  time.Time `json:"minRecord,omitzero"`
 	MaxRecord  time.Time `json:"maxRecord,omitzero"`
 
+	// The objects that records are about, and those of entries with the roots of their cascades. Earlier versions had none.
+	RecordUIDs uidFilter `json:"recordUIDs,omitempty"`
+	EntryUIDs  uidFilter `json:"entryUIDs,omitempty"`
+
 	HeadersAt int64 `json:"headersAt"` // where bodies end
 	RecordsAt int64 `json:"recordsAt"`
 	FooterAt  int64 `json:"footerAt"`
@@ -77,6 +83,7 @@ type Record struct {
 // Build returns a segment. Of f, it uses Epoch, Nonce, Replaces and Horizons, and sets the rest.
 func Build(f Footer, entries []Entry, records []Record) ([]byte, Footer, error) {
 	f.Format, f.Entries, f.Records, f.Bytes = format, int64(len(entries)), int64(len(records)), 0
+	f.RecordUIDs, f.EntryUIDs = uidsOfRecords(records), uidsOfEntries(entries)
 	var data, headers []byte
 	at := map[archive.Digest]int{}
 	for _, e := range entries {
@@ -112,6 +119,16 @@ func Build(f Footer, entries []Entry, records []Record) ([]byte, Footer, error) 
 	}
 	data = binary.BigEndian.AppendUint32(append(data, footer...), uint32(len(footer)))
 	return append(data, magic...), f, nil
+}
+
+// MayHaveRecordsOf reports whether a record may be about an object. The empty UID stands for all objects.
+func (f Footer) MayHaveRecordsOf(uid types.UID) bool {
+	return f.Records > 0 && (uid == "" || f.RecordUIDs.mayHave(uid))
+}
+
+// MayHaveEntriesOf reports whether an entry may be of an object, or of a cascade with this root. The empty UID stands for all.
+func (f Footer) MayHaveEntriesOf(uid types.UID) bool {
+	return f.Entries > 0 && (uid == "" || f.EntryUIDs.mayHave(uid))
 }
 
 func (f *Footer) addEntry(h archive.Header) {
