@@ -198,7 +198,7 @@ func byNewest(v *view, q archive.Query, corrupt *corruption) []*stored {
 		switch {
 		case s.err != nil:
 			corrupt.add(fmt.Errorf("segment %x: %w", s.number, s.err))
-		case !s.footer.MayHaveEntriesOf(q.UID), !s.footer.MayHaveEntriesOf(q.Root),
+		case !s.footer.MayHaveEntriesOf(string(q.UID)), !s.footer.MayHaveEntriesOf(string(q.Root)),
 			!q.Since.IsZero() && s.footer.MaxID < archive.IDPrefix(q.Since),
 			!q.Before.IsZero() && s.footer.MinID >= archive.IDPrefix(q.Before):
 		default:

@@ -105,7 +105,7 @@ func byOldestRecord(v *view, m *recordMerge, corrupt *corruption) []*stored {
 		switch {
 		case s.err != nil:
 			corrupt.add(fmt.Errorf("segment %x: %w", s.number, s.err))
-		case !s.footer.MayHaveRecordsOf(m.uid), s.footer.MaxRecord.Before(m.since), !m.before.IsZero() && !s.footer.MinRecord.Before(m.before):
+		case !s.footer.MayHaveRecordsOf(string(m.uid)), s.footer.MaxRecord.Before(m.since), !m.before.IsZero() && !s.footer.MinRecord.Before(m.before):
 		default:
 			found = append(found, s)
 		}

@@ -3,8 +3,6 @@ package segment
 import (
 	"crypto/sha256"
 	"encoding/binary"
-
-	"k8s.io/apimachinery/pkg/types"
 )
 
 const (
@@ -17,24 +15,24 @@ const (
 type uidFilter []byte
 
 func uidsOfRecords(records []Record) uidFilter {
-	uids := map[types.UID]struct{}{}
+	uids := map[string]struct{}{}
 	for _, r := range records {
-		uids[r.UID] = struct{}{}
+		uids[string(r.UID)] = struct{}{}
 	}
 	return newUIDFilter(uids)
 }
 
 // uidsOfEntries is also of the roots of their cascades.
 func uidsOfEntries(entries []Entry) uidFilter {
-	uids := map[types.UID]struct{}{}
+	uids := map[string]struct{}{}
 	for _, e := range entries {
-		uids[e.Object.UID] = struct{}{}
-		uids[e.Cause.Root] = struct{}{}
+		uids[string(e.Object.UID)] = struct{}{}
+		uids[string(e.Cause.Root)] = struct{}{}
 	}
 	return newUIDFilter(uids)
 }
 
-func newUIDFilter(uids map[types.UID]struct{}) uidFilter {
+func newUIDFilter(uids map[string]struct{}) uidFilter {
 	if len(uids) == 0 {
 		return nil
 	}
@@ -48,7 +46,7 @@ func newUIDFilter(uids map[types.UID]struct{}) uidFilter {
 }
 
 // mayHave reports whether a UID may be among those that the filter was made of.
-func (f uidFilter) mayHave(uid types.UID) bool {
+func (f uidFilter) mayHave(uid string) bool {
 	if len(f) == 0 {
 		return true
 	}
@@ -60,7 +58,7 @@ func (f uidFilter) mayHave(uid types.UID) bool {
 	return true
 }
 
-func (f uidFilter) positions(uid types.UID) (bits [hashes]uint32) {
+func (f uidFilter) positions(uid string) (bits [hashes]uint32) {
 	sum := sha256.Sum256([]byte(uid))
 	for i := range bits {
 		bits[i] = binary.BigEndian.Uint32(sum[4*i:]) % uint32(8*len(f)) //nolint:gosec // at most maxFilter

@@ -12,8 +12,6 @@ import (
 	"fmt"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/gleaner-dev/gleaner/operator/archive"
 	"github.com/gleaner-dev/gleaner/operator/archive/codec"
 )
@@ -122,12 +120,12 @@ func Build(f Footer, entries []Entry, records []Record) ([]byte, Footer, error) 
 }
 
 // MayHaveRecordsOf reports whether a record may be about an object. The empty UID stands for all objects.
-func (f Footer) MayHaveRecordsOf(uid types.UID) bool {
+func (f Footer) MayHaveRecordsOf(uid string) bool {
 	return f.Records > 0 && (uid == "" || f.RecordUIDs.mayHave(uid))
 }
 
 // MayHaveEntriesOf reports whether an entry may be of an object, or of a cascade with this root. The empty UID stands for all.
-func (f Footer) MayHaveEntriesOf(uid types.UID) bool {
+func (f Footer) MayHaveEntriesOf(uid string) bool {
 	return f.Entries > 0 && (uid == "" || f.EntryUIDs.mayHave(uid))
 }
 
