@@ -190,6 +190,7 @@ var layers = map[string]layer{
 		external: []string{"github.com/go-logr/logr", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils", "sigs.k8s.io/controller-runtime"},
 	},
 	"operator/retain":     {},
+	"operator/retention":  {internal: []string{"operator/candidate", "operator/retain"}, external: []string{"k8s.io/apimachinery"}},
 	"operator/candidate":  {internal: []string{"operator/retain"}, external: []string{"k8s.io/api", "k8s.io/apimachinery"}},
 	"operator/references": {external: []string{"k8s.io/api", "k8s.io/apimachinery"}},
 	"operator/slots":      {},
