@@ -17,9 +17,9 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/retention"
 )
 
-var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+var testTime = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
-// job returns a Job that finished some hours before noon; none if hours is negative. Its UID is its name.
+// job returns a Job that finished some hours before testTime; not at all if hours is negative. Its UID is its name.
 func job(name string, hours int, change ...func(*unstructured.Unstructured)) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "batch/v1", "kind": "Job"}}
 	o.SetNamespace("ci")
@@ -27,9 +27,9 @@ func job(name string, hours int, change ...func(*unstructured.Unstructured)) *un
 	o.SetUID(types.UID(name))
 	o.SetResourceVersion("7")
 	o.SetLabels(map[string]string{"app": name[:1]})
-	o.SetCreationTimestamp(metav1.NewTime(noon.Add(-time.Duration(max(hours, 0)+1) * time.Hour)))
+	o.SetCreationTimestamp(metav1.NewTime(testTime.Add(-time.Duration(max(hours, 0)+1) * time.Hour)))
 	if hours >= 0 {
-		at := noon.Add(-time.Duration(hours) * time.Hour).Format(time.RFC3339)
+		at := testTime.Add(-time.Duration(hours) * time.Hour).Format(time.RFC3339)
 		o.Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Complete", "status": "True", "lastTransitionTime": at}}}
 	}
 	for _, c := range change {
@@ -58,14 +58,14 @@ func expect(t *testing.T, what string, want, got any) {
 }
 
 func TestP12_P14_FinishedJobsAreRemovedWhenTheirTimeHasCome(t *testing.T) {
-	s := retention.New(noon, retention.Policy{Name: "finished", Selects: all, Rule: retain.Rule{TTL: number(4 * time.Hour)}})
+	s := retention.New(testTime, retention.Policy{Name: "finished", Selects: all, Rule: retain.Rule{TTL: number(4 * time.Hour)}})
 	for name, hours := range map[string]int{"a": 5, "b": 1, "c": -1, "d": 4} {
 		s.Add(job(name, hours))
 	}
 	s.Add(job("a", 5)) // again, from the next page
 	r := s.Evaluate()
 	expect(t, "removals, of which those at the same time are sorted", []string{"a finished Expired", "d finished Expired"}, sorted(removals(r)))
-	if want := noon.Add(3 * time.Hour); !r.Next.Equal(want) {
+	if want := testTime.Add(3 * time.Hour); !r.Next.Equal(want) {
 		t.Errorf("the next evaluation is at %s; want %s", r.Next, want)
 	}
 	o := r.Outcome("finished")
@@ -91,7 +91,7 @@ func sorted(list []string) []string {
 
 func TestP01_P09_TheLastOfEachGroupStay(t *testing.T) {
 	rule := retain.Rule{KeepLast: number(1), Order: retain.ByFinish, MinAge: 0}
-	s := retention.New(noon, retention.Policy{Name: "last", Selects: all, Rule: rule, Options: candidate.Options{GroupBy: candidate.ByLabel, Label: "app"}})
+	s := retention.New(testTime, retention.Policy{Name: "last", Selects: all, Rule: rule, Options: candidate.Options{GroupBy: candidate.ByLabel, Label: "app"}})
 	for _, o := range []*unstructured.Unstructured{job("a1", 3), job("a2", 1), job("a3", 2), job("b1", 9)} {
 		s.Add(o)
 	}
@@ -113,7 +113,7 @@ func TestP01_P09_TheLastOfEachGroupStay(t *testing.T) {
 func TestP25_WhatOnePolicyKeepsStays(t *testing.T) {
 	old := retain.Rule{MaxAge: time.Hour, MaxAgeFrom: retain.ByCreation}
 	onlyA := func(o *unstructured.Unstructured) (bool, error) { return strings.HasPrefix(o.GetName(), "a"), nil }
-	s := retention.New(noon,
+	s := retention.New(testTime,
 		retention.Policy{Name: "old", Selects: all, Rule: old},
 		retention.Policy{Name: "last", Selects: onlyA, Rule: retain.Rule{KeepLast: number(1), Order: retain.ByCreation}},
 	)
@@ -133,7 +133,7 @@ func TestP25_WhatOnePolicyKeepsStays(t *testing.T) {
 func TestP02_AnObjectThatMayBeSelectedStays(t *testing.T) {
 	fails := func(o *unstructured.Unstructured) (bool, error) { return false, errors.New("no such field: spec.size") }
 	old := retain.Rule{MaxAge: time.Hour, MaxAgeFrom: retain.ByCreation}
-	s := retention.New(noon, retention.Policy{Name: "old", Selects: all, Rule: old}, retention.Policy{Name: "broken", Selects: fails, Rule: old})
+	s := retention.New(testTime, retention.Policy{Name: "old", Selects: all, Rule: old}, retention.Policy{Name: "broken", Selects: fails, Rule: old})
 	s.Add(job("a", 5))
 	r := s.Evaluate()
 	expect(t, "removals", []string(nil), removals(r))
@@ -154,7 +154,7 @@ func TestP05_UnusedObjectsAreRemovedOnceThatWasObserved(t *testing.T) {
 		return map[string]string{"used": "Pod ci/web"}[o.GetName()]
 	}}
 	run := func(memory *retention.Memory) retention.Result {
-		s := retention.New(noon, retention.Policy{
+		s := retention.New(testTime, retention.Policy{
 			Name: "unused", Selects: all, Rule: retain.Rule{MaxUnused: 24 * time.Hour}, Options: candidate.Options{Uses: uses}, Memory: memory,
 		})
 		for _, name := range []string{"used", "recently", "long"} {
@@ -162,21 +162,21 @@ func TestP05_UnusedObjectsAreRemovedOnceThatWasObserved(t *testing.T) {
 		}
 		return s.Evaluate()
 	}
-	memory := &retention.Memory{Since: noon.Add(-48 * time.Hour), LastUsed: func(uid types.UID) time.Time {
-		return map[types.UID]time.Time{"recently": noon.Add(-time.Hour)}[uid]
+	memory := &retention.Memory{Since: testTime.Add(-48 * time.Hour), LastUsed: func(uid types.UID) time.Time {
+		return map[types.UID]time.Time{"recently": testTime.Add(-time.Hour)}[uid]
 	}}
 	r := run(memory)
 	expect(t, "removals", []string{"long unused MaxUnused"}, removals(r))
-	if want := noon.Add(23*time.Hour + 1); !r.Next.Equal(want) {
+	if want := testTime.Add(23*time.Hour + 1); !r.Next.Equal(want) {
 		t.Errorf("the next evaluation is at %s; want %s", r.Next, want)
 	}
-	memory.Since = noon.Add(-time.Hour)
+	memory.Since = testTime.Add(-time.Hour)
 	expect(t, "removals after an hour", []string(nil), removals(run(memory)))
 	expect(t, "removals without a memory", []string(nil), removals(run(nil)))
 }
 
 func TestP12_ProblemsNameTheirObjects(t *testing.T) {
-	s := retention.New(noon, retention.Policy{Name: "finished", Selects: all, Rule: retain.Rule{TTL: number(time.Hour)}})
+	s := retention.New(testTime, retention.Policy{Name: "finished", Selects: all, Rule: retain.Rule{TTL: number(time.Hour)}})
 	for i := range 15 {
 		s.Add(job(fmt.Sprint("a", i), 1, func(o *unstructured.Unstructured) {
 			o.Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Failed", "status": "True"}}}
@@ -190,7 +190,7 @@ func TestP12_ProblemsNameTheirObjects(t *testing.T) {
 
 // P-23: two evaluations without a change have the same result.
 func TestP23_TheSameObjectsHaveTheSameResult(t *testing.T) {
-	s := retention.New(noon, retention.Policy{Name: "last", Selects: all, Rule: retain.Rule{KeepLast: number(3), TTL: number(time.Hour)}})
+	s := retention.New(testTime, retention.Policy{Name: "last", Selects: all, Rule: retain.Rule{KeepLast: number(3), TTL: number(time.Hour)}})
 	for i := range 50 {
 		s.Add(job(fmt.Sprint("a", i), i%7))
 	}
