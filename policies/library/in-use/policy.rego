@@ -102,7 +102,7 @@ refers("ConfigMap", item) if {
 
 refers("Secret", item) if {
 	walk(item, [path, value])
-	path[count(path) - 1] in {"secret", "secretRef", "secretKeyRef"}
+	path[count(path) - 1] in {"secret", "secretRef", "secretKeyRef", "nodePublishSecretRef"}
 	value.name == name
 }
 

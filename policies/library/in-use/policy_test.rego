@@ -72,6 +72,7 @@ test_a_secret_stays_wherever_it_is_used if {
 		"ingresses": {"metadata": {"name": "web"}, "spec": {"tls": [{"secretName": "data"}]}},
 		"serviceaccounts": {"metadata": {"name": "web"}, "imagePullSecrets": [{"name": "data"}]},
 		"pods": pod({"containers": [{"env": [{"valueFrom": {"secretKeyRef": {"name": "data", "key": "a"}}}]}]}, "Running"),
+		"daemonsets": {"metadata": {"name": "web"}, "spec": {"template": {"spec": {"volumes": [{"csi": {"nodePublishSecretRef": {"name": "data"}}}]}}}},
 		"jobs": {"metadata": {"name": "web"}, "spec": {"template": {"spec": {"volumes": [{"secret": {"secretName": "data"}}]}}}},
 	} {
 		denies(with_items(secret, id, [item]), "web uses it")
