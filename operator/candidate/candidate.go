@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gleaner-dev/gleaner/operator/retain"
 )
@@ -25,14 +26,26 @@ const (
 	ByKey       Grouping = "Key"   // what Key returns
 )
 
-// Uses says what uses objects, as far as that is known.
+// Uses says what uses objects at one time (P-03).
 type Uses struct {
 	// Complete is set if everything that may use an object has been read. Otherwise no object of a kind that others refer to
 	// is unused.
 	Complete bool
 
-	// User returns what uses an object, for people; "" for nothing. It is not called unless Complete is set.
-	User func(*unstructured.Unstructured) string
+	// User returns what uses an object of a kind, for people; "" for nothing. It is not called unless Complete is set.
+	User func(kind schema.GroupKind, namespace, name string) string
+}
+
+// Of returns whether an object is used.
+func (u Uses) Of(kind schema.GroupKind, namespace, name string) retain.Use {
+	switch {
+	case !u.Complete:
+		return retain.UseUnknown
+	case u.User(kind, namespace, name) != "":
+		return retain.Used
+	default:
+		return retain.Unused
+	}
 }
 
 // Options say how candidates are made. The zero Options make candidates that are not grouped, and that are not controlled.
@@ -46,18 +59,26 @@ type Options struct {
 
 	IncludeControlled bool   // objects with a controller are no candidates otherwise
 	Namespace         string // of the operator, whose objects are no candidates
+}
 
-	Uses Uses
+// Candidate is an object as a candidate.
+type Candidate struct {
+	retain.Candidate
+
+	// Referred is set if others refer to objects like this one. Its Use is not known then: it is set for each evaluation.
+	Referred bool
 }
 
 // Of returns the candidate for an object, which is not changed. The times of its last use and of its detection are the caller's.
-func Of(o *unstructured.Unstructured, options Options) retain.Candidate {
-	c := retain.Candidate{
+func Of(o *unstructured.Unstructured, options Options) Candidate {
+	c := Candidate{Referred: isReferredTo(o), Candidate: retain.Candidate{
 		ID: string(o.GetUID()), Created: o.GetCreationTimestamp().Time, Terminating: o.GetDeletionTimestamp() != nil,
 		Protected: protectedBy(o, options), Pinned: o.GetAnnotations()[KeepAnnotation] == "true",
-	}
+	}}
 	c.FirstSeen = c.Created
-	c.Use = use(o, options.Uses)
+	if !c.Referred {
+		c.Use = retain.Unused
+	}
 	group, why := groupOf(o, options)
 	if c.Group = group; why != "" && c.Protected == "" {
 		c.Protected = why
@@ -70,20 +91,6 @@ func Of(o *unstructured.Unstructured, options Options) retain.Candidate {
 		c.Finished = at
 	}
 	return c
-}
-
-// use returns whether an object is used. Kinds that nothing refers to are unused.
-func use(o *unstructured.Unstructured, uses Uses) retain.Use {
-	switch {
-	case !isReferredTo(o):
-		return retain.Unused
-	case !uses.Complete:
-		return retain.UseUnknown
-	case uses.User(o) != "":
-		return retain.Used
-	default:
-		return retain.Unused
-	}
 }
 
 // groupOf returns the group of an object, or why it has none.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
 	"github.com/gleaner-dev/gleaner/operator/candidate"
@@ -41,10 +42,6 @@ func object(t *testing.T, apiVersion, kind, namespace, name, rest string) *unstr
 	return o
 }
 
-func unused() candidate.Uses {
-	return candidate.Uses{Complete: true, User: func(*unstructured.Unstructured) string { return "" }}
-}
-
 func TestP02_WhatRetentionNeverTouches(t *testing.T) {
 	controlled := `metadata: {ownerReferences: [{apiVersion: batch/v1, kind: CronJob, name: nightly, uid: c, controller: true}]}`
 	for claim, c := range map[string]struct {
@@ -73,7 +70,7 @@ func TestP02_WhatRetentionNeverTouches(t *testing.T) {
 		"a node":                                     {object(t, "v1", "Node", "", "n", ""), "it stands for a machine"},
 		"a Job":                                      {object(t, "batch/v1", "Job", "shop", "j", ""), ""},
 	} {
-		got := candidate.Of(c.object, candidate.Options{Namespace: "gleaner-system", Uses: unused()})
+		got := candidate.Of(c.object, candidate.Options{Namespace: "gleaner-system"})
 		if (c.want == "") != (got.Protected == "") || !strings.Contains(got.Protected, c.want) {
 			t.Errorf("%s is protected by %q; want %q", claim, got.Protected, c.want)
 		}
@@ -95,27 +92,42 @@ func TestP02_WhatRetentionNeverTouches(t *testing.T) {
 }
 
 func TestP03_WhatMayBeUsedIsKept(t *testing.T) {
-	by := func(user string) candidate.Uses {
-		return candidate.Uses{Complete: true, User: func(*unstructured.Unstructured) string { return user }}
+	by := func(complete bool, user string) candidate.Uses {
+		return candidate.Uses{Complete: complete, User: func(kind schema.GroupKind, namespace, name string) string {
+			if kind.Kind == "ConfigMap" && namespace == "shop" && name == "settings" {
+				return user
+			}
+			return ""
+		}}
 	}
-	settings, job := object(t, "v1", "ConfigMap", "shop", "settings", ""), object(t, "batch/v1", "Job", "shop", "j", "")
-	release := object(t, "v1", "Secret", "shop", "r", "type: helm.sh/release.v1, metadata: {labels: {status: superseded}}")
+	for claim, c := range map[string]struct {
+		uses candidate.Uses
+		want retain.Use
+	}{
+		"a Pod uses it":           {by(true, "Pod shop/web"), retain.Used},
+		"nothing uses it":         {by(true, ""), retain.Unused},
+		"not everything was read": {by(false, ""), retain.UseUnknown},
+		"nothing was read":        {candidate.Uses{}, retain.UseUnknown},
+	} {
+		if got := c.uses.Of(schema.GroupKind{Kind: "ConfigMap"}, "shop", "settings"); got != c.want {
+			t.Errorf("%s: %d; want %d", claim, got, c.want)
+		}
+	}
 	for claim, c := range map[string]struct {
 		object *unstructured.Unstructured
-		uses   candidate.Uses
-		want   retain.Use
+		want   bool
 	}{
-		"a Pod uses it":                               {settings, by("Pod shop/web"), retain.Used},
-		"nothing uses it":                             {settings, by(""), retain.Unused},
-		"not everything was read":                     {settings, candidate.Uses{User: func(*unstructured.Unstructured) string { return "" }}, retain.UseUnknown},
-		"nothing was read":                            {settings, candidate.Uses{}, retain.UseUnknown},
-		"a kind that nothing refers to":               {job, candidate.Uses{}, retain.Unused},
-		"a former release of Helm":                    {release, candidate.Uses{}, retain.Unused},
-		"a Secret, of which not everything was read":  {object(t, "v1", "Secret", "shop", "s", ""), candidate.Uses{}, retain.UseUnknown},
-		"an object of the same kind in another group": {object(t, "example.com/v1", "Secret", "shop", "s", ""), candidate.Uses{}, retain.Unused},
+		"a ConfigMap":                   {object(t, "v1", "ConfigMap", "shop", "settings", ""), true},
+		"a Secret":                      {object(t, "v1", "Secret", "shop", "s", ""), true},
+		"a claim":                       {object(t, "v1", "PersistentVolumeClaim", "shop", "s", ""), true},
+		"a ServiceAccount":              {object(t, "v1", "ServiceAccount", "shop", "s", ""), true},
+		"a kind that nothing refers to": {object(t, "batch/v1", "Job", "shop", "j", ""), false},
+		"a former release of Helm":      {object(t, "v1", "Secret", "shop", "r", "type: helm.sh/release.v1, metadata: {labels: {status: superseded}}"), false},
+		"an object of the same kind in another group": {object(t, "example.com/v1", "Secret", "shop", "s", ""), false},
 	} {
-		if got := candidate.Of(c.object, candidate.Options{Uses: c.uses}).Use; got != c.want {
-			t.Errorf("%s: %d; want %d", claim, got, c.want)
+		got := candidate.Of(c.object, candidate.Options{})
+		if want := map[bool]retain.Use{true: retain.UseUnknown, false: retain.Unused}[c.want]; got.Referred != c.want || got.Use != want {
+			t.Errorf("%s: referred to %t, use %d", claim, got.Referred, got.Use)
 		}
 	}
 }
@@ -182,7 +194,7 @@ func TestP12_WhenObjectsHaveFinished(t *testing.T) {
 		"a run of Tekton":            {object(t, "tekton.dev/v1", "PipelineRun", "shop", "r", "status: {completionTime: '"+one+"'}"), true, one},
 		"a kind without an end":      {object(t, "v1", "ConfigMap", "shop", "c", "status: {completionTime: '"+one+"'}"), false, ""},
 	} {
-		got := candidate.Of(c.object, candidate.Options{Uses: unused()})
+		got := candidate.Of(c.object, candidate.Options{})
 		var want time.Time
 		if c.at != "" {
 			want = at(c.at)
@@ -213,7 +225,7 @@ func TestP12_WhenObjectsHaveFinished(t *testing.T) {
 func TestOf_DoesNotChangeTheObject(t *testing.T) {
 	o := object(t, "batch/v1", "Job", "shop", "j", "status: {conditions: [{type: Complete, status: 'True', lastTransitionTime: '2026-05-01T13:00:00Z'}]}")
 	before := o.DeepCopy()
-	candidate.Of(o, candidate.Options{GroupBy: candidate.ByOwner, Uses: unused()})
+	candidate.Of(o, candidate.Options{GroupBy: candidate.ByOwner})
 	if diff := cmp.Diff(before.Object, o.Object); diff != "" {
 		t.Error(diff)
 	}

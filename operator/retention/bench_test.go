@@ -20,21 +20,21 @@ func BenchmarkSurvey(b *testing.B) {
 	page := 500
 	for b.Loop() {
 		before := heap()
-		s := retention.New(testTime, policy)
+		s := retention.New(policy)
 		for at := 0; at < jobs; at += page {
 			b.StopTimer()
 			listed := make([]func(), page)
 			for i := range listed {
 				o := job(fmt.Sprintf("job-%d-with-a-name-of-usual-length", at+i), (at+i)%48)
 				o.SetLabels(map[string]string{"app": fmt.Sprint("app-", (at+i)%1000)})
-				listed[i] = func() { s.Add(o) }
+				listed[i] = func() { s.Put(o) }
 			}
 			b.StartTimer()
 			for _, add := range listed {
 				add()
 			}
 		}
-		r := s.Evaluate()
+		r := s.Evaluate(retention.Moment{Now: testTime})
 		b.StopTimer()
 		b.ReportMetric(float64(len(r.Removals)), "removals")
 		b.ReportMetric(float64(heap()-before)/jobs, "B/object")

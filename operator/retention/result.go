@@ -54,18 +54,19 @@ type Result struct {
 
 // planned is the plan of one policy. Its positions are those of candidates.
 type planned struct {
-	*selected
+	*view
 	plan retain.Plan
 }
 
 // Evaluate decides about all objects.
-func (s *Survey) Evaluate() Result {
-	r := Result{objects: s.objects}
+func (s *Survey) Evaluate(at Moment) Result {
+	objects, views := s.views(at)
+	r := Result{objects: objects}
 	var named []retain.Named
 	first := map[int]Removal{}
 	removedBy := map[int][]string{}
-	for _, p := range s.policies {
-		plan := p.evaluate(s.now)
+	for _, p := range views {
+		plan := p.evaluate(at)
 		r.policies = append(r.policies, planned{p, plan})
 		if next := plan.Next; !next.IsZero() && (r.Next.IsZero() || next.Before(r.Next)) {
 			r.Next = next
@@ -74,7 +75,7 @@ func (s *Survey) Evaluate() Result {
 		named = append(named, retain.Named{Name: p.Name, Plan: translated})
 		for _, d := range translated.Removals {
 			if _, other := first[d.Candidate]; !other {
-				first[d.Candidate] = Removal{s.objects[d.Candidate], p.Name, d.Reason}
+				first[d.Candidate] = Removal{objects[d.Candidate], p.Name, d.Reason}
 			}
 			removedBy[d.Candidate] = append(removedBy[d.Candidate], p.Name)
 		}
@@ -84,17 +85,17 @@ func (s *Survey) Evaluate() Result {
 		r.Removals = append(r.Removals, first[d.Candidate])
 	}
 	for at, by := range keptBy {
-		r.Kept = append(r.Kept, Kept{s.objects[at], removedBy[at], by})
+		r.Kept = append(r.Kept, Kept{objects[at], removedBy[at], by})
 	}
 	slices.SortFunc(r.Kept, func(a, b Kept) int { return compare(a.Object, b.Object) })
 	return r
 }
 
 // translate replaces the positions of candidates by those of objects.
-func (p *selected) translate(decisions []retain.Decision) []retain.Decision {
+func (v *view) translate(decisions []retain.Decision) []retain.Decision {
 	translated := slices.Clone(decisions)
 	for i := range translated {
-		translated[i].Candidate = p.objects[translated[i].Candidate]
+		translated[i].Candidate = v.objects[translated[i].Candidate]
 	}
 	return translated
 }
@@ -132,7 +133,7 @@ func count(decisions []retain.Decision) map[retain.Reason]int {
 }
 
 // Decisions returns what one policy says by itself about each object that it selects: first what it removes, in that order, then
-// what it keeps, in the order in which objects were added.
+// what it keeps, by name.
 func (r Result) Decisions(policy string) []Decision {
 	p, ok := r.find(policy)
 	if !ok {

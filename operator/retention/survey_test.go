@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gleaner-dev/gleaner/operator/candidate"
@@ -58,12 +59,12 @@ func expect(t *testing.T, what string, want, got any) {
 }
 
 func TestP12_P14_FinishedJobsAreRemovedWhenTheirTimeHasCome(t *testing.T) {
-	s := retention.New(testTime, retention.Policy{Name: "finished", Selects: all, Rule: retain.Rule{TTL: number(4 * time.Hour)}})
+	s := retention.New(retention.Policy{Name: "finished", Selects: all, Rule: retain.Rule{TTL: number(4 * time.Hour)}})
 	for name, hours := range map[string]int{"a": 5, "b": 1, "c": -1, "d": 4} {
-		s.Add(job(name, hours))
+		s.Put(job(name, hours))
 	}
-	s.Add(job("a", 5)) // again, from the next page
-	r := s.Evaluate()
+	s.Put(job("a", 5)) // again, from the next page
+	r := s.Evaluate(retention.Moment{Now: testTime})
 	expect(t, "removals, of which those at the same time are sorted", []string{"a finished Expired", "d finished Expired"}, sorted(removals(r)))
 	if want := testTime.Add(3 * time.Hour); !r.Next.Equal(want) {
 		t.Errorf("the next evaluation is at %s; want %s", r.Next, want)
@@ -91,12 +92,12 @@ func sorted(list []string) []string {
 
 func TestP01_P09_TheLastOfEachGroupStay(t *testing.T) {
 	rule := retain.Rule{KeepLast: number(1), Order: retain.ByFinish, MinAge: 0}
-	s := retention.New(testTime, retention.Policy{Name: "last", Selects: all, Rule: rule, Options: candidate.Options{GroupBy: candidate.ByLabel, Label: "app"}})
+	s := retention.New(retention.Policy{Name: "last", Selects: all, Rule: rule, Options: candidate.Options{GroupBy: candidate.ByLabel, Label: "app"}})
 	for _, o := range []*unstructured.Unstructured{job("a1", 3), job("a2", 1), job("a3", 2), job("b1", 9)} {
-		s.Add(o)
+		s.Put(o)
 	}
-	s.Add(job("c1", 9, func(o *unstructured.Unstructured) { o.SetLabels(nil) }))
-	r := s.Evaluate()
+	s.Put(job("c1", 9, func(o *unstructured.Unstructured) { o.SetLabels(nil) }))
+	r := s.Evaluate(retention.Moment{Now: testTime})
 	expect(t, "removals, the oldest first", []string{"a1 last KeepLast", "a3 last KeepLast"}, removals(r))
 	var decisions []string
 	for _, d := range r.Decisions("last") {
@@ -113,14 +114,14 @@ func TestP01_P09_TheLastOfEachGroupStay(t *testing.T) {
 func TestP25_WhatOnePolicyKeepsStays(t *testing.T) {
 	old := retain.Rule{MaxAge: time.Hour, MaxAgeFrom: retain.ByCreation}
 	onlyA := func(o *unstructured.Unstructured) (bool, error) { return strings.HasPrefix(o.GetName(), "a"), nil }
-	s := retention.New(testTime,
+	s := retention.New(
 		retention.Policy{Name: "old", Selects: all, Rule: old},
 		retention.Policy{Name: "last", Selects: onlyA, Rule: retain.Rule{KeepLast: number(1), Order: retain.ByCreation}},
 	)
 	for _, o := range []*unstructured.Unstructured{job("b1", 6), job("a1", 5), job("a2", 4)} {
-		s.Add(o)
+		s.Put(o)
 	}
-	r := s.Evaluate()
+	r := s.Evaluate(retention.Moment{Now: testTime})
 	expect(t, "removals", []string{"b1 old MaxAge", "a1 old MaxAge"}, removals(r))
 	if len(r.Kept) != 1 || r.Kept[0].Name != "a2" {
 		t.Fatalf("kept are %+v", r.Kept)
@@ -133,9 +134,9 @@ func TestP25_WhatOnePolicyKeepsStays(t *testing.T) {
 func TestP02_AnObjectThatMayBeSelectedStays(t *testing.T) {
 	fails := func(o *unstructured.Unstructured) (bool, error) { return false, errors.New("no such field: spec.size") }
 	old := retain.Rule{MaxAge: time.Hour, MaxAgeFrom: retain.ByCreation}
-	s := retention.New(testTime, retention.Policy{Name: "old", Selects: all, Rule: old}, retention.Policy{Name: "broken", Selects: fails, Rule: old})
-	s.Add(job("a", 5))
-	r := s.Evaluate()
+	s := retention.New(retention.Policy{Name: "old", Selects: all, Rule: old}, retention.Policy{Name: "broken", Selects: fails, Rule: old})
+	s.Put(job("a", 5))
+	r := s.Evaluate(retention.Moment{Now: testTime})
 	expect(t, "removals", []string(nil), removals(r))
 	decisions := r.Decisions("broken")
 	if len(decisions) != 1 || !strings.Contains(decisions[0].Message, "whether broken selects it is not known: no such field") {
@@ -150,39 +151,59 @@ func TestP05_UnusedObjectsAreRemovedOnceThatWasObserved(t *testing.T) {
 			o.SetKind("ConfigMap")
 		})
 	}
-	uses := candidate.Uses{Complete: true, User: func(o *unstructured.Unstructured) string {
-		return map[string]string{"used": "Pod ci/web"}[o.GetName()]
-	}}
-	run := func(memory *retention.Memory) retention.Result {
-		s := retention.New(testTime, retention.Policy{
-			Name: "unused", Selects: all, Rule: retain.Rule{MaxUnused: 24 * time.Hour}, Options: candidate.Options{Uses: uses}, Memory: memory,
-		})
-		for _, name := range []string{"used", "recently", "long"} {
-			s.Add(settings(name))
-		}
-		return s.Evaluate()
+	s := retention.New(retention.Policy{Name: "unused", Selects: all, Rule: retain.Rule{MaxUnused: 24 * time.Hour}})
+	for _, name := range []string{"used", "recently", "long"} {
+		s.Put(settings(name))
 	}
-	memory := &retention.Memory{Since: testTime.Add(-48 * time.Hour), LastUsed: func(uid types.UID) time.Time {
-		return map[types.UID]time.Time{"recently": testTime.Add(-time.Hour)}[uid]
-	}}
-	r := run(memory)
+	moment := retention.Moment{
+		Now: testTime, Since: testTime.Add(-48 * time.Hour),
+		Uses: candidate.Uses{Complete: true, User: func(_ schema.GroupKind, namespace, name string) string {
+			return map[string]string{"ci/used": "Pod ci/web"}[namespace+"/"+name]
+		}},
+		LastUsed: func(uid types.UID) time.Time {
+			return map[types.UID]time.Time{"recently": testTime.Add(-time.Hour)}[uid]
+		},
+	}
+	r := s.Evaluate(moment)
 	expect(t, "removals", []string{"long unused MaxUnused"}, removals(r))
 	if want := testTime.Add(23*time.Hour + 1); !r.Next.Equal(want) {
 		t.Errorf("the next evaluation is at %s; want %s", r.Next, want)
 	}
-	memory.Since = testTime.Add(-time.Hour)
-	expect(t, "removals after an hour", []string(nil), removals(run(memory)))
-	expect(t, "removals without a memory", []string(nil), removals(run(nil)))
+	soon, blind, incomplete := moment, moment, moment
+	soon.Since = testTime.Add(-time.Hour)
+	expect(t, "removals after an hour", []string(nil), removals(s.Evaluate(soon)))
+	blind.LastUsed = nil
+	expect(t, "removals if uses are not observed", []string(nil), removals(s.Evaluate(blind)))
+	incomplete.Uses.Complete = false
+	expect(t, "removals if not everything was read", []string(nil), removals(s.Evaluate(incomplete)))
+	expect(t, "removals, again", []string{"long unused MaxUnused"}, removals(s.Evaluate(moment)))
+}
+
+func TestSurvey_FollowsObjectsAsTheyChange(t *testing.T) {
+	labeled := func(o *unstructured.Unstructured) (bool, error) { return o.GetLabels()["app"] != "keep", nil }
+	s := retention.New(retention.Policy{Name: "finished", Selects: labeled, Rule: retain.Rule{TTL: number(time.Hour)}})
+	s.Put(job("a", -1))
+	expect(t, "while it runs", []string(nil), removals(s.Evaluate(retention.Moment{Now: testTime})))
+	s.Put(job("a", 5))
+	expect(t, "when it has finished", []string{"a finished Expired"}, removals(s.Evaluate(retention.Moment{Now: testTime})))
+	s.Put(job("a", 5, func(o *unstructured.Unstructured) { o.SetLabels(map[string]string{"app": "keep"}) }))
+	expect(t, "when it is not selected any more", []string(nil), removals(s.Evaluate(retention.Moment{Now: testTime})))
+	if s.Len() != 0 {
+		t.Errorf("%d objects are kept that no policy selects", s.Len())
+	}
+	s.Put(job("a", 5))
+	s.Forget("a")
+	expect(t, "when it is gone", []string(nil), removals(s.Evaluate(retention.Moment{Now: testTime})))
 }
 
 func TestP12_ProblemsNameTheirObjects(t *testing.T) {
-	s := retention.New(testTime, retention.Policy{Name: "finished", Selects: all, Rule: retain.Rule{TTL: number(time.Hour)}})
+	s := retention.New(retention.Policy{Name: "finished", Selects: all, Rule: retain.Rule{TTL: number(time.Hour)}})
 	for i := range 15 {
-		s.Add(job(fmt.Sprint("a", i), 1, func(o *unstructured.Unstructured) {
+		s.Put(job(fmt.Sprint("a", i), 1, func(o *unstructured.Unstructured) {
 			o.Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Failed", "status": "True"}}}
 		}))
 	}
-	problems := s.Evaluate().Outcome("finished").Problems
+	problems := s.Evaluate(retention.Moment{Now: testTime}).Outcome("finished").Problems
 	if len(problems) != 10 || !strings.HasPrefix(problems[0], "Job ci/a0: it has finished, and no condition says when") {
 		t.Errorf("problems: %q", problems)
 	}
@@ -190,11 +211,11 @@ func TestP12_ProblemsNameTheirObjects(t *testing.T) {
 
 // P-23: two evaluations without a change have the same result.
 func TestP23_TheSameObjectsHaveTheSameResult(t *testing.T) {
-	s := retention.New(testTime, retention.Policy{Name: "last", Selects: all, Rule: retain.Rule{KeepLast: number(3), TTL: number(time.Hour)}})
+	s := retention.New(retention.Policy{Name: "last", Selects: all, Rule: retain.Rule{KeepLast: number(3), TTL: number(time.Hour)}})
 	for i := range 50 {
-		s.Add(job(fmt.Sprint("a", i), i%7))
+		s.Put(job(fmt.Sprint("a", i), i%7))
 	}
-	first, second := s.Evaluate(), s.Evaluate()
+	first, second := s.Evaluate(retention.Moment{Now: testTime}), s.Evaluate(retention.Moment{Now: testTime})
 	expect(t, "removals", removals(first), removals(second))
 	if len(first.Removals) < 30 {
 		t.Errorf("%d removals", len(first.Removals))
