@@ -330,43 +330,6 @@ func TestOf_FailsForWhatItCannotRead(t *testing.T) {
 	}
 }
 
-func TestIndex_KnowsAUserOfEachObject(t *testing.T) {
-	var x references.Index
-	for _, manifest := range []string{
-		`{apiVersion: apps/v1, kind: StatefulSet, metadata: {namespace: shop, name: db}, spec: {volumeClaimTemplates: [{metadata: {name: data}}], template: {spec: {volumes: [{configMap: {name: settings}}]}}}}`,
-		`{apiVersion: v1, kind: Pod, metadata: {namespace: shop, name: web}, spec: {volumes: [{secret: {secretName: key}}]}}`,
-	} {
-		if err := x.Add(parse(t, manifest)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := x.Add(parse(t, `{apiVersion: example.com/v1, kind: Widget, metadata: {name: o}}`)); err == nil {
-		t.Error("an object of an unknown kind was added")
-	}
-	for _, c := range []struct {
-		kind                  references.Kind
-		namespace, name, want string
-	}{
-		{references.ConfigMap, "shop", "settings", "StatefulSet shop/db"},
-		{references.Secret, "shop", "key", "Pod shop/web"},
-		{references.Claim, "shop", "data-db-0", "StatefulSet shop/db"},
-		{references.Claim, "shop", "data-db-12", "StatefulSet shop/db"},
-		{references.Claim, "shop", "data-db", ""},
-		{references.Claim, "shop", "data-db-x", ""},
-		{references.Claim, "shop", "data-db-", ""},
-		{references.Claim, "other", "data-db-0", ""},
-		{references.Secret, "shop", "settings", ""},
-		{references.ConfigMap, "shop", "unused", ""},
-	} {
-		if got := x.User(c.kind, c.namespace, c.name); got != c.want {
-			t.Errorf("%s %s/%s is used by %q; want %q", c.kind, c.namespace, c.name, got, c.want)
-		}
-	}
-	if got := (&references.Index{}).User(references.Secret, "shop", "key"); got != "" {
-		t.Errorf("without objects, it is used by %q", got)
-	}
-}
-
 func TestKinds_CanAllBeRead(t *testing.T) {
 	for _, k := range references.Kinds() {
 		o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": k.WithVersion("v1").GroupVersion().String(), "kind": k.Kind}}
