@@ -45,7 +45,25 @@ func newPod(t *testing.T, cluster *devcluster.Cluster, root string, confined boo
 	p.args = slices.Clone(container.Args)
 	p.mount(t, client, container.VolumeMounts)
 	p.mountToken(t, cluster)
+	p.setVariables(t, client, container.EnvFrom)
 	return p
+}
+
+// setVariables sets the variables of Secrets, and replaces them in the arguments.
+func (p *pod) setVariables(t *testing.T, client kubernetes.Interface, sources []corev1.EnvFromSource) {
+	t.Helper()
+	for _, source := range sources {
+		secret, err := client.CoreV1().Secrets(namespace).Get(t.Context(), source.SecretRef.Name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, value := range secret.Data {
+			p.environment = append(p.environment, name+"="+string(value))
+			for i := range p.args {
+				p.args[i] = strings.ReplaceAll(p.args[i], "$("+name+")", string(value))
+			}
+		}
+	}
 }
 
 // mount creates the volumes. Without confinement, their paths are replaced in the arguments.

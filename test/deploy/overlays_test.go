@@ -37,6 +37,7 @@ func TestOverlays(t *testing.T) {
 		for _, o := range []overlay{
 			{folder: primary, cluster: cluster},
 			{folder: withComponent(t, "primary", "webhooks"), claim: "with webhooks", webhooks: true, cluster: cluster},
+			{folder: withComponent(t, "primary", "archive-s3"), claim: "with an archive in a bucket", archives: true, prepare: bucket, cluster: cluster},
 		} {
 			t.Run(filepath.Base(o.folder)+" "+o.claim, o.test)
 		}
