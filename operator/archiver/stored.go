@@ -16,9 +16,10 @@ const (
 	// half are forgotten at once. An object takes some 500 bytes.
 	maxStored = 10_000
 
-	// repeated is for how long an entry also counts for the same deletion: one that has failed, or has
-	// had to wait, is soon tried again.
-	repeated = time.Minute
+	// repeated is for how long an entry also counts for the same deletion, which is retried soon if it
+	// has failed or had to wait. It is much shorter than the shortest TTL, a minute: the entry expires
+	// that much earlier after the deletion.
+	repeated = 10 * time.Second
 )
 
 // stored remembers the last entry of each object, so that a deletion that is tried again has no

@@ -39,7 +39,7 @@ func TestDelete_ThatIsRepeatedHasOneEntryForEachState(t *testing.T) {
 	w.snapshot = newWorld(t, later).snapshot
 	_, _, _ = w.delete(changed, writer.Cause{Reason: "Expired"})
 	expect(4, "the policy has changed")
-	w.now = time.Now().Add(time.Hour)
+	w.now = time.Now().Add(15 * time.Second) // of a TTL of a minute, most is left
 	_, _, _ = w.delete(changed, writer.Cause{Reason: "Expired"})
-	expect(5, "after an hour")
+	expect(5, "after 15 seconds")
 }
