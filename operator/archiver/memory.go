@@ -13,8 +13,8 @@ type memory[T any] struct {
 	recent, old map[types.UID]T
 }
 
-// put remembers something about an object. Of twice as many objects as maximum, half are forgotten at
-// once.
+// put remembers something about an object. When there are twice as many objects as maximum, the older
+// half is forgotten.
 func (m *memory[T]) put(uid types.UID, value T, maximum int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

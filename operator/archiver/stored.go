@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// maxStored is the maximum number of objects whose last entry is remembered. Of twice as many,
-	// half are forgotten at once. An object takes some 500 bytes.
+	// maxStored bounds the objects whose last entry is remembered: when there are twice as many, the
+	// older half is forgotten. Each takes about 500 bytes.
 	maxStored = 10_000
 
 	// repeated is for how long an entry also counts for the same deletion, which is retried soon if it

@@ -57,8 +57,8 @@ type Options struct {
 	// Finished returns when an object of a kind that is not built in has finished; nil: those kinds don't finish.
 	Finished func(*unstructured.Unstructured) (is bool, at time.Time, err error)
 
-	IncludeControlled bool   // objects with a controller are no candidates otherwise
-	Namespace         string // of the operator, whose objects are no candidates
+	IncludeControlled bool   // allows the removal of objects that have a controller
+	Namespace         string // the operator's namespace: objects in it are never removed
 }
 
 // Candidate is an object as a candidate.

@@ -31,7 +31,7 @@ func finished(o *unstructured.Unstructured, options Options) (bool, time.Time, e
 	return false, time.Time{}, nil
 }
 
-// finishedAt is for kinds whose status has the time, and only once they have finished.
+// finishedAt returns the function for kinds that set a completion time in their status when they finish.
 func finishedAt(field string) func(*unstructured.Unstructured) (bool, time.Time, error) {
 	return func(o *unstructured.Unstructured) (bool, time.Time, error) {
 		at, err := timeOf(o.Object, "status", field)

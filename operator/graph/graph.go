@@ -213,8 +213,8 @@ func (g *Graph) HasDependents(id ID) bool {
 	return ok && n.dependents != nil
 }
 
-// AbsentOwner returns an owner reference of an object whose owner is gone or proven absent, and is not seen with other
-// coordinates either.
+// AbsentOwner returns a reference of an object to an owner that is gone or proven absent. If the owner exists with another
+// name or in another namespace than the reference says, it does not count as absent.
 func (g *Graph) AbsentOwner(id ID) (metav1.OwnerReference, bool) {
 	n, ok := g.nodes[id]
 	if !ok || !n.flags.has(seen) {

@@ -163,7 +163,7 @@ func (c *collector) local(secret *corev1.LocalObjectReference) {
 	}
 }
 
-// claimSpec reads what a claim is to be filled from.
+// claimSpec adds the claim that another one is cloned from.
 func (c *collector) claimSpec(s *corev1.PersistentVolumeClaimSpec) {
 	if r := s.DataSource; r != nil && (r.APIGroup == nil || *r.APIGroup == "") && r.Kind == string(Claim) {
 		c.add(Claim, r.Name)

@@ -31,8 +31,8 @@ type Reference struct {
 	Kind            Kind
 	Namespace, Name string
 
-	// AnyOrdinal is set for the claims of a StatefulSet: it refers to all whose names are Name, "-" and a number, also above
-	// its replicas. It may be scaled up again.
+	// AnyOrdinal is true for the claims of a StatefulSet. Then the reference is to every claim named NAME-ORDINAL, including
+	// those for replicas that were scaled down: they are used again when the StatefulSet is scaled up.
 	AnyOrdinal bool
 }
 
@@ -48,7 +48,7 @@ func (r Reference) String() string {
 // reader returns the references of an object of one kind.
 type reader func(*collector, *unstructured.Unstructured) error
 
-// readers are the kinds whose objects refer to others.
+// readers has a reader for each kind whose objects can refer to others.
 var readers = map[schema.GroupKind]reader{
 	{Kind: "Pod"}:                   readPod,
 	{Kind: "PodTemplate"}:           template("template", "spec"),
@@ -85,8 +85,8 @@ var readers = map[schema.GroupKind]reader{
 	{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}:               readAnnotations,
 }
 
-// Kinds returns the kinds whose objects may refer to others. Of those that a cluster serves, all objects have to be read before
-// anything is unused.
+// Kinds returns the kinds whose objects can refer to others. Nothing counts as unused until all objects of those kinds that the
+// cluster serves have been read.
 func Kinds() []schema.GroupKind {
 	kinds := make([]schema.GroupKind, 0, len(readers))
 	for k := range readers {

@@ -107,11 +107,7 @@ func (s containers) byGleaner() []string {
 			ID: c.Id, Group: pod + "/" + c.Metadata.Name, Use: use, Created: time.Unix(0, c.CreatedAt), GroupGone: s.gone[types.UID(pod)],
 		})
 	}
-	var removed []string
-	for _, d := range retain.Evaluate(in).Removals {
-		removed = append(removed, in.Candidates[d.Candidate].ID)
-	}
-	return removed
+	return removals(in)
 }
 
 // byContainer returns the removals of one container of a Pod, in their order. Where it removes all that it may of a

@@ -92,12 +92,7 @@ func ofJobs(jobs []*batchv1.Job, now time.Time) []string {
 		}
 		in.Candidates = append(in.Candidates, c)
 	}
-	var names []string
-	for _, d := range retain.Evaluate(in).Removals {
-		names = append(names, in.Candidates[d.Candidate].ID)
-	}
-	slices.Sort(names)
-	return names
+	return slices.Sorted(slices.Values(removals(in)))
 }
 
 func TestP12_JobsAreRemovedAsByTheirController(t *testing.T) {
@@ -230,12 +225,7 @@ func ofPods(pods []*corev1.Pod, threshold int, now time.Time) []string {
 		}
 		in.Candidates = append(in.Candidates, c)
 	}
-	var names []string
-	for _, d := range retain.Evaluate(in).Removals {
-		names = append(names, in.Candidates[d.Candidate].ID)
-	}
-	slices.Sort(names)
-	return names
+	return slices.Sorted(slices.Values(removals(in)))
 }
 
 func TestP10_PodsAreRemovedAsByTheirController(t *testing.T) {

@@ -119,6 +119,14 @@ func (s state) byKubelet(t *testing.T) []string {
 	return n.removed
 }
 
+// removals returns the IDs of what Gleaner removes, in their order.
+func removals(in retain.Input) (ids []string) {
+	for _, d := range retain.Evaluate(in).Removals {
+		ids = append(ids, in.Candidates[d.Candidate].ID)
+	}
+	return ids
+}
+
 // byGleaner returns what Gleaner removes. A round takes a minute.
 func (s state) byGleaner() []string {
 	start := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
@@ -142,11 +150,7 @@ func (s state) byGleaner() []string {
 		}
 		in.Candidates = append(in.Candidates, c)
 	}
-	var removed []string
-	for _, d := range retain.Evaluate(in).Removals {
-		removed = append(removed, in.Candidates[d.Candidate].ID)
-	}
-	return removed
+	return removals(in)
 }
 
 // isNew reports whether an image was seen in the last round only, and not in use. For the kubelet, it is unused forever; for
