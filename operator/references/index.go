@@ -27,20 +27,21 @@ type user struct {
 	refs []Reference
 }
 
-// Put adds the references of an object, or replaces them. One that can't be read is remembered as such: see Err.
-func (x *Index) Put(o *unstructured.Unstructured) {
+// Put adds the references of an object, or replaces them. It returns those that the object had and does not have any more. An object
+// that can't be read is remembered as such: see Err.
+func (x *Index) Put(o *unstructured.Unstructured) (released []Reference) {
 	uid := o.GetUID()
-	x.Forget(uid)
+	before := x.Forget(uid)
 	refs, err := Of(o)
 	if err != nil {
 		if x.unread == nil {
 			x.unread = map[types.UID]error{}
 		}
 		x.unread[uid] = err
-		return
+		return before
 	}
 	if len(refs) == 0 {
-		return
+		return before
 	}
 	if x.objects == nil {
 		x.objects, x.by = map[types.UID]*user{}, map[Reference][]*user{}
@@ -51,14 +52,15 @@ func (x *Index) Put(o *unstructured.Unstructured) {
 	for _, r := range u.refs {
 		x.by[r] = append(x.by[r], u)
 	}
+	return slices.DeleteFunc(before, func(r Reference) bool { return slices.Contains(u.refs, r) })
 }
 
-// Forget forgets an object, such as one that was deleted.
-func (x *Index) Forget(uid types.UID) {
+// Forget forgets an object, such as one that was deleted, and returns the references that it had. They belong to the caller.
+func (x *Index) Forget(uid types.UID) (released []Reference) {
 	delete(x.unread, uid)
 	u, known := x.objects[uid]
 	if !known {
-		return
+		return nil
 	}
 	delete(x.objects, uid)
 	for _, r := range u.refs {
@@ -68,6 +70,7 @@ func (x *Index) Forget(uid types.UID) {
 			x.by[r] = left
 		}
 	}
+	return u.refs
 }
 
 // Err returns which objects could not be read; nil if all were. Until then, nothing is unused.
@@ -88,17 +91,39 @@ func (x *Index) Err() error {
 
 // User returns an object that refers to one, as "Kind namespace/name"; "" if none of those that were read does.
 func (x *Index) User(kind Kind, namespace, name string) string {
-	if by := x.by[Reference{Kind: kind, Namespace: namespace, Name: name}]; len(by) != 0 {
-		return by[0].name
-	}
-	at := strings.LastIndexByte(name, '-')
-	if at < 0 || !isNumber(name[at+1:]) {
-		return ""
-	}
-	if by := x.by[Reference{Kind: kind, Namespace: namespace, Name: name[:at], AnyOrdinal: true}]; len(by) != 0 {
-		return by[0].name
+	for _, r := range to(kind, namespace, name) {
+		if by := x.by[r]; len(by) != 0 {
+			return by[0].name
+		}
 	}
 	return ""
+}
+
+// Set is a set of references.
+type Set map[Reference]struct{}
+
+// Add adds references.
+func (s Set) Add(refs ...Reference) {
+	for _, r := range refs {
+		s[r] = struct{}{}
+	}
+}
+
+// Refers reports whether one of the references is to an object.
+func (s Set) Refers(kind Kind, namespace, name string) bool {
+	return slices.ContainsFunc(to(kind, namespace, name), func(r Reference) bool {
+		_, has := s[r]
+		return has
+	})
+}
+
+// to returns the references that an object can have.
+func to(kind Kind, namespace, name string) []Reference {
+	refs := []Reference{{Kind: kind, Namespace: namespace, Name: name}}
+	if at := strings.LastIndexByte(name, '-'); at >= 0 && isNumber(name[at+1:]) {
+		refs = append(refs, Reference{Kind: kind, Namespace: namespace, Name: name[:at], AnyOrdinal: true})
+	}
+	return refs
 }
 
 func isNumber(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }

@@ -3,6 +3,7 @@ package references_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -70,6 +71,45 @@ func TestIndex_FollowsObjectsAsTheyChange(t *testing.T) {
 	x.Forget("web")
 	x.Forget("web")
 	expect("other", "")
+}
+
+func TestIndex_SaysWhatIsReleased(t *testing.T) {
+	var (
+		x        references.Index
+		released = references.Set{}
+	)
+	change := func(manifest string) {
+		t.Helper()
+		o := parse(t, manifest)
+		o.SetUID("uid")
+		released.Add(x.Put(o)...)
+	}
+	expect := func(want ...string) {
+		t.Helper()
+		var got []string
+		for _, name := range []string{"settings", "other", "key", "data-db-3"} {
+			for _, kind := range []references.Kind{references.ConfigMap, references.Secret, references.Claim} {
+				if released.Refers(kind, "shop", name) {
+					got = append(got, name)
+				}
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("released: %q; want %q", got, want)
+		}
+		clear(released)
+	}
+	change(web)
+	change(web)
+	expect()
+	change(strings.ReplaceAll(web, "settings", "other"))
+	expect("settings")
+	change(database)
+	expect("other", "key")
+	released.Add(x.Forget("uid")...)
+	expect("settings", "data-db-3")
+	released.Add(x.Forget("uid")...)
+	expect()
 }
 
 // With one object unread, nothing is unused.

@@ -26,13 +26,13 @@ func (e *evaluation) removeOlder(most time.Duration, by Clock, why Reason) {
 	if most <= 0 {
 		return
 	}
-	if known := beyond(e.Since, most); by == ByLastUse && !e.Since.IsZero() && e.Now.Before(known) {
-		e.due(known)
-		return
+	known := time.Time{}
+	if by == ByLastUse && !e.Since.IsZero() {
+		known = beyond(e.Since, most)
 	}
 	for _, i := range e.items {
 		if from := i.ageFrom(by); !from.IsZero() {
-			e.removeFrom(i, beyond(from, most), why)
+			e.removeFrom(i, latest(beyond(from, most), known), why)
 		}
 	}
 }

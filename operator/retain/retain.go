@@ -155,6 +155,9 @@ const (
 type Decision struct {
 	Candidate int // position in Input.Candidates
 	Reason    Reason
+
+	// Due is when a limit removes a candidate that stays, if nothing changes before. Zero: that is not known in advance.
+	Due time.Time
 }
 
 // Plan is the result of an evaluation.
@@ -199,6 +202,7 @@ type item struct {
 	removed  Reason
 	oldFrom  time.Time // when young ends; zero: never, or not known
 	position time.Time // in the order
+	due      time.Time // when a limit removes it; zero: not known
 }
 
 // removable reports whether a limit may remove it now.
@@ -275,7 +279,7 @@ func (c *Candidate) ageFrom(by Clock) time.Time {
 
 func (e *evaluation) remove(i *item, why Reason) {
 	i.removed = why
-	e.plan.Removals = append(e.plan.Removals, Decision{i.at, why})
+	e.plan.Removals = append(e.plan.Removals, Decision{Candidate: i.at, Reason: why})
 }
 
 // removeFrom removes a candidate if a time has come at which a limit applies to it and it is old enough, and notes that time
@@ -285,6 +289,9 @@ func (e *evaluation) removeFrom(i *item, at time.Time, why Reason) {
 	case i.removed != "", i.blocked != "", i.young && i.oldFrom.IsZero():
 	case e.Now.Before(at):
 		e.due(at)
+		if i.due.IsZero() || at.Before(i.due) {
+			i.due = at
+		}
 	default:
 		e.remove(i, why)
 	}
@@ -312,26 +319,27 @@ func (e *evaluation) problem(at int, message string) {
 func (e *evaluation) finish() Plan {
 	slices.SortStableFunc(e.plan.Problems, func(a, b Problem) int { return cmp.Compare(a.Candidate, b.Candidate) })
 	newlyCounted := e.Rule.Counting == CountRemovable && (e.Rule.KeepLast != nil || e.Rule.MaxTotal != nil)
-	kept := make([]Reason, len(e.items))
+	kept := make([]Decision, len(e.items))
 	for _, i := range e.items {
 		switch {
 		case i.removed != "":
 		case i.blocked != "":
-			kept[i.at] = i.blocked
+			kept[i.at] = Decision{Reason: i.blocked}
 		case i.young && i.oldFrom.IsZero():
-			kept[i.at] = AgeUnknown
+			kept[i.at] = Decision{Reason: AgeUnknown}
 		case i.young:
-			kept[i.at] = TooYoung
+			kept[i.at] = Decision{Reason: TooYoung, Due: i.due}
 			if e.missing || newlyCounted {
 				e.due(i.oldFrom)
 			}
 		default:
-			kept[i.at] = WithinLimits
+			kept[i.at] = Decision{Reason: WithinLimits, Due: i.due}
 		}
 	}
-	for at, why := range kept {
-		if why != "" {
-			e.plan.Kept = append(e.plan.Kept, Decision{at, why})
+	for at, d := range kept {
+		if d.Reason != "" {
+			d.Candidate = at
+			e.plan.Kept = append(e.plan.Kept, d)
 		}
 	}
 	return e.plan

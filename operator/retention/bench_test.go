@@ -16,7 +16,9 @@ import (
 func BenchmarkSurvey(b *testing.B) {
 	const jobs = 100_000
 	rule := retain.Rule{TTL: number(24 * time.Hour), KeepLast: number(3), Order: retain.ByFinish}
-	s := retention.New(retention.Policy{Name: "jobs", Selects: all, Rule: rule, Options: candidate.Options{GroupBy: candidate.ByLabel, Label: "app"}})
+	s := retention.New(retention.Policy{
+		Name: "jobs", Selects: all, Rule: rule, Options: candidate.Options{GroupBy: candidate.ByLabel, Label: "app"},
+	})
 	before, took := heap(), time.Duration(0)
 	for i := range jobs {
 		o := job(fmt.Sprintf("job-%d-with-a-name-of-usual-length", i), i%48)

@@ -1,12 +1,14 @@
-// Package retention decides about the objects of an API by all retention policies that select them.
+// Package retention decides about the objects of an API by the retention policies that select them.
 //
 // It is pure: objects come in as they are listed and change, and nothing but what decides about them is kept. What is removed comes out,
-// in order, with the policy and the reason. The package reads nothing, and removes nothing: a component that does reads each object again
-// before, and puts it in again if that has changed (P-13).
+// in order, with the reason. The package reads nothing, and removes nothing: a component that does reads each object again before, and
+// puts it in again if that has changed (P-13).
 package retention
 
 import (
+	"cmp"
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 
@@ -33,10 +35,8 @@ type Moment struct {
 	Now  time.Time
 	Uses candidate.Uses
 
-	// Since is when uses began to be observed, and LastUsed returns when an object was last used since then; zero: not. Without
-	// LastUsed, rules with MaxUnused remove nothing.
-	Since    time.Time
-	LastUsed func(types.UID) time.Time
+	// Since is when uses began to be observed. Zero: they are not, and rules with MaxUnused remove nothing.
+	Since time.Time
 }
 
 // Object is what is kept of an object.
@@ -55,100 +55,110 @@ func (o Object) String() string {
 	return fmt.Sprintf("%s %s/%s", o.Kind.Kind, o.Namespace, o.Name)
 }
 
-// Survey has all objects that policies select. Create it with New. It must not be used concurrently.
+// Survey has the objects that one policy selects, and what was decided about them last. Create it with New. It must not be used
+// concurrently.
 type Survey struct {
-	policies []Policy
-	entries  map[types.UID]*entry
+	policy  Policy
+	entries map[types.UID]*entry
+
+	evaluated bool
+	removes   map[types.UID]bool // by the last evaluation
 }
 
-// entry is an object that a policy selects.
+// entry is an object that the policy selects.
 type entry struct {
 	Object
-	of []selected
-}
-
-// selected is an object as the candidate of one policy.
-type selected struct {
-	policy    int // position in the Survey
 	candidate candidate.Candidate
+	inUse     bool // at the last evaluation
 }
 
 // New returns a Survey without objects.
-func New(policies ...Policy) *Survey {
-	return &Survey{policies: policies, entries: map[types.UID]*entry{}}
-}
+func New(p Policy) *Survey { return &Survey{policy: p, entries: map[types.UID]*entry{}} }
 
-// Put adds an object, or replaces what is kept of it. That is some hundred bytes for each policy that selects it.
-func (s *Survey) Put(o *unstructured.Unstructured) {
-	e := &entry{Object: Object{
+// Put adds an object, or replaces what is kept of it: some hundred bytes if the policy selects it. It reports whether something that
+// decides about it has changed.
+func (s *Survey) Put(o *unstructured.Unstructured) (changed bool) {
+	is, err := s.policy.Selects(o)
+	if !is && err == nil {
+		return s.Forget(o.GetUID())
+	}
+	e := &entry{candidate: candidate.Of(o, s.policy.Options), Object: Object{
 		Kind: o.GroupVersionKind(), Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(), ResourceVersion: o.GetResourceVersion(),
 	}}
-	for i, p := range s.policies {
-		is, err := p.Selects(o)
-		if !is && err == nil {
-			continue
-		}
-		c := candidate.Of(o, p.Options)
-		if err != nil {
-			c.Protected = fmt.Sprintf("whether %s selects it is not known: %s", p.Name, err)
-		}
-		e.of = append(e.of, selected{i, c})
+	if err != nil {
+		e.candidate.Protected = fmt.Sprintf("whether %s selects it is not known: %s", s.policy.Name, err)
 	}
-	if len(e.of) == 0 {
-		s.Forget(o.GetUID())
-		return
+	old, known := s.entries[e.UID]
+	s.entries[e.UID] = e
+	if !known {
+		return true
 	}
-	e.of = slices.Clip(e.of)
-	s.entries[o.GetUID()] = e
+	e.inUse, e.candidate.LastUsed = old.inUse, old.candidate.LastUsed
+	if e.candidate.Referred {
+		e.candidate.Use = old.candidate.Use
+	}
+	return e.candidate != old.candidate
 }
 
-// Forget forgets an object, such as one that was deleted.
-func (s *Survey) Forget(uid types.UID) { delete(s.entries, uid) }
+// Forget forgets an object, such as one that was deleted, and reports whether there was one.
+func (s *Survey) Forget(uid types.UID) bool {
+	_, known := s.entries[uid]
+	delete(s.entries, uid)
+	delete(s.removes, uid)
+	return known
+}
 
 // Len returns the number of objects.
 func (s *Survey) Len() int { return len(s.entries) }
 
-// view is what a policy selects, at the time of an evaluation.
-type view struct {
-	Policy
-	candidates []retain.Candidate
-	objects    []int // their positions among all objects
+// Of yields the objects of a kind, in no order. They may be forgotten meanwhile.
+func (s *Survey) Of(kind schema.GroupKind) iter.Seq[Object] {
+	return func(yield func(Object) bool) {
+		for _, e := range s.entries {
+			if e.Kind.GroupKind() == kind && !yield(e.Object) {
+				return
+			}
+		}
+	}
 }
 
-// views returns all objects, sorted, and what each policy selects of them.
-func (s *Survey) views(at Moment) ([]Object, []*view) {
+// IsTerminating reports whether an object is being deleted, as far as is known.
+func (s *Survey) IsTerminating(uid types.UID) bool {
+	e, known := s.entries[uid]
+	return known && e.candidate.Terminating
+}
+
+// Released says that something which referred to some objects does not any more: they were used until now.
+func (s *Survey) Released(at time.Time, referred func(kind schema.GroupKind, namespace, name string) bool) {
+	for _, e := range s.entries {
+		if e.candidate.Referred && referred(e.Kind.GroupKind(), e.Namespace, e.Name) {
+			e.candidate.LastUsed = at
+		}
+	}
+}
+
+// sorted returns all objects, by name.
+func (s *Survey) sorted() []*entry {
 	all := make([]*entry, 0, len(s.entries))
 	for _, e := range s.entries {
 		all = append(all, e)
 	}
-	slices.SortFunc(all, func(a, b *entry) int { return compare(a.Object, b.Object) })
-	views := make([]*view, len(s.policies))
-	for i, p := range s.policies {
-		views[i] = &view{Policy: p}
-	}
-	objects := make([]Object, len(all))
-	for i, e := range all {
-		objects[i] = e.Object
-		for _, is := range e.of {
-			c := is.candidate.Candidate
-			if is.candidate.Referred {
-				c.Use = at.Uses.Of(e.Kind.GroupKind(), e.Namespace, e.Name)
-			}
-			if at.LastUsed != nil {
-				c.LastUsed = at.LastUsed(e.UID)
-			}
-			v := views[is.policy]
-			v.candidates, v.objects = append(v.candidates, c), append(v.objects, i)
-		}
-	}
-	return objects, views
+	slices.SortFunc(all, func(a, b *entry) int {
+		return cmp.Or(cmp.Compare(a.Kind.Kind, b.Kind.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
+	})
+	return all
 }
 
-// evaluate decides about what the policy selects.
-func (v *view) evaluate(at Moment) retain.Plan {
-	in := retain.Input{Candidates: v.candidates, Rule: v.Rule, Now: at.Now, Since: at.Since}
-	if at.LastUsed == nil {
-		in.Rule.MaxUnused = 0
+// observe sets whether an object is used, and since when it is not (P-03).
+func (e *entry) observe(at Moment) {
+	if !e.candidate.Referred {
+		return
 	}
-	return retain.Evaluate(in)
+	e.candidate.Use = at.Uses.Of(e.Kind.GroupKind(), e.Namespace, e.Name)
+	switch {
+	case e.candidate.Use == retain.Used:
+		e.inUse, e.candidate.LastUsed = true, at.Now
+	case e.candidate.Use == retain.Unused && e.inUse:
+		e.inUse, e.candidate.LastUsed = false, at.Now
+	}
 }

@@ -3,6 +3,7 @@ package retention_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -43,10 +44,10 @@ func all(*unstructured.Unstructured) (bool, error) { return true, nil }
 
 func number[T any](n T) *T { return &n }
 
-// removals returns what all policies remove, as "name policy reason".
+// removals returns what a policy removes, as "name reason".
 func removals(r retention.Result) (list []string) {
-	for _, x := range r.Removals {
-		list = append(list, fmt.Sprintf("%s %s %s", x.Name, x.Policy, x.Reason))
+	for _, d := range r.Removals {
+		list = append(list, fmt.Sprintf("%s %s", d.Name, d.Reason))
 	}
 	return list
 }
@@ -65,29 +66,21 @@ func TestP12_P14_FinishedJobsAreRemovedWhenTheirTimeHasCome(t *testing.T) {
 	}
 	s.Put(job("a", 5)) // again, from the next page
 	r := s.Evaluate(retention.Moment{Now: testTime})
-	expect(t, "removals, of which those at the same time are sorted", []string{"a finished Expired", "d finished Expired"}, sorted(removals(r)))
+	expect(t, "removals, of which those at the same time are sorted", []string{"a Expired", "d Expired"}, slices.Sorted(slices.Values(removals(r))))
 	if want := testTime.Add(3 * time.Hour); !r.Next.Equal(want) {
 		t.Errorf("the next evaluation is at %s; want %s", r.Next, want)
 	}
-	o := r.Outcome("finished")
-	expect(t, "outcome", retention.Outcome{
-		Selected: 4, Next: r.Next, Removed: map[retain.Reason]int{retain.Expired: 2}, Kept: map[retain.Reason]int{retain.WithinLimits: 2},
-	}, o)
+	var kept []string
+	for _, d := range r.Kept {
+		kept = append(kept, fmt.Sprintf("%s %s %t", d.Name, d.Reason, d.Due.Equal(r.Next)))
+	}
+	expect(t, "kept, and whether they are next", []string{"b WithinLimits true", "c WithinLimits false"}, kept)
 	if got := r.Removals[0].String(); got != "Job ci/a" && got != "Job ci/d" {
 		t.Errorf("a removal is of %s", got)
 	}
 	if rv := r.Removals[0].ResourceVersion; rv != "7" {
 		t.Errorf("it was decided about in version %q", rv)
 	}
-}
-
-func sorted(list []string) []string {
-	for i := range list {
-		for j := i; j > 0 && list[j] < list[j-1]; j-- {
-			list[j], list[j-1] = list[j-1], list[j]
-		}
-	}
-	return list
 }
 
 func TestP01_P09_TheLastOfEachGroupStay(t *testing.T) {
@@ -98,102 +91,144 @@ func TestP01_P09_TheLastOfEachGroupStay(t *testing.T) {
 	}
 	s.Put(job("c1", 9, func(o *unstructured.Unstructured) { o.SetLabels(nil) }))
 	r := s.Evaluate(retention.Moment{Now: testTime})
-	expect(t, "removals, the oldest first", []string{"a1 last KeepLast", "a3 last KeepLast"}, removals(r))
-	var decisions []string
-	for _, d := range r.Decisions("last") {
-		decisions = append(decisions, fmt.Sprintf("%s %t %s %s", d.Name, d.Removed, d.Reason, d.Message))
+	expect(t, "removals, the oldest first", []string{"a1 KeepLast", "a3 KeepLast"}, removals(r))
+	var kept []string
+	for _, d := range r.Kept {
+		kept = append(kept, fmt.Sprintf("%s %s %s", d.Name, d.Reason, d.Message))
 	}
-	expect(t, "decisions", []string{
-		"a1 true KeepLast ", "a3 true KeepLast ", "a2 false WithinLimits ", "b1 false WithinLimits ", "c1 false Protected it has no label app to be grouped by",
-	}, decisions)
-	if r.Decisions("other") != nil || r.Outcome("other").Selected != 0 {
-		t.Error("a policy that does not exist has decided")
-	}
+	expect(t, "kept", []string{"a2 WithinLimits ", "b1 WithinLimits ", "c1 Protected it has no label app to be grouped by"}, kept)
 }
 
 func TestP25_WhatOnePolicyKeepsStays(t *testing.T) {
-	old := retain.Rule{MaxAge: time.Hour, MaxAgeFrom: retain.ByCreation}
 	onlyA := func(o *unstructured.Unstructured) (bool, error) { return strings.HasPrefix(o.GetName(), "a"), nil }
-	s := retention.New(
-		retention.Policy{Name: "old", Selects: all, Rule: old},
-		retention.Policy{Name: "last", Selects: onlyA, Rule: retain.Rule{KeepLast: number(1), Order: retain.ByCreation}},
-	)
-	for _, o := range []*unstructured.Unstructured{job("b1", 6), job("a1", 5), job("a2", 4)} {
-		s.Put(o)
+	last := retention.New(retention.Policy{Name: "last", Selects: onlyA, Rule: retain.Rule{KeepLast: number(1), Order: retain.ByCreation}})
+	b1, a1, a2 := job("b1", 6), job("a1", 5), job("a2", 4)
+	expect(t, "before it has read anything", "last has not decided about it yet", last.Keeps(a1))
+	for _, o := range []*unstructured.Unstructured{b1, a1, a2} {
+		last.Put(o)
 	}
-	r := s.Evaluate(retention.Moment{Now: testTime})
-	expect(t, "removals", []string{"b1 old MaxAge", "a1 old MaxAge"}, removals(r))
-	if len(r.Kept) != 1 || r.Kept[0].Name != "a2" {
-		t.Fatalf("kept are %+v", r.Kept)
+	expect(t, "before it has decided", "last has not decided about it yet", last.Keeps(a1))
+	last.Evaluate(retention.Moment{Now: testTime})
+	for o, want := range map[*unstructured.Unstructured]string{b1: "", a1: "", a2: "last keeps it", job("a3", 9): "last has not decided about it yet"} {
+		expect(t, o.GetName(), want, last.Keeps(o))
 	}
-	expect(t, "who removes", []string{"old"}, r.Kept[0].Removed)
-	expect(t, "who keeps", []string{"last"}, r.Kept[0].Kept)
+	last.Forget(a1.GetUID())
+	expect(t, "one that is forgotten", "last has not decided about it yet", last.Keeps(a1))
 }
 
 // What is not known keeps the object, from other policies too.
 func TestP02_AnObjectThatMayBeSelectedStays(t *testing.T) {
 	fails := func(o *unstructured.Unstructured) (bool, error) { return false, errors.New("no such field: spec.size") }
-	old := retain.Rule{MaxAge: time.Hour, MaxAgeFrom: retain.ByCreation}
-	s := retention.New(retention.Policy{Name: "old", Selects: all, Rule: old}, retention.Policy{Name: "broken", Selects: fails, Rule: old})
+	s := retention.New(retention.Policy{Name: "broken", Selects: fails, Rule: retain.Rule{MaxAge: time.Hour, MaxAgeFrom: retain.ByCreation}})
 	s.Put(job("a", 5))
 	r := s.Evaluate(retention.Moment{Now: testTime})
 	expect(t, "removals", []string(nil), removals(r))
-	decisions := r.Decisions("broken")
-	if len(decisions) != 1 || !strings.Contains(decisions[0].Message, "whether broken selects it is not known: no such field") {
-		t.Errorf("decisions: %+v", decisions)
+	if len(r.Kept) != 1 || !strings.Contains(r.Kept[0].Message, "whether broken selects it is not known: no such field") {
+		t.Errorf("kept: %+v", r.Kept)
 	}
+	expect(t, "why another policy must not remove it", "broken may select it: no such field: spec.size", s.Keeps(job("a", 5)))
+}
+
+// settings returns a ConfigMap.
+func settings(name string) *unstructured.Unstructured {
+	return job(name, 90, func(o *unstructured.Unstructured) {
+		o.SetAPIVersion("v1")
+		o.SetKind("ConfigMap")
+	})
+}
+
+// uses returns what uses ConfigMaps by their names.
+func uses(names ...string) candidate.Uses {
+	return candidate.Uses{Complete: true, User: func(_ schema.GroupKind, _, name string) string {
+		if slices.Contains(names, name) {
+			return "Pod ci/web"
+		}
+		return ""
+	}}
 }
 
 func TestP05_UnusedObjectsAreRemovedOnceThatWasObserved(t *testing.T) {
-	settings := func(name string) *unstructured.Unstructured {
-		return job(name, 90, func(o *unstructured.Unstructured) {
-			o.SetAPIVersion("v1")
-			o.SetKind("ConfigMap")
-		})
-	}
 	s := retention.New(retention.Policy{Name: "unused", Selects: all, Rule: retain.Rule{MaxUnused: 24 * time.Hour}})
 	for _, name := range []string{"used", "recently", "long"} {
 		s.Put(settings(name))
 	}
-	moment := retention.Moment{
-		Now: testTime, Since: testTime.Add(-48 * time.Hour),
-		Uses: candidate.Uses{Complete: true, User: func(_ schema.GroupKind, namespace, name string) string {
-			return map[string]string{"ci/used": "Pod ci/web"}[namespace+"/"+name]
-		}},
-		LastUsed: func(uid types.UID) time.Time {
-			return map[types.UID]time.Time{"recently": testTime.Add(-time.Hour)}[uid]
-		},
-	}
+	earlier := retention.Moment{Now: testTime.Add(-time.Hour), Since: testTime.Add(-48 * time.Hour), Uses: uses("used", "recently")}
+	expect(t, "removals while it is used", []string{"long MaxUnused"}, removals(s.Evaluate(earlier)))
+	moment := retention.Moment{Now: testTime, Since: earlier.Since, Uses: uses("used")}
 	r := s.Evaluate(moment)
-	expect(t, "removals", []string{"long unused MaxUnused"}, removals(r))
-	if want := testTime.Add(23*time.Hour + 1); !r.Next.Equal(want) {
+	expect(t, "removals", []string{"long MaxUnused"}, removals(r))
+	if want := testTime.Add(24*time.Hour + 1); !r.Next.Equal(want) {
 		t.Errorf("the next evaluation is at %s; want %s", r.Next, want)
 	}
 	soon, blind, incomplete := moment, moment, moment
 	soon.Since = testTime.Add(-time.Hour)
 	expect(t, "removals after an hour", []string(nil), removals(s.Evaluate(soon)))
-	blind.LastUsed = nil
+	blind.Since = time.Time{}
 	expect(t, "removals if uses are not observed", []string(nil), removals(s.Evaluate(blind)))
 	incomplete.Uses.Complete = false
 	expect(t, "removals if not everything was read", []string(nil), removals(s.Evaluate(incomplete)))
-	expect(t, "removals, again", []string{"long unused MaxUnused"}, removals(s.Evaluate(moment)))
+	moment.Now = r.Next
+	expect(t, "removals a day later", []string{"long MaxUnused", "recently MaxUnused"}, removals(s.Evaluate(moment)))
+}
+
+// P-03: a use that began and ended between two evaluations counts.
+func TestP03_WhatIsReleasedWasUsedUntilThen(t *testing.T) {
+	s := retention.New(retention.Policy{Name: "unused", Selects: all, Rule: retain.Rule{MaxUnused: 24 * time.Hour}})
+	s.Put(settings("a"))
+	s.Put(settings("b"))
+	s.Released(testTime.Add(-time.Hour), func(kind schema.GroupKind, namespace, name string) bool {
+		return kind.Kind == "ConfigMap" && namespace == "ci" && name == "a"
+	})
+	s.Put(settings("a")) // a change does not forget it
+	moment := retention.Moment{Now: testTime, Since: testTime.Add(-48 * time.Hour), Uses: uses()}
+	expect(t, "removals", []string{"b MaxUnused"}, removals(s.Evaluate(moment)))
 }
 
 func TestSurvey_FollowsObjectsAsTheyChange(t *testing.T) {
 	labeled := func(o *unstructured.Unstructured) (bool, error) { return o.GetLabels()["app"] != "keep", nil }
 	s := retention.New(retention.Policy{Name: "finished", Selects: labeled, Rule: retain.Rule{TTL: number(time.Hour)}})
-	s.Put(job("a", -1))
-	expect(t, "while it runs", []string(nil), removals(s.Evaluate(retention.Moment{Now: testTime})))
-	s.Put(job("a", 5))
-	expect(t, "when it has finished", []string{"a finished Expired"}, removals(s.Evaluate(retention.Moment{Now: testTime})))
-	s.Put(job("a", 5, func(o *unstructured.Unstructured) { o.SetLabels(map[string]string{"app": "keep"}) }))
-	expect(t, "when it is not selected any more", []string(nil), removals(s.Evaluate(retention.Moment{Now: testTime})))
-	if s.Len() != 0 {
-		t.Errorf("%d objects are kept that no policy selects", s.Len())
+	put := func(what string, o *unstructured.Unstructured, want bool) {
+		t.Helper()
+		if got := s.Put(o); got != want {
+			t.Errorf("%s: changed %t", what, got)
+		}
 	}
+	put("a new object", job("a", -1), true)
+	expect(t, "while it runs", []string(nil), removals(s.Evaluate(retention.Moment{Now: testTime})))
+	put("one that has finished", job("a", 5), true)
+	expect(t, "when it has finished", []string{"a Expired"}, removals(s.Evaluate(retention.Moment{Now: testTime})))
+	put("an annotation", job("a", 5, func(o *unstructured.Unstructured) {
+		o.SetAnnotations(map[string]string{"a": "b"})
+		o.SetResourceVersion("8")
+	}), false)
+	if got := s.Evaluate(retention.Moment{Now: testTime}).Removals; len(got) != 1 || got[0].ResourceVersion != "8" {
+		t.Errorf("it is decided about in its last version: %+v", got)
+	}
+	keep := job("a", 5, func(o *unstructured.Unstructured) { o.SetLabels(map[string]string{"app": "keep"}) })
+	put("one that is not selected any more", keep, true)
+	expect(t, "then", []string(nil), removals(s.Evaluate(retention.Moment{Now: testTime})))
+	if s.Len() != 0 {
+		t.Errorf("%d objects are kept that the policy does not select", s.Len())
+	}
+	put("the same again", keep, false)
 	s.Put(job("a", 5))
 	s.Forget("a")
 	expect(t, "when it is gone", []string(nil), removals(s.Evaluate(retention.Moment{Now: testTime})))
+}
+
+func TestSurvey_ListsTheObjectsOfAKind(t *testing.T) {
+	s := retention.New(retention.Policy{Name: "all", Selects: all})
+	s.Put(job("a", 5, func(o *unstructured.Unstructured) { o.SetDeletionTimestamp(&metav1.Time{Time: testTime}) }))
+	s.Put(settings("b"))
+	var names []string
+	for o := range s.Of(schema.GroupKind{Group: "batch", Kind: "Job"}) {
+		names = append(names, o.Name)
+		s.Forget(o.UID)
+	}
+	expect(t, "Jobs", []string{"a"}, names)
+	if s.Len() != 1 || s.IsTerminating("a") || s.IsTerminating("b") {
+		t.Errorf("%d objects are left", s.Len())
+	}
 }
 
 func TestP12_ProblemsNameTheirObjects(t *testing.T) {
@@ -203,7 +238,7 @@ func TestP12_ProblemsNameTheirObjects(t *testing.T) {
 			o.Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Failed", "status": "True"}}}
 		}))
 	}
-	problems := s.Evaluate(retention.Moment{Now: testTime}).Outcome("finished").Problems
+	problems := s.Evaluate(retention.Moment{Now: testTime}).Problems
 	if len(problems) != 10 || !strings.HasPrefix(problems[0], "Job ci/a0: it has finished, and no condition says when") {
 		t.Errorf("problems: %q", problems)
 	}
