@@ -45,6 +45,9 @@ type (
 
 	// Archive is an ArchivePolicy or ClusterArchivePolicy.
 	Archive = Resource[v1alpha1.ArchivePolicySpec, v1alpha1.ArchivePolicyStatus]
+
+	// Retention is a RetentionPolicy or ClusterRetentionPolicy.
+	Retention = Resource[v1alpha1.RetentionPolicySpec, v1alpha1.RetentionPolicyStatus]
 )
 
 // Resources are all custom resources: of each pair of kinds, those in namespaces first.
@@ -53,6 +56,7 @@ type Resources struct {
 	Policies   []Policy
 	Finalizers []Finalizer
 	Archives   []Archive
+	Retentions []Retention
 }
 
 // lists has a list of each kind.
@@ -65,6 +69,8 @@ type lists struct {
 	clusterFinalizers v1alpha1.ClusterFinalizerList
 	archives          v1alpha1.ArchivePolicyList
 	clusterArchives   v1alpha1.ClusterArchivePolicyList
+	retentions        v1alpha1.RetentionPolicyList
+	clusterRetentions v1alpha1.ClusterRetentionPolicyList
 }
 
 // Read fills a list of each kind by a function, until that returns an error.
@@ -78,6 +84,7 @@ func Read(list func(kind string, into List) error) (Resources, error) {
 		{v1alpha1.KindGCPolicy, &l.policies}, {v1alpha1.KindClusterGCPolicy, &l.clusterPolicies},
 		{v1alpha1.KindFinalizer, &l.finalizers}, {v1alpha1.KindClusterFinalizer, &l.clusterFinalizers},
 		{v1alpha1.KindArchivePolicy, &l.archives}, {v1alpha1.KindClusterArchivePolicy, &l.clusterArchives},
+		{v1alpha1.KindRetentionPolicy, &l.retentions}, {v1alpha1.KindClusterRetentionPolicy, &l.clusterRetentions},
 	} {
 		if err := list(each.kind, each.into); err != nil {
 			return Resources{}, err
@@ -118,6 +125,14 @@ func (l *lists) resources() (r Resources) {
 	for i := range l.clusterArchives.Items {
 		o := &l.clusterArchives.Items[i]
 		r.Archives = append(r.Archives, Archive{o, v1alpha1.KindClusterArchivePolicy, o.ObjectMeta, o.Spec, o.Status})
+	}
+	for i := range l.retentions.Items {
+		o := &l.retentions.Items[i]
+		r.Retentions = append(r.Retentions, Retention{o, v1alpha1.KindRetentionPolicy, o.ObjectMeta, o.Spec, o.Status})
+	}
+	for i := range l.clusterRetentions.Items {
+		o := &l.clusterRetentions.Items[i]
+		r.Retentions = append(r.Retentions, Retention{o, v1alpha1.KindClusterRetentionPolicy, o.ObjectMeta, o.Spec, o.Status})
 	}
 	return r
 }

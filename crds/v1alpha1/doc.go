@@ -1,5 +1,6 @@
 // Package v1alpha1 contains the custom resources of gleaner.dev: policies,
-// finalizers, the modules that they evaluate, what is archived, and pauses. The API server validates what it
+// finalizers, the modules that they evaluate, what is archived and what is
+// removed by age or number, budgets, and pauses. The API server validates what it
 // can of a single resource, by the CEL rules on the fields. What depends on
 // anything else (whether the module exists and compiles, whether the service
 // account may read) is reported in status by the operator.
@@ -22,18 +23,20 @@ import (
 
 // The names of the kinds.
 const (
-	KindGCPolicy              = "GCPolicy"
-	KindClusterGCPolicy       = "ClusterGCPolicy"
-	KindPolicyModule          = "PolicyModule"
-	KindClusterPolicyModule   = "ClusterPolicyModule"
-	KindFinalizer             = "Finalizer"
-	KindClusterFinalizer      = "ClusterFinalizer"
-	KindArchivePolicy         = "ArchivePolicy"
-	KindClusterArchivePolicy  = "ClusterArchivePolicy"
-	KindPause                 = "Pause"
-	KindClusterPause          = "ClusterPause"
-	KindDeletionBudget        = "DeletionBudget"
-	KindClusterDeletionBudget = "ClusterDeletionBudget"
+	KindGCPolicy               = "GCPolicy"
+	KindClusterGCPolicy        = "ClusterGCPolicy"
+	KindPolicyModule           = "PolicyModule"
+	KindClusterPolicyModule    = "ClusterPolicyModule"
+	KindFinalizer              = "Finalizer"
+	KindClusterFinalizer       = "ClusterFinalizer"
+	KindArchivePolicy          = "ArchivePolicy"
+	KindClusterArchivePolicy   = "ClusterArchivePolicy"
+	KindPause                  = "Pause"
+	KindClusterPause           = "ClusterPause"
+	KindDeletionBudget         = "DeletionBudget"
+	KindClusterDeletionBudget  = "ClusterDeletionBudget"
+	KindRetentionPolicy        = "RetentionPolicy"
+	KindClusterRetentionPolicy = "ClusterRetentionPolicy"
 )
 
 // InUseFinalizer is the finalizer of Finalizers and ClusterFinalizers themselves, which stay
@@ -60,6 +63,7 @@ func addKinds(scheme *runtime.Scheme) error {
 		&ArchivePolicy{}, &ArchivePolicyList{}, &ClusterArchivePolicy{}, &ClusterArchivePolicyList{},
 		&Pause{}, &PauseList{}, &ClusterPause{}, &ClusterPauseList{},
 		&DeletionBudget{}, &DeletionBudgetList{}, &ClusterDeletionBudget{}, &ClusterDeletionBudgetList{},
+		&RetentionPolicy{}, &RetentionPolicyList{}, &ClusterRetentionPolicy{}, &ClusterRetentionPolicyList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil

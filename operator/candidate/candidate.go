@@ -67,6 +67,9 @@ type Candidate struct {
 
 	// Referred is set if others refer to objects like this one. Its Use is not known then: it is set for each evaluation.
 	Referred bool
+
+	// Unfinished is set if the object is known not to have finished.
+	Unfinished bool
 }
 
 // Of returns the candidate for an object, which is not changed. The times of its last use and of its detection are the caller's.
@@ -87,6 +90,7 @@ func Of(o *unstructured.Unstructured, options Options) Candidate {
 	if err != nil && c.Protected == "" {
 		c.Protected = fmt.Sprintf("it is not known whether it has finished: %s", err)
 	}
+	c.Unfinished = !is && err == nil
 	if c.IsFinished = is && err == nil; c.IsFinished {
 		c.Finished = at
 	}

@@ -70,6 +70,7 @@ func NewBuilder(r Rules, a Archiver) (*Builder, error) {
 func (b *Builder) Build(r Resources, states ModuleStates) *Snapshot {
 	s := &Snapshot{
 		Fingerprint: r.fingerprint(), Modules: r.modules(), Policies: r.policies(), Finalizers: r.finalizers(), Archives: r.archives(),
+		Retentions: r.retentions(),
 	}
 	modules := map[string]*Module{}
 	for _, m := range s.Modules {
@@ -85,6 +86,9 @@ func (b *Builder) Build(r Resources, states ModuleStates) *Snapshot {
 	s.Set = policies.NewSet(all)
 	s.serving = b.buildFinalizers(s.Finalizers, modules, states)
 	b.buildArchives(s)
+	for _, retention := range s.Retentions {
+		b.buildRetention(retention)
+	}
 	s.Selectors = selectors.New(s.Set, s.archiveSet)
 	return s
 }

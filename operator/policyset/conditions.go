@@ -3,6 +3,7 @@ package policyset
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/google/cel-go/cel"
 	celtypes "github.com/google/cel-go/common/types"
@@ -38,20 +39,30 @@ type condition struct {
 func compileConditions(env *cel.Env, list []v1alpha1.MatchCondition) ([]condition, error) {
 	conditions := make([]condition, 0, len(list))
 	for _, c := range list {
-		tree, issues := env.Compile(c.Expression)
-		if issues.Err() != nil {
-			return nil, fmt.Errorf("matchConditions %q can't be read: %w", c.Name, issues.Err())
-		}
-		if t := tree.OutputType(); !t.IsExactType(cel.BoolType) && !t.IsExactType(cel.DynType) && !t.IsExactType(cel.NullType) {
-			return nil, fmt.Errorf("matchConditions %q gives %s: write an expression that is true or false", c.Name, t)
-		}
-		program, err := env.Program(tree, cel.CostLimit(apicel.PerCallLimit), cel.InterruptCheckFrequency(checkFrequency))
+		program, err := compile(env, fmt.Sprintf("matchConditions %q", c.Name), c.Expression, "that is true or false", cel.BoolType, cel.NullType)
 		if err != nil {
-			return nil, fmt.Errorf("matchConditions %q can't be evaluated: %w", c.Name, err)
+			return nil, err
 		}
 		conditions = append(conditions, condition{name: c.Name, program: program})
 	}
 	return conditions, nil
+}
+
+// compile compiles an expression, whose result has one of some types, as far as that is known before it is evaluated. The error is
+// for its author, and has the name of its field.
+func compile(env *cel.Env, field, expression, advice string, want ...*cel.Type) (cel.Program, error) {
+	tree, issues := env.Compile(expression)
+	if issues.Err() != nil {
+		return nil, fmt.Errorf("%s can't be read: %w", field, issues.Err())
+	}
+	if t := tree.OutputType(); !slices.ContainsFunc(append(want, cel.DynType), t.IsExactType) {
+		return nil, fmt.Errorf("%s gives %s: write an expression %s", field, t, advice)
+	}
+	program, err := env.Program(tree, cel.CostLimit(apicel.PerCallLimit), cel.InterruptCheckFrequency(checkFrequency))
+	if err != nil {
+		return nil, fmt.Errorf("%s can't be evaluated: %w", field, err)
+	}
+	return program, nil
 }
 
 // checkFrequency is after how many steps of a loop an evaluation looks whether it

@@ -107,3 +107,18 @@ func NewClient(config *rest.Config) (client.Client, error) {
 	}
 	return client.New(config, client.Options{HTTPClient: httpClient, Scheme: scheme})
 }
+
+// retentions returns the retention policies before they are built.
+func (r *Resources) retentions() []*Retention {
+	list := make([]*Retention, 0, len(r.Retentions))
+	for _, p := range r.Retentions {
+		selection := Selection{NamespaceSelector: p.Spec.NamespaceSelector, ObjectSelector: p.Spec.ObjectSelector, MatchConditions: p.Spec.MatchConditions}
+		for _, rule := range p.Spec.Resources {
+			selection.Resources = append(selection.Resources, v1alpha1.ResourceRule{APIGroups: rule.APIGroups, Resources: rule.Resources})
+		}
+		list = append(list, &Retention{Spec: p.Spec, Declaration: Declaration{
+			Object: p.Object, Kind: p.Kind, Key: client.ObjectKeyFromObject(p.Object), Selection: selection,
+		}})
+	}
+	return list
+}

@@ -1,5 +1,5 @@
-// Package policyset builds the set of policies, finalizers and archive policies in force from
-// the custom resources that declare them and the states of their modules, and publishes it
+// Package policyset builds the set of policies, finalizers, archive policies and retention policies in
+// force from the custom resources that declare them and the states of their modules, and publishes it
 // as an immutable Snapshot.
 //
 // Build is a function of what it is given. A Publisher reads all resources whenever one
@@ -44,6 +44,7 @@ type Snapshot struct {
 	Finalizers []*Finalizer
 	Modules    []*Module
 	Archives   []*Archive
+	Retentions []*Retention
 
 	serving    []*policies.Finalizer
 	archiveSet *policies.Set
@@ -142,9 +143,8 @@ func (m *Module) Ref() modulestore.Ref {
 // String returns the kind and the name.
 func (m *Module) String() string { return m.Ref().String() }
 
-// Declaration is what policies, finalizers and archive policies have in common: a custom
-// resource that selects objects, for which a module or a fixed verdict is evaluated unless they
-// are archived.
+// Declaration is what policies, finalizers, archive policies and retention policies have in common: a
+// custom resource that selects objects, for which the first two evaluate a module or a fixed verdict.
 type Declaration struct {
 	Object client.Object // as it was read
 	Kind   string

@@ -67,12 +67,12 @@ func (s *Survey) Evaluate(at Moment) Result {
 // Keeps returns why the policy keeps an object that another policy removes (P-25); "" if it does not. The object must be as it is now.
 // What a policy may select and has not decided about stays.
 func (s *Survey) Keeps(o *unstructured.Unstructured) string {
-	is, err := s.policy.Selects(o)
+	c, selected := s.policy.of(o)
 	switch {
-	case err != nil:
-		return fmt.Sprintf("%s may select it: %s", s.policy.Name, err)
-	case !is:
+	case !selected:
 		return ""
+	case c.Protected != "":
+		return fmt.Sprintf("%s keeps it: %s", s.policy.Name, c.Protected)
 	case !s.evaluated || s.entries[o.GetUID()] == nil:
 		return s.policy.Name + " has not decided about it yet"
 	case !s.removes[o.GetUID()]:

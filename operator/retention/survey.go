@@ -28,6 +28,22 @@ type Policy struct {
 
 	// Selects reports whether the policy selects an object. With an error, it is not known, and the object stays.
 	Selects func(*unstructured.Unstructured) (bool, error)
+
+	// OnlyFinished leaves objects out that have not finished.
+	OnlyFinished bool
+}
+
+// of returns an object as a candidate, and whether the policy selects it.
+func (p *Policy) of(o *unstructured.Unstructured) (candidate.Candidate, bool) {
+	is, err := p.Selects(o)
+	if !is && err == nil {
+		return candidate.Candidate{}, false
+	}
+	c := candidate.Of(o, p.Options)
+	if err != nil {
+		c.Protected = fmt.Sprintf("it may be selected: %s", err)
+	}
+	return c, err != nil || !p.OnlyFinished || !c.Unfinished
 }
 
 // Moment is what is known at the time of an evaluation, besides objects.
@@ -78,16 +94,13 @@ func New(p Policy) *Survey { return &Survey{policy: p, entries: map[types.UID]*e
 // Put adds an object, or replaces what is kept of it: some hundred bytes if the policy selects it. It reports whether something that
 // decides about it has changed.
 func (s *Survey) Put(o *unstructured.Unstructured) (changed bool) {
-	is, err := s.policy.Selects(o)
-	if !is && err == nil {
+	c, selected := s.policy.of(o)
+	if !selected {
 		return s.Forget(o.GetUID())
 	}
-	e := &entry{candidate: candidate.Of(o, s.policy.Options), Object: Object{
+	e := &entry{candidate: c, Object: Object{
 		Kind: o.GroupVersionKind(), Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(), ResourceVersion: o.GetResourceVersion(),
 	}}
-	if err != nil {
-		e.candidate.Protected = fmt.Sprintf("whether %s selects it is not known: %s", s.policy.Name, err)
-	}
 	old, known := s.entries[e.UID]
 	s.entries[e.UID] = e
 	if !known {

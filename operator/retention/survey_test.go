@@ -123,10 +123,10 @@ func TestP02_AnObjectThatMayBeSelectedStays(t *testing.T) {
 	s.Put(job("a", 5))
 	r := s.Evaluate(retention.Moment{Now: testTime})
 	expect(t, "removals", []string(nil), removals(r))
-	if len(r.Kept) != 1 || !strings.Contains(r.Kept[0].Message, "whether broken selects it is not known: no such field") {
+	if len(r.Kept) != 1 || !strings.Contains(r.Kept[0].Message, "it may be selected: no such field") {
 		t.Errorf("kept: %+v", r.Kept)
 	}
-	expect(t, "why another policy must not remove it", "broken may select it: no such field: spec.size", s.Keeps(job("a", 5)))
+	expect(t, "why another policy must not remove it", "broken keeps it: it may be selected: no such field: spec.size", s.Keeps(job("a", 5)))
 }
 
 // settings returns a ConfigMap.
@@ -214,6 +214,22 @@ func TestSurvey_FollowsObjectsAsTheyChange(t *testing.T) {
 	s.Put(job("a", 5))
 	s.Forget("a")
 	expect(t, "when it is gone", []string(nil), removals(s.Evaluate(retention.Moment{Now: testTime})))
+}
+
+// A running Job neither counts nor is removed where the order is that of the ends.
+func TestSurvey_OnlyFinished_LeavesOthersOut(t *testing.T) {
+	s := retention.New(retention.Policy{Name: "last", Selects: all, OnlyFinished: true, Rule: retain.Rule{KeepLast: number(1), Order: retain.ByFinish}})
+	running := job("running", -1)
+	for _, o := range []*unstructured.Unstructured{running, job("a", 5), job("b", 4)} {
+		s.Put(o)
+	}
+	expect(t, "removals", []string{"a KeepLast"}, removals(s.Evaluate(retention.Moment{Now: testTime})))
+	expect(t, "whether it keeps the others", "last keeps it", s.Keeps(job("b", 4)))
+	expect(t, "whether it keeps what it leaves out", "", s.Keeps(running))
+	broken := job("broken", -1, func(o *unstructured.Unstructured) { o.Object["status"] = map[string]any{"conditions": "none"} })
+	s.Put(broken)
+	s.Evaluate(retention.Moment{Now: testTime})
+	expect(t, "whether it keeps what can't be read", "last keeps it: it is not known whether it has finished: status.conditions is no list", s.Keeps(broken))
 }
 
 func TestSurvey_ListsTheObjectsOfAKind(t *testing.T) {

@@ -264,6 +264,8 @@ func typed(t *testing.T, kind string, spec any) any {
 		return convert[v1alpha1.ArchivePolicySpec](t, spec)
 	case v1alpha1.KindDeletionBudget, v1alpha1.KindClusterDeletionBudget:
 		return convert[v1alpha1.DeletionBudgetSpec](t, spec)
+	case v1alpha1.KindRetentionPolicy, v1alpha1.KindClusterRetentionPolicy:
+		return convert[v1alpha1.RetentionPolicySpec](t, spec)
 	case v1alpha1.KindPause, v1alpha1.KindClusterPause:
 		return convert[v1alpha1.PauseSpec](t, spec)
 	default:

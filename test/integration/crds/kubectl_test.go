@@ -28,7 +28,7 @@ var storyObjects = []struct {
 }{
 	{clusterPolicy, "keep-claims"}, {policy, "keep-secrets"}, {module, "keep-labeled"}, {clusterModule, "keep-data"},
 	{finalizer, "remove-bucket"}, {clusterFinalizer, "backup"}, {archive, "undelete"}, {clusterArchive, "undelete-workloads"}, {pause, "all"}, {clusterPause, "incident"},
-	{budget, "nightly"}, {clusterBudget, "runaway"},
+	{budget, "nightly"}, {clusterBudget, "runaway"}, {retention, "last-jobs"}, {clusterRetention, "unused-settings"},
 }
 
 // applyStory applies testdata/story.yaml, and deletes it when the test ends.
@@ -244,6 +244,22 @@ func TestKubectlGet_ShowsDeletionBudgets(t *testing.T) {
 	for command, want := range map[string][]string{
 		"delbudget":  {"NAME|MAX|WINDOW|ON-EXHAUSTED|USED|WAITING|EXHAUSTED|AGE", "nightly|10%|24h|Trip|5|3|True|AGE"},
 		"cdelbudget": {"NAME|MAX|WINDOW|ON-EXHAUSTED|USED|WAITING|EXHAUSTED|AGE", "runaway|500|1m|Wait||||AGE"},
+	} {
+		a.expectColumns(command, want)
+	}
+}
+
+func TestKubectlGet_ShowsRetentionPolicies(t *testing.T) {
+	a := newAPI(t)
+	a.applyStory()
+	a.writeStatus(retention, "last-jobs", v1alpha1.RetentionPolicyStatus{
+		Selected: 12, Due: 3, Removed: 40, Conditions: []metav1.Condition{condition(v1alpha1.ConditionEnforcing, metav1.ConditionTrue)},
+		Kept:         map[string]int64{"Protected": 2},
+		NextRemovals: []v1alpha1.NextRemoval{{APIVersion: "batch/v1", Kind: "Job", Namespace: "default", Name: "a", Reason: "KeepLast"}},
+	})
+	for command, want := range map[string][]string{
+		"retpol":  {"NAME|MODE|SELECTED|DUE|REMOVED|ENFORCING|REASON|AGE", "last-jobs|Enforce|12|3|40|True||AGE"},
+		"cretpol": {"NAME|MODE|SELECTED|DUE|REMOVED|ENFORCING|REASON|AGE", "unused-settings|Monitor||||||AGE"},
 	} {
 		a.expectColumns(command, want)
 	}

@@ -54,11 +54,13 @@ var (
 	pause        = kind{v1alpha1.KindPause, "pauses", false}
 	clusterPause = kind{v1alpha1.KindClusterPause, "clusterpauses", true}
 
-	budget        = kind{v1alpha1.KindDeletionBudget, "deletionbudgets", false}
-	clusterBudget = kind{v1alpha1.KindClusterDeletionBudget, "clusterdeletionbudgets", true}
+	budget           = kind{v1alpha1.KindDeletionBudget, "deletionbudgets", false}
+	clusterBudget    = kind{v1alpha1.KindClusterDeletionBudget, "clusterdeletionbudgets", true}
+	retention        = kind{v1alpha1.KindRetentionPolicy, "retentionpolicies", false}
+	clusterRetention = kind{v1alpha1.KindClusterRetentionPolicy, "clusterretentionpolicies", true}
 
 	kinds = []kind{
-		policy, clusterPolicy, module, clusterModule, finalizer, clusterFinalizer, archive, clusterArchive, pause, clusterPause, budget, clusterBudget,
+		policy, clusterPolicy, module, clusterModule, finalizer, clusterFinalizer, archive, clusterArchive, pause, clusterPause, budget, clusterBudget, retention, clusterRetention,
 	}
 )
 
@@ -99,7 +101,7 @@ func newAPI(t *testing.T) *api {
 // install applies the manifests as a user would. Discovery lists a new kind a little
 // later than it is served, and kubectl caches discovery.
 func (a *api) install() error {
-	for _, folder := range []string{manifests, manifests + "/archive", manifests + "/safety"} {
+	for _, folder := range []string{manifests, manifests + "/archive", manifests + "/safety", manifests + "/retention"} {
 		if _, err := a.cluster.Kubectl(a.Context(), "apply", "--server-side", "-k", folder); err != nil {
 			return err
 		}

@@ -31,6 +31,14 @@ func TestLargestResources_AreAccepted(t *testing.T) {
 				}),
 			}},
 		}},
+		"retention": {clusterRetention, map[string]any{
+			"resources": fill(20, func(i int) any { return map[string]any{"apiGroups": names(1, 253), "resources": names(1, 253)} }),
+			"keepLast":  1, "objectSelector": selector, "namespaceSelector": selector, "finishedAt": strings.Repeat("x", 8192),
+			"groupBy": map[string]any{"type": "Expression", "expression": strings.Repeat("x", 8192)},
+			"matchConditions": fill(64, func(i int) any {
+				return map[string]any{"name": name(i, 63), "expression": strings.Repeat("x", 8192)}
+			}),
+		}},
 		"conditions": {clusterPolicy, map[string]any{
 			"resources": rules[:1], "module": map[string]any{"name": name(0, 253)},
 			"matchConditions": fill(64, func(i int) any {

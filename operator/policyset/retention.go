@@ -1,0 +1,185 @@
+package policyset
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/cel-go/cel"
+	celtypes "github.com/google/cel-go/common/types"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
+	"github.com/gleaner-dev/gleaner/operator/candidate"
+	"github.com/gleaner-dev/gleaner/operator/retain"
+	"github.com/gleaner-dev/gleaner/policies"
+)
+
+// Retention is a RetentionPolicy or ClusterRetentionPolicy. Its Policy says which objects it selects, and has no evaluator.
+type Retention struct {
+	Declaration
+	Spec v1alpha1.RetentionPolicySpec
+
+	Rule    retain.Rule
+	Options candidate.Options // without the operator's namespace
+
+	conditions func(context.Context, map[string]any) (bool, error)
+}
+
+// Enforces reports whether objects are removed.
+func (r *Retention) Enforces() bool {
+	return r.Policy.Enforce && r.Object.GetDeletionTimestamp() == nil
+}
+
+// OnlyFinished reports whether objects are selected only if they have finished.
+func (r *Retention) OnlyFinished() bool { return r.Spec.Order == v1alpha1.OrderByFinish }
+
+// Selects reports whether the policy selects an object of one of its resources. The labels of a namespace are read only if it has a
+// namespaceSelector. With an error, it is not known.
+func (r *Retention) Selects(o *unstructured.Unstructured, namespace func(name string) (labels.Set, error)) (bool, error) {
+	switch {
+	case r.Key.Namespace != "" && o.GetNamespace() != r.Key.Namespace:
+		return false, nil
+	case !r.Problem.IsZero():
+		return false, fmt.Errorf("%s is not accepted: %s", r.Policy, r.Problem.Message)
+	case r.Policy.ObjectSelector != nil && !r.Policy.ObjectSelector.Matches(labels.Set(o.GetLabels())):
+		return false, nil
+	}
+	if selector := r.Policy.NamespaceSelector; selector != nil && !selector.Empty() {
+		of, err := namespace(o.GetNamespace())
+		if err != nil || !selector.Matches(of) {
+			return false, err
+		}
+	}
+	if r.conditions == nil {
+		return true, nil
+	}
+	return r.conditions(context.Background(), o.Object)
+}
+
+// buildRetention sets the limits of a retention policy, and what it selects.
+func (b *Builder) buildRetention(r *Retention) {
+	r.Policy = &policies.Policy{
+		Kind: r.Kind, Namespace: r.Key.Namespace, Name: r.Key.Name, Generation: r.Object.GetGeneration(), Enforce: r.Spec.Mode == v1alpha1.ModeEnforce,
+	}
+	if !b.compileSelection(&r.Declaration) {
+		return
+	}
+	r.conditions = r.Policy.Matches
+	if err := b.compileRetention(r); err != nil {
+		r.refuse(v1alpha1.ConditionAccepted, "Invalid", err.Error())
+	}
+}
+
+func (b *Builder) compileRetention(r *Retention) error {
+	r.Rule = retain.Rule{MinAgeFrom: retain.ByCreation, MaxAgeFrom: retain.ByCreation, Order: retain.ByCreation}
+	r.Options = candidate.Options{IncludeControlled: r.Spec.IncludeControlled}
+	if r.OnlyFinished() {
+		r.Rule.Order = retain.ByFinish
+	}
+	r.Rule.KeepLast, r.Rule.MaxTotal = number(r.Spec.KeepLast), number(r.Spec.MaxTotal)
+	for _, each := range []struct {
+		field string
+		from  *v1alpha1.RetentionDuration
+		set   func(time.Duration)
+	}{
+		{"minAge", r.Spec.MinAge, func(d time.Duration) { r.Rule.MinAge = d }},
+		{"maxAge", r.Spec.MaxAge, func(d time.Duration) { r.Rule.MaxAge = d }},
+		{"unreferencedFor", r.Spec.UnreferencedFor, func(d time.Duration) { r.Rule.MaxUnused = d }},
+		{"ttlAfterFinished", r.Spec.TTLAfterFinished, func(d time.Duration) { r.Rule.TTL = &d }},
+	} {
+		if each.from == nil {
+			continue
+		}
+		d, err := time.ParseDuration(string(*each.from))
+		if err != nil || d < 0 {
+			return fmt.Errorf("%s is not a duration: write one such as 24h", each.field)
+		}
+		each.set(d)
+	}
+	if r.Spec.FinishedAt != "" {
+		program, err := compile(b.cel, "finishedAt", r.Spec.FinishedAt, "that returns a time or null", cel.TimestampType, cel.StringType, cel.NullType)
+		if err != nil {
+			return err
+		}
+		r.Options.Finished = finishedBy(program)
+	}
+	return b.compileGroups(r)
+}
+
+func number(n *int32) *int {
+	if n == nil {
+		return nil
+	}
+	most := int(*n)
+	return &most
+}
+
+func (b *Builder) compileGroups(r *Retention) error {
+	by := r.Spec.GroupBy
+	if by == nil {
+		return nil
+	}
+	switch by.Type {
+	case v1alpha1.GroupByOwner:
+		r.Options.GroupBy = candidate.ByOwner
+	case v1alpha1.GroupByNamespace:
+		r.Options.GroupBy = candidate.ByNamespace
+	case v1alpha1.GroupByLabel:
+		r.Options.GroupBy, r.Options.Label = candidate.ByLabel, by.Label
+	case v1alpha1.GroupByExpression:
+		program, err := compile(b.cel, "groupBy.expression", by.Expression, "that returns a string", cel.StringType)
+		if err != nil {
+			return err
+		}
+		r.Options.GroupBy, r.Options.Key = candidate.ByKey, keyBy(program)
+	default:
+		return fmt.Errorf("groupBy.type %q is not known: write Owner, Namespace, Label or Expression", by.Type)
+	}
+	return nil
+}
+
+// maxKey is the maximum size of the group of an object, in bytes.
+const maxKey = 253
+
+func keyBy(program cel.Program) func(*unstructured.Unstructured) (string, error) {
+	return func(o *unstructured.Unstructured) (string, error) {
+		value, _, err := program.ContextEval(context.Background(), map[string]any{variable: o.Object})
+		if err != nil {
+			return "", fmt.Errorf("groupBy.expression: %w", err)
+		}
+		key, ok := value.Value().(string)
+		switch {
+		case !ok:
+			return "", fmt.Errorf("groupBy.expression gives %s: write an expression that returns a string", value.Type())
+		case len(key) > maxKey:
+			return "", fmt.Errorf("groupBy.expression gives %d bytes: write an expression that returns at most %d", len(key), maxKey)
+		}
+		return key, nil
+	}
+}
+
+func finishedBy(program cel.Program) func(*unstructured.Unstructured) (bool, time.Time, error) {
+	return func(o *unstructured.Unstructured) (bool, time.Time, error) {
+		value, _, err := program.ContextEval(context.Background(), map[string]any{variable: o.Object})
+		if err != nil {
+			return false, time.Time{}, fmt.Errorf("finishedAt: %w", err)
+		}
+		if value.Type() == celtypes.NullType {
+			return false, time.Time{}, nil
+		}
+		switch at := value.Value().(type) {
+		case time.Time:
+			return true, at, nil
+		case string:
+			parsed, err := time.Parse(time.RFC3339, at)
+			if err != nil {
+				return false, time.Time{}, fmt.Errorf("finishedAt gives %.40q: write an expression that returns a time, such as 2030-01-02T03:04:05Z, or null", at)
+			}
+			return true, parsed, nil
+		default:
+			return false, time.Time{}, fmt.Errorf("finishedAt gives %s: write an expression that returns a time or null", value.Type())
+		}
+	}
+}
