@@ -8,6 +8,7 @@ package bulkread
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -50,10 +51,16 @@ const (
 
 // Lister lists a page of whole objects.
 type Lister interface {
-	// List returns the objects of a resource in a namespace, or all for "", after a continue token,
-	// and the token of the next page; "" after the last one. It fails if the page is larger than
-	// maxBytes.
-	List(ctx context.Context, resource schema.GroupVersionResource, namespace, token string, limit, maxBytes int) ([]Item, string, error)
+	// List returns the objects of a resource in a namespace, or all for "", after a continue token. If
+	// the page is larger than maxBytes, the error is ErrTooLarge.
+	List(ctx context.Context, resource schema.GroupVersionResource, namespace, token string, limit, maxBytes int) (Page, error)
+}
+
+// Page is a page of a list.
+type Page struct {
+	Items           []Item
+	Continue        string // the token of the next page; "" after the last one
+	ResourceVersion string // of the list
 }
 
 // Item is a listed object.
@@ -62,6 +69,20 @@ type Item struct {
 	UID             types.UID
 	ResourceVersion string
 	JSON            []byte // apiVersion and kind may be missing
+}
+
+// Object returns the whole object, whose kind the caller knows.
+func (i Item) Object(kind schema.GroupVersionKind) (*unstructured.Unstructured, error) {
+	var object map[string]any
+	if err := json.Unmarshal(i.JSON, &object); err != nil {
+		return nil, fmt.Errorf("read %s %s: %w", kind.Kind, i.Name, err)
+	}
+	if object == nil {
+		return nil, fmt.Errorf("read %s %s: it is null", kind.Kind, i.Name)
+	}
+	o := &unstructured.Unstructured{Object: object}
+	o.SetGroupVersionKind(kind)
+	return o, nil
 }
 
 // Wanted is an object in one state.
@@ -121,13 +142,8 @@ func (r *Reader) Get(w Wanted) (*unstructured.Unstructured, bool) {
 	if !ok || item.UID != w.UID || item.ResourceVersion != w.ResourceVersion {
 		return nil, false
 	}
-	var object map[string]any
-	if err := json.Unmarshal(item.JSON, &object); err != nil || object == nil {
-		return nil, false
-	}
-	o := &unstructured.Unstructured{Object: object}
-	o.SetGroupVersionKind(w.Resource.GroupVersionKind())
-	return o, true
+	o, err := item.Object(w.Resource.GroupVersionKind())
+	return o, err == nil
 }
 
 // take removes a listed object, and starts a list if that is worth it.
@@ -233,7 +249,7 @@ func (r *Reader) forget(now time.Time) {
 func (r *Reader) list(at place, token string) {
 	ctx, cancel := context.WithTimeout(context.Background(), listTimeout)
 	defer cancel()
-	items, next, err := r.lister.List(ctx, at.resource, at.namespace, token, pageSize, maxPageBytes)
+	page, err := r.lister.List(ctx, at.resource, at.namespace, token, pageSize, maxPageBytes)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.busy = false
@@ -244,15 +260,15 @@ func (r *Reader) list(at place, token string) {
 		r.end(s, now)
 		return
 	}
-	for _, item := range items {
+	for _, item := range page.Items {
 		if old, ok := s.items[item.Name]; ok {
 			r.bytes -= len(old.JSON)
 		}
 		s.items[item.Name] = item
 		r.bytes += len(item.JSON)
 	}
-	s.fetched += len(items)
-	s.listed, s.token, s.misses = now, next, 0
+	s.fetched += len(page.Items)
+	s.listed, s.token, s.misses = now, page.Continue, 0
 	if s.expiry == nil {
 		s.expiry = time.AfterFunc(ttl, func() { r.expire(at) })
 	} else {

@@ -42,10 +42,10 @@ func newWorld(t *testing.T, objects int) *world {
 
 func nameOf(i int) string { return fmt.Sprintf("o-%05d", i) }
 
-func (w *world) List(_ context.Context, _ schema.GroupVersionResource, namespace, token string, limit, maxBytes int) ([]Item, string, error) {
+func (w *world) List(_ context.Context, _ schema.GroupVersionResource, namespace, token string, limit, maxBytes int) (Page, error) {
 	w.lists = append(w.lists, namespace+" "+token)
 	if w.err != nil {
-		return nil, "", w.err
+		return Page{}, w.err
 	}
 	var first int
 	if token != "" {
@@ -60,12 +60,12 @@ func (w *world) List(_ context.Context, _ schema.GroupVersionResource, namespace
 		items = append(items, Item{Name: nameOf(i), UID: types.UID(nameOf(i)), ResourceVersion: "1", JSON: []byte(json)})
 	}
 	if w.size*len(items) > maxBytes {
-		return nil, "", errTooLarge
+		return Page{}, ErrTooLarge
 	}
 	if first+limit < w.objects {
-		return items, fmt.Sprint(first + limit), nil
+		return Page{Items: items, Continue: fmt.Sprint(first + limit)}, nil
 	}
-	return items, "", nil
+	return Page{Items: items}, nil
 }
 
 // get asks for an object, and reports whether it was listed. Then the lists that were started end.
@@ -299,15 +299,16 @@ func TestPlaces_AreBounded(t *testing.T) {
 }
 
 func TestParse_ReadsAList(t *testing.T) {
-	items, next, err := parse([]byte(`{"kind": "WidgetList", "metadata": {"continue": "more"}, "items": [
+	page, err := parse([]byte(`{"kind": "WidgetList", "metadata": {"continue": "more", "resourceVersion": "9"}, "items": [
 	  {"metadata": {"name": "a", "uid": "u", "resourceVersion": "5"}, "spec": {"n": 1}}]}`))
-	if err != nil || next != "more" || len(items) != 1 || items[0].Name != "a" || items[0].UID != "u" || items[0].ResourceVersion != "5" ||
+	items := page.Items
+	if err != nil || page.Continue != "more" || page.ResourceVersion != "9" || len(items) != 1 || items[0].Name != "a" || items[0].UID != "u" || items[0].ResourceVersion != "5" ||
 		!strings.Contains(string(items[0].JSON), `"spec": {"n": 1}`) {
-		t.Errorf("got %+v, %q, %v", items, next, err)
+		t.Errorf("got %+v, %q, %v", items, page.Continue, err)
 	}
 	for _, wrong := range []string{"", "[]", `{"items": {}}`, `{"items": [{"metadata": {"name": 1}}]}`} {
-		if items, _, err := parse([]byte(wrong)); err == nil {
-			t.Errorf("%s: got %+v, want an error", wrong, items)
+		if page, err := parse([]byte(wrong)); err == nil {
+			t.Errorf("%s: got %+v, want an error", wrong, page)
 		}
 	}
 }

@@ -29,10 +29,11 @@ func NewLiveLister(config *rest.Config) (LiveLister, error) {
 	return LiveLister{client}, nil
 }
 
-var errTooLarge = errors.New("the objects of a page are too large")
+// ErrTooLarge is the error of a page that is too large.
+var ErrTooLarge = errors.New("the objects of a page are too large")
 
 // List implements Lister.
-func (l LiveLister) List(ctx context.Context, resource schema.GroupVersionResource, namespace, token string, limit, maxBytes int) ([]Item, string, error) {
+func (l LiveLister) List(ctx context.Context, resource schema.GroupVersionResource, namespace, token string, limit, maxBytes int) (Page, error) {
 	root := path.Join("/apis", resource.Group, resource.Version)
 	if resource.Group == "" {
 		root = path.Join("/api", resource.Version)
@@ -44,29 +45,30 @@ func (l LiveLister) List(ctx context.Context, resource schema.GroupVersionResour
 	}
 	body, err := request.Stream(ctx)
 	if err != nil {
-		return nil, "", fmt.Errorf("list %s: %w", resource.GroupResource(), err)
+		return Page{}, fmt.Errorf("list %s: %w", resource.GroupResource(), err)
 	}
 	defer body.Close()
 	data, err := io.ReadAll(io.LimitReader(body, int64(maxBytes)+1))
 	switch {
 	case err != nil:
-		return nil, "", fmt.Errorf("list %s: %w", resource.GroupResource(), err)
+		return Page{}, fmt.Errorf("list %s: %w", resource.GroupResource(), err)
 	case len(data) > maxBytes:
-		return nil, "", fmt.Errorf("list %s: %w", resource.GroupResource(), errTooLarge)
+		return Page{}, fmt.Errorf("list %s: %w", resource.GroupResource(), ErrTooLarge)
 	}
 	return parse(data)
 }
 
 // parse returns the objects of a list, whose JSON shares the data.
-func parse(data []byte) ([]Item, string, error) {
+func parse(data []byte) (Page, error) {
 	var list struct {
 		Metadata struct {
-			Continue string `json:"continue"`
+			Continue        string `json:"continue"`
+			ResourceVersion string `json:"resourceVersion"`
 		} `json:"metadata"`
 		Items []json.RawMessage `json:"items"`
 	}
 	if err := json.Unmarshal(data, &list); err != nil {
-		return nil, "", fmt.Errorf("read list: %w", err)
+		return Page{}, fmt.Errorf("read list: %w", err)
 	}
 	items := make([]Item, 0, len(list.Items))
 	for _, raw := range list.Items {
@@ -78,9 +80,9 @@ func parse(data []byte) ([]Item, string, error) {
 			} `json:"metadata"`
 		}
 		if err := json.Unmarshal(raw, &o); err != nil {
-			return nil, "", fmt.Errorf("read list: %w", err)
+			return Page{}, fmt.Errorf("read list: %w", err)
 		}
 		items = append(items, Item{Name: o.Metadata.Name, UID: o.Metadata.UID, ResourceVersion: o.Metadata.ResourceVersion, JSON: raw})
 	}
-	return items, list.Metadata.Continue, nil
+	return Page{Items: items, Continue: list.Metadata.Continue, ResourceVersion: list.Metadata.ResourceVersion}, nil
 }

@@ -83,6 +83,7 @@ var layers = map[string]layer{
 	"operator/selectors": {internal: []string{"hostabi", "operator/selection", "policies"}, external: []string{"k8s.io/apimachinery"}},
 	"operator/lastseen":  {external: []string{"k8s.io/apimachinery"}},
 	"operator/bulkread":  {internal: []string{"operator/catalog"}, external: []string{"k8s.io/apimachinery", "k8s.io/client-go"}},
+	"operator/follow":    {internal: []string{"operator/bulkread", "operator/catalog"}, external: []string{"k8s.io/apimachinery", "k8s.io/client-go"}},
 	"operator/relabel": {
 		internal: []string{"operator/catalog", "operator/gate", "operator/graph", "operator/selection", "operator/selectors"},
 		external: []string{"github.com/go-logr/logr", "k8s.io/apimachinery", "k8s.io/client-go"},
