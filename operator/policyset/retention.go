@@ -35,9 +35,9 @@ func (r *Retention) Enforces() bool {
 // OnlyFinished reports whether objects are selected only if they have finished.
 func (r *Retention) OnlyFinished() bool { return r.Spec.Order == v1alpha1.OrderByFinish }
 
-// Selects reports whether the policy selects an object of one of its resources. The labels of a namespace are read only if it has a
-// namespaceSelector. With an error, it is not known.
-func (r *Retention) Selects(o *unstructured.Unstructured, namespace func(name string) (labels.Set, error)) (bool, error) {
+// Selects reports whether the policy selects an object of one of its resources, if it selects its namespace. With an error, it is not
+// known.
+func (r *Retention) Selects(o *unstructured.Unstructured) (bool, error) {
 	switch {
 	case r.Key.Namespace != "" && o.GetNamespace() != r.Key.Namespace:
 		return false, nil
@@ -45,17 +45,15 @@ func (r *Retention) Selects(o *unstructured.Unstructured, namespace func(name st
 		return false, fmt.Errorf("%s is not accepted: %s", r.Policy, r.Problem.Message)
 	case r.Policy.ObjectSelector != nil && !r.Policy.ObjectSelector.Matches(labels.Set(o.GetLabels())):
 		return false, nil
-	}
-	if selector := r.Policy.NamespaceSelector; selector != nil && !selector.Empty() {
-		of, err := namespace(o.GetNamespace())
-		if err != nil || !selector.Matches(of) {
-			return false, err
-		}
-	}
-	if r.conditions == nil {
+	case r.conditions == nil:
 		return true, nil
 	}
 	return r.conditions(context.Background(), o.Object)
+}
+
+// SelectsByNamespace reports whether the policy selects objects by the labels of their namespaces.
+func (r *Retention) SelectsByNamespace() bool {
+	return r.Policy.NamespaceSelector != nil && !r.Policy.NamespaceSelector.Empty()
 }
 
 // buildRetention sets the limits of a retention policy, and what it selects.

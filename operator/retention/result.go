@@ -2,6 +2,7 @@ package retention
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -31,11 +32,14 @@ type Result struct {
 
 // Evaluate decides about all objects.
 func (s *Survey) Evaluate(at Moment) Result {
-	all := s.sorted()
+	all := s.inNamespaces()
 	in := retain.Input{Rule: s.policy.Rule, Now: at.Now, Since: at.Since, Candidates: make([]retain.Candidate, len(all))}
 	for i, e := range all {
 		e.observe(at)
 		in.Candidates[i] = e.candidate.Candidate
+		if e.unknown != "" {
+			in.Candidates[i].Protected = e.unknown
+		}
 	}
 	if at.Since.IsZero() {
 		in.Rule.MaxUnused = 0
@@ -64,10 +68,41 @@ func (s *Survey) Evaluate(at Moment) Result {
 	return r
 }
 
+// inNamespaces returns the objects in namespaces that the policy selects, or may select, by name.
+func (s *Survey) inNamespaces() []*entry {
+	all := s.sorted()
+	if s.policy.SelectsNamespace == nil {
+		return all
+	}
+	type answer struct {
+		is  bool
+		err error
+	}
+	answers := map[string]answer{}
+	return slices.DeleteFunc(all, func(e *entry) bool {
+		a, known := answers[e.Namespace]
+		if !known {
+			a.is, a.err = s.policy.SelectsNamespace(e.Namespace)
+			answers[e.Namespace] = a
+		}
+		if e.unknown = ""; a.err != nil {
+			e.unknown = fmt.Sprintf("it may be selected: %s", a.err)
+		}
+		return !a.is && a.err == nil
+	})
+}
+
 // Keeps returns why the policy keeps an object that another policy removes (P-25); "" if it does not. The object must be as it is now.
 // What a policy may select and has not decided about stays.
 func (s *Survey) Keeps(o *unstructured.Unstructured) string {
 	c, selected := s.policy.of(o)
+	if selected && s.policy.SelectsNamespace != nil {
+		is, err := s.policy.SelectsNamespace(o.GetNamespace())
+		if err != nil {
+			return fmt.Sprintf("%s keeps it: it may be selected: %s", s.policy.Name, err)
+		}
+		selected = is
+	}
 	switch {
 	case !selected:
 		return ""

@@ -29,6 +29,10 @@ type Policy struct {
 	// Selects reports whether the policy selects an object. With an error, it is not known, and the object stays.
 	Selects func(*unstructured.Unstructured) (bool, error)
 
+	// SelectsNamespace reports whether the policy selects the objects of a namespace now; "" is that of cluster-scoped objects. It is
+	// called for each evaluation. Nil: all are.
+	SelectsNamespace func(name string) (bool, error)
+
 	// OnlyFinished leaves objects out that have not finished.
 	OnlyFinished bool
 }
@@ -85,7 +89,8 @@ type Survey struct {
 type entry struct {
 	Object
 	candidate candidate.Candidate
-	inUse     bool // at the last evaluation
+	inUse     bool   // at the last evaluation
+	unknown   string // why it is not known whether its namespace is selected
 }
 
 // New returns a Survey without objects.

@@ -232,6 +232,35 @@ func TestSurvey_OnlyFinished_LeavesOthersOut(t *testing.T) {
 	expect(t, "whether it keeps what can't be read", "last keeps it: it is not known whether it has finished: status.conditions is no list", s.Keeps(broken))
 }
 
+func TestSurvey_LooksAtNamespacesAtEachEvaluation(t *testing.T) {
+	namespaces := map[string]bool{"ci": true}
+	s := retention.New(retention.Policy{
+		Name: "old", Selects: all, Rule: retain.Rule{MaxAge: time.Hour, MaxAgeFrom: retain.ByCreation},
+		SelectsNamespace: func(name string) (bool, error) {
+			is, known := namespaces[name]
+			if !known {
+				return false, errors.New("namespace unread")
+			}
+			return is, nil
+		},
+	})
+	s.Put(job("a", 5))
+	expect(t, "removals", []string{"a MaxAge"}, removals(s.Evaluate(retention.Moment{Now: testTime})))
+	expect(t, "whether it keeps it", "", s.Keeps(job("a", 5)))
+	namespaces["ci"] = false
+	r := s.Evaluate(retention.Moment{Now: testTime})
+	expect(t, "removals and what is kept of a namespace that is not selected", 0, len(r.Removals)+len(r.Kept))
+	expect(t, "whether it keeps it then", "", s.Keeps(job("a", 5)))
+	delete(namespaces, "ci")
+	r = s.Evaluate(retention.Moment{Now: testTime})
+	if len(r.Removals) != 0 || len(r.Kept) != 1 || r.Kept[0].Message != "it may be selected: namespace unread" {
+		t.Errorf("with an unread namespace: %+v", r)
+	}
+	expect(t, "whether it keeps it then", "old keeps it: it may be selected: namespace unread", s.Keeps(job("a", 5)))
+	namespaces["ci"] = true
+	expect(t, "removals, again", []string{"a MaxAge"}, removals(s.Evaluate(retention.Moment{Now: testTime})))
+}
+
 func TestSurvey_ListsTheObjectsOfAKind(t *testing.T) {
 	s := retention.New(retention.Policy{Name: "all", Selects: all})
 	s.Put(job("a", 5, func(o *unstructured.Unstructured) { o.SetDeletionTimestamp(&metav1.Time{Time: testTime}) }))
