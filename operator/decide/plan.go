@@ -159,6 +159,7 @@ const (
 	LeftToCollector       Reason = "LeftToCollector"       // the built-in garbage collector is about to do the same
 	DeletedByCollector    Reason = "DeletedByCollector"    // the built-in garbage collector was allowed to delete the object
 	DeletionDenied        Reason = "DeletionDenied"        // a policy protects it, and denied a user's request to delete it
+	RemovedByRetention    Reason = "RemovedByRetention"    // a retention policy removes it: by age, number or disuse
 	CascadeCompleted      Reason = "CascadeCompleted"      // nothing is left of the cascade that the object's deletion has begun
 	CascadeStalled        Reason = "CascadeStalled"        // for five minutes, nothing of the object's cascade was deleted or released
 	DeletionDeferred      Reason = "DeletionDeferred"      // the built-in garbage collector requested a deletion before the decision was known

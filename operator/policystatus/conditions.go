@@ -64,6 +64,8 @@ func conditionsOf(o client.Object) *[]metav1.Condition {
 		return &policyStatus(o).Conditions
 	case *v1alpha1.ArchivePolicy, *v1alpha1.ClusterArchivePolicy:
 		return &archiveStatus(o).Conditions
+	case *v1alpha1.RetentionPolicy, *v1alpha1.ClusterRetentionPolicy:
+		return &retentionStatus(o).Conditions
 	default:
 		return &finalizerStatus(o).Conditions
 	}
@@ -95,6 +97,13 @@ func archiveStatus(o client.Object) *v1alpha1.ArchivePolicyStatus {
 		return &a.Status
 	}
 	return &o.(*v1alpha1.ClusterArchivePolicy).Status
+}
+
+func retentionStatus(o client.Object) *v1alpha1.RetentionPolicyStatus {
+	if r, ok := o.(*v1alpha1.RetentionPolicy); ok {
+		return &r.Status
+	}
+	return &o.(*v1alpha1.ClusterRetentionPolicy).Status
 }
 
 // describeModule sets the status of a module.

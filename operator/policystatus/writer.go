@@ -22,6 +22,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/gate"
 	"github.com/gleaner-dev/gleaner/operator/latest"
 	"github.com/gleaner-dev/gleaner/operator/policyset"
+	"github.com/gleaner-dev/gleaner/operator/retainer"
 	"github.com/gleaner-dev/gleaner/policies/worker"
 )
 
@@ -80,6 +81,7 @@ type Options struct {
 	Observations *Observations
 	Sandbox      *worker.Pool // may be nil
 	Archive      *Archive     // nil: there is no archive
+	Retention    *latest.Value[retainer.Status]
 
 	// Held counts the objects with a hold.
 	Held func() map[Place]int
@@ -147,6 +149,9 @@ func (w *Writer) Run(ctx context.Context) error {
 		case <-changed.gracePeriods:
 		case <-changed.companion:
 		case <-changed.store:
+		case <-changed.retention:
+			w.reportRetention(ctx)
+			pause(ctx, progressPause)
 		case <-again.C:
 		case <-tick.C:
 		case <-w.progress:
@@ -157,12 +162,15 @@ func (w *Writer) Run(ctx context.Context) error {
 }
 
 // changes are closed when something is published that status depends on.
-type changes struct{ snapshots, gate, admission, protect, gracePeriods, companion, store <-chan struct{} }
+type changes struct{ snapshots, gate, admission, protect, gracePeriods, companion, store, retention <-chan struct{} }
 
 func (w *Writer) changed() changes {
 	c := changes{
 		snapshots: w.options.Snapshots.Changed(), gate: w.options.Gate.Changed(), admission: w.options.Admission.Changed(),
 		protect: w.options.Protect.Changed(), gracePeriods: w.options.GracePeriods.Changed(),
+	}
+	if w.options.Retention != nil {
+		c.retention = w.options.Retention.Changed()
 	}
 	if w.options.Companion != nil {
 		c.companion = w.options.Companion.Changed()
@@ -273,6 +281,7 @@ func (w *Writer) report(ctx context.Context, s *policyset.Snapshot, v view) {
 	}
 	w.reportFinalizers(ctx, s, v)
 	w.reportArchives(ctx, s, v)
+	w.reportRetentions(ctx, s)
 }
 
 func (w *Writer) reportFinalizers(ctx context.Context, s *policyset.Snapshot, v view) {
@@ -312,6 +321,9 @@ func (w *Writer) forgetCopies(s *policyset.Snapshot) {
 	}
 	for _, a := range s.Archives {
 		exists[a.Object.GetUID()] = true
+	}
+	for _, r := range s.Retentions {
+		exists[r.Object.GetUID()] = true
 	}
 	for uid := range w.copies {
 		if !exists[uid] {

@@ -38,13 +38,14 @@ func (r *Recorder) log(e record.Entry) {
 }
 
 // eventTypes are the types of the events that decisions raise, most of them of policies. A
-// plain delete raises none: the object is gone.
+// plain delete raises none, since the object is gone, unless nobody but a policy wanted it.
 var eventTypes = map[decide.Reason]string{
 	decide.KeptByPolicy:       corev1.EventTypeNormal,
 	decide.DelayedByPolicy:    corev1.EventTypeNormal,
 	decide.PolicyWaiting:      corev1.EventTypeNormal,
 	decide.PropagationDecided: corev1.EventTypeNormal,
 	decide.OverriddenByPolicy: corev1.EventTypeNormal,
+	decide.RemovedByRetention: corev1.EventTypeNormal,
 	decide.DependentsInOrder:  corev1.EventTypeNormal,
 	decide.ObserveTimedOut:    corev1.EventTypeWarning,
 	decide.TooManyOwners:      corev1.EventTypeWarning,

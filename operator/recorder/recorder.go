@@ -24,6 +24,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/modulecall"
 	"github.com/gleaner-dev/gleaner/operator/policystatus"
 	"github.com/gleaner-dev/gleaner/operator/record"
+	"github.com/gleaner-dev/gleaner/operator/retainer"
 	"github.com/gleaner-dev/gleaner/operator/writelimit"
 )
 
@@ -172,6 +173,29 @@ func (r *Recorder) RecordDenied(o graph.Object, user string, evaluation evaluate
 	r.metrics.countDecision(entry, o)
 	if entry, isNew := r.add(entry); isNew && r.announces(entry) {
 		r.log(entry)
+	}
+}
+
+// RecordRetention records that an object was removed for a retention policy, or that this has failed.
+func (r *Recorder) RecordRetention(o retainer.Outcome) {
+	action, detail := record.ActionOf(o.Action)
+	entry := record.Entry{
+		Time: r.options.Now(), Object: record.ObjectOf(o.Object), Reason: decide.RemovedByRetention, Action: action, Detail: detail, Result: string(o.Result),
+		Policy: o.Policy.Policy.String(), Message: fmt.Sprintf("%s: %s", o.Policy.Policy, o.Message), Duration: o.Duration,
+	}
+	if o.Err != nil {
+		entry.Result, entry.Error = "Failed", o.Err.Error()
+	}
+	if !o.NextAttempt.IsZero() {
+		entry.NextAttempt = &o.NextAttempt
+	}
+	r.metrics.countDecision(entry, o.Object)
+	if r.options.Subscriber != nil {
+		r.options.Subscriber(entry)
+	}
+	if entry, isNew := r.add(entry); isNew && r.announces(entry) {
+		r.log(entry)
+		r.raiseEvent(o.Object, entry)
 	}
 }
 

@@ -27,10 +27,11 @@ type user struct {
 	refs []Reference
 }
 
-// Put adds the references of an object, or replaces them. It returns those that the object had and does not have any more. An object
-// that can't be read is remembered as such: see Err.
-func (x *Index) Put(o *unstructured.Unstructured) (released []Reference) {
+// Put adds the references of an object, or replaces them. It returns those that the object had and does not have any more, and whether
+// anything has changed. An object that can't be read is remembered as such: see Err.
+func (x *Index) Put(o *unstructured.Unstructured) (released []Reference, changed bool) {
 	uid := o.GetUID()
+	_, unread := x.unread[uid]
 	before := x.Forget(uid)
 	refs, err := Of(o)
 	if err != nil {
@@ -38,10 +39,10 @@ func (x *Index) Put(o *unstructured.Unstructured) (released []Reference) {
 			x.unread = map[types.UID]error{}
 		}
 		x.unread[uid] = err
-		return before
+		return before, !unread
 	}
 	if len(refs) == 0 {
-		return before
+		return before, unread || len(before) != 0
 	}
 	if x.objects == nil {
 		x.objects, x.by = map[types.UID]*user{}, map[Reference][]*user{}
@@ -52,7 +53,8 @@ func (x *Index) Put(o *unstructured.Unstructured) (released []Reference) {
 	for _, r := range u.refs {
 		x.by[r] = append(x.by[r], u)
 	}
-	return slices.DeleteFunc(before, func(r Reference) bool { return slices.Contains(u.refs, r) })
+	changed = unread || !slices.Equal(before, u.refs)
+	return slices.DeleteFunc(before, func(r Reference) bool { return slices.Contains(u.refs, r) }), changed
 }
 
 // Forget forgets an object, such as one that was deleted, and returns the references that it had. They belong to the caller.

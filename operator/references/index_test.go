@@ -77,12 +77,18 @@ func TestIndex_SaysWhatIsReleased(t *testing.T) {
 	var (
 		x        references.Index
 		released = references.Set{}
+		last     string
 	)
 	change := func(manifest string) {
 		t.Helper()
 		o := parse(t, manifest)
 		o.SetUID("uid")
-		released.Add(x.Put(o)...)
+		refs, changed := x.Put(o)
+		released.Add(refs...)
+		if changed != (manifest != last) {
+			t.Errorf("changed is %t", changed)
+		}
+		last = manifest
 	}
 	expect := func(want ...string) {
 		t.Helper()

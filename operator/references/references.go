@@ -7,6 +7,7 @@ package references
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -94,6 +95,16 @@ func Kinds() []schema.GroupKind {
 	}
 	return kinds
 }
+
+// within are the kinds whose objects refer to objects of their own namespace only.
+var within = []schema.GroupKind{
+	{Kind: "Pod"}, {Kind: "PodTemplate"}, {Kind: "ReplicationController"}, {Kind: "ServiceAccount"},
+	{Group: "apps", Kind: "Deployment"}, {Group: "apps", Kind: "ReplicaSet"}, {Group: "apps", Kind: "DaemonSet"}, {Group: "apps", Kind: "StatefulSet"},
+	{Group: "apps", Kind: "ControllerRevision"}, {Group: "batch", Kind: "Job"}, {Group: "batch", Kind: "CronJob"}, {Group: "networking.k8s.io", Kind: "Ingress"},
+}
+
+// AcrossNamespaces reports whether objects of a kind may refer to objects of other namespaces.
+func AcrossNamespaces(kind schema.GroupKind) bool { return !slices.Contains(within, kind) }
 
 // Of returns the references of an object, some more than once. The object is not changed. An object of a kind that is not one of
 // Kinds is an error.

@@ -12,6 +12,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
 	"github.com/gleaner-dev/gleaner/operator/references"
@@ -335,6 +336,17 @@ func TestKinds_CanAllBeRead(t *testing.T) {
 		o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": k.WithVersion("v1").GroupVersion().String(), "kind": k.Kind}}
 		if _, err := references.Of(o); err != nil {
 			t.Error(fmt.Errorf("an empty object: %w", err))
+		}
+	}
+}
+
+func TestAcrossNamespaces_OfAllKindsThatMay(t *testing.T) {
+	for kind, want := range map[string]bool{
+		"Pod": false, "Job.batch": false, "Ingress.networking.k8s.io": false, "ServiceAccount": false,
+		"RoleBinding.rbac.authorization.k8s.io": true, "PersistentVolume": true, "PersistentVolumeClaim": true, "Gateway.gateway.networking.k8s.io": true, "Unknown": true,
+	} {
+		if got := references.AcrossNamespaces(schema.ParseGroupKind(kind)); got != want {
+			t.Errorf("%s: %t", kind, got)
 		}
 	}
 }

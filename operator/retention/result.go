@@ -68,6 +68,9 @@ func (s *Survey) Evaluate(at Moment) Result {
 	return r
 }
 
+// Removes reports whether the policy removes an object, by the last evaluation.
+func (s *Survey) Removes(uid types.UID) bool { return s.removes[uid] }
+
 // inNamespaces returns the objects in namespaces that the policy selects, or may select, by name.
 func (s *Survey) inNamespaces() []*entry {
 	all := s.sorted()

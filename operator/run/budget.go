@@ -54,6 +54,7 @@ func (f follower) budgetCalls(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if ids := f.budgeting.budgeter.Called(ctx); len(ids) != 0 {
 			f.store.Requeue(ids)
+			f.retention.Retry()
 		}
 	}
 	return nil

@@ -110,6 +110,7 @@ func (op *Operator) typesChanged(types *catalog.Catalog) {
 	op.snapshots.Refresh()
 	op.pausing.source.Refresh()
 	op.budgeting.budgeter.Refresh()
+	op.retention.Refresh()
 	op.policiesChanged()
 	if _, served := types.Preferred(migrations); served && !op.options.Companion {
 		op.warnOfMigrations.Do(func() {

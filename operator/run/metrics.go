@@ -87,6 +87,7 @@ func (m metrics) Collect(out chan<- prometheus.Metric) {
 	m.operator.collectPauses(out)
 	m.operator.budgeting.collect(out)
 	m.operator.cascading.collect(out)
+	m.operator.collectRetention(out)
 	if m.operator.modules != nil {
 		collectSandbox(m.operator.modules.Sandbox, out)
 	}

@@ -51,6 +51,7 @@ func (f follower) pauseChanges(ctx context.Context) error {
 			if pause.IsNarrower(before, then, s, now) {
 				f.store.Sweep()
 				f.finalizers.Retry()
+				f.retention.Retry()
 			}
 			before, then = s, now
 		}

@@ -53,7 +53,7 @@ func (op *Operator) connectSubscribers(client, watching metadata.Interface) {
 	status := policystatus.Options{
 		Client: op.policyClient, Snapshots: op.snapshots, Gate: &op.gate, Admission: installer.Status(), Protect: protecting.Status(), GracePeriods: gracePeriods.Status(),
 		Observations: op.observations, Sandbox: op.modules.Sandbox, Held: v.heldByPlace, Progress: v.progress, Serves: v.serves, ServesKind: v.servesKind,
-		Events: op.policyEvents, Archive: op.archiving.status(), Log: log, Now: op.now,
+		Events: op.policyEvents, Archive: op.archiving.status(), Retention: op.retention.Status(), Log: log, Now: op.now,
 	}
 	if op.options.Companion {
 		op.companion = companion.New(companion.Options{
@@ -81,7 +81,7 @@ func (op *Operator) connectSubscribers(client, watching metadata.Interface) {
 		Changed: op.snapshots.Changed, Selectors: op.snapshots.Selectors, Types: op.types, Gate: &op.gate,
 		Client: watching, Store: op.store, Now: op.now, Log: log,
 	})
-	op.subscribers = append(op.subscribers, labels.Run, op.pausing.source.Run, op.budgeting.budgeter.Run, op.cascading.log.Run, follow.gateChanges, follow.policyChanges, follow.pauseChanges, follow.budgetCalls, installer.Run, protecting.Run, gracePeriods.Run, op.statusWriter.Run, guard.Run)
+	op.subscribers = append(op.subscribers, labels.Run, op.pausing.source.Run, op.budgeting.budgeter.Run, op.cascading.log.Run, op.retention.Run, follow.gateChanges, follow.policyChanges, follow.pauseChanges, follow.budgetCalls, installer.Run, protecting.Run, gracePeriods.Run, op.statusWriter.Run, guard.Run)
 	op.subscribers = append(op.subscribers, op.archiving.run()...)
 }
 

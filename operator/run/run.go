@@ -50,6 +50,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/policystatus"
 	"github.com/gleaner-dev/gleaner/operator/record"
 	"github.com/gleaner-dev/gleaner/operator/recorder"
+	"github.com/gleaner-dev/gleaner/operator/retainer"
 	"github.com/gleaner-dev/gleaner/operator/watch"
 	"github.com/gleaner-dev/gleaner/operator/webhook"
 	"github.com/gleaner-dev/gleaner/policies"
@@ -151,6 +152,7 @@ type Operator struct {
 	pausing      pausing
 	budgeting    budgeting
 	cascading    cascading
+	retention    *retainer.Retainer
 	subscribers  []manager.RunnableFunc
 
 	warnOfMigrations sync.Once
@@ -227,6 +229,9 @@ func (op *Operator) connect() error {
 		OnChange:    op.typesChanged,
 		Selectors:   op.snapshots.Selectors,
 	})
+	if err := op.connectRetention(watching, workClient, reads); err != nil {
+		return err
+	}
 	op.connectCollector(workClient, watchClient, working, reads)
 	return nil
 }

@@ -27,7 +27,8 @@ type Origin string
 const (
 	Collector  Origin = "collector"
 	Finalizers Origin = "finalizers"
-	Archive    Origin = "archive"  // the finalizers of archive policies
+	Archive    Origin = "archive" // the finalizers of archive policies
+	Retention  Origin = "retention"
 	Webhooks   Origin = "webhooks" // on any replica
 )
 

@@ -190,9 +190,16 @@ var layers = map[string]layer{
 		},
 		external: []string{"github.com/go-logr/logr", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils", "sigs.k8s.io/controller-runtime"},
 	},
-	"operator/retain":     {},
-	"operator/retention":  {internal: []string{"operator/candidate", "operator/retain"}, external: []string{"k8s.io/apimachinery"}},
-	"operator/candidate":  {internal: []string{"operator/retain"}, external: []string{"k8s.io/api", "k8s.io/apimachinery"}},
+	"operator/retain":    {},
+	"operator/retention": {internal: []string{"operator/candidate", "operator/retain"}, external: []string{"k8s.io/apimachinery"}},
+	"operator/candidate": {internal: []string{"operator/retain"}, external: []string{"k8s.io/api", "k8s.io/apimachinery"}},
+	"operator/retainer": {
+		internal: []string{
+			"operator/act", "operator/candidate", "operator/catalog", "operator/decide", "operator/follow", "operator/gate", "operator/graph", "operator/latest",
+			"operator/modulecall", "operator/policyset", "operator/references", "operator/retain", "operator/retention", "operator/writer", "policies",
+		},
+		external: []string{"github.com/go-logr/logr", "k8s.io/apimachinery", "k8s.io/client-go"},
+	},
 	"operator/references": {external: []string{"k8s.io/api", "k8s.io/apimachinery"}},
 	"operator/slots":      {},
 	"operator/graceperiod": {
@@ -218,7 +225,7 @@ var layers = map[string]layer{
 	"operator/policystatus": {
 		internal: []string{
 			"crds/v1alpha1", "hostabi", "operator/admission", "operator/archivestore", "operator/companion", "operator/gate", "operator/graceperiod", "operator/latest", "operator/policyset",
-			"operator/protect", "policies", "policies/worker",
+			"operator/protect", "operator/retainer", "operator/retention", "policies", "policies/worker",
 		},
 		external: []string{"github.com/go-logr/logr", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/controller-runtime"},
 	},
@@ -308,7 +315,7 @@ var layers = map[string]layer{
 	"operator/recorder": {
 		internal: []string{
 			"hostabi", "operator/act", "operator/collector", "operator/decide", "operator/evaluate", "operator/finalizers", "operator/graph",
-			"operator/modulecall", "operator/policystatus", "operator/record", "operator/writelimit",
+			"operator/modulecall", "operator/policystatus", "operator/record", "operator/retainer", "operator/writelimit",
 		},
 		external: []string{"github.com/go-logr/logr", "github.com/prometheus", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
 	},
@@ -331,11 +338,11 @@ var layers = map[string]layer{
 	},
 	"operator/run": {
 		internal: []string{
-			"crds/v1alpha1", "operator/admission", "operator/archive", "operator/archiver", "operator/archivestore", "operator/budgeter", "operator/bulkread", "operator/canary", "operator/cascadelog", "operator/catalog", "operator/collector",
+			"crds/v1alpha1", "operator/act", "operator/admission", "operator/archive", "operator/archiver", "operator/archivestore", "operator/budgeter", "operator/bulkread", "operator/canary", "operator/cascadelog", "operator/catalog", "operator/collector",
 			"operator/companion", "operator/companion/reviewer", "operator/completion", "operator/debug", "operator/escape", "operator/fairqueue", "operator/finalizers",
 			"operator/gate", "operator/gather", "operator/graceperiod", "operator/graph", "operator/graphstore", "operator/intents", "operator/inuse", "operator/keystore",
 			"operator/modulecall", "operator/modulestore", "operator/modulestore/loader", "operator/networks", "operator/pause", "operator/pausestore", "operator/policyset", "operator/policystatus", "operator/protect", "operator/protect/reviewer", "operator/record", "operator/recordlog",
-			"operator/recorder", "operator/relabel", "operator/watch", "operator/webhook", "operator/writelimit", "operator/writer",
+			"operator/recorder", "operator/relabel", "operator/retainer", "operator/watch", "operator/webhook", "operator/writelimit", "operator/writer",
 			"policies", "policies/source/egress", "policies/worker",
 		},
 		external: []string{

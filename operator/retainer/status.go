@@ -1,0 +1,97 @@
+package retainer
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gleaner-dev/gleaner/operator/latest"
+	"github.com/gleaner-dev/gleaner/operator/retain"
+	"github.com/gleaner-dev/gleaner/operator/retention"
+)
+
+// maxNext is the number of objects in PolicyStatus.Next.
+const maxNext = 10
+
+// Status is what is observed of all policies, by the UIDs of their resources.
+type Status map[types.UID]PolicyStatus
+
+// PolicyStatus is what is observed of a policy.
+type PolicyStatus struct {
+	Name       string
+	Generation int64
+
+	// Problem is why nothing is decided, and Listing is true until all objects were listed.
+	Problem   string
+	TooMany   bool // it selects too many objects, or there are too many policies
+	Listing   bool
+	UsesKnown bool // whether objects are used is known, or does not matter
+
+	seen
+
+	Removed  int64
+	Waiting  bool      // for a pause or a budget
+	FailedAt time.Time // zero: nothing has failed
+	Failure  string
+	KeptBy   string // an object that another policy keeps, and why; "": there is none
+}
+
+// Status returns the value that is published.
+func (r *Retainer) Status() *latest.Value[Status] { return &r.status }
+
+// publish publishes what is observed.
+func (r *Retainer) publish() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := Status{}
+	now := r.options.Now()
+	known := !r.moment(now).Since.IsZero()
+	for uid, p := range r.plans {
+		all[uid] = p.status(now, known)
+	}
+	r.status.Store(all)
+}
+
+// status returns what is observed of a policy.
+func (p *plan) status(now time.Time, usesKnown bool) PolicyStatus {
+	s := PolicyStatus{
+		Name: p.Policy.String(), Generation: p.Object.GetGeneration(), Problem: p.problem, TooMany: p.problem != "" && p.Problem.IsZero() || !p.overflowed.IsZero(),
+		Listing: !p.evaluated || len(p.unread) != 0, UsesKnown: usesKnown || !p.refersTo(),
+		seen: p.seen, Removed: p.removed, Waiting: now.Before(p.waitsUntil), FailedAt: p.failedAt, Failure: p.failure, KeptBy: p.keptBy,
+	}
+	if !p.overflowed.IsZero() {
+		s.Problem = "it selects too many objects: select fewer, or create several policies"
+	}
+	return s
+}
+
+// seen is what an evaluation has found.
+type seen struct {
+	Selected, Due int64
+	Kept          map[retain.Reason]int64
+	Next          []retention.Decision // what is removed next, what is due first
+	Problems      []string
+}
+
+func summarize(r retention.Result) seen {
+	s := seen{
+		Selected: int64(len(r.Removals) + len(r.Kept)), Due: int64(len(r.Removals)), Kept: map[retain.Reason]int64{}, Problems: r.Problems,
+		Next: slices.Clone(r.Removals[:min(len(r.Removals), maxNext)]),
+	}
+	var later []retention.Decision
+	for _, d := range r.Kept {
+		if d.Reason != retain.WithinLimits && d.Reason != retain.TooYoung {
+			s.Kept[d.Reason]++
+		}
+		if !d.Due.IsZero() {
+			later = append(later, d)
+		}
+	}
+	slices.SortFunc(later, func(a, b retention.Decision) int {
+		return cmp.Or(a.Due.Compare(b.Due), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	s.Next = append(s.Next, later[:min(len(later), maxNext-len(s.Next))]...)
+	return s
+}

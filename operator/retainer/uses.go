@@ -1,0 +1,255 @@
+package retainer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gleaner-dev/gleaner/operator/candidate"
+	"github.com/gleaner-dev/gleaner/operator/catalog"
+	"github.com/gleaner-dev/gleaner/operator/follow"
+	"github.com/gleaner-dev/gleaner/operator/references"
+	"github.com/gleaner-dev/gleaner/operator/retention"
+)
+
+const (
+	// proofRetry is when a failed proof that a type is not served is repeated.
+	proofRetry = 10 * time.Second
+
+	// maxListed is how long a live list of everything that may refer to the objects of a namespace is used.
+	maxListed = 10 * time.Second
+)
+
+// uses is what refers to others, in all namespaces.
+type uses struct {
+	kinds    map[schema.GroupKind]bool // that can refer to others and that are served
+	unread   map[schema.GroupKind]bool // of those, the ones that were not listed yet
+	unproven error                     // whether other kinds are served; nil: it is proven that they are not
+	index    references.Index
+	of       map[schema.GroupKind]map[types.UID]struct{}
+	released []references.Reference
+	since    time.Time // when everything was listed; zero: it was not yet
+}
+
+// isReferredTo reports whether objects of a kind can be referred to.
+func isReferredTo(kind schema.GroupKind) bool {
+	if kind.Group != "" {
+		return false
+	}
+	switch references.Kind(kind.Kind) {
+	case references.ConfigMap, references.Secret, references.Claim, references.ServiceAccount:
+		return true
+	default:
+		return false
+	}
+}
+
+// refersTo reports whether others can refer to objects that the policy selects.
+func (p *plan) refersTo() bool {
+	for kind := range p.kinds {
+		if isReferredTo(kind) {
+			return true
+		}
+	}
+	return false
+}
+
+// setUses has uses followed if a policy selects what others refer to. The caller holds mu.
+func (r *Retainer) setUses(served *catalog.Catalog) {
+	needed := false
+	for _, p := range r.plans {
+		needed = needed || p.problem == "" && p.refersTo()
+	}
+	if !needed {
+		r.uses = nil
+		return
+	}
+	if r.uses == nil {
+		r.uses = &uses{
+			kinds: map[schema.GroupKind]bool{}, unread: map[schema.GroupKind]bool{}, of: map[schema.GroupKind]map[types.UID]struct{}{},
+			unproven: errors.New("types are being discovered"),
+		}
+	}
+	for _, kind := range references.Kinds() {
+		_, is := served.Preferred(kind)
+		switch {
+		case is && !r.uses.kinds[kind]:
+			r.uses.kinds[kind], r.uses.unread[kind] = true, true
+		case !is && r.uses.kinds[kind]:
+			r.uses.remove(kind)
+		}
+	}
+}
+
+// remove forgets a kind that is no longer served.
+func (u *uses) remove(kind schema.GroupKind) {
+	for uid := range u.of[kind] {
+		u.released = append(u.released, u.index.Forget(uid)...)
+	}
+	delete(u.of, kind)
+	delete(u.kinds, kind)
+	delete(u.unread, kind)
+}
+
+// proveAbsent proves that the kinds that discovery has not seen are not served. It returns when that is to be tried again; 0: not.
+func (r *Retainer) proveAbsent(ctx context.Context, served *catalog.Catalog) time.Duration {
+	r.mu.Lock()
+	u := r.uses
+	r.mu.Unlock()
+	if u == nil {
+		return 0
+	}
+	err := r.absent(ctx, served)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	u.unproven = err
+	u.complete(r.options.Now())
+	r.usesChanged()
+	if err != nil {
+		return proofRetry
+	}
+	return 0
+}
+
+// absent returns nil if the kinds that can refer to others and that discovery has not seen are not served.
+func (r *Retainer) absent(ctx context.Context, served *catalog.Catalog) error {
+	for _, kind := range references.Kinds() {
+		if _, is := served.Preferred(kind); is {
+			continue
+		}
+		absent, err := r.options.Absent(ctx, kind)
+		switch {
+		case err != nil:
+			return fmt.Errorf("whether %s is served: %w", kind, err)
+		case !absent:
+			return fmt.Errorf("%s is served, and not followed yet", kind)
+		}
+	}
+	return nil
+}
+
+// complete notes that everything is known, if it is.
+func (u *uses) complete(now time.Time) {
+	if len(u.unread) == 0 && u.unproven == nil && u.since.IsZero() {
+		u.since = now
+	}
+}
+
+// put shows an object, and reports whether that changes what is used.
+func (u *uses) put(o *unstructured.Unstructured) bool {
+	kind := o.GroupVersionKind().GroupKind()
+	of := u.of[kind]
+	if of == nil {
+		of = map[types.UID]struct{}{}
+		u.of[kind] = of
+	}
+	of[o.GetUID()] = struct{}{}
+	released, changed := u.index.Put(o)
+	u.released = append(u.released, released...)
+	return changed
+}
+
+// forget forgets an object, and reports whether that changes what is used.
+func (u *uses) forget(kind schema.GroupKind, uid types.UID) bool {
+	if _, known := u.of[kind][uid]; !known {
+		return false
+	}
+	delete(u.of[kind], uid)
+	released := u.index.Forget(uid)
+	u.released = append(u.released, released...)
+	return len(released) != 0
+}
+
+// listed notes that a kind was listed: what was not seen is gone. After a gap, uses may have begun and ended unseen.
+func (u *uses) listed(kind schema.GroupKind, seen map[types.UID]struct{}, now time.Time, gap bool) {
+	for uid := range u.of[kind] {
+		if _, is := seen[uid]; !is {
+			u.forget(kind, uid)
+		}
+	}
+	delete(u.unread, kind)
+	if gap {
+		u.since = time.Time{}
+	}
+	u.complete(now)
+}
+
+// take returns what was released, and forgets it.
+func (u *uses) take() []references.Reference {
+	released := u.released
+	u.released = nil
+	return released
+}
+
+// moment returns what is known now. The caller holds mu until it is not used any more.
+func (r *Retainer) moment(now time.Time) retention.Moment {
+	m := retention.Moment{Now: now}
+	if u := r.uses; u != nil && !u.since.IsZero() && len(u.unread) == 0 && u.unproven == nil && u.index.Err() == nil {
+		m.Since = u.since
+		m.Uses = candidate.Uses{Complete: true, User: userIn(&u.index)}
+	}
+	return m
+}
+
+func userIn(x *references.Index) func(schema.GroupKind, string, string) string {
+	return func(kind schema.GroupKind, namespace, name string) string {
+		return x.User(references.Kind(kind.Kind), namespace, name)
+	}
+}
+
+// liveUses are what refers to the objects of namespaces, as lists have just shown it.
+type liveUses struct {
+	*Retainer
+	of map[string]listedUses
+}
+
+type listedUses struct {
+	at    time.Time
+	index *references.Index
+	err   error
+}
+
+// user returns what refers to an object now; "" if nothing does. With an error, it is not known.
+func (l *liveUses) user(ctx context.Context, o *unstructured.Unstructured) (string, error) {
+	namespace := o.GetNamespace()
+	known, is := l.of[namespace]
+	if !is || time.Since(known.at) > maxListed {
+		known = listedUses{at: time.Now(), index: &references.Index{}}
+		known.err = l.list(ctx, namespace, known.index)
+		l.of[namespace] = known
+	}
+	if known.err != nil {
+		return "", known.err
+	}
+	return known.index.User(references.Kind(o.GetKind()), namespace, o.GetName()), nil
+}
+
+// list lists everything that may refer to objects of a namespace.
+func (l *liveUses) list(ctx context.Context, namespace string, into *references.Index) error {
+	served := l.options.Catalog()
+	if err := l.absent(ctx, served); err != nil {
+		return err
+	}
+	for _, kind := range references.Kinds() {
+		resource, is := served.Preferred(kind)
+		if !is {
+			continue
+		}
+		in := namespace
+		if !resource.Namespaced || references.AcrossNamespaces(kind) {
+			in = ""
+		}
+		if _, err := follow.List(ctx, l.options.Lister, resource, in, func(o *unstructured.Unstructured) { into.Put(o) }); err != nil {
+			return fmt.Errorf("what refers to objects of namespace %s is not known: %w", namespace, err)
+		}
+	}
+	if err := into.Err(); err != nil {
+		return fmt.Errorf("what refers to objects of namespace %s is not known: %w", namespace, err)
+	}
+	return nil
+}

@@ -1,0 +1,382 @@
+package retainer
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gleaner-dev/gleaner/operator/act"
+	"github.com/gleaner-dev/gleaner/operator/decide"
+	"github.com/gleaner-dev/gleaner/operator/follow"
+	"github.com/gleaner-dev/gleaner/operator/modulecall"
+	"github.com/gleaner-dev/gleaner/operator/policyset"
+	"github.com/gleaner-dev/gleaner/operator/retain"
+	"github.com/gleaner-dev/gleaner/operator/retention"
+	"github.com/gleaner-dev/gleaner/operator/writer"
+	"github.com/gleaner-dev/gleaner/policies"
+)
+
+// waitRetry is when removals that wait for a pause or a budget are tried again, unless that has changed before.
+const waitRetry = 10 * time.Second
+
+// keptRetry is when it is tried again to remove what another policy keeps.
+const keptRetry = time.Minute
+
+// work removes what is due until ctx ends, one policy at a time.
+func (r *Retainer) work(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.turns:
+		case <-timer.C:
+		case <-r.options.Gate.Changed():
+		}
+		var next time.Time
+		for ctx.Err() == nil {
+			p, later := r.begin()
+			if p == nil {
+				next = later
+				break
+			}
+			r.serve(ctx, p)
+			r.finish(p)
+		}
+		timer.Stop()
+		if !next.IsZero() {
+			timer.Reset(max(next.Sub(r.options.Now()), 10*time.Millisecond))
+		}
+	}
+}
+
+// lane returns which policies share a worker: those of a namespace.
+func (p *plan) lane() string {
+	if p.Key.Namespace != "" {
+		return p.Key.Namespace
+	}
+	return "/" + p.Key.Name
+}
+
+// begin returns the policy that has waited the longest of those of which something can be removed, and when the next one may be; zero:
+// when something changes.
+func (r *Retainer) begin() (next *plan, later time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.options.Gate.IsLeading() && !r.options.DryRun {
+		return nil, time.Time{}
+	}
+	now := r.options.Now()
+	for _, p := range r.plans {
+		if !p.Enforces() || !p.ready() || len(p.pending) == 0 || r.serving[p.lane()] {
+			continue
+		}
+		if now.Before(p.waitsUntil) {
+			later = earliest(later, p.waitsUntil)
+			continue
+		}
+		batch, tried := p.batch(now)
+		later = earliest(later, tried)
+		if len(batch) == 0 {
+			continue
+		}
+		if next == nil || cmp.Or(p.served.Compare(next.served), cmp.Compare(p.Policy.String(), next.Policy.String())) < 0 {
+			next = p
+		}
+	}
+	if next != nil {
+		r.serving[next.lane()] = true
+	}
+	return next, later
+}
+
+func (r *Retainer) finish(p *plan) {
+	r.mu.Lock()
+	delete(r.serving, p.lane())
+	p.served = r.options.Now()
+	r.mu.Unlock()
+	r.wakeWorkers()
+	r.publish()
+}
+
+// serve removes some of what a policy removes.
+func (r *Retainer) serve(ctx context.Context, p *plan) {
+	ctx, cancel := context.WithTimeout(ctx, maxTurn+removeTimeout)
+	defer cancel()
+	began, now := time.Now(), r.options.Now()
+	turn := &turn{Retainer: r, p: p, live: liveUses{r, map[string]listedUses{}}}
+	r.mu.Lock()
+	batch, _ := p.batch(now)
+	r.mu.Unlock()
+	if byNumber(batch) {
+		if err := turn.confirmNumbers(ctx); err != nil {
+			r.fail(p, "", err)
+			r.wait(p, minFailureRetry)
+			return
+		}
+	}
+	for _, d := range batch {
+		if ctx.Err() != nil || time.Since(began) > maxTurn || !r.stillPending(p, d.UID) {
+			return
+		}
+		if stop := turn.remove(ctx, d); stop {
+			return
+		}
+	}
+}
+
+// stillPending reports whether a removal is still to be made: the policy may have been changed, or have decided again.
+func (r *Retainer) stillPending(p *plan, uid types.UID) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.plans[p.Object.GetUID()] == p && p.ready() && p.Enforces() && p.isPending(uid)
+}
+
+// wait has the removals of a policy wait.
+func (r *Retainer) wait(p *plan, d time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p.waitsUntil = r.options.Now().Add(d)
+}
+
+// fail notes that a removal has failed, of all objects for "".
+func (r *Retainer) fail(p *plan, uid types.UID, err error) (next time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.options.Now()
+	p.failedAt, p.failure = now, err.Error()
+	if uid == "" {
+		return time.Time{}
+	}
+	f := p.failures[uid]
+	f.until = now.Add(min(minFailureRetry<<min(f.count, 10), maxFailureRetry))
+	f.count++
+	p.failures[uid] = f
+	return f.until
+}
+
+// turn is what one worker does for a policy at once.
+type turn struct {
+	*Retainer
+	p    *plan
+	live liveUses
+}
+
+// remove removes an object, if it is as it was decided about. It reports whether the turn ends.
+func (t *turn) remove(ctx context.Context, d retention.Decision) (stop bool) {
+	resource, served := t.options.Catalog().Preferred(d.Kind.GroupKind())
+	if !served {
+		t.skip(d.UID)
+		return false
+	}
+	o, err := t.options.Reader.Get(ctx, policies.ServiceAccount{}, resource.Version, d.Namespace, d.Name)
+	switch {
+	case apierrors.IsNotFound(err):
+		t.lost(d)
+		return false
+	case err != nil:
+		t.fail(t.p, d.UID, fmt.Errorf("read %s: %w", d.Object, err))
+		return false
+	}
+	o.SetGroupVersionKind(resource.GroupVersionKind())
+	if o.GetUID() != d.UID {
+		t.lost(d)
+		return false
+	}
+	if why, err := t.keptBecause(ctx, o, d); why != "" || err != nil {
+		if err != nil {
+			t.fail(t.p, d.UID, fmt.Errorf("confirm that %s can be removed: %w", d.Object, err))
+		}
+		return false
+	}
+	return t.write(ctx, o, d)
+}
+
+// lost forgets an object that does not exist.
+func (t *turn) lost(d retention.Decision) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.gone(d.Kind.GroupKind(), d.UID)
+	signal(t.wake)
+}
+
+// skip does not try to remove an object again before the next evaluation.
+func (t *turn) skip(uid types.UID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.p.skipped[uid] = true
+}
+
+// keptBecause returns why an object, as it was just read, is not removed; "" if it is.
+func (t *turn) keptBecause(ctx context.Context, o *unstructured.Unstructured, d retention.Decision) (string, error) {
+	namespace, err := t.namespaceNow(ctx, o.GetNamespace())
+	if err != nil {
+		return "", err
+	}
+	if why := t.decidedAgain(o, d, namespace); why != "" {
+		return why, nil
+	}
+	if !isReferredTo(o.GroupVersionKind().GroupKind()) {
+		return "", nil
+	}
+	user, err := t.live.user(ctx, o)
+	if user != "" {
+		t.skip(d.UID) // the watch shows it soon
+		return "used by " + user, nil
+	}
+	return "", err
+}
+
+// namespaceNow returns the namespace of an object as it is now.
+func (t *turn) namespaceNow(ctx context.Context, name string) (modulecall.Namespace, error) {
+	if name == "" || !t.p.SelectsByNamespace() {
+		return modulecall.Namespace{}, nil
+	}
+	n, err := t.options.Reader.Namespace(ctx, name)
+	if err != nil {
+		return n, fmt.Errorf("read namespace %s: %w", name, err)
+	}
+	return n, nil
+}
+
+// decidedAgain returns why an object, as it was just read, is not removed by this policy, or is kept by another one (P-25).
+func (t *turn) decidedAgain(o *unstructured.Unstructured, d retention.Decision, namespace modulecall.Namespace) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	changed := t.p.survey.Put(o)
+	switch {
+	case o.GetDeletionTimestamp() != nil:
+		t.p.skipped[d.UID] = true
+		return "it is being deleted"
+	case changed:
+		t.p.skipped[d.UID] = true
+		t.p.change(t.options.Now())
+		signal(t.wake)
+		return "it has changed"
+	case t.p.SelectsByNamespace() && !t.p.Policy.NamespaceSelector.Matches(labels.Set(namespace.Labels)):
+		t.p.skipped[d.UID] = true
+		return "its namespace is not selected any more"
+	}
+	for _, other := range t.plans {
+		if other == t.p || !other.Enforces() || !other.kinds[o.GroupVersionKind().GroupKind()] {
+			continue
+		}
+		if why := other.survey.Keeps(o); why != "" {
+			t.p.postpone(d.UID, t.options.Now().Add(keptRetry))
+			t.p.keptBy = fmt.Sprintf("%s: %s", d.Object, why)
+			return why
+		}
+	}
+	return ""
+}
+
+// confirmNumbers compares what limits of numbers depend on with what exists now: they must not count objects that are gone. If some are,
+// they are forgotten, and the policy is evaluated again before anything is removed.
+func (t *turn) confirmNumbers(ctx context.Context) error {
+	served := t.options.Catalog()
+	for kind := range t.p.kinds {
+		resource, is := served.Preferred(kind)
+		if !is {
+			continue
+		}
+		live := map[types.UID]bool{}
+		if _, err := follow.List(ctx, t.options.Lister, resource, t.p.Key.Namespace, func(o *unstructured.Unstructured) {
+			if o.GetDeletionTimestamp() == nil {
+				live[o.GetUID()] = true
+			}
+		}); err != nil {
+			return fmt.Errorf("confirm how many objects there are: %w", err)
+		}
+		t.mu.Lock()
+		for o := range t.p.survey.Of(kind) {
+			if !live[o.UID] && !t.p.survey.IsTerminating(o.UID) {
+				t.p.survey.Forget(o.UID)
+				t.p.change(t.options.Now())
+				t.p.pending = nil
+			}
+		}
+		t.mu.Unlock()
+	}
+	signal(t.wake)
+	return nil
+}
+
+// write deletes an object. It reports whether the turn ends.
+func (t *turn) write(ctx context.Context, o *unstructured.Unstructured, d retention.Decision) (stop bool) {
+	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
+	defer cancel()
+	began := time.Now()
+	target := object(o)
+	action := decide.Delete{Object: target, Propagation: cmp.Or(t.p.Spec.PropagationPolicy, metav1.DeletePropagationBackground)}
+	message := limitOfReason(t.p.Retention, d.Reason)
+	result, err := t.writer.Do(ctx, writer.Write{
+		Origin: writer.Retention, Target: target, Effect: writer.Deletes,
+		Cause: writer.Cause{Reason: string(decide.RemovedByRetention), Message: message, Policy: t.p.Policy.String()},
+		Do:    func(ctx context.Context) (act.Result, error) { return t.options.Actor.Do(ctx, action) },
+	})
+	outcome := Outcome{
+		Object: target, Policy: t.p.Retention, Reason: d.Reason, Message: message, Action: action, Result: result, Err: err, Duration: time.Since(began),
+	}
+	switch {
+	case writer.IsWait(err):
+		t.wait(t.p, writer.RetryAfter(err, waitRetry))
+		t.mu.Lock()
+		t.p.failedAt, t.p.failure = t.options.Now(), err.Error()
+		t.mu.Unlock()
+		return true
+	case err != nil:
+		outcome.NextAttempt = t.fail(t.p, d.UID, err)
+	case result == act.Done:
+		t.done(d)
+	case result == act.DryRun:
+		t.skip(d.UID)
+	case result == act.AlreadyGone:
+		t.lost(d)
+		return false
+	default: // it has changed: the watch shows how
+		t.skip(d.UID)
+		return false
+	}
+	t.options.Record(outcome)
+	return false
+}
+
+// done notes that an object was removed. Until the watch shows it, no policy counts it.
+func (t *turn) done(d retention.Decision) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.p.removed++
+	for _, p := range t.plans {
+		delete(p.failures, d.UID)
+		if p.survey.Forget(d.UID) {
+			p.change(t.options.Now())
+		}
+	}
+	signal(t.wake)
+}
+
+// limitOfReason says which limit of a policy removes an object.
+func limitOfReason(p *policyset.Retention, why retain.Reason) string {
+	switch why {
+	case retain.Excess:
+		return fmt.Sprintf("keepLast: %d", *p.Spec.KeepLast)
+	case retain.Surplus:
+		return fmt.Sprintf("maxTotal: %d", *p.Spec.MaxTotal)
+	case retain.TooOld:
+		return fmt.Sprintf("maxAge: %s", *p.Spec.MaxAge)
+	case retain.NotUsed:
+		return fmt.Sprintf("unreferencedFor: %s", *p.Spec.UnreferencedFor)
+	case retain.Expired:
+		return fmt.Sprintf("ttlAfterFinished: %s", *p.Spec.TTLAfterFinished)
+	default:
+		return string(why)
+	}
+}

@@ -1,0 +1,57 @@
+package run
+
+import (
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+
+	"github.com/gleaner-dev/gleaner/operator/act"
+	"github.com/gleaner-dev/gleaner/operator/bulkread"
+	"github.com/gleaner-dev/gleaner/operator/retainer"
+)
+
+var (
+	retentionSelectedDesc = prometheus.NewDesc("gleaner_retention_selected_objects", "Objects that a retention policy selects.", []string{"policy"}, nil)
+	retentionDueDesc      = prometheus.NewDesc("gleaner_retention_due_objects",
+		"Objects that the limits of a retention policy remove now; in mode Monitor, they stay.", []string{"policy"}, nil)
+	retentionRemovedDesc = prometheus.NewDesc("gleaner_retention_removed_total", "Objects removed for a retention policy.", []string{"policy"}, nil)
+)
+
+// maxRetentionSeries is the number of retention policies with metrics.
+const maxRetentionSeries = 1000
+
+// connectRetention makes what carries out retention policies. Lists and watches use the client of all watches, and removals that of all
+// writes. It sends no requests yet.
+func (op *Operator) connectRetention(watching *rest.Config, objects metadata.Interface, from reads) error {
+	client, err := dynamic.NewForConfig(watching)
+	if err != nil {
+		return fmt.Errorf("create client for retention: %w", err)
+	}
+	lister, err := bulkread.NewLiveLister(watching)
+	if err != nil {
+		return err
+	}
+	op.retention = retainer.New(retainer.Options{
+		Snapshots: op.snapshots, Catalog: op.types, Absent: op.watcher.Absent, Lister: lister, Client: client, Reader: from.reader,
+		Actor: act.New(objects, op.types, op.keys.Keys), Steps: op.steps(), Gate: &op.gate, DryRun: op.options.DryRun,
+		Record: op.recorder.RecordRetention, Now: op.now, Log: op.log.WithName("retention"), Ignored: op.options.Namespace,
+	})
+	return nil
+}
+
+// collectRetention passes the metrics of retention policies on.
+func (op *Operator) collectRetention(out chan<- prometheus.Metric) {
+	all, _ := op.retention.Status().Load()
+	left := maxRetentionSeries
+	for _, p := range all {
+		if left--; left < 0 {
+			return
+		}
+		out <- prometheus.MustNewConstMetric(retentionSelectedDesc, prometheus.GaugeValue, float64(p.Selected), p.Name)
+		out <- prometheus.MustNewConstMetric(retentionDueDesc, prometheus.GaugeValue, float64(p.Due), p.Name)
+		out <- prometheus.MustNewConstMetric(retentionRemovedDesc, prometheus.CounterValue, float64(p.Removed), p.Name)
+	}
+}
