@@ -170,9 +170,7 @@ func (r *Retainer) apply(ctx context.Context, all []*policyset.Retention) time.D
 		p.setKinds(kindsOf(types, p.Retention))
 	}
 	r.setUses(types)
-	wanted := r.wanted()
-	r.mu.Unlock()
-	ended := r.follow(ctx, types, wanted)
+	ended := r.follow(ctx, types, r.wanted())
 	r.mu.Unlock()
 	for _, f := range ended {
 		f.end()
@@ -203,6 +201,7 @@ func (r *Retainer) setPlans(all []*policyset.Retention) {
 			}
 		}
 		p.Retention = policy
+		maps.DeleteFunc(p.failures, func(_ types.UID, f failure) bool { return f.count == 0 }) // another policy may keep it no longer
 		of[policy.Key.Namespace]++
 		p.problem = ""
 		switch most := limitOf(policy.Key.Namespace); {

@@ -78,13 +78,15 @@ var resources = map[string]schema.GroupVersionResource{
 	"ClusterPause":             {Group: "gleaner.dev", Version: "v1alpha1", Resource: "clusterpauses"},
 	"DeletionBudget":           {Group: "gleaner.dev", Version: "v1alpha1", Resource: "deletionbudgets"},
 	"ClusterDeletionBudget":    {Group: "gleaner.dev", Version: "v1alpha1", Resource: "clusterdeletionbudgets"},
+	"RetentionPolicy":          {Group: "gleaner.dev", Version: "v1alpha1", Resource: "retentionpolicies"},
+	"ClusterRetentionPolicy":   {Group: "gleaner.dev", Version: "v1alpha1", Resource: "clusterretentionpolicies"},
 	"ClusterArchivePolicy":     {Group: "gleaner.dev", Version: "v1alpha1", Resource: "clusterarchivepolicies"},
 }
 
 var clusterScoped = map[string]bool{
 	"CustomResourceDefinition": true,
 	"Namespace":                true, "ClusterRole": true, "ClusterRoleBinding": true, "ClusterGCPolicy": true, "ClusterPolicyModule": true, "ClusterFinalizer": true,
-	"ClusterArchivePolicy": true, "ClusterPause": true, "ClusterDeletionBudget": true,
+	"ClusterArchivePolicy": true, "ClusterPause": true, "ClusterDeletionBudget": true, "ClusterRetentionPolicy": true,
 }
 
 func (w *env) client(o *unstructured.Unstructured) dynamic.ResourceInterface {
