@@ -64,8 +64,11 @@ const (
 
 // Options configure a Retainer. All fields are required.
 type Options struct {
-	Snapshots *policyset.Publisher
-	Catalog   func() *catalog.Catalog
+	// Policies returns the policies in force; false if they are not known. Changed returns a channel that is closed when they change.
+	Policies func() ([]*policyset.Retention, bool)
+	Changed  func() <-chan struct{}
+
+	Catalog func() *catalog.Catalog
 
 	// Absent reports whether a kind is proven not to be served, by a request.
 	Absent func(context.Context, schema.GroupKind) (bool, error)
@@ -177,10 +180,10 @@ func (r *Retainer) Run(ctx context.Context) error {
 func (r *Retainer) configure(ctx context.Context) {
 	var retry <-chan time.Time
 	for {
-		changed := r.options.Snapshots.Changed()
-		if s := r.options.Snapshots.Current(); s != nil {
+		changed := r.options.Changed()
+		if all, known := r.options.Policies(); known {
 			retry = nil
-			if again := r.apply(ctx, s.Retentions); again > 0 {
+			if again := r.apply(ctx, all); again > 0 {
 				retry = time.After(again)
 			}
 		}

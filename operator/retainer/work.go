@@ -117,9 +117,12 @@ func (r *Retainer) serve(ctx context.Context, p *plan) {
 	batch, _ := p.batch(now)
 	r.mu.Unlock()
 	if byNumber(batch) {
-		if err := turn.confirmNumbers(ctx); err != nil {
+		same, err := turn.confirmNumbers(ctx)
+		if err != nil {
 			r.fail(p, "", err)
 			r.wait(p, minFailureRetry)
+		}
+		if !same {
 			return
 		}
 	}
@@ -279,8 +282,9 @@ func (t *turn) decidedAgain(o *unstructured.Unstructured, d retention.Decision, 
 }
 
 // confirmNumbers compares what limits of numbers depend on with what exists now: they must not count objects that are gone. If some are,
-// they are forgotten, and the policy is evaluated again before anything is removed.
-func (t *turn) confirmNumbers(ctx context.Context) error {
+// they are forgotten, and the policy is evaluated again before anything is removed. It reports whether they are the same.
+func (t *turn) confirmNumbers(ctx context.Context) (same bool, err error) {
+	same = true
 	served := t.options.Catalog()
 	for kind := range t.p.kinds {
 		resource, is := served.Preferred(kind)
@@ -293,20 +297,22 @@ func (t *turn) confirmNumbers(ctx context.Context) error {
 				live[o.GetUID()] = true
 			}
 		}); err != nil {
-			return fmt.Errorf("confirm how many objects there are: %w", err)
+			return false, fmt.Errorf("confirm how many objects there are: %w", err)
 		}
 		t.mu.Lock()
 		for o := range t.p.survey.Of(kind) {
 			if !live[o.UID] && !t.p.survey.IsTerminating(o.UID) {
 				t.p.survey.Forget(o.UID)
 				t.p.change(t.options.Now())
-				t.p.pending = nil
+				t.p.pending, same = nil, false
 			}
 		}
 		t.mu.Unlock()
 	}
-	signal(t.wake)
-	return nil
+	if !same {
+		signal(t.wake)
+	}
+	return same, nil
 }
 
 // write deletes an object. It reports whether the turn ends.

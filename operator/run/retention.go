@@ -10,6 +10,7 @@ import (
 
 	"github.com/gleaner-dev/gleaner/operator/act"
 	"github.com/gleaner-dev/gleaner/operator/bulkread"
+	"github.com/gleaner-dev/gleaner/operator/policyset"
 	"github.com/gleaner-dev/gleaner/operator/retainer"
 )
 
@@ -35,11 +36,19 @@ func (op *Operator) connectRetention(watching *rest.Config, objects metadata.Int
 		return err
 	}
 	op.retention = retainer.New(retainer.Options{
-		Snapshots: op.snapshots, Catalog: op.types, Absent: op.watcher.Absent, Lister: lister, Client: client, Reader: from.reader,
+		Policies: op.retentions, Changed: op.snapshots.Changed, Catalog: op.types, Absent: op.watcher.Absent, Lister: lister, Client: client, Reader: from.reader,
 		Actor: act.New(objects, op.types, op.keys.Keys), Steps: op.steps(), Gate: &op.gate, DryRun: op.options.DryRun,
 		Record: op.recorder.RecordRetention, Now: op.now, Log: op.log.WithName("retention"), Ignored: op.options.Namespace,
 	})
 	return nil
+}
+
+// retentions returns the retention policies in force; false if they are not known.
+func (op *Operator) retentions() ([]*policyset.Retention, bool) {
+	if s := op.snapshots.Current(); s != nil {
+		return s.Retentions, true
+	}
+	return nil, false
 }
 
 // collectRetention passes the metrics of retention policies on.
