@@ -9,10 +9,13 @@ import (
 	celtypes "github.com/google/cel-go/common/types"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
 	"github.com/gleaner-dev/gleaner/operator/candidate"
+	"github.com/gleaner-dev/gleaner/operator/catalog"
 	"github.com/gleaner-dev/gleaner/operator/retain"
+	"github.com/gleaner-dev/gleaner/operator/retention"
 	"github.com/gleaner-dev/gleaner/policies"
 )
 
@@ -54,6 +57,59 @@ func (r *Retention) Selects(o *unstructured.Unstructured) (bool, error) {
 // SelectsByNamespace reports whether the policy selects objects by the labels of their namespaces.
 func (r *Retention) SelectsByNamespace() bool {
 	return r.Policy.NamespaceSelector != nil && !r.Policy.NamespaceSelector.Empty()
+}
+
+// Limit says which limit of the policy removes an object for a reason.
+func (r *Retention) Limit(why retain.Reason) string {
+	switch why {
+	case retain.Excess:
+		return fmt.Sprintf("keepLast: %d", *r.Spec.KeepLast)
+	case retain.Surplus:
+		return fmt.Sprintf("maxTotal: %d", *r.Spec.MaxTotal)
+	case retain.TooOld:
+		return fmt.Sprintf("maxAge: %s", *r.Spec.MaxAge)
+	case retain.NotUsed:
+		return fmt.Sprintf("unreferencedFor: %s", *r.Spec.UnreferencedFor)
+	case retain.Expired:
+		return fmt.Sprintf("ttlAfterFinished: %s", *r.Spec.TTLAfterFinished)
+	default:
+		return string(why)
+	}
+}
+
+// Evaluated returns what package retention evaluates: the policy for objects of some kinds, which may change, and with what it needs to
+// know of its surroundings. The operator never removes anything in its own namespace. The labels of a namespace are asked for only if
+// the policy has a namespaceSelector.
+func (r *Retention) Evaluated(isOfKind func(schema.GroupKind) bool, operator string, namespace func(string) (map[string]string, error)) retention.Policy {
+	options := r.Options
+	options.Namespace = operator
+	p := retention.Policy{
+		Name: r.Policy.String(), Rule: r.Rule, Options: options, OnlyFinished: r.OnlyFinished(),
+		Selects: func(o *unstructured.Unstructured) (bool, error) {
+			if !isOfKind(o.GroupVersionKind().GroupKind()) {
+				return false, nil
+			}
+			return r.Selects(o)
+		},
+	}
+	if r.SelectsByNamespace() {
+		p.SelectsNamespace = func(name string) (bool, error) {
+			of, err := namespace(name)
+			return err == nil && r.Policy.NamespaceSelector.Matches(labels.Set(of)), err
+		}
+	}
+	return p
+}
+
+// Kinds returns the kinds of the policy's resources, as far as they are served.
+func (r *Retention) Kinds(types *catalog.Catalog) map[schema.GroupKind]bool {
+	kinds := map[schema.GroupKind]bool{}
+	for _, t := range types.Collected() {
+		if r.Policy.Selects(t.Version.GroupResource()) && (t.Namespaced || r.Key.Namespace == "") {
+			kinds[t.GroupKind()] = true
+		}
+	}
+	return kinds
 }
 
 // buildRetention sets the limits of a retention policy, and what it selects.

@@ -8,12 +8,9 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/gleaner-dev/gleaner/operator/catalog"
 	"github.com/gleaner-dev/gleaner/operator/policyset"
 	"github.com/gleaner-dev/gleaner/operator/references"
 	"github.com/gleaner-dev/gleaner/operator/retain"
@@ -139,25 +136,8 @@ func (p *plan) release(now time.Time) {
 
 // newPlan returns the plan of a policy. The caller holds mu.
 func (r *Retainer) newPlan(of *policyset.Retention) *plan {
-	options := of.Options
-	options.Namespace = r.options.Ignored
 	p := &plan{Retention: of, released: references.Set{}, failures: map[types.UID]failure{}}
-	policy := retention.Policy{
-		Name: of.Policy.String(), Rule: of.Rule, Options: options, OnlyFinished: of.OnlyFinished(),
-		Selects: func(o *unstructured.Unstructured) (bool, error) {
-			if !p.kinds[o.GroupVersionKind().GroupKind()] {
-				return false, nil
-			}
-			return of.Selects(o)
-		},
-	}
-	if of.SelectsByNamespace() {
-		policy.SelectsNamespace = func(name string) (bool, error) {
-			set, err := r.lookup(name)
-			return err == nil && of.Policy.NamespaceSelector.Matches(labels.Set(set)), err
-		}
-	}
-	p.survey = retention.New(policy)
+	p.survey = retention.New(of.Evaluated(func(kind schema.GroupKind) bool { return p.kinds[kind] }, r.options.Ignored, r.lookup))
 	return p
 }
 
@@ -167,7 +147,7 @@ func (r *Retainer) apply(ctx context.Context, all []*policyset.Retention) time.D
 	r.mu.Lock()
 	r.setPlans(all)
 	for _, p := range r.plans {
-		p.setKinds(kindsOf(types, p.Retention))
+		p.setKinds(p.Kinds(types))
 	}
 	r.setUses(types)
 	ended := r.follow(ctx, types, r.wanted())
@@ -220,17 +200,6 @@ func limitOf(namespace string) int {
 		return maxOfCluster
 	}
 	return maxOfNamespace
-}
-
-// kindsOf returns the kinds that a policy selects, as far as discovery has seen them.
-func kindsOf(types *catalog.Catalog, p *policyset.Retention) map[schema.GroupKind]bool {
-	kinds := map[schema.GroupKind]bool{}
-	for _, t := range types.Collected() {
-		if p.Policy.Selects(t.Version.GroupResource()) && (t.Namespaced || p.Key.Namespace == "") {
-			kinds[t.GroupKind()] = true
-		}
-	}
-	return kinds
 }
 
 // setKinds sets the kinds of a plan. New ones have to be listed.

@@ -16,8 +16,6 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/decide"
 	"github.com/gleaner-dev/gleaner/operator/follow"
 	"github.com/gleaner-dev/gleaner/operator/modulecall"
-	"github.com/gleaner-dev/gleaner/operator/policyset"
-	"github.com/gleaner-dev/gleaner/operator/retain"
 	"github.com/gleaner-dev/gleaner/operator/retention"
 	"github.com/gleaner-dev/gleaner/operator/writer"
 	"github.com/gleaner-dev/gleaner/policies"
@@ -322,7 +320,7 @@ func (t *turn) write(ctx context.Context, o *unstructured.Unstructured, d retent
 	began := time.Now()
 	target := object(o)
 	action := decide.Delete{Object: target, Propagation: cmp.Or(t.p.Spec.PropagationPolicy, metav1.DeletePropagationBackground)}
-	message := limitOfReason(t.p.Retention, d.Reason)
+	message := t.p.Limit(d.Reason)
 	result, err := t.writer.Do(ctx, writer.Write{
 		Origin: writer.Retention, Target: target, Effect: writer.Deletes,
 		Cause: writer.Cause{Reason: string(decide.RemovedByRetention), Message: message, Policy: t.p.Policy.String()},
@@ -367,22 +365,4 @@ func (t *turn) done(d retention.Decision) {
 		}
 	}
 	signal(t.wake)
-}
-
-// limitOfReason says which limit of a policy removes an object.
-func limitOfReason(p *policyset.Retention, why retain.Reason) string {
-	switch why {
-	case retain.Excess:
-		return fmt.Sprintf("keepLast: %d", *p.Spec.KeepLast)
-	case retain.Surplus:
-		return fmt.Sprintf("maxTotal: %d", *p.Spec.MaxTotal)
-	case retain.TooOld:
-		return fmt.Sprintf("maxAge: %s", *p.Spec.MaxAge)
-	case retain.NotUsed:
-		return fmt.Sprintf("unreferencedFor: %s", *p.Spec.UnreferencedFor)
-	case retain.Expired:
-		return fmt.Sprintf("ttlAfterFinished: %s", *p.Spec.TTLAfterFinished)
-	default:
-		return string(why)
-	}
 }

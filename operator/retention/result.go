@@ -68,6 +68,9 @@ func (s *Survey) Evaluate(at Moment) Result {
 	return r
 }
 
+// Has reports whether the policy selects, or may select, an object.
+func (s *Survey) Has(uid types.UID) bool { return s.entries[uid] != nil }
+
 // Removes reports whether the policy removes an object, by the last evaluation.
 func (s *Survey) Removes(uid types.UID) bool { return s.removes[uid] }
 

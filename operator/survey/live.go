@@ -53,6 +53,19 @@ type Options struct {
 
 // Live reads a cluster.
 func Live(ctx context.Context, o Options) (*Survey, error) {
+	s, err := Discover(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.list(ctx, o); err != nil {
+		return nil, err
+	}
+	s.initGatherer(o.Now)
+	return s, nil
+}
+
+// Discover reads the types of a cluster, and no objects.
+func Discover(ctx context.Context, o Options) (*Survey, error) {
 	s := &Survey{Graph: graph.New(), Items: map[graph.ID]Item{}, EquivalentResources: map[graph.ID][]catalog.Resource{}}
 	o.Config = rest.CopyConfig(o.Config)
 	o.Config.WarningHandler = rest.NoWarnings{} // all types are listed, including deprecated ones
@@ -69,14 +82,7 @@ func Live(ctx context.Context, o Options) (*Survey, error) {
 	}
 	watcher := watch.New(watch.Options{Discovery: discoverer, Metadata: s.Client, APIServices: readServicesIfAllowed(services)}) // never run
 	s.Serves, s.Absent, s.VerifyEmpty = watcher.Serves, watcher.Absent, watcher.VerifyEmpty
-	if err := s.discover(ctx, discoverer, services); err != nil {
-		return nil, err
-	}
-	if err := s.list(ctx, o); err != nil {
-		return nil, err
-	}
-	s.initGatherer(o.Now)
-	return s, nil
+	return s, s.discover(ctx, discoverer, services)
 }
 
 // discover reads the types from discovery.
