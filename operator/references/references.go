@@ -26,6 +26,16 @@ const (
 	ServiceAccount Kind = "ServiceAccount"
 )
 
+// Referred reports whether others can refer to objects of a kind.
+func Referred(kind schema.GroupKind) bool {
+	switch Kind(kind.Kind) {
+	case ConfigMap, Secret, Claim, ServiceAccount:
+		return kind.Group == ""
+	default:
+		return false
+	}
+}
+
 // Reference is what an object says about another one, which may not exist. Whether it is optional makes no difference: it is used
 // while it exists.
 type Reference struct {

@@ -36,23 +36,10 @@ type uses struct {
 	since    time.Time // when everything was listed; zero: it was not yet
 }
 
-// isReferredTo reports whether objects of a kind can be referred to.
-func isReferredTo(kind schema.GroupKind) bool {
-	if kind.Group != "" {
-		return false
-	}
-	switch references.Kind(kind.Kind) {
-	case references.ConfigMap, references.Secret, references.Claim, references.ServiceAccount:
-		return true
-	default:
-		return false
-	}
-}
-
 // refersTo reports whether others can refer to objects that the policy selects.
 func (p *plan) refersTo() bool {
 	for kind := range p.kinds {
-		if isReferredTo(kind) {
+		if references.Referred(kind) {
 			return true
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/decide"
 	"github.com/gleaner-dev/gleaner/operator/follow"
 	"github.com/gleaner-dev/gleaner/operator/modulecall"
+	"github.com/gleaner-dev/gleaner/operator/references"
 	"github.com/gleaner-dev/gleaner/operator/retention"
 	"github.com/gleaner-dev/gleaner/operator/writer"
 	"github.com/gleaner-dev/gleaner/policies"
@@ -225,7 +226,7 @@ func (t *turn) keptBecause(ctx context.Context, o *unstructured.Unstructured, d 
 	if why := t.decidedAgain(o, d, namespace); why != "" {
 		return why, nil
 	}
-	if !isReferredTo(o.GroupVersionKind().GroupKind()) {
+	if !references.Referred(o.GroupVersionKind().GroupKind()) {
 		return "", nil
 	}
 	user, err := t.live.user(ctx, o)

@@ -120,10 +120,17 @@ var cliLayers = map[string]layer{
 	"internal/cli/preview": {
 		internal: []string{
 			"crds/v1alpha1", "internal/cli/arguments", "internal/cli/exit", "internal/cli/finalizers", "internal/cli/input", "internal/cli/kubectl", "internal/cli/loader",
-			"internal/cli/modes", "internal/cli/permissions", "internal/cli/printer", "internal/cli/replicas", "operator/budgetstore", "operator/companion", "operator/graph", "operator/keystore", "operator/preview", "operator/record",
+			"internal/cli/modes", "internal/cli/permissions", "internal/cli/printer", "internal/cli/replicas", "internal/cli/retention", "operator/budgetstore", "operator/companion", "operator/graph", "operator/keystore", "operator/preview", "operator/record",
 			"operator/statekey", "operator/survey", "policies/source",
 		},
 		external: []string{"github.com/spf13/cobra", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
+	},
+	"internal/cli/retention": {
+		internal: []string{
+			"crds/resources", "crds/v1alpha1", "internal/cli/arguments", "internal/cli/exit", "internal/cli/input", "internal/cli/kubectl", "internal/cli/printer", "internal/cli/replicas",
+			"operator/bulkread", "operator/livelist", "operator/policyset", "operator/record", "operator/retainer/preview", "operator/survey",
+		},
+		external: []string{"github.com/spf13/cobra", "k8s.io/apimachinery", "k8s.io/client-go"},
 	},
 	"internal/cli/printer": {
 		internal: []string{"operator/escape"},

@@ -193,6 +193,12 @@ var layers = map[string]layer{
 	"operator/retain":    {},
 	"operator/retention": {internal: []string{"operator/candidate", "operator/retain"}, external: []string{"k8s.io/apimachinery"}},
 	"operator/candidate": {internal: []string{"operator/retain"}, external: []string{"k8s.io/api", "k8s.io/apimachinery"}},
+	"operator/retainer/preview": {
+		internal: []string{
+			"operator/candidate", "operator/catalog", "operator/follow", "operator/policyset", "operator/references", "operator/retain", "operator/retention",
+		},
+		external: []string{"k8s.io/apimachinery"},
+	},
 	"operator/retainer": {
 		internal: []string{
 			"operator/act", "operator/candidate", "operator/catalog", "operator/decide", "operator/follow", "operator/gate", "operator/graph", "operator/latest",

@@ -22,6 +22,7 @@ import (
 	"github.com/gleaner-dev/gleaner/internal/cli/permissions"
 	"github.com/gleaner-dev/gleaner/internal/cli/printer"
 	"github.com/gleaner-dev/gleaner/internal/cli/replicas"
+	"github.com/gleaner-dev/gleaner/internal/cli/retention"
 	"github.com/gleaner-dev/gleaner/operator/companion"
 	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/keystore"
@@ -51,7 +52,7 @@ func Command() *cobra.Command {
 		Args:  arguments.RejectUnknownCommand,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(previewDeleteCommand())
+	cmd.AddCommand(previewDeleteCommand(), retention.Command())
 	return cmd
 }
 

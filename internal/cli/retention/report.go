@@ -1,0 +1,190 @@
+package retention
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/gleaner-dev/gleaner/internal/cli/printer"
+	"github.com/gleaner-dev/gleaner/operator/policyset"
+	"github.com/gleaner-dev/gleaner/operator/record"
+	"github.com/gleaner-dev/gleaner/operator/retainer/preview"
+)
+
+// maxLater is the number of objects that are removed later and that are shown as text.
+const maxLater = 20
+
+// document is the output document of gleaner preview retention.
+type document struct {
+	printer.Document `json:",inline"`
+	Policies         []policy `json:"policies"`
+	Objects          []object `json:"objects"`
+
+	// Unread lists what could not be read, with the reason.
+	Unread []string `json:"unread,omitempty"`
+}
+
+type policy struct {
+	Policy   string `json:"policy"`
+	Mode     string `json:"mode"`
+	Selected int    `json:"selected"`
+	Removed  int    `json:"removed"` // now
+	Later    int    `json:"later"`
+	Kept     int    `json:"kept"`
+}
+
+type object struct {
+	Object  record.Object   `json:"object"`
+	Policy  string          `json:"policy"`
+	Mode    string          `json:"mode"`
+	Outcome preview.Outcome `json:"outcome"`
+	Reason  string          `json:"reason,omitempty"`
+	Message string          `json:"message,omitempty"`
+	Time    *metav1.Time    `json:"time,omitempty"` // when it is removed later
+}
+
+// document returns what is shown: of other namespaces only with -A.
+func (o *options) document(all []*policyset.Retention, r preview.Report, namespace string) document {
+	d := document{Document: printer.DocumentOf("RetentionPreview"), Policies: []policy{}, Objects: []object{}, Unread: r.Unread}
+	at := map[*policyset.Retention]int{}
+	for _, p := range all {
+		if o.shows(p) {
+			at[p] = len(d.Policies)
+			d.Policies = append(d.Policies, policy{Policy: p.Policy.String(), Mode: modeOf(p)})
+		}
+	}
+	for _, found := range r.Objects {
+		i, shown := at[found.Policy]
+		if !shown || !o.AllNamespaces && found.Namespace != namespace && found.Namespace != "" {
+			continue
+		}
+		of := &d.Policies[i]
+		of.Selected++
+		switch found.Outcome {
+		case preview.Removed:
+			of.Removed++
+		case preview.Later:
+			of.Later++
+		default:
+			of.Kept++
+		}
+		if found.Outcome == preview.Kept && !o.kept {
+			continue
+		}
+		d.Objects = append(d.Objects, objectOf(found))
+	}
+	return d
+}
+
+func modeOf(p *policyset.Retention) string {
+	if p.Policy.Enforce {
+		return "Enforce"
+	}
+	return "Monitor"
+}
+
+func objectOf(found preview.Object) object {
+	apiVersion, kind := found.Kind.ToAPIVersionAndKind()
+	shown := object{
+		Object: record.Object{APIVersion: apiVersion, Kind: kind, Namespace: found.Namespace, Name: found.Name, UID: found.UID, ResourceVersion: found.ResourceVersion},
+		Policy: found.Policy.Policy.String(), Mode: modeOf(found.Policy), Outcome: found.Outcome, Reason: string(found.Reason), Message: found.Message,
+	}
+	switch found.Outcome {
+	case preview.Removed:
+		shown.Message = found.Policy.Limit(found.Reason)
+	case preview.Later:
+		at := metav1.NewTime(found.Due).Rfc3339Copy()
+		shown.Time, shown.Reason = &at, ""
+	default:
+		if found.KeptBy != "" {
+			shown.Reason, shown.Message = "KeptByPolicy", found.KeptBy
+		}
+	}
+	return shown
+}
+
+func (o *options) write(out io.Writer, d document, now time.Time) error {
+	switch o.Output {
+	case "json", "yaml":
+		return printer.Write(out, o.Output, d)
+	case "name":
+		for _, x := range d.Objects {
+			if x.Outcome == preview.Removed {
+				gk := schema.FromAPIVersionAndKind(x.Object.APIVersion, x.Object.Kind).GroupKind()
+				printer.Fprintln(out, strings.ToLower(gk.String())+"/"+x.Object.Name)
+			}
+		}
+		return nil
+	}
+	p := printer.PaletteFor(out)
+	if len(d.Policies) == 0 {
+		printer.Fprintln(out, "No retention policies found: use -A for those of all namespaces, or -f for one in a file.")
+		printer.WriteLines(out, p, "Could not be read:", d.Unread)
+		return nil
+	}
+	policies := printer.Table{Header: []string{"POLICY", "MODE", "SELECTED", "REMOVED NOW", "LATER", "KEPT"}}
+	for _, x := range d.Policies {
+		policies.Add(cells(x.Policy, x.Mode, fmt.Sprint(x.Selected), fmt.Sprint(x.Removed), fmt.Sprint(x.Later), fmt.Sprint(x.Kept))...)
+	}
+	if err := policies.Write(out, p); err != nil {
+		return err
+	}
+	for _, part := range []struct {
+		outcome preview.Outcome
+		title   string
+		header  []string
+		most    int
+	}{
+		{preview.Removed, "Removed now:", []string{"NAMESPACE", "OBJECT", "POLICY", "REASON", "LIMIT"}, 0},
+		{preview.Later, "Removed next, if nothing changes:", []string{"NAMESPACE", "OBJECT", "POLICY", "IN", "TIME"}, maxLater},
+		{preview.Kept, "Kept:", []string{"NAMESPACE", "OBJECT", "POLICY", "REASON", "MESSAGE"}, 0},
+	} {
+		t, more := printer.Table{Header: part.header}, 0
+		for _, x := range d.Objects {
+			switch {
+			case x.Outcome != part.outcome:
+			case part.most != 0 && len(t.Rows) == part.most && o.Output != "wide":
+				more++
+			default:
+				t.Add(row(x, now)...)
+			}
+		}
+		if len(t.Rows) == 0 {
+			continue
+		}
+		printer.NewSection(out, p).Title("%s", part.title)
+		if err := printer.PrintIndented(out, t, p); err != nil {
+			return err
+		}
+		if more != 0 {
+			printer.Fprintf(out, "  and %d more: use -o wide to show all\n", more)
+		}
+	}
+	printer.WriteLines(out, p, "Could not be read:", d.Unread)
+	return nil
+}
+
+func row(x object, now time.Time) []printer.Cell {
+	name := x.Object.Kind + "/" + x.Object.Name
+	policy := x.Policy
+	if x.Mode == "Monitor" {
+		policy += " (Monitor)"
+	}
+	if x.Time != nil {
+		return cells(x.Object.Namespace, name, policy, duration.HumanDuration(max(x.Time.Sub(now), 0)), x.Time.UTC().Format(time.RFC3339))
+	}
+	return cells(x.Object.Namespace, name, policy, x.Reason, x.Message)
+}
+
+func cells(texts ...string) []printer.Cell {
+	list := make([]printer.Cell, len(texts))
+	for i, text := range texts {
+		list[i].Text = text
+	}
+	return list
+}
