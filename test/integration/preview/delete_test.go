@@ -20,11 +20,12 @@ import (
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
 	"github.com/gleaner-dev/gleaner/internal/cli/cascade"
 	"github.com/gleaner-dev/gleaner/internal/cli/exit"
+	"github.com/gleaner-dev/gleaner/internal/cli/retention"
 )
 
 var elapsed = regexp.MustCompile(`after \d+s`)
 
-// gleaner runs gleaner delete or gleaner wait, with an answer to its question.
+// gleaner runs gleaner delete, gleaner wait or gleaner preview retention, with an answer to its question.
 func (w *env) gleaner(ctx context.Context, answer string, args ...string) (out string, code int) {
 	w.Helper()
 	return w.gleanerWith(ctx, strings.NewReader(answer), args...)
@@ -39,7 +40,7 @@ func (w *env) gleanerWith(ctx context.Context, in io.Reader, args ...string) (ou
 
 func (w *env) gleanerTo(ctx context.Context, in io.Reader, out io.Writer, args ...string) (code int) {
 	w.Helper()
-	cmd := map[string]func() *cobra.Command{"delete": cascade.DeleteCommand, "wait": cascade.WaitCommand}[args[0]]()
+	cmd := map[string]func() *cobra.Command{"delete": cascade.DeleteCommand, "wait": cascade.WaitCommand, "retention": retention.Command}[args[0]]()
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetArgs(append([]string{"--kubeconfig=" + devtest.Shared(w.T).Kubeconfig(), "-n", w.ns}, args[1:]...))
 	cmd.SetOut(out)

@@ -1,0 +1,118 @@
+package preview
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gleaner-dev/gleaner/devcluster/devtest"
+)
+
+// file writes a file in which NS is the test's namespace, and returns its name.
+func (w *env) file(text string) string {
+	w.Helper()
+	name := filepath.Join(w.TempDir(), "objects.yaml")
+	if err := os.WriteFile(name, []byte(strings.ReplaceAll(text, "NS", w.ns)), 0o600); err != nil {
+		w.Fatal(err)
+	}
+	return name
+}
+
+// kubectlApply applies objects to the test's namespace.
+func (w *env) kubectlApply(text string) {
+	w.Helper()
+	if _, err := devtest.Shared(w.T).Kubectl(w.Context(), "apply", "-n", w.ns, "-f", w.file(text)); err != nil {
+		w.Fatal(err)
+	}
+}
+
+const retained = `
+{apiVersion: v1, kind: Secret, metadata: {name: a, labels: {app: web}}}
+---
+{apiVersion: v1, kind: Secret, metadata: {name: b, labels: {app: web}}}
+---
+{apiVersion: v1, kind: Secret, metadata: {name: used, labels: {app: web}}}
+---
+{apiVersion: v1, kind: Secret, metadata: {name: data, labels: {app: web, tier: data}}}
+---
+{apiVersion: v1, kind: ServiceAccount, metadata: {name: puller}, imagePullSecrets: [{name: used}]}
+---
+apiVersion: gleaner.dev/v1alpha1
+kind: RetentionPolicy
+metadata: {name: all}
+spec: {resources: [{apiGroups: [""], resources: [secrets]}], keepLast: 0}
+---
+apiVersion: gleaner.dev/v1alpha1
+kind: RetentionPolicy
+metadata: {name: data}
+spec: {mode: Enforce, resources: [{apiGroups: [""], resources: [secrets]}], objectSelector: {matchLabels: {tier: data}}, maxAge: 1000h}
+`
+
+func TestPreviewRetention_ShowsWhatIsRemovedAndWhy(t *testing.T) {
+	w := newEnv(t)
+	w.kubectlApply(retained)
+	out, code := w.gleaner(t.Context(), "", "retention", "--kept")
+	want := []string{
+		"RetentionPolicy NS/all  Monitor 4 2 0 2", "RetentionPolicy NS/data Enforce 1 0 1 0",
+		"Removed now:", "NS Secret/a RetentionPolicy NS/all (Monitor) KeepLast keepLast: 0", "NS Secret/b RetentionPolicy NS/all (Monitor) KeepLast keepLast: 0",
+		"Removed next, if nothing changes:", "NS Secret/data RetentionPolicy NS/data 41d",
+		"Kept:", "NS Secret/data RetentionPolicy NS/all (Monitor) KeptByPolicy RetentionPolicy NS/data", "NS Secret/used RetentionPolicy NS/all (Monitor) InUse",
+	}
+	words := strings.Join(strings.Fields(out), " ")
+	for _, line := range want {
+		if line = strings.Join(strings.Fields(strings.ReplaceAll(line, "NS", w.ns)), " "); !strings.Contains(words, line) {
+			t.Errorf("no %q in:\n%s", line, out)
+		}
+	}
+	if code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	out, _ = w.gleaner(t.Context(), "", "retention", "--policy", w.ns+"/all", "-o", "name") // those of the same second are in any order
+	if lines := slices.Sorted(strings.Lines(out)); !slices.Equal(lines, []string{"secret/a\n", "secret/b\n"}) {
+		t.Errorf("-o name prints %q", lines)
+	}
+}
+
+func TestPreviewRetention_OfAPolicyInAFile(t *testing.T) {
+	w := newEnv(t)
+	w.kubectlApply(retained)
+	proposed := w.file(`
+apiVersion: gleaner.dev/v1alpha1
+kind: RetentionPolicy
+metadata: {name: unused}
+spec: {mode: Enforce, resources: [{apiGroups: [""], resources: [secrets]}], unreferencedFor: 240h, objectSelector: {matchLabels: {app: web}}}`)
+	out, code := w.gleaner(t.Context(), "", "retention", "-f", proposed, "--policy", w.ns+"/unused", "-o", "json")
+	for _, part := range []string{`"removed": 0`, `"later": 3`, `"kept": 1`, `"outcome": "Later"`, `"time": "`} {
+		if !strings.Contains(out, part) {
+			t.Errorf("no %s in:\n%s", part, out)
+		}
+	}
+	if code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+func TestPreviewRetention_WrongInput(t *testing.T) {
+	w := newEnv(t)
+	w.kubectlApply(retained)
+	for name, c := range map[string]struct {
+		args []string
+		code int
+		want string
+	}{
+		"an unknown policy": {[]string{"--policy", "missing"}, 2, "--policy=missing: not found: use one of "},
+		"another resource":  {[]string{"-f", w.file("{apiVersion: v1, kind: Secret, metadata: {name: a}}")}, 2, "Secret a is not a retention policy: use RetentionPolicy or ClusterRetentionPolicy"},
+		"an invalid policy": {[]string{"-f", w.file("{apiVersion: gleaner.dev/v1alpha1, kind: RetentionPolicy, metadata: {name: a}, spec: {resources: [{apiGroups: [batch], resources: [jobs]}]}}")},
+			1, "without a limit, nothing is removed: write at least one of"},
+		"an argument": {[]string{"jobs"}, 2, "unknown command"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, code := w.gleaner(t.Context(), "", append([]string{"retention"}, c.args...)...)
+			if code != c.code || !strings.Contains(out, c.want) {
+				t.Errorf("exit code %d:\n%s", code, out)
+			}
+		})
+	}
+}
