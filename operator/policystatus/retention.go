@@ -56,7 +56,10 @@ func (w *Writer) describeRetention(r *policyset.Retention, observed retainer.Pol
 	if !known || observed.Problem != "" || observed.Listing {
 		return
 	}
-	s.Selected, s.Due, s.Removed = observed.Selected, observed.Due, observed.Removed
+	s.Selected, s.Due, s.Removed = observed.Selected, observed.Due, 0
+	for _, n := range observed.Removed {
+		s.Removed += n
+	}
 	s.Kept, s.NextRemovals, s.LastFailure = nil, nil, nil
 	for reason, n := range observed.Kept {
 		if s.Kept == nil {
@@ -86,24 +89,23 @@ func nextRemoval(d retention.Decision) v1alpha1.NextRemoval {
 
 // describeRetaining sets whether what the limits of a policy remove is removed.
 func describeRetaining(r *policyset.Retention, observed retainer.PolicyStatus, known bool, absent policyset.Problem, to setter) {
-	set := func(is bool, reason, message string) { to.set(v1alpha1.ConditionEnforcing, is, reason, message) }
 	switch {
 	case !r.Problem.IsZero() || known && observed.TooMany:
-		set(false, "NotAccepted", "nothing is removed")
+		to.set(v1alpha1.ConditionEnforcing, false, "NotAccepted", "nothing is removed")
 	case r.Object.GetDeletionTimestamp() != nil:
-		set(false, "Removed", "it is being deleted: nothing is removed")
+		to.set(v1alpha1.ConditionEnforcing, false, "Removed", "it is being deleted: nothing is removed")
 	case !absent.IsZero():
-		set(false, absent.Reason, absent.Message)
+		to.set(v1alpha1.ConditionEnforcing, false, absent.Reason, absent.Message)
 	case r.Spec.Mode != v1alpha1.ModeEnforce:
-		set(false, "Monitor", "nothing is removed (mode: Monitor)")
+		to.set(v1alpha1.ConditionEnforcing, false, "Monitor", "nothing is removed (mode: Monitor)")
 	case !known || observed.Listing:
 		to.setStatus(v1alpha1.ConditionEnforcing, metav1.ConditionUnknown, "Listing", "nothing is removed until all objects are listed")
 	case observed.Waiting:
-		set(false, "Waiting", "removals wait: "+observed.Failure)
+		to.set(v1alpha1.ConditionEnforcing, false, "Waiting", "removals wait: "+observed.Failure)
 	case !observed.UsesKnown:
-		set(false, "UsesUnknown", "nothing that others can refer to is removed until all that may refer to it is listed")
+		to.set(v1alpha1.ConditionEnforcing, false, "UsesUnknown", "nothing that others can refer to is removed until all that may refer to it is listed")
 	default:
-		set(true, "Enforcing", strings.Join(append([]string{"objects are removed when a limit is reached"}, notes(observed)...), "; "))
+		to.set(v1alpha1.ConditionEnforcing, true, "Enforcing", strings.Join(append([]string{"objects are removed when a limit is reached"}, notes(observed)...), "; "))
 	}
 }
 

@@ -38,7 +38,7 @@ func (r *Recorder) log(e record.Entry) {
 }
 
 // eventTypes are the types of the events that decisions raise, most of them of policies. A
-// plain delete raises none, since the object is gone, unless nobody but a policy wanted it.
+// plain delete raises none, since the object is gone, unless only a policy asked for it.
 var eventTypes = map[decide.Reason]string{
 	decide.KeptByPolicy:       corev1.EventTypeNormal,
 	decide.DelayedByPolicy:    corev1.EventTypeNormal,

@@ -39,7 +39,8 @@ type plan struct {
 	waitsUntil time.Time            // removals wait for a pause or a budget
 	served     time.Time            // when a worker removed its objects last
 	failures   map[types.UID]failure
-	removed    int64
+	removed    map[retain.Reason]int64
+	failed     int64
 	failedAt   time.Time
 	failure    string
 	keptBy     string // another policy that keeps an object which this one removes (P-25), as it was found last
@@ -136,7 +137,7 @@ func (p *plan) release(now time.Time) {
 
 // newPlan returns the plan of a policy. The caller holds mu.
 func (r *Retainer) newPlan(of *policyset.Retention) *plan {
-	p := &plan{Retention: of, released: references.Set{}, failures: map[types.UID]failure{}}
+	p := &plan{Retention: of, released: references.Set{}, failures: map[types.UID]failure{}, removed: map[retain.Reason]int64{}}
 	p.survey = retention.New(of.Evaluated(func(kind schema.GroupKind) bool { return p.kinds[kind] }, r.options.Ignored, r.lookup))
 	return p
 }
@@ -177,7 +178,7 @@ func (r *Retainer) setPlans(all []*policyset.Retention) {
 			old := p
 			p = r.newPlan(policy)
 			if known {
-				p.removed, p.failedAt, p.failure, p.served = old.removed, old.failedAt, old.failure, old.served
+				p.removed, p.failed, p.failedAt, p.failure, p.served = old.removed, old.failed, old.failedAt, old.failure, old.served
 			}
 		}
 		p.Retention = policy

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/gleaner-dev/gleaner/operator/retain"
 	"github.com/gleaner-dev/gleaner/operator/retainer"
 	"github.com/gleaner-dev/gleaner/operator/writer"
@@ -33,7 +35,9 @@ func TestRetainer_RemovesWhatIsDue(t *testing.T) {
 	w.apply(map[string]string{"shop/old": oldPods})
 	w.run()
 	w.expectLeft("Pod", "old", "young")
-	w.status("shop/old", "one removal", func(s retainer.PolicyStatus) bool { return s.Removed == 1 && s.Due == 0 && s.Selected == 1 })
+	w.status("shop/old", "one removal", func(s retainer.PolicyStatus) bool {
+		return s.Removed[retain.TooOld] == 1 && s.Due == 0 && s.Selected == 1
+	})
 	w.put(pod("shop", "older"), 3*time.Hour)
 	w.expectLeft("Pod", "old", "young")
 	w.mu.Lock()
@@ -308,4 +312,48 @@ func (s waiting) Admit(context.Context, writer.Write) (writer.Admission, error) 
 		return writer.Admission{Outcome: writer.Pass}, nil
 	}
 	return writer.Admission{Outcome: writer.Wait, Reason: "not now", Retry: time.Hour}, nil
+}
+
+// P-21: dependents are deleted as the policy says.
+func TestP21_Retainer_DeletesWithThePropagationPolicy(t *testing.T) {
+	w := newWorld(t)
+	w.put(pod("shop", "a"), 2*time.Hour)
+	w.put(pod("other", "a"), 2*time.Hour)
+	w.apply(map[string]string{"shop/old": oldPods, "other/old": strings.Replace(oldPods, "maxAge", "propagationPolicy: Orphan, maxAge", 1)})
+	w.run()
+	w.expectLeft("Pod")
+	w.eventually("both are recorded", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return len(w.outcomes) == 2
+	})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, o := range w.outcomes {
+		if want := map[string]metav1.DeletionPropagation{"shop": "Background", "other": "Orphan"}[o.Object.Namespace]; o.Action.Propagation != want || w.propagation[o.Object.Namespace] != want {
+			t.Errorf("%s: %s was requested, and %s recorded; want %s", o.Object.Namespace, w.propagation[o.Object.Namespace], o.Action.Propagation, want)
+		}
+	}
+}
+
+// P-22: removals are counted by the limit that removed them, and failures are.
+func TestP22_Retainer_CountsByReason(t *testing.T) {
+	w := newWorld(t)
+	for i, name := range []string{"old", "a", "b", "c"} {
+		w.put(pod("shop", name), 100*time.Minute-time.Duration(i)*15*time.Minute)
+	}
+	var failing atomic.Bool
+	failing.Store(true)
+	w.setFails(func(verb, _, name string) error {
+		if verb == "delete" && name == "a" && failing.Swap(false) {
+			return errors.New("not today")
+		}
+		return nil
+	})
+	w.apply(map[string]string{"shop/both": `{mode: Enforce, resources: [{apiGroups: [""], resources: [pods]}], keepLast: 1, maxAge: 90m}`})
+	w.run()
+	w.status("shop/both", "removals by reason", func(s retainer.PolicyStatus) bool {
+		return s.Removed[retain.TooOld] == 1 && s.Removed[retain.Excess] == 2 && s.Failures == 1
+	})
+	w.expectLeft("Pod", "c")
 }

@@ -2,6 +2,7 @@ package retainer
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -31,7 +32,8 @@ type PolicyStatus struct {
 
 	seen
 
-	Removed  int64
+	Removed  map[retain.Reason]int64
+	Failures int64
 	Waiting  bool      // for a pause or a budget
 	FailedAt time.Time // zero: nothing has failed
 	Failure  string
@@ -59,7 +61,7 @@ func (p *plan) status(now time.Time, usesKnown bool) PolicyStatus {
 	s := PolicyStatus{
 		Name: p.Policy.String(), Generation: p.Object.GetGeneration(), Problem: p.problem, TooMany: p.problem != "" && p.Problem.IsZero() || !p.overflowed.IsZero(),
 		Listing: !p.evaluated || len(p.unread) != 0, UsesKnown: usesKnown || !p.refersTo(),
-		seen: p.seen, Removed: p.removed, Waiting: now.Before(p.waitsUntil), FailedAt: p.failedAt, Failure: p.failure, KeptBy: p.keptBy,
+		seen: p.seen, Removed: maps.Clone(p.removed), Failures: p.failed, Waiting: now.Before(p.waitsUntil), FailedAt: p.failedAt, Failure: p.failure, KeptBy: p.keptBy,
 	}
 	if !p.overflowed.IsZero() {
 		s.Problem = "it selects too many objects: select fewer, or create several policies"

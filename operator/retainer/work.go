@@ -155,6 +155,7 @@ func (r *Retainer) fail(p *plan, uid types.UID, err error) (next time.Time) {
 	defer r.mu.Unlock()
 	now := r.options.Now()
 	p.failedAt, p.failure = now, err.Error()
+	p.failed++
 	if uid == "" {
 		return time.Time{}
 	}
@@ -358,7 +359,7 @@ func (t *turn) write(ctx context.Context, o *unstructured.Unstructured, d retent
 func (t *turn) done(d retention.Decision) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.p.removed++
+	t.p.removed[d.Reason]++
 	for _, p := range t.plans {
 		delete(p.failures, d.UID)
 		if p.survey.Forget(d.UID) {

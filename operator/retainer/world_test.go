@@ -58,7 +58,8 @@ type world struct {
 	fails    func(verb, resource, name string) error
 	lists    map[string]int // by resource
 	outcomes []retainer.Outcome
-	ran      bool
+
+	propagation map[string]metav1.DeletionPropagation // of deletions, by namespace
 }
 
 var kinds = map[string]string{"ConfigMap": "configmaps", "Secret": "secrets", "Pod": "pods", "Namespace": "namespaces"}
@@ -67,7 +68,8 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{
 		T: t, objects: map[types.UID]*unstructured.Unstructured{}, version: 100, watchers: map[string][]*watch.RaceFreeFakeWatcher{}, lists: map[string]int{},
-		fails: func(string, string, string) error { return nil }, served: slices.Sorted(maps.Keys(kinds)),
+		propagation: map[string]metav1.DeletionPropagation{},
+		fails:       func(string, string, string) error { return nil }, served: slices.Sorted(maps.Keys(kinds)),
 	}
 	var err error
 	if w.builder, err = policyset.NewBuilder(policyset.Rules{}, nil); err != nil {
@@ -235,6 +237,9 @@ func (w *world) deleteReactor(a clienttesting.Action) (bool, runtime.Object, err
 	case p == nil || *p.UID != found.GetUID() || *p.ResourceVersion != found.GetResourceVersion():
 		return true, nil, apierrors.NewConflict(d.GetResource().GroupResource(), d.GetName(), fmt.Errorf("precondition"))
 	}
+	w.mu.Lock()
+	w.propagation[d.GetNamespace()] = *d.DeleteOptions.PropagationPolicy
+	w.mu.Unlock()
 	w.remove(string(found.GetUID()))
 	return true, nil, nil
 }

@@ -18,7 +18,8 @@ var (
 	retentionSelectedDesc = prometheus.NewDesc("gleaner_retention_selected_objects", "Objects that a retention policy selects.", []string{"policy"}, nil)
 	retentionDueDesc      = prometheus.NewDesc("gleaner_retention_due_objects",
 		"Objects that the limits of a retention policy remove now; in mode Monitor, they stay.", []string{"policy"}, nil)
-	retentionRemovedDesc = prometheus.NewDesc("gleaner_retention_removed_total", "Objects removed for a retention policy.", []string{"policy"}, nil)
+	retentionRemovedDesc  = prometheus.NewDesc("gleaner_retention_removed_total", "Objects removed for a retention policy, by the limit that removed them.", []string{"policy", "reason"}, nil)
+	retentionFailuresDesc = prometheus.NewDesc("gleaner_retention_failures_total", "Failed attempts to remove an object for a retention policy.", []string{"policy"}, nil)
 )
 
 // maxRetentionSeries is the number of retention policies with metrics.
@@ -61,6 +62,9 @@ func (op *Operator) collectRetention(out chan<- prometheus.Metric) {
 		}
 		out <- prometheus.MustNewConstMetric(retentionSelectedDesc, prometheus.GaugeValue, float64(p.Selected), p.Name)
 		out <- prometheus.MustNewConstMetric(retentionDueDesc, prometheus.GaugeValue, float64(p.Due), p.Name)
-		out <- prometheus.MustNewConstMetric(retentionRemovedDesc, prometheus.CounterValue, float64(p.Removed), p.Name)
+		out <- prometheus.MustNewConstMetric(retentionFailuresDesc, prometheus.CounterValue, float64(p.Failures), p.Name)
+		for reason, n := range p.Removed {
+			out <- prometheus.MustNewConstMetric(retentionRemovedDesc, prometheus.CounterValue, float64(n), p.Name, string(reason))
+		}
 	}
 }

@@ -176,6 +176,11 @@ var stories = map[string]story{
 		"GleanerBudgetExhausted", `gleaner_deletion_budget_exhausted{namespace="n", budget="ClusterDeletionBudget runaway", pod="a"} 1x10`,
 		5 * time.Minute, []string{"budget=ClusterDeletionBudget runaway namespace=n severity=warning: Deletions wait for ClusterDeletionBudget runaway"},
 	},
+	"removals fail": {
+		"GleanerRetentionFailing", `gleaner_retention_failures_total{namespace="n", policy="RetentionPolicy ci/jobs", pod="a"} 0+1x40`,
+		35 * time.Minute, []string{"namespace=n policy=RetentionPolicy ci/jobs severity=warning: Objects cannot be removed for RetentionPolicy ci/jobs"},
+	},
+	"one removal has failed": {"GleanerRetentionFailing", `gleaner_retention_failures_total{namespace="n", policy="p"} 0 1x40`, 35 * time.Minute, nil},
 	"much is deleted": {
 		"GleanerDeletionRate", `gleaner_decisions_total{namespace="n", action="Delete", result="Done", kind="Pod"} 0+6000x10`,
 		8 * time.Minute, []string{"namespace=n severity=warning: Gleaner deletes 100 objects a second"},
