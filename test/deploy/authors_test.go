@@ -218,6 +218,7 @@ var (
 	kinds = map[schema.GroupVersionResource]string{
 		gcPolicies: "GCPolicy", clusterGCPolicies: "ClusterGCPolicy", finalizers: "Finalizer", clusterFinalizers: "ClusterFinalizer",
 		archivePolicies: "ArchivePolicy", clusterArchivePolicies: "ClusterArchivePolicy",
+		retentionPolicies: "RetentionPolicy", clusterRetentionPolicies: "ClusterRetentionPolicy",
 	}
 )
 
@@ -281,7 +282,7 @@ func (a *author) grantInNamespace(namespace string, rules ...rbacv1.PolicyRule) 
 
 func (a *author) policies(config *rest.Config) dynamic.ResourceInterface {
 	client := dynamic.NewForConfigOrDie(config).Resource(a.resource)
-	if a.resource == gcPolicies || a.resource == finalizers || a.resource == archivePolicies {
+	if a.resource == gcPolicies || a.resource == finalizers || a.resource == archivePolicies || a.resource == retentionPolicies {
 		return client.Namespace(a.ns)
 	}
 	return client

@@ -77,6 +77,15 @@ kind: DeletionBudget
 metadata: {name: many, namespace: NAMESPACE}
 spec: {resources: [{apiGroups: ["*"], resources: ["*"]}], maxDeletions: 1000, window: 1h}
 ---
+apiVersion: gleaner.dev/v1alpha1
+kind: RetentionPolicy
+metadata: {name: temporary, namespace: NAMESPACE}
+spec: {mode: Enforce, resources: [{apiGroups: [""], resources: [secrets]}], objectSelector: {matchLabels: {temporary: "yes"}}, keepLast: 0}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: temporary, namespace: NAMESPACE, labels: {temporary: "yes"}}
+---
 apiVersion: v1
 kind: Secret
 metadata: {name: goes, namespace: NAMESPACE, finalizers: [NAMESPACE.gleaner.dev/served]}
@@ -116,9 +125,12 @@ func TestMonitoring(t *testing.T) {
 	w.deleteAsCollector(cluster)
 	w.apply(cluster, strings.ReplaceAll(keepsAll, `"keep"`, `"keep-NAMESPACE"`), "clustergcpolicy/keep-"+w.ns)
 	w.expectKeeps("kept")
+	kubectl(t, cluster, "apply", "-k", "../../crds/manifests/retention")
+	kubectl(t, cluster, "wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
 	w.apply(cluster, finalizerManifests, "-n", w.ns, "finalizers.gleaner.dev/served")
 	kubectl(t, cluster, "delete", "-n", w.ns, "secrets/goes", "--timeout", timeout.String())
 	kubectl(t, cluster, "delete", "-n", w.ns, "secrets/waits", "--wait=false")
+	kubectl(t, cluster, "wait", "-n", w.ns, "--for=delete", "secrets/temporary", "--timeout", timeout.String())
 
 	reader := token(t, cluster, w.ns, w.createBoundAccount("prometheus", "gleaner-metrics-reader"))
 	var text string
