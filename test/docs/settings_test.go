@@ -110,6 +110,25 @@ END`,
 		after: `kubectl delete clusterdeletionbudget volumes
 kubectl delete namespace shop`,
 	},
+	"docs/howto/keep-the-last-three.md": {
+		before: `kubectl create namespace ci
+kubectl create job release-1 -n ci --image=example.com/none`,
+		after: "kubectl delete namespace ci",
+	},
+	"docs/howto/delete-preview-namespaces.md": {
+		before: "kubectl create namespace pr-17",
+		after: `kubectl delete clusterretentionpolicy preview-namespaces
+kubectl delete namespace pr-17`,
+	},
+	"docs/retention.md": {
+		before:  "kubectl create namespace ci",
+		replace: []string{"gleaner records ", "gleaner records --endpoint http://ADDRESS "},
+		after:   "kubectl delete namespace ci",
+	},
+	"examples/retention/README.md": {
+		before: "kubectl create namespace ci",
+		after:  "kubectl delete namespace ci",
+	},
 	"docs/howto/protect-objects.md": {
 		before: `kubectl apply -f - <<'END'
 apiVersion: v1
