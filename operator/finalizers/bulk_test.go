@@ -19,7 +19,7 @@ import (
 )
 
 // List implements bulkread.Lister: it lists the ConfigMaps of the fake API.
-func (w *testEnv) List(_ context.Context, _ schema.GroupVersionResource, _, _ string, _, _ int) (items []bulkread.Item, next string, err error) {
+func (w *testEnv) List(_ context.Context, _ schema.GroupVersionResource, _, _ string, _, _ int) (page bulkread.Page, err error) {
 	w.api.mu.Lock()
 	defer w.api.mu.Unlock()
 	for at, o := range w.api.objects {
@@ -28,11 +28,11 @@ func (w *testEnv) List(_ context.Context, _ schema.GroupVersionResource, _, _ st
 		}
 		text, err := o.MarshalJSON()
 		if err != nil {
-			return nil, "", err
+			return page, err
 		}
-		items = append(items, bulkread.Item{Name: o.GetName(), UID: o.GetUID(), ResourceVersion: o.GetResourceVersion(), JSON: text})
+		page.Items = append(page.Items, bulkread.Item{Name: o.GetName(), UID: o.GetUID(), ResourceVersion: o.GetResourceVersion(), JSON: text})
 	}
-	return items, "", nil
+	return page, nil
 }
 
 // createBacklog creates ConfigMaps that wait for the finalizer, and has them listed: by those that

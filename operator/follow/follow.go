@@ -116,7 +116,7 @@ func (f *Follower) follow(ctx context.Context, relist <-chan struct{}) error {
 		version, err = f.watch(watching, version)
 		switch {
 		case watching.Err() != nil:
-			return nil //nolint:nilerr // it was requested
+			return nil
 		case err == nil, time.Since(began) > 2*f.MaxRetry:
 			delay = f.MinRetry
 		case apierrors.IsGone(err), apierrors.IsResourceExpired(err), apierrors.IsNotFound(err), errors.Is(err, errUnreadable), delay >= f.MaxRetry:

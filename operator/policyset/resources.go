@@ -114,7 +114,7 @@ func (r *Resources) retentions() []*Retention {
 	for _, p := range r.Retentions {
 		selection := Selection{NamespaceSelector: p.Spec.NamespaceSelector, ObjectSelector: p.Spec.ObjectSelector, MatchConditions: p.Spec.MatchConditions}
 		for _, rule := range p.Spec.Resources {
-			selection.Resources = append(selection.Resources, v1alpha1.ResourceRule{APIGroups: rule.APIGroups, Resources: rule.Resources})
+			selection.Resources = append(selection.Resources, v1alpha1.ResourceRule(rule))
 		}
 		list = append(list, &Retention{Spec: p.Spec, Declaration: Declaration{
 			Object: p.Object, Kind: p.Kind, Key: client.ObjectKeyFromObject(p.Object), Selection: selection,

@@ -225,7 +225,7 @@ func (f *followed) Listed() {
 				delete(f.namespaces, name)
 			}
 		}
-		f.Retainer.listed = true
+		f.listed = true
 		f.namespacesChanged()
 	}
 	f.seen, f.of, f.uses, f.failed, f.took = nil, nil, nil, false, time.Since(f.began)

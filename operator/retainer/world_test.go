@@ -157,7 +157,7 @@ func cut(key string) (namespace, name string, is bool) {
 }
 
 // put creates or changes an object, and shows it to watches. Its UID is its kind and name.
-func (w *world) put(manifest string, age time.Duration) *unstructured.Unstructured {
+func (w *world) put(manifest string, age time.Duration) {
 	w.Helper()
 	o := &unstructured.Unstructured{}
 	if err := yaml.Unmarshal([]byte(manifest), &o.Object); err != nil {
@@ -172,7 +172,6 @@ func (w *world) put(manifest string, age time.Duration) *unstructured.Unstructur
 	o.SetResourceVersion(strconv.Itoa(w.version))
 	w.objects[o.GetUID()] = o
 	w.show(watch.Modified, o)
-	return o.DeepCopy()
 }
 
 // remove removes an object, as somebody else does.

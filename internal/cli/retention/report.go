@@ -134,38 +134,51 @@ func (o *options) write(out io.Writer, d document, now time.Time) error {
 	if err := policies.Write(out, p); err != nil {
 		return err
 	}
-	for _, part := range []struct {
-		outcome preview.Outcome
-		title   string
-		header  []string
-		most    int
-	}{
-		{preview.Removed, "Removed now:", []string{"NAMESPACE", "OBJECT", "POLICY", "REASON", "LIMIT"}, 0},
-		{preview.Later, "Removed next, if nothing changes:", []string{"NAMESPACE", "OBJECT", "POLICY", "IN", "TIME"}, maxLater},
-		{preview.Kept, "Kept:", []string{"NAMESPACE", "OBJECT", "POLICY", "REASON", "MESSAGE"}, 0},
-	} {
-		t, more := printer.Table{Header: part.header}, 0
-		for _, x := range d.Objects {
-			switch {
-			case x.Outcome != part.outcome:
-			case part.most != 0 && len(t.Rows) == part.most && o.Output != "wide":
-				more++
-			default:
-				t.Add(row(x, now)...)
-			}
-		}
-		if len(t.Rows) == 0 {
-			continue
-		}
-		printer.NewSection(out, p).Title("%s", part.title)
-		if err := printer.PrintIndented(out, t, p); err != nil {
+	for _, part := range parts {
+		if err := d.writePart(out, p, part, o.Output == "wide", now); err != nil {
 			return err
-		}
-		if more != 0 {
-			printer.Fprintf(out, "  and %d more: use -o wide to show all\n", more)
 		}
 	}
 	printer.WriteLines(out, p, "Could not be read:", d.Unread)
+	return nil
+}
+
+// part is a part of the text.
+type part struct {
+	outcome preview.Outcome
+	title   string
+	header  []string
+	most    int // objects that are shown; 0: all
+}
+
+var parts = []part{
+	{preview.Removed, "Removed now:", []string{"NAMESPACE", "OBJECT", "POLICY", "REASON", "LIMIT"}, 0},
+	{preview.Later, "Removed next, if nothing changes:", []string{"NAMESPACE", "OBJECT", "POLICY", "IN", "TIME"}, maxLater},
+	{preview.Kept, "Kept:", []string{"NAMESPACE", "OBJECT", "POLICY", "REASON", "MESSAGE"}, 0},
+}
+
+// writePart writes a part, unless it is empty.
+func (d document) writePart(out io.Writer, p printer.Palette, part part, wide bool, now time.Time) error {
+	t, more := printer.Table{Header: part.header}, 0
+	for _, x := range d.Objects {
+		switch {
+		case x.Outcome != part.outcome:
+		case part.most != 0 && len(t.Rows) == part.most && !wide:
+			more++
+		default:
+			t.Add(row(x, now)...)
+		}
+	}
+	if len(t.Rows) == 0 {
+		return nil
+	}
+	printer.NewSection(out, p).Title("%s", part.title)
+	if err := printer.PrintIndented(out, t, p); err != nil {
+		return err
+	}
+	if more != 0 {
+		printer.Fprintf(out, "  and %d more: use -o wide to show all\n", more)
+	}
 	return nil
 }
 
