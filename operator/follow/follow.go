@@ -15,7 +15,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 
@@ -47,8 +46,8 @@ type Sink interface {
 	// Put shows an object as it is in a list or after a change. It may be kept.
 	Put(*unstructured.Unstructured)
 
-	// Gone says that an object was deleted.
-	Gone(types.UID)
+	// Gone shows an object that was deleted, as it was then.
+	Gone(*unstructured.Unstructured)
 
 	// Listed says that the list is complete: what was not in it does not exist any more. Objects that have changed meanwhile are put
 	// again.
@@ -160,7 +159,7 @@ func (f *Follower) watch(ctx context.Context, version string) (string, error) {
 		case watch.Added, watch.Modified:
 			f.Sink.Put(o)
 		case watch.Deleted:
-			f.Sink.Gone(o.GetUID())
+			f.Sink.Gone(o)
 		default: // a bookmark
 		}
 		version = o.GetResourceVersion()

@@ -124,9 +124,9 @@ func (s *server) Listing() { s.add("listing") }
 func (s *server) Put(o *unstructured.Unstructured) {
 	s.add("put " + o.GetName() + " " + o.GetResourceVersion())
 }
-func (s *server) Gone(uid types.UID) { s.add("gone " + string(uid)) }
-func (s *server) Listed()            { s.add("listed") }
-func (s *server) Failed(err error)   { s.add("failed: " + err.Error()) }
+func (s *server) Gone(o *unstructured.Unstructured) { s.add("gone " + o.GetName()) }
+func (s *server) Listed()                           { s.add("listed") }
+func (s *server) Failed(err error)                  { s.add("failed: " + err.Error()) }
 
 // expect waits until the lines are some, and forgets them.
 func (s *server) expect(want ...string) {

@@ -2,6 +2,7 @@ package retainer
 
 import (
 	"context"
+	"iter"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -30,9 +31,9 @@ type followed struct {
 	took      time.Duration
 	failed    bool // objects may have changed without notice
 
-	seen map[types.UID]struct{} // by the list in progress; nil: there is none
-	of   map[*plan]bool         // for which it is
-	uses *uses                  // for which it is; nil: for none
+	seen    map[types.UID]struct{} // by the list in progress; nil: there is none
+	plansOf map[*plan]bool         // for which it is
+	uses    *uses                  // for which it is; nil: for none
 }
 
 // follow starts and stops followers, and returns those that have to be ended. The caller holds mu.
@@ -120,10 +121,10 @@ func (f *followed) isUnread() bool {
 func (f *followed) Listing() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.began, f.seen, f.of, f.uses = time.Now(), map[types.UID]struct{}{}, map[*plan]bool{}, nil
+	f.began, f.seen, f.plansOf, f.uses = time.Now(), map[types.UID]struct{}{}, map[*plan]bool{}, nil
 	for _, p := range f.plans {
 		if p.kinds[f.kind] {
-			f.of[p] = true
+			f.plansOf[p] = true
 		}
 	}
 	if u := f.Retainer.uses; u != nil && u.kinds[f.kind] {
@@ -141,12 +142,28 @@ func (f *followed) Put(o *unstructured.Unstructured) {
 	f.put(o)
 }
 
+// of yields the policies that may select objects of a kind in a namespace. The caller holds mu.
+func (r *Retainer) of(kind schema.GroupKind, namespace string) iter.Seq[*plan] {
+	return func(yield func(*plan) bool) {
+		for _, at := range [...]place{{kind, ""}, {kind, namespace}} {
+			for _, p := range r.interested[at] {
+				if !yield(p) {
+					return
+				}
+			}
+			if namespace == "" {
+				return
+			}
+		}
+	}
+}
+
 // put shows an object to all that are interested in it. The caller holds mu.
 func (r *Retainer) put(o *unstructured.Unstructured) {
 	now, kind := r.options.Now(), o.GroupVersionKind().GroupKind()
 	changed := false
-	for _, p := range r.plans {
-		if !p.kinds[kind] || !p.overflowed.IsZero() {
+	for p := range r.of(kind, o.GetNamespace()) {
+		if !p.overflowed.IsZero() {
 			continue
 		}
 		if p.survey.Put(o) {
@@ -170,16 +187,16 @@ func (r *Retainer) put(o *unstructured.Unstructured) {
 }
 
 // Gone implements follow.Sink.
-func (f *followed) Gone(uid types.UID) {
+func (f *followed) Gone(o *unstructured.Unstructured) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.gone(f.kind, uid)
+	f.gone(f.kind, o.GetNamespace(), o.GetUID())
 	signal(f.wake)
 }
 
 // gone forgets an object. The caller holds mu.
-func (r *Retainer) gone(kind schema.GroupKind, uid types.UID) {
-	for _, p := range r.plans {
+func (r *Retainer) gone(kind schema.GroupKind, namespace string, uid types.UID) {
+	for p := range r.of(kind, namespace) {
 		delete(p.failures, uid)
 		if p.survey.Forget(uid) {
 			p.change(r.options.Now())
@@ -202,7 +219,7 @@ func (f *followed) Listed() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := f.options.Now()
-	for p := range f.of {
+	for p := range f.plansOf {
 		if f.plans[p.Object.GetUID()] != p || !p.kinds[f.kind] {
 			continue
 		}
@@ -228,7 +245,7 @@ func (f *followed) Listed() {
 		f.listed = true
 		f.namespacesChanged()
 	}
-	f.seen, f.of, f.uses, f.failed, f.took = nil, nil, nil, false, time.Since(f.began)
+	f.seen, f.plansOf, f.uses, f.failed, f.took = nil, nil, nil, false, time.Since(f.began)
 	f.listIfUnread()
 	signal(f.wake)
 }
@@ -237,7 +254,7 @@ func (f *followed) Listed() {
 func (f *followed) Failed(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.failed, f.seen, f.of, f.uses = true, nil, nil, nil
+	f.failed, f.seen, f.plansOf, f.uses = true, nil, nil, nil
 	f.options.Log.Info("Could not read objects for retention policies, retrying", "resource", f.resource.Version.GroupResource().String(), "error", err.Error())
 }
 

@@ -150,6 +150,13 @@ func (r *Retainer) apply(ctx context.Context, all []*policyset.Retention) time.D
 	for _, p := range r.plans {
 		p.setKinds(p.Kinds(types))
 	}
+	r.interested = map[place][]*plan{}
+	for _, p := range r.plans {
+		for kind := range p.kinds {
+			at := place{kind, p.Key.Namespace}
+			r.interested[at] = append(r.interested[at], p)
+		}
+	}
 	r.setUses(types)
 	ended := r.follow(ctx, types, r.wanted())
 	r.mu.Unlock()
@@ -158,7 +165,7 @@ func (r *Retainer) apply(ctx context.Context, all []*policyset.Retention) time.D
 	}
 	again := r.proveAbsent(ctx, types)
 	signal(r.wake)
-	r.publish()
+	signal(r.changed)
 	return again
 }
 

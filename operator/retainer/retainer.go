@@ -45,6 +45,9 @@ const (
 	settle   = 200 * time.Millisecond
 	maxShare = 20
 
+	// minWake is the least time between two looks at which policies are due, and minPublish that between two publications.
+	minWake, minPublish = 20 * time.Millisecond, 100 * time.Millisecond
+
 	// workers is the number of policies whose objects are removed at the same time, at most one of each namespace. After
 	// maxPerTurn removals, or maxTurn, another policy has its turn.
 	workers    = 4
@@ -107,14 +110,22 @@ type Retainer struct {
 	wake    chan struct{} // capacity 1: something may be due
 	turns   chan struct{} // capacity 1: something may have to be removed
 	refresh chan struct{} // capacity 1: policies or types may have changed
+	changed chan struct{} // capacity 1: what is published may have changed
 
 	mu         sync.Mutex // covers what follows
 	plans      map[types.UID]*plan
+	interested map[place][]*plan // those of the cluster have the namespace ""
 	followed   map[schema.GroupKind]*followed
 	uses       *uses                      // nil: no policy selects objects that others refer to
 	namespaces map[string]namespaceLabels // nil: no policy selects by them
 	listed     bool                       // all namespaces are known
 	serving    map[string]bool            // lanes whose objects a worker removes
+}
+
+// place is where objects of a kind are.
+type place struct {
+	kind      schema.GroupKind
+	namespace string
 }
 
 type namespaceLabels struct {
@@ -125,7 +136,7 @@ type namespaceLabels struct {
 // New returns a Retainer that follows nothing yet.
 func New(o Options) *Retainer {
 	return &Retainer{
-		options: o, wake: make(chan struct{}, 1), turns: make(chan struct{}, workers), refresh: make(chan struct{}, 1),
+		options: o, wake: make(chan struct{}, 1), turns: make(chan struct{}, workers), refresh: make(chan struct{}, 1), changed: make(chan struct{}, 1),
 		writer: writer.Writer{Steps: append(append([]writer.Step{}, o.Steps...), writer.GateStep{Gate: o.Gate, Needs: writer.Leadership}), DryRun: o.DryRun},
 		plans:  map[types.UID]*plan{}, followed: map[schema.GroupKind]*followed{}, serving: map[string]bool{},
 	}
@@ -161,6 +172,7 @@ func (r *Retainer) wakeWorkers() {
 func (r *Retainer) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	running.Go(func() { r.configure(ctx) })
+	running.Go(func() { r.publish(ctx) })
 	for range workers {
 		running.Go(func() { r.work(ctx) })
 	}
@@ -211,8 +223,18 @@ func (r *Retainer) evaluate(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-r.wake:
+			pause(ctx, minWake)
 		case <-timer.C:
 		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
 	}
 }
 
@@ -239,7 +261,7 @@ func (r *Retainer) evaluateDue() (next time.Time) {
 	}
 	if len(due) != 0 {
 		r.wakeWorkers()
-		r.publish()
+		signal(r.changed)
 	}
 	return next
 }

@@ -2,6 +2,7 @@ package retainer
 
 import (
 	"cmp"
+	"context"
 	"maps"
 	"slices"
 	"time"
@@ -43,8 +44,21 @@ type PolicyStatus struct {
 // Status returns the value that is published.
 func (r *Retainer) Status() *latest.Value[Status] { return &r.status }
 
-// publish publishes what is observed.
-func (r *Retainer) publish() {
+// publish publishes what is observed until ctx ends.
+func (r *Retainer) publish(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.changed:
+		}
+		began := time.Now()
+		r.store()
+		pause(ctx, max(minPublish, maxShare*time.Since(began)))
+	}
+}
+
+func (r *Retainer) store() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	all := Status{}

@@ -103,7 +103,7 @@ func (r *Retainer) finish(p *plan) {
 	p.served = r.options.Now()
 	r.mu.Unlock()
 	r.wakeWorkers()
-	r.publish()
+	signal(r.changed)
 }
 
 // serve removes some of what a policy removes.
@@ -207,7 +207,7 @@ func (t *turn) remove(ctx context.Context, d retention.Decision) (stop bool) {
 func (t *turn) lost(d retention.Decision) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.gone(d.Kind.GroupKind(), d.UID)
+	t.gone(d.Kind.GroupKind(), d.Namespace, d.UID)
 	signal(t.wake)
 }
 
@@ -268,8 +268,8 @@ func (t *turn) decidedAgain(o *unstructured.Unstructured, d retention.Decision, 
 		t.p.skipped[d.UID] = true
 		return "its namespace is not selected any more"
 	}
-	for _, other := range t.plans {
-		if other == t.p || !other.Enforces() || !other.kinds[o.GroupVersionKind().GroupKind()] {
+	for other := range t.of(o.GroupVersionKind().GroupKind(), o.GetNamespace()) {
+		if other == t.p || !other.Enforces() {
 			continue
 		}
 		if why := other.survey.Keeps(o); why != "" {
@@ -360,7 +360,7 @@ func (t *turn) done(d retention.Decision) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.p.removed[d.Reason]++
-	for _, p := range t.plans {
+	for p := range t.of(d.Kind.GroupKind(), d.Namespace) {
 		delete(p.failures, d.UID)
 		if p.survey.Forget(d.UID) {
 			p.change(t.options.Now())
