@@ -20,7 +20,9 @@ const (
 	policyAuthorsName  = "gleaner-policy-authors"
 	archiveReadersName = "gleaner-archive-readers" // of config/components/archive, as the next one
 	archiveAuthorsName = "gleaner-archive-authors"
-	managedBy          = "app.kubernetes.io/managed-by=gleaner"
+
+	retentionAuthorsName = "gleaner-retention-authors" // of config/components/retention
+	managedBy            = "app.kubernetes.io/managed-by=gleaner"
 )
 
 // admission checks the admission policies that add holds and finalizers on creation.
@@ -67,6 +69,9 @@ func (p *checker) policyAuthors(ctx context.Context) []Finding {
 		const fix = "apply config/components/archive again"
 		found = append(found, p.validatingPolicy(ctx, archiveReadersName, fix, "authors of archive policies can read what they may not get")...)
 		found = append(found, p.validatingPolicy(ctx, archiveAuthorsName, fix, "authors of archive policies can keep what they may not update")...)
+	}
+	if len(p.resources.Retentions) != 0 {
+		found = append(found, p.validatingPolicy(ctx, retentionAuthorsName, "apply config/components/retention again", "authors of retention policies can have objects removed that they may not delete")...)
 	}
 	return found
 }

@@ -109,6 +109,7 @@ var checks = []struct {
 	{"modules", (*checker).modules},
 	{"finalizers", (*checker).finalizers},
 	{"archive policies", (*checker).archives},
+	{"retention policies", (*checker).retentions},
 	{"pauses", (*checker).pauses},
 	{"deletion budgets", (*checker).budgets},
 	{"holds", (*checker).holds},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,8 +26,8 @@ type resourceStatus struct {
 	observed   int64 // generation; -1: not in the status
 }
 
-// intendedReasons are reasons for which the author intends a resource not to be enforced.
-var intendedReasons = []string{"Monitor", "Removed"}
+// intendedReasons are reasons for which the author intends a resource not to be enforced, or which another check reports.
+var intendedReasons = []string{"Monitor", "Removed", "Waiting"}
 
 // requireTrue reports conditions that are not true.
 func (a resourceStatus) requireTrue(types ...string) []Finding {
@@ -125,6 +126,28 @@ func (p *checker) archives(context.Context) []Finding {
 	}
 	return findingsOrOK(found, "%d, all archiving", len(p.resources.Archives))
 }
+
+// retentions checks retention policies. Without any, there is nothing to say: not every installation has them.
+func (p *checker) retentions(context.Context) []Finding {
+	found := p.unread("RetentionPolicies", "ClusterRetentionPolicies")
+	for _, r := range p.resources.Retentions {
+		a := resourceStatus{r.String(), r.ObjectMeta, r.Status.Conditions, r.Status.ObservedGeneration}
+		found = append(found, a.requireTrue(v1alpha1.ConditionAccepted, v1alpha1.ConditionEnforcing)...)
+		if text := a.governsNothing(); text != "" {
+			found = append(found, warning("", "%s: %s", a.name, text))
+		}
+		if f := r.Status.LastFailure; f != nil && time.Since(f.Time.Time) < recentFailure {
+			found = append(found, warning("run gleaner records --reason RemovedByRetention for the others", "%s: the last failure to remove an object: %s", a.name, f.Message))
+		}
+	}
+	if len(found) == 0 && len(p.resources.Retentions) == 0 {
+		return nil
+	}
+	return findingsOrOK(found, "%d, none failing", len(p.resources.Retentions))
+}
+
+// recentFailure is how long a failed removal is reported.
+const recentFailure = time.Hour
 
 // unread reports which of the kinds could not be read.
 func (p *checker) unread(kinds ...string) []Finding {

@@ -3,6 +3,7 @@ package doctor
 import (
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -38,6 +39,35 @@ func TestResources_NotEnforcedIsProblemUnlessIntended(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestRetentions_ThatDoNotRemoveAreProblems(t *testing.T) {
+	accepted := condition(v1alpha1.ConditionAccepted, metav1.ConditionTrue, "Accepted")
+	failure := func(ago time.Duration) *v1alpha1.ArchiveFailure {
+		return &v1alpha1.ArchiveFailure{Time: metav1.NewTime(time.Now().Add(-ago)), Message: "a webhook denied it"}
+	}
+	for name, tc := range map[string]struct {
+		status v1alpha1.RetentionPolicyStatus
+		want   Severity
+		words  string
+	}{
+		"enforcing":     {v1alpha1.RetentionPolicyStatus{Conditions: []metav1.Condition{accepted, condition(v1alpha1.ConditionEnforcing, metav1.ConditionTrue, "Enforcing")}}, OK, "1, none failing"},
+		"monitor":       {v1alpha1.RetentionPolicyStatus{Conditions: []metav1.Condition{accepted, condition(v1alpha1.ConditionEnforcing, metav1.ConditionFalse, "Monitor")}}, OK, ""},
+		"waiting":       {v1alpha1.RetentionPolicyStatus{Conditions: []metav1.Condition{accepted, condition(v1alpha1.ConditionEnforcing, metav1.ConditionFalse, "Waiting")}}, OK, ""},
+		"invalid":       {v1alpha1.RetentionPolicyStatus{Conditions: []metav1.Condition{condition(v1alpha1.ConditionAccepted, metav1.ConditionFalse, "Invalid")}}, Problem, "is not Accepted: Invalid"},
+		"failing":       {v1alpha1.RetentionPolicyStatus{LastFailure: failure(time.Minute), Conditions: []metav1.Condition{accepted}}, Warning, "a webhook denied it"},
+		"failed before": {v1alpha1.RetentionPolicyStatus{LastFailure: failure(2 * time.Hour), Conditions: []metav1.Condition{accepted}}, OK, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &checker{resources: &finalizers.Resources{Retentions: []finalizers.Retention{{Kind: "RetentionPolicy", Status: tc.status}}}}
+			if found := p.retentions(t.Context()); len(found) != 1 || found[0].Severity != tc.want || !strings.Contains(found[0].Message, tc.words) {
+				t.Errorf("found %+v", found)
+			}
+		})
+	}
+	if found := (&checker{resources: &finalizers.Resources{}}).retentions(t.Context()); len(found) != 0 {
+		t.Errorf("without retention policies: %+v", found)
 	}
 }
 

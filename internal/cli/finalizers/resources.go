@@ -33,6 +33,7 @@ type Resources struct {
 	Policies   []Policy
 	Modules    []Module
 	Archives   []Archive
+	Retentions []Retention
 	Pauses     []pausestore.Resource
 	Budgets    []budgetstore.Resource
 	Installed  bool     // Gleaner's types are served
@@ -67,6 +68,17 @@ type Module struct {
 	Spec   v1alpha1.PolicyModuleSpec
 	Status v1alpha1.PolicyModuleStatus
 }
+
+// Retention is a RetentionPolicy or ClusterRetentionPolicy.
+type Retention struct {
+	metav1.ObjectMeta
+	Kind   string
+	Spec   v1alpha1.RetentionPolicySpec
+	Status v1alpha1.RetentionPolicyStatus
+}
+
+// String returns the kind and the name, in the format of records.
+func (r Retention) String() string { return nameOf(r.Kind, r.ObjectMeta) }
 
 // Archive is an ArchivePolicy or ClusterArchivePolicy.
 type Archive struct {
@@ -135,6 +147,9 @@ func Read(ctx context.Context, c client.Reader) *Resources {
 	}
 	for _, a := range all.Archives {
 		b.Archives = append(b.Archives, Archive{a.Meta, a.Kind, a.Spec, a.Status})
+	}
+	for _, r := range all.Retentions {
+		b.Retentions = append(b.Retentions, Retention{r.Meta, r.Kind, r.Spec, r.Status})
 	}
 	b.readPauses(ctx, c)
 	b.readBudgets(ctx, c)
@@ -213,6 +228,12 @@ func (b *Resources) add(o *unstructured.Unstructured) error {
 			return err
 		}
 		b.Archives = append(b.Archives, Archive{a.ObjectMeta, o.GetKind(), a.Spec, a.Status})
+	case v1alpha1.KindRetentionPolicy, v1alpha1.KindClusterRetentionPolicy:
+		var r v1alpha1.ClusterRetentionPolicy
+		if err := into(&r); err != nil {
+			return err
+		}
+		b.Retentions = append(b.Retentions, Retention{r.ObjectMeta, o.GetKind(), r.Spec, r.Status})
 	}
 	return nil
 }
@@ -239,7 +260,12 @@ func (b *Resources) read(ctx context.Context, c client.Reader, list client.Objec
 
 // isOptional reports whether not every installation has a kind.
 func isOptional(kind string) bool {
-	return kind == v1alpha1.KindArchivePolicy || kind == v1alpha1.KindClusterArchivePolicy
+	switch kind {
+	case v1alpha1.KindArchivePolicy, v1alpha1.KindClusterArchivePolicy, v1alpha1.KindRetentionPolicy, v1alpha1.KindClusterRetentionPolicy:
+		return true
+	default:
+		return false
+	}
 }
 
 func plural(kind string) string {

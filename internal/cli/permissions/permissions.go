@@ -121,6 +121,16 @@ func (s Setup) writeRules(b *finalizers.Resources) []Rule {
 			rights = append(rights, selectedRules(a.Namespace, a.Spec.Resources, []string{"patch"}, a.String()+" adds its finalizer to these objects, and removes it.")...)
 		}
 	}
+	for _, r := range b.Retentions {
+		if r.Spec.Mode != v1alpha1.ModeEnforce {
+			continue
+		}
+		for _, rule := range r.Spec.Resources {
+			rights = append(rights, Rule{
+				Namespace: r.Namespace, Groups: rule.APIGroups, Resources: rule.Resources, Verbs: []string{"delete"}, Reason: r.String() + " removes these objects.",
+			})
+		}
+	}
 	return rights
 }
 
@@ -226,6 +236,10 @@ func resourceRules(b *finalizers.Resources) []Rule {
 		rights = append(rights,
 			Rule{Groups: group, Resources: []string{"archivepolicies/status", "clusterarchivepolicies/status"}, Verbs: []string{"patch"}, Reason: "Status of archive policies."},
 			Rule{Groups: group, Resources: []string{"archivepolicies", "clusterarchivepolicies"}, Verbs: []string{"patch"}, Reason: "Archive policies are kept while objects need them."})
+	}
+	if len(b.Retentions) != 0 {
+		rights = append(rights,
+			Rule{Groups: group, Resources: []string{"clusterretentionpolicies/status", "retentionpolicies/status"}, Verbs: []string{"patch"}, Reason: "Status of retention policies."})
 	}
 	return rights
 }

@@ -44,6 +44,10 @@ const (
   resources: [{apiGroups: [batch], resources: [jobs]}]}}`
 	archivesOwn = `{apiVersion: gleaner.dev/v1alpha1, kind: ClusterArchivePolicy, metadata: {name: archives-own}, spec: {deletedBy: Gleaner,
   resources: [{apiGroups: [batch], resources: [cronjobs]}]}}`
+	retains = `{apiVersion: gleaner.dev/v1alpha1, kind: RetentionPolicy, metadata: {name: retains, namespace: ci}, spec: {mode: Enforce, keepLast: 3,
+  resources: [{apiGroups: [batch], resources: [jobs]}]}}`
+	monitors = `{apiVersion: gleaner.dev/v1alpha1, kind: ClusterRetentionPolicy, metadata: {name: monitors}, spec: {keepLast: 3,
+  resources: [{apiGroups: [""], resources: [pods]}]}}`
 )
 
 // written are the rules of roles, as "namespace: verb group/resource".
@@ -143,6 +147,24 @@ func TestRequired_CompanionAddsFinalizersOfArchivePolicies(t *testing.T) {
 	}
 	if written(t, s, resourcesOf(t, archivesOwn))["create mutatingadmissionpolicies.admissionregistration.k8s.io in all namespaces"] {
 		t.Error("it may write admission policies, and adds no finalizer")
+	}
+}
+
+func TestRequired_CompanionDeletesWhatRetentionPoliciesSelect(t *testing.T) {
+	s := SetupOf(nil)
+	s.Companion = true
+	got := written(t, s, resourcesOf(t, retains, monitors))
+	for right, want := range map[string]bool{
+		"delete jobs.batch in namespace ci":                                   true,
+		"delete jobs.batch in all namespaces":                                 false,
+		"patch jobs.batch in namespace ci":                                    false,
+		"delete pods in all namespaces":                                       false,
+		"patch retentionpolicies/status.gleaner.dev in all namespaces":        true,
+		"patch clusterretentionpolicies/status.gleaner.dev in all namespaces": true,
+	} {
+		if got[right] != want {
+			t.Errorf("%s: %t, not %t", right, got[right], want)
+		}
 	}
 }
 
