@@ -131,7 +131,7 @@ type RetentionPolicySpec struct {
 	// there is no limit.
 	//
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s')",message="write a duration from 1s to 87600h, such as 720h"
+	// +kubebuilder:validation:XValidation:rule=`!self.matches('^([0-9]{1,5}([.][0-9]{1,9})?(h|m|s|ms))+$') || duration(self) >= duration('1s')`,message="write a duration from 1s to 87600h, such as 720h"
 	MaxAge *RetentionDuration `json:"maxAge,omitempty"`
 
 	// How long an object is kept after it finished, from 0s to 87600h: Jobs and Pods,
@@ -156,7 +156,7 @@ type RetentionPolicySpec struct {
 	// had ended when it started. If not set, there is no limit.
 	//
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m')",message="write a duration from 1m to 87600h, such as 168h"
+	// +kubebuilder:validation:XValidation:rule=`!self.matches('^([0-9]{1,5}([.][0-9]{1,9})?(h|m|s|ms))+$') || duration(self) >= duration('1m')`,message="write a duration from 1m to 87600h, such as 168h"
 	UnreferencedFor *RetentionDuration `json:"unreferencedFor,omitempty"`
 
 	// Which objects are the oldest, and so removed first: by Creation, or by Finish.
@@ -231,21 +231,21 @@ type RetentionPolicyStatus struct {
 	// +optional
 	Reason string `json:"reason,omitempty"`
 
-	// Number of objects that the policy selects.
+	// Number of objects that the policy selects. Empty until all are listed.
 	//
 	// +optional
-	Selected int64 `json:"selected,omitempty"`
+	Selected *int64 `json:"selected,omitempty"`
 
 	// Number of objects that the limits of the policy remove now. In mode Monitor,
 	// they stay.
 	//
 	// +optional
-	Due int64 `json:"due,omitempty"`
+	Due *int64 `json:"due,omitempty"`
 
 	// Number of objects removed for this policy since Gleaner started.
 	//
 	// +optional
-	Removed int64 `json:"removed,omitempty"`
+	Removed *int64 `json:"removed,omitempty"`
 
 	// Number of objects that are kept whatever the limits are, by reason: InUse,
 	// Protected, Pinned, UseUnknown, AgeUnknown and Terminating.

@@ -1920,6 +1920,21 @@ func (in *RetentionPolicyStatus) DeepCopyInto(out *RetentionPolicyStatus) {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
+	if in.Selected != nil {
+		in, out := &in.Selected, &out.Selected
+		*out = new(int64)
+		**out = **in
+	}
+	if in.Due != nil {
+		in, out := &in.Due, &out.Due
+		*out = new(int64)
+		**out = **in
+	}
+	if in.Removed != nil {
+		in, out := &in.Removed, &out.Removed
+		*out = new(int64)
+		**out = **in
+	}
 	if in.Kept != nil {
 		in, out := &in.Kept, &out.Kept
 		*out = make(map[string]int64, len(*in))

@@ -56,10 +56,11 @@ func (w *Writer) describeRetention(r *policyset.Retention, observed retainer.Pol
 	if !known || observed.Problem != "" || observed.Listing {
 		return
 	}
-	s.Selected, s.Due, s.Removed = observed.Selected, observed.Due, 0
+	removed := int64(0)
 	for _, n := range observed.Removed {
-		s.Removed += n
+		removed += n
 	}
+	s.Selected, s.Due, s.Removed = &observed.Selected, &observed.Due, &removed
 	s.Kept, s.NextRemovals, s.LastFailure = nil, nil, nil
 	for reason, n := range observed.Kept {
 		if s.Kept == nil {

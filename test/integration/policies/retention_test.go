@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
 )
@@ -42,8 +43,8 @@ func (w *env) waitForMonitor(p *unstructured.Unstructured, selected, due int64) 
 	w.eventually(func() error {
 		live := w.get(p)
 		status = statusOf(w.T, live)
-		if status.Selected != selected || status.Due != due {
-			return fmt.Errorf("%d selected, %d due: %v", status.Selected, status.Due, live.Object["status"])
+		if ptr.Deref(status.Selected, -1) != selected || ptr.Deref(status.Due, -1) != due {
+			return fmt.Errorf("status: %v", live.Object["status"])
 		}
 		return nil
 	})
