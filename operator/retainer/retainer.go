@@ -63,6 +63,9 @@ const (
 	overflowRetry = 10 * time.Minute
 
 	removeTimeout = 30 * time.Second
+
+	// confirmTimeout is the timeout of a list of all objects of a policy, before a turn begins.
+	confirmTimeout = 5 * time.Minute
 )
 
 // Options configure a Retainer. All fields are required.

@@ -108,15 +108,15 @@ func (r *Retainer) finish(p *plan) {
 
 // serve removes some of what a policy removes.
 func (r *Retainer) serve(ctx context.Context, p *plan) {
-	ctx, cancel := context.WithTimeout(ctx, maxTurn+removeTimeout)
-	defer cancel()
-	began, now := time.Now(), r.options.Now()
+	now := r.options.Now()
 	turn := &turn{Retainer: r, p: p, live: liveUses{r, map[string]listedUses{}}}
 	r.mu.Lock()
 	batch, _ := p.batch(now)
 	r.mu.Unlock()
 	if byNumber(batch) {
-		same, err := turn.confirmNumbers(ctx)
+		confirming, cancel := context.WithTimeout(ctx, confirmTimeout)
+		same, err := turn.confirmNumbers(confirming)
+		cancel()
 		if err != nil {
 			r.fail(p, "", err)
 			r.wait(p, minFailureRetry)
@@ -125,6 +125,9 @@ func (r *Retainer) serve(ctx context.Context, p *plan) {
 			return
 		}
 	}
+	ctx, cancel := context.WithTimeout(ctx, maxTurn+removeTimeout)
+	defer cancel()
+	began := time.Now()
 	for _, d := range batch {
 		if ctx.Err() != nil || time.Since(began) > maxTurn || !r.stillPending(p, d.UID) {
 			return
