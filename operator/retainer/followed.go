@@ -16,6 +16,9 @@ import (
 // minRelist is the least time between two lists of a type that policies cause. A list takes at most a share of 1/maxShare of the time.
 const minRelist = 5 * time.Second
 
+// checkEvery is after how many more objects it is checked whether a policy selects too many.
+const checkEvery = 256
+
 // followed is a type whose objects are followed. It is the Sink of its Follower.
 type followed struct {
 	*Retainer
@@ -288,7 +291,8 @@ func (r *Retainer) release() {
 
 // limit drops the objects of a policy that selects too many. The caller holds mu.
 func (r *Retainer) limit(p *plan) {
-	if p.survey.Len() <= maxObjects && !r.exceeds(p) {
+	n := p.survey.Len()
+	if n <= maxObjectsOfNamespace/maxOfNamespace || n%checkEvery != 0 || n <= maxObjects && !r.exceeds(p) {
 		return
 	}
 	fresh := r.newPlan(p.Retention)

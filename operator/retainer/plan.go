@@ -188,7 +188,6 @@ func (r *Retainer) setPlans(all []*policyset.Retention) {
 				p.removed, p.failed, p.failedAt, p.failure, p.served = old.removed, old.failed, old.failedAt, old.failure, old.served
 			}
 		}
-		p.Retention = policy
 		maps.DeleteFunc(p.failures, func(_ types.UID, f failure) bool { return f.count == 0 }) // another policy may keep it no longer
 		of[policy.Key.Namespace]++
 		p.problem = ""

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -289,7 +291,10 @@ func (t *turn) decidedAgain(o *unstructured.Unstructured, d retention.Decision, 
 func (t *turn) confirmNumbers(ctx context.Context) (same bool, err error) {
 	same = true
 	served := t.options.Catalog()
-	for kind := range t.p.kinds {
+	t.mu.Lock()
+	kinds := slices.Collect(maps.Keys(t.p.kinds))
+	t.mu.Unlock()
+	for _, kind := range kinds {
 		resource, is := served.Preferred(kind)
 		if !is {
 			continue
