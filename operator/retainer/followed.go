@@ -292,11 +292,10 @@ func (r *Retainer) release() {
 // limit drops the objects of a policy that selects too many. The caller holds mu.
 func (r *Retainer) limit(p *plan) {
 	n := p.survey.Len()
-	if n <= maxObjectsOfNamespace/maxOfNamespace || n%checkEvery != 0 || n <= maxObjects && !r.exceeds(p) {
+	if n <= r.options.MaxObjects/maxOfNamespace || n%checkEvery != 0 || n <= r.options.MaxObjects && !r.exceeds(p) {
 		return
 	}
-	fresh := r.newPlan(p.Retention)
-	p.survey, p.seen, p.pending, p.evaluated = fresh.survey, seen{}, nil, false
+	r.clear(p)
 	p.overflowed = r.options.Now()
 	time.AfterFunc(overflowRetry, func() { r.recount(p.Object.GetUID()) })
 }
@@ -312,7 +311,7 @@ func (r *Retainer) exceeds(p *plan) bool {
 			total += other.survey.Len()
 		}
 	}
-	return total > maxObjectsOfNamespace
+	return total > r.options.MaxObjects
 }
 
 // recount has the objects of a policy listed again.

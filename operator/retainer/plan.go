@@ -138,8 +138,14 @@ func (p *plan) release(now time.Time) {
 // newPlan returns the plan of a policy. The caller holds mu.
 func (r *Retainer) newPlan(of *policyset.Retention) *plan {
 	p := &plan{Retention: of, released: references.Set{}, failures: map[types.UID]failure{}, removed: map[retain.Reason]int64{}}
-	p.survey = retention.New(of.Evaluated(func(kind schema.GroupKind) bool { return p.kinds[kind] }, r.options.Ignored, r.lookup))
+	r.clear(p)
 	return p
+}
+
+// clear forgets the objects of a plan, and what was decided about them. The caller holds mu.
+func (r *Retainer) clear(p *plan) {
+	p.survey = retention.New(p.Evaluated(func(kind schema.GroupKind) bool { return p.kinds[kind] }, r.options.Ignored, r.lookup))
+	p.seen, p.pending, p.evaluated = seen{}, nil, false
 }
 
 // apply has the policies in force followed. It returns when that is to be tried again because of types that are not known; 0: not.

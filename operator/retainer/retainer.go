@@ -38,8 +38,8 @@ const (
 	// maxOfNamespace and maxOfCluster bound the policies that are evaluated. What one beyond that selects is kept.
 	maxOfNamespace, maxOfCluster = 16, 64
 
-	// maxObjects bounds the objects of a policy, and maxObjectsOfNamespace those of all policies of a namespace.
-	maxObjects, maxObjectsOfNamespace = 200_000, 200_000
+	// maxObjects bounds the objects of a policy, and those of all policies of a namespace together.
+	maxObjects = 200_000
 
 	// settle is how long an evaluation waits for more changes. An evaluation takes at most a share of 1/maxShare of the time.
 	settle   = 200 * time.Millisecond
@@ -68,7 +68,7 @@ const (
 	confirmTimeout = 5 * time.Minute
 )
 
-// Options configure a Retainer. All fields are required.
+// Options configure a Retainer. All fields are required, unless stated otherwise.
 type Options struct {
 	// Policies returns the policies in force; false if they are not known. Changed returns a channel that is closed when they change.
 	Policies func() ([]*policyset.Retention, bool)
@@ -90,6 +90,8 @@ type Options struct {
 	Now     func() time.Time
 	Log     logr.Logger
 	Ignored string // the operator's namespace, in which nothing is removed
+
+	MaxObjects int // of a policy, and of all policies of a namespace together; 0: 200,000
 }
 
 // Outcome is a removal, or an attempt at one.
@@ -138,6 +140,9 @@ type namespaceLabels struct {
 
 // New returns a Retainer that follows nothing yet.
 func New(o Options) *Retainer {
+	if o.MaxObjects == 0 {
+		o.MaxObjects = maxObjects
+	}
 	return &Retainer{
 		options: o, wake: make(chan struct{}, 1), turns: make(chan struct{}, workers), refresh: make(chan struct{}, 1), changed: make(chan struct{}, 1),
 		writer: writer.Writer{Steps: append(append([]writer.Step{}, o.Steps...), writer.GateStep{Gate: o.Gate, Needs: writer.Leadership}), DryRun: o.DryRun},

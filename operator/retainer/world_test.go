@@ -50,6 +50,8 @@ type world struct {
 	steps    []writer.Step
 	served   []string // kinds
 
+	maxObjects int
+
 	mu       sync.Mutex // covers what follows
 	objects  map[types.UID]*unstructured.Unstructured
 	version  int
@@ -104,7 +106,7 @@ func (w *world) run() {
 		Absent:  func(context.Context, schema.GroupKind) (bool, error) { return true, w.failure("absent", "", "") },
 		Lister:  w, Client: client, Reader: w, Steps: append(w.steps, passing{}), Gate: &w.gate, Record: w.record, Now: time.Now, Log: logr.Discard(),
 		Actor:   act.New(deleter, func() *catalog.Catalog { return served }, func() (statekey.Keys, error) { return statekey.Keys{}, nil }),
-		Ignored: "gleaner-system",
+		Ignored: "gleaner-system", MaxObjects: w.maxObjects,
 	})
 	ctx, cancel := context.WithCancel(w.Context())
 	ended := make(chan error)
