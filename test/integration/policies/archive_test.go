@@ -148,11 +148,30 @@ func TestArchivePolicy_HoldsObjectsUntilTheyAreArchived(t *testing.T) {
 	o.waitForStatus(p, "archived", 2)
 
 	o.expectModuleDeletesArchived(a)
+	o.expectRetentionArchives(a)
 	last := o.createObject("ConfigMap", "last", data)
 	o.waitForFinalizers(last, entry)
 	o.delete(p)
 	o.waitForDeletion(p)
 	o.waitForFinalizers(last)
+}
+
+// expectRetentionArchives has a retention policy remove a Pod.
+func (o *dedicatedEnv) expectRetentionArchives(a *folderArchive) {
+	o.Helper()
+	pod := o.createPod("temporary", map[string]any{"labels": map[string]any{"tier": "data", "temporary": "yes"}}, nil)
+	o.retention("temporary", "Enforce", "/pods", "objectSelector: {matchLabels: {temporary: \"yes\"}}\nmaxAge: 1s")
+	o.waitForDeletion(pod)
+	var causes []string
+	if err := a.Headers(o.Context(), archive.Query{UID: pod.GetUID()}, func(h archive.Header) bool {
+		causes = append(causes, h.Cause.Reason+" "+h.Cause.Policy)
+		return true
+	}); err != nil {
+		o.Fatal(err)
+	}
+	if want := []string{"RemovedByRetention RetentionPolicy " + o.ns + "/temporary"}; !slices.Equal(causes, want) {
+		o.Errorf("archived for %q; want %q", causes, want)
+	}
 }
 
 // expectModuleDeletesArchived has a finalizer's module delete a Pod, which has no finalizer of its own that archives it.
