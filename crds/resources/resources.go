@@ -94,45 +94,36 @@ func Read(list func(kind string, into List) error) (Resources, error) {
 }
 
 func (l *lists) resources() (r Resources) {
-	for i := range l.modules.Items {
-		o := &l.modules.Items[i]
-		r.Modules = append(r.Modules, Module{o, v1alpha1.KindPolicyModule, o.ObjectMeta, o.Spec, o.Status})
-	}
-	for i := range l.clusterModules.Items {
-		o := &l.clusterModules.Items[i]
-		r.Modules = append(r.Modules, Module{o, v1alpha1.KindClusterPolicyModule, o.ObjectMeta, o.Spec, o.Status})
-	}
-	for i := range l.policies.Items {
-		o := &l.policies.Items[i]
-		r.Policies = append(r.Policies, Policy{o, v1alpha1.KindGCPolicy, o.ObjectMeta, o.Spec, o.Status})
-	}
-	for i := range l.clusterPolicies.Items {
-		o := &l.clusterPolicies.Items[i]
-		r.Policies = append(r.Policies, Policy{o, v1alpha1.KindClusterGCPolicy, o.ObjectMeta, o.Spec, o.Status})
-	}
-	for i := range l.finalizers.Items {
-		o := &l.finalizers.Items[i]
-		r.Finalizers = append(r.Finalizers, Finalizer{o, v1alpha1.KindFinalizer, o.ObjectMeta, o.Spec, o.Status})
-	}
-	for i := range l.clusterFinalizers.Items {
-		o := &l.clusterFinalizers.Items[i]
-		r.Finalizers = append(r.Finalizers, Finalizer{o, v1alpha1.KindClusterFinalizer, o.ObjectMeta, o.Spec, o.Status})
-	}
-	for i := range l.archives.Items {
-		o := &l.archives.Items[i]
-		r.Archives = append(r.Archives, Archive{o, v1alpha1.KindArchivePolicy, o.ObjectMeta, o.Spec, o.Status})
-	}
-	for i := range l.clusterArchives.Items {
-		o := &l.clusterArchives.Items[i]
-		r.Archives = append(r.Archives, Archive{o, v1alpha1.KindClusterArchivePolicy, o.ObjectMeta, o.Spec, o.Status})
-	}
-	for i := range l.retentions.Items {
-		o := &l.retentions.Items[i]
-		r.Retentions = append(r.Retentions, Retention{o, v1alpha1.KindRetentionPolicy, o.ObjectMeta, o.Spec, o.Status})
-	}
-	for i := range l.clusterRetentions.Items {
-		o := &l.clusterRetentions.Items[i]
-		r.Retentions = append(r.Retentions, Retention{o, v1alpha1.KindClusterRetentionPolicy, o.ObjectMeta, o.Spec, o.Status})
-	}
+	add(&r.Modules, v1alpha1.KindPolicyModule, l.modules.Items, func(o *v1alpha1.PolicyModule) Module { return Module{o, "", o.ObjectMeta, o.Spec, o.Status} })
+	add(&r.Modules, v1alpha1.KindClusterPolicyModule, l.clusterModules.Items, func(o *v1alpha1.ClusterPolicyModule) Module {
+		return Module{o, "", o.ObjectMeta, o.Spec, o.Status}
+	})
+	add(&r.Policies, v1alpha1.KindGCPolicy, l.policies.Items, func(o *v1alpha1.GCPolicy) Policy { return Policy{o, "", o.ObjectMeta, o.Spec, o.Status} })
+	add(&r.Policies, v1alpha1.KindClusterGCPolicy, l.clusterPolicies.Items, func(o *v1alpha1.ClusterGCPolicy) Policy {
+		return Policy{o, "", o.ObjectMeta, o.Spec, o.Status}
+	})
+	add(&r.Finalizers, v1alpha1.KindFinalizer, l.finalizers.Items, func(o *v1alpha1.Finalizer) Finalizer { return Finalizer{o, "", o.ObjectMeta, o.Spec, o.Status} })
+	add(&r.Finalizers, v1alpha1.KindClusterFinalizer, l.clusterFinalizers.Items, func(o *v1alpha1.ClusterFinalizer) Finalizer {
+		return Finalizer{o, "", o.ObjectMeta, o.Spec, o.Status}
+	})
+	add(&r.Archives, v1alpha1.KindArchivePolicy, l.archives.Items, func(o *v1alpha1.ArchivePolicy) Archive { return Archive{o, "", o.ObjectMeta, o.Spec, o.Status} })
+	add(&r.Archives, v1alpha1.KindClusterArchivePolicy, l.clusterArchives.Items, func(o *v1alpha1.ClusterArchivePolicy) Archive {
+		return Archive{o, "", o.ObjectMeta, o.Spec, o.Status}
+	})
+	add(&r.Retentions, v1alpha1.KindRetentionPolicy, l.retentions.Items, func(o *v1alpha1.RetentionPolicy) Retention {
+		return Retention{o, "", o.ObjectMeta, o.Spec, o.Status}
+	})
+	add(&r.Retentions, v1alpha1.KindClusterRetentionPolicy, l.clusterRetentions.Items, func(o *v1alpha1.ClusterRetentionPolicy) Retention {
+		return Retention{o, "", o.ObjectMeta, o.Spec, o.Status}
+	})
 	return r
+}
+
+// add adds the items of a list, all of one kind.
+func add[T, Spec, Status any](to *[]Resource[Spec, Status], kind string, items []T, of func(*T) Resource[Spec, Status]) {
+	for i := range items {
+		r := of(&items[i])
+		r.Kind = kind
+		*to = append(*to, r)
+	}
 }
