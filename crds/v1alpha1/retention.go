@@ -159,6 +159,15 @@ type RetentionPolicySpec struct {
 	// +kubebuilder:validation:XValidation:rule=`!self.matches('^([0-9]{1,5}([.][0-9]{1,9})?(h|m|s|ms))+$') || duration(self) >= duration('1m')`,message="write a duration from 1m to 87600h, such as 168h"
 	UnreferencedFor *RetentionDuration `json:"unreferencedFor,omitempty"`
 
+	// Where custom resources refer to ConfigMaps, Secrets, PersistentVolumeClaims and
+	// ServiceAccounts. What they refer to is used, for all policies. For a
+	// ClusterRetentionPolicy only.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=atomic
+	References []RetentionReference `json:"references,omitempty"`
+
 	// Which objects are the oldest, and so removed first: by Creation, or by Finish.
 	// With Finish, only objects that have finished are selected. Default Creation.
 	//
@@ -179,6 +188,36 @@ type RetentionPolicySpec struct {
 	//
 	// +optional
 	IncludeControlled bool `json:"includeControlled,omitempty"`
+}
+
+// RetentionReference says where the objects of a resource refer to others.
+type RetentionReference struct {
+	// API group of the objects that refer to others, without its version.
+	//
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$')`,message="write a group such as example.com, without its version"
+	APIGroup string `json:"apiGroup"`
+
+	// Resource name of the objects that refer to others, plural and in lower case, such
+	// as databases.
+	//
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$')`,message="write the plural in lower case and without a subresource, such as databases"
+	Resource string `json:"resource"`
+
+	// The kind that is referred to.
+	//
+	// +kubebuilder:validation:Enum=ConfigMap;Secret;PersistentVolumeClaim;ServiceAccount
+	Kind string `json:"kind"`
+
+	// A CEL expression with one variable, object, that returns the name of what the
+	// object refers to, or a list of names: each as name, in the same namespace, or as
+	// namespace/name. An empty name, an empty list and null refer to nothing. While it
+	// fails for an object, everything counts as used.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=8192
+	Expression string `json:"expression"`
 }
 
 // RetentionRule selects resources by name.
@@ -318,6 +357,7 @@ type RetentionPolicy struct {
 	// +kubebuilder:validation:XValidation:rule="!has(self.matchConditions) || self.matchConditions.size() == 0",fieldPath=".matchConditions",reason=FieldValueForbidden,message="expressions see whole objects, which the author of a RetentionPolicy may not be allowed to read: use objectSelector, or create a ClusterRetentionPolicy"
 	// +kubebuilder:validation:XValidation:rule="!has(self.finishedAt)",fieldPath=".finishedAt",reason=FieldValueForbidden,message="expressions see whole objects, which the author of a RetentionPolicy may not be allowed to read: remove finishedAt, or create a ClusterRetentionPolicy"
 	// +kubebuilder:validation:XValidation:rule="!has(self.groupBy) || self.groupBy.type != 'Expression'",fieldPath=".groupBy",reason=FieldValueForbidden,message="expressions see whole objects, which the author of a RetentionPolicy may not be allowed to read: group by Owner, Namespace or Label, or create a ClusterRetentionPolicy"
+	// +kubebuilder:validation:XValidation:rule="!has(self.references) || self.references.size() == 0",fieldPath=".references",reason=FieldValueForbidden,message="references are for all policies: remove references, or write them in a ClusterRetentionPolicy"
 	Spec RetentionPolicySpec `json:"spec"`
 
 	// The observed state of the policy.

@@ -2,11 +2,16 @@ package policyset
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"iter"
+	"strings"
 	"time"
 
 	"github.com/google/cel-go/cel"
 	celtypes "github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -14,6 +19,7 @@ import (
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
 	"github.com/gleaner-dev/gleaner/operator/candidate"
 	"github.com/gleaner-dev/gleaner/operator/catalog"
+	"github.com/gleaner-dev/gleaner/operator/references"
 	"github.com/gleaner-dev/gleaner/operator/retain"
 	"github.com/gleaner-dev/gleaner/operator/retention"
 	"github.com/gleaner-dev/gleaner/policies"
@@ -28,6 +34,38 @@ type Retention struct {
 	Options candidate.Options // without the operator's namespace
 
 	conditions func(context.Context, map[string]any) (bool, error)
+	referrers  []referrer
+}
+
+// referrer says where the objects of a resource refer to others.
+type referrer struct {
+	resource schema.GroupResource
+	read     references.Reader
+}
+
+// Readers returns what custom resources refer to, by their kinds, as the policies say that are accepted. The error says which of them is
+// not served: what its objects refer to is not known then.
+func Readers(all iter.Seq[*Retention], types *catalog.Catalog) (map[schema.GroupKind][]references.Reader, error) {
+	kinds := map[schema.GroupResource]schema.GroupKind{}
+	for _, t := range types.Collected() {
+		kinds[t.Version.GroupResource()] = t.GroupKind()
+	}
+	readers := map[schema.GroupKind][]references.Reader{}
+	var missing error
+	for r := range all {
+		if !r.Problem.IsZero() {
+			continue
+		}
+		for _, f := range r.referrers {
+			kind, served := kinds[f.resource]
+			if !served {
+				missing = fmt.Errorf("%s names references of %s, which this API server does not serve", r.Policy, f.resource)
+				continue
+			}
+			readers[kind] = append(readers[kind], f.read)
+		}
+	}
+	return readers, missing
 }
 
 // Enforces reports whether objects are removed.
@@ -159,7 +197,70 @@ func (b *Builder) compileRetention(r *Retention) error {
 		}
 		r.Options.Finished = finishedBy(program)
 	}
+	for i, from := range r.Spec.References {
+		field := fmt.Sprintf("references[%d].expression", i)
+		program, err := compile(b.cel, field, from.Expression, "that returns a name or a list of names", cel.StringType, cel.ListType(cel.StringType), cel.ListType(cel.DynType), cel.NullType)
+		if err != nil {
+			return err
+		}
+		r.referrers = append(r.referrers, referrer{
+			resource: schema.GroupResource{Group: from.APIGroup, Resource: from.Resource}, read: referencesBy(program, field, references.Kind(from.Kind)),
+		})
+	}
 	return b.compileGroups(r)
+}
+
+// maxReferences is the maximum number of references of an object.
+const maxReferences = 100
+
+func referencesBy(program cel.Program, field string, kind references.Kind) references.Reader {
+	return func(o *unstructured.Unstructured) ([]references.Reference, error) {
+		value, _, err := program.ContextEval(context.Background(), map[string]any{variable: o.Object})
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", field, err)
+		}
+		names, err := namesOf(value)
+		if err != nil {
+			return nil, fmt.Errorf("%s %w", field, err)
+		}
+		var refs []references.Reference
+		for _, name := range names {
+			namespace, of := o.GetNamespace(), name
+			if before, after, is := strings.Cut(name, "/"); is {
+				namespace, of = before, after
+			}
+			if of != "" {
+				refs = append(refs, references.Reference{Kind: kind, Namespace: namespace, Name: of})
+			}
+		}
+		return refs, nil
+	}
+}
+
+// namesOf returns the names that an expression has given.
+func namesOf(value ref.Val) ([]string, error) {
+	if value.Type() == celtypes.NullType {
+		return nil, nil
+	}
+	if name, ok := value.Value().(string); ok {
+		return []string{name}, nil
+	}
+	list, ok := value.(traits.Lister)
+	if !ok {
+		return nil, fmt.Errorf("gives %s: write an expression that returns a name or a list of names", value.Type())
+	}
+	if n, ok := list.Size().Value().(int64); !ok || n > maxReferences {
+		return nil, fmt.Errorf("gives more than %d names", maxReferences)
+	}
+	var names []string
+	for at := list.Iterator(); at.HasNext() == celtypes.True; {
+		name, ok := at.Next().Value().(string)
+		if !ok {
+			return nil, errors.New("gives a list with something else than names: write an expression that returns a list of names")
+		}
+		names = append(names, name)
+	}
+	return names, nil
 }
 
 func number(n *int32) *int {

@@ -28,12 +28,13 @@ type user struct {
 }
 
 // Put adds the references of an object, or replaces them. It returns those that the object had and does not have any more, and whether
-// anything has changed. An object that can't be read is remembered as such: see Err.
-func (x *Index) Put(o *unstructured.Unstructured) (released []Reference, changed bool) {
+// anything has changed. An object that can't be read is remembered as such: see Err. Readers return references besides those that are
+// known for its kind.
+func (x *Index) Put(o *unstructured.Unstructured, readers ...Reader) (released []Reference, changed bool) {
 	uid := o.GetUID()
 	_, unread := x.unread[uid]
 	before := x.Forget(uid)
-	refs, err := Of(o)
+	refs, err := read(o, readers)
 	if err != nil {
 		if x.unread == nil {
 			x.unread = map[types.UID]error{}
@@ -57,6 +58,23 @@ func (x *Index) Put(o *unstructured.Unstructured) (released []Reference, changed
 	return slices.DeleteFunc(before, func(r Reference) bool { return slices.Contains(u.refs, r) }), changed
 }
 
+// read returns all references of an object.
+func read(o *unstructured.Unstructured, more []Reader) (refs []Reference, err error) {
+	if _, known := readers[o.GroupVersionKind().GroupKind()]; known || len(more) == 0 {
+		if refs, err = Of(o); err != nil {
+			return nil, err
+		}
+	}
+	for _, reader := range more {
+		found, err := reader(o)
+		if err != nil {
+			return nil, fmt.Errorf("references of %s %s: %w", o.GetKind(), name(o), err)
+		}
+		refs = append(refs, found...)
+	}
+	return refs, nil
+}
+
 // Forget forgets an object, such as one that was deleted, and returns the references that it had. They belong to the caller.
 func (x *Index) Forget(uid types.UID) (released []Reference) {
 	delete(x.unread, uid)
@@ -74,6 +92,9 @@ func (x *Index) Forget(uid types.UID) (released []Reference) {
 	}
 	return u.refs
 }
+
+// IsUnread reports whether an object could not be read.
+func (x *Index) IsUnread(uid types.UID) bool { return x.unread[uid] != nil }
 
 // Err returns which objects could not be read; nil if all were. Until then, nothing is unused.
 func (x *Index) Err() error {

@@ -56,6 +56,9 @@ func (r Reference) String() string {
 	return fmt.Sprintf("%s %s/%s", r.Kind, r.Namespace, name)
 }
 
+// Reader returns references of an object.
+type Reader func(*unstructured.Unstructured) ([]Reference, error)
+
 // reader returns the references of an object of one kind.
 type reader func(*collector, *unstructured.Unstructured) error
 

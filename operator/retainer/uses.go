@@ -4,6 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -13,6 +17,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/candidate"
 	"github.com/gleaner-dev/gleaner/operator/catalog"
 	"github.com/gleaner-dev/gleaner/operator/follow"
+	"github.com/gleaner-dev/gleaner/operator/policyset"
 	"github.com/gleaner-dev/gleaner/operator/references"
 	"github.com/gleaner-dev/gleaner/operator/retention"
 )
@@ -27,9 +32,13 @@ const (
 
 // uses is what refers to others, in all namespaces.
 type uses struct {
-	kinds    map[schema.GroupKind]bool // that can refer to others and that are served
-	unread   map[schema.GroupKind]bool // of those, the ones that were not listed yet
-	unproven error                     // whether other kinds are served; nil: it is proven that they are not
+	kinds   map[schema.GroupKind]bool                // that can refer to others and that are served
+	unread  map[schema.GroupKind]bool                // of those, the ones that were not listed yet
+	readers map[schema.GroupKind][]references.Reader // of policies, for custom resources
+	from    string                                   // the policies that these readers are of
+	missing error                                    // a custom resource that is not served
+
+	unproven error // whether other kinds are served; nil: it is proven that they are not
 	index    references.Index
 	of       map[schema.GroupKind]map[types.UID]struct{}
 	released []references.Reference
@@ -62,7 +71,8 @@ func (r *Retainer) setUses(served *catalog.Catalog) {
 			unproven: errors.New("types are being discovered"),
 		}
 	}
-	for _, kind := range references.Kinds() {
+	r.setReaders(served)
+	for _, kind := range r.uses.referring() {
 		_, is := served.Preferred(kind)
 		switch {
 		case is && !r.uses.kinds[kind]:
@@ -71,6 +81,53 @@ func (r *Retainer) setUses(served *catalog.Catalog) {
 			r.uses.remove(kind)
 		}
 	}
+}
+
+// setReaders sets where custom resources refer to others. If that has changed, they have to be listed again. The caller holds mu.
+func (r *Retainer) setReaders(served *catalog.Catalog) {
+	u := r.uses
+	var from []string
+	for uid, p := range r.plans {
+		if len(p.Spec.References) != 0 {
+			from = append(from, fmt.Sprint(uid, p.Object.GetGeneration()))
+		}
+	}
+	slices.Sort(from)
+	before := u.readers
+	u.readers, u.missing = policyset.Readers(r.policies(), served)
+	if now := strings.Join(from, " "); now != u.from {
+		u.from = now
+		for kind := range u.readers {
+			u.kinds[kind], u.unread[kind] = true, true
+		}
+	}
+	for kind := range before {
+		if len(u.readers[kind]) == 0 && !slices.Contains(references.Kinds(), kind) {
+			u.remove(kind)
+		}
+	}
+}
+
+// policies yields the policies in force. The caller holds mu.
+func (r *Retainer) policies() iter.Seq[*policyset.Retention] {
+	return func(yield func(*policyset.Retention) bool) {
+		for _, p := range r.plans {
+			if !yield(p.Retention) {
+				return
+			}
+		}
+	}
+}
+
+// referring returns the kinds that can refer to others.
+func (u *uses) referring() []schema.GroupKind {
+	kinds := references.Kinds()
+	for kind := range u.readers {
+		if !slices.Contains(kinds, kind) {
+			kinds = append(kinds, kind)
+		}
+	}
+	return kinds
 }
 
 // remove forgets a kind that is no longer served.
@@ -122,7 +179,7 @@ func (r *Retainer) absent(ctx context.Context, served *catalog.Catalog) error {
 
 // complete notes that everything is known, if it is.
 func (u *uses) complete(now time.Time) {
-	if len(u.unread) == 0 && u.unproven == nil && u.since.IsZero() {
+	if len(u.unread) == 0 && u.unproven == nil && u.missing == nil && u.since.IsZero() {
 		u.since = now
 	}
 }
@@ -136,7 +193,7 @@ func (u *uses) put(o *unstructured.Unstructured) bool {
 		u.of[kind] = of
 	}
 	of[o.GetUID()] = struct{}{}
-	released, changed := u.index.Put(o)
+	released, changed := u.index.Put(o, u.readers[kind]...)
 	u.released = append(u.released, released...)
 	return changed
 }
@@ -147,9 +204,10 @@ func (u *uses) forget(kind schema.GroupKind, uid types.UID) bool {
 		return false
 	}
 	delete(u.of[kind], uid)
+	unread := u.index.IsUnread(uid)
 	released := u.index.Forget(uid)
 	u.released = append(u.released, released...)
-	return len(released) != 0
+	return unread || len(released) != 0
 }
 
 // listed notes that a kind was listed: what was not seen is gone. After a gap, uses may have begun and ended unseen.
@@ -176,7 +234,7 @@ func (u *uses) take() []references.Reference {
 // moment returns what is known now. The caller holds mu until it is not used any more.
 func (r *Retainer) moment(now time.Time) retention.Moment {
 	m := retention.Moment{Now: now}
-	if u := r.uses; u != nil && !u.since.IsZero() && len(u.unread) == 0 && u.unproven == nil && u.index.Err() == nil {
+	if u := r.uses; u != nil && !u.since.IsZero() && len(u.unread) == 0 && u.unproven == nil && u.missing == nil && u.index.Err() == nil {
 		m.Since = u.since
 		m.Uses = candidate.Uses{Complete: true, User: userIn(&u.index)}
 	}
@@ -222,7 +280,18 @@ func (l *liveUses) list(ctx context.Context, namespace string, into *references.
 	if err := l.absent(ctx, served); err != nil {
 		return err
 	}
-	for _, kind := range references.Kinds() {
+	l.mu.Lock()
+	u := l.Retainer.uses
+	if u == nil {
+		l.mu.Unlock()
+		return errors.New("what refers to objects is not followed any more")
+	}
+	kinds, readers, missing := u.referring(), maps.Clone(u.readers), u.missing
+	l.mu.Unlock()
+	if missing != nil {
+		return missing
+	}
+	for _, kind := range kinds {
 		resource, is := served.Preferred(kind)
 		if !is {
 			continue
@@ -231,7 +300,7 @@ func (l *liveUses) list(ctx context.Context, namespace string, into *references.
 		if !resource.Namespaced || references.AcrossNamespaces(kind) {
 			in = ""
 		}
-		if _, err := follow.List(ctx, l.options.Lister, resource, in, func(o *unstructured.Unstructured) { into.Put(o) }); err != nil {
+		if _, err := follow.List(ctx, l.options.Lister, resource, in, func(o *unstructured.Unstructured) { into.Put(o, readers[kind]...) }); err != nil {
 			return fmt.Errorf("what refers to objects of namespace %s is not known: %w", namespace, err)
 		}
 	}

@@ -64,7 +64,7 @@ type world struct {
 	propagation map[string]metav1.DeletionPropagation // of deletions, by namespace
 }
 
-var kinds = map[string]string{"ConfigMap": "configmaps", "Secret": "secrets", "Pod": "pods", "Namespace": "namespaces"}
+var kinds = map[string]string{"ConfigMap": "configmaps", "Secret": "secrets", "Pod": "pods", "Namespace": "namespaces", "Widget": "widgets"}
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
@@ -84,12 +84,19 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) types() *catalog.Catalog {
 	list := &metav1.APIResourceList{GroupVersion: "v1"}
+	lists := []*metav1.APIResourceList{list}
 	for _, kind := range w.served {
+		if kind == "Widget" {
+			lists = append(lists, &metav1.APIResourceList{GroupVersion: "example.com/v1", APIResources: []metav1.APIResource{
+				{Name: "widgets", Kind: "Widget", Namespaced: true, Verbs: metav1.Verbs{"list", "watch", "get", "patch", "delete"}},
+			}})
+			continue
+		}
 		list.APIResources = append(list.APIResources, metav1.APIResource{
 			Name: kinds[kind], Kind: kind, Namespaced: kind != "Namespace", Verbs: metav1.Verbs{"list", "watch", "get", "patch", "delete"},
 		})
 	}
-	return catalog.Build(nil, []*metav1.APIResourceList{list}, catalog.Settings{})
+	return catalog.Build(nil, lists, catalog.Settings{})
 }
 
 // run runs the Retainer until the test ends.
@@ -165,7 +172,7 @@ func (w *world) put(manifest string, age time.Duration) {
 	if err := yaml.Unmarshal([]byte(manifest), &o.Object); err != nil {
 		w.Fatal(err)
 	}
-	o.SetAPIVersion("v1")
+	o.SetAPIVersion(map[bool]string{true: "example.com/v1", false: "v1"}[o.GetKind() == "Widget"])
 	o.SetUID(types.UID(o.GetKind() + " " + o.GetNamespace() + "/" + o.GetName()))
 	o.SetCreationTimestamp(metav1.NewTime(time.Now().Add(-age).Truncate(time.Second)))
 	w.mu.Lock()

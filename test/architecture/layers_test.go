@@ -166,7 +166,7 @@ var layers = map[string]layer{
 	"operator/policyset": { // nothing of leaders, holds, webhooks, events and status
 		internal: []string{
 			"crds/resources", "crds/v1alpha1", "hostabi", "operator/candidate", "operator/catalog", "operator/graph", "operator/latest", "operator/livelist", "operator/modulestore",
-			"operator/retain", "operator/retention", "operator/selectors", "policies", "policies/fixed", "policies/source", "policies/source/egress",
+			"operator/references", "operator/retain", "operator/retention", "operator/selectors", "policies", "policies/fixed", "policies/source", "policies/source/egress",
 		},
 		external: []string{
 			"github.com/go-logr/logr", "github.com/google/cel-go", "k8s.io/apimachinery", "k8s.io/apiserver", "k8s.io/client-go", "sigs.k8s.io/controller-runtime",

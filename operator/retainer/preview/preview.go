@@ -188,7 +188,17 @@ func (r *reader) refersTo() bool {
 func (r *reader) readUses(ctx context.Context) (uses candidate.Uses, err error) {
 	var index references.Index
 	complete := true
-	for _, kind := range references.Kinds() {
+	readers, missing := policyset.Readers(slices.Values(r.Policies), r.Types)
+	if missing != nil {
+		r.unread, complete = append(r.unread, missing.Error()), false
+	}
+	kinds := references.Kinds()
+	for kind := range readers {
+		if !slices.Contains(kinds, kind) {
+			kinds = append(kinds, kind)
+		}
+	}
+	for _, kind := range kinds {
 		if _, served := r.Types.Preferred(kind); !served {
 			absent, err := r.Absent(ctx, kind)
 			if err != nil || !absent {
@@ -201,7 +211,7 @@ func (r *reader) readUses(ctx context.Context) (uses candidate.Uses, err error) 
 		if references.AcrossNamespaces(kind) {
 			namespace = ""
 		}
-		read, err := r.list(ctx, kind, namespace, func(o *unstructured.Unstructured) { index.Put(o) })
+		read, err := r.list(ctx, kind, namespace, func(o *unstructured.Unstructured) { index.Put(o, readers[kind]...) })
 		if err != nil {
 			return uses, err
 		}
