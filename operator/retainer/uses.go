@@ -281,7 +281,7 @@ func (l *liveUses) list(ctx context.Context, namespace string, into *references.
 		return err
 	}
 	l.mu.Lock()
-	u := l.Retainer.uses
+	u := l.uses
 	if u == nil {
 		l.mu.Unlock()
 		return errors.New("what refers to objects is not followed any more")
