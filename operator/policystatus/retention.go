@@ -101,6 +101,8 @@ func describeRetaining(r *policyset.Retention, observed retainer.PolicyStatus, k
 		to.set(v1alpha1.ConditionEnforcing, false, "Monitor", "nothing is removed (mode: Monitor)")
 	case !known || observed.Listing:
 		to.setStatus(v1alpha1.ConditionEnforcing, metav1.ConditionUnknown, "Listing", "nothing is removed until all objects are listed")
+	case observed.Unreadable != "":
+		to.setStatus(v1alpha1.ConditionEnforcing, metav1.ConditionUnknown, "ObjectsUnreadable", "objects can't be read, retrying: "+observed.Unreadable)
 	case observed.Waiting:
 		to.set(v1alpha1.ConditionEnforcing, false, "Waiting", "removals wait: "+observed.Failure)
 	case !observed.UsesKnown:

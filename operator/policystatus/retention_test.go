@@ -56,6 +56,7 @@ func TestRetention_IsEnforcing_OnlyIfItWasSeenToBe(t *testing.T) {
 		"kept by another": {nil, evaluated(func(s *retainer.PolicyStatus) { s.KeptBy = "Job ci/a: b keeps it" }), false, metav1.ConditionTrue, "Enforcing",
 			"another policy keeps Job ci/a: b keeps it"},
 		"waiting":          {nil, evaluated(func(s *retainer.PolicyStatus) { s.Waiting, s.Failure = true, "Pause ci/all" }), false, metav1.ConditionFalse, "Waiting", "Pause ci/all"},
+		"unreadable":       {nil, evaluated(func(s *retainer.PolicyStatus) { s.Unreadable = "etcd is down" }), false, metav1.ConditionUnknown, "ObjectsUnreadable", "etcd is down"},
 		"uses are unknown": {nil, evaluated(func(s *retainer.PolicyStatus) { s.UsesKnown = false }), false, metav1.ConditionFalse, "UsesUnknown", ""},
 		"too many":         {nil, evaluated(func(s *retainer.PolicyStatus) { s.TooMany, s.Problem = true, "too many" }), false, metav1.ConditionFalse, "NotAccepted", ""},
 		"monitor":          {func(p *v1alpha1.ClusterRetentionPolicy) { p.Spec.Mode = v1alpha1.ModeMonitor }, evaluated(nil), false, metav1.ConditionFalse, "Monitor", "nothing is removed"},
@@ -70,7 +71,7 @@ func TestRetention_IsEnforcing_OnlyIfItWasSeenToBe(t *testing.T) {
 			if c == nil || c.Status != tc.want || c.Reason != tc.reason || !strings.Contains(c.Message, tc.words) {
 				t.Errorf("it is %+v", c)
 			}
-			if tc.want == metav1.ConditionUnknown && s.Selected != nil {
+			if tc.reason == "Listing" && s.Selected != nil {
 				t.Error("what is not known is counted")
 			}
 		})

@@ -3,6 +3,7 @@ package retainer
 import (
 	"context"
 	"iter"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/gleaner-dev/gleaner/operator/catalog"
 	"github.com/gleaner-dev/gleaner/operator/follow"
+	"github.com/gleaner-dev/gleaner/operator/references"
 )
 
 // minRelist is the least time between two lists of a type that policies cause. A list takes at most a share of 1/maxShare of the time.
@@ -32,7 +34,7 @@ type followed struct {
 	requested bool          // relist is closed, or will be
 	began     time.Time     // of the last list
 	took      time.Duration
-	failed    bool // objects may have changed without notice
+	failure   string // why objects can't be read now, and may have changed without notice; "": they can
 
 	seen    map[types.UID]struct{} // by the list in progress; nil: there is none
 	plansOf map[*plan]bool         // for which it is
@@ -176,7 +178,7 @@ func (r *Retainer) put(o *unstructured.Unstructured) {
 		r.limit(p)
 	}
 	if r.uses != nil && r.uses.kinds[kind] && r.uses.put(o) {
-		r.release()
+		r.release(kind, o.GetNamespace())
 		changed = true
 	}
 	if kind == namespaceKind && r.namespaces != nil {
@@ -206,7 +208,7 @@ func (r *Retainer) gone(kind schema.GroupKind, namespace string, uid types.UID) 
 		}
 	}
 	if r.uses != nil && r.uses.forget(kind, uid) {
-		r.release()
+		r.release(kind, namespace)
 	}
 	if kind == namespaceKind {
 		for name, n := range r.namespaces {
@@ -235,9 +237,8 @@ func (f *followed) Listed() {
 		p.change(now)
 	}
 	if u := f.uses; u != nil && u == f.Retainer.uses {
-		u.listed(f.kind, f.seen, now, f.failed)
-		f.release()
-		f.usesChanged()
+		u.listed(f.kind, f.seen, now, f.failure != "")
+		f.release(f.kind, "")
 	}
 	if f.kind == namespaceKind && f.namespaces != nil {
 		for name, n := range f.namespaces {
@@ -248,7 +249,8 @@ func (f *followed) Listed() {
 		f.listed = true
 		f.namespacesChanged()
 	}
-	f.seen, f.plansOf, f.uses, f.failed, f.took = nil, nil, nil, false, time.Since(f.began)
+	f.seen, f.plansOf, f.uses, f.failure, f.took = nil, nil, nil, "", time.Since(f.began)
+	signal(f.changed)
 	f.listIfUnread()
 	signal(f.wake)
 }
@@ -257,7 +259,8 @@ func (f *followed) Listed() {
 func (f *followed) Failed(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.failed, f.seen, f.plansOf, f.uses = true, nil, nil, nil
+	f.failure, f.seen, f.plansOf, f.uses = err.Error(), nil, nil, nil
+	signal(f.changed)
 	f.options.Log.Info("Could not read objects for retention policies, retrying", "resource", f.resource.Version.GroupResource().String(), "error", err.Error())
 }
 
@@ -271,20 +274,27 @@ func (r *Retainer) namespacesChanged() {
 
 // usesChanged has policies evaluated whose objects are used by others. The caller holds mu.
 func (r *Retainer) usesChanged() {
-	for _, p := range r.plans {
-		if p.refersTo() {
+	for _, of := range r.referred {
+		for _, p := range of {
 			p.change(r.options.Now())
 		}
 	}
 }
 
-// release notes what the index of uses has released. The caller holds mu.
-func (r *Retainer) release() {
-	released := r.uses.take()
-	for _, p := range r.plans {
-		if p.refersTo() {
-			p.released.Add(released...)
-			p.change(r.options.Now())
+// release passes on what the index of uses has released, and has policies evaluated whose objects a change of an object of a kind in a
+// namespace concerns. The caller holds mu.
+func (r *Retainer) release(kind schema.GroupKind, namespace string) {
+	if namespace == "" || references.AcrossNamespaces(kind) {
+		r.usesChanged()
+	}
+	now := r.options.Now()
+	for _, p := range slices.Concat(r.referred[""], r.referred[namespace]) {
+		p.change(now)
+	}
+	for _, reference := range r.uses.take() {
+		for _, p := range slices.Concat(r.referred[""], r.referred[reference.Namespace]) {
+			p.released.Add(reference)
+			p.change(now)
 		}
 	}
 }
@@ -314,17 +324,23 @@ func (r *Retainer) exceeds(p *plan) bool {
 	return total > r.options.MaxObjects
 }
 
-// recount has the objects of a policy listed again.
+// recount has the objects of a policy listed again, by a new plan: a list in progress has passed some to the one before.
 func (r *Retainer) recount(uid types.UID) {
 	r.mu.Lock()
-	if p := r.plans[uid]; p != nil {
-		p.overflowed = time.Time{}
-		for kind := range p.kinds {
-			p.unread[kind] = true
-			if f := r.followed[kind]; f != nil {
-				f.listIfUnread()
-			}
+	defer r.mu.Unlock()
+	old := r.plans[uid]
+	if old == nil || old.overflowed.IsZero() {
+		return
+	}
+	p := r.newPlan(old.Retention)
+	p.inherit(old)
+	p.problem = old.problem
+	p.setKinds(old.kinds)
+	r.plans[uid] = p
+	r.setInterested()
+	for kind := range p.kinds {
+		if f := r.followed[kind]; f != nil {
+			f.listIfUnread()
 		}
 	}
-	r.mu.Unlock()
 }

@@ -148,6 +148,25 @@ func (r *Retainer) clear(p *plan) {
 	p.seen, p.pending, p.evaluated = seen{}, nil, false
 }
 
+// inherit takes over what is counted since the operator started.
+func (p *plan) inherit(old *plan) {
+	p.removed, p.failed, p.failedAt, p.failure, p.served = old.removed, old.failed, old.failedAt, old.failure, old.served
+}
+
+// setInterested sets which policies an event concerns. The caller holds mu.
+func (r *Retainer) setInterested() {
+	r.interested, r.referred = map[place][]*plan{}, map[string][]*plan{}
+	for _, p := range r.plans {
+		for kind := range p.kinds {
+			at := place{kind, p.Key.Namespace}
+			r.interested[at] = append(r.interested[at], p)
+		}
+		if p.refersTo() {
+			r.referred[p.Key.Namespace] = append(r.referred[p.Key.Namespace], p)
+		}
+	}
+}
+
 // apply has the policies in force followed. It returns when that is to be tried again because of types that are not known; 0: not.
 func (r *Retainer) apply(ctx context.Context, all []*policyset.Retention) time.Duration {
 	types := r.options.Catalog()
@@ -156,19 +175,14 @@ func (r *Retainer) apply(ctx context.Context, all []*policyset.Retention) time.D
 	for _, p := range r.plans {
 		p.setKinds(p.Kinds(types))
 	}
-	r.interested = map[place][]*plan{}
-	for _, p := range r.plans {
-		for kind := range p.kinds {
-			at := place{kind, p.Key.Namespace}
-			r.interested[at] = append(r.interested[at], p)
-		}
-	}
+	r.setInterested()
 	r.setUses(types)
 	ended := r.follow(ctx, types, r.wanted())
 	r.mu.Unlock()
 	for _, f := range ended {
 		f.end()
 	}
+	signal(r.wake)
 	again := r.proveAbsent(ctx, types)
 	signal(r.wake)
 	signal(r.changed)
@@ -191,7 +205,7 @@ func (r *Retainer) setPlans(all []*policyset.Retention) {
 			old := p
 			p = r.newPlan(policy)
 			if known {
-				p.removed, p.failed, p.failedAt, p.failure, p.served = old.removed, old.failed, old.failedAt, old.failure, old.served
+				p.inherit(old)
 			}
 		}
 		maps.DeleteFunc(p.failures, func(_ types.UID, f failure) bool { return f.count == 0 }) // another policy may keep it no longer

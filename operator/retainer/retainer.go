@@ -119,7 +119,8 @@ type Retainer struct {
 
 	mu         sync.Mutex // covers what follows
 	plans      map[types.UID]*plan
-	interested map[place][]*plan // those of the cluster have the namespace ""
+	interested map[place][]*plan  // those of the cluster have the namespace ""
+	referred   map[string][]*plan // those that select what others can refer to, by namespace
 	followed   map[schema.GroupKind]*followed
 	uses       *uses                      // nil: no policy selects objects that others refer to
 	namespaces map[string]namespaceLabels // nil: no policy selects by them

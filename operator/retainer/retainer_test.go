@@ -335,3 +335,69 @@ func TestP22_Retainer_CountsByReason(t *testing.T) {
 	})
 	w.expectLeft("Pod", "c")
 }
+
+// A limit of numbers looks at objects as they are now: one that has got another label is in another group.
+func TestRetainer_CountsGroupsAsTheyAre(t *testing.T) {
+	w := newWorld(t)
+	w.gate.Follow()
+	labeled := func(name, app string) string {
+		return fmt.Sprintf("{kind: Pod, metadata: {namespace: shop, name: %s, labels: {app: %s}}}", name, app)
+	}
+	for i, name := range []string{"a", "b", "c"} {
+		w.put(labeled(name, "web"), time.Duration(9-i)*time.Hour)
+	}
+	w.apply(map[string]string{"shop/last": `{mode: Enforce, resources: [{apiGroups: [""], resources: [pods]}], keepLast: 2, groupBy: {type: Label, label: app}}`})
+	w.run()
+	w.status("shop/last", "one object that is due", func(s retainer.PolicyStatus) bool { return s.Due == 1 })
+	w.mu.Lock()
+	w.silent = true
+	w.mu.Unlock()
+	w.put(labeled("c", "api"), 7*time.Hour)
+	w.gate.Lead()
+	w.status("shop/last", "that nothing is due", func(s retainer.PolicyStatus) bool { return s.Due == 0 && s.Selected == 3 })
+	w.expectLeft("Pod", "a", "b", "c")
+}
+
+// An object that changes at the moment of its removal, in something that decides nothing, is tried again.
+func TestRetainer_TriesAgain_AfterAConflict(t *testing.T) {
+	w := newWorld(t)
+	var conflicts atomic.Bool
+	conflicts.Store(true)
+	w.steps = []writer.Step{onAdmit(func(write writer.Write) {
+		if conflicts.Swap(false) {
+			w.put("{kind: Pod, metadata: {namespace: shop, name: old, annotations: {a: b}}}", 2*time.Hour)
+		}
+	})}
+	w.put(pod("shop", "old"), 2*time.Hour)
+	w.apply(map[string]string{"shop/old": oldPods})
+	w.run()
+	w.expectLeft("Pod")
+}
+
+// onAdmit is a step that does something before a write.
+type onAdmit func(writer.Write)
+
+func (f onAdmit) Admit(_ context.Context, write writer.Write) (writer.Admission, error) {
+	f(write)
+	return writer.Admission{Outcome: writer.Pass}, nil
+}
+func (onAdmit) Settle(context.Context, writer.Write, writer.Settlement) {}
+
+// While objects can't be read, a policy is not known to be carried out.
+func TestRetainer_SaysThatObjectsCanNotBeRead(t *testing.T) {
+	w := newWorld(t)
+	w.put(pod("shop", "young"), 0)
+	w.apply(map[string]string{"shop/old": oldPods})
+	w.run()
+	w.status("shop/old", "that it is evaluated", func(s retainer.PolicyStatus) bool { return s.Selected == 1 && s.Unreadable == "" })
+	w.setFails(func(verb, resource, _ string) error {
+		if verb == "list" && resource == "pods" {
+			return errors.New("etcd is down")
+		}
+		return nil
+	})
+	w.endWatches("pods")
+	w.status("shop/old", "why", func(s retainer.PolicyStatus) bool { return strings.Contains(s.Unreadable, "etcd is down") })
+	w.setFails(func(string, string, string) error { return nil })
+	w.status("shop/old", "that they can be read", func(s retainer.PolicyStatus) bool { return s.Unreadable == "" })
+}

@@ -26,10 +26,11 @@ type PolicyStatus struct {
 	Generation int64
 
 	// Problem is why nothing is decided, and Listing is true until all objects were listed.
-	Problem   string
-	TooMany   bool // it selects too many objects, or there are too many policies
-	Listing   bool
-	UsesKnown bool // whether objects are used is known, or does not matter
+	Problem    string
+	TooMany    bool // it selects too many objects, or there are too many policies
+	Listing    bool
+	Unreadable string // why objects can't be read now; "": they can
+	UsesKnown  bool   // whether objects are used is known, or does not matter
 
 	seen
 
@@ -65,9 +66,21 @@ func (r *Retainer) store() {
 	now := r.options.Now()
 	known := !r.moment(now).Since.IsZero()
 	for uid, p := range r.plans {
-		all[uid] = p.status(now, known)
+		s := p.status(now, known)
+		s.Unreadable = r.unreadable(p)
+		all[uid] = s
 	}
 	r.status.Store(all)
+}
+
+// unreadable returns why some of what a policy selects can't be read now; "" if it can. The caller holds mu.
+func (r *Retainer) unreadable(p *plan) string {
+	for kind := range p.kinds {
+		if f := r.followed[kind]; f != nil && f.failure != "" {
+			return f.failure
+		}
+	}
+	return ""
 }
 
 // status returns what is observed of a policy.

@@ -7,7 +7,6 @@ import (
 	"iter"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -35,7 +34,7 @@ type uses struct {
 	kinds   map[schema.GroupKind]bool                // that can refer to others and that are served
 	unread  map[schema.GroupKind]bool                // of those, the ones that were not listed yet
 	readers map[schema.GroupKind][]references.Reader // of policies, for custom resources
-	from    string                                   // the policies that these readers are of
+	from    string                                   // what these readers were made of
 	missing error                                    // a custom resource that is not served
 
 	unproven error // whether other kinds are served; nil: it is proven that they are not
@@ -66,10 +65,7 @@ func (r *Retainer) setUses(served *catalog.Catalog) {
 		return
 	}
 	if r.uses == nil {
-		r.uses = &uses{
-			kinds: map[schema.GroupKind]bool{}, unread: map[schema.GroupKind]bool{}, of: map[schema.GroupKind]map[types.UID]struct{}{},
-			unproven: errors.New("types are being discovered"),
-		}
+		r.uses = newUses()
 	}
 	r.setReaders(served)
 	for _, kind := range r.uses.referring() {
@@ -79,31 +75,47 @@ func (r *Retainer) setUses(served *catalog.Catalog) {
 			r.uses.kinds[kind], r.uses.unread[kind] = true, true
 		case !is && r.uses.kinds[kind]:
 			r.uses.remove(kind)
+			r.usesChanged()
 		}
 	}
 }
 
-// setReaders sets where custom resources refer to others. If that has changed, they have to be listed again. The caller holds mu.
+// newUses returns uses of which nothing is known yet.
+func newUses() *uses {
+	return &uses{
+		kinds: map[schema.GroupKind]bool{}, unread: map[schema.GroupKind]bool{}, of: map[schema.GroupKind]map[types.UID]struct{}{}, unproven: errDiscovering,
+	}
+}
+
+var errDiscovering = errors.New("types are being discovered")
+
+// setReaders sets where custom resources refer to others. If that has changed, everything is listed again: a list in progress has passed
+// some objects to the readers of before. The caller holds mu.
 func (r *Retainer) setReaders(served *catalog.Catalog) {
-	u := r.uses
+	readers, missing := policyset.Readers(r.policies(), served)
 	var from []string
-	for uid, p := range r.plans {
-		if len(p.Spec.References) != 0 {
-			from = append(from, fmt.Sprint(uid, p.Object.GetGeneration()))
+	for _, p := range r.plans {
+		for _, f := range p.Spec.References {
+			from = append(from, fmt.Sprintf("%s: %+v", p.Object.GetUID(), f))
 		}
 	}
 	slices.Sort(from)
-	before := u.readers
-	u.readers, u.missing = policyset.Readers(r.policies(), served)
-	if now := strings.Join(from, " "); now != u.from {
-		u.from = now
-		for kind := range u.readers {
-			u.kinds[kind], u.unread[kind] = true, true
+	if now := fmt.Sprint(from, slices.Sorted(kindNames(readers))); now != r.uses.from {
+		if r.uses.from != "" {
+			r.uses = newUses()
 		}
+		r.uses.from = now
+		r.usesChanged()
 	}
-	for kind := range before {
-		if len(u.readers[kind]) == 0 && !slices.Contains(references.Kinds(), kind) {
-			u.remove(kind)
+	r.uses.readers, r.uses.missing = readers, missing
+}
+
+func kindNames(of map[schema.GroupKind][]references.Reader) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for kind := range of {
+			if !yield(kind.String()) {
+				return
+			}
 		}
 	}
 }
@@ -130,14 +142,15 @@ func (u *uses) referring() []schema.GroupKind {
 	return kinds
 }
 
-// remove forgets a kind that is no longer served.
+// remove forgets a kind that discovery does not find any more. Until it is proven that it is not served, nothing is known.
 func (u *uses) remove(kind schema.GroupKind) {
 	for uid := range u.of[kind] {
-		u.released = append(u.released, u.index.Forget(uid)...)
+		u.index.Forget(uid)
 	}
 	delete(u.of, kind)
 	delete(u.kinds, kind)
 	delete(u.unread, kind)
+	u.unproven, u.since = errDiscovering, time.Time{}
 }
 
 // proveAbsent proves that the kinds that discovery has not seen are not served. It returns when that is to be tried again; 0: not.
@@ -185,7 +198,7 @@ func (u *uses) complete(now time.Time) {
 }
 
 // put shows an object, and reports whether that changes what is used.
-func (u *uses) put(o *unstructured.Unstructured) bool {
+func (u *uses) put(o *unstructured.Unstructured) (changed bool) {
 	kind := o.GroupVersionKind().GroupKind()
 	of := u.of[kind]
 	if of == nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gleaner-dev/gleaner/operator/retain"
 	"github.com/gleaner-dev/gleaner/operator/retainer"
+	"github.com/gleaner-dev/gleaner/operator/writer"
 )
 
 // What a Pod uses stays, also if the watch has not shown the Pod yet, or if Pods can't be listed.
@@ -92,4 +93,49 @@ func TestRetainer_KeepsWhatMayBeUsed(t *testing.T) {
 	w.run()
 	w.status("shop/old", "that uses are unknown", func(s retainer.PolicyStatus) bool { return !s.UsesKnown && s.Kept[retain.MaybeUsed] == 1 })
 	w.expectLeft("ConfigMap", "a")
+}
+
+// The lists that confirm disuse are shared by the removals of a turn: what the watch has shown since counts as well.
+func TestRetainer_KeepsWhatTheWatchShowsInUse_AfterTheLists(t *testing.T) {
+	w := newWorld(t)
+	w.gate.Follow()
+	settings := func(name string) string {
+		return fmt.Sprintf("{kind: ConfigMap, metadata: {namespace: shop, name: %s}}", name)
+	}
+	w.put(settings("a"), 3*time.Hour)
+	w.put(settings("b"), 2*time.Hour)
+	w.steps = []writer.Step{onAdmit(func(write writer.Write) {
+		if write.Target.Name == "a" { // everything was listed; b is next
+			w.put(`{kind: Pod, metadata: {namespace: shop, name: user}, spec: {volumes: [{configMap: {name: b}}]}}`, 0)
+			w.eventually("the watch has shown it", func() bool { return w.Sees("ConfigMap", "shop", "b") })
+		}
+	})}
+	w.apply(map[string]string{"shop/old": unusedMaps})
+	w.run()
+	w.status("shop/old", "two objects that are due", func(s retainer.PolicyStatus) bool { return s.Due == 2 && s.UsesKnown })
+	w.gate.Lead()
+	w.status("shop/old", "one in use", func(s retainer.PolicyStatus) bool { return s.Kept[retain.IsUsed] == 1 && s.Due == 0 })
+	w.expectLeft("ConfigMap", "b")
+}
+
+// A type that is not served any more may be served again: until the API server says that it is not, it may use anything.
+func TestRetainer_KeepsWhatATypeMayUse_ThatDiscoveryHasLost(t *testing.T) {
+	w := newWorld(t)
+	w.gate.Follow()
+	w.put("{kind: ConfigMap, metadata: {namespace: shop, name: a}}", 2*time.Hour)
+	w.put(`{kind: Pod, metadata: {namespace: shop, name: user}, spec: {volumes: [{configMap: {name: a}}]}}`, 0)
+	w.apply(map[string]string{"shop/old": unusedMaps})
+	w.run()
+	w.status("shop/old", "one in use", func(s retainer.PolicyStatus) bool { return s.Kept[retain.IsUsed] == 1 })
+	proving := make(chan struct{})
+	defer close(proving)
+	w.setFails(func(verb, _, _ string) error {
+		if verb == "absent" {
+			<-proving // no response
+		}
+		return nil
+	})
+	w.serve("ConfigMap", "Namespace", "Secret")
+	w.Refresh()
+	w.status("shop/old", "that uses are unknown", func(s retainer.PolicyStatus) bool { return !s.UsesKnown && s.Due == 0 })
 }

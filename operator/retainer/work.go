@@ -3,6 +3,7 @@ package retainer
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gleaner-dev/gleaner/operator/act"
@@ -236,11 +238,32 @@ func (t *turn) keptBecause(ctx context.Context, o *unstructured.Unstructured, d 
 		return "", nil
 	}
 	user, err := t.live.user(ctx, o)
+	if user == "" && err == nil {
+		user, err = t.userSeen(o)
+	}
 	if user != "" {
-		t.skip(d.UID) // the watch shows it soon
+		t.later(d.UID, keptRetry)
 		return "used by " + user, nil
 	}
 	return "", err
+}
+
+// userSeen returns what refers to an object as the watches have shown it, since the lists of a turn may be seconds old.
+func (t *turn) userSeen(o *unstructured.Unstructured) (string, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	m := t.moment(t.options.Now())
+	if !m.Uses.Complete {
+		return "", errors.New("what refers to objects is not known now")
+	}
+	return m.Uses.User(o.GroupVersionKind().GroupKind(), o.GetNamespace(), o.GetName()), nil
+}
+
+// later has the removal of an object tried again after a delay, although it has not failed.
+func (t *turn) later(uid types.UID, delay time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.p.postpone(uid, t.options.Now().Add(delay))
 }
 
 // namespaceNow returns the namespace of an object as it is now.
@@ -286,8 +309,9 @@ func (t *turn) decidedAgain(o *unstructured.Unstructured, d retention.Decision, 
 	return ""
 }
 
-// confirmNumbers compares what limits of numbers depend on with what exists now: they must not count objects that are gone. If some are,
-// they are forgotten, and the policy is evaluated again before anything is removed. It reports whether they are the same.
+// confirmNumbers compares what limits of numbers depend on with what exists now: they must not count objects that are gone, or that belong
+// to another group now. If there are such objects, the policy is evaluated again before anything is removed. New ones make no difference:
+// with more objects, the oldest are removed as well. It reports whether those that are known are the same.
 func (t *turn) confirmNumbers(ctx context.Context) (same bool, err error) {
 	same = true
 	served := t.options.Catalog()
@@ -301,26 +325,43 @@ func (t *turn) confirmNumbers(ctx context.Context) (same bool, err error) {
 		}
 		live := map[types.UID]bool{}
 		if _, err := follow.List(ctx, t.options.Lister, resource, t.p.Key.Namespace, func(o *unstructured.Unstructured) {
-			if o.GetDeletionTimestamp() == nil {
-				live[o.GetUID()] = true
-			}
+			live[o.GetUID()] = true
+			same = t.isSame(o) && same
 		}); err != nil {
 			return false, fmt.Errorf("confirm how many objects there are: %w", err)
 		}
-		t.mu.Lock()
-		for o := range t.p.survey.Of(kind) {
-			if !live[o.UID] && !t.p.survey.IsTerminating(o.UID) {
-				t.p.survey.Forget(o.UID)
-				t.p.change(t.options.Now())
-				t.p.pending, same = nil, false
-			}
-		}
-		t.mu.Unlock()
+		same = t.forgetOthers(kind, live) && same
 	}
 	if !same {
+		t.mu.Lock()
+		t.p.change(t.options.Now())
+		t.p.pending = nil
+		t.mu.Unlock()
 		signal(t.wake)
 	}
 	return same, nil
+}
+
+// isSame notes an object as it is now, and reports whether it is new, or the same as far as limits are concerned.
+func (t *turn) isSame(o *unstructured.Unstructured) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	known := t.p.survey.Has(o.GetUID())
+	return !t.p.survey.Put(o) || !known
+}
+
+// forgetOthers forgets the objects of a kind that do not exist, and reports whether there were none.
+func (t *turn) forgetOthers(kind schema.GroupKind, live map[types.UID]bool) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	same := true
+	for o := range t.p.survey.Of(kind) {
+		if !live[o.UID] {
+			t.p.survey.Forget(o.UID)
+			same = false
+		}
+	}
+	return same
 }
 
 // write deletes an object. It reports whether the turn ends.
@@ -355,8 +396,8 @@ func (t *turn) write(ctx context.Context, o *unstructured.Unstructured, d retent
 	case result == act.AlreadyGone:
 		t.lost(d)
 		return false
-	default: // it has changed: the watch shows how
-		t.skip(d.UID)
+	default: // it has changed
+		t.later(d.UID, minFailureRetry)
 		return false
 	}
 	t.options.Record(outcome)

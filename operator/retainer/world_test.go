@@ -49,6 +49,7 @@ type world struct {
 	policies latest.Value[[]*policyset.Retention]
 	steps    []writer.Step
 	served   []string // kinds
+	current  *catalog.Catalog
 
 	maxObjects int
 
@@ -99,6 +100,31 @@ func (w *world) types() *catalog.Catalog {
 	return catalog.Build(nil, lists, catalog.Settings{})
 }
 
+// serve has the API server serve some kinds.
+func (w *world) serve(kinds ...string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.served = kinds
+	w.current = w.types()
+}
+
+func (w *world) catalog() *catalog.Catalog {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.current
+}
+
+// endWatches ends the watches of a resource with an expired version.
+func (w *world) endWatches(resource string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, watcher := range w.watchers[resource] {
+		if !watcher.Stopped {
+			watcher.Error(&apierrors.NewResourceExpired("too old").ErrStatus)
+		}
+	}
+}
+
 // run runs the Retainer until the test ends.
 func (w *world) run() {
 	w.Helper()
@@ -106,13 +132,13 @@ func (w *world) run() {
 	client.PrependWatchReactor("*", w.watch)
 	deleter := metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme())
 	deleter.PrependReactor("delete", "*", w.deleteReactor)
-	served := w.types()
+	w.serve(w.served...)
 	w.Retainer = retainer.New(retainer.Options{
 		Policies: w.policies.Load, Changed: w.policies.Changed,
-		Catalog: func() *catalog.Catalog { return served },
+		Catalog: w.catalog,
 		Absent:  func(context.Context, schema.GroupKind) (bool, error) { return true, w.failure("absent", "", "") },
 		Lister:  w, Client: client, Reader: w, Steps: append(w.steps, passing{}), Gate: &w.gate, Record: w.record, Now: time.Now, Log: logr.Discard(),
-		Actor:   act.New(deleter, func() *catalog.Catalog { return served }, func() (statekey.Keys, error) { return statekey.Keys{}, nil }),
+		Actor:   act.New(deleter, w.catalog, func() (statekey.Keys, error) { return statekey.Keys{}, nil }),
 		Ignored: "gleaner-system", MaxObjects: w.maxObjects,
 	})
 	ctx, cancel := context.WithCancel(w.Context())
@@ -215,8 +241,9 @@ func (w *world) watch(a clienttesting.Action) (bool, watch.Interface, error) {
 
 func (w *world) failure(verb, resource, name string) error {
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.fails(verb, resource, name)
+	fails := w.fails
+	w.mu.Unlock()
+	return fails(verb, resource, name)
 }
 
 func (w *world) setFails(f func(verb, resource, name string) error) {

@@ -140,12 +140,6 @@ func (s *Survey) Of(kind schema.GroupKind) iter.Seq[Object] {
 	}
 }
 
-// IsTerminating reports whether an object is being deleted, as far as is known.
-func (s *Survey) IsTerminating(uid types.UID) bool {
-	e, known := s.entries[uid]
-	return known && e.candidate.Terminating
-}
-
 // Released says that something which referred to some objects does not any more: they were used until now.
 func (s *Survey) Released(at time.Time, referred func(kind schema.GroupKind, namespace, name string) bool) {
 	for _, e := range s.entries {

@@ -271,7 +271,7 @@ func TestSurvey_ListsTheObjectsOfAKind(t *testing.T) {
 		s.Forget(o.UID)
 	}
 	expect(t, "Jobs", []string{"a"}, names)
-	if s.Len() != 1 || s.IsTerminating("a") || s.IsTerminating("b") {
+	if s.Len() != 1 || s.Has("a") || !s.Has("b") {
 		t.Errorf("%d objects are left", s.Len())
 	}
 }
