@@ -154,7 +154,7 @@ type ArchivePolicyStatus struct {
 	// The last failure to archive an object, even if it was archived later.
 	//
 	// +optional
-	LastFailure *ArchiveFailure `json:"lastFailure,omitempty"`
+	LastFailure *Failure `json:"lastFailure,omitempty"`
 
 	// The objects that have been waiting to be archived the longest, since it failed,
 	// at most 20.
@@ -165,8 +165,8 @@ type ArchivePolicyStatus struct {
 	StalledObjects []StalledObject `json:"stalledObjects,omitempty"`
 }
 
-// ArchiveFailure is a failure to archive an object.
-type ArchiveFailure struct {
+// Failure is a failed attempt to archive or to remove an object.
+type Failure struct {
 	// The time of the failure.
 	Time metav1.Time `json:"time"`
 
@@ -176,7 +176,7 @@ type ArchiveFailure struct {
 	Message string `json:"message"`
 }
 
-// MaxFailureMessage is the maximum size of the message of an ArchiveFailure, in bytes.
+// MaxFailureMessage is the maximum size of the message of a Failure, in bytes.
 const MaxFailureMessage = 1024
 
 // The domains of the finalizers of archive policies. That of a ClusterArchivePolicy has two

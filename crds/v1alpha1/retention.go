@@ -69,22 +69,22 @@ type RetentionPolicySpec struct {
 	// +kubebuilder:default=Monitor
 	Mode Mode `json:"mode,omitempty"`
 
-	// Resources whose objects are selected, as in admission rules.
+	// Resources to select, as in admission rules.
 	//
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=20
 	// +listType=atomic
 	Resources []RetentionRule `json:"resources"`
 
-	// Labels of the namespaces whose objects are selected. If not set, objects in
-	// all namespaces and cluster-scoped objects are selected. For a
+	// Labels of the namespaces to select objects in. If not set, objects in all
+	// namespaces and cluster-scoped objects are selected. For a
 	// ClusterRetentionPolicy only.
 	//
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn'] ? has(e.values) && e.values.size() > 0 : e.operator in ['Exists', 'DoesNotExist'] && (!has(e.values) || e.values.size() == 0))",message="write In or NotIn with values, or Exists or DoesNotExist without, as the operator of each expression"
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 
-	// Labels of the objects that are selected. If not set, all objects are selected.
+	// Labels of the objects to select. If not set, all objects are selected.
 	//
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn'] ? has(e.values) && e.values.size() > 0 : e.operator in ['Exists', 'DoesNotExist'] && (!has(e.values) || e.values.size() == 0))",message="write In or NotIn with values, or Exists or DoesNotExist without, as the operator of each expression"
@@ -152,8 +152,8 @@ type RetentionPolicySpec struct {
 
 	// How long nothing must have referred to an object, from 1m to 87600h, for it to
 	// be removed. For ConfigMaps, Secrets, PersistentVolumeClaims and ServiceAccounts.
-	// References that Gleaner has not seen, since it was not running, count as if they
-	// had ended when it started. If not set, there is no limit.
+	// The time starts when Gleaner starts: it does not know of earlier references. If
+	// not set, there is no limit.
 	//
 	// +optional
 	// +kubebuilder:validation:XValidation:rule=`!self.matches('^([0-9]{1,5}([.][0-9]{1,9})?(h|m|s|ms))+$') || duration(self) >= duration('1m')`,message="write a duration from 1m to 87600h, such as 168h"
@@ -303,7 +303,7 @@ type RetentionPolicyStatus struct {
 	// The last failure to remove an object.
 	//
 	// +optional
-	LastFailure *ArchiveFailure `json:"lastFailure,omitempty"`
+	LastFailure *Failure `json:"lastFailure,omitempty"`
 }
 
 // NextRemoval is an object that a retention policy removes next.

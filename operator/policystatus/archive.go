@@ -22,7 +22,7 @@ import (
 type Archived struct {
 	Objects, Bytes int64
 	Missed         int64 // objects that were let go without, as onFailure: Continue says
-	LastFailure    *v1alpha1.ArchiveFailure
+	LastFailure    *v1alpha1.Failure
 }
 
 // Archive is what is observed of the archive.
@@ -61,13 +61,13 @@ func (w *Writer) describeArchive(v view, a *policyset.Archive, s *v1alpha1.Archi
 }
 
 // boundedFailure returns a failure whose message is not larger than the API server accepts.
-func boundedFailure(f *v1alpha1.ArchiveFailure) *v1alpha1.ArchiveFailure {
+func boundedFailure(f *v1alpha1.Failure) *v1alpha1.Failure {
 	if f == nil || len(f.Message) <= v1alpha1.MaxFailureMessage {
 		return f
 	}
 	const more = " …"
 	text := strings.ToValidUTF8(f.Message[:v1alpha1.MaxFailureMessage-len(more)], "") + more
-	return &v1alpha1.ArchiveFailure{Time: f.Time, Message: text}
+	return &v1alpha1.Failure{Time: f.Time, Message: text}
 }
 
 // describeArchiveAccepted sets whether the spec of an archive policy is valid.

@@ -126,7 +126,7 @@ func TestArchiveStatus_Counts(t *testing.T) {
 func TestArchiveStatus_BoundsTheLastFailure(t *testing.T) {
 	f := archiving(t, &archivestore.Health{State: archivestore.Ready}, archivePolicy(nil, "configmaps"))
 	f.options.Archive.Archived = func(types.UID) Archived {
-		return Archived{LastFailure: &v1alpha1.ArchiveFailure{Message: strings.Repeat("ü", v1alpha1.MaxFailureMessage)}}
+		return Archived{LastFailure: &v1alpha1.Failure{Message: strings.Repeat("ü", v1alpha1.MaxFailureMessage)}}
 	}
 	if got := f.archived(installed()).LastFailure; len(got.Message) > v1alpha1.MaxFailureMessage || !strings.HasSuffix(got.Message, "ü …") {
 		t.Errorf("got %d bytes", len(got.Message))

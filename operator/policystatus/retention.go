@@ -72,7 +72,7 @@ func (w *Writer) describeRetention(r *policyset.Retention, observed retainer.Pol
 		s.NextRemovals = append(s.NextRemovals, nextRemoval(d))
 	}
 	if !observed.FailedAt.IsZero() {
-		s.LastFailure = boundedFailure(&v1alpha1.ArchiveFailure{Time: metav1.NewTime(observed.FailedAt).Rfc3339Copy(), Message: observed.Failure})
+		s.LastFailure = boundedFailure(&v1alpha1.Failure{Time: metav1.NewTime(observed.FailedAt).Rfc3339Copy(), Message: observed.Failure})
 	}
 }
 

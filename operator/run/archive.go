@@ -95,7 +95,7 @@ func (a archiving) status() *policystatus.Archive {
 		stats := a.archiver.Stats(policy)
 		archived := policystatus.Archived{Objects: stats.Archived, Bytes: stats.Bytes, Missed: stats.Missed}
 		if !stats.FailedAt.IsZero() {
-			archived.LastFailure = &v1alpha1.ArchiveFailure{Time: metav1.NewTime(stats.FailedAt), Message: stats.Failure}
+			archived.LastFailure = &v1alpha1.Failure{Time: metav1.NewTime(stats.FailedAt), Message: stats.Failure}
 		}
 		return archived
 	}}

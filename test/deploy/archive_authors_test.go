@@ -1,9 +1,7 @@
 package deploy
 
 import (
-	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -11,8 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-
-	"github.com/gleaner-dev/gleaner/devcluster/devtest"
 )
 
 // Archive policies that require permissions of their authors.
@@ -45,34 +41,14 @@ func verbs(group string, resources []string, list ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: resources, Verbs: list}
 }
 
-// installArchive adds the component to the shared installation.
-var installArchive struct {
-	once sync.Once
-	err  error
+var archiveComponent = component{
+	name: "archive", cluster: clusterArchivePolicies, refused: archiveSecretsSpec, refusal: "which you may not get", accepted: archiveSpec,
 }
 
 // newArchiveAuthor returns an author of archive policies, once the API server checks them.
 func newArchiveAuthor(t *testing.T, resource schema.GroupVersionResource) *author {
 	t.Helper()
-	cluster := sharedInstallation(t)
-	installArchive.once.Do(func() {
-		folder := t.TempDir()
-		copyManifests(t, folder)
-		writeFile(t, filepath.Join(folder, "kustomization.yaml"), []byte("components: [gleaner/config/components/archive]\n"), 0o600)
-		if _, installArchive.err = cluster.Kubectl(t.Context(), "apply", "-k", folder); installArchive.err != nil {
-			return
-		}
-		unauthorized := plainAuthor(newEnv(t, cluster.RESTConfig()), cluster.RESTConfig(), clusterArchivePolicies)
-		unauthorized.waitForRefused("which you may not get", func() error { return unauthorized.dryRunCreate(archiveSecretsSpec) })
-		devtest.Eventually(t, timeout, func() error {
-			_, err := unauthorized.policies(cluster.RESTConfig()).Create(t.Context(), unauthorized.policy(archiveSpec), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-			return err
-		})
-	})
-	if installArchive.err != nil {
-		t.Fatal(installArchive.err)
-	}
-	return plainAuthor(newEnv(t, cluster.RESTConfig()), cluster.RESTConfig(), resource)
+	return archiveComponent.author(t, resource)
 }
 
 func TestAuthor_OfAnArchivePolicy(t *testing.T) {

@@ -2,17 +2,13 @@ package deploy
 
 import (
 	"fmt"
-	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/gleaner-dev/gleaner/devcluster/devtest"
 )
 
 var (
@@ -30,35 +26,15 @@ func retentionSpec(mode string, resources ...string) string {
 	return fmt.Sprintf("{mode: %s, keepLast: 3, resources: [%s]}", mode, strings.Join(rules, ", "))
 }
 
-// installRetention adds the component to the shared installation.
-var installRetention struct {
-	once sync.Once
-	err  error
+var retentionComponent = component{
+	name: "retention", cluster: clusterRetentionPolicies, refused: retentionSpec("Monitor", "/secrets"), refusal: "which you may not list",
+	accepted: retentionSpec("Enforce", "/secrets"),
 }
 
 // newRetentionAuthor returns an author of retention policies, once the API server checks them.
 func newRetentionAuthor(t *testing.T, resource schema.GroupVersionResource) *author {
 	t.Helper()
-	cluster := sharedInstallation(t)
-	installRetention.once.Do(func() {
-		folder := t.TempDir()
-		copyManifests(t, folder)
-		writeFile(t, filepath.Join(folder, "kustomization.yaml"), []byte("components: [gleaner/config/components/retention]\n"), 0o600)
-		if _, installRetention.err = cluster.Kubectl(t.Context(), "apply", "-k", folder); installRetention.err != nil {
-			return
-		}
-		unauthorized := plainAuthor(newEnv(t, cluster.RESTConfig()), cluster.RESTConfig(), clusterRetentionPolicies)
-		unauthorized.waitForRefused("which you may not list", func() error { return unauthorized.dryRunCreate(retentionSpec("Monitor", "/secrets")) })
-		devtest.Eventually(t, timeout, func() error {
-			_, err := unauthorized.policies(cluster.RESTConfig()).Create(t.Context(), unauthorized.policy(retentionSpec("Enforce", "/secrets")),
-				metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-			return err
-		})
-	})
-	if installRetention.err != nil {
-		t.Fatal(installRetention.err)
-	}
-	return plainAuthor(newEnv(t, cluster.RESTConfig()), cluster.RESTConfig(), resource)
+	return retentionComponent.author(t, resource)
 }
 
 func TestAuthor_OfARetentionPolicy(t *testing.T) {

@@ -44,8 +44,8 @@ func TestResources_NotEnforcedIsProblemUnlessIntended(t *testing.T) {
 
 func TestRetentions_ThatDoNotRemoveAreProblems(t *testing.T) {
 	accepted := condition(v1alpha1.ConditionAccepted, metav1.ConditionTrue, "Accepted")
-	failure := func(ago time.Duration) *v1alpha1.ArchiveFailure {
-		return &v1alpha1.ArchiveFailure{Time: metav1.NewTime(time.Now().Add(-ago)), Message: "a webhook denied it"}
+	failure := func(ago time.Duration) *v1alpha1.Failure {
+		return &v1alpha1.Failure{Time: metav1.NewTime(time.Now().Add(-ago)), Message: "a webhook denied it"}
 	}
 	for name, tc := range map[string]struct {
 		status v1alpha1.RetentionPolicyStatus

@@ -202,7 +202,7 @@ func TestKubectlGet_ShowsArchivePolicies(t *testing.T) {
 			condition(v1alpha1.ConditionArchiving, metav1.ConditionFalse),
 		},
 		Finalizer: "default.archive.gleaner.dev/undelete", Archived: 1234, Bytes: 56789, Held: 12, Missed: 1, Reason: "StoreFailing",
-		LastFailure:    &v1alpha1.ArchiveFailure{Time: metav1.Now(), Message: "no space left on device"},
+		LastFailure:    &v1alpha1.Failure{Time: metav1.Now(), Message: "no space left on device"},
 		StalledObjects: []v1alpha1.StalledObject{{APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: "a", UID: "1", Reason: "Fault", SinceTime: metav1.Now()}},
 	})
 	for command, want := range map[string][]string{
