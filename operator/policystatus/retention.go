@@ -2,6 +2,7 @@ package policystatus
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -98,15 +99,17 @@ func describeRetaining(r *policyset.Retention, observed retainer.PolicyStatus, k
 	case !absent.IsZero():
 		to.set(v1alpha1.ConditionEnforcing, false, absent.Reason, absent.Message)
 	case r.Spec.Mode != v1alpha1.ModeEnforce:
-		to.set(v1alpha1.ConditionEnforcing, false, "Monitor", "nothing is removed (mode: Monitor)")
+		to.set(v1alpha1.ConditionEnforcing, false, "Monitor", "nothing is removed: write mode: Enforce to remove what is due")
 	case !known || observed.Listing:
 		to.setStatus(v1alpha1.ConditionEnforcing, metav1.ConditionUnknown, "Listing", "nothing is removed until all objects are listed")
 	case observed.Unreadable != "":
 		to.setStatus(v1alpha1.ConditionEnforcing, metav1.ConditionUnknown, "ObjectsUnreadable", "objects can't be read, retrying: "+observed.Unreadable)
 	case observed.Waiting:
 		to.set(v1alpha1.ConditionEnforcing, false, "Waiting", "removals wait: "+observed.Failure)
-	case !observed.UsesKnown:
-		to.set(v1alpha1.ConditionEnforcing, false, "UsesUnknown", "nothing that others can refer to is removed until all that may refer to it is listed")
+	case observed.UsesUnknown != "":
+		to.set(v1alpha1.ConditionEnforcing, false, "UsesUnknown", "objects that others can refer to are kept until everything that may refer to them is listed: "+observed.UsesUnknown)
+	case observed.Failing != 0 && observed.Failing == observed.Due:
+		to.set(v1alpha1.ConditionEnforcing, false, "RemovalsFailing", "objects can't be removed, retrying: "+observed.Failure)
 	default:
 		to.set(v1alpha1.ConditionEnforcing, true, "Enforcing", strings.Join(append([]string{"objects are removed when a limit is reached"}, notes(observed)...), "; "))
 	}
@@ -116,6 +119,9 @@ func describeRetaining(r *policyset.Retention, observed retainer.PolicyStatus, k
 func notes(observed retainer.PolicyStatus) (list []string) {
 	if observed.KeptBy != "" {
 		list = append(list, "another policy keeps "+observed.KeptBy)
+	}
+	if observed.Failing != 0 {
+		list = append(list, fmt.Sprintf("%d objects can't be removed, retrying: %s", observed.Failing, observed.Failure))
 	}
 	return append(list, observed.Problems...)
 }

@@ -36,7 +36,7 @@ func describeJobs(t *testing.T, change func(*v1alpha1.ClusterRetentionPolicy), o
 
 func TestRetention_IsEnforcing_OnlyIfItWasSeenToBe(t *testing.T) {
 	evaluated := func(change func(*retainer.PolicyStatus)) retainer.PolicyStatus {
-		s := retainer.PolicyStatus{UsesKnown: true}
+		s := retainer.PolicyStatus{}
 		if change != nil {
 			change(&s)
 		}
@@ -55,12 +55,15 @@ func TestRetention_IsEnforcing_OnlyIfItWasSeenToBe(t *testing.T) {
 		"evaluated":           {nil, evaluated(nil), false, metav1.ConditionTrue, "Enforcing", "objects are removed"},
 		"kept by another": {nil, evaluated(func(s *retainer.PolicyStatus) { s.KeptBy = "Job ci/a: b keeps it" }), false, metav1.ConditionTrue, "Enforcing",
 			"another policy keeps Job ci/a: b keeps it"},
-		"waiting":          {nil, evaluated(func(s *retainer.PolicyStatus) { s.Waiting, s.Failure = true, "Pause ci/all" }), false, metav1.ConditionFalse, "Waiting", "Pause ci/all"},
-		"unreadable":       {nil, evaluated(func(s *retainer.PolicyStatus) { s.Unreadable = "etcd is down" }), false, metav1.ConditionUnknown, "ObjectsUnreadable", "etcd is down"},
-		"uses are unknown": {nil, evaluated(func(s *retainer.PolicyStatus) { s.UsesKnown = false }), false, metav1.ConditionFalse, "UsesUnknown", ""},
-		"too many":         {nil, evaluated(func(s *retainer.PolicyStatus) { s.TooMany, s.Problem = true, "too many" }), false, metav1.ConditionFalse, "NotAccepted", ""},
-		"monitor":          {func(p *v1alpha1.ClusterRetentionPolicy) { p.Spec.Mode = v1alpha1.ModeMonitor }, evaluated(nil), false, metav1.ConditionFalse, "Monitor", "nothing is removed"},
-		"not served":       {func(p *v1alpha1.ClusterRetentionPolicy) { p.Spec.Resources[0].Resources = []string{"job"} }, evaluated(nil), false, metav1.ConditionFalse, "NotServed", "serves no job.batch"},
+		"waiting":           {nil, evaluated(func(s *retainer.PolicyStatus) { s.Waiting, s.Failure = true, "Pause ci/all" }), false, metav1.ConditionFalse, "Waiting", "Pause ci/all"},
+		"unreadable":        {nil, evaluated(func(s *retainer.PolicyStatus) { s.Unreadable = "etcd is down" }), false, metav1.ConditionUnknown, "ObjectsUnreadable", "etcd is down"},
+		"uses are unknown":  {nil, evaluated(func(s *retainer.PolicyStatus) { s.UsesUnknown = "discovery fails" }), false, metav1.ConditionFalse, "UsesUnknown", "discovery fails"},
+		"all removals fail": {nil, evaluated(func(s *retainer.PolicyStatus) { s.Due, s.Failing, s.Failure = 2, 2, "a webhook denied it" }), false, metav1.ConditionFalse, "RemovalsFailing", "a webhook denied it"},
+		"some removals fail": {nil, evaluated(func(s *retainer.PolicyStatus) { s.Due, s.Failing, s.Failure = 3, 2, "a webhook denied it" }), false, metav1.ConditionTrue, "Enforcing",
+			"2 objects can't be removed, retrying: a webhook denied it"},
+		"too many":   {nil, evaluated(func(s *retainer.PolicyStatus) { s.TooMany, s.Problem = true, "too many" }), false, metav1.ConditionFalse, "NotAccepted", ""},
+		"monitor":    {func(p *v1alpha1.ClusterRetentionPolicy) { p.Spec.Mode = v1alpha1.ModeMonitor }, evaluated(nil), false, metav1.ConditionFalse, "Monitor", "nothing is removed"},
+		"not served": {func(p *v1alpha1.ClusterRetentionPolicy) { p.Spec.Resources[0].Resources = []string{"job"} }, evaluated(nil), false, metav1.ConditionFalse, "NotServed", "serves no job.batch"},
 		"invalid": {func(p *v1alpha1.ClusterRetentionPolicy) {
 			p.Spec.MatchConditions = []v1alpha1.MatchCondition{{Name: "broken", Expression: "object."}}
 		}, evaluated(nil), false, metav1.ConditionFalse, "NotAccepted", "nothing is removed"},
@@ -81,7 +84,7 @@ func TestRetention_IsEnforcing_OnlyIfItWasSeenToBe(t *testing.T) {
 func TestRetention_ShowsWhatIsRemovedNext(t *testing.T) {
 	at := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	job := retention.Object{Kind: schema.GroupVersionKind{Group: "batch", Version: "v1", Kind: "Job"}, Namespace: "ci", Name: "a"}
-	observed := retainer.PolicyStatus{UsesKnown: true, Removed: map[retain.Reason]int64{retain.Excess: 2, retain.TooOld: 3}, FailedAt: at, Failure: strings.Repeat("x", 2000)}
+	observed := retainer.PolicyStatus{Removed: map[retain.Reason]int64{retain.Excess: 2, retain.TooOld: 3}, FailedAt: at, Failure: strings.Repeat("x", 2000)}
 	observed.Selected, observed.Due, observed.Kept = 7, 1, map[retain.Reason]int64{retain.IsProtected: 2}
 	observed.Next = []retention.Decision{{Object: job, Reason: retain.Excess}, {Object: job, Reason: retain.WithinLimits, Due: at}}
 	s := describeJobs(t, nil, observed, true)

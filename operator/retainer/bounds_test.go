@@ -18,7 +18,9 @@ func TestRetainer_BoundsThePoliciesOfANamespace(t *testing.T) {
 	}
 	w.apply(specs)
 	w.run()
-	w.status("shop/16", "that there are too many", func(s retainer.PolicyStatus) bool { return s.TooMany && strings.Contains(s.Problem, "more than 16") })
+	w.status("shop/16", "that there are too many", func(s retainer.PolicyStatus) bool {
+		return s.TooMany && strings.Contains(s.Problem, "more than 16 retention policies in this namespace")
+	})
 	w.status("shop/15", "that it is evaluated", func(s retainer.PolicyStatus) bool { return !s.Listing })
 }
 

@@ -215,11 +215,18 @@ func (r *Retainer) setPlans(all []*policyset.Retention) {
 		case !policy.Problem.IsZero():
 			p.problem = policy.Problem.Message
 		case of[policy.Key.Namespace] > most:
-			p.problem = fmt.Sprintf("there are more than %d policies of this kind here: delete some, or select with fewer", most)
+			p.problem = fmt.Sprintf("there are more than %d retention policies %s, and this is one of the latest: delete some", most, whereOf(policy.Key.Namespace))
 		}
 		plans[uid] = p
 	}
 	r.plans = plans
+}
+
+func whereOf(namespace string) string {
+	if namespace == "" {
+		return "of the cluster"
+	}
+	return "in this namespace"
 }
 
 func limitOf(namespace string) int {

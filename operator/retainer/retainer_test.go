@@ -148,7 +148,7 @@ func TestP18_Retainer_AFailureStopsNothingElse(t *testing.T) {
 	w.run()
 	w.eventually("the others are removed", func() bool { return len(w.names("Pod")) == 150 })
 	w.status("shop/old", "the failure", func(s retainer.PolicyStatus) bool {
-		return strings.Contains(s.Failure, "a webhook denied it") && !s.FailedAt.IsZero()
+		return strings.Contains(s.Failure, "a webhook denied it") && !s.FailedAt.IsZero() && s.Failing == s.Due && s.Due == 150
 	})
 }
 

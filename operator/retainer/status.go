@@ -30,7 +30,12 @@ type PolicyStatus struct {
 	TooMany    bool // it selects too many objects, or there are too many policies
 	Listing    bool
 	Unreadable string // why objects can't be read now; "": they can
-	UsesKnown  bool   // whether objects are used is known, or does not matter
+
+	// UsesUnknown is why it is not known which objects are used; "": it is, or does not matter.
+	UsesUnknown string
+
+	// Failing is the number of due objects of which the last removal has failed.
+	Failing int64
 
 	seen
 
@@ -64,9 +69,12 @@ func (r *Retainer) store() {
 	defer r.mu.Unlock()
 	all := Status{}
 	now := r.options.Now()
-	known := !r.moment(now).Since.IsZero()
+	unknown := ""
+	if r.uses != nil {
+		unknown = r.uses.unknown()
+	}
 	for uid, p := range r.plans {
-		s := p.status(now, known)
+		s := p.status(now, unknown)
 		s.Unreadable = r.unreadable(p)
 		all[uid] = s
 	}
@@ -84,16 +92,29 @@ func (r *Retainer) unreadable(p *plan) string {
 }
 
 // status returns what is observed of a policy.
-func (p *plan) status(now time.Time, usesKnown bool) PolicyStatus {
+func (p *plan) status(now time.Time, usesUnknown string) PolicyStatus {
 	s := PolicyStatus{
 		Name: p.Policy.String(), Generation: p.Object.GetGeneration(), Problem: p.problem, TooMany: p.problem != "" && p.Problem.IsZero() || !p.overflowed.IsZero(),
-		Listing: !p.evaluated || len(p.unread) != 0, UsesKnown: usesKnown || !p.refersTo(),
+		Listing: !p.evaluated || len(p.unread) != 0, Failing: p.failing(),
 		seen: p.seen, Removed: maps.Clone(p.removed), Failures: p.failed, Waiting: now.Before(p.waitsUntil), FailedAt: p.failedAt, Failure: p.failure, KeptBy: p.keptBy,
 	}
+	if p.refersTo() {
+		s.UsesUnknown = usesUnknown
+	}
 	if !p.overflowed.IsZero() {
-		s.Problem = "it selects too many objects: select fewer, or create several policies"
+		s.Problem = "it selects too many objects, by itself or together with the other policies of its namespace: select fewer"
 	}
 	return s
+}
+
+// failing returns the number of due objects of which the last removal has failed.
+func (p *plan) failing() (n int64) {
+	for uid, f := range p.failures {
+		if f.count != 0 && p.survey.Removes(uid) {
+			n++
+		}
+	}
+	return n
 }
 
 // seen is what an evaluation has found.

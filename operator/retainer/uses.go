@@ -244,10 +244,28 @@ func (u *uses) take() []references.Reference {
 	return released
 }
 
+// unknown returns why it is not known what is used; "" if it is.
+func (u *uses) unknown() string {
+	switch {
+	case u.unproven != nil:
+		return u.unproven.Error()
+	case u.missing != nil:
+		return u.missing.Error()
+	case len(u.unread) != 0:
+		return fmt.Sprintf("%d types are not listed yet", len(u.unread))
+	case u.index.Err() != nil:
+		return u.index.Err().Error()
+	case u.since.IsZero():
+		return errDiscovering.Error()
+	default:
+		return ""
+	}
+}
+
 // moment returns what is known now. The caller holds mu until it is not used any more.
 func (r *Retainer) moment(now time.Time) retention.Moment {
 	m := retention.Moment{Now: now}
-	if u := r.uses; u != nil && !u.since.IsZero() && len(u.unread) == 0 && u.unproven == nil && u.missing == nil && u.index.Err() == nil {
+	if u := r.uses; u != nil && u.unknown() == "" {
 		m.Since = u.since
 		m.Uses = candidate.Uses{Complete: true, User: userIn(&u.index)}
 	}

@@ -23,7 +23,7 @@ func TestRetainer_KeepsWhatIsUsedNow(t *testing.T) {
 	w.put(settings("b"), 2*time.Hour)
 	w.apply(map[string]string{"shop/old": unusedMaps})
 	w.run()
-	w.status("shop/old", "two objects that are due", func(s retainer.PolicyStatus) bool { return s.Due == 2 && s.UsesKnown })
+	w.status("shop/old", "two objects that are due", func(s retainer.PolicyStatus) bool { return s.Due == 2 && s.UsesUnknown == "" })
 	w.mu.Lock()
 	w.silent = true
 	w.mu.Unlock()
@@ -60,7 +60,7 @@ func TestRetainer_KeepsWhatCustomResourcesUse(t *testing.T) {
 	w.put(widget("broken", "{config: 7}"), 0)
 	w.apply(map[string]string{"old": usedByWidgets})
 	w.run()
-	w.status("old", "that uses are unknown", func(s retainer.PolicyStatus) bool { return !s.UsesKnown && s.Kept[retain.MaybeUsed] == 5 })
+	w.status("old", "that uses are unknown", func(s retainer.PolicyStatus) bool { return s.UsesUnknown != "" && s.Kept[retain.MaybeUsed] == 5 })
 	w.remove("Widget shop/broken")
 	w.expectLeft("ConfigMap", "a", "b", "e")
 	w.remove("Widget shop/one")
@@ -74,7 +74,7 @@ func TestRetainer_KeepsEverything_IfAReferringResourceIsNotServed(t *testing.T) 
 	w.put("{kind: ConfigMap, metadata: {namespace: shop, name: a}}", 2*time.Hour)
 	w.apply(map[string]string{"old": usedByWidgets})
 	w.run()
-	w.status("old", "that uses are unknown", func(s retainer.PolicyStatus) bool { return !s.UsesKnown && s.Kept[retain.MaybeUsed] == 1 })
+	w.status("old", "that uses are unknown", func(s retainer.PolicyStatus) bool { return s.UsesUnknown != "" && s.Kept[retain.MaybeUsed] == 1 })
 	w.apply(map[string]string{"old": unusedMaps})
 	w.expectLeft("ConfigMap")
 }
@@ -91,7 +91,7 @@ func TestRetainer_KeepsWhatMayBeUsed(t *testing.T) {
 	w.put("{kind: ConfigMap, metadata: {namespace: shop, name: a}}", 2*time.Hour)
 	w.apply(map[string]string{"shop/old": unusedMaps})
 	w.run()
-	w.status("shop/old", "that uses are unknown", func(s retainer.PolicyStatus) bool { return !s.UsesKnown && s.Kept[retain.MaybeUsed] == 1 })
+	w.status("shop/old", "that uses are unknown", func(s retainer.PolicyStatus) bool { return s.UsesUnknown != "" && s.Kept[retain.MaybeUsed] == 1 })
 	w.expectLeft("ConfigMap", "a")
 }
 
@@ -112,7 +112,7 @@ func TestRetainer_KeepsWhatTheWatchShowsInUse_AfterTheLists(t *testing.T) {
 	})}
 	w.apply(map[string]string{"shop/old": unusedMaps})
 	w.run()
-	w.status("shop/old", "two objects that are due", func(s retainer.PolicyStatus) bool { return s.Due == 2 && s.UsesKnown })
+	w.status("shop/old", "two objects that are due", func(s retainer.PolicyStatus) bool { return s.Due == 2 && s.UsesUnknown == "" })
 	w.gate.Lead()
 	w.status("shop/old", "one in use", func(s retainer.PolicyStatus) bool { return s.Kept[retain.IsUsed] == 1 && s.Due == 0 })
 	w.expectLeft("ConfigMap", "b")
@@ -137,5 +137,5 @@ func TestRetainer_KeepsWhatATypeMayUse_ThatDiscoveryHasLost(t *testing.T) {
 	})
 	w.serve("ConfigMap", "Namespace", "Secret")
 	w.Refresh()
-	w.status("shop/old", "that uses are unknown", func(s retainer.PolicyStatus) bool { return !s.UsesKnown && s.Due == 0 })
+	w.status("shop/old", "that uses are unknown", func(s retainer.PolicyStatus) bool { return s.UsesUnknown != "" && s.Due == 0 })
 }

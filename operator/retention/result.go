@@ -92,7 +92,7 @@ func (s *Survey) inNamespaces() []*entry {
 			answers[e.Namespace] = a
 		}
 		if e.unknown = ""; a.err != nil {
-			e.unknown = fmt.Sprintf("it may be selected: %s", a.err)
+			e.unknown = fmt.Sprintf("whether it is selected is unknown: %s", a.err)
 		}
 		return !a.is && a.err == nil
 	})
@@ -105,7 +105,7 @@ func (s *Survey) Keeps(o *unstructured.Unstructured) string {
 	if selected && s.policy.SelectsNamespace != nil {
 		is, err := s.policy.SelectsNamespace(o.GetNamespace())
 		if err != nil {
-			return fmt.Sprintf("%s keeps it: it may be selected: %s", s.policy.Name, err)
+			return fmt.Sprintf("%s keeps it: whether it is selected is unknown: %s", s.policy.Name, err)
 		}
 		selected = is
 	}

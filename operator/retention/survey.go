@@ -45,7 +45,7 @@ func (p *Policy) of(o *unstructured.Unstructured) (candidate.Candidate, bool) {
 	}
 	c := candidate.Of(o, p.Options)
 	if err != nil {
-		c.Protected = fmt.Sprintf("it may be selected: %s", err)
+		c.Protected = fmt.Sprintf("whether it is selected is unknown: %s", err)
 	}
 	return c, err != nil || !p.OnlyFinished || !c.Unfinished
 }

@@ -123,10 +123,10 @@ func TestP02_AnObjectThatMayBeSelectedStays(t *testing.T) {
 	s.Put(job("a", 5))
 	r := s.Evaluate(retention.Moment{Now: testTime})
 	expect(t, "removals", []string(nil), removals(r))
-	if len(r.Kept) != 1 || !strings.Contains(r.Kept[0].Message, "it may be selected: no such field") {
+	if len(r.Kept) != 1 || !strings.Contains(r.Kept[0].Message, "whether it is selected is unknown: no such field") {
 		t.Errorf("kept: %+v", r.Kept)
 	}
-	expect(t, "why another policy must not remove it", "broken keeps it: it may be selected: no such field: spec.size", s.Keeps(job("a", 5)))
+	expect(t, "why another policy must not remove it", "broken keeps it: whether it is selected is unknown: no such field: spec.size", s.Keeps(job("a", 5)))
 }
 
 // settings returns a ConfigMap.
@@ -253,10 +253,10 @@ func TestSurvey_LooksAtNamespacesAtEachEvaluation(t *testing.T) {
 	expect(t, "whether it keeps it then", "", s.Keeps(job("a", 5)))
 	delete(namespaces, "ci")
 	r = s.Evaluate(retention.Moment{Now: testTime})
-	if len(r.Removals) != 0 || len(r.Kept) != 1 || r.Kept[0].Message != "it may be selected: namespace unread" {
+	if len(r.Removals) != 0 || len(r.Kept) != 1 || r.Kept[0].Message != "whether it is selected is unknown: namespace unread" {
 		t.Errorf("with an unread namespace: %+v", r)
 	}
-	expect(t, "whether it keeps it then", "old keeps it: it may be selected: namespace unread", s.Keeps(job("a", 5)))
+	expect(t, "whether it keeps it then", "old keeps it: whether it is selected is unknown: namespace unread", s.Keeps(job("a", 5)))
 	namespaces["ci"] = true
 	expect(t, "removals, again", []string{"a MaxAge"}, removals(s.Evaluate(retention.Moment{Now: testTime})))
 }
