@@ -57,6 +57,7 @@ type world struct {
 	objects  map[types.UID]*unstructured.Unstructured
 	version  int
 	watchers map[string][]*watch.RaceFreeFakeWatcher // by resource
+	shown    []change                                // what watches from an earlier version are shown
 	silent   bool                                    // watches show nothing
 	fails    func(verb, resource, name string) error
 	lists    map[string]int // by resource
@@ -220,22 +221,43 @@ func (w *world) remove(uid string) {
 	}
 }
 
+// change is one that watches show.
+type change struct {
+	version int
+	kind    watch.EventType
+	object  *unstructured.Unstructured
+}
+
 // show shows a change to watches. The caller holds mu.
 func (w *world) show(kind watch.EventType, o *unstructured.Unstructured) {
+	if w.silent {
+		return
+	}
+	c := change{w.version, kind, o.DeepCopy()}
+	c.object.SetResourceVersion(strconv.Itoa(w.version))
+	w.shown = append(w.shown, c)
 	for _, watcher := range w.watchers[kinds[o.GetKind()]] {
-		if !w.silent && !watcher.Stopped {
-			shown := o.DeepCopy()
-			shown.SetResourceVersion(strconv.Itoa(w.version))
-			watcher.Action(kind, shown)
+		if !watcher.Stopped {
+			watcher.Action(kind, c.object.DeepCopy())
 		}
 	}
 }
 
+// watch shows what has changed since a version.
 func (w *world) watch(a clienttesting.Action) (bool, watch.Interface, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	watcher := watch.NewRaceFreeFake()
-	w.watchers[a.GetResource().Resource] = append(w.watchers[a.GetResource().Resource], watcher)
+	since, err := strconv.Atoi(a.(clienttesting.WatchActionImpl).ListOptions.ResourceVersion)
+	if err != nil {
+		return true, nil, err
+	}
+	resource, watcher := a.GetResource().Resource, watch.NewRaceFreeFake()
+	w.watchers[resource] = append(w.watchers[resource], watcher)
+	for _, c := range w.shown {
+		if c.version > since && kinds[c.object.GetKind()] == resource {
+			watcher.Action(c.kind, c.object.DeepCopy())
+		}
+	}
 	return true, watcher, nil
 }
 
