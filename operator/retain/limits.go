@@ -163,7 +163,7 @@ func (e *evaluation) counts(i *item) bool {
 	if i.removed != "" || i.blocked == IsTerminating {
 		return false
 	}
-	return e.Rule.Counting != CountRemovable || i.removable()
+	return e.Rule.Counting != CountRemovable || i.Counted || i.removable()
 }
 
 // groups returns the candidates that count by their groups, in the order of the oldest of each.

@@ -34,6 +34,7 @@ type Candidate struct {
 	Pinned      bool   // someone has marked it to stay
 	Terminating bool   // it is being deleted: it stays out of all limits
 	Protected   string // why it must not be removed otherwise; "": it may be
+	Counted     bool   // it counts for limits by number even where only what can be removed does
 	GroupGone   bool   // what its group belongs to no longer exists (P-17)
 
 	Created   time.Time

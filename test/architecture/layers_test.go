@@ -190,9 +190,10 @@ var layers = map[string]layer{
 		},
 		external: []string{"github.com/go-logr/logr", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils", "sigs.k8s.io/controller-runtime"},
 	},
-	"operator/retain":    {},
-	"operator/retention": {internal: []string{"operator/candidate", "operator/retain"}, external: []string{"k8s.io/apimachinery"}},
-	"operator/candidate": {internal: []string{"operator/retain"}, external: []string{"k8s.io/api", "k8s.io/apimachinery"}},
+	"operator/retain":        {},
+	"operator/retention":     {internal: []string{"operator/candidate", "operator/retain"}, external: []string{"k8s.io/apimachinery"}},
+	"operator/noderetention": {pure: true, internal: []string{"operator/retain"}, external: []string{"github.com/distribution/reference"}},
+	"operator/candidate":     {internal: []string{"operator/retain"}, external: []string{"k8s.io/api", "k8s.io/apimachinery"}},
 	"operator/retainer/preview": {
 		internal: []string{
 			"operator/candidate", "operator/catalog", "operator/follow", "operator/policyset", "operator/references", "operator/retain", "operator/retention",

@@ -1,0 +1,162 @@
+package noderetention
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/gleaner-dev/gleaner/operator/retain"
+)
+
+// Images remembers when images of a node were seen and used. The memory of a new one is empty: what was not used before is not
+// known to it, so no limit of age applies until it has existed for that long (P-05).
+type Images struct {
+	since  time.Time
+	seen   map[string]usage // by ID
+	latest Node
+	used   []bool // by position in latest.Images
+}
+
+type usage struct{ first, last time.Time }
+
+// NewImages returns a memory that begins at a time.
+func NewImages(since time.Time) *Images { return &Images{since: since, seen: map[string]usage{}} }
+
+// Observe notes what a node has. Images that it no longer has are forgotten.
+func (m *Images) Observe(n Node, now time.Time) {
+	m.latest, m.used = n, n.used()
+	seen := make(map[string]usage, len(n.Images))
+	for at, i := range n.Images {
+		u, known := m.seen[i.ID]
+		if !known {
+			u.first = now
+		}
+		if m.used[at] {
+			u.last = now
+		}
+		seen[i.ID] = u
+	}
+	m.seen = seen
+}
+
+// InUse is the number of images that were in use when the node was last observed.
+func (m *Images) InUse() int {
+	n := 0
+	for _, used := range m.used {
+		if used {
+			n++
+		}
+	}
+	return n
+}
+
+// Plan evaluates policies about the images that were last observed: those that are enforced first, each in the order of their
+// names. What one that is enforced removes is gone for the next ones. An image that an enforced policy keeps, by its name or
+// because it is too young, stays, whatever others say (P-25). Use is nil if it is not known.
+func (m *Images) Plan(policies []Policy, use *retain.Usage, now time.Time) []Result {
+	var results []Result
+	gone := map[string]bool{}
+	for _, p := range inOrder(policies) {
+		if p.Images == nil {
+			continue
+		}
+		candidates := m.candidates(p, policies, gone, now)
+		plan := retain.Evaluate(retain.Input{Candidates: candidates, Usage: use, Now: now, Since: m.since, Rule: retain.Rule{
+			MinAge: p.Images.MinAge, MinAgeFrom: retain.ByFirstSeen, MaxUnused: p.Images.MaxAge, Watermarks: p.Images.Usage,
+		}})
+		names := m.names()
+		result := newResult(p, plan, func(at int) Item {
+			c := candidates[at]
+			return Item{ID: c.ID, Name: names[c.ID], Size: c.Size, Created: c.FirstSeen}
+		})
+		if p.Enforce {
+			for _, removal := range result.Removals {
+				gone[removal.ID] = true
+				use = freed(use, removal.Size)
+			}
+		}
+		results = append(results, result)
+	}
+	return results
+}
+
+// inOrder returns policies in the order in which they are evaluated.
+func inOrder(policies []Policy) []Policy {
+	return slices.SortedFunc(slices.Values(policies), func(a, b Policy) int {
+		if a.Enforce != b.Enforce {
+			if a.Enforce {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Compare(a.Name, b.Name)
+	})
+}
+
+// freed returns the usage after the removal of something.
+func freed(use *retain.Usage, size int64) *retain.Usage {
+	if use == nil {
+		return nil
+	}
+	return &retain.Usage{Capacity: use.Capacity, Available: min(use.Available+max(size, 0), use.Capacity)}
+}
+
+// candidates returns those of a policy.
+func (m *Images) candidates(p Policy, policies []Policy, gone map[string]bool, now time.Time) []retain.Candidate {
+	unknown := m.latest.isUnknown()
+	var list []retain.Candidate
+	for at, i := range m.latest.Images {
+		if gone[i.ID] {
+			continue
+		}
+		u := m.seen[i.ID]
+		c := retain.Candidate{ID: i.ID, Use: retain.Unused, Pinned: i.Pinned, FirstSeen: u.first, LastUsed: u.last, Size: i.Size}
+		switch {
+		case m.used[at]:
+			c.Use = retain.Used
+		case unknown:
+			c.Use = retain.UseUnknown
+		}
+		c.Protected = keptBy(i, u, p, policies, now)
+		list = append(list, c)
+	}
+	return list
+}
+
+// keptBy returns which policy keeps an image: the evaluated one by its name, or another one that is enforced by its name or its
+// age. "": none.
+func keptBy(i Image, u usage, evaluated Policy, policies []Policy, now time.Time) string {
+	for _, p := range policies {
+		if p.Images == nil || !p.Enforce && p.Name != evaluated.Name {
+			continue
+		}
+		if p.Images.keeps(i) || p.Name != evaluated.Name && now.Before(u.first.Add(p.Images.MinAge)) {
+			return p.Name
+		}
+	}
+	return ""
+}
+
+// keeps reports whether a name of the image matches a pattern.
+func (l ImageLimits) keeps(i Image) bool {
+	return slices.ContainsFunc(l.Keep, func(pattern string) bool {
+		return slices.ContainsFunc(i.Names, func(name string) bool { return matches(pattern, name) })
+	})
+}
+
+// names returns a name of each image for people: by tag if it has one.
+func (m *Images) names() map[string]string {
+	names := map[string]string{}
+	for _, i := range m.latest.Images {
+		names[i.ID] = i.Name()
+	}
+	return names
+}
+
+// Name returns a name of the image for people: the first one, or its ID.
+func (i Image) Name() string {
+	if len(i.Names) > 0 {
+		return i.Names[0]
+	}
+	return i.ID
+}

@@ -1,0 +1,130 @@
+package noderetention
+
+import (
+	"strings"
+
+	"github.com/distribution/reference"
+)
+
+// index finds images by what others call them.
+type index map[string][]int // positions in Node.Images by ID and by name
+
+func newIndex(images []Image) index {
+	x := index{}
+	for at, i := range images {
+		x.add(i.ID, at)
+		for _, name := range i.Names {
+			x.add(name, at)
+		}
+	}
+	return x
+}
+
+func (x index) add(name string, at int) {
+	for _, form := range forms(name) {
+		x[form] = append(x[form], at)
+	}
+}
+
+// forms returns the ways in which an image may be called: as it is written, in full, and by its digest alone.
+func forms(name string) []string {
+	list := []string{name}
+	if strings.HasPrefix(name, "sha256:") { // as a name, it would be of a repository
+		return list
+	}
+	parsed, err := reference.ParseNormalizedNamed(name)
+	if err != nil {
+		return list
+	}
+	if full := reference.TagNameOnly(parsed).String(); full != name {
+		list = append(list, full)
+	}
+	if digested, ok := parsed.(reference.Digested); ok {
+		list = append(list, digested.Digest().String())
+	}
+	return list
+}
+
+// used returns which images of a node are in use: those of containers that have not exited or whose Pod still runs, and those
+// that Pods need. What an exited container of a Pod that has ended refers to is not in use.
+func (n Node) used() []bool {
+	x, used := newIndex(n.Images), make([]bool, len(n.Images))
+	mark := func(names []string) {
+		for _, name := range names {
+			for _, form := range forms(name) {
+				for _, at := range x[form] {
+					used[at] = true
+				}
+			}
+		}
+	}
+	ended := n.ended()
+	for _, c := range n.Containers {
+		if !c.Exited || !ended[c.Pod.UID] {
+			mark(c.Images)
+		}
+	}
+	mark(n.Needed)
+	return used
+}
+
+// ended returns the UIDs of Pods that are known to have ended: all of their sandboxes have, and they are not alive for the API
+// server.
+func (n Node) ended() map[string]bool {
+	ended := map[string]bool{}
+	for _, s := range n.Sandboxes {
+		ended[s.PodUID] = true
+	}
+	for _, s := range n.Sandboxes {
+		if s.Ready {
+			delete(ended, s.PodUID)
+		}
+	}
+	for _, uid := range n.LivePods {
+		delete(ended, uid)
+	}
+	return ended
+}
+
+// isUnknown reports whether a container that may run says nothing about the image that it uses.
+func (n Node) isUnknown() bool {
+	if !n.Complete {
+		return true
+	}
+	for _, c := range n.Containers {
+		if len(c.Images) == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// matches reports whether a name of an image, with or without its tag or digest, matches a pattern in which * stands for any
+// characters.
+func matches(pattern, name string) bool {
+	if matchesAll(pattern, name) {
+		return true
+	}
+	parsed, err := reference.ParseNormalizedNamed(name)
+	return err == nil && !strings.HasPrefix(name, "sha256:") && matchesAll(pattern, parsed.Name())
+}
+
+func matchesAll(pattern, text string) bool {
+	parts := strings.Split(pattern, "*")
+	if len(parts) == 1 {
+		return pattern == text
+	}
+	first, last := parts[0], parts[len(parts)-1]
+	if !strings.HasPrefix(text, first) {
+		return false
+	}
+	text = text[len(first):]
+	for _, part := range parts[1 : len(parts)-1] {
+		at := strings.Index(text, part)
+		if at < 0 {
+			return false
+		}
+		text = text[at+len(part):]
+	}
+	return strings.HasSuffix(text, last)
+}
