@@ -273,6 +273,7 @@ generate: $(CRDGEN) ## make the generated files again
 	$(CRDGEN) object crd paths=./crds/v1alpha1 output:crd:dir=crds/manifests output:object:dir=crds/v1alpha1
 	mv crds/manifests/gleaner.dev_*archivepolicies.yaml crds/manifests/archive/
 	mv crds/manifests/gleaner.dev_*pauses.yaml crds/manifests/gleaner.dev_*budgets.yaml crds/manifests/safety/
+	mv crds/manifests/gleaner.dev_noderetention*.yaml crds/manifests/node/
 	mv crds/manifests/gleaner.dev_*retentionpolicies.yaml crds/manifests/retention/
 	go generate ./...
 	cd hostabi && GOWORK=off go generate ./...

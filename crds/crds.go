@@ -46,8 +46,8 @@ func Definitions() ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	return list, nil
 }
 
-// Component returns the kustomize component in config/components that installs a definition,
-// by its name; "" if every installation has it.
+// Component returns what installs a definition, by its name: a kustomize component in
+// config/components, or "node" for config/node; "" if every installation has it.
 func Component(definition string) string {
 	plural, group, _ := strings.Cut(definition, ".")
 	found, err := fs.Glob(manifests, manifestDir+"/*/"+group+"_"+plural+".yaml")

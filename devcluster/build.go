@@ -51,14 +51,15 @@ var (
 // version, and returns at once when that has been done. Processes that call it
 // at the same time wait for one another. Progress may be nil.
 func Build(ctx context.Context, progress io.Writer) (Binaries, error) {
-	return buildPrograms(ctx, []program{etcd, apiServer, controllerManager, client}, progress)
+	return controlPlane.build(ctx, []program{etcd, apiServer, controllerManager, client}, progress)
 }
 
-func buildPrograms(ctx context.Context, programs []program, progress io.Writer) (Binaries, error) {
+// build builds programs of a nested module.
+func (n nested) build(ctx context.Context, programs []program, progress io.Writer) (Binaries, error) {
 	if progress == nil {
 		progress = io.Discard
 	}
-	module, err := locateModule()
+	module, err := n.locate()
 	if err != nil {
 		return Binaries{}, err
 	}
@@ -137,7 +138,7 @@ func executable(name string) string {
 // buildInto builds into a temporary folder and renames what it has built into
 // target, so that a killed build leaves nothing that looks complete. All programs
 // are built at once, which keeps every core busy while one of them is linked.
-func buildInto(ctx context.Context, module binariesModule, target string, programs []program, progress io.Writer) error {
+func buildInto(ctx context.Context, module locatedModule, target string, programs []program, progress io.Writer) error {
 	dir, err := os.MkdirTemp(filepath.Dir(target), "building-*")
 	if err != nil {
 		return fmt.Errorf("create build folder: %w", err)
@@ -146,7 +147,7 @@ func buildInto(ctx context.Context, module binariesModule, target string, progra
 	build := gobuild.Build{
 		Label:  label,
 		Dir:    module.dir,
-		Flags:  []string{"-ldflags", linkerFlags(module.version)},
+		Flags:  module.flags(),
 		Output: dir + string(filepath.Separator),
 		Env:    []string{"GOOS=", "GOARCH="}, // what is built runs here
 	}
@@ -180,12 +181,15 @@ func commandName(importPath string) string {
 	return name
 }
 
-// linkerFlags give the Kubernetes programs their version: the API server
-// derives the served APIs from it, and would call itself v0.0.0 otherwise.
-// etcd has no such variables, and the linker passes over them.
-func linkerFlags(version string) string {
-	major, rest, _ := strings.Cut(strings.TrimPrefix(version, "v"), ".")
+// flags give the programs their version: the API server derives the served APIs from it,
+// and would call itself v0.0.0 otherwise. etcd has no such variables, and the linker
+// passes over them. containerd is built without drivers that no node uses.
+func (m locatedModule) flags() []string {
+	if m.folder == runtimes.folder {
+		return []string{"-tags", "no_btrfs,no_devmapper,no_zfs", "-ldflags", "-s -w -X github.com/containerd/containerd/v2/version.Version=" + m.version}
+	}
+	major, rest, _ := strings.Cut(strings.TrimPrefix(m.version, "v"), ".")
 	minor, _, _ := strings.Cut(rest, ".")
 	const variable = " -X k8s.io/component-base/version."
-	return "-s -w" + variable + "gitVersion=" + version + variable + "gitMajor=" + major + variable + "gitMinor=" + minor
+	return []string{"-ldflags", "-s -w" + variable + "gitVersion=" + m.version + variable + "gitMajor=" + major + variable + "gitMinor=" + minor}
 }

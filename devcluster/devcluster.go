@@ -91,7 +91,7 @@ func (o Options) build(ctx context.Context) (Binaries, error) {
 	if o.Kubectl == "" {
 		programs = append(programs, client)
 	}
-	bin, err := buildPrograms(ctx, programs, o.Progress)
+	bin, err := controlPlane.build(ctx, programs, o.Progress)
 	bin.ControllerManager = bin.pathOf(manager)
 	if o.Kubectl != "" {
 		bin.Kubectl = o.Kubectl

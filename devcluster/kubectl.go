@@ -21,7 +21,7 @@ const kubectlTimeout = 10 * time.Second
 // FindKubectl returns the kubectl on the PATH, for Options.Kubectl, or the reason
 // why it is of no use: it is missing, or its version does not support the API server.
 func FindKubectl(ctx context.Context) (string, error) {
-	module, err := locateModule()
+	module, err := controlPlane.locate()
 	if err != nil {
 		return "", err
 	}

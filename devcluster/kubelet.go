@@ -11,7 +11,7 @@ const Kubelet = "kubelet"
 // BuildKubelet makes the kubelet of the control plane's version, as Build makes the
 // control plane, and returns its path. It is apart because only nodes need it.
 func BuildKubelet(ctx context.Context, progress io.Writer) (string, error) {
-	built, err := buildPrograms(ctx, []program{kubelet}, progress)
+	built, err := controlPlane.build(ctx, []program{kubelet}, progress)
 	if err != nil {
 		return "", err
 	}

@@ -11,68 +11,79 @@ import (
 	"strings"
 )
 
-const (
-	nestedModule     = "github.com/gleaner-dev/gleaner/devcluster/binaries"
-	kubernetesModule = "k8s.io/kubernetes"
-)
-
-// binariesModule is the nested module whose tool directives pin the control
-// plane.
-type binariesModule struct {
-	dir     string
-	version string // of k8s.io/kubernetes, such as v1.37.2
-	key     string // names the folder of the built binaries
+// nested is a nested module whose tool directives pin programs. Its folder is next to this
+// file.
+type nested struct {
+	folder string
+	path   string   // of the module
+	main   string   // module whose version the programs have
+	hashed []string // files that the programs depend on
 }
 
-func locateModule() (binariesModule, error) {
-	dir, err := locateModuleDir()
+var (
+	controlPlane = nested{"binaries", nestedModule, "k8s.io/kubernetes", []string{"go.sum", "basic-controllers/main.go", "go.mod"}}
+	runtimes     = nested{"containerd", "github.com/gleaner-dev/gleaner/devcluster/containerd", "github.com/containerd/containerd/v2", []string{"go.sum", "go.mod"}}
+)
+
+const nestedModule = "github.com/gleaner-dev/gleaner/devcluster/binaries"
+
+// locatedModule is a nested module on this machine.
+type locatedModule struct {
+	nested
+	dir     string
+	version string // of main, such as v1.37.2
+	key     string // names the folder of the built programs
+}
+
+func (n nested) locate() (locatedModule, error) {
+	dir, err := n.locateDir()
 	if err != nil {
-		return binariesModule{}, err
+		return locatedModule{}, err
 	}
 	var mod []byte
 	hash := sha256.New()
-	for _, file := range []string{"go.sum", "basic-controllers/main.go", "go.mod"} {
+	for _, file := range n.hashed {
 		if mod, err = os.ReadFile(filepath.Join(dir, filepath.FromSlash(file))); err != nil {
-			return binariesModule{}, fmt.Errorf("read module of the control plane: %w", err)
+			return locatedModule{}, fmt.Errorf("read module devcluster/%s: %w", n.folder, err)
 		}
 		hash.Write(mod)
 	}
-	version, ok := requiredVersion(string(mod), kubernetesModule)
+	version, ok := requiredVersion(string(mod), n.main)
 	if !ok {
-		return binariesModule{}, fmt.Errorf("read %s: no requirement on %s", filepath.Join(dir, "go.mod"), kubernetesModule)
+		return locatedModule{}, fmt.Errorf("read %s: no requirement on %s", filepath.Join(dir, "go.mod"), n.main)
 	}
 	digest := hex.EncodeToString(hash.Sum(nil))[:12]
 	key := strings.Join([]string{version, digest, runtime.GOOS, runtime.GOARCH}, "-")
-	return binariesModule{dir: dir, version: version, key: key}, nil
+	return locatedModule{nested: n, dir: dir, version: version, key: key}, nil
 }
 
-// locateModuleDir looks next to this source file first, which is right unless
+// locateDir looks next to this source file first, which is right unless
 // the program was built with -trimpath or moved to another machine; then
 // upwards from the working directory.
-func locateModuleDir() (string, error) {
+func (n nested) locateDir() (string, error) {
 	if _, file, _, ok := runtime.Caller(0); ok && filepath.IsAbs(file) {
-		if dir := filepath.Join(filepath.Dir(file), "binaries"); isModule(dir) {
+		if dir := filepath.Join(filepath.Dir(file), n.folder); n.isAt(dir) {
 			return dir, nil
 		}
 	}
 	wd, err := os.Getwd()
 	if err != nil {
-		return "", fmt.Errorf("locate devcluster/binaries: %w", err)
+		return "", fmt.Errorf("locate devcluster/%s: %w", n.folder, err)
 	}
 	for dir := wd; ; dir = filepath.Dir(dir) {
-		if found := filepath.Join(dir, "devcluster", "binaries"); isModule(found) {
+		if found := filepath.Join(dir, "devcluster", n.folder); n.isAt(found) {
 			return found, nil
 		}
 		if dir == filepath.Dir(dir) {
-			return "", errors.New("locate devcluster/binaries: not found above " + wd + "; run from a checkout of Gleaner")
+			return "", errors.New("locate devcluster/" + n.folder + ": not found above " + wd + "; run from a checkout of Gleaner")
 		}
 	}
 }
 
-// isModule is false for a folder that has the same name in another project.
-func isModule(dir string) bool {
+// isAt is false for a folder that has the same name in another project.
+func (n nested) isAt(dir string) bool {
 	mod, err := os.ReadFile(filepath.Join(dir, "go.mod"))
-	return err == nil && strings.Contains(string(mod), "\nmodule "+nestedModule+"\n")
+	return err == nil && strings.Contains(string(mod), "\nmodule "+n.path+"\n")
 }
 
 func requiredVersion(gomod, module string) (string, bool) {

@@ -19,6 +19,7 @@ import (
 	"github.com/gleaner-dev/gleaner/internal/cli/kubectl"
 	"github.com/gleaner-dev/gleaner/internal/cli/module"
 	"github.com/gleaner-dev/gleaner/internal/cli/monitor"
+	"github.com/gleaner-dev/gleaner/internal/cli/node"
 	"github.com/gleaner-dev/gleaner/internal/cli/pause"
 	"github.com/gleaner-dev/gleaner/internal/cli/preview"
 	"github.com/gleaner-dev/gleaner/internal/cli/program"
@@ -60,7 +61,7 @@ func rootCommandFor(name string) *cobra.Command {
 	program.Group(cmd, "Stop and resume:", pause.Command(), pause.ResumeCommand())
 	program.Group(cmd, "Undo deletions:", restore.Command(), restore.UndoCommand(), archive.Command())
 	program.Group(cmd, "Write and test policies and finalizers:", module.Command(), test.Command(), replay.Command())
-	program.Group(cmd, "Run Gleaner:", run.Command(version), rbac.Command())
+	program.Group(cmd, "Run Gleaner:", run.Command(version), node.Command(version), rbac.Command())
 	cmd.AddCommand(buildinfo.Command(version), sandbox.Command(),
 		program.Moved("demo", "gleaner-dev demo, or make demo in a checkout"), program.Moved("dev", "gleaner-dev dev in a checkout, after make build"))
 	program.SetUp(cmd, name, version)

@@ -5,8 +5,9 @@
 // anything else (whether the module exists and compiles, whether the service
 // account may read) is reported in status by the operator.
 //
-// Each kind has a namespaced and a cluster-scoped form with the same spec. Rules
-// that apply to one form only are on the field spec of that form.
+// Each kind has a namespaced and a cluster-scoped form with the same spec, except for
+// those of nodes, which are cluster-scoped. Rules that apply to one form only are on
+// the field spec of that form.
 //
 // The comments on fields are shown by kubectl explain. "make generate" generates
 // the manifests next to this package, and the deep copies in it.
@@ -37,6 +38,8 @@ const (
 	KindClusterDeletionBudget  = "ClusterDeletionBudget"
 	KindRetentionPolicy        = "RetentionPolicy"
 	KindClusterRetentionPolicy = "ClusterRetentionPolicy"
+	KindNodeRetentionPolicy    = "NodeRetentionPolicy"
+	KindNodeRetention          = "NodeRetention"
 )
 
 // InUseFinalizer is the finalizer of Finalizers and ClusterFinalizers themselves, which stay
@@ -64,6 +67,7 @@ func addKinds(scheme *runtime.Scheme) error {
 		&Pause{}, &PauseList{}, &ClusterPause{}, &ClusterPauseList{},
 		&DeletionBudget{}, &DeletionBudgetList{}, &ClusterDeletionBudget{}, &ClusterDeletionBudgetList{},
 		&RetentionPolicy{}, &RetentionPolicyList{}, &ClusterRetentionPolicy{}, &ClusterRetentionPolicyList{},
+		&NodeRetentionPolicy{}, &NodeRetentionPolicyList{}, &NodeRetention{}, &NodeRetentionList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"text/template"
 
@@ -42,6 +43,8 @@ type settings struct {
 	Port    int    // of the kubelet
 	Subnet  string // of Pods
 	Image   string // of sandboxes
+
+	WithoutCollection bool
 }
 
 // configure writes the node's files and returns the arguments of the shell.
@@ -60,7 +63,7 @@ func (n *Node) configure(cluster *devcluster.Cluster) ([]string, error) {
 	n.gateway = subnet.Addr().Next().String() // as host-local has it
 	sweepCgroups()
 	n.cgroup = fmt.Sprintf("%s%d-%d", cgroupPrefix, os.Getpid(), port)
-	s := settings{Dir: n.folder, Plugins: n.tools.plugins, Cgroup: n.cgroup, Port: port, Subnet: subnet.String(), Image: Linger}
+	s := settings{Dir: n.folder, Plugins: n.tools.plugins, Cgroup: n.cgroup, Port: port, Subnet: subnet.String(), Image: Linger, WithoutCollection: n.options.WithoutCollection}
 	for name, text := range map[string]string{
 		"start.sh":             startScript,
 		"containerd.toml":      containerdConfig,
@@ -75,10 +78,22 @@ func (n *Node) configure(cluster *devcluster.Cluster) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	kubelet := n.tools.kubelet
+	if n.options.RuntimeOnly {
+		kubelet = ""
+	}
 	return []string{
 		filepath.Join(n.folder, "start.sh"), n.folder, strings.Join(hiddenFolders, " "), n.cgroup, n.name, kubeconfig,
-		n.tools.containerd, n.log(cluster, "containerd"), n.tools.kubelet, n.log(cluster, devcluster.Kubelet),
+		strconv.FormatInt(n.options.ImageFilesystem, 10), n.kubeletFlags(), n.tools.containerd, n.log(cluster, "containerd"), kubelet, n.log(cluster, devcluster.Kubelet),
 	}, nil
+}
+
+// kubeletFlags are settings that have no field in the kubelet's configuration.
+func (n *Node) kubeletFlags() string {
+	if n.options.WithoutCollection {
+		return "--maximum-dead-containers-per-container=-1 --maximum-dead-containers=-1"
+	}
+	return ""
 }
 
 func write(path, text string, s settings) error {

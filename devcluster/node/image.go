@@ -63,8 +63,16 @@ func (n *Node) Import(ctx context.Context, image, program string) error {
 		return fmt.Errorf("write image: %w", err)
 	}
 	defer os.Remove(archive)
-	if _, err := n.ctr(ctx, "image", "import", "--snapshotter", "native", archive); err != nil {
+	if _, err := n.ctr(ctx, "image", "import", "--local", "--snapshotter", "native", archive); err != nil {
 		return fmt.Errorf("import image %s: %w", image, err)
+	}
+	return nil
+}
+
+// Pin has the runtime say that an image is pinned, from when it looks at it next.
+func (n *Node) Pin(ctx context.Context, image string) error {
+	if _, err := n.ctr(ctx, "image", "label", image, "io.cri-containerd.pinned=pinned"); err != nil {
+		return fmt.Errorf("pin image %s: %w", image, err)
 	}
 	return nil
 }
@@ -133,7 +141,7 @@ func (n *Node) Running(ctx context.Context, pod types.UID) ([]string, error) {
 
 // ctr runs containerd's client in the namespace of Kubernetes and returns what it printed.
 func (n *Node) ctr(ctx context.Context, args ...string) (string, error) {
-	args = append([]string{"--address", filepath.Join(n.folder, "containerd.sock"), "--namespace", "k8s.io"}, args...)
+	args = append([]string{"--address", n.socket(), "--namespace", "k8s.io"}, args...)
 	cmd := exec.CommandContext(ctx, n.tools.ctr, args...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr

@@ -1,8 +1,10 @@
 package node
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -21,7 +23,7 @@ import (
 const RequiredVariable = "GLEANER_TEST_NODE"
 
 // packagesNeeded are Debian's and Ubuntu's names.
-const packagesNeeded = "containerd runc containernetworking-plugins"
+const packagesNeeded = "runc containernetworking-plugins"
 
 // pluginFolders are where systems keep the CNI plugins.
 var pluginFolders = []string{"/usr/lib/cni", "/opt/cni/bin", "/usr/libexec/cni"}
@@ -30,7 +32,7 @@ var pluginFolders = []string{"/usr/lib/cni", "/opt/cni/bin", "/usr/libexec/cni"}
 var hiddenFolders = []string{"/run", "/var/log", "/var/lib/cni", "/var/lib/kubelet"}
 
 // tools are the paths of what a node is made of.
-type tools struct{ shell, containerd, ctr, plugins, kubelet string }
+type tools struct{ shell, plugins, containerd, ctr, kubelet string }
 
 // CheckRequirements says what a node needs and this machine does not have, and nil if it has all.
 func CheckRequirements() error {
@@ -58,10 +60,27 @@ func findTools() (tools, error) {
 	return found, errors.Join(errs...)
 }
 
+// Build makes the programs of a node that no system has in the right version, as
+// devcluster.Build makes the control plane.
+func Build(ctx context.Context, progress io.Writer) error { return new(tools).build(ctx, progress) }
+
+// build builds what no system has in the right version.
+func (t *tools) build(ctx context.Context, progress io.Writer) error {
+	kubelet, err := devcluster.BuildKubelet(ctx, progress)
+	if err != nil {
+		return err
+	}
+	folder, err := devcluster.BuildContainerd(ctx, progress)
+	if err != nil {
+		return err
+	}
+	t.kubelet, t.containerd, t.ctr = kubelet, filepath.Join(folder, "containerd"), filepath.Join(folder, "ctr")
+	return nil
+}
+
 func lookUp() (found tools, missing []string) {
 	for program, path := range map[string]*string{
-		"sh": &found.shell, "containerd": &found.containerd, "ctr": &found.ctr,
-		"mount": nil, "runc": nil, "containerd-shim-runc-v2": nil,
+		"sh": &found.shell, "mount": nil, "runc": nil,
 	} {
 		at, err := exec.LookPath(program)
 		if err != nil {

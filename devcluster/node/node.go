@@ -13,6 +13,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -34,6 +36,18 @@ type Options struct {
 	// Name of the Node. Empty means node1.
 	Name string
 
+	// ImageFilesystem is the size in bytes of a file system in memory that has the images
+	// and what containers write. 0 means the file system of the cluster's folder.
+	ImageFilesystem int64
+
+	// WithoutCollection has the kubelet remove no images, and no containers of Pods that
+	// exist.
+	WithoutCollection bool
+
+	// RuntimeOnly runs containerd without a kubelet. There is no Node then, and Pods are made
+	// through RuntimeEndpoint.
+	RuntimeOnly bool
+
 	// Progress receives one line per step. Nil means silence.
 	Progress io.Writer
 }
@@ -46,6 +60,7 @@ type Node struct {
 	gateway string // address of this machine in the network of Pods
 	process *devcluster.Process
 	tools   tools
+	options Options
 }
 
 // Start runs a node and returns when it is Ready and has the image Linger. Stop it
@@ -55,8 +70,7 @@ func Start(ctx context.Context, cluster *devcluster.Cluster, opts Options) (*Nod
 	if err != nil {
 		return nil, err
 	}
-	kubelet, err := devcluster.BuildKubelet(ctx, opts.Progress)
-	if err != nil {
+	if err := tools.build(ctx, opts.Progress); err != nil {
 		return nil, err
 	}
 	if _, ok := ctx.Deadline(); !ok {
@@ -70,9 +84,8 @@ func Start(ctx context.Context, cluster *devcluster.Cluster, opts Options) (*Nod
 	if opts.Progress == nil {
 		opts.Progress = io.Discard
 	}
-	tools.kubelet = kubelet
 	started := time.Now()
-	n := &Node{name: opts.Name, tools: tools}
+	n := &Node{name: opts.Name, tools: tools, options: opts}
 	if err := n.startProcesses(ctx, cluster); err != nil {
 		return nil, errors.Join(fmt.Errorf("start node %s: %w", n.name, err), n.Stop())
 	}
@@ -113,6 +126,9 @@ func (n *Node) waitReady(ctx context.Context, client kubernetes.Interface) error
 	}
 	if err := n.importLinger(ctx); err != nil {
 		return err
+	}
+	if n.options.RuntimeOnly {
+		return nil
 	}
 	return n.await(ctx, "kubelet", func(ctx context.Context) error { return n.ready(ctx, client) })
 }
@@ -174,6 +190,16 @@ func (n *Node) ready(ctx context.Context, client kubernetes.Interface) error {
 
 // Name is that of the Node. There is no scheduler: Pods name it in spec.nodeName.
 func (n *Node) Name() string { return n.name }
+
+// RuntimeEndpoint is where containerd serves the Container Runtime Interface.
+func (n *Node) RuntimeEndpoint() string { return "unix://" + n.socket() }
+
+func (n *Node) socket() string { return filepath.Join(n.folder, "containerd.sock") }
+
+// ImageFilesystem is a path on the file system that has the images.
+func (n *Node) ImageFilesystem() string {
+	return filepath.Join("/proc", strconv.Itoa(n.process.PID()), "root", n.folder, "root") // in the node's mount namespace
+}
 
 // Stop kills the node with all its containers, and removes what it left on the machine.
 // The Node and its Pods stay in the API. It does nothing the second time.

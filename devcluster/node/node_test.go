@@ -39,7 +39,7 @@ func need(t *testing.T) {
 // startWithPod starts a node with a Pod that would take its time to end.
 func startWithPod(t *testing.T) (*Node, leftovers) {
 	t.Helper()
-	if _, err := devcluster.BuildKubelet(t.Context(), os.Stderr); err != nil { // takes minutes, once
+	if err := Build(t.Context(), os.Stderr); err != nil { // takes minutes, once
 		t.Fatal(err)
 	}
 	cluster := startCluster(t)

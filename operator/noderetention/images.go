@@ -2,6 +2,7 @@ package noderetention
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -14,17 +15,21 @@ type Images struct {
 	since  time.Time
 	seen   map[string]usage // by ID
 	latest Node
-	used   []bool // by position in latest.Images
+	used   []bool               // by position in latest.Images
+	failed map[string]time.Time // until when images stay whose removal failed
 }
 
 type usage struct{ first, last time.Time }
 
 // NewImages returns a memory that begins at a time.
-func NewImages(since time.Time) *Images { return &Images{since: since, seen: map[string]usage{}} }
+func NewImages(since time.Time) *Images {
+	return &Images{since: since, seen: map[string]usage{}, failed: map[string]time.Time{}}
+}
 
 // Observe notes what a node has. Images that it no longer has are forgotten.
 func (m *Images) Observe(n Node, now time.Time) {
 	m.latest, m.used = n, n.used()
+	ran := n.lastRun()
 	seen := make(map[string]usage, len(n.Images))
 	for at, i := range n.Images {
 		u, known := m.seen[i.ID]
@@ -33,10 +38,26 @@ func (m *Images) Observe(n Node, now time.Time) {
 		}
 		if m.used[at] {
 			u.last = now
+		} else if ran[at].After(u.last) {
+			u.last = ran[at]
 		}
 		seen[i.ID] = u
 	}
 	m.seen = seen
+	maps.DeleteFunc(m.failed, func(_ string, until time.Time) bool { return !now.Before(until) })
+}
+
+// Failed notes that an image could not be removed: it stays until a time, so that others are removed in its place.
+func (m *Images) Failed(id string, until time.Time) { m.failed[id] = until }
+
+// Names returns the names of an image when the node was last observed.
+func (m *Images) Names(id string) []string {
+	for _, i := range m.latest.Images {
+		if i.ID == id {
+			return i.Names
+		}
+	}
+	return nil
 }
 
 // InUse is the number of images that were in use when the node was last observed.
@@ -117,7 +138,9 @@ func (m *Images) candidates(p Policy, policies []Policy, gone map[string]bool, n
 		case unknown:
 			c.Use = retain.UseUnknown
 		}
-		c.Protected = keptBy(i, u, p, policies, now)
+		if c.Protected = keptBy(i, u, p, policies, now); now.Before(m.failed[i.ID]) {
+			c.Protected = "its removal failed"
+		}
 		list = append(list, c)
 	}
 	return list

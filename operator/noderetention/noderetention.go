@@ -9,10 +9,14 @@
 package noderetention
 
 import (
+	"errors"
 	"time"
 
 	"github.com/gleaner-dev/gleaner/operator/retain"
 )
+
+// ErrRefused says that a container runtime does not remove an image because a container refers to it.
+var ErrRefused = errors.New("the container runtime says that it is in use")
 
 // Image is an image on a node. https://kubernetes.io/docs/concepts/architecture/garbage-collection/#containers-images
 type Image struct {
@@ -60,8 +64,9 @@ type Node struct {
 
 // Policy is limits of images and containers. The zero Policy removes nothing.
 type Policy struct {
-	Name    string
-	Enforce bool // carries out removals; otherwise they are shown
+	Name       string
+	Generation int64
+	Enforce    bool // carries out removals; otherwise they are shown
 
 	Images     *ImageLimits     // nil: none
 	Containers *ContainerLimits // nil: none

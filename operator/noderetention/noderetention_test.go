@@ -169,7 +169,7 @@ func containerPolicy(name string, most, total int) noderetention.Policy {
 }
 
 func TestP09_Containers_ThoseOfEndedPodsGoByNumber(t *testing.T) {
-	node := noderetention.Node{Sandboxes: []noderetention.Sandbox{{PodUID: "p"}, {PodUID: "q"}}, Containers: []noderetention.Container{
+	node := noderetention.Node{Complete: true, Sandboxes: []noderetention.Sandbox{{PodUID: "p"}, {PodUID: "q"}}, Containers: []noderetention.Container{
 		exited("p", "c", 1), exited("p", "c", 4), exited("p", "c", 2), exited("q", "c", 3), exited("q", "d", 5),
 	}}
 	check(t, "one of each", []string{"pc01", "pc02"}, ids(noderetention.PlanContainers(node, []noderetention.Policy{containerPolicy("a", 1, -1)}, at(9))))
@@ -179,7 +179,7 @@ func TestP09_Containers_ThoseOfEndedPodsGoByNumber(t *testing.T) {
 }
 
 func TestP02_LastContainerOfARunningPod_CountsAndStays(t *testing.T) {
-	node := noderetention.Node{Sandboxes: []noderetention.Sandbox{{PodUID: "p", Ready: true}}, Containers: []noderetention.Container{
+	node := noderetention.Node{Complete: true, Sandboxes: []noderetention.Sandbox{{PodUID: "p", Ready: true}}, Containers: []noderetention.Container{
 		exited("p", "c", 1), exited("p", "c", 2), exited("p", "c", 3),
 	}}
 	check(t, "none is to stay", []string{"pc01", "pc02"}, ids(noderetention.PlanContainers(node, []noderetention.Policy{containerPolicy("a", 0, 0)}, at(9))))
@@ -190,7 +190,34 @@ func TestP02_LastContainerOfARunningPod_CountsAndStays(t *testing.T) {
 	node.Containers = append(node.Containers, running)
 	check(t, "it runs again", []string{"pc01", "pc02", "pc03"}, ids(noderetention.PlanContainers(node, []noderetention.Policy{containerPolicy("a", 0, -1)}, at(9))))
 	node.Sandboxes[0].Ready = false
+	check(t, "the Pod has ended, and none is to stay", []string{"pc01", "pc02", "pc03"}, ids(noderetention.PlanContainers(noderetention.Node{Complete: true, Sandboxes: node.Sandboxes, Containers: node.Containers[:3]}, []noderetention.Policy{containerPolicy("a", 0, -1)}, at(9))))
+	check(t, "what the API server says is not read", []string{"pc01", "pc02"}, ids(noderetention.PlanContainers(noderetention.Node{Sandboxes: node.Sandboxes, Containers: node.Containers[:3]}, []noderetention.Policy{containerPolicy("a", 0, -1)}, at(9))))
 	node.LivePods = []string{"p"}
 	node.Containers = node.Containers[:3]
 	check(t, "its sandbox has ended, and the Pod has not", []string{"pc01", "pc02"}, ids(noderetention.PlanContainers(node, []noderetention.Policy{containerPolicy("a", 0, -1)}, at(9))))
+}
+
+func TestP03_UseBetweenTwoRounds_IsThatOfTheContainerThatItLeft(t *testing.T) {
+	m := noderetention.NewImages(at(0))
+	node := noderetention.Node{Complete: true, Images: []noderetention.Image{image("a"), image("b")}}
+	m.Observe(node, at(0))
+	ran := exited("p", "c", 4)
+	ran.Images = []string{"sha256:a"}
+	node.Containers, node.Sandboxes = []noderetention.Container{ran}, []noderetention.Sandbox{{PodUID: "p"}}
+	m.Observe(node, at(5))
+	policies := []noderetention.Policy{{Name: "old", Images: &noderetention.ImageLimits{MaxAge: 10 * time.Minute}}}
+	check(t, "one ran four minutes after the start", []string{"sha256:b"}, ids(m.Plan(policies, nil, at(12))))
+}
+
+func TestP19_ImageWhoseRemovalFailed_StaysForATime_AndOthersGoInItsPlace(t *testing.T) {
+	m := noderetention.NewImages(at(0))
+	node := noderetention.Node{Complete: true, Images: []noderetention.Image{image("a"), image("b")}}
+	m.Observe(node, at(0))
+	limits := []noderetention.Policy{{Name: "full", Images: &noderetention.ImageLimits{Usage: &retain.Watermarks{High: 80, Low: 75}}}}
+	full := &retain.Usage{Capacity: 1000, Available: 200}
+	check(t, "at first", []string{"sha256:a"}, ids(m.Plan(limits, full, at(1))))
+	m.Failed("sha256:a", at(6))
+	check(t, "after the failure", []string{"sha256:b"}, ids(m.Plan(limits, full, at(2))))
+	m.Observe(node, at(6))
+	check(t, "later", []string{"sha256:a"}, ids(m.Plan(limits, full, at(6))))
 }

@@ -2,6 +2,7 @@ package noderetention
 
 import (
 	"strings"
+	"time"
 
 	"github.com/distribution/reference"
 )
@@ -23,6 +24,17 @@ func newIndex(images []Image) index {
 func (x index) add(name string, at int) {
 	for _, form := range forms(name) {
 		x[form] = append(x[form], at)
+	}
+}
+
+// find calls a function with the position of each image that is called by one of these names.
+func (x index) find(names []string, found func(at int)) {
+	for _, name := range names {
+		for _, form := range forms(name) {
+			for _, at := range x[form] {
+				found(at)
+			}
+		}
 	}
 }
 
@@ -48,30 +60,51 @@ func forms(name string) []string {
 // used returns which images of a node are in use: those of containers that have not exited or whose Pod still runs, and those
 // that Pods need. What an exited container of a Pod that has ended refers to is not in use.
 func (n Node) used() []bool {
-	x, used := newIndex(n.Images), make([]bool, len(n.Images))
-	mark := func(names []string) {
-		for _, name := range names {
-			for _, form := range forms(name) {
-				for _, at := range x[form] {
-					used[at] = true
-				}
-			}
-		}
-	}
-	ended := n.ended()
+	x, used, ended := newIndex(n.Images), make([]bool, len(n.Images)), n.ended()
+	mark := func(at int) { used[at] = true }
 	for _, c := range n.Containers {
 		if !c.Exited || !ended[c.Pod.UID] {
-			mark(c.Images)
+			x.find(c.Images, mark)
 		}
 	}
-	mark(n.Needed)
+	x.find(n.Needed, mark)
 	return used
+}
+
+// lastRun returns when the newest container of each image was created; zero if the node has none.
+func (n Node) lastRun() []time.Time {
+	x, last := newIndex(n.Images), make([]time.Time, len(n.Images))
+	for _, c := range n.Containers {
+		x.find(c.Images, func(at int) {
+			if c.Created.After(last[at]) {
+				last[at] = c.Created
+			}
+		})
+	}
+	return last
+}
+
+// IsUnused reports whether the node has an image that is not pinned and that nothing uses.
+func (n Node) IsUnused(id string) bool {
+	if n.isUnknown() {
+		return false
+	}
+	used := n.used()
+	for at, i := range n.Images {
+		if i.ID == id {
+			return !used[at] && !i.Pinned
+		}
+	}
+	return false
 }
 
 // ended returns the UIDs of Pods that are known to have ended: all of their sandboxes have, and they are not alive for the API
 // server.
 func (n Node) ended() map[string]bool {
 	ended := map[string]bool{}
+	if !n.Complete {
+		return ended
+	}
 	for _, s := range n.Sandboxes {
 		ended[s.PodUID] = true
 	}

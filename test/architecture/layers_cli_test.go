@@ -179,13 +179,20 @@ var cliLayers = map[string]layer{
 		internal: []string{"internal/cli/exit", "operator/archive", "operator/archive/serve", "operator/debug", "operator/record"},
 		external: []string{"github.com/spf13/pflag", "golang.org/x/sync", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/utils"},
 	},
+	"internal/cli/node": {
+		internal: []string{"internal/cli/arguments", "internal/cli/exit", "internal/cli/kubectl", "internal/cli/serving", "operator/debug", "operator/noderun"},
+		external: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "k8s.io/client-go", "k8s.io/klog", "sigs.k8s.io/controller-runtime"},
+	},
+	"internal/cli/serving": {
+		external: []string{"github.com/go-logr/logr", "go.uber.org/zap", "k8s.io/client-go", "sigs.k8s.io/controller-runtime"},
+	},
 	"internal/cli/run": {
 		internal: []string{
-			"internal/cli/arguments", "internal/cli/exit", "internal/cli/kubectl", "internal/cli/modes", "operator/archive", "operator/archive/open",
+			"internal/cli/arguments", "internal/cli/exit", "internal/cli/kubectl", "internal/cli/modes", "internal/cli/serving", "operator/archive", "operator/archive/open",
 			"operator/archive/serve", "operator/certs", "operator/debug", "operator/intents", "operator/run", "operator/companion", "operator/latest", "operator/modulestore", "operator/record", "operator/webhook", "policies/builtin", "policies/worker",
 		},
 		external: []string{
-			"github.com/go-logr/logr", "github.com/prometheus/client_golang", "github.com/spf13/cobra", "github.com/spf13/pflag", "go.uber.org/zap", "k8s.io/api",
+			"github.com/go-logr/logr", "github.com/prometheus/client_golang", "github.com/spf13/cobra", "github.com/spf13/pflag", "k8s.io/api",
 			"k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/klog", "k8s.io/utils", "sigs.k8s.io/controller-runtime",
 		},
 	},

@@ -85,7 +85,7 @@ func startClusterAndNode(t *testing.T) (err error) {
 	if _, err := devcluster.Build(t.Context(), os.Stderr); err != nil {
 		return err
 	}
-	if _, err := devcluster.BuildKubelet(t.Context(), os.Stderr); err != nil {
+	if err := node.Build(t.Context(), os.Stderr); err != nil {
 		return err
 	}
 	policy := filepath.Join(shared.folder, "audit.yaml")

@@ -15,7 +15,7 @@ import (
 const apiPreamble = `# Resources
 
 The custom resources of ` + "`gleaner.dev/v1alpha1`" + `, generated from their definitions ([crds/manifests](../../crds/manifests)) by ` + "`make generate`" + `.
-Each has a namespaced and a cluster-scoped form with the same fields. How to use them: [policies](../policies.md) and
+Each has a namespaced and a cluster-scoped form with the same fields, except for those of nodes, which are cluster-scoped. How to use them: [policies](../policies.md) and
 [finalizers](../finalizers.md). Their status: [conditions](conditions.md). ` + "`kubectl explain`" + ` shows the same.
 `
 
@@ -51,10 +51,10 @@ func describeAPI(t *testing.T, _ source) string {
 		if strings.HasPrefix(kind, "Cluster") {
 			continue
 		}
-		if !isPair {
-			t.Fatalf("%s has no cluster-scoped form", kind)
+		if isCluster := forms[kind].definition.Spec.Scope == apiextensionsv1.ClusterScoped; isPair == isCluster {
+			t.Fatalf("%s has no cluster-scoped form, or two", kind)
 		}
-		describePair(&b, forms[kind], cluster)
+		describeForms(&b, forms[kind], cluster)
 	}
 	return b.String()
 }
@@ -142,11 +142,19 @@ func deref[T any](p *T) T {
 	return *p
 }
 
-// describePair describes both forms in one table: fields of one form are marked.
-func describePair(b *strings.Builder, one, cluster form) {
+// describeForms describes a resource in one table: fields of one form are marked. A resource without a namespaced form has
+// no second one.
+func describeForms(b *strings.Builder, one, cluster form) {
 	names := one.definition.Spec.Names
-	fmt.Fprintf(b, "\n## %s and %s\n\n", names.Kind, cluster.definition.Spec.Names.Kind)
-	for _, f := range []form{one, cluster} {
+	list := []form{one}
+	if cluster.definition == nil {
+		fmt.Fprintf(b, "\n## %s\n\n", names.Kind)
+		cluster = one
+	} else {
+		fmt.Fprintf(b, "\n## %s and %s\n\n", names.Kind, cluster.definition.Spec.Names.Kind)
+		list = append(list, cluster)
+	}
+	for _, f := range list {
 		d := f.definition
 		fmt.Fprintf(b, "- `%s`, short %s: %s Columns: %s.\n", d.Spec.Names.Plural, codes(d.Spec.Names.ShortNames),
 			plain(strings.Join(strings.Fields(d.Spec.Versions[0].Schema.OpenAPIV3Schema.Description), " ")), columns(d))

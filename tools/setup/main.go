@@ -1,7 +1,7 @@
 //go:build ignore
 
 // Command setup builds, once per user and version, the control plane and the S3
-// server that the tests run against, and the kubelet if a node can run here, and shows
+// server that the tests run against, and the kubelet and containerd if a node can run here, and shows
 // how that goes on: go test would keep the minutes it takes to itself. Run it from the
 // root module.
 package main
@@ -25,7 +25,7 @@ func main() {
 		_, err = s3server.Build(ctx, os.Stderr)
 	}
 	if err == nil && node.CheckRequirements() == nil { // or its tests are skipped
-		_, err = devcluster.BuildKubelet(ctx, os.Stderr)
+		err = node.Build(ctx, os.Stderr)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "setup:", err)

@@ -1,8 +1,12 @@
 # Runs a node as process 1 of PID and mount namespaces of its own, in which no mount
-# is seen elsewhere. When containerd or the kubelet ends, so does all of it.
+# is seen elsewhere. When containerd or the kubelet ends, so does all of it, unless
+# containerd is to be started again.
 set -eu
-dir=$1 hidden=$2 cgroup=$3 name=$4 kubeconfig=$5
-containerd=$6 containerd_log=$7 kubelet=$8 kubelet_log=$9
+dir=$1 hidden=$2 cgroup=$3 name=$4 kubeconfig=$5 image_filesystem=$6 kubelet_flags=$7
+shift 7
+containerd=$1 containerd_log=$2 kubelet=$3 kubelet_log=$4
+PATH=${containerd%/*}:$PATH # has the shim, and ctr
+export PATH
 
 mount --make-rprivate /
 mount -t proc proc /proc
@@ -13,6 +17,11 @@ for folder in $hidden; do
 	mkdir -p "$folder"
 	mount -t tmpfs node "$folder"
 done
+
+mkdir -p "$dir/root"
+if [ "$image_filesystem" != 0 ]; then
+	mount -t tmpfs -o "size=$image_filesystem" images "$dir/root"
+fi
 
 # What the kubelet and the network plugin would set for the whole machine, they set in copies.
 for setting in vm/overcommit_memory vm/panic_on_oom kernel/panic kernel/panic_on_oops \
@@ -36,8 +45,15 @@ fi
 
 trap 'exit 1' TERM
 cd "$dir"
-{ "$containerd" --config containerd.toml >>"$containerd_log" 2>&1 || true; kill -TERM 1; } &
+{
+	"$containerd" --config containerd.toml >>"$containerd_log" 2>&1 || true
+	while [ -e restart ]; do
+		rm restart
+		"$containerd" --config containerd.toml >>"$containerd_log" 2>&1 || true
+	done
+	kill -TERM 1
+} &
 until ctr --address containerd.sock version >/dev/null 2>&1; do sleep 0.05; done
-{ "$kubelet" --config kubelet.yaml --kubeconfig "$kubeconfig" --hostname-override "$name" \
-	--root-dir "$dir/kubelet" --cert-dir "$dir/kubelet-pki" >>"$kubelet_log" 2>&1 || true; kill -TERM 1; } &
+[ -z "$kubelet" ] || { "$kubelet" --config kubelet.yaml --kubeconfig "$kubeconfig" --hostname-override "$name" \
+	--root-dir "$dir/kubelet" --cert-dir "$dir/kubelet-pki" $kubelet_flags >>"$kubelet_log" 2>&1 || true; kill -TERM 1; } &
 while :; do wait; done

@@ -3,7 +3,6 @@ package run
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	stdlog "log"
@@ -16,15 +15,12 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
-	"go.uber.org/zap/zapcore"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -33,6 +29,7 @@ import (
 	"github.com/gleaner-dev/gleaner/internal/cli/exit"
 	"github.com/gleaner-dev/gleaner/internal/cli/kubectl"
 	"github.com/gleaner-dev/gleaner/internal/cli/modes"
+	"github.com/gleaner-dev/gleaner/internal/cli/serving"
 	"github.com/gleaner-dev/gleaner/operator/archive/serve"
 	"github.com/gleaner-dev/gleaner/operator/certs"
 	"github.com/gleaner-dev/gleaner/operator/debug"
@@ -71,7 +68,7 @@ func Command(version string) *cobra.Command {
 			if err := o.validate(); err != nil {
 				return exit.AsUsage(err)
 			}
-			config, err := o.config()
+			config, err := serving.Config(o.kubeconfig)
 			if err != nil {
 				return err
 			}
@@ -82,20 +79,6 @@ func Command(version string) *cobra.Command {
 	return cmd
 }
 
-// config returns the client configuration for the API server.
-func (o *options) config() (*rest.Config, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = o.kubeconfig
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
-	switch {
-	case err != nil && clientcmd.IsEmptyConfig(err):
-		return nil, errors.New("no API server configured: set --kubeconfig, or run in a pod")
-	case err != nil:
-		return nil, fmt.Errorf("load kubeconfig: %w; check --kubeconfig", err)
-	}
-	return config, nil
-}
-
 // run runs the collector until ctx ends.
 func run(ctx context.Context, o options, config *rest.Config, logTo io.Writer) error {
 	if os.Getenv("GOGC") == "" {
@@ -103,7 +86,7 @@ func run(ctx context.Context, o options, config *rest.Config, logTo io.Writer) e
 	}
 	stdlog.SetOutput(intents.WithoutServerData(logTo))
 	o.reuseConnections = true
-	log := o.logger(logTo)
+	log := serving.Logger(logTo, o.logFormat, o.verbosity)
 	ctrl.SetLogger(certs.QuietLogger(log))
 	klog.SetLogger(log)
 	if err := kubectl.CheckConnection(ctx, config); err != nil {
@@ -193,7 +176,7 @@ func (o *options) manager(config *rest.Config, collector *operator.Operator, log
 	if err := metrics.Registry.Register(operator.Calls); err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
-	serving := metricsserver.Options{BindAddress: o.metricsAddress}
+	metricsAt := metricsserver.Options{BindAddress: o.metricsAddress}
 	source := collector.Show()
 	source.ReadAccess = debug.AllowAll
 	if !o.insecureDebug {
@@ -202,16 +185,16 @@ func (o *options) manager(config *rest.Config, collector *operator.Operator, log
 			return nil, err
 		}
 		source.ReadAccess = guard.ReadAccess(collector.ResourceOf)
-		serving.SecureServing = true
-		serving.FilterProvider = func(*rest.Config, *http.Client) (metricsserver.Filter, error) { return guard.Filter, nil }
+		metricsAt.SecureServing = true
+		metricsAt.FilterProvider = func(*rest.Config, *http.Client) (metricsserver.Filter, error) { return guard.Filter, nil }
 	}
-	serving.ExtraHandlers = debug.Handlers(source)
+	metricsAt.ExtraHandlers = debug.Handlers(source)
 	if kept := collector.ArchiveReader(); kept != nil {
-		maps.Copy(serving.ExtraHandlers, serve.Handlers(serve.Source{Archive: kept, ReadAccess: source.ReadAccess}))
+		maps.Copy(metricsAt.ExtraHandlers, serve.Handlers(serve.Source{Archive: kept, ReadAccess: source.ReadAccess}))
 	}
 	mgr, err := ctrl.NewManager(config, manager.Options{
 		Logger:                 log,
-		Metrics:                serving,
+		Metrics:                metricsAt,
 		HealthProbeBindAddress: o.probeAddress,
 		PprofBindAddress:       o.pprofAddress,
 	})
@@ -232,13 +215,6 @@ func newGuard(config *rest.Config) (*debug.Guard, error) {
 		return nil, fmt.Errorf("make client for reviews: %w", err)
 	}
 	return debug.NewGuard(client)
-}
-
-func (o *options) logger(to io.Writer) logr.Logger {
-	return zap.New(zap.WriteTo(to), zap.Level(zapcore.Level(-o.verbosity)), func(z *zap.Options) {
-		z.Development = o.logFormat == "text"
-		z.StacktraceLevel = zapcore.DPanicLevel
-	})
 }
 
 // ownNamespace returns the namespace of the pod, or else kube-system.

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/gleaner-dev/gleaner/internal/cli/serving"
 	"github.com/gleaner-dev/gleaner/operator/certs"
 	"github.com/gleaner-dev/gleaner/operator/companion"
 	"github.com/gleaner-dev/gleaner/operator/latest"
@@ -62,7 +63,7 @@ func (o *companionOptions) addTo(flags *pflag.FlagSet) {
 // validate returns all invalid options, joined.
 func (o *companionOptions) validate() error {
 	var wrong []error
-	if !isAddress(o.webhookAddress) || o.webhookAddress == "0" {
+	if !serving.IsAddress(o.webhookAddress) || o.webhookAddress == "0" {
 		wrong = append(wrong, fmt.Errorf("--webhook-bind-address=%s: use host:port or :port", o.webhookAddress))
 	}
 	if o.webhookURL == "" {

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/gleaner-dev/gleaner/internal/cli/modes"
+	"github.com/gleaner-dev/gleaner/internal/cli/serving"
 	operator "github.com/gleaner-dev/gleaner/operator/run"
 )
 
@@ -42,4 +43,4 @@ func AssembleLocal(ctx context.Context, l LocalOptions, config *rest.Config, log
 }
 
 // DevelopmentLogger returns a logger that writes text.
-func DevelopmentLogger(to io.Writer) logr.Logger { return (&options{logFormat: "text"}).logger(to) }
+func DevelopmentLogger(to io.Writer) logr.Logger { return serving.Logger(to, "text", 0) }

@@ -4,9 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net"
 	"net/netip"
-	"strconv"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -15,6 +13,7 @@ import (
 
 	"github.com/gleaner-dev/gleaner/internal/cli/kubectl"
 	"github.com/gleaner-dev/gleaner/internal/cli/modes"
+	"github.com/gleaner-dev/gleaner/internal/cli/serving"
 	"github.com/gleaner-dev/gleaner/operator/record"
 )
 
@@ -157,12 +156,12 @@ func (o *options) validate() error {
 	refuse(!(o.apiQPS >= 0 && o.apiQPS <= math.MaxFloat32), "--api-qps=%g: use a positive number, or 0 for no limit", o.apiQPS)
 	refuse(o.logFormat != "json" && o.logFormat != "text", "--log-format=%s: use json or text", o.logFormat)
 	refuse(o.verbosity < 0 || o.verbosity > 10, "--verbosity=%d: use a number from 0 to 10", o.verbosity)
-	refuse(o.insecureDebug && !onLoopback(o.metricsAddress),
+	refuse(o.insecureDebug && !serving.OnLoopback(o.metricsAddress),
 		"--insecure-debug with --metrics-bind-address=%s would show the names of all objects without authentication; "+
 			"use --metrics-bind-address=127.0.0.1:8080, or leave --insecure-debug out", o.metricsAddress)
-	refuse(!isAddress(o.metricsAddress), "--metrics-bind-address=%s: use host:port, :port, or 0 to disable it", o.metricsAddress)
-	refuse(!isAddress(o.probeAddress), "--health-probe-bind-address=%s: use host:port, :port, or 0 to disable it", o.probeAddress)
-	refuse(!isAddress(o.pprofAddress) || !onLoopback(o.pprofAddress),
+	refuse(!serving.IsAddress(o.metricsAddress), "--metrics-bind-address=%s: use host:port, :port, or 0 to disable it", o.metricsAddress)
+	refuse(!serving.IsAddress(o.probeAddress), "--health-probe-bind-address=%s: use host:port, :port, or 0 to disable it", o.probeAddress)
+	refuse(!serving.IsAddress(o.pprofAddress) || !serving.OnLoopback(o.pprofAddress),
 		"--pprof-bind-address=%s: use a loopback address, such as 127.0.0.1:6060, or 0 to disable it", o.pprofAddress)
 	refuse(o.records < 1 || o.records > maxRecords, "--records=%d: use a number from 1 to %d", o.records, maxRecords)
 	_, err := o.ignored()
@@ -170,26 +169,6 @@ func (o *options) validate() error {
 	_, badBounds := o.bounds()
 	_, badQuota := o.quota()
 	return errors.Join(append(wrong, err, badNetworks, badBounds, badQuota, o.archiveOptions.validate())...)
-}
-
-func isAddress(text string) bool {
-	_, port, err := net.SplitHostPort(text)
-	if err == nil {
-		_, err = strconv.ParseUint(port, 10, 16)
-	}
-	return text == "0" || err == nil
-}
-
-func onLoopback(address string) bool {
-	if address == "0" {
-		return true
-	}
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return false
-	}
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // ignored parses --ignore-resources.

@@ -13,6 +13,7 @@ import (
 	"github.com/gleaner-dev/gleaner/internal/cli/modes"
 	"github.com/gleaner-dev/gleaner/internal/cli/printer"
 	"github.com/gleaner-dev/gleaner/internal/cli/printer/printertest"
+	"github.com/gleaner-dev/gleaner/internal/cli/serving"
 )
 
 func TestDefaults_AreAsDocumented(t *testing.T) {
@@ -102,7 +103,7 @@ func TestLogLines_CannotBeForged(t *testing.T) {
 		var out bytes.Buffer
 		o := defaultOptions()
 		o.logFormat = format
-		log := o.logger(printer.Guard(&out))
+		log := serving.Logger(printer.Guard(&out), o.logFormat, o.verbosity)
 		log.Info("Something was decided", "object", printertest.Hostile, "names", []string{printertest.Hostile})
 		log.Error(errors.New(printertest.Hostile), "Something went wrong", "object", printertest.Hostile)
 		lines := strings.Count(out.String(), "\n")

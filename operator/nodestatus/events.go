@@ -1,0 +1,86 @@
+package nodestatus
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/gleaner-dev/gleaner/operator/nodeagent"
+	"github.com/gleaner-dev/gleaner/operator/retain"
+)
+
+// Reasons of events about nodes.
+const (
+	EventRemoved       = "RemovedByRetention"
+	EventTooLittle     = "FreeDiskSpaceFailed" // as by the kubelet
+	EventRemovalFailed = "RemovalFailed"
+)
+
+// maxNamed is how many removals an event names.
+const maxNamed = 5
+
+// Event is an event about a node.
+type Event struct{ Type, Reason, Message string }
+
+// Events returns what is to be announced about a round: one event for what each policy removed for one reason, at most one for
+// what could not be removed, and one if too little was freed. The first shortage after the start raises none, since the node may
+// just have started (P-20).
+func Events(r nodeagent.Report, firstShortage bool) (list []Event) {
+	type group struct {
+		kind   nodeagent.Kind
+		policy string
+		reason retain.Reason
+	}
+	var order []group
+	done := map[group][]nodeagent.Removal{}
+	failed := 0
+	var failure nodeagent.Removal
+	for _, removal := range r.Removals {
+		if removal.Err != nil {
+			failed++
+			failure = removal
+			continue
+		}
+		g := group{removal.Kind, removal.Policy, removal.Reason}
+		if done[g] == nil {
+			order = append(order, g)
+		}
+		done[g] = append(done[g], removal)
+	}
+	for _, g := range order {
+		list = append(list, Event{corev1.EventTypeNormal, EventRemoved, fmt.Sprintf("NodeRetentionPolicy %s removed %s: %s", g.policy, named(g.kind, done[g]), why(g.reason))})
+	}
+	if failed > 0 {
+		list = append(list, Event{corev1.EventTypeWarning, EventRemovalFailed,
+			bounded(fmt.Sprintf("%d removals failed, the last one of %s %s: %v", failed, strings.ToLower(string(failure.Kind)), failure.Name, failure.Err), maxMessage)})
+	}
+	if r.Short != nil && !firstShortage {
+		list = append(list, Event{corev1.EventTypeWarning, EventTooLittle, tooLittle(*r.Short)})
+	}
+	return list
+}
+
+// named names some of what was removed.
+func named(kind nodeagent.Kind, removals []nodeagent.Removal) string {
+	var names []string
+	size := int64(0)
+	for at, r := range removals {
+		size += r.Size
+		if at < maxNamed {
+			names = append(names, bounded(r.Name, maxMessage/maxNamed/2))
+		}
+	}
+	text := fmt.Sprintf("%d %s", len(removals), strings.ToLower(string(kind)))
+	if len(removals) != 1 {
+		text += "s"
+	}
+	if kind == nodeagent.Image {
+		text += " of " + Bytes(size)
+	}
+	text += " (" + strings.Join(names, ", ")
+	if more := len(removals) - len(names); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text + ")"
+}
