@@ -20,6 +20,7 @@ const (
 const (
 	ReasonRuntimeAnswers = "RuntimeAnswers" // RuntimeReady: True
 	ReasonRuntimeFailed  = "RuntimeFailed"  // RuntimeReady: False
+	ReasonNotAsked       = "NotAsked"       // RuntimeReady and UsesKnown: Unknown
 	ReasonUsesRead       = "UsesRead"       // UsesKnown: True
 	ReasonUsesUnreadable = "UsesUnreadable" // UsesKnown: False
 	ReasonUsageLow       = "BelowThreshold" // UsageWithinLimits: True

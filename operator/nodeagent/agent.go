@@ -26,7 +26,7 @@ const (
 	minInterval      = 2 * time.Second  // between two rounds for whatever reason
 	roundLimit       = 5 * time.Minute  // for a round; what is left is for the next one
 	retryAfter       = 10 * time.Minute // of an image whose removal failed
-	needsFor         = 10 * time.Second // for which what Pods need is taken as read, before a removal
+	needsFor         = time.Second      // for which what Pods need is taken as read, before a removal
 	maxRemovals      = 500              // of images and of containers in a round
 )
 
@@ -201,6 +201,7 @@ func (a *Agent) complete(ctx context.Context, n noderetention.Node, live bool) n
 		if a.report.usesUnread = err; err != nil {
 			return n
 		}
+		a.report.usesRead = true
 		a.needs = needs
 		if live {
 			a.needsRead = time.Now()
@@ -316,12 +317,22 @@ func (a *Agent) removeImages(ctx context.Context, results []noderetention.Result
 			if !r.Policy.Enforce || tried == maxRemovals || ctx.Err() != nil {
 				break
 			}
+			if i.Reason == retain.Pressure && a.isRelieved(ctx, r.Policy) {
+				break
+			}
 			tried++
 			if !a.removeImage(ctx, r.Policy, i) {
 				return
 			}
 		}
 	}
+}
+
+// isRelieved reports whether the usage is as low as a policy wants it. Removals free more than the runtime says that images
+// have: it counts them packed, and they are unpacked as well.
+func (a *Agent) isRelieved(ctx context.Context, p noderetention.Policy) bool {
+	use, err := a.Usage(ctx)
+	return err == nil && use.Capacity > 0 && use.Available >= use.Capacity/100*int64(100-p.Images.Usage.Low)
 }
 
 // removeImage removes an image if nothing uses it, and it is as it was when that was decided. It returns false if the state of

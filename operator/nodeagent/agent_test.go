@@ -29,6 +29,7 @@ type machine struct {
 	useErr   error
 	policies []noderetention.Policy
 	removed  []string // IDs, in their order
+	unpacked int64    // how often the size of an image is freed; 0: once
 	calls    map[string]int
 	reports  []nodeagent.Report
 
@@ -108,7 +109,7 @@ func (m *machine) RemoveImage(_ context.Context, id string) error {
 	m.removed = append(m.removed, id)
 	m.node.Images = slices.DeleteFunc(m.node.Images, func(i noderetention.Image) bool {
 		if i.ID == id {
-			m.use.Available += i.Size
+			m.use.Available += i.Size * max(m.unpacked, 1)
 		}
 		return i.ID == id
 	})
@@ -302,6 +303,18 @@ func TestP06_FullFileSystem_IsNoticedWithinSeconds(t *testing.T) {
 		if got := m.last(t).Usage.Available; got != 350 {
 			t.Errorf("available: %d", got)
 		}
+	})
+}
+
+func TestP06_Removals_EndWhenEnoughIsFree(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine()
+		m.node.Images = []noderetention.Image{image("a"), image("b"), image("c"), image("d")}
+		m.policies = []noderetention.Policy{full(80, 60)}
+		m.use, m.unpacked = retain.Usage{Capacity: 1000, Available: 10}, 2
+		m.run(t)
+		after(5 * time.Minute)
+		m.wantRemoved(t, "of four that are packed in 400 bytes", "a", "b")
 	})
 }
 

@@ -31,9 +31,11 @@ type Report struct {
 	Time     time.Time // of the last round
 	Policies []noderetention.Policy
 
-	RuntimeErr error // of the last round; nil: the runtime answered
-	UsesErr    error // why what Pods need is not known; nil: it is
-	UsageErr   error // why the usage is not known; nil: it is
+	RuntimeAnswered bool  // in the last round
+	RuntimeErr      error // why it did not
+	UsesRead        bool  // what Pods need was read in the last round
+	UsesErr         error // why it was not
+	UsageErr        error // why the usage is not known
 
 	Images     *Images
 	Containers *Containers
@@ -48,6 +50,7 @@ type Report struct {
 	Freed    int64     // bytes that removals of images of this round freed, as the file system reports it
 
 	usesUnread, usageUnread error
+	usesRead                bool
 }
 
 // Images are the images of the node in the last round. Results are without what was removed.
@@ -70,12 +73,14 @@ type Shortage struct {
 
 // begin begins a round.
 func (r *Report) begin(now time.Time, policies []noderetention.Policy) {
+	r.usesRead, r.usesUnread = false, nil
 	r.Time, r.Policies, r.Removals, r.Freed = now, slices.Clone(policies), nil, 0
 }
 
 // end ends it.
 func (r *Report) end(err error) {
-	r.RuntimeErr, r.UsesErr, r.UsageErr = err, r.usesUnread, r.usageUnread
+	r.RuntimeAnswered, r.RuntimeErr = err == nil, err
+	r.UsesRead, r.UsesErr, r.UsageErr = r.usesRead && r.usesUnread == nil, r.usesUnread, r.usageUnread
 }
 
 func (r *Report) clone() Report {

@@ -119,25 +119,33 @@ func (s *source) needs(ctx context.Context, live bool) (nodeagent.Needs, error) 
 	if !s.synced.Load() {
 		return nodeagent.Needs{}, errors.New("the Pods of the node have not been read yet")
 	}
-	reader, options := s.cached, []client.ListOption{}
-	if live {
-		reader, options = s.live, append(options, client.MatchingFields{nodeField: s.name}, client.Limit(pageSize))
+	if !live {
+		var list corev1.PodList
+		if err := s.cached.List(ctx, &list); err != nil {
+			return nodeagent.Needs{}, fmt.Errorf("list Pods of the node: %w", err)
+		}
+		return needsOf(list.Items), nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, needsTime)
 	defer cancel()
-	var n nodeagent.Needs
+	var all []corev1.Pod
 	for token := ""; ; {
 		var list corev1.PodList
-		if err := reader.List(ctx, &list, append(options, client.Continue(token))...); err != nil {
+		if err := s.live.List(ctx, &list, client.MatchingFields{nodeField: s.name}, client.Limit(pageSize), client.Continue(token)); err != nil {
 			return nodeagent.Needs{}, fmt.Errorf("list Pods of the node: %w", err)
 		}
-		for at := range list.Items {
-			add(&n, &list.Items[at])
-		}
+		all = append(all, list.Items...)
 		if token = list.Continue; token == "" {
-			return n, nil
+			return needsOf(all), nil
 		}
 	}
+}
+
+func needsOf(pods []corev1.Pod) (n nodeagent.Needs) {
+	for at := range pods {
+		add(&n, &pods[at])
+	}
+	return n
 }
 
 // add adds what a Pod needs that has not ended.

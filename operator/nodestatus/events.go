@@ -53,7 +53,7 @@ func Events(r nodeagent.Report, firstShortage bool) (list []Event) {
 	}
 	if failed > 0 {
 		list = append(list, Event{corev1.EventTypeWarning, EventRemovalFailed,
-			bounded(fmt.Sprintf("%d removals failed, the last one of %s %s: %v", failed, strings.ToLower(string(failure.Kind)), failure.Name, failure.Err), maxMessage)})
+			bounded(fmt.Sprintf("%d removal(s) failed, the last one of %s %s: %v", failed, strings.ToLower(string(failure.Kind)), failure.Name, failure.Err), maxMessage)})
 	}
 	if r.Short != nil && !firstShortage {
 		list = append(list, Event{corev1.EventTypeWarning, EventTooLittle, tooLittle(*r.Short)})

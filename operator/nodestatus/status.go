@@ -108,15 +108,21 @@ func setConditions(conditions *[]metav1.Condition, r nodeagent.Report) {
 	set := func(kind string, status metav1.ConditionStatus, reason, message string) {
 		meta.SetStatusCondition(conditions, metav1.Condition{Type: kind, Status: status, Reason: reason, Message: bounded(message, maxMessage)})
 	}
-	if r.RuntimeErr != nil {
+	switch {
+	case r.RuntimeErr != nil:
 		set(v1alpha1.ConditionRuntimeReady, metav1.ConditionFalse, v1alpha1.ReasonRuntimeFailed, "the container runtime can't be asked, so nothing is removed: "+r.RuntimeErr.Error())
-	} else {
+	case r.RuntimeAnswered:
 		set(v1alpha1.ConditionRuntimeReady, metav1.ConditionTrue, v1alpha1.ReasonRuntimeAnswers, "the container runtime answers")
+	default:
+		set(v1alpha1.ConditionRuntimeReady, metav1.ConditionUnknown, v1alpha1.ReasonNotAsked, "the container runtime has not been asked")
 	}
-	if r.UsesErr != nil {
+	switch {
+	case r.UsesErr != nil:
 		set(v1alpha1.ConditionUsesKnown, metav1.ConditionFalse, v1alpha1.ReasonUsesUnreadable, "the Pods of the node can't be read, so no image is removed: "+r.UsesErr.Error())
-	} else {
+	case r.UsesRead:
 		set(v1alpha1.ConditionUsesKnown, metav1.ConditionTrue, v1alpha1.ReasonUsesRead, "the Pods and the containers of the node have been read")
+	default:
+		set(v1alpha1.ConditionUsesKnown, metav1.ConditionUnknown, v1alpha1.ReasonNotAsked, "the Pods and the containers of the node have not been read")
 	}
 	const kind = v1alpha1.ConditionUsageWithinLimits
 	switch {
@@ -124,7 +130,7 @@ func setConditions(conditions *[]metav1.Condition, r nodeagent.Report) {
 		set(kind, metav1.ConditionFalse, v1alpha1.ReasonTooLittleFreed, tooLittle(*r.Short))
 	case r.UsageErr != nil:
 		set(kind, metav1.ConditionUnknown, v1alpha1.ReasonUsageUnknown, "the usage of the file system that has the images can't be read, so it removes nothing: "+r.UsageErr.Error())
-	case r.Usage == nil || r.RuntimeErr != nil:
+	case r.Usage == nil || !r.RuntimeAnswered:
 		set(kind, metav1.ConditionUnknown, v1alpha1.ReasonUsageUnknown, "the usage of the file system that has the images has not been compared with the policies")
 	case r.HighPercent == 0:
 		set(kind, metav1.ConditionTrue, v1alpha1.ReasonNoUsageLimit, "no policy that is enforced limits the usage")

@@ -53,7 +53,7 @@ cd "$dir"
 	done
 	kill -TERM 1
 } &
-until ctr --address containerd.sock version >/dev/null 2>&1; do sleep 0.05; done
+until ctr --address "$dir/containerd.sock" version >/dev/null 2>&1; do sleep 0.05; done
 [ -z "$kubelet" ] || { "$kubelet" --config kubelet.yaml --kubeconfig "$kubeconfig" --hostname-override "$name" \
 	--root-dir "$dir/kubelet" --cert-dir "$dir/kubelet-pki" $kubelet_flags >>"$kubelet_log" 2>&1 || true; kill -TERM 1; } &
 while :; do wait; done
