@@ -106,7 +106,7 @@ type NodeImageLimits struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=512
-	// +kubebuilder:validation:items:XValidation:rule=`self.matches('^[A-Za-z0-9*][A-Za-z0-9._:/@*-]*$')`,message="write the name of an image in full, such as registry.example.com/base/* or docker.io/library/busybox"
+	// +kubebuilder:validation:items:XValidation:rule=`self.matches('^[A-Za-z0-9*][A-Za-z0-9._:/@*-]*$') && !self.contains('://')`,message="write the name of an image in full, such as registry.example.com/base/* or docker.io/library/busybox"
 	// +listType=set
 	Keep []string `json:"keep,omitempty"`
 }

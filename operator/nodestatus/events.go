@@ -12,16 +12,23 @@ import (
 
 // Reasons of events about nodes.
 const (
-	EventRemoved       = "RemovedByRetention"
-	EventTooLittle     = "FreeDiskSpaceFailed" // as by the kubelet
-	EventRemovalFailed = "RemovalFailed"
+	EventRemoved       = "RemovedByRetention"  // a NodeRetentionPolicy removed images or containers from the node
+	EventRemovalFailed = "RemovalFailed"       // images or containers could not be removed from the node
+	EventTooLittle     = "FreeDiskSpaceFailed" // the file system that has the images stayed above highThresholdPercent; the kubelet's event has the same reason
 )
+
+// eventTypes are the types of the events.
+var eventTypes = map[string]string{
+	EventRemoved:       corev1.EventTypeNormal,
+	EventRemovalFailed: corev1.EventTypeWarning,
+	EventTooLittle:     corev1.EventTypeWarning,
+}
 
 // maxNamed is how many removals an event names.
 const maxNamed = 5
 
 // Event is an event about a node.
-type Event struct{ Type, Reason, Message string }
+type Event struct{ Reason, Message string }
 
 // Events returns what is to be announced about a round: one event for what each policy removed for one reason, at most one for
 // what could not be removed, and one if too little was freed. The first shortage after the start raises none, since the node may
@@ -49,14 +56,14 @@ func Events(r nodeagent.Report, firstShortage bool) (list []Event) {
 		done[g] = append(done[g], removal)
 	}
 	for _, g := range order {
-		list = append(list, Event{corev1.EventTypeNormal, EventRemoved, fmt.Sprintf("NodeRetentionPolicy %s removed %s: %s", g.policy, named(g.kind, done[g]), why(g.reason))})
+		list = append(list, Event{EventRemoved, fmt.Sprintf("NodeRetentionPolicy %s removed %s: %s", g.policy, named(g.kind, done[g]), why(g.reason))})
 	}
 	if failed > 0 {
-		list = append(list, Event{corev1.EventTypeWarning, EventRemovalFailed,
+		list = append(list, Event{EventRemovalFailed,
 			bounded(fmt.Sprintf("%d removal(s) failed, the last one of %s %s: %v", failed, strings.ToLower(string(failure.Kind)), failure.Name, failure.Err), maxMessage)})
 	}
 	if r.Short != nil && !firstShortage {
-		list = append(list, Event{corev1.EventTypeWarning, EventTooLittle, tooLittle(*r.Short)})
+		list = append(list, Event{EventTooLittle, tooLittle(*r.Short)})
 	}
 	return list
 }

@@ -124,18 +124,17 @@ func setConditions(conditions *[]metav1.Condition, r nodeagent.Report) {
 	default:
 		set(v1alpha1.ConditionUsesKnown, metav1.ConditionUnknown, v1alpha1.ReasonNotAsked, "the Pods and the containers of the node have not been read")
 	}
-	const kind = v1alpha1.ConditionUsageWithinLimits
 	switch {
 	case r.Short != nil:
-		set(kind, metav1.ConditionFalse, v1alpha1.ReasonTooLittleFreed, tooLittle(*r.Short))
+		set(v1alpha1.ConditionUsageWithinLimits, metav1.ConditionFalse, v1alpha1.ReasonTooLittleFreed, tooLittle(*r.Short))
 	case r.UsageErr != nil:
-		set(kind, metav1.ConditionUnknown, v1alpha1.ReasonUsageUnknown, "the usage of the file system that has the images can't be read, so it removes nothing: "+r.UsageErr.Error())
+		set(v1alpha1.ConditionUsageWithinLimits, metav1.ConditionUnknown, v1alpha1.ReasonUsageUnknown, "the usage of the file system that has the images can't be read, so it removes nothing: "+r.UsageErr.Error())
 	case r.Usage == nil || !r.RuntimeAnswered:
-		set(kind, metav1.ConditionUnknown, v1alpha1.ReasonUsageUnknown, "the usage of the file system that has the images has not been compared with the policies")
+		set(v1alpha1.ConditionUsageWithinLimits, metav1.ConditionUnknown, v1alpha1.ReasonUsageUnknown, "the usage of the file system that has the images has not been compared with the policies")
 	case r.HighPercent == 0:
-		set(kind, metav1.ConditionTrue, v1alpha1.ReasonNoUsageLimit, "no policy that is enforced limits the usage")
+		set(v1alpha1.ConditionUsageWithinLimits, metav1.ConditionTrue, v1alpha1.ReasonNoUsageLimit, "no policy that is enforced limits the usage")
 	default:
-		set(kind, metav1.ConditionTrue, v1alpha1.ReasonUsageLow, fmt.Sprintf("less than %d%% of the file system that has the images is used", r.HighPercent))
+		set(v1alpha1.ConditionUsageWithinLimits, metav1.ConditionTrue, v1alpha1.ReasonUsageLow, fmt.Sprintf("less than %d%% of the file system that has the images is used", r.HighPercent))
 	}
 }
 
@@ -145,10 +144,10 @@ func tooLittle(s nodeagent.Shortage) string {
 		"see what else uses the space, such as logs, volumes, and images in use", s.UsedPercent, s.HighPercent, Bytes(s.Freed))
 }
 
-// problem returns the reason of the first condition that is not True.
+// problem returns the reason of the first condition that is not True: they are in the order in which they are set.
 func problem(conditions []metav1.Condition) string {
-	for _, kind := range []string{v1alpha1.ConditionRuntimeReady, v1alpha1.ConditionUsesKnown, v1alpha1.ConditionUsageWithinLimits} {
-		if c := meta.FindStatusCondition(conditions, kind); c != nil && c.Status != metav1.ConditionTrue {
+	for _, c := range conditions {
+		if c.Status != metav1.ConditionTrue {
 			return c.Reason
 		}
 	}

@@ -134,7 +134,7 @@ func TestEvents_OneForEachPolicyAndReason_AndNoneForTheFirstShortage(t *testing.
 		"1 removal(s) failed", "90% of the file system that has the images is used, and 85% is allowed; removing unused images freed 3.0 MiB",
 	} {
 		if e := later[at]; !strings.HasPrefix(e.Message, want) || len(e.Message) > 1024 {
-			t.Errorf("event %d: %s %s %q", at, e.Type, e.Reason, e.Message)
+			t.Errorf("event %d: %s %q", at, e.Reason, e.Message)
 		}
 	}
 }

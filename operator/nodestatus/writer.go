@@ -51,7 +51,7 @@ func (w *Writer) Publish(r nodeagent.Report) {
 	t.Recent = append([]nodeagent.Removal(nil), t.Recent...)
 	if node := w.Node(); node != nil {
 		for _, e := range Events(r, !w.short) {
-			w.Events.Eventf(node, nil, e.Type, e.Reason, "Retention", "%s", e.Message)
+			w.Events.Eventf(node, nil, eventTypes[e.Reason], e.Reason, "Retention", "%s", e.Message)
 		}
 	}
 	if r.Short != nil {

@@ -18,6 +18,7 @@ var dynamicReasons = map[string]string{
 	"operator/run/run.go":           "", // forwards events
 	"operator/run/finalize.go":      "", // forwards events
 	"operator/recorder/announce.go": "", // those of eventTypes and finalizerEventTypes
+	"operator/nodestatus/writer.go": "", // those of eventTypes
 	"operator/intents/intents.go":   "the reason in an `event` intent of a module, about the object; the message begins with the name of the module's resource",
 	"operator/policystatus/events.go": "the [reason of a condition](conditions.md), about the resource that has it, when `Accepted`, `ModuleReady`, `Fetched`, `Compiled` or `Archiving` changes: " +
 		"Warning if it is not true, otherwise Normal",
@@ -71,6 +72,9 @@ func (s *source) events(t *testing.T) (list []event, others []string) {
 		about := "the object"
 		if strings.HasPrefix(f.name, "operator/policystatus/") || strings.HasPrefix(f.name, "operator/budgeter/") {
 			about = "the resource"
+		}
+		if strings.HasPrefix(f.name, "operator/nodestatus/") {
+			about = "the Node"
 		}
 		meaning := c.comment
 		if meaning == "" {

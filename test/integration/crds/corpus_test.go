@@ -258,6 +258,8 @@ func typed(t *testing.T, kind string, spec any) any {
 	switch kind {
 	case v1alpha1.KindPolicyModule, v1alpha1.KindClusterPolicyModule:
 		return convert[v1alpha1.PolicyModuleSpec](t, spec)
+	case v1alpha1.KindNodeRetentionPolicy:
+		return convert[v1alpha1.NodeRetentionPolicySpec](t, spec)
 	case v1alpha1.KindFinalizer, v1alpha1.KindClusterFinalizer:
 		return convert[v1alpha1.FinalizerSpec](t, spec)
 	case v1alpha1.KindArchivePolicy, v1alpha1.KindClusterArchivePolicy:

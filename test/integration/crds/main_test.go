@@ -59,8 +59,12 @@ var (
 	retention        = kind{v1alpha1.KindRetentionPolicy, "retentionpolicies", false}
 	clusterRetention = kind{v1alpha1.KindClusterRetentionPolicy, "clusterretentionpolicies", true}
 
+	nodePolicy       = kind{v1alpha1.KindNodeRetentionPolicy, "noderetentionpolicies", true}
+	nodeStatus       = kind{v1alpha1.KindNodeRetention, "noderetentions", true}
+
 	kinds = []kind{
 		policy, clusterPolicy, module, clusterModule, finalizer, clusterFinalizer, archive, clusterArchive, pause, clusterPause, budget, clusterBudget, retention, clusterRetention,
+		nodePolicy, nodeStatus,
 	}
 )
 
@@ -101,7 +105,7 @@ func newAPI(t *testing.T) *api {
 // install applies the manifests as a user would. Discovery lists a new kind a little
 // later than it is served, and kubectl caches discovery.
 func (a *api) install() error {
-	for _, folder := range []string{manifests, manifests + "/archive", manifests + "/safety", manifests + "/retention"} {
+	for _, folder := range []string{manifests, manifests + "/archive", manifests + "/safety", manifests + "/retention", manifests + "/node"} {
 		if _, err := a.cluster.Kubectl(a.Context(), "apply", "--server-side", "-k", folder); err != nil {
 			return err
 		}
