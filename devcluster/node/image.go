@@ -36,7 +36,7 @@ func (n *Node) importLinger(ctx context.Context) error {
 	if err := os.WriteFile(filepath.Join(dir, "main.go"), lingerSource, 0o600); err != nil {
 		return fmt.Errorf("write source of image: %w", err)
 	}
-	program := filepath.Join(dir, "linger")
+	program := n.LingerPath()
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", program, "main.go")
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=", "CGO_ENABLED=0", "GOOS=", "GOARCH=")
@@ -45,6 +45,9 @@ func (n *Node) importLinger(ctx context.Context) error {
 	}
 	return n.Import(ctx, Linger, program)
 }
+
+// LingerPath is the program of the image Linger.
+func (n *Node) LingerPath() string { return filepath.Join(n.folder, "linger", "linger") }
 
 // Import gives the node an image, with a name such as example.com/web:1, of one program
 // that is static and for this machine's architecture. Pods that use it say

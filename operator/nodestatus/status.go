@@ -134,7 +134,7 @@ func setConditions(conditions *[]metav1.Condition, r nodeagent.Report) {
 	case r.HighPercent == 0:
 		set(v1alpha1.ConditionUsageWithinLimits, metav1.ConditionTrue, v1alpha1.ReasonNoUsageLimit, "no policy that is enforced limits the usage")
 	default:
-		set(v1alpha1.ConditionUsageWithinLimits, metav1.ConditionTrue, v1alpha1.ReasonUsageLow, fmt.Sprintf("less than %d%% of the file system that has the images is used", r.HighPercent))
+		set(v1alpha1.ConditionUsageWithinLimits, metav1.ConditionTrue, v1alpha1.ReasonUsageLow, fmt.Sprintf("less than %d percent of the file system that has the images is used", r.HighPercent))
 	}
 }
 

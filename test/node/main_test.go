@@ -20,6 +20,7 @@ import (
 	"github.com/gleaner-dev/gleaner/devcluster/node"
 	"github.com/gleaner-dev/gleaner/devcluster/node/nodetest"
 	"github.com/gleaner-dev/gleaner/policies/worker/serve"
+	"github.com/gleaner-dev/gleaner/test/program"
 )
 
 // auditPolicy logs who deletes Pods, and with which options.
@@ -32,6 +33,9 @@ rules:
   resources: [{group: "", resources: [pods]}]
 - level: None
 `
+
+// gleaner is the program, for the image of config/node.
+var gleaner = program.Gleaner{Flags: []string{"-ldflags=-s -w"}}
 
 // shared is the control plane and its node, created on first use. The tests run in
 // sequence, each with its own collector.
@@ -55,9 +59,9 @@ func TestMain(m *testing.M) {
 }
 
 func cleanUp() error {
-	var err error
+	err := gleaner.Remove()
 	if shared.node != nil {
-		err = shared.node.Stop()
+		err = errors.Join(err, shared.node.Stop())
 	}
 	if shared.cluster != nil {
 		err = errors.Join(err, shared.cluster.Stop())

@@ -167,13 +167,23 @@ func (b *box) eventually(check func() error) {
 // reference returns the name of a test's image.
 func reference(name string) string { return "gleaner.test/" + name + ":1" }
 
-// add gives the node images, each of about imageSize.
+// linger returns the program of the image node.Linger, which waits for SIGTERM.
+func linger(t testing.TB) []byte {
+	t.Helper()
+	content, err := os.ReadFile(shared.node.LingerPath())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+// add gives the node images, each of about imageSize, that run as node.Linger does.
 func (b *box) add(names ...string) {
 	b.Helper()
 	for _, name := range names {
 		program := filepath.Join(b.TempDir(), name)
 		content := make([]byte, imageSize)
-		copy(content, name)
+		copy(content[copy(content, linger(b)):], name) // what follows a program is not read
 		if err := os.WriteFile(program, content, 0o600); err != nil {
 			b.Fatal(err)
 		}
@@ -200,7 +210,8 @@ func (b *box) expectImages(of []string, want ...string) {
 	b.eventually(func() error {
 		got, err := b.has(of...)
 		if err == nil && !slices.Equal(got, want) {
-			err = fmt.Errorf("the node has %q, want %q", got, want)
+			s, errStatus := b.status()
+			err = fmt.Errorf("the node has %q, want %q; status: %+v (%v)", got, want, s, errStatus)
 		}
 		return err
 	})
