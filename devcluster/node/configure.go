@@ -91,7 +91,7 @@ func (n *Node) configure(cluster *devcluster.Cluster) ([]string, error) {
 // kubeletFlags are settings that have no field in the kubelet's configuration.
 func (n *Node) kubeletFlags() string {
 	if n.options.WithoutCollection {
-		return "--maximum-dead-containers-per-container=-1 --maximum-dead-containers=-1"
+		return "--maximum-dead-containers-per-container=1000"
 	}
 	return ""
 }

@@ -41,6 +41,12 @@ END`
 // deleteClaim deletes it, once the API server has noticed that nothing protects it any more.
 const deleteClaim = `until kubectl delete pvc data; do sleep 0.1; done`
 
+// removeNodeAgent removes what runs on nodes, of which the control plane has none. The types stay: clients have them in their caches.
+const removeNodeAgent = `kubectl delete noderetentionpolicies --all
+kubectl delete clusterrole/gleaner-node clusterrole/gleaner-node-retention-viewer clusterrole/gleaner-node-retention-editor clusterrolebinding/gleaner-node
+kubectl delete validatingadmissionpolicybinding/gleaner-node-own-node validatingadmissionpolicy/gleaner-node-own-node
+kubectl delete namespace gleaner-node`
+
 var settings = map[string]setting{
 	"docs/tutorials/4-deploy.md": {own: completeCluster},
 
@@ -115,6 +121,9 @@ kubectl delete namespace shop`,
 kubectl create job release-1 -n ci --image=example.com/none`,
 		after: "kubectl delete namespace ci",
 	},
+	"docs/howto/free-disk-space.md":     {after: removeNodeAgent},
+	"docs/node-retention.md":            {after: removeNodeAgent},
+	"examples/node-retention/README.md": {after: removeNodeAgent},
 	"docs/howto/delete-preview-namespaces.md": {
 		before: "kubectl create namespace pr-17",
 		after: `kubectl delete clusterretentionpolicy preview-namespaces

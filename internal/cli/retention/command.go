@@ -35,6 +35,7 @@ type options struct {
 	*kubectl.Flags
 	policies []string
 	kept     bool
+	nodes    bool
 	operator string
 }
 
@@ -56,11 +57,15 @@ func Command() *cobra.Command {
 		Example: `  gleaner preview retention -n ci
   gleaner preview retention -A --policy unused-settings
   gleaner preview retention -n ci -f last-jobs.yaml --kept
-  gleaner preview retention -n ci --policy ci/last-jobs -o name`,
+  gleaner preview retention -n ci --policy ci/last-jobs -o name
+  gleaner preview retention --nodes`,
 		Args: arguments.RejectUnknownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.Validate(); err != nil {
 				return err
+			}
+			if o.nodes {
+				return o.runNodes(cmd.Context(), cmd.OutOrStdout())
 			}
 			return o.run(cmd.Context(), cmd.OutOrStdout())
 		},
@@ -71,6 +76,7 @@ func Command() *cobra.Command {
 	flags.StringArrayVarP(&o.Files, "filename", "f", nil, "`file` with retention policies that are evaluated as if they were applied; - is standard input")
 	flags.StringArrayVar(&o.policies, "policy", nil, "show only what this `policy` removes or keeps: NAMESPACE/NAME, or NAME of a ClusterRetentionPolicy; by default all")
 	flags.BoolVar(&o.kept, "kept", false, "list objects that are kept as well, with the reason")
+	flags.BoolVar(&o.nodes, "nodes", false, "show images and containers of nodes instead of objects, as the NodeRetentions of the nodes say; at most ten of each node")
 	flags.StringVar(&o.operator, "gleaner-namespace", "gleaner-system", "`namespace` of the operator, in which nothing is removed")
 	return cmd
 }
@@ -202,6 +208,8 @@ func retentionOf(o *unstructured.Unstructured, namespace string) (r resources.Re
 		p := &v1alpha1.ClusterRetentionPolicy{}
 		err = convert(o.Object, p)
 		return resources.Retention{Object: p, Kind: o.GetKind(), Meta: p.ObjectMeta, Spec: p.Spec}, err
+	case v1alpha1.GroupVersion.WithKind(v1alpha1.KindNodeRetentionPolicy):
+		return r, fmt.Errorf("NodeRetentionPolicy %s: only Gleaner on a node knows its images; apply it with mode: Monitor, and run gleaner preview retention --nodes", o.GetName())
 	default:
 		return r, fmt.Errorf("%s %s is not a retention policy: use RetentionPolicy or ClusterRetentionPolicy", o.GetKind(), o.GetName())
 	}
