@@ -1,6 +1,7 @@
 package noderetention_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -220,4 +221,28 @@ func TestP19_ImageWhoseRemovalFailed_StaysForATime_AndOthersGoInItsPlace(t *test
 	check(t, "after the failure", []string{"sha256:b"}, ids(m.Plan(limits, full, at(2))))
 	m.Observe(node, at(6))
 	check(t, "later", []string{"sha256:a"}, ids(m.Plan(limits, full, at(6))))
+}
+
+func TestP23_ModeMonitor_GivesTheListOfModeEnforce(t *testing.T) {
+	m := noderetention.NewImages(at(0))
+	node := noderetention.Node{Complete: true, Sandboxes: []noderetention.Sandbox{{PodUID: "p"}}}
+	for n := range 20 {
+		node.Images = append(node.Images, image(fmt.Sprint(n)))
+		node.Containers = append(node.Containers, exited("p", "c", n))
+		node.Containers[n].Images = []string{"gone"}
+	}
+	m.Observe(node, at(0))
+	p := containerPolicy("all", 3, 2)
+	p.Images = &noderetention.ImageLimits{Usage: &retain.Watermarks{High: 80, Low: 40}}
+	full, list := &retain.Usage{Capacity: 2000, Available: 200}, [2][]string{}
+	for n, enforce := range []bool{false, true} {
+		p.Enforce = enforce
+		for range 2 {
+			list[n] = append(ids(m.Plan([]noderetention.Policy{p}, full, at(30))), ids(noderetention.PlanContainers(node, []noderetention.Policy{p}, at(30)))...)
+		}
+	}
+	check(t, "enforced, compared with monitored", list[0], list[1])
+	if len(list[0]) != 10+18 {
+		t.Errorf("%d removals: %q", len(list[0]), list[0])
+	}
 }
