@@ -58,7 +58,14 @@ func (s *series) observe(r nodeagent.Report) {
 }
 
 // Describe implements prometheus.Collector.
-func (s *series) Describe(out chan<- *prometheus.Desc) { prometheus.DescribeByCollect(s, out) }
+func (s *series) Describe(out chan<- *prometheus.Desc) {
+	s.removed.Describe(out)
+	s.failures.Describe(out)
+	s.freed.Describe(out)
+	for _, d := range []*prometheus.Desc{imagesDesc, exitedDesc, capacityDesc, availableDesc, readyDesc, shortDesc} {
+		out <- d
+	}
+}
 
 // Collect implements prometheus.Collector.
 func (s *series) Collect(out chan<- prometheus.Metric) {

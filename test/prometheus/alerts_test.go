@@ -181,6 +181,16 @@ var stories = map[string]story{
 		35 * time.Minute, []string{"namespace=n policy=RetentionPolicy ci/jobs severity=warning: Objects cannot be removed for RetentionPolicy ci/jobs"},
 	},
 	"one removal has failed": {"GleanerRetentionFailing", `gleaner_retention_failures_total{namespace="n", policy="p"} 0 1x40`, 35 * time.Minute, nil},
+	"a node stays full": {
+		"GleanerNodeFull", `gleaner_node_usage_above_threshold{namespace="n", pod="a", node="node1"} 1x40`,
+		35 * time.Minute, []string{"node=node1 severity=warning: The image file system of node1 stays above the threshold of a NodeRetentionPolicy"},
+	},
+	"a node was full for a moment": {"GleanerNodeFull", `gleaner_node_usage_above_threshold{namespace="n", node="node1"} 1x5 0x40`, 35 * time.Minute, nil},
+	"a container runtime fails": {
+		"GleanerNodeRuntimeFailing", `gleaner_node_runtime_ready{namespace="n", pod="a", node="node1"} 0x40`,
+		35 * time.Minute, []string{"node=node1 severity=warning: Gleaner cannot use the container runtime of node1"},
+	},
+	"a container runtime restarted": {"GleanerNodeRuntimeFailing", `gleaner_node_runtime_ready{namespace="n", node="node1"} 0x3 1x40`, 35 * time.Minute, nil},
 	"much is deleted": {
 		"GleanerDeletionRate", `gleaner_decisions_total{namespace="n", action="Delete", result="Done", kind="Pod"} 0+6000x10`,
 		8 * time.Minute, []string{"namespace=n severity=warning: Gleaner deletes 100 objects a second"},

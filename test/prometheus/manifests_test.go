@@ -35,6 +35,13 @@ func TestServiceMonitor_SelectsTheService(t *testing.T) {
 		t.Errorf("ServiceMonitor selects %v in %s, Service has %v in %s",
 			monitor.Spec.Selector.MatchLabels, monitor.Namespace, service.Labels, service.Namespace)
 	}
+	var node monitoring.ServiceMonitor
+	var nodes corev1.Service
+	strict(t, read(t, "config/monitoring/node_monitor.yaml"), &node)
+	strict(t, read(t, "config/node/service.yaml"), &nodes)
+	if !maps.Equal(node.Spec.Selector.MatchLabels, nodes.Labels) || !slices.Equal(node.Spec.NamespaceSelector.MatchNames, []string{nodes.Namespace}) || node.Spec.Endpoints[0].Port != nodes.Spec.Ports[0].Name {
+		t.Errorf("ServiceMonitor of nodes selects %+v, Service is %+v", node.Spec, nodes)
+	}
 	for _, e := range monitor.Spec.Endpoints {
 		if !slices.ContainsFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Name == e.Port }) {
 			t.Errorf("Service has no port %s", e.Port)

@@ -16,8 +16,11 @@ import (
 // one. Each line is a metric, its type, and its labels.
 const shown = "testdata/metrics"
 
-// added are the labels that Prometheus adds to scraped metrics.
-var added = []string{"instance", "job", "namespace", "pod", "service"}
+// onNodes lists those of gleaner node: operator/noderun compares it.
+const onNodes = "testdata/node-metrics"
+
+// added are the labels that Prometheus adds to scraped metrics; node by config/monitoring.
+var added = []string{"instance", "job", "namespace", "node", "pod", "service"}
 
 func read(t *testing.T, path string) []byte {
 	t.Helper()
@@ -31,9 +34,13 @@ func read(t *testing.T, path string) []byte {
 // readMetrics returns the labels of each listed series.
 func readMetrics(t *testing.T) map[string][]string {
 	t.Helper()
-	content, err := os.ReadFile(shown)
-	if err != nil {
-		t.Fatal(err)
+	var content []byte
+	for _, file := range []string{shown, onNodes} {
+		lines, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		content = append(content, lines...)
 	}
 	series := map[string][]string{"up": added}
 	for line := range strings.Lines(string(content)) {
