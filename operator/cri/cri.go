@@ -219,18 +219,7 @@ func containerOf(c *runtimeapi.Container) noderetention.Container {
 	}
 }
 
-func isNotFound(err error) bool { return err != nil && status.Code(unwrapped(err)) == codes.NotFound }
-
-// unwrapped returns the innermost error, which has the code.
-func unwrapped(err error) error {
-	for {
-		inner := errors.Unwrap(err)
-		if inner == nil {
-			return err
-		}
-		err = inner
-	}
-}
+func isNotFound(err error) bool { return status.Code(err) == codes.NotFound }
 
 // Image reads an image by its ID. It returns false if the node does not have it.
 func (c *Client) Image(ctx context.Context, id string) (noderetention.Image, bool, error) {
@@ -259,7 +248,7 @@ func (c *Client) RemoveImage(ctx context.Context, id string) error {
 		return err
 	}
 	err = images.RemoveImage(ctx, &runtimeapi.ImageSpec{Image: id})
-	switch code := status.Code(unwrapped(err)); {
+	switch code := status.Code(err); {
 	case err == nil || code == codes.NotFound:
 		return nil
 	case code == codes.FailedPrecondition || code == codes.Unknown && isInUse(err):

@@ -32,6 +32,12 @@ const (
 
 // Runtime is the container runtime of the node. A call ends within a time limit of its own.
 type Runtime interface {
+	Reader
+	Remover
+}
+
+// Reader reads what the container runtime has.
+type Reader interface {
 	// Node lists images, containers and sandboxes, and Containers all but images. Neither sets Complete.
 	Node(context.Context) (noderetention.Node, error)
 	Containers(context.Context) (noderetention.Node, error)
@@ -41,8 +47,10 @@ type Runtime interface {
 
 	// Exited reports whether a container has exited.
 	Exited(ctx context.Context, id string) (bool, error)
+}
 
-	// RemoveImage and RemoveContainer remove by ID. It is no error if there is nothing to remove.
+// Remover removes by ID. It is no error if there is nothing to remove.
+type Remover interface {
 	RemoveImage(ctx context.Context, id string) error
 	RemoveContainer(ctx context.Context, id string) error
 }
@@ -82,7 +90,6 @@ type Agent struct {
 	nextContainers, nextImages, nextPressure time.Time
 	report                                   Report
 	started                                  time.Time
-	node                                     noderetention.Node // with what Pods need, as it was listed last
 	needsRead                                time.Time
 	needs                                    Needs
 }

@@ -21,8 +21,8 @@ func image(id string, names ...string) noderetention.Image {
 }
 
 // drained is a policy under which all images go that may.
-func drained(name string) noderetention.Policy {
-	return noderetention.Policy{Name: name, Enforce: true, Images: &noderetention.ImageLimits{MaxAge: time.Nanosecond}}
+func drained() noderetention.Policy {
+	return noderetention.Policy{Name: "all", Enforce: true, Images: &noderetention.ImageLimits{MaxAge: time.Nanosecond}}
 }
 
 // removed returns the IDs of the images that policies remove when a node is observed twice, a minute apart.
@@ -66,33 +66,33 @@ func TestP02_ImageInUse_StaysWhateverItIsCalled(t *testing.T) {
 			}
 		}
 		running := noderetention.Container{ID: "1", Name: "c", Pod: noderetention.Pod{UID: "p"}, Images: []string{reference}}
-		check(t, "a container runs "+reference, rest, removed(noderetention.Node{Images: images, Complete: true, Containers: []noderetention.Container{running}}, drained("all")))
-		check(t, "a Pod names "+reference, rest, removed(noderetention.Node{Images: images, Complete: true, Needed: []string{reference}}, drained("all")))
+		check(t, "a container runs "+reference, rest, removed(noderetention.Node{Images: images, Complete: true, Containers: []noderetention.Container{running}}, drained()))
+		check(t, "a Pod names "+reference, rest, removed(noderetention.Node{Images: images, Complete: true, Needed: []string{reference}}, drained()))
 	}
 }
 
 func TestP02_ImageOfAnExitedContainer_StaysWhileThePodRuns(t *testing.T) {
 	exited := noderetention.Container{ID: "1", Name: "c", Pod: noderetention.Pod{UID: "p"}, Exited: true, Images: []string{"sha256:a"}}
 	node := noderetention.Node{Images: []noderetention.Image{image("a")}, Complete: true, Containers: []noderetention.Container{exited}}
-	check(t, "no sandbox is known", nil, removed(node, drained("all")))
+	check(t, "no sandbox is known", nil, removed(node, drained()))
 	node.Sandboxes = []noderetention.Sandbox{{PodUID: "p"}, {PodUID: "p", Ready: true}}
-	check(t, "one sandbox is ready", nil, removed(node, drained("all")))
+	check(t, "one sandbox is ready", nil, removed(node, drained()))
 	node.Sandboxes = node.Sandboxes[:1]
-	check(t, "the Pod has ended", []string{"sha256:a"}, removed(node, drained("all")))
+	check(t, "the Pod has ended", []string{"sha256:a"}, removed(node, drained()))
 	node.LivePods = []string{"p"}
-	check(t, "the Pod has not ended for the API server", nil, removed(node, drained("all")))
+	check(t, "the Pod has not ended for the API server", nil, removed(node, drained()))
 }
 
 func TestP02_Images_StayUntilAllThatMayUseThemIsKnown(t *testing.T) {
 	node := noderetention.Node{Images: []noderetention.Image{image("a")}}
-	check(t, "not all is read", nil, removed(node, drained("all")))
+	check(t, "not all is read", nil, removed(node, drained()))
 	node.Complete = true
 	node.Containers = []noderetention.Container{{ID: "1", Name: "c", Pod: noderetention.Pod{UID: "p"}}}
-	check(t, "a container does not say what it uses", nil, removed(node, drained("all")))
+	check(t, "a container does not say what it uses", nil, removed(node, drained()))
 	node.Containers = nil
-	check(t, "all is known", []string{"sha256:a"}, removed(node, drained("all")))
+	check(t, "all is known", []string{"sha256:a"}, removed(node, drained()))
 	node.Images[0].Pinned = true
-	check(t, "it is pinned", nil, removed(node, drained("all")))
+	check(t, "it is pinned", nil, removed(node, drained()))
 }
 
 func TestP25_WhatOneEnforcedPolicyKeeps_NoOtherRemoves(t *testing.T) {
@@ -103,14 +103,14 @@ func TestP25_WhatOneEnforcedPolicyKeeps_NoOtherRemoves(t *testing.T) {
 	keeps := func(enforce bool, patterns ...string) noderetention.Policy {
 		return noderetention.Policy{Name: "keeps", Enforce: enforce, Images: &noderetention.ImageLimits{Keep: patterns}}
 	}
-	check(t, "by name", all[1:], removed(node, drained("all"), keeps(true, "registry.example.com/base/*")))
-	check(t, "by repository without a tag", all[:2], removed(node, drained("all"), keeps(true, "registry.example.com/web")))
-	check(t, "by what is between two stars", all[1:], removed(node, drained("all"), keeps(true, "*/base/*")))
-	check(t, "by all names", nil, removed(node, drained("all"), keeps(true, "*")))
-	check(t, "a pattern is of the whole name", all, removed(node, drained("all"), keeps(true, "web", "base/*", "registry.example.com", "*:2", "*web:1*:1")))
-	check(t, "in mode Monitor", all, removed(node, drained("all"), keeps(false, "*")))
+	check(t, "by name", all[1:], removed(node, drained(), keeps(true, "registry.example.com/base/*")))
+	check(t, "by repository without a tag", all[:2], removed(node, drained(), keeps(true, "registry.example.com/web")))
+	check(t, "by what is between two stars", all[1:], removed(node, drained(), keeps(true, "*/base/*")))
+	check(t, "by all names", nil, removed(node, drained(), keeps(true, "*")))
+	check(t, "a pattern is of the whole name", all, removed(node, drained(), keeps(true, "web", "base/*", "registry.example.com", "*:2", "*web:1*:1")))
+	check(t, "in mode Monitor", all, removed(node, drained(), keeps(false, "*")))
 	young := noderetention.Policy{Name: "young", Enforce: true, Images: &noderetention.ImageLimits{MinAge: time.Hour}}
-	check(t, "by age", nil, removed(node, drained("all"), young))
+	check(t, "by age", nil, removed(node, drained(), young))
 }
 
 func TestP05_MaxAge_IsOfTimeThatWasObserved(t *testing.T) {

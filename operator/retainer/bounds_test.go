@@ -1,6 +1,7 @@
 package retainer_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -49,5 +50,26 @@ func TestRetainer_BoundsTheObjectsOfANamespace(t *testing.T) {
 		if n := len(w.names("Pod")); n != 300 {
 			t.Errorf("%d Pods are left; the other policy keeps what it has not decided about", n)
 		}
+	})
+}
+
+// While objects can't be read, a policy is not known to be carried out.
+func TestRetainer_SaysThatObjectsCanNotBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.put(pod("shop", "young"), 0)
+		w.apply(map[string]string{"shop/old": oldPods})
+		w.run()
+		w.status("shop/old", "that it is evaluated", func(s retainer.PolicyStatus) bool { return s.Selected == 1 && s.Unreadable == "" })
+		w.setFails(func(verb, resource, _ string) error {
+			if verb == "list" && resource == "pods" {
+				return errors.New("etcd is down")
+			}
+			return nil
+		})
+		w.endWatches("pods")
+		w.status("shop/old", "why", func(s retainer.PolicyStatus) bool { return strings.Contains(s.Unreadable, "etcd is down") })
+		w.setFails(func(string, string, string) error { return nil })
+		w.status("shop/old", "that they can be read", func(s retainer.PolicyStatus) bool { return s.Unreadable == "" })
 	})
 }

@@ -378,24 +378,3 @@ func (f onAdmit) Admit(_ context.Context, write writer.Write) (writer.Admission,
 	return writer.Admission{Outcome: writer.Pass}, nil
 }
 func (onAdmit) Settle(context.Context, writer.Write, writer.Settlement) {}
-
-// While objects can't be read, a policy is not known to be carried out.
-func TestRetainer_SaysThatObjectsCanNotBeRead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.put(pod("shop", "young"), 0)
-		w.apply(map[string]string{"shop/old": oldPods})
-		w.run()
-		w.status("shop/old", "that it is evaluated", func(s retainer.PolicyStatus) bool { return s.Selected == 1 && s.Unreadable == "" })
-		w.setFails(func(verb, resource, _ string) error {
-			if verb == "list" && resource == "pods" {
-				return errors.New("etcd is down")
-			}
-			return nil
-		})
-		w.endWatches("pods")
-		w.status("shop/old", "why", func(s retainer.PolicyStatus) bool { return strings.Contains(s.Unreadable, "etcd is down") })
-		w.setFails(func(string, string, string) error { return nil })
-		w.status("shop/old", "that they can be read", func(s retainer.PolicyStatus) bool { return s.Unreadable == "" })
-	})
-}

@@ -42,6 +42,7 @@ var clock = []string{"After", "AfterFunc", "NewTicker", "NewTimer", "Now", "Sinc
 func TestLayering(t *testing.T) {
 	packages, rows := parseTree(t), maps.Clone(layers)
 	maps.Copy(rows, cliLayers)
+	maps.Copy(rows, nodeLayers)
 	maps.Copy(rows, developmentLayers)
 
 	for _, folder := range slices.Sorted(maps.Keys(packages)) {

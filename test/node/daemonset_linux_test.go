@@ -72,8 +72,8 @@ func (b *box) deploy() {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() {
-		_, _ = shared.cluster.Kubectl(context.Background(), "delete", "daemonset,pods", "--all", "-n", namespace, "--grace-period=0", "--force")
-		_, _ = shared.cluster.Kubectl(context.Background(), "delete", "validatingadmissionpolicybinding/gleaner-node-own-node", "validatingadmissionpolicy/gleaner-node-own-node")
+		_, _ = shared.cluster.Kubectl(context.WithoutCancel(b.Context()), "delete", "daemonset,pods", "--all", "-n", namespace, "--grace-period=0", "--force")
+		_, _ = shared.cluster.Kubectl(context.WithoutCancel(b.Context()), "delete", "validatingadmissionpolicybinding/gleaner-node-own-node", "validatingadmissionpolicy/gleaner-node-own-node")
 	})
 	var set appsv1.DaemonSet
 	if err := b.api.Get(b.Context(), client.ObjectKey{Namespace: namespace, Name: "gleaner-node"}, &set); err != nil {
@@ -143,7 +143,7 @@ func (b *box) runPodOfKubelet(name, image string) {
 	if err := b.api.Create(b.Context(), p); err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(func() { _ = b.api.Delete(context.Background(), p, client.GracePeriodSeconds(0)) })
+	b.Cleanup(func() { _ = b.api.Delete(context.WithoutCancel(b.Context()), p, client.GracePeriodSeconds(0)) })
 	b.expectRunning(p.Namespace, p.Name)
 }
 

@@ -132,7 +132,7 @@ func (o *options) assemble(ctx context.Context, config *rest.Config, log logr.Lo
 	if err != nil {
 		return nil, nil, err
 	}
-	sandbox, err := o.sandboxOptions.config()
+	sandbox, err := o.sandboxConfig()
 	if err != nil {
 		return nil, nil, err
 	}

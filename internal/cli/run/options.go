@@ -143,7 +143,7 @@ func (o *options) validate() error {
 	if o.servesWebhooks() {
 		wrong = append(wrong, o.companionOptions.validate())
 	}
-	if _, err := o.sandboxOptions.config(); err != nil {
+	if _, err := o.sandboxConfig(); err != nil {
 		wrong = append(wrong, err)
 	}
 	refuse(o.workers < 1 || o.workers > 1000, "--workers=%d: use a number from 1 to 1000", o.workers)

@@ -38,7 +38,7 @@ func (o *sandboxOptions) addTo(flags *pflag.FlagSet) {
 }
 
 // config parses the flags.
-func (o *sandboxOptions) config() (worker.Config, error) {
+func (o *sandboxOptions) sandboxConfig() (worker.Config, error) {
 	memory, err := resource.ParseQuantity(o.sandboxMemory)
 	if err != nil {
 		return worker.Config{}, fmt.Errorf("--sandbox-memory=%s: use a quantity such as 192Mi", o.sandboxMemory)

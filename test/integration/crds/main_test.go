@@ -59,8 +59,8 @@ var (
 	retention        = kind{v1alpha1.KindRetentionPolicy, "retentionpolicies", false}
 	clusterRetention = kind{v1alpha1.KindClusterRetentionPolicy, "clusterretentionpolicies", true}
 
-	nodePolicy       = kind{v1alpha1.KindNodeRetentionPolicy, "noderetentionpolicies", true}
-	nodeStatus       = kind{v1alpha1.KindNodeRetention, "noderetentions", true}
+	nodePolicy = kind{v1alpha1.KindNodeRetentionPolicy, "noderetentionpolicies", true}
+	nodeStatus = kind{v1alpha1.KindNodeRetention, "noderetentions", true}
 
 	kinds = []kind{
 		policy, clusterPolicy, module, clusterModule, finalizer, clusterFinalizer, archive, clusterArchive, pause, clusterPause, budget, clusterBudget, retention, clusterRetention,
