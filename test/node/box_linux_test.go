@@ -213,7 +213,7 @@ func (b *box) expectImages(of []string, want ...string) {
 		got, err := b.has(of...)
 		if err == nil && !slices.Equal(got, want) {
 			s, errStatus := b.status()
-			err = fmt.Errorf("the node has %q, want %q; status: %+v (%v)", got, want, s, errStatus)
+			err = fmt.Errorf("the node has %q, want %q; status: %+v (%w)", got, want, s, errStatus)
 		}
 		return err
 	})

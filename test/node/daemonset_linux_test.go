@@ -187,7 +187,7 @@ func (b *box) testOwnNode(t *testing.T) {
 			case want == "":
 				return err
 			case err == nil || !strings.Contains(err.Error(), want):
-				return fmt.Errorf("with a token of %q: %v, want %q", on, err, want)
+				return fmt.Errorf("with a token of %q: %w, want %q", on, err, want)
 			default:
 				return nil
 			}
