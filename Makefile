@@ -53,7 +53,7 @@ PARALLEL ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) * 3 / 2)))
 # which takes ten times as long under it, or what the packages in ./operator and
 # ./test/integration/policies run under it too, on control planes that need the processors.
 LOCKS   := ^(import)?[[:space:]]*"(sync|sync/atomic|golang.org/x/sync/.*)"|^[[:space:]]*go [a-zA-Z.]+[(]
-OUTSIDE := ^\./(cmd/gleaner|policies/wasm/fuel|test/(archive|attacks|bench|deploy|docs|examples|faults|inspect|integration/preview|process|soak))$$
+OUTSIDE := ^\./(cmd/gleaner|policies/wasm/fuel|test/(archive|attacks|bench|deploy|docs|examples|faults|inspect|integration/preview|node|process|soak))$$
 LOCKED   = $(shell grep -rlE '$(LOCKS)' --include='*.go' --exclude-dir=hostabi --exclude-dir=go --exclude-dir=s3 --exclude-dir=examples --exclude-dir=tools --exclude-dir=testdata --exclude-dir=binaries . \
 	| xargs -r dirname | sort -u | grep -vE '$(OUTSIDE)' | grep -vxF $(ASIDE:%=-e ./%))
 

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -49,13 +50,14 @@ type box struct {
 	images  cri.ImageManagerService
 }
 
-var boxes int
+// boxes counts them, for their names.
+var boxes atomic.Int32
 
 // startBox starts a runtime whose Node has no Pods, and an agent.
 func startBox(t *testing.T) *box {
 	t.Helper()
-	boxes++
-	b := newBox(t, node.Options{Name: fmt.Sprintf("box%d", boxes), ImageFilesystem: filesystem, RuntimeOnly: true})
+	t.Parallel() // they mostly wait
+	b := newBox(t, node.Options{Name: fmt.Sprintf("box%d", boxes.Add(1)), ImageFilesystem: filesystem, RuntimeOnly: true})
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: b.node.Name(), Labels: map[string]string{"box": b.node.Name()}}}
 	if err := b.api.Create(t.Context(), n); err != nil {
 		t.Fatal(err)

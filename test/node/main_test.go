@@ -38,7 +38,7 @@ rules:
 var gleaner = program.Gleaner{Flags: []string{"-ldflags=-s -w"}}
 
 // shared is the control plane and its node, created on first use. The tests run in
-// sequence, each with its own collector.
+// sequence, each with its own collector, except for those of boxes.
 var shared struct {
 	once    sync.Once
 	folder  string
