@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -48,6 +50,11 @@ func TestDaemonSet_RemovesImagesBesideAKubelet_WithTheServiceAccountOfItsNode(t 
 		}
 		return err
 	})
+
+	out, err := exec.CommandContext(t.Context(), gleaner.Path(t), "preview", "retention", "--nodes", "--kubeconfig", shared.cluster.Kubeconfig()).CombinedOutput()
+	if err != nil || !regexp.MustCompile(`(?m)^kubelet +\d+% `).Match(out) {
+		t.Errorf("gleaner preview retention --nodes: %v\n%s", err, out)
+	}
 
 	t.Run("an image that a Pod names stays, whatever happens at the same time", func(t *testing.T) {
 		b := &box{T: t, node: b.node, api: b.api, runtime: b.runtime, images: b.images}
