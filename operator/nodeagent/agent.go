@@ -90,8 +90,8 @@ type Agent struct {
 	nextContainers, nextImages, nextPressure time.Time
 	report                                   Report
 	started                                  time.Time
+	needs                                    Needs // as they were read live
 	needsRead                                time.Time
-	needs                                    Needs
 }
 
 // New returns an agent that has not begun.
@@ -203,21 +203,30 @@ func UsedPercent(u retain.Usage) int {
 
 // complete adds what Pods need. Without it, nothing that they may need is unused.
 func (a *Agent) complete(ctx context.Context, n noderetention.Node, live bool) noderetention.Node {
-	if !live || time.Since(a.needsRead) > needsFor {
-		needs, err := a.Needs(ctx, live)
-		if a.report.usesUnread = err; err != nil {
-			return n
-		}
-		a.report.usesRead = true
-		a.needs = needs
-		if live {
-			a.needsRead = time.Now()
-		}
+	needs, err := a.readNeeds(ctx, live)
+	if a.report.usesUnread = err; err != nil {
+		return n
 	}
-	n.LivePods = a.needs.Live
-	n.Needed = append(append([]string(nil), n.Needed...), a.needs.Images...)
+	a.report.usesRead = true
+	n.LivePods = needs.Live
+	n.Needed = append(append([]string(nil), n.Needed...), needs.Images...)
 	n.Complete = true
 	return n
+}
+
+// readNeeds returns what Pods need: live, as it was read a moment ago at most.
+func (a *Agent) readNeeds(ctx context.Context, live bool) (Needs, error) {
+	if !live {
+		return a.Needs(ctx, false)
+	}
+	if time.Since(a.needsRead) <= needsFor {
+		return a.needs, nil
+	}
+	needs, err := a.Needs(ctx, true)
+	if err == nil {
+		a.needs, a.needsRead = needs, time.Now()
+	}
+	return needs, err
 }
 
 // containerRound looks at containers.

@@ -71,6 +71,24 @@ func TestP02_Image_StaysIfAnythingChangesBeforeItsRemoval(t *testing.T) {
 	}
 }
 
+// The cache of Pods may be behind. What was read live a moment before is not replaced by it.
+func TestP02_Image_StaysIfAPodNeedsItThatTheCacheDoesNotHave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine()
+		none := 0
+		m.node.Images = []noderetention.Image{image("a")}
+		m.node.Containers = []noderetention.Container{exited(0), exited(time.Second)}
+		p := full(80, 70)
+		p.Containers = &noderetention.ContainerLimits{MaxPerContainer: &none} // what it removes is preceded by a live read
+		m.policies = []noderetention.Policy{p}
+		m.use = retain.Usage{Capacity: 1000, Available: 100}
+		m.needs, m.cached = nodeagent.Needs{Images: []string{"a"}}, &nodeagent.Needs{}
+		m.run(t)
+		after(5 * time.Second)
+		m.wantRemoved(t, "while the cache is behind", "p0s")
+	})
+}
+
 func TestUnread_IsNotUnused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine()

@@ -25,6 +25,7 @@ type machine struct {
 	node     noderetention.Node
 	needs    nodeagent.Needs
 	needsErr error
+	cached   *nodeagent.Needs // what the agent has cached; nil: needs
 	use      retain.Usage
 	useErr   error
 	policies []noderetention.Policy
@@ -143,6 +144,9 @@ func (m *machine) run(t *testing.T) *nodeagent.Agent {
 			err := m.enter(fmt.Sprint("Needs live=", live), "")
 			m.mu.Lock()
 			defer m.mu.Unlock()
+			if !live && m.cached != nil {
+				return *m.cached, errors.Join(err, m.needsErr)
+			}
 			return m.needs, errors.Join(err, m.needsErr)
 		},
 		Usage: func(context.Context) (retain.Usage, error) {
