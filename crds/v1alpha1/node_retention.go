@@ -244,6 +244,12 @@ type NodeImages struct {
 
 	// Space that these removals freed, in bytes, as the file system reports it.
 	FreedBytes int64 `json:"freedBytes"`
+
+	// Number of images that are kept whatever the limits are, by reason: InUse, UseUnknown,
+	// Pinned, Protected and MinAge.
+	//
+	// +optional
+	Kept map[string]int64 `json:"kept,omitempty"`
 }
 
 // NodeContainers is a summary of the containers on a node.
@@ -257,6 +263,12 @@ type NodeContainers struct {
 
 	// Number of containers removed since Gleaner started on the node.
 	Removed int64 `json:"removed"`
+
+	// Number of containers that are kept whatever the limits are, by reason: Protected and
+	// MinAge.
+	//
+	// +optional
+	Kept map[string]int64 `json:"kept,omitempty"`
 }
 
 // NodePolicy is a policy that selects a node.

@@ -97,9 +97,9 @@ type ContainerLimits struct {
 // Result is what one policy does with the images or the containers of a node.
 type Result struct {
 	Policy   Policy
-	Removals []Item // in the order in which they are carried out
-	Upcoming []Item // those that are removed later if nothing changes, the next first
-	Kept     map[retain.Reason]int
+	Removals []Item                   // in the order in which they are carried out
+	Upcoming []Item                   // those that are removed later if nothing changes, the next first
+	Kept     map[string]retain.Reason // why others stay, by ID
 
 	// Next is when an evaluation of the same state has another result. Zero: only when something changes.
 	Next time.Time

@@ -59,11 +59,11 @@ func Of(previous v1alpha1.NodeRetentionStatus, r nodeagent.Report, t Totals) v1a
 		s.ImageFilesystem = &v1alpha1.NodeFilesystem{CapacityBytes: u.Capacity, AvailableBytes: u.Available, UsedPercent: int32(nodeagent.UsedPercent(*u))} //nolint:gosec // at most 100
 	}
 	if i := r.Images; i != nil {
-		s.Images = &v1alpha1.NodeImages{Total: int64(i.Total), InUse: int64(i.InUse), Due: due(i.Results), Removed: t.Images, FreedBytes: t.Freed}
+		s.Images = &v1alpha1.NodeImages{Total: int64(i.Total), InUse: int64(i.InUse), Due: due(i.Results), Removed: t.Images, FreedBytes: t.Freed, Kept: kept(i.Results)}
 		s.NextRemovals = append(s.NextRemovals, nextRemovals(v1alpha1.NodeRemovalImage, i.Results)...)
 	}
 	if c := r.Containers; c != nil {
-		s.Containers = &v1alpha1.NodeContainers{Exited: int64(c.Exited), Due: due(c.Results), Removed: t.Containers}
+		s.Containers = &v1alpha1.NodeContainers{Exited: int64(c.Exited), Due: due(c.Results), Removed: t.Containers, Kept: kept(c.Results)}
 		s.NextRemovals = append(s.NextRemovals, nextRemovals(v1alpha1.NodeRemovalContainer, c.Results)...)
 	}
 	slices.SortStableFunc(s.NextRemovals, func(a, b v1alpha1.NodeRemoval) int {
@@ -163,6 +163,26 @@ func due(results []noderetention.Result) int64 {
 		}
 	}
 	return int64(len(ids))
+}
+
+// kept returns how many stay whatever the limits are, by the reason that the first policy gives.
+func kept(results []noderetention.Result) map[string]int64 {
+	reasons := map[string]retain.Reason{}
+	for _, result := range slices.Backward(results) {
+		for id, reason := range result.Kept {
+			if reason != retain.WithinLimits {
+				reasons[id] = reason
+			}
+		}
+	}
+	var counts map[string]int64
+	for _, reason := range reasons {
+		if counts == nil {
+			counts = map[string]int64{}
+		}
+		counts[string(reason)]++
+	}
+	return counts
 }
 
 func nextRemovals(kind v1alpha1.NodeRemovalType, results []noderetention.Result) (list []v1alpha1.NodeRemoval) {

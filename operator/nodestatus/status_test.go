@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -106,6 +107,17 @@ func TestStatus_IsBounded(t *testing.T) {
 	}
 	if p := s.Policies[0]; p.Name != "old" || p.Generation != 3 || p.Mode != v1alpha1.ModeEnforce {
 		t.Errorf("policies: %+v", s.Policies)
+	}
+}
+
+func TestStatus_SaysWhyOthersStay(t *testing.T) {
+	r := nodeagent.Report{Images: &nodeagent.Images{Results: []noderetention.Result{
+		{Kept: map[string]retain.Reason{"a": retain.IsUsed, "b": retain.WithinLimits, "c": retain.IsProtected, "d": retain.WithinLimits}},
+		{Kept: map[string]retain.Reason{"a": retain.IsUsed, "b": retain.TooYoung, "c": retain.TooYoung, "d": retain.WithinLimits}},
+	}}, Containers: &nodeagent.Containers{}}
+	s := nodestatus.Of(v1alpha1.NodeRetentionStatus{}, r, nodestatus.Totals{})
+	if diff := cmp.Diff(map[string]int64{"InUse": 1, "Protected": 1, "MinAge": 1}, s.Images.Kept); diff != "" || s.Containers.Kept != nil {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

@@ -45,6 +45,8 @@ func TestNodeRetention_ImagesInUsePinnedAndKept_AreNeverRemoved(t *testing.T) {
 			return err
 		case s.Images == nil || s.Images.Removed != 3 || s.Images.Total != 4 || s.Images.InUse != 2 || s.Images.FreedBytes < 3*imageSize:
 			return fmt.Errorf("images: %+v", s.Images)
+		case s.Images.Kept["InUse"] != 1 || s.Images.Kept["Protected"] != 1 || s.Images.Kept["Pinned"] != 2:
+			return fmt.Errorf("kept: %v", s.Images.Kept)
 		case len(s.RecentRemovals) != 3 || s.RecentRemovals[0].Reason != "Usage" || !strings.HasPrefix(s.RecentRemovals[0].Name, "gleaner.test/"):
 			return fmt.Errorf("recent removals: %+v", s.RecentRemovals)
 		case s.Reason != v1alpha1.ReasonTooLittleFreed: // 1% is not reached with what stays
