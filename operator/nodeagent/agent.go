@@ -7,7 +7,7 @@ package nodeagent
 
 import (
 	"context"
-	"errors"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -118,22 +118,13 @@ func (a *Agent) Run(ctx context.Context) {
 			return
 		case <-check.C:
 		case <-a.wake:
-			if wait(ctx, minInterval) != nil {
+			select { // changes often come together
+			case <-ctx.Done():
 				return
+			case <-time.After(minInterval):
 			}
 			a.nextContainers, a.nextImages = time.Time{}, time.Time{}
 		}
-	}
-}
-
-func wait(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
 	}
 }
 
@@ -143,10 +134,10 @@ func (a *Agent) turn(ctx context.Context) {
 	if !known {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, roundLimit)
+	round, cancel := context.WithTimeout(ctx, roundLimit)
 	defer cancel()
 	a.now = time.Now()
-	pressed := a.pressed(ctx, policies)
+	pressed := a.pressed(round, policies)
 	containers := pressed || !a.now.Before(a.nextContainers)
 	images := pressed || !a.now.Before(a.nextImages)
 	if !containers && !images {
@@ -159,11 +150,11 @@ func (a *Agent) turn(ctx context.Context) {
 	var err error
 	if containers { // first, since images that they refer to may be unused then
 		a.nextContainers = a.now.Add(ContainerInterval)
-		err = a.containerRound(ctx, policies)
+		err = a.containerRound(round, policies)
 	}
 	if images && err == nil {
 		a.nextImages = a.now.Add(ImageInterval)
-		err = a.imageRound(ctx, policies)
+		err = a.imageRound(round, policies)
 	}
 	a.report.end(err)
 	if err != nil && ctx.Err() == nil {
@@ -178,7 +169,7 @@ func (a *Agent) pressed(ctx context.Context, policies []noderetention.Policy) bo
 	if a.now.Before(a.nextPressure) || lowestHigh(policies) > 100 {
 		return false
 	}
-	use, err := a.Usage(ctx)
+	use, err := a.readUsage(ctx)
 	return err == nil && UsedPercent(use) >= lowestHigh(policies)
 }
 
@@ -229,52 +220,12 @@ func (a *Agent) readNeeds(ctx context.Context, live bool) (Needs, error) {
 	return needs, err
 }
 
-// containerRound looks at containers.
-func (a *Agent) containerRound(ctx context.Context, policies []noderetention.Policy) error {
-	n, err := a.Runtime.Containers(ctx)
-	if err != nil {
-		return err
-	}
-	n = a.complete(ctx, n, false)
-	results := noderetention.PlanContainers(n, policies, a.now)
-	a.report.containers(n, results)
-	if enforced(results) == 0 {
-		return nil
-	}
-	if n = a.complete(ctx, n, true); !n.Complete {
-		return nil
-	}
-	removed := 0
-	for _, r := range noderetention.PlanContainers(n, policies, a.now) {
-		for _, i := range r.Removals {
-			if !r.Policy.Enforce || removed == maxRemovals || ctx.Err() != nil {
-				break
-			}
-			removed++
-			a.removeContainer(ctx, r.Policy, i)
-		}
-	}
-	return nil
-}
-
-func enforced(results []noderetention.Result) (n int) {
-	for _, r := range results {
-		if r.Policy.Enforce {
-			n += len(r.Removals)
-		}
-	}
-	return n
-}
-
-func (a *Agent) removeContainer(ctx context.Context, p noderetention.Policy, i noderetention.Item) {
-	exited, err := a.Runtime.Exited(ctx, i.ID)
-	if err == nil && !exited {
-		return
-	}
-	if err == nil {
-		err = a.Runtime.RemoveContainer(ctx, i.ID)
-	}
-	a.done(Container, p, i, err)
+// unchanged reports whether the policies are those that a round began with.
+func (a *Agent) unchanged(policies []noderetention.Policy) bool {
+	now, known := a.Policies()
+	return known && slices.EqualFunc(now, policies, func(x, y noderetention.Policy) bool {
+		return x.Name == y.Name && x.UID == y.UID && x.Generation == y.Generation && x.Enforce == y.Enforce
+	})
 }
 
 // done notes that something was removed, or was not.
@@ -285,109 +236,4 @@ func (a *Agent) done(kind Kind, p noderetention.Policy, i noderetention.Item, er
 		a.Log.Info("removed", "type", kind, "name", i.Name, "id", i.ID, "sizeBytes", i.Size, "policy", p.Name, "reason", i.Reason)
 	}
 	a.report.done(Removal{Kind: kind, Item: i, Policy: p.Name, Time: time.Now(), Err: err})
-}
-
-// imageRound looks at images.
-func (a *Agent) imageRound(ctx context.Context, policies []noderetention.Policy) error {
-	n, err := a.Runtime.Node(ctx)
-	if err != nil {
-		return err
-	}
-	n = a.complete(ctx, n, false)
-	a.images.Observe(n, a.now)
-	use := a.usage(ctx)
-	results := a.images.Plan(policies, use, a.now)
-	a.report.images(n, a.images.InUse(), results)
-	a.removeImages(ctx, results)
-	if next := next(results); next.After(a.now) && next.Before(a.nextImages) {
-		a.nextImages = next
-	}
-	a.report.usage(use, a.usage(ctx), lowestHigh(policies))
-	return nil
-}
-
-// next returns when the first of several results changes.
-func next(results []noderetention.Result) (first time.Time) {
-	for _, r := range results {
-		if !r.Next.IsZero() && (first.IsZero() || r.Next.Before(first)) {
-			first = r.Next
-		}
-	}
-	return first
-}
-
-// usage returns nil if it is not known.
-func (a *Agent) usage(ctx context.Context) *retain.Usage {
-	use, err := a.Usage(ctx)
-	a.report.usageUnread = err
-	if err != nil {
-		return nil
-	}
-	return &use
-}
-
-func (a *Agent) removeImages(ctx context.Context, results []noderetention.Result) {
-	tried := 0
-	for _, r := range results {
-		for _, i := range r.Removals {
-			if !r.Policy.Enforce || tried == maxRemovals || ctx.Err() != nil {
-				break
-			}
-			if i.Reason == retain.Pressure && a.isRelieved(ctx, r.Policy) {
-				break
-			}
-			tried++
-			if !a.removeImage(ctx, r.Policy, i) {
-				return
-			}
-		}
-	}
-}
-
-// isRelieved reports whether the usage is as low as a policy wants it. Removals free more than the runtime says that images
-// have: it counts them packed, and they are unpacked as well.
-func (a *Agent) isRelieved(ctx context.Context, p noderetention.Policy) bool {
-	use, err := a.Usage(ctx)
-	return err == nil && use.Capacity > 0 && use.Available >= use.Capacity/100*int64(100-p.Images.Usage.Low)
-}
-
-// removeImage removes an image if nothing uses it, and it is as it was when that was decided. It returns false if the state of
-// the node can't be read.
-func (a *Agent) removeImage(ctx context.Context, p noderetention.Policy, i noderetention.Item) bool {
-	same, err := a.isUnused(ctx, i)
-	if err != nil {
-		a.done(Image, p, i, err)
-		return false
-	}
-	if !same {
-		return true
-	}
-	err = a.Runtime.RemoveImage(ctx, i.ID)
-	if err != nil {
-		a.images.Failed(i.ID, time.Now().Add(retryAfter))
-	}
-	if errors.Is(err, noderetention.ErrRefused) {
-		a.report.refused()
-		a.Log.Info("the container runtime does not remove an image that is in use", "name", i.Name, "id", i.ID, "policy", p.Name)
-		return true
-	}
-	a.done(Image, p, i, err)
-	return true
-}
-
-// isUnused reads an image, and what may use it.
-func (a *Agent) isUnused(ctx context.Context, i noderetention.Item) (bool, error) {
-	n, err := a.Runtime.Containers(ctx)
-	if err != nil {
-		return false, err
-	}
-	if n = a.complete(ctx, n, true); !n.Complete {
-		return false, a.report.usesUnread
-	}
-	image, found, err := a.Runtime.Image(ctx, i.ID)
-	if err != nil || !found {
-		return false, err
-	}
-	n.Images = []noderetention.Image{image}
-	return n.IsUnused(i.ID) && sameNames(image.Names, a.images.Names(i.ID)), nil
 }

@@ -65,6 +65,7 @@ type Node struct {
 // Policy is limits of images and containers. The zero Policy removes nothing.
 type Policy struct {
 	Name       string
+	UID        string
 	Generation int64
 	Enforce    bool // carries out removals; otherwise they are shown
 

@@ -1,9 +1,11 @@
 package noderun
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -63,10 +65,11 @@ func (s *source) policies() ([]noderetention.Policy, bool) {
 			policies = append(policies, compile(p))
 		}
 	}
+	slices.SortFunc(policies, func(a, b noderetention.Policy) int { return cmp.Compare(a.Name, b.Name) }) // caches have no order
 	return policies, true
 }
 
-// selects reports whether a policy selects a node. One whose selector is not valid selects none: the API server does not accept it.
+// selects reports whether a policy selects a node. A policy with an invalid selector, which the API server rejects, selects none.
 func selects(p *v1alpha1.NodeRetentionPolicy, node *corev1.Node) bool {
 	if p.Spec.NodeSelector == nil {
 		return true
@@ -75,10 +78,10 @@ func selects(p *v1alpha1.NodeRetentionPolicy, node *corev1.Node) bool {
 	return err == nil && selector.Matches(labels.Set(node.Labels))
 }
 
-// compile returns a policy as it is evaluated. A limit that is not valid, which the API server does not accept, has the policy
-// only keep images by their names.
+// compile returns the policy as it is evaluated. If a duration is invalid, which the API server rejects, the policy keeps images by
+// name and removes nothing.
 func compile(p *v1alpha1.NodeRetentionPolicy) noderetention.Policy {
-	c := noderetention.Policy{Name: p.Name, Generation: p.Generation, Enforce: p.Spec.Mode == v1alpha1.ModeEnforce}
+	c := noderetention.Policy{Name: p.Name, UID: string(p.UID), Generation: p.Generation, Enforce: p.Spec.Mode == v1alpha1.ModeEnforce}
 	if i := p.Spec.Images; i != nil {
 		c.Images = &noderetention.ImageLimits{Keep: i.Keep}
 		least, errLeast := duration(i.MinAge)

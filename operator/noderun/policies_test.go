@@ -1,12 +1,19 @@
 package noderun
 
 import (
+	"context"
+	"errors"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/yaml"
 
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
@@ -54,6 +61,42 @@ func TestCompile_WhatIsNotValid_RemovesNothing(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", spec, diff)
 		}
 	}
+}
+
+// The agent ends a round if the policies change: their order must not.
+func TestPolicies_AreInTheOrderOfTheirNames(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(corev1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	objects := []client.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node1"}}}
+	for _, name := range []string{"c", "a", "b"} {
+		objects = append(objects, &v1alpha1.NodeRetentionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name)}})
+	}
+	s := &source{name: "node1", cached: reversed{fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()}}
+	if _, known := s.policies(); known {
+		t.Error("they are known before the caches are filled")
+	}
+	s.synced.Store(true)
+	policies, known := s.policies()
+	var got []string
+	for _, p := range policies {
+		got = append(got, p.Name+" "+p.UID)
+	}
+	if diff := cmp.Diff([]string{"a uid-a", "b uid-b", "c uid-c"}, got); diff != "" || !known {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// reversed lists in the reverse order.
+type reversed struct{ client.Reader }
+
+func (r reversed) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	err := r.Reader.List(ctx, list, options...)
+	if l, ok := list.(*v1alpha1.NodeRetentionPolicyList); ok {
+		slices.Reverse(l.Items)
+	}
+	return err
 }
 
 func TestSelects(t *testing.T) {
