@@ -16,7 +16,7 @@ type Images struct {
 	seen   map[string]usage // by ID
 	latest Node
 	used   []bool               // by position in latest.Images
-	failed map[string]time.Time // until when images stay whose removal failed
+	failed map[string]time.Time // by ID: until when an image stays because its removal failed
 }
 
 type usage struct{ first, last time.Time }
@@ -76,16 +76,15 @@ func (m *Images) InUse() int {
 // because it is too young, stays, whatever others say (P-25). Use is nil if it is not known.
 func (m *Images) Plan(policies []Policy, use *retain.Usage, now time.Time) []Result {
 	var results []Result
-	gone := map[string]bool{}
+	gone, enforced, names := map[string]bool{}, m.enforcedKeeps(policies), m.names()
 	for _, p := range inOrder(policies) {
 		if p.Images == nil {
 			continue
 		}
-		candidates := m.candidates(p, policies, gone, now)
+		candidates := m.candidates(p, enforced, gone, now)
 		plan := retain.Evaluate(retain.Input{Candidates: candidates, Usage: use, Now: now, Since: m.since, Rule: retain.Rule{
 			MinAge: p.Images.MinAge, MinAgeFrom: retain.ByFirstSeen, MaxUnused: p.Images.MaxAge, Watermarks: p.Images.Usage,
 		}})
-		names := m.names()
 		result := newResult(p, plan, func(at int) Item {
 			c := candidates[at]
 			return Item{ID: c.ID, Name: names[c.ID], Size: c.Size, Created: c.FirstSeen}
@@ -122,8 +121,34 @@ func freed(use *retain.Usage, size int64) *retain.Usage {
 	return &retain.Usage{Capacity: use.Capacity, Available: min(use.Available+max(size, 0), use.Capacity)}
 }
 
+// keeps are what policies that are enforced keep.
+type keeps struct {
+	byName []string      // by position of the image: a policy that keeps it by its name; "": none
+	minAge time.Duration // the longest one
+	policy string        // that has it
+}
+
+// enforcedKeeps returns what no policy removes.
+func (m *Images) enforcedKeeps(policies []Policy) keeps {
+	k := keeps{byName: make([]string, len(m.latest.Images))}
+	for _, p := range policies {
+		if p.Images == nil || !p.Enforce {
+			continue
+		}
+		if p.Images.MinAge > k.minAge {
+			k.minAge, k.policy = p.Images.MinAge, p.Name
+		}
+		for at, i := range m.latest.Images {
+			if k.byName[at] == "" && p.Images.keeps(i) {
+				k.byName[at] = p.Name
+			}
+		}
+	}
+	return k
+}
+
 // candidates returns those of a policy.
-func (m *Images) candidates(p Policy, policies []Policy, gone map[string]bool, now time.Time) []retain.Candidate {
+func (m *Images) candidates(p Policy, enforced keeps, gone map[string]bool, now time.Time) []retain.Candidate {
 	unknown := m.latest.isUnknown()
 	var list []retain.Candidate
 	for at, i := range m.latest.Images {
@@ -131,39 +156,34 @@ func (m *Images) candidates(p Policy, policies []Policy, gone map[string]bool, n
 			continue
 		}
 		u := m.seen[i.ID]
-		c := retain.Candidate{ID: i.ID, Use: retain.Unused, Pinned: i.Pinned, FirstSeen: u.first, LastUsed: u.last, Size: i.Size}
+		c := retain.Candidate{ID: i.ID, Use: retain.Unused, Pinned: i.Pinned, FirstSeen: u.first, LastUsed: u.last, Size: i.Size, Protected: enforced.byName[at]}
 		switch {
 		case m.used[at]:
 			c.Use = retain.Used
 		case unknown:
 			c.Use = retain.UseUnknown
 		}
-		if c.Protected = keptBy(i, u, p, policies, now); now.Before(m.failed[i.ID]) {
+		switch {
+		case now.Before(m.failed[i.ID]):
 			c.Protected = "its removal failed"
+		case c.Protected != "":
+		case !p.Enforce && p.Images.keeps(i):
+			c.Protected = p.Name
+		case enforced.minAge > p.Images.MinAge && now.Before(u.first.Add(enforced.minAge)):
+			c.Protected = enforced.policy
 		}
 		list = append(list, c)
 	}
 	return list
 }
 
-// keptBy returns which policy keeps an image: the evaluated one by its name, or another one that is enforced by its name or its
-// age. "": none.
-func keptBy(i Image, u usage, evaluated Policy, policies []Policy, now time.Time) string {
-	for _, p := range policies {
-		if p.Images == nil || !p.Enforce && p.Name != evaluated.Name {
-			continue
-		}
-		if p.Images.keeps(i) || p.Name != evaluated.Name && now.Before(u.first.Add(p.Images.MinAge)) {
-			return p.Name
-		}
-	}
-	return ""
-}
-
 // keeps reports whether a name of the image matches a pattern.
 func (l ImageLimits) keeps(i Image) bool {
-	return slices.ContainsFunc(l.Keep, func(pattern string) bool {
-		return slices.ContainsFunc(i.Names, func(name string) bool { return matches(pattern, name) })
+	return len(l.Keep) > 0 && slices.ContainsFunc(i.Names, func(name string) bool {
+		repository := repositoryOf(name)
+		return slices.ContainsFunc(l.Keep, func(pattern string) bool {
+			return matches(pattern, name) || repository != "" && matches(pattern, repository)
+		})
 	})
 }
 

@@ -38,7 +38,7 @@ func (x index) find(names []string, found func(at int)) {
 	}
 }
 
-// forms returns the ways in which an image may be called: as it is written, in full, and by its digest alone.
+// forms returns the names by which an image can be referred to: the name as written, the full name, and the digest.
 func forms(name string) []string {
 	list := []string{name}
 	if strings.HasPrefix(name, "sha256:") { // as a name, it would be of a repository
@@ -57,8 +57,8 @@ func forms(name string) []string {
 	return list
 }
 
-// used returns which images of a node are in use: those of containers that have not exited or whose Pod still runs, and those
-// that Pods need. What an exited container of a Pod that has ended refers to is not in use.
+// used returns which images of a node are in use: the images of containers that have not exited or whose Pod has not ended, and
+// the images that Pods need. The image of an exited container is not in use after its Pod has ended.
 func (n Node) used() []bool {
 	x, used, ended := newIndex(n.Images), make([]bool, len(n.Images)), n.ended()
 	mark := func(at int) { used[at] = true }
@@ -132,17 +132,17 @@ func (n Node) isUnknown() bool {
 	return false
 }
 
-// matches reports whether a name of an image, with or without its tag or digest, matches a pattern in which * stands for any
-// characters.
-func matches(pattern, name string) bool {
-	if matchesAll(pattern, name) {
-		return true
-	}
+// repositoryOf returns the name of an image without its tag or digest; "" if it has none.
+func repositoryOf(name string) string {
 	parsed, err := reference.ParseNormalizedNamed(name)
-	return err == nil && !strings.HasPrefix(name, "sha256:") && matchesAll(pattern, parsed.Name())
+	if err != nil || strings.HasPrefix(name, "sha256:") {
+		return ""
+	}
+	return parsed.Name()
 }
 
-func matchesAll(pattern, text string) bool {
+// matches reports whether a text matches a pattern in which * stands for any characters.
+func matches(pattern, text string) bool {
 	parts := strings.Split(pattern, "*")
 	if len(parts) == 1 {
 		return pattern == text
