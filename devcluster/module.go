@@ -11,12 +11,12 @@ import (
 	"strings"
 )
 
-// nested is a nested module whose tool directives pin programs. Its folder is next to this
-// file.
+// nested is a nested module that pins the versions of programs with tool directives. Its
+// folder is next to this file.
 type nested struct {
 	folder string
 	path   string   // of the module
-	main   string   // module whose version the programs have
+	main   string   // module that determines the version of the programs
 	hashed []string // files that the programs depend on
 }
 

@@ -25,7 +25,7 @@ const (
 	pressureInterval = time.Minute      // between two rounds because the file system is full
 	minInterval      = 2 * time.Second  // between two rounds for whatever reason
 	roundLimit       = 5 * time.Minute  // for a round; what is left is for the next one
-	retryAfter       = 10 * time.Minute // of an image whose removal failed
+	retryAfter       = 10 * time.Minute // after the removal of an image failed
 	needsFor         = time.Second      // for which what Pods need is taken as read, before a removal
 	maxRemovals      = 500              // of images and of containers in a round
 )

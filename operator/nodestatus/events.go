@@ -60,7 +60,7 @@ func Events(r nodeagent.Report, firstShortage bool) (list []Event) {
 	}
 	if failed > 0 {
 		list = append(list, Event{EventRemovalFailed,
-			bounded(fmt.Sprintf("%d removal(s) failed, the last one of %s %s: %v", failed, strings.ToLower(string(failure.Kind)), failure.Name, failure.Err), maxMessage)})
+			bounded(fmt.Sprintf("could not remove %s from the node, the last one %s %s: %v", counted(failed, "item"), strings.ToLower(string(failure.Kind)), failure.Name, failure.Err), maxMessage)})
 	}
 	if r.Short != nil && !firstShortage {
 		list = append(list, Event{EventTooLittle, tooLittle(*r.Short)})
@@ -78,10 +78,7 @@ func named(kind nodeagent.Kind, removals []nodeagent.Removal) string {
 			names = append(names, bounded(r.Name, maxMessage/maxNamed/2))
 		}
 	}
-	text := fmt.Sprintf("%d %s", len(removals), strings.ToLower(string(kind)))
-	if len(removals) != 1 {
-		text += "s"
-	}
+	text := counted(len(removals), strings.ToLower(string(kind)))
 	if kind == nodeagent.Image {
 		text += " of " + Bytes(size)
 	}
@@ -90,4 +87,12 @@ func named(kind nodeagent.Kind, removals []nodeagent.Removal) string {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text + ")"
+}
+
+// counted returns a number with a noun.
+func counted(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }

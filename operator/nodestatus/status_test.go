@@ -143,7 +143,7 @@ func TestEvents_OneForEachPolicyAndReason_AndNoneForTheFirstShortage(t *testing.
 	}
 	for at, want := range []string{
 		"NodeRetentionPolicy old removed 30 images of 30.0 GiB (registry.example.com/", "NodeRetentionPolicy few removed 1 container (shop/web/d): above maxPerPodContainer",
-		"1 removal(s) failed", "90% of the file system that has the images is used, and 85% is allowed; removing unused images freed 3.0 MiB",
+		"could not remove 1 item from the node, the last one container shop/web/c: yyy", "90% of the file system that has the images is used, and 85% is allowed; removing unused images freed 3.0 MiB",
 	} {
 		if e := later[at]; !strings.HasPrefix(e.Message, want) || len(e.Message) > 1024 {
 			t.Errorf("event %d: %s %q", at, e.Reason, e.Message)
