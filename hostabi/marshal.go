@@ -85,6 +85,14 @@ func (e *encoder) request(r Request) {
 		e.texts("groups", r.UserInfo.Groups)
 		e.close()
 	}
+	if r.Retention != nil {
+		e.name("retention")
+		e.open()
+		e.text("policy", r.Retention.Policy)
+		e.optionalText("namespace", r.Retention.Namespace)
+		e.text("limit", r.Retention.Limit)
+		e.close()
+	}
 	e.optionalTime("ownersAbsentSince", r.OwnersAbsentSince)
 	e.time("time", r.Time)
 	e.bool("namespaceTerminating", r.NamespaceTerminating)

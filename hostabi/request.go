@@ -23,6 +23,10 @@ const (
 	// before anything is changed. The object has no deletionTimestamp.
 	HookProtect Hook = "protect"
 
+	// HookRetain is evaluated when a limit of a retention policy removes an object,
+	// right before it is removed.
+	HookRetain Hook = "retain"
+
 	// HookFinalize is evaluated when an object that has the module's finalizer is
 	// being deleted.
 	HookFinalize Hook = "finalize"
@@ -34,7 +38,7 @@ const (
 
 // Hooks returns all hooks.
 func Hooks() []Hook {
-	return []Hook{HookPropagate, HookCollect, HookProtect, HookFinalize, HookValidate}
+	return []Hook{HookPropagate, HookCollect, HookProtect, HookRetain, HookFinalize, HookValidate}
 }
 
 // OwnerStatus is the status of an owner.
@@ -84,6 +88,9 @@ type Request struct {
 
 	// UserInfo is the user who requests the deletion. With HookProtect only.
 	UserInfo *UserInfo `json:"userInfo,omitempty"`
+
+	// Retention says which limit removes the object. With HookRetain only.
+	Retention *Retention `json:"retention,omitempty"`
 
 	// OwnersAbsentSince is when the object was first observed without an owner.
 	OwnersAbsentSince *time.Time `json:"ownersAbsentSince,omitempty"`
@@ -139,6 +146,16 @@ type Policy struct {
 type UserInfo struct {
 	Username string   `json:"username"`
 	Groups   []string `json:"groups"`
+}
+
+// Retention is a limit of a retention policy that removes an object.
+type Retention struct {
+	Policy    string `json:"policy"`              // name of the retention policy
+	Namespace string `json:"namespace,omitempty"` // of the retention policy; empty: it is cluster-scoped
+
+	// Limit is the limit, as in the status of retention policies: KeepLast, MaxTotal,
+	// MaxAge, Expired or MaxUnused.
+	Limit string `json:"limit"`
 }
 
 // Reference is an owner reference.

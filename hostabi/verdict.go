@@ -27,6 +27,10 @@ const (
 	DecisionAllow Decision = "Allow"
 	DecisionDeny  Decision = "Deny"
 
+	// DecisionRemove (retain) has the object removed, and DecisionKeep keeps it.
+	DecisionRemove Decision = "Remove"
+	DecisionKeep   Decision = "Keep"
+
 	// DecisionDone (finalize) finishes: the finalizer is removed from the object.
 	DecisionDone Decision = "Done"
 
@@ -42,8 +46,8 @@ const (
 	// DecisionWait (propagate, collect, finalize) asks for another evaluation later.
 	DecisionWait Decision = "Wait"
 
-	// DecisionAbstain (propagate, collect, protect) leaves the decision to the next policy,
-	// and finally to the default behavior of Kubernetes.
+	// DecisionAbstain (propagate, collect, protect, retain) leaves the decision to the next
+	// policy, and finally to the default behavior: that of Kubernetes, or of the retention policy.
 	DecisionAbstain Decision = "Abstain"
 
 	// DecisionValid and DecisionInvalid (validate) accept and reject settings.
@@ -85,8 +89,8 @@ type Verdict struct {
 	// waits for the rest of it, and at least MinWait.
 	Delay Duration `json:"delay,omitempty"`
 
-	// After is the time until the next evaluation, with Wait. Default DefaultWait,
-	// at least MinWait.
+	// After is the time until the next evaluation, at least MinWait. With Wait, the
+	// default is DefaultWait. With Keep, it is a minute at first, and then grows up to an hour.
 	After Duration `json:"after,omitempty"`
 
 	// Dependents are exceptions to the decision of propagate, by kind.
@@ -155,6 +159,12 @@ var allowedFields = map[Hook][]decisionFields{
 	HookProtect: {
 		{DecisionAllow, nil},
 		{DecisionDeny, nil},
+		{DecisionAct, []string{"intents", "state"}},
+		{DecisionAbstain, nil},
+	},
+	HookRetain: {
+		{DecisionRemove, nil},
+		{DecisionKeep, []string{"after"}},
 		{DecisionAct, []string{"intents", "state"}},
 		{DecisionAbstain, nil},
 	},

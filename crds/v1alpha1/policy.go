@@ -53,7 +53,7 @@ const (
 
 // PolicyHook is a hook of a policy.
 //
-// +kubebuilder:validation:Enum=collect;propagate;protect
+// +kubebuilder:validation:Enum=collect;propagate;protect;retain
 type PolicyHook string
 
 // GCPolicySpec is the spec of GCPolicy and ClusterGCPolicy.
@@ -115,7 +115,7 @@ type GCPolicySpec struct {
 	//
 	// +optional
 	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=3
+	// +kubebuilder:validation:MaxItems=4
 	// +listType=set
 	Hooks []PolicyHook `json:"hooks,omitempty"`
 

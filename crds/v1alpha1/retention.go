@@ -287,7 +287,8 @@ type RetentionPolicyStatus struct {
 	Removed *int64 `json:"removed,omitempty"`
 
 	// Number of objects that are kept whatever the limits are, by reason: InUse,
-	// Protected, Pinned, UseUnknown, AgeUnknown and Terminating.
+	// Protected, Pinned, UseUnknown, AgeUnknown, Terminating, and Policy for those that
+	// a GCPolicy or ClusterGCPolicy with the hook retain keeps.
 	//
 	// +optional
 	Kept map[string]int64 `json:"kept,omitempty"`

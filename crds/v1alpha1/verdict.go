@@ -12,7 +12,7 @@ type Duration string
 // FixedVerdicts has one verdict for each hook. For a hook without one, the next
 // policy is evaluated.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.collect) || has(self.propagate) || has(self.protect)",message="write a verdict for at least one of collect, propagate and protect"
+// +kubebuilder:validation:XValidation:rule="has(self.collect) || has(self.propagate) || has(self.protect) || has(self.retain)",message="write a verdict for at least one of collect, propagate, protect and retain"
 type FixedVerdicts struct {
 	// The verdict for an object whose last owner is gone: Delete, Orphan (keep the
 	// object), Wait or Abstain.
@@ -49,6 +49,45 @@ type FixedVerdicts struct {
 	//
 	// +optional
 	Protect *ProtectVerdict `json:"protect,omitempty"`
+
+	// The verdict for an object that a retention policy removes: Remove, Keep or
+	// Abstain.
+	//
+	// +optional
+	Retain *RetainVerdict `json:"retain,omitempty"`
+}
+
+// RetainDecision is a decision about an object that a retention policy removes.
+//
+// +kubebuilder:validation:Enum=Remove;Keep;Abstain
+type RetainDecision string
+
+// The decisions.
+const (
+	RetainRemove  RetainDecision = "Remove"
+	RetainKeep    RetainDecision = "Keep"
+	RetainAbstain RetainDecision = "Abstain"
+)
+
+// RetainVerdict is a verdict for an object that a retention policy removes.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.after) || self.decision == 'Keep'",fieldPath=".after",reason=FieldValueForbidden,message="after is for Keep only: remove it, or set decision to Keep"
+type RetainVerdict struct {
+	// The decision.
+	Decision RetainDecision `json:"decision"`
+
+	// Time until the policy is evaluated again, such as 90s or 24h. Default: a minute
+	// at first, then up to an hour. With Keep only.
+	//
+	// +optional
+	After Duration `json:"after,omitempty"`
+
+	// An explanation for people, in records and status.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="bytes(self).size() <= 1024",message="write at most 1024 bytes, in UTF-8"
+	Reason string `json:"reason,omitempty"`
 }
 
 // ProtectDecision is a decision about a request to delete an object.

@@ -82,7 +82,8 @@ type Input struct {
 	RequestedPropagation hostabi.RequestedPropagation
 	Attempt              int // from 1
 
-	UserInfo *hostabi.UserInfo // who requests the deletion; with HookProtect only
+	UserInfo  *hostabi.UserInfo  // who requests the deletion; with HookProtect only
+	Retention *hostabi.Retention // which limit removes the object; with HookRetain only
 
 	// Object is the object as read with Gleaner's own permissions, if the caller has
 	// it; otherwise nil.
@@ -163,7 +164,7 @@ func (c *Evaluator) Evaluate(ctx context.Context, q Input) (Result, error) {
 	if result.setFault(c.checkEquivalent(ctx, set, q.Hook, o, resource)) {
 		return result, nil
 	}
-	remembers := q.Hook != hostabi.HookProtect // a request has no state
+	remembers := q.Hook != hostabi.HookProtect && q.Hook != hostabi.HookRetain // neither has a state
 	if !set.Has(q.Hook, resource, o.Namespace) && (!o.HasState || !remembers) {
 		return c.evaluateDefault(ctx, q, Result{})
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gleaner-dev/gleaner/hostabi"
 	"github.com/gleaner-dev/gleaner/operator/decide"
+	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/modulecall"
 )
 
@@ -17,6 +18,23 @@ var ownerStatuses = map[decide.OwnerStatus]hostabi.OwnerStatus{
 	decide.Waiting:      hostabi.OwnerWaiting,
 	decide.Orphaning:    hostabi.OwnerOrphaning,
 	decide.Unresolvable: hostabi.OwnerUnresolvable,
+}
+
+// Graph has the dependents of objects.
+type Graph interface {
+	Lookup(graph.ID) (graph.View, bool)
+}
+
+// FactsOf returns what is known about an object without reads: the status of its owners is not.
+func FactsOf(o graph.Object, dependents Graph) decide.Facts {
+	facts := decide.Facts{Object: o}
+	for _, ref := range o.Owners {
+		facts.Owners = append(facts.Owners, decide.Owner{Reference: ref})
+	}
+	if view, known := dependents.Lookup(graph.IDOf(o.UID)); known {
+		facts.Dependents = view.Dependents
+	}
+	return facts
 }
 
 // request returns the request for an input, with the object's metadata from the graph.
@@ -30,7 +48,7 @@ func (c *Evaluator) request(q Input) hostabi.Request {
 			Name: o.Name, Namespace: o.Namespace, UID: string(o.UID), ResourceVersion: o.ResourceVersion,
 		}},
 		Dependents:           hostabi.Dependents{Count: q.Facts.Dependents},
-		RequestedPropagation: q.RequestedPropagation, UserInfo: q.UserInfo,
+		RequestedPropagation: q.RequestedPropagation, UserInfo: q.UserInfo, Retention: q.Retention,
 		Time:    c.Now().UTC().Truncate(time.Second),
 		Attempt: max(q.Attempt, 1),
 		Round:   1,

@@ -24,7 +24,7 @@ func (b *Builder) buildPolicy(s *Policy, modules map[string]*Module, states Modu
 		Enforce: s.Spec.Mode == v1alpha1.ModeEnforce,
 		OnFault: policies.OnFault(s.Spec.OnFault), OverrideExplicit: s.Spec.ExplicitPropagation == v1alpha1.ExplicitPropagationOverride,
 		Priority: s.Spec.Priority, Overridable: s.Spec.Overridable,
-		Hooks: []hostabi.Hook{hostabi.HookCollect, hostabi.HookPropagate}, HooksUnknown: true,
+		Hooks: []hostabi.Hook{hostabi.HookCollect, hostabi.HookPropagate, hostabi.HookRetain}, HooksUnknown: true,
 	}
 	s.Policy = p
 	p.Hooks = s.enabled(p.Hooks)
@@ -64,7 +64,7 @@ func (p *Policy) setModule(modules map[string]*Module, states ModuleStates) {
 	}
 	c := m.Content
 	p.Policy.Hooks = slices.DeleteFunc(slices.Clone(c.Hooks), func(h hostabi.Hook) bool {
-		return h != hostabi.HookCollect && h != hostabi.HookPropagate && (h != hostabi.HookProtect || !p.mayProtect())
+		return h != hostabi.HookCollect && h != hostabi.HookPropagate && h != hostabi.HookRetain && (h != hostabi.HookProtect || !p.mayProtect())
 	})
 	p.Policy.HooksUnknown, p.Policy.Needs = false, policies.LeastNeeds(p.Policy.Needs, c.Needs)
 	for _, hook := range p.Spec.Hooks {
@@ -76,7 +76,7 @@ func (p *Policy) setModule(modules map[string]*Module, states ModuleStates) {
 	p.Policy.Hooks = p.enabled(p.Policy.Hooks)
 	if len(p.Policy.Hooks) == 0 {
 		p.refuse(v1alpha1.ConditionModuleReady, "MissingHook", fmt.Sprintf(
-			"%s answers neither collect nor propagate nor protect: write a rule, or export a function, for what it is to decide", m))
+			"%s answers none of collect, propagate, protect and retain: write a rule, or export a function, for what it is to decide", m))
 		return
 	}
 	if why := p.notGovernable(); why != "" {
@@ -169,6 +169,9 @@ func (p *Policy) fixedVerdicts() map[hostabi.Hook]any {
 	}
 	if v := p.Spec.Fixed.Protect; v != nil && p.mayProtect() {
 		verdicts[hostabi.HookProtect] = v
+	}
+	if v := p.Spec.Fixed.Retain; v != nil {
+		verdicts[hostabi.HookRetain] = v
 	}
 	return verdicts
 }

@@ -69,6 +69,12 @@ func (w *Writer) describeRetention(r *policyset.Retention, observed retainer.Pol
 		}
 		s.Kept[string(reason)] = n
 	}
+	if observed.KeptByPolicies != 0 {
+		if s.Kept == nil {
+			s.Kept = map[string]int64{}
+		}
+		s.Kept["Policy"] = observed.KeptByPolicies
+	}
 	for _, d := range observed.Next[:min(len(observed.Next), v1alpha1.MaxNextRemovals)] {
 		s.NextRemovals = append(s.NextRemovals, nextRemoval(d))
 	}

@@ -176,19 +176,10 @@ func (r *Recorder) RecordDenied(o graph.Object, user string, evaluation evaluate
 	}
 }
 
-// RecordRetention records that an object was removed for a retention policy, or that this has failed.
+// RecordRetention records that an object was removed for a retention policy, that this has failed, or that another policy keeps it.
 func (r *Recorder) RecordRetention(o retainer.Outcome) {
-	action, detail := record.ActionOf(o.Action)
-	entry := record.Entry{
-		Time: r.options.Now(), Object: record.ObjectOf(o.Object), Reason: decide.RemovedByRetention, Action: action, Detail: detail, Result: string(o.Result),
-		Policy: o.Policy.Policy.String(), Message: fmt.Sprintf("%s: %s", o.Policy.Policy, o.Message), Duration: o.Duration,
-	}
-	if o.Err != nil {
-		entry.Result, entry.Error = "Failed", o.Err.Error()
-	}
-	if !o.NextAttempt.IsZero() {
-		entry.NextAttempt = &o.NextAttempt
-	}
+	entry := r.retentionEntry(o)
+	r.countEvaluations(entry)
 	r.metrics.countDecision(entry, o.Object)
 	if r.options.Subscriber != nil {
 		r.options.Subscriber(entry)
@@ -197,6 +188,33 @@ func (r *Recorder) RecordRetention(o retainer.Outcome) {
 		r.log(entry)
 		r.raiseEvent(o.Object, entry)
 	}
+}
+
+func (r *Recorder) retentionEntry(o retainer.Outcome) record.Entry {
+	entry := record.Entry{
+		Time: r.options.Now(), Object: record.ObjectOf(o.Object), Reason: decide.RemovedByRetention, Action: record.None,
+		Policy: o.Policy.Policy.String(), Message: fmt.Sprintf("%s: %s", o.Policy.Policy, o.Message), Duration: o.Duration,
+		Evaluations: evaluationsOf(o.Asked),
+	}
+	switch {
+	case o.Kept && o.Err != nil:
+		entry.Reason, entry.Policy = decide.PolicyFault, o.Asked.PolicyName(r.options.Default)
+	case o.Kept:
+		entry.Reason, entry.Policy = decide.KeptByPolicy, o.Asked.PolicyName(r.options.Default)
+	default:
+		entry.Action, entry.Detail = record.ActionOf(o.Action)
+		entry.Result = string(o.Result)
+		if o.Err != nil {
+			entry.Result = "Failed"
+		}
+	}
+	if o.Err != nil {
+		entry.Error = o.Err.Error()
+	}
+	if !o.NextAttempt.IsZero() {
+		entry.NextAttempt = &o.NextAttempt
+	}
+	return entry
 }
 
 // RecordFinalizer records a decision about an object that has a finalizer.

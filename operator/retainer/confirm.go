@@ -22,15 +22,17 @@ import (
 // keptRetry is when it is tried again to remove what another policy keeps, or what was in use a moment ago.
 const keptRetry = time.Minute
 
-// keptBecause returns why an object, as it was just read, is not removed; "" if it is.
+// keptBecause returns why this policy does not remove an object, as it was just read, or why another retention policy keeps it.
 func (t *turn) keptBecause(ctx context.Context, o *unstructured.Unstructured, d retention.Decision) (string, error) {
 	namespace, err := t.namespaceNow(ctx, o.GetNamespace())
 	if err != nil {
 		return "", err
 	}
-	if why := t.decidedAgain(o, d, namespace); why != "" {
-		return why, nil
-	}
+	return t.decidedAgain(o, d, namespace), nil
+}
+
+// usedBy returns what uses an object now; "" if nothing does.
+func (t *turn) usedBy(ctx context.Context, o *unstructured.Unstructured, d retention.Decision) (string, error) {
 	if !references.Referred(o.GroupVersionKind().GroupKind()) {
 		return "", nil
 	}

@@ -202,7 +202,7 @@ func (f *followed) Gone(o *unstructured.Unstructured) {
 // gone forgets an object. The caller holds mu.
 func (r *Retainer) gone(kind schema.GroupKind, namespace string, uid types.UID) {
 	for p := range r.of(kind, namespace) {
-		delete(p.failures, uid)
+		p.forget(uid)
 		if p.survey.Forget(uid) {
 			p.change(r.options.Now())
 		}

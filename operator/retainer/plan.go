@@ -43,6 +43,7 @@ type plan struct {
 	failed     int64
 	failedAt   time.Time
 	failure    string
+	answers    answers
 	keptBy     string // another policy that keeps an object which this one removes (P-25), as it was found last
 }
 
@@ -105,8 +106,8 @@ func (p *plan) batch(now time.Time) (batch []retention.Decision, later time.Time
 		if !p.isPending(d.UID) {
 			continue
 		}
-		if f, failed := p.failures[d.UID]; failed && now.Before(f.until) {
-			later = earliest(later, f.until)
+		if until := p.until(d); now.Before(until) {
+			later = earliest(later, until)
 			continue
 		}
 		if batch = append(batch, d); len(batch) == maxPerTurn {
@@ -116,11 +117,26 @@ func (p *plan) batch(now time.Time) (batch []retention.Decision, later time.Time
 	return batch, later
 }
 
+// until returns when the removal of an object is tried; zero, or a time that has passed: now.
+func (p *plan) until(d retention.Decision) time.Time {
+	failed, asked := p.failures[d.UID].until, p.answers.until(d)
+	if failed.After(asked) {
+		return failed
+	}
+	return asked
+}
+
 // postpone has a removal tried again later.
 func (p *plan) postpone(uid types.UID, until time.Time) {
 	f := p.failures[uid]
 	f.until = until
 	p.failures[uid] = f
+}
+
+// forget forgets the attempts to remove an object that is gone.
+func (p *plan) forget(uid types.UID) {
+	delete(p.failures, uid)
+	delete(p.answers.kept, uid)
 }
 
 // release has the survey note what was released.
@@ -138,6 +154,7 @@ func (p *plan) release(now time.Time) {
 // newPlan returns the plan of a policy. The caller holds mu.
 func (r *Retainer) newPlan(of *policyset.Retention) *plan {
 	p := &plan{Retention: of, released: references.Set{}, failures: map[types.UID]failure{}, removed: map[retain.Reason]int64{}}
+	p.answers.forget()
 	r.clear(p)
 	return p
 }
@@ -185,6 +202,7 @@ func (r *Retainer) apply(ctx context.Context, all []*policyset.Retention) time.D
 	signal(r.wake)
 	again := r.proveAbsent(ctx, types)
 	signal(r.wake)
+	r.wakeWorkers() // what another policy kept may not be kept any more
 	signal(r.changed)
 	return again
 }
@@ -209,6 +227,7 @@ func (r *Retainer) setPlans(all []*policyset.Retention) {
 			}
 		}
 		maps.DeleteFunc(p.failures, func(_ types.UID, f failure) bool { return f.count == 0 }) // another policy may keep it no longer
+		p.answers.forget()
 		of[policy.Key.Namespace]++
 		p.problem = ""
 		switch most := limitOf(policy.Key.Namespace); {

@@ -24,6 +24,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/act"
 	"github.com/gleaner-dev/gleaner/operator/catalog"
 	"github.com/gleaner-dev/gleaner/operator/decide"
+	"github.com/gleaner-dev/gleaner/operator/evaluate"
 	"github.com/gleaner-dev/gleaner/operator/follow"
 	"github.com/gleaner-dev/gleaner/operator/gate"
 	"github.com/gleaner-dev/gleaner/operator/graph"
@@ -79,9 +80,14 @@ type Options struct {
 	// Absent reports whether a kind is proven not to be served, by a request.
 	Absent func(context.Context, schema.GroupKind) (bool, error)
 
-	Lister  follow.Lister
-	Client  dynamic.Interface // for watches
-	Reader  modulecall.Reader
+	Lister follow.Lister
+	Client dynamic.Interface // for watches
+	Reader modulecall.Reader
+
+	// Evaluator evaluates the policies with the hook retain, and Graph has the dependents of objects.
+	Evaluator Evaluator
+	Graph     evaluate.Graph
+
 	Actor   *act.Actor
 	Steps   []writer.Step // of writes, before the gate
 	Gate    *gate.Gate
@@ -100,7 +106,9 @@ type Outcome struct {
 	Policy      *policyset.Retention
 	Reason      retain.Reason
 	Message     string // for people
-	Action      decide.Delete
+	Kept        bool   // by another policy, or since it can't be evaluated: with Err
+	Asked       evaluate.Result
+	Action      decide.Delete // unless it was kept
 	Result      act.Result
 	Err         error
 	Duration    time.Duration

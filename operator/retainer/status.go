@@ -34,10 +34,13 @@ type PolicyStatus struct {
 	// UsesUnknown is why it is not known which objects are used; "": it is, or does not matter.
 	UsesUnknown string
 
-	// Failing is the number of due objects of which the last removal has failed.
+	// Failing is the number of due objects of which the last removal has failed, or about which policies could not be evaluated.
 	Failing int64
 
 	seen
+
+	// KeptByPolicies is the number of objects that the limits of the policy remove, and that policies with the hook retain keep.
+	KeptByPolicies int64
 
 	Removed  map[retain.Reason]int64
 	Failures int64
@@ -93,10 +96,11 @@ func (r *Retainer) unreadable(p *plan) string {
 
 // status returns what is observed of a policy.
 func (p *plan) status(now time.Time, usesUnknown string) PolicyStatus {
+	seen, kept := p.withoutKept(now)
 	s := PolicyStatus{
 		Name: p.Policy.String(), Generation: p.Object.GetGeneration(), Problem: p.problem, TooMany: p.problem != "" && p.Problem.IsZero() || !p.overflowed.IsZero(),
 		Listing: !p.evaluated || len(p.unread) != 0, Failing: p.failing(),
-		seen: p.seen, Removed: maps.Clone(p.removed), Failures: p.failed, Waiting: now.Before(p.waitsUntil), FailedAt: p.failedAt, Failure: p.failure, KeptBy: p.keptBy,
+		seen: seen, KeptByPolicies: kept, Removed: maps.Clone(p.removed), Failures: p.failed, Waiting: now.Before(p.waitsUntil), FailedAt: p.failedAt, Failure: p.failure, KeptBy: p.keptBy,
 	}
 	if p.refersTo() {
 		s.UsesUnknown = usesUnknown
@@ -107,10 +111,30 @@ func (p *plan) status(now time.Time, usesUnknown string) PolicyStatus {
 	return s
 }
 
-// failing returns the number of due objects of which the last removal has failed.
+// withoutKept returns what the last evaluation has found without what policies with the hook retain keep, and the number of these.
+func (p *plan) withoutKept(now time.Time) (seen, int64) {
+	s, kept := p.seen, int64(0)
+	for uid := range p.answers.kept {
+		if p.answers.keeps(uid, now) && p.survey.Removes(uid) {
+			kept++
+		}
+	}
+	if kept == 0 {
+		return s, 0
+	}
+	s.Due -= min(kept, s.Due)
+	s.Next = slices.DeleteFunc(slices.Clone(s.Next), func(d retention.Decision) bool { return d.Due.IsZero() && p.answers.keeps(d.UID, now) })
+	return s, kept
+}
+
+// failing returns the number of due objects that can't be removed, or about which policies can't be evaluated.
 func (p *plan) failing() (n int64) {
-	for uid, f := range p.failures {
-		if f.count != 0 && p.survey.Removes(uid) {
+	if len(p.failures) == 0 && len(p.answers.resting) == 0 {
+		return 0
+	}
+	for _, d := range p.pending {
+		_, kept := p.answers.kept[d.UID]
+		if !kept && p.isPending(d.UID) && (p.failures[d.UID].count != 0 || p.answers.resting[d.Namespace].count != 0) {
 			n++
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gleaner-dev/gleaner/operator/act"
 	"github.com/gleaner-dev/gleaner/operator/decide"
+	"github.com/gleaner-dev/gleaner/operator/evaluate"
 	"github.com/gleaner-dev/gleaner/operator/retention"
 	"github.com/gleaner-dev/gleaner/operator/writer"
 	"github.com/gleaner-dev/gleaner/policies"
@@ -125,6 +126,9 @@ func (r *Retainer) serve(ctx context.Context, p *plan) {
 		if ctx.Err() != nil || time.Since(began) > maxTurn || !r.stillPending(p, d.UID) {
 			return
 		}
+		if r.waits(p, d) {
+			continue
+		}
 		if stop := turn.remove(ctx, d); stop {
 			return
 		}
@@ -136,6 +140,13 @@ func (r *Retainer) stillPending(p *plan, uid types.UID) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.plans[p.Object.GetUID()] == p && p.ready() && p.Enforces() && p.isPending(uid)
+}
+
+// waits reports whether a removal is to be tried later.
+func (r *Retainer) waits(p *plan, d retention.Decision) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.options.Now().Before(p.until(d))
 }
 
 // wait has the removals of a policy wait.
@@ -190,13 +201,23 @@ func (t *turn) remove(ctx context.Context, d retention.Decision) (stop bool) {
 		t.lost(d)
 		return false
 	}
-	if why, err := t.keptBecause(ctx, o, d); why != "" || err != nil {
-		if err != nil {
-			t.fail(t.p, d.UID, fmt.Errorf("confirm that %s can be removed: %w", d.Object, err))
-		}
+	if t.isKept(ctx, o, d, t.keptBecause) {
 		return false
 	}
-	return t.write(ctx, o, d)
+	asked, remove := t.ask(ctx, o, d)
+	if !remove || !t.stillPending(t.p, d.UID) || t.isKept(ctx, o, d, t.usedBy) {
+		return false
+	}
+	return t.write(ctx, o, d, asked)
+}
+
+// isKept reports whether an object, as it was just read, is not removed for a reason, or since it is not known whether there is one.
+func (t *turn) isKept(ctx context.Context, o *unstructured.Unstructured, d retention.Decision, because func(context.Context, *unstructured.Unstructured, retention.Decision) (string, error)) bool {
+	why, err := because(ctx, o, d)
+	if err != nil {
+		t.fail(t.p, d.UID, fmt.Errorf("confirm that %s can be removed: %w", d.Object, err))
+	}
+	return why != "" || err != nil
 }
 
 // lost forgets an object that does not exist.
@@ -215,7 +236,7 @@ func (t *turn) skip(uid types.UID) {
 }
 
 // write deletes an object. It reports whether the turn ends.
-func (t *turn) write(ctx context.Context, o *unstructured.Unstructured, d retention.Decision) (stop bool) {
+func (t *turn) write(ctx context.Context, o *unstructured.Unstructured, d retention.Decision, asked evaluate.Result) (stop bool) {
 	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
 	defer cancel()
 	began := time.Now()
@@ -228,7 +249,7 @@ func (t *turn) write(ctx context.Context, o *unstructured.Unstructured, d retent
 		Do:    func(ctx context.Context) (act.Result, error) { return t.options.Actor.Do(ctx, action) },
 	})
 	outcome := Outcome{
-		Object: target, Policy: t.p.Retention, Reason: d.Reason, Message: message, Action: action, Result: result, Err: err, Duration: time.Since(began),
+		Object: target, Policy: t.p.Retention, Reason: d.Reason, Message: message, Asked: asked, Action: action, Result: result, Err: err, Duration: time.Since(began),
 	}
 	switch {
 	case writer.IsWait(err):
@@ -260,7 +281,7 @@ func (t *turn) done(d retention.Decision) {
 	defer t.mu.Unlock()
 	t.p.removed[d.Reason]++
 	for p := range t.of(d.Kind.GroupKind(), d.Namespace) {
-		delete(p.failures, d.UID)
+		p.forget(d.UID)
 		if p.survey.Forget(d.UID) {
 			p.change(t.options.Now())
 		}

@@ -62,6 +62,7 @@ type world struct {
 	fails    func(verb, resource, name string) error
 	lists    map[string]int // by resource
 	outcomes []retainer.Outcome
+	asking
 
 	propagation map[string]metav1.DeletionPropagation // of deletions, by namespace
 }
@@ -138,7 +139,7 @@ func (w *world) run() {
 		Policies: w.policies.Load, Changed: w.policies.Changed,
 		Catalog: w.catalog,
 		Absent:  func(context.Context, schema.GroupKind) (bool, error) { return true, w.failure("absent", "", "") },
-		Lister:  w, Client: client, Reader: w, Steps: append(w.steps, passing{}), Gate: &w.gate, Record: w.record, Now: time.Now, Log: logr.Discard(),
+		Lister:  w, Client: client, Reader: w, Evaluator: w, Graph: w, Steps: append(w.steps, passing{}), Gate: &w.gate, Record: w.record, Now: time.Now, Log: logr.Discard(),
 		Actor:   act.New(deleter, w.catalog, func() (statekey.Keys, error) { return statekey.Keys{}, nil }),
 		Ignored: "gleaner-system", MaxObjects: w.maxObjects,
 	})

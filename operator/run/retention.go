@@ -1,6 +1,7 @@
 package run
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/gleaner-dev/gleaner/operator/act"
 	"github.com/gleaner-dev/gleaner/operator/bulkread"
+	"github.com/gleaner-dev/gleaner/operator/evaluate"
 	"github.com/gleaner-dev/gleaner/operator/policyset"
 	"github.com/gleaner-dev/gleaner/operator/retainer"
 )
@@ -38,10 +40,16 @@ func (op *Operator) connectRetention(watching *rest.Config, objects metadata.Int
 	}
 	op.retention = retainer.New(retainer.Options{
 		Policies: op.retentions, Changed: op.snapshots.Changed, Catalog: op.types, Absent: op.watcher.Absent, Lister: lister, Client: client, Reader: from.reader,
+		Evaluator: view{op}, Graph: op.store,
 		Actor: act.New(objects, op.types, op.keys.Keys), Steps: op.steps(), Gate: &op.gate, DryRun: op.options.DryRun,
 		Record: op.recorder.RecordRetention, Now: op.now, Log: op.log.WithName("retention"), Ignored: op.options.Namespace,
 	})
 	return nil
+}
+
+// Evaluate implements retainer.Evaluator.
+func (v view) Evaluate(ctx context.Context, q evaluate.Input) (evaluate.Result, error) {
+	return v.collector.Decider.Evaluator.Evaluate(ctx, q)
 }
 
 // retentions returns the retention policies in force; false if they are not known.

@@ -25,6 +25,8 @@ func (Policy) Evaluate(_ context.Context, r hostabi.Request) (hostabi.Verdict, e
 		return propagate(r), nil
 	case hostabi.HookProtect:
 		return hostabi.Verdict{Decision: hostabi.DecisionAllow}, nil
+	case hostabi.HookRetain:
+		return hostabi.Verdict{Decision: hostabi.DecisionRemove}, nil
 	default:
 		return hostabi.Verdict{}, &policies.Fault{Policy: "builtin", Message: "it does not implement the hook " + string(r.Hook)}
 	}

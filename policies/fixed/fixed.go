@@ -18,7 +18,7 @@ type Policy struct {
 	verdicts map[hostabi.Hook]hostabi.Verdict
 }
 
-// New parses verdicts in JSON for the hooks propagate, collect and protect. The error begins
+// New parses verdicts in JSON for the hooks propagate, collect, protect and retain. The error begins
 // with the hook.
 func New(name string, verdicts map[hostabi.Hook][]byte) (*Policy, error) {
 	p := &Policy{name: name, verdicts: map[hostabi.Hook]hostabi.Verdict{}}
@@ -34,8 +34,8 @@ func New(name string, verdicts map[hostabi.Hook][]byte) (*Policy, error) {
 
 func parse(hook hostabi.Hook, data []byte) (hostabi.Verdict, error) {
 	if !supportsHook(hook) {
-		return hostabi.Verdict{}, fmt.Errorf("hook cannot have a fixed verdict: write it for %s, %s or %s",
-			hostabi.HookPropagate, hostabi.HookCollect, hostabi.HookProtect)
+		return hostabi.Verdict{}, fmt.Errorf("hook cannot have a fixed verdict: write it for %s, %s, %s or %s",
+			hostabi.HookPropagate, hostabi.HookCollect, hostabi.HookProtect, hostabi.HookRetain)
 	}
 	verdict, err := hostabi.ParseVerdict(hook, data)
 	if err != nil {
@@ -51,7 +51,7 @@ func parse(hook hostabi.Hook, data []byte) (hostabi.Verdict, error) {
 // supportsHook reports whether a hook can have a fixed verdict. Finalize and validate
 // need a module.
 func supportsHook(hook hostabi.Hook) bool {
-	return hook == hostabi.HookPropagate || hook == hostabi.HookCollect || hook == hostabi.HookProtect
+	return slices.Contains([]hostabi.Hook{hostabi.HookPropagate, hostabi.HookCollect, hostabi.HookProtect, hostabi.HookRetain}, hook)
 }
 
 // Name implements policies.Evaluator.

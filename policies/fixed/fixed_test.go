@@ -44,9 +44,9 @@ func TestNew_RejectsInvalidVerdict(t *testing.T) {
 		"null":                {hostabi.HookCollect, `null`, "is null", true},
 		"an Act": {hostabi.HookCollect,
 			`{"decision":"Act","intents":[{"id":"a","get":{"apiVersion":"v1","kind":"Pod","name":"p"}}]}`, "use a module", false},
-		"for finalize":   {hostabi.HookFinalize, `{"decision":"Done"}`, "write it for propagate, collect or protect", false},
-		"for validate":   {hostabi.HookValidate, `{"decision":"Valid"}`, "write it for propagate, collect or protect", false},
-		"for no hook":    {"Collect", `{"decision":"Orphan"}`, "write it for propagate, collect or protect", false},
+		"for finalize":   {hostabi.HookFinalize, `{"decision":"Done"}`, "write it for propagate, collect, protect or retain", false},
+		"for validate":   {hostabi.HookValidate, `{"decision":"Valid"}`, "write it for propagate, collect, protect or retain", false},
+		"for no hook":    {"Collect", `{"decision":"Orphan"}`, "write it for propagate, collect, protect or retain", false},
 		"of two objects": {hostabi.HookCollect, `{"decision":"Orphan"}{}`, "not one JSON document", true},
 	} {
 		t.Run(claim, func(t *testing.T) {

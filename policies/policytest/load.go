@@ -37,7 +37,7 @@ const requestDefaults = `{
 }`
 
 // hookDefaults are the additional defaults by hook: an object that has just lost its only
-// owner, that is being deleted, or that a user wants to delete.
+// owner, that is being deleted, that a user wants to delete, or that is too old.
 var hookDefaults = map[hostabi.Hook]string{
 	hostabi.HookCollect: `{
 		"object": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "object", "namespace": "shop", "uid": "uid", "resourceVersion": "7"}},
@@ -49,6 +49,10 @@ var hookDefaults = map[hostabi.Hook]string{
 	hostabi.HookProtect: `{
 		"object": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "object", "namespace": "shop", "uid": "uid", "resourceVersion": "7"}},
 		"requestedPropagation": "Unspecified", "userInfo": {"username": "user", "groups": ["system:authenticated"]}
+	}`,
+	hostabi.HookRetain: `{
+		"object": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "object", "namespace": "shop", "uid": "uid", "resourceVersion": "7"}},
+		"retention": {"policy": "retention", "namespace": "shop", "limit": "MaxAge"}
 	}`,
 }
 

@@ -34,11 +34,11 @@ func TestRefusedAtLoad(t *testing.T) {
 		},
 		"no hook": {
 			"package gleaner\ncolect := 1",
-			"package gleaner has no hook: it needs at least one rule named propagate, collect, protect, finalize or validate",
+			"package gleaner has no hook: it needs at least one rule named propagate, collect, protect, retain, finalize or validate",
 		},
 		"a hook in a package below": {
 			"package gleaner.mine\ncollect := 1",
-			"package gleaner has no hook: it needs at least one rule named propagate, collect, protect, finalize or validate",
+			"package gleaner has no hook: it needs at least one rule named propagate, collect, protect, retain, finalize or validate",
 		},
 		"a hook that is a function": {
 			"package gleaner\n\ncollect(x) := x",

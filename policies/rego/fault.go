@@ -24,6 +24,7 @@ var undefinedAdvice = map[hostabi.Hook]string{
 	hostabi.HookPropagate: `return {"decision": "Abstain"} to leave the decision to the next policy`,
 	hostabi.HookCollect:   `return {"decision": "Abstain"} to leave the decision to the next policy`,
 	hostabi.HookProtect:   `return {"decision": "Abstain"} to leave the decision to the next policy`,
+	hostabi.HookRetain:    `return {"decision": "Abstain"} to leave the decision to the next policy`,
 	hostabi.HookFinalize:  `return {"decision": "Wait"} to be evaluated again, {"decision": "Done"} if nothing is left to do, or {"decision": "Fail", "reason": "…"}`,
 	hostabi.HookValidate:  `return {"decision": "Valid"}, or {"decision": "Invalid", "reason": "…"}`,
 }

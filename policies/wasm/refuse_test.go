@@ -44,7 +44,7 @@ func TestLoad_RejectsInvalidModule(t *testing.T) {
 			m := newModule()
 			m.Hook("decide")
 			return m.Bytes()
-		}, []string{"it exports no hook: it must export a function for each hook that it implements, of propagate, collect, protect, finalize, validate"}},
+		}, []string{"it exports no hook: it must export a function for each hook that it implements, of propagate, collect, protect, retain, finalize, validate"}},
 
 		{"a command", func() []byte {
 			m := newModule()

@@ -18,7 +18,7 @@
 //	}
 //
 // A module implements the hooks that it exports: propagate, collect, protect,
-// finalize and validate. Since the exports alone define them, this package has none: a module
+// retain, finalize and validate. Since the exports alone define them, this package has none: a module
 // exports each hook in two lines like the above.
 //
 // A module does no I/O. It requests what it needs with [Act] and intents, and is

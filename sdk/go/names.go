@@ -63,6 +63,8 @@ type (
 	// EventIntent records a Kubernetes event about the object.
 	EventIntent = hostabi.EventIntent
 
+	// Retention is a limit of a retention policy that removes an object.
+	Retention = hostabi.Retention
 	// Result is the result of an intent.
 	Result = hostabi.Result
 	// ListResult is a page of objects.
@@ -80,6 +82,7 @@ const (
 	Propagate = hostabi.HookPropagate
 	Collect   = hostabi.HookCollect
 	Protect   = hostabi.HookProtect
+	Retain    = hostabi.HookRetain
 	Finalize  = hostabi.HookFinalize
 	Validate  = hostabi.HookValidate
 )
@@ -92,11 +95,13 @@ const (
 	Foreground = hostabi.DecisionForeground // propagate
 	Allow      = hostabi.DecisionAllow      // protect
 	Deny       = hostabi.DecisionDeny       // protect
+	Remove     = hostabi.DecisionRemove     // retain
+	Keep       = hostabi.DecisionKeep       // retain
 	Done       = hostabi.DecisionDone       // finalize
 	Fail       = hostabi.DecisionFail       // finalize
-	Act        = hostabi.DecisionAct        // finalize; propagate, collect and protect, with reads
+	Act        = hostabi.DecisionAct        // finalize; propagate, collect, protect and retain, with reads
 	Wait       = hostabi.DecisionWait       // propagate, collect, finalize
-	Abstain    = hostabi.DecisionAbstain    // propagate, collect, protect
+	Abstain    = hostabi.DecisionAbstain    // propagate, collect, protect, retain
 	Valid      = hostabi.DecisionValid      // validate
 	Invalid    = hostabi.DecisionInvalid    // validate
 )

@@ -35,6 +35,17 @@ allow := {"decision": "Allow"}
 # deny denies it: the user gets the reason, which should say what to do.
 deny(reason) := {"decision": "Deny", "reason": reason}
 
+# For retain.
+
+# remove has an object removed that a retention policy removes.
+remove := {"decision": "Remove"}
+
+# keep keeps it.
+keep(reason) := {"decision": "Keep", "reason": reason}
+
+# keep_for keeps it at least for a duration, such as "24h".
+keep_for(duration, reason) := {"decision": "Keep", "after": duration, "reason": reason}
+
 # For finalize.
 
 done := {"decision": "Done"}

@@ -201,7 +201,7 @@ var layers = map[string]layer{
 	},
 	"operator/retainer": {
 		internal: []string{
-			"operator/act", "operator/candidate", "operator/catalog", "operator/decide", "operator/follow", "operator/gate", "operator/graph", "operator/latest",
+			"hostabi", "operator/act", "operator/candidate", "operator/catalog", "operator/decide", "operator/evaluate", "operator/follow", "operator/gate", "operator/graph", "operator/latest",
 			"operator/modulecall", "operator/policyset", "operator/references", "operator/retain", "operator/retention", "operator/writer", "policies",
 		},
 		external: []string{"github.com/go-logr/logr", "k8s.io/apimachinery", "k8s.io/client-go"},
@@ -217,7 +217,7 @@ var layers = map[string]layer{
 	},
 	"operator/protect/reviewer": {
 		internal: []string{
-			"hostabi", "operator/catalog", "operator/decide", "operator/evaluate", "operator/graph", "operator/protect", "operator/slots", "operator/webhook", "policies",
+			"hostabi", "operator/catalog", "operator/evaluate", "operator/graph", "operator/protect", "operator/slots", "operator/webhook", "policies",
 		},
 		external: []string{"k8s.io/api", "k8s.io/apimachinery"},
 	},
@@ -345,7 +345,7 @@ var layers = map[string]layer{
 	"operator/run": {
 		internal: []string{
 			"crds/v1alpha1", "operator/act", "operator/admission", "operator/archive", "operator/archiver", "operator/archivestore", "operator/budgeter", "operator/bulkread", "operator/canary", "operator/cascadelog", "operator/catalog", "operator/collector",
-			"operator/companion", "operator/companion/reviewer", "operator/completion", "operator/debug", "operator/escape", "operator/fairqueue", "operator/finalizers",
+			"operator/companion", "operator/companion/reviewer", "operator/completion", "operator/debug", "operator/escape", "operator/evaluate", "operator/fairqueue", "operator/finalizers",
 			"operator/gate", "operator/gather", "operator/graceperiod", "operator/graph", "operator/graphstore", "operator/intents", "operator/inuse", "operator/keystore",
 			"operator/modulecall", "operator/modulestore", "operator/modulestore/loader", "operator/networks", "operator/pause", "operator/pausestore", "operator/policyset", "operator/policystatus", "operator/protect", "operator/protect/reviewer", "operator/record", "operator/recordlog",
 			"operator/recorder", "operator/relabel", "operator/retainer", "operator/watch", "operator/webhook", "operator/writelimit", "operator/writer",

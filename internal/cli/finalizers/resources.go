@@ -364,7 +364,7 @@ func (p Policy) HasHook(hook v1alpha1.PolicyHook) bool {
 	case p.Spec.Module == nil:
 		f := p.Spec.Fixed
 		return f != nil && (hook == "collect" && f.Collect != nil || hook == "propagate" && f.Propagate != nil ||
-			hook == "protect" && f.Protect != nil && p.Namespace == "")
+			hook == "retain" && f.Retain != nil || hook == "protect" && f.Protect != nil && p.Namespace == "")
 	case hook == "protect" && p.Namespace != "":
 		return false
 	case len(p.Spec.Hooks) != 0 && !slices.Contains(p.Spec.Hooks, hook):

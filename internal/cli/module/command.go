@@ -186,6 +186,11 @@ func sampleRequest(hook hostabi.Hook) hostabi.Request {
 		r.Owners[0].Status = hostabi.OwnerPresent
 		r.UserInfo = &hostabi.UserInfo{Username: "sample", Groups: []string{"system:authenticated"}}
 	}
+	if hook == hostabi.HookRetain {
+		r.Owners[0].Status = hostabi.OwnerPresent
+		r.Retention = &hostabi.Retention{Policy: "sample", Namespace: "sample", Limit: "MaxAge"}
+		return r
+	}
 	r.RequestedPropagation = hostabi.RequestedUnspecified
 	return r
 }

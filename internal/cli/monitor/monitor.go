@@ -107,7 +107,7 @@ func outcomeOf(a record.Evaluation) Outcome {
 		return Unaffected
 	case a.Hook == string(hostabi.HookFinalize) && decision == hostabi.DecisionDone:
 		return Released
-	case a.Hook == string(hostabi.HookCollect) && decision == hostabi.DecisionDelete:
+	case a.Hook == string(hostabi.HookCollect) && decision == hostabi.DecisionDelete, decision == hostabi.DecisionRemove:
 		return Deleted
 	case a.Hook == string(hostabi.HookCollect) && decision == hostabi.DecisionOrphan:
 		return Kept

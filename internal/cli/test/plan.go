@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -25,6 +26,8 @@ func actionOn(ctx context.Context, r hostabi.Request, v hostabi.Verdict) string 
 	case hostabi.HookCollect, hostabi.HookPropagate:
 	case hostabi.HookProtect:
 		return answerTo(v)
+	case hostabi.HookRetain:
+		return removalFor(v)
 	default:
 		return ""
 	}
@@ -61,6 +64,25 @@ func answerTo(v hostabi.Verdict) string {
 		return "evaluate the next policy, or by default: allow the request"
 	default:
 		return "deny the request (PolicyFault), unless onFault is Default"
+	}
+}
+
+// removalFor describes what happens to an object that a retention policy removes.
+func removalFor(v hostabi.Verdict) string {
+	switch v.Decision {
+	case hostabi.DecisionRemove:
+		return "remove the object"
+	case hostabi.DecisionKeep:
+		if v.After != 0 {
+			return fmt.Sprintf("keep the object, and evaluate again after %s", time.Duration(v.After))
+		}
+		return "keep the object, and evaluate again later"
+	case hostabi.DecisionAct:
+		return describeReads(v.Intents) + ", then evaluate again"
+	case hostabi.DecisionAbstain:
+		return "evaluate the next policy, or by default: remove the object"
+	default:
+		return "keep the object (PolicyFault), unless onFault is Default"
 	}
 }
 

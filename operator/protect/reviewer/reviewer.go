@@ -14,7 +14,6 @@ import (
 
 	"github.com/gleaner-dev/gleaner/hostabi"
 	"github.com/gleaner-dev/gleaner/operator/catalog"
-	"github.com/gleaner-dev/gleaner/operator/decide"
 	"github.com/gleaner-dev/gleaner/operator/evaluate"
 	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/protect"
@@ -37,18 +36,13 @@ type Recorder interface {
 	RecordDenied(o graph.Object, user string, evaluation evaluate.Result)
 }
 
-// Graph has the dependents of objects.
-type Graph interface {
-	Lookup(graph.ID) (graph.View, bool)
-}
-
 // Options configure a Reviewer. All fields are required.
 type Options struct {
 	Evaluator *evaluate.Evaluator
 	Policies  func() *policies.Set          // nil until they are known
 	Covers    func(fingerprint string) bool // see policyset.Publisher.Covers
 	Types     func() *catalog.Catalog
-	Graph     Graph
+	Graph     evaluate.Graph
 	Recorder  Recorder
 }
 
@@ -102,7 +96,7 @@ func (r *Reviewer) review(ctx context.Context, fingerprint string, q request) an
 	}
 	defer release()
 	input := evaluate.Input{
-		Hook: hostabi.HookProtect, Facts: r.factsOf(o), RequestedPropagation: requested(q.Propagation), UserInfo: &q.user, Object: q.Object,
+		Hook: hostabi.HookProtect, Facts: evaluate.FactsOf(o, r.options.Graph), RequestedPropagation: requested(q.Propagation), UserInfo: &q.user, Object: q.Object,
 	}
 	if resource.Version.Version != q.Kind.Version {
 		input.Object = nil // policies see objects in one version
@@ -116,18 +110,6 @@ func (r *Reviewer) review(ctx context.Context, fingerprint string, q request) an
 		r.options.Recorder.RecordDenied(o, q.user.Username, result)
 	}
 	return to
-}
-
-// factsOf returns what is known about an object without reads.
-func (r *Reviewer) factsOf(o graph.Object) decide.Facts {
-	facts := decide.Facts{Object: o}
-	for _, ref := range o.Owners {
-		facts.Owners = append(facts.Owners, decide.Owner{Reference: ref})
-	}
-	if view, known := r.options.Graph.Lookup(graph.IDOf(o.UID)); known {
-		facts.Dependents = view.Dependents
-	}
-	return facts
 }
 
 // requested returns the propagation policy that a user requests.

@@ -165,7 +165,7 @@ metadata: {name: keeping}
 spec:
   resources: [{apiGroups: [""], resources: [configmaps]}]
   module: {name: keeping}`)
-	w.waitForCondition(p, "ModuleReady", metav1.ConditionFalse, "MissingHook", "answers neither collect nor propagate")
+	w.waitForCondition(p, "ModuleReady", metav1.ConditionFalse, "MissingHook", "answers none of collect, propagate, protect and retain")
 }
 
 func TestPolicy_ThatIsInvalid_IsNotAccepted(t *testing.T) {

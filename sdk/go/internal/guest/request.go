@@ -37,6 +37,8 @@ func decode(data []byte) (hostabi.Request, error) {
 			r.RequestedPropagation = hostabi.RequestedPropagation(c.Text())
 		case "userInfo":
 			r.UserInfo = jsonread.Optional(c.Reader, c.userInfo)
+		case "retention":
+			r.Retention = jsonread.Optional(c.Reader, c.retention)
 		case "ownersAbsentSince":
 			r.OwnersAbsentSince = jsonread.Optional(c.Reader, c.Time)
 		case "time":
@@ -90,6 +92,22 @@ func (c decoder) userInfo() (u hostabi.UserInfo) {
 		}
 	})
 	return u
+}
+
+func (c decoder) retention() (r hostabi.Retention) {
+	c.Fields(func(name string) {
+		switch name {
+		case "policy":
+			r.Policy = c.Text()
+		case "namespace":
+			r.Namespace = c.Text()
+		case "limit":
+			r.Limit = c.Text()
+		default:
+			c.Skip()
+		}
+	})
+	return r
 }
 
 func (c decoder) policy() (p hostabi.Policy) {
