@@ -53,7 +53,7 @@ PARALLEL ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) * 3 / 2)))
 # which takes ten times as long under it, or what the packages in ./operator and
 # ./test/integration/policies run under it too, on control planes that need the processors.
 LOCKS   := ^(import)?[[:space:]]*"(sync|sync/atomic|golang.org/x/sync/.*)"|^[[:space:]]*go [a-zA-Z.]+[(]
-OUTSIDE := ^\./(cmd/gleaner|policies/wasm/fuel|test/(archive|attacks|bench|deploy|docs|examples|faults|inspect|integration/preview|node|process|soak))$$
+OUTSIDE := ^\./(cmd/gleaner|devcluster/s3server|policies/wasm/fuel|test/(archive|attacks|bench|deploy|docs|examples|faults|inspect|integration/(crds|preview|server)|node|process|soak))$$
 LOCKED   = $(shell grep -rlE '$(LOCKS)' --include='*.go' --exclude-dir=hostabi --exclude-dir=go --exclude-dir=s3 --exclude-dir=examples --exclude-dir=tools --exclude-dir=testdata --exclude-dir=binaries . \
 	| xargs -r dirname | sort -u | grep -vE '$(OUTSIDE)' | grep -vxF $(ASIDE:%=-e ./%))
 
@@ -204,9 +204,9 @@ RACED   := $${race:+env CGO_ENABLED=1} $(TESTALL) $$race
 COMPILE := env $${race:+CGO_ENABLED=1} GOGC=400 go list -export -deps -test -f '' $$race
 
 # Each package is tested once: under the race detector if it has locks and a C compiler is there.
-# What takes flags comes first, beside the control planes that run under the detector, one of them
-# at a time: more of them wait for each other until their time is up. Its events come after theirs.
-# These run without the detector: it sees the same code in other tests.
+# Control planes under the detector run one at a time: more of them wait for each other until
+# their time is up. What does not run under it, since it takes flags or is OUTSIDE, runs beside
+# them: most of the time, it waits. Its events come after theirs.
 .PHONY: events-all
 events-all: export GLEANER_TEST_SOAK := $(SOAKTIME)
 events-all:
@@ -218,14 +218,13 @@ events-all:
 	{ beside=0; \
 		$(TESTALL) -timeout 30m $(COMPANION) -companion | sed 's|\("Package":"[^"]*\)"|\1 -companion"|' || beside=1; \
 		$(TESTALL) -timeout 30m $(DIFFERENTIAL) -scripts $(SCRIPTS) || beside=1; \
-		exit $$beside; } >"$$work/events" & \
+		$(TESTALL) -timeout 30m $$(grep -vxF -f "$$work/locked" "$$work/all") || beside=1; \
+		if [ -n "$$race" ]; then $(TESTALL) -run '^($(ALONE_TESTS))$$' $(ALONE) || beside=1; fi; \
+		$(call in-modules,$(UNIT_MODULES) $(CLUSTER_MODULES) $(LONG_MODULES)) exit $$((beside + failed)); } >"$$work/events" & \
 	$(COMPILE) $$(cat "$$work/raced") >/dev/null || true; \
 	$(RACED) -p 1 -timeout 30m $$(grep -vxF -f "$$work/unit" "$$work/raced") || failed=1; \
-	wait $$! || failed=1; cat "$$work/events"; \
 	$(RACED) -timeout 30m $$(grep -xF -f "$$work/unit" "$$work/raced") || failed=1; \
-	$(TESTALL) -timeout 30m $$(grep -vxF -f "$$work/locked" "$$work/all") || failed=1; \
-	if [ -n "$$race" ]; then $(TESTALL) -run '^($(ALONE_TESTS))$$' $(ALONE) || failed=1; fi; \
-	$(call in-modules,$(UNIT_MODULES) $(CLUSTER_MODULES) $(LONG_MODULES)) exit $$failed
+	wait $$! || failed=1; cat "$$work/events"; exit $$failed
 
 # A test that fails now and then fails more often while it competes for the processors.
 COUNT ?= 20
@@ -273,7 +272,7 @@ generate: $(CRDGEN) ## make the generated files again
 	$(CRDGEN) object crd paths=./crds/v1alpha1 output:crd:dir=crds/manifests output:object:dir=crds/v1alpha1
 	mv crds/manifests/gleaner.dev_*archivepolicies.yaml crds/manifests/archive/
 	mv crds/manifests/gleaner.dev_*pauses.yaml crds/manifests/gleaner.dev_*budgets.yaml crds/manifests/safety/
-	mv crds/manifests/gleaner.dev_noderetention*.yaml crds/manifests/node/
+	mv crds/manifests/gleaner.dev_noderetention*.yaml crds/manifests/gleaner.dev_imageremovalrequests.yaml crds/manifests/node/
 	mv crds/manifests/gleaner.dev_*retentionpolicies.yaml crds/manifests/retention/
 	go generate ./...
 	cd hostabi && GOWORK=off go generate ./...
@@ -335,4 +334,4 @@ $(CRDGEN): PACKAGE := sigs.k8s.io/controller-tools/cmd/controller-gen
 $(LINT) $(TESTSUM) $(CRDGEN): # renamed into place, so that a build that was cut short leaves nothing to trip over
 	@echo "Building $(@F) into $(@D) (once; it can take a few minutes)"
 	@mkdir -p $(@D)
-	@cd tools && GOWORK=off go build -buildvcs=false -o $@.$$$$ $(PACKAGE) && mv $@.$$$$ $@
+	@cd tools && GOGC=400 GOWORK=off go build -buildvcs=false -o $@.$$$$ $(PACKAGE) && mv $@.$$$$ $@
