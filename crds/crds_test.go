@@ -41,7 +41,7 @@ func TestDefinitions_CoverEveryKind(t *testing.T) {
 	want := []string{
 		"archivepolicies.gleaner.dev", "clusterarchivepolicies.gleaner.dev", "clusterdeletionbudgets.gleaner.dev",
 		"clusterfinalizers.gleaner.dev", "clustergcpolicies.gleaner.dev", "clusterpauses.gleaner.dev", "clusterpolicymodules.gleaner.dev", "clusterretentionpolicies.gleaner.dev", "deletionbudgets.gleaner.dev",
-		"finalizers.gleaner.dev", "gcpolicies.gleaner.dev", "noderetentionpolicies.gleaner.dev", "noderetentions.gleaner.dev", "pauses.gleaner.dev", "policymodules.gleaner.dev", "retentionpolicies.gleaner.dev",
+		"finalizers.gleaner.dev", "gcpolicies.gleaner.dev", "imageremovalrequests.gleaner.dev", "noderetentionpolicies.gleaner.dev", "noderetentions.gleaner.dev", "pauses.gleaner.dev", "policymodules.gleaner.dev", "retentionpolicies.gleaner.dev",
 	}
 	if diff := cmp.Diff(want, names); diff != "" {
 		t.Errorf("definitions (-want +got):\n%s", diff)
@@ -84,7 +84,7 @@ func TestComponent_IsTheFolderOfTheManifest(t *testing.T) {
 		"pauses.gleaner.dev": "safety", "clusterpauses.gleaner.dev": "safety",
 		"deletionbudgets.gleaner.dev": "safety", "clusterdeletionbudgets.gleaner.dev": "safety",
 		"retentionpolicies.gleaner.dev": "retention", "clusterretentionpolicies.gleaner.dev": "retention",
-		"noderetentionpolicies.gleaner.dev": "node", "noderetentions.gleaner.dev": "node",
+		"noderetentionpolicies.gleaner.dev": "node", "noderetentions.gleaner.dev": "node", "imageremovalrequests.gleaner.dev": "node",
 		"finalizers.gleaner.dev": "", "archivepolicies.example.com": "", "policies.gleaner.dev": "", "*": "", "": "",
 	} {
 		if got := crds.Component(definition); got != want {
@@ -137,8 +137,10 @@ func checkBounded(t *testing.T, at string, schema apiextensionsv1.JSONSchemaProp
 		t.Errorf("%s has no maxItems", at)
 	case schema.Type == "string" && schema.MaxLength == nil && len(schema.Enum) == 0:
 		t.Errorf("%s has neither maxLength nor enum", at)
-	case schema.AdditionalProperties != nil:
+	case schema.AdditionalProperties != nil && schema.MaxProperties == nil:
 		t.Errorf("%s may have any number of fields", at)
+	case schema.AdditionalProperties != nil:
+		checkBounded(t, at+"{}", *schema.AdditionalProperties.Schema)
 	}
 	for name, property := range schema.Properties {
 		checkBounded(t, at+"."+name, property)

@@ -24,4 +24,5 @@ const (
 	MaxWaves        = 8 // of an order
 	MaxWaveKinds    = 8 // of one wave
 	MaxListLimit    = 500
+	MaxWorkloads    = 100 // of an image
 )

@@ -93,6 +93,10 @@ func (e *encoder) request(r Request) {
 		e.text("limit", r.Retention.Limit)
 		e.close()
 	}
+	if r.Image != nil {
+		e.name("image")
+		e.image(*r.Image)
+	}
 	e.optionalTime("ownersAbsentSince", r.OwnersAbsentSince)
 	e.time("time", r.Time)
 	e.bool("namespaceTerminating", r.NamespaceTerminating)
@@ -167,6 +171,29 @@ func (e *encoder) reference(r Reference) {
 	e.text("uid", r.UID)
 	e.optionalBool("controller", r.Controller)
 	e.optionalBool("blockOwnerDeletion", r.BlockOwnerDeletion)
+	e.close()
+}
+
+func (e *encoder) image(i Image) {
+	e.open()
+	e.text("id", i.ID)
+	e.texts("names", i.Names)
+	e.optionalMap("labels", i.Labels)
+	e.int("sizeBytes", i.SizeBytes)
+	e.time("firstSeen", i.FirstSeen)
+	e.optionalTime("lastUsed", i.LastUsed)
+	e.name("workloads")
+	e.openList()
+	for _, w := range i.Workloads {
+		e.next()
+		e.open()
+		e.text("apiVersion", w.APIVersion)
+		e.text("kind", w.Kind)
+		e.text("namespace", w.Namespace)
+		e.text("name", w.Name)
+		e.close()
+	}
+	e.closeList()
 	e.close()
 }
 

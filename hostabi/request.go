@@ -92,6 +92,10 @@ type Request struct {
 	// Retention says which limit removes the object. With HookRetain only.
 	Retention *Retention `json:"retention,omitempty"`
 
+	// Image is the container image that a NodeRetentionPolicy removes from the object,
+	// which is the Node. With HookRetain only.
+	Image *Image `json:"image,omitempty"`
+
 	// OwnersAbsentSince is when the object was first observed without an owner.
 	OwnersAbsentSince *time.Time `json:"ownersAbsentSince,omitempty"`
 
@@ -154,8 +158,30 @@ type Retention struct {
 	Namespace string `json:"namespace,omitempty"` // of the retention policy; empty: it is cluster-scoped
 
 	// Limit is the limit, as in the status of retention policies: KeepLast, MaxTotal,
-	// MaxAge, Expired or MaxUnused.
+	// MaxAge, Expired, MaxUnused or Usage.
 	Limit string `json:"limit"`
+}
+
+// Image is a container image on a node.
+type Image struct {
+	ID        string            `json:"id"`
+	Names     []string          `json:"names"`              // by tag and by digest
+	Labels    map[string]string `json:"labels,omitempty"`   // in the configuration of the image
+	SizeBytes int64             `json:"sizeBytes"`          // as the container runtime reports it
+	FirstSeen time.Time         `json:"firstSeen"`          // on the node
+	LastUsed  *time.Time        `json:"lastUsed,omitempty"` // nil: it was never seen in use
+
+	// Workloads have the image in the template of their Pods, anywhere in the cluster. At most
+	// MaxWorkloads.
+	Workloads []Workload `json:"workloads"`
+}
+
+// Workload is an object with a template of Pods, such as a Deployment or a CronJob.
+type Workload struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Namespace  string `json:"namespace"`
+	Name       string `json:"name"`
 }
 
 // Reference is an owner reference.

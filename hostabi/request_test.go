@@ -37,7 +37,14 @@ func TestRequest_RoundTrips(t *testing.T) {
 		Object:               pod,
 		Owners:               []hostabi.Owner{{Reference: reference, Status: hostabi.OwnerAbsent}},
 		Dependents:           hostabi.Dependents{Count: 1, ByKind: []hostabi.KindCount{{Group: "", Kind: "Secret", Count: 1}}},
-		RequestedPropagation: hostabi.RequestedForeground, OwnersAbsentSince: &testTime, Time: testTime,
+		RequestedPropagation: hostabi.RequestedForeground,
+		UserInfo:             &hostabi.UserInfo{Username: "u", Groups: []string{"g"}},
+		Retention:            &hostabi.Retention{Policy: "r", Namespace: "n", Limit: "MaxAge"},
+		Image: &hostabi.Image{
+			ID: "i", Names: []string{"docker.io/library/web:1"}, Labels: map[string]string{"a": "b"}, SizeBytes: 1 << 40, FirstSeen: testTime, LastUsed: &testTime,
+			Workloads: []hostabi.Workload{{APIVersion: "batch/v1", Kind: "CronJob", Namespace: "n", Name: "c"}},
+		},
+		OwnersAbsentSince: &testTime, Time: testTime,
 		NamespaceTerminating: true, Attempt: 2, Round: 3, IdempotencyKey: "k", State: json.RawMessage(`[1]`),
 		Results: map[string]hostabi.Result{
 			"a": {Object: &pod},

@@ -90,7 +90,8 @@ type Verdict struct {
 	Delay Duration `json:"delay,omitempty"`
 
 	// After is the time until the next evaluation, at least MinWait. With Wait, the
-	// default is DefaultWait. With Keep, it is a minute at first, and then grows up to an hour.
+	// default is DefaultWait. With Keep, it is a minute at first, and then grows up to an
+	// hour; for images, it is ten minutes.
 	After Duration `json:"after,omitempty"`
 
 	// Dependents are exceptions to the decision of propagate, by kind.

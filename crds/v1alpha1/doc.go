@@ -40,6 +40,7 @@ const (
 	KindClusterRetentionPolicy = "ClusterRetentionPolicy"
 	KindNodeRetentionPolicy    = "NodeRetentionPolicy"
 	KindNodeRetention          = "NodeRetention"
+	KindImageRemovalRequest    = "ImageRemovalRequest"
 )
 
 // InUseFinalizer is the finalizer of Finalizers and ClusterFinalizers themselves, which stay
@@ -68,6 +69,7 @@ func addKinds(scheme *runtime.Scheme) error {
 		&DeletionBudget{}, &DeletionBudgetList{}, &ClusterDeletionBudget{}, &ClusterDeletionBudgetList{},
 		&RetentionPolicy{}, &RetentionPolicyList{}, &ClusterRetentionPolicy{}, &ClusterRetentionPolicyList{},
 		&NodeRetentionPolicy{}, &NodeRetentionPolicyList{}, &NodeRetention{}, &NodeRetentionList{},
+		&ImageRemovalRequest{}, &ImageRemovalRequestList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil

@@ -63,7 +63,7 @@ type NodeRetentionPolicySpec struct {
 //
 // +kubebuilder:validation:XValidation:rule="has(self.highThresholdPercent) == has(self.lowThresholdPercent)",message="write both of highThresholdPercent and lowThresholdPercent, such as 85 and 80, or none"
 // +kubebuilder:validation:XValidation:rule="!has(self.highThresholdPercent) || !has(self.lowThresholdPercent) || self.lowThresholdPercent < self.highThresholdPercent",fieldPath=".lowThresholdPercent",message="lowThresholdPercent must be lower than highThresholdPercent, such as 80 and 85"
-// +kubebuilder:validation:XValidation:rule="has(self.highThresholdPercent) || has(self.maxAge) || has(self.keep)",message="without a limit, nothing is removed: write highThresholdPercent and lowThresholdPercent, maxAge, or keep for what other policies must not remove"
+// +kubebuilder:validation:XValidation:rule="has(self.highThresholdPercent) || has(self.maxAge) || has(self.keep) || has(self.evaluatePolicies)",message="without a limit, nothing is removed: write highThresholdPercent and lowThresholdPercent, maxAge, or keep or evaluatePolicies for what other policies must not remove"
 type NodeImageLimits struct {
 	// Usage of the file system that has the images, in percent, from which images are
 	// removed, those first that were not used for the longest time, until the usage is
@@ -109,6 +109,14 @@ type NodeImageLimits struct {
 	// +kubebuilder:validation:items:XValidation:rule=`self.matches('^[A-Za-z0-9*][A-Za-z0-9._:/@*-]*$') && !self.contains('://')`,message="write the name of an image in full, such as registry.example.com/base/* or docker.io/library/busybox"
 	// +listType=set
 	Keep []string `json:"keep,omitempty"`
+
+	// Whether policies with the hook retain that govern the Node, of the resource nodes,
+	// are evaluated before any policy removes an image from the selected nodes. The
+	// operator evaluates them; without its answer, images stay. In mode Enforce only.
+	// Default false.
+	//
+	// +optional
+	EvaluatePolicies bool `json:"evaluatePolicies,omitempty"`
 }
 
 // NodeContainerLimits are limits of the exited containers on a node.

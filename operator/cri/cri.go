@@ -240,6 +240,33 @@ func (c *Client) Image(ctx context.Context, id string) (noderetention.Image, boo
 	}
 }
 
+// Labels reads the labels in the configuration of an image, as containerd and CRI-O show them. There are none if the node does not
+// have the image, or the runtime does not show them.
+func (c *Client) Labels(ctx context.Context, id string) (map[string]string, error) {
+	_, images, err := c.services(ctx)
+	if err != nil {
+		return nil, err
+	}
+	response, err := images.ImageStatus(ctx, &runtimeapi.ImageSpec{Image: id}, true)
+	if isNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read labels of image %s: %w", id, err)
+	}
+	var info struct {
+		ImageSpec struct {
+			Config struct{ Labels map[string]string }
+		}
+	}
+	if text := response.GetInfo()["info"]; text != "" {
+		if err := json.Unmarshal([]byte(text), &info); err != nil {
+			return nil, fmt.Errorf("read labels of image %s: %w", id, err)
+		}
+	}
+	return info.ImageSpec.Config.Labels, nil
+}
+
 // RemoveImage removes an image by its ID, with all of its names. It is no error if the node does not have it. It returns
 // noderetention.ErrRefused if the runtime refuses because a container refers to it.
 func (c *Client) RemoveImage(ctx context.Context, id string) error {

@@ -83,7 +83,8 @@ type Input struct {
 	Attempt              int // from 1
 
 	UserInfo  *hostabi.UserInfo  // who requests the deletion; with HookProtect only
-	Retention *hostabi.Retention // which limit removes the object; with HookRetain only
+	Retention *hostabi.Retention // which limit removes the object, or an image from it; with HookRetain only
+	Image     *hostabi.Image     // which image is removed from a Node; with HookRetain only
 
 	// Object is the object as read with Gleaner's own permissions, if the caller has
 	// it; otherwise nil.

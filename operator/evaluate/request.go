@@ -48,7 +48,7 @@ func (c *Evaluator) request(q Input) hostabi.Request {
 			Name: o.Name, Namespace: o.Namespace, UID: string(o.UID), ResourceVersion: o.ResourceVersion,
 		}},
 		Dependents:           hostabi.Dependents{Count: q.Facts.Dependents},
-		RequestedPropagation: q.RequestedPropagation, UserInfo: q.UserInfo, Retention: q.Retention,
+		RequestedPropagation: q.RequestedPropagation, UserInfo: q.UserInfo, Retention: q.Retention, Image: q.Image,
 		Time:    c.Now().UTC().Truncate(time.Second),
 		Attempt: max(q.Attempt, 1),
 		Round:   1,

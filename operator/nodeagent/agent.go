@@ -45,6 +45,9 @@ type Reader interface {
 	// Image reads an image by its ID. It returns false if the node does not have it.
 	Image(ctx context.Context, id string) (noderetention.Image, bool, error)
 
+	// Labels reads the labels in the configuration of an image. There are none if the node does not have it.
+	Labels(ctx context.Context, id string) (map[string]string, error)
+
 	// Exited reports whether a container has exited.
 	Exited(ctx context.Context, id string) (bool, error)
 }
@@ -74,6 +77,9 @@ type Options struct {
 	// Policies returns the policies that select the node. It returns false until they are known.
 	Policies func() ([]noderetention.Policy, bool)
 
+	// Review asks whether an image can be removed. An error keeps it.
+	Review func(context.Context, Review) (Answer, error)
+
 	// Publish receives a report after each round. The agent does not change it later.
 	Publish func(Report)
 
@@ -90,7 +96,8 @@ type Agent struct {
 	nextContainers, nextImages, nextPressure time.Time
 	report                                   Report
 	started                                  time.Time
-	needs                                    Needs // as they were read live
+	planned                                  []noderetention.Policy // with which images were looked at last
+	needs                                    Needs                  // as they were read live
 	needsRead                                time.Time
 }
 
@@ -223,7 +230,11 @@ func (a *Agent) readNeeds(ctx context.Context, live bool) (Needs, error) {
 // unchanged reports whether the policies are those that a round began with.
 func (a *Agent) unchanged(policies []noderetention.Policy) bool {
 	now, known := a.Policies()
-	return known && slices.EqualFunc(now, policies, func(x, y noderetention.Policy) bool {
+	return known && same(now, policies)
+}
+
+func same(a, b []noderetention.Policy) bool {
+	return slices.EqualFunc(a, b, func(x, y noderetention.Policy) bool {
 		return x.Name == y.Name && x.UID == y.UID && x.Generation == y.Generation && x.Enforce == y.Enforce
 	})
 }

@@ -17,6 +17,10 @@ func (a *Agent) imageRound(ctx context.Context, policies []noderetention.Policy)
 		return err
 	}
 	n = a.complete(ctx, n, false)
+	if !same(a.planned, policies) {
+		a.images.Release()
+		a.planned = policies
+	}
 	a.images.Observe(n, a.now)
 	use := a.usage(ctx)
 	results := a.images.Plan(policies, use, a.now)
@@ -62,19 +66,25 @@ func (a *Agent) removeImages(ctx context.Context, policies []noderetention.Polic
 	tried := 0
 	for _, r := range results {
 		for _, i := range r.Removals {
-			if !r.Policy.Enforce || tried == maxRemovals || ctx.Err() != nil || !a.unchanged(policies) {
-				break
-			}
-			if i.Reason == retain.Pressure && !a.isPressed(ctx, r.Policy) {
+			if !r.Policy.Enforce || tried == maxRemovals || ctx.Err() != nil || !a.isDue(ctx, policies, r.Policy, i) {
 				break
 			}
 			tried++
-			if err := a.removeImage(ctx, r.Policy, i); err != nil {
+			err := a.removeImage(ctx, policies, r.Policy, i)
+			if errors.Is(err, errNoAnswer) {
+				return nil // the report has it
+			}
+			if err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// isDue reports whether the removal of an image is due as it was when that was decided.
+func (a *Agent) isDue(ctx context.Context, policies []noderetention.Policy, p noderetention.Policy, i noderetention.Item) bool {
+	return a.unchanged(policies) && (i.Reason != retain.Pressure || a.isPressed(ctx, p))
 }
 
 // isPressed reports whether the usage is known, and above the lower threshold of a policy. Removals free more than the runtime says
@@ -85,15 +95,24 @@ func (a *Agent) isPressed(ctx context.Context, p noderetention.Policy) bool {
 }
 
 // removeImage removes an image if nothing uses it, and it is as it was when that was decided. Its error says why the runtime can't
-// be asked.
-func (a *Agent) removeImage(ctx context.Context, p noderetention.Policy, i noderetention.Item) error {
+// be asked, or is errNoAnswer.
+func (a *Agent) removeImage(ctx context.Context, policies []noderetention.Policy, p noderetention.Policy, i noderetention.Item) error {
 	unused, err := a.isUnused(ctx, i)
 	if err != nil || !unused {
 		return err
 	}
+	if reviews(policies) {
+		removable, err := a.review(ctx, p, i)
+		if err != nil || !removable || !a.isDue(ctx, policies, p, i) {
+			return err
+		}
+		if unused, err = a.isUnused(ctx, i); err != nil || !unused { // an answer can take seconds
+			return err
+		}
+	}
 	err = a.Runtime.RemoveImage(ctx, i.ID)
 	if err != nil {
-		a.images.Failed(i.ID, time.Now().Add(retryAfter))
+		a.images.Hold(i.ID, time.Now().Add(retryAfter), "its removal failed")
 	}
 	if errors.Is(err, noderetention.ErrRefused) {
 		a.report.refused()

@@ -33,6 +33,8 @@ type machine struct {
 	unpacked int64    // how often the size of an image is freed; 0: once
 	calls    map[string]int
 	reports  []nodeagent.Report
+	labels   map[string]map[string]string // of images, by ID
+	review   func(context.Context, nodeagent.Review) (nodeagent.Answer, error)
 
 	// before is called before a call of the runtime, without the lock. It can change the machine, and fail the call.
 	before func(call, id string) error
@@ -89,6 +91,13 @@ func (m *machine) Image(_ context.Context, id string) (noderetention.Image, bool
 	return noderetention.Image{}, false, err
 }
 
+func (m *machine) Labels(_ context.Context, id string) (map[string]string, error) {
+	err := m.enter("Labels", id)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.labels[id], err
+}
+
 func (m *machine) Exited(_ context.Context, id string) (bool, error) {
 	err := m.enter("Exited", id)
 	m.mu.Lock()
@@ -139,7 +148,7 @@ func (m *machine) count(call string) int {
 func (m *machine) run(t *testing.T) *nodeagent.Agent {
 	t.Helper()
 	a := nodeagent.New(nodeagent.Options{
-		Runtime: m, Log: logr.Discard(),
+		Runtime: m, Log: logr.Discard(), Review: m.review,
 		Needs: func(_ context.Context, live bool) (nodeagent.Needs, error) {
 			err := m.enter(fmt.Sprint("Needs live=", live), "")
 			m.mu.Lock()

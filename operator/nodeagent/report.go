@@ -103,6 +103,13 @@ func (r *Report) images(n noderetention.Node, inUse int, results []noderetention
 	r.Images = &Images{Total: len(n.Images), InUse: inUse, Results: results}
 }
 
+// spare notes that an image that was due stays.
+func (r *Report) spare(id string) {
+	counted := *r.Images
+	counted.Results = without(counted.Results, id)
+	r.Images = &counted
+}
+
 // refused notes that the runtime did not remove an image.
 func (r *Report) refused() {
 	counted := *r.Images

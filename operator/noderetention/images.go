@@ -15,15 +15,21 @@ type Images struct {
 	since  time.Time
 	seen   map[string]usage // by ID
 	latest Node
-	used   []bool               // by position in latest.Images
-	failed map[string]time.Time // by ID: until when an image stays because its removal failed
+	used   []bool          // by position in latest.Images
+	held   map[string]hold // by ID: those that stay for a time
 }
 
 type usage struct{ first, last time.Time }
 
+// hold is why an image stays until a time.
+type hold struct {
+	until time.Time
+	why   string
+}
+
 // NewImages returns a memory that begins at a time.
 func NewImages(since time.Time) *Images {
-	return &Images{since: since, seen: map[string]usage{}, failed: map[string]time.Time{}}
+	return &Images{since: since, seen: map[string]usage{}, held: map[string]hold{}}
 }
 
 // Observe notes what a node has. Images that it no longer has are forgotten.
@@ -44,11 +50,20 @@ func (m *Images) Observe(n Node, now time.Time) {
 		seen[i.ID] = u
 	}
 	m.seen = seen
-	maps.DeleteFunc(m.failed, func(_ string, until time.Time) bool { return !now.Before(until) })
+	maps.DeleteFunc(m.held, func(_ string, h hold) bool { return !now.Before(h.until) })
 }
 
-// Failed notes that an image could not be removed: it stays until a time, so that others are removed in its place.
-func (m *Images) Failed(id string, until time.Time) { m.failed[id] = until }
+// Hold has an image stay until a time, so that others are removed in its place: its removal has failed, or something keeps it.
+func (m *Images) Hold(id string, until time.Time, why string) { m.held[id] = hold{until, why} }
+
+// Release ends all holds.
+func (m *Images) Release() { clear(m.held) }
+
+// Seen returns when an image was first seen on the node, and when it was last seen in use; zero if it was not.
+func (m *Images) Seen(id string) (first, last time.Time) {
+	u := m.seen[id]
+	return u.first, u.last
+}
 
 // Names returns the names of an image when the node was last observed.
 func (m *Images) Names(id string) []string {
@@ -164,8 +179,8 @@ func (m *Images) candidates(p Policy, enforced keeps, gone map[string]bool, now 
 			c.Use = retain.UseUnknown
 		}
 		switch {
-		case now.Before(m.failed[i.ID]):
-			c.Protected = "its removal failed"
+		case now.Before(m.held[i.ID].until):
+			c.Protected = m.held[i.ID].why
 		case c.Protected != "":
 		case !p.Enforce && p.Images.keeps(i):
 			c.Protected = p.Name

@@ -86,6 +86,9 @@ type ImageLimits struct {
 
 	// Keep are names of images that stay, in which * stands for any characters.
 	Keep []string
+
+	// EvaluatePolicies has others asked before any policy removes an image.
+	EvaluatePolicies bool
 }
 
 // ContainerLimits are limits of the exited containers on a node. Nil numbers are no limits.

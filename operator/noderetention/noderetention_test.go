@@ -217,7 +217,7 @@ func TestP19_ImageWhoseRemovalFailed_StaysForATime_AndOthersGoInItsPlace(t *test
 	limits := []noderetention.Policy{{Name: "full", Images: &noderetention.ImageLimits{Usage: &retain.Watermarks{High: 80, Low: 75}}}}
 	full := &retain.Usage{Capacity: 1000, Available: 200}
 	check(t, "at first", []string{"sha256:a"}, ids(m.Plan(limits, full, at(1))))
-	m.Failed("sha256:a", at(6))
+	m.Hold("sha256:a", at(6), "its removal failed")
 	check(t, "after the failure", []string{"sha256:b"}, ids(m.Plan(limits, full, at(2))))
 	m.Observe(node, at(6))
 	check(t, "later", []string{"sha256:a"}, ids(m.Plan(limits, full, at(6))))

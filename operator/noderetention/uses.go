@@ -22,7 +22,7 @@ func newIndex(images []Image) index {
 }
 
 func (x index) add(name string, at int) {
-	for _, form := range forms(name) {
+	for _, form := range Forms(name) {
 		x[form] = append(x[form], at)
 	}
 }
@@ -30,7 +30,7 @@ func (x index) add(name string, at int) {
 // find calls a function with the position of each image that is called by one of these names.
 func (x index) find(names []string, found func(at int)) {
 	for _, name := range names {
-		for _, form := range forms(name) {
+		for _, form := range Forms(name) {
 			for _, at := range x[form] {
 				found(at)
 			}
@@ -38,8 +38,8 @@ func (x index) find(names []string, found func(at int)) {
 	}
 }
 
-// forms returns the names by which an image can be referred to: the name as written, the full name, and the digest.
-func forms(name string) []string {
+// Forms returns the names by which an image can be referred to: the name as written, the full name, and the digest.
+func Forms(name string) []string {
 	list := []string{name}
 	if strings.HasPrefix(name, "sha256:") { // as a name, it would be of a repository
 		return list

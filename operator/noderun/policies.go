@@ -83,7 +83,7 @@ func selects(p *v1alpha1.NodeRetentionPolicy, node *corev1.Node) bool {
 func compile(p *v1alpha1.NodeRetentionPolicy) noderetention.Policy {
 	c := noderetention.Policy{Name: p.Name, UID: string(p.UID), Generation: p.Generation, Enforce: p.Spec.Mode == v1alpha1.ModeEnforce}
 	if i := p.Spec.Images; i != nil {
-		c.Images = &noderetention.ImageLimits{Keep: i.Keep}
+		c.Images = &noderetention.ImageLimits{Keep: i.Keep, EvaluatePolicies: i.EvaluatePolicies}
 		least, errLeast := duration(i.MinAge)
 		most, errMost := duration(i.MaxAge)
 		if errors.Join(errLeast, errMost) == nil {

@@ -75,6 +75,7 @@ func AddTo(mgr manager.Manager, o Options) error {
 			health.alive()
 			return s.policies()
 		},
+		Review: (&reviewer{client: direct, node: s.node}).review,
 		Publish: func(r nodeagent.Report) {
 			counted.observe(r)
 			writer.Publish(r)

@@ -21,6 +21,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/evaluate"
 	"github.com/gleaner-dev/gleaner/operator/finalizers"
 	"github.com/gleaner-dev/gleaner/operator/graph"
+	"github.com/gleaner-dev/gleaner/operator/imagereview"
 	"github.com/gleaner-dev/gleaner/operator/modulecall"
 	"github.com/gleaner-dev/gleaner/operator/policystatus"
 	"github.com/gleaner-dev/gleaner/operator/record"
@@ -215,6 +216,28 @@ func (r *Recorder) retentionEntry(o retainer.Outcome) record.Entry {
 		entry.NextAttempt = &o.NextAttempt
 	}
 	return entry
+}
+
+// RecordImage records that a policy keeps an image on a node, or can't be evaluated.
+func (r *Recorder) RecordImage(o imagereview.Outcome) {
+	spec := o.Request.Spec
+	name := spec.Image.ID
+	if len(spec.Image.Names) != 0 {
+		name = spec.Image.Names[0]
+	}
+	entry := record.Entry{
+		Time: r.options.Now(), Object: record.ObjectOf(o.Node), Reason: decide.KeptByPolicy, Action: record.None, Policy: o.Asked.PolicyName(r.options.Default),
+		Message: fmt.Sprintf("image %s, which NodeRetentionPolicy %s removes: %s", name, spec.Policy, spec.Limit), Evaluations: evaluationsOf(o.Asked),
+	}
+	if f := o.Asked.Fault; f != nil {
+		entry.Reason, entry.Error = decide.PolicyFault, f.Error()
+	}
+	r.countEvaluations(entry)
+	r.metrics.countDecision(entry, o.Node)
+	if entry, isNew := r.add(entry); isNew && r.announces(entry) {
+		r.log(entry)
+		r.raiseEvent(o.Node, entry)
+	}
 }
 
 // RecordFinalizer records a decision about an object that has a finalizer.

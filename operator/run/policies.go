@@ -81,7 +81,7 @@ func (op *Operator) connectSubscribers(client, watching metadata.Interface) {
 		Changed: op.snapshots.Changed, Selectors: op.snapshots.Selectors, Types: op.types, Gate: &op.gate,
 		Client: watching, Store: op.store, Now: op.now, Log: log,
 	})
-	op.subscribers = append(op.subscribers, labels.Run, op.pausing.source.Run, op.budgeting.budgeter.Run, op.cascading.log.Run, op.retention.Run, follow.gateChanges, follow.policyChanges, follow.pauseChanges, follow.budgetCalls, installer.Run, protecting.Run, gracePeriods.Run, op.statusWriter.Run, guard.Run)
+	op.subscribers = append(op.subscribers, labels.Run, op.pausing.source.Run, op.images.Run, op.budgeting.budgeter.Run, op.cascading.log.Run, op.retention.Run, follow.gateChanges, follow.policyChanges, follow.pauseChanges, follow.budgetCalls, installer.Run, protecting.Run, gracePeriods.Run, op.statusWriter.Run, guard.Run)
 	op.subscribers = append(op.subscribers, op.archiving.run()...)
 }
 

@@ -41,6 +41,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/gather"
 	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/graphstore"
+	"github.com/gleaner-dev/gleaner/operator/imagereview"
 	"github.com/gleaner-dev/gleaner/operator/keystore"
 	"github.com/gleaner-dev/gleaner/operator/modulecall"
 	"github.com/gleaner-dev/gleaner/operator/modulestore"
@@ -150,6 +151,7 @@ type Operator struct {
 	keys         *keystore.Store
 	archiving    archiving
 	pausing      pausing
+	images       *imagereview.Reviewer
 	budgeting    budgeting
 	cascading    cascading
 	retention    *retainer.Retainer
@@ -218,13 +220,16 @@ func (op *Operator) connect() error {
 		return err
 	}
 	op.connectKeys()
+	if err := op.connectImages(watching, reads); err != nil {
+		return err
+	}
 	op.watcher = watch.New(watch.Options{
 		Discovery:   discoverer,
 		Metadata:    watchClient,
 		APIServices: watch.ReadServices(services),
 		Ignored:     op.options.Ignored,
 		Interval:    op.options.DiscoveryInterval,
-		Sink:        sinks{memory{op}, op.archiving.archiver, op.cascading.log, op.store, op.snapshots, op.modules, op.pausing.source, op.budgeting.budgeter, listener{op}},
+		Sink:        sinks{memory{op}, op.archiving.archiver, op.cascading.log, op.store, op.snapshots, op.modules, op.pausing.source, op.budgeting.budgeter, op.images, listener{op}},
 		Log:         op.log.WithName("watch"),
 		OnChange:    op.typesChanged,
 		Selectors:   op.snapshots.Selectors,

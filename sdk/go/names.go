@@ -65,6 +65,10 @@ type (
 
 	// Retention is a limit of a retention policy that removes an object.
 	Retention = hostabi.Retention
+	// Image is a container image on a node.
+	Image = hostabi.Image
+	// Workload is an object with a template of Pods.
+	Workload = hostabi.Workload
 	// Result is the result of an intent.
 	Result = hostabi.Result
 	// ListResult is a page of objects.

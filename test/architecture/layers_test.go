@@ -199,6 +199,13 @@ var layers = map[string]layer{
 		},
 		external: []string{"k8s.io/apimachinery"},
 	},
+	"operator/imagereview": {
+		internal: []string{
+			"crds/v1alpha1", "hostabi", "operator/catalog", "operator/evaluate", "operator/follow", "operator/graph", "operator/livelist", "operator/livesource", "operator/modulecall",
+			"operator/noderetention", "policies",
+		},
+		external: []string{"github.com/go-logr/logr", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/controller-runtime"},
+	},
 	"operator/retainer": {
 		internal: []string{
 			"hostabi", "operator/act", "operator/candidate", "operator/catalog", "operator/decide", "operator/evaluate", "operator/follow", "operator/gate", "operator/graph", "operator/latest",
@@ -321,7 +328,7 @@ var layers = map[string]layer{
 	"operator/recorder": {
 		internal: []string{
 			"hostabi", "operator/act", "operator/collector", "operator/decide", "operator/evaluate", "operator/finalizers", "operator/graph",
-			"operator/modulecall", "operator/policystatus", "operator/record", "operator/retainer", "operator/writelimit",
+			"operator/imagereview", "operator/modulecall", "operator/policystatus", "operator/record", "operator/retainer", "operator/writelimit",
 		},
 		external: []string{"github.com/go-logr/logr", "github.com/prometheus", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
 	},
@@ -346,7 +353,7 @@ var layers = map[string]layer{
 		internal: []string{
 			"crds/v1alpha1", "operator/act", "operator/admission", "operator/archive", "operator/archiver", "operator/archivestore", "operator/budgeter", "operator/bulkread", "operator/canary", "operator/cascadelog", "operator/catalog", "operator/collector",
 			"operator/companion", "operator/companion/reviewer", "operator/completion", "operator/debug", "operator/escape", "operator/evaluate", "operator/fairqueue", "operator/finalizers",
-			"operator/gate", "operator/gather", "operator/graceperiod", "operator/graph", "operator/graphstore", "operator/intents", "operator/inuse", "operator/keystore",
+			"operator/gate", "operator/gather", "operator/graceperiod", "operator/graph", "operator/graphstore", "operator/imagereview", "operator/intents", "operator/inuse", "operator/keystore",
 			"operator/modulecall", "operator/modulestore", "operator/modulestore/loader", "operator/networks", "operator/pause", "operator/pausestore", "operator/policyset", "operator/policystatus", "operator/protect", "operator/protect/reviewer", "operator/record", "operator/recordlog",
 			"operator/recorder", "operator/relabel", "operator/retainer", "operator/watch", "operator/webhook", "operator/writelimit", "operator/writer",
 			"policies", "policies/source/egress", "policies/worker",

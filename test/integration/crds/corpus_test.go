@@ -260,6 +260,8 @@ func typed(t *testing.T, kind string, spec any) any {
 		return convert[v1alpha1.PolicyModuleSpec](t, spec)
 	case v1alpha1.KindNodeRetentionPolicy:
 		return convert[v1alpha1.NodeRetentionPolicySpec](t, spec)
+	case v1alpha1.KindImageRemovalRequest:
+		return convert[v1alpha1.ImageRemovalRequestSpec](t, spec)
 	case v1alpha1.KindFinalizer, v1alpha1.KindClusterFinalizer:
 		return convert[v1alpha1.FinalizerSpec](t, spec)
 	case v1alpha1.KindArchivePolicy, v1alpha1.KindClusterArchivePolicy:

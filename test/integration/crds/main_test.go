@@ -62,9 +62,11 @@ var (
 	nodePolicy = kind{v1alpha1.KindNodeRetentionPolicy, "noderetentionpolicies", true}
 	nodeStatus = kind{v1alpha1.KindNodeRetention, "noderetentions", true}
 
+	imageRemoval = kind{v1alpha1.KindImageRemovalRequest, "imageremovalrequests", true}
+
 	kinds = []kind{
 		policy, clusterPolicy, module, clusterModule, finalizer, clusterFinalizer, archive, clusterArchive, pause, clusterPause, budget, clusterBudget, retention, clusterRetention,
-		nodePolicy, nodeStatus,
+		nodePolicy, nodeStatus, imageRemoval,
 	}
 )
 

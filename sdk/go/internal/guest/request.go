@@ -39,6 +39,8 @@ func decode(data []byte) (hostabi.Request, error) {
 			r.UserInfo = jsonread.Optional(c.Reader, c.userInfo)
 		case "retention":
 			r.Retention = jsonread.Optional(c.Reader, c.retention)
+		case "image":
+			r.Image = jsonread.Optional(c.Reader, c.image)
 		case "ownersAbsentSince":
 			r.OwnersAbsentSince = jsonread.Optional(c.Reader, c.Time)
 		case "time":
@@ -108,6 +110,48 @@ func (c decoder) retention() (r hostabi.Retention) {
 		}
 	})
 	return r
+}
+
+func (c decoder) image() (i hostabi.Image) {
+	c.Fields(func(name string) {
+		switch name {
+		case "id":
+			i.ID = c.Text()
+		case "names":
+			i.Names = jsonread.List(c.Reader, c.Text)
+		case "labels":
+			i.Labels = jsonread.Map(c.Reader, c.Text)
+		case "sizeBytes":
+			i.SizeBytes = c.Int64()
+		case "firstSeen":
+			i.FirstSeen = c.Time()
+		case "lastUsed":
+			i.LastUsed = jsonread.Optional(c.Reader, c.Time)
+		case "workloads":
+			i.Workloads = jsonread.List(c.Reader, c.workload)
+		default:
+			c.Skip()
+		}
+	})
+	return i
+}
+
+func (c decoder) workload() (w hostabi.Workload) {
+	c.Fields(func(name string) {
+		switch name {
+		case "apiVersion":
+			w.APIVersion = c.Text()
+		case "kind":
+			w.Kind = c.Text()
+		case "namespace":
+			w.Namespace = c.Text()
+		case "name":
+			w.Name = c.Text()
+		default:
+			c.Skip()
+		}
+	})
+	return w
 }
 
 func (c decoder) policy() (p hostabi.Policy) {
