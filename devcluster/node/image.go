@@ -88,7 +88,7 @@ func pack(image, program string, content []byte) ([]byte, error) {
 	}
 	config, err := json.Marshal(v1.ConfigFile{
 		OS: "linux", Architecture: runtime.GOARCH,
-		Config: v1.Config{Entrypoint: []string{"/" + program}},
+		Config: v1.Config{Entrypoint: []string{"/" + program}, Labels: map[string]string{"gleaner.test/program": program}},
 		RootFS: v1.RootFS{Type: "layers", DiffIDs: []v1.Hash{{Algorithm: "sha256", Hex: fmt.Sprintf("%x", sha256.Sum256(layer))}}},
 	})
 	if err != nil {

@@ -202,6 +202,12 @@ func (b *box) testOwnNode(t *testing.T) {
 		if err := c.Create(t.Context(), &v1alpha1.NodeRetention{ObjectMeta: metav1.ObjectMeta{Name: "elsewhere"}}, client.DryRunAll); err == nil {
 			t.Errorf("with a token of %q, it may write about any node", on)
 		}
+		request := &v1alpha1.ImageRemovalRequest{ObjectMeta: metav1.ObjectMeta{Name: "request"}, Spec: v1alpha1.ImageRemovalRequestSpec{
+			NodeName: "kubelet", Policy: "p", Limit: "Usage", Image: v1alpha1.NodeImage{ID: "i", FirstSeen: metav1.Now()},
+		}}
+		if err := c.Create(t.Context(), request, client.DryRunAll); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("with a token of %q, a request for an image of node kubelet: %v, want %q", on, err, want)
+		}
 		if err := c.Delete(t.Context(), written, client.DryRunAll); err == nil {
 			t.Errorf("with a token of %q, it may delete", on)
 		}

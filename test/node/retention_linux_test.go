@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
 	"github.com/gleaner-dev/gleaner/devcluster/node"
@@ -171,4 +172,51 @@ func TestNodeRetention_RuntimeThatRestartsOrHangs_IsAskedAgain(t *testing.T) {
 		}
 		return err
 	})
+}
+
+// The operator is not here: the test answers in its place.
+func TestNodeRetention_AsksBeforeARemoval_AndKeepsWhatPoliciesKeep(t *testing.T) {
+	b := startBox(t)
+	b.add("a", "b")
+	b.apply("asks", `{mode: Enforce, images: {minAge: 0s, evaluatePolicies: true}}`)
+	b.apply("clean", clean)
+	answered := map[string]v1alpha1.ImageRemovalRequestSpec{}
+	b.eventually(func() error {
+		var list v1alpha1.ImageRemovalRequestList
+		if err := b.api.List(b.Context(), &list); err != nil {
+			return err
+		}
+		for _, q := range list.Items {
+			if q.Spec.NodeName != b.node.Name() || q.Status.Decision != "" {
+				continue
+			}
+			q.Status = v1alpha1.ImageRemovalRequestStatus{Decision: v1alpha1.ImageRemove}
+			if slices.Contains(q.Spec.Image.Names, reference("a")) {
+				q.Status = v1alpha1.ImageRemovalRequestStatus{Decision: v1alpha1.ImageKeep, DecidedBy: "ClusterGCPolicy base", After: "1h"}
+			}
+			if err := b.api.Status().Update(b.Context(), &q); err != nil {
+				return client.IgnoreNotFound(err) // it has waited for long enough, and asks again
+			}
+			answered[q.Spec.Image.Names[0]] = q.Spec
+		}
+		got, err := b.has("a", "b")
+		if err == nil && !slices.Equal(got, []string{"a"}) {
+			err = fmt.Errorf("the node has %q, answered were %d requests", got, len(answered))
+		}
+		return err
+	})
+	if q := answered[reference("a")]; q.Image.Labels["gleaner.test/program"] != "a" || q.Limit != "Usage" || q.Policy != b.node.Name()+"-clean" || q.Image.SizeBytes == 0 {
+		t.Errorf("asked %+v", q)
+	}
+	b.eventually(func() error {
+		s, err := b.status()
+		if err == nil && (s.Images == nil || s.Images.Removed != 1 || s.Images.Due != 0) {
+			err = fmt.Errorf("images: %+v", s.Images)
+		}
+		return err
+	})
+	var left v1alpha1.ImageRemovalRequestList
+	if err := b.api.List(b.Context(), &left); err != nil || slices.ContainsFunc(left.Items, func(q v1alpha1.ImageRemovalRequest) bool { return q.Spec.NodeName == b.node.Name() }) {
+		t.Errorf("requests are left: %v %v", left.Items, err)
+	}
 }

@@ -58,6 +58,9 @@ var resources = map[string]schema.GroupVersionResource{
 	"ServiceAccount":           {Version: "v1", Resource: "serviceaccounts"},
 	"Pod":                      {Version: "v1", Resource: "pods"},
 	"ReplicaSet":               {Group: "apps", Version: "v1", Resource: "replicasets"},
+	"Deployment":               {Group: "apps", Version: "v1", Resource: "deployments"},
+	"Node":                     {Version: "v1", Resource: "nodes"},
+	"ImageRemovalRequest":      {Group: "gleaner.dev", Version: "v1alpha1", Resource: "imageremovalrequests"},
 	"DaemonSet":                {Group: "apps", Version: "v1", Resource: "daemonsets"},
 	"PersistentVolumeClaim":    {Version: "v1", Resource: "persistentvolumeclaims"},
 	"Role":                     {Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "roles"},
@@ -87,6 +90,7 @@ var clusterScoped = map[string]bool{
 	"CustomResourceDefinition": true,
 	"Namespace":                true, "ClusterRole": true, "ClusterRoleBinding": true, "ClusterGCPolicy": true, "ClusterPolicyModule": true, "ClusterFinalizer": true,
 	"ClusterArchivePolicy": true, "ClusterPause": true, "ClusterDeletionBudget": true, "ClusterRetentionPolicy": true,
+	"Node": true, "ImageRemovalRequest": true,
 }
 
 func (w *env) client(o *unstructured.Unstructured) dynamic.ResourceInterface {
