@@ -78,25 +78,7 @@ func (e *encoder) request(r Request) {
 	e.name("dependents")
 	e.dependents(r.Dependents)
 	e.optionalText("requestedPropagation", string(r.RequestedPropagation))
-	if r.UserInfo != nil {
-		e.name("userInfo")
-		e.open()
-		e.text("username", r.UserInfo.Username)
-		e.texts("groups", r.UserInfo.Groups)
-		e.close()
-	}
-	if r.Retention != nil {
-		e.name("retention")
-		e.open()
-		e.text("policy", r.Retention.Policy)
-		e.optionalText("namespace", r.Retention.Namespace)
-		e.text("limit", r.Retention.Limit)
-		e.close()
-	}
-	if r.Image != nil {
-		e.name("image")
-		e.image(*r.Image)
-	}
+	e.ofHook(r)
 	e.optionalTime("ownersAbsentSince", r.OwnersAbsentSince)
 	e.time("time", r.Time)
 	e.bool("namespaceTerminating", r.NamespaceTerminating)
@@ -119,6 +101,29 @@ func (e *encoder) request(r Request) {
 	e.close()
 	e.texts("withheld", r.Withheld)
 	e.close()
+}
+
+// ofHook writes what requests of one hook only have.
+func (e *encoder) ofHook(r Request) {
+	if r.UserInfo != nil {
+		e.name("userInfo")
+		e.open()
+		e.text("username", r.UserInfo.Username)
+		e.texts("groups", r.UserInfo.Groups)
+		e.close()
+	}
+	if r.Retention != nil {
+		e.name("retention")
+		e.open()
+		e.text("policy", r.Retention.Policy)
+		e.optionalText("namespace", r.Retention.Namespace)
+		e.text("limit", r.Retention.Limit)
+		e.close()
+	}
+	if r.Image != nil {
+		e.name("image")
+		e.image(*r.Image)
+	}
 }
 
 func (e *encoder) object(o Object) {
