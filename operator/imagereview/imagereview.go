@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -41,6 +42,9 @@ const (
 
 	// expires is when a request is deleted if its node has not done so.
 	expires = 10 * time.Minute
+
+	// minRetry is when those that wait have their turn, if none of the others could be answered.
+	minRetry = time.Second
 
 	// keptFor is how long an image stays if the policy that keeps it does not say.
 	keptFor = 10 * time.Minute
@@ -108,21 +112,29 @@ func (r *Reviewer) answerAll(ctx context.Context, all []v1alpha1.ImageRemovalReq
 	}
 	due, more := r.due(ctx, all)
 	var running sync.WaitGroup
+	var answered atomic.Int32
 	slots := make(chan struct{}, atOnce)
 	for i := range due {
 		slots <- struct{}{}
 		running.Go(func() {
 			defer func() { <-slots }()
-			if err := r.answer(ctx, &due[i]); err != nil && ctx.Err() == nil {
+			err := r.answer(ctx, &due[i])
+			if err == nil {
+				answered.Add(1)
+			} else if ctx.Err() == nil {
 				r.options.Log.Info("Could not answer an image removal request, retrying", "request", due[i].Name, "node", due[i].Spec.NodeName, "error", err.Error())
 			}
 		})
 	}
 	running.Wait()
-	if more {
+	switch {
+	case !more:
+		return time.Time{}
+	case answered.Load() == 0:
+		return r.options.Now().Add(minRetry)
+	default:
 		return r.options.Now()
 	}
-	return time.Time{}
 }
 
 // due returns the requests to answer now, and whether there are more. It deletes those that have expired.

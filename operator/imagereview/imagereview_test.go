@@ -45,6 +45,7 @@ type world struct {
 	following bool
 	workloads map[string][]string // manifests by resource
 	lists     int
+	reads     int   // of nodes
 	failure   error // of lists of workloads
 }
 
@@ -105,6 +106,9 @@ func (*world) Lookup(graph.ID) (graph.View, bool) { return graph.View{}, false }
 
 // Get implements modulecall.Reader. All nodes exist but the one called gone.
 func (w *world) Get(_ context.Context, _ policies.ServiceAccount, r schema.GroupVersionResource, _, name string) (*unstructured.Unstructured, error) {
+	w.mu.Lock()
+	w.reads++
+	w.mu.Unlock()
 	if name == "gone" {
 		return nil, apierrors.NewNotFound(r.GroupResource(), name)
 	}
@@ -135,10 +139,14 @@ func (w *world) List(_ context.Context, r schema.GroupVersionResource, _, _ stri
 }
 
 // request creates a request of a node, some time ago.
-func (w *world) request(node string, ago time.Duration) {
+func (w *world) request(node string, ago time.Duration, names ...string) {
 	w.Helper()
+	name := node + "-1"
+	if len(names) != 0 {
+		name = names[0]
+	}
 	err := w.client.Create(w.Context(), &v1alpha1.ImageRemovalRequest{
-		ObjectMeta: metav1.ObjectMeta{Name: node + "-1", UID: "u", CreationTimestamp: metav1.NewTime(time.Now().Add(-ago))},
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: "u", CreationTimestamp: metav1.NewTime(time.Now().Add(-ago))},
 		Spec: v1alpha1.ImageRemovalRequestSpec{NodeName: node, Policy: "full", Limit: "Usage", Image: v1alpha1.NodeImage{
 			ID: "sha256:a", Names: []string{"docker.io/library/web:1"}, Labels: map[string]v1alpha1.ImageLabel{"team": "shop"}, SizeBytes: 7, FirstSeen: metav1.NewTime(time.Now()),
 		}},
@@ -308,6 +316,22 @@ func TestReview_WithoutPolicies_NoWorkloadIsListed(t *testing.T) {
 		w.run()
 		if w.answered("a").Decision != v1alpha1.ImageRemove || w.lists != 0 {
 			t.Errorf("%d lists", w.lists)
+		}
+	})
+}
+
+// Requests that can't be answered are not read again and again.
+func TestReview_SeveralRequestsOfANodeThatIsGone_CostLittle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, saying(hostabi.Verdict{Decision: hostabi.DecisionRemove}))
+		w.request("gone", time.Minute)
+		w.request("gone", 0, "gone-2")
+		w.run()
+		time.Sleep(time.Minute)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.reads == 0 || w.reads > 100 {
+			t.Errorf("the node was read %d times in a minute", w.reads)
 		}
 	})
 }
