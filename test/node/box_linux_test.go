@@ -185,16 +185,22 @@ func linger(t testing.TB) []byte {
 func (b *box) add(names ...string) {
 	b.Helper()
 	for _, name := range names {
-		program := filepath.Join(b.TempDir(), name)
-		content := make([]byte, imageSize)
-		copy(content[copy(content, linger(b)):], name) // what follows a program is not read
-		if err := os.WriteFile(program, content, 0o600); err != nil {
-			b.Fatal(err)
-		}
-		if err := b.node.Import(b.Context(), reference(name), program); err != nil {
+		if err := b.node.Import(b.Context(), reference(name), b.program(name)); err != nil {
 			b.Fatal(err)
 		}
 	}
+}
+
+// program returns the program of an image, a file of imageSize that differs from that of others and runs as node.Linger does.
+func (b *box) program(name string) string {
+	b.Helper()
+	program := filepath.Join(b.TempDir(), name)
+	content := make([]byte, imageSize)
+	copy(content[copy(content, linger(b)):], name) // what follows a program is not read
+	if err := os.WriteFile(program, content, 0o600); err != nil {
+		b.Fatal(err)
+	}
+	return program
 }
 
 // has returns which of these images the node has.
@@ -224,13 +230,7 @@ func (b *box) expectImages(of []string, want ...string) {
 // runPod runs a Pod with one container through the CRI, on the machine's network, and returns the IDs of its sandbox and its container.
 func (b *box) runPod(name, image string, args ...string) (sandbox, container string) {
 	b.Helper()
-	config := &runtimeapi.PodSandboxConfig{
-		Metadata: &runtimeapi.PodSandboxMetadata{Name: name, Namespace: "shop", Uid: name},
-		Labels:   map[string]string{"io.kubernetes.pod.name": name, "io.kubernetes.pod.namespace": "shop", "io.kubernetes.pod.uid": name},
-		Linux: &runtimeapi.LinuxPodSandboxConfig{SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
-			NamespaceOptions: &runtimeapi.NamespaceOption{Network: runtimeapi.NamespaceMode_NODE},
-		}},
-	}
+	config := sandboxConfig(name)
 	sandbox, err := b.runtime.RunPodSandbox(b.Context(), config, "")
 	if err != nil {
 		b.Fatal(err)
@@ -239,27 +239,43 @@ func (b *box) runPod(name, image string, args ...string) (sandbox, container str
 	return sandbox, b.runContainer(sandbox, config, 0, image, args...)
 }
 
+// sandboxConfig configures the sandbox of a Pod on the machine's network.
+func sandboxConfig(name string) *runtimeapi.PodSandboxConfig {
+	return &runtimeapi.PodSandboxConfig{
+		Metadata: &runtimeapi.PodSandboxMetadata{Name: name, Namespace: "shop", Uid: name},
+		Labels:   map[string]string{"io.kubernetes.pod.name": name, "io.kubernetes.pod.namespace": "shop", "io.kubernetes.pod.uid": name},
+		Linux: &runtimeapi.LinuxPodSandboxConfig{SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
+			NamespaceOptions: &runtimeapi.NamespaceOption{Network: runtimeapi.NamespaceMode_NODE},
+		}},
+	}
+}
+
 // runContainer runs another attempt of the container of a Pod.
 func (b *box) runContainer(sandbox string, config *runtimeapi.PodSandboxConfig, attempt uint32, image string, args ...string) string {
 	b.Helper()
+	id, err := b.createContainer(sandbox, config, attempt, image, args...)
+	if err == nil {
+		err = b.runtime.StartContainer(b.Context(), id)
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	return id
+}
+
+// createContainer creates another attempt of the container of a Pod.
+func (b *box) createContainer(sandbox string, config *runtimeapi.PodSandboxConfig, attempt uint32, image string, args ...string) (string, error) {
 	labels := map[string]string{"io.kubernetes.container.name": "c"}
 	for key, value := range config.Labels {
 		labels[key] = value
 	}
-	id, err := b.runtime.CreateContainer(b.Context(), sandbox, &runtimeapi.ContainerConfig{
+	return b.runtime.CreateContainer(b.Context(), sandbox, &runtimeapi.ContainerConfig{
 		Metadata: &runtimeapi.ContainerMetadata{Name: "c", Attempt: attempt}, Labels: labels,
 		Image: &runtimeapi.ImageSpec{Image: image}, Args: args,
 		Linux: &runtimeapi.LinuxContainerConfig{SecurityContext: &runtimeapi.LinuxContainerSecurityContext{
 			NamespaceOptions: &runtimeapi.NamespaceOption{Network: runtimeapi.NamespaceMode_NODE},
 		}},
 	}, config)
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := b.runtime.StartContainer(b.Context(), id); err != nil {
-		b.Fatal(err)
-	}
-	return id
 }
 
 // createPod creates a Pod on the node that nothing runs.

@@ -81,13 +81,7 @@ func TestNodeRetention_UnderPressure_TheLeastRecentlyUsedGoFirst_AndNoMoreThanNe
 
 func TestNodeRetention_ExitedContainers_AreRemovedByNumber(t *testing.T) {
 	b := startBox(t)
-	config := &runtimeapi.PodSandboxConfig{
-		Metadata: &runtimeapi.PodSandboxMetadata{Name: "web", Namespace: "shop", Uid: "web"},
-		Labels:   map[string]string{"io.kubernetes.pod.name": "web", "io.kubernetes.pod.namespace": "shop", "io.kubernetes.pod.uid": "web"},
-		Linux: &runtimeapi.LinuxPodSandboxConfig{SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
-			NamespaceOptions: &runtimeapi.NamespaceOption{Network: runtimeapi.NamespaceMode_NODE},
-		}},
-	}
+	config := sandboxConfig("web")
 	sandbox, err := b.runtime.RunPodSandbox(t.Context(), config, "")
 	if err != nil {
 		t.Fatal(err)
