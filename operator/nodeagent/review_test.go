@@ -3,6 +3,7 @@ package nodeagent_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -61,10 +62,10 @@ func TestReview_AnImageThatAPolicyKeepsStays_AndOthersGoInItsPlace(t *testing.T)
 // What does not answer keeps everything, and costs little time.
 func TestReview_WithoutAnAnswer_NothingIsRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		asked, down := 0, true
+		asked, up := 0, atomic.Bool{}
 		m := reviewed(func(nodeagent.Review) (nodeagent.Answer, error) {
 			asked++
-			if down {
+			if !up.Load() {
 				return nodeagent.Answer{}, errors.New("the operator does not answer")
 			}
 			return nodeagent.Answer{Remove: true}, nil
@@ -75,7 +76,7 @@ func TestReview_WithoutAnAnswer_NothingIsRemoved(t *testing.T) {
 		if r := m.last(t); asked != 1 || len(r.Removals) != 1 || r.Removals[0].Err == nil || r.RuntimeErr != nil || r.Short == nil {
 			t.Errorf("asked %d times; report %+v", asked, r)
 		}
-		down = false
+		up.Store(true)
 		after(10 * time.Minute)
 		m.wantRemoved(t, "when it answers", "a", "b")
 	})
