@@ -3,6 +3,7 @@ package nodeagent_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -30,9 +31,10 @@ func reviewed(answer func(nodeagent.Review) (nodeagent.Answer, error)) *machine 
 
 func TestReview_AnImageThatAPolicyKeepsStays_AndOthersGoInItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var asked []nodeagent.Review
-		m := reviewed(func(r nodeagent.Review) (nodeagent.Answer, error) {
-			asked = append(asked, r)
+		var m *machine
+		var reviews []nodeagent.Review
+		m = reviewed(func(r nodeagent.Review) (nodeagent.Answer, error) {
+			m.change(func() { reviews = append(reviews, r) })
 			return nodeagent.Answer{Remove: r.Image.ID != "a", By: "ClusterGCPolicy base", Reason: "a base image", After: time.Hour}, nil
 		})
 		m.labels = map[string]map[string]string{"a": {"team": "shop"}}
@@ -41,16 +43,20 @@ func TestReview_AnImageThatAPolicyKeepsStays_AndOthersGoInItsPlace(t *testing.T)
 		m.wantRemoved(t, "at first", "b")
 		after(10 * time.Minute)
 		m.wantRemoved(t, "when a has been held back", "b", "c")
-		if r := asked[0]; r.Image.ID != "a" || r.Labels["team"] != "shop" || r.Policy != "full" || r.Limit != retain.Pressure || r.FirstSeen.IsZero() || !r.LastUsed.IsZero() {
+		asked := func() (list []nodeagent.Review) {
+			m.change(func() { list = slices.Clone(reviews) })
+			return list
+		}
+		if r := asked()[0]; r.Image.ID != "a" || r.Labels["team"] != "shop" || r.Policy != "full" || r.Limit != retain.Pressure || r.FirstSeen.IsZero() || !r.LastUsed.IsZero() {
 			t.Errorf("asked %+v", r)
 		}
 		if kept := m.last(t).Images.Results[1].Kept["a"]; kept != retain.IsProtected {
 			t.Errorf("a stays because of %q", kept)
 		}
-		n := len(asked)
+		n := len(asked())
 		m.change(func() { m.use.Available = 200 })
 		after(time.Hour)
-		if len(asked) <= n || asked[len(asked)-1].Image.ID != "a" {
+		if all := asked(); len(all) <= n || all[len(all)-1].Image.ID != "a" {
 			t.Error("it was not asked again about a after an hour")
 		}
 		m.change(func() { m.policies = []noderetention.Policy{full(75, 70)} })
@@ -62,9 +68,10 @@ func TestReview_AnImageThatAPolicyKeepsStays_AndOthersGoInItsPlace(t *testing.T)
 // What does not answer keeps everything, and costs little time.
 func TestReview_WithoutAnAnswer_NothingIsRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		asked, up := 0, atomic.Bool{}
+		var asked atomic.Int32
+		var up atomic.Bool
 		m := reviewed(func(nodeagent.Review) (nodeagent.Answer, error) {
-			asked++
+			asked.Add(1)
 			if !up.Load() {
 				return nodeagent.Answer{}, errors.New("the operator does not answer")
 			}
@@ -73,8 +80,8 @@ func TestReview_WithoutAnAnswer_NothingIsRemoved(t *testing.T) {
 		m.run(t)
 		after(time.Second)
 		m.wantRemoved(t, "without an answer")
-		if r := m.last(t); asked != 1 || len(r.Removals) != 1 || r.Removals[0].Err == nil || r.RuntimeErr != nil || r.Short == nil {
-			t.Errorf("asked %d times; report %+v", asked, r)
+		if r := m.last(t); asked.Load() != 1 || len(r.Removals) != 1 || r.Removals[0].Err == nil || r.RuntimeErr != nil || r.Short == nil {
+			t.Errorf("asked %d times; report %+v", asked.Load(), r)
 		}
 		up.Store(true)
 		after(10 * time.Minute)
