@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -19,6 +20,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
@@ -45,6 +47,9 @@ const (
 
 	// minRetry is when those that wait have their turn, if none of the others could be answered.
 	minRetry = time.Second
+
+	// failedRetry is when a request that could not be answered has its turn again.
+	failedRetry = 3 * time.Second
 
 	// keptFor is how long an image stays if the policy that keeps it does not say.
 	keptFor = 10 * time.Minute
@@ -87,11 +92,14 @@ type Reviewer struct {
 	*livesource.Source[[]v1alpha1.ImageRemovalRequest]
 	options   Options
 	workloads *workloads
+
+	mu     sync.Mutex              // covers what follows
+	failed map[types.UID]time.Time // until when requests without an answer wait, so that others have their turn
 }
 
 // New returns a Reviewer that has read nothing yet.
 func New(o Options) *Reviewer {
-	r := &Reviewer{options: o, workloads: &workloads{lister: o.Lister, types: o.Types, now: o.Now}}
+	r := &Reviewer{options: o, workloads: &workloads{lister: o.Lister, types: o.Types, now: o.Now}, failed: map[types.UID]time.Time{}}
 	r.Source = livesource.New(livesource.Options[[]v1alpha1.ImageRemovalRequest]{
 		Name: "image removal requests", Kinds: []string{v1alpha1.KindImageRemovalRequest}, Now: o.Now, Log: o.Log, Read: r.read, Published: r.answerAll,
 	})
@@ -121,7 +129,12 @@ func (r *Reviewer) answerAll(ctx context.Context, all []v1alpha1.ImageRemovalReq
 			err := r.answer(ctx, &due[i])
 			if err == nil {
 				answered.Add(1)
-			} else if ctx.Err() == nil {
+				return
+			}
+			r.mu.Lock()
+			r.failed[due[i].UID] = r.options.Now().Add(failedRetry)
+			r.mu.Unlock()
+			if ctx.Err() == nil {
 				r.options.Log.Info("Could not answer an image removal request, retrying", "request", due[i].Name, "node", due[i].Spec.NodeName, "error", err.Error())
 			}
 		})
@@ -142,6 +155,9 @@ func (r *Reviewer) due(ctx context.Context, all []v1alpha1.ImageRemovalRequest) 
 	slices.SortFunc(all, func(a, b v1alpha1.ImageRemovalRequest) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.failed, func(_ types.UID, until time.Time) bool { return !r.options.Now().Before(until) })
 	nodes := map[string]bool{}
 	for _, one := range all {
 		switch {
@@ -151,6 +167,7 @@ func (r *Reviewer) due(ctx context.Context, all []v1alpha1.ImageRemovalRequest) 
 				r.options.Log.Error(err, "Could not delete an image removal request that has expired", "request", one.Name)
 			}
 		case one.Status.Decision != "" || one.DeletionTimestamp != nil:
+		case !r.failed[one.UID].IsZero():
 		case nodes[one.Spec.NodeName] || len(due) == perTurn:
 			more = true
 		default:

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/yaml"
@@ -109,7 +111,7 @@ func (w *world) Get(_ context.Context, _ policies.ServiceAccount, r schema.Group
 	w.mu.Lock()
 	w.reads++
 	w.mu.Unlock()
-	if name == "gone" {
+	if strings.HasPrefix(name, "gone") {
 		return nil, apierrors.NewNotFound(r.GroupResource(), name)
 	}
 	return &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": name, "uid": "u-" + name}}}, nil
@@ -146,7 +148,7 @@ func (w *world) request(node string, ago time.Duration, names ...string) {
 		name = names[0]
 	}
 	err := w.client.Create(w.Context(), &v1alpha1.ImageRemovalRequest{
-		ObjectMeta: metav1.ObjectMeta{Name: name, UID: "u", CreationTimestamp: metav1.NewTime(time.Now().Add(-ago))},
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(time.Now().Add(-ago))},
 		Spec: v1alpha1.ImageRemovalRequestSpec{NodeName: node, Policy: "full", Limit: "Usage", Image: v1alpha1.NodeImage{
 			ID: "sha256:a", Names: []string{"docker.io/library/web:1"}, Labels: map[string]v1alpha1.ImageLabel{"team": "shop"}, SizeBytes: 7, FirstSeen: metav1.NewTime(time.Now()),
 		}},
@@ -332,6 +334,22 @@ func TestReview_SeveralRequestsOfANodeThatIsGone_CostLittle(t *testing.T) {
 		defer w.mu.Unlock()
 		if w.reads == 0 || w.reads > 100 {
 			t.Errorf("the node was read %d times in a minute", w.reads)
+		}
+	})
+}
+
+// Many requests that can't be answered delay no other.
+func TestReview_RequestsWithoutAnAnswer_DelayNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, saying(hostabi.Verdict{Decision: hostabi.DecisionRemove}))
+		for i := range 20 {
+			w.request(fmt.Sprint("gone", i), time.Minute)
+		}
+		w.request("a", 0)
+		w.run()
+		time.Sleep(5 * time.Second)
+		if w.answered("a").Decision != v1alpha1.ImageRemove {
+			t.Error("a has no answer after 5 s")
 		}
 	})
 }
