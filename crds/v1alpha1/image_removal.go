@@ -137,9 +137,9 @@ type ImageRemovalRequest struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// What is to be removed. It can't be changed.
+	// The removal that is requested. Immutable.
 	//
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="a request can't be changed: create another one"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="field is immutable: create another ImageRemovalRequest"
 	Spec ImageRemovalRequestSpec `json:"spec"`
 
 	// The answer.

@@ -22,7 +22,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/retain"
 )
 
-// asked returns a reviewer of node a whose requests are answered after a time, and what it requests. The empty answer is none.
+// asked returns a reviewer of node a and its requests. Each request gets the answer after a delay; an empty answer is no answer.
 func asked(t *testing.T, answer v1alpha1.ImageRemovalRequestStatus, after time.Duration) (*reviewer, *[]v1alpha1.ImageRemovalRequest) {
 	t.Helper()
 	scheme := runtime.NewScheme()

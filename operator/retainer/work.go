@@ -142,7 +142,7 @@ func (r *Retainer) stillPending(p *plan, uid types.UID) bool {
 	return r.plans[p.Object.GetUID()] == p && p.ready() && p.Enforces() && p.isPending(uid)
 }
 
-// waits reports whether a removal is to be tried later.
+// waits reports whether a removal has to be retried later.
 func (r *Retainer) waits(p *plan, d retention.Decision) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

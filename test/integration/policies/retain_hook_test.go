@@ -22,14 +22,14 @@ spec:
   mode: Enforce
   resources: [{apiGroups: [""], resources: [secrets]}]
   objectSelector: {matchLabels: {debug: "true"}}
-  fixed: {retain: {decision: Keep, reason: somebody looks at it}}`)
+  fixed: {retain: {decision: Keep, reason: under investigation}}`)
 	p := w.retention("old", "Enforce", "/secrets", "maxAge: 1s")
 	w.waitForDeletion(old)
 	if e := w.expectKept(looking, "KeptByPolicy"); e.Policy != "GCPolicy "+w.ns+"/debug" || len(e.Evaluations) != 1 || e.Evaluations[0].Hook != "retain" || e.NextAttempt == nil {
 		t.Errorf("recorded %+v", e)
 	}
 	w.waitForCondition(p, v1alpha1.ConditionEnforcing, metav1.ConditionTrue, "Enforcing",
-		"another policy keeps Secret "+w.ns+"/looking: GCPolicy "+w.ns+"/debug: somebody looks at it")
+		"another policy keeps Secret "+w.ns+"/looking: GCPolicy "+w.ns+"/debug: under investigation")
 	w.eventually(func() error {
 		if s := statusOf(t, w.get(p)); s.Kept["Policy"] != 1 || ptr.Deref(s.Due, -1) != 0 || len(s.NextRemovals) != 0 {
 			return errorf("status %+v", s)
