@@ -39,6 +39,7 @@ type world struct {
 	*testing.T
 	client client.Client
 	set    *policies.Set
+	slow   time.Duration // of each list of workloads
 
 	mu        sync.Mutex // covers what follows
 	answer    func(evaluate.Input) (evaluate.Result, error)
@@ -122,7 +123,8 @@ func (*world) Namespace(context.Context, string) (modulecall.Namespace, error) {
 }
 
 // List implements follow.Lister.
-func (w *world) List(_ context.Context, r schema.GroupVersionResource, _, _ string, _, _ int) (page bulkread.Page, err error) {
+func (w *world) List(ctx context.Context, r schema.GroupVersionResource, _, _ string, _, _ int) (page bulkread.Page, err error) {
+	time.Sleep(w.slow)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.lists++
@@ -137,7 +139,7 @@ func (w *world) List(_ context.Context, r schema.GroupVersionResource, _, _ stri
 		}
 		page.Items = append(page.Items, bulkread.Item{Name: o.Name, JSON: data})
 	}
-	return page, w.failure
+	return page, errors.Join(w.failure, ctx.Err())
 }
 
 // request creates a request of a node, some time ago.
@@ -335,6 +337,18 @@ func TestReview_SeveralRequestsOfANodeThatIsGone_CostLittle(t *testing.T) {
 		if w.reads == 0 || w.reads > 100 {
 			t.Errorf("the node was read %d times in a minute", w.reads)
 		}
+	})
+}
+
+// A node waits 15 s for an answer.
+func TestReview_ALargeCluster_IsListedInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, saying(hostabi.Verdict{Decision: hostabi.DecisionRemove}))
+		w.slow = 2500 * time.Millisecond
+		w.request("a", 0)
+		w.run()
+		time.Sleep(15 * time.Second)
+		w.expect("after 15 s", "a", v1alpha1.ImageRemovalRequestStatus{Decision: v1alpha1.ImageRemove, DecidedBy: "ClusterGCPolicy images"})
 	})
 }
 

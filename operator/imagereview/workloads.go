@@ -20,7 +20,10 @@ import (
 
 const (
 	// freshFor is how long the workloads of the cluster are taken as read, for all nodes.
-	freshFor = 10 * time.Second
+	freshFor = 30 * time.Second
+
+	// listTimeout limits a read. It can take longer than an evaluation: then the next attempt has the result.
+	listTimeout = 20 * time.Second
 
 	// maxEntries bounds the images and workloads that are kept: those beyond are not passed to policies.
 	maxEntries = 200_000
@@ -72,6 +75,8 @@ func (w *workloads) of(ctx context.Context, image hostabi.Image) ([]hostabi.Work
 
 // list reads the workloads of the cluster. The caller holds mu.
 func (w *workloads) list(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), listTimeout)
+	defer cancel()
 	began, images, entries, types := w.now(), map[string][]hostabi.Workload{}, 0, w.types()
 	for kind, path := range templates {
 		resource, served := types.Preferred(kind)
