@@ -7,6 +7,11 @@ test_a_reason_is_added_to_any_verdict if {
 	verdict.with_reason(verdict.wait_for("10m"), "not yet") == {"decision": "Wait", "after": "10m", "reason": "not yet"}
 }
 
+test_an_object_is_kept_with_a_reason_and_for_a_time if {
+	verdict.keep("the newest backup") == {"decision": "Keep", "reason": "the newest backup"}
+	verdict.keep_for("24h", "it is needed") == {"decision": "Keep", "after": "24h", "reason": "it is needed"}
+}
+
 test_what_is_added_last_stays if {
 	verdict.with_reason(verdict.fail("first"), "last").reason == "last"
 }
@@ -44,11 +49,11 @@ test_each_decision_has_its_name if {
 	decisions := {v.decision |
 		some v in [
 			verdict.abstain, verdict.wait, verdict.delete, verdict.orphan, verdict.background, verdict.foreground,
-			verdict.allow, verdict.deny(""), verdict.done, verdict.fail(""), verdict.act([]), verdict.valid, verdict.invalid(""),
+			verdict.allow, verdict.deny(""), verdict.remove, verdict.keep(""), verdict.done, verdict.fail(""), verdict.act([]), verdict.valid, verdict.invalid(""),
 		]
 	}
 	decisions == {
-		"Abstain", "Wait", "Delete", "Orphan", "Background", "Foreground",
+		"Abstain", "Wait", "Delete", "Orphan", "Background", "Foreground", "Remove", "Keep",
 		"Allow", "Deny", "Done", "Fail", "Act", "Valid", "Invalid",
 	}
 }
