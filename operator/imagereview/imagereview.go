@@ -59,9 +59,9 @@ var nodeKind = schema.GroupKind{Kind: "Node"}
 
 // Outcome is an answer that keeps an image.
 type Outcome struct {
-	Node    graph.Object
-	Request *v1alpha1.ImageRemovalRequest
-	Asked   evaluate.Result
+	Node      graph.Object
+	Request   *v1alpha1.ImageRemovalRequest
+	Evaluated evaluate.Result
 }
 
 // Evaluator evaluates policies. It must be safe for concurrent use.
@@ -223,7 +223,7 @@ func (r *Reviewer) evaluate(ctx context.Context, q *v1alpha1.ImageRemovalRequest
 	case result.Changed != nil:
 		return none, Outcome{}, fmt.Errorf("node %s has changed", q.Spec.NodeName)
 	}
-	return statusOf(result), Outcome{Node: graph.ObjectOf(node.GroupVersionKind(), node), Request: q, Asked: result}, nil
+	return statusOf(result), Outcome{Node: graph.ObjectOf(node.GroupVersionKind(), node), Request: q, Evaluated: result}, nil
 }
 
 func (r *Reviewer) input(q *v1alpha1.ImageRemovalRequest, node *unstructured.Unstructured, image hostabi.Image) evaluate.Input {

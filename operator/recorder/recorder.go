@@ -180,14 +180,19 @@ func (r *Recorder) RecordDenied(o graph.Object, user string, evaluation evaluate
 // RecordRetention records that an object was removed for a retention policy, that this has failed, or that another policy keeps it.
 func (r *Recorder) RecordRetention(o retainer.Outcome) {
 	entry := r.retentionEntry(o)
-	r.countEvaluations(entry)
-	r.metrics.countDecision(entry, o.Object)
 	if r.options.Subscriber != nil {
 		r.options.Subscriber(entry)
 	}
+	r.publish(entry, o.Object)
+}
+
+// publish counts, adds and announces an entry about retention.
+func (r *Recorder) publish(entry record.Entry, about graph.Object) {
+	r.countEvaluations(entry)
+	r.metrics.countDecision(entry, about)
 	if entry, isNew := r.add(entry); isNew && r.announces(entry) {
 		r.log(entry)
-		r.raiseEvent(o.Object, entry)
+		r.raiseEvent(about, entry)
 	}
 }
 
@@ -195,13 +200,13 @@ func (r *Recorder) retentionEntry(o retainer.Outcome) record.Entry {
 	entry := record.Entry{
 		Time: r.options.Now(), Object: record.ObjectOf(o.Object), Reason: decide.RemovedByRetention, Action: record.None,
 		Policy: o.Policy.Policy.String(), Message: fmt.Sprintf("%s: %s", o.Policy.Policy, o.Message), Duration: o.Duration,
-		Evaluations: evaluationsOf(o.Asked),
+		Evaluations: evaluationsOf(o.Evaluated),
 	}
 	switch {
 	case o.Kept && o.Err != nil:
-		entry.Reason, entry.Policy = decide.PolicyFault, o.Asked.PolicyName(r.options.Default)
+		entry.Reason, entry.Policy = decide.PolicyFault, o.Evaluated.PolicyName(r.options.Default)
 	case o.Kept:
-		entry.Reason, entry.Policy = decide.KeptByPolicy, o.Asked.PolicyName(r.options.Default)
+		entry.Reason, entry.Policy = decide.KeptByPolicy, o.Evaluated.PolicyName(r.options.Default)
 	default:
 		entry.Action, entry.Detail = record.ActionOf(o.Action)
 		entry.Result = string(o.Result)
@@ -226,18 +231,13 @@ func (r *Recorder) RecordImage(o imagereview.Outcome) {
 		name = spec.Image.Names[0]
 	}
 	entry := record.Entry{
-		Time: r.options.Now(), Object: record.ObjectOf(o.Node), Reason: decide.KeptByPolicy, Action: record.None, Policy: o.Asked.PolicyName(r.options.Default),
-		Message: fmt.Sprintf("image %s, which NodeRetentionPolicy %s removes: %s", name, spec.Policy, spec.Limit), Evaluations: evaluationsOf(o.Asked),
+		Time: r.options.Now(), Object: record.ObjectOf(o.Node), Reason: decide.KeptByPolicy, Action: record.None, Policy: o.Evaluated.PolicyName(r.options.Default),
+		Message: fmt.Sprintf("image %s, which NodeRetentionPolicy %s removes: %s", name, spec.Policy, spec.Limit), Evaluations: evaluationsOf(o.Evaluated),
 	}
-	if f := o.Asked.Fault; f != nil {
+	if f := o.Evaluated.Fault; f != nil {
 		entry.Reason, entry.Error = decide.PolicyFault, f.Error()
 	}
-	r.countEvaluations(entry)
-	r.metrics.countDecision(entry, o.Node)
-	if entry, isNew := r.add(entry); isNew && r.announces(entry) {
-		r.log(entry)
-		r.raiseEvent(o.Node, entry)
-	}
+	r.publish(entry, o.Node)
 }
 
 // RecordFinalizer records a decision about an object that has a finalizer.

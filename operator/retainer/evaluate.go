@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	// askTimeout limits the evaluation of the policies that govern one object.
-	askTimeout = 5 * time.Second
+	// evaluateTimeout limits the evaluation of the policies that govern one object.
+	evaluateTimeout = 5 * time.Second
 
 	// A policy that keeps an object, and does not say for how long, is evaluated again after a delay between these.
 	minKept, maxKept = time.Minute, time.Hour
 
-	// After an evaluation that took more than slowAsk, nothing of the namespace is removed for restShare times as long, so that
+	// After an evaluation that took more than slowEvaluation, nothing of the namespace is removed for restShare times as long, so that
 	// policies of one namespace leave time to those of others.
-	slowAsk   = 100 * time.Millisecond
-	restShare = 4
+	slowEvaluation = 100 * time.Millisecond
+	restShare      = 4
 )
 
 var errChanged = errors.New("the object has changed")
@@ -35,8 +35,8 @@ type Evaluator interface {
 	Evaluate(context.Context, evaluate.Input) (evaluate.Result, error)
 }
 
-// answers are what policies with the hook retain have answered for the objects of a plan.
-type answers struct {
+// evaluations are what policies with the hook retain have decided about the objects of a plan.
+type evaluations struct {
 	kept    map[types.UID]rest
 	resting map[string]rest // namespaces in which policies can't be evaluated, or take long
 }
@@ -47,13 +47,13 @@ type rest struct {
 	until time.Time
 }
 
-// forget forgets what policies have answered, since they are others now.
-func (a *answers) forget() {
+// forget forgets what policies have decided, since they are others now.
+func (a *evaluations) forget() {
 	a.kept, a.resting = map[types.UID]rest{}, map[string]rest{}
 }
 
 // keep notes that a policy keeps an object, for a time or, with 0, for a time that grows.
-func (a *answers) keep(uid types.UID, now time.Time, after time.Duration) {
+func (a *evaluations) keep(uid types.UID, now time.Time, after time.Duration) {
 	r := a.kept[uid]
 	if after == 0 {
 		after = min(minKept<<min(r.count, 10), maxKept)
@@ -62,7 +62,7 @@ func (a *answers) keep(uid types.UID, now time.Time, after time.Duration) {
 }
 
 // fail notes that a policy can't be evaluated in a namespace.
-func (a *answers) fail(namespace string, now time.Time) time.Time {
+func (a *evaluations) fail(namespace string, now time.Time) time.Time {
 	r := a.resting[namespace]
 	until := now.Add(min(minFailureRetry<<min(r.count, 10), maxFailureRetry))
 	a.resting[namespace] = rest{count: r.count + 1, until: until}
@@ -70,15 +70,15 @@ func (a *answers) fail(namespace string, now time.Time) time.Time {
 }
 
 // took notes how long an evaluation in a namespace took that gave an answer.
-func (a *answers) took(namespace string, now time.Time, took time.Duration) {
+func (a *evaluations) took(namespace string, now time.Time, took time.Duration) {
 	delete(a.resting, namespace)
-	if took > slowAsk {
+	if took > slowEvaluation {
 		a.resting[namespace] = rest{until: now.Add(restShare * took)}
 	}
 }
 
 // until returns when policies are evaluated again about an object; zero, or a time that has passed: now.
-func (a *answers) until(d retention.Decision) time.Time {
+func (a *evaluations) until(d retention.Decision) time.Time {
 	kept, resting := a.kept[d.UID].until, a.resting[d.Namespace].until
 	if kept.After(resting) {
 		return kept
@@ -87,22 +87,22 @@ func (a *answers) until(d retention.Decision) time.Time {
 }
 
 // keeps reports whether policies keep an object at a time.
-func (a *answers) keeps(uid types.UID, now time.Time) bool {
+func (a *evaluations) keeps(uid types.UID, now time.Time) bool {
 	r, kept := a.kept[uid]
 	return kept && (r.count > 1 || now.Before(r.until))
 }
 
-// ask evaluates the policies with the hook retain about an object that was just read, and reports whether it is removed.
-func (t *turn) ask(ctx context.Context, o *unstructured.Unstructured, d retention.Decision) (asked evaluate.Result, remove bool) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+// evaluate evaluates the policies with the hook retain about an object that was just read, and reports whether it is removed.
+func (t *turn) evaluate(ctx context.Context, o *unstructured.Unstructured, d retention.Decision) (evaluated evaluate.Result, remove bool) {
+	ctx, cancel := context.WithTimeout(ctx, evaluateTimeout)
 	defer cancel()
 	began := time.Now()
-	asked, err := t.options.Evaluator.Evaluate(ctx, evaluate.Input{
+	evaluated, err := t.options.Evaluator.Evaluate(ctx, evaluate.Input{
 		Hook: hostabi.HookRetain, Facts: evaluate.FactsOf(object(o), t.options.Graph), Object: o,
 		Retention: &hostabi.Retention{Policy: t.p.Key.Name, Namespace: t.p.Key.Namespace, Limit: string(d.Reason)},
 	})
 	if err == nil {
-		err = cmp.Or(asked.Fault, changed(asked))
+		err = cmp.Or(evaluated.Fault, changed(evaluated))
 	}
 	t.mu.Lock()
 	now := t.options.Now()
@@ -110,25 +110,25 @@ func (t *turn) ask(ctx context.Context, o *unstructured.Unstructured, d retentio
 	case errors.Is(err, errChanged):
 		t.p.skipped[d.UID] = true
 	case err != nil:
-		t.p.answers.fail(d.Namespace, now)
-	case asked.Verdict.Decision == hostabi.DecisionRemove:
+		t.p.evaluations.fail(d.Namespace, now)
+	case evaluated.Verdict.Decision == hostabi.DecisionRemove:
 		remove = true
-		delete(t.p.answers.kept, d.UID)
-		t.p.answers.took(d.Namespace, now, time.Since(began))
+		delete(t.p.evaluations.kept, d.UID)
+		t.p.evaluations.took(d.Namespace, now, time.Since(began))
 	default:
-		t.p.answers.took(d.Namespace, now, time.Since(began))
-		t.p.answers.keep(d.UID, now, time.Duration(asked.Verdict.After))
-		t.p.keptBy = fmt.Sprintf("%s: %s%s", d.Object, asked.PolicyName("the default"), reason(asked.Verdict.Reason))
+		t.p.evaluations.took(d.Namespace, now, time.Since(began))
+		t.p.evaluations.keep(d.UID, now, time.Duration(evaluated.Verdict.After))
+		t.p.keptBy = fmt.Sprintf("%s: %s%s", d.Object, evaluated.PolicyName("the default"), reason(evaluated.Verdict.Reason))
 	}
 	t.mu.Unlock()
 	if !remove && !errors.Is(err, errChanged) {
-		t.recordKept(o, d, asked, err)
+		t.recordKept(o, d, evaluated, err)
 	}
-	return asked, remove
+	return evaluated, remove
 }
 
-func changed(asked evaluate.Result) error {
-	if asked.Changed != nil {
+func changed(evaluated evaluate.Result) error {
+	if evaluated.Changed != nil {
 		return errChanged
 	}
 	return nil
@@ -142,15 +142,15 @@ func reason(text string) string {
 }
 
 // recordKept records that an object is kept, since a policy keeps it, or can't be evaluated.
-func (t *turn) recordKept(o *unstructured.Unstructured, d retention.Decision, asked evaluate.Result, err error) {
+func (t *turn) recordKept(o *unstructured.Unstructured, d retention.Decision, evaluated evaluate.Result, err error) {
 	t.mu.Lock()
-	next := t.p.answers.until(d)
+	next := t.p.evaluations.until(d)
 	if err != nil {
 		t.p.failed++
 		t.p.failedAt, t.p.failure = t.options.Now(), fmt.Sprintf("evaluate the policies of %s: %v", d.Object, err)
 	}
 	t.mu.Unlock()
 	t.options.Record(Outcome{
-		Object: object(o), Policy: t.p.Retention, Reason: d.Reason, Message: t.p.Limit(d.Reason), Kept: true, Asked: asked, Err: err, NextAttempt: next,
+		Object: object(o), Policy: t.p.Retention, Reason: d.Reason, Message: t.p.Limit(d.Reason), Kept: true, Evaluated: evaluated, Err: err, NextAttempt: next,
 	})
 }

@@ -16,8 +16,8 @@ import (
 
 // asking is how the policies with the hook retain are evaluated.
 type asking struct {
-	answer func(evaluate.Input) evaluate.Result // nil: there are none
-	asked  []question
+	answer    func(evaluate.Input) evaluate.Result // nil: there are none
+	evaluated []question
 }
 
 type question struct {
@@ -28,7 +28,7 @@ type question struct {
 // Evaluate implements retainer.Evaluator.
 func (w *world) Evaluate(_ context.Context, q evaluate.Input) (evaluate.Result, error) {
 	w.mu.Lock()
-	w.asked = append(w.asked, question{q.Facts.Object.Name, time.Now()})
+	w.evaluated = append(w.evaluated, question{q.Facts.Object.Name, time.Now()})
 	answer := w.answer
 	w.mu.Unlock()
 	if answer == nil {
@@ -56,7 +56,7 @@ func (w *world) changePolicies() {
 func (w *world) questions(name string, since time.Time) (after []time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, q := range w.asked {
+	for _, q := range w.evaluated {
 		if q.name == name {
 			after = append(after, q.at.Sub(since).Round(time.Second))
 		}
@@ -68,20 +68,20 @@ func (w *world) questions(name string, since time.Time) (after []time.Duration) 
 func (w *world) evaluations() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.asked)
+	return len(w.evaluated)
 }
 
 func saying(d hostabi.Decision, after time.Duration) evaluate.Result {
 	return evaluate.Result{Verdict: hostabi.Verdict{Decision: d, After: hostabi.Duration(after), Reason: "because"}}
 }
 
-func TestAsk_AnObjectThatAPolicyKeepsStays_AndThePolicyIsEvaluatedAgain(t *testing.T) {
+func TestRetainHook_AnObjectThatAPolicyKeepsStays_AndThePolicyIsEvaluatedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		began := time.Now()
 		w.setAnswer(func(q evaluate.Input) evaluate.Result {
 			if *q.Retention != (hostabi.Retention{Policy: "old", Namespace: "shop", Limit: "MaxAge"}) || q.Hook != hostabi.HookRetain || q.Object == nil {
-				t.Errorf("asked %+v of %+v", q.Hook, q.Retention)
+				t.Errorf("evaluated %+v of %+v", q.Hook, q.Retention)
 			}
 			if q.Facts.Object.Name == "kept" && time.Since(began) < 3*time.Hour {
 				return saying(hostabi.DecisionKeep, 0)
@@ -105,13 +105,13 @@ func TestAsk_AnObjectThatAPolicyKeepsStays_AndThePolicyIsEvaluatedAgain(t *testi
 		w.status("shop/old", "nothing kept", func(s retainer.PolicyStatus) bool { return s.KeptByPolicies == 0 && s.Due == 0 })
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if o := w.outcomes[slices.IndexFunc(w.outcomes, func(o retainer.Outcome) bool { return o.Object.Name == "kept" })]; !o.Kept || o.Err != nil || o.Asked.Verdict.Reason != "because" || o.NextAttempt.IsZero() {
+		if o := w.outcomes[slices.IndexFunc(w.outcomes, func(o retainer.Outcome) bool { return o.Object.Name == "kept" })]; !o.Kept || o.Err != nil || o.Evaluated.Verdict.Reason != "because" || o.NextAttempt.IsZero() {
 			t.Errorf("recorded: %+v", o)
 		}
 	})
 }
 
-func TestAsk_APolicyIsEvaluatedAgain_AfterTheTimeThatItSays_OrWhenPoliciesChange(t *testing.T) {
+func TestRetainHook_APolicyIsEvaluatedAgain_AfterTheTimeThatItSays_OrWhenPoliciesChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		began := time.Now()
@@ -132,7 +132,7 @@ func TestAsk_APolicyIsEvaluatedAgain_AfterTheTimeThatItSays_OrWhenPoliciesChange
 }
 
 // Nothing is removed that a policy may keep, and no other namespace waits for it.
-func TestAsk_AFaultKeepsTheObjectsOfItsNamespace_AndNoOther(t *testing.T) {
+func TestRetainHook_AFaultKeepsTheObjectsOfItsNamespace_AndNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		began := time.Now()
@@ -166,7 +166,7 @@ func TestAsk_AFaultKeepsTheObjectsOfItsNamespace_AndNoOther(t *testing.T) {
 	})
 }
 
-func TestAsk_ANamespaceWhosePoliciesTakeLong_LeavesTimeToOthers(t *testing.T) {
+func TestRetainHook_ANamespaceWhosePoliciesTakeLong_LeavesTimeToOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.setAnswer(func(q evaluate.Input) evaluate.Result {
@@ -189,7 +189,7 @@ func TestAsk_ANamespaceWhosePoliciesTakeLong_LeavesTimeToOthers(t *testing.T) {
 }
 
 // P-13: what changes while policies are evaluated is seen before a removal.
-func TestP13_Ask_WhatChangesInTheMeantimeKeepsTheObject(t *testing.T) {
+func TestP13_RetainHook_WhatChangesInTheMeantimeKeepsTheObject(t *testing.T) {
 	configMap := "{kind: ConfigMap, metadata: {namespace: shop, name: settings}}"
 	user := "{kind: Pod, metadata: {namespace: shop, name: user}, spec: {volumes: [{name: v, configMap: {name: settings}}]}}"
 	for name, change := range map[string]func(*world){
@@ -225,7 +225,7 @@ func TestP13_Ask_WhatChangesInTheMeantimeKeepsTheObject(t *testing.T) {
 }
 
 // A verdict that is none keeps the object.
-func TestAsk_WithoutADecision_TheObjectStays(t *testing.T) {
+func TestRetainHook_WithoutADecision_TheObjectStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.setAnswer(func(evaluate.Input) evaluate.Result { return evaluate.Result{} })

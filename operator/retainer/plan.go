@@ -34,17 +34,17 @@ type plan struct {
 	seen      seen           // by the last evaluation
 	released  references.Set // since the last evaluation
 
-	pending    []retention.Decision // by the last evaluation, without some that are not to be removed any more
-	skipped    map[types.UID]bool   // of those, since the last evaluation
-	waitsUntil time.Time            // removals wait for a pause or a budget
-	served     time.Time            // when a worker removed its objects last
-	failures   map[types.UID]failure
-	removed    map[retain.Reason]int64
-	failed     int64
-	failedAt   time.Time
-	failure    string
-	answers    answers
-	keptBy     string // another policy that keeps an object which this one removes (P-25), as it was found last
+	pending     []retention.Decision // by the last evaluation, without some that are not to be removed any more
+	skipped     map[types.UID]bool   // of those, since the last evaluation
+	waitsUntil  time.Time            // removals wait for a pause or a budget
+	served      time.Time            // when a worker removed its objects last
+	failures    map[types.UID]failure
+	removed     map[retain.Reason]int64
+	failed      int64
+	failedAt    time.Time
+	failure     string
+	evaluations evaluations
+	keptBy      string // another policy that keeps an object which this one removes (P-25), as it was found last
 }
 
 type failure struct {
@@ -119,11 +119,11 @@ func (p *plan) batch(now time.Time) (batch []retention.Decision, later time.Time
 
 // until returns when the removal of an object is tried; zero, or a time that has passed: now.
 func (p *plan) until(d retention.Decision) time.Time {
-	failed, asked := p.failures[d.UID].until, p.answers.until(d)
-	if failed.After(asked) {
+	failed, evaluated := p.failures[d.UID].until, p.evaluations.until(d)
+	if failed.After(evaluated) {
 		return failed
 	}
-	return asked
+	return evaluated
 }
 
 // postpone has a removal tried again later.
@@ -136,7 +136,7 @@ func (p *plan) postpone(uid types.UID, until time.Time) {
 // forget forgets the attempts to remove an object that is gone.
 func (p *plan) forget(uid types.UID) {
 	delete(p.failures, uid)
-	delete(p.answers.kept, uid)
+	delete(p.evaluations.kept, uid)
 }
 
 // release has the survey note what was released.
@@ -154,7 +154,7 @@ func (p *plan) release(now time.Time) {
 // newPlan returns the plan of a policy. The caller holds mu.
 func (r *Retainer) newPlan(of *policyset.Retention) *plan {
 	p := &plan{Retention: of, released: references.Set{}, failures: map[types.UID]failure{}, removed: map[retain.Reason]int64{}}
-	p.answers.forget()
+	p.evaluations.forget()
 	r.clear(p)
 	return p
 }
@@ -227,7 +227,7 @@ func (r *Retainer) setPlans(all []*policyset.Retention) {
 			}
 		}
 		maps.DeleteFunc(p.failures, func(_ types.UID, f failure) bool { return f.count == 0 }) // another policy may keep it no longer
-		p.answers.forget()
+		p.evaluations.forget()
 		of[policy.Key.Namespace]++
 		p.problem = ""
 		switch most := limitOf(policy.Key.Namespace); {

@@ -107,7 +107,7 @@ type Outcome struct {
 	Reason      retain.Reason
 	Message     string // for people
 	Kept        bool   // by another policy, or since it can't be evaluated: with Err
-	Asked       evaluate.Result
+	Evaluated   evaluate.Result
 	Action      decide.Delete // unless it was kept
 	Result      act.Result
 	Err         error

@@ -114,8 +114,8 @@ func (p *plan) status(now time.Time, usesUnknown string) PolicyStatus {
 // withoutKept returns what the last evaluation has found without what policies with the hook retain keep, and the number of these.
 func (p *plan) withoutKept(now time.Time) (seen, int64) {
 	s, kept := p.seen, int64(0)
-	for uid := range p.answers.kept {
-		if p.answers.keeps(uid, now) && p.survey.Removes(uid) {
+	for uid := range p.evaluations.kept {
+		if p.evaluations.keeps(uid, now) && p.survey.Removes(uid) {
 			kept++
 		}
 	}
@@ -123,18 +123,18 @@ func (p *plan) withoutKept(now time.Time) (seen, int64) {
 		return s, 0
 	}
 	s.Due -= min(kept, s.Due)
-	s.Next = slices.DeleteFunc(slices.Clone(s.Next), func(d retention.Decision) bool { return d.Due.IsZero() && p.answers.keeps(d.UID, now) })
+	s.Next = slices.DeleteFunc(slices.Clone(s.Next), func(d retention.Decision) bool { return d.Due.IsZero() && p.evaluations.keeps(d.UID, now) })
 	return s, kept
 }
 
 // failing returns the number of due objects that can't be removed, or about which policies can't be evaluated.
 func (p *plan) failing() (n int64) {
-	if len(p.failures) == 0 && len(p.answers.resting) == 0 {
+	if len(p.failures) == 0 && len(p.evaluations.resting) == 0 {
 		return 0
 	}
 	for _, d := range p.pending {
-		_, kept := p.answers.kept[d.UID]
-		if !kept && p.isPending(d.UID) && (p.failures[d.UID].count != 0 || p.answers.resting[d.Namespace].count != 0) {
+		_, kept := p.evaluations.kept[d.UID]
+		if !kept && p.isPending(d.UID) && (p.failures[d.UID].count != 0 || p.evaluations.resting[d.Namespace].count != 0) {
 			n++
 		}
 	}

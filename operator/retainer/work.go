@@ -204,11 +204,11 @@ func (t *turn) remove(ctx context.Context, d retention.Decision) (stop bool) {
 	if t.isKept(ctx, o, d, t.keptBecause) {
 		return false
 	}
-	asked, remove := t.ask(ctx, o, d)
+	evaluated, remove := t.evaluate(ctx, o, d)
 	if !remove || !t.stillPending(t.p, d.UID) || t.isKept(ctx, o, d, t.usedBy) {
 		return false
 	}
-	return t.write(ctx, o, d, asked)
+	return t.write(ctx, o, d, evaluated)
 }
 
 // isKept reports whether an object, as it was just read, is not removed for a reason, or since it is not known whether there is one.
@@ -236,7 +236,7 @@ func (t *turn) skip(uid types.UID) {
 }
 
 // write deletes an object. It reports whether the turn ends.
-func (t *turn) write(ctx context.Context, o *unstructured.Unstructured, d retention.Decision, asked evaluate.Result) (stop bool) {
+func (t *turn) write(ctx context.Context, o *unstructured.Unstructured, d retention.Decision, evaluated evaluate.Result) (stop bool) {
 	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
 	defer cancel()
 	began := time.Now()
@@ -249,7 +249,7 @@ func (t *turn) write(ctx context.Context, o *unstructured.Unstructured, d retent
 		Do:    func(ctx context.Context) (act.Result, error) { return t.options.Actor.Do(ctx, action) },
 	})
 	outcome := Outcome{
-		Object: target, Policy: t.p.Retention, Reason: d.Reason, Message: message, Asked: asked, Action: action, Result: result, Err: err, Duration: time.Since(began),
+		Object: target, Policy: t.p.Retention, Reason: d.Reason, Message: message, Evaluated: evaluated, Action: action, Result: result, Err: err, Duration: time.Since(began),
 	}
 	switch {
 	case writer.IsWait(err):

@@ -63,8 +63,8 @@ var cliLayers = map[string]layer{
 	},
 	"internal/cli/explain": {
 		internal: []string{
-			"internal/cli/entries", "internal/cli/finalizers", "internal/cli/history", "internal/cli/kubectl", "internal/cli/printer", "internal/cli/replicas", "operator/decide", "operator/graph", "operator/record",
-			"operator/survey",
+			"crds/v1alpha1", "internal/cli/entries", "internal/cli/finalizers", "internal/cli/history", "internal/cli/kubectl", "internal/cli/printer", "internal/cli/replicas", "operator/decide", "operator/graph",
+			"operator/record", "operator/survey",
 		},
 		external: []string{"github.com/spf13/cobra", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/controller-runtime"},
 	},
@@ -128,9 +128,10 @@ var cliLayers = map[string]layer{
 	"internal/cli/retention": {
 		internal: []string{
 			"crds/resources", "crds/v1alpha1", "internal/cli/arguments", "internal/cli/exit", "internal/cli/input", "internal/cli/kubectl", "internal/cli/printer", "internal/cli/replicas",
-			"operator/bulkread", "operator/livelist", "operator/policyset", "operator/record", "operator/retainer/preview", "operator/survey",
+			"hostabi", "operator/bulkread", "operator/evaluate", "operator/graph", "operator/intents", "operator/livelist", "operator/modulecall", "operator/policyset", "operator/preview",
+			"operator/record", "operator/retainer/preview", "operator/retention", "operator/statekey", "operator/survey", "policies", "policies/builtin",
 		},
-		external: []string{"github.com/spf13/cobra", "k8s.io/apimachinery", "k8s.io/client-go"},
+		external: []string{"github.com/go-logr/logr", "github.com/spf13/cobra", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
 	},
 	"internal/cli/printer": {
 		internal: []string{"operator/escape"},

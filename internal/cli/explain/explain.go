@@ -15,6 +15,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
 	"github.com/gleaner-dev/gleaner/internal/cli/finalizers"
 	"github.com/gleaner-dev/gleaner/internal/cli/replicas"
 	"github.com/gleaner-dev/gleaner/operator/decide"
@@ -53,6 +54,9 @@ type Explanation struct {
 	// Limited are the exhausted deletion budgets that select it, if its owners are gone.
 	Limited []string `json:"limited,omitempty"`
 
+	// Removals are the images and containers that retention removed from a Node last, the newest first.
+	Removals []v1alpha1.NodeRemoval `json:"removals,omitempty"`
+
 	Records []record.Entry `json:"records"` // from old to new
 	Events  []Event        `json:"events,omitempty"`
 
@@ -82,6 +86,7 @@ type Data struct {
 	Records       replicas.Records
 	OperatorFound bool // replicas of the operator were found
 	Events        []Event
+	Removals      []v1alpha1.NodeRemoval // from a Node
 	Unknown       []string
 
 	Conditions []string // of a namespace that is being deleted: its remaining content
@@ -90,7 +95,7 @@ type Data struct {
 // FromData returns the explanation.
 func FromData(f Data) Explanation {
 	e := Explanation{
-		Object: f.Name, State: Deleted, Records: []record.Entry{}, Events: f.Events, Unreachable: f.Records.Unreachable,
+		Object: f.Name, State: Deleted, Removals: f.Removals, Records: []record.Entry{}, Events: f.Events, Unreachable: f.Records.Unreachable,
 		Unknown: append(slices.Clone(f.Resources.Unread), f.Unknown...),
 	}
 	for _, entry := range f.Records.Entries {

@@ -4,6 +4,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
 	"github.com/gleaner-dev/gleaner/internal/cli/finalizers"
 	"github.com/gleaner-dev/gleaner/internal/cli/printer"
 )
@@ -33,6 +34,9 @@ func showExplanation(out io.Writer, p printer.Palette, e Explanation) error {
 		}
 	}
 	if err := showOwners(s, e); err != nil {
+		return err
+	}
+	if err := showRemovals(s, e.Removals); err != nil {
 		return err
 	}
 	showRecords(s, e)
@@ -95,6 +99,19 @@ func showOwners(s printer.Section, e Explanation) error {
 	t := printer.Table{Header: []string{"DEPENDENT", "STATE"}}
 	for _, b := range e.WaitsFor {
 		t.Add(printer.Cell{Text: b.Object.String()}, printer.Cell{Text: b.State})
+	}
+	return printer.PrintIndented(s.Out, t, s.Palette)
+}
+
+func showRemovals(s printer.Section, removals []v1alpha1.NodeRemoval) error {
+	if len(removals) == 0 {
+		return nil
+	}
+	s.Title("Removed from the node by retention")
+	t := printer.Table{Header: []string{"REMOVED", "TYPE", "NAME", "POLICY", "REASON"}}
+	for _, r := range removals {
+		t.Add(printer.Cell{Text: printer.Moment(r.Time), Color: printer.Faint}, printer.Cell{Text: string(r.Type)}, printer.Cell{Text: printer.OneLine(r.Name)},
+			printer.Cell{Text: r.Policy}, printer.Cell{Text: r.Reason})
 	}
 	return printer.PrintIndented(s.Out, t, s.Palette)
 }

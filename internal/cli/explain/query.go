@@ -8,6 +8,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
@@ -18,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
 	"github.com/gleaner-dev/gleaner/internal/cli/finalizers"
 	"github.com/gleaner-dev/gleaner/internal/cli/replicas"
 	"github.com/gleaner-dev/gleaner/operator/graph"
@@ -65,6 +68,9 @@ func Explain(ctx context.Context, q Query) (Explanation, error) {
 	}
 	q.progress("Reading the operator's records")
 	if err := q.records(ctx, &f); err != nil {
+		f.Unknown = append(f.Unknown, err.Error())
+	}
+	if err := q.removals(ctx, &f); err != nil {
 		f.Unknown = append(f.Unknown, err.Error())
 	}
 	q.progress("Reading events")
@@ -127,6 +133,23 @@ func (q Query) records(ctx context.Context, f *Data) error {
 	f.Records, err = q.Records(ctx, replicas.Selection{Query: record.Query{Object: about}})
 	f.OperatorFound = len(f.Records.Queried)+len(f.Records.Unreachable) != 0
 	return err
+}
+
+// removals reads what retention removed from the object, if that is a Node.
+func (q Query) removals(ctx context.Context, f *Data) error {
+	if q.Kind.GroupKind() != (schema.GroupKind{Kind: "Node"}) {
+		return nil
+	}
+	var n v1alpha1.NodeRetention
+	err := q.Gleaner.Get(ctx, client.ObjectKey{Name: q.Name}, &n)
+	switch {
+	case meta.IsNoMatchError(err), apierrors.IsNotFound(err): // nothing removes anything from the node
+		return nil
+	case err != nil:
+		return fmt.Errorf("read what was removed from the node: %w", err)
+	}
+	f.Removals = n.Status.RecentRemovals
+	return nil
 }
 
 // events reads the events about the object.

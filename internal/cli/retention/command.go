@@ -42,7 +42,9 @@ type options struct {
 const long = `Show which objects retention policies remove now, which they remove next if nothing changes, and why, without removing anything.
 
 The policies of the namespace and of the cluster are evaluated on the objects that exist now, in mode Monitor as well as Enforce, with
-the operator's code. With -f, policies from files are evaluated as if they were applied.
+the operator's code. With -f, policies from files are evaluated as if they were applied. Then the GCPolicies and ClusterGCPolicies with
+the hook retain are evaluated on what is removed now. The outcome is unknown if one of them can't be evaluated from here, or you are not
+allowed to read what it reads.
 
 For unreferencedFor, the time counts from now, since only the operator knows when it saw the last reference: the status of a policy shows
 when its objects are removed.`
@@ -112,9 +114,18 @@ func (o *options) run(ctx context.Context, out io.Writer) error {
 		reads = ""
 	}
 	now := time.Now()
-	report, err := preview.Evaluate(ctx, preview.Options{
+	options := preview.Options{
 		Policies: all, Lister: lister, Types: types.Types, Absent: types.Absent, Namespace: reads, Operator: o.operator, Now: now,
-	})
+	}
+	hook, err := readHook(ctx, config, types, reads)
+	if err != nil {
+		return err
+	}
+	if hook != nil {
+		defer hook.close()
+		options.KeptByHook = hook.keptBy
+	}
+	report, err := preview.Evaluate(ctx, options)
 	if err != nil {
 		return err
 	}

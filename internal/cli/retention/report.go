@@ -36,6 +36,7 @@ type policy struct {
 	Removed  int    `json:"removed"` // now
 	Later    int    `json:"later"`
 	Kept     int    `json:"kept"`
+	Unknown  int    `json:"unknown,omitempty"`
 }
 
 type object struct {
@@ -70,6 +71,8 @@ func (o *options) document(all []*policyset.Retention, r preview.Report, namespa
 			of.Removed++
 		case preview.Later:
 			of.Later++
+		case preview.Unknown:
+			of.Unknown++
 		default:
 			of.Kept++
 		}
@@ -100,6 +103,8 @@ func objectOf(found preview.Object) object {
 	case preview.Later:
 		at := metav1.NewTime(found.Due).Rfc3339Copy()
 		shown.Time, shown.Reason = &at, ""
+	case preview.Unknown:
+		shown.Message = found.Unknown
 	default:
 		if found.KeptBy != "" {
 			shown.Reason, shown.Message = "KeptByPolicy", found.KeptBy
@@ -153,6 +158,7 @@ type part struct {
 
 var parts = []part{
 	{preview.Removed, "Removed now:", []string{"NAMESPACE", "OBJECT", "POLICY", "REASON", "LIMIT"}, 0},
+	{preview.Unknown, "Unknown, since policies with the hook retain could not be evaluated:", []string{"NAMESPACE", "OBJECT", "POLICY", "REASON", "MESSAGE"}, 0},
 	{preview.Later, "Removed next, if nothing changes:", []string{"NAMESPACE", "OBJECT", "POLICY", "IN", "TIME"}, maxLater},
 	{preview.Kept, "Kept:", []string{"NAMESPACE", "OBJECT", "POLICY", "REASON", "MESSAGE"}, 0},
 }

@@ -37,6 +37,10 @@ type Options struct {
 
 	Operator string // the operator's namespace
 	Now      time.Time
+
+	// KeptByHook evaluates the policies with the hook retain on an object that is removed now, and returns the one that keeps it, with its
+	// reason; "": none does. An error means that this is not known. Nil: no policy has the hook.
+	KeptByHook func(context.Context, retention.Decision, *policyset.Retention) (string, error)
 }
 
 // Outcome is what happens to an object.
@@ -47,6 +51,7 @@ const (
 	Removed Outcome = "Removed" // now
 	Later   Outcome = "Later"   // if nothing changes
 	Kept    Outcome = "Kept"
+	Unknown Outcome = "Unknown" // policies with the hook retain could not be evaluated
 )
 
 // Object is what a policy says about an object.
@@ -57,11 +62,15 @@ type Object struct {
 
 	// KeptBy is the policy that keeps an object which this one removes (P-25); "": none does.
 	KeptBy string
+
+	Unknown string // why the outcome is unknown
 }
 
 // Report is the result.
 type Report struct {
-	Objects []Object // those that are removed now, in that order for each policy; then those that are later, by time; then the others
+	// Those that are removed now, in that order for each policy; then those whose outcome is unknown, those that are removed later, by time,
+	// and the others.
+	Objects []Object
 
 	// Unread says what could not be read. What it may concern is kept.
 	Unread []string
@@ -90,7 +99,7 @@ func Evaluate(ctx context.Context, o Options) (Report, error) {
 		}
 		moment.Uses = uses
 	}
-	return Report{Objects: r.evaluate(moment), Unread: r.unread}, nil
+	return Report{Objects: r.evaluate(ctx, moment), Unread: r.unread}, ctx.Err()
 }
 
 type reader struct {
@@ -226,35 +235,45 @@ func (r *reader) readUses(ctx context.Context) (uses candidate.Uses, err error) 
 }
 
 // evaluate evaluates all policies.
-func (r *reader) evaluate(at retention.Moment) (all []Object) {
+func (r *reader) evaluate(ctx context.Context, at retention.Moment) []Object {
 	results := make([]retention.Result, len(r.surveys))
 	for i, s := range r.surveys {
 		results[i] = s.Evaluate(at)
 	}
-	var later, kept []Object
+	by := map[Outcome][]Object{}
 	for i, s := range r.surveys {
 		for _, d := range results[i].Removals {
-			o := Object{Decision: d, Policy: s.Retention, Outcome: Removed, KeptBy: r.keptBy(s, d)}
-			if s.unlisted {
-				o.KeptBy = "not all objects that the policy selects could be read"
-			}
-			if o.KeptBy != "" {
-				o.Outcome = Kept
-				kept = append(kept, o)
-			} else {
-				all = append(all, o)
-			}
+			o := r.removal(ctx, s, d)
+			by[o.Outcome] = append(by[o.Outcome], o)
 		}
 		for _, d := range results[i].Kept {
+			outcome := Later
 			if d.Due.IsZero() {
-				kept = append(kept, Object{Decision: d, Policy: s.Retention, Outcome: Kept})
-			} else {
-				later = append(later, Object{Decision: d, Policy: s.Retention, Outcome: Later})
+				outcome = Kept
 			}
+			by[outcome] = append(by[outcome], Object{Decision: d, Policy: s.Retention, Outcome: outcome})
 		}
 	}
-	slices.SortStableFunc(later, func(a, b Object) int { return a.Due.Compare(b.Due) })
-	return slices.Concat(all, later, kept)
+	slices.SortStableFunc(by[Later], func(a, b Object) int { return a.Due.Compare(b.Due) })
+	return slices.Concat(by[Removed], by[Unknown], by[Later], by[Kept])
+}
+
+// removal returns what happens to an object that a policy removes: others may keep it.
+func (r *reader) removal(ctx context.Context, s *surveyed, d retention.Decision) Object {
+	o := Object{Decision: d, Policy: s.Retention, Outcome: Removed, KeptBy: r.keptBy(s, d)}
+	if s.unlisted {
+		o.KeptBy = "not all objects that the policy selects could be read"
+	}
+	if o.KeptBy == "" && r.KeptByHook != nil {
+		var err error
+		if o.KeptBy, err = r.KeptByHook(ctx, d, s.Retention); err != nil {
+			o.Outcome, o.Unknown = Unknown, err.Error()
+		}
+	}
+	if o.KeptBy != "" {
+		o.Outcome = Kept
+	}
+	return o
 }
 
 // keptBy returns the policy in force that keeps an object which another one removes.

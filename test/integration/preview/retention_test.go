@@ -4,10 +4,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
+	"github.com/gleaner-dev/gleaner/test/pins"
 )
 
 // file writes a file in which NS is the test's namespace, and returns its name.
@@ -73,6 +75,83 @@ func TestPreviewRetention_ShowsWhatIsRemovedAndWhy(t *testing.T) {
 	if lines := slices.Sorted(strings.Lines(out)); !slices.Equal(lines, []string{"secret/a\n", "secret/b\n"}) {
 		t.Errorf("-o name prints %q", lines)
 	}
+}
+
+func TestPreviewRetention_EvaluatesPoliciesWithTheHookRetain(t *testing.T) {
+	w := newEnv(t)
+	const module = `package gleaner
+
+retain := {"decision": "Remove"} if input.object.metadata.labels.tier == "bronze"
+
+else := {"decision": "Keep", "reason": sprintf("%s of %s: gold stays", [input.retention.limit, input.retention.policy])}`
+	w.kubectlApply(`
+{apiVersion: v1, kind: Secret, metadata: {name: debugged, labels: {keep: fixed}}}
+---
+{apiVersion: v1, kind: Secret, metadata: {name: gold, labels: {keep: module, tier: gold}}}
+---
+{apiVersion: v1, kind: Secret, metadata: {name: bronze, labels: {keep: module, tier: bronze}}}
+---
+{apiVersion: v1, kind: Secret, metadata: {name: other, labels: {keep: missing}}}
+---
+{apiVersion: v1, kind: Secret, metadata: {name: old}}
+---
+{apiVersion: v1, kind: ServiceAccount, metadata: {name: reader}}
+---
+apiVersion: gleaner.dev/v1alpha1
+kind: RetentionPolicy
+metadata: {name: all}
+spec: {resources: [{apiGroups: [""], resources: [secrets]}], keepLast: 0}
+---
+{apiVersion: gleaner.dev/v1alpha1, kind: PolicyModule, metadata: {name: tier}, spec: {rego: {inline: ` + strconv.Quote(module) + `}}}
+---
+apiVersion: gleaner.dev/v1alpha1
+kind: GCPolicy
+metadata: {name: tier}
+spec:
+  mode: Enforce
+  resources: [{apiGroups: [""], resources: [secrets]}]
+  objectSelector: {matchLabels: {keep: module}}
+  module: {name: tier, digest: "` + pins.Of(module) + `"}
+  needs: Object
+  serviceAccount: {name: reader}
+---
+apiVersion: gleaner.dev/v1alpha1
+kind: GCPolicy
+metadata: {name: fixed}
+spec:
+  mode: Enforce
+  resources: [{apiGroups: [""], resources: [secrets]}]
+  objectSelector: {matchLabels: {keep: fixed}}
+  fixed: {retain: {decision: Keep, reason: under investigation}}
+---
+apiVersion: gleaner.dev/v1alpha1
+kind: GCPolicy
+metadata: {name: missing}
+spec:
+  mode: Enforce
+  resources: [{apiGroups: [""], resources: [secrets]}]
+  objectSelector: {matchLabels: {keep: missing}}
+  module: {name: missing}
+  needs: Object
+  serviceAccount: {name: reader}`)
+	out, code := w.gleaner(t.Context(), "", "retention", "--kept")
+	want := []string{
+		"RetentionPolicy NS/all Monitor 5 ", "NS Secret/old RetentionPolicy NS/all (Monitor) KeepLast keepLast: 0",
+		"NS Secret/debugged RetentionPolicy NS/all (Monitor) KeptByPolicy GCPolicy NS/fixed: under investigation",
+		"NS Secret/bronze RetentionPolicy NS/all (Monitor) KeepLast keepLast: 0",
+		"NS Secret/gold RetentionPolicy NS/all (Monitor) KeptByPolicy GCPolicy NS/tier: KeepLast of all: gold stays",
+		"Unknown, since policies with the hook retain could not be evaluated:", "NS Secret/other RetentionPolicy NS/all (Monitor) KeepLast ",
+	}
+	words := strings.Join(strings.Fields(out), " ")
+	for _, line := range want {
+		if line = strings.ReplaceAll(line, "NS", w.ns); !strings.Contains(words, line) {
+			t.Errorf("no %q in:\n%s", line, out)
+		}
+	}
+	if code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	t.Log(out)
 }
 
 func TestPreviewRetention_OfAPolicyInAFile(t *testing.T) {
