@@ -175,7 +175,7 @@ LANE ?=
 ALL  := $(if $(LANE),$(if $(filter all,$(LANE)),-all,$(error LANE=$(LANE): set LANE=all, or leave it out)))
 
 .PHONY: test
-test: announce-test$(ALL) setup $(TESTSUM) ## run the tests to see pass before a pull request, on real control planes (about 11 minutes)
+test: announce-test$(ALL) setup $(if $(LANE),build) $(TESTSUM) ## run the tests to see pass before a pull request, on real control planes (about 11 minutes)
 	$(TEST) events$(ALL)
 
 .PHONY: test-all
@@ -195,9 +195,10 @@ events:
 	$(call in-modules,$(UNIT_MODULES) $(CLUSTER_MODULES)) exit $$failed
 
 # "make lint" runs vet: "go test" would do it again, and for what is compiled for the race detector
-# once more. RACED runs under that if $$race is set.
+# once more. RACED runs under that if $$race is set. Sandboxes, which compile modules, then run a program
+# without the detector, and programs end at once.
 TESTALL := go test -json -vet=off
-RACED   := $${race:+env CGO_ENABLED=1} $(TESTALL) $$race
+RACED   := $${race:+env CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 GLEANER_TEST_SANDBOX=$(abspath $(BIN))} $(TESTALL) $$race
 
 # This compiles what tests need, as "go test" does. The compiler runs once for each package, and most
 # of them are done before its garbage is worth collecting.

@@ -332,6 +332,9 @@ func (p *process) end(cause *exitError) {
 
 // executable is this program: the very file that runs, which an upgrade may have replaced.
 func executable() string {
+	if program := testProgram(); program != "" {
+		return program
+	}
 	const running = "/proc/self/exe"
 	if _, err := os.Stat(running); err == nil {
 		return running
