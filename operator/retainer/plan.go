@@ -34,6 +34,8 @@ type plan struct {
 	seen      seen           // by the last evaluation
 	released  references.Set // since the last evaluation
 
+	dueSince    dueSince
+	delays      Delays
 	pending     []retention.Decision // by the last evaluation, without some that are not to be removed any more
 	skipped     map[types.UID]bool   // of those, since the last evaluation
 	waitsUntil  time.Time            // removals wait for a pause or a budget
@@ -89,7 +91,8 @@ func (p *plan) change(now time.Time) {
 }
 
 // decide takes a result over.
-func (p *plan) decide(r retention.Result) {
+func (p *plan) decide(r retention.Result, now time.Time) {
+	p.dueSince.update(r.Removals, now)
 	p.dirty, p.evaluated, p.next, p.seen = time.Time{}, true, r.Next, summarize(r)
 	p.pending, p.skipped = r.Removals, map[types.UID]bool{}
 }
@@ -153,7 +156,7 @@ func (p *plan) release(now time.Time) {
 
 // newPlan returns the plan of a policy. The caller holds mu.
 func (r *Retainer) newPlan(of *policyset.Retention) *plan {
-	p := &plan{Retention: of, released: references.Set{}, failures: map[types.UID]failure{}, removed: map[retain.Reason]int64{}}
+	p := &plan{Retention: of, released: references.Set{}, failures: map[types.UID]failure{}, removed: map[retain.Reason]int64{}, dueSince: dueSince{}}
 	p.evaluations.forget()
 	r.clear(p)
 	return p
@@ -167,7 +170,7 @@ func (r *Retainer) clear(p *plan) {
 
 // inherit takes over what is counted since the operator started.
 func (p *plan) inherit(old *plan) {
-	p.removed, p.failed, p.failedAt, p.failure, p.served = old.removed, old.failed, old.failedAt, old.failure, old.served
+	p.removed, p.delays, p.failed, p.failedAt, p.failure, p.served = old.removed, old.delays, old.failed, old.failedAt, old.failure, old.served
 }
 
 // setInterested sets which policies an event concerns. The caller holds mu.

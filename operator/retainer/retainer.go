@@ -294,7 +294,7 @@ func earliest(a, b time.Time) time.Time {
 func (r *Retainer) evaluatePlan(p *plan) {
 	began, start := r.options.Now(), time.Now()
 	p.release(began)
-	p.decide(p.survey.Evaluate(r.moment(began)))
+	p.decide(p.survey.Evaluate(r.moment(began)), began)
 	p.notBefore = r.options.Now().Add(max(settle, maxShare*time.Since(start)))
 }
 

@@ -324,6 +324,10 @@ func TestP22_Retainer_CountsByReason(t *testing.T) {
 		w.status("shop/both", "removals by reason", func(s retainer.PolicyStatus) bool {
 			return s.Removed[retain.TooOld] == 1 && s.Removed[retain.Excess] == 2 && s.Failures == 1
 		})
+		w.status("shop/both", "the delays of removals, one of which has failed at first", func(s retainer.PolicyStatus) bool {
+			within := s.Delays.Buckets()
+			return s.Delays.Count == 3 && within[1] == 2 && within[60] == 3 && s.Delays.Sum >= 5*time.Second
+		})
 		w.expectLeft("Pod", "c")
 	})
 }

@@ -43,6 +43,7 @@ type PolicyStatus struct {
 	KeptByPolicies int64
 
 	Removed  map[retain.Reason]int64
+	Delays   Delays
 	Failures int64
 	Waiting  bool      // for a pause or a budget
 	FailedAt time.Time // zero: nothing has failed
@@ -100,7 +101,7 @@ func (p *plan) status(now time.Time, usesUnknown string) PolicyStatus {
 	s := PolicyStatus{
 		Name: p.Policy.String(), Generation: p.Object.GetGeneration(), Problem: p.problem, TooMany: p.problem != "" && p.Problem.IsZero() || !p.overflowed.IsZero(),
 		Listing: !p.evaluated || len(p.unread) != 0, Failing: p.failing(),
-		seen: seen, KeptByPolicies: kept, Removed: maps.Clone(p.removed), Failures: p.failed, Waiting: now.Before(p.waitsUntil), FailedAt: p.failedAt, Failure: p.failure, KeptBy: p.keptBy,
+		seen: seen, KeptByPolicies: kept, Removed: maps.Clone(p.removed), Delays: p.delays, Failures: p.failed, Waiting: now.Before(p.waitsUntil), FailedAt: p.failedAt, Failure: p.failure, KeptBy: p.keptBy,
 	}
 	if p.refersTo() {
 		s.UsesUnknown = usesUnknown

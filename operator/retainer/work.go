@@ -280,6 +280,9 @@ func (t *turn) done(d retention.Decision) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.p.removed[d.Reason]++
+	if since, known := t.p.dueSince[d.UID]; known {
+		t.p.delays.add(t.options.Now().Sub(since))
+	}
 	for p := range t.of(d.Kind.GroupKind(), d.Namespace) {
 		p.forget(d.UID)
 		if p.survey.Forget(d.UID) {

@@ -20,7 +20,9 @@ var (
 	retentionSelectedDesc = prometheus.NewDesc("gleaner_retention_selected_objects", "Objects that a retention policy selects.", []string{"policy"}, nil)
 	retentionDueDesc      = prometheus.NewDesc("gleaner_retention_due_objects",
 		"Objects that the limits of a retention policy remove now; in mode Monitor, they stay.", []string{"policy"}, nil)
-	retentionRemovedDesc  = prometheus.NewDesc("gleaner_retention_removed_total", "Objects removed for a retention policy, by the limit that removed them.", []string{"policy", "reason"}, nil)
+	retentionRemovedDesc = prometheus.NewDesc("gleaner_retention_removed_total", "Objects removed for a retention policy, by the limit that removed them.", []string{"policy", "reason"}, nil)
+	retentionDelayDesc   = prometheus.NewDesc("gleaner_retention_removal_delay_seconds",
+		"Time from when an object was found due until it was removed for a retention policy, with waits for pauses, budgets and other policies.", []string{"policy"}, nil)
 	retentionFailuresDesc = prometheus.NewDesc("gleaner_retention_failures_total", "Failed attempts to remove an object for a retention policy.", []string{"policy"}, nil)
 )
 
@@ -71,6 +73,7 @@ func (op *Operator) collectRetention(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(retentionSelectedDesc, prometheus.GaugeValue, float64(p.Selected), p.Name)
 		out <- prometheus.MustNewConstMetric(retentionDueDesc, prometheus.GaugeValue, float64(p.Due), p.Name)
 		out <- prometheus.MustNewConstMetric(retentionFailuresDesc, prometheus.CounterValue, float64(p.Failures), p.Name)
+		out <- prometheus.MustNewConstHistogram(retentionDelayDesc, p.Delays.Count, p.Delays.Sum.Seconds(), p.Delays.Buckets(), p.Name)
 		for reason, n := range p.Removed {
 			out <- prometheus.MustNewConstMetric(retentionRemovedDesc, prometheus.CounterValue, float64(n), p.Name, string(reason))
 		}

@@ -3,6 +3,7 @@ package retention
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -132,11 +133,7 @@ func (o *options) write(out io.Writer, d document, now time.Time) error {
 		printer.WriteLines(out, p, "Could not be read:", d.Unread)
 		return nil
 	}
-	policies := printer.Table{Header: []string{"POLICY", "MODE", "SELECTED", "REMOVED NOW", "LATER", "KEPT"}}
-	for _, x := range d.Policies {
-		policies.Add(cells(x.Policy, x.Mode, fmt.Sprint(x.Selected), fmt.Sprint(x.Removed), fmt.Sprint(x.Later), fmt.Sprint(x.Kept))...)
-	}
-	if err := policies.Write(out, p); err != nil {
+	if err := d.writePolicies(out, p); err != nil {
 		return err
 	}
 	for _, part := range parts {
@@ -146,6 +143,23 @@ func (o *options) write(out io.Writer, d document, now time.Time) error {
 	}
 	printer.WriteLines(out, p, "Could not be read:", d.Unread)
 	return nil
+}
+
+// writePolicies writes the policies with their numbers of objects.
+func (d document) writePolicies(out io.Writer, p printer.Palette) error {
+	t := printer.Table{Header: []string{"POLICY", "MODE", "SELECTED", "REMOVED NOW", "LATER", "KEPT"}}
+	unknown := slices.ContainsFunc(d.Policies, func(x policy) bool { return x.Unknown != 0 })
+	if unknown {
+		t.Header = append(t.Header, "UNKNOWN")
+	}
+	for _, x := range d.Policies {
+		row := cells(x.Policy, x.Mode, fmt.Sprint(x.Selected), fmt.Sprint(x.Removed), fmt.Sprint(x.Later), fmt.Sprint(x.Kept))
+		if unknown {
+			row = append(row, cells(fmt.Sprint(x.Unknown))...)
+		}
+		t.Add(row...)
+	}
+	return t.Write(out, p)
 }
 
 // part is a part of the text.
