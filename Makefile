@@ -48,12 +48,12 @@ LONG_MODULES    := test/kubelet
 PARALLEL ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) * 3 / 2)))
 
 # Packages that have something for the race detector to look at: a lock, an atomic, a pool or
-# a goroutine, in the code or in a test. "make test-all" tests them under it, instead of
-# without. In the folders of OUTSIDE what is tested is another process, the sandbox once more,
-# which takes ten times as long under it, or what the packages in ./operator and
-# ./test/integration/policies run under it too, on control planes that need the processors.
+# a goroutine, in the code or in a test. "make test-all" tests those in UNIT under it, instead of
+# without; those in RACES, on control planes, are tested under it by "make test-race". In the folders
+# of OUTSIDE it has the sandbox once more, which takes ten times as long under it.
 LOCKS   := ^(import)?[[:space:]]*"(sync|sync/atomic|golang.org/x/sync/.*)"|^[[:space:]]*go [a-zA-Z.]+[(]
-OUTSIDE := ^\./(cmd/gleaner|devcluster/s3server|policies/wasm/fuel|test/(archive|attacks|bench|deploy|docs|examples|faults|inspect|integration/(crds|preview|server)|node|process|soak))$$
+OUTSIDE := ^\./(policies/wasm/fuel|test/bench)$$
+RACES   := ./test/integration/policies ./test/integration ./test/integration/intents ./test/integration/restore ./devcluster
 LOCKED   = $(shell grep -rlE '$(LOCKS)' --include='*.go' --exclude-dir=hostabi --exclude-dir=go --exclude-dir=s3 --exclude-dir=examples --exclude-dir=tools --exclude-dir=testdata --exclude-dir=binaries . \
 	| xargs -r dirname | sort -u | grep -vE '$(OUTSIDE)' | grep -vxF $(ASIDE:%=-e ./%))
 
@@ -170,7 +170,7 @@ TEST := $(TESTSUM) $(TESTSUM_FLAGS) --raw-command -- $(MAKE) --no-print-director
 test-unit: $(TESTSUM) ## run the tests that need no control plane (seconds for what is unchanged, two minutes for all)
 	$(TEST) events-unit
 
-# LANE=all adds LONG and the race detector.
+# LANE=all adds LONG, companion mode and the race detector.
 LANE ?=
 ALL  := $(if $(LANE),$(if $(filter all,$(LANE)),-all,$(error LANE=$(LANE): set LANE=all, or leave it out)))
 
@@ -179,7 +179,7 @@ test: announce-test$(ALL) setup $(if $(LANE),build) $(TESTSUM) ## run the tests 
 	$(TEST) events$(ALL)
 
 .PHONY: test-all
-test-all: ## the same with LANE=all, as CI does: also the race detector, faults, attacks, releases and a soak (about an hour)
+test-all: ## the same with LANE=all, as CI does: also the race detector, faults, attacks, releases and a soak (about 40 minutes)
 	@$(MAKE) --no-print-directory test LANE=all
 
 # What gotestsum shows, as JSON.
@@ -204,28 +204,32 @@ RACED   := $${race:+env CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 GLEANER_TEST_SAND
 # of them are done before its garbage is worth collecting.
 COMPILE := env $${race:+CGO_ENABLED=1} GOGC=400 go list -export -deps -test -f '' $$race
 
-# Each package is tested once: under the race detector if it has locks and a C compiler is there.
-# Control planes under the detector run one at a time: more of them wait for each other until
-# their time is up. What does not run under it, since it takes flags or is OUTSIDE, runs beside
-# them: most of the time, it waits. Its events come after theirs.
+# Each package is tested once: under the race detector if it is in UNIT and has locks, and a C compiler
+# is there. Control planes compete for the processors already: "make test-race" is for them. What takes
+# flags is tested after the others, and the scripts of DIFFERENTIAL, which mostly wait, beside that.
 .PHONY: events-all
 events-all: export GLEANER_TEST_SOAK := $(SOAKTIME)
 events-all:
 	failed=0; work=$$(mktemp -d); trap 'rm -rf "$$work"' EXIT; \
-	go list $(LOCKED) >"$$work/locked"; go list $(DIFFERENTIAL) >"$$work/beside"; go list $(UNIT) >"$$work/unit"; \
-	go list $(CLUSTER) $(LONG) $(UNIT) | grep -vxF -f "$$work/beside" >"$$work/all"; \
-	grep -xF -f "$$work/locked" "$$work/all" >"$$work/raced"; \
+	go list $(UNIT) >"$$work/unit"; go list $(LOCKED) | grep -xF -f "$$work/unit" >"$$work/raced"; go list $(DIFFERENTIAL) >"$$work/beside"; \
 	race=; if command -v "$$(CGO_ENABLED=1 go env CC)" >/dev/null; then race=-race; fi; \
-	{ beside=0; \
-		$(TESTALL) -timeout 30m $(COMPANION) -companion | sed 's|\("Package":"[^"]*\)"|\1 -companion"|' || beside=1; \
-		$(TESTALL) -timeout 30m $(DIFFERENTIAL) -scripts $(SCRIPTS) || beside=1; \
-		$(TESTALL) -timeout 30m $$(grep -vxF -f "$$work/locked" "$$work/all") || beside=1; \
-		if [ -n "$$race" ]; then $(TESTALL) -run '^($(ALONE_TESTS))$$' $(ALONE) || beside=1; fi; \
-		$(call in-modules,$(UNIT_MODULES) $(CLUSTER_MODULES) $(LONG_MODULES)) exit $$((beside + failed)); } >"$$work/events" & \
+	$(TESTALL) -p $(PARALLEL) -timeout 30m $$(go list $(CLUSTER) $(LONG) $(UNIT) | grep -vxF -f "$$work/beside" -f "$$work/raced") || failed=1; \
+	$(TESTALL) -timeout 30m $(DIFFERENTIAL) -scripts $(SCRIPTS) >"$$work/events" & \
+	$(TESTALL) -timeout 30m $(COMPANION) -companion -mode-dependent | sed 's|\("Package":"[^"]*\)"|\1 -companion"|' || failed=1; \
+	wait $$! || failed=1; cat "$$work/events"; \
 	$(COMPILE) $$(cat "$$work/raced") >/dev/null || true; \
-	$(RACED) -p 1 -timeout 30m $$(grep -vxF -f "$$work/unit" "$$work/raced") || failed=1; \
-	$(RACED) -timeout 30m $$(grep -xF -f "$$work/unit" "$$work/raced") || failed=1; \
-	wait $$! || failed=1; cat "$$work/events"; exit $$failed
+	$(RACED) -timeout 30m $$(cat "$$work/raced") || failed=1; \
+	if [ -n "$$race" ]; then $(TESTALL) -run '^($(ALONE_TESTS))$$' $(ALONE) || failed=1; fi; \
+	$(call in-modules,$(UNIT_MODULES) $(CLUSTER_MODULES) $(LONG_MODULES)) exit $$failed
+
+.PHONY: test-race
+test-race: setup build $(TESTSUM) ## run the tests of the collector on real control planes under the race detector (about 25 minutes)
+	$(TEST) events-race
+
+# One at a time: more control planes wait for each other until their time is up.
+.PHONY: events-race
+events-race:
+	race=-race; $(RACED) -p 1 -timeout 30m $(RACES)
 
 # A test that fails now and then fails more often while it competes for the processors.
 COUNT ?= 20
@@ -303,7 +307,7 @@ announce-test:
 
 .PHONY: announce-test-all
 announce-test-all:
-	@echo 'All tests take about an hour on two idle cores. $(FIRST_TIME)'
+	@echo 'All tests take about 40 minutes on two idle cores. $(FIRST_TIME)'
 	@command -v "$$(CGO_ENABLED=1 go env CC)" >/dev/null || echo "test: there is no $$(go env CC), which the race detector needs: nothing runs under it"
 	@command -v tinygo >/dev/null || echo "test: TinyGo is not installed (https://tinygo.org): the tests that need it are skipped, and listed at the end"
 

@@ -3,7 +3,7 @@
 // running.
 //
 // The tests are the same in both modes, except those in companion_*_test.go, which need
-// companion mode.
+// companion mode. With -mode-dependent, those of what works the same in both modes are omitted.
 package policies
 
 import (
@@ -31,7 +31,17 @@ import (
 	"github.com/gleaner-dev/gleaner/test/inprocess"
 )
 
-var companionMode = flag.Bool("companion", false, "run the collector in companion mode with the built-in collector, instead of alone")
+var (
+	companionMode = flag.Bool("companion", false, "run the collector in companion mode with the built-in collector, instead of alone")
+	modeDependent = flag.Bool("mode-dependent", false, "omit the tests of what works the same in both modes")
+)
+
+// modeIndependent are the files of the tests of what has nothing to do with the collector: how modules are loaded and what they may
+// read and send, the webhook that denies deletions, and what retention removes. test/archive has an operator in each mode.
+var modeIndependent = []string{
+	"archive_test.go", "intents_test.go", "loading_test.go", "networks_test.go", "permissions_test.go", "protect_test.go", "protect_exempt_test.go",
+	"retain_hook_test.go", "retention_test.go", "source_test.go",
+}
 
 func TestMain(m *testing.M) {
 	serve.MainIfRequested()
@@ -45,7 +55,8 @@ func TestMain(m *testing.M) {
 	if *companionMode {
 		controllers = []string{"*"}
 		options.ControllerManagerFlags = []string{"--authorization-always-allow-paths=" + builtInGraphPath}
-	} else if err := omitCompanionTests(); err != nil {
+	}
+	if err := omitTests(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -58,12 +69,22 @@ var controllers = devcluster.WithoutCollector()
 
 var testFunction = regexp.MustCompile(`(?m)^func (Test\w+)\(t \*testing\.T\)`)
 
-// omitCompanionTests omits the tests that need companion mode. If each skipped itself, every
+// omitTests omits the tests that need companion mode, or that the flags omit. If each skipped itself, every
 // run would list them.
-func omitCompanionTests() error {
-	files, err := filepath.Glob("companion_*_test.go")
-	if err != nil {
-		return err
+func omitTests() error {
+	var files []string
+	if !*companionMode {
+		needCompanion, err := filepath.Glob("companion_*_test.go")
+		if err != nil {
+			return err
+		}
+		files = needCompanion
+	}
+	if *modeDependent {
+		files = append(files, modeIndependent...)
+	}
+	if len(files) == 0 {
+		return nil
 	}
 	skip := flag.Lookup("test.skip").Value.String()
 	var patterns []string
