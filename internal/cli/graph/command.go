@@ -45,11 +45,11 @@ func Command() *cobra.Command {
 		Example: "  gleaner graph deployment/web -n shop\n" +
 			"  gleaner graph -n shop\n" +
 			"  gleaner graph -n shop --kind pod --depth 3\n" +
-			"  gleaner graph -A -o svg > owners.svg\n" +
+			"  gleaner graph -A -o svg --fold > owners.svg\n" +
 			"  kubectl get all,cm,secret -n shop -o yaml | gleaner graph -f - -o mermaid",
 		ValidArgsFunction: f.CompleteTarget,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := errors.Join(f.Validate(), filter.validate()); err != nil {
+			if err := errors.Join(f.Validate(), filter.validate(f.Output)); err != nil {
 				return err
 			}
 			if len(args) != 0 {
@@ -67,6 +67,9 @@ func Command() *cobra.Command {
 			}
 			o := ownershipOf(cmd.Context(), a)
 			filter.apply(o, kinds)
+			if filter.fold {
+				o.fold()
+			}
 			if write, ok := graphWriters[f.Output]; ok {
 				return write(cmd.OutOrStdout(), o)
 			}

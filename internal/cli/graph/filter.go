@@ -18,19 +18,24 @@ import (
 type filter struct {
 	depth int      // 0: any
 	kinds []string // none: all
+	fold  bool     // similar dependents of one owner
 }
 
 func (f *filter) addTo(flags *pflag.FlagSet) {
 	flags.IntVar(&f.depth, "depth", 0, "maximum `number` of owner references between an object and the named object, or else the nearest object without owners. Default 0, unlimited")
 	flags.StringSliceVar(&f.kinds, "kind", nil, "`KIND[,KIND]`: show only objects of these kinds, and what owns them")
+	flags.BoolVar(&f.fold, "fold", false, "show three or more similar dependents of an owner as one: of the same kind, with the same state, finalizers and dependents")
 }
 
-func (f *filter) validate() error {
+func (f *filter) validate(output string) error {
 	if f.depth < 0 {
 		return exit.Usagef("--depth=%d: use 1 or more, or 0 for all", f.depth)
 	}
 	if slices.Contains(f.kinds, "") {
 		return exit.Usagef("--kind has an empty kind: write kinds as --kind=deployment,pod")
+	}
+	if f.fold && output == "dot" {
+		return exit.Usagef("--fold with -o dot: use -o svg or -o mermaid, or leave out --fold")
 	}
 	return nil
 }

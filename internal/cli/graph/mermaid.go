@@ -20,6 +20,9 @@ func writeMermaid(out io.Writer, o *ownership) error {
 	for i, object := range o.Objects {
 		names[object.UID] = fmt.Sprintf("n%d", i)
 		label := mermaidText(object.Kind) + "<br/>" + mermaidText(object.Name)
+		if others := object.others(); others != "" {
+			label += "<br/>" + others
+		}
 		class := ""
 		switch {
 		case object.Missing != "":

@@ -28,6 +28,9 @@ type ownership struct {
 	// NotShown is the number of objects excluded by --depth and --kind.
 	NotShown int `json:"notShown,omitempty"`
 
+	// Folded is the number of objects that --fold has left out.
+	Folded int `json:"folded,omitempty"`
+
 	// Unread lists the types that could not be read, with the reason.
 	Unread []string `json:"unread,omitempty"`
 
@@ -50,6 +53,9 @@ type ownedObject struct {
 	Because string `json:"because,omitempty"`
 
 	Target bool `json:"asked,omitempty"` // it is the target of the command
+
+	// Similar is the number of similar objects of the same owner that --fold has left out.
+	Similar int `json:"similar,omitempty"`
 
 	depth int
 }

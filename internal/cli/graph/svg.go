@@ -102,6 +102,9 @@ func svgBoxes(o *ownership) (boxes, roots []*svgBox) {
 		if state := object.state(); state != "" {
 			box.lines = append(box.lines, state)
 		}
+		if others := object.others(); others != "" {
+			box.lines = append(box.lines, others)
+		}
 		for _, f := range object.Finalizers {
 			box.lines = append(box.lines, "finalizer "+f)
 		}

@@ -50,13 +50,17 @@ func writeOwnership(out io.Writer, o *ownership, wide bool) error {
 	if o.NotShown != 0 {
 		printer.Fprintf(out, "\n%s not shown because of --depth and --kind.\n", printer.Count(o.NotShown, "object is", "objects are"))
 	}
+	if o.Folded != 0 {
+		printer.Fprintf(out, "\n%s not shown because of --fold.\n", printer.Count(o.Folded, "similar object is", "similar objects are"))
+	}
 	printer.WriteLines(out, p, "Unknown because it can't be read:", o.Unread)
 	return err
 }
 
 // row returns the table row of an object.
 func (o *ownedObject) row(line string) []printer.Cell {
-	name := printer.Cell{Text: line + o.Kind + "/" + o.Name}
+	name := printer.Cell{Text: strings.TrimSpace(o.Kind + "/" + o.Name + " " + o.others())}
+	name.Text = line + name.Text
 	if o.Target {
 		name.Color = printer.Strong
 	}
