@@ -70,6 +70,7 @@ func (h *hook) close() { h.reading.Close() }
 // reads carries out only the intents of modules that read.
 type reads struct{ *intents.Executor }
 
+// Do implements modulecall.Intents.
 func (r reads) Do(ctx context.Context, identity intents.Identity, intent hostabi.Intent) hostabi.Result {
 	identity.ReadOnly = true
 	return r.Executor.Do(ctx, identity, intent)
