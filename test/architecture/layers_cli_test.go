@@ -131,7 +131,9 @@ var cliLayers = map[string]layer{
 			"hostabi", "operator/bulkread", "operator/evaluate", "operator/graph", "operator/intents", "operator/livelist", "operator/modulecall", "operator/policyset", "operator/preview",
 			"operator/record", "operator/retainer/preview", "operator/retention", "operator/statekey", "operator/survey", "policies", "policies/builtin",
 		},
-		external: []string{"github.com/go-logr/logr", "github.com/spf13/cobra", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
+		external: []string{
+			"github.com/go-logr/logr", "github.com/spf13/cobra", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/controller-runtime",
+		},
 	},
 	"internal/cli/printer": {
 		internal: []string{"operator/escape"},

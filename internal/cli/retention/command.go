@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gleaner-dev/gleaner/crds/resources"
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
@@ -118,10 +119,12 @@ func (o *options) run(ctx context.Context, out io.Writer) error {
 		Policies: all, Lister: lister, Types: types.Types, Absent: types.Absent, Namespace: reads, Operator: o.operator, Now: now,
 	}
 	hook, err := readHook(ctx, config, types, reads)
-	if err != nil {
+	switch {
+	case apierrors.IsForbidden(err):
+		unread = append(unread, fmt.Sprintf("policies with the hook retain, which may keep objects: %s", err))
+	case err != nil:
 		return err
-	}
-	if hook != nil {
+	case hook != nil:
 		defer hook.close()
 		options.KeptByHook = hook.keptBy
 	}
@@ -144,7 +147,7 @@ func (o *options) readsAll(all []*policyset.Retention) bool {
 // load reads the policies of the namespace, or all, and of the cluster; those of files replace them.
 func (o *options) load(ctx context.Context, config *rest.Config, namespace string, files []string) (all []*policyset.Retention, unread []string, err error) {
 	var found policyset.Resources
-	client, err := policyset.NewClient(config)
+	from, err := policyset.NewClient(config)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -152,7 +155,10 @@ func (o *options) load(ctx context.Context, config *rest.Config, namespace strin
 		if !strings.HasSuffix(kind, v1alpha1.KindRetentionPolicy) {
 			return nil
 		}
-		_, err := livelist.List(ctx, client, livelist.Unserved, kind, into)
+		_, err := livelist.List(ctx, from, livelist.Unserved, kind, into)
+		if apierrors.IsForbidden(err) && kind == v1alpha1.KindRetentionPolicy && !o.AllNamespaces {
+			_, err = livelist.List(ctx, inNamespace{from, namespace}, livelist.Unserved, kind, into)
+		}
 		if apierrors.IsForbidden(err) {
 			unread = append(unread, fmt.Sprintf("%s, which may keep objects: %s", kind, err))
 			return nil
@@ -181,6 +187,17 @@ func (o *options) load(ctx context.Context, config *rest.Config, namespace strin
 		}
 	}
 	return all, unread, nil
+}
+
+// inNamespace lists the objects of one namespace, for users who may not list those of others.
+type inNamespace struct {
+	client.Reader
+	namespace string
+}
+
+// List implements client.Reader.
+func (n inNamespace) List(ctx context.Context, into client.ObjectList, options ...client.ListOption) error {
+	return n.Reader.List(ctx, into, append(options, client.InNamespace(n.namespace))...)
 }
 
 // addFiles adds the policies of files.

@@ -41,7 +41,7 @@ type hook struct {
 func readHook(ctx context.Context, config *rest.Config, types *survey.Survey, namespace string) (*hook, error) {
 	reading, err := deletions.ReadPolicies(ctx, types, config, nil, nil, time.Now())
 	if err != nil {
-		return nil, fmt.Errorf("read the policies that may keep objects: %w", err)
+		return nil, fmt.Errorf("read policies: %w", err)
 	}
 	if !slices.ContainsFunc(reading.Policies.All(), func(p *policies.Policy) bool { return slices.Contains(p.Hooks, hostabi.HookRetain) }) {
 		reading.Close()

@@ -161,6 +161,43 @@ spec:
 	}
 }
 
+// A user who may only read what is in one namespace sees what its policies remove, and which others may keep it.
+func TestPreviewRetention_WithPermissionsInOneNamespace(t *testing.T) {
+	w := newEnv(t)
+	w.kubectlApply(`
+{apiVersion: v1, kind: Secret, metadata: {name: old}}
+---
+apiVersion: gleaner.dev/v1alpha1
+kind: RetentionPolicy
+metadata: {name: all}
+spec: {resources: [{apiGroups: [""], resources: [secrets]}], keepLast: 0}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: limited}
+rules:
+  - {apiGroups: ["*"], resources: ["*"], verbs: [get, list]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: limited}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: limited}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: limited-NS}]`)
+	out, code := w.gleaner(t.Context(), "", "retention", "--as=limited-"+w.ns)
+	words := strings.Join(strings.Fields(out), " ")
+	for _, line := range []string{
+		"RetentionPolicy NS/all Monitor 1 1 0 0", "NS Secret/old RetentionPolicy NS/all (Monitor) KeepLast keepLast: 0",
+		"Could not be read: ClusterRetentionPolicy, which may keep objects: list ClusterRetentionPolicy: ", "policies with the hook retain, which may keep objects: ",
+	} {
+		if line = strings.ReplaceAll(line, "NS", w.ns); !strings.Contains(words, line) {
+			t.Errorf("no %q in:\n%s", line, out)
+		}
+	}
+	if code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
 func TestPreviewRetention_OfAPolicyInAFile(t *testing.T) {
 	w := newEnv(t)
 	w.kubectlApply(retained)
