@@ -49,7 +49,7 @@ PARALLEL ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) * 3 / 2)))
 
 # Packages that have something for the race detector to look at: a lock, an atomic, a pool or
 # a goroutine, in the code or in a test. "make test-all" tests those in UNIT under it, instead of
-# without; those in RACES, on control planes, are tested under it by "make test-race". In the folders
+# without; those in RACES, on control planes, are tested under it by "make test-release". In the folders
 # of OUTSIDE it has the sandbox once more, which takes ten times as long under it.
 LOCKS   := ^(import)?[[:space:]]*"(sync|sync/atomic|golang.org/x/sync/.*)"|^[[:space:]]*go [a-zA-Z.]+[(]
 OUTSIDE := ^\./(policies/wasm/fuel|test/bench)$$
@@ -60,7 +60,7 @@ LOCKED   = $(shell grep -rlE '$(LOCKS)' --include='*.go' --exclude-dir=hostabi -
 # What runs in "make test-all" beside the other packages, since it takes flags.
 COMPANION    := ./test/integration/policies
 DIFFERENTIAL := ./test/differential
-SCRIPTS      := 60
+SCRIPTS      := 30
 SOAKTIME     := 3m
 
 # Tests that are skipped under the race detector, or do less, since they have one goroutine or repeat the same.
@@ -179,7 +179,7 @@ test: announce-test$(ALL) setup $(if $(LANE),build) $(TESTSUM) ## run the tests 
 	$(TEST) events$(ALL)
 
 .PHONY: test-all
-test-all: ## the same with LANE=all, as CI does: also the race detector, faults, attacks, releases and a soak (about 40 minutes)
+test-all: ## the same with LANE=all, as CI does: also the race detector, companion mode, faults, attacks and releases (about 40 minutes)
 	@$(MAKE) --no-print-directory test LANE=all
 
 # What gotestsum shows, as JSON.
@@ -205,15 +205,14 @@ RACED   := $${race:+env CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 GLEANER_TEST_SAND
 COMPILE := env $${race:+CGO_ENABLED=1} GOGC=400 go list -export -deps -test -f '' $$race
 
 # Each package is tested once: under the race detector if it is in UNIT and has locks, and a C compiler
-# is there. Control planes compete for the processors already: "make test-race" is for them. What takes
+# is there. Control planes compete for the processors already: "make test-release" is for them. What takes
 # flags is tested after the others, and the scripts of DIFFERENTIAL, which mostly wait, beside that.
 .PHONY: events-all
-events-all: export GLEANER_TEST_SOAK := $(SOAKTIME)
 events-all:
 	failed=0; work=$$(mktemp -d); trap 'rm -rf "$$work"' EXIT; \
 	go list $(UNIT) >"$$work/unit"; go list $(LOCKED) | grep -xF -f "$$work/unit" >"$$work/raced"; go list $(DIFFERENTIAL) >"$$work/beside"; \
 	race=; if command -v "$$(CGO_ENABLED=1 go env CC)" >/dev/null; then race=-race; fi; \
-	$(TESTALL) -p $(PARALLEL) -timeout 30m $$(go list $(CLUSTER) $(LONG) $(UNIT) | grep -vxF -f "$$work/beside" -f "$$work/raced") || failed=1; \
+	$(TESTALL) -p $(PARALLEL) -timeout 45m $$(go list $(CLUSTER) $(LONG) $(UNIT) | grep -vxF -f "$$work/beside" -f "$$work/raced") || failed=1; \
 	$(TESTALL) -timeout 30m $(DIFFERENTIAL) -scripts $(SCRIPTS) >"$$work/events" & \
 	$(TESTALL) -timeout 30m $(COMPANION) -companion -mode-dependent | sed 's|\("Package":"[^"]*\)"|\1 -companion"|' || failed=1; \
 	wait $$! || failed=1; cat "$$work/events"; \
@@ -222,14 +221,18 @@ events-all:
 	if [ -n "$$race" ]; then $(TESTALL) -run '^($(ALONE_TESTS))$$' $(ALONE) || failed=1; fi; \
 	$(call in-modules,$(UNIT_MODULES) $(CLUSTER_MODULES) $(LONG_MODULES)) exit $$failed
 
-.PHONY: test-race
-test-race: setup build $(TESTSUM) ## run the tests of the collector on real control planes under the race detector (about 25 minutes)
-	$(TEST) events-race
+.PHONY: test-release
+test-release: setup build $(TESTSUM) ## run what takes too long for each change: suites under the race detector, all tests in companion mode, a soak of 3 minutes (about 40 minutes)
+	$(TEST) events-release
 
-# One at a time: more control planes wait for each other until their time is up.
-.PHONY: events-race
-events-race:
-	race=-race; $(RACED) -p 1 -timeout 30m $(RACES)
+# One at a time: more control planes under the detector wait for each other until their time is up.
+.PHONY: events-release
+events-release: export GLEANER_TEST_SOAK := $(SOAKTIME)
+events-release:
+	failed=0; race=-race; \
+	$(RACED) -p 1 -timeout 30m $(RACES) || failed=1; \
+	$(TESTALL) -timeout 30m $(COMPANION) -companion | sed 's|\("Package":"[^"]*\)"|\1 -companion"|' || failed=1; \
+	$(TESTALL) -timeout 30m ./test/soak || failed=1; exit $$failed
 
 # A test that fails now and then fails more often while it competes for the processors.
 COUNT ?= 20
