@@ -165,12 +165,12 @@ spec:
 func TestPreviewRetention_WithPermissionsInOneNamespace(t *testing.T) {
 	w := newEnv(t)
 	w.kubectlApply(`
-{apiVersion: v1, kind: Secret, metadata: {name: old}}
+{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: old, labels: {app: old}}, rules: []}
 ---
 apiVersion: gleaner.dev/v1alpha1
 kind: RetentionPolicy
 metadata: {name: all}
-spec: {resources: [{apiGroups: [""], resources: [secrets]}], keepLast: 0}
+spec: {resources: [{apiGroups: [rbac.authorization.k8s.io], resources: [roles]}], objectSelector: {matchLabels: {app: old}}, keepLast: 0}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
@@ -186,7 +186,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: limited-NS}]`
 	out, code := w.gleaner(t.Context(), "", "retention", "--as=limited-"+w.ns)
 	words := strings.Join(strings.Fields(out), " ")
 	for _, line := range []string{
-		"RetentionPolicy NS/all Monitor 1 1 0 0", "NS Secret/old RetentionPolicy NS/all (Monitor) KeepLast keepLast: 0",
+		"RetentionPolicy NS/all Monitor 1 1 0 0", "NS Role/old RetentionPolicy NS/all (Monitor) KeepLast keepLast: 0",
 		"Could not be read: ClusterRetentionPolicy, which may keep objects: list ClusterRetentionPolicy: ", "policies with the hook retain, which may keep objects: ",
 	} {
 		if line = strings.ReplaceAll(line, "NS", w.ns); !strings.Contains(words, line) {
