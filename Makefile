@@ -39,6 +39,9 @@ CLUSTER := ./test/docs ./test/process ./test/integration/policies ./cmd/gleaner 
 	./test/integration ./devcluster ./test/integration/restore ./test/integration/server ./test/integration/crds ./test/integration/intents ./devcluster/s3server
 LONG := ./test/deploy ./test/archive ./test/faults ./test/attacks ./test/soak ./test/differential ./test/node ./devcluster/node
 
+# The first to be tested, since they mostly wait, and take longest.
+SLOWEST := ./test/docs ./test/deploy
+
 # Nested modules with tests; ./test/examples runs those of examples.
 UNIT_MODULES    := sdk/go
 CLUSTER_MODULES := test/prometheus
@@ -212,7 +215,7 @@ events-all:
 	failed=0; work=$$(mktemp -d); trap 'rm -rf "$$work"' EXIT; \
 	go list $(UNIT) >"$$work/unit"; go list $(LOCKED) | grep -xF -f "$$work/unit" >"$$work/raced"; go list $(DIFFERENTIAL) >"$$work/beside"; \
 	race=; if command -v "$$(CGO_ENABLED=1 go env CC)" >/dev/null; then race=-race; fi; \
-	$(TESTALL) -p $(PARALLEL) -timeout 45m $$(go list $(CLUSTER) $(LONG) $(UNIT) | grep -vxF -f "$$work/beside" -f "$$work/raced") || failed=1; \
+	$(TESTALL) -p $(PARALLEL) -timeout 45m $$(go list $(SLOWEST) $(CLUSTER) $(LONG) $(UNIT) | grep -vxF -f "$$work/beside" -f "$$work/raced") || failed=1; \
 	$(TESTALL) -timeout 30m $(DIFFERENTIAL) -scripts $(SCRIPTS) >"$$work/events" & \
 	$(TESTALL) -timeout 30m $(COMPANION) -companion -mode-dependent | sed 's|\("Package":"[^"]*\)"|\1 -companion"|' || failed=1; \
 	wait $$! || failed=1; cat "$$work/events"; \

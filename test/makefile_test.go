@@ -112,31 +112,3 @@ func testedFolders(t *testing.T) map[string]bool {
 	}
 	return folders
 }
-
-// TestModules_AgreeOnVersions keeps what is compiled once from being compiled twice: what nested modules have in common with the
-// product, and what takes long, has the same version in all.
-func TestModules_AgreeOnVersions(t *testing.T) {
-	heavy := regexp.MustCompile(`(?m)^\s*((?:k8s\.io|golang\.org/x|google\.golang\.org/(?:grpc|protobuf)|github\.com/(?:aws|prometheus))\S*) (v\S+)`)
-	versions := map[string]map[string][]string{}
-	err := filepath.WalkDir("..", func(file string, d fs.DirEntry, err error) error {
-		if err != nil || d.Name() != "go.mod" || strings.Contains(file, "testdata") {
-			return err
-		}
-		text, err := os.ReadFile(file)
-		for _, m := range heavy.FindAllStringSubmatch(string(text), -1) {
-			if versions[m[1]] == nil {
-				versions[m[1]] = map[string][]string{}
-			}
-			versions[m[1]][m[2]] = append(versions[m[1]][m[2]], file)
-		}
-		return err
-	})
-	if err != nil || len(versions) < 20 {
-		t.Fatalf("%d modules: %v", len(versions), err)
-	}
-	for module, of := range versions {
-		if len(of) > 1 {
-			t.Errorf("%s has several versions: %v; run go get %s@VERSION in these folders, with the latest", module, of, module)
-		}
-	}
-}

@@ -37,9 +37,10 @@ var (
 )
 
 // modeIndependent are the files of the tests of what has nothing to do with the collector: how modules are loaded and what they may
-// read and send, the webhook that denies deletions, and what retention removes. test/archive has an operator in each mode.
+// read and send, custom finalizers, the admission of owner references and deletions, and what retention removes. test/archive has an
+// operator in each mode.
 var modeIndependent = []string{
-	"archive_test.go", "intents_test.go", "loading_test.go", "networks_test.go", "permissions_test.go", "protect_test.go", "protect_exempt_test.go",
+	"archive_test.go", "bulk_test.go", "enforcement_test.go", "finalize_test.go", "intents_test.go", "loading_test.go", "networks_test.go", "permissions_test.go", "protect_test.go", "protect_exempt_test.go",
 	"retain_hook_test.go", "retention_test.go", "source_test.go",
 }
 
