@@ -215,7 +215,7 @@ events-all:
 	failed=0; work=$$(mktemp -d); trap 'rm -rf "$$work"' EXIT; \
 	go list $(UNIT) >"$$work/unit"; go list $(LOCKED) | grep -xF -f "$$work/unit" >"$$work/raced"; go list $(DIFFERENTIAL) >"$$work/beside"; \
 	race=; if command -v "$$(CGO_ENABLED=1 go env CC)" >/dev/null; then race=-race; fi; \
-	$(TESTALL) -p $(PARALLEL) -timeout 45m $$(go list $(SLOWEST) $(CLUSTER) $(LONG) $(UNIT) | grep -vxF -f "$$work/beside" -f "$$work/raced") || failed=1; \
+	$(TESTALL) -timeout 45m $$(go list $(SLOWEST) $(CLUSTER) $(LONG) $(UNIT) | grep -vxF -f "$$work/beside" -f "$$work/raced") || failed=1; \
 	$(TESTALL) -timeout 30m $(DIFFERENTIAL) -scripts $(SCRIPTS) >"$$work/events" & \
 	$(TESTALL) -timeout 30m $(COMPANION) -companion -mode-dependent | sed 's|\("Package":"[^"]*\)"|\1 -companion"|' || failed=1; \
 	wait $$! || failed=1; cat "$$work/events"; \
