@@ -101,11 +101,18 @@ func (h *hook) keptBy(ctx context.Context, d retention.Decision, by *policyset.R
 	if err = cmp.Or(err, result.Fault); err != nil {
 		return "", h.explain(result, err)
 	}
+	return keptBy(result)
+}
+
+// keptBy returns which policy keeps an object, and why; "": none. Without a decision, that is not known.
+func keptBy(result evaluate.Result) (string, error) {
 	switch {
 	case result.Changed != nil:
 		return "", errors.New("it has changed meanwhile")
 	case result.Verdict.Decision == hostabi.DecisionRemove:
 		return "", nil
+	case result.Verdict.Decision != hostabi.DecisionKeep:
+		return "", errors.New("policies have not decided")
 	case result.Verdict.Reason == "":
 		return result.PolicyName("the default"), nil
 	default:
