@@ -53,7 +53,7 @@ PARALLEL ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) * 3 / 2)))
 # Packages that have something for the race detector to look at: a lock, an atomic, a pool or
 # a goroutine, in the code or in a test. "make test-all" tests those in UNIT under it, instead of
 # without; those in RACES, on control planes, are tested under it by "make test-release". In the folders
-# of OUTSIDE it has the sandbox once more, which takes ten times as long under it.
+# of OUTSIDE, it would run the sandbox once more, or a benchmark.
 LOCKS   := ^(import)?[[:space:]]*"(sync|sync/atomic|golang.org/x/sync/.*)"|^[[:space:]]*go [a-zA-Z.]+[(]
 OUTSIDE := ^\./(policies/wasm/fuel|test/bench)$$
 RACES   := ./test/integration/policies ./test/integration ./test/integration/intents ./test/integration/restore ./devcluster
@@ -182,7 +182,7 @@ test: announce-test$(ALL) setup $(if $(LANE),build) $(TESTSUM) ## run the tests 
 	$(TEST) events$(ALL)
 
 .PHONY: test-all
-test-all: ## the same with LANE=all, as CI does: also the race detector, companion mode, faults, attacks and releases (about 40 minutes)
+test-all: ## the same with LANE=all, as CI does: also the race detector, companion mode, faults, attacks and releases (more than an hour)
 	@$(MAKE) --no-print-directory test LANE=all
 
 # What gotestsum shows, as JSON.
@@ -225,7 +225,7 @@ events-all:
 	$(call in-modules,$(UNIT_MODULES) $(CLUSTER_MODULES) $(LONG_MODULES)) exit $$failed
 
 .PHONY: test-release
-test-release: setup build $(TESTSUM) ## run what takes too long for each change: suites under the race detector, all tests in companion mode, a soak of 3 minutes (about 40 minutes)
+test-release: setup build $(TESTSUM) ## run what takes too long for each change: suites under the race detector, all tests in companion mode, a soak of 3 minutes
 	$(TEST) events-release
 
 # One at a time: more control planes under the detector wait for each other until their time is up.
@@ -313,7 +313,7 @@ announce-test:
 
 .PHONY: announce-test-all
 announce-test-all:
-	@echo 'All tests take about 40 minutes on two idle cores. $(FIRST_TIME)'
+	@echo 'All tests take more than an hour on two cores. $(FIRST_TIME)'
 	@command -v "$$(CGO_ENABLED=1 go env CC)" >/dev/null || echo "test: there is no $$(go env CC), which the race detector needs: nothing runs under it"
 	@command -v tinygo >/dev/null || echo "test: TinyGo is not installed (https://tinygo.org): the tests that need it are skipped, and listed at the end"
 

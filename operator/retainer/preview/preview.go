@@ -68,8 +68,7 @@ type Object struct {
 
 // Report is the result.
 type Report struct {
-	// Those that are removed now, in that order for each policy; then those whose outcome is unknown, those that are removed later, by time,
-	// and the others.
+	// Objects are sorted by outcome: Removed, in the order of each policy; Unknown; Later, by time; Kept.
 	Objects []Object
 
 	// Unread says what could not be read. What it may concern is kept.
