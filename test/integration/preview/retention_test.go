@@ -30,6 +30,21 @@ func (w *env) kubectlApply(text string) {
 	}
 }
 
+// expectRetention runs the command, and checks that it prints the lines, in which NS is the test's namespace.
+func (w *env) expectRetention(args []string, lines ...string) {
+	w.Helper()
+	out, code := w.gleaner(w.Context(), "", append([]string{"retention"}, args...)...)
+	words := strings.Join(strings.Fields(out), " ")
+	for _, line := range lines {
+		if line = strings.ReplaceAll(line, "NS", w.ns); !strings.Contains(words, strings.TrimSpace(line)) {
+			w.Errorf("no %q in:\n%s", line, out)
+		}
+	}
+	if code != 0 {
+		w.Errorf("exit code %d", code)
+	}
+}
+
 const retained = `
 {apiVersion: v1, kind: Secret, metadata: {name: a, labels: {app: web}}}
 ---
@@ -55,23 +70,13 @@ spec: {mode: Enforce, resources: [{apiGroups: [""], resources: [secrets]}], obje
 func TestPreviewRetention_ShowsWhatIsRemovedAndWhy(t *testing.T) {
 	w := newEnv(t)
 	w.kubectlApply(retained)
-	out, code := w.gleaner(t.Context(), "", "retention", "--kept")
-	want := []string{
-		"RetentionPolicy NS/all  Monitor 4 2 0 2", "RetentionPolicy NS/data Enforce 1 0 1 0",
+	w.expectRetention([]string{"--kept"},
+		"RetentionPolicy NS/all Monitor 4 2 0 2", "RetentionPolicy NS/data Enforce 1 0 1 0",
 		"Removed now:", "NS Secret/a RetentionPolicy NS/all (Monitor) KeepLast keepLast: 0", "NS Secret/b RetentionPolicy NS/all (Monitor) KeepLast keepLast: 0",
 		"Removed next, if nothing changes:", "NS Secret/data RetentionPolicy NS/data 41d",
 		"Kept:", "NS Secret/data RetentionPolicy NS/all (Monitor) KeptByPolicy RetentionPolicy NS/data", "NS Secret/used RetentionPolicy NS/all (Monitor) InUse",
-	}
-	words := strings.Join(strings.Fields(out), " ")
-	for _, line := range want {
-		if line = strings.Join(strings.Fields(strings.ReplaceAll(line, "NS", w.ns)), " "); !strings.Contains(words, line) {
-			t.Errorf("no %q in:\n%s", line, out)
-		}
-	}
-	if code != 0 {
-		t.Errorf("exit code %d", code)
-	}
-	out, _ = w.gleaner(t.Context(), "", "retention", "--policy", w.ns+"/all", "-o", "name") // those of the same second are in any order
+	)
+	out, _ := w.gleaner(t.Context(), "", "retention", "--policy", w.ns+"/all", "-o", "name") // those of the same second are in any order
 	if lines := slices.Sorted(strings.Lines(out)); !slices.Equal(lines, []string{"secret/a\n", "secret/b\n"}) {
 		t.Errorf("-o name prints %q", lines)
 	}
@@ -142,23 +147,13 @@ spec:
   module: {name: missing}
   needs: Object
   serviceAccount: {name: reader}`)
-	out, code := w.gleaner(t.Context(), "", "retention", "--kept")
-	want := []string{
+	w.expectRetention([]string{"--kept"},
 		"SELECTED REMOVED NOW LATER KEPT UNKNOWN", "RetentionPolicy NS/all Monitor 5 2 0 2 1", "NS Secret/old RetentionPolicy NS/all (Monitor) KeepLast keepLast: 0",
 		"NS Secret/debugged RetentionPolicy NS/all (Monitor) KeptByPolicy GCPolicy NS/fixed: under investigation",
 		"NS Secret/bronze RetentionPolicy NS/all (Monitor) KeepLast keepLast: 0",
 		"NS Secret/gold RetentionPolicy NS/all (Monitor) KeptByPolicy GCPolicy NS/tier: KeepLast of all: gold stays",
 		"Unknown, since policies with the hook retain could not be evaluated:", "NS Secret/other RetentionPolicy NS/all (Monitor) KeepLast policies could not be evaluated: policy is not ready: there is no PolicyModule NS/missing",
-	}
-	words := strings.Join(strings.Fields(out), " ")
-	for _, line := range want {
-		if line = strings.ReplaceAll(line, "NS", w.ns); !strings.Contains(words, line) {
-			t.Errorf("no %q in:\n%s", line, out)
-		}
-	}
-	if code != 0 {
-		t.Errorf("exit code %d", code)
-	}
+	)
 }
 
 // A user who may only read what is in one namespace sees what its policies remove, and which others may keep it.
@@ -183,19 +178,10 @@ kind: RoleBinding
 metadata: {name: limited}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: limited}
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: limited-NS}]`)
-	out, code := w.gleaner(t.Context(), "", "retention", "--as=limited-"+w.ns)
-	words := strings.Join(strings.Fields(out), " ")
-	for _, line := range []string{
+	w.expectRetention([]string{"--as=limited-" + w.ns},
 		"RetentionPolicy NS/all Monitor 1 1 0 0", "NS Role/old RetentionPolicy NS/all (Monitor) KeepLast keepLast: 0",
 		"Could not be read: ClusterRetentionPolicy, which may keep objects: list ClusterRetentionPolicy: ", "policies with the hook retain, which may keep objects: ",
-	} {
-		if line = strings.ReplaceAll(line, "NS", w.ns); !strings.Contains(words, line) {
-			t.Errorf("no %q in:\n%s", line, out)
-		}
-	}
-	if code != 0 {
-		t.Errorf("exit code %d", code)
-	}
+	)
 }
 
 func TestPreviewRetention_OfAPolicyInAFile(t *testing.T) {
