@@ -29,12 +29,27 @@ import (
 // evaluateTimeout limits the evaluation of the policies that govern one object, as in the operator.
 const evaluateTimeout = 5 * time.Second
 
+// maxTime is the time that the policies of the objects of a namespace may take in total: those of others don't wait longer for them.
+const maxTime = 30 * time.Second
+
+// shares is how long evaluations took, by namespace.
+type shares map[string]time.Duration
+
+// check returns an error if a namespace has used its time.
+func (s shares) check(namespace string) error {
+	if s[namespace] >= maxTime {
+		return fmt.Errorf("not evaluated: the policies of this namespace have taken more than %s", maxTime)
+	}
+	return nil
+}
+
 // hook evaluates the policies in force with the hook retain, as the operator does before each removal.
 type hook struct {
 	reading   *deletions.Reading
 	survey    *survey.Survey
 	reader    modulecall.Reader
 	evaluator *evaluate.Evaluator
+	took      shares
 }
 
 // readHook reads the policies in force. The caller closes the hook; it is nil if no policy has the hook retain.
@@ -53,7 +68,7 @@ func readHook(ctx context.Context, config *rest.Config, types *survey.Survey, na
 		reading.Close()
 		return nil, err
 	}
-	h := &hook{reading: reading, survey: s, reader: modulecall.NewLiveReader(config)}
+	h := &hook{reading: reading, survey: s, reader: modulecall.NewLiveReader(config), took: shares{}}
 	h.evaluator = &evaluate.Evaluator{
 		Policies: func() *policies.Set { return reading.Policies }, Default: builtin.Policy{}, Catalog: s.Catalog, Reader: h.reader,
 		Intents: reads{intents.New(intents.Options{
@@ -85,6 +100,11 @@ func (h *hook) keptBy(ctx context.Context, d retention.Decision, by *policyset.R
 	if !h.reading.Policies.Has(hostabi.HookRetain, r.Version.GroupResource(), d.Namespace) {
 		return "", nil
 	}
+	if err := h.took.check(d.Namespace); err != nil {
+		return "", err
+	}
+	began := time.Now()
+	defer func() { h.took[d.Namespace] += time.Since(began) }()
 	ctx, cancel := context.WithTimeout(ctx, evaluateTimeout)
 	defer cancel()
 	o, err := h.reader.Get(ctx, policies.ServiceAccount{}, r.Version, d.Namespace, d.Name)

@@ -32,3 +32,10 @@ func TestKeptBy_OnlyADecisionSaysWhatHappens(t *testing.T) {
 		})
 	}
 }
+
+func TestShares_SlowPoliciesOfANamespaceDelayNoOther(t *testing.T) {
+	took := shares{"slow": maxTime, "fast": maxTime - 1}
+	if took.check("slow") == nil || took.check("fast") != nil || took.check("new") != nil {
+		t.Errorf("errors %v, %v and %v; want one for the slow namespace only", took.check("slow"), took.check("fast"), took.check("new"))
+	}
+}
