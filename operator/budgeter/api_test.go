@@ -175,6 +175,21 @@ func (r *replica) delete(o graph.Object) error {
 	return err
 }
 
+// expectWaiting deletes objects before what they need is reserved, and lets it be reserved then.
+func (r *replica) expectWaiting(objects ...graph.Object) {
+	r.t.Helper()
+	const latency = time.Millisecond // with none, the first may be reserved before the last is deleted
+	r.set(func() { r.latency = latency })
+	for _, o := range objects {
+		if err := r.delete(o); !writer.IsWait(err) {
+			r.t.Errorf("deleted without a reservation: %v", err)
+		}
+	}
+	time.Sleep(latency)
+	synctest.Wait()
+	r.set(func() { r.latency = 0 })
+}
+
 // work deletes objects as a queue does: again when they are called, and at the latest when the step says.
 func (r *replica) work(ctx context.Context, objects ...graph.Object) {
 	waits := map[graph.ID]graph.Object{}

@@ -69,12 +69,7 @@ func TestBudget_IsUsedUpAndThenWaitsInOrder(t *testing.T) {
 		a := newAPI(t, budget("b", intstr.FromInt32(4), time.Minute))
 		r := a.start("a")
 		all := many("o", 10)
-		for _, o := range all {
-			if err := r.delete(o); !writer.IsWait(err) {
-				t.Errorf("deleted without a reservation: %v", err)
-			}
-		}
-		synctest.Wait()
+		r.expectWaiting(all...)
 		called := r.Called(t.Context())
 		if len(called) != 4 {
 			t.Fatalf("%d called", len(called))
@@ -298,11 +293,7 @@ func TestBudget_ResumedAtOnceForgivesWhatIsNotSettled(t *testing.T) {
 		a.slow = 300 * time.Millisecond
 		r := a.start("a")
 		all := many("o", 3)
-		for _, o := range all {
-			if err := r.delete(o); !writer.IsWait(err) {
-				t.Errorf("deleted without a reservation: %v", err)
-			}
-		}
+		r.expectWaiting(all...)
 		ctx, cancel := context.WithCancel(t.Context())
 		var workers sync.WaitGroup
 		defer workers.Wait()

@@ -89,6 +89,29 @@ func TestP02_Image_StaysIfAPodNeedsItThatTheCacheDoesNotHave(t *testing.T) {
 	})
 }
 
+// A Pod is assigned first, and then its image comes: what was read live before that does not have the Pod.
+func TestP02_Image_StaysIfAPodNeededItBeforeItCame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine()
+		none := 0
+		m.node.Containers = []noderetention.Container{exited(0), exited(time.Second)}
+		p := full(80, 70)
+		p.Containers = &noderetention.ContainerLimits{MaxPerContainer: &none} // what it removes is preceded by a live read
+		m.policies = []noderetention.Policy{p}
+		m.use = retain.Usage{Capacity: 1000, Available: 100}
+		m.cached = &nodeagent.Needs{}
+		m.before = func(call, _ string) error {
+			if call == "Node" { // images are listed
+				m.change(func() { m.needs, m.node.Images = nodeagent.Needs{Images: []string{"a"}}, []noderetention.Image{image("a")} })
+			}
+			return nil
+		}
+		m.run(t)
+		after(5 * time.Second)
+		m.wantRemoved(t, "beside the container", "p0s")
+	})
+}
+
 func TestUnread_IsNotUnused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine()

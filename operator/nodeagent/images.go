@@ -16,6 +16,7 @@ func (a *Agent) imageRound(ctx context.Context, policies []noderetention.Policy)
 	if err != nil {
 		return err
 	}
+	a.needsRead = time.Time{} // a Pod that was assigned before its image was listed keeps it
 	n = a.complete(ctx, n, false)
 	if !same(a.planned, policies) {
 		a.images.Release()

@@ -136,7 +136,7 @@ func TestMonitoring(t *testing.T) {
 	var text string
 	devtest.Eventually(t, timeout, func() error {
 		code, body, err := get(t, o.metrics+"/metrics", reader)
-		if err == nil && (code != http.StatusOK || !strings.Contains(body, w.ns+`/served",state="pending"} 1`)) {
+		if err == nil && (code != http.StatusOK || !strings.Contains(body, w.ns+`/served",state="pending"} 1`) || !strings.Contains(body, "\ngleaner_retention_removed_total{")) {
 			err = fmt.Errorf("got %d:\n%s", code, body)
 		}
 		text = body

@@ -58,11 +58,16 @@ func TestDaemonSet_RemovesImagesBesideAKubelet_WithTheServiceAccountOfItsNode(t 
 
 	t.Run("an image that a Pod names stays, whatever happens at the same time", func(t *testing.T) {
 		b := &box{T: t, node: b.node, api: b.api, runtime: b.runtime, images: b.images}
-		for n := range 4 {
-			name := fmt.Sprint("race", n)
-			b.add(name)
+		const all = 4
+		for n := range all {
+			b.createPodOfKubelet(fmt.Sprint("race", n), fmt.Sprint("race", n))
+		}
+		for n := range all { // they are never pulled: without them, the Pods would not run
+			b.add(fmt.Sprint("race", n))
 			b.wake()
-			b.runPodOfKubelet(name, name) // the image is never pulled: without it, the Pod would not run
+		}
+		for n := range all {
+			b.expectRunning(metav1.NamespaceDefault, fmt.Sprint("kubelet-race", n))
 		}
 	})
 	t.Run("it may write about its own node only", b.testOwnNode)
@@ -142,6 +147,12 @@ func (b *box) waitForServiceAccount() {
 // runPodOfKubelet runs a Pod with an image that the node has, until the test ends.
 func (b *box) runPodOfKubelet(name, image string) {
 	b.Helper()
+	b.createPodOfKubelet(name, image)
+	b.expectRunning(metav1.NamespaceDefault, "kubelet-"+name)
+}
+
+func (b *box) createPodOfKubelet(name, image string) {
+	b.Helper()
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "kubelet-" + name, Namespace: metav1.NamespaceDefault}, Spec: corev1.PodSpec{
 		NodeName: b.node.Name(), AutomountServiceAccountToken: ptr.To(false), DNSPolicy: corev1.DNSDefault, EnableServiceLinks: ptr.To(false),
 		TerminationGracePeriodSeconds: ptr.To[int64](1), SecurityContext: &corev1.PodSecurityContext{},
@@ -151,7 +162,6 @@ func (b *box) runPodOfKubelet(name, image string) {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = b.api.Delete(context.WithoutCancel(b.Context()), p, client.GracePeriodSeconds(0)) })
-	b.expectRunning(p.Namespace, p.Name)
 }
 
 func (b *box) expectRunning(namespace, name string) {
@@ -159,7 +169,7 @@ func (b *box) expectRunning(namespace, name string) {
 	b.eventually(func() error {
 		var p corev1.Pod
 		err := b.api.Get(b.Context(), client.ObjectKey{Namespace: namespace, Name: name}, &p)
-		if err == nil && (p.Status.Phase != corev1.PodRunning || !p.Status.ContainerStatuses[0].Ready) {
+		if err == nil && (p.Status.Phase != corev1.PodRunning || len(p.Status.ContainerStatuses) == 0 || !p.Status.ContainerStatuses[0].Ready) {
 			err = fmt.Errorf("Pod %s is %s: %+v", name, p.Status.Phase, p.Status.ContainerStatuses)
 		}
 		return err

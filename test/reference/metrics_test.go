@@ -74,8 +74,11 @@ func (s *source) metric(f file, call *ast.CallExpr) (metric, bool) {
 		m.name, _ = s.text(f, call.Args[0])
 		m.help, _ = s.text(f, call.Args[1])
 		m.kind = "gauge"
-		if strings.HasSuffix(m.name, "_total") { // as promlint requires
+		switch { // as promlint requires; a gauge of seconds is a time or an age
+		case strings.HasSuffix(m.name, "_total"):
 			m.kind = "counter"
+		case strings.HasSuffix(m.name, "_delay_seconds"):
+			m.kind = "histogram"
 		}
 		m.labels = s.texts(f, call.Args[2])
 	case isMaker && len(call.Args) != 0:

@@ -279,12 +279,15 @@ func TestRetention_RemovesUnusedConfiguration(t *testing.T) {
 	used, unused, mounted := w.createObject("Secret", "used", nil), w.createObject("Secret", "unused", nil), w.createObject("Secret", "mounted", nil)
 	w.createIdlePod("user", map[string]any{"volumes": []any{map[string]any{"name": "v", "secret": map[string]any{"secretName": "used"}}}})
 	w.apply("kind: ServiceAccount\nmetadata: {name: puller}\nimagePullSecrets: [{name: mounted}]")
-	p := w.retention("unused", "Enforce", "/secrets", "unreferencedFor: 1m")
-	w.waitForEnforcing(p)
-	s := w.waitForMonitor(p, 3, 0)
-	if s.Kept["InUse"] != 2 || len(s.NextRemovals) != 1 || s.NextRemovals[0].Name != "unused" {
-		t.Errorf("status: %+v", s)
-	}
+	p := w.retention("unused", "Monitor", "/secrets", "unreferencedFor: 1m")
+	w.eventually(func() error {
+		s := statusOf(t, w.get(p))
+		if ptr.Deref(s.Selected, -1) != 3 || s.Kept["InUse"] != 2 || len(s.NextRemovals) != 1 || s.NextRemovals[0].Name != "unused" {
+			return fmt.Errorf("status: %+v", s)
+		}
+		return nil
+	})
+	w.patch(p, `{"spec": {"mode": "Enforce"}}`)
 	w.waitForDeletion(unused)
 	w.expectLive(used, mounted)
 }
