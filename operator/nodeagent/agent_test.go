@@ -102,7 +102,9 @@ func TestP02_Image_StaysIfAPodNeededItBeforeItCame(t *testing.T) {
 		m.cached = &nodeagent.Needs{}
 		m.before = func(call, _ string) error {
 			if call == "Node" { // images are listed
-				m.change(func() { m.needs, m.node.Images = nodeagent.Needs{Images: []string{"a"}}, []noderetention.Image{image("a")} })
+				m.change(func() {
+					m.needs, m.node.Images = nodeagent.Needs{Images: []string{"a"}}, []noderetention.Image{image("a")}
+				})
 			}
 			return nil
 		}
