@@ -74,10 +74,10 @@ var cliLayers = map[string]layer{
 	},
 	"internal/cli/graph": {
 		internal: []string{
-			"internal/cli/exit", "internal/cli/input", "internal/cli/kubectl", "internal/cli/printer", "operator/debug", "operator/decide", "operator/escape",
-			"operator/graph", "operator/record", "operator/survey",
+			"internal/cli/exit", "internal/cli/input", "internal/cli/kubectl", "internal/cli/ownership", "internal/cli/picture", "internal/cli/printer", "operator/debug",
+			"operator/decide", "operator/escape", "operator/graph",
 		},
-		external: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "k8s.io/apimachinery", "k8s.io/utils"},
+		external: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "k8s.io/apimachinery"},
 	},
 	"internal/cli/input": {
 		internal: []string{"crds/admit", "internal/cli/kubectl", "internal/cli/printer", "operator/graph", "operator/survey"},
@@ -109,6 +109,14 @@ var cliLayers = map[string]layer{
 	"internal/cli/permissions": {
 		internal: []string{"crds/v1alpha1", "internal/cli/finalizers", "operator/escape"},
 		external: []string{"golang.org/x/sync", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
+	},
+	"internal/cli/ownership": {
+		internal: []string{"internal/cli/printer", "operator/decide", "operator/graph", "operator/record", "operator/survey"},
+		external: []string{"k8s.io/apimachinery", "k8s.io/utils"},
+	},
+	"internal/cli/picture": {
+		pure: true, internal: []string{"internal/cli/ownership", "internal/cli/printer", "operator/decide", "operator/escape"},
+		external: []string{"k8s.io/apimachinery"},
 	},
 	"internal/cli/pause": {
 		internal: []string{

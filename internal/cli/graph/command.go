@@ -12,6 +12,8 @@ import (
 
 	"github.com/gleaner-dev/gleaner/internal/cli/input"
 	"github.com/gleaner-dev/gleaner/internal/cli/kubectl"
+	"github.com/gleaner-dev/gleaner/internal/cli/ownership"
+	"github.com/gleaner-dev/gleaner/internal/cli/picture"
 	"github.com/gleaner-dev/gleaner/internal/cli/printer"
 	"github.com/gleaner-dev/gleaner/operator/debug"
 	"github.com/gleaner-dev/gleaner/operator/graph"
@@ -26,12 +28,12 @@ object blocks the foreground deletion of its owner (blockOwnerDeletion). If an o
 shows its status: absent (no such object), present (outside of what was read) or unknown (it could not be read).`
 
 // graphWriters write an ownership in the machine-readable formats.
-var graphWriters = map[string]func(io.Writer, *ownership) error{
-	"dot":     func(out io.Writer, o *ownership) error { return debug.WriteDOT(out, o.dump) },
-	"json":    func(out io.Writer, o *ownership) error { return printer.Write(out, "json", o) },
-	"yaml":    func(out io.Writer, o *ownership) error { return printer.Write(out, "yaml", o) },
+var graphWriters = map[string]func(io.Writer, *ownership.Ownership) error{
+	"dot":     func(out io.Writer, o *ownership.Ownership) error { return debug.WriteDOT(out, o.Dump) },
+	"json":    func(out io.Writer, o *ownership.Ownership) error { return printer.Write(out, "json", o) },
+	"yaml":    func(out io.Writer, o *ownership.Ownership) error { return printer.Write(out, "yaml", o) },
 	"mermaid": writeMermaid,
-	"svg":     writeSVG,
+	"svg":     picture.Write,
 }
 
 // Command returns the command gleaner graph.
@@ -65,10 +67,14 @@ func Command() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			o := ownershipOf(cmd.Context(), a)
-			filter.apply(o, kinds)
+			var target types.UID
+			if a.Target.Object != nil {
+				target = a.Target.Object.GetUID()
+			}
+			o := ownership.Of(cmd.Context(), a.Survey, targetDump(a), target)
+			o.Limit(ownership.Limits{Depth: filter.depth, Kinds: kinds})
 			if filter.fold {
-				o.fold()
+				o.Fold()
 			}
 			if write, ok := graphWriters[f.Output]; ok {
 				return write(cmd.OutOrStdout(), o)

@@ -6,12 +6,10 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gleaner-dev/gleaner/internal/cli/exit"
 	"github.com/gleaner-dev/gleaner/internal/cli/input"
 	"github.com/gleaner-dev/gleaner/internal/cli/kubectl"
-	"github.com/gleaner-dev/gleaner/operator/graph"
 )
 
 // filter selects the part of an ownership to show.
@@ -57,95 +55,4 @@ func (f *filter) groupKinds(a *input.Input, flags *kubectl.Flags) (map[schema.Gr
 		kinds[mapping.GroupVersionKind.GroupKind()] = true
 	}
 	return kinds, nil
-}
-
-// apply removes the objects that the filter excludes.
-func (f *filter) apply(o *ownership, kinds map[schema.GroupKind]bool) {
-	shown := f.withinDepth(o)
-	if len(kinds) != 0 {
-		o.limitKinds(shown, kinds)
-	}
-	if len(shown) == len(o.Objects) {
-		return
-	}
-	kept := map[types.UID]*ownedObject{}
-	for i := range o.Objects {
-		if object := &o.Objects[i]; shown[object.UID] {
-			kept[object.UID] = object
-		}
-	}
-	o.NotShown = len(o.Objects) - len(kept)
-	o.Objects = depthFirst(kept)
-	o.dump.Nodes = slices.DeleteFunc(o.dump.Nodes, func(n graph.DumpNode) bool { return !shown[n.UID] })
-	o.dump.Edges = slices.DeleteFunc(o.dump.Edges, func(e graph.DumpEdge) bool { return !shown[e.Dependent] || !shown[e.Owner] })
-}
-
-// withinDepth returns the objects within the depth.
-func (f *filter) withinDepth(o *ownership) map[types.UID]bool {
-	next := map[types.UID][]types.UID{} // both ways
-	exists, named := map[types.UID]bool{}, []types.UID(nil)
-	var roots []types.UID
-	for _, object := range o.Objects {
-		exists[object.UID] = true
-		if object.Target {
-			named = append(named, object.UID)
-		}
-		if object.depth == 0 {
-			roots = append(roots, object.UID)
-		}
-	}
-	if f.depth == 0 {
-		return exists
-	}
-	for _, object := range o.Objects {
-		for _, owner := range object.Owners {
-			next[owner.UID] = append(next[owner.UID], object.UID)
-			next[object.UID] = append(next[object.UID], owner.UID)
-		}
-	}
-	from := roots
-	if named != nil {
-		from = named
-	}
-	shown := map[types.UID]bool{}
-	for distance := 0; distance <= f.depth; distance++ {
-		var further []types.UID
-		for _, uid := range from {
-			if exists[uid] && !shown[uid] {
-				shown[uid] = true
-				further = append(further, next[uid]...)
-			}
-		}
-		from = further
-	}
-	return shown
-}
-
-// limitKinds keeps objects of the kinds, their owners, and the target.
-func (o *ownership) limitKinds(shown map[types.UID]bool, kinds map[schema.GroupKind]bool) {
-	by := map[types.UID]ownedObject{}
-	for _, object := range o.Objects {
-		by[object.UID] = object
-	}
-	kept := map[types.UID]bool{}
-	var keep func(uid types.UID)
-	keep = func(uid types.UID) {
-		if !shown[uid] || kept[uid] {
-			return
-		}
-		kept[uid] = true
-		for _, owner := range by[uid].Owners {
-			keep(owner.UID)
-		}
-	}
-	for _, object := range o.Objects {
-		if object.Target || kinds[schema.FromAPIVersionAndKind(object.APIVersion, object.Kind).GroupKind()] {
-			keep(object.UID)
-		}
-	}
-	for uid := range shown {
-		if !kept[uid] {
-			delete(shown, uid)
-		}
-	}
 }

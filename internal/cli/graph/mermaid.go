@@ -7,30 +7,31 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/gleaner-dev/gleaner/internal/cli/ownership"
 	"github.com/gleaner-dev/gleaner/internal/cli/printer"
 	"github.com/gleaner-dev/gleaner/operator/escape"
 )
 
 // writeMermaid writes a Mermaid flowchart, which many sites render in Markdown. Edges go
 // from owners to dependents; thick edges block the owner's deletion.
-func writeMermaid(out io.Writer, o *ownership) error {
+func writeMermaid(out io.Writer, o *ownership.Ownership) error {
 	var b strings.Builder
 	b.WriteString("flowchart LR\n")
 	names := map[types.UID]string{}
 	for i, object := range o.Objects {
 		names[object.UID] = fmt.Sprintf("n%d", i)
 		label := mermaidText(object.Kind) + "<br/>" + mermaidText(object.Name)
-		if others := object.others(); others != "" {
+		if others := object.Others(); others != "" {
 			label += "<br/>" + others
 		}
 		class := ""
 		switch {
 		case object.Missing != "":
 			class = ":::missing"
-			label += "<br/><i>" + mermaidText(object.state()) + "</i>"
+			label += "<br/><i>" + mermaidText(object.State()) + "</i>"
 		case object.Terminating != "":
 			class = ":::terminating"
-			label += "<br/><i>" + mermaidText(object.state()) + "</i>"
+			label += "<br/><i>" + mermaidText(object.State()) + "</i>"
 		}
 		printer.Fprintf(&b, "  n%d[\"%s\"]%s\n", i, label, class)
 	}

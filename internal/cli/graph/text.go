@@ -7,12 +7,13 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"github.com/gleaner-dev/gleaner/internal/cli/ownership"
 	"github.com/gleaner-dev/gleaner/internal/cli/printer"
 	"github.com/gleaner-dev/gleaner/operator/decide"
 )
 
 // writeOwnership writes the ownership as text.
-func writeOwnership(out io.Writer, o *ownership, wide bool) error {
+func writeOwnership(out io.Writer, o *ownership.Ownership, wide bool) error {
 	p := printer.PaletteFor(out)
 	if len(o.Objects) == 0 {
 		switch {
@@ -29,15 +30,15 @@ func writeOwnership(out io.Writer, o *ownership, wide bool) error {
 	namespaces := map[string]bool{}
 	depths := make([]int, len(o.Objects))
 	for i, object := range o.Objects {
-		depths[i] = object.depth
+		depths[i] = object.Depth
 		if object.Namespace != "" {
 			namespaces[object.Namespace] = true
 		}
 	}
 	table := &printer.Table{Header: []string{"OBJECT", "NAMESPACE", "STATE", "FINALIZERS", "BLOCKS", "OWNER", "UID"}}
 	lines := printer.TreePrefixes(depths)
-	for i, object := range o.Objects {
-		row := object.row(lines[i])
+	for i := range o.Objects {
+		row := rowOf(&o.Objects[i], lines[i])
 		if len(namespaces) < 2 && !wide {
 			row[1].Text = ""
 		}
@@ -57,14 +58,14 @@ func writeOwnership(out io.Writer, o *ownership, wide bool) error {
 	return err
 }
 
-// row returns the table row of an object.
-func (o *ownedObject) row(line string) []printer.Cell {
-	name := printer.Cell{Text: strings.TrimSpace(o.Kind + "/" + o.Name + " " + o.others())}
+// rowOf returns the table row of an object.
+func rowOf(o *ownership.Object, line string) []printer.Cell {
+	name := printer.Cell{Text: strings.TrimSpace(o.Kind + "/" + o.Name + " " + o.Others())}
 	name.Text = line + name.Text
 	if o.Target {
 		name.Color = printer.Strong
 	}
-	state := printer.Cell{Text: o.state(), Color: printer.Caution}
+	state := printer.Cell{Text: o.State(), Color: printer.Caution}
 	if o.Since != nil {
 		state.Text += " for " + duration.HumanDuration(time.Since(o.Since.Time))
 	}
@@ -79,41 +80,6 @@ func (o *ownedObject) row(line string) []printer.Cell {
 	}
 	return []printer.Cell{
 		name, {Text: o.Namespace}, state, {Text: strings.Join(o.Finalizers, ",")}, {Text: blocks},
-		{Text: o.otherOwners(), Color: printer.Caution}, {Text: string(o.UID), Color: printer.Faint},
+		{Text: o.OtherOwners(), Color: printer.Caution}, {Text: string(o.UID), Color: printer.Faint},
 	}
-}
-
-// state returns whether an object is missing or being deleted, and with which propagation policy.
-func (o *ownedObject) state() string {
-	switch {
-	case o.Missing == decide.Present.String():
-		return "not listed"
-	case o.Missing != "":
-		return strings.ToLower(o.Missing)
-	case o.Terminating == "":
-		return ""
-	}
-	text := "terminating"
-	if how := map[string]string{"Foreground": "in the foreground", "Orphan": "orphaning"}[o.Terminating]; how != "" {
-		text += ", " + how
-	}
-	return text
-}
-
-// otherOwners returns the owners under which the tree does not show the object, and the
-// status of owners that do not match their references.
-func (o *ownedObject) otherOwners() string {
-	var texts []string
-	for i, owner := range o.Owners {
-		known := owner.Standing != "" && owner.Standing != decide.Present.String()
-		switch {
-		case i > 0 && known:
-			texts = append(texts, "also "+owner.name+", "+strings.ToLower(owner.Standing))
-		case i > 0:
-			texts = append(texts, "also "+owner.name)
-		case known:
-			texts = append(texts, strings.ToLower(owner.Standing)+": "+owner.Because)
-		}
-	}
-	return strings.Join(texts, "; ")
 }

@@ -1,4 +1,7 @@
-package graph
+// Package ownership makes what was read of a cluster a tree of owners and dependents.
+//
+// It reads nothing itself, except owners that were not among the objects read.
+package ownership
 
 import (
 	"cmp"
@@ -10,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
-	"github.com/gleaner-dev/gleaner/internal/cli/input"
 	"github.com/gleaner-dev/gleaner/internal/cli/printer"
 	"github.com/gleaner-dev/gleaner/operator/decide"
 	"github.com/gleaner-dev/gleaner/operator/graph"
@@ -18,12 +20,12 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/survey"
 )
 
-// ownership is the output document of gleaner graph.
-type ownership struct {
+// Ownership is the output document of gleaner graph.
+type Ownership struct {
 	printer.Document `json:",inline"`
 
 	// Objects are in depth-first order: owners before their dependents.
-	Objects []ownedObject `json:"objects"`
+	Objects []Object `json:"objects"`
 
 	// NotShown is the number of objects excluded by --depth and --kind.
 	NotShown int `json:"notShown,omitempty"`
@@ -34,15 +36,16 @@ type ownership struct {
 	// Unread lists the types that could not be read, with the reason.
 	Unread []string `json:"unread,omitempty"`
 
-	dump graph.Dump
+	// Dump is the part of the graph that Objects are of.
+	Dump graph.Dump `json:"-"`
 }
 
-// ownedObject is an object with owners or dependents, or a missing owner.
-type ownedObject struct {
+// Object is an object with owners or dependents, or a missing owner.
+type Object struct {
 	record.Object `json:",inline"`
 
-	Parent types.UID  `json:"parent,omitempty"` // in the tree: its first owner
-	Owners []ownerRef `json:"owners,omitempty"`
+	Parent types.UID `json:"parent,omitempty"` // in the tree: its first owner
+	Owners []Owner   `json:"owners,omitempty"`
 
 	Terminating string       `json:"terminating,omitempty"` // Background, Foreground or Orphan
 	Since       *metav1.Time `json:"terminatingSince,omitempty"`
@@ -57,46 +60,48 @@ type ownedObject struct {
 	// Similar is the number of similar objects of the same owner that --fold has left out.
 	Similar int `json:"similar,omitempty"`
 
-	depth int
+	// Depth is the number of owners above it in the tree.
+	Depth int `json:"-"`
 }
 
-// ownerRef is one owner reference.
-type ownerRef struct {
+// Owner is one owner reference.
+type Owner struct {
 	UID      types.UID `json:"uid"`
 	Blocks   bool      `json:"blocks,omitempty"`   // it blocks the foreground deletion of the owner
 	Standing string    `json:"standing,omitempty"` // of an owner that does not match the reference
 	Because  string    `json:"because,omitempty"`
 
-	name string
+	// Name is Kind/name of the owner.
+	Name string `json:"-"`
 }
 
-// ownershipOf returns the ownership of the target.
-func ownershipOf(ctx context.Context, a *input.Input) *ownership {
-	d := targetDump(a)
-	objects := map[types.UID]*ownedObject{}
+// Of returns the ownership of the objects of a dump, which is a part of the survey's graph. If one of them is the
+// target, its UID says which.
+func Of(ctx context.Context, s *survey.Survey, d graph.Dump, target types.UID) *Ownership {
+	objects := map[types.UID]*Object{}
 	for _, n := range d.Nodes {
-		o := &ownedObject{Object: record.Object{APIVersion: n.APIVersion, Kind: n.Kind, Namespace: n.Namespace, Name: n.Name, UID: n.UID}}
-		o.describe(a, n)
+		o := &Object{Object: record.Object{APIVersion: n.APIVersion, Kind: n.Kind, Namespace: n.Namespace, Name: n.Name, UID: n.UID}}
+		o.describe(s, n, target)
 		objects[n.UID] = o
 	}
 	for uid, o := range objects {
 		if o.Missing == "" {
-			o.addOwners(ctx, a, uid, objects)
+			o.addOwners(ctx, s, uid, objects)
 		}
 	}
-	result := &ownership{Document: printer.DocumentOf("Ownership"), dump: d, Objects: depthFirst(objects)}
-	result.Unread = survey.Lines(a.Survey.Unread)
+	result := &Ownership{Document: printer.DocumentOf("Ownership"), Dump: d, Objects: depthFirst(objects)}
+	result.Unread = survey.Lines(s.Unread)
 	return result
 }
 
 // describe fills in the state of an object.
-func (o *ownedObject) describe(a *input.Input, n graph.DumpNode) {
-	item, seen := a.Survey.Items[graph.IDOf(n.UID)]
+func (o *Object) describe(s *survey.Survey, n graph.DumpNode, target types.UID) {
+	item, seen := s.Items[graph.IDOf(n.UID)]
 	if !seen {
 		o.Missing = decide.Unknown.String()
 		return
 	}
-	o.Target = a.Target.Object != nil && a.Target.Object.GetUID() == n.UID
+	o.Target = n.UID == target
 	for _, f := range item.Meta.Finalizers {
 		if f != metav1.FinalizerDeleteDependents && f != metav1.FinalizerOrphanDependents {
 			o.Finalizers = append(o.Finalizers, f)
@@ -117,19 +122,19 @@ func (o *ownedObject) describe(a *input.Input, n graph.DumpNode) {
 }
 
 // addOwners adds the object's owner references, and the standing of missing owners.
-func (o *ownedObject) addOwners(ctx context.Context, a *input.Input, uid types.UID, objects map[types.UID]*ownedObject) {
+func (o *Object) addOwners(ctx context.Context, s *survey.Survey, uid types.UID, objects map[types.UID]*Object) {
 	id := graph.IDOf(uid)
-	refs := a.Survey.Items[id].Meta.OwnerReferences
+	refs := s.Items[id].Meta.OwnerReferences
 	gone := slices.ContainsFunc(refs, func(ref metav1.OwnerReference) bool {
 		owner := objects[ref.UID]
 		return owner == nil || owner.Missing != "" || owner.Kind != ref.Kind || owner.Name != ref.Name || owner.Namespace != "" && owner.Namespace != o.Namespace
 	})
 	var facts decide.Facts
 	if gone { // otherwise all owners are present
-		facts, _ = a.Survey.Facts(ctx, id)
+		facts, _ = s.Facts(ctx, id)
 	}
 	for i, ref := range refs {
-		owner := ownerRef{UID: ref.UID, Blocks: ptr.Deref(ref.BlockOwnerDeletion, false), name: ref.Kind + "/" + ref.Name}
+		owner := Owner{UID: ref.UID, Blocks: ptr.Deref(ref.BlockOwnerDeletion, false), Name: ref.Kind + "/" + ref.Name}
 		missing := objects[ref.UID]
 		if i < len(facts.Owners) && (missing == nil || facts.Owners[i].Status != decide.Present || missing.Missing != "") {
 			owner.Standing, owner.Because = facts.Owners[i].Status.String(), facts.Owners[i].Message
@@ -142,9 +147,9 @@ func (o *ownedObject) addOwners(ctx context.Context, a *input.Input, uid types.U
 }
 
 // depthFirst returns the objects as a tree in depth-first order, each below its first owner.
-func depthFirst(objects map[types.UID]*ownedObject) []ownedObject {
-	below := map[types.UID][]*ownedObject{}
-	var roots []*ownedObject
+func depthFirst(objects map[types.UID]*Object) []Object {
+	below := map[types.UID][]*Object{}
+	var roots []*Object
 	for _, o := range objects {
 		if len(o.Owners) == 0 || objects[o.Owners[0].UID] == nil {
 			roots = append(roots, o)
@@ -152,15 +157,15 @@ func depthFirst(objects map[types.UID]*ownedObject) []ownedObject {
 		}
 		below[o.Owners[0].UID] = append(below[o.Owners[0].UID], o)
 	}
-	var order []ownedObject
+	var order []Object
 	done := map[types.UID]bool{}
-	var walk func(o *ownedObject, parent types.UID, depth int)
-	walk = func(o *ownedObject, parent types.UID, depth int) {
+	var walk func(o *Object, parent types.UID, depth int)
+	walk = func(o *Object, parent types.UID, depth int) {
 		if done[o.UID] {
 			return
 		}
 		done[o.UID] = true
-		o.Parent, o.depth = parent, depth
+		o.Parent, o.Depth = parent, depth
 		order = append(order, *o)
 		slices.SortFunc(below[o.UID], byName)
 		for _, next := range below[o.UID] {
@@ -171,7 +176,7 @@ func depthFirst(objects map[types.UID]*ownedObject) []ownedObject {
 	for _, o := range roots {
 		walk(o, "", 0)
 	}
-	var circles []*ownedObject // objects that own each other have no root
+	var circles []*Object // objects that own each other have no root
 	for uid, o := range objects {
 		if !done[uid] {
 			circles = append(circles, o)
@@ -184,6 +189,6 @@ func depthFirst(objects map[types.UID]*ownedObject) []ownedObject {
 	return order
 }
 
-func byName(a, b *ownedObject) int {
+func byName(a, b *Object) int {
 	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
 }

@@ -1,29 +1,27 @@
-package graph
+package ownership
 
 import (
 	"fmt"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/gleaner-dev/gleaner/internal/cli/printer"
 )
 
 // minFolded is the number of similar objects from which on they are folded.
 const minFolded = 3
 
-// fold leaves the first of similar objects of one owner, with the number of the others. Objects are similar if
+// Fold leaves the first of similar objects of one owner, with the number of the others. Objects are similar if
 // they have the same kind, namespace, state and finalizers, and their dependents are similar in turn. The target, missing
 // owners, and objects with several owners or that are further owners of others, are similar to none.
-func (o *ownership) fold() {
+func (o *Ownership) Fold() {
 	shapes := o.shapes()
-	similar := map[foldKey][]*ownedObject{}
+	similar := map[foldKey][]*Object{}
 	for i := range o.Objects {
 		object := &o.Objects[i]
 		key := foldKey{object.Parent, shapes[object.UID]}
 		similar[key] = append(similar[key], object)
 	}
-	kept := map[types.UID]*ownedObject{}
+	kept := map[types.UID]*Object{}
 	for i := range o.Objects { // owners come first
 		object := &o.Objects[i]
 		group := similar[foldKey{object.Parent, shapes[object.UID]}]
@@ -45,7 +43,7 @@ type foldKey struct {
 }
 
 // shapes numbers the shapes of objects with all that is below them: similar objects have the same one.
-func (o *ownership) shapes() map[types.UID]int {
+func (o *Ownership) shapes() map[types.UID]int {
 	further := map[types.UID]bool{}
 	for _, object := range o.Objects {
 		for i, owner := range object.Owners {
@@ -60,7 +58,7 @@ func (o *ownership) shapes() map[types.UID]int {
 		text := string(object.UID)
 		if !object.Target && object.Missing == "" && len(object.Owners) < 2 && !further[object.UID] {
 			blocks := len(object.Owners) == 1 && object.Owners[0].Blocks
-			text = fmt.Sprintf("%q %q %q %q %q %t %v", object.APIVersion, object.Kind, object.Namespace, object.state(), strings.Join(object.Finalizers, ","), blocks, below[object.UID])
+			text = fmt.Sprintf("%q %q %q %q %q %t %v", object.APIVersion, object.Kind, object.Namespace, object.State(), strings.Join(object.Finalizers, ","), blocks, below[object.UID])
 		}
 		shape, known := numbers[text]
 		if !known {
@@ -74,12 +72,4 @@ func (o *ownership) shapes() map[types.UID]int {
 		below[object.Parent][shape]++
 	}
 	return shapes
-}
-
-// others returns how many similar objects are folded into this one; "" if there are none.
-func (o *ownedObject) others() string {
-	if o.Similar == 0 {
-		return ""
-	}
-	return "and " + printer.Count(o.Similar, "similar one", "similar ones")
 }

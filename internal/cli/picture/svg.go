@@ -1,4 +1,5 @@
-package graph
+// Package picture draws owners and dependents as SVG.
+package picture
 
 import (
 	"fmt"
@@ -10,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/gleaner-dev/gleaner/internal/cli/ownership"
 	"github.com/gleaner-dev/gleaner/internal/cli/printer"
 	"github.com/gleaner-dev/gleaner/operator/decide"
 	"github.com/gleaner-dev/gleaner/operator/escape"
@@ -32,15 +34,15 @@ const (
 
 // svgBox is the box of one object.
 type svgBox struct {
-	*ownedObject
+	*ownership.Object
 	lines      []string
 	x, y, w, h float64
 	below      []*svgBox
 }
 
-// writeSVG draws the tree from left to right, with dependents to the right of their owner.
+// Write draws the tree from left to right, with dependents to the right of their owner.
 // References to additional owners are dashed.
-func writeSVG(out io.Writer, o *ownership) error {
+func Write(out io.Writer, o *ownership.Ownership) error {
 	boxes, roots := svgBoxes(o)
 	width, height := svgLayout(boxes, roots)
 	var b strings.Builder
@@ -94,15 +96,15 @@ func svgColor(kind string) string {
 }
 
 // svgBoxes returns the boxes of all objects, and those without a parent.
-func svgBoxes(o *ownership) (boxes, roots []*svgBox) {
+func svgBoxes(o *ownership.Ownership) (boxes, roots []*svgBox) {
 	at := map[types.UID]*svgBox{}
 	for i := range o.Objects {
 		object := &o.Objects[i]
-		box := &svgBox{ownedObject: object, lines: []string{object.Name}}
-		if state := object.state(); state != "" {
+		box := &svgBox{Object: object, lines: []string{object.Name}}
+		if state := object.State(); state != "" {
 			box.lines = append(box.lines, state)
 		}
-		if others := object.others(); others != "" {
+		if others := object.Others(); others != "" {
 			box.lines = append(box.lines, others)
 		}
 		for _, f := range object.Finalizers {
@@ -140,10 +142,10 @@ func (b *svgBox) head() string {
 func svgLayout(boxes, roots []*svgBox) (width, height float64) {
 	var widths []float64
 	for _, box := range boxes {
-		for len(widths) <= box.depth {
+		for len(widths) <= box.Depth {
 			widths = append(widths, 0)
 		}
-		widths[box.depth] = max(widths[box.depth], box.w)
+		widths[box.Depth] = max(widths[box.Depth], box.w)
 	}
 	columns := make([]float64, len(widths))
 	width = svgMargin
@@ -161,7 +163,7 @@ func svgLayout(boxes, roots []*svgBox) (width, height float64) {
 // place positions a box and its descendants from y downwards, and returns the y coordinate
 // below them.
 func (b *svgBox) place(columns []float64, y float64) (end float64) {
-	b.x = columns[b.depth]
+	b.x = columns[b.Depth]
 	if len(b.below) == 0 {
 		b.y = y
 		return y + b.h + svgGapY
@@ -175,7 +177,7 @@ func (b *svgBox) place(columns []float64, y float64) (end float64) {
 	return max(end, b.y+b.h+svgGapY)
 }
 
-func svgEdge(from, to *svgBox, owner ownerRef) string {
+func svgEdge(from, to *svgBox, owner ownership.Owner) string {
 	class := "edge"
 	if owner.Blocks {
 		class += " blocks"
