@@ -32,6 +32,7 @@ import (
 	"github.com/gleaner-dev/gleaner/internal/cli/sandbox"
 	"github.com/gleaner-dev/gleaner/internal/cli/stuck"
 	"github.com/gleaner-dev/gleaner/internal/cli/test"
+	"github.com/gleaner-dev/gleaner/internal/cli/ui"
 )
 
 // version is set by the linker.
@@ -56,7 +57,7 @@ func rootCommand() *cobra.Command { return rootCommandFor("gleaner") }
 func rootCommandFor(name string) *cobra.Command {
 	cmd := &cobra.Command{Use: "gleaner", Short: "A programmable Kubernetes garbage collector", Long: rootLong}
 	program.Group(cmd, "Inspect and release:",
-		explain.Command(), records.Command(), stuck.Command(), monitor.Command(), graph.Command(), preview.Command(), doctor.Command(version), release.Command())
+		explain.Command(), records.Command(), stuck.Command(), monitor.Command(), graph.Command(), ui.Command(), preview.Command(), doctor.Command(version), release.Command())
 	program.Group(cmd, "Delete:", cascade.DeleteCommand(), cascade.WaitCommand())
 	program.Group(cmd, "Stop and resume:", pause.Command(), pause.ResumeCommand())
 	program.Group(cmd, "Undo deletions:", restore.Command(), restore.UndoCommand(), archive.Command())

@@ -111,7 +111,7 @@ var cliLayers = map[string]layer{
 		external: []string{"golang.org/x/sync", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
 	},
 	"internal/cli/ownership": {
-		internal: []string{"internal/cli/printer", "operator/decide", "operator/graph", "operator/record", "operator/survey"},
+		internal: []string{"internal/cli/printer", "operator/candidate", "operator/decide", "operator/graph", "operator/record", "operator/survey"},
 		external: []string{"k8s.io/apimachinery", "k8s.io/utils"},
 	},
 	"internal/cli/picture": {
@@ -229,9 +229,30 @@ var cliLayers = map[string]layer{
 	},
 	"internal/cli/test": {
 		internal: []string{
-			"hostabi", "internal/cli/exit", "internal/cli/kubectl", "internal/cli/loader", "internal/cli/printer", "internal/cli/records", "operator/decide",
+			"hostabi", "internal/cli/exit", "internal/cli/kubectl", "internal/cli/loader", "internal/cli/printer", "internal/cli/records", "operator/record", "operator/decide",
 			"operator/escape", "operator/graph", "operator/objectstate", "policies", "policies/builtin", "policies/policytest", "policies/rego", "policies/wasm/sandbox",
 		},
 		external: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "k8s.io/apimachinery", "sigs.k8s.io/yaml"},
+	},
+	"internal/cli/ui": {
+		internal: []string{
+			"crds/v1alpha1", "internal/cli/arguments", "internal/cli/exit", "internal/cli/explain", "internal/cli/finalizers", "internal/cli/input", "internal/cli/kubectl",
+			"internal/cli/ownership", "internal/cli/pause", "internal/cli/preview", "internal/cli/printer", "internal/cli/replicas", "internal/cli/stuck", "internal/cli/test",
+			"internal/ui/guard", "internal/ui/page", "internal/ui/server", "operator/cascadelog", "operator/debug", "operator/graph", "operator/preview", "operator/record",
+			"operator/survey",
+		},
+		external: []string{"github.com/spf13/cobra", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/controller-runtime"},
+	},
+	"internal/ui/guard": {},
+	"internal/ui/page": {
+		pure: true, internal: []string{
+			"crds/v1alpha1", "internal/cli/explain", "internal/cli/ownership", "internal/cli/picture", "internal/cli/printer", "internal/cli/replicas", "internal/cli/stuck",
+			"operator/cascadelog", "operator/completion", "operator/decide", "operator/escape", "operator/record",
+		},
+		external: []string{"k8s.io/apimachinery"},
+	},
+	"internal/ui/server": {
+		internal: []string{"internal/cli/explain", "internal/cli/ownership", "internal/cli/replicas", "internal/cli/stuck", "internal/ui/page"},
+		external: []string{"k8s.io/apimachinery"},
 	},
 }

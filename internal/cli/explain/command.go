@@ -126,26 +126,41 @@ func (o *options) query(ctx context.Context, config *rest.Config, args []string)
 	if err != nil {
 		return q, err
 	}
-	mapping, err := o.Mapping(kind)
-	if err != nil {
+	return q, q.find(ctx, o.Mapping, kind)
+}
+
+// QueryOf returns a query for the object that words name. A missing object is not an error.
+func QueryOf(ctx context.Context, config *rest.Config, mapping func(string) (*meta.RESTMapping, error), kind, namespace, name string) (Query, error) {
+	q := Query{Config: config, Namespace: namespace, Name: name}
+	var err error
+	if q.Gleaner, err = finalizers.NewClient(config); err != nil {
 		return q, err
+	}
+	return q, q.find(ctx, mapping, kind)
+}
+
+// find sets the type and the object.
+func (q *Query) find(ctx context.Context, mappingOf func(string) (*meta.RESTMapping, error), kind string) error {
+	mapping, err := mappingOf(kind)
+	if err != nil {
+		return err
 	}
 	q.Kind, q.Resource = mapping.GroupVersionKind, mapping.Resource.GroupResource()
 	if mapping.Scope.Name() != meta.RESTScopeNameNamespace {
 		q.Namespace = ""
 	}
-	objects, err := dynamic.NewForConfig(config)
+	objects, err := dynamic.NewForConfig(q.Config)
 	if err != nil {
-		return q, fmt.Errorf("make client: %w", err)
+		return fmt.Errorf("make client: %w", err)
 	}
 	object, err := objects.Resource(mapping.Resource).Namespace(q.Namespace).Get(ctx, q.Name, metav1.GetOptions{})
 	switch {
 	case err == nil:
 		q.Object = object
 	case !apierrors.IsNotFound(err):
-		return q, err
+		return err
 	}
-	return q, nil
+	return nil
 }
 
 // reader returns what reads records: of the operator, or with --archive of its store.

@@ -23,8 +23,22 @@ type Limits struct {
 func (o *Ownership) Limit(l Limits) {
 	shown := o.withinDepth(l.Depth)
 	if len(l.Kinds) != 0 {
-		o.limitKinds(shown, l.Kinds)
+		o.withOwners(shown, func(object *Object) bool {
+			return object.Target || l.Kinds[schema.FromAPIVersionAndKind(object.APIVersion, object.Kind).GroupKind()]
+		})
 	}
+	o.leave(shown)
+}
+
+// Keep removes the objects that don't match, except owners of those that do.
+func (o *Ownership) Keep(matches func(*Object) bool) {
+	shown := o.withinDepth(0)
+	o.withOwners(shown, matches)
+	o.leave(shown)
+}
+
+// leave removes the objects that are not shown.
+func (o *Ownership) leave(shown map[types.UID]bool) {
 	if len(shown) == len(o.Objects) {
 		return
 	}
@@ -34,7 +48,7 @@ func (o *Ownership) Limit(l Limits) {
 			kept[object.UID] = object
 		}
 	}
-	o.NotShown = len(o.Objects) - len(kept)
+	o.NotShown += len(o.Objects) - len(kept)
 	o.Objects = depthFirst(kept)
 	o.Dump.Nodes = slices.DeleteFunc(o.Dump.Nodes, func(n graph.DumpNode) bool { return !shown[n.UID] })
 	o.Dump.Edges = slices.DeleteFunc(o.Dump.Edges, func(e graph.DumpEdge) bool { return !shown[e.Dependent] || !shown[e.Owner] })
@@ -81,11 +95,11 @@ func (o *Ownership) withinDepth(limit int) map[types.UID]bool {
 	return shown
 }
 
-// limitKinds keeps objects of the kinds, their owners, and the target.
-func (o *Ownership) limitKinds(shown map[types.UID]bool, kinds map[schema.GroupKind]bool) {
-	by := map[types.UID]Object{}
-	for _, object := range o.Objects {
-		by[object.UID] = object
+// withOwners leaves the objects that match, and their owners.
+func (o *Ownership) withOwners(shown map[types.UID]bool, matches func(*Object) bool) {
+	by := make(map[types.UID]*Object, len(o.Objects))
+	for i := range o.Objects {
+		by[o.Objects[i].UID] = &o.Objects[i]
 	}
 	kept := map[types.UID]bool{}
 	var keep func(uid types.UID)
@@ -98,9 +112,9 @@ func (o *Ownership) limitKinds(shown map[types.UID]bool, kinds map[schema.GroupK
 			keep(owner.UID)
 		}
 	}
-	for _, object := range o.Objects {
-		if object.Target || kinds[schema.FromAPIVersionAndKind(object.APIVersion, object.Kind).GroupKind()] {
-			keep(object.UID)
+	for uid, object := range by {
+		if matches(object) {
+			keep(uid)
 		}
 	}
 	for uid := range shown {

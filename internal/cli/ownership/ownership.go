@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/gleaner-dev/gleaner/internal/cli/printer"
+	"github.com/gleaner-dev/gleaner/operator/candidate"
 	"github.com/gleaner-dev/gleaner/operator/decide"
 	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/record"
@@ -55,6 +56,9 @@ type Object struct {
 	Missing string `json:"missing,omitempty"`
 	Because string `json:"because,omitempty"`
 
+	Held bool `json:"held,omitempty"` // Gleaner keeps it until its policies have decided
+	Kept bool `json:"kept,omitempty"` // an annotation keeps it from retention policies
+
 	Target bool `json:"asked,omitempty"` // it is the target of the command
 
 	// Similar is the number of similar objects of the same owner that --fold has left out.
@@ -94,6 +98,14 @@ func Of(ctx context.Context, s *survey.Survey, d graph.Dump, target types.UID) *
 	return result
 }
 
+// Clone returns a copy, whose objects can be limited and folded.
+func (o *Ownership) Clone() *Ownership {
+	clone := *o
+	clone.Objects = slices.Clone(o.Objects)
+	clone.Dump.Nodes, clone.Dump.Edges = slices.Clone(o.Dump.Nodes), slices.Clone(o.Dump.Edges)
+	return &clone
+}
+
 // describe fills in the state of an object.
 func (o *Object) describe(s *survey.Survey, n graph.DumpNode, target types.UID) {
 	item, seen := s.Items[graph.IDOf(n.UID)]
@@ -107,6 +119,8 @@ func (o *Object) describe(s *survey.Survey, n graph.DumpNode, target types.UID) 
 			o.Finalizers = append(o.Finalizers, f)
 		}
 	}
+	o.Held = slices.Contains(item.Meta.Finalizers, graph.Hold)
+	o.Kept = item.Meta.Annotations[candidate.KeepAnnotation] == "true"
 	if !n.Terminating {
 		return
 	}

@@ -40,36 +40,71 @@ type svgBox struct {
 	below      []*svgBox
 }
 
-// Write draws the tree from left to right, with dependents to the right of their owner.
+// Write draws the tree from left to right, with dependents to the right of their owner, as a file of its own.
 // References to additional owners are dashed.
 func Write(out io.Writer, o *ownership.Ownership) error {
+	d := newDrawing(o)
+	d.height += svgLegendHeight
+	d.width = max(d.width, svgLegendWidth)
+	var b strings.Builder
+	d.begin(&b, ` font-family="-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif"`)
+	b.WriteString(svgStyle)
+	printer.Fprintf(&b, `<rect width="%.0f" height="%.0f" fill="#fff"/>`+"\n", d.width, d.height)
+	d.draw(&b, Options{})
+	svgLegend(&b, d.height)
+	b.WriteString("</svg>\n")
+	_, err := printer.Fprintf(out, "%s", printer.Safe(b.String()))
+	return err
+}
+
+// Options are what a picture in a page has beyond that of a file.
+type Options struct {
+	Link  func(*ownership.Object) string // the address of a page about an object
+	Class func(*ownership.Object) string // a class of its box; "": that of its state only
+}
+
+// Inline draws the same as a part of an HTML page, whose stylesheet has the colors.
+func Inline(o *ownership.Ownership, options Options) string {
+	d := newDrawing(o)
+	var b strings.Builder
+	d.begin(&b, ` role="group" aria-label="Owners and dependents"`)
+	d.draw(&b, options)
+	b.WriteString("</svg>\n")
+	return b.String()
+}
+
+// drawing is the boxes of objects, in their places.
+type drawing struct {
+	boxes         []*svgBox
+	width, height float64
+}
+
+func newDrawing(o *ownership.Ownership) drawing {
 	boxes, roots := svgBoxes(o)
 	width, height := svgLayout(boxes, roots)
-	var b strings.Builder
-	height += svgLegendHeight
-	width = max(width, svgLegendWidth)
-	printer.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%.0f" viewBox="0 0 %.0f %.0f" font-family="-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif">`+"\n",
-		width, height, width, height)
-	b.WriteString("<title>Owners and dependents</title>\n" + svgStyle)
-	printer.Fprintf(&b, `<rect width="%.0f" height="%.0f" fill="#fff"/>`+"\n", width, height)
+	return drawing{boxes, width, height}
+}
+
+func (d drawing) begin(b *strings.Builder, attributes printer.Safe) {
+	printer.Fprintf(b, `<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%.0f" viewBox="0 0 %.0f %.0f"%s>`+"\n", d.width, d.height, d.width, d.height, attributes)
+	b.WriteString("<title>Owners and dependents</title>\n")
+}
+
+func (d drawing) draw(b *strings.Builder, options Options) {
 	at := map[types.UID]*svgBox{}
-	for _, box := range boxes {
+	for _, box := range d.boxes {
 		at[box.UID] = box
 	}
-	for _, box := range boxes {
+	for _, box := range d.boxes {
 		for _, owner := range box.Owners {
 			if from := at[owner.UID]; from != nil {
 				b.WriteString(svgEdge(from, box, owner))
 			}
 		}
 	}
-	for _, box := range boxes {
-		box.draw(&b)
+	for _, box := range d.boxes {
+		box.draw(b, options)
 	}
-	svgLegend(&b, height)
-	b.WriteString("</svg>\n")
-	_, err := printer.Fprintf(out, "%s", printer.Safe(b.String()))
-	return err
 }
 
 const svgStyle = `<style>
@@ -89,10 +124,13 @@ const svgStyle = `<style>
 // svgColors distinguish kinds; they repeat if there are more kinds.
 var svgColors = []string{"#2563eb", "#0d9488", "#7c3aed", "#ca8a04", "#db2777", "#059669", "#ea580c", "#4f46e5", "#0891b2", "#65a30d"}
 
-func svgColor(kind string) string {
+func svgColor(kind string) string { return svgColors[Color(kind)] }
+
+// Color returns the number of the color of a kind, from 0 to 9.
+func Color(kind string) int {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(kind))
-	return svgColors[h.Sum32()%uint32(len(svgColors))]
+	return int(h.Sum32() % uint32(len(svgColors)))
 }
 
 // svgBoxes returns the boxes of all objects, and those without a parent.
@@ -190,7 +228,7 @@ func svgEdge(from, to *svgBox, owner ownership.Owner) string {
 	return fmt.Sprintf(`<path class=%q d="M%.1f %.1fC%.1f %.1f %.1f %.1f %.1f %.1f"/>`+"\n", class, x1, y1, x1+bend, y1, x2-bend, y2, x2, y2)
 }
 
-func (b *svgBox) draw(to *strings.Builder) {
+func (b *svgBox) draw(to *strings.Builder, options Options) {
 	class := "box"
 	switch {
 	case b.Missing == decide.Absent.String() || b.Missing == decide.Unknown.String():
@@ -201,9 +239,18 @@ func (b *svgBox) draw(to *strings.Builder) {
 	if b.Target {
 		class += " target"
 	}
+	if options.Class != nil {
+		if own := options.Class(b.Object); own != "" {
+			class += " " + own
+		}
+	}
 	title := b.Kind + "/" + b.Name
 	if b.Because != "" {
 		title += ": " + b.Because
+	}
+	if options.Link != nil {
+		printer.Fprintf(to, `<a href="%s">`, html.EscapeString(options.Link(b.Object)))
+		defer to.WriteString("</a>\n")
 	}
 	printer.Fprintf(to, "<g><title>%s</title>", svgText(title))
 	printer.Fprintf(to, `<rect class=%q x="%.1f" y="%.1f" width="%.1f" height="%.1f" rx="6"/>`, class, b.x, b.y, b.w, b.h)

@@ -8,10 +8,16 @@ import (
 
 	"github.com/gleaner-dev/gleaner/internal/cli/input"
 	"github.com/gleaner-dev/gleaner/operator/graph"
+	"github.com/gleaner-dev/gleaner/operator/preview"
 )
 
 // Result is the preview of a deletion that another command asks for.
-type Result struct{ document *deletionPreview }
+type Result struct {
+	Preview *preview.Preview
+	Unread  []string // types that could not be read, with the reason
+
+	document *deletionPreview
+}
 
 // Of previews the deletion of objects with a propagation policy, or with none. The survey
 // can't be used afterwards.
@@ -20,7 +26,8 @@ func Of(ctx context.Context, a *input.Input, targets []graph.ID, cascade metav1.
 	if err != nil {
 		return nil, err
 	}
-	return &Result{newDocument(a, p)}, nil
+	d := newDocument(a, p)
+	return &Result{Preview: p, Unread: d.Unread, document: d}, nil
 }
 
 // Write writes the tree with the outcomes, and their numbers.

@@ -146,6 +146,9 @@ func (f *Flags) Single(entries []record.Entry) (Transcript, error) {
 	return Transcript{}, fmt.Errorf("there are several evaluations of modules: select one with --index, --uid or --policy%s", &lines)
 }
 
+// Only returns the only evaluation of a module in an entry.
+func Only(e record.Entry) (Transcript, error) { return (&Flags{index: -1}).Single([]record.Entry{e}) }
+
 // AllReplayable returns all replayable transcripts that the flags select. It prints which are skipped.
 func (f *Flags) AllReplayable(entries []record.Entry, left io.Writer) ([]Transcript, error) {
 	found, err := f.selected(entries)

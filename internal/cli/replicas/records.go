@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -151,6 +152,9 @@ func (s Selection) values() url.Values {
 	v := debug.Values(s.Query, s.Since, s.Before)
 	if s.InMemory {
 		v.Del("since")
+		if s.Limit > 0 {
+			v.Set("limit", strconv.Itoa(s.Limit))
+		}
 	}
 	if s.Exchanges {
 		v.Set("exchanges", "true")

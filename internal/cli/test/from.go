@@ -19,6 +19,7 @@ import (
 	"github.com/gleaner-dev/gleaner/internal/cli/exit"
 	"github.com/gleaner-dev/gleaner/internal/cli/printer"
 	"github.com/gleaner-dev/gleaner/internal/cli/records"
+	"github.com/gleaner-dev/gleaner/operator/record"
 	"github.com/gleaner-dev/gleaner/policies"
 	"github.com/gleaner-dev/gleaner/policies/policytest"
 )
@@ -149,6 +150,15 @@ func casesOf(t records.Transcript, module string, warnings io.Writer) ([]byte, e
 	}
 	note := fmt.Sprintf("# Recorded evaluations of %s for %s.\n", t.Evaluation.Policy, t.Entry.Object)
 	return bytes.Join([][]byte{[]byte(note), header, list}, nil), nil
+}
+
+// CasesOf returns the only evaluation of a module in a record as cases of a test, whose module is to be named.
+func CasesOf(e record.Entry) ([]byte, error) {
+	t, err := records.Only(e)
+	if err != nil {
+		return nil, err
+	}
+	return casesOf(t, "policy.rego", io.Discard)
 }
 
 // hasNull reports whether a request has a null field, which would delete the field in a case.

@@ -1,0 +1,70 @@
+package page
+
+import (
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/gleaner-dev/gleaner/internal/cli/explain"
+	"github.com/gleaner-dev/gleaner/operator/record"
+)
+
+// MaxRecords is the maximum number of decisions on a page: the newest ones.
+const MaxRecords = 500
+
+// Object is the content of the page about one object.
+type Object struct {
+	explain.Explanation
+	Failed string // why there is nothing to show
+}
+
+func (Object) template() string { return "object" }
+
+// Decisions returns its decisions, the newest first.
+func (o Object) Decisions() []Decision { return decisionsOf(o.Records) }
+
+// OwnerURL returns the address of the page about an owner.
+func (Object) OwnerURL(o record.Owner) string { return ObjectURL(o.Object) }
+
+// BlockerURL returns the address of the page about what it waits for.
+func (Object) BlockerURL(b record.Blocker) string { return ObjectURL(b.Object) }
+
+// GraphURL returns the address of the graph around it.
+func (o Object) GraphURL() string {
+	return GraphQuery{Namespace: o.Explanation.Object.Namespace, Target: o.Explanation.Object.Kind + "/" + o.Explanation.Object.Name}.URL()
+}
+
+// Decision is a decision record.
+type Decision struct {
+	record.Entry
+	Would []record.Evaluation // of policies in Monitor mode that would have decided something else
+}
+
+// Sentence returns the decision as one sentence.
+func (d Decision) Sentence() string { return d.Entry.String() }
+
+// URL returns the address of the page about the object.
+func (d Decision) URL() string { return ObjectURL(d.Object) }
+
+// LinkURL returns the address of the page about an owner in the chain.
+func (d Decision) LinkURL(l record.Link) string { return ObjectURL(l.Owner.Object) }
+
+func decisionsOf(entries []record.Entry) (all []Decision) {
+	for _, e := range slices.Backward(entries) {
+		if len(all) == MaxRecords {
+			break
+		}
+		all = append(all, Decision{Entry: e, Would: e.Would()})
+	}
+	return all
+}
+
+// HasModule reports whether a module was evaluated for the decision, so that it makes a test case.
+func (d Decision) HasModule() bool {
+	return slices.ContainsFunc(d.Evaluations, func(a record.Evaluation) bool { return a.Module != "" && a.Rounds > 0 })
+}
+
+// TestURL returns the address of the decision as a test case.
+func (d Decision) TestURL() string {
+	return "/decisions/test?" + url.Values{"uid": {string(d.Object.UID)}, "time": {d.Time.UTC().Format(time.RFC3339Nano)}}.Encode()
+}
