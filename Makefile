@@ -25,7 +25,7 @@ PACKAGES := ./... $(MODULE)/hostabi/...
 EXAMPLES := $(patsubst %/go.mod,%,$(wildcard examples/*/go.mod))
 
 # What tests need and the product does not, kept out of its dependencies.
-ASIDE := test/s3 test/prometheus test/kubelet
+ASIDE := test/s3 test/prometheus test/kubelet test/browser
 
 # Test lanes: each package with tests is in exactly one, which a test in ./test checks. In a lane,
 # the slowest packages come first.
@@ -36,7 +36,7 @@ ASIDE := test/s3 test/prometheus test/kubelet
 UNIT := ./cmd/gleaner-dev ./crds/... ./devcluster/child ./devcluster/freeport ./devcluster/gobuild ./internal/... ./operator/... ./policies/... \
 	./test ./test/architecture ./test/attacks/payload ./test/bench ./test/pins ./test/reference $(MODULE)/hostabi/...
 CLUSTER := ./test/docs ./test/process ./test/integration/policies ./cmd/gleaner ./test/inspect ./test/examples ./test/integration/preview \
-	./test/integration ./devcluster ./test/integration/restore ./test/integration/server ./test/integration/crds ./test/integration/intents ./devcluster/s3server
+	./test/integration ./devcluster ./test/integration/restore ./test/integration/server ./test/integration/crds ./test/integration/intents ./test/ui ./devcluster/s3server
 LONG := ./test/deploy ./test/archive ./test/faults ./test/attacks ./test/soak ./test/differential ./test/node ./devcluster/node
 
 # The first to be tested, since they mostly wait, and take longest.
@@ -287,6 +287,11 @@ generate: $(CRDGEN) ## make the generated files again
 	mv crds/manifests/gleaner.dev_*retentionpolicies.yaml crds/manifests/retention/
 	go generate ./...
 	cd hostabi && GOWORK=off go generate ./...
+
+.PHONY: screenshots
+screenshots: ## write a picture of each page of the web UI into bin/screenshots
+	mkdir -p bin/screenshots
+	GLEANER_TEST_BROWSER=required go test ./test/ui -count=1 -run '^TestScreenshots$$' -screenshots $(abspath bin/screenshots)
 
 .PHONY: clean
 clean: ## remove what was built in this folder; what is in the cache folder stays

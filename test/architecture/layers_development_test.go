@@ -32,6 +32,8 @@ var developmentLayers = map[string]layer{
 		internal: []string{"devcluster"},
 		external: []string{"k8s.io/apimachinery", "k8s.io/apiserver", "k8s.io/client-go"},
 	},
+	"test/browse":    {internal: []string{"devcluster/devtest", "devcluster/gobuild"}},
+	"test/browser":   {external: []string{"github.com/chromedp"}},
 	"test/s3":        {external: []string{"github.com/versity/versitygw"}},
 	"test/inprocess": {anything: true},
 	"test/program":   {internal: []string{"devcluster/child"}},

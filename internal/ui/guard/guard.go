@@ -52,7 +52,7 @@ func isHost(header string, hosts []string) bool {
 	return false
 }
 
-// Door lets in whoever has a token, once. The browser that used it is let in from then on, by a cookie.
+// Door is opened by a token, once. The browser that used it is let in from then on, by a cookie.
 type Door struct {
 	cookie string // name
 	next   http.Handler

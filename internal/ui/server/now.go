@@ -17,8 +17,7 @@ func (s *Server) showNow(w http.ResponseWriter, r *http.Request, from *Sources) 
 		return nil
 	}
 	f, v := s.readNow(r, from)
-	f.Refresh, f.Live = 5, "/live/now"
-	v.Notice = r.URL.Query().Get("done")
+	f.Refresh, f.Live = 5, "/live/now?"+r.URL.RawQuery
 	return s.write(w, r, from, http.StatusOK, f, v)
 }
 
@@ -29,7 +28,7 @@ func (s *Server) readNow(r *http.Request, from *Sources) (page.Frame, page.Now) 
 	if err != nil {
 		v.Failed = err.Error()
 	}
-	v.CanPause = from.Pause != nil
+	v.CanPause, v.Notice = from.Pause != nil, r.URL.Query().Get("done")
 	f.At = s.now()
 	return f, v
 }

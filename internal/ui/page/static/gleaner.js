@@ -63,21 +63,20 @@ for (const form of document.querySelectorAll("form[data-live-form]")) {
   form.addEventListener("submit", (event) => { event.preventDefault(); clearTimeout(timer); update(form); });
 }
 
-// Arrow keys move in the tree: up and down between rows; left closes, right opens.
+// Arrow keys move in the tree: up and down between rows; left closes what is below, or goes to the owner; right opens it.
 document.addEventListener("keydown", (event) => {
-  const tree = event.target.closest("[data-tree]");
-  if (!tree || event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
-  const row = event.target.closest(".row");
-  const rows = [...tree.querySelectorAll(".row:not(.head)")].filter((r) => r.checkVisibility({ contentVisibilityAuto: false }));
-  const focus = (r) => { if (r) (r.tagName === "SUMMARY" ? r : r.querySelector("a")).focus(); };
-  const details = row && row.tagName === "SUMMARY" ? row.parentElement : null;
+  const item = event.target.closest("[data-tree] li");
+  if (!item || event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  const items = [...item.closest("[data-tree]").querySelectorAll("li")].filter((i) => i.firstElementChild.checkVisibility());
+  const focus = (i) => i?.querySelector("a").focus();
+  const below = item.querySelector(":scope > details");
   switch (event.key) {
-    case "ArrowDown": focus(rows[rows.indexOf(row) + 1]); break;
-    case "ArrowUp": focus(rows[rows.indexOf(row) - 1]); break;
-    case "ArrowRight": if (details && !details.open) details.open = true; else return; break;
+    case "ArrowDown": focus(items[items.indexOf(item) + 1]); break;
+    case "ArrowUp": focus(items[items.indexOf(item) - 1]); break;
+    case "ArrowRight": if (below) below.open = true; break;
     case "ArrowLeft":
-      if (details && details.open) details.open = false;
-      else focus(row.parentElement.closest("ul").closest("details")?.querySelector(":scope > summary"));
+      if (below?.open) below.open = false;
+      else focus(item.parentElement.closest("li"));
       break;
     default: return;
   }
