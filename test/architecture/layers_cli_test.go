@@ -249,7 +249,7 @@ var cliLayers = map[string]layer{
 			"crds/v1alpha1", "internal/cli/explain", "internal/cli/ownership", "internal/cli/picture", "internal/cli/printer", "internal/cli/replicas", "internal/cli/stuck",
 			"operator/cascadelog", "operator/completion", "operator/decide", "operator/escape", "operator/record",
 		},
-		external: []string{"k8s.io/apimachinery"},
+		external: []string{"k8s.io/apimachinery", "k8s.io/utils"},
 	},
 	"internal/ui/server": {
 		internal: []string{"internal/cli/explain", "internal/cli/ownership", "internal/cli/replicas", "internal/cli/stuck", "internal/ui/page"},

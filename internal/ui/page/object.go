@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gleaner-dev/gleaner/internal/cli/explain"
+	"github.com/gleaner-dev/gleaner/operator/decide"
 	"github.com/gleaner-dev/gleaner/operator/record"
 )
 
@@ -42,6 +43,20 @@ type Decision struct {
 
 // Sentence returns the decision as one sentence.
 func (d Decision) Sentence() string { return d.Entry.String() }
+
+// Label returns what was done, in a word or two.
+func (d Decision) Label() string {
+	switch {
+	case d.Action != record.None:
+		return string(d.Action)
+	case d.Reason == decide.CascadeCompleted, d.Reason == decide.CascadeStalled:
+		return "Cascade"
+	case d.Reason == decide.DeletedByCollector:
+		return "Left to the built-in collector"
+	default:
+		return "Kept"
+	}
+}
 
 // URL returns the address of the page about the object.
 func (d Decision) URL() string { return ObjectURL(d.Object) }

@@ -15,6 +15,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/utils/ptr"
 
 	"github.com/gleaner-dev/gleaner/internal/cli/printer"
 	"github.com/gleaner-dev/gleaner/operator/escape"
@@ -108,28 +109,32 @@ func dict(pairs ...any) map[string]any {
 
 // ago returns how long before a time another one was, as kubectl does.
 func ago(now time.Time, t any) string {
-	switch t := t.(type) {
-	case time.Time:
-		return duration.HumanDuration(now.Sub(t))
-	case metav1.Time:
-		return duration.HumanDuration(now.Sub(t.Time))
-	case *metav1.Time:
-		if t != nil {
-			return duration.HumanDuration(now.Sub(t.Time))
-		}
+	if at := timeOf(t); !at.IsZero() {
+		return duration.HumanDuration(now.Sub(at))
 	}
 	return ""
 }
 
-// moment returns a time for the attribute datetime, and for people.
-func moment(t any) string {
+// timeOf returns a time of any of the types that reports have; zero if there is none.
+func timeOf(t any) time.Time {
 	switch t := t.(type) {
 	case time.Time:
-		return t.UTC().Format(time.RFC3339)
+		return t
+	case *time.Time:
+		return ptr.Deref(t, time.Time{})
 	case metav1.Time:
-		return t.UTC().Format(time.RFC3339)
+		return t.Time
 	case *metav1.Time:
-		return printer.Moment(t)
+		return ptr.Deref(t, metav1.Time{}).Time
+	default:
+		return time.Time{}
+	}
+}
+
+// moment returns a time for the attribute datetime, and for people.
+func moment(t any) string {
+	if at := timeOf(t); !at.IsZero() {
+		return at.UTC().Format(time.RFC3339)
 	}
 	return ""
 }

@@ -100,6 +100,8 @@ func HealthOf(c metav1.Condition) Health {
 		return Working
 	case is:
 		return Working
+	case slices.Contains(passive, c.Type) && c.Reason == string(v1alpha1.ModeMonitor):
+		return Working
 	case slices.Contains(passive, c.Type):
 		return Waiting
 	default:
