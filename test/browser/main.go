@@ -56,7 +56,7 @@ func main() {
 }
 
 func run(chromium string, in io.Reader, out io.Writer) error {
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.WindowSize(1400, 900))
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.IgnoreCertErrors, chromedp.WindowSize(1400, 900))
 	allocated, endAll := chromedp.NewExecAllocator(context.Background(), options...)
 	defer endAll()
 	var said messages

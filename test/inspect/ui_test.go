@@ -17,11 +17,12 @@ import (
 
 	"github.com/gleaner-dev/gleaner/devcluster"
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
+	"github.com/gleaner-dev/gleaner/devcluster/freeport"
 	"github.com/gleaner-dev/gleaner/test/browse"
 	"github.com/gleaner-dev/gleaner/test/program"
 )
 
-var printedAddress = regexp.MustCompile(`http://\S+/open\?token=\S+`)
+var printedAddress = regexp.MustCompile(`https?://\S+`)
 
 // startUI starts gleaner ui, and returns the address that it prints.
 func (s *testbed) startUI(t *testing.T, args ...string) string {
@@ -32,7 +33,7 @@ func (s *testbed) startUI(t *testing.T, args ...string) string {
 		t.Fatal(err)
 	}
 	defer out.Close() // the process has its own descriptor
-	cmd := exec.Command(s.binary, append([]string{"ui", "--open=false"}, args...)...)
+	cmd := exec.Command(s.binary, append([]string{"ui"}, args...)...)
 	cmd.Stdout = out
 	p, err := program.Start(cmd)
 	if err != nil {
@@ -61,6 +62,20 @@ func (s *testbed) kubectl(t *testing.T, args ...string) {
 	}
 }
 
+// token returns the token of a new service account without permissions.
+func (s *testbed) token(t *testing.T, name string) string {
+	t.Helper()
+	account, err := s.kube.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, err := s.kube.CoreV1().ServiceAccounts(account.Namespace).CreateToken(t.Context(), account.Name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return request.Status.Token
+}
+
 // The cluster and its operator, as an administrator sees them.
 func TestUI_ShowsWhatHappensInTheCluster(t *testing.T) {
 	s := sharedTestbed(t)
@@ -74,7 +89,7 @@ func TestUI_ShowsWhatHappensInTheCluster(t *testing.T) {
 		_, _ = s.cluster.Kubectl(context.WithoutCancel(t.Context()), "delete", "namespace/ui", "clustergcpolicy/ui", "--ignore-not-found", "--wait=false")
 	})
 	s.kubectl(t, "create", "deployment", "web", "--image=example.com/web", "-n", "ui")
-	address := s.startUI(t, "--kubeconfig="+s.cluster.Kubeconfig(), "-n", "ui", "--operator-namespace="+namespace, "--token-of=ops/asker")
+	address := s.startUI(t, "--open=false", "--kubeconfig="+s.cluster.Kubeconfig(), "-n", "ui", "--operator-namespace="+namespace, "--token-of=ops/asker")
 	base, _, _ := strings.Cut(address, "/open")
 
 	b.Open(address)
@@ -140,21 +155,13 @@ func TestUI_HasThePermissionsOfTheUser(t *testing.T) {
 	browse.Require(t, err)
 	t.Cleanup(b.Close)
 	b = b.For(t)
-	account, err := s.kube.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "nobody"}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	request, err := s.kube.CoreV1().ServiceAccounts(account.Namespace).CreateToken(t.Context(), account.Name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
 	config := rest.AnonymousClientConfig(s.cluster.RESTConfig())
-	config.BearerToken = request.Status.Token
+	config.BearerToken = s.token(t, "nobody")
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := devcluster.WriteKubeconfig(path, config); err != nil {
 		t.Fatal(err)
 	}
-	address := s.startUI(t, "--kubeconfig="+path)
+	address := s.startUI(t, "--open=false", "--kubeconfig="+path)
 	base, _, _ := strings.Cut(address, "/open")
 	b.Open(address)
 	b.Wait("main", `cannot list resource "pods"`)
@@ -164,4 +171,51 @@ func TestUI_HasThePermissionsOfTheUser(t *testing.T) {
 		b.Open(base + path)
 		b.Wait("main", want)
 	}
+}
+
+// Users who log in see what their tokens may read, and can change nothing.
+func TestUI_LetsUsersLogIn(t *testing.T) {
+	s := sharedTestbed(t)
+	b, err := browse.Start(t.Context())
+	browse.Require(t, err)
+	t.Cleanup(b.Close)
+	b = b.For(t)
+	s.kubectl(t, "create", "namespace", "logins")
+	s.kubectl(t, "create", "deployment", "web", "--image=example.com/web", "-n", "logins")
+	token := s.token(t, "viewer")
+	s.kubectl(t, "create", "rolebinding", "viewer", "--clusterrole=view", "--serviceaccount=default:viewer", "-n", "logins")
+	t.Cleanup(func() {
+		_, _ = s.cluster.Kubectl(context.WithoutCancel(t.Context()), "delete", "namespace/logins", "--wait=false")
+	})
+	// The command has no credentials of its own.
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := devcluster.WriteKubeconfig(path, rest.AnonymousClientConfig(s.cluster.RESTConfig())); err != nil {
+		t.Fatal(err)
+	}
+	port, err := freeport.Get()
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := s.startUI(t, "--login", "--kubeconfig="+path, fmt.Sprint("--port=", port))
+	b.Open(address + "/graph?namespace=logins")
+	b.Wait("main", "Log in")
+	b.Click("input[name=token]")
+	b.Type("wrong")
+	b.Press("Enter")
+	b.Wait("main", "does not accept the token")
+	b.Click("input[name=token]")
+	b.Type(token)
+	b.Press("Enter")
+	b.Wait(".tree", "Deployment/web")
+	b.Wait("header", "system:serviceaccount:default:viewer")
+	b.Open(address + "/graph?namespace=kube-system")
+	b.Wait("main", "could not be read")
+	b.Open(address + "/")
+	if text := b.Text("main"); strings.Contains(text, "Pause deletions") {
+		t.Errorf("a button to pause: %s", text)
+	}
+	b.Click(".where button")
+	b.Wait("main", "Log in")
+	b.Open(address + "/graph?namespace=logins")
+	b.Wait("main", "Log in")
 }

@@ -35,9 +35,14 @@ The pages are served on 127.0.0.1 only, to the browser in which the printed addr
 interrupted. They show what your kubeconfig may read, and read it when it is shown. Nothing needs to be installed in the cluster;
 with Gleaner installed, the pages also show what its operator does and has decided. With -f, the graph is that of files.
 
-Only the buttons to pause and resume deletions change anything, with your permissions.`
+Only the buttons to pause and resume deletions change anything, with your permissions.
+
+With --login, the pages are for several users, at https://ADDRESS:PORT: each logs in with a token of the cluster, sees what that
+token may read, and can change nothing. The command needs no permissions of its own, only the address of the API server. Requests
+whose Host header names neither an address of this machine nor a --host are refused.`
 
 const (
+	loopback          = "127.0.0.1"
 	readHeaderTimeout = 10 * time.Second
 	shutdownTimeout   = 2 * time.Second // for event streams, which do not end by themselves
 )
@@ -47,6 +52,7 @@ type options struct {
 	operator replicas.Flags
 	port     int
 	open     bool
+	sharing
 }
 
 // Command returns the command gleaner ui.
@@ -73,6 +79,11 @@ func Command() *cobra.Command {
 	o.operator.AddTo(cmd.Flags())
 	cmd.Flags().IntVar(&o.port, "port", 0, "`port` to serve the pages at; 0 is any free one")
 	cmd.Flags().BoolVar(&o.open, "open", true, "open the browser")
+	cmd.Flags().BoolVar(&o.login, "login", false, "serve users who log in with a token of the cluster; requires --port")
+	cmd.Flags().StringVar(&o.address, "address", loopback, "IP `address` to serve the pages at, with --login")
+	cmd.Flags().StringSliceVar(&o.hosts, "host", nil, "`name` under which users reach the pages, with --login; several are separated by commas")
+	cmd.Flags().StringVar(&o.cert, "tls-cert-file", "", "`file` with the certificate, with --login; by default it is self-signed")
+	cmd.Flags().StringVar(&o.key, "tls-private-key-file", "", "`file` with the private key of the certificate")
 	return cmd
 }
 
@@ -80,18 +91,26 @@ func (o *options) validate() error {
 	if o.port < 0 || o.port > 65535 {
 		return exit.Usagef("--port=%d: use a port from 1 to 65535, or 0 for any free one", o.port)
 	}
-	return errors.Join(o.Validate(), o.operator.Validate())
+	return errors.Join(o.Validate(), o.operator.Validate(), o.sharing.validate(o.port, o.Files))
 }
 
 func (o *options) run(ctx context.Context, out io.Writer) error {
+	if o.login {
+		listener, err := o.listen(ctx)
+		if err != nil {
+			return err
+		}
+		printer.Fprintf(out, "Serving https://%s\n", listener.Addr())
+		return o.share(ctx, listener)
+	}
 	sources, done, err := o.sources(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(o.port)))
+	listener, err := o.listen(ctx)
 	if err != nil {
-		return fmt.Errorf("serve the pages: %w; select another port with --port", err)
+		return err
 	}
 	_, port, _ := net.SplitHostPort(listener.Addr().String())
 	door, token := guard.NewDoor(port, server.New(func(*http.Request) *server.Sources { return sources }, time.Now))
@@ -100,12 +119,20 @@ func (o *options) run(ctx context.Context, out io.Writer) error {
 	if o.open {
 		openBrowser(ctx, address)
 	}
-	return serve(ctx, listener, guard.Harden(door, "127.0.0.1", "localhost"))
+	return serve(ctx, listener, door, []string{loopback, "localhost"})
 }
 
-// serve serves pages until the context ends.
-func serve(ctx context.Context, listener net.Listener, pages http.Handler) error {
-	s := &http.Server{Handler: pages, ReadHeaderTimeout: readHeaderTimeout, BaseContext: func(net.Listener) context.Context { return ctx }}
+func (o *options) listen(ctx context.Context) (net.Listener, error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(o.address, strconv.Itoa(o.port)))
+	if err != nil {
+		err = fmt.Errorf("serve the pages: %w; select another port with --port", err)
+	}
+	return listener, err
+}
+
+// serve serves pages until the context ends, under the names of some hosts.
+func serve(ctx context.Context, listener net.Listener, pages http.Handler, hosts []string) error {
+	s := &http.Server{Handler: guard.Harden(pages, hosts...), ReadHeaderTimeout: readHeaderTimeout, BaseContext: func(net.Listener) context.Context { return ctx }}
 	stop := context.AfterFunc(ctx, func() {
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 		defer cancel()

@@ -39,6 +39,7 @@ type Frame struct {
 	Path  string // of the page, such as /graph
 	From  string // where objects are from: a context of the kubeconfig, or files
 	Files bool   // objects are from files: there is no cluster
+	Bare  bool   // without the navigation
 
 	// User is the user that was logged in; empty: the pages are for who started the program.
 	User string
@@ -61,10 +62,21 @@ type Section struct{ Path, Name string }
 
 // Sections returns the entries of the navigation.
 func (f Frame) Sections() []Section {
+	if f.Bare {
+		return nil
+	}
 	if f.Files {
 		return []Section{{"/graph", "Graph"}}
 	}
 	return []Section{{"/", "Now"}, {"/graph", "Graph"}, {"/stuck", "Stuck"}, {"/decisions", "Decisions"}, {"/policies", "Policies"}}
+}
+
+// Home returns the path of the first page.
+func (f Frame) Home() string {
+	if all := f.Sections(); len(all) != 0 {
+		return all[0].Path
+	}
+	return "/"
 }
 
 // View is the content of a page.

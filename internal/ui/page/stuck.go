@@ -33,8 +33,9 @@ func (Stuck) Thresholds() []string { return []string{"30s", "5m", "1h", "24h"} }
 // Message is the content of a page that says one thing.
 type Message struct {
 	Heading, Text string
-	Login         bool // with a form for a token
-	Next          string
+	Login         bool   // with a form for a token
+	Next          string // the address to go to after that
+	Failed        string // why the last token was not taken
 }
 
 func (Message) template() string { return "message" }

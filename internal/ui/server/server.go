@@ -77,8 +77,7 @@ type Server struct {
 // New returns a Server. The sources are those of who sent a request.
 func New(sources func(*http.Request) *Sources, now func() time.Time) *Server {
 	s := &Server{sources: sources, now: now, slots: make(chan struct{}, maxAtOnce), live: make(chan struct{}, maxLive), mux: http.NewServeMux()}
-	static := http.FileServerFS(page.Static())
-	s.mux.Handle("GET /static/", http.StripPrefix("/static/", cached(static)))
+	s.mux.Handle("GET /static/", Static())
 	for path, show := range map[string]handler{
 		"/{$}": s.showNow, "/graph": s.showGraph, "/stuck": s.showStuck, "/decisions": s.showDecisions, "/policies": s.showPolicies, "/object": s.showObject,
 	} {
@@ -97,11 +96,12 @@ func New(sources func(*http.Request) *Sources, now func() time.Time) *Server {
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
 
-// cached lets browsers keep what does not change while the program runs, and ask whether it has.
-func cached(next http.Handler) http.Handler {
+// Static serves the stylesheet, the scripts and the icon of pages, below /static/.
+func Static() http.Handler {
+	files := http.StripPrefix("/static/", http.FileServerFS(page.Static()))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Cache-Control", "no-cache")
-		next.ServeHTTP(w, r)
+		w.Header().Set("Cache-Control", "no-cache") // kept, and asked for again
+		files.ServeHTTP(w, r)
 	})
 }
 
