@@ -196,7 +196,17 @@ func TestUI_LetsUsersLogIn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := s.startUI(t, "--login", "--kubeconfig="+path, fmt.Sprint("--port=", port))
+	s.kubectl(t, "apply", "-k", "../../config/ui")
+	deployed, err := s.kube.AppsV1().Deployments("gleaner-ui").Get(t.Context(), "gleaner-ui", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = s.cluster.Kubectl(context.WithoutCancel(t.Context()), "delete", "-k", "../../config/ui", "--wait=false") })
+	c := deployed.Spec.Template.Spec.Containers[0]
+	if c.Args[0] != "ui" || c.LivenessProbe.HTTPGet.Path != "/healthz" {
+		t.Fatalf("the Pod runs %v", c.Args)
+	}
+	address := s.startUI(t, append(c.Args[1:], "--kubeconfig="+path, fmt.Sprint("--port=", port), "--address=127.0.0.1")...)
 	b.Open(address + "/graph?namespace=logins")
 	b.Wait("main", "Log in")
 	b.Click("input[name=token]")

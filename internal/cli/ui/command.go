@@ -130,9 +130,12 @@ func (o *options) listen(ctx context.Context) (net.Listener, error) {
 	return listener, err
 }
 
-// serve serves pages until the context ends, under the names of some hosts.
+// serve serves pages until the context ends, under the names of some hosts. A kubelet does not know these names.
 func serve(ctx context.Context, listener net.Listener, pages http.Handler, hosts []string) error {
-	s := &http.Server{Handler: guard.Harden(pages, hosts...), ReadHeaderTimeout: readHeaderTimeout, BaseContext: func(net.Listener) context.Context { return ctx }}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
+	mux.Handle("/", guard.Harden(pages, hosts...))
+	s := &http.Server{Handler: mux, ReadHeaderTimeout: readHeaderTimeout, BaseContext: func(net.Listener) context.Context { return ctx }}
 	stop := context.AfterFunc(ctx, func() {
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 		defer cancel()

@@ -66,7 +66,6 @@ func New(from string, open Open, static http.Handler, now func() time.Time) *Han
 	h.mux.HandleFunc("POST /login", h.logIn)
 	h.mux.HandleFunc("POST /logout", h.logOut)
 	h.mux.Handle("GET /static/", static) // of the form, too
-	h.mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
 	h.mux.HandleFunc("/", h.pages)
 	return h
 }
