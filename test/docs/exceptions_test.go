@@ -125,6 +125,9 @@ var exceptions = []exception{
 	{"docs/records.md", "gleaner records -A --archive file:///var/lib/gleaner/archive", needsArchive,
 		&runner{"test/process/records_test.go", []string{"--archive"}}},
 
+	{"docs/ui.md", "gleaner ui", "it serves pages until Ctrl-C",
+		&runner{"test/inspect/ui_test.go", []string{"func TestUI_ShowsWhatHappensInTheCluster("}}},
+
 	{"sdk/go/README.md", "tinygo build -target=wasip1 -buildmode=c-shared -scheduler=none -gc=leaking -opt=2 -no-debug -o policy.wasm .", "it needs TinyGo",
 		&runner{"policies/policytest/guest_test.go", []string{`"tinygo", "build"`}}},
 	{"sdk/go/README.md", "go install golang.org/dl/go1.23.12@latest && ~/go/bin/go1.23.12 download", "it needs TinyGo, and an older Go from the network", nil},

@@ -138,6 +138,7 @@ kubectl delete namespace pr-17`,
 		before: "kubectl create namespace ci",
 		after:  "kubectl delete namespace ci",
 	},
+	"docs/ui.md": {after: "kubectl delete -k config/ui --wait=false"},
 	"docs/howto/protect-objects.md": {
 		before: `kubectl apply -f - <<'END'
 apiVersion: v1

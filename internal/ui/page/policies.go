@@ -71,8 +71,8 @@ func (h Health) rank() int {
 // attention are the conditions whose status True needs attention, and passive those whose status False is no failure: the mode
 // is Monitor, or a condition of another type says what is wrong.
 var (
-	attention = []string{v1alpha1.ConditionExhausted, v1alpha1.ConditionOverlapping}
-	passive   = []string{v1alpha1.ConditionEnforcing, v1alpha1.ConditionArchiving, v1alpha1.ConditionInForce}
+	attention = map[string]bool{v1alpha1.ConditionExhausted: true, v1alpha1.ConditionOverlapping: true}
+	passive   = map[string]bool{v1alpha1.ConditionEnforcing: true, v1alpha1.ConditionArchiving: true, v1alpha1.ConditionInForce: true}
 )
 
 // Health returns whether the resource works.
@@ -93,16 +93,16 @@ func HealthOf(c metav1.Condition) Health {
 	switch {
 	case c.Status != metav1.ConditionTrue && c.Status != metav1.ConditionFalse:
 		return Unsure
-	case slices.Contains(attention, c.Type):
+	case attention[c.Type]:
 		if is {
 			return Waiting
 		}
 		return Working
 	case is:
 		return Working
-	case slices.Contains(passive, c.Type) && c.Reason == string(v1alpha1.ModeMonitor):
+	case passive[c.Type] && c.Reason == string(v1alpha1.ModeMonitor):
 		return Working
-	case slices.Contains(passive, c.Type):
+	case passive[c.Type]:
 		return Waiting
 	default:
 		return Failing
