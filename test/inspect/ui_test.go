@@ -201,7 +201,9 @@ func TestUI_LetsUsersLogIn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _, _ = s.cluster.Kubectl(context.WithoutCancel(t.Context()), "delete", "-k", "../../config/ui", "--wait=false") })
+	t.Cleanup(func() {
+		_, _ = s.cluster.Kubectl(context.WithoutCancel(t.Context()), "delete", "-k", "../../config/ui", "--wait=false")
+	})
 	c := deployed.Spec.Template.Spec.Containers[0]
 	if c.Args[0] != "ui" || c.LivenessProbe.HTTPGet.Path != "/healthz" {
 		t.Fatalf("the Pod runs %v", c.Args)

@@ -13,7 +13,7 @@ func TestScreenshots(t *testing.T) {
 		t.Skip("run make screenshots")
 	}
 	b := window(t)
-	address, _ := serve(t, small("").sources("prod"))
+	address, _ := serve(t, small().sources("prod"))
 	for _, scheme := range []string{"light", "dark"} {
 		b.Scheme(scheme)
 		for name, path := range map[string]string{

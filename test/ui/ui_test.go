@@ -19,20 +19,20 @@ var pages = []string{
 }
 
 // small returns a world with every state.
-func small(text string) *world {
+func small() *world {
 	w := &world{}
 	w.deployments(3, 4)
 	terminating(w.object("Deployment", "web-9"), "foregroundDeletion")
 	terminating(w.object("Pod", "pod-9", "web-9"), "example.com/drain")
 	w.object("Secret", "s", "cm-gone")
-	w.fill(text)
+	w.fill("")
 	return w
 }
 
 func TestPages_AreAccessible_InBothThemes(t *testing.T) {
 	script := axe(t)
 	b := window(t)
-	address, _ := serve(t, small("").sources(""))
+	address, _ := serve(t, small().sources(""))
 	for _, scheme := range []string{"light", "dark"} {
 		b.Scheme(scheme)
 		for _, path := range pages {
@@ -77,7 +77,7 @@ func TestPages_HostileTextIsText(t *testing.T) {
 
 func TestGraph_IsSearchedWhileAPersonTypes(t *testing.T) {
 	b := window(t)
-	address, _ := serve(t, small("").sources(""))
+	address, _ := serve(t, small().sources(""))
 	b.Open(address + "/graph")
 	b.Wait(".tree", "Deployment/web-0")
 	b.Click("input[name=q]")
@@ -97,7 +97,7 @@ func TestGraph_IsSearchedWhileAPersonTypes(t *testing.T) {
 
 func TestGraph_IsUsedWithTheKeyboard(t *testing.T) {
 	b := window(t)
-	address, _ := serve(t, small("").sources(""))
+	address, _ := serve(t, small().sources(""))
 	b.Open(address + "/graph")
 	var focused string
 	b.Evaluate("[...document.querySelectorAll('.tree li a')].find(a => a.innerText === 'Deployment/web-0').focus(), document.activeElement.innerText", &focused)
@@ -122,7 +122,7 @@ func TestGraph_IsUsedWithTheKeyboard(t *testing.T) {
 
 func TestGraph_ShowsThePreviewOfADeletion(t *testing.T) {
 	b := window(t)
-	w := small("")
+	w := small()
 	address, _ := serve(t, w.sources(""))
 	b.Open(address + "/graph")
 	b.Click(`a[aria-label="Preview the deletion of Deployment/web-0"]`)
@@ -158,7 +158,7 @@ func TestGraph_Of5000Objects(t *testing.T) {
 
 func TestNow_FollowsACascade_AndSaysWhenTheConnectionIsLost(t *testing.T) {
 	b := window(t)
-	w := small("")
+	w := small()
 	address, stop := serve(t, w.sources(""))
 	b.Open(address + "/")
 	b.Wait("main", "Deployment/web-")
@@ -175,7 +175,7 @@ func TestNow_FollowsACascade_AndSaysWhenTheConnectionIsLost(t *testing.T) {
 
 func TestNow_PausesAndResumes(t *testing.T) {
 	b := window(t)
-	w := small("")
+	w := small()
 	address, _ := serve(t, w.sources(""))
 	b.Open(address + "/")
 	b.Click(".pause summary")
@@ -197,7 +197,7 @@ func TestNow_PausesAndResumes(t *testing.T) {
 
 func TestPages_SayWhatAUserMayNotRead(t *testing.T) {
 	b := window(t)
-	w := small("")
+	w := small()
 	w.denied = errors.New(`pods is forbidden: User "jane" cannot list resource "pods"`)
 	address, _ := serve(t, w.sources(""))
 	for _, path := range []string{"/", "/graph", "/stuck", "/decisions", "/policies", "/object?kind=Pod&name=p"} {
@@ -214,7 +214,7 @@ func TestPages_SayWhatAUserMayNotRead(t *testing.T) {
 
 func TestPages_AreReadableWithoutScripts(t *testing.T) {
 	b := window(t)
-	address, _ := serve(t, small("").sources(""))
+	address, _ := serve(t, small().sources(""))
 	b.Scripts(false)
 	defer b.Scripts(true)
 	for path, want := range map[string]string{

@@ -16,7 +16,6 @@ import (
 	"github.com/gleaner-dev/gleaner/internal/cli/picture"
 	"github.com/gleaner-dev/gleaner/internal/cli/printer"
 	"github.com/gleaner-dev/gleaner/operator/debug"
-	"github.com/gleaner-dev/gleaner/operator/graph"
 )
 
 const long = `Show owners and dependents: an object with all its owners and dependents, or all objects in a namespace that have owners
@@ -68,10 +67,12 @@ func Command() *cobra.Command {
 				return err
 			}
 			var target types.UID
+			dump := ownership.DumpOf(a.Survey, a.Namespace)
 			if a.Target.Object != nil {
 				target = a.Target.Object.GetUID()
+				dump = a.Survey.Graph.Dump(target)
 			}
-			o := ownership.Of(cmd.Context(), a.Survey, targetDump(a), target)
+			o := ownership.Of(cmd.Context(), a.Survey, dump, target)
 			o.Limit(ownership.Limits{Depth: filter.depth, Kinds: kinds})
 			if filter.fold {
 				o.Fold()
@@ -87,25 +88,4 @@ func Command() *cobra.Command {
 	f.AddFiles(cmd)
 	filter.addTo(cmd.Flags())
 	return cmd
-}
-
-// targetDump returns the part of the graph that belongs to the target.
-func targetDump(a *input.Input) graph.Dump {
-	if a.Target.Object != nil {
-		return a.Survey.Graph.Dump(a.Target.Object.GetUID())
-	}
-	d := a.Survey.Graph.Dump()
-	if a.Namespace == "" || a.Config != nil { // from a cluster, only the namespace was read
-		return d
-	}
-	var in []types.UID
-	for _, n := range d.Nodes {
-		if n.Namespace == a.Namespace {
-			in = append(in, n.UID)
-		}
-	}
-	if len(in) == 0 {
-		return graph.Dump{}
-	}
-	return a.Survey.Graph.Dump(in...)
 }

@@ -79,6 +79,25 @@ type Owner struct {
 	Name string `json:"-"`
 }
 
+// DumpOf returns the part of the graph with the objects of a namespace; of all, if it is empty. Of a cluster, only those that the
+// survey is of were read.
+func DumpOf(s *survey.Survey, namespace string) graph.Dump {
+	d := s.Graph.Dump()
+	if namespace == "" || !s.FromFiles {
+		return d
+	}
+	var in []types.UID
+	for _, n := range d.Nodes {
+		if n.Namespace == namespace {
+			in = append(in, n.UID)
+		}
+	}
+	if len(in) == 0 {
+		return graph.Dump{}
+	}
+	return s.Graph.Dump(in...)
+}
+
 // Of returns the ownership of the objects of a dump, which is a part of the survey's graph. If one of them is the
 // target, its UID says which.
 func Of(ctx context.Context, s *survey.Survey, d graph.Dump, target types.UID) *Ownership {

@@ -87,20 +87,7 @@ func (s *surveys) graph(ctx context.Context, namespace, target string) (*ownersh
 func partOf(ctx context.Context, a *input.Input, namespace, target string) (*ownership.Ownership, error) {
 	s := a.Survey
 	if target == "" {
-		d := s.Graph.Dump()
-		if namespace != "" && s.FromFiles { // of a cluster, only the namespace was read
-			var in []types.UID
-			for _, n := range d.Nodes {
-				if n.Namespace == namespace {
-					in = append(in, n.UID)
-				}
-			}
-			d = graph.Dump{}
-			if len(in) != 0 {
-				d = s.Graph.Dump(in...)
-			}
-		}
-		return ownership.Of(ctx, s, d, ""), nil
+		return ownership.Of(ctx, s, ownership.DumpOf(s, namespace), ""), nil
 	}
 	kind, name, err := kubectl.ParseTarget([]string{target})
 	if err != nil {

@@ -61,7 +61,8 @@ func commandLength(words []string) int {
 	for ; n < len(words) && !ends; n++ {
 		var next string
 		next, ends = word(words[n])
-		if !isArgument(next, previous) && !(named && n < 4 && !slices.Contains(connectives, next)) {
+		isName := named && n < 4 && !slices.Contains(connectives, next)
+		if !isName && !isArgument(next, previous) {
 			break
 		}
 		previous = next

@@ -42,7 +42,7 @@ type Decision struct {
 }
 
 // Sentence returns the decision as one sentence.
-func (d Decision) Sentence() string { return d.Entry.String() }
+func (d Decision) Sentence() string { return d.String() }
 
 // Label returns what was done, in a word or two.
 func (d Decision) Label() string {
