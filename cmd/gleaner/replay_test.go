@@ -18,7 +18,9 @@ import (
 	"github.com/gleaner-dev/gleaner/hostabi"
 	"github.com/gleaner-dev/gleaner/internal/cli/exit"
 	"github.com/gleaner-dev/gleaner/internal/cli/loader"
+	"github.com/gleaner-dev/gleaner/internal/cli/records"
 	"github.com/gleaner-dev/gleaner/internal/cli/replay"
+	"github.com/gleaner-dev/gleaner/internal/cli/test"
 	"github.com/gleaner-dev/gleaner/operator/catalog"
 	"github.com/gleaner-dev/gleaner/operator/debug"
 	"github.com/gleaner-dev/gleaner/operator/decide"
@@ -297,4 +299,31 @@ func TestReplay_NotReplayable_ExplainsWhy(t *testing.T) {
 	}
 	_, err := execute(t, "replay", "a.json")
 	wantUsageError(t, err, "set --module")
+}
+
+// The web UI shows this text.
+func TestReplay_Text(t *testing.T) {
+	module := writeFile(t, "policy.rego", readingRego)
+	entries, err := records.Read(strings.NewReader(""), saved(t, "?exchanges=true", claimEntry("claim", consulted(t, "keep", module))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := replay.Text(t.Context(), entries[0], module)
+	if err != nil {
+		t.Fatal(err)
+	}
+	containsAll(t, text, "the module is the same as recorded", "round 2: same verdict, Orphan", "The result is the recorded one.")
+	newer := writeFile(t, "newer.rego", strings.Replace(readingRego, `"decision": "Orphan"`, `"decision": "Delete", "propagation": "Orphan"`, 1))
+	if text, err = replay.Text(t.Context(), entries[0], newer); err != nil {
+		t.Fatal(err)
+	}
+	containsAll(t, text, "round 2: DIFFERENT VERDICT", "1 of 2 rounds differ from the record.")
+	if _, err := replay.Text(t.Context(), entries[0], writeFile(t, "broken.rego", "package")); err == nil {
+		t.Error("a broken module is replayed")
+	}
+	cases, err := test.CasesOf(entries[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	containsAll(t, string(cases), "module: policy.rego", "round 2")
 }

@@ -237,7 +237,8 @@ var cliLayers = map[string]layer{
 	"internal/cli/ui": {
 		internal: []string{
 			"crds/v1alpha1", "internal/cli/arguments", "internal/cli/exit", "internal/cli/explain", "internal/cli/finalizers", "internal/cli/input", "internal/cli/kubectl",
-			"internal/cli/ownership", "internal/cli/pause", "internal/cli/preview", "internal/cli/printer", "internal/cli/replicas", "internal/cli/stuck", "internal/cli/test",
+			"internal/cli/ownership", "internal/cli/pause", "internal/cli/preview", "internal/cli/printer", "internal/cli/replay", "internal/cli/replicas", "internal/cli/stuck",
+			"internal/cli/test",
 			"internal/ui/guard", "internal/ui/login", "internal/ui/page", "internal/ui/server", "operator/cascadelog", "operator/debug", "operator/graph", "operator/preview", "operator/record",
 			"operator/survey",
 		},

@@ -235,6 +235,9 @@ func (w *world) sources(text string) *server.Sources {
 		TestCase: func(context.Context, types.UID, time.Time) (string, []byte, error) {
 			return "gleaner_test.yaml", []byte("cases: []\n"), nil
 		},
+		Replay: func(_ context.Context, uid types.UID, at time.Time, name string, module []byte) (string, error) {
+			return fmt.Sprintf("%s at %s with %s: %s", uid, at.Format(time.RFC3339), name, module), w.failure()
+		},
 		Actions: server.Actions{
 			Pause: func(_ context.Context, namespace, reason string, lasts time.Duration) (string, error) {
 				if err := w.failure(); err != nil {

@@ -15,7 +15,7 @@ const timeout = time.Minute
 
 var pages = []string{
 	"/", "/graph", "/graph?view=picture", "/graph?delete=web-0", "/graph?view=picture&delete=web-0&cascade=foreground", "/stuck", "/decisions", "/policies",
-	"/object?kind=Pod&namespace=shop&name=pod-1", "/nothing",
+	"/object?kind=Pod&namespace=shop&name=pod-1", "/decisions/replay?uid=p1&time=2026-11-27T11:58:00Z", "/nothing",
 }
 
 // small returns a world with every state.
@@ -193,6 +193,20 @@ func TestNow_PausesAndResumes(t *testing.T) {
 	if got := fmt.Sprint(b.Messages); strings.Count(got, "dialog:") != 2 {
 		t.Errorf("dialogs: %s", got)
 	}
+}
+
+func TestDecisions_AreReplayedWithAnotherModule(t *testing.T) {
+	b := window(t)
+	address, _ := serve(t, small().sources(""))
+	b.Open(address + "/decisions?object=Pod/pod-")
+	b.Click(".decisions summary")
+	b.Click(".decisions .links a:last-child")
+	b.Wait("main", "Replay a decision with another module")
+	var sent bool
+	b.Evaluate(`(() => { const files = new DataTransfer(); files.items.add(new File(["package x"], "policy.rego"));
+		document.querySelector("input[type=file]").files = files.files; document.querySelector("main form").requestSubmit(); return true })()`, &sent)
+	b.Wait("pre", "p1 at 2026-11-27T11:58:00Z with policy.rego: package x")
+	b.ExpectNoMessages()
 }
 
 func TestPages_SayWhatAUserMayNotRead(t *testing.T) {

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -23,6 +25,7 @@ import (
 	"github.com/gleaner-dev/gleaner/internal/cli/finalizers"
 	"github.com/gleaner-dev/gleaner/internal/cli/input"
 	"github.com/gleaner-dev/gleaner/internal/cli/pause"
+	"github.com/gleaner-dev/gleaner/internal/cli/replay"
 	"github.com/gleaner-dev/gleaner/internal/cli/replicas"
 	"github.com/gleaner-dev/gleaner/internal/cli/stuck"
 	"github.com/gleaner-dev/gleaner/internal/cli/test"
@@ -70,7 +73,7 @@ func newCluster(config *rest.Config, mapping func(string) (*meta.RESTMapping, er
 func (c *cluster) sources(from, namespace string) *server.Sources {
 	return &server.Sources{
 		From: from, Namespace: namespace, Namespaces: c.namespaces, Graph: c.surveys.graph, Preview: c.preview, Stuck: c.stuck, Object: c.object,
-		Records: c.operator.records, Now: c.now, Resources: c.resources, TestCase: c.testCase,
+		Records: c.operator.records, Now: c.now, Resources: c.resources, TestCase: c.testCase, Replay: c.replay,
 		Actions: server.Actions{Pause: c.pause, Resume: c.resume},
 	}
 }
@@ -188,17 +191,46 @@ func (c *cluster) resume(ctx context.Context, namespace, name string) (string, e
 	return pause.End(ctx, c.gleaner, namespace, name)
 }
 
-// testCase returns the decision about an object at a time.
-func (c *cluster) testCase(ctx context.Context, uid types.UID, at time.Time) (string, []byte, error) {
+// decision returns the record of a decision with what its modules got.
+func (c *cluster) decision(ctx context.Context, uid types.UID, at time.Time) (record.Entry, error) {
 	found, err := c.operator.records(ctx, replicas.Selection{
 		Query: record.Query{Object: record.ObjectQuery{UID: uid}}, Since: at, Before: at.Add(time.Nanosecond), Exchanges: true,
 	})
 	switch {
 	case err != nil:
-		return "", nil, err
+		return record.Entry{}, err
 	case len(found.Entries) == 0:
-		return "", nil, fmt.Errorf("the records no longer have the decision about the object with UID %s at %s", uid, at.Format(time.RFC3339Nano))
+		return record.Entry{}, fmt.Errorf("the records no longer have the decision about the object with UID %s at %s", uid, at.Format(time.RFC3339Nano))
 	}
-	data, err := test.CasesOf(found.Entries[0])
+	return found.Entries[0], nil
+}
+
+func (c *cluster) testCase(ctx context.Context, uid types.UID, at time.Time) (string, []byte, error) {
+	e, err := c.decision(ctx, uid, at)
+	if err != nil {
+		return "", nil, err
+	}
+	data, err := test.CasesOf(e)
 	return "gleaner_test.yaml", data, err
+}
+
+// replay replays a decision with a module, which is written to a file, as the command reads it.
+func (c *cluster) replay(ctx context.Context, uid types.UID, at time.Time, name string, module []byte) (string, error) {
+	e, err := c.decision(ctx, uid, at)
+	if err != nil {
+		return "", err
+	}
+	folder, err := os.MkdirTemp("", "gleaner-replay-")
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = os.RemoveAll(folder) }()
+	file := filepath.Join(folder, "module.wasm")
+	if strings.HasSuffix(name, ".rego") {
+		file = filepath.Join(folder, "module.rego")
+	}
+	if err := os.WriteFile(file, module, 0o600); err != nil {
+		return "", err
+	}
+	return replay.Text(ctx, e, file)
 }

@@ -124,7 +124,7 @@ func (p opener) open(ctx context.Context, token string) (login.Session, error) {
 	}
 	sources := c.sources(p.config.Host, "")
 	sources.User = review.Status.UserInfo.Username
-	sources.Actions = server.Actions{} // who may pause can do it with the command
+	sources.Actions, sources.Replay = server.Actions{}, nil // for both, there are commands
 	return login.Session{
 		User:  sources.User,
 		Pages: server.New(func(*http.Request) *server.Sources { return sources }, time.Now),

@@ -80,6 +80,25 @@ func (d Decision) HasModule() bool {
 }
 
 // TestURL returns the address of the decision as a test case.
-func (d Decision) TestURL() string {
-	return "/decisions/test?" + url.Values{"uid": {string(d.Object.UID)}, "time": {d.Time.UTC().Format(time.RFC3339Nano)}}.Encode()
+func (d Decision) TestURL() string { return "/decisions/test?" + d.values().Encode() }
+
+// ReplayURL returns the address of the form to replay the decision with another module.
+func (d Decision) ReplayURL() string { return "/decisions/replay?" + d.values().Encode() }
+
+func (d Decision) values() url.Values {
+	return url.Values{"uid": {string(d.Object.UID)}, "time": {d.Time.UTC().Format(time.RFC3339Nano)}}
 }
+
+// Replay is the content of the page that replays a decision with another module.
+type Replay struct {
+	UID, Time string // of the decision
+	Module    string // the name of its file; empty: none was sent
+	Result    string // as gleaner replay prints it
+	Failed    string // why there is no result
+	Available bool
+}
+
+func (Replay) template() string { return "replay" }
+
+// Command returns the command that does the same.
+func (r Replay) Command() string { return "gleaner replay --uid " + r.UID + " --module FILE" }

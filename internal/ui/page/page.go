@@ -104,7 +104,7 @@ var templates = func() map[string]*template.Template {
 		"ago": ago, "commands": Commands, "count": printer.Count, "dict": dict, "line": printer.OneLine, "moment": moment, "percent": percent, "since": duration.HumanDuration,
 	}).ParseFS(files, "templates/frame.html", "templates/shared.html"))
 	all := map[string]*template.Template{}
-	for _, name := range []string{"now", "graph", "stuck", "decisions", "policies", "object", "message"} {
+	for _, name := range []string{"now", "graph", "stuck", "decisions", "policies", "object", "replay", "message"} {
 		all[name] = template.Must(template.Must(shared.Clone()).ParseFS(files, "templates/"+name+".html"))
 	}
 	return all

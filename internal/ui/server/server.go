@@ -29,6 +29,7 @@ const (
 	maxLive      = 16              // event streams
 	liveInterval = time.Second     // between two reads for an event stream
 	maxForm      = 64 << 10        // bytes of a form
+	maxUpload    = 65 << 20        // bytes of a form with a module
 )
 
 // Sources read what pages show, with the permissions of one user. With files, those that need a cluster are nil.
@@ -55,6 +56,9 @@ type Sources struct {
 
 	// TestCase returns a decision as a case of gleaner test, and its file name.
 	TestCase func(ctx context.Context, uid types.UID, at time.Time) (name string, data []byte, err error)
+
+	// Replay evaluates a module on a decision, and returns the difference. With several users it is nil, since it runs here.
+	Replay func(ctx context.Context, uid types.UID, at time.Time, name string, module []byte) (text string, err error)
 
 	Actions
 }
@@ -84,6 +88,8 @@ func New(sources func(*http.Request) *Sources, now func() time.Time) *Server {
 		s.mux.Handle("GET "+path, s.limited(show))
 	}
 	s.mux.Handle("GET /decisions/test", s.limited(s.download))
+	s.mux.Handle("GET /decisions/replay", s.limited(s.showReplay))
+	s.mux.Handle("POST /decisions/replay", s.limitedTo(maxUpload, s.replay))
 	s.mux.Handle("POST /pause", s.limited(s.pause))
 	s.mux.Handle("POST /resume", s.limited(s.resume))
 	s.mux.HandleFunc("GET /live/now", s.stream)
@@ -109,7 +115,9 @@ func Static() http.Handler {
 type handler func(http.ResponseWriter, *http.Request, *Sources) error
 
 // limited returns a handler that waits until few others work, and has limited time.
-func (s *Server) limited(show handler) http.Handler {
+func (s *Server) limited(show handler) http.Handler { return s.limitedTo(maxForm, show) }
+
+func (s *Server) limitedTo(bytes int64, show handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), requestLimit)
 		defer cancel()
@@ -120,7 +128,7 @@ func (s *Server) limited(show handler) http.Handler {
 			http.Error(w, "other requests take too long: try again later", http.StatusServiceUnavailable)
 			return
 		}
-		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+		r.Body = http.MaxBytesReader(w, r.Body, bytes)
 		if err := show(w, r.WithContext(ctx), s.sources(r)); err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 		}
