@@ -26,6 +26,7 @@ type Source struct {
 	Stored       record.Reader    // records that are stored, also those from before a restart; nil: none are
 	Status       func() Status
 	Cascades     func() Cascades
+	Queue        func() Queue
 	ReadAccess   func(*http.Request) ReadAccess
 }
 
@@ -55,6 +56,7 @@ func Handlers(s Source) map[string]http.Handler {
 		"/debug/gc/records":  http.HandlerFunc(s.records),
 		"/debug/gc/status":   http.HandlerFunc(s.status),
 		"/debug/gc/cascades": http.HandlerFunc(s.cascades),
+		"/debug/gc/queue":    http.HandlerFunc(s.queue),
 	}
 	for _, path := range compatiblePaths {
 		handlers[path] = http.HandlerFunc(s.compatibleGraph)

@@ -1,6 +1,7 @@
 package graphstore
 
 import (
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -201,4 +202,41 @@ func (s *Store) HasSelection(gk schema.GroupKind, matches func(namespace string,
 		return !found
 	})
 	return found
+}
+
+// Queued is an object that is queued or being reconciled.
+type Queued struct {
+	Object      graph.Object
+	Since       time.Time // when it was queued
+	Reconciling bool
+}
+
+// OldestQueued returns the objects that have been queued for longest, the oldest first, and at most a number of them. Objects that
+// are not in the graph any more don't count.
+func (s *Store) OldestQueued(n int) []Queued {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	type entry struct {
+		id          graph.ID
+		since       time.Time
+		reconciling bool
+	}
+	var oldest []entry // sorted, of which there are few
+	for reconciling, objects := range map[bool]map[graph.ID]time.Time{false: s.pending, true: s.current} {
+		for id, since := range objects {
+			if len(oldest) == n && !since.Before(oldest[n-1].since) {
+				continue
+			}
+			at, _ := slices.BinarySearchFunc(oldest, since, func(e entry, t time.Time) int { return e.since.Compare(t) })
+			oldest = slices.Insert(oldest, at, entry{id, since, reconciling})
+			oldest = oldest[:min(len(oldest), n)]
+		}
+	}
+	var queued []Queued
+	for _, e := range oldest {
+		if view, ok := s.graph.Lookup(e.id); ok {
+			queued = append(queued, Queued{view.Object, e.since, e.reconciling})
+		}
+	}
+	return queued
 }

@@ -169,6 +169,27 @@ func TestOldestPending(t *testing.T) {
 	check("the other one failed", 0, 0)
 }
 
+func TestOldestQueued_AreFewAndTheOldestFirst(t *testing.T) {
+	d := newFixture("a", "b", "c")
+	d.Feed(d.add)
+	d.Lead()
+	for _, name := range []string{"a", "b", "c"} {
+		d.t = d.t.Add(time.Second)
+		d.Apply(graph.Seen{Object: child(name, "1", "lost")})
+	}
+	d.Begin(id("b"))
+	var got []string
+	for _, q := range d.OldestQueued(2) {
+		got = append(got, fmt.Sprint(q.Object.Name, " ", d.t.Sub(q.Since), " ", q.Reconciling))
+	}
+	if diff := cmp.Diff([]string{"a 2s false", "b 1s true"}, got); diff != "" {
+		t.Error(diff)
+	}
+	if n := len(d.OldestQueued(10)); n != 3 {
+		t.Errorf("%d are queued", n)
+	}
+}
+
 // What is learned while an object is being reconciled queues it again.
 func TestBegin_ObjectThatIsQueuedMeanwhileStaysPending(t *testing.T) {
 	d := newFixture("a")

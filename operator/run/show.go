@@ -33,6 +33,7 @@ func (op *Operator) Show() debug.Source {
 		RecordsSince: v.recordedSince,
 		Status:       v.status,
 		Cascades:     v.cascades,
+		Queue:        v.queue,
 	}
 	if archived := op.ArchiveReader(); archived != nil {
 		shown.Stored = recordlog.Reader{Archive: archived}.Entries
@@ -79,6 +80,17 @@ func (v view) unsynced() []string {
 		lines = append(lines, line)
 	}
 	return lines
+}
+
+// maxQueued is the number of queued objects that are shown.
+const maxQueued = 10
+
+func (v view) queue() debug.Queue {
+	q := debug.Queue{Length: v.store.PendingCount()}
+	for _, o := range v.store.OldestQueued(maxQueued) {
+		q.Oldest = append(q.Oldest, debug.Queued{Object: record.ObjectOf(o.Object), Since: o.Since, Reconciling: o.Reconciling})
+	}
+	return q
 }
 
 func (v view) status() debug.Status {

@@ -249,7 +249,7 @@ var cliLayers = map[string]layer{
 	"internal/ui/page": {
 		pure: true, internal: []string{
 			"crds/v1alpha1", "internal/cli/explain", "internal/cli/ownership", "internal/cli/picture", "internal/cli/printer", "internal/cli/replicas", "internal/cli/stuck",
-			"operator/cascadelog", "operator/completion", "operator/decide", "operator/escape", "operator/record",
+			"operator/cascadelog", "operator/completion", "operator/debug", "operator/decide", "operator/escape", "operator/record",
 		},
 		external: []string{"k8s.io/apimachinery", "k8s.io/utils"},
 	},

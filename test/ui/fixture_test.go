@@ -281,6 +281,7 @@ func (w *world) fill(text string) {
 			{Replica: "gleaner-system/gleaner-1", Err: errors.New("connection refused " + text)},
 		},
 		Cascades: []completion.Cascade{{Root: completion.Root{APIVersion: "apps/v1", Kind: "Deployment", Namespace: "shop", Name: "web-" + text, UID: "d"}, Began: now.Add(-time.Minute), Changed: now, Deleted: 12, Kept: 1}},
+		Queue:    debug.Queue{Length: 1200, Oldest: []debug.Queued{{Object: record.Object{APIVersion: "v1", Kind: "Pod", Namespace: "shop", Name: "pod-" + text, UID: "p"}, Since: now.Add(-3 * time.Second)}}},
 		Rates:    page.NewRates(w.entries(text), nil, now.Add(-time.Minute-30*time.Second)),
 		Pauses:   []page.PauseState{{Kind: "Pause", Namespace: "shop", Name: "all", Text: "everything: " + text, InForce: true}},
 		Budgets:  []page.Resource{{Kind: "DeletionBudget", Namespace: "shop", Name: "few", Facts: []page.Fact{{Name: "used", Value: "3 of 10"}}}},

@@ -115,6 +115,13 @@ func (o *operator) now(ctx context.Context) (n page.Now) {
 			}
 			n.Cascades = append(n.Cascades, c.InProgress...)
 			n.Completed = append(n.Completed, c.Completed...)
+			var q debug.Queue
+			if err := r.Get(ctx, "/debug/gc/queue", &q); err != nil {
+				n.Unread = append(n.Unread, "queue of "+r.Name+": "+err.Error())
+				continue
+			}
+			n.Queue.Length += q.Length
+			n.Queue.Oldest = append(n.Queue.Oldest, q.Oldest...)
 		}
 	})
 	if err != nil {

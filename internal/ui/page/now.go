@@ -8,6 +8,7 @@ import (
 	"github.com/gleaner-dev/gleaner/internal/cli/replicas"
 	"github.com/gleaner-dev/gleaner/operator/cascadelog"
 	"github.com/gleaner-dev/gleaner/operator/completion"
+	"github.com/gleaner-dev/gleaner/operator/debug"
 	"github.com/gleaner-dev/gleaner/operator/record"
 )
 
@@ -83,6 +84,7 @@ type Now struct {
 	Cascades  []completion.Cascade
 	Completed []cascadelog.Completed // the newest first
 	Rates     Rates
+	Queue     debug.Queue
 	Pauses    []PauseState
 	Budgets   []Resource
 	CanPause  bool
@@ -115,6 +117,9 @@ func (n Now) Leader() *replicas.Health {
 func (Now) URL(r completion.Root) string {
 	return ObjectURL(record.Object{APIVersion: r.APIVersion, Kind: r.Kind, Namespace: r.Namespace, Name: r.Name, UID: r.UID})
 }
+
+// QueuedURL returns the address of the page about a queued object.
+func (Now) QueuedURL(o debug.Queued) string { return ObjectURL(o.Object) }
 
 // DecisionsURL returns the address of the decisions in the namespace of a cascade.
 func (Now) DecisionsURL(r completion.Root) string {
