@@ -236,25 +236,25 @@ var cliLayers = map[string]layer{
 	},
 	"internal/cli/ui": {
 		internal: []string{
-			"crds/v1alpha1", "internal/cli/arguments", "internal/cli/exit", "internal/cli/explain", "internal/cli/finalizers", "internal/cli/input", "internal/cli/kubectl",
-			"internal/cli/ownership", "internal/cli/pause", "internal/cli/preview", "internal/cli/printer", "internal/cli/replay", "internal/cli/replicas", "internal/cli/stuck",
-			"internal/cli/test",
-			"internal/ui/guard", "internal/ui/login", "internal/ui/page", "internal/ui/server", "operator/cascadelog", "operator/debug", "operator/graph", "operator/preview", "operator/record",
+			"crds/v1alpha1", "internal/cli/archive", "internal/cli/arguments", "internal/cli/entries", "internal/cli/exit", "internal/cli/explain", "internal/cli/finalizers",
+			"internal/cli/history", "internal/cli/input", "internal/cli/kubectl", "internal/cli/ownership", "internal/cli/pause", "internal/cli/preview", "internal/cli/printer",
+			"internal/cli/replay", "internal/cli/replicas", "internal/cli/restore", "internal/cli/stuck", "internal/cli/test", "internal/ui/guard", "internal/ui/login",
+			"internal/ui/page", "internal/ui/server", "operator/archive", "operator/cascadelog", "operator/debug", "operator/graph", "operator/preview", "operator/record",
 			"operator/survey",
 		},
-		external: []string{"github.com/spf13/cobra", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/controller-runtime"},
+		external: []string{"github.com/spf13/cobra", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/controller-runtime", "sigs.k8s.io/yaml"},
 	},
 	"internal/ui/guard": {},
 	"internal/ui/login": {internal: []string{"internal/ui/page"}, external: []string{"golang.org/x/time"}},
 	"internal/ui/page": {
 		pure: true, internal: []string{
 			"crds/v1alpha1", "internal/cli/explain", "internal/cli/ownership", "internal/cli/picture", "internal/cli/printer", "internal/cli/replicas", "internal/cli/stuck",
-			"operator/cascadelog", "operator/completion", "operator/debug", "operator/decide", "operator/escape", "operator/record",
+			"operator/archive", "operator/cascadelog", "operator/completion", "operator/debug", "operator/decide", "operator/escape", "operator/record",
 		},
 		external: []string{"k8s.io/apimachinery", "k8s.io/utils"},
 	},
 	"internal/ui/server": {
-		internal: []string{"internal/cli/explain", "internal/cli/ownership", "internal/cli/replicas", "internal/cli/stuck", "internal/ui/page"},
+		internal: []string{"internal/cli/explain", "internal/cli/ownership", "internal/cli/replicas", "internal/cli/stuck", "internal/ui/page", "operator/archive"},
 		external: []string{"k8s.io/apimachinery"},
 	},
 }

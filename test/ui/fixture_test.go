@@ -27,6 +27,7 @@ import (
 	"github.com/gleaner-dev/gleaner/internal/ui/guard"
 	"github.com/gleaner-dev/gleaner/internal/ui/page"
 	"github.com/gleaner-dev/gleaner/internal/ui/server"
+	"github.com/gleaner-dev/gleaner/operator/archive"
 	"github.com/gleaner-dev/gleaner/operator/completion"
 	"github.com/gleaner-dev/gleaner/operator/debug"
 	"github.com/gleaner-dev/gleaner/operator/record"
@@ -235,6 +236,12 @@ func (w *world) sources(text string) *server.Sources {
 		TestCase: func(context.Context, types.UID, time.Time) (string, []byte, error) {
 			return "gleaner_test.yaml", []byte("cases: []\n"), nil
 		},
+		Archive: func(context.Context, archive.Query, int) ([]archive.Header, bool, error) {
+			return []archive.Header{header(text)}, true, w.failure()
+		},
+		Archived: func(context.Context, string) (page.Archived, error) {
+			return page.Archived{Header: header(text), Diff: "--- archived\n+++ live\n-" + text, Manifest: "kind: Secret " + text}, w.failure()
+		},
 		Replay: func(_ context.Context, uid types.UID, at time.Time, name string, module []byte) (string, error) {
 			return fmt.Sprintf("%s at %s with %s: %s", uid, at.Format(time.RFC3339), name, module), w.failure()
 		},
@@ -246,11 +253,22 @@ func (w *world) sources(text string) *server.Sources {
 				w.set(func() { w.paused = append(w.paused, fmt.Sprintf("%s %s %s", namespace, reason, lasts)) })
 				return "Paused everything.", nil
 			},
+			Restore: func(_ context.Context, uid types.UID, dryRun bool) (string, error) {
+				w.set(func() { w.paused = append(w.paused, fmt.Sprint("restored ", uid, " ", dryRun)) })
+				return "Restored 1 object. " + text, nil
+			},
 			Resume: func(_ context.Context, namespace, name string) (string, error) {
 				w.set(func() { w.paused = append(w.paused, "resumed "+namespace+" "+name) })
 				return "Deleted the pause.", nil
 			},
 		},
+	}
+}
+
+func header(text string) archive.Header {
+	return archive.Header{
+		ID: "0000000000000001-a", Time: now.Add(-time.Hour), Object: archive.Reference{APIVersion: "v1", Kind: "Secret", Namespace: "shop", Name: "s-" + text, UID: "s1"},
+		Policies: []string{"ArchivePolicy shop/all " + text}, Cause: archive.Cause{Reason: "OwnersAbsent"}, Recipients: 1,
 	}
 }
 

@@ -15,7 +15,8 @@ const timeout = time.Minute
 
 var pages = []string{
 	"/", "/graph", "/graph?view=picture", "/graph?delete=web-0", "/graph?view=picture&delete=web-0&cascade=foreground", "/stuck", "/decisions", "/policies",
-	"/object?kind=Pod&namespace=shop&name=pod-1", "/decisions/replay?uid=p1&time=2026-11-27T11:58:00Z", "/nothing",
+	"/object?kind=Pod&namespace=shop&name=pod-1", "/decisions/replay?uid=p1&time=2026-11-27T11:58:00Z", "/archive", "/archive/entry?id=a",
+	"/nothing",
 }
 
 // small returns a world with every state.
@@ -209,12 +210,36 @@ func TestDecisions_AreReplayedWithAnotherModule(t *testing.T) {
 	b.ExpectNoMessages()
 }
 
+func TestArchive_IsComparedAndRestored(t *testing.T) {
+	b := window(t)
+	w := small()
+	address, _ := serve(t, w.sources(""))
+	b.Open(address + "/archive")
+	b.Click("main td a")
+	b.Wait("main", "Compared with nothing")
+	b.Click("button[name=dry-run]")
+	b.Wait("pre", "Restored 1 object.")
+	b.Click("button.danger")
+	b.Wait("pre", "Restored 1 object.")
+	devtest.Eventually(t, timeout, func() (err error) {
+		w.set(func() {
+			if got := fmt.Sprint(w.paused); got != "[restored s1 true restored s1 false]" {
+				err = errors.New(got)
+			}
+		})
+		return err
+	})
+	if got := fmt.Sprint(b.Messages); strings.Count(got, "dialog:") != 1 {
+		t.Errorf("dialogs: %s", got)
+	}
+}
+
 func TestPages_SayWhatAUserMayNotRead(t *testing.T) {
 	b := window(t)
 	w := small()
 	w.denied = errors.New(`pods is forbidden: User "jane" cannot list resource "pods"`)
 	address, _ := serve(t, w.sources(""))
-	for _, path := range []string{"/", "/graph", "/stuck", "/decisions", "/policies", "/object?kind=Pod&name=p"} {
+	for _, path := range []string{"/", "/graph", "/stuck", "/decisions", "/policies", "/object?kind=Pod&name=p", "/archive", "/archive/entry?id=a"} {
 		b.Open(address + path)
 		b.Wait(".notice.bad", "cannot list resource")
 	}

@@ -305,16 +305,16 @@ func TestCompare_ShowsWhatDiffers(t *testing.T) {
 	archived, live := object("ConfigMap", "shop", "a"), object("ConfigMap", "shop", "a")
 	live.SetUID("another")
 	live.Object["status"] = map[string]any{"x": "y"}
-	if text, err := compare(archived, live); err != nil || text != "" {
+	if text, err := Compare(archived, live); err != nil || text != "" {
 		t.Errorf("equal, but for what the server sets: %v\n%s", err, text)
 	}
 	live.Object["data"] = map[string]any{"k": "v"}
 	want := "--- archived\n+++ live\n@@ -1,4 +1,6 @@\n apiVersion: v1\n+data:\n+  k: v\n kind: ConfigMap\n metadata:\n   name: a\n"
-	text, err := compare(archived, live)
+	text, err := Compare(archived, live)
 	if diff := cmp.Diff(want, text); diff != "" || err != nil {
 		t.Error(err, diff)
 	}
-	if text, err := compare(archived, nil); err != nil || !strings.Contains(text, "-kind: ConfigMap\n") {
+	if text, err := Compare(archived, nil); err != nil || !strings.Contains(text, "-kind: ConfigMap\n") {
 		t.Errorf("an object that does not exist: %v\n%s", err, text)
 	}
 }
@@ -328,7 +328,7 @@ func TestCompare_HidesValuesOfSecrets(t *testing.T) {
 	}
 	archived := secret(map[string]any{"same": "c2VjcmV0", "changed": "c2VjcmV0", "gone": "c2VjcmV0", "odd": map[string]any{"a": "c2VjcmV0"}})
 	for _, live := range []*unstructured.Unstructured{secret(map[string]any{"same": "c2VjcmV0", "changed": "c2VjcmV0Mg==", "new": "c2VjcmV0", "odd": []any{"c2VjcmV0"}}), nil} {
-		text, err := compare(archived, live)
+		text, err := Compare(archived, live)
 		if err != nil || strings.Contains(text, "c2VjcmV0") || !strings.Contains(text, "***") {
 			t.Errorf("%v\n%s", err, text)
 		}

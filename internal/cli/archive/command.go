@@ -114,6 +114,11 @@ func (o *options) selection(args []string, now time.Time) (s selection, err erro
 	return s, err
 }
 
+// Entry returns the entry with an ID.
+func Entry(ctx context.Context, r entries.Reader, id string) (archive.Header, error) {
+	return one(ctx, r, selection{}, id)
+}
+
 // one returns the newest entry that a selection selects, or the entry with an ID.
 func one(ctx context.Context, r entries.Reader, s selection, id string) (archive.Header, error) {
 	if id != "" {

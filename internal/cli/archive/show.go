@@ -11,10 +11,12 @@ import (
 	"github.com/pmezard/go-difflib/difflib"
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
 	"github.com/gleaner-dev/gleaner/internal/cli/entries"
@@ -131,7 +133,7 @@ func (o *options) diff(ctx context.Context, args []string, id string, out io.Wri
 	if err != nil {
 		return false, err
 	}
-	text, err := compare(archived, live)
+	text, err := Compare(archived, live)
 	if err != nil || text == "" {
 		return false, err
 	}
@@ -149,6 +151,11 @@ func (o *options) live(ctx context.Context, h archive.Header) (*unstructured.Uns
 	if err != nil {
 		return nil, fmt.Errorf("discover types: %w", err)
 	}
+	return Live(ctx, config, mapper, h)
+}
+
+// Live reads the object that has the name of an archived one; nil: it does not exist.
+func Live(ctx context.Context, config *rest.Config, mapper meta.RESTMapper, h archive.Header) (*unstructured.Unstructured, error) {
 	gvk := schema.FromAPIVersionAndKind(h.Object.APIVersion, h.Object.Kind)
 	mapping, err := mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 	if err != nil {
@@ -165,8 +172,9 @@ func (o *options) live(ctx context.Context, h archive.Header) (*unstructured.Uns
 	return live, err
 }
 
-// compare returns the unified diff of an archived object and a live one; "" if they are equal.
-func compare(archived, live *unstructured.Unstructured) (string, error) {
+// Compare returns the unified diff of an archived object and a live one, without status and what the API server sets; "" if they are
+// equal. Live is nil if there is none. Values of Secrets are masked.
+func Compare(archived, live *unstructured.Unstructured) (string, error) {
 	archived = comparable(archived)
 	after := ""
 	if live != nil {

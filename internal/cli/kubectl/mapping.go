@@ -12,6 +12,11 @@ func (f *Flags) Mapping(word string) (*meta.RESTMapping, error) {
 	if err != nil {
 		return nil, fmt.Errorf("discover types: %w", err)
 	}
+	return ServedMapping(mapper, word)
+}
+
+// ServedMapping returns the resource with a name, among those that a server has.
+func ServedMapping(mapper meta.RESTMapper, word string) (*meta.RESTMapping, error) {
 	mapping, err := mappingOf(mapper, word)
 	switch {
 	case meta.IsNoMatchError(err):

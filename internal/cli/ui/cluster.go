@@ -21,9 +21,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
+	"github.com/gleaner-dev/gleaner/internal/cli/entries"
 	"github.com/gleaner-dev/gleaner/internal/cli/explain"
 	"github.com/gleaner-dev/gleaner/internal/cli/finalizers"
+	"github.com/gleaner-dev/gleaner/internal/cli/history"
 	"github.com/gleaner-dev/gleaner/internal/cli/input"
+	"github.com/gleaner-dev/gleaner/internal/cli/kubectl"
 	"github.com/gleaner-dev/gleaner/internal/cli/pause"
 	"github.com/gleaner-dev/gleaner/internal/cli/replay"
 	"github.com/gleaner-dev/gleaner/internal/cli/replicas"
@@ -43,7 +46,8 @@ const (
 // cluster reads pages of a cluster, with the permissions of a user.
 type cluster struct {
 	config   *rest.Config
-	mapping  func(word string) (*meta.RESTMapping, error)
+	mapper   meta.RESTMapper
+	archive  *entries.Flags
 	gleaner  client.Client
 	kube     kubernetes.Interface
 	objects  dynamic.Interface
@@ -52,9 +56,9 @@ type cluster struct {
 	fallback string // namespace that is read if not all can be
 }
 
-func newCluster(config *rest.Config, mapping func(string) (*meta.RESTMapping, error), o replicas.Options, namespace string) (*cluster, error) {
+func newCluster(config *rest.Config, mapper meta.RESTMapper, from *entries.Flags, namespace string) (*cluster, error) {
 	config.WarningHandlerWithContext = rest.NoWarnings{} // of types that are old: all are listed
-	c := &cluster{config: config, mapping: mapping, operator: newOperator(o), fallback: namespace}
+	c := &cluster{config: config, mapper: mapper, archive: from, operator: newOperator(from.Operator(config)), fallback: namespace}
 	c.surveys = newSurveys(c.read)
 	var err error
 	if c.gleaner, err = finalizers.NewClient(config); err != nil {
@@ -73,8 +77,8 @@ func newCluster(config *rest.Config, mapping func(string) (*meta.RESTMapping, er
 func (c *cluster) sources(from, namespace string) *server.Sources {
 	return &server.Sources{
 		From: from, Namespace: namespace, Namespaces: c.namespaces, Graph: c.surveys.graph, Preview: c.preview, Stuck: c.stuck, Object: c.object,
-		Records: c.operator.records, Now: c.now, Resources: c.resources, TestCase: c.testCase, Replay: c.replay,
-		Actions: server.Actions{Pause: c.pause, Resume: c.resume},
+		Records: c.records, Now: c.now, Resources: c.resources, TestCase: c.testCase, Replay: c.replay, Archive: c.entries, Archived: c.entry,
+		Actions: server.Actions{Pause: c.pause, Resume: c.resume, Restore: c.restore},
 	}
 }
 
@@ -109,12 +113,17 @@ func (c *cluster) stuck(ctx context.Context, namespace string, longerThan time.D
 	return stuck.Find(ctx, stuck.Options{Config: c.config, Gleaner: c.gleaner, Namespace: namespace, LongerThan: longerThan})
 }
 
+// mapping returns the type that a word names.
+func (c *cluster) mapping(word string) (*meta.RESTMapping, error) {
+	return kubectl.ServedMapping(c.mapper, word)
+}
+
 func (c *cluster) object(ctx context.Context, kind, namespace, name string, uid types.UID) (explain.Explanation, error) {
 	q, err := explain.QueryOf(ctx, c.config, c.mapping, kind, namespace, name)
 	if err != nil {
 		return explain.Explanation{}, err
 	}
-	q.UID, q.Records = uid, c.operator.records
+	q.UID, q.Records = uid, c.records
 	return explain.Explain(ctx, q)
 }
 
@@ -191,9 +200,17 @@ func (c *cluster) resume(ctx context.Context, namespace, name string) (string, e
 	return pause.End(ctx, c.gleaner, namespace, name)
 }
 
+// records reads records: of the operator, or of the archive that a flag names.
+func (c *cluster) records(ctx context.Context, s replicas.Selection) (replicas.Records, error) {
+	if c.archive.Location() == "" {
+		return c.operator.records(ctx, s)
+	}
+	return history.Read(ctx, c.archive, func() (*rest.Config, error) { return c.config, nil }, s)
+}
+
 // decision returns the record of a decision with what its modules got.
 func (c *cluster) decision(ctx context.Context, uid types.UID, at time.Time) (record.Entry, error) {
-	found, err := c.operator.records(ctx, replicas.Selection{
+	found, err := c.records(ctx, replicas.Selection{
 		Query: record.Query{Object: record.ObjectQuery{UID: uid}}, Since: at, Before: at.Add(time.Nanosecond), Exchanges: true,
 	})
 	switch {

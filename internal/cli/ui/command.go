@@ -19,11 +19,11 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/gleaner-dev/gleaner/internal/cli/arguments"
+	"github.com/gleaner-dev/gleaner/internal/cli/entries"
 	"github.com/gleaner-dev/gleaner/internal/cli/exit"
 	"github.com/gleaner-dev/gleaner/internal/cli/input"
 	"github.com/gleaner-dev/gleaner/internal/cli/kubectl"
 	"github.com/gleaner-dev/gleaner/internal/cli/printer"
-	"github.com/gleaner-dev/gleaner/internal/cli/replicas"
 	"github.com/gleaner-dev/gleaner/internal/ui/guard"
 	"github.com/gleaner-dev/gleaner/internal/ui/server"
 	"github.com/gleaner-dev/gleaner/operator/survey"
@@ -35,7 +35,7 @@ The pages are served on 127.0.0.1 only, to the browser in which the printed addr
 interrupted. They show what your kubeconfig may read, and read it when it is shown. Nothing needs to be installed in the cluster;
 with Gleaner installed, the pages also show what its operator does and has decided. With -f, the graph is that of files.
 
-Only the buttons to pause and resume deletions change anything, with your permissions.
+Only the buttons to pause and resume deletions, and to restore archived objects, change anything, with your permissions.
 
 With --login, the pages are for several users, at https://ADDRESS:PORT: each logs in with a token of the cluster, sees what that
 token may read, and can change nothing. The command needs no permissions of its own, only the address of the API server. Requests
@@ -49,9 +49,9 @@ const (
 
 type options struct {
 	*kubectl.Flags
-	operator replicas.Flags
-	port     int
-	open     bool
+	archive entries.Flags
+	port    int
+	open    bool
 	sharing
 }
 
@@ -76,7 +76,7 @@ func Command() *cobra.Command {
 	o.AddTo(cmd)
 	o.AddAllNamespaces(cmd)
 	o.AddFiles(cmd)
-	o.operator.AddTo(cmd.Flags())
+	o.archive.AddTo(cmd.Flags(), true)
 	cmd.Flags().IntVar(&o.port, "port", 0, "`port` to serve the pages at; 0 is any free one")
 	cmd.Flags().BoolVar(&o.open, "open", true, "open the browser")
 	cmd.Flags().BoolVar(&o.login, "login", false, "serve users who log in with a token of the cluster; requires --port")
@@ -91,7 +91,7 @@ func (o *options) validate() error {
 	if o.port < 0 || o.port > 65535 {
 		return exit.Usagef("--port=%d: use a port from 1 to 65535, or 0 for any free one", o.port)
 	}
-	return errors.Join(o.Validate(), o.operator.Validate(), o.sharing.validate(o.port, o.Files))
+	return errors.Join(o.Validate(), o.archive.Validate(), o.sharing.validate(o))
 }
 
 func (o *options) run(ctx context.Context, out io.Writer) error {
@@ -167,7 +167,11 @@ func (o *options) sources(ctx context.Context) (*server.Sources, func(), error) 
 	if err != nil {
 		return nil, nil, err
 	}
-	c, err := newCluster(config, o.Mapping, o.operator.Options(config), namespace)
+	mapper, err := o.ToRESTMapper()
+	if err != nil {
+		return nil, nil, fmt.Errorf("discover types: %w", err)
+	}
+	c, err := newCluster(config, mapper, &o.archive, namespace)
 	if err != nil {
 		return nil, nil, err
 	}

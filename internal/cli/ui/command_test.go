@@ -19,6 +19,7 @@ func TestFlags_WrongOnesSayWhatToWrite(t *testing.T) {
 		"--login --port=1 --address=example.com":   "use an IP address",
 		"--login --port=1 --tls-cert-file=tls.crt": "use both, or neither",
 		"--output=json":                            "unknown flag",
+		"--login --port=1 --archive=file:///x":     "a store does not know who may see what",
 		"-A -n shop":                               "use one of them",
 		"--endpoint=http://a.example":              "unencrypted",
 		"deployment/web":                           "ui does not take arguments",

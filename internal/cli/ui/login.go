@@ -11,7 +11,6 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
@@ -20,9 +19,8 @@ import (
 	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/util/cert"
 
+	"github.com/gleaner-dev/gleaner/internal/cli/entries"
 	"github.com/gleaner-dev/gleaner/internal/cli/exit"
-	"github.com/gleaner-dev/gleaner/internal/cli/kubectl"
-	"github.com/gleaner-dev/gleaner/internal/cli/replicas"
 	"github.com/gleaner-dev/gleaner/internal/ui/login"
 	"github.com/gleaner-dev/gleaner/internal/ui/server"
 )
@@ -35,16 +33,18 @@ type sharing struct {
 	cert, key string
 }
 
-func (s *sharing) validate(port int, files []string) error {
+func (s *sharing) validate(o *options) error {
 	ip := net.ParseIP(s.address)
 	switch {
 	case !s.login && (s.address != loopback || len(s.hosts) != 0 || s.cert != "" || s.key != ""):
 		return exit.Usagef("--address, --host, --tls-cert-file and --tls-private-key-file require --login: without it, pages are for this machine only")
 	case !s.login:
 		return nil
-	case len(files) != 0:
+	case len(o.Files) != 0:
 		return exit.Usagef("--login and -f can't be used together: files have no users")
-	case port == 0:
+	case o.archive.Location() != "":
+		return exit.Usagef("--login and --archive can't be used together: a store does not know who may see what; the operator does")
+	case o.port == 0:
 		return exit.Usagef("--login requires --port, such as --port=8443")
 	case ip == nil:
 		return exit.Usagef("--address=%s: use an IP address, such as 0.0.0.0", s.address)
@@ -90,15 +90,15 @@ func (o *options) share(ctx context.Context, listener net.Listener) error {
 	if err != nil {
 		return err
 	}
-	h := login.New(config.Host, opener{config, o.operator.Options}.open, server.Static(), time.Now)
+	h := login.New(config.Host, opener{config, &o.archive}.open, server.Static(), time.Now)
 	go h.Run(ctx)
 	return serve(ctx, tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}), h, o.allowed())
 }
 
 // opener begins sessions.
 type opener struct {
-	config   *rest.Config // of the cluster; its credentials are not used
-	operator func(*rest.Config) replicas.Options
+	config  *rest.Config   // of the cluster; its credentials are not used
+	archive *entries.Flags // the operator's, with the token of each user
 }
 
 // open begins the session of a user, whom the API server names.
@@ -117,14 +117,13 @@ func (p opener) open(ctx context.Context, token string) (login.Session, error) {
 		return login.Session{}, fmt.Errorf("ask the API server whose token it is: %w", err)
 	}
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discovery.NewDiscoveryClient(kube.Discovery().RESTClient())))
-	mapping := func(word string) (*meta.RESTMapping, error) { return kubectl.MappingIn(mapper, word) }
-	c, err := newCluster(config, mapping, p.operator(config), metav1.NamespaceDefault)
+	c, err := newCluster(config, mapper, p.archive, metav1.NamespaceDefault)
 	if err != nil {
 		return login.Session{}, err
 	}
 	sources := c.sources(p.config.Host, "")
 	sources.User = review.Status.UserInfo.Username
-	sources.Actions, sources.Replay = server.Actions{}, nil // for both, there are commands
+	sources.Actions, sources.Replay = server.Actions{}, nil // there are commands for that
 	return login.Session{
 		User:  sources.User,
 		Pages: server.New(func(*http.Request) *server.Sources { return sources }, time.Now),

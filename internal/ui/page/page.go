@@ -68,7 +68,7 @@ func (f Frame) Sections() []Section {
 	if f.Files {
 		return []Section{{"/graph", "Graph"}}
 	}
-	return []Section{{"/", "Now"}, {"/graph", "Graph"}, {"/stuck", "Stuck"}, {"/decisions", "Decisions"}, {"/policies", "Policies"}}
+	return []Section{{"/", "Now"}, {"/graph", "Graph"}, {"/stuck", "Stuck"}, {"/decisions", "Decisions"}, {"/policies", "Policies"}, {"/archive", "Archive"}}
 }
 
 // Home returns the path of the first page.
@@ -104,7 +104,7 @@ var templates = func() map[string]*template.Template {
 		"ago": ago, "commands": Commands, "count": printer.Count, "dict": dict, "line": printer.OneLine, "moment": moment, "percent": percent, "since": duration.HumanDuration,
 	}).ParseFS(files, "templates/frame.html", "templates/shared.html"))
 	all := map[string]*template.Template{}
-	for _, name := range []string{"now", "graph", "stuck", "decisions", "policies", "object", "replay", "message"} {
+	for _, name := range []string{"now", "graph", "stuck", "decisions", "policies", "object", "replay", "archive", "archived", "message"} {
 		all[name] = template.Must(template.Must(shared.Clone()).ParseFS(files, "templates/"+name+".html"))
 	}
 	return all

@@ -1,7 +1,7 @@
 // Package server answers requests for the pages of the web UI.
 //
 // What pages show is read when it is asked for, through Sources, with the permissions of one user. Nothing else is read, and only
-// Pause and Resume write. Each request has a time limit, and few are worked on at the same time.
+// Actions write. Each request has a time limit, and few are worked on at the same time.
 package server
 
 import (
@@ -21,6 +21,7 @@ import (
 	"github.com/gleaner-dev/gleaner/internal/cli/replicas"
 	"github.com/gleaner-dev/gleaner/internal/cli/stuck"
 	"github.com/gleaner-dev/gleaner/internal/ui/page"
+	"github.com/gleaner-dev/gleaner/operator/archive"
 )
 
 const (
@@ -54,6 +55,10 @@ type Sources struct {
 	Now       func(context.Context) (page.Now, error)
 	Resources func(context.Context) (all []*unstructured.Unstructured, installed bool, unread []string, err error)
 
+	// Archive lists archived objects, the newest first, and Archived reads one.
+	Archive  func(ctx context.Context, q archive.Query, limit int) (entries []archive.Header, more bool, err error)
+	Archived func(ctx context.Context, id string) (page.Archived, error)
+
 	// TestCase returns a decision as a case of gleaner test, and its file name.
 	TestCase func(ctx context.Context, uid types.UID, at time.Time) (name string, data []byte, err error)
 
@@ -67,6 +72,9 @@ type Sources struct {
 type Actions struct {
 	Pause  func(ctx context.Context, namespace, reason string, lasts time.Duration) (done string, err error)
 	Resume func(ctx context.Context, namespace, name string) (done string, err error)
+
+	// Restore restores an archived object and everything below it, or tries to, and returns what was done.
+	Restore func(ctx context.Context, uid types.UID, dryRun bool) (text string, err error)
 }
 
 // Server is the handler of all pages.
@@ -83,13 +91,15 @@ func New(sources func(*http.Request) *Sources, now func() time.Time) *Server {
 	s := &Server{sources: sources, now: now, slots: make(chan struct{}, maxAtOnce), live: make(chan struct{}, maxLive), mux: http.NewServeMux()}
 	s.mux.Handle("GET /static/", Static())
 	for path, show := range map[string]handler{
-		"/{$}": s.showNow, "/graph": s.showGraph, "/stuck": s.showStuck, "/decisions": s.showDecisions, "/policies": s.showPolicies, "/object": s.showObject,
+		"/{$}": s.showNow, "/graph": s.showGraph, "/stuck": s.showStuck, "/decisions": s.showDecisions, "/policies": s.showPolicies, "/object": s.showObject, "/archive": s.showArchive,
+		"/archive/entry": s.showArchived,
 	} {
 		s.mux.Handle("GET "+path, s.limited(show))
 	}
 	s.mux.Handle("GET /decisions/test", s.limited(s.download))
 	s.mux.Handle("GET /decisions/replay", s.limited(s.showReplay))
 	s.mux.Handle("POST /decisions/replay", s.limitedTo(maxUpload, s.replay))
+	s.mux.Handle("POST /archive/restore", s.limited(s.restore))
 	s.mux.Handle("POST /pause", s.limited(s.pause))
 	s.mux.Handle("POST /resume", s.limited(s.resume))
 	s.mux.HandleFunc("GET /live/now", s.stream)
@@ -276,4 +286,4 @@ func (s *Server) download(w http.ResponseWriter, r *http.Request, from *Sources)
 	return nil
 }
 
-var errNoActions = errors.New("these pages are read-only: use gleaner pause and gleaner resume")
+var errNoActions = errors.New("these pages are read-only: use gleaner pause, gleaner resume and gleaner restore")
