@@ -46,7 +46,7 @@ func upload(r *http.Request) (name string, module []byte, err error) {
 	if err != nil {
 		return "", nil, fmt.Errorf("select a file with a module: %w", err)
 	}
-	defer file.Close() //nolint:errcheck // it was read
+	defer file.Close()
 	module, err = io.ReadAll(file)
 	return header.Filename, module, err
 }
