@@ -8,11 +8,14 @@ import (
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
 	"testing"
 
+	"filippo.io/age"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
@@ -40,11 +43,11 @@ func (p *printed) text() string {
 }
 
 // startUI runs gleaner ui until the test ends, and returns a browser of it, and its address.
-func (e *env) startUI() (*http.Client, string) {
+func (e *env) startUI(args ...string) (*http.Client, string) {
 	e.Helper()
 	ctx, cancel := context.WithCancel(e.Context())
 	cmd, out := uicli.Command(), &printed{}
-	cmd.SetArgs([]string{"--kubeconfig=" + e.cluster.Kubeconfig(), "--endpoint=" + e.endpoint, "-n", e.Namespace, "--open=false"})
+	cmd.SetArgs(append([]string{"--kubeconfig=" + e.cluster.Kubeconfig(), "--endpoint=" + e.endpoint, "-n", e.Namespace, "--open=false"}, args...))
 	cmd.SetOut(out)
 	done := make(chan error, 1)
 	go func() { done <- cmd.ExecuteContext(ctx) }()
@@ -114,8 +117,16 @@ func TestUI_ShowsAndRestoresWhatIsArchived(t *testing.T) {
 func TestUI_ShowsNoValuesOfArchivedSecrets(t *testing.T) {
 	e := newEnv(t)
 	password := e.Create(secret)
-	e.store(archive.Cause{}, password)
-	browser, base := e.startUI()
+	key, err := age.GenerateX25519Identity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.storeFor([]age.Recipient{key.Recipient()}, archive.Cause{}, password)
+	file := filepath.Join(t.TempDir(), "key.txt")
+	if err := os.WriteFile(file, []byte(key.String()+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	browser, base := e.startUI("--identity", file)
 	entry := regexp.MustCompile(`href="(/archive/entry\?id=[^"]+)"`).FindStringSubmatch(e.page(browser.Get(base + "/archive")))
 	if entry == nil {
 		t.Fatal("the Secret is not listed")
