@@ -248,13 +248,13 @@ var cliLayers = map[string]layer{
 	"internal/ui/login": {internal: []string{"internal/ui/page"}, external: []string{"golang.org/x/time"}},
 	"internal/ui/page": {
 		pure: true, internal: []string{
-			"crds/v1alpha1", "internal/cli/explain", "internal/cli/ownership", "internal/cli/picture", "internal/cli/printer", "internal/cli/replicas", "internal/cli/stuck",
+			"crds/v1alpha1", "hostabi", "internal/cli/explain", "internal/cli/ownership", "internal/cli/picture", "internal/cli/printer", "internal/cli/replicas", "internal/cli/stuck",
 			"operator/archive", "operator/cascadelog", "operator/completion", "operator/debug", "operator/decide", "operator/escape", "operator/record",
 		},
 		external: []string{"k8s.io/apimachinery", "k8s.io/utils"},
 	},
 	"internal/ui/server": {
-		internal: []string{"internal/cli/explain", "internal/cli/ownership", "internal/cli/replicas", "internal/cli/stuck", "internal/ui/page", "operator/archive"},
+		internal: []string{"internal/cli/explain", "internal/cli/ownership", "internal/cli/replicas", "internal/cli/stuck", "internal/ui/page", "operator/archive", "operator/record"},
 		external: []string{"k8s.io/apimachinery"},
 	},
 }

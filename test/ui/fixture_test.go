@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/gleaner-dev/gleaner/hostabi"
 	"github.com/gleaner-dev/gleaner/internal/cli/explain"
 	"github.com/gleaner-dev/gleaner/internal/cli/finalizers"
 	"github.com/gleaner-dev/gleaner/internal/cli/ownership"
@@ -32,6 +33,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/debug"
 	"github.com/gleaner-dev/gleaner/operator/record"
 	"github.com/gleaner-dev/gleaner/operator/survey"
+	"github.com/gleaner-dev/gleaner/policies"
 	"github.com/gleaner-dev/gleaner/test/browse"
 )
 
@@ -236,6 +238,13 @@ func (w *world) sources(text string) *server.Sources {
 		TestCase: func(context.Context, types.UID, time.Time) (string, []byte, error) {
 			return "gleaner_test.yaml", []byte("cases: []\n"), nil
 		},
+		Decision: func(context.Context, types.UID, time.Time) (record.Entry, error) {
+			e := w.entries(text)[0]
+			e.Evaluations[0].Exchanges = []policies.Exchange{{
+				Request: hostabi.Request{Hook: hostabi.HookCollect}, Verdict: hostabi.Verdict{Decision: hostabi.DecisionOrphan, Reason: text}, Fuel: 99,
+			}}
+			return e, w.failure()
+		},
 		Archive: func(context.Context, archive.Query, int) ([]archive.Header, bool, error) {
 			return []archive.Header{header(text)}, true, w.failure()
 		},
@@ -311,7 +320,12 @@ func serve(t testing.TB, sources *server.Sources) (address string, stop func()) 
 	t.Helper()
 	s := httptest.NewServer(guard.Harden(server.New(func(*http.Request) *server.Sources { return sources }, func() time.Time { return now }), "127.0.0.1"))
 	stop = sync.OnceFunc(func() { s.CloseClientConnections(); s.Close() })
-	t.Cleanup(stop)
+	t.Cleanup(func() {
+		if shared.Browser != nil {
+			shared.For(t).Open("about:blank") // otherwise, the next test sees that the connection is lost
+		}
+		stop()
+	})
 	return s.URL, stop
 }
 

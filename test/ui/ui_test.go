@@ -202,7 +202,7 @@ func TestDecisions_AreReplayedWithAnotherModule(t *testing.T) {
 	b.Open(address + "/decisions?object=Pod/pod-")
 	b.Click(".decisions summary")
 	b.Click(".decisions .links a:last-child")
-	b.Wait("main", "Replay a decision with another module")
+	b.Wait("main", "A decision, and another module")
 	var sent bool
 	b.Evaluate(`(() => { const files = new DataTransfer(); files.items.add(new File(["package x"], "policy.rego"));
 		document.querySelector("input[type=file]").files = files.files; document.querySelector("main form").requestSubmit(); return true })()`, &sent)

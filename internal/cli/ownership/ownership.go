@@ -64,6 +64,9 @@ type Object struct {
 	// Similar is the number of similar objects of the same owner that --fold has left out.
 	Similar int `json:"similar,omitempty"`
 
+	// Labels are shared with what was read.
+	Labels map[string]string `json:"-"`
+
 	// Depth is the number of owners above it in the tree.
 	Depth int `json:"-"`
 }
@@ -138,6 +141,7 @@ func (o *Object) describe(s *survey.Survey, n graph.DumpNode, target types.UID) 
 			o.Finalizers = append(o.Finalizers, f)
 		}
 	}
+	o.Labels = item.Meta.Labels
 	o.Held = slices.Contains(item.Meta.Finalizers, graph.Hold)
 	o.Kept = item.Meta.Annotations[candidate.KeepAnnotation] == "true"
 	if !n.Terminating {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -39,7 +40,8 @@ import (
 )
 
 const (
-	maxNamespaces = 5000 // to select from
+	maxNamespaces = 5000             // to select from
+	namespacesFor = 15 * time.Second // for which their names are taken as read
 	listPage      = 500
 )
 
@@ -54,6 +56,10 @@ type cluster struct {
 	operator *operator
 	surveys  *surveys
 	fallback string // namespace that is read if not all can be
+
+	mu     sync.Mutex // covers what follows
+	names  []string   // of namespaces
+	listed time.Time
 }
 
 func newCluster(config *rest.Config, mapper meta.RESTMapper, from *entries.Flags, namespace string) (*cluster, error) {
@@ -77,7 +83,7 @@ func newCluster(config *rest.Config, mapper meta.RESTMapper, from *entries.Flags
 func (c *cluster) sources(from, namespace string) *server.Sources {
 	return &server.Sources{
 		From: from, Namespace: namespace, Namespaces: c.namespaces, Graph: c.surveys.graph, Preview: c.preview, Stuck: c.stuck, Object: c.object,
-		Records: c.records, Now: c.now, Resources: c.resources, TestCase: c.testCase, Replay: c.replay, Archive: c.entries, Archived: c.entry,
+		Records: c.records, Now: c.now, Resources: c.resources, Decision: c.decision, TestCase: c.testCase, Replay: c.replay, Archive: c.entries, Archived: c.entry,
 		Actions: server.Actions{Pause: c.pause, Resume: c.resume, Restore: c.restore},
 	}
 }
@@ -88,8 +94,17 @@ func (c *cluster) read(ctx context.Context, namespace string) (*input.Input, err
 	return &input.Input{Config: c.config, Namespace: namespace, Survey: s}, err
 }
 
-// namespaces returns those that the user may list.
-func (c *cluster) namespaces(ctx context.Context) (names []string) {
+// namespaces returns those that the user may list, which pages that change by themselves need each time.
+func (c *cluster) namespaces(ctx context.Context) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if time.Since(c.listed) > namespacesFor {
+		c.names, c.listed = c.listNamespaces(ctx), time.Now()
+	}
+	return c.names
+}
+
+func (c *cluster) listNamespaces(ctx context.Context) (names []string) {
 	list, err := c.kube.CoreV1().Namespaces().List(ctx, metav1.ListOptions{Limit: maxNamespaces})
 	if err != nil {
 		return nil // without permission, they are written in the address

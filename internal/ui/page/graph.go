@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gleaner-dev/gleaner/internal/cli/ownership"
@@ -28,6 +29,7 @@ type GraphQuery struct {
 	Target    string // Kind/name, as gleaner graph takes it; empty: all objects with owners or dependents
 	Kind      string // only this kind, and what owns it
 	State     string // only objects in this state, and what owns them
+	Labels    string // only objects with these labels, as kubectl -l takes them, and what owns them
 	Search    string // only objects whose kind or name contains it, and what owns them
 	Depth     int    // as --depth of gleaner graph; 0: any
 	Picture   bool   // a picture instead of a tree
@@ -42,7 +44,7 @@ type GraphQuery struct {
 func (q GraphQuery) Values() url.Values {
 	v := url.Values{}
 	for name, value := range map[string]string{
-		"namespace": q.Namespace, "target": q.Target, "kind": q.Kind, "state": q.State, "q": q.Search, "delete": string(q.Delete), "cascade": q.Cascade,
+		"namespace": q.Namespace, "target": q.Target, "kind": q.Kind, "state": q.State, "labels": q.Labels, "q": q.Search, "delete": string(q.Delete), "cascade": q.Cascade,
 	} {
 		if value != "" {
 			v.Set(name, value)
@@ -67,7 +69,7 @@ func ParseGraphQuery(v url.Values) GraphQuery {
 		depth = 0
 	}
 	return GraphQuery{
-		Namespace: v.Get("namespace"), Target: strings.TrimSpace(v.Get("target")), Kind: v.Get("kind"), State: v.Get("state"), Search: strings.TrimSpace(v.Get("q")),
+		Namespace: v.Get("namespace"), Target: strings.TrimSpace(v.Get("target")), Kind: v.Get("kind"), State: v.Get("state"), Labels: strings.TrimSpace(v.Get("labels")), Search: strings.TrimSpace(v.Get("q")),
 		Depth: max(depth, 0), Picture: v.Get("view") == "picture", Unfolded: v.Get("fold") == "no", Delete: types.UID(v.Get("delete")), Cascade: v.Get("cascade"),
 	}
 }
@@ -186,16 +188,21 @@ func statesOf(o *ownership.Object) (badges []Badge) {
 func NewGraph(o *ownership.Ownership, q GraphQuery, p *Preview) Graph {
 	g := Graph{Query: q, Objects: len(o.Objects), Unread: o.Unread, Preview: p}
 	g.count(o)
+	selector, err := labels.Parse(q.Labels)
+	if err != nil {
+		g.Failed = "the labels " + q.Labels + " can't be read: write them as for kubectl -l, such as app=web,tier!=cache"
+		return g
+	}
 	matches := map[types.UID]bool{}
 	o.Keep(func(object *ownership.Object) bool {
-		match := q.matches(object)
+		match := q.matches(object) && selector.Matches(labels.Set(object.Labels))
 		if match {
 			matches[object.UID] = true
 		}
 		return match
 	})
 	g.Shown = len(o.Objects)
-	if !q.Unfolded {
+	if !q.Unfolded && p == nil { // what happens to similar objects can differ
 		o.Fold()
 		g.Folded = o.Folded
 	}

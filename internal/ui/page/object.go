@@ -1,10 +1,13 @@
 package page
 
 import (
+	"bytes"
+	"encoding/json"
 	"net/url"
 	"slices"
 	"time"
 
+	"github.com/gleaner-dev/gleaner/hostabi"
 	"github.com/gleaner-dev/gleaner/internal/cli/explain"
 	"github.com/gleaner-dev/gleaner/operator/decide"
 	"github.com/gleaner-dev/gleaner/operator/record"
@@ -96,9 +99,44 @@ type Replay struct {
 	Result    string // as gleaner replay prints it
 	Failed    string // why there is no result
 	Available bool
+	Exchanges []Exchange
 }
 
 func (Replay) template() string { return "replay" }
+
+// Exchange is what one evaluation of a module got and returned in a round, as JSON.
+type Exchange struct {
+	Policy           string
+	Round            int
+	Request, Verdict string
+	Fault            string
+	Fuel             int64
+}
+
+// ExchangesOf returns the exchanges of a decision, as far as they were kept.
+func ExchangesOf(e record.Entry) (all []Exchange) {
+	for _, a := range e.Evaluations {
+		for i, x := range a.Exchanges {
+			shown := Exchange{Policy: a.Policy, Round: i + 1, Fault: x.Fault, Fuel: x.Fuel}
+			if text, err := hostabi.MarshalRequest(x.Request); err == nil {
+				shown.Request = indented(text)
+			}
+			if text, err := hostabi.MarshalVerdict(x.Verdict); err == nil && x.Fault == "" {
+				shown.Verdict = indented(text)
+			}
+			all = append(all, shown)
+		}
+	}
+	return all
+}
+
+func indented(document []byte) string {
+	var b bytes.Buffer
+	if json.Indent(&b, document, "", "  ") != nil {
+		return string(document)
+	}
+	return b.String()
+}
 
 // Command returns the command that does the same.
 func (r Replay) Command() string { return "gleaner replay --uid " + r.UID + " --module FILE" }

@@ -82,8 +82,30 @@ func TestNewGraph_ShowsAtMostMaxRows(t *testing.T) {
 	}
 }
 
+func TestNewGraph_SelectsByLabels(t *testing.T) {
+	o := objects(20)
+	o.Objects[13].Labels = map[string]string{"app": "web"}
+	if g := page.NewGraph(o.Clone(), page.GraphQuery{Labels: "app=web", Unfolded: true}, nil); g.Shown != 2 || g.Roots[0].Name != "p10" || g.Roots[0].Children[0].Name != "p13" {
+		t.Errorf("%d are shown", g.Shown)
+	}
+	if g := page.NewGraph(o.Clone(), page.GraphQuery{Labels: "app=web,,=", Unfolded: true}, nil); !strings.Contains(g.Failed, "kubectl -l") || len(g.Roots) != 0 {
+		t.Errorf("labels that can't be read: %q", g.Failed)
+	}
+}
+
+// An object of several similar ones is deleted: the others are not.
+func TestNewGraph_APreviewShowsEachObject(t *testing.T) {
+	o := objects(10)
+	p := &page.Preview{Outcomes: map[types.UID]page.Outcome{}}
+	p.Add("p1", page.Outcome{Class: page.Deleted, Text: "deleted"})
+	g := page.NewGraph(o, page.GraphQuery{}, p)
+	if g.Folded != 0 || len(g.Roots[0].Children) != 9 || g.Roots[0].Children[0].Outcome == nil || g.Roots[0].Children[1].Outcome != nil {
+		t.Errorf("%d are folded", g.Folded)
+	}
+}
+
 func TestGraphQuery_IsTheAddress(t *testing.T) {
-	q := page.GraphQuery{Namespace: "shop", Target: "Pod/a b", Kind: "Pod", State: "blocked", Search: "a&b", Depth: 3, Picture: true, Unfolded: true, Delete: "u/1", Cascade: "orphan"}
+	q := page.GraphQuery{Namespace: "shop", Target: "Pod/a b", Kind: "Pod", State: "blocked", Labels: "app in (a,b)", Search: "a&b", Depth: 3, Picture: true, Unfolded: true, Delete: "u/1", Cascade: "orphan"}
 	u, err := url.Parse(q.URL())
 	if err != nil {
 		t.Fatal(err)

@@ -53,5 +53,15 @@ func upload(r *http.Request) (name string, module []byte, err error) {
 
 func (s *Server) writeReplay(w http.ResponseWriter, r *http.Request, from *Sources, v page.Replay) error {
 	v.Available = from.Replay != nil
+	if from.Decision == nil {
+		return s.needsCluster(w, r, from)
+	}
+	if at, err := time.Parse(time.RFC3339Nano, v.Time); err == nil {
+		e, err := from.Decision(r.Context(), types.UID(v.UID), at)
+		v.Exchanges = page.ExchangesOf(e)
+		if err != nil && v.Failed == "" {
+			v.Failed = err.Error()
+		}
+	}
 	return s.write(w, r, from, http.StatusOK, page.Frame{Title: "Replay"}, v)
 }

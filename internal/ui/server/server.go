@@ -22,13 +22,14 @@ import (
 	"github.com/gleaner-dev/gleaner/internal/cli/stuck"
 	"github.com/gleaner-dev/gleaner/internal/ui/page"
 	"github.com/gleaner-dev/gleaner/operator/archive"
+	"github.com/gleaner-dev/gleaner/operator/record"
 )
 
 const (
 	requestLimit = 2 * time.Minute // for all that a page reads
 	maxAtOnce    = 4               // requests that read the cluster
 	maxLive      = 16              // event streams
-	liveInterval = time.Second     // between two reads for an event stream
+	liveInterval = 2 * time.Second // between two reads for an event stream
 	maxForm      = 64 << 10        // bytes of a form
 	maxUpload    = 65 << 20        // bytes of a form with a module
 )
@@ -58,6 +59,9 @@ type Sources struct {
 	// Archive lists archived objects, the newest first, and Archived reads one.
 	Archive  func(ctx context.Context, q archive.Query, limit int) (entries []archive.Header, more bool, err error)
 	Archived func(ctx context.Context, id string) (page.Archived, error)
+
+	// Decision reads a decision with the requests and verdicts of its modules.
+	Decision func(ctx context.Context, uid types.UID, at time.Time) (record.Entry, error)
 
 	// TestCase returns a decision as a case of gleaner test, and its file name.
 	TestCase func(ctx context.Context, uid types.UID, at time.Time) (name string, data []byte, err error)
