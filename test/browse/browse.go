@@ -186,20 +186,32 @@ func (b *Browser) Evaluate(script string, into any) {
 }
 
 // Text returns the visible text of the first element that a selector selects.
-func (b *Browser) Text(selector string) (text string) {
+func (b *Browser) Text(selector string) string {
 	b.Helper()
-	b.Evaluate("document.querySelector("+quote(selector)+")?.innerText ?? ''", &text)
+	text, err := b.text(selector)
+	if err != nil {
+		b.Fatal(err)
+	}
 	return text
 }
 
-// Wait waits until the visible text of an element contains a text.
+func (b *Browser) text(selector string) (text string, err error) {
+	value, err := b.step(map[string]any{"Evaluate": "document.querySelector(" + quote(selector) + ")?.innerText ?? ''"})
+	if err == nil {
+		err = json.Unmarshal(value, &text)
+	}
+	return text, err
+}
+
+// Wait waits until the visible text of an element contains a text, also on the page that a click leads to.
 func (b *Browser) Wait(selector, text string) {
 	b.Helper()
 	devtest.Eventually(b, timeout, func() error {
-		if got := b.Text(selector); !strings.Contains(got, text) {
-			return fmt.Errorf("%s has no %q: %q", selector, text, got)
+		got, err := b.text(selector) // fails while the browser goes to another page
+		if err == nil && !strings.Contains(got, text) {
+			err = fmt.Errorf("%s has no %q: %q", selector, text, got)
 		}
-		return nil
+		return err
 	})
 }
 
