@@ -5,8 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -318,15 +318,21 @@ func (w *world) fill(text string) {
 // serve serves the pages of sources until the test ends.
 func serve(t testing.TB, sources *server.Sources) (address string, stop func()) {
 	t.Helper()
-	s := httptest.NewServer(guard.Harden(server.New(func(*http.Request) *server.Sources { return sources }, func() time.Time { return now }), "127.0.0.1"))
-	stop = sync.OnceFunc(func() { s.CloseClientConnections(); s.Close() })
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// That of httptest would wait for the event stream of a browser that connects again.
+	s := &http.Server{Handler: guard.Harden(server.New(func(*http.Request) *server.Sources { return sources }, func() time.Time { return now }), "127.0.0.1"), ReadHeaderTimeout: timeout}
+	go func() { _ = s.Serve(listener) }()
+	stop = sync.OnceFunc(func() { _ = s.Close() })
 	t.Cleanup(func() {
 		if shared.Browser != nil {
 			shared.For(t).Open("about:blank") // otherwise, the next test sees that the connection is lost
 		}
 		stop()
 	})
-	return s.URL, stop
+	return "http://" + listener.Addr().String(), stop
 }
 
 const axeVersion = "4.11.0"

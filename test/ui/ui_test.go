@@ -267,10 +267,5 @@ func TestPages_AreReadableWithoutScripts(t *testing.T) {
 	b.Click("input[name=q]")
 	b.Type("pod-9")
 	b.Press("Enter")
-	devtest.Eventually(t, timeout, func() error {
-		if got := b.Text("[data-result] .summary"); !strings.HasPrefix(got, "2 objects of 22") {
-			return fmt.Errorf("%q", got)
-		}
-		return nil
-	})
+	b.Wait("[data-result] .summary", "2 objects of 22")
 }
