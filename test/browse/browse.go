@@ -83,9 +83,13 @@ func Start(ctx context.Context) (*Browser, error) {
 // Close ends the browser.
 func (d *driver) Close() {
 	_ = d.in.Close() // ends it
+	hung := time.AfterFunc(timeout, d.kill)
+	defer hung.Stop()
 	_ = d.cmd.Wait()
 	_ = os.RemoveAll(d.folder)
 }
+
+func (d *driver) kill() { _ = d.cmd.Process.Kill() }
 
 // Require skips a test if the machine has no browser, and fails it for any other error.
 func Require(t testing.TB, err error) {
@@ -123,6 +127,8 @@ func (b *Browser) step(s map[string]any) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
+	hung := time.AfterFunc(2*timeout, b.kill) // the program has a limit of its own
+	defer hung.Stop()
 	if _, err := b.in.Write(append(line, '\n')); err != nil {
 		return nil, err
 	}
