@@ -220,6 +220,9 @@ func TestUI_LetsUsersLogIn(t *testing.T) {
 	b.Press("Enter")
 	b.Wait(".tree", "Deployment/web")
 	b.Wait("header", "system:serviceaccount:default:viewer")
+	if text := b.Text(".tree"); strings.Contains(text, "Preview deletion") {
+		t.Errorf("a preview, which would evaluate modules for all users: %s", text)
+	}
 	b.Open(address + "/graph?namespace=kube-system")
 	b.Wait("main", "could not be read")
 	b.Open(address + "/")

@@ -90,6 +90,9 @@ func (f *Flags) Open(ctx context.Context, config func() (*rest.Config, error)) (
 	return replicas.OpenArchive(ctx, f.operator.Options(c))
 }
 
+// HasIdentities reports whether there is a flag --identity.
+func (f *Flags) HasIdentities() bool { return len(f.identities) != 0 }
+
 // Identities returns the identities in the files of --identity.
 func (f *Flags) Identities() ([]age.Identity, error) {
 	var all []age.Identity

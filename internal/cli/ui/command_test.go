@@ -11,18 +11,20 @@ import (
 
 func TestFlags_WrongOnesSayWhatToWrite(t *testing.T) {
 	for line, want := range map[string]string{
-		"--port=70000":                             "use a port from 1 to 65535",
-		"--address=0.0.0.0":                        "require --login",
-		"--host=example.com":                       "require --login",
-		"--login":                                  "--login requires --port",
-		"--login --port=1 -f x":                    "files have no users",
-		"--login --port=1 --address=example.com":   "use an IP address",
-		"--login --port=1 --tls-cert-file=tls.crt": "use both, or neither",
-		"--output=json":                            "unknown flag",
-		"--login --port=1 --archive=file:///x":     "a store does not know who may see what",
-		"-A -n shop":                               "use one of them",
-		"--endpoint=http://a.example":              "unencrypted",
-		"deployment/web":                           "ui does not take arguments",
+		"--port=70000":                                   "use a port from 1 to 65535",
+		"--address=0.0.0.0":                              "require --login",
+		"--host=example.com":                             "require --login",
+		"--login":                                        "--login requires --port",
+		"--login --port=1 -f x":                          "files have no users",
+		"--login --port=1 --address=example.com":         "use an IP address",
+		"--login --port=1 --tls-cert-file=tls.crt":       "use both, or neither",
+		"--output=json":                                  "unknown flag",
+		"--login --port=1 --archive=file:///x":           "a store does not know who may see what",
+		"--login --port=1 --endpoint=http://127.0.0.1:1": "requires an --endpoint with https://",
+		"--login --port=1 --identity=key.txt":            "every user would read what is encrypted",
+		"-A -n shop":                                     "use one of them",
+		"--endpoint=http://a.example":                    "unencrypted",
+		"deployment/web":                                 "ui does not take arguments",
 	} {
 		cmd := Command()
 		cmd.SetArgs(strings.Fields(line))

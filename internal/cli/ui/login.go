@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -44,6 +45,10 @@ func (s *sharing) validate(o *options) error {
 		return exit.Usagef("--login and -f can't be used together: files have no users")
 	case o.archive.Location() != "":
 		return exit.Usagef("--login and --archive can't be used together: a store does not know who may see what; the operator does")
+	case strings.HasPrefix(o.archive.Operator(nil).Endpoint, "http://"):
+		return exit.Usagef("--login requires an --endpoint with https://: without TLS, the operator shows everything to everyone")
+	case o.archive.HasIdentities():
+		return exit.Usagef("--login and --identity can't be used together: every user would read what is encrypted")
 	case o.port == 0:
 		return exit.Usagef("--login requires --port, such as --port=8443")
 	case ip == nil:
@@ -123,7 +128,7 @@ func (p opener) open(ctx context.Context, token string) (login.Session, error) {
 	}
 	sources := c.sources(p.config.Host, "")
 	sources.User = review.Status.UserInfo.Username
-	sources.Actions, sources.Replay = server.Actions{}, nil // there are commands for that
+	sources.Actions, sources.Replay, sources.Preview = server.Actions{}, nil, nil // there are commands for that
 	return login.Session{
 		User:  sources.User,
 		Pages: server.New(func(*http.Request) *server.Sources { return sources }, time.Now),

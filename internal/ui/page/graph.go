@@ -84,11 +84,12 @@ type Graph struct {
 	Folded, NotRendered int
 	States              []StateCount
 
-	Picture  template.HTML // empty: not shown
-	TooLarge bool          // for a picture
-	Unread   []string
-	Preview  *Preview // nil: none was asked for
-	Failed   string   // why there is nothing to show
+	Picture    template.HTML // empty: not shown
+	TooLarge   bool          // for a picture
+	Unread     []string
+	Preview    *Preview // nil: there is none
+	CanPreview bool     // deletions can be previewed
+	Failed     string   // why there is nothing to show
 }
 
 func (Graph) template() string { return "graph" }

@@ -47,7 +47,8 @@ type Sources struct {
 	// The result is shared, and says when it was read.
 	Graph func(ctx context.Context, namespace, target string) (*ownership.Ownership, time.Time, error)
 
-	// Preview simulates the deletion of an object in a namespace, or of a cluster-scoped one.
+	// Preview simulates the deletion of an object in a namespace, or of a cluster-scoped one. With several users it is nil, since it
+	// fetches and evaluates the modules of policies here.
 	Preview func(ctx context.Context, namespace string, uid types.UID, cascade string) (*page.Preview, error)
 
 	Stuck     func(ctx context.Context, namespace string, longerThan time.Duration) (stuck.Report, error)
@@ -206,7 +207,9 @@ func (s *Server) showGraph(w http.ResponseWriter, r *http.Request, from *Sources
 	f.At = at
 	o = o.Clone()
 	o.Limit(ownership.Limits{Depth: q.Depth})
-	return s.write(w, r, from, http.StatusOK, f, page.NewGraph(o, q, p))
+	g := page.NewGraph(o, q, p)
+	g.CanPreview = from.Preview != nil
+	return s.write(w, r, from, http.StatusOK, f, g)
 }
 
 func (s *Server) showStuck(w http.ResponseWriter, r *http.Request, from *Sources) error {
