@@ -14,7 +14,7 @@ import (
 const timeout = time.Minute
 
 var pages = []string{
-	"/", "/graph", "/graph?view=picture", "/graph?delete=web-0", "/graph?view=picture&delete=web-0&cascade=foreground", "/stuck", "/decisions", "/policies",
+	"/", "/graph", "/graph?q=pod", "/graph?view=picture", "/graph?delete=web-0", "/graph?view=picture&delete=web-0&cascade=foreground", "/stuck", "/decisions", "/policies",
 	"/object?kind=Pod&namespace=shop&name=pod-1", "/decisions/replay?uid=p1&time=2026-11-27T11:58:00Z", "/archive", "/archive/entry?id=a",
 	"/nothing",
 }
@@ -84,7 +84,7 @@ func TestGraph_IsSearchedWhileAPersonTypes(t *testing.T) {
 	b.Click("input[name=q]")
 	b.Type("pod-9")
 	b.Wait("[data-result] .summary", "2 objects of 22")
-	b.Wait(".tree", "Pod/pod-9")
+	b.Wait(".tree .match", "Pod/pod-9")
 	b.Wait(".tree", "Deployment/web-9")
 	var address2 string
 	b.Evaluate("location.search", &address2)

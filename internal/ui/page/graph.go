@@ -301,6 +301,9 @@ func nodes(o *ownership.Ownership, p *Preview, matches map[types.UID]bool, notRe
 	return roots
 }
 
+// Filters reports whether only some objects are selected, which are marked among their owners.
+func (q GraphQuery) Filters() bool { return q.Kind != "" || q.State != "" || q.Labels != "" || q.Search != "" }
+
 // URL returns the address of the page with another query.
 func (q GraphQuery) URL() string {
 	if v := q.Values().Encode(); v != "" {
