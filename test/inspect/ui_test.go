@@ -62,6 +62,15 @@ func (s *testbed) kubectl(t *testing.T, args ...string) {
 	}
 }
 
+// window returns a browser that ends with the test.
+func window(t *testing.T) *browse.Browser {
+	t.Helper()
+	b, err := browse.Start(t.Context())
+	browse.Require(t, err)
+	t.Cleanup(b.Close)
+	return b.For(t)
+}
+
 // token returns the token of a new service account without permissions.
 func (s *testbed) token(t *testing.T, name string) string {
 	t.Helper()
@@ -79,10 +88,7 @@ func (s *testbed) token(t *testing.T, name string) string {
 // The cluster and its operator, as an administrator sees them.
 func TestUI_ShowsWhatHappensInTheCluster(t *testing.T) {
 	s := sharedTestbed(t)
-	b, err := browse.Start(t.Context())
-	browse.Require(t, err)
-	t.Cleanup(b.Close)
-	b = b.For(t)
+	b := window(t)
 	s.kubectl(t, "apply", "-f", "testdata/asker.yaml")
 	s.kubectl(t, "create", "namespace", "ui")
 	t.Cleanup(func() {
@@ -151,10 +157,7 @@ func TestUI_ShowsWhatHappensInTheCluster(t *testing.T) {
 // What a user may not read is unknown, and what the user may not do fails.
 func TestUI_HasThePermissionsOfTheUser(t *testing.T) {
 	s := sharedTestbed(t)
-	b, err := browse.Start(t.Context())
-	browse.Require(t, err)
-	t.Cleanup(b.Close)
-	b = b.For(t)
+	b := window(t)
 	config := rest.AnonymousClientConfig(s.cluster.RESTConfig())
 	config.BearerToken = s.token(t, "nobody")
 	path := filepath.Join(t.TempDir(), "kubeconfig")
@@ -176,10 +179,7 @@ func TestUI_HasThePermissionsOfTheUser(t *testing.T) {
 // Users who log in see what their tokens may read, and can change nothing.
 func TestUI_LetsUsersLogIn(t *testing.T) {
 	s := sharedTestbed(t)
-	b, err := browse.Start(t.Context())
-	browse.Require(t, err)
-	t.Cleanup(b.Close)
-	b = b.For(t)
+	b := window(t)
 	s.kubectl(t, "create", "namespace", "logins")
 	s.kubectl(t, "create", "deployment", "web", "--image=example.com/web", "-n", "logins")
 	token := s.token(t, "viewer")

@@ -248,7 +248,7 @@ func TestPages_SayWhatAUserMayNotRead(t *testing.T) {
 	b.Click("input[name=reason]")
 	b.Type("x")
 	b.Click("button.danger")
-	b.Wait("main", "This was not done, or not completely")
+	b.Wait("main", "The operation failed or is incomplete")
 }
 
 func TestPages_AreReadableWithoutScripts(t *testing.T) {

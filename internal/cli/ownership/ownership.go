@@ -120,7 +120,7 @@ func Of(ctx context.Context, s *survey.Survey, d graph.Dump, target types.UID) *
 	return result
 }
 
-// Clone returns a copy, whose objects can be limited and folded.
+// Clone returns a copy. Limiting or folding it does not change the original.
 func (o *Ownership) Clone() *Ownership {
 	clone := *o
 	clone.Objects = slices.Clone(o.Objects)

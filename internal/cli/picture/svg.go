@@ -63,7 +63,7 @@ type Options struct {
 	Class func(*ownership.Object) string // a class of its box; "": that of its state only
 }
 
-// Inline draws the same as a part of an HTML page, whose stylesheet has the colors.
+// Inline draws the same picture as an SVG element for an HTML page. The colors are in the stylesheet of the page.
 func Inline(o *ownership.Ownership, options Options) string {
 	d := newDrawing(o)
 	var b strings.Builder

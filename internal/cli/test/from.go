@@ -152,7 +152,7 @@ func casesOf(t records.Transcript, module string, warnings io.Writer) ([]byte, e
 	return bytes.Join([][]byte{[]byte(note), header, list}, nil), nil
 }
 
-// CasesOf returns the only evaluation of a module in a record as cases of a test, whose module is to be named.
+// CasesOf converts the only module evaluation in a record to test cases. Their module is policy.rego, to be replaced.
 func CasesOf(e record.Entry) ([]byte, error) {
 	t, err := records.Only(e)
 	if err != nil {

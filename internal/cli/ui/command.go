@@ -38,8 +38,8 @@ with Gleaner installed, the pages also show what its operator does and has decid
 Only the buttons to pause and resume deletions, and to restore archived objects, change anything, with your permissions.
 
 With --login, the pages are for several users, at https://ADDRESS:PORT: each logs in with a token of the cluster, sees what that
-token may read, and can change nothing. The command needs no permissions of its own, only the address of the API server. Requests
-whose Host header names neither an address of this machine nor a --host are refused.`
+token may read, and can change nothing. The command needs no permissions of its own, only the address of the API server. A request
+is refused unless its Host header is a loopback address, --address or a --host.`
 
 const (
 	loopback          = "127.0.0.1"

@@ -46,7 +46,7 @@ func (s *sharing) validate(o *options) error {
 	case o.archive.Location() != "":
 		return exit.Usagef("--login and --archive can't be used together: a store does not know who may see what; the operator does")
 	case strings.HasPrefix(o.archive.Operator(nil).Endpoint, "http://"):
-		return exit.Usagef("--login requires an --endpoint with https://: without TLS, the operator shows everything to everyone")
+		return exit.Usagef("--login requires an --endpoint with https://: without TLS, the operator does not authenticate users")
 	case o.archive.HasIdentities():
 		return exit.Usagef("--login and --identity can't be used together: every user would read what is encrypted")
 	case o.port == 0:
@@ -119,7 +119,7 @@ func (p opener) open(ctx context.Context, token string) (login.Session, error) {
 	case apierrors.IsUnauthorized(err):
 		return login.Session{}, errors.New("the API server does not accept the token: it may have expired, or be of another cluster")
 	case err != nil:
-		return login.Session{}, fmt.Errorf("ask the API server whose token it is: %w", err)
+		return login.Session{}, fmt.Errorf("authenticate the token: %w", err)
 	}
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discovery.NewDiscoveryClient(kube.Discovery().RESTClient())))
 	c, err := newCluster(config, mapper, p.archive, metav1.NamespaceDefault)

@@ -14,11 +14,11 @@ import (
 // policy allows what the pages have: nothing from elsewhere, and nothing that is written in a page itself.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// Harden returns a handler that answers requests for some hosts only, and none that another site has caused; and whose responses
-// keep browsers from reading more into them than what they are.
+// Harden protects a handler. Requests for hosts that are not listed are refused with 421, because a name that someone else
+// controls can resolve to this address (DNS rebinding). Cross-origin requests that are not safe are refused with 403 (CSRF).
+// Responses get headers with a Content-Security-Policy, and others that restrict what browsers do with them.
 //
-// A host is as in the header Host, without the port. Others are refused, since a name of another owner can point to
-// this address (DNS rebinding).
+// A host is the value of the Host header without the port.
 func Harden(next http.Handler, hosts ...string) http.Handler {
 	origin := http.NewCrossOriginProtection().Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -139,7 +139,7 @@ func (h *Handler) pages(w http.ResponseWriter, r *http.Request) {
 
 // form shows the form for a token.
 func (h *Handler) form(w http.ResponseWriter, code int, next, failed string) {
-	m := page.Message{Heading: "Log in", Text: "Pages show what a token of the cluster may read.", Login: true, Next: local(next), Failed: failed}
+	m := page.Message{Heading: "Log in", Text: "Pages show what your token is allowed to read.", Login: true, Next: local(next), Failed: failed}
 	var b bytes.Buffer
 	if err := page.Render(&b, page.Frame{Title: "Log in", From: h.from, Bare: true}, m); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
@@ -163,7 +163,7 @@ func (h *Handler) logIn(w http.ResponseWriter, r *http.Request) {
 	token, next := strings.TrimSpace(r.PostFormValue("token")), r.PostFormValue("next")
 	switch {
 	case token == "":
-		h.form(w, http.StatusBadRequest, next, "Write a token.")
+		h.form(w, http.StatusBadRequest, next, "Enter a token.")
 		return
 	case !h.attempts.Allow():
 		h.form(w, http.StatusTooManyRequests, next, "Too many attempts: try again in a few seconds.")

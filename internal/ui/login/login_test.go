@@ -16,15 +16,15 @@ import (
 	"github.com/gleaner-dev/gleaner/internal/ui/login"
 )
 
-// house is a Handler whose tokens are names of users.
-type house struct {
+// fixture is a Handler that accepts names of users as tokens.
+type fixture struct {
 	*login.Handler
 	mu     sync.Mutex
 	closed []string
 }
 
-func newHouse() *house {
-	h := &house{}
+func newFixture() *fixture {
+	h := &fixture{}
 	h.Handler = login.New("test", func(_ context.Context, token string) (login.Session, error) {
 		if strings.HasPrefix(token, "bad") {
 			return login.Session{}, errors.New("the API server does not know the token")
@@ -38,7 +38,7 @@ func newHouse() *house {
 	return h
 }
 
-func (h *house) send(method, target string, form url.Values, cookies ...*http.Cookie) *http.Response {
+func (h *fixture) send(method, target string, form url.Values, cookies ...*http.Cookie) *http.Response {
 	r := httptest.NewRequest(method, target, strings.NewReader(form.Encode()))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	for _, c := range cookies {
@@ -49,7 +49,7 @@ func (h *house) send(method, target string, form url.Values, cookies ...*http.Co
 	return w.Result()
 }
 
-func (h *house) logIn(t *testing.T, token string) *http.Cookie {
+func (h *fixture) logIn(t *testing.T, token string) *http.Cookie {
 	t.Helper()
 	got := h.send("POST", "/login", url.Values{"token": {token}, "next": {"/graph?q=a"}})
 	if got.StatusCode != http.StatusSeeOther || got.Header.Get("Location") != "/graph?q=a" || len(got.Cookies()) != 1 {
@@ -58,7 +58,7 @@ func (h *house) logIn(t *testing.T, token string) *http.Cookie {
 	return got.Cookies()[0]
 }
 
-func (h *house) expect(t *testing.T, c *http.Cookie, want int) {
+func (h *fixture) expect(t *testing.T, c *http.Cookie, want int) {
 	t.Helper()
 	if got := h.send("GET", "/graph", nil, c); got.StatusCode != want {
 		t.Errorf("status %d, want %d", got.StatusCode, want)
@@ -66,7 +66,7 @@ func (h *house) expect(t *testing.T, c *http.Cookie, want int) {
 }
 
 func TestLogin_GivesACookieThatScriptsAndOtherSitesDoNotGet(t *testing.T) {
-	h := newHouse()
+	h := newFixture()
 	c := h.logIn(t, "jane")
 	if !c.HttpOnly || !c.Secure || c.SameSite != http.SameSiteStrictMode || c.Value == "jane" || !strings.HasPrefix(c.Name, "__Host-") {
 		t.Errorf("cookie %+v", c)
@@ -87,7 +87,7 @@ func TestLogin_GivesACookieThatScriptsAndOtherSitesDoNotGet(t *testing.T) {
 }
 
 func TestLogin_LeadsToThesePagesOnly(t *testing.T) {
-	h := newHouse()
+	h := newFixture()
 	for next, want := range map[string]string{"//attacker.example": "/", "https://attacker.example": "/", `/\attacker.example`: "/", "/stuck": "/stuck", "": "/", "/login": "/"} {
 		got := h.send("POST", "/login", url.Values{"token": {"jane"}, "next": {next}})
 		if at := got.Header.Get("Location"); at != want {
@@ -98,7 +98,7 @@ func TestLogin_LeadsToThesePagesOnly(t *testing.T) {
 
 func TestSessions_EndByThemselves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse()
+		h := newFixture()
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { h.Run(ctx) })
@@ -124,7 +124,7 @@ func TestSessions_EndByThemselves(t *testing.T) {
 
 func TestSessions_AreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse()
+		h := newFixture()
 		var first *http.Cookie
 		for n := range 100 {
 			time.Sleep(time.Second)
@@ -143,7 +143,7 @@ func TestSessions_AreLimited(t *testing.T) {
 
 func TestSessions_OneUserHasThree_AndTheOldestEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse()
+		h := newFixture()
 		other := h.logIn(t, "other")
 		var all []*http.Cookie
 		for range 4 {
@@ -159,7 +159,7 @@ func TestSessions_OneUserHasThree_AndTheOldestEnds(t *testing.T) {
 
 func TestLogin_AttemptsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse()
+		h := newFixture()
 		codes := map[int]int{}
 		for range 30 {
 			codes[h.send("POST", "/login", url.Values{"token": {"bad"}}).StatusCode]++

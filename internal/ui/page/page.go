@@ -51,7 +51,7 @@ type Frame struct {
 	At      time.Time // when the content was read
 	Refresh int       // seconds after which a browser without JavaScript reads the page again; 0: never
 
-	// Live is the path of an event stream whose events replace the content; empty: the content does not change.
+	// Live is the path of the event stream that updates the content. Empty: it is not updated.
 	Live string
 
 	Content any

@@ -122,5 +122,5 @@ func (s *Server) finished(w http.ResponseWriter, r *http.Request, from *Sources,
 }
 
 func (s *Server) failed(w http.ResponseWriter, r *http.Request, from *Sources, code int, err error) error {
-	return s.write(w, r, from, code, page.Frame{Title: "Not done"}, page.Message{Heading: "This was not done, or not completely", Text: err.Error()})
+	return s.write(w, r, from, code, page.Frame{Title: "Not done"}, page.Message{Heading: "The operation failed or is incomplete", Text: err.Error()})
 }
