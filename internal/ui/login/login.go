@@ -55,6 +55,14 @@ type Handler struct {
 type session struct {
 	Session
 	began, used time.Time
+	ended       context.Context    // requests of the session end with it, such as event streams
+	end         context.CancelFunc // of ended
+}
+
+// close ends the requests of the session, and then the session.
+func (s *session) close() {
+	s.end()
+	s.Close()
 }
 
 // New returns a Handler for a cluster with a name.
@@ -105,7 +113,7 @@ func (h *Handler) end(which func(*session) bool) {
 	}
 	h.mu.Unlock()
 	for _, s := range ended {
-		s.Close()
+		s.close()
 	}
 }
 
@@ -127,7 +135,10 @@ func (h *Handler) find(r *http.Request) *session {
 
 func (h *Handler) pages(w http.ResponseWriter, r *http.Request) {
 	if s := h.find(r); s != nil {
-		s.Pages.ServeHTTP(w, r)
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		defer context.AfterFunc(s.ended, cancel)()
+		s.Pages.ServeHTTP(w, r.WithContext(ctx))
 		return
 	}
 	if r.Method != http.MethodGet || strings.HasPrefix(r.URL.Path, "/live/") {
@@ -208,11 +219,12 @@ func (h *Handler) add(id string, opened Session) bool {
 	}
 	fits := len(h.all) < maxSessions
 	if fits {
-		h.all[id] = &session{Session: opened, began: h.now(), used: h.now()}
+		ended, end := context.WithCancel(context.Background())
+		h.all[id] = &session{Session: opened, began: h.now(), used: h.now(), ended: ended, end: end}
 	}
 	h.mu.Unlock()
 	if ended != nil {
-		ended.Close()
+		ended.close()
 	}
 	return fits
 }

@@ -122,6 +122,22 @@ func TestSessions_EndByThemselves(t *testing.T) {
 	})
 }
 
+// An event stream lasts as long as its page is open, and must not outlast the session.
+func TestSessions_EndTheirRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := login.New("test", func(context.Context, string) (login.Session, error) {
+			return login.Session{User: "jane", Close: func() {}, Pages: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })}, nil
+		}, http.NotFoundHandler(), time.Now)
+		f := &fixture{Handler: h}
+		c := f.logIn(t, "token")
+		var stream sync.WaitGroup
+		stream.Go(func() { f.send("GET", "/live/now", nil, c) })
+		synctest.Wait()
+		f.send("POST", "/logout", nil, c)
+		stream.Wait() // otherwise, the test is deadlocked
+	})
+}
+
 func TestSessions_AreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFixture()
