@@ -3,6 +3,7 @@ package run
 import (
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,7 +34,7 @@ func (op *Operator) Show() debug.Source {
 		RecordsSince: v.recordedSince,
 		Status:       v.status,
 		Cascades:     v.cascades,
-		Queue:        v.queue,
+		Queue:        atMostEvery(queueInterval, v.queue),
 	}
 	if archived := op.ArchiveReader(); archived != nil {
 		shown.Stored = recordlog.Reader{Archive: archived}.Entries
@@ -82,8 +83,28 @@ func (v view) unsynced() []string {
 	return lines
 }
 
-// maxQueued is the number of queued objects that are shown.
-const maxQueued = 10
+const (
+	maxQueued     = 10              // queued objects that are shown
+	queueInterval = 2 * time.Second // between two searches of the queue, which block it, however many clients read it
+)
+
+// atMostEvery returns a function that calls another one if the last call was longer ago than an interval, and else returns its
+// result again.
+func atMostEvery[T any](interval time.Duration, read func() T) func() T {
+	var (
+		mu   sync.Mutex // covers what follows
+		last T
+		at   time.Time
+	)
+	return func() T {
+		mu.Lock()
+		defer mu.Unlock()
+		if at.IsZero() || time.Since(at) >= interval {
+			last, at = read(), time.Now()
+		}
+		return last
+	}
+}
 
 func (v view) queue() debug.Queue {
 	q := debug.Queue{Length: v.store.PendingCount()}

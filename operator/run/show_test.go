@@ -2,6 +2,7 @@ package run
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gleaner-dev/gleaner/operator/graphstore"
@@ -31,4 +32,20 @@ func TestRecords_ReachBackToWhenTheReplicaBeganToLead(t *testing.T) {
 	if since := (view{op}).recordedSince(); !since.IsZero() {
 		t.Errorf("a replica that has lost the lease has all records since %s", since)
 	}
+}
+
+func TestAtMostEvery_ReadsOncePerInterval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := 0
+		read := atMostEvery(2*time.Second, func() int { n++; return n })
+		for range 100 {
+			if got := read(); got != 1 {
+				t.Fatalf("read %d times at once", got)
+			}
+		}
+		time.Sleep(2 * time.Second)
+		if got := read(); got != 2 {
+			t.Errorf("read %d times after the interval", got)
+		}
+	})
 }
