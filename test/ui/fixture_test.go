@@ -302,7 +302,7 @@ func resources(text string) (all []*unstructured.Unstructured) {
 
 func (w *world) fill(text string) {
 	w.now = page.Now{
-		Installed: true, Unread: []string{"records: " + text},
+		Installed: true, CascadesKnown: true, RatesKnown: true, PausesKnown: true, Unread: []string{"records: " + text},
 		Replicas: []replicas.Health{
 			{Replica: "gleaner-system/gleaner-0", Status: debug.Status{Collecting: true, Leading: true, Collector: "primary", Version: "v1.2.3", Message: text}},
 			{Replica: "gleaner-system/gleaner-1", Err: errors.New("connection refused " + text)},

@@ -173,7 +173,7 @@ func (c *cluster) resources(ctx context.Context) (all []*unstructured.Unstructur
 func (c *cluster) now(ctx context.Context) (page.Now, error) {
 	n := c.operator.now(ctx)
 	book := finalizers.ReadLimits(ctx, c.gleaner)
-	n.Unread = append(n.Unread, book.Unread...)
+	n.Unread, n.PausesKnown = append(n.Unread, book.Unread...), len(book.Unread) == 0
 	for _, p := range book.Pauses {
 		inForce := meta.IsStatusConditionTrue(p.Status.Conditions, v1alpha1.ConditionInForce)
 		n.Pauses = append(n.Pauses, page.PauseState{Kind: kindOf(p.GetNamespace()), Namespace: p.GetNamespace(), Name: p.GetName(), Text: pauseText(*p.Spec), InForce: inForce})

@@ -103,13 +103,16 @@ func (o *operator) records(ctx context.Context, s replicas.Selection) (found rep
 // now returns what the operator says about itself and what it does.
 func (o *operator) now(ctx context.Context) (n page.Now) {
 	err := o.use(ctx, func(all []*replicas.Replica) {
+		n.CascadesKnown = len(all) != 0
 		n.Installed = len(all) != 0
 		n.Replicas = replicas.QueryHealth(ctx, all)
 		found := replicas.QueryRecords(ctx, all, replicas.Selection{InMemory: true, Limit: maxNewest})
+		n.RatesKnown = found.Since != nil // of a leader
 		n.Rates = page.NewRates(found.Entries, found.Since, time.Now())
 		for _, r := range all {
 			var c debug.Cascades
 			if err := r.Get(ctx, "/debug/gc/cascades", &c); err != nil {
+				n.CascadesKnown = false
 				n.Unread = append(n.Unread, "cascades of "+r.Name+": "+err.Error())
 				continue
 			}

@@ -88,6 +88,10 @@ type Now struct {
 	Pauses    []PauseState
 	Budgets   []Resource
 	CanPause  bool
+
+	// Without one of these, its absence means nothing: it could not be read, at least partially.
+	CascadesKnown, RatesKnown, PausesKnown bool
+
 	Unread    []string // what could not be read, with the reason
 	Installed bool     // the operator was found
 	Notice    string   // what the last action did

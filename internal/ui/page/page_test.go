@@ -143,6 +143,22 @@ func TestHealth_TheWorstConditionCounts(t *testing.T) {
 	}
 }
 
+// The zero value says nothing about the cluster.
+func TestNow_WhatWasNotReadIsUnknown(t *testing.T) {
+	for _, known := range []bool{false, true} {
+		var b strings.Builder
+		n := page.Now{Installed: true, CascadesKnown: known, RatesKnown: known, PausesKnown: known}
+		if err := page.Fragment(&b, page.Frame{At: now}, n); err != nil {
+			t.Fatal(err)
+		}
+		for _, claim := range []string{">None<", "0 deletions", "Nothing is being deleted"} {
+			if strings.Contains(b.String(), claim) != known {
+				t.Errorf("known: %t: says %q: %t", known, claim, !known)
+			}
+		}
+	}
+}
+
 func TestRates_CountDeletionsOfTheLastMinute(t *testing.T) {
 	entry := func(ago time.Duration, action record.Action, namespace, failed string) record.Entry {
 		return record.Entry{Time: now.Add(-ago), Action: action, Object: record.Object{Kind: "Pod", Namespace: namespace, Name: "p"}, Error: failed, Policy: "GCPolicy a/b"}
