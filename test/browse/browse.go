@@ -47,7 +47,7 @@ type driver struct {
 }
 
 // errNone means that the machine has no browser.
-var errNone = errors.New("Chromium was not found: run apt-get install chromium; with " + RequiredVariable + "=required, this is a failure")
+var errNone = errors.New("find a browser: no Chromium on the PATH: run apt-get install chromium; with " + RequiredVariable + "=required, this is a failure")
 
 // Start starts a browser, which ends with Close or with this process. The folder of the package has to be two levels below the
 // root.
