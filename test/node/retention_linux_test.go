@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
 	"github.com/gleaner-dev/gleaner/devcluster/node"
@@ -189,12 +188,12 @@ func TestNodeRetention_AsksBeforeARemoval_AndKeepsWhatPoliciesKeep(t *testing.T)
 				q.Status = v1alpha1.ImageRemovalRequestStatus{Decision: v1alpha1.ImageKeep, DecidedBy: "ClusterGCPolicy base", After: "1h"}
 			}
 			if err := b.api.Status().Update(b.Context(), &q); err != nil {
-				return client.IgnoreNotFound(err) // it has waited for long enough, and asks again
+				return err // if it is gone, the node has waited for long enough, and asks again
 			}
 			answered[q.Spec.Image.Names[0]] = q.Spec
 		}
 		got, err := b.has("a", "b")
-		if err == nil && !slices.Equal(got, []string{"a"}) {
+		if err == nil && (!slices.Equal(got, []string{"a"}) || len(answered) != 2) { // either can be the first one
 			err = fmt.Errorf("the node has %q, answered were %d requests", got, len(answered))
 		}
 		return err
