@@ -14,7 +14,7 @@ import (
 	"github.com/gleaner-dev/gleaner/policies/source"
 )
 
-var newHooks = []string{"finalize", "collect", "propagate"}
+var newHooks = []string{"finalize", "propagate", "collect", "protect", "retain"}
 
 // newModuleFolder writes a module, and makes its folder the current one.
 func newModuleFolder(t *testing.T, lang, hook string) {
@@ -134,7 +134,7 @@ func TestModuleNew_InvalidArguments(t *testing.T) {
 		"no text to YAML":      {[]string{"--lang", "go", "true"}, "use another, such as true-things"},
 		"no language":          {[]string{"a"}, "use --lang go or --lang rego"},
 		"another language":     {[]string{"--lang", "rust", "a"}, "use go or rego"},
-		"another hook":         {[]string{"--lang", "go", "--hook", "validate", "a"}, "use finalize, collect or propagate"},
+		"another hook":         {[]string{"--lang", "go", "--hook", "validate", "a"}, "use finalize, propagate, collect, protect or retain"},
 		"a flag that is not":   {[]string{"--language", "go", "a"}, "--language"},
 		"an empty name at all": {[]string{"--lang", "go", ""}, "such as bucket-cleaner"},
 	} {

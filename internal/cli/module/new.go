@@ -26,6 +26,11 @@ type newModule struct {
 	dir  string
 }
 
+// newHooks are the hooks that have templates.
+var newHooks = []hostabi.Hook{hostabi.HookFinalize, hostabi.HookPropagate, hostabi.HookCollect, hostabi.HookProtect, hostabi.HookRetain}
+
+const hookList = "finalize, propagate, collect, protect or retain"
+
 func moduleNew() *cobra.Command {
 	o := newModule{hook: string(hostabi.HookFinalize)}
 	cmd := &cobra.Command{
@@ -45,7 +50,7 @@ func moduleNew() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&o.lang, "lang", "", "`language` of the module: go or rego")
-	cmd.Flags().StringVar(&o.hook, "hook", o.hook, "`hook` of the module: finalize, collect or propagate")
+	cmd.Flags().StringVar(&o.hook, "hook", o.hook, "`hook` of the module: "+hookList)
 	cmd.Flags().StringVar(&o.dir, "dir", "", "`directory` to create; by default NAME")
 	return cmd
 }
@@ -73,8 +78,8 @@ func (o *newModule) complete() error {
 		return exit.AsUsage(errors.New("--lang is required: use --lang go or --lang rego"))
 	case o.lang != "go" && o.lang != "rego":
 		return exit.AsUsage(fmt.Errorf("--lang=%s: use go or rego", o.lang))
-	case !slices.Contains([]string{"finalize", "collect", "propagate"}, o.hook):
-		return exit.AsUsage(fmt.Errorf("--hook=%s: use finalize, collect or propagate", o.hook))
+	case !slices.Contains(newHooks, hostabi.Hook(o.hook)):
+		return exit.AsUsage(fmt.Errorf("--hook=%s: use %s", o.hook, hookList))
 	}
 	if o.dir == "" {
 		o.dir = o.name
@@ -145,6 +150,14 @@ func (o *newModule) source() string {
 	default:
 		return "policy.go"
 	}
+}
+
+// resources returns the template of the resources: all hooks but finalize are those of policies.
+func (o *newModule) resources() string {
+	if o.hook == string(hostabi.HookFinalize) {
+		return "all/finalize.resources.yaml"
+	}
+	return "all/policy.resources.yaml"
 }
 
 // sourceTest returns the test file of the main source file.

@@ -42,7 +42,7 @@ func (o *newModule) authorFiles() ([]newFile, error) {
 	all := [][2]string{ // to, from
 		{"README.md", o.lang + "/README.md"},
 		{"cases.yaml", "all/" + o.hook + ".cases.yaml"},
-		{"resources.yaml", "all/" + o.hook + ".resources.yaml"},
+		{"resources.yaml", o.resources()},
 		{"kustomization.yaml", "all/kustomization.yaml"},
 	}
 	if o.lang == "rego" {
