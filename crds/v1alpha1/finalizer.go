@@ -285,6 +285,12 @@ type StalledObject struct {
 	// +optional
 	Message string `json:"message,omitempty"`
 
+	// Number of attempts of the module: it increases after a wait and after a failure, as in
+	// its requests. Not set if the module has not been evaluated.
+	//
+	// +optional
+	Attempts int32 `json:"attempts,omitempty"`
+
 	// The time since which the object has been stalled.
 	SinceTime metav1.Time `json:"sinceTime"`
 

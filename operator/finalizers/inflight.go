@@ -28,7 +28,7 @@ func (f inFlightIntent) stuck(t *pendingObject, now time.Time) (Stuck, bool) {
 		return Stuck{}, false
 	}
 	s := Stuck{
-		Object: t.object, Reason: noResponse, Since: f.since, Deadline: t.deadline,
+		Object: t.object, Reason: noResponse, Attempts: t.attempt, Since: f.since, Deadline: t.deadline,
 		Message: fmt.Sprintf("%s: no response since %s", f.description, f.since.UTC().Format(time.RFC3339)),
 	}
 	if _, is := stuckReasons[t.reason]; is { // was stuck before

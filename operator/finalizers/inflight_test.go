@@ -53,12 +53,12 @@ func TestWait_AfterAFailedIntentIsStuckUntilOneSucceeds(t *testing.T) {
 			}
 			w.wantOutcome(Blocked, "the server is away: DELETE https://s3.example.com/b: "+c.wantMessage)
 			got := w.stuck()
-			if len(got) != 1 || got[0].Reason != "Blocked" || !got[0].Since.Equal(start) || got[0].NextRetry.IsZero() {
+			if len(got) != 1 || got[0].Reason != "Blocked" || got[0].Attempts != 1 || !got[0].Since.Equal(start) || got[0].NextRetry.IsZero() {
 				t.Fatalf("%+v", got)
 			}
 			w.advance(2 * time.Minute)
 			w.reconcile(o)
-			if got = w.stuck(); len(got) != 1 || !got[0].Since.Equal(start) {
+			if got = w.stuck(); len(got) != 1 || got[0].Attempts != 2 || !got[0].Since.Equal(start) {
 				t.Fatalf("since has changed: %+v", got)
 			}
 			w.execute = func(hostabi.Intent) hostabi.Result { return hostabi.Result{HTTP: &hostabi.HTTPResult{Status: 200}} }

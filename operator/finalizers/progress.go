@@ -28,6 +28,7 @@ type Stuck struct {
 	Object    graph.Object
 	Reason    string
 	Message   string
+	Attempts  int // of the module, counted as in its requests; 0: none
 	Since     time.Time
 	NextRetry time.Time // zero: when something changes
 	Deadline  time.Time // zero: none
@@ -68,7 +69,7 @@ func (s *controller) progress() Progress {
 		if inFlight, is := t.inFlight.stuck(t, now); is {
 			p.Stuck = append(p.Stuck, inFlight)
 		} else if reason, is := stuckReasons[t.reason]; is {
-			p.Stuck = append(p.Stuck, Stuck{Object: t.object, Reason: reason, Message: t.message, Since: t.since, NextRetry: t.nextRetry, Deadline: t.deadline})
+			p.Stuck = append(p.Stuck, Stuck{Object: t.object, Reason: reason, Message: t.message, Attempts: t.attempt, Since: t.since, NextRetry: t.nextRetry, Deadline: t.deadline})
 		}
 	}
 	slices.SortFunc(p.Stuck, func(a, b Stuck) int {

@@ -2,6 +2,7 @@ package run
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -211,7 +212,7 @@ func (v view) progress(uid types.UID) policystatus.Progress {
 		apiVersion, kind := s.Object.Kind.ToAPIVersionAndKind()
 		to.Stalled = append(to.Stalled, v1alpha1.StalledObject{
 			APIVersion: apiVersion, Kind: kind, Namespace: s.Object.Namespace, Name: s.Object.Name, UID: string(s.Object.UID),
-			Reason: s.Reason, Message: s.Message, SinceTime: metav1.NewTime(s.Since).Rfc3339Copy(),
+			Reason: s.Reason, Message: s.Message, Attempts: int32(min(s.Attempts, math.MaxInt32)), SinceTime: metav1.NewTime(s.Since).Rfc3339Copy(),
 			NextRetryTime: timeOf(s.NextRetry), DeadlineTime: timeOf(s.Deadline),
 		})
 	}

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"io"
+	"strconv"
 	"time"
 
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
@@ -68,9 +69,18 @@ func showHolder(s printer.Section, h finalizers.Finalizer) {
 	s.Field("message", h.Message, "")
 	s.Field("last error", h.Error, printer.Bad)
 	s.Field("stuck since", printer.Moment(h.Since), "")
+	s.Field("attempts", attempts(h), "")
 	s.Field("next retry", nextRetry(h), "")
 	s.Field("deadline", printer.Moment(h.Deadline), "")
 	s.Field("to do", h.Advice, printer.Hint)
+}
+
+// attempts returns the number of attempts; "" if there are none.
+func attempts(h finalizers.Finalizer) string {
+	if h.Attempts == 0 {
+		return ""
+	}
+	return strconv.Itoa(h.Attempts)
 }
 
 // nextRetry returns the time of the next retry, or "due" instead of a time in the past.

@@ -47,10 +47,11 @@ type Finalizer struct {
 	Advice   string `json:"do"`              // what to do about it
 
 	// From the status of a Finalizer or ClusterFinalizer, or from records.
-	Reason    string       `json:"reason,omitempty"`  // as in records, events and logs
-	Message   string       `json:"message,omitempty"` // of the policy or the module
-	Error     string       `json:"error,omitempty"`   // the last error
-	Since     *metav1.Time `json:"since,omitempty"`   // when it got stuck
+	Reason    string       `json:"reason,omitempty"`   // as in records, events and logs
+	Message   string       `json:"message,omitempty"`  // of the policy or the module
+	Error     string       `json:"error,omitempty"`    // the last error
+	Attempts  int          `json:"attempts,omitempty"` // of its module
+	Since     *metav1.Time `json:"since,omitempty"`    // when it got stuck
 	NextRetry *metav1.Time `json:"nextRetry,omitempty"`
 	RetryDue  bool         `json:"retryDue,omitempty"` // the time of the next retry has passed
 	Deadline  *metav1.Time `json:"deadline,omitempty"`
@@ -230,6 +231,7 @@ func (b *Resources) describeServed(h *Finalizer, o Object, by []FinalizerResourc
 	if stuck.NextRetryTime != nil {
 		h.SetRetry(stuck.NextRetryTime.Time, b.ReadAt)
 	}
+	h.Attempts = int(stuck.Attempts)
 	if stuck.DeadlineTime != nil {
 		h.Deadline = stuck.DeadlineTime
 	}

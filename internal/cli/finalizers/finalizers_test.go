@@ -90,12 +90,12 @@ func TestDescribe_ServedFinalizerShowsStatus(t *testing.T) {
 	s := finalizerResource("bucket", "example.com/bucket")
 	s.Status.StalledObjects = []v1alpha1.StalledObject{
 		{UID: "other", Reason: "Fault", Message: "another"},
-		{UID: "uid", Reason: "Error", Message: "no answer", SinceTime: since, NextRetryTime: &retry, DeadlineTime: &deadline},
+		{UID: "uid", Reason: "Error", Message: "no answer", Attempts: 3, SinceTime: since, NextRetryTime: &retry, DeadlineTime: &deadline},
 	}
 	got := (&Resources{Finalizers: []FinalizerResource{s}}).Describe(secret(nil), "example.com/bucket")
 	want := Finalizer{
 		Name: "example.com/bucket", Kind: Served, Owner: "ClusterFinalizer bucket", WaitsFor: "its module to finish",
-		Reason: "FinalizerError", Error: "no answer", Since: &since, NextRetry: &retry, Deadline: &deadline, Advice: got.Advice,
+		Reason: "FinalizerError", Error: "no answer", Attempts: 3, Since: &since, NextRetry: &retry, Deadline: &deadline, Advice: got.Advice,
 	}
 	if diff := cmp.Diff(want, got); diff != "" || got.Advice == "" {
 		t.Error(diff)
