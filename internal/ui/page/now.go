@@ -2,7 +2,9 @@ package page
 
 import (
 	"cmp"
+	"math"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/gleaner-dev/gleaner/internal/cli/replicas"
@@ -19,14 +21,16 @@ const maxRates = 10 // of each sort
 
 // Rate is how many deletions were made for one cause within RateWindow.
 type Rate struct {
-	Name  string
-	Count int
-	Share int // percent of all
+	Name      string
+	Count     int
+	Share     int    // percent of all
+	PerSecond string // on average, such as 1.5
 }
 
 // Rates are how many deletions were made within RateWindow, by cause.
 type Rates struct {
 	Deletions, Would               int
+	PerSecond                      string // deletions, on average, such as 1.5
 	ByOwner, ByPolicy, ByNamespace []Rate
 	Since                          *time.Time // when the records begin, if that is within the window
 }
@@ -50,11 +54,23 @@ func NewRates(entries []record.Entry, since *time.Time, now time.Time) Rates {
 		policies[cmp.Or(e.Policy, "without a policy")]++
 		namespaces[cmp.Or(e.Object.Namespace, "cluster-scoped")]++
 	}
-	r.ByOwner, r.ByPolicy, r.ByNamespace = ranked(owners, r.Deletions), ranked(policies, r.Deletions), ranked(namespaces, r.Deletions)
-	if since != nil && now.Sub(*since) < RateWindow {
+	window := RateWindow
+	if since != nil && now.Sub(*since) < window {
 		r.Since = since
+		window = max(now.Sub(*since), time.Second)
 	}
+	r.PerSecond = perSecond(r.Deletions, window)
+	r.ByOwner, r.ByPolicy, r.ByNamespace = ranked(owners, r.Deletions, window), ranked(policies, r.Deletions, window), ranked(namespaces, r.Deletions, window)
 	return r
+}
+
+// perSecond returns the average of a count within a window, with two significant digits below 10.
+func perSecond(count int, window time.Duration) string {
+	average := float64(count) / window.Seconds()
+	if average >= 10 {
+		return strconv.FormatFloat(math.Round(average), 'f', -1, 64)
+	}
+	return strconv.FormatFloat(average, 'g', 2, 64)
 }
 
 // ownerOf returns the root of the cascade that a deletion belongs to.
@@ -69,10 +85,10 @@ func ownerOf(e record.Entry) string {
 	}
 }
 
-func ranked(counts map[string]int, whole int) []Rate {
+func ranked(counts map[string]int, whole int, window time.Duration) []Rate {
 	var all []Rate
 	for name, n := range counts {
-		all = append(all, Rate{name, n, percent(n, whole)})
+		all = append(all, Rate{name, n, percent(n, whole), perSecond(n, window)})
 	}
 	slices.SortFunc(all, func(a, b Rate) int { return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Name, b.Name)) })
 	return all[:min(len(all), maxRates)]

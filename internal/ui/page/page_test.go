@@ -168,7 +168,7 @@ func TestRates_CountDeletionsOfTheLastMinute(t *testing.T) {
 		entry(2*time.Minute, record.Delete, "a", ""), entry(time.Second, record.Delete, "a", ""), entry(time.Second, record.Delete, "b", ""), entry(time.Second, record.Delete, "b", ""),
 		entry(time.Second, record.Delete, "b", "conflict"), entry(time.Second, record.None, "b", ""),
 	}, &began, now)
-	if r.Deletions != 3 || fmt.Sprint(r.ByNamespace) != "[{b 2 66} {a 1 33}]" || fmt.Sprint(r.ByPolicy) != "[{GCPolicy a/b 3 100}]" || r.Since == nil {
+	if r.Deletions != 3 || fmt.Sprint(r.ByNamespace) != "[{b 2 66 0.067} {a 1 33 0.033}]" || fmt.Sprint(r.ByPolicy) != "[{GCPolicy a/b 3 100 0.1}]" || r.PerSecond != "0.1" || r.Since == nil {
 		t.Errorf("%+v", r)
 	}
 }
