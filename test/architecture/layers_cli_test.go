@@ -110,6 +110,10 @@ var cliLayers = map[string]layer{
 		internal: []string{"crds/v1alpha1", "internal/cli/finalizers", "operator/escape"},
 		external: []string{"golang.org/x/sync", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
 	},
+	"internal/cli/governed": {
+		internal: []string{"crds/v1alpha1", "operator/survey", "policies"},
+		external: []string{"k8s.io/apimachinery"},
+	},
 	"internal/cli/ownership": {
 		internal: []string{"internal/cli/printer", "operator/candidate", "operator/decide", "operator/graph", "operator/record", "operator/survey"},
 		external: []string{"k8s.io/apimachinery", "k8s.io/utils"},
@@ -237,7 +241,7 @@ var cliLayers = map[string]layer{
 	"internal/cli/ui": {
 		internal: []string{
 			"crds/v1alpha1", "internal/cli/archive", "internal/cli/arguments", "internal/cli/entries", "internal/cli/exit", "internal/cli/explain", "internal/cli/finalizers",
-			"internal/cli/history", "internal/cli/input", "internal/cli/kubectl", "internal/cli/ownership", "internal/cli/pause", "internal/cli/preview", "internal/cli/printer",
+			"internal/cli/governed", "internal/cli/history", "internal/cli/input", "internal/cli/kubectl", "internal/cli/ownership", "internal/cli/pause", "internal/cli/preview", "internal/cli/printer",
 			"internal/cli/replay", "internal/cli/replicas", "internal/cli/restore", "internal/cli/stuck", "internal/cli/test", "internal/ui/guard", "internal/ui/login",
 			"internal/ui/page", "internal/ui/server", "operator/archive", "operator/cascadelog", "operator/debug", "operator/graph", "operator/preview", "operator/record",
 			"operator/survey",
@@ -248,13 +252,13 @@ var cliLayers = map[string]layer{
 	"internal/ui/login": {internal: []string{"internal/ui/page"}, external: []string{"golang.org/x/time"}},
 	"internal/ui/page": {
 		pure: true, internal: []string{
-			"crds/v1alpha1", "hostabi", "internal/cli/explain", "internal/cli/ownership", "internal/cli/picture", "internal/cli/printer", "internal/cli/replicas", "internal/cli/stuck",
+			"crds/v1alpha1", "hostabi", "internal/cli/explain", "internal/cli/governed", "internal/cli/ownership", "internal/cli/picture", "internal/cli/printer", "internal/cli/replicas", "internal/cli/stuck",
 			"operator/archive", "operator/cascadelog", "operator/completion", "operator/debug", "operator/decide", "operator/escape", "operator/record",
 		},
 		external: []string{"k8s.io/apimachinery", "k8s.io/utils"},
 	},
 	"internal/ui/server": {
-		internal: []string{"internal/cli/explain", "internal/cli/ownership", "internal/cli/replicas", "internal/cli/stuck", "internal/ui/page", "operator/archive", "operator/record"},
+		internal: []string{"internal/cli/explain", "internal/cli/governed", "internal/cli/ownership", "internal/cli/replicas", "internal/cli/stuck", "internal/ui/page", "operator/archive", "operator/record"},
 		external: []string{"k8s.io/apimachinery"},
 	},
 }

@@ -13,7 +13,6 @@ import (
 	"testing"
 
 	"github.com/gleaner-dev/gleaner/devcluster"
-	"github.com/gleaner-dev/gleaner/devcluster/devtest"
 
 	// The sources of the command. Go caches the results of tests, and can't detect
 	// that these depend on a binary that another process builds.
@@ -133,12 +132,7 @@ func runDocument(t *testing.T, name string, blocks []block, failed bool) {
 	if set.own != nil || sharedDev.process == nil || failed {
 		return
 	}
-	devtest.Eventually(t, timeout, func() error {
-		if left := leftovers(t); len(left) != 0 {
-			return fmt.Errorf("not cleaned up: %q", left)
-		}
-		return nil
-	})
+	expectCleanedUp(t)
 }
 
 // prepare puts a session into the state in which a document's reader begins.
@@ -234,23 +228,3 @@ func (s *session) serve(line string) string {
 	return fmt.Sprintf("(cd %s && exec bash -c %q) >$TMPDIR/server.log 2>&1 & "+
 		"until (exec 3<>/dev/tcp/%s/%s) 2>/dev/null; do kill -0 $! || { cat $TMPDIR/server.log; false; }; sleep 0.1; done", s.tree, line, host, port)
 }
-
-// leftovers returns the names of the objects that a document has left behind.
-func leftovers(t *testing.T) []string {
-	t.Helper()
-	list := func(arguments ...string) []string {
-		out, err := sharedDev.kubectl(t, append([]string{"get", "-o", "name"}, arguments...)...)
-		if err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
-		return strings.Fields(out)
-	}
-	left := append(list("gleaner", "-A"), list("all,configmaps,persistentvolumeclaims,rolebindings,serviceaccounts", "-n", "default")...)
-	left = append(left, list("namespaces")...)
-	return slices.DeleteFunc(left, func(name string) bool {
-		return slices.Contains(defaultObjects, name) || strings.HasPrefix(name, "namespace/kube-")
-	})
-}
-
-// defaultObjects are the objects that always exist.
-var defaultObjects = []string{"service/kubernetes", "configmap/kube-root-ca.crt", "serviceaccount/default", "namespace/default"}

@@ -13,6 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
 	"github.com/gleaner-dev/gleaner/devcluster/child"
 )
 
@@ -97,11 +100,13 @@ func (d *dev) stop() error {
 	return d.process.Wait()
 }
 
-// kubectl runs kubectl for the control plane.
-func (d *dev) kubectl(t *testing.T, arguments ...string) (string, error) {
-	t.Helper()
-	command := exec.CommandContext(t.Context(), "bash", "-c", d.export+`; exec kubectl "$@"`, "kubectl")
-	command.Args = append(command.Args, arguments...)
-	out, err := command.CombinedOutput()
-	return string(out), err
+// config returns the configuration of a client that is not limited.
+func (d *dev) config() (*rest.Config, error) {
+	_, after, _ := strings.Cut(d.export, "KUBECONFIG=")
+	path, _, _ := strings.Cut(after, " ")
+	config, err := clientcmd.BuildConfigFromFlags("", path)
+	if err == nil {
+		config.QPS = -1
+	}
+	return config, err
 }

@@ -15,12 +15,12 @@ func TestDev_KubectlDoesNotUseCacheOfEarlierControlPlane(t *testing.T) {
 	s := newSession(t, tree)
 	s.replace = strings.NewReplacer()
 	s.useDevCluster(t)
-	server, err := sharedDev.kubectl(t, "config", "view", "--minify", "-o", "jsonpath={.clusters[0].cluster.server}")
+	config, err := sharedDev.config()
 	if err != nil {
-		t.Fatalf("%v: %s", err, server)
+		t.Fatal(err)
 	}
 	home := t.TempDir()
-	cache := filepath.Join(home, ".kube/cache/discovery", strings.ReplaceAll(strings.TrimPrefix(server, "https://"), ":", "_"))
+	cache := filepath.Join(home, ".kube/cache/discovery", strings.ReplaceAll(strings.TrimPrefix(config.Host, "https://"), ":", "_"))
 	if err := os.MkdirAll(cache, 0o700); err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,7 @@ const checkFunction = `check() { "$@" || [ $? = 1 ]; }
 `
 
 // goneFunction waits until objects are deleted.
-const goneFunction = `gone() { until [ -z "$(kubectl get "$@" --ignore-not-found -o name)" ]; do sleep 0.1; done; }
+const goneFunction = `gone() { until [ -z "$(kubectl get "$@" --ignore-not-found -o name)" ]; do sleep 0.5; done; }
 `
 
 // createClaim creates a claim that a policy of the library protects.
@@ -39,7 +39,7 @@ spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
 END`
 
 // deleteClaim deletes it, once the API server has noticed that nothing protects it any more.
-const deleteClaim = `until kubectl delete pvc data; do sleep 0.1; done`
+const deleteClaim = `until kubectl delete pvc data; do sleep 0.5; done`
 
 // removeNodeAgent removes what runs on nodes, of which the control plane has none. The types stay: clients have them in their caches.
 const removeNodeAgent = `kubectl delete noderetentionpolicies --all
@@ -156,9 +156,9 @@ spec:
     protect: {decision: Deny, reason: "it has data=precious: back it up, then run kubectl label pvc NAME data-"}
   mode: Enforce
 END
-until ! kubectl delete pvc database --dry-run=server; do sleep 0.1; done`,
+until ! kubectl delete pvc database --dry-run=server; do sleep 0.5; done`,
 		after: `kubectl delete clustergcpolicy protect-data
-until kubectl delete pvc database; do sleep 0.1; done`,
+until kubectl delete pvc database; do sleep 0.5; done`,
 	},
 	"docs/howto/pause-deletions.md": {
 		before:  checkFunction,
@@ -168,7 +168,7 @@ until kubectl delete pvc database; do sleep 0.1; done`,
 	"docs/install.md": {
 		own:     completeCluster,
 		replace: []string{"former=", "kubectl create secret generic gleaner-state-keys -n gleaner-system --from-literal=current=$(head -c 32 /dev/urandom | base64)\nformer="},
-		before:  `until kubectl get serviceaccount default; do sleep 0.1; done`,
+		before:  `until kubectl get serviceaccount default; do sleep 0.5; done`,
 	},
 	"docs/policies.md": {
 		before: `kubectl create namespace shop
@@ -216,7 +216,7 @@ spec:
   resources: {requests: {storage: 1Gi}}
 END
 kubectl delete configmap owner -n shop
-until [ -z "$(kubectl get pvc data -n shop -o jsonpath={.metadata.ownerReferences})" ]; do sleep 0.1; done`,
+until [ -z "$(kubectl get pvc data -n shop -o jsonpath={.metadata.ownerReferences})" ]; do sleep 0.5; done`,
 		replace: operatorReplacements,
 		after: `kubectl delete clustergcpolicies,clusterpolicymodules --all
 kubectl delete namespace shop`,

@@ -128,6 +128,8 @@ func TestUI_ShowsWhatHappensInTheCluster(t *testing.T) {
 		}
 		return nil
 	})
+	b.Click(`a[href="/policies?count=yes"]`)
+	b.Wait("main", "Governs jobs in batch: 0 objects")
 
 	const stuck = `{"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "stuck", "namespace": "ui", "finalizers": ["example.com/drain"]}}`
 	if err := os.WriteFile(file, []byte(stuck), 0o600); err != nil {

@@ -22,6 +22,7 @@ import (
 	"github.com/gleaner-dev/gleaner/hostabi"
 	"github.com/gleaner-dev/gleaner/internal/cli/explain"
 	"github.com/gleaner-dev/gleaner/internal/cli/finalizers"
+	"github.com/gleaner-dev/gleaner/internal/cli/governed"
 	"github.com/gleaner-dev/gleaner/internal/cli/ownership"
 	"github.com/gleaner-dev/gleaner/internal/cli/replicas"
 	"github.com/gleaner-dev/gleaner/internal/cli/stuck"
@@ -235,6 +236,9 @@ func (w *world) sources(text string) *server.Sources {
 		Resources: func(context.Context) ([]*unstructured.Unstructured, bool, []string, error) {
 			return resources(text), true, []string{"pauses: forbidden " + text}, w.failure()
 		},
+		Governed: func(_ context.Context, all []*unstructured.Unstructured) (map[types.UID]governed.Count, error) {
+			return map[types.UID]governed.Count{all[0].GetUID(): {Objects: 12, AtMost: true}}, w.failure()
+		},
 		TestCase: func(context.Context, types.UID, time.Time) (string, []byte, error) {
 			return "gleaner_test.yaml", []byte("cases: []\n"), nil
 		},
@@ -286,7 +290,7 @@ func resources(text string) (all []*unstructured.Unstructured) {
 		return map[string]any{"type": kind, "status": status, "reason": reason, "message": reason + " because " + text, "lastTransitionTime": now.Format(time.RFC3339)}
 	}
 	for _, o := range []map[string]any{
-		{"kind": "GCPolicy", "metadata": map[string]any{"name": "keep", "namespace": "shop"}, "spec": map[string]any{"mode": "Enforce", "resources": []any{map[string]any{"apiGroups": []any{"apps"}, "resources": []any{"deployments"}}}},
+		{"kind": "GCPolicy", "metadata": map[string]any{"name": "keep", "namespace": "shop", "uid": "keep"}, "spec": map[string]any{"mode": "Enforce", "resources": []any{map[string]any{"apiGroups": []any{"apps"}, "resources": []any{"deployments"}}}},
 			"status": map[string]any{"conditions": []any{condition("Accepted", "True", "Accepted"), condition("ModuleReady", "False", "Faulty")}}},
 		{"kind": "ClusterFinalizer", "metadata": map[string]any{"name": "bucket"}, "status": map[string]any{"conditions": []any{condition("Accepted", "True", "Accepted")}, "pending": int64(3)}},
 		{"kind": "RetentionPolicy", "metadata": map[string]any{"name": "old", "namespace": "shop"}, "spec": map[string]any{"mode": "Monitor"}, "status": map[string]any{

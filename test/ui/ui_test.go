@@ -14,7 +14,7 @@ import (
 const timeout = time.Minute
 
 var pages = []string{
-	"/", "/graph", "/graph?q=pod", "/graph?view=picture", "/graph?delete=web-0", "/graph?view=picture&delete=web-0&cascade=foreground", "/stuck", "/decisions", "/policies",
+	"/", "/graph", "/graph?q=pod", "/graph?view=picture", "/graph?delete=web-0", "/graph?view=picture&delete=web-0&cascade=foreground", "/stuck", "/decisions", "/policies", "/policies?count=yes",
 	"/object?kind=Pod&namespace=shop&name=pod-1", "/decisions/replay?uid=p1&time=2026-11-27T11:58:00Z", "/archive", "/archive/entry?id=a",
 	"/nothing",
 }
@@ -257,7 +257,7 @@ func TestPages_AreReadableWithoutScripts(t *testing.T) {
 	b.Scripts(false)
 	defer b.Scripts(true)
 	for path, want := range map[string]string{
-		"/": "Cascades in progress", "/graph": "Deployment/web-0", "/stuck": "example.com/drain", "/decisions": "OwnersAbsent", "/policies": "ModuleReady",
+		"/": "Cascades in progress", "/graph": "Deployment/web-0", "/stuck": "example.com/drain", "/decisions": "OwnersAbsent", "/policies": "ModuleReady", "/policies?count=yes": ": at most 12 objects, before its conditions",
 		"/object?kind=Pod&name=p": "It is being deleted",
 	} {
 		b.Open(address + path)

@@ -83,7 +83,7 @@ func newCluster(config *rest.Config, mapper meta.RESTMapper, from *entries.Flags
 func (c *cluster) sources(from, namespace string) *server.Sources {
 	return &server.Sources{
 		From: from, Namespace: namespace, Namespaces: c.namespaces, Graph: c.surveys.graph, Preview: c.preview, Stuck: c.stuck, Object: c.object,
-		Records: c.records, Now: c.now, Resources: c.resources, Decision: c.decision, TestCase: c.testCase, Replay: c.replay, Archive: c.entries, Archived: c.entry,
+		Records: c.records, Now: c.now, Resources: c.resources, Governed: c.surveys.governed, Decision: c.decision, TestCase: c.testCase, Replay: c.replay, Archive: c.entries, Archived: c.entry,
 		Actions: server.Actions{Pause: c.pause, Resume: c.resume, Restore: c.restore},
 	}
 }

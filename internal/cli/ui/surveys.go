@@ -10,8 +10,10 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/gleaner-dev/gleaner/internal/cli/governed"
 	"github.com/gleaner-dev/gleaner/internal/cli/input"
 	"github.com/gleaner-dev/gleaner/internal/cli/kubectl"
 	"github.com/gleaner-dev/gleaner/internal/cli/ownership"
@@ -66,12 +68,8 @@ func (s *surveys) graph(ctx context.Context, namespace, target string) (*ownersh
 	r := s.of(namespace)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.input == nil || time.Since(r.at) > surveyFor {
-		a, err := s.read(ctx, namespace)
-		if err != nil {
-			return nil, time.Time{}, err
-		}
-		r.input, r.at, r.parts = a, time.Now(), map[string]*ownership.Ownership{}
+	if err := r.refresh(ctx, s.read, namespace); err != nil {
+		return nil, time.Time{}, err
 	}
 	if known := r.parts[target]; known != nil {
 		return known, r.at, nil
@@ -81,6 +79,39 @@ func (s *surveys) graph(ctx context.Context, namespace, target string) (*ownersh
 		r.parts[target] = o
 	}
 	return o, r.at, err
+}
+
+// refresh reads again what is too old. The caller holds the lock.
+func (r *reading) refresh(ctx context.Context, read func(context.Context, string) (*input.Input, error), namespace string) error {
+	if r.input != nil && time.Since(r.at) <= surveyFor {
+		return nil
+	}
+	a, err := read(ctx, namespace)
+	if err != nil {
+		return err
+	}
+	r.input, r.at, r.parts = a, time.Now(), map[string]*ownership.Ownership{}
+	return nil
+}
+
+// governed implements server.Sources.Governed.
+func (s *surveys) governed(ctx context.Context, resources []*unstructured.Unstructured) (map[types.UID]governed.Count, error) {
+	r := s.of("")
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.refresh(ctx, s.read, ""); err != nil {
+		return nil, err
+	}
+	index, counts := governed.NewIndex(r.input.Survey), map[types.UID]governed.Count{}
+	for _, o := range resources {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if n, selects, err := index.Count(o); err == nil && selects { // a spec that can't be read has a condition that says so
+			counts[o.GetUID()] = n
+		}
+	}
+	return counts, nil
 }
 
 // partOf returns the owners and dependents of a target, or all in a namespace.

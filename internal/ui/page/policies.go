@@ -16,6 +16,7 @@ type Resource struct {
 	Kind, Namespace, Name string
 	Mode                  string   // Monitor or Enforce; empty: it has none
 	Governs               []string // which resources it selects
+	Objects               string   // how many objects it selects, if they were counted
 	Created               time.Time
 	Facts                 []Fact // from its spec and status
 	Conditions            []metav1.Condition
@@ -30,6 +31,7 @@ type Fact struct{ Name, Value string }
 type Policies struct {
 	Groups    []PolicyGroup
 	Installed bool // Gleaner's types are served
+	Counted   bool // the objects that they select were counted
 	Unread    []string
 	Failed    string // why there is nothing to show
 }

@@ -10,6 +10,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gleaner-dev/gleaner/internal/cli/governed"
+	"github.com/gleaner-dev/gleaner/internal/cli/printer"
 )
 
 // groups are the sections of the page Policies, with the kinds in each, and what to do if there is none.
@@ -25,14 +29,19 @@ var groups = []struct {
 	{"Modules", "Apply a PolicyModule or ClusterPolicyModule to give policies and finalizers a module.", []string{"PolicyModule", "ClusterPolicyModule"}},
 }
 
-// GroupResources returns Gleaner's resources in the sections of the page Policies.
-func GroupResources(objects []*unstructured.Unstructured) []PolicyGroup {
+// GroupResources returns Gleaner's resources in the sections of the page Policies. The counts are those of the objects that they select,
+// by UID; one that is missing is not shown.
+func GroupResources(objects []*unstructured.Unstructured, counts map[types.UID]governed.Count) []PolicyGroup {
 	var all []PolicyGroup
 	for _, g := range groups {
 		section := PolicyGroup{Name: g.name, Empty: g.empty}
 		for _, o := range objects {
 			if slices.Contains(g.kinds, o.GetKind()) {
-				section.Resources = append(section.Resources, resourceOf(o))
+				r := resourceOf(o)
+				if n, is := counts[o.GetUID()]; is {
+					r.Objects = countOf(n)
+				}
+				section.Resources = append(section.Resources, r)
 			}
 		}
 		all = append(all, section)
@@ -59,6 +68,21 @@ func resourceOf(o *unstructured.Unstructured) Resource {
 	}
 	slices.SortFunc(r.Facts, func(a, b Fact) int { return cmp.Compare(a.Name, b.Name) })
 	return r
+}
+
+// countOf says how many objects a resource selects.
+func countOf(n governed.Count) string {
+	text := printer.Count(n.Objects, "object", "objects")
+	switch {
+	case n.AtLeast && n.AtMost:
+		return text + " that could be read, before its conditions"
+	case n.AtLeast:
+		return "at least " + text
+	case n.AtMost:
+		return "at most " + text + ", before its conditions"
+	default:
+		return text
+	}
 }
 
 // governs returns what a rule selects, such as deployments.apps.

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gleaner-dev/gleaner/internal/cli/explain"
+	"github.com/gleaner-dev/gleaner/internal/cli/governed"
 	"github.com/gleaner-dev/gleaner/internal/cli/ownership"
 	"github.com/gleaner-dev/gleaner/internal/cli/replicas"
 	"github.com/gleaner-dev/gleaner/internal/cli/stuck"
@@ -56,6 +57,9 @@ type Sources struct {
 	Records   func(context.Context, replicas.Selection) (replicas.Records, error)
 	Now       func(context.Context) (page.Now, error)
 	Resources func(context.Context) (all []*unstructured.Unstructured, installed bool, unread []string, err error)
+
+	// Governed counts the objects that policies and other resources select, by the UIDs of those.
+	Governed func(context.Context, []*unstructured.Unstructured) (map[types.UID]governed.Count, error)
 
 	// Archive lists archived objects, the newest first, and Archived reads one.
 	Archive  func(ctx context.Context, q archive.Query, limit int) (entries []archive.Header, more bool, err error)
@@ -246,7 +250,16 @@ func (s *Server) showPolicies(w http.ResponseWriter, r *http.Request, from *Sour
 	}
 	f := page.Frame{Title: "Policies"}
 	all, installed, unread, err := from.Resources(r.Context())
-	v := page.NewPolicies(page.GroupResources(all), installed, unread)
+	var counts map[types.UID]governed.Count
+	counted := r.URL.Query().Get("count") == "yes"
+	if counted && err == nil && len(all) != 0 {
+		var problem error
+		if counts, problem = from.Governed(r.Context(), all); problem != nil {
+			unread = append(unread, "objects, which were to be counted: "+problem.Error())
+		}
+	}
+	v := page.NewPolicies(page.GroupResources(all, counts), installed, unread)
+	v.Counted = counted
 	if err != nil {
 		v.Failed = err.Error()
 	}
