@@ -25,7 +25,7 @@ PACKAGES := ./... $(MODULE)/hostabi/...
 EXAMPLES := $(patsubst %/go.mod,%,$(wildcard examples/*/go.mod))
 
 # What tests need and the product does not, kept out of its dependencies.
-ASIDE := test/s3 test/prometheus test/kubelet test/browser
+ASIDE := test/s3 test/prometheus test/kubelet test/browser tools/release
 
 # Test lanes: each package with tests is in exactly one, which a test in ./test checks. In a lane,
 # the slowest packages come first.
@@ -45,7 +45,7 @@ SLOWEST := ./test/docs ./test/deploy
 # Nested modules with tests; ./test/examples runs those of examples.
 UNIT_MODULES    := sdk/go
 CLUSTER_MODULES := test/prometheus
-LONG_MODULES    := test/kubelet
+LONG_MODULES    := test/kubelet tools/release
 
 # Packages tested at the same time: those with a control plane mostly wait.
 PARALLEL ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) * 3 / 2)))
@@ -100,14 +100,25 @@ build: ## build bin/gleaner and bin/gleaner-dev
 	@$(GO_RUN) ./tools/build/main.go -o $(BIN) -version '$(VERSION)' -os '$(GOOS)' -arch '$(GOARCH)'
 	@$(GO_RUN) ./tools/build/main.go -o $(DEV) -name gleaner-dev -version '$(VERSION)' -os '$(GOOS)' -arch '$(GOARCH)' ./cmd/gleaner-dev
 
+IMAGE_FOLDER := bin/image
+
 # For a registry that wants a password: "docker login", "crane auth login" or the like, once.
 .PHONY: image
 image: $(addprefix build-image-,amd64 arm64) ## make a container image in bin/image, and push it to $IMAGE if that is set
-	go run ./tools/image/main.go -folder bin/image -version $(VERSION) -revision "$$(git rev-parse HEAD 2>/dev/null || true)" $(if $(IMAGE),-push $(IMAGE)) $(BIN)-linux-amd64 $(BIN)-linux-arm64
+	go run ./tools/image/main.go -folder $(IMAGE_FOLDER) -version $(VERSION) -revision "$$(git rev-parse HEAD 2>/dev/null || true)" $(if $(IMAGE),-push $(IMAGE)) $(BIN)-linux-amd64 $(BIN)-linux-arm64
 
 .PHONY: build-image-amd64 build-image-arm64
 build-image-amd64 build-image-arm64: build-image-%:
 	GOOS=linux GOARCH=$* go build -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o $(BIN)-linux-$* ./cmd/gleaner
+
+RELEASE = cd tools/release && GOWORK=off go run . -root ../.. -folder ../../dist -image ../../dist/image -version '$(VERSION)' $(if $(PUSH),-registry '$(PUSH)') \
+	-revision "$$(git rev-parse HEAD 2>/dev/null || true)" $(if $(PLATFORMS),-platforms '$(PLATFORMS)')
+
+.PHONY: release
+release: ## write the files of a release into dist: make release VERSION=v1.2.3, and push its image to the repository $PUSH if that is set
+	$(RELEASE) -check
+	$(MAKE) --no-print-directory image IMAGE_FOLDER=dist/image VERSION='$(VERSION)' $(if $(PUSH),IMAGE='$(PUSH):$(VERSION)')
+	$(RELEASE)
 
 .PHONY: bench
 bench: build ## measure Gleaner compared with the collector of kube-controller-manager (about three quarters of an hour)
@@ -209,18 +220,18 @@ COMPILE := env $${race:+CGO_ENABLED=1} GOGC=400 go list -export -deps -test -f '
 
 # Each package is tested once: under the race detector if it is in UNIT and has locks, and a C compiler
 # is there. Control planes compete for the processors already: "make test-release" is for them. What takes
-# flags is tested after the others, and the scripts of DIFFERENTIAL, which mostly wait, beside that.
+# flags, and mostly waits, is tested after the others, and beside it one package at a time under the race detector.
 .PHONY: events-all
 events-all:
 	failed=0; work=$$(mktemp -d); trap 'rm -rf "$$work"' EXIT; \
 	go list $(UNIT) >"$$work/unit"; go list $(LOCKED) | grep -xF -f "$$work/unit" >"$$work/raced"; go list $(DIFFERENTIAL) >"$$work/beside"; \
 	race=; if command -v "$$(CGO_ENABLED=1 go env CC)" >/dev/null; then race=-race; fi; \
 	$(TESTALL) -timeout 45m $$(go list $(SLOWEST) $(CLUSTER) $(LONG) $(UNIT) | grep -vxF -f "$$work/beside" -f "$$work/raced") || failed=1; \
-	$(TESTALL) -timeout 30m $(DIFFERENTIAL) -scripts $(SCRIPTS) >"$$work/events" & \
-	$(TESTALL) -timeout 30m $(COMPANION) -companion -mode-dependent | sed 's|\("Package":"[^"]*\)"|\1 -companion"|' || failed=1; \
-	wait $$! || failed=1; cat "$$work/events"; \
+	{ $(TESTALL) -timeout 30m $(DIFFERENTIAL) -scripts $(SCRIPTS) || touch "$$work/failed"; \
+	$(TESTALL) -timeout 30m $(COMPANION) -companion -mode-dependent | sed 's|\("Package":"[^"]*\)"|\1 -companion"|' || touch "$$work/failed"; } >"$$work/events" & \
 	$(COMPILE) $$(cat "$$work/raced") >/dev/null || true; \
-	$(RACED) -timeout 30m $$(cat "$$work/raced") || failed=1; \
+	$(RACED) -p 1 -timeout 30m $$(cat "$$work/raced") || failed=1; \
+	wait; cat "$$work/events"; [[ ! -e "$$work/failed" ]] || failed=1; \
 	if [ -n "$$race" ]; then $(TESTALL) -run '^($(ALONE_TESTS))$$' $(ALONE) || failed=1; fi; \
 	$(call in-modules,$(UNIT_MODULES) $(CLUSTER_MODULES) $(LONG_MODULES)) exit $$failed
 

@@ -32,12 +32,13 @@ func (e *env) follow(g *operator) *program.Log {
 	return out
 }
 
-// waitForLines waits until each name is in exactly one line of an output about an object that was deleted.
+// waitForLines waits until each name is in exactly one line of an output about an object that was deleted. Another one, AlreadyGone, is of
+// a second attempt, before the watch has shown the first.
 func (e *env) waitForLines(out *program.Log, names ...string) {
 	e.Helper()
 	devtest.Eventually(e, timeout, func() error {
 		for _, name := range names {
-			if n := linesWith(out.String(), "/"+name+": deleted"); n != 1 {
+			if n := linesWith(out.String(), "/"+name+": deleted (Background), since"); n != 1 {
 				return fmt.Errorf("%d lines about %s:\n%s", n, name, out)
 			}
 		}

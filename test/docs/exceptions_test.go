@@ -93,6 +93,8 @@ var exceptions = []exception{
 		&runner{"test/deploy/policies_test.go", []string{"func TestPolicies_AreEnforcedByTheServiceAccount("}}},
 	{"docs/install.md", "kubectl -n gleaner-system rollout status deployment/gleaner", needsNodes,
 		&runner{"test/deploy/policies_test.go", []string{"func TestPolicies_AreEnforcedByTheServiceAccount("}}},
+	{"docs/install.md", "make release VERSION=v1.2.3 PUSH=registry.example.com/gleaner", "it needs a registry and a section of the changelog",
+		&runner{"tools/release/release_test.go", []string{"func TestRelease_IsReproducible("}}},
 	{"docs/install.md", "make image                                            # in bin/image, in the OCI layout", "it needs a registry",
 		&runner{"test/deploy/image_test.go", []string{"func TestImage_IsPulledFromARegistryAndCollects("}}},
 	{"docs/install.md", `kubectl -n gleaner-system create secret generic gleaner-archive \`, "it needs a bucket", nil},
