@@ -49,7 +49,9 @@ var (
 
 // Build makes the control plane and kubectl from source, once per user and
 // version, and returns at once when that has been done. Processes that call it
-// at the same time wait for one another. Progress may be nil.
+// at the same time wait for one another. Progress may be nil. If the environment
+// variable KUBEBUILDER_ASSETS names a folder with kube-apiserver, etcd and kubectl
+// of the same minor version, only the rest is built.
 func Build(ctx context.Context, progress io.Writer) (Binaries, error) {
 	return controlPlane.build(ctx, []program{etcd, apiServer, controllerManager, client}, progress)
 }
@@ -67,9 +69,19 @@ func (n nested) build(ctx context.Context, programs []program, progress io.Write
 	if err != nil {
 		return Binaries{}, err
 	}
-	target := filepath.Join(base, module.key)
+	target, version := filepath.Join(base, module.key), module.version
+	var from assets
+	var refused error
+	if n.folder == controlPlane.folder {
+		if from, refused = findAssets(ctx, version); from.folder != "" {
+			target, version = filepath.Join(base, from.key(module)), from.version
+		}
+	}
 	if len(missing(target, programs)) == 0 {
-		return binariesIn(target, module.version), nil
+		return binariesIn(target, version), nil
+	}
+	if refused != nil {
+		fmt.Fprintf(progress, "%s: building from source, since %v\n", label, refused)
 	}
 	if err := os.MkdirAll(target, 0o755); err != nil {
 		return Binaries{}, fmt.Errorf("create cache folder: %w", err)
@@ -79,12 +91,17 @@ func (n nested) build(ctx context.Context, programs []program, progress io.Write
 		return Binaries{}, err
 	}
 	defer unlock()
+	if from.folder != "" {
+		if err := from.link(target); err != nil {
+			return Binaries{}, err
+		}
+	}
 	if left := missing(target, programs); len(left) > 0 { // another process may have built them meanwhile
 		if err := buildInto(ctx, module, target, left, progress); err != nil {
 			return Binaries{}, err
 		}
 	}
-	return binariesIn(target, module.version), nil
+	return binariesIn(target, version), nil
 }
 
 func cacheFolder() (string, error) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -18,12 +19,15 @@ const kubectlSkew = 1
 // kubectlTimeout is how long the kubectl on the PATH may take to print its version.
 const kubectlTimeout = 10 * time.Second
 
-// FindKubectl returns the kubectl on the PATH, for Options.Kubectl, or the reason
+// FindKubectl returns the kubectl in KUBEBUILDER_ASSETS, see Build, or that on the PATH, for Options.Kubectl, or the reason
 // why it is of no use: it is missing, or its version does not support the API server.
 func FindKubectl(ctx context.Context) (string, error) {
 	module, err := controlPlane.locate()
 	if err != nil {
 		return "", err
+	}
+	if a, err := findAssets(ctx, module.version); err == nil && a.folder != "" {
+		return filepath.Join(a.folder, executable(kubectlName)), nil
 	}
 	return findKubectl(ctx, module.version)
 }
