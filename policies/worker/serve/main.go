@@ -9,7 +9,6 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
-	"syscall"
 
 	"github.com/gleaner-dev/gleaner/policies/rego"
 	"github.com/gleaner-dev/gleaner/policies/wasm/sandbox"
@@ -74,9 +73,4 @@ func run(args []string) error {
 		return fmt.Errorf("greet the operator: %w", err)
 	}
 	return server.Serve(context.Background(), conn)
-}
-
-func isSocket(file int) bool {
-	var stat syscall.Stat_t
-	return syscall.Fstat(file, &stat) == nil && stat.Mode&syscall.S_IFMT == syscall.S_IFSOCK
 }
