@@ -120,18 +120,22 @@ func (r *release) write(ctx context.Context) error {
 	return r.save(files)
 }
 
-// save writes the files, and removes others of an earlier run.
+// save writes the files, and removes those that an earlier release has listed in its checksums.
 func (r *release) save(files map[string][]byte) error {
 	if err := os.MkdirAll(r.folder, 0o755); err != nil {
 		return err
 	}
-	entries, err := os.ReadDir(r.folder)
-	if err != nil {
-		return err
+	sums, err := os.ReadFile(filepath.Join(r.folder, "SHA256SUMS"))
+	if errors.Is(err, os.ErrNotExist) {
+		err = nil
 	}
-	for _, e := range entries {
-		if files[e.Name()] == nil && e.Type().IsRegular() {
-			err = errors.Join(err, os.Remove(filepath.Join(r.folder, e.Name())))
+	for line := range strings.Lines(string(sums)) {
+		_, name, listed := strings.Cut(strings.TrimSpace(line), "  ")
+		if !listed || files[name] != nil || name != filepath.Base(name) {
+			continue
+		}
+		if gone := os.Remove(filepath.Join(r.folder, name)); !errors.Is(gone, os.ErrNotExist) {
+			err = errors.Join(err, gone)
 		}
 	}
 	for name, data := range files {

@@ -239,11 +239,22 @@ func TestRelease_RefusesWhatIsIncomplete(t *testing.T) {
 	}
 }
 
-func TestRelease_RemovesFilesOfAnEarlierVersion(t *testing.T) {
+// What an earlier release wrote goes, and nothing else that is in the folder.
+func TestRelease_RemovesFilesOfAnEarlierVersionOnly(t *testing.T) {
 	r := newRelease(t)
 	written(t, r)
+	for _, name := range []string{"mine.txt", "gleaner_v1.2.3_mine"} {
+		if err := os.WriteFile(filepath.Join(r.folder, name), []byte("mine"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	r.version = "v1.2.4-rc.1"
-	for name := range written(t, r) {
+	files := written(t, r)
+	if string(files["mine.txt"]) != "mine" || string(files["gleaner_v1.2.3_mine"]) != "mine" {
+		t.Error("it has removed what is not its own")
+	}
+	delete(files, "gleaner_v1.2.3_mine")
+	for name := range files {
 		if strings.Contains(name, "v1.2.3") {
 			t.Errorf("%s is left", name)
 		}
