@@ -23,7 +23,7 @@ type Count struct {
 	// AtMost is set if matchConditions, which need the whole object, may exclude some of them.
 	AtMost bool
 
-	// AtLeast is set if some objects that the rules select could not be read.
+	// AtLeast is set if some objects that the rules select could not be read, or the labels of their namespaces.
 	AtLeast bool
 }
 
@@ -83,24 +83,35 @@ func (x *Index) Count(o *unstructured.Unstructured) (Count, bool, error) {
 			return selected
 		})
 	}
+	c.AtMost = len(s.MatchConditions) != 0
+	c.AtLeast = slices.ContainsFunc(x.unread, selects)
 	for r, items := range x.objects {
 		if !selects(r) {
 			continue
 		}
 		for _, i := range items {
-			if (o.GetNamespace() == "" || o.GetNamespace() == i.Meta.Namespace) && x.inNamespace(namespace, i.Meta.Namespace) && object.Matches(labels.Set(i.Meta.Labels)) {
+			if o.GetNamespace() != "" && o.GetNamespace() != i.Meta.Namespace || !object.Matches(labels.Set(i.Meta.Labels)) {
+				continue
+			}
+			switch matches, known := x.inNamespace(namespace, i.Meta.Namespace); {
+			case !known:
+				c.AtLeast = true
+			case matches:
 				c.Objects++
 			}
 		}
 	}
-	c.AtMost = len(s.MatchConditions) != 0
-	c.AtLeast = slices.ContainsFunc(x.unread, selects)
 	return c, true, nil
 }
 
-// inNamespace reports whether the labels of a namespace match. A selector with requirements matches no cluster-scoped object.
-func (x *Index) inNamespace(s labels.Selector, namespace string) bool {
-	return s.Empty() || namespace != "" && s.Matches(x.namespaces[namespace])
+// inNamespace reports whether the labels of a namespace match, if they were read. A selector with requirements matches no cluster-scoped
+// object.
+func (x *Index) inNamespace(s labels.Selector, namespace string) (matches, known bool) {
+	if s.Empty() || namespace == "" {
+		return s.Empty(), true
+	}
+	set, known := x.namespaces[namespace]
+	return known && s.Matches(set), known
 }
 
 // selectorOf returns a selector; one that is not set matches everything.

@@ -73,6 +73,20 @@ func TestCount_FollowsRulesNamespacesAndSelectors(t *testing.T) {
 	}
 }
 
+// The labels of a namespace that was not read are not known to be absent.
+func TestCount_UnreadNamespaces_MakeItALowerBound(t *testing.T) {
+	all := read(t, objects)
+	s, err := survey.Files(all[1:], time.Now) // without the namespace shop
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy := `{kind: ClusterGCPolicy, spec: {namespaceSelector: {matchExpressions: [{key: team, operator: DoesNotExist}]}, resources: [{apiGroups: [""], resources: [configmaps]}]}}`
+	got, _, err := governed.NewIndex(s).Count(read(t, policy)[0])
+	if want := (governed.Count{Objects: 1, AtLeast: true}); err != nil || got != want {
+		t.Errorf("%+v, %v; want %+v", got, err, want)
+	}
+}
+
 func TestCount_OfWhatSelectsNothing(t *testing.T) {
 	s, err := survey.Files(nil, time.Now)
 	if err != nil {
