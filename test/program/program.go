@@ -73,7 +73,8 @@ func build(ctx context.Context, path string, flags ...string) error {
 		}
 	}
 	args := append([]string{"build", "-trimpath", "-buildvcs=false", "-o", path}, flags...)
-	cmd := exec.CommandContext(ctx, "go", append(args, root+"/cmd/gleaner")...)
+	cmd := exec.CommandContext(ctx, "go", append(args, "./cmd/gleaner")...)
+	cmd.Dir = root // a nested module has other versions
 	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=", "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build gleaner: %w\n%s", err, out)

@@ -34,6 +34,8 @@ type options struct {
 	live      bool
 	all       bool
 	yes       bool
+
+	stopOperator string // NAMESPACE/NAME of its Deployment
 }
 
 const long = `Remove finalizers from objects, with or without the operator. The finalizers are listed first, and removed after confirmation.
@@ -50,6 +52,9 @@ unique. --policy and --all apply to all namespaces and to cluster-scoped objects
 With --all in all namespaces, Gleaner's admission objects are removed first: webhook configurations and admission policies that
 would add holds again, or make the API server call an operator that no longer exists. While the operator is running, they are
 kept: the operator removes them after the last policy and finalizer are deleted.
+
+With --stop-operator, the operator's Deployment is scaled to zero first, and everything is removed, as before uninstalling. This is
+refused while there are Finalizers or ClusterFinalizers, or objects being deleted that wait for a policy or for the archive.
 
 A running operator adds the holds of policies in force again to objects that are not being deleted: delete the policy first, or
 set mode: Monitor.
@@ -74,6 +79,7 @@ func Command() *cobra.Command {
   gleaner release --policy keep-data          # the objects that a ClusterGCPolicy holds
   gleaner release --policy shop/keep-data     # the objects that a GCPolicy holds
   gleaner release --all --yes                 # before uninstalling
+  gleaner release --all --stop-operator gleaner-system/gleaner
 
   gleaner release buckets.example.com/data -n shop --finalizer example.com/bucket
   gleaner release --all -n shop --finalizer example.com/bucket
@@ -96,6 +102,7 @@ func Command() *cobra.Command {
 	flags.BoolVar(&o.live, "live", false, "also remove the finalizer from objects that are not being deleted; for finalizers of a Finalizer or ClusterFinalizer")
 	flags.BoolVar(&o.all, "all", false, "release all objects, in all namespaces or in that of -n")
 	flags.BoolVar(&o.yes, "yes", false, "don't ask for confirmation")
+	flags.StringVar(&o.stopOperator, "stop-operator", "", "with --all, first scale the Deployment of the operator to zero: `NAMESPACE/NAME`")
 	o.CompleteFlag(cmd, "policy", v1alpha1.GroupVersion.WithResource("clustergcpolicies"))
 	return cmd
 }
@@ -121,6 +128,10 @@ func (o *options) validate(args []string) error {
 	if err := o.validateFinalizer(args); err != nil {
 		return exit.Usagef("%w", err)
 	}
+	if o.stopOperator != "" {
+		_, err := o.deployment()
+		return err
+	}
 	return nil
 }
 
@@ -145,6 +156,11 @@ func (s *releaseRun) run(ctx context.Context) error {
 			return err
 		}
 		return s.releaseFinalizer(ctx, t)
+	}
+	if s.stopOperator != "" {
+		if stopped, err := s.stop(ctx); err != nil || !stopped {
+			return err
+		}
 	}
 	where, err := s.selection(ctx)
 	if err != nil {
