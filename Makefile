@@ -25,7 +25,7 @@ PACKAGES := ./... $(MODULE)/hostabi/...
 EXAMPLES := $(patsubst %/go.mod,%,$(wildcard examples/*/go.mod))
 
 # What tests need and the product does not, kept out of its dependencies.
-ASIDE := test/s3 test/prometheus test/kubelet test/browser tools/release
+ASIDE := test/s3 test/prometheus test/kubelet test/browser test/chart tools/release
 
 # Test lanes: each package with tests is in exactly one, which a test in ./test checks. In a lane,
 # the slowest packages come first.
@@ -45,7 +45,7 @@ SLOWEST := ./test/docs ./test/deploy
 # Nested modules with tests; ./test/examples runs those of examples.
 UNIT_MODULES    := sdk/go
 CLUSTER_MODULES := test/prometheus
-LONG_MODULES    := test/kubelet tools/release
+LONG_MODULES    := test/kubelet test/chart tools/release
 
 # Packages tested at the same time: those with a control plane mostly wait.
 PARALLEL ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) * 3 / 2)))

@@ -1,5 +1,5 @@
 // Command release writes what a release of Gleaner consists of into a folder: an archive for each platform, manifests of the overlays
-// with the image pinned by digest, a manifest for krew, bills of materials, provenance, release notes and checksums.
+// with the image pinned by digest, the Helm chart, a manifest for krew, bills of materials, provenance, release notes and checksums.
 //
 // The same sources, Go version and image make the same files.
 package main
@@ -109,6 +109,11 @@ func (r *release) write(ctx context.Context) error {
 	for name, data := range manifests {
 		files[name] = data
 	}
+	chart, packaged, err := r.chart(digest)
+	if err != nil {
+		return err
+	}
+	files[chart] = packaged
 	if files["gleaner.yaml"], err = r.krew(archives); err != nil {
 		return err
 	}
