@@ -33,7 +33,7 @@ ASIDE := test/s3 test/prometheus test/kubelet test/browser test/chart tools/rele
 #   CLUSTER  what to see pass before a pull request        make test, test-all
 #   LONG     releases, nodes, archive, faults, attacks, soak   make test-all, which is what CI runs, and which
 #                                                          tests COMPANION once more, in companion mode
-UNIT := ./cmd/gleaner-dev ./crds/... ./devcluster/child ./devcluster/freeport ./devcluster/gobuild ./internal/... ./operator/... ./policies/... \
+UNIT := ./cmd/gleaner-dev ./crds/... ./devcluster/child ./devcluster/download ./devcluster/freeport ./devcluster/gobuild ./internal/... ./operator/... ./policies/... \
 	./test ./test/architecture ./test/attacks/payload ./test/bench ./test/pins ./test/reference $(MODULE)/hostabi/...
 CLUSTER := ./test/docs ./test/process ./test/integration/policies ./cmd/gleaner ./test/inspect ./test/examples ./test/integration/preview \
 	./test/integration ./devcluster ./test/integration/restore ./test/integration/server ./test/integration/crds ./test/integration/intents ./test/ui ./devcluster/s3server
@@ -89,11 +89,11 @@ TESTSUM_FLAGS := --format pkgname --format-icons text --format-hide-empty-pkg
 
 .PHONY: demo
 demo: announce-demo build ## start a real control plane, delete things on it, and show what is collected and why
-	$(DEV) demo
+	$(DEV) demo $(INDEX:%=--index=%)
 
 .PHONY: demo-companion
 demo-companion: announce-demo build ## the same in companion mode, with the garbage collector of kube-controller-manager running
-	$(DEV) demo --companion
+	$(DEV) demo --companion $(INDEX:%=--index=%)
 
 .PHONY: build
 build: ## build bin/gleaner and bin/gleaner-dev
@@ -318,8 +318,8 @@ help: ## print this list
 # The first line that is seen, before anything is compiled.
 .PHONY: announce-demo
 announce-demo:
-	@echo 'The first time, this builds Gleaner and a real control plane from source, which takes five to seven minutes on two idle cores;'
-	@echo 'after that, the demo takes less than a minute. First, Go compiles the program that shows the progress.'
+	@echo 'The first time, this builds Gleaner, and downloads a real control plane, or builds it from source, which takes five to seven minutes on two'
+	@echo 'idle cores; after that, the demo takes less than a minute. First, Go compiles the program that shows the progress.'
 
 FIRST_TIME := The first time, building the control plane and an S3 server from source takes three to six minutes more.
 

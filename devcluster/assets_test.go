@@ -2,6 +2,7 @@ package devcluster
 
 import (
 	"bytes"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -46,7 +47,7 @@ func TestBuild_UsesProgramsOfEnvtest(t *testing.T) {
 	folder, cache := assetsFolder(t, "v1.37.9"), t.TempDir()
 	t.Setenv(assetsVariable, folder)
 	t.Setenv(cacheVariable, cache)
-	module, err := controlPlane.locate()
+	module, err := controlPlane.locate(t.Context(), io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}

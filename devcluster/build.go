@@ -2,6 +2,7 @@ package devcluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gleaner-dev/gleaner/devcluster/download"
 	"github.com/gleaner-dev/gleaner/devcluster/gobuild"
 )
 
@@ -58,50 +60,104 @@ func Build(ctx context.Context, progress io.Writer) (Binaries, error) {
 
 // build builds programs of a nested module.
 func (n nested) build(ctx context.Context, programs []program, progress io.Writer) (Binaries, error) {
+	module, err := n.locate(ctx, progress)
+	if err != nil {
+		return Binaries{}, err
+	}
+	from, err := module.find(ctx, programs, download.Source{}, progress)
+	if err != nil {
+		return Binaries{}, err
+	}
+	return from.complete(ctx, module, programs, progress)
+}
+
+// place is a folder of the cache with programs, or for them.
+type place struct {
+	folder  string
+	version string // of Kubernetes
+	assets  assets // to link to; the zero value has none
+	why     error  // what others have built is not used; nil if nothing was asked for
+
+	downloaded bool
+}
+
+// find returns the place of programs: where KUBEBUILDER_ASSETS is linked to, where they were built, where they were downloaded, or where
+// they are to be built.
+func (m locatedModule) find(ctx context.Context, programs []program, from download.Source, progress io.Writer) (place, error) {
+	base, err := cacheFolder()
+	if err != nil {
+		return place{}, err
+	}
+	built := place{folder: filepath.Join(base, m.key), version: m.version}
+	if m.folder != controlPlane.folder {
+		return built, nil
+	}
+	found, refused := findAssets(ctx, m.version)
+	if found.folder != "" {
+		return place{folder: filepath.Join(base, found.key(m)), version: found.version, assets: found}, nil
+	}
+	if len(missing(built.folder, programs)) == 0 || from.Index == "" {
+		built.why = refused
+		return built, nil
+	}
+	downloaded := filepath.Join(base, "envtest-"+m.key)
+	version := download.VersionIn(downloaded)
+	if version == "" {
+		version, err = fetch(ctx, from, m.version, downloaded, progress)
+	}
+	if err != nil {
+		built.why = errors.Join(refused, err)
+		return built, ctx.Err()
+	}
+	return place{folder: downloaded, version: version, downloaded: true}, nil
+}
+
+// fetch downloads programs, unless another process has done that.
+func fetch(ctx context.Context, from download.Source, wanted, folder string, progress io.Writer) (string, error) {
+	if err := os.MkdirAll(filepath.Dir(folder), 0o755); err != nil {
+		return "", fmt.Errorf("create cache folder: %w", err)
+	}
+	unlock, err := lockFile(ctx, folder+".lock", progress)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	if version := download.VersionIn(folder); version != "" {
+		return version, nil
+	}
+	return from.Fetch(ctx, wanted, folder, progress)
+}
+
+// complete builds the programs that a place does not have.
+func (p place) complete(ctx context.Context, module locatedModule, programs []program, progress io.Writer) (Binaries, error) {
+	if len(missing(p.folder, programs)) == 0 {
+		return binariesIn(p.folder, p.version), nil
+	}
 	if progress == nil {
 		progress = io.Discard
 	}
-	module, err := n.locate()
-	if err != nil {
-		return Binaries{}, err
+	if p.why != nil {
+		fmt.Fprintf(progress, "%s: building from source, since %v\n", label, p.why)
 	}
-	base, err := cacheFolder()
-	if err != nil {
-		return Binaries{}, err
-	}
-	target, version := filepath.Join(base, module.key), module.version
-	var from assets
-	var refused error
-	if n.folder == controlPlane.folder {
-		if from, refused = findAssets(ctx, version); from.folder != "" {
-			target, version = filepath.Join(base, from.key(module)), from.version
-		}
-	}
-	if len(missing(target, programs)) == 0 {
-		return binariesIn(target, version), nil
-	}
-	if refused != nil {
-		fmt.Fprintf(progress, "%s: building from source, since %v\n", label, refused)
-	}
-	if err := os.MkdirAll(target, 0o755); err != nil {
+	if err := os.MkdirAll(p.folder, 0o755); err != nil {
 		return Binaries{}, fmt.Errorf("create cache folder: %w", err)
 	}
-	unlock, err := lockFile(ctx, target+".lock", progress)
+	unlock, err := lockFile(ctx, p.folder+".lock", progress)
 	if err != nil {
 		return Binaries{}, err
 	}
 	defer unlock()
-	if from.folder != "" {
-		if err := from.link(target); err != nil {
+	if p.assets.folder != "" {
+		if err := p.assets.link(p.folder); err != nil {
 			return Binaries{}, err
 		}
 	}
-	if left := missing(target, programs); len(left) > 0 { // another process may have built them meanwhile
-		if err := buildInto(ctx, module, target, left, progress); err != nil {
+	if left := missing(p.folder, programs); len(left) > 0 { // another process may have built them meanwhile
+		if err := buildInto(ctx, module, p.folder, left, progress); err != nil {
 			return Binaries{}, err
 		}
 	}
-	return binariesIn(target, version), nil
+	return binariesIn(p.folder, p.version), nil
 }
 
 func cacheFolder() (string, error) {

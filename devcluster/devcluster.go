@@ -13,6 +13,8 @@ import (
 	"errors"
 	"io"
 	"time"
+
+	"github.com/gleaner-dev/gleaner/devcluster/download"
 )
 
 // Names of the components: the keys of PIDs and the names of the log files.
@@ -67,6 +69,14 @@ type Options struct {
 	// means a folder that Stop removes; it is kept when Start fails.
 	LogDir string
 
+	// KubernetesVersion is the version of Kubernetes, such as v1.35.4, or 1.35 for one with that minor version. Empty means
+	// $GLEANER_KUBERNETES_VERSION, and without it the version in devcluster/binaries.
+	KubernetesVersion string
+
+	// Download is where the programs come from if they have not been built yet. If it does not answer within seconds, they are built from
+	// source. The zero value builds them.
+	Download download.Source
+
 	// Progress receives one line per step. Nil means silence.
 	Progress io.Writer
 }
@@ -78,20 +88,39 @@ func WithoutCollector() []string {
 	return []string{"*", "-garbage-collector-controller", "-storage-version-migrator-controller"}
 }
 
-// build builds what the cluster needs.
-func (o Options) build(ctx context.Context) (Binaries, error) {
-	manager := controllerManager
-	if o.BasicControllers {
-		manager = basicControllers
-	}
+// basicControllerNames are the controllers in basic-controllers, as kube-controller-manager calls them.
+var basicControllerNames = []string{
+	"deployment-controller", "replicaset-controller", "namespace-controller", "serviceaccount-controller", "persistentvolumeclaim-protection-controller",
+}
+
+// build builds what the cluster needs. If a program takes the place of another one, it changes the options accordingly.
+func (o *Options) build(ctx context.Context) (Binaries, error) {
 	if o.BasicControllers && o.Controllers != nil {
 		return Binaries{}, errors.New("start cluster: leave Controllers nil with BasicControllers, of which none can be switched off")
+	}
+	module, err := controlPlane.at(o.KubernetesVersion).locate(ctx, o.progress())
+	if err != nil {
+		return Binaries{}, err
+	}
+	manager := controllerManager
+	if o.BasicControllers && module.hasBasicControllers() {
+		manager = basicControllers
 	}
 	programs := []program{etcd, apiServer, manager}
 	if o.Kubectl == "" {
 		programs = append(programs, client)
 	}
-	bin, err := controlPlane.build(ctx, programs, o.Progress)
+	from, err := module.find(ctx, programs, o.Download, o.progress())
+	if err != nil {
+		return Binaries{}, err
+	}
+	if from.downloaded && len(missing(from.folder, []program{controllerManager})) == 0 {
+		manager, programs[2] = controllerManager, controllerManager // nothing has to be built
+	}
+	if o.BasicControllers && manager == controllerManager {
+		o.Controllers = basicControllerNames
+	}
+	bin, err := from.complete(ctx, module, programs, o.progress())
 	bin.ControllerManager = bin.pathOf(manager)
 	if o.Kubectl != "" {
 		bin.Kubectl = o.Kubectl

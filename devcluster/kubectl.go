@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -22,7 +23,7 @@ const kubectlTimeout = 10 * time.Second
 // FindKubectl returns the kubectl in KUBEBUILDER_ASSETS, see Build, or that on the PATH, for Options.Kubectl, or the reason
 // why it is of no use: it is missing, or its version does not support the API server.
 func FindKubectl(ctx context.Context) (string, error) {
-	module, err := controlPlane.locate()
+	module, err := controlPlane.locate(ctx, io.Discard)
 	if err != nil {
 		return "", err
 	}

@@ -68,7 +68,7 @@ func TestFindKubectl_RejectsFailing(t *testing.T) {
 
 func TestKubectl_UsesOption(t *testing.T) {
 	given := fakeKubectl(t, "")
-	bin, err := Options{Kubectl: given}.build(t.Context())
+	bin, err := (&Options{Kubectl: given}).build(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

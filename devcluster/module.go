@@ -1,10 +1,12 @@
 package devcluster
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -18,11 +20,14 @@ type nested struct {
 	path   string   // of the module
 	main   string   // module that determines the version of the programs
 	hashed []string // files that the programs depend on
+	wanted string   // another version, as in Options.KubernetesVersion
 }
 
 var (
-	controlPlane = nested{"binaries", nestedModule, "k8s.io/kubernetes", []string{"go.sum", "basic-controllers/main.go", "go.mod"}}
-	runtimes     = nested{"containerd", "github.com/gleaner-dev/gleaner/devcluster/containerd", "github.com/containerd/containerd/v2", []string{"go.sum", "go.mod"}}
+	controlPlane = nested{folder: "binaries", path: nestedModule, main: "k8s.io/kubernetes", hashed: []string{"go.sum", "basic-controllers/main.go", "go.mod"}}
+	runtimes     = nested{
+		folder: "containerd", path: "github.com/gleaner-dev/gleaner/devcluster/containerd", main: "github.com/containerd/containerd/v2", hashed: []string{"go.sum", "go.mod"},
+	}
 )
 
 const nestedModule = "github.com/gleaner-dev/gleaner/devcluster/binaries"
@@ -33,9 +38,24 @@ type locatedModule struct {
 	dir     string
 	version string // of main, such as v1.37.2
 	key     string // names the folder of the built programs
+	other   bool   // it has another version than the one in its go.mod
 }
 
-func (n nested) locate() (locatedModule, error) {
+// locate returns the module. One with another version of Kubernetes is made in the cache folder first.
+func (n nested) locate(ctx context.Context, progress io.Writer) (locatedModule, error) {
+	module, err := n.locatePinned()
+	if err != nil || n.folder != controlPlane.folder {
+		return module, err
+	}
+	version, err := n.resolve(module.version)
+	if err != nil || version == module.version {
+		return module, err
+	}
+	return module.atVersion(ctx, version, progress)
+}
+
+// locatePinned returns the module with the versions in its go.mod.
+func (n nested) locatePinned() (locatedModule, error) {
 	dir, err := n.locateDir()
 	if err != nil {
 		return locatedModule{}, err

@@ -34,7 +34,7 @@ var cliLayers = map[string]layer{
 	},
 	"internal/cli/dev": {
 		internal: []string{
-			"crds", "devcluster", "devcluster/child", "devcluster/freeport", "internal/cli/arguments", "internal/cli/modes", "internal/cli/printer", "internal/cli/replicas", "internal/cli/run", "operator/certs",
+			"crds", "devcluster", "devcluster/child", "devcluster/download", "devcluster/freeport", "internal/cli/arguments", "internal/cli/modes", "internal/cli/printer", "internal/cli/replicas", "internal/cli/run", "operator/certs",
 			"operator/companion", "operator/run",
 		},
 		external: []string{

@@ -7,8 +7,10 @@ var developmentLayers = map[string]layer{
 	"devcluster/freeport":                   {},
 	"devcluster/gobuild":                    {},
 	"devcluster/binaries/basic-controllers": {anything: true}, // a module of its own
+	"devcluster/download":                   {external: []string{"github.com/go-logr/logr", "sigs.k8s.io/controller-runtime/tools/setup-envtest"}},
+	"devcluster/download/downloadtest":      {},
 	"devcluster": {
-		internal: []string{"devcluster/child", "devcluster/freeport", "devcluster/gobuild"},
+		internal: []string{"devcluster/child", "devcluster/download", "devcluster/freeport", "devcluster/gobuild"},
 		external: []string{"golang.org/x/sync", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
 	},
 	"devcluster/devtest": {

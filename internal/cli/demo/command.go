@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/gleaner-dev/gleaner/devcluster"
 	"github.com/gleaner-dev/gleaner/internal/cli/arguments"
 	"github.com/gleaner-dev/gleaner/internal/cli/dev"
 	"github.com/gleaner-dev/gleaner/internal/cli/modes"
@@ -34,7 +33,7 @@ const (
 
 // Command returns the command gleaner-dev demo.
 func Command(version string) *cobra.Command {
-	var companionMode bool
+	var flags dev.Flags
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Demonstrate Gleaner on a local control plane",
@@ -45,15 +44,15 @@ func Command(version string) *cobra.Command {
 			"Exit codes: 0 if everything worked as expected; 1 otherwise, with the reason.",
 		Args: arguments.None,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return demo(cmd.Context(), version, dev.ModeOf(companionMode), cmd.OutOrStdout())
+			return demo(cmd.Context(), version, &flags, cmd.OutOrStdout())
 		},
 	}
-	dev.AddCompanionFlag(cmd.Flags(), &companionMode)
+	flags.AddTo(cmd.Flags())
 	return cmd
 }
 
-func demo(ctx context.Context, version, mode string, out io.Writer) error {
-	var controlPlane devcluster.Options // complete
+func demo(ctx context.Context, version string, flags *dev.Flags, out io.Writer) error {
+	mode, controlPlane := flags.Mode(), flags.ControlPlane()
 	if mode == modes.Companion {
 		printer.Fprintln(out, "== Starting a control plane with a complete kube-controller-manager, including the built-in garbage collector")
 	} else {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -34,36 +33,23 @@ import (
 
 // Command returns the command gleaner-dev dev.
 func Command(version string) *cobra.Command {
-	var companionMode bool
+	var flags Flags
 	cmd := &cobra.Command{
 		Use:   "dev",
 		Short: "Run a local control plane with Gleaner as its garbage collector",
 		Long: "Run a control plane on this machine, with Gleaner as its garbage collector, until interrupted.\n\n" +
-			"It must be run in a checkout of Gleaner, and is built from source the first time. It listens on loopback only.",
+			"It must be run in a checkout of Gleaner. The first time, its programs are downloaded, or built from source. It listens on loopback only.",
 		Args: arguments.None,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return dev(cmd.Context(), version, ModeOf(companionMode), cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return dev(cmd.Context(), version, &flags, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	AddCompanionFlag(cmd.Flags(), &companionMode)
+	flags.AddTo(cmd.Flags())
 	return cmd
 }
 
-// AddCompanionFlag adds the flag for companion mode.
-func AddCompanionFlag(flags *pflag.FlagSet, companionMode *bool) {
-	flags.BoolVar(companionMode, modes.Companion, false, "run Gleaner in companion mode, with the built-in garbage collector of kube-controller-manager enabled")
-}
-
-// ModeOf returns the mode of Gleaner.
-func ModeOf(companionMode bool) string {
-	if companionMode {
-		return modes.Companion
-	}
-	return modes.Primary
-}
-
-func dev(ctx context.Context, version, mode string, out, logTo io.Writer) error {
-	var controlPlane devcluster.Options // complete
+func dev(ctx context.Context, version string, flags *Flags, out, logTo io.Writer) error {
+	mode, controlPlane := flags.Mode(), flags.ControlPlane()
 	if mode == modes.Primary {
 		controlPlane.Controllers = devcluster.WithoutCollector()
 	}
