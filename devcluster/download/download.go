@@ -52,7 +52,7 @@ type Source struct {
 }
 
 // Fetch downloads the programs of a version of Kubernetes, such as v1.37.2, or of the newest one in the index with the same minor version, into
-// a folder, which it creates when they are complete. It returns their version.
+// a folder, which it creates when they are complete, possibly without kube-controller-manager. It returns their version.
 func (s Source) Fetch(ctx context.Context, version, folder string, progress io.Writer) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, totalTimeout)
 	defer cancel()
@@ -74,8 +74,12 @@ func (s Source) Fetch(ctx context.Context, version, folder string, progress io.W
 	if s.Releases != "" && runtime.GOOS == "linux" { // published for no other system
 		fmt.Fprintf(progress, "devcluster: downloading %s %s\n", controllerManager, tag)
 		url := strings.Join([]string{strings.TrimSuffix(s.Releases, "/"), tag, "bin", runtime.GOOS, runtime.GOARCH, controllerManager}, "/")
-		if err := release(ctx, url, filepath.Join(temp, controllerManager)); err != nil {
-			return "", fmt.Errorf("download %s %s: %w", controllerManager, tag, err)
+		if err := release(ctx, url, filepath.Join(temp, controllerManager)); err != nil { // it can be built
+			fmt.Fprintf(progress, "devcluster: without %s: %v\n", controllerManager, err)
+			err = os.Remove(filepath.Join(temp, controllerManager))
+			if err != nil && !errors.Is(err, os.ErrNotExist) {
+				return "", err
+			}
 		}
 	}
 	if err := os.WriteFile(filepath.Join(temp, versionFile), []byte(tag), 0o600); err != nil {

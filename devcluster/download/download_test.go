@@ -2,6 +2,7 @@ package download
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -75,9 +76,26 @@ func TestFetch_UnverifiedOrIncompletePrograms_AreNotUsed(t *testing.T) {
 	m := downloadtest.New(t)
 	m.Add(t, "v1.37.2", inArchive...)
 	m.Files[m.ReleasePath("v1.37.2")] = []byte("another program")
-	expectNothing(t, m, "and the published one is")
+	expectNoControllerManager(t, m, "and the published one is")
 	delete(m.Files, m.ReleasePath("v1.37.2")+".sha256")
-	expectNothing(t, m, "404")
+	expectNoControllerManager(t, m, "404")
+}
+
+// expectNoControllerManager expects the other programs, and the reason.
+func expectNoControllerManager(t *testing.T, m *downloadtest.Mirror, want string) {
+	t.Helper()
+	folder := filepath.Join(t.TempDir(), "programs")
+	var progress bytes.Buffer
+	version, err := source(m).Fetch(t.Context(), "v1.37.2", folder, &progress)
+	if err != nil || version != "v1.37.2" || !strings.Contains(progress.String(), "without kube-controller-manager: ") || !strings.Contains(progress.String(), want) {
+		t.Errorf("%s, %v\n%s", version, err, &progress)
+	}
+	if _, err := os.Stat(filepath.Join(folder, controllerManager)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("kube-controller-manager is there: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(folder, "etcd")); err != nil {
+		t.Error(err)
+	}
 }
 
 // expectNothing expects an error, and no folder.

@@ -136,7 +136,7 @@ func Start(ctx context.Context, o EnvironmentOptions, progress io.Writer, log lo
 		printer.Fprintf(progress, "Using %s.\n", found)
 		options.Kubectl = found
 	} else {
-		printer.Fprintf(progress, "Building kubectl from source: %v.\n", err)
+		printer.Fprintf(progress, "The kubectl on the PATH is not used: %v.\n", err)
 	}
 	cluster, err := devcluster.Start(ctx, options)
 	if err != nil {
