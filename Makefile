@@ -236,6 +236,22 @@ events-all:
 	if [ -n "$$race" ]; then $(TESTALL) -run '^($(ALONE_TESTS))$$' $(ALONE) || failed=1; fi; \
 	$(call in-modules,$(UNIT_MODULES) $(CLUSTER_MODULES) $(LONG_MODULES)) exit $$failed
 
+# What is tested on other versions of Kubernetes: the collector, policies and finalizers, in both modes, and the manifests.
+VERSIONS       ?= 1.36 1.35 1.34 1.33
+VERSION_SUITES := ./test/integration ./test/integration/policies ./test/deploy
+
+.PHONY: test-versions
+test-versions: setup $(TESTSUM) ## run the suites of integration, companion mode and deployment on Kubernetes $(VERSIONS), or VERSIONS (an hour each)
+	failed=; for version in $(VERSIONS); do \
+	echo "== Kubernetes $$version"; \
+	GLEANER_KUBERNETES_VERSION=$$version $(TEST) events-version || failed+=" $$version"; done; \
+	[[ -z "$$failed" ]] || { echo "test-versions: FAILED:$$failed"; exit 1; }
+
+.PHONY: events-version
+events-version:
+	failed=0; $(TESTALL) -count=1 -timeout 60m $(VERSION_SUITES) || failed=1; \
+	$(TESTALL) -count=1 -timeout 60m $(COMPANION) -companion | sed 's|\("Package":"[^"]*\)"|\1 -companion"|' || failed=1; exit $$failed
+
 .PHONY: test-release
 test-release: setup build $(TESTSUM) ## run what takes too long for each change: suites under the race detector, all tests in companion mode, a soak of 3 minutes
 	$(TEST) events-release

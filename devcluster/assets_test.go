@@ -67,7 +67,7 @@ func TestBuild_UsesProgramsOfEnvtest(t *testing.T) {
 		if got.Version != "v1.37.9" || filepath.Dir(got.APIServer) != target {
 			t.Errorf("%+v", got)
 		}
-		if path, err := FindKubectl(t.Context()); err != nil || path != filepath.Join(folder, kubectlName) {
+		if path, err := FindKubectl(t.Context(), ""); err != nil || path != filepath.Join(folder, kubectlName) {
 			t.Errorf("kubectl is %s, %v", path, err)
 		}
 		if to, err := os.Readlink(got.APIServer); err != nil || to != filepath.Join(folder, APIServer) {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -21,16 +20,20 @@ const kubectlSkew = 1
 const kubectlTimeout = 10 * time.Second
 
 // FindKubectl returns the kubectl in KUBEBUILDER_ASSETS, see Build, or that on the PATH, for Options.Kubectl, or the reason
-// why it is of no use: it is missing, or its version does not support the API server.
-func FindKubectl(ctx context.Context) (string, error) {
-	module, err := controlPlane.locate(ctx, io.Discard)
+// why it is of no use: it is missing, or its version does not support the API server. The version is that of Options.KubernetesVersion.
+func FindKubectl(ctx context.Context, version string) (string, error) {
+	module, err := controlPlane.locatePinned()
 	if err != nil {
 		return "", err
 	}
-	if a, err := findAssets(ctx, module.version); err == nil && a.folder != "" {
+	server, err := controlPlane.at(version).resolve(module.version)
+	if err != nil {
+		return "", err
+	}
+	if a, err := findAssets(ctx, server); err == nil && a.folder != "" {
 		return filepath.Join(a.folder, executable(kubectlName)), nil
 	}
-	return findKubectl(ctx, module.version)
+	return findKubectl(ctx, server)
 }
 
 func findKubectl(ctx context.Context, server string) (string, error) {

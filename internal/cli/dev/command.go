@@ -132,7 +132,7 @@ func Start(ctx context.Context, o EnvironmentOptions, progress io.Writer, log lo
 	began := time.Now()
 	options := o.ControlPlane
 	options.Progress = progress
-	if found, err := devcluster.FindKubectl(ctx); err == nil {
+	if found, err := devcluster.FindKubectl(ctx, options.KubernetesVersion); err == nil {
 		printer.Fprintf(progress, "Using %s.\n", found)
 		options.Kubectl = found
 	} else {
