@@ -295,7 +295,7 @@ func TestTest_InvalidArguments(t *testing.T) {
 		"a bad expression":      {[]string{"--run", "(", good}, []string{"--run", "missing closing"}, nil},
 		"half the coverage":     {[]string{"--run", "a", "--coverage", good}, []string{"--coverage and --threshold require all tests"}, nil},
 		"one dash":              {[]string{"-run", "a", good}, []string{"use --run, with two dashes"}, nil},
-		"another flag":          {[]string{"--bench", good}, []string{"--bench", "see gleaner test --help"}, nil},
+		"another flag":          {[]string{"--bundle", good}, []string{"--bundle", "see gleaner test --help"}, nil},
 		"no module":             {[]string{folder(t, map[string]string{"c.yaml": bare})}, []string{"1 file or directory"}, []string{"c.yaml does not name a module: write, for example, module: policy.rego"}},
 		"a misspelt case":       {[]string{writeFile(t, "c.yaml", strings.Replace(casesOfRego, "want:", "wants:", 1))}, []string{"1 file or directory"}, []string{`unknown field "wants"`}},
 		"a module that is none": {[]string{folder(t, map[string]string{"c.yaml": casesOfRego, "policy.rego": "package other\n\ncollect := 1\n"})}, []string{"1 file or directory"}, []string{"module policy.rego", "package gleaner"}},

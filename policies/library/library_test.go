@@ -103,7 +103,7 @@ func TestPolicies_AreFormatted(t *testing.T) {
 
 func TestPolicies_PassTheirTestsWithFullCoverage(t *testing.T) {
 	forEachPolicy(t, func(t *testing.T, p library.Policy) {
-		report, err := rego.Test(t.Context(), files(t, p))
+		report, err := rego.Test(t.Context(), rego.TestOptions{}, files(t, p))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -25,7 +25,7 @@ func TestLibrary_PassesItsTestsWithFullCoverage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	report, err := runTests(t.Context(), modules, modules, map[string]any{})
+	report, err := TestOptions{}.run(t.Context(), modules, modules, map[string]any{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/storage"
 	"github.com/open-policy-agent/opa/v1/storage/inmem"
 	"github.com/open-policy-agent/opa/v1/tester"
+	"github.com/open-policy-agent/opa/v1/topdown"
 )
 
 // testTimeout is the timeout of one test of a policy.
@@ -28,6 +29,18 @@ type TestResult struct {
 	Skipped bool
 	Error   string // why it did not finish
 	Output  string // of print
+
+	Values string // of variables in the line that failed, with TestOptions.Values
+
+	// With TestOptions.Benchmark: how often it was evaluated, and the time of one evaluation.
+	Runs   int
+	PerRun time.Duration
+}
+
+// TestOptions are what Test does in addition. The zero value only runs the tests.
+type TestOptions struct {
+	Values    bool                   // show the values of variables in the line because of which a test failed; without coverage
+	Benchmark func(name string) bool // evaluate the tests that pass and that it selects for about a second each, and measure that; may be nil
 }
 
 // FileCoverage is the test coverage of one file of a policy.
@@ -54,7 +67,7 @@ func (r TestReport) Passed() bool {
 // test_, in any of the files. opa test gives the same results for these files
 // together with the library. Tests run on OPA's evaluator, without limits. The
 // documents are available to tests only.
-func Test(ctx context.Context, files []File, documents ...Document) (TestReport, error) {
+func Test(ctx context.Context, o TestOptions, files []File, documents ...Document) (TestReport, error) {
 	modules, err := parse(files, true)
 	if err != nil {
 		return TestReport{}, err
@@ -72,31 +85,32 @@ func Test(ctx context.Context, files []File, documents ...Document) (TestReport,
 			return TestReport{}, err
 		}
 	}
-	return runTests(ctx, modules, all, data)
+	return o.run(ctx, modules, all, data)
 }
 
-// runTests runs the tests in modules, which need all to compile, with data.
-func runTests(ctx context.Context, modules, all map[string]*ast.Module, data map[string]any) (TestReport, error) {
+// run runs the tests in modules, which need all to compile, with data.
+func (o TestOptions) run(ctx context.Context, modules, all map[string]*ast.Module, data map[string]any) (TestReport, error) {
 	store := inmem.NewFromObject(data)
 	txn, err := store.NewTransaction(ctx)
 	if err != nil {
 		return TestReport{}, fmt.Errorf("read data: %w", err)
 	}
 	defer store.Abort(ctx, txn)
-	compiler := ast.NewCompiler().
-		WithCapabilities(language()).
-		WithDefaultRegoVersion(ast.RegoV1).
-		WithPathConflictsCheck(storage.NonEmpty(ctx, store, txn)).
-		WithEnablePrintStatements(true)
+	runner := func() *tester.Runner {
+		compiler := ast.NewCompiler().
+			WithCapabilities(language()).
+			WithDefaultRegoVersion(ast.RegoV1).
+			WithPathConflictsCheck(storage.NonEmpty(ctx, store, txn)).
+			WithEnablePrintStatements(true)
+		return tester.NewRunner().SetCompiler(compiler).SetStore(store).SetModules(all).SetTimeout(testTimeout).CapturePrintOutput(true)
+	}
 	covered := cover.New()
-	runner := tester.NewRunner().
-		SetCompiler(compiler).
-		SetStore(store).
-		SetModules(all).
-		SetTimeout(testTimeout).
-		SetCoverageQueryTracer(covered).
-		CapturePrintOutput(true)
-	results, err := runner.RunTests(ctx, txn)
+	var results chan *tester.Result
+	if o.Values { // OPA has one tracer at a time
+		results, err = runner().EnableTracing(true).RunTests(ctx, txn)
+	} else {
+		results, err = runner().SetCoverageQueryTracer(covered).RunTests(ctx, txn)
+	}
 	if err != nil {
 		return TestReport{}, explain(err)
 	}
@@ -109,15 +123,54 @@ func runTests(ctx context.Context, modules, all map[string]*ast.Module, data map
 	slices.SortFunc(report.Results, func(a, b TestResult) int {
 		return cmp.Or(strings.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), strings.Compare(a.Name, b.Name))
 	})
-	report.Coverage = coverage(covered.Report(modules), modules)
+	if !o.Values {
+		report.Coverage = coverage(covered.Report(modules), modules)
+	}
+	if o.Benchmark != nil {
+		if err := o.measure(ctx, runner(), txn, report.Results); err != nil {
+			return report, err
+		}
+	}
 	return report, ctx.Err()
+}
+
+func nameOf(r *tester.Result) string { return strings.TrimPrefix(r.Package, "data.") + "." + r.Name }
+
+// measure measures the tests that passed.
+func (o TestOptions) measure(ctx context.Context, runner *tester.Runner, txn storage.Transaction, passed []TestResult) error {
+	byName := map[string]*TestResult{}
+	var selected []ast.Ref
+	for i := range passed {
+		t := &passed[i]
+		if t.Failed || t.Skipped || t.Error != "" || !o.Benchmark(t.Name) {
+			continue
+		}
+		reference, err := ast.ParseRef("data." + t.Name)
+		if err != nil {
+			return fmt.Errorf("measure %s: %w", t.Name, err)
+		}
+		byName[t.Name], selected = t, append(selected, reference)
+	}
+	if len(selected) == 0 {
+		return nil
+	}
+	results, err := runner.SetPrefixMatchers(selected...).RunBenchmarks(ctx, txn, tester.BenchmarkOptions{})
+	if err != nil {
+		return explain(err)
+	}
+	for r := range results {
+		if t := byName[nameOf(r)]; t != nil && r.BenchmarkResult != nil && r.BenchmarkResult.N > 0 {
+			t.Runs, t.PerRun = r.BenchmarkResult.N, r.BenchmarkResult.T/time.Duration(r.BenchmarkResult.N)
+		}
+	}
+	return nil
 }
 
 func testResult(r *tester.Result) TestResult {
 	result := TestResult{
 		File:    r.Location.File,
 		Line:    r.Location.Row,
-		Name:    strings.TrimPrefix(r.Package, "data.") + "." + r.Name,
+		Name:    nameOf(r),
 		Failed:  r.Fail,
 		Skipped: r.Skip,
 		Output:  string(r.Output),
@@ -125,12 +178,36 @@ func testResult(r *tester.Result) TestResult {
 	if r.Error != nil {
 		result.Error = r.Error.Error()
 	}
+	if r.Fail {
+		result.Values = valuesIn(r.Trace)
+	}
 	for names, sub := range r.SubResults.Iter {
 		if sub.Fail {
 			result.Error = fmt.Sprintf("case %s failed", strings.Join(names, "/"))
 		}
 	}
 	return result
+}
+
+// valuesIn returns the line of the last expression that failed in a trace, with the values of its variables, as OPA shows them.
+func valuesIn(trace []*topdown.Event) string {
+	for _, e := range slices.Backward(trace) {
+		if e.Op != topdown.FailOp || e.Location == nil || e.QueryID == 0 {
+			continue
+		}
+		if expression, ok := e.Node.(*ast.Expr); ok {
+			if _, isEvery := expression.Terms.(*ast.Every); isEvery {
+				continue // an expression in it failed before
+			}
+		}
+		var text strings.Builder
+		fmt.Fprintf(&text, "%s:%d:\n", e.Location.File, e.Location.Row)
+		if err := topdown.PrettyEvent(&text, e, topdown.PrettyEventOpts{PrettyVars: true}); err != nil {
+			return ""
+		}
+		return text.String()
+	}
+	return ""
 }
 
 // coverage returns the coverage of files other than tests.

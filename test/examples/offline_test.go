@@ -60,7 +60,7 @@ var regoExamples = map[string]string{"dns-finalizer": "deploy/module.yaml", "hel
 func TestPolicies_PassTheirOwnTests_WithFullCoverage(t *testing.T) {
 	for name := range regoExamples {
 		t.Run(name, func(t *testing.T) {
-			report, err := rego.Test(t.Context(), []rego.File{read(t, name, "policy.rego"), read(t, name, "policy_test.rego")})
+			report, err := rego.Test(t.Context(), rego.TestOptions{}, []rego.File{read(t, name, "policy.rego"), read(t, name, "policy_test.rego")})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -23,6 +23,8 @@ type options struct {
 	coverage  bool
 	threshold float64 // percent of lines; 0: any
 	watch     bool
+	values    bool // of variables
+	bench     bool
 	timeout   time.Duration
 }
 
@@ -46,6 +48,8 @@ func Command() *cobra.Command {
   gleaner test policies --run claim -v
   gleaner test --watch
   gleaner test --threshold 90
+  gleaner test --var-values                 # why does a rule fail?
+  gleaner test --bench --run claim
   gleaner test --from records.json --module policy.rego -o cases.yaml`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -76,6 +80,8 @@ func Command() *cobra.Command {
 	cmd.Flags().BoolVar(&o.coverage, "coverage", false, "show the lines of Rego that the tests do not cover")
 	cmd.Flags().Float64Var(&o.threshold, "threshold", 0, "minimum `percent`age of lines of Rego that the tests cover; exit with 1 if it is lower. Implies --coverage; 0 disables the check")
 	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "run the tests again whenever a file changes, until interrupted")
+	cmd.Flags().BoolVar(&o.values, "var-values", false, "show the line of Rego because of which a test failed, with the values of its variables")
+	cmd.Flags().BoolVar(&o.bench, "bench", false, "evaluate each test and case that passes for a second, and show how long one evaluation takes: cases in the sandbox of the operator, rules with OPA's evaluator")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", o.timeout, "maximum time for all tests")
 	from.add(cmd)
 	return cmd
@@ -103,6 +109,12 @@ func (o *options) complete(run string) error {
 		return exit.AsUsage(fmt.Errorf("--watch requires text output: omit --output=%s", o.output))
 	}
 	o.coverage = o.coverage || o.threshold > 0
+	switch {
+	case o.bench && (o.coverage || o.values || o.watch):
+		return exit.AsUsage(errors.New("--bench measures evaluations: omit --coverage, --threshold, --var-values and --watch"))
+	case o.values && o.coverage:
+		return exit.AsUsage(errors.New("--var-values can't be combined with --coverage and --threshold: run the tests once with each"))
+	}
 	if run == "" {
 		return nil
 	}

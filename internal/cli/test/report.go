@@ -6,6 +6,7 @@ import (
 	"io"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/gleaner-dev/gleaner/internal/cli/printer"
 	"github.com/gleaner-dev/gleaner/operator/escape"
@@ -63,6 +64,9 @@ func (t *textReporter) suite(s Suite) error {
 		if r.Outcome == Failed || t.verbose {
 			t.result(r)
 		}
+		if r.Runs != 0 {
+			t.printf("%s\t%d\t%s\n", r.Name, r.Runs, perRun(r.NanosPerRun))
+		}
 	}
 	if s.Broken != "" {
 		t.printf("--- BROKEN: %s\n%s", s.Name, indentBlock(s.Broken))
@@ -98,9 +102,23 @@ func (t *textReporter) result(r Result) {
 			t.printf("    operator: %s\n", r.Action)
 		}
 	}
+	if r.Values != "" {
+		t.printf("%s", indentBlock(r.Values))
+	}
 	if r.Output != "" {
 		t.printf("%s", indentBlock(r.Output))
 	}
+}
+
+// perRun returns the time of an evaluation with three digits.
+func perRun(nanos float64) string {
+	d := time.Duration(nanos)
+	for _, unit := range []time.Duration{time.Second, time.Millisecond, time.Microsecond} {
+		if d >= unit {
+			return fmt.Sprintf("%v per evaluation", d.Round(unit/100))
+		}
+	}
+	return fmt.Sprintf("%v per evaluation", d)
 }
 
 func (t *textReporter) end(all []Suite) error {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/gleaner-dev/gleaner/hostabi"
 	"github.com/gleaner-dev/gleaner/internal/cli/loader"
@@ -30,6 +31,11 @@ type Result struct {
 	Outcome outcome `json:"outcome"`
 	Message string  `json:"message,omitempty"` // why it failed
 	Output  string  `json:"output,omitempty"`  // of print
+	Values  string  `json:"values,omitempty"`  // of variables, where it failed: with --var-values
+
+	// With --bench.
+	Runs        int     `json:"runs,omitempty"`
+	NanosPerRun float64 `json:"nanosecondsPerRun,omitempty"`
 
 	// Of cases.
 	Module   string           `json:"module,omitempty"`
@@ -77,7 +83,11 @@ func runRego(ctx context.Context, target target, o options) Suite {
 		suite.Broken = err.Error()
 		return suite
 	}
-	report, err := rego.Test(ctx, files, documents...)
+	additional := rego.TestOptions{Values: o.values}
+	if o.bench {
+		additional.Benchmark = o.matches
+	}
+	report, err := rego.Test(ctx, additional, files, documents...)
 	switch {
 	case ctx.Err() != nil:
 		suite.Broken = context.Cause(ctx).Error()
@@ -98,7 +108,7 @@ func runRego(ctx context.Context, target target, o options) Suite {
 }
 
 func resultOfRule(r rego.TestResult) Result {
-	result := Result{Name: r.Name, File: r.File, Line: r.Line, Outcome: passed, Output: r.Output}
+	result := Result{Name: r.Name, File: r.File, Line: r.Line, Outcome: passed, Output: r.Output, Values: r.Values, Runs: r.Runs, NanosPerRun: float64(r.PerRun)}
 	switch {
 	case r.Error != "":
 		result.Outcome, result.Message = Failed, r.Error
@@ -144,7 +154,11 @@ func runCases(ctx context.Context, file string, o options) Suite {
 		policy := moduleEvaluator{m, name}
 		for _, c := range read.Cases {
 			if o.matches(c.Name) {
-				suite.Results = append(suite.Results, policy.runCase(ctx, file, c))
+				result := policy.runCase(ctx, file, c)
+				if o.bench && result.Outcome == passed {
+					result.measure(ctx, policy, c)
+				}
+				suite.Results = append(suite.Results, result)
 			}
 		}
 		m.Close()
@@ -181,4 +195,22 @@ func (m moduleEvaluator) runCase(ctx context.Context, file string, c policytest.
 	result.Decision, result.Reason = verdict.Decision, verdict.Reason
 	result.Action = actionOn(ctx, c.Request, verdict)
 	return result
+}
+
+// benchTime is how long a case is evaluated with --bench, as for Rego tests.
+const benchTime = time.Second
+
+// measure evaluates a case again and again.
+func (r *Result) measure(ctx context.Context, m moduleEvaluator, c policytest.Case) {
+	began := time.Now()
+	for n := 1; ; n++ {
+		if _, err := policytest.Evaluate(ctx, m, c); err != nil {
+			r.Outcome, r.Message = Failed, fmt.Sprintf("evaluation %d: %v", n, err)
+			return
+		}
+		if took := time.Since(began); took >= benchTime {
+			r.Runs, r.NanosPerRun = n, float64(took)/float64(n)
+			return
+		}
+	}
 }
