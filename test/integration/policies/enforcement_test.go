@@ -53,7 +53,7 @@ func newEnforcedEnv(t *testing.T) *dedicatedEnv {
 	}
 	o := &dedicatedEnv{env: newEnvOn(t, cluster.RESTConfig(), nil), cluster: cluster}
 	o.apply(`{kind: Namespace, metadata: {name: ` + operatorNamespace + `}}`)
-	for _, file := range []string{"rbac/operator.yaml", "webhook/rights.yaml"} {
+	for _, file := range []string{"rbac/operator.yaml", "webhook/cluster_rights.yaml", "webhook/certificate_rights.yaml"} {
 		if _, err := cluster.Kubectl(t.Context(), "apply", "-f", "../../../config/"+file); err != nil {
 			t.Fatal(err)
 		}
