@@ -2,8 +2,10 @@ package doctor
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -109,8 +111,8 @@ func TestClock_UnknownClockIsNoFinding(t *testing.T) {
 	wantFindings(t, p.clock(t.Context()), "clocks are within", OK)
 }
 
-func TestServer_OldVersionIsWarning(t *testing.T) {
-	for version, want := range map[string]Severity{"v1.35.9": Warning, "v1.36.0": OK, "v1.40.1-eks-1234": OK} {
+func TestServer_UntestedVersionIsWarning(t *testing.T) {
+	for version, want := range map[string]Severity{"v1.35.9": Warning, "v1.36.0": OK, "v1.37.9-eks-1234": OK, "v1.38.0": Warning, "v1.40.1-eks-1234": Warning} {
 		wantFindings(t, checkerAt(t, served{"/version": map[string]string{"gitVersion": version}}).server(t.Context()), version, want)
 	}
 	wantFindings(t, checkerAt(t, nil).server(t.Context()), "can't read the version", Problem)
@@ -135,4 +137,14 @@ func TestMigration_WarnsInPrimaryMode(t *testing.T) {
 	p := checkerAt(t, served{"/apis": metav1.APIGroupList{}, "/api": metav1.APIVersions{}})
 	p.modeKnown = true
 	wantFindings(t, p.migration(t.Context()), "no conflict", OK)
+}
+
+func TestServer_NewestTestedVersionIsThatOfTheTests(t *testing.T) {
+	mod, err := os.ReadFile("../../../devcluster/binaries/go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := fmt.Sprintf("\tk8s.io/kubernetes v1.%d.", newestTested); !strings.Contains(string(mod), want) {
+		t.Errorf("control planes of tests have another version than 1.%d", newestTested)
+	}
 }

@@ -20,6 +20,9 @@ import (
 // v1 mutating admission policies.
 var minVersion = version.MustParseGeneric("1.36.0")
 
+// newestTested is the newest minor version of Kubernetes that this version of Gleaner was tested with.
+const newestTested = 37
+
 func (p *checker) server(context.Context) []Finding {
 	info, err := p.kube.Discovery().ServerVersion()
 	if err != nil {
@@ -28,6 +31,9 @@ func (p *checker) server(context.Context) []Finding {
 	v, err := version.ParseGeneric(info.GitVersion)
 	if err == nil && v.LessThan(minVersion) {
 		return []Finding{warning("upgrade it: Gleaner is tested with "+minVersion.String()+" and later", "the API server is Kubernetes %s", info.GitVersion)}
+	}
+	if err == nil && v.Minor() > newestTested {
+		return []Finding{warning("see whether there is a newer version of Gleaner", "the API server is Kubernetes %s: this version of Gleaner was tested with 1.%d and earlier", info.GitVersion, newestTested)}
 	}
 	return ok("Kubernetes %s", info.GitVersion)
 }
