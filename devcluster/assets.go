@@ -26,11 +26,18 @@ type assets struct {
 	version string // such as v1.37.0
 }
 
-// envtest are the programs that this process has found, for each folder.
+// envtest are the programs that this process has looked for.
 var envtest struct {
 	sync.Mutex
-	found   map[string]assets
-	refused map[string]error
+	looked map[lookup]looked
+}
+
+// lookup is a folder, and the version of Kubernetes that its programs are for.
+type lookup struct{ folder, version string }
+
+type looked struct {
+	found   assets
+	refused error
 }
 
 // inAssets are the programs that envtest has. kube-controller-manager is none of them.
@@ -45,15 +52,16 @@ func findAssets(ctx context.Context, version string) (assets, error) {
 	}
 	envtest.Lock()
 	defer envtest.Unlock()
-	if a, known := envtest.found[folder]; known {
-		return a, envtest.refused[folder]
+	key := lookup{folder, version}
+	if l, known := envtest.looked[key]; known {
+		return l.found, l.refused
 	}
 	a, err := readAssets(ctx, folder, version)
 	if ctx.Err() == nil {
-		if envtest.found == nil {
-			envtest.found, envtest.refused = map[string]assets{}, map[string]error{}
+		if envtest.looked == nil {
+			envtest.looked = map[lookup]looked{}
 		}
-		envtest.found[folder], envtest.refused[folder] = a, err
+		envtest.looked[key] = looked{a, err}
 	}
 	return a, err
 }

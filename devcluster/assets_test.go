@@ -96,6 +96,13 @@ func TestFindAssets_RefusesWhatCantTakeTheirPlace(t *testing.T) {
 			}
 		})
 	}
+	t.Setenv(assetsVariable, assetsFolder(t, "v1.36.1"))
+	if a, err := findAssets(t.Context(), "v1.37.2"); a != (assets{}) || err == nil {
+		t.Errorf("%+v, %v", a, err)
+	}
+	if a, err := findAssets(t.Context(), "v1.36.3"); a.version != "v1.36.1" || err != nil { // refused for another version only
+		t.Errorf("%+v, %v", a, err)
+	}
 	t.Setenv(assetsVariable, "")
 	if a, err := findAssets(t.Context(), "v1.37.2"); a != (assets{}) || err != nil {
 		t.Errorf("%+v, %v", a, err)

@@ -286,7 +286,8 @@ type StalledObject struct {
 	Message string `json:"message,omitempty"`
 
 	// Number of attempts of the module: it increases after a wait and after a failure, as in
-	// its requests. Not set if the module has not been evaluated.
+	// its requests. It may begin again after a restart of the operator. Not set if the module
+	// has not been evaluated.
 	//
 	// +optional
 	Attempts int32 `json:"attempts,omitempty"`
