@@ -87,6 +87,11 @@ var exceptions = []exception{
 	{"docs/differential.md", "go test ./test/differential -run RandomScripts -scripts 1 -seed 145   # that one again",
 		"these are flags of a test, which runs with other scripts", &runner{"Makefile", []string{"go test ./test/differential", "RandomScripts"}}},
 
+	{"README.md", "helm install gleaner gleaner-VERSION.tgz --namespace gleaner-system --create-namespace", "it needs the files of a release",
+		&runner{"test/chart/install_test.go", []string{"func TestChart_InstallUpgradeAndUninstall("}}},
+	{"docs/install.md", "helm install gleaner gleaner-VERSION.tgz --namespace gleaner-system --create-namespace", "it needs the files of a release",
+		&runner{"test/chart/install_test.go", []string{"func TestChart_InstallUpgradeAndUninstall("}}},
+
 	{"docs/tutorials/4-deploy.md", "make image IMAGE=registry.example.com/gleaner:v1", "it needs a registry",
 		&runner{"test/deploy/image_test.go", []string{"func TestImage_IsPulledFromARegistryAndCollects("}}},
 	{"docs/tutorials/4-deploy.md", "kubectl -n gleaner-system rollout status deployment/gleaner", needsNodes,
