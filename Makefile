@@ -221,7 +221,7 @@ COMPILE := env $${race:+CGO_ENABLED=1} GOGC=400 go list -export -deps -test -f '
 
 # Each package is tested once: under the race detector if it is in UNIT and has locks, and a C compiler
 # is there. Control planes compete for the processors already: "make test-release" is for them. What takes
-# flags, and mostly waits, is tested after the others, and beside it one package at a time under the race detector.
+# flags, and mostly waits, is tested after the others, and beside it one package at a time under the race detector, and nested modules.
 .PHONY: events-all
 events-all:
 	failed=0; work=$$(mktemp -d); trap 'rm -rf "$$work"' EXIT; \
@@ -232,9 +232,9 @@ events-all:
 	$(TESTALL) -timeout 30m $(COMPANION) -companion -mode-dependent | sed 's|\("Package":"[^"]*\)"|\1 -companion"|' || touch "$$work/failed"; } >"$$work/events" & \
 	$(COMPILE) $$(cat "$$work/raced") >/dev/null || true; \
 	$(RACED) -p 1 -timeout 30m $$(cat "$$work/raced") || failed=1; \
-	wait; cat "$$work/events"; [[ ! -e "$$work/failed" ]] || failed=1; \
 	if [ -n "$$race" ]; then $(TESTALL) -run '^($(ALONE_TESTS))$$' $(ALONE) || failed=1; fi; \
-	$(call in-modules,$(UNIT_MODULES) $(CLUSTER_MODULES) $(LONG_MODULES)) exit $$failed
+	$(call in-modules,$(UNIT_MODULES) $(CLUSTER_MODULES) $(LONG_MODULES)) \
+	wait; cat "$$work/events"; [[ ! -e "$$work/failed" ]] || failed=1; exit $$failed
 
 # What is tested on other versions of Kubernetes: the collector, policies and finalizers, in both modes, and the manifests.
 VERSIONS       ?= 1.36 1.35 1.34 1.33
