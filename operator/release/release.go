@@ -49,12 +49,18 @@ func (h HeldObject) String() string {
 	return h.Resource.GroupResource().String() + "/" + h.Name
 }
 
-// A Releaser finds and removes finalizers. All fields are required.
+// A Releaser finds and removes finalizers. The clients are required.
 type Releaser struct {
 	Metadata  metadata.Interface
 	Discovery discovery.DiscoveryInterface
 	Leases    coordination.LeasesGetter
+
+	// KeepTerminating makes it an error to release an object that is being deleted, as read right before the write.
+	KeepTerminating bool
 }
+
+// errTerminating is the error of an object that KeepTerminating keeps.
+var errTerminating = errors.New("it is being deleted, and waits for a policy or for the archive")
 
 // Selection selects finalizers and objects. The zero Where selects Gleaner's own finalizers on
 // all objects.
@@ -171,6 +177,9 @@ func (r *Releaser) Release(ctx context.Context, h HeldObject) (released bool, er
 		}
 		if err != nil {
 			return err
+		}
+		if r.KeepTerminating && o.DeletionTimestamp != nil {
+			return errTerminating
 		}
 		body, err := json.Marshal(map[string]any{"metadata": h.metadataPatch(o)})
 		if err != nil {

@@ -1,6 +1,7 @@
 package release
 
 import (
+	"errors"
 	"net/http"
 	"testing"
 
@@ -13,6 +14,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/ptr"
 
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
 	"github.com/gleaner-dev/gleaner/operator/graph"
@@ -103,6 +105,29 @@ func TestRelease_KeepsOtherFinalizersAndState(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[string]string{objectstate.FinalizersAnnotation: `{"uid":"u-held","by":{"example.com/a":{}}}`, "theirs": "x"}, live.Annotations); diff != "" {
 		t.Errorf("annotations (-want +got):\n%s", diff)
+	}
+}
+
+// An object can be deleted after it was listed.
+func TestRelease_KeepTerminating_KeepsWhatIsBeingDeleted(t *testing.T) {
+	o := object("held", graph.Hold)
+	r, client := newReleaser(t, o)
+	r.KeepTerminating = true
+	held, err := r.Find(t.Context(), Selection{})
+	if err != nil || len(held) != 1 || held[0].Terminating {
+		t.Fatalf("found %v, %v", held, err)
+	}
+	deleted := o.DeepCopy()
+	deleted.DeletionTimestamp = ptr.To(metav1.Now())
+	if err := client.Tracker().Update(configMaps, deleted, "shop"); err != nil {
+		t.Fatal(err)
+	}
+	if released, err := r.Release(t.Context(), held[0]); released || !errors.Is(err, errTerminating) {
+		t.Errorf("released: %t, %v", released, err)
+	}
+	live, err := client.Resource(configMaps).Namespace("shop").Get(t.Context(), "held", metav1.GetOptions{})
+	if err != nil || len(live.Finalizers) != 1 {
+		t.Errorf("finalizers are %v, %v", live.Finalizers, err)
 	}
 }
 

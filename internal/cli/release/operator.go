@@ -51,7 +51,8 @@ func (s *releaseRun) stop(ctx context.Context) (bool, error) {
 	if err := s.StopOperator(ctx, deployment); err != nil {
 		return false, err
 	}
-	printer.Fprintf(s.out, "Stopped the operator. To start it again: kubectl -n %s scale deployment %s --replicas=2\n", deployment.Namespace, deployment.Name)
+	s.KeepTerminating = true // an object may be deleted at any time
+	printer.Fprintf(s.out, "Stopped the operator. To start it again, with as many replicas as before: kubectl -n %s scale deployment %s --replicas=N\n", deployment.Namespace, deployment.Name)
 	return true, s.checkStoppable(ctx) // again: an object may have been deleted in the meantime
 }
 
