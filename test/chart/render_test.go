@@ -216,7 +216,7 @@ func unlessEmpty(m map[string]string) map[string]string {
 	return m
 }
 
-// sortVolumes sorts the volumes of a Deployment, whose order is of no importance.
+// sortVolumes sorts the volumes of a Deployment: their order doesn't matter.
 func sortVolumes(t *testing.T, o *unstructured.Unstructured) {
 	t.Helper()
 	if o.GetKind() != "Deployment" {
