@@ -39,7 +39,7 @@ func (r *Releaser) StopOperator(ctx context.Context, deployment types.Namespaced
 	return nil
 }
 
-// operatorParts returns the operator's Pods in a namespace, and its active leases; "" if there are none.
+// operatorParts returns the operator's Pods and active lease in a namespace; "" if there are none.
 func (r *Releaser) operatorParts(ctx context.Context, namespace string) (string, error) {
 	pods, err := r.Metadata.Resource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}).Namespace(namespace).
 		List(ctx, metav1.ListOptions{LabelSelector: OperatorSelector})
@@ -54,8 +54,10 @@ func (r *Releaser) operatorParts(ctx context.Context, namespace string) (string,
 	if err != nil {
 		return "", err
 	}
-	if leases != "" {
-		parts = append(parts, "lease "+leases)
+	for lease := range strings.SplitSeq(leases, ", ") { // one in another namespace is not this operator's
+		if strings.HasPrefix(lease, namespace+"/") {
+			parts = append(parts, "lease "+lease)
+		}
 	}
 	return strings.Join(parts, ", "), nil
 }

@@ -57,6 +57,9 @@ func newStop(t *testing.T, gleaners []client.Object, objects ...runtime.Object) 
 		Releaser: &release.Releaser{Metadata: metadata, Discovery: configMapsOnly{}, Leases: kubefake.NewClientset(&coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "gleaner-system", Name: release.LeaseName},
 			Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To("a"), LeaseDurationSeconds: ptr.To[int32](1), RenewTime: ptr.To(metav1.NowMicro())},
+		}, &coordinationv1.Lease{ // anyone who may create leases in a namespace can make this one
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: release.LeaseName},
+			Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To("tenant"), LeaseDurationSeconds: ptr.To[int32](1 << 30), RenewTime: ptr.To(metav1.NowMicro())},
 		}).CoordinationV1()},
 	}
 	s.Namespace = ptr.To("")
@@ -128,6 +131,17 @@ func TestStopOperator_RunningPods_AreNamed(t *testing.T) {
 	defer cancel()
 	if stopped, err := s.stop(ctx); err == nil || stopped || !strings.Contains(err.Error(), "the operator is still running (pod gleaner-1") {
 		t.Errorf("stopped: %t, %v", stopped, err)
+	}
+}
+
+func TestStopOperator_AdmissionObjectsAreRemoved_WhateverLeasesTenantsHave(t *testing.T) {
+	s, _, _ := newStop(t, nil)
+	if running, err := s.runningOperator(t.Context()); err != nil || running != "" {
+		t.Errorf("running: %s, %v", running, err)
+	}
+	s.stopOperator = ""
+	if running, err := s.runningOperator(t.Context()); err != nil || running == "" {
+		t.Errorf("without --stop-operator: running: %s, %v", running, err)
 	}
 }
 
