@@ -154,6 +154,7 @@ FUZZ := \
 	policies/source/egress:FuzzEmbeddedAddress \
 	policies/source/oci:FuzzChallenge \
 	policies/source/oci:FuzzParseReference \
+	policies/source/signature:FuzzVerify \
 	policies/source:FuzzManifest \
 	policies/source:FuzzUnpack \
 	policies/wasm/fuel:FuzzRewrite \

@@ -8,6 +8,7 @@ import (
 // PolicyModuleSpec is the spec of PolicyModule and ClusterPolicyModule.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.rego) != has(self.wasm)",message="write exactly one of rego and wasm"
+// +kubebuilder:validation:XValidation:rule="!has(self.verify) || (has(self.rego) && has(self.rego.image)) || (has(self.wasm) && has(self.wasm.image))",fieldPath=".verify",reason=FieldValueForbidden,message="only images can be signed: remove verify, or set image"
 type PolicyModuleSpec struct {
 	// A module in Rego. Mutually exclusive with wasm.
 	//
@@ -28,10 +29,72 @@ type PolicyModuleSpec struct {
 	// +kubebuilder:validation:XValidation:rule=`self.matches('^[0-9a-f]{64}$')`,message="write 64 hexadecimal digits in lower case, as sha256sum prints them, without a prefix"
 	SHA256 string `json:"sha256,omitempty"`
 
+	// The signers that are trusted to sign the image of the module. An image without a
+	// valid signature by one of them is not used.
+	//
+	// +optional
+	Verify *SignatureVerification `json:"verify,omitempty"`
+
 	// Resource limits of one call of the module.
 	//
 	// +optional
 	Limits *Limits `json:"limits,omitempty"`
+}
+
+// SignatureVerification is who has to sign an image. Signatures are sigstore bundles that are
+// attached to the image, as cosign sign and gleaner module push --sign-key make them. They are
+// verified without a connection to sigstore.
+type SignatureVerification struct {
+	// Signers whose signature is accepted. The signature of one of them is sufficient.
+	//
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=atomic
+	Signers []Signer `json:"signers"`
+}
+
+// Signer is a public key, or an identity that a certificate authority certifies.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.publicKey) != has(self.identity)",message="write exactly one of publicKey and identity"
+type Signer struct {
+	// A public key in PEM, such as the content of cosign.pub.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=4096
+	// +kubebuilder:validation:XValidation:rule=`self.contains('-----BEGIN PUBLIC KEY-----')`,message="write a public key in PEM, such as the content of cosign.pub, which begins with -----BEGIN PUBLIC KEY-----"
+	PublicKey string `json:"publicKey,omitempty"`
+
+	// The identity of a keyless signature. It requires that the operator has a trusted
+	// root: see gleaner run --trusted-root.
+	//
+	// +optional
+	Identity *SignerIdentity `json:"identity,omitempty"`
+}
+
+// SignerIdentity is the identity in the certificate of a keyless signature.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.subject) != has(self.subjectRegExp)",message="write exactly one of subject and subjectRegExp"
+type SignerIdentity struct {
+	// URL of the OpenID Connect provider, such as
+	// https://token.actions.githubusercontent.com.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	Issuer string `json:"issuer"`
+
+	// The email address or URI, such as that of a workflow.
+	//
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	Subject string `json:"subject,omitempty"`
+
+	// A regular expression in RE2 syntax that matches the whole email address or URI.
+	//
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	SubjectRegExp string `json:"subjectRegExp,omitempty"`
 }
 
 // RegoSource is the source of a Rego module.

@@ -163,4 +163,10 @@ type PolicyModuleStatus struct {
 	// +optional
 	// +listType=set
 	Hooks []string `json:"hooks,omitempty"`
+
+	// The trusted signers that signed the image. Empty if no signature is required.
+	//
+	// +optional
+	// +listType=atomic
+	Signers []string `json:"signers,omitempty"`
 }

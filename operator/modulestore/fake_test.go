@@ -34,6 +34,7 @@ type fake struct {
 
 	unpinned bool
 	hooks    []hostabi.Hook
+	signers  []string
 }
 
 func newFake() *fake {
@@ -69,7 +70,7 @@ func (f *fake) Fetch(ctx context.Context, r Resource) (source.Fetched, error) {
 		}
 	}
 	files := []source.File{{Data: []byte(text)}}
-	return source.Fetched{Files: files, Digest: source.Digest(files), Pinned: !f.unpinned}, nil
+	return source.Fetched{Files: files, Digest: source.Digest(files), Pinned: !f.unpinned, Signers: f.signers}, nil
 }
 
 func (f *fake) Compile(ctx context.Context, r CompileRequest) (Compiled, error) {

@@ -3,7 +3,10 @@ package modulestore
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
 	"github.com/gleaner-dev/gleaner/hostabi"
@@ -22,6 +25,7 @@ type module struct {
 	size     int64 // bytes of its files; 0: not known yet
 
 	ready     *content // the last Ready content; nil: none
+	signers   []string // of the last Ready content
 	attempted *content // of the last compilation, with its outcome
 }
 
@@ -31,6 +35,15 @@ func (m *module) resetSource(now time.Time) {
 	m.version++
 	m.due, m.failures = now, 0
 	m.state = State{Step: Fetching, Since: now}
+}
+
+// distrust forgets the content that was loaded before, if other signers are trusted now; the
+// caller holds Store.mu. Other changes of the source keep it until the new content is loaded.
+func (s *Store) distrust(m *module, r Resource) {
+	if !equality.Semantic.DeepEqual(m.resource.Spec.Verify, r.Spec.Verify) {
+		s.releaseContent(m.ready)
+		m.ready = nil
+	}
 }
 
 // A contentKey identifies content that is compiled once. Namespaces share no compilations.
@@ -54,8 +67,10 @@ type content struct {
 	retry      time.Time // zero with an err: never
 }
 
-func (c *content) module(pinned bool) Module {
-	return Module{Engine: c.key.engine, Digest: c.key.digest, Hooks: c.hooks, Needs: c.compiled.Needs(), Pinned: pinned, content: c}
+func (c *content) module(pinned bool, signers []string) Module {
+	return Module{
+		Engine: c.key.engine, Digest: c.key.digest, Hooks: c.hooks, Needs: c.compiled.Needs(), Pinned: pinned, Signers: signers, content: c,
+	}
 }
 
 // hasOutcome reports whether the outcome of an earlier attempt is still valid; the caller
@@ -126,7 +141,7 @@ func (s *Store) load(ctx context.Context, m *module) {
 	s.mu.Unlock()
 	c := s.acquireContent(contentKey{r.Namespace, r.engine(), fetched.Digest})
 	s.compile(ctx, c, r, fetched)
-	s.finishCompile(ctx, m, version, c, fetched.Pinned)
+	s.finishCompile(ctx, m, version, c, fetched)
 }
 
 func sizeOf(files []source.File) (size int64) {
@@ -183,7 +198,7 @@ func (s *Store) setState(m *module, state State, now time.Time) {
 	}
 	m.state = state
 	unchanged := was.Phase == state.Phase && was.Step == state.Step && was.Module.content == state.Module.content &&
-		was.Module.Pinned == state.Module.Pinned && errorText(was.Err) == errorText(state.Err)
+		was.Module.Pinned == state.Module.Pinned && slices.Equal(was.Module.Signers, state.Module.Signers) && errorText(was.Err) == errorText(state.Err)
 	if !unchanged {
 		s.publish()
 	}
@@ -243,7 +258,7 @@ func workBackoff(failures int, took time.Duration) time.Duration {
 }
 
 // finishCompile stores the outcome of a compilation. It takes over the caller's reference.
-func (s *Store) finishCompile(ctx context.Context, m *module, version int, c *content, pinned bool) {
+func (s *Store) finishCompile(ctx context.Context, m *module, version int, c *content, fetched source.Fetched) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !m.isCurrent(ctx, version) {
@@ -254,7 +269,7 @@ func (s *Store) finishCompile(ctx context.Context, m *module, version int, c *co
 	m.attempted, m.failures = c, 0
 	now := time.Now()
 	_, configMap := m.resource.ConfigMap()
-	if configMap || !pinned {
+	if configMap || !fetched.Pinned {
 		m.scheduleAt(now.Add(refetchInterval))
 	}
 	if c.compiled == nil {
@@ -268,8 +283,8 @@ func (s *Store) finishCompile(ctx context.Context, m *module, version int, c *co
 	}
 	c.references++
 	s.releaseContent(m.ready)
-	m.ready = c
-	s.setState(m, State{Phase: Ready, Module: c.module(pinned)}, now)
+	m.ready, m.signers = c, fetched.Signers
+	s.setState(m, State{Phase: Ready, Module: c.module(fetched.Pinned, fetched.Signers)}, now)
 }
 
 // scheduleAt schedules loading no later than at; the zero time means never.

@@ -108,6 +108,9 @@ type Module struct {
 	Needs  policies.Needs // how much of the object it reads
 	Pinned bool           // content is pinned by digest
 
+	// Signers are the trusted signers of its image. Empty if no signature is required.
+	Signers []string
+
 	content *content
 }
 

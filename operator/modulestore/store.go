@@ -155,6 +155,7 @@ func (s *Store) SetModules(list []Resource) {
 		s.byRef[r.Ref] = m
 		if !sameSource(m.resource, r) && (!r.Terminating || m.ready == nil) {
 			m.size = r.inlineSize()
+			s.distrust(m, r)
 			if !m.excluded {
 				m.resetSource(now)
 			}
@@ -216,7 +217,7 @@ func (s *Store) Get(ref Ref, digest string) (State, bool) {
 		return State{}, false
 	}
 	if m.state.Phase != Ready && digest != "" && m.ready != nil && m.ready.key.digest == digest {
-		return State{Phase: Ready, Module: m.ready.module(true), Err: m.state.Err, Since: m.state.Since, NextRetry: m.state.NextRetry}, true
+		return State{Phase: Ready, Module: m.ready.module(true, m.signers), Err: m.state.Err, Since: m.state.Since, NextRetry: m.state.NextRetry}, true
 	}
 	return m.state, true
 }

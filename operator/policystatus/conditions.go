@@ -109,8 +109,9 @@ func retentionStatus(o client.Object) *v1alpha1.RetentionPolicyStatus {
 // describeModule sets the status of a module.
 func describeModule(m *policyset.Module, s *v1alpha1.PolicyModuleStatus) {
 	s.ObservedGeneration = m.Object.GetGeneration()
-	s.Digest, s.Engine, s.ABI, s.Needs, s.Hooks = "", "", "", "", nil
+	s.Digest, s.Engine, s.ABI, s.Needs, s.Hooks, s.Signers = "", "", "", "", nil, nil
 	if c := m.Content; c != nil {
+		s.Signers = c.Signers
 		s.Digest, s.Engine, s.ABI, s.Needs, s.Hooks = c.Digest, c.Engine, hostabi.Version, v1alpha1.Need(c.Needs), hookNames(c.Hooks)
 	}
 	to := setterOf(&s.Conditions, m.Object)

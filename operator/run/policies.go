@@ -32,7 +32,7 @@ func (op *Operator) connectPolicies(config *rest.Config) (err error) {
 	if op.modules, err = loader.New(loader.Options{
 		Reader: op.policyClient, CacheDir: op.options.CacheDir, Sandbox: op.options.Sandbox, Log: log, Now: op.now,
 		Egress: egress.Config{Allow: op.options.ModuleNetworks, IsInternal: op.networks.Networks, Remedy: "--module-networks lets modules of namespaces come from there"},
-		Quota:  op.options.ModuleQuota, DisableTenantModules: op.options.DisableTenantModules,
+		Quota:  op.options.ModuleQuota, DisableTenantModules: op.options.DisableTenantModules, Trust: op.options.ModuleTrust,
 	}); err != nil {
 		return err
 	}

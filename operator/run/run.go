@@ -45,6 +45,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/keystore"
 	"github.com/gleaner-dev/gleaner/operator/modulecall"
 	"github.com/gleaner-dev/gleaner/operator/modulestore"
+	"github.com/gleaner-dev/gleaner/operator/modulestore/fetch"
 	"github.com/gleaner-dev/gleaner/operator/modulestore/loader"
 	"github.com/gleaner-dev/gleaner/operator/networks"
 	"github.com/gleaner-dev/gleaner/operator/policyset"
@@ -108,6 +109,7 @@ type Options struct {
 
 	DisableTenantModules bool              // ignore PolicyModules
 	ModuleQuota          modulestore.Quota // of modules in use
+	ModuleTrust          fetch.Trust       // who has to sign modules
 
 	Records record.Limits // of the decisions that are kept for debug endpoints
 	Archive *Archive      // nil: deleted objects and older decisions are not kept

@@ -52,9 +52,37 @@ func (c *cache) get(namespace, digest string, limit int64) ([]byte, bool) {
 		_ = os.Remove(name) // otherwise it will be overwritten
 		return nil, false
 	}
+	c.used(name)
+	return data, true
+}
+
+// signatureSuffix is the suffix of the files of signatures, after the digest of the image and
+// the number of the requirement.
+const signatureSuffix = ".sigstore.json"
+
+// getSignature returns a cached signature. It is verified by the caller.
+func (c *cache) getSignature(namespace, name string, limit int64) ([]byte, bool) {
+	if c.dir == "" {
+		return nil, false
+	}
+	file := c.file(namespace, name) + signatureSuffix
+	data, err := readLimited(file, limit)
+	if err != nil {
+		return nil, false
+	}
+	c.used(file)
+	return data, true
+}
+
+// putSignature stores a signature.
+func (c *cache) putSignature(namespace, name string, data []byte) error {
+	return c.put(namespace, name+signatureSuffix, data)
+}
+
+// used records that a file was used.
+func (c *cache) used(name string) {
 	now := time.Now()
 	_ = os.Chtimes(name, now, now) // best effort: the order of eviction depends on it
-	return data, true
 }
 
 func readLimited(name string, limit int64) ([]byte, error) {
@@ -66,7 +94,7 @@ func readLimited(name string, limit int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, limit+1))
 }
 
-// put stores content with its digest, and evicts older content if necessary.
+// put stores content under its digest, and evicts older content if necessary.
 func (c *cache) put(namespace, digest string, data []byte) error {
 	if c.dir == "" {
 		return nil

@@ -26,6 +26,9 @@ const (
 	TooLarge          Reason = "TooLarge"          // more than the limits allow
 	DigestMismatch    Reason = "DigestMismatch"    // the content has another digest
 	InvalidArtifact   Reason = "InvalidArtifact"   // the content is not a module
+	NotSigned         Reason = "NotSigned"         // a signature is required, and there is none
+	InvalidSignature  Reason = "InvalidSignature"  // no signature is by a trusted signer
+	InvalidSigners    Reason = "InvalidSigners"    // the trusted signers are invalid
 )
 
 // Error is a module that could not be fetched. The message is for the author of the

@@ -34,6 +34,10 @@ func (f *Fetcher) fetchImage(ctx context.Context, s Source) (Fetched, error) {
 	for i, c := range credentials {
 		p := &pull{fetcher: f, source: s, slot: turn, reference: reference, repository: oci.NewRepository(f.client(s), reference, c)}
 		files, digest, err := p.files(ctx)
+		var signers []string
+		if err == nil {
+			signers, err = p.verifySigned(ctx, digest)
+		}
 		if unauthorized(err) && i+1 < len(credentials) {
 			continue
 		}
@@ -41,7 +45,7 @@ func (f *Fetcher) fetchImage(ctx context.Context, s Source) (Fetched, error) {
 			return Fetched{}, addAdvice(explain(ctx, from, err), reference, c)
 		}
 		got, err := f.verify(s, from, "image: "+reference.ByDigest(digest).String(), files)
-		got.CacheErr = p.cacheErr
+		got.Signers, got.CacheErr = signers, p.cacheErr
 		return got, err
 	}
 	return Fetched{}, nil // not reached: there is at least the anonymous credential

@@ -17,6 +17,7 @@ import (
 
 	"github.com/gleaner-dev/gleaner/policies/source/egress"
 	"github.com/gleaner-dev/gleaner/policies/source/oci"
+	"github.com/gleaner-dev/gleaner/policies/source/signature"
 )
 
 // Language is the language of a module.
@@ -43,6 +44,10 @@ type Source struct {
 	// SHA256 is the expected digest of the module, decompressed, in hex. May be
 	// empty.
 	SHA256 string
+
+	// Signatures are who has to sign the module, which must be an image: each of the
+	// requirements has to be met. Empty: a signature is not required.
+	Signatures []signature.Requirement
 
 	// Namespace is the namespace of the resource; empty if it is cluster-scoped.
 	// Namespaces do not share cached content.
@@ -79,6 +84,9 @@ type Fetched struct {
 	// Origin is the origin of the module, for status messages. It contains no
 	// secrets.
 	Origin string
+	// Signers are the trusted signers of the module, for status messages: one for each of the
+	// source's Signatures.
+	Signers []string
 	// CacheErr is the error of caching the module. The module itself is valid.
 	CacheErr error
 }
@@ -184,7 +192,7 @@ func (s Source) validate() error {
 	case s.SHA256 != "" && !isHexSum(s.SHA256):
 		return errorf(InvalidReference, "%q is not a sha256: use 64 hex digits in lower case, as sha256sum prints them", s.SHA256)
 	}
-	return nil
+	return s.checkSigned()
 }
 
 func (f *Fetcher) client(s Source) *http.Client {

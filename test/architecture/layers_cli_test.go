@@ -98,7 +98,7 @@ var cliLayers = map[string]layer{
 	"internal/cli/module": {
 		internal: []string{
 			"crds/v1alpha1", "hostabi", "internal/cli/arguments", "internal/cli/exit", "internal/cli/kubectl", "internal/cli/loader", "internal/cli/printer",
-			"policies", "policies/rego", "policies/source", "policies/source/egress", "policies/source/oci", "policies/wasm/sandbox", "sdk/go", "sdk/rego",
+			"operator/modulestore/fetch", "policies", "policies/rego", "policies/source", "policies/source/egress", "policies/source/oci", "policies/source/signature", "policies/wasm/sandbox", "sdk/go", "sdk/rego",
 		},
 		external: []string{"github.com/spf13/cobra", "k8s.io/apimachinery", "sigs.k8s.io/yaml"},
 	},
@@ -203,12 +203,12 @@ var cliLayers = map[string]layer{
 	},
 	"internal/cli/run": {
 		internal: []string{
-			"internal/cli/arguments", "internal/cli/exit", "internal/cli/kubectl", "internal/cli/modes", "internal/cli/serving", "operator/archive", "operator/archive/open",
-			"operator/archive/serve", "operator/certs", "operator/debug", "operator/intents", "operator/run", "operator/companion", "operator/latest", "operator/modulestore", "operator/record", "operator/webhook", "policies/builtin", "policies/worker",
+			"crds/v1alpha1", "internal/cli/arguments", "internal/cli/exit", "internal/cli/kubectl", "internal/cli/modes", "internal/cli/serving", "operator/archive", "operator/archive/open",
+			"operator/archive/serve", "operator/certs", "operator/debug", "operator/intents", "operator/run", "operator/companion", "operator/latest", "operator/modulestore", "operator/modulestore/fetch", "operator/record", "operator/webhook", "policies/builtin", "policies/source/signature", "policies/worker",
 		},
 		external: []string{
 			"github.com/go-logr/logr", "github.com/prometheus/client_golang", "github.com/spf13/cobra", "github.com/spf13/pflag", "k8s.io/api",
-			"k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/klog", "k8s.io/utils", "sigs.k8s.io/controller-runtime",
+			"k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/klog", "k8s.io/utils", "sigs.k8s.io/controller-runtime", "sigs.k8s.io/yaml",
 		},
 	},
 	"internal/cli/restore": {

@@ -44,8 +44,18 @@ var layers = map[string]layer{
 	"policies/library": {},
 
 	"policies/source": {
-		internal: []string{"policies/source/egress", "policies/source/oci"},
+		internal: []string{"policies/source/egress", "policies/source/oci", "policies/source/signature"},
 		external: []string{"github.com/google/go-containerregistry/pkg/v1"},
+	},
+	"policies/source/signature/signaturetest": { // used by tests only
+		internal: []string{"policies/source/signature"},
+		external: []string{"github.com/sigstore/protobuf-specs", "github.com/sigstore/sigstore-go"},
+	},
+	"policies/source/signature": { // nothing of registries and clusters
+		pure: true,
+		external: []string{
+			"github.com/secure-systems-lab/go-securesystemslib/dsse", "github.com/sigstore/protobuf-specs", "github.com/sigstore/sigstore", "github.com/sigstore/sigstore-go",
+		},
 	},
 	"policies/source/egress": {},
 	"policies/source/oci":    {external: []string{"github.com/google/go-containerregistry/pkg/v1"}},
@@ -146,7 +156,7 @@ var layers = map[string]layer{
 		internal: []string{"hostabi", "policies", "policies/wasm/sandbox", "policies/worker", "crds/v1alpha1", "operator/modulestore"},
 	},
 	"operator/modulestore/fetch": {
-		internal: []string{"crds/v1alpha1", "operator/modulestore", "policies/source", "policies/source/egress"},
+		internal: []string{"crds/v1alpha1", "operator/modulestore", "policies/source", "policies/source/egress", "policies/source/signature"},
 		external: []string{"github.com/go-logr/logr", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/controller-runtime"},
 	},
 	"operator/modulestore/loader": {
@@ -354,7 +364,7 @@ var layers = map[string]layer{
 			"crds/v1alpha1", "operator/act", "operator/admission", "operator/archive", "operator/archiver", "operator/archivestore", "operator/budgeter", "operator/bulkread", "operator/canary", "operator/cascadelog", "operator/catalog", "operator/collector",
 			"operator/companion", "operator/companion/reviewer", "operator/completion", "operator/debug", "operator/escape", "operator/evaluate", "operator/fairqueue", "operator/finalizers",
 			"operator/gate", "operator/gather", "operator/graceperiod", "operator/graph", "operator/graphstore", "operator/imagereview", "operator/intents", "operator/inuse", "operator/keystore",
-			"operator/modulecall", "operator/modulestore", "operator/modulestore/loader", "operator/networks", "operator/pause", "operator/pausestore", "operator/policyset", "operator/policystatus", "operator/protect", "operator/protect/reviewer", "operator/record", "operator/recordlog",
+			"operator/modulecall", "operator/modulestore", "operator/modulestore/fetch", "operator/modulestore/loader", "operator/networks", "operator/pause", "operator/pausestore", "operator/policyset", "operator/policystatus", "operator/protect", "operator/protect/reviewer", "operator/record", "operator/recordlog",
 			"operator/recorder", "operator/relabel", "operator/retainer", "operator/watch", "operator/webhook", "operator/writelimit", "operator/writer",
 			"policies", "policies/source/egress", "policies/worker",
 		},

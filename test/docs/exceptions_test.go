@@ -126,6 +126,11 @@ var exceptions = []exception{
 	{"docs/howto/undo-a-deletion.md", "export GLEANER_ARCHIVE=s3://bucket/prefix                # or file:///FOLDER, while no operator has it open", needsArchive,
 		&runner{"internal/cli/archive/archive_test.go", []string{"func TestVerify_FindsCorruptEntries(", "func TestExport_WritesManifests("}}},
 
+	{"docs/howto/sign-modules.md", "cosign generate-key-pair", "it needs cosign and a registry",
+		&runner{"cmd/gleaner/module_sign_test.go", []string{"func TestModulePush_SignKey_SignsForVerify("}}},
+	{"docs/howto/sign-modules.md", "gleaner module verify -f module.yaml", "it needs a registry with a signed module",
+		&runner{"cmd/gleaner/module_sign_test.go", []string{"func TestModuleVerify_Manifest("}}},
+
 	{"docs/howto/backtest-a-policy.md", "gleaner replay -f policy.yaml --since 24h", "it needs decisions of the last day", nil},
 	{"docs/records.md", "gleaner records -n shop --since 1h", "it follows records until Ctrl-C",
 		&runner{"test/process/records_test.go", []string{`{"records", "configmap/dependent"}`}}},

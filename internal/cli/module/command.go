@@ -33,7 +33,7 @@ func Command() *cobra.Command {
 		Args: arguments.RejectUnknownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(moduleNew(), moduleBuild(), moduleInspect(), moduleValidate(), moduleBench(), modulePush(), moduleDigest())
+	cmd.AddCommand(moduleNew(), moduleBuild(), moduleInspect(), moduleValidate(), moduleBench(), modulePush(), moduleVerify(), moduleDigest())
 	return cmd
 }
 

@@ -20,19 +20,24 @@ import (
 	"github.com/gleaner-dev/gleaner/policies/source"
 	"github.com/gleaner-dev/gleaner/policies/source/egress"
 	"github.com/gleaner-dev/gleaner/policies/source/oci"
+	"github.com/gleaner-dev/gleaner/policies/source/signature"
 	"github.com/gleaner-dev/gleaner/policies/wasm/sandbox"
 )
 
 func modulePush() *cobra.Command {
 	var limits sandbox.Limits
+	var signKey string
 	cmd := &cobra.Command{
 		Use:   "push FILE... REGISTRY/REPOSITORY[:TAG]",
 		Short: "Push a module to a registry as an OCI artifact",
 		Long: "Push a valid module to a registry as an OCI artifact, and print the image reference for its resource.\n" +
 			"By default, the tag is derived from the digest, since some registries remove untagged artifacts. Credentials\n" +
-			"are those of docker login or podman login. HTTPS is required, except for a registry on this machine.",
+			"are those of docker login or podman login. HTTPS is required, except for a registry on this machine.\n" +
+			"With --sign-key, also sign the image, for spec.verify of its resource. The password of an encrypted key is\n" +
+			"read from $COSIGN_PASSWORD.",
 		Example: `  gleaner module push module.wasm.gz registry.example.com/team/bucket-cleaner:v1
-  gleaner module push policy.rego registry.example.com/team/keep-claims`,
+  gleaner module push policy.rego registry.example.com/team/keep-claims
+  gleaner module push policy.rego registry.example.com/team/keep-claims --sign-key cosign.key`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) < 2 {
 				return exit.AsUsage(fmt.Errorf("%s requires a module and a target: REGISTRY/REPOSITORY", cmd.CommandPath()))
@@ -48,20 +53,25 @@ func modulePush() *cobra.Command {
 			if reference.Digest != "" {
 				return exit.AsUsage(fmt.Errorf("push to %s: omit the digest, which is that of the module", to))
 			}
+			key, err := readSignKey(signKey)
+			if err != nil {
+				return err
+			}
 			m, err := loader.Load(cmd.Context(), limits, names)
 			if err != nil {
 				return err
 			}
 			m.Close() // it is valid
-			return push(cmd.Context(), cmd.OutOrStdout(), names, reference)
+			return push(cmd.Context(), cmd.OutOrStdout(), names, reference, key)
 		},
 	}
 	loader.AddLimitFlags(cmd.Flags(), &limits)
+	cmd.Flags().StringVar(&signKey, "sign-key", "", "`file` with the private key to sign the image with, such as cosign.key")
 	return cmd
 }
 
-// push packs the files and pushes them to the reference.
-func push(ctx context.Context, out io.Writer, names []string, to oci.Reference) error {
+// push packs the files and pushes them to the reference. The key may be nil.
+func push(ctx context.Context, out io.Writer, names []string, to oci.Reference, key *signature.PrivateKey) error {
 	files, artifact, err := packModule(names)
 	if err != nil {
 		return err
@@ -79,9 +89,15 @@ func push(ctx context.Context, out io.Writer, names []string, to oci.Reference) 
 		return err
 	}
 	defer client.CloseIdleConnections()
-	digest, err := oci.NewRepository(client, to, credential).Push(ctx, artifact, to.Tag)
+	repository := oci.NewRepository(client, to, credential)
+	digest, err := repository.Push(ctx, artifact, to.Tag)
 	if err != nil {
 		return explainPush(to, err)
+	}
+	if key != nil {
+		if err := attachSignature(ctx, repository, digest, key); err != nil {
+			return fmt.Errorf("sign %s, which was pushed: %w", to.ByDigest(digest), err)
+		}
 	}
 	printer.Fprintf(out, "image: %s\nsha256: %s\n", to.ByDigest(digest), sum)
 	return nil

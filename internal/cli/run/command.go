@@ -141,6 +141,10 @@ func (o *options) assemble(ctx context.Context, config *rest.Config, log logr.Lo
 	if err != nil {
 		return nil, nil, err
 	}
+	trust, err := o.trust()
+	if err != nil {
+		return nil, nil, err
+	}
 	kept, err := o.openArchive(ctx, log)
 	if err != nil {
 		return nil, nil, err
@@ -159,7 +163,7 @@ func (o *options) assemble(ctx context.Context, config *rest.Config, log logr.Lo
 		CanaryTimeout: o.canaryTimeout, CanaryInterval: canaryInterval, SyncTimeout: syncTimeout, ObserveTimeout: o.observeTimeout,
 		Ignored: ignored, DryRun: o.dryRun, Evaluator: builtin.Policy{}, CacheDir: o.cacheDir, Sandbox: sandbox, Records: bounds, Archive: kept, ReuseConnections: o.reuseConnections,
 		FinalizerNetworks: networks.finalizers, ModuleNetworks: networks.modules, ClusterNetworks: networks.cluster,
-		DisableTenantModules: !o.tenantModules, ModuleQuota: quota,
+		DisableTenantModules: !o.tenantModules, ModuleQuota: quota, ModuleTrust: trust,
 		Metrics: metrics.Registry, Log: log.WithName("collector"),
 	})
 	if err != nil {

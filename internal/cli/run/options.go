@@ -49,6 +49,7 @@ type options struct {
 	companionOptions
 	sandboxOptions
 	moduleOptions
+	signatureOptions
 	archiveOptions
 }
 
@@ -122,6 +123,7 @@ func (o *options) addTo(flags *pflag.FlagSet) {
 	o.companionOptions.addTo(flags)
 	o.sandboxOptions.addTo(flags)
 	o.moduleOptions.addTo(flags)
+	o.signatureOptions.addTo(flags)
 	o.archiveOptions.addTo(flags)
 	flags.IntVarP(&o.verbosity, "verbosity", "v", o.verbosity, "log verbosity, from 0 (decisions and errors) to 10")
 }
@@ -168,7 +170,8 @@ func (o *options) validate() error {
 	_, badNetworks := o.networks()
 	_, badBounds := o.bounds()
 	_, badQuota := o.quota()
-	return errors.Join(append(wrong, err, badNetworks, badBounds, badQuota, o.archiveOptions.validate())...)
+	_, badTrust := o.trust()
+	return errors.Join(append(wrong, err, badNetworks, badBounds, badQuota, badTrust, o.archiveOptions.validate())...)
 }
 
 // ignored parses --ignore-resources.

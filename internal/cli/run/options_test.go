@@ -48,7 +48,7 @@ func TestDefaults_AreAsDocumented(t *testing.T) {
 		sandboxOptions: sandboxOptions{sandboxWorkers: 2, sandboxMemory: "192Mi", compileTimeout: 30 * time.Second},
 	}
 	got := defaultOptions()
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(options{}, companionOptions{}, moduleOptions{}, sandboxOptions{}, archiveOptions{})); diff != "" {
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(options{}, companionOptions{}, moduleOptions{}, signatureOptions{}, sandboxOptions{}, archiveOptions{})); diff != "" {
 		t.Error(diff)
 	}
 	if err := got.validate(); err != nil {

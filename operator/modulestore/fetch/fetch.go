@@ -20,12 +20,14 @@ import (
 	"github.com/gleaner-dev/gleaner/policies/source/egress"
 )
 
-// Fetcher fetches modules. All fields but Override are required. Its methods may be
+// Fetcher fetches modules. All fields but Trust and Override are required. Its methods may be
 // called concurrently.
 type Fetcher struct {
 	Reader client.Reader // of ConfigMaps and Secrets
 	Source *source.Fetcher
 	Log    logr.Logger
+
+	Trust Trust
 
 	// Override returns the files to use instead of what the resource says, by the name of
 	// the module as modulestore.Ref.String returns it. Nil: none.
@@ -65,6 +67,10 @@ func (f *Fetcher) sourceOf(ctx context.Context, m modulestore.Resource) (source.
 	} else if w := m.Spec.Wasm; w != nil {
 		s.Language, s.Image, s.URL = source.Wasm, string(w.Image), w.URL
 		configMap, secrets = w.ConfigMap, w.PullSecrets
+	}
+	var err error
+	if s.Signatures, err = f.Trust.requirements(m); err != nil {
+		return s, err
 	}
 	if configMap != nil {
 		read, err := f.configMap(ctx, m, *configMap)

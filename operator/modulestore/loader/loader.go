@@ -29,6 +29,7 @@ type Options struct {
 	Sandbox  worker.Config // its CacheDir and Log are set from here
 	Log      logr.Logger
 	Now      func() time.Time // at which settings are validated; nil: time.Now
+	Trust    fetch.Trust
 
 	Quota                modulestore.Quota
 	DisableTenantModules bool
@@ -73,7 +74,7 @@ func New(o Options) (*Loader, error) {
 			sources.Close()
 		}
 	}
-	fetcher := &fetch.Fetcher{Reader: o.Reader, Source: sources, Log: o.Log, Override: o.Override}
+	fetcher := &fetch.Fetcher{Reader: o.Reader, Source: sources, Log: o.Log, Trust: o.Trust, Override: o.Override}
 	l.Store = modulestore.New(modulestore.Options{
 		Compiler: compiler, Fetch: fetcher.Fetch, Now: o.Now, Quota: o.Quota, DisableTenantModules: o.DisableTenantModules,
 	})
