@@ -80,9 +80,8 @@ func (u *Uses) Get(wanted Use) UseState {
 		}
 		s.uses[key] = existing
 	}
-	validates := slices.Contains(key.content.hooks, hostabi.HookValidate)
 	switch {
-	case validates && !sameSettings(existing.settings, wanted.Settings):
+	case validates(key.content) && !sameSettings(existing.settings, wanted.Settings):
 		existing.settings, existing.state = wanted.Settings, UseState{Step: Validating}
 		existing.reschedule(now)
 	case existing.state.Phase == Loading && (!ok || !existing.retiredAt.IsZero()):
@@ -202,14 +201,21 @@ func (s *Store) startInstance(ctx context.Context, u *use) error {
 	return nil
 }
 
-// validate validates the settings by the module's validate hook.
+// validates reports whether a module validates settings.
+func validates(c *content) bool { return slices.Contains(c.hooks, hostabi.HookValidate) }
+
+// validate validates the settings by the module's validate hook, if it has one.
 func (s *Store) validate(ctx context.Context, u *use, h *handle, settings hostabi.Policy) error {
-	if !slices.Contains(u.content.hooks, hostabi.HookValidate) {
+	if !validates(u.content) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	evaluation, err := h.EvaluateMetered(ctx, hostabi.Request{
+	return s.validateSettings(ctx, h, settings)
+}
+
+func (s *Store) validateSettings(ctx context.Context, by policies.MeteredEvaluator, settings hostabi.Policy) error {
+	evaluation, err := by.EvaluateMetered(ctx, hostabi.Request{
 		APIVersion: hostabi.Version, Hook: hostabi.HookValidate, Attempt: 1, Round: 1, Time: s.options.Now().UTC(), Policy: settings,
 	})
 	switch {

@@ -84,7 +84,7 @@ func (b *Builder) buildFinalizer(f *Finalizer, modules map[string]*Module, state
 		return
 	}
 	if !m.Content.HasHook(hostabi.HookFinalize) {
-		f.refuse(v1alpha1.ConditionModuleReady, "MissingHook", fmt.Sprintf(
+		f.refuse(v1alpha1.ConditionModuleReady, ReasonMissingHook, fmt.Sprintf(
 			"%s does not answer finalize: write a rule, or export a function, for it", m))
 		return
 	}

@@ -69,13 +69,13 @@ func (p *Policy) setModule(modules map[string]*Module, states ModuleStates) {
 	p.Policy.HooksUnknown, p.Policy.Needs = false, policies.LeastNeeds(p.Policy.Needs, c.Needs)
 	for _, hook := range p.Spec.Hooks {
 		if !slices.Contains(c.Hooks, hostabi.Hook(hook)) {
-			p.refuse(v1alpha1.ConditionModuleReady, "MissingHook", fmt.Sprintf(
+			p.refuse(v1alpha1.ConditionModuleReady, ReasonMissingHook, fmt.Sprintf(
 				"%s does not answer %s: remove that from hooks, or write a rule, or export a function, for it", m, hook))
 		}
 	}
 	p.Policy.Hooks = p.enabled(p.Policy.Hooks)
 	if len(p.Policy.Hooks) == 0 {
-		p.refuse(v1alpha1.ConditionModuleReady, "MissingHook", fmt.Sprintf(
+		p.refuse(v1alpha1.ConditionModuleReady, ReasonMissingHook, fmt.Sprintf(
 			"%s answers none of collect, propagate, protect and retain: write a rule, or export a function, for what it is to decide", m))
 		return
 	}

@@ -203,6 +203,10 @@ func (d *Declaration) wait(since time.Time, message string) {
 	}
 }
 
+// ReasonMissingHook is the reason of a Problem with a module that does not implement what a
+// resource uses it for.
+const ReasonMissingHook = "MissingHook"
+
 // ReasonLoading is the reason of a Problem that is none: the module is being fetched,
 // compiled or started, and what it governs is held meanwhile.
 const ReasonLoading = "Loading"

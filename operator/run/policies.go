@@ -38,10 +38,18 @@ func (op *Operator) connectPolicies(config *rest.Config) (err error) {
 	}
 	op.snapshots, err = policyset.NewPublisher(policyset.Options{
 		Reader: op.policyClient, Absent: func(ctx context.Context, gk schema.GroupKind) (bool, error) { return op.watcher.Absent(ctx, gk) },
-		Store: op.modules.Store, Rules: policyset.Rules{Networks: op.options.FinalizerNetworks, CheckGrants: intents.Check, CheckRecipients: checkRecipients},
+		Store: op.modules.Store, Rules: op.rules(),
 		Archiver: op.archiving.handler(), Log: log,
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	return op.connectValidation()
+}
+
+// rules are what the options allow resources to say.
+func (op *Operator) rules() policyset.Rules {
+	return policyset.Rules{Networks: op.options.FinalizerNetworks, CheckGrants: intents.Check, CheckRecipients: checkRecipients}
 }
 
 // connectSubscribers creates what subscribes to snapshots of policies. One client is for objects, the other one that of
@@ -81,7 +89,7 @@ func (op *Operator) connectSubscribers(client, watching metadata.Interface) {
 		Changed: op.snapshots.Changed, Selectors: op.snapshots.Selectors, Types: op.types, Gate: &op.gate,
 		Client: watching, Store: op.store, Now: op.now, Log: log,
 	})
-	op.subscribers = append(op.subscribers, labels.Run, op.pausing.source.Run, op.images.Run, op.budgeting.budgeter.Run, op.cascading.log.Run, op.retention.Run, follow.gateChanges, follow.policyChanges, follow.pauseChanges, follow.budgetCalls, installer.Run, protecting.Run, gracePeriods.Run, op.statusWriter.Run, guard.Run)
+	op.subscribers = append(op.subscribers, labels.Run, op.pausing.source.Run, op.images.Run, op.budgeting.budgeter.Run, op.cascading.log.Run, op.retention.Run, follow.gateChanges, follow.policyChanges, follow.pauseChanges, follow.budgetCalls, installer.Run, protecting.Run, gracePeriods.Run, op.validationInstaller(objects).Run, op.statusWriter.Run, guard.Run)
 	op.subscribers = append(op.subscribers, op.archiving.run()...)
 }
 

@@ -11,8 +11,10 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/companion"
 	companionreviewer "github.com/gleaner-dev/gleaner/operator/companion/reviewer"
 	"github.com/gleaner-dev/gleaner/operator/graceperiod"
+	"github.com/gleaner-dev/gleaner/operator/policyset"
 	"github.com/gleaner-dev/gleaner/operator/protect"
 	"github.com/gleaner-dev/gleaner/operator/protect/reviewer"
+	"github.com/gleaner-dev/gleaner/operator/validation"
 	"github.com/gleaner-dev/gleaner/operator/writer"
 )
 
@@ -50,6 +52,28 @@ func (op *Operator) connectGracePeriods(objects *admission.Objects, client metad
 	op.webhooks.Handle("POST "+graceperiod.Path, graceperiod.NewAnnotator(client, writes, op.keys.Keys).Handler())
 	return graceperiod.New(graceperiod.Options{
 		Objects: objects, Snapshots: op.snapshots, Gate: &op.gate, Webhook: op.options.Webhook, Now: op.now, Log: op.log.WithName("policies"),
+	})
+}
+
+// connectValidation creates what rejects invalid policies, finalizers and modules when they are applied.
+func (op *Operator) connectValidation() error {
+	builder, err := policyset.NewBuilder(op.rules(), op.archiving.handler())
+	if err != nil {
+		return err
+	}
+	handler, err := validation.New(validation.Options{Builder: builder, Current: op.snapshots.Current, Modules: op.modules.Store}).Handler()
+	if err != nil {
+		return err
+	}
+	op.webhooks.Handle("POST "+validation.Path, handler)
+	return nil
+}
+
+// validationInstaller returns what has the API server call that.
+func (op *Operator) validationInstaller(objects *admission.Objects) *validation.Installer {
+	return validation.NewInstaller(validation.InstallerOptions{
+		Objects: objects, Snapshots: op.snapshots, Gate: &op.gate, Webhook: op.options.Webhook, Disabled: !op.options.ValidateResources,
+		Now: op.now, Log: op.log.WithName("validation"),
 	})
 }
 

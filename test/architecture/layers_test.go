@@ -359,13 +359,19 @@ var layers = map[string]layer{
 		internal: []string{"hostabi", "operator/cascadelog", "operator/completion", "operator/escape", "operator/graph", "operator/record"},
 		external: []string{"github.com/go-logr/logr", "k8s.io/apimachinery", "k8s.io/apiserver", "k8s.io/client-go"},
 	},
+	"operator/validation": {
+		internal: []string{
+			"crds/resources", "crds/v1alpha1", "operator/admission", "operator/gate", "operator/modulestore", "operator/policyset", "operator/slots", "operator/webhook", "policies/source",
+		},
+		external: []string{"github.com/go-logr/logr", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils"},
+	},
 	"operator/run": {
 		internal: []string{
 			"crds/v1alpha1", "operator/act", "operator/admission", "operator/archive", "operator/archiver", "operator/archivestore", "operator/budgeter", "operator/bulkread", "operator/canary", "operator/cascadelog", "operator/catalog", "operator/collector",
 			"operator/companion", "operator/companion/reviewer", "operator/completion", "operator/debug", "operator/escape", "operator/evaluate", "operator/fairqueue", "operator/finalizers",
 			"operator/gate", "operator/gather", "operator/graceperiod", "operator/graph", "operator/graphstore", "operator/imagereview", "operator/intents", "operator/inuse", "operator/keystore",
 			"operator/modulecall", "operator/modulestore", "operator/modulestore/fetch", "operator/modulestore/loader", "operator/networks", "operator/pause", "operator/pausestore", "operator/policyset", "operator/policystatus", "operator/protect", "operator/protect/reviewer", "operator/record", "operator/recordlog",
-			"operator/recorder", "operator/relabel", "operator/retainer", "operator/watch", "operator/webhook", "operator/writelimit", "operator/writer",
+			"operator/recorder", "operator/relabel", "operator/retainer", "operator/validation", "operator/watch", "operator/webhook", "operator/writelimit", "operator/writer",
 			"policies", "policies/source/egress", "policies/worker",
 		},
 		external: []string{

@@ -254,9 +254,15 @@ func (w *env) deleteWithPolicy(o *unstructured.Unstructured, policy metav1.Delet
 // patch applies a merge patch.
 func (w *env) patch(o *unstructured.Unstructured, text string) {
 	w.Helper()
-	if _, err := w.client(o).Patch(w.Context(), o.GetName(), types.MergePatchType, []byte(text), metav1.PatchOptions{}); err != nil {
+	if err := w.tryPatch(o, text); err != nil {
 		w.Fatal(err)
 	}
+}
+
+func (w *env) tryPatch(o *unstructured.Unstructured, text string) error {
+	w.Helper()
+	_, err := w.client(o).Patch(w.Context(), o.GetName(), types.MergePatchType, []byte(text), metav1.PatchOptions{})
+	return err
 }
 
 func (w *env) eventually(ask func() error) {
