@@ -76,7 +76,7 @@ func (s *releaseRun) removeAll(ctx context.Context, admissions []release.Admissi
 		removed++
 	}
 	if len(admissions) != 0 {
-		printer.Fprintf(s.out, "Removed %d admission objects.\n", removed)
+		printer.Fprintf(s.out, "Removed %s.\n", printer.Count(removed, "admission object", "admission objects"))
 	}
 	return err
 }
