@@ -151,6 +151,7 @@ FUZZ := \
 	policies/rego:FuzzNesting \
 	policies/rego:FuzzPattern \
 	policies/rego:FuzzValue \
+	policies/settings:FuzzExtract \
 	policies/source/egress:FuzzEmbeddedAddress \
 	policies/source/oci:FuzzChallenge \
 	policies/source/oci:FuzzParseReference \

@@ -49,3 +49,8 @@ func (l LogLevel) String() string {
 		return "error"
 	}
 }
+
+// SettingsSection is the name of the custom section of a WebAssembly module that contains the JSON Schema of
+// its settings. A module with one has the hook validate, which rejects settings that do not match, and then calls
+// the module's own validate if there is one.
+const SettingsSection = "gleaner.settings"

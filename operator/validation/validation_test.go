@@ -26,6 +26,8 @@ const validating = "package gleaner\n\nvalidate := {\"decision\": \"Valid\"} if 
 	"validate := {\"decision\": \"Invalid\", \"reason\": \"size has to be positive\"} if not input.policy.settings.size > 0\n\n" +
 	"collect := {\"decision\": \"Orphan\"}\n"
 
+const withSchema = "# METADATA\n# schemas:\n#   - input.policy.settings: {properties: {size: {type: integer}}}\n" + policysettest.KeepText
+
 // server is the webhook of a fixture.
 type server struct {
 	*policysettest.Fixture
@@ -92,7 +94,7 @@ func using(module, text string) *v1alpha1.ClusterGCPolicy {
 }
 
 func TestApply_RejectsWhatStatusWouldReport(t *testing.T) {
-	s := newServer(t, nil, policysettest.Module("validating", validating), policysettest.Module("finalizing", policysettest.FinalizeText))
+	s := newServer(t, nil, policysettest.Module("validating", validating), policysettest.Module("finalizing", policysettest.FinalizeText), policysettest.Module("schema", withSchema))
 	condition := func(expression string) func(*v1alpha1.GCPolicySpec) {
 		return func(spec *v1alpha1.GCPolicySpec) {
 			spec.Fixed = &v1alpha1.FixedVerdicts{Collect: &v1alpha1.FixedVerdict{Decision: "Orphan"}}
@@ -104,19 +106,21 @@ func TestApply_RejectsWhatStatusWouldReport(t *testing.T) {
 		object client.Object
 		want   string // part of the message; empty: it is allowed
 	}{
-		"a module that compiles":     {kind: "ClusterPolicyModule", object: policysettest.Module("m", policysettest.KeepText)},
-		"one that is loaded":         {kind: "ClusterPolicyModule", object: policysettest.Module("again", validating)},
-		"Rego that does not compile": {kind: "ClusterPolicyModule", object: policysettest.Module("m", "package gleaner\n\ncollect := {"), want: "ClusterPolicyModule m: it does not compile: "},
-		"a forbidden built-in":       {kind: "ClusterPolicyModule", object: policysettest.Module("m", "package gleaner\n\ncollect := http.send({\"method\": \"get\", \"url\": \"http://x\"})\n"), want: "http.send"},
-		"Rego without hooks":         {kind: "ClusterPolicyModule", object: policysettest.Module("m", "package gleaner\n\nx := 1\n"), want: "ClusterPolicyModule m: "},
-		"a digest of other content":  {kind: "ClusterPolicyModule", object: pinned("m", strings.Repeat("0", 64)), want: "want " + strings.Repeat("0", 64)},
-		"CEL that compiles":          {kind: "ClusterGCPolicy", object: policy(condition("object.metadata.name == 'a'"))},
-		"CEL that does not compile":  {kind: "ClusterGCPolicy", object: policy(condition("object.metadata.")), want: "ClusterGCPolicy p: "},
-		"CEL of another type":        {kind: "ClusterGCPolicy", object: policy(condition("'a'")), want: "ClusterGCPolicy p: "},
-		"valid settings":             {kind: "ClusterGCPolicy", object: using("validating", `{"size": 1}`)},
-		"invalid settings":           {kind: "ClusterGCPolicy", object: using("validating", `{"size": -1}`), want: "ClusterGCPolicy p: the module refuses settings: size has to be positive"},
-		"a module without its hooks": {kind: "ClusterGCPolicy", object: using("finalizing", ""), want: "answers none of collect, propagate, protect and retain"},
-		"a module that comes later":  {kind: "ClusterGCPolicy", object: using("later", "")},
+		"a module that compiles":                {kind: "ClusterPolicyModule", object: policysettest.Module("m", policysettest.KeepText)},
+		"one that is loaded":                    {kind: "ClusterPolicyModule", object: policysettest.Module("again", validating)},
+		"Rego that does not compile":            {kind: "ClusterPolicyModule", object: policysettest.Module("m", "package gleaner\n\ncollect := {"), want: "ClusterPolicyModule m: it does not compile: "},
+		"a forbidden built-in":                  {kind: "ClusterPolicyModule", object: policysettest.Module("m", "package gleaner\n\ncollect := http.send({\"method\": \"get\", \"url\": \"http://x\"})\n"), want: "http.send"},
+		"Rego without hooks":                    {kind: "ClusterPolicyModule", object: policysettest.Module("m", "package gleaner\n\nx := 1\n"), want: "ClusterPolicyModule m: "},
+		"a digest of other content":             {kind: "ClusterPolicyModule", object: pinned("m", strings.Repeat("0", 64)), want: "want " + strings.Repeat("0", 64)},
+		"CEL that compiles":                     {kind: "ClusterGCPolicy", object: policy(condition("object.metadata.name == 'a'"))},
+		"CEL that does not compile":             {kind: "ClusterGCPolicy", object: policy(condition("object.metadata.")), want: "ClusterGCPolicy p: "},
+		"CEL of another type":                   {kind: "ClusterGCPolicy", object: policy(condition("'a'")), want: "ClusterGCPolicy p: "},
+		"valid settings":                        {kind: "ClusterGCPolicy", object: using("validating", `{"size": 1}`)},
+		"invalid settings":                      {kind: "ClusterGCPolicy", object: using("validating", `{"size": -1}`), want: "ClusterGCPolicy p: the module refuses settings: size has to be positive"},
+		"a module without its hooks":            {kind: "ClusterGCPolicy", object: using("finalizing", ""), want: "answers none of collect, propagate, protect and retain"},
+		"settings that do not match the schema": {kind: "ClusterGCPolicy", object: using("schema", `{"size": "large"}`), want: "ClusterGCPolicy p: the module refuses settings: settings.size: got string, want integer"},
+		"settings that match the schema":        {kind: "ClusterGCPolicy", object: using("schema", `{"size": 1}`)},
+		"a module that comes later":             {kind: "ClusterGCPolicy", object: using("later", "")},
 		"a policy that is not pinned": {kind: "ClusterGCPolicy", object: policy(func(s *v1alpha1.GCPolicySpec) {
 			s.Mode, s.Module = v1alpha1.ModeEnforce, &v1alpha1.ModuleReference{Name: "validating"}
 		})},
@@ -145,7 +149,7 @@ func TestApply_RejectsWhatStatusWouldReport(t *testing.T) {
 			}
 		})
 	}
-	if again := s.Settle(); len(again.Policies) != 0 || len(again.Modules) != 2 {
+	if again := s.Settle(); len(again.Policies) != 0 || len(again.Modules) != 3 {
 		t.Errorf("afterwards there are %d policies and %d modules: what is only checked must not be used", len(again.Policies), len(again.Modules))
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gleaner-dev/gleaner/hostabi"
 	"github.com/gleaner-dev/gleaner/policies"
+	"github.com/gleaner-dev/gleaner/policies/settings"
 )
 
 // compiled is the output of OPA's compiler for a policy.
@@ -30,6 +31,15 @@ func compileFiles(ctx context.Context, files []File) (compiled, error) {
 	if len(modules) == 0 {
 		return compiled{}, &Error{Message: "no file with rules: files that end in " + testSuffix + " only contain tests"}
 	}
+	schema, err := settingsSchema(files)
+	if err != nil {
+		return compiled{}, err
+	}
+	if schema != nil {
+		if err := addValidate(modules); err != nil {
+			return compiled{}, err
+		}
+	}
 	all, err := withLibrary(modules)
 	if err != nil {
 		return compiled{}, err
@@ -47,6 +57,9 @@ func compileFiles(ctx context.Context, files []File) (compiled, error) {
 		entries = append(entries, packageName+"/"+string(hook))
 	}
 	code, err := toWasm(ctx, all, entries)
+	if err == nil && schema != nil {
+		code, err = settings.Embed(code, schema)
+	}
 	if err != nil {
 		return compiled{}, err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gleaner-dev/gleaner/hostabi"
 	"github.com/gleaner-dev/gleaner/policies"
+	"github.com/gleaner-dev/gleaner/policies/settings"
 	"github.com/gleaner-dev/gleaner/policies/wasm/fuel"
 	"github.com/gleaner-dev/gleaner/policies/wasm/sandbox"
 )
@@ -67,6 +68,9 @@ type Module struct {
 	Size     int            // bytes of WebAssembly
 	Needs    policies.Needs // how much of the object the rules read
 
+	// Settings is the schema of its settings; nil: it has none. With a schema, it has the hook validate.
+	Settings *settings.Schema
+
 	loaded *sandbox.Module
 	names  builtinNames
 	heap   uint32 // address at which the free memory of a new instance starts
@@ -108,11 +112,15 @@ func (e *Engine) Compile(ctx context.Context, files []File) (Compiled, error) {
 // LoadCompiled loads the result of Compile. The error is an *Error if the policy
 // caused it. The caller closes the Module, after its policies.
 func (e *Engine) LoadCompiled(ctx context.Context, c Compiled) (*Module, error) {
+	schema, err := settings.Of(c.Code)
+	if err != nil {
+		return nil, &Error{Message: err.Error()}
+	}
 	loaded, err := e.host.Load(ctx, c.Code)
 	if err != nil {
 		return nil, blame(err)
 	}
-	m := &Module{Digest: c.Digest, Hooks: c.Hooks, Size: len(c.Code), Needs: c.Needs, loaded: loaded}
+	m := &Module{Digest: c.Digest, Hooks: c.Hooks, Size: len(c.Code), Needs: c.Needs, Settings: schema, loaded: loaded}
 	if err := m.inspect(ctx); err != nil {
 		loaded.Close()
 		return nil, blame(err)

@@ -76,7 +76,12 @@ func (p *Policy) EvaluateMetered(ctx context.Context, request hostabi.Request) (
 
 // EvaluateDocument is like EvaluateMetered for a marshaled request with this hook.
 func (p *Policy) EvaluateDocument(ctx context.Context, hook hostabi.Hook, document []byte) (a Evaluation, err error) {
-	a.Document, a.Usage, err = p.evalDocument(ctx, hook, document)
+	if hook == hostabi.HookValidate {
+		a.Document, err = p.module.Settings.Answer(document, true)
+	}
+	if a.Document == nil && err == nil {
+		a.Document, a.Usage, err = p.evalDocument(ctx, hook, document)
+	}
 	if err == nil {
 		a.Verdict, err = hostabi.ParseVerdict(hook, a.Document)
 	}

@@ -119,6 +119,17 @@ func (p *Policy) EvaluateDocument(ctx context.Context, hook hostabi.Hook, at tim
 		return Evaluation{}, fmt.Errorf("evaluate policy %s: the request has %d bytes, which exceeds the limit of %d",
 			p.options.Name, len(document), hostabi.MaxRequestBytes)
 	}
+	if hook == hostabi.HookValidate {
+		verdict, err := p.module.Settings.Answer(document, p.module.loaded.ExportsFunction(string(hook), nil, nil))
+		if err != nil {
+			return Evaluation{}, fmt.Errorf("evaluate policy %s: %w", p.options.Name, err)
+		}
+		if verdict != nil {
+			a := Evaluation{Document: verdict}
+			a.Verdict, err = hostabi.ParseVerdict(hook, verdict)
+			return a, err
+		}
+	}
 	return p.evaluate(ctx, hook, newCall(document, at, p.options.LogBytes))
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gleaner-dev/gleaner/hostabi"
 	"github.com/gleaner-dev/gleaner/policies"
+	"github.com/gleaner-dev/gleaner/policies/settings"
 	"github.com/gleaner-dev/gleaner/policies/wasm/fuel"
 	"github.com/gleaner-dev/gleaner/policies/wasm/sandbox"
 )
@@ -69,6 +70,9 @@ type Module struct {
 	Imports []string       // that it uses, without duplicates: gleaner_v1.request_read …
 	Needs   policies.Needs // how much of the object it reads, as it declares; NeedsObject: it declares nothing
 
+	// Settings is the schema of its settings; nil: it carries none. With a schema, it has the hook validate.
+	Settings *settings.Schema
+
 	loaded *sandbox.Module
 }
 
@@ -80,7 +84,12 @@ func (e *Engine) Load(ctx context.Context, code []byte) (*Module, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Module{Digest: loaded.Digest, Size: loaded.Size, Needs: policies.NeedsObject, loaded: loaded}
+	schema, err := settings.Of(code)
+	if err != nil {
+		loaded.Close()
+		return nil, &RejectedError{Message: err.Error()}
+	}
+	m := &Module{Digest: loaded.Digest, Size: loaded.Size, Needs: policies.NeedsObject, Settings: schema, loaded: loaded}
 	for _, i := range loaded.Imports() {
 		if name := i.Module + "." + i.Name; !slices.Contains(m.Imports, name) { // a module may import a function several times
 			m.Imports = append(m.Imports, name)
@@ -100,6 +109,9 @@ func (e *Engine) Load(ctx context.Context, code []byte) (*Module, error) {
 	if refusal := m.check(); refusal != nil {
 		loaded.Close()
 		return nil, refusal
+	}
+	if m.Settings != nil && !slices.Contains(m.Hooks, hostabi.HookValidate) {
+		m.Hooks = append(m.Hooks, hostabi.HookValidate)
 	}
 	return m, nil
 }

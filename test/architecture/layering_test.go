@@ -44,6 +44,7 @@ var clock = []string{"After", "AfterFunc", "NewTicker", "NewTimer", "Now", "Sinc
 // invisible to the test cache, and a broken import would still print "ok".
 func TestLayering(t *testing.T) {
 	packages, rows := parseTree(t), maps.Clone(layers)
+	maps.Copy(rows, policyLayers)
 	maps.Copy(rows, cliLayers)
 	maps.Copy(rows, nodeLayers)
 	maps.Copy(rows, developmentLayers)

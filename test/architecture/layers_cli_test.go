@@ -91,14 +91,14 @@ var cliLayers = map[string]layer{
 		},
 	},
 	"internal/cli/loader": {
-		internal: []string{"hostabi", "internal/cli/exit", "internal/cli/printer", "policies", "policies/rego", "policies/source", "policies/wasm", "policies/wasm/sandbox"},
+		internal: []string{"hostabi", "internal/cli/exit", "internal/cli/printer", "policies", "policies/rego", "policies/settings", "policies/source", "policies/wasm", "policies/wasm/sandbox"},
 		external: []string{"github.com/spf13/pflag"},
 	},
 	"internal/cli/modes": {},
 	"internal/cli/module": {
 		internal: []string{
 			"crds/v1alpha1", "hostabi", "internal/cli/arguments", "internal/cli/exit", "internal/cli/kubectl", "internal/cli/loader", "internal/cli/printer",
-			"operator/modulestore/fetch", "policies", "policies/rego", "policies/source", "policies/source/egress", "policies/source/oci", "policies/source/signature", "policies/wasm/sandbox", "sdk/go", "sdk/rego",
+			"operator/modulestore/fetch", "policies", "policies/rego", "policies/settings", "policies/source", "policies/source/egress", "policies/source/oci", "policies/source/signature", "policies/wasm/sandbox", "sdk/go", "sdk/rego",
 		},
 		external: []string{"github.com/spf13/cobra", "k8s.io/apimachinery", "sigs.k8s.io/yaml"},
 	},

@@ -4,6 +4,7 @@ package loader
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +22,7 @@ import (
 	"github.com/gleaner-dev/gleaner/internal/cli/printer"
 	"github.com/gleaner-dev/gleaner/policies"
 	"github.com/gleaner-dev/gleaner/policies/rego"
+	"github.com/gleaner-dev/gleaner/policies/settings"
 	"github.com/gleaner-dev/gleaner/policies/source"
 	"github.com/gleaner-dev/gleaner/policies/wasm"
 	"github.com/gleaner-dev/gleaner/policies/wasm/sandbox"
@@ -39,11 +41,22 @@ type Facts struct {
 	Needs    policies.Needs `json:"needs"` // how much of the object it reads
 	Compiled time.Duration  `json:"compileNanoseconds"`
 	InitFuel int64          `json:"initFuel"`
+
+	Settings json.RawMessage `json:"settings,omitempty"` // the schema of the settings
+}
+
+// factsOfSettings returns the schema of a module's settings for its Facts.
+func factsOfSettings(s *settings.Schema) json.RawMessage {
+	if s == nil {
+		return nil
+	}
+	return s.JSON()
 }
 
 // Module is a module of either engine, ready to be evaluated.
 type Module struct {
 	Facts    Facts
+	Settings *settings.Schema // nil: it has none
 	Evaluate func(context.Context, hostabi.Request) (evaluation, error)
 	Close    func()
 }
@@ -139,8 +152,9 @@ func LoadWasm(ctx context.Context, limits sandbox.Limits, name string, data []by
 	return &Module{
 		Facts: Facts{
 			Engine: "wasm", Digest: module.Digest, Size: module.Size, Hooks: module.Hooks, Imports: module.Imports, Needs: module.Needs,
-			Compiled: took, InitFuel: policy.InitFuel,
+			Compiled: took, InitFuel: policy.InitFuel, Settings: factsOfSettings(module.Settings),
 		},
+		Settings: module.Settings,
 		Evaluate: func(ctx context.Context, r hostabi.Request) (evaluation, error) {
 			a, err := policy.EvaluateMetered(ctx, r)
 			return evaluation{a.Verdict, a.Usage, a.Log}, err
@@ -170,7 +184,9 @@ func loadRego(ctx context.Context, limits sandbox.Limits, name string, files []r
 	return &Module{
 		Facts: Facts{
 			Engine: "rego", Digest: DigestOf(files, false), Size: module.Size, Hooks: module.Hooks, Imports: module.Builtins, Needs: module.Needs, Compiled: took,
+			Settings: factsOfSettings(module.Settings),
 		},
+		Settings: module.Settings,
 		Evaluate: func(ctx context.Context, r hostabi.Request) (evaluation, error) {
 			a, err := policy.EvaluateMetered(ctx, r)
 			return evaluation{Verdict: a.Verdict, Usage: a.Usage}, err

@@ -39,6 +39,7 @@ func moduleBuild() *cobra.Command {
 		Short: "Compile a Go module and print its digest",
 		Long: "Compile the Go module in DIR, by default the current directory, to WebAssembly; check that the operator\n" +
 			"would accept it; and print its digest, which policies and finalizers need. A Rego module is only checked.\n" +
+			"If DIR contains " + schemaFile + ", the module carries that JSON Schema of its settings.\n" +
 			"Builds are reproducible: the same sources and compiler produce the same file on any machine.",
 		Example: `  gleaner module build bucket-cleaner
   gleaner module build bucket-cleaner --tinygo -o small.wasm.gz`,
@@ -186,6 +187,9 @@ func (o *buildOptions) compileWith(cmd *cobra.Command, to string, flags ...strin
 	}
 	if code, err = os.ReadFile(to); err != nil {
 		return nil, false, fmt.Errorf("build %s: %w", o.dir, err)
+	}
+	if code, err = embedSchema(o.dir, code); err != nil {
+		return nil, false, err
 	}
 	packed, err := gzipped(code)
 	return code, len(packed) <= maxConfigMapSize, err

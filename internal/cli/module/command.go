@@ -33,7 +33,7 @@ func Command() *cobra.Command {
 		Args: arguments.RejectUnknownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(moduleNew(), moduleBuild(), moduleInspect(), moduleValidate(), moduleBench(), modulePush(), moduleVerify(), moduleDigest())
+	cmd.AddCommand(moduleNew(), moduleBuild(), moduleInspect(), moduleSchema(), moduleValidate(), moduleBench(), modulePush(), moduleVerify(), moduleDigest())
 	return cmd
 }
 
@@ -99,6 +99,7 @@ func printFacts(f loader.Facts, to io.Writer, limits sandbox.Limits) error {
 			policies.NeedsObject: "whole objects (Object)", policies.NeedsMetadata: "the metadata of objects (Metadata)",
 			policies.NeedsReference: "only what identifies an object (Reference)",
 		}[f.Needs]},
+		{"settings", map[bool]string{true: "not described", false: "described: see gleaner module schema"}[f.Settings == nil]},
 		{"metered", "yes: it consumes fuel"},
 		{"compiled in", f.Compiled.Round(time.Millisecond).String()},
 		{"initialization", fmt.Sprintf("%d units of fuel", f.InitFuel)},

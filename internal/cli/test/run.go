@@ -189,6 +189,9 @@ func (m moduleEvaluator) Evaluate(ctx context.Context, r hostabi.Request) (hosta
 func (m moduleEvaluator) runCase(ctx context.Context, file string, c policytest.Case) Result {
 	result := Result{Name: c.Name, File: file, Line: c.Line, Outcome: passed, Module: m.name, Hook: c.Request.Hook}
 	verdict, err := policytest.Evaluate(ctx, m, c)
+	if problems := m.Settings.Problems(c.Request.Policy.Settings); err == nil && problems != "" && c.Request.Hook != hostabi.HookValidate {
+		err = fmt.Errorf("the module would reject these settings: %s", problems)
+	}
 	if err != nil {
 		result.Outcome, result.Message = Failed, err.Error()
 	}
