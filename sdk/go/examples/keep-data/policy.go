@@ -12,8 +12,8 @@ const claim = "PersistentVolumeClaim"
 
 // settings are what users of the policy may set.
 type settings struct {
-	Wait   string `json:"wait"`   // how long a claim is left alone at first
-	Unless string `json:"unless"` // a ConfigMap that keeps every claim while it is there
+	Wait   string `json:"wait" doc:"How long a claim is left alone at first, such as 1h30m."`
+	Unless string `json:"unless" doc:"Name of a ConfigMap that keeps every claim while it is there."`
 }
 
 // memory is what the policy remembers about a claim.

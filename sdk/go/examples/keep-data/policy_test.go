@@ -18,6 +18,9 @@ func claimed(settings string) gleaner.Request {
 	return r
 }
 
+// The schema of the settings, for editors: UPDATE_SCHEMA=1 go test writes it.
+func TestSettings_AreDescribed(t *testing.T) { gleanertest.CheckSettingsSchema(t, settings{}) }
+
 func TestCollect(t *testing.T) {
 	for name, c := range map[string]struct {
 		request func() gleaner.Request
