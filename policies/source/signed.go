@@ -13,10 +13,15 @@ import (
 	"github.com/gleaner-dev/gleaner/policies/source/signature"
 )
 
-// checkSigned rejects sources that can't be signed.
+// checkSigned rejects sources that can't be signed, and invalid signers, before anything is fetched.
 func (s Source) checkSigned() error {
 	if len(s.Signatures) != 0 && s.Image == "" {
 		return errorf(NotSigned, "only images can be signed: push the module with gleaner module push --sign-key, and use its image")
+	}
+	for _, requirement := range s.Signatures {
+		if _, err := signature.New(requirement); err != nil {
+			return errorf(InvalidSigners, "%v", err)
+		}
 	}
 	return nil
 }

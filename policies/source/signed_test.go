@@ -166,8 +166,7 @@ func TestSigned_WhatIsNotAnImageIsRefused(t *testing.T) {
 		s.Signatures = []signature.Requirement{*trusted}
 		refused(t, f, s, source.NotSigned, "only images can be signed")
 	}
-	server := registered(t)
-	refused(t, f, signedBy(server.pushWasm(t, module("x")), &signature.Requirement{}), source.InvalidSigners, "add a publicKey or an identity")
+	refused(t, f, signedBy("127.0.0.1:1/modules/a:v1", &signature.Requirement{}), source.InvalidSigners, "add a publicKey or an identity") // before the registry is asked
 }
 
 func TestSigned_IsVerifiedAgainFromTheCacheWhileTheRegistryIsDown(t *testing.T) {
