@@ -114,9 +114,6 @@ type Options struct {
 	Records record.Limits // of the decisions that are kept for debug endpoints
 	Archive *Archive      // nil: deleted objects and older decisions are not kept
 
-	// ValidateResources rejects invalid policies, finalizers and modules when they are applied, if there is a Webhook.
-	ValidateResources bool
-
 	// ReuseConnections keeps the connections of modules' HTTP requests for a moment: see
 	// intents.Options.
 	ReuseConnections bool

@@ -72,7 +72,7 @@ func (op *Operator) connectValidation() error {
 // validationInstaller returns what has the API server call that.
 func (op *Operator) validationInstaller(objects *admission.Objects) *validation.Installer {
 	return validation.NewInstaller(validation.InstallerOptions{
-		Objects: objects, Snapshots: op.snapshots, Gate: &op.gate, Webhook: op.options.Webhook, Disabled: !op.options.ValidateResources,
+		Objects: objects, Snapshots: op.snapshots, Gate: &op.gate, Webhook: op.options.Webhook,
 		Now: op.now, Log: op.log.WithName("validation"),
 	})
 }

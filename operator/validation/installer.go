@@ -2,12 +2,16 @@ package validation
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
 	"github.com/gleaner-dev/gleaner/operator/admission"
@@ -25,6 +29,9 @@ const (
 
 	webhookName = "validation.gleaner.dev"
 
+	// resync is the interval at which the configuration is looked at again: it may have been created or applied.
+	resync = time.Minute
+
 	// webhookTimeout in seconds is longer than a validation takes, with the time that it waits for a slot.
 	webhookTimeout = 10
 )
@@ -40,13 +47,13 @@ type InstallerOptions struct {
 	Objects   *admission.Objects
 	Snapshots *policyset.Publisher
 	Gate      *gate.Gate        // only the leader installs
-	Webhook   *webhook.Endpoint // nil: Gleaner serves no webhooks, and nothing is installed
-	Disabled  bool              // the webhook is removed
+	Webhook   *webhook.Endpoint // nil: Gleaner serves no webhooks
 	Now       func() time.Time
 	Log       logr.Logger
 }
 
-// Installer installs the webhook. Create it with NewInstaller.
+// Installer adds the webhook to its configuration, if that exists. It is created with what else is installed, so that it is
+// removed with that: when Gleaner is removed as the only garbage collector, none collects what it has created.
 type Installer struct {
 	*admission.Loop
 
@@ -57,7 +64,7 @@ type Installer struct {
 func NewInstaller(o InstallerOptions) *Installer {
 	i := &Installer{options: o}
 	i.Loop = admission.NewLoop(admission.LoopOptions{
-		Snapshots: o.Snapshots, Gate: o.Gate, Webhook: o.Webhook, Resync: admission.ResyncInterval, Now: o.Now, Log: o.Log,
+		Snapshots: o.Snapshots, Gate: o.Gate, Webhook: o.Webhook, Resync: resync, Now: o.Now, Log: o.Log,
 		Failure: "The webhook that validates resources is not installed",
 	}, i)
 	return i
@@ -75,18 +82,30 @@ func (i *Installer) Install(ctx context.Context, _ *policyset.Snapshot) admissio
 }
 
 func (i *Installer) install(ctx context.Context) error {
-	objects := i.options.Objects
-	configuration := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: ConfigurationName}}
-	if i.options.Webhook == nil || i.options.Disabled {
-		return objects.Remove(ctx, configuration)
+	objects, configuration := i.options.Objects, &admissionv1.ValidatingWebhookConfiguration{}
+	err := objects.Client().Get(ctx, client.ObjectKey{Name: ConfigurationName}, configuration)
+	if apierrors.IsNotFound(err) {
+		return nil
 	}
-	config, ok := i.options.Webhook.At(Path)
-	if !ok {
-		return admission.ErrNoCertificate
+	if err != nil {
+		return fmt.Errorf("read webhook configuration %s: %w", ConfigurationName, err)
 	}
-	return objects.Ensure(ctx, configuration, func() {
-		configuration.Webhooks = []admissionv1.ValidatingWebhook{webhookOf(config, objects.ExemptNamespaces())}
-	})
+	var webhooks []admissionv1.ValidatingWebhook
+	if i.options.Webhook != nil {
+		config, ok := i.options.Webhook.At(Path)
+		if !ok {
+			return admission.ErrNoCertificate
+		}
+		webhooks = append(webhooks, webhookOf(config, objects.ExemptNamespaces()))
+	}
+	if equality.Semantic.DeepEqual(configuration.Webhooks, webhooks) {
+		return nil
+	}
+	configuration.Webhooks = webhooks
+	if err := objects.Client().Update(ctx, configuration); err != nil {
+		return fmt.Errorf("update webhook configuration %s: %w", ConfigurationName, err)
+	}
+	return nil
 }
 
 // webhookOf returns the webhook. It is not called about changes of metadata and status, which must always be possible.

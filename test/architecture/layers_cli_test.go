@@ -35,10 +35,10 @@ var cliLayers = map[string]layer{
 	"internal/cli/dev": {
 		internal: []string{
 			"crds", "devcluster", "devcluster/child", "devcluster/download", "devcluster/freeport", "internal/cli/arguments", "internal/cli/modes", "internal/cli/printer", "internal/cli/replicas", "internal/cli/run", "operator/certs",
-			"operator/companion", "operator/run",
+			"operator/companion", "operator/run", "operator/validation",
 		},
 		external: []string{
-			"github.com/go-logr/logr", "github.com/spf13/cobra", "github.com/spf13/pflag", "k8s.io/apiextensions-apiserver", "k8s.io/apimachinery", "k8s.io/client-go",
+			"github.com/go-logr/logr", "github.com/spf13/cobra", "github.com/spf13/pflag", "k8s.io/api", "k8s.io/apiextensions-apiserver", "k8s.io/apimachinery", "k8s.io/client-go",
 			"k8s.io/klog", "sigs.k8s.io/controller-runtime",
 		},
 	},

@@ -306,7 +306,7 @@ var layers = map[string]layer{
 		internal: []string{
 			"crds/resources", "crds/v1alpha1", "operator/admission", "operator/gate", "operator/modulestore", "operator/policyset", "operator/slots", "operator/webhook", "policies/source",
 		},
-		external: []string{"github.com/go-logr/logr", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils"},
+		external: []string{"github.com/go-logr/logr", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils", "sigs.k8s.io/controller-runtime"},
 	},
 	"operator/run": {
 		internal: []string{

@@ -3,7 +3,6 @@ package process
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"strings"
 	"testing"
 
@@ -141,19 +140,11 @@ func TestCompanion_CanBeRemovedInAnyOrder(t *testing.T) {
 	if err := keeps.Delete(t.Context(), "keeps", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	b.waitForAdmissionObjects(1)
+	b.waitForAdmissionObjects(0)
 	b.waitForHold("held", false)
 	b.operator.stop()
-	if got := b.countAdmissionObjects(); !maps.Equal(got, map[string]int{"validatingwebhookconfigurations": 1}) {
-		t.Errorf("left: %v, want only the webhook that validates policies", got)
-	}
-	const validation = "validatingwebhookconfigurations.admissionregistration.k8s.io/gleaner-validation"
-	out, err = releaseOn(t, b.cluster, "", "--all", "--yes")
-	if err != nil || !strings.Contains(out, "No object was released.") || !strings.Contains(out, validation) {
+	if out, err = releaseOn(t, b.cluster, "", "--all"); err != nil || !strings.Contains(out, "No object has a hold.") {
 		t.Errorf("at the end: %v\n%s", err, out)
-	}
-	if got := b.countAdmissionObjects(); len(got) != 0 {
-		t.Errorf("left: %v\n%s", got, out)
 	}
 	if err := b.kube.CoreV1().Secrets(b.ns).Delete(t.Context(), "held", metav1.DeleteOptions{PropagationPolicy: &orphan}); err != nil && !apierrors.IsNotFound(err) {
 		t.Error(err)

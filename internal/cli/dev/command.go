@@ -12,8 +12,10 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -29,6 +31,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/certs"
 	"github.com/gleaner-dev/gleaner/operator/companion"
 	operator "github.com/gleaner-dev/gleaner/operator/run"
+	"github.com/gleaner-dev/gleaner/operator/validation"
 )
 
 // Command returns the command gleaner-dev dev.
@@ -144,7 +147,7 @@ func Start(ctx context.Context, o EnvironmentOptions, progress io.Writer, log lo
 	}
 	printer.Fprintf(progress, "The control plane is up after %s.\n", time.Since(began).Round(100*time.Millisecond))
 	s := &Environment{version: o.Version, mode: o.Mode, Cluster: cluster, Done: make(chan error, 1)}
-	if err := createCRDs(ctx, cluster.RESTConfig()); err != nil {
+	if err := createManifests(ctx, cluster.RESTConfig()); err != nil {
 		return nil, s.Stop(err)
 	}
 	if s.archive, err = cluster.Folder("archive"); err != nil {
@@ -189,6 +192,22 @@ func (s *Environment) startCollector(ctx context.Context, log logr.Logger) error
 func onLocalhost(address string) string {
 	_, port, _ := net.SplitHostPort(address) // it comes from a listener
 	return "https://" + net.JoinHostPort("localhost", port) + companion.VetoPath
+}
+
+// createManifests creates what manifests install, and the operator depends on.
+func createManifests(ctx context.Context, config *rest.Config) error {
+	if err := createCRDs(ctx, config); err != nil {
+		return err
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("make client: %w", err)
+	}
+	configuration := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: validation.ConfigurationName}}
+	if _, err := client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(ctx, configuration, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("create ValidatingWebhookConfiguration %s: %w", configuration.Name, err)
+	}
+	return nil
 }
 
 // createCRDs creates Gleaner's CustomResourceDefinitions.

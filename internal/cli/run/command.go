@@ -163,7 +163,7 @@ func (o *options) assemble(ctx context.Context, config *rest.Config, log logr.Lo
 		CanaryTimeout: o.canaryTimeout, CanaryInterval: canaryInterval, SyncTimeout: syncTimeout, ObserveTimeout: o.observeTimeout,
 		Ignored: ignored, DryRun: o.dryRun, Evaluator: builtin.Policy{}, CacheDir: o.cacheDir, Sandbox: sandbox, Records: bounds, Archive: kept, ReuseConnections: o.reuseConnections,
 		FinalizerNetworks: networks.finalizers, ModuleNetworks: networks.modules, ClusterNetworks: networks.cluster,
-		DisableTenantModules: !o.tenantModules, ModuleQuota: quota, ModuleTrust: trust, ValidateResources: o.validateResources,
+		DisableTenantModules: !o.tenantModules, ModuleQuota: quota, ModuleTrust: trust,
 		Metrics: metrics.Registry, Log: log.WithName("collector"),
 	})
 	if err != nil {

@@ -36,16 +36,12 @@ type companionOptions struct {
 	webhookAddress string
 	webhookService string
 	webhookURL     string
-
-	validateResources bool
 }
 
 func defaultCompanionOptions() companionOptions {
 	return companionOptions{
 		webhookAddress: ":9443",
 		webhookService: "gleaner-webhook",
-
-		validateResources: true,
 	}
 }
 
@@ -60,8 +56,6 @@ func (o *companionOptions) addTo(flags *pflag.FlagSet) {
 		"`name` of the Service in the operator's namespace, port 443, at which the API server calls the webhooks")
 	flags.StringVar(&o.webhookURL, "webhook-url", o.webhookURL,
 		"`URL` at which the API server calls the webhooks, instead of a Service, such as https://localhost:9443"+companion.VetoPath)
-	flags.BoolVar(&o.validateResources, "validate-resources", o.validateResources,
-		"where webhooks are served, reject invalid policies, finalizers and modules when they are applied; status reports them in any case")
 	flags.StringVar(&o.webhookCerts, "webhook-cert-dir", o.webhookCerts,
 		"`directory` with the webhooks' certificate as tls.crt, tls.key and ca.crt, as cert-manager writes them; by default Gleaner issues one")
 }

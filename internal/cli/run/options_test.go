@@ -36,8 +36,6 @@ func TestDefaults_AreAsDocumented(t *testing.T) {
 		companionOptions: companionOptions{
 			webhookAddress: ":9443",
 			webhookService: "gleaner-webhook",
-
-			validateResources: true,
 		},
 		moduleOptions: moduleOptions{
 			tenantModules:           true,

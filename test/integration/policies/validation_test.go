@@ -4,12 +4,35 @@ import (
 	"strings"
 	"testing"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	typedadmissionv1 "k8s.io/client-go/kubernetes/typed/admissionregistration/v1"
 
 	"github.com/gleaner-dev/gleaner/devcluster"
-	"github.com/gleaner-dev/gleaner/operator/run"
+	"github.com/gleaner-dev/gleaner/operator/validation"
 )
+
+// createValidation creates the configuration of the webhook, as the manifests do.
+func (o *dedicatedEnv) createValidation() {
+	o.Helper()
+	configuration := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: validation.ConfigurationName}}
+	if _, err := o.configurations().Create(o.Context(), configuration, metav1.CreateOptions{}); err != nil {
+		o.Fatal(err)
+	}
+}
+
+func (o *dedicatedEnv) deleteValidation() {
+	o.Helper()
+	if err := o.configurations().Delete(o.Context(), validation.ConfigurationName, metav1.DeleteOptions{}); err != nil {
+		o.Fatal(err)
+	}
+}
+
+func (o *dedicatedEnv) configurations() typedadmissionv1.ValidatingWebhookConfigurationInterface {
+	return kubernetes.NewForConfigOrDie(o.cluster.RESTConfig()).AdmissionregistrationV1().ValidatingWebhookConfigurations()
+}
 
 // wantRejected applies a resource until the webhook, which is called once the API server knows it, rejects it.
 func (w *env) wantRejected(text, message string) {
@@ -29,7 +52,8 @@ func (w *env) wantRejected(text, message string) {
 
 func TestApply_InvalidResourcesAreRejected(t *testing.T) {
 	o := newDedicatedEnvOn(t, devcluster.Options{})
-	o.startOperatorWith(func(r *run.Options) { r.ValidateResources = true })
+	o.createValidation()
+	o.startOperator()
 	const broken = "\nspec: {rego: {inline: \"package gleaner\\n\\ncollect := {\"}}"
 	o.wantRejected("kind: ClusterPolicyModule\nmetadata: {name: broken}"+broken, "ClusterPolicyModule broken: it does not compile: ")
 	o.wantRejected("kind: PolicyModule\nmetadata: {name: broken}"+broken, "PolicyModule "+o.ns+"/broken: it does not compile: ")
@@ -58,23 +82,24 @@ collect := {"decision": "Orphan"}
 	later := o.applyPolicy(policy("later", "module: {name: later}"))
 	o.waitForCondition(later, "ModuleReady", metav1.ConditionFalse, "NotFound", "")
 
-	o.stopOperator()
-	o.startOperatorWith(func(r *run.Options) { r.ValidateResources = false })
+	o.deleteValidation()
 	o.eventually(func() error { // as without webhooks, status reports it
 		_, err := o.tryApply("kind: ClusterPolicyModule\nmetadata: {name: broken}" + broken)
 		return err
 	})
 	o.patch(p, `{"spec": {"settings": {"size": -1}}}`)
 	o.waitForCondition(p, "Accepted", metav1.ConditionFalse, "SettingsRefused", "")
+	o.createValidation()
 	o.stopOperator()
-	o.startOperatorWith(func(r *run.Options) { r.ValidateResources = true })
+	o.startOperator()
 	o.wantRejected("kind: ClusterPolicyModule\nmetadata: {name: another}"+broken, "it does not compile")
 	o.patch(p, `{"metadata": {"labels": {"a": "b"}}}`) // it is stored, and only its spec is checked
 }
 
 func TestApply_IsPossibleWhileTheWebhookIsNotReached(t *testing.T) {
 	o := newDedicatedEnvOn(t, devcluster.Options{})
-	o.startOperatorWith(func(r *run.Options) { r.ValidateResources = true })
+	o.createValidation()
+	o.startOperator()
 	const text = "kind: ClusterPolicyModule\nmetadata: {name: broken}\nspec: {rego: {inline: \"package gleaner\\n\\ncollect := {\"}}"
 	o.wantRejected(text, "it does not compile")
 	o.stopOperator()
