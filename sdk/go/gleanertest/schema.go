@@ -112,6 +112,7 @@ func schemaOf(t reflect.Type, outer []reflect.Type) (map[string]any, error) {
 		return map[string]any{"type": "object", "additionalProperties": values}, err
 	case reflect.Struct:
 		return structSchema(t, outer)
+	case reflect.Invalid, reflect.Uintptr, reflect.Complex64, reflect.Complex128, reflect.Chan, reflect.Func, reflect.UnsafePointer:
 	}
 	return nil, fmt.Errorf("%s can't be in settings, which are JSON", t)
 }
