@@ -43,6 +43,31 @@ func TestStore_OtherTrustedSignersMeanThatTheModuleIsNotUsedUntilItIsVerified(t 
 	})
 }
 
+func TestStore_OtherTrustedSignersCountForATerminatingModuleToo(t *testing.T) {
+	f := newFake()
+	down := false
+	f.fetch = func(context.Context, Resource) (string, error) {
+		if down {
+			return "", &source.Error{Reason: source.Unreachable, Message: "down", Temporary: true}
+		}
+		return "content", nil
+	}
+	runStore(t, f, func(t *testing.T, s *Store) {
+		m := remoteModule("", "m")
+		s.SetModules([]Resource{m})
+		synctest.Wait()
+		digest := wantPhase(t, s, m, Ready).Module.Digest
+		down = true
+		m.Terminating = true
+		m.Spec.Verify = &v1alpha1.SignatureVerification{Signers: []v1alpha1.Signer{{PublicKey: "key"}}}
+		s.SetModules([]Resource{m})
+		synctest.Wait()
+		if state, _ := s.Get(m.Ref, digest); state.Phase == Ready {
+			t.Error("it is used although no trusted signer was seen to have signed it")
+		}
+	})
+}
+
 func TestStore_PublishesTheSigners(t *testing.T) {
 	f := newFake()
 	f.signers = []string{"public key a"}

@@ -153,9 +153,9 @@ func (s *Store) SetModules(list []Resource) {
 			s.modules[key] = m
 		}
 		s.byRef[r.Ref] = m
+		s.distrust(m, r) // also if it is terminating
 		if !sameSource(m.resource, r) && (!r.Terminating || m.ready == nil) {
 			m.size = r.inlineSize()
-			s.distrust(m, r)
 			if !m.excluded {
 				m.resetSource(now)
 			}
