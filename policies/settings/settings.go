@@ -51,7 +51,12 @@ func (noLoader) Load(url string) (any, error) {
 }
 
 // Parse compiles a schema. The error says what is wrong with it.
-func Parse(data []byte) (*Schema, error) {
+func Parse(data []byte) (schema *Schema, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			schema, err = nil, fmt.Errorf("the schema of the settings can't be used: %v", p)
+		}
+	}()
 	if len(data) > MaxSchema {
 		return nil, fmt.Errorf("the schema of the settings has %d bytes, at most %d are allowed", len(data), MaxSchema)
 	}
@@ -118,10 +123,15 @@ type answer struct {
 }
 
 // Problems returns what is wrong with settings, which are JSON; "" if nothing is. No settings are an empty object.
-func (s *Schema) Problems(settings []byte) string {
+func (s *Schema) Problems(settings []byte) (problem string) {
 	if s == nil {
 		return ""
 	}
+	defer func() {
+		if p := recover(); p != nil { // such as by a number in the schema whose exponent is too large
+			problem = fmt.Sprintf("settings can't be checked by the schema: %v", p)
+		}
+	}()
 	if len(settings) == 0 {
 		settings = []byte("{}")
 	}
