@@ -149,12 +149,7 @@ func (o *options) assemble(ctx context.Context, config *rest.Config, log logr.Lo
 	if err != nil {
 		return nil, nil, err
 	}
-	var hook *webhookServer
-	var endpoint *webhook.Endpoint
-	if o.servesWebhooks() {
-		hook = &webhookServer{options: o}
-		endpoint = hook.endpoint()
-	}
+	hook, endpoint := o.webhooks()
 	collector, err := operator.New(operator.Options{
 		Version: o.version, Companion: o.collector == modes.Companion, Webhook: endpoint, Collector: o.builtInCollector(),
 		Config: config, Namespace: o.namespace, Workers: o.workers, APIQPS: o.apiQPS,
@@ -174,6 +169,15 @@ func (o *options) assemble(ctx context.Context, config *rest.Config, log logr.Lo
 		err = hook.addTo(mgr, config, collector, log)
 	}
 	return collector, mgr, err
+}
+
+// webhooks returns the server of webhooks and its endpoint; nil if there are none.
+func (o *options) webhooks() (*webhookServer, *webhook.Endpoint) {
+	if !o.servesWebhooks() {
+		return nil, nil
+	}
+	hook := &webhookServer{options: o}
+	return hook, hook.endpoint()
 }
 
 func (o *options) manager(config *rest.Config, collector *operator.Operator, log logr.Logger) (manager.Manager, error) {
