@@ -1,7 +1,6 @@
 package policyset_test
 
 import (
-	"crypto/elliptic"
 	"io"
 	"log"
 	"net/http"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/registry"
-	"github.com/sigstore/sigstore/pkg/cryptoutils"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
@@ -68,15 +66,8 @@ func (m signedModules) push(name string, bundles ...func(digest string) []byte) 
 // key returns a key's signer, and a function that signs with it.
 func (m signedModules) key() (v1alpha1.Signer, func(digest string) []byte) {
 	m.Helper()
-	private, public, err := cryptoutils.GeneratePEMEncodedECDSAKeyPair(elliptic.P256(), nil)
-	if err != nil {
-		m.Fatal(err)
-	}
-	key, err := signature.ParsePrivateKey(private, nil)
-	if err != nil {
-		m.Fatal(err)
-	}
-	return v1alpha1.Signer{PublicKey: string(public)}, func(digest string) []byte {
+	key, signer := signaturetest.KeyPair(m)
+	return v1alpha1.Signer{PublicKey: signer.PublicKey}, func(digest string) []byte {
 		b, err := key.Sign(digest)
 		if err != nil {
 			m.Fatal(err)

@@ -1,14 +1,12 @@
 package source_test
 
 import (
-	"crypto/elliptic"
 	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/registry"
-	"github.com/sigstore/sigstore/pkg/cryptoutils"
 
 	"github.com/gleaner-dev/gleaner/policies/source"
 	"github.com/gleaner-dev/gleaner/policies/source/oci"
@@ -19,15 +17,8 @@ import (
 // signingKey returns a key, and what trusts it.
 func signingKey(t *testing.T) (*signature.PrivateKey, *signature.Requirement) {
 	t.Helper()
-	private, public, err := cryptoutils.GeneratePEMEncodedECDSAKeyPair(elliptic.P256(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := signature.ParsePrivateKey(private, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key, &signature.Requirement{Signers: []signature.Signer{{PublicKey: string(public)}}}
+	key, signer := signaturetest.KeyPair(t)
+	return key, &signature.Requirement{Signers: []signature.Signer{signer}}
 }
 
 // attach attaches a bundle to an image of the repository modules/a.

@@ -51,7 +51,7 @@ var policyLayers = map[string]layer{
 	},
 	"policies/source/signature/signaturetest": { // used by tests only
 		internal: []string{"policies/source/signature"},
-		external: []string{"github.com/sigstore/protobuf-specs", "github.com/sigstore/sigstore-go"},
+		external: []string{"github.com/sigstore/protobuf-specs", "github.com/sigstore/sigstore", "github.com/sigstore/sigstore-go"},
 	},
 	"policies/source/signature": { // nothing of registries and clusters
 		pure: true,

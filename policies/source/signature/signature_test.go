@@ -21,19 +21,6 @@ const (
 	subject = "https://ci.example.com/team/policies/release.yaml"
 )
 
-func keyPair(t *testing.T) (*signature.PrivateKey, signature.Signer) {
-	t.Helper()
-	private, public, err := cryptoutils.GeneratePEMEncodedECDSAKeyPair(elliptic.P256(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := signature.ParsePrivateKey(private, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key, signature.Signer{PublicKey: string(public)}
-}
-
 func sign(t *testing.T, key *signature.PrivateKey, digest string) []byte {
 	t.Helper()
 	b, err := key.Sign(digest)
@@ -61,9 +48,9 @@ func pattern(pattern string) signature.Signer {
 }
 
 func TestVerify_Keys(t *testing.T) {
-	key, trusted := keyPair(t)
-	other, alsoTrusted := keyPair(t)
-	third, _ := keyPair(t)
+	key, trusted := signaturetest.KeyPair(t)
+	other, alsoTrusted := signaturetest.KeyPair(t)
+	third, _ := signaturetest.KeyPair(t)
 	v := verifier(t, nil, trusted, alsoTrusted)
 	for name, c := range map[string]struct {
 		bundles [][]byte
@@ -129,7 +116,7 @@ func swapPayload(t *testing.T, first, second []byte) []byte {
 
 func TestVerify_Identities(t *testing.T) {
 	ca, foreign := signaturetest.NewAuthority(t), signaturetest.NewAuthority(t)
-	key, trustedKey := keyPair(t)
+	key, trustedKey := signaturetest.KeyPair(t)
 	signed := ca.Sign(t, signaturetest.Options{Issuer: issuer, Subject: subject, Digest: image})
 	for name, c := range map[string]struct {
 		signer signature.Signer
@@ -176,7 +163,7 @@ func TestVerify_Identities(t *testing.T) {
 }
 
 func TestNew_SaysWhatToWriteInstead(t *testing.T) {
-	_, trusted := keyPair(t)
+	_, trusted := signaturetest.KeyPair(t)
 	root := signaturetest.NewAuthority(t).TrustedRoot(t)
 	_, weak, err := cryptoutils.GeneratePEMEncodedRSAKeyPair(1024, nil)
 	if err != nil {

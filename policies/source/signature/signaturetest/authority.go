@@ -3,6 +3,7 @@
 package signaturetest
 
 import (
+	"crypto/elliptic"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -18,9 +19,24 @@ import (
 	"github.com/sigstore/sigstore-go/pkg/root"
 	"github.com/sigstore/sigstore-go/pkg/testing/ca"
 	"github.com/sigstore/sigstore-go/pkg/tlog"
+	"github.com/sigstore/sigstore/pkg/cryptoutils"
 
 	"github.com/gleaner-dev/gleaner/policies/source/signature"
 )
+
+// KeyPair returns a new private key, and the signer that trusts it.
+func KeyPair(t testing.TB) (*signature.PrivateKey, signature.Signer) {
+	t.Helper()
+	private, public, err := cryptoutils.GeneratePEMEncodedECDSAKeyPair(elliptic.P256(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := signature.ParsePrivateKey(private, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key, signature.Signer{PublicKey: string(public)}
+}
 
 // Authority certifies any identity.
 type Authority struct{ sigstore *ca.VirtualSigstore }
