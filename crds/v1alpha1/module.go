@@ -45,7 +45,7 @@ type PolicyModuleSpec struct {
 // attached to the image, as cosign sign and gleaner module push --sign-key make them. They are
 // verified without a connection to sigstore.
 type SignatureVerification struct {
-	// Signers whose signature is accepted. The signature of one of them is sufficient.
+	// Trusted signers. A signature by any one of them is sufficient.
 	//
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16

@@ -165,7 +165,7 @@ func finalizer(module string) client.Object {
 		Finalizer: "example.com/f", Resources: policysettest.ConfigMaps(), Module: v1alpha1.ModuleReference{Name: module}}}
 }
 
-// slow are modules whose workers do not answer.
+// slow simulates workers that do not answer.
 type slow struct{ validation.Modules }
 
 func (slow) Try(ctx context.Context, _ modulestore.Resource) error {

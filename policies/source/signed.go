@@ -58,7 +58,7 @@ func (p *pull) verifySigned(ctx context.Context, digest string) (signers []strin
 	return signers, nil
 }
 
-// VerifyImage returns the trusted signer of an image, whose content is not pulled. The error
+// VerifyImage returns the trusted signer of an image, without pulling its content. The error
 // is an *Error if the image, its signatures or the registry caused it.
 func VerifyImage(ctx context.Context, repository *oci.Repository, r oci.Reference, required signature.Requirement) (string, error) {
 	v, err := signature.New(required)
