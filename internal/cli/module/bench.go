@@ -37,10 +37,7 @@ func moduleBench() *cobra.Command {
 			if calls < 1 || calls > maxCalls {
 				return exit.AsUsage(fmt.Errorf("--calls=%d: use a number from 1 to %d", calls, maxCalls))
 			}
-			if err := loader.CheckLimits(limits); err != nil {
-				return err
-			}
-			m, err := loader.Load(cmd.Context(), limits, args)
+			m, err := load(cmd.Context(), limits, args)
 			if err != nil {
 				return err
 			}

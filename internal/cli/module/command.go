@@ -2,6 +2,7 @@
 package module
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -45,6 +46,14 @@ func requireModule(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
+// load loads a module, if the limits of its calls are valid.
+func load(ctx context.Context, limits sandbox.Limits, names []string) (*loader.Module, error) {
+	if err := loader.CheckLimits(limits); err != nil {
+		return nil, err
+	}
+	return loader.Load(ctx, limits, names)
+}
+
 func moduleInspect() *cobra.Command {
 	var limits sandbox.Limits
 	output := "text"
@@ -58,10 +67,7 @@ func moduleInspect() *cobra.Command {
 			if output != "text" && output != "json" {
 				return exit.AsUsage(fmt.Errorf("-o %s: use text or json", output))
 			}
-			if err := loader.CheckLimits(limits); err != nil {
-				return err
-			}
-			m, err := loader.Load(cmd.Context(), limits, args)
+			m, err := load(cmd.Context(), limits, args)
 			if err != nil {
 				return err
 			}
@@ -122,10 +128,7 @@ func moduleValidate() *cobra.Command {
   gleaner module validate policy.rego --settings settings.json`,
 		Args: requireModule,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := loader.CheckLimits(limits); err != nil {
-				return err
-			}
-			m, err := loader.Load(cmd.Context(), limits, args)
+			m, err := load(cmd.Context(), limits, args)
 			if err != nil {
 				return err
 			}

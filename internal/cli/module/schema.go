@@ -32,10 +32,7 @@ func moduleSchema() *cobra.Command {
   gleaner module schema module.wasm.gz > settings.schema.json`,
 		Args: requireModule,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := loader.CheckLimits(limits); err != nil {
-				return err
-			}
-			m, err := loader.Load(cmd.Context(), limits, args)
+			m, err := load(cmd.Context(), limits, args)
 			if err != nil {
 				return err
 			}
