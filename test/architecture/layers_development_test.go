@@ -36,6 +36,7 @@ var developmentLayers = map[string]layer{
 	},
 	"test/browse":    {internal: []string{"devcluster/devtest", "devcluster/gobuild"}},
 	"test/browser":   {external: []string{"github.com/chromedp"}},
+	"test/npm":       {},
 	"test/s3":        {external: []string{"github.com/versity/versitygw"}},
 	"test/inprocess": {anything: true},
 	"test/program":   {internal: []string{"devcluster/child"}},

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -36,6 +35,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/survey"
 	"github.com/gleaner-dev/gleaner/policies"
 	"github.com/gleaner-dev/gleaner/test/browse"
+	"github.com/gleaner-dev/gleaner/test/npm"
 )
 
 // shared is the browser of all tests.
@@ -320,43 +320,12 @@ func serve(t testing.TB, sources *server.Sources) (address string, stop func()) 
 	return "http://" + listener.Addr().String(), stop
 }
 
-const axeVersion = "4.11.0"
-
-// axe returns the accessibility checks of Deque, from the cache folder or npm.
+// axe returns the accessibility checks of Deque.
 func axe(t testing.TB) string {
 	t.Helper()
-	base := os.Getenv("GLEANER_CACHE")
-	if base == "" {
-		user, err := os.UserCacheDir()
-		if err != nil {
-			t.Fatal(err)
-		}
-		base = filepath.Join(user, "gleaner")
-	}
-	file := filepath.Join(base, "axe-core-"+axeVersion, "package", "axe.min.js")
-	if script, err := os.ReadFile(file); err == nil {
-		return string(script)
-	}
-	dir := t.TempDir()
-	pack := exec.CommandContext(t.Context(), "npm", "pack", "--silent", "axe-core@"+axeVersion)
-	pack.Dir = dir
-	out, err := pack.CombinedOutput()
-	if err == nil {
-		out, err = exec.CommandContext(t.Context(), "tar", "-xzf", filepath.Join(dir, "axe-core-"+axeVersion+".tgz"), "-C", dir).CombinedOutput()
-	}
-	if err != nil {
-		err = fmt.Errorf("get axe-core %s with npm: %w\n%s", axeVersion, err, out)
-		if os.Getenv(browse.RequiredVariable) == "required" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
-	script, err := os.ReadFile(filepath.Join(dir, "package", "axe.min.js"))
+	script, err := os.ReadFile(filepath.Join(npm.Install(t, ".", browse.RequiredVariable), "axe-core", "axe.min.js"))
 	if err != nil {
 		t.Fatal(err)
-	}
-	if os.MkdirAll(filepath.Dir(file), 0o755) == nil {
-		_ = os.WriteFile(file, script, 0o644)
 	}
 	return string(script)
 }
