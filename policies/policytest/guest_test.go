@@ -20,6 +20,7 @@ import (
 	"github.com/gleaner-dev/gleaner/hostabi"
 	"github.com/gleaner-dev/gleaner/policies"
 	"github.com/gleaner-dev/gleaner/policies/policytest"
+	"github.com/gleaner-dev/gleaner/test/npm"
 )
 
 // The policy that the Go SDK is shown with answers the cases as a module, on a
@@ -33,24 +34,47 @@ func TestGoModule_PassesCases(t *testing.T) {
 			if _, err := exec.LookPath(build[0]); err != nil {
 				t.Skipf("%s is not installed", compiler)
 			}
-			g := newGuest(t, builtModule(t, build))
-			want := []string{"collect", "propagate", "validate"}
-			if diff := cmp.Diff(want, g.hooks()); diff != "" {
-				t.Errorf("hooks (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff([]string{"log", "request_read", "verdict_write"}, g.imports()); diff != "" {
-				t.Errorf("imports (-want +got):\n%s", diff)
-			}
-			policytest.Run(t, g, "testdata/keep-data.yaml")
+			checkKeepData(t, newGuest(t, builtModule(t, build)))
 		})
 	}
+}
+
+// The example that is written against the documentation of the ABI alone, without an SDK and
+// without WASI, answers the same cases.
+func TestAssemblyScriptModule_PassesCases(t *testing.T) {
+	g := newGuest(t, assemblyScriptModule(t))
+	checkKeepData(t, g)
+	if imports := g.compiled.ImportedFunctions(); len(imports) != len(g.imports()) {
+		t.Errorf("it has %d imports, and %d of %s", len(imports), len(g.imports()), hostabi.ImportModule)
+	}
+}
+
+// checkKeepData checks a module of the policy.
+func checkKeepData(t *testing.T, g guest) {
+	t.Helper()
+	want := []string{"collect", "propagate", "validate"}
+	if diff := cmp.Diff(want, g.hooks()); diff != "" {
+		t.Errorf("hooks (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"log", "request_read", "verdict_write"}, g.imports()); diff != "" {
+		t.Errorf("imports (-want +got):\n%s", diff)
+	}
+	policytest.Run(t, g, "testdata/keep-data.yaml")
 }
 
 // Most requests fit into the room that a module has at first. One that does not
 // is asked for once more.
 func TestGoModule_ReadsLargeRequest(t *testing.T) {
-	g := newGuest(t, builtModule(t, []string{"go", "build", "-buildmode=c-shared", "-o", "OUT", "./examples/keep-data"}))
-	for _, length := range []int{10, 32 << 10, 1 << 20, hostabi.MaxRequestBytes - 4096} {
+	checkLargeRequests(t, newGuest(t, builtModule(t, []string{"go", "build", "-buildmode=c-shared", "-o", "OUT", "./examples/keep-data"})))
+}
+
+func TestAssemblyScriptModule_ReadsLargeRequest(t *testing.T) {
+	checkLargeRequests(t, newGuest(t, assemblyScriptModule(t)))
+}
+
+func checkLargeRequests(t *testing.T, g guest) {
+	t.Helper()
+	for _, length := range []int{10, 32 << 10, 300 << 10, 1 << 20, hostabi.MaxRequestBytes - 4096} {
 		r := hostabi.Request{Hook: hostabi.HookCollect, Object: hostabi.Object{APIVersion: "v1", Kind: "PersistentVolumeClaim"}}
 		r.Object.Metadata = hostabi.Metadata{Name: "p", Annotations: map[string]string{"keep": "true", "long": strings.Repeat("x", length)}}
 		verdict, err := g.Evaluate(t.Context(), r)
@@ -64,16 +88,43 @@ func TestGoModule_ReadsLargeRequest(t *testing.T) {
 // verdict.
 func TestGoModule_ErrorGivesNoVerdict(t *testing.T) {
 	g := newGuest(t, builtModule(t, []string{"go", "build", "-buildmode=c-shared", "-o", "OUT", "./examples/keep-data"}))
+	checkUnknownSetting(t, g, `error: decode settings: json: unknown field "wiat"`)
+}
+
+// An error in AssemblyScript calls abort, which the example replaces.
+func TestAssemblyScriptModule_ErrorGivesNoVerdict(t *testing.T) {
+	checkUnknownSetting(t, newGuest(t, assemblyScriptModule(t)), `error: settings: unknown field "wiat" (assembly/index.ts:`)
+}
+
+func checkUnknownSetting(t *testing.T, g guest, wantFault string) {
+	t.Helper()
 	err := policytest.Check(t.Context(), g, policytest.Case{
 		Request: hostabi.Request{
 			Hook: hostabi.HookCollect, Object: hostabi.Object{APIVersion: "v1", Kind: "PersistentVolumeClaim"},
 			Policy: hostabi.Policy{Settings: []byte(`{"wiat":"1h"}`)},
 		},
-		WantFault: `error: decode settings: json: unknown field "wiat"`,
+		WantFault: wantFault,
 	})
 	if err != nil {
 		t.Error(err)
 	}
+}
+
+// builtAssemblyScript is the module that the first test built.
+var builtAssemblyScript []byte
+
+// assemblyScriptModule builds the example in AssemblyScript as its README does.
+func assemblyScriptModule(t *testing.T) []byte {
+	t.Helper()
+	if builtAssemblyScript != nil {
+		return builtAssemblyScript
+	}
+	code, err := os.ReadFile(filepath.Join(npm.Run(t, "../../examples/assemblyscript", "build"), "module.wasm"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	builtAssemblyScript = code
+	return code
 }
 
 // builtModule builds the example, for Wasm.

@@ -10,10 +10,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 
 	"github.com/gleaner-dev/gleaner/policies/wasm"
+	"github.com/gleaner-dev/gleaner/test/npm"
 )
 
 // maxConfigMap is the maximum size of a ConfigMap's data.
@@ -25,7 +27,10 @@ func exampleFolder(name string) string { return filepath.Join("..", "..", "examp
 // goExamples are the examples with a module in Go.
 var goExamples = []string{"backup-before-delete", "bucket-finalizer", "drain-before-delete"}
 
-// module is a module built from Go.
+// npmExamples are the examples with a module that npm builds.
+var npmExamples = []string{"assemblyscript"}
+
+// module is a module built from source.
 type module struct {
 	code, zipped []byte
 	digest       string
@@ -45,7 +50,13 @@ func build(t *testing.T, name string) module {
 	if m, ok := builtModules.made[name]; ok {
 		return m
 	}
-	m, err := compile(t.Context(), exampleFolder(name), filepath.Join(t.TempDir(), "module.wasm"))
+	target := filepath.Join(t.TempDir(), "module.wasm")
+	if slices.Contains(npmExamples, name) {
+		target = filepath.Join(npm.Run(t, exampleFolder(name), "build"), "module.wasm")
+	} else if err := compile(t.Context(), exampleFolder(name), target); err != nil {
+		t.Fatal(err)
+	}
+	m, err := readModule(target)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,14 +67,18 @@ func build(t *testing.T, name string) module {
 	return m
 }
 
-func compile(ctx context.Context, source, target string) (module, error) {
+func compile(ctx context.Context, source, target string) error {
 	cmd := exec.CommandContext(ctx, "go", "build", "-buildmode=c-shared", "-trimpath", "-gcflags=all=-l", "-ldflags=-s -w", "-o", target, ".")
 	cmd.Dir = source
 	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "GOWORK=off", "GOFLAGS=", "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return module{}, fmt.Errorf("build %s: %w\n%s", source, err, out)
+		return fmt.Errorf("build %s: %w\n%s", source, err, out)
 	}
-	code, err := os.ReadFile(target)
+	return nil
+}
+
+func readModule(file string) (module, error) {
+	code, err := os.ReadFile(file)
 	if err != nil {
 		return module{}, err
 	}

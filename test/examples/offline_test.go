@@ -35,7 +35,7 @@ func TestModules_PassTheirOwnTests(t *testing.T) {
 }
 
 func TestModules_PassTheirCasesInTheSandbox(t *testing.T) {
-	for _, name := range goExamples {
+	for _, name := range slices.Concat(goExamples, npmExamples) {
 		t.Run(name, func(t *testing.T) {
 			policytest.Run(t, compilePolicy(t, name), filepath.Join(exampleFolder(name), "cases.yaml"))
 		})
@@ -43,7 +43,7 @@ func TestModules_PassTheirCasesInTheSandbox(t *testing.T) {
 }
 
 func TestModules_FitIntoAConfigMap(t *testing.T) {
-	for _, name := range goExamples {
+	for _, name := range slices.Concat(goExamples, npmExamples) {
 		t.Run(name, func(t *testing.T) {
 			m := build(t, name)
 			t.Logf("%d KiB, %d KiB compressed", len(m.code)>>10, len(m.zipped)>>10)
@@ -151,7 +151,7 @@ func TestExamples_MatchTheOverview(t *testing.T) {
 		if !entry.IsDir() {
 			continue
 		}
-		if _, isRego := regoExamples[name]; !isRego && !slices.Contains(goExamples, name) && name != "retention" && name != "node-retention" { // see operator/retainer/preview
+		if _, isRego := regoExamples[name]; !isRego && !slices.Contains(slices.Concat(goExamples, npmExamples), name) && name != "retention" && name != "node-retention" { // see operator/retainer/preview
 			t.Errorf("no test for %s", name)
 		}
 		if !strings.Contains(string(overview), "| ["+name+"]("+name+") |") {
