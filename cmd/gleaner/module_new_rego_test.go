@@ -6,11 +6,12 @@ import (
 	"testing"
 
 	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/format"
 	"github.com/open-policy-agent/opa/v1/loader"
 	"github.com/open-policy-agent/opa/v1/tester"
 )
 
-// What opa check does with its argument, with nothing of Gleaner.
+// What opa fmt, opa check and opa test do with their arguments, with nothing of Gleaner.
 func TestModuleNew_Rego_PassesOPACheck(t *testing.T) {
 	for _, hook := range newHooks {
 		t.Run(hook, func(t *testing.T) {
@@ -18,6 +19,11 @@ func TestModuleNew_Rego_PassesOPACheck(t *testing.T) {
 			found, err := loader.AllRegos([]string{"."})
 			if err != nil {
 				t.Fatal(err)
+			}
+			for name, file := range found.Modules {
+				if formatted, err := format.Source(name, file.Raw); err != nil || string(formatted) != string(file.Raw) {
+					t.Errorf("opa fmt changes %s: %v", name, err)
+				}
 			}
 			modules := found.ParsedModules()
 			if len(modules) < 8 {

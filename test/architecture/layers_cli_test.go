@@ -98,7 +98,7 @@ var cliLayers = map[string]layer{
 	"internal/cli/module": {
 		internal: []string{
 			"crds/v1alpha1", "hostabi", "internal/cli/arguments", "internal/cli/exit", "internal/cli/kubectl", "internal/cli/loader", "internal/cli/printer",
-			"operator/modulestore/fetch", "policies", "policies/rego", "policies/settings", "policies/source", "policies/source/egress", "policies/source/oci", "policies/source/signature", "policies/wasm/sandbox", "sdk/go", "sdk/rego",
+			"operator/modulestore/fetch", "policies", "policies/rego", "policies/settings", "policies/source", "policies/source/egress", "policies/source/oci", "policies/source/signature", "policies/wasm/sandbox", "sdk/go", "sdk/rego", "sdk/rust",
 		},
 		external: []string{"github.com/spf13/cobra", "k8s.io/apimachinery", "sigs.k8s.io/yaml"},
 	},

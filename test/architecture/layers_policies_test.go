@@ -42,8 +42,10 @@ var policyLayers = map[string]layer{
 		internal: []string{"hostabi", "policies", "policies/settings", "policies/wasm/fuel", "policies/wasm/sandbox", "policies/wasm/sealed", "sdk/rego"},
 		external: []string{"github.com/open-policy-agent/opa/v1", "github.com/tetratelabs/wazero/api"},
 	},
-	"sdk/rego":         {},
-	"policies/library": {},
+	"sdk/rego":          {},
+	"sdk/rust":          {},
+	"sdk/rust/rusttest": {},
+	"policies/library":  {},
 
 	"policies/source": {
 		internal: []string{"policies/source/egress", "policies/source/oci", "policies/source/signature"},

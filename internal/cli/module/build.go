@@ -29,6 +29,7 @@ type buildOptions struct {
 	dir    string
 	output string
 	tinygo bool
+	rust   bool
 	limits sandbox.Limits
 }
 
@@ -36,9 +37,10 @@ func moduleBuild() *cobra.Command {
 	o := buildOptions{dir: "."}
 	cmd := &cobra.Command{
 		Use:   "build [DIR]",
-		Short: "Compile a Go module and print its digest",
-		Long: "Compile the Go module in DIR, by default the current directory, to WebAssembly; check that the operator\n" +
-			"would accept it; and print its digest, which policies and finalizers need. A Rego module is only checked.\n" +
+		Short: "Compile a module in Go or Rust and print its digest",
+		Long: "Compile the module in DIR, by default the current directory, to WebAssembly; check that the operator would\n" +
+			"accept it; and print its digest, which policies and finalizers need. A directory with a Cargo.toml has a module\n" +
+			"in Rust, others with Go files have one in Go. A Rego module is only checked.\n" +
 			"If DIR contains " + schemaFile + ", the module carries that JSON Schema of its settings.\n" +
 			"Builds are reproducible: the same sources and compiler produce the same file on any machine.",
 		Example: `  gleaner module build bucket-cleaner
@@ -72,6 +74,13 @@ func (o *buildOptions) build(cmd *cobra.Command) error {
 	if info, err := os.Stat(o.dir); err != nil || !info.IsDir() {
 		return exit.AsUsage(fmt.Errorf("build %s: not a directory: name the directory of the module", o.dir))
 	}
+	if _, err := os.Stat(filepath.Join(o.dir, cargoManifest)); err == nil {
+		if o.tinygo {
+			return exit.AsUsage(fmt.Errorf("build %s: Rust modules are not built with TinyGo: omit --tinygo", o.dir))
+		}
+		o.rust = true
+		return o.compile(cmd)
+	}
 	files := map[string]int{}
 	for _, extension := range []string{".go", ".rego"} {
 		found, err := filepath.Glob(filepath.Join(loader.EscapeGlob(o.dir), "*"+extension))
@@ -84,7 +93,7 @@ func (o *buildOptions) build(cmd *cobra.Command) error {
 	case files[".go"] != 0:
 		return o.compile(cmd)
 	case files[".rego"] == 0:
-		return exit.AsUsage(fmt.Errorf("build %s: no Go or Rego files found: create a module with \"gleaner module new\"", o.dir))
+		return exit.AsUsage(fmt.Errorf("build %s: no Go, Rust or Rego files found: create a module with \"gleaner module new\"", o.dir))
 	case o.tinygo || o.output != "":
 		return exit.AsUsage(fmt.Errorf("build %s: Rego modules are not built: omit --tinygo and --output", o.dir))
 	}
@@ -110,7 +119,7 @@ func (o *buildOptions) checkRego(cmd *cobra.Command) error {
 	return printSummary(cmd.OutOrStdout(), m.Facts, o.dir, where)
 }
 
-// compile compiles Go to WebAssembly, checks that the operator would accept it, and writes it.
+// compile compiles to WebAssembly, checks that the operator would accept it, and writes it.
 func (o *buildOptions) compile(cmd *cobra.Command) error {
 	temporary, err := os.MkdirTemp("", "gleaner-build-")
 	if err != nil {
@@ -165,7 +174,7 @@ type wayToFit struct {
 // without any if none are enough. It returns the reason of these flags.
 func (o *buildOptions) compileToFit(cmd *cobra.Command, to string) (code []byte, reason string, err error) {
 	code, fits, err := o.compileWith(cmd, to)
-	if err != nil || fits || o.tinygo {
+	if err != nil || fits || o.tinygo || o.rust {
 		return code, "", err
 	}
 	for _, way := range waysToFit() {
@@ -195,8 +204,11 @@ func (o *buildOptions) compileWith(cmd *cobra.Command, to string, flags ...strin
 	return code, len(packed) <= maxConfigMapSize, err
 }
 
-// runCompiler runs go or tinygo, which print their errors themselves.
+// runCompiler runs go, tinygo or cargo, which print their errors themselves.
 func (o *buildOptions) runCompiler(ctx context.Context, to string, stderr io.Writer, flags ...string) error {
+	if o.rust {
+		return o.runCargo(ctx, to, stderr)
+	}
 	name, missing := "go", "install Go 1.24 or later from https://go.dev/dl"
 	args := slices.Concat([]string{"build", "-buildmode=c-shared", "-trimpath", "-buildvcs=false", "-ldflags=-s -w"}, flags, []string{"-o", to, "."})
 	if o.tinygo {

@@ -29,17 +29,36 @@ type newModule struct {
 // newHooks are the hooks that have templates.
 var newHooks = []hostabi.Hook{hostabi.HookFinalize, hostabi.HookPropagate, hostabi.HookCollect, hostabi.HookProtect, hostabi.HookRetain}
 
+// language is a language that has templates.
+type language struct {
+	name      string
+	unitTests string // the command that runs them before the module is compiled; empty: gleaner test runs them
+	note      string // printed last
+	sdk       func() []sdkModule
+}
+
+var languages = map[string]language{
+	"go": {
+		name: "Go", unitTests: "go test ./...", sdk: goSDK,
+		note: "Compiled with Go, it is close to the 1 MiB limit of a ConfigMap. If it grows, compile it with\n" +
+			"TinyGo (gleaner module build --tinygo), or push it to a registry (gleaner module push).\n",
+	},
+	"rego": {name: "Rego", sdk: regoSDK},
+	"rust": {name: "Rust", unitTests: "cargo test", sdk: rustSDK},
+}
+
 const hookList = "finalize, propagate, collect, protect or retain"
 
 func moduleNew() *cobra.Command {
 	o := newModule{hook: string(hostabi.HookFinalize)}
 	cmd := &cobra.Command{
-		Use:   "new --lang go|rego NAME",
+		Use:   "new --lang go|rego|rust NAME",
 		Short: "Create a module from a template",
 		Long: "Create a directory with a working finalizer or policy module, its tests, the resources to apply, and a copy\n" +
 			"of the SDK. Existing files are never changed.",
 		Example: `  gleaner module new --lang go bucket-cleaner
-  gleaner module new --lang rego --hook collect keep-claims`,
+  gleaner module new --lang rego --hook collect keep-claims
+  gleaner module new --lang rust --hook protect guard`,
 		Args: requireName,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.name = args[0]
@@ -49,7 +68,7 @@ func moduleNew() *cobra.Command {
 			return o.write(cmd.OutOrStdout())
 		},
 	}
-	cmd.Flags().StringVar(&o.lang, "lang", "", "`language` of the module: go or rego")
+	cmd.Flags().StringVar(&o.lang, "lang", "", "`language` of the module: go, rego or rust")
 	cmd.Flags().StringVar(&o.hook, "hook", o.hook, "`hook` of the module: "+hookList)
 	cmd.Flags().StringVar(&o.dir, "dir", "", "`directory` to create; by default NAME")
 	return cmd
@@ -75,9 +94,9 @@ func (o *newModule) complete() error {
 	case err != nil || !isText:
 		return exit.AsUsage(fmt.Errorf("invalid name %q: not a string in YAML; use another, such as %s-things", o.name, o.name))
 	case o.lang == "":
-		return exit.AsUsage(errors.New("--lang is required: use --lang go or --lang rego"))
-	case o.lang != "go" && o.lang != "rego":
-		return exit.AsUsage(fmt.Errorf("--lang=%s: use go or rego", o.lang))
+		return exit.AsUsage(errors.New("--lang is required: use --lang go, --lang rego or --lang rust"))
+	case languages[o.lang].name == "":
+		return exit.AsUsage(fmt.Errorf("--lang=%s: use go, rego or rust", o.lang))
 	case !slices.Contains(newHooks, hostabi.Hook(o.hook)):
 		return exit.AsUsage(fmt.Errorf("--hook=%s: use %s", o.hook, hookList))
 	}
@@ -105,16 +124,12 @@ func (o *newModule) write(out io.Writer) error {
 			return fmt.Errorf("write module to %s: %w", o.dir, err)
 		}
 	}
-	printer.Fprintf(out, "Created a %[2]s module with hook %[3]s in %[1]s. Next steps:\n\n", o.dir, map[string]string{"go": "Go", "rego": "Rego"}[o.lang], o.hook)
-	printer.Fprintf(out, "  cd %s\n", o.dir)
-	if o.lang == "go" {
-		printer.Fprintf(out, "  go test ./...          # run the unit tests\n  gleaner module build   # compile\n")
+	l := languages[o.lang]
+	printer.Fprintf(out, "Created a %s module with hook %s in %s. Next steps:\n\n  cd %[3]s\n", l.name, o.hook, o.dir)
+	if l.unitTests != "" {
+		printer.Fprintf(out, "  %-22s # run the unit tests\n  gleaner module build   # compile\n", l.unitTests)
 	}
-	printer.Fprintf(out, "  gleaner test           # run the cases in cases.yaml\n\nSee README.md for how to deploy it to a cluster.\n")
-	if o.lang == "go" {
-		printer.Fprintf(out, "Compiled with Go, it is close to the 1 MiB limit of a ConfigMap. If it grows, compile it with\n"+
-			"TinyGo (gleaner module build --tinygo), or push it to a registry (gleaner module push).\n")
-	}
+	printer.Fprintf(out, "  gleaner test           # run the cases in cases.yaml\n\nSee README.md for how to deploy it to a cluster.\n%s", l.note)
 	return nil
 }
 
@@ -145,6 +160,8 @@ func (o *newModule) source() string {
 	switch {
 	case o.lang == "rego":
 		return "policy.rego"
+	case o.lang == "rust":
+		return "src/lib.rs"
 	case o.hook == string(hostabi.HookFinalize):
 		return "finalizer.go"
 	default:

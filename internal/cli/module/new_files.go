@@ -27,7 +27,7 @@ func (o *newModule) files() ([]newFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, from := range map[string]func() []sdkModule{"go": goSDK, "rego": regoSDK}[o.lang]() {
+	for _, from := range languages[o.lang].sdk() {
 		copied, err := sdkFiles(from.files, path.Join("gleaner-sdk", from.dir))
 		if err != nil {
 			return nil, err
@@ -45,9 +45,13 @@ func (o *newModule) authorFiles() ([]newFile, error) {
 		{"resources.yaml", o.resources()},
 		{"kustomization.yaml", "all/kustomization.yaml"},
 	}
-	if o.lang == "rego" {
-		all = append(all, [2]string{o.source(), "rego/" + o.hook + ".policy.rego"}, [2]string{o.sourceTest(), "rego/" + o.hook + ".policy_test.rego"})
-	} else {
+	switch o.lang {
+	case "rego":
+		all = append(all, [2]string{o.source(), "rego/" + o.hook + ".policy.rego"}, [2]string{o.sourceTest(), "rego/" + o.hook + ".policy_test.rego"},
+			[2]string{".regal/config.yaml", "rego/regal.yaml"})
+	case "rust":
+		all = append(all, [2]string{"Cargo.toml", "rust/Cargo.toml"}, [2]string{".gitignore", "rust/gitignore"}, [2]string{o.source(), "rust/" + o.hook + ".module.rs"})
+	default:
 		all = append(all,
 			[2]string{"go.mod", "go/go.mod"}, [2]string{".gitignore", "go/gitignore"}, [2]string{"main.go", "go/" + o.hook + ".main.go"},
 			[2]string{o.source(), "go/" + o.hook + ".module.go"}, [2]string{o.sourceTest(), "go/" + o.hook + ".module_test.go"})

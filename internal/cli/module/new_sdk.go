@@ -4,6 +4,7 @@ import (
 	"github.com/gleaner-dev/gleaner/hostabi"
 	sdk "github.com/gleaner-dev/gleaner/sdk/go"
 	regosdk "github.com/gleaner-dev/gleaner/sdk/rego"
+	rustsdk "github.com/gleaner-dev/gleaner/sdk/rust"
 )
 
 // goSDK returns the dependencies of a Go module, in the layout of this project, because the SDK
@@ -16,4 +17,9 @@ func goSDK() []sdkModule {
 // Gleaner: the copy is for OPA's tools, such as opa check, and for editors.
 func regoSDK() []sdkModule {
 	return []sdkModule{{"rego", regosdk.Files}}
+}
+
+// rustSDK returns the dependency of a Rust module.
+func rustSDK() []sdkModule {
+	return []sdkModule{{"rust", rustsdk.Sources}}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/gleaner-dev/gleaner/policies/wasm/sandbox"
 )
 
-// schemaFile is the file of a Go module with the schema of its settings.
+// schemaFile is the file of a module in Go or Rust with the schema of its settings.
 const schemaFile = "settings.schema.json"
 
 func moduleSchema() *cobra.Command {
@@ -27,7 +27,7 @@ func moduleSchema() *cobra.Command {
 		Short: "Print the JSON Schema of a module's settings",
 		Long: "Print the JSON Schema of a module's settings, for editors. A Rego module has it in an annotation, as schema of\n" +
 			"input.policy.settings. A WebAssembly module has it in a custom section: gleaner module build adds the file\n" +
-			schemaFile + " of the Go module. Settings are checked against it when they are applied, and in tests.",
+			schemaFile + " of the module. Settings are checked against it when they are applied, and in tests.",
 		Example: `  gleaner module schema policy.rego
   gleaner module schema module.wasm.gz > settings.schema.json`,
 		Args: requireModule,
@@ -39,7 +39,7 @@ func moduleSchema() *cobra.Command {
 			defer m.Close()
 			if m.Settings == nil {
 				return fmt.Errorf("%s does not describe its settings: in Rego, annotate the package with schemas: [{input.policy.settings: {…}}]; "+
-					"in Go, write %s and build it with gleaner module build", strings.Join(args, ", "), schemaFile)
+					"in Go and Rust, write %s and build it with gleaner module build", strings.Join(args, ", "), schemaFile)
 			}
 			var text bytes.Buffer
 			if err := json.Indent(&text, m.Settings.JSON(), "", "  "); err != nil {

@@ -43,6 +43,10 @@ pub mod testing;
 mod time;
 mod verdict;
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub use duration::parse_duration;
 pub use error::Error;
 #[doc(hidden)]
