@@ -33,7 +33,7 @@ ASIDE := test/s3 test/prometheus test/kubelet test/browser test/chart tools/rele
 #   CLUSTER  what to see pass before a pull request        make test, test-all
 #   LONG     releases, nodes, archive, faults, attacks, soak   make test-all, which is what CI runs, and which
 #                                                          tests COMPANION once more, in companion mode
-UNIT := ./cmd/gleaner-dev ./crds/... ./devcluster/child ./devcluster/download ./devcluster/freeport ./devcluster/gobuild ./internal/... ./operator/... ./policies/... \
+UNIT := ./cmd/gleaner-dev ./crds/... ./devcluster/child ./devcluster/download ./devcluster/freeport ./devcluster/gobuild ./internal/... ./operator/... ./policies/... ./sdk/rust/... \
 	./test ./test/architecture ./test/attacks/payload ./test/bench ./test/pins ./test/reference $(MODULE)/hostabi/...
 CLUSTER := ./test/docs ./test/process ./test/integration/policies ./cmd/gleaner ./test/inspect ./test/examples ./test/integration/preview \
 	./test/integration ./devcluster ./test/integration/restore ./test/integration/server ./test/integration/crds ./test/integration/intents ./test/ui ./devcluster/s3server

@@ -143,6 +143,12 @@ var exceptions = []exception{
 	{"sdk/go/README.md", "tinygo build -target=wasip1 -buildmode=c-shared -scheduler=none -gc=leaking -opt=2 -no-debug -o policy.wasm .", "it needs TinyGo",
 		&runner{"policies/policytest/guest_test.go", []string{`"tinygo", "build"`}}},
 	{"sdk/go/README.md", "go install golang.org/dl/go1.23.12@latest && ~/go/bin/go1.23.12 download", "it needs TinyGo, and an older Go from the network", nil},
+	{"sdk/rust/README.md", "gleaner module build            # checks what it has built, and says what to write in the resource", "it needs Rust",
+		&runner{"cmd/gleaner/module_new_rust_test.go", []string{`"module", "build"`}}},
+	{"sdk/rust/README.md", "cargo build --release --target wasm32-unknown-unknown", "it needs Rust",
+		&runner{"policies/policytest/rust_test.go", []string{`"--release", "--target", "wasm32-unknown-unknown"`}}},
+	{"examples/assemblyscript/README.md", "cd examples/assemblyscript && npm ci && npm run build", "it needs npm",
+		&runner{"policies/policytest/guest_test.go", []string{"func TestAssemblyScriptModule_PassesCases("}}},
 	{"examples/bucket-finalizer/README.md", "kubectl create secret generic bucket-credentials -n gleaner-examples --from-literal=accessKeyID=… --from-literal=secretAccessKey=…",
 		"it needs a storage of the reader's own", nil},
 }
