@@ -31,13 +31,15 @@ ASIDE := test/s3 test/prometheus test/kubelet test/browser test/chart tools/rele
 # the slowest packages come first.
 #   UNIT     starts no control plane                       make test-unit, test, test-all
 #   CLUSTER  what to see pass before a pull request        make test, test-all
-#   LONG     releases, nodes, archive, faults, attacks, soak   make test-all, which is what CI runs, and which
+#   LONG     installation, nodes, archive, faults          make test-all, which is what CI runs, and which
 #                                                          tests COMPANION once more, in companion mode
+#   RELEASE  attacks, soak                                 make test-release, each night and before a release
 UNIT := ./cmd/gleaner-dev ./crds/... ./devcluster/child ./devcluster/download ./devcluster/freeport ./devcluster/gobuild ./internal/... ./operator/... ./policies/... ./sdk/rust/... \
 	./test ./test/architecture ./test/attacks/payload ./test/bench ./test/pins ./test/reference $(MODULE)/hostabi/...
 CLUSTER := ./test/docs ./test/process ./test/integration/policies ./cmd/gleaner ./test/inspect ./test/examples ./test/integration/preview \
 	./test/integration ./devcluster ./test/integration/restore ./test/integration/server ./test/integration/crds ./test/integration/intents ./test/ui ./devcluster/s3server
-LONG := ./test/deploy ./test/archive ./test/faults ./test/attacks ./test/soak ./test/differential ./test/node ./devcluster/node
+LONG := ./test/deploy ./test/archive ./test/faults ./test/differential ./test/node ./devcluster/node
+RELEASE := ./test/attacks ./test/soak
 
 # The first to be tested, since they mostly wait, and take longest.
 SLOWEST := ./test/docs ./test/deploy
@@ -63,7 +65,9 @@ LOCKED   = $(shell grep -rlE '$(LOCKS)' --include='*.go' --exclude-dir=hostabi -
 # What runs in "make test-all" beside the other packages, since it takes flags.
 COMPANION    := ./test/integration/policies
 DIFFERENTIAL := ./test/differential
-SCRIPTS      := 30
+SCRIPTS      := 10
+# In "make test-release":
+MANYSCRIPTS  := 60
 SOAKTIME     := 3m
 
 # Tests that are skipped under the race detector, or do less, since they have one goroutine or repeat the same.
@@ -255,7 +259,7 @@ events-version:
 	$(TESTALL) -count=1 -timeout 60m $(COMPANION) -companion | sed 's|\("Package":"[^"]*\)"|\1 -companion"|' || failed=1; exit $$failed
 
 .PHONY: test-release
-test-release: setup build $(TESTSUM) ## run what takes too long for each change: suites under the race detector, all tests in companion mode, a soak of 3 minutes
+test-release: setup build $(TESTSUM) ## run what takes too long for each change: attacks, a soak of 3 minutes, more differential scripts, all tests in companion mode, suites under the race detector
 	$(TEST) events-release
 
 # One at a time: more control planes under the detector wait for each other until their time is up.
@@ -265,7 +269,8 @@ events-release:
 	failed=0; race=-race; \
 	$(RACED) -p 1 -timeout 30m $(RACES) || failed=1; \
 	$(TESTALL) -timeout 30m $(COMPANION) -companion | sed 's|\("Package":"[^"]*\)"|\1 -companion"|' || failed=1; \
-	$(TESTALL) -timeout 30m ./test/soak || failed=1; exit $$failed
+	$(TESTALL) -timeout 30m $(DIFFERENTIAL) -scripts $(MANYSCRIPTS) || failed=1; \
+	$(TESTALL) -p 1 -timeout 30m $(RELEASE) || failed=1; exit $$failed
 
 # A test that fails now and then fails more often while it competes for the processors.
 COUNT ?= 20

@@ -48,7 +48,7 @@ func TestMake_FuzzesAllTargets(t *testing.T) {
 // TestMake_LanesHaveAllPackages keeps a package from being tested in no lane, or in two.
 func TestMake_LanesHaveAllPackages(t *testing.T) {
 	modules := slices.Concat(makeList(t, "UNIT_MODULES"), makeList(t, "CLUSTER_MODULES"), makeList(t, "LONG_MODULES"))
-	lanes := slices.Concat(makeList(t, "UNIT"), makeList(t, "CLUSTER"), makeList(t, "LONG"))
+	lanes := slices.Concat(makeList(t, "UNIT"), makeList(t, "CLUSTER"), makeList(t, "LONG"), makeList(t, "RELEASE"))
 	for i, pattern := range lanes {
 		lanes[i] = strings.TrimPrefix(strings.TrimPrefix(pattern, "$(MODULE)/"), "./")
 	}
