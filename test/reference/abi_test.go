@@ -16,7 +16,7 @@ import (
 const abiPreamble = `# Documents and ABI
 
 The request that a module receives and the verdict that it returns, version ` + "`%s`" + `. The schemas, for editors and other tools, are in
-[hostabi/schema](../../hostabi/schema). Modules in Go use the [SDK](../../sdk/go/README.md), and need little of this; those in Rego
+[hostabi/schema](../../hostabi/schema). Modules in [Go](../../sdk/go/README.md) and [Rust](../../sdk/rust/README.md) use an SDK, and need little of this; those in Rego
 have the request as ` + "`input`" + `, and rules in package ` + "`gleaner`" + ` whose values are verdicts ([how](../../sdk/rego/README.md)). This page is generated from the
 code by ` + "`make generate`" + `.
 `
@@ -50,6 +50,8 @@ func describeABI(t *testing.T, _ source) string {
 	} {
 		b.WriteString(row("`"+l.name+"`", fmt.Sprint(l.value), l.what))
 	}
+	fmt.Fprintf(&b, "\nA duration is a string such as `90s` or `1h30m`: decimal numbers, each with h, m, s, ms, us or ns. It is greater than 0 and at most %s.\n"+
+		"`MinWait` is %s, and `DefaultWait` %s.\n", hostabi.MaxDuration, hostabi.MinWait, hostabi.DefaultWait)
 	b.WriteString("\nFuel, memory and time of a call are set by the module's resource: [engines](../engines.md).\n")
 	describeImports(&b, code)
 	return b.String()
@@ -71,13 +73,17 @@ func describeHooks(b *strings.Builder, code source) {
 
 func describeImports(b *strings.Builder, code source) {
 	fmt.Fprintf(b, "\n## WebAssembly\n\nA module exports a function of type `() → ()` for each hook that it implements, with the name of the hook. It may export `_initialize`, which is\n"+
-		"called first. It may import the functions below from `%s`, and WASI preview 1 without files, environment, arguments or sockets; a module\n"+
+		"called once, without a request: each call begins in the state after it. It may import the functions below from `%s`, and WASI preview 1 without files, environment, arguments or sockets; a module\n"+
 		"with other imports is refused when it is loaded. About the sandbox: [engines](../engines.md).\n\n| import | |\n|---|---|\n", hostabi.ImportModule)
 	for _, name := range []string{"ImportRequestRead", "ImportVerdictWrite", "ImportLog"} {
 		c := code.consts["hostabi."+name]
 		_, text, _ := strings.Cut(c.comment, " ")
 		b.WriteString(row("`"+c.value+"`", plain(text)))
 	}
+	fmt.Fprintf(b, "\nA call that traps, or that ends without a verdict, is a fault: the object is kept, unless the policy's `onFault` says otherwise. What the module logged\n"+
+		"before is shown.\n\nTwo exports of the same type, `%s` and `%s`, are never called. A module with one reads only the metadata of objects, or only what\n"+
+		"identifies them, whatever `needs` is in a policy. The custom section `%s` has the JSON Schema of the settings;\n"+
+		"`gleaner module build` adds it.\n", hostabi.ExportNeedsMetadata, hostabi.ExportNeedsReference, hostabi.SettingsSection)
 	fmt.Fprintf(b, "\nLog levels: %d debug, %d info, %d warn, %d error.\n", hostabi.LogDebug, hostabi.LogInfo, hostabi.LogWarn, hostabi.LogError)
 }
 
@@ -174,6 +180,10 @@ func describeSchema(t *testing.T, b *strings.Builder, document string) {
 func describeProperties(b *strings.Builder, p property) {
 	if p.Description != "" {
 		b.WriteString(plain(strings.Join(strings.Fields(p.Description), " ")) + "\n\n")
+	}
+	if p.Items != nil {
+		b.WriteString("It is a " + p.kind() + ".\n")
+		return
 	}
 	b.WriteString("| field | type | |\n|---|---|---|\n")
 	for _, name := range p.Order {
