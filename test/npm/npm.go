@@ -61,7 +61,7 @@ func install(t testing.TB, folder string) (string, error) {
 		return filepath.Join(target, modules), nil
 	}
 	// Another process may install the same at the same time: the first one to finish renames its folder.
-	temporary, err := os.MkdirTemp(base, "npm-new-")
+	temporary, err := os.MkdirTemp(base, "npm-new-") //nolint:usetesting // renamed, so it has to be in the same file system
 	if err != nil {
 		t.Fatal(err)
 	}
