@@ -95,6 +95,8 @@ func TestChart_Values_ReachTheDeployment(t *testing.T) {
 		"priorityClassName=high":                  "priorityClassName: high",
 		"env[0].name=HTTPS_PROXY":                 "- name: HTTPS_PROXY",
 		"resources.limits.memory=4Gi":             "memory: 4Gi",
+		"signatures.required=true":                "- --require-signatures",
+		"signatures.trustedRoot=x":                "- --trusted-root=/etc/gleaner/trust/trusted_root.json",
 	} {
 		out := mustHelm(t, append([]string{"template", name, chart, "-n", namespace, version, "--show-only", "templates/deployment.yaml"}, set(value)...)...)
 		if !strings.Contains(out, want) {
@@ -107,20 +109,52 @@ func TestChart_Values_ReachTheDeployment(t *testing.T) {
 	}
 }
 
+// The objects are those that docs/howto/sign-modules.md has kustomize make, but for the name of the ConfigMap, of
+// which kustomize makes a hash.
+func TestChart_TrustedSigners_AreFilesOfTheOperator(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "root.json")
+	if err := os.WriteFile(root, []byte("{\n  \"mediaType\": \"x\"\n}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	values := []string{"signatures.required=true", "signatures.trustedSigners[0].identity.issuer=https://accounts.example.com", "signatures.trustedSigners[0].identity.subject=jane@example.com"}
+	out := mustHelm(t, append([]string{"template", name, chart, "-n", namespace, version, "--set-file", "signatures.trustedRoot=" + root}, set(values...)...)...)
+	objects := parse(t, []byte(out))
+	trust, _ := objects["ConfigMap/"+namespace+"/gleaner-trust"].(map[string]any)
+	data, _ := trust["data"].(map[string]any)
+	want := map[string]any{
+		"signers.yaml":      "signers:\n- identity:\n    issuer: https://accounts.example.com\n    subject: jane@example.com\n",
+		"trusted_root.json": "{\n  \"mediaType\": \"x\"\n}\n",
+	}
+	if diff := cmp.Diff(want, data); diff != "" {
+		t.Errorf("data of the ConfigMap (-want +got):\n%s", diff)
+	}
+	for _, part := range []string{
+		"- --require-signatures", "- --trusted-signers=/etc/gleaner/trust/signers.yaml", "- --trusted-root=/etc/gleaner/trust/trusted_root.json",
+		"mountPath: /etc/gleaner/trust", "name: gleaner-trust", "checksum/trust: ",
+	} {
+		if !strings.Contains(out, part) {
+			t.Errorf("%q is missing", part)
+		}
+	}
+}
+
 func TestChart_InvalidValues_AreRejected(t *testing.T) {
 	for value, want := range map[string]string{
-		"mode=solo":                         "'companion', 'primary'",
-		"replica=3":                         "additional properties 'replica' not allowed",
-		"image.digest=v1.2.3":               "does not match pattern",
-		"archive.storage=gcs":               "'folder', 's3'",
-		"archive.maxSize=much":              "archive/maxSize",
-		"archive.recordTTL=7d":              "archive/recordTTL",
-		"networkPolicy.egressPorts={0}":     "minimum",
-		"finalizerNetworks={10.0.0.1}":      "finalizerNetworks/0",
-		"extraArgs={dry-run}":               "extraArgs/0",
-		"certManager=true mode=primary":     "certManager",
-		"archive.storage=folder replicas=2": "replicas: use 1 with archive.storage=folder or leaderElection=false, or omit it",
-		"leaderElection=false replicas=2":   "replicas: use 1",
+		"mode=solo":                                       "'companion', 'primary'",
+		"replica=3":                                       "additional properties 'replica' not allowed",
+		"image.digest=v1.2.3":                             "does not match pattern",
+		"archive.storage=gcs":                             "'folder', 's3'",
+		"archive.maxSize=much":                            "archive/maxSize",
+		"archive.recordTTL=7d":                            "archive/recordTTL",
+		"networkPolicy.egressPorts={0}":                   "minimum",
+		"finalizerNetworks={10.0.0.1}":                    "finalizerNetworks/0",
+		"extraArgs={dry-run}":                             "extraArgs/0",
+		"signatures.trustedSigners[0].key=x":              "additional properties 'key' not allowed",
+		"signatures.trustedSigners[0].publicKey=x":        "signatures/trustedSigners/0/publicKey",
+		"signatures.trustedSigners[0].identity.subject=x": "issuer",
+		"certManager=true mode=primary":                   "certManager",
+		"archive.storage=folder replicas=2":               "replicas: use 1 with archive.storage=folder or leaderElection=false, or omit it",
+		"leaderElection=false replicas=2":                 "replicas: use 1",
 	} {
 		out, err := helm(t, append([]string{"template", name, chart, version}, set(strings.Fields(value)...)...)...)
 		if err == nil || !strings.Contains(err.Error(), want) {

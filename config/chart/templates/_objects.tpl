@@ -27,6 +27,10 @@ gleaner.objects prints the objects of some files, in the release's namespace and
 {{- end -}}
 {{- end -}}
 
+{{- define "gleaner.hasTrust" -}}
+{{- if or .Values.signatures.trustedSigners .Values.signatures.trustedRoot -}}true{{- end -}}
+{{- end -}}
+
 {{- define "gleaner.labels" -}}
 app.kubernetes.io/name: gleaner
 app.kubernetes.io/part-of: gleaner

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"text/template"
 
+	"github.com/gleaner-dev/gleaner/hostabi"
 	"github.com/gleaner-dev/gleaner/policies/source"
 )
 
@@ -55,6 +56,9 @@ func (o *newModule) authorFiles() ([]newFile, error) {
 		all = append(all,
 			[2]string{"go.mod", "go/go.mod"}, [2]string{".gitignore", "go/gitignore"}, [2]string{"main.go", "go/" + o.hook + ".main.go"},
 			[2]string{o.source(), "go/" + o.hook + ".module.go"}, [2]string{o.sourceTest(), "go/" + o.hook + ".module_test.go"})
+	}
+	if o.lang != "rego" && o.hook == string(hostabi.HookFinalize) {
+		all = append(all, [2]string{"settings.schema.json", "all/finalize.settings.schema.json"})
 	}
 	var files []newFile
 	for _, f := range all {
