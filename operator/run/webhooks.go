@@ -11,6 +11,7 @@ import (
 	"github.com/gleaner-dev/gleaner/operator/companion"
 	companionreviewer "github.com/gleaner-dev/gleaner/operator/companion/reviewer"
 	"github.com/gleaner-dev/gleaner/operator/graceperiod"
+	"github.com/gleaner-dev/gleaner/operator/modulestore/fetch"
 	"github.com/gleaner-dev/gleaner/operator/policyset"
 	"github.com/gleaner-dev/gleaner/operator/protect"
 	"github.com/gleaner-dev/gleaner/operator/protect/reviewer"
@@ -61,7 +62,7 @@ func (op *Operator) connectValidation() error {
 	if err != nil {
 		return err
 	}
-	handler, err := validation.New(validation.Options{Builder: builder, Current: op.snapshots.Current, Modules: op.modules.Store}).Handler()
+	handler, err := validation.New(validation.Options{Builder: builder, Current: op.snapshots.Current, Modules: op.modules.Store, CheckSigners: fetch.CheckSigners}).Handler()
 	if err != nil {
 		return err
 	}

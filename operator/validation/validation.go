@@ -34,6 +34,8 @@ type Options struct {
 	Builder *policyset.Builder
 	Current func() *policyset.Snapshot // nil until the resources were read once
 	Modules Modules
+	// CheckSigners reports invalid signers of a module.
+	CheckSigners func(modulestore.Resource) error
 }
 
 // Validator validates resources. Create it with New. Its methods may be called concurrently.
@@ -75,8 +77,11 @@ func (v *Validator) Validate(ctx context.Context, kind string, o runtime.Object)
 	return Result{Problem: problemOf(s), Checked: !states.unknown.Load()}, nil
 }
 
-// module compiles a module that is inline.
+// module checks the signers of a module, and compiles it if it is inline.
 func (v *Validator) module(ctx context.Context, r modulestore.Resource) Result {
+	if err := v.options.CheckSigners(r); err != nil {
+		return Result{Problem: "spec.verify: " + err.Error(), Checked: true}
+	}
 	err := v.options.Modules.Try(ctx, r)
 	fault, invalid := (*source.Error)(nil), (*modulestore.CompileError)(nil)
 	switch {

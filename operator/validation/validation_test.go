@@ -16,6 +16,7 @@ import (
 
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
 	"github.com/gleaner-dev/gleaner/operator/modulestore"
+	"github.com/gleaner-dev/gleaner/operator/modulestore/fetch"
 	"github.com/gleaner-dev/gleaner/operator/policyset"
 	"github.com/gleaner-dev/gleaner/operator/policyset/policysettest"
 	"github.com/gleaner-dev/gleaner/operator/validation"
@@ -45,7 +46,7 @@ func newServer(t *testing.T, modules validation.Modules, loaded ...client.Object
 	if modules == nil {
 		modules = f.Loader.Store
 	}
-	handler, err := validation.New(validation.Options{Builder: builder, Current: f.Publisher.Current, Modules: modules}).Handler()
+	handler, err := validation.New(validation.Options{Builder: builder, Current: f.Publisher.Current, Modules: modules, CheckSigners: fetch.CheckSigners}).Handler()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,12 +107,16 @@ func TestApply_RejectsWhatStatusWouldReport(t *testing.T) {
 		object client.Object
 		want   string // part of the message; empty: it is allowed
 	}{
-		"a module that compiles":                {kind: "ClusterPolicyModule", object: policysettest.Module("m", policysettest.KeepText)},
-		"one that is loaded":                    {kind: "ClusterPolicyModule", object: policysettest.Module("again", validating)},
-		"Rego that does not compile":            {kind: "ClusterPolicyModule", object: policysettest.Module("m", "package gleaner\n\ncollect := {"), want: "ClusterPolicyModule m: it does not compile: "},
-		"a forbidden built-in":                  {kind: "ClusterPolicyModule", object: policysettest.Module("m", "package gleaner\n\ncollect := http.send({\"method\": \"get\", \"url\": \"http://x\"})\n"), want: "http.send"},
-		"Rego without hooks":                    {kind: "ClusterPolicyModule", object: policysettest.Module("m", "package gleaner\n\nx := 1\n"), want: "ClusterPolicyModule m: "},
-		"a digest of other content":             {kind: "ClusterPolicyModule", object: pinned("m", strings.Repeat("0", 64)), want: "want " + strings.Repeat("0", 64)},
+		"a module that compiles":     {kind: "ClusterPolicyModule", object: policysettest.Module("m", policysettest.KeepText)},
+		"one that is loaded":         {kind: "ClusterPolicyModule", object: policysettest.Module("again", validating)},
+		"Rego that does not compile": {kind: "ClusterPolicyModule", object: policysettest.Module("m", "package gleaner\n\ncollect := {"), want: "ClusterPolicyModule m: it does not compile: "},
+		"a forbidden built-in":       {kind: "ClusterPolicyModule", object: policysettest.Module("m", "package gleaner\n\ncollect := http.send({\"method\": \"get\", \"url\": \"http://x\"})\n"), want: "http.send"},
+		"Rego without hooks":         {kind: "ClusterPolicyModule", object: policysettest.Module("m", "package gleaner\n\nx := 1\n"), want: "ClusterPolicyModule m: "},
+		"a digest of other content":  {kind: "ClusterPolicyModule", object: pinned("m", strings.Repeat("0", 64)), want: "want " + strings.Repeat("0", 64)},
+		"a signer without a key":     {kind: "ClusterPolicyModule", object: signedBy(v1alpha1.Signer{PublicKey: "key"}), want: "ClusterPolicyModule m: spec.verify: signer 1 of 1: the publicKey is not a public key in PEM"},
+		"a signer with an invalid expression": {kind: "ClusterPolicyModule", object: signedBy(v1alpha1.Signer{Identity: &v1alpha1.SignerIdentity{Issuer: "https://x", SubjectRegExp: "("}}),
+			want: "ClusterPolicyModule m: spec.verify: signer 1 of 1: "},
+		"an image that a user signs":            {kind: "ClusterPolicyModule", object: signedBy(v1alpha1.Signer{Identity: &v1alpha1.SignerIdentity{Issuer: "https://x", Subject: "jane"}})},
 		"CEL that compiles":                     {kind: "ClusterGCPolicy", object: policy(condition("object.metadata.name == 'a'"))},
 		"CEL that does not compile":             {kind: "ClusterGCPolicy", object: policy(condition("object.metadata.")), want: "ClusterGCPolicy p: "},
 		"CEL of another type":                   {kind: "ClusterGCPolicy", object: policy(condition("'a'")), want: "ClusterGCPolicy p: "},
@@ -158,6 +163,11 @@ func pinned(name, digest string) client.Object {
 	m := policysettest.Module(name, policysettest.KeepText)
 	m.Spec.SHA256 = digest
 	return m
+}
+
+func signedBy(s v1alpha1.Signer) client.Object {
+	return &v1alpha1.ClusterPolicyModule{ObjectMeta: policysettest.Meta("", "m"), Spec: v1alpha1.PolicyModuleSpec{
+		Wasm: &v1alpha1.WasmSource{Image: "registry.example.com/m:v1"}, Verify: &v1alpha1.SignatureVerification{Signers: []v1alpha1.Signer{s}}}}
 }
 
 func finalizer(module string) client.Object {

@@ -26,6 +26,15 @@ func (t Trust) Validate() error {
 	return err
 }
 
+// CheckSigners reports invalid signers in spec.verify of a module. Whether the operator has what verifies them is not
+// checked.
+func CheckSigners(m modulestore.Resource) error {
+	if m.Spec.Verify == nil {
+		return nil
+	}
+	return signature.CheckSigners(Trust{}.Requirement(m.Spec.Verify.Signers).Signers)
+}
+
 // requirements returns who has to sign a module.
 func (t Trust) requirements(m modulestore.Resource) ([]signature.Requirement, error) {
 	var all []signature.Requirement

@@ -97,24 +97,35 @@ type key struct {
 
 // New returns a Verifier. The error is a *ConfigError.
 func New(r Requirement) (*Verifier, error) {
-	if len(r.Signers) == 0 {
-		return nil, configErrorf("no signers: add a publicKey or an identity")
-	}
-	v := &Verifier{}
-	for i, s := range r.Signers {
-		if err := v.trust(s); err != nil {
-			return nil, configErrorf("signer %d of %d: %v", i+1, len(r.Signers), err)
-		}
-	}
-	if len(v.trusted) == 0 {
-		return v, nil
+	v, err := trusting(r.Signers)
+	if err != nil || len(v.trusted) == 0 {
+		return v, err
 	}
 	if len(r.TrustedRoot) == 0 {
 		return nil, configErrorf("a signer is an identity, which requires a trusted root: start the operator with --trusted-root, or use a publicKey")
 	}
-	var err error
 	v.identities, err = identityVerifier(r.TrustedRoot)
 	return v, err
+}
+
+// CheckSigners reports invalid signers. The error is a *ConfigError.
+func CheckSigners(signers []Signer) error {
+	_, err := trusting(signers)
+	return err
+}
+
+// trusting returns a Verifier for the signers, without the verifier for identities.
+func trusting(signers []Signer) (*Verifier, error) {
+	if len(signers) == 0 {
+		return nil, configErrorf("no signers: add a publicKey or an identity")
+	}
+	v := &Verifier{}
+	for i, s := range signers {
+		if err := v.trust(s); err != nil {
+			return nil, configErrorf("signer %d of %d: %v", i+1, len(signers), err)
+		}
+	}
+	return v, nil
 }
 
 func (v *Verifier) trust(s Signer) error {
