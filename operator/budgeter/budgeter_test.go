@@ -311,7 +311,8 @@ func TestBudget_ResumedAtOnceForgivesWhatIsNotSettled(t *testing.T) {
 		if len(a.read().Status.Reservations) == 0 {
 			t.Fatalf("settled already: %+v", a.read().Status)
 		}
-		time.Sleep(a.slow) // the outcomes are known, and not written
+		time.Sleep(a.slow)
+		synctest.Wait() // the outcomes are known, and not written
 		a.expectDeleted(2)
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+v1alpha1.ResumeAnnotation+`":"1"}}}`))
 		if err := a.client.Patch(t.Context(), a.read(), patch); err != nil {
