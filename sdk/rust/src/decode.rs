@@ -25,8 +25,12 @@ macro_rules! fields {
 pub(crate) fn request(text: &str) -> Read<Request> {
     let mut reader = Reader::new(text);
     let (r, mut q) = (&mut reader, Request::default());
+    let mut has_hook = false;
     fields!(r, q, {
-        "hook" => q.hook = hook(r)?,
+        "hook" => {
+            q.hook = hook(r)?;
+            has_hook = true;
+        },
         "policy" => q.policy = policy(r)?,
         "object" => q.object = object(r)?,
         "owners" => q.owners = r.list(owner)?,
@@ -48,6 +52,9 @@ pub(crate) fn request(text: &str) -> Read<Request> {
         "withheld" => q.withheld = r.list(Reader::text)?,
     });
     reader.end()?;
+    if !has_hook {
+        return Err("it has no hook".into());
+    }
     Ok(q)
 }
 

@@ -75,7 +75,6 @@ pub enum Hook {
     /// Orphan.
     Propagate,
     /// An object has lost its last owner.
-    #[default]
     Collect,
     /// A user requests the deletion of an object, and nothing is changed yet.
     Protect,
@@ -83,7 +82,9 @@ pub enum Hook {
     Retain,
     /// An object that has the module's finalizer is being deleted.
     Finalize,
-    /// Settings for the module are applied. The request has no object.
+    /// Settings for the module are applied. The request has no object. It is the default, since its
+    /// decisions delete nothing.
+    #[default]
     Validate,
 }
 

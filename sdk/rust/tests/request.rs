@@ -65,6 +65,7 @@ fn what_is_not_a_request_is_an_error() {
     for (text, want) in [
         ("", "'{' is expected"),
         ("[]", "'{' is expected"),
+        ("{}", "it has no hook"),
         (r#"{"hook": "destroy"}"#, r#"there is no hook "destroy""#),
         (r#"{"hook": "collect", "time": "now"}"#, "is not a time"),
         (r#"{"hook": "collect", "attempt": "1"}"#, "an integer is expected"),
