@@ -119,11 +119,12 @@ RELEASE = cd tools/release && GOWORK=off go run . -root ../.. -folder ../../dist
 	-revision "$$(git rev-parse HEAD 2>/dev/null || true)" $(if $(PLATFORMS),-platforms '$(PLATFORMS)')
 
 .PHONY: release
-release: ## write the files of a release into dist: make release VERSION=v1.2.3, and push its image to the repository $PUSH if that is set
+release: ## write the files of a release into dist: make release VERSION=v1.2.3, and push its image and chart if PUSH is set
 	$(RELEASE) -check
 	$(MAKE) --no-print-directory image IMAGE_FOLDER=dist/image VERSION='$(VERSION)'
 	$(RELEASE)
 	$(if $(PUSH),$(MAKE) --no-print-directory image IMAGE_FOLDER=dist/image VERSION='$(VERSION)' IMAGE='$(PUSH):$(VERSION)')
+	$(if $(PUSH),$(RELEASE) -push-chart)
 
 .PHONY: bench
 bench: build ## measure Gleaner compared with the collector of kube-controller-manager (about three quarters of an hour)

@@ -25,8 +25,8 @@ const (
 	maxAnswer     = 256 << 20 // bytes
 )
 
-// EraseNamespace deletes a namespace and all objects in it from etcd, with two or three requests. The API server, and
-// whoever watches it, sees them go; finalizers and admission are not asked. It is for the end of a test: the namespace controller sends
+// EraseNamespace deletes a namespace and all objects in it from etcd, with two or three requests. The API server and
+// its watchers see them go; finalizers and admission are not asked. It is for the end of a test: the namespace controller sends
 // two requests for each type of object, about 130, and takes most of a short test's processor time.
 func (c *Cluster) EraseNamespace(ctx context.Context, name string) error {
 	if name == "" || strings.Contains(name, "/") {

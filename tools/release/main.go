@@ -35,7 +35,7 @@ type release struct {
 func main() {
 	r := release{command: "./cmd/gleaner"}
 	var platforms string
-	var check bool
+	var check, push bool
 	flag.StringVar(&r.root, "root", ".", "`folder` with the sources")
 	flag.StringVar(&r.folder, "folder", "dist", "`folder` to write to")
 	flag.StringVar(&r.version, "version", "", "`version` to release, such as v1.2.3")
@@ -44,6 +44,7 @@ func main() {
 	flag.StringVar(&r.registry, "registry", "", "`repository` of the image in manifests; by default "+defaultImage)
 	flag.StringVar(&platforms, "platforms", strings.Join(allPlatforms, ","), "`platforms` to build for")
 	flag.BoolVar(&check, "check", false, "only see whether the version can be released")
+	flag.BoolVar(&push, "push-chart", false, "only push the chart of the release in -folder, to the registry of the image")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -52,6 +53,11 @@ func main() {
 	case err != nil:
 	case check:
 		_, err = r.notes()
+	case push:
+		var address string
+		if address, err = r.pushChart(); err == nil {
+			fmt.Fprintln(os.Stdout, address)
+		}
 	default:
 		err = r.write(ctx)
 	}
