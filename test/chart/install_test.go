@@ -77,6 +77,17 @@ func TestChart_InstallUpgradeAndUninstall(t *testing.T) {
 			e.Error(err)
 		}
 	})
+	// Their pods are not waited for: there is no kubelet.
+	e.step("an upgrade adds the agent on each node and the web UI", func(e *chartEnv) {
+		mustHelm(e.T, append([]string{"upgrade", name, chart, "--reuse-values"}, append(flags, set("nodeRetention=true", "ui=true")...)...)...)
+		for _, object := range []string{"customresourcedefinitions/noderetentionpolicies.gleaner.dev", "validatingadmissionpolicies/gleaner-node-own-node", "namespaces/gleaner-ui"} {
+			if err := installed(e.T, cluster, object); err != nil {
+				e.Error(err)
+			}
+		}
+		e.kubectl("get", "daemonset/gleaner-node", "-n", "gleaner-node")
+		e.kubectl("get", "deployment/gleaner-ui", "-n", "gleaner-ui")
+	})
 	e.step("to uninstall is refused while there is a finalizer, and the operator goes on", func(e *chartEnv) {
 		e.apply(finalizer)
 		out, err := helm(e.T, append([]string{"uninstall", name}, flags...)...)
@@ -92,7 +103,8 @@ func TestChart_InstallUpgradeAndUninstall(t *testing.T) {
 	e.step("to uninstall removes holds and admission objects, and keeps definitions and policies", func(e *chartEnv) {
 		mustHelm(e.T, append([]string{"uninstall", name, "--wait"}, flags...)...)
 		e.waitForHold(false)
-		left := e.kubectl("get", "mutatingadmissionpolicies,mutatingadmissionpolicybindings,validatingadmissionpolicies,validatingadmissionpolicybindings,validatingwebhookconfigurations,mutatingwebhookconfigurations,flowschemas,clusterroles,clusterrolebindings", "-o", "name")
+		left := e.kubectl("get", "mutatingadmissionpolicies,mutatingadmissionpolicybindings,validatingadmissionpolicies,validatingadmissionpolicybindings,validatingwebhookconfigurations,mutatingwebhookconfigurations,flowschemas,clusterroles,clusterrolebindings,namespaces", "-o", "name")
+		left = strings.ReplaceAll(left, "namespace/"+namespace+"\n", "") // helm --create-namespace made it
 		left += e.kubectl("get", "deployments,jobs,serviceaccounts,roles,rolebindings,services,networkpolicies,resourcequotas", "-n", namespace, "-o", "name")
 		if strings.Contains(left, "gleaner") {
 			e.Errorf("still there:\n%s", left)

@@ -34,6 +34,8 @@ func TestChart_InstallsTheObjectsOfTheOverlay(t *testing.T) {
 		"monitoring":                      {[]string{"monitoring=true"}, "default", "../monitoring"},
 		"retention and archive, together": {[]string{"retention=true", "archive.storage=folder"}, "default", "retention archive-folder"},
 		"tenants":                         {[]string{"tenants=true"}, "default tenants", ""},
+		"retention on nodes":              {[]string{"nodeRetention=true"}, "default node", ""},
+		"the web UI":                      {[]string{"ui=true"}, "default ui", ""},
 	} {
 		t.Run(claim, func(t *testing.T) {
 			out := mustHelm(t, append([]string{"template", name, chart, "-n", namespace, "--no-hooks", version}, set(c.values...)...)...)
@@ -47,7 +49,7 @@ func TestChart_InstallsTheObjectsOfTheOverlay(t *testing.T) {
 }
 
 func TestChart_KeepsCustomResourceDefinitionsAndTheArchive(t *testing.T) {
-	out := mustHelm(t, append([]string{"template", name, chart, "-n", namespace, version}, set("archive.storage=folder", "retention=true")...)...)
+	out := mustHelm(t, append([]string{"template", name, chart, "-n", namespace, version}, set("archive.storage=folder", "retention=true", "nodeRetention=true")...)...)
 	kept := 0
 	for part := range strings.SplitSeq(out, "\n---\n") {
 		var o unstructured.Unstructured
@@ -61,13 +63,13 @@ func TestChart_KeepsCustomResourceDefinitionsAndTheArchive(t *testing.T) {
 			kept++
 		}
 	}
-	if want := 6 + 4 + 2 + 2 + 1; kept != want {
+	if want := 6 + 4 + 2 + 2 + 3 + 1; kept != want {
 		t.Errorf("%d objects are kept, want %d", kept, want)
 	}
 }
 
 func TestChart_OtherNamespace_ReplacesTheUsualOneEverywhere(t *testing.T) {
-	out := mustHelm(t, append([]string{"template", name, chart, "-n", "collector", version}, set("certManager=true", "monitoring=true", "archive.storage=folder")...)...)
+	out := mustHelm(t, append([]string{"template", name, chart, "-n", "collector", version}, set("certManager=true", "monitoring=true", "archive.storage=folder", "nodeRetention=true", "ui=true")...)...)
 	if strings.Contains(out, namespace) {
 		t.Errorf("it still names %s", namespace)
 	}
@@ -106,6 +108,40 @@ func TestChart_Values_ReachTheDeployment(t *testing.T) {
 	out := mustHelm(t, append([]string{"template", name, chart, version, "--show-only", "templates/network_policy.yaml"}, set("networkPolicy.egressPorts={9000}")...)...)
 	if !strings.Contains(out, "port: 9000") {
 		t.Errorf("the network policy has no port 9000:\n%s", out)
+	}
+}
+
+// The DaemonSet and the web UI have the image of the operator, and what pulls it.
+func TestChart_ImageValues_ReachAllPods(t *testing.T) {
+	values := set("nodeRetention=true", "ui=true", "image.repository=registry.example.com/gleaner", "image.tag=v1", "image.pullPolicy=Always", "imagePullSecrets[0].name=registry")
+	out := mustHelm(t, append([]string{"template", name, chart, "-n", namespace, "--no-hooks", version}, values...)...)
+	pods := 0
+	for key, object := range parse(t, []byte(out)) {
+		o := unstructured.Unstructured{Object: object.(map[string]any)}
+		spec, found, err := unstructured.NestedMap(o.Object, "spec", "template", "spec")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !found {
+			continue
+		}
+		pods++
+		container := spec["containers"].([]any)[0].(map[string]any)
+		got := []any{container["image"], container["imagePullPolicy"], spec["imagePullSecrets"]}
+		if diff := cmp.Diff([]any{"registry.example.com/gleaner:v1", "Always", []any{map[string]any{"name": "registry"}}}, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", key, diff)
+		}
+	}
+	if pods != 3 {
+		t.Errorf("%d objects with pods, want the operator, the DaemonSet and the web UI", pods)
+	}
+}
+
+func TestChart_InTheNamespaceOfItsOtherPods_IsRejected(t *testing.T) {
+	for _, taken := range []string{"gleaner-node", "gleaner-ui"} {
+		if _, err := helm(t, "template", name, chart, "-n", taken, version); err == nil || !strings.Contains(err.Error(), "use another one, such as gleaner-system") {
+			t.Errorf("%s: got %v", taken, err)
+		}
 	}
 }
 
@@ -164,7 +200,7 @@ func TestChart_InvalidValues_AreRejected(t *testing.T) {
 }
 
 func TestChart_PassesHelmLint(t *testing.T) {
-	for _, values := range [][]string{nil, {"mode=primary", "webhooks=true", "monitoring=true", "archive.storage=s3", "retention=true", "tenants=true", "certManager=true"}} {
+	for _, values := range [][]string{nil, {"mode=primary", "webhooks=true", "monitoring=true", "archive.storage=s3", "retention=true", "tenants=true", "certManager=true", "nodeRetention=true", "ui=true"}} {
 		out := mustHelm(t, append([]string{"lint", chart, "--strict", version}, set(values...)...)...)
 		if !strings.Contains(out, "0 chart(s) failed") {
 			t.Error(out)
@@ -260,8 +296,9 @@ func sortVolumes(t *testing.T, o *unstructured.Unstructured) {
 	if !ok {
 		t.Fatalf("%s has no pods: %v", o.GetName(), err)
 	}
-	byName := func(items any) {
-		slices.SortFunc(items.([]any), func(a, b any) int {
+	byName := func(list any) {
+		items, _ := list.([]any) // none is fine
+		slices.SortFunc(items, func(a, b any) int {
 			return strings.Compare(a.(map[string]any)["name"].(string), b.(map[string]any)["name"].(string))
 		})
 	}

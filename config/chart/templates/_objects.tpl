@@ -16,6 +16,9 @@ gleaner.objects prints the objects of some files, in the release's namespace and
 {{- end -}}
 {{- if $object -}}
 {{- $_ := set $object.metadata "labels" (merge (dict) ($object.metadata.labels | default dict) $labels) -}}
+{{- if hasKey ($object.spec | default dict) "template" -}}
+{{- include "gleaner.pod" (dict "root" $root "pod" $object.spec.template.spec) -}}
+{{- end -}}
 {{- if $annotations -}}
 {{- $_ := set $object.metadata "annotations" (merge (dict) ($object.metadata.annotations | default dict) $annotations) -}}
 {{- end }}
@@ -24,6 +27,20 @@ gleaner.objects prints the objects of some files, in the release's namespace and
 {{- end -}}
 {{- end -}}
 {{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The image, as kustomize sets it. */}}
+{{- define "gleaner.pod" -}}
+{{- $image := .root.Values.image -}}
+{{- range $container := .pod.containers -}}
+{{- $_ := set $container "image" (include "gleaner.image" $.root) -}}
+{{- if $image.pullPolicy -}}
+{{- $_ := set $container "imagePullPolicy" $image.pullPolicy -}}
+{{- end -}}
+{{- end -}}
+{{- if .root.Values.imagePullSecrets -}}
+{{- $_ := set .pod "imagePullSecrets" .root.Values.imagePullSecrets -}}
 {{- end -}}
 {{- end -}}
 
