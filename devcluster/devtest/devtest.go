@@ -23,6 +23,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
@@ -123,8 +124,9 @@ func Start(t testing.TB, opts devcluster.Options) *devcluster.Cluster {
 	return cluster
 }
 
-// Namespace makes a namespace that is new and named for the test. If it is in the shared cluster, it is
-// erased with all objects in it when the test ends, and no finalizer keeps one; a cluster of the test's own ends with the test.
+// Namespace makes a namespace that is new and named for the test. When the test ends, a namespace of the shared cluster is
+// erased with all objects in it, and no finalizer keeps one. In another cluster, which may have a node with containers, it is
+// deleted, without waiting.
 func Namespace(t testing.TB, cfg *rest.Config) string {
 	t.Helper()
 	core, err := corev1client.NewForConfig(cfg)
@@ -137,13 +139,16 @@ func Namespace(t testing.TB, cfg *rest.Config) string {
 		t.Fatalf("create namespace: %v", err)
 	}
 	t.Cleanup(func() {
-		if shared.cluster == nil {
-			return
-		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), cleanupTimeout)
 		defer cancel()
-		if err := shared.cluster.EraseNamespace(ctx, namespace.Name); err != nil {
-			t.Logf("%v", err) // what is left is not seen by other tests
+		var err error
+		if shared.cluster != nil && shared.cluster.RESTConfig().Host == cfg.Host {
+			err = shared.cluster.EraseNamespace(ctx, namespace.Name)
+		} else {
+			err = core.Namespaces().Delete(ctx, namespace.Name, metav1.DeleteOptions{})
+		}
+		if err != nil && !apierrors.IsNotFound(err) {
+			t.Logf("remove namespace: %v", err) // the cluster may be gone already
 		}
 	})
 	return namespace.Name
