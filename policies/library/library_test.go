@@ -60,8 +60,8 @@ func text(t *testing.T, name string) string {
 	return string(data)
 }
 
-// startPolicy compiles a policy, as the operator does with an inline source.
-func startPolicy(t *testing.T, p library.Policy) *rego.Policy {
+// load compiles a policy, as the operator does with an inline source.
+func load(t *testing.T, p library.Policy) *rego.Module {
 	t.Helper()
 	engine, err := rego.New(rego.Config{})
 	if err != nil {
@@ -73,7 +73,12 @@ func startPolicy(t *testing.T, p library.Policy) *rego.Policy {
 		t.Fatal(err)
 	}
 	t.Cleanup(module.Close)
-	policy, err := rego.NewPolicy(t.Context(), module, rego.Options{Name: p.Name, Instances: 1})
+	return module
+}
+
+func startPolicy(t *testing.T, p library.Policy) *rego.Policy {
+	t.Helper()
+	policy, err := rego.NewPolicy(t.Context(), load(t, p), rego.Options{Name: p.Name, Instances: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -267,7 +272,7 @@ func TestPolicies_AreDocumented(t *testing.T) {
 				t.Errorf("its README lacks %q", section)
 			}
 		}
-		for setting := range settings(t, p) {
+		for setting := range known(t, p) {
 			if !strings.Contains(p.Readme, "| `"+setting+"` |") {
 				t.Errorf("its README does not say what %s is", setting)
 			}
@@ -275,10 +280,11 @@ func TestPolicies_AreDocumented(t *testing.T) {
 	})
 }
 
-// settings are those that a policy knows, by its own words about one that it
-// does not.
-func settings(t *testing.T, p library.Policy) map[string]bool {
+// known are the settings that a policy knows, by its own words about one that it does
+// not. They are asked for without the schema, which would answer first.
+func known(t *testing.T, p library.Policy) map[string]bool {
 	t.Helper()
+	p.Source = strings.Replace(p.Source, "# METADATA\n", "", 1)
 	verdict, err := startPolicy(t, p).Evaluate(t.Context(), hostabi.Request{
 		APIVersion: hostabi.Version, Hook: hostabi.HookValidate,
 		Policy: hostabi.Policy{Name: p.Name, Settings: json.RawMessage(`{"nonsense": 1}`)},
@@ -287,9 +293,9 @@ func settings(t *testing.T, p library.Policy) map[string]bool {
 	if err != nil || !ok {
 		t.Fatalf("%+v, %v", verdict, err)
 	}
-	known := map[string]bool{}
+	names := map[string]bool{}
 	for name := range strings.SplitSeq(list, ", ") {
-		known[name] = true
+		names[name] = true
 	}
-	return known
+	return names
 }

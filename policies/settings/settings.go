@@ -36,6 +36,7 @@ const location = "urn:gleaner:settings"
 // Schema is a compiled schema. A nil Schema allows all settings.
 type Schema struct {
 	compiled *jsonschema.Schema
+	document any // as it was parsed
 	text     []byte
 }
 
@@ -76,12 +77,12 @@ func Parse(data []byte) (schema *Schema, err error) {
 	}
 	compiled, err := c.Compile(location)
 	if invalid := (*jsonschema.SchemaValidationError)(nil); errors.As(err, &invalid) {
-		return nil, fmt.Errorf("the schema of the settings is invalid: %s", problems(invalid.Err, "schema"))
+		return nil, fmt.Errorf("the schema of the settings is invalid: %s", problems(invalid.Err, "schema", nil))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the schema of the settings is invalid: %w", err)
 	}
-	return &Schema{compiled, data}, nil
+	return &Schema{compiled, document, data}, nil
 }
 
 // Of returns the schema that a WebAssembly module carries; nil if it carries none.
@@ -101,20 +102,20 @@ func (s *Schema) Answer(request []byte, hasHook bool) (verdict []byte, err error
 	case err != nil || s == nil:
 		return nil, err
 	case problems != "":
-		return json.Marshal(answer{hostabi.DecisionInvalid, truncate(problems)})
+		return json.Marshal(answer{hostabi.DecisionInvalid, shorten(problems, hostabi.MaxReasonBytes)})
 	case !hasHook:
 		return json.Marshal(answer{Decision: hostabi.DecisionValid})
 	}
 	return nil, nil
 }
 
-// truncate shortens a reason to what a verdict may have.
-func truncate(reason string) string {
+// shorten shortens a text to a number of bytes.
+func shorten(text string, most int) string {
 	const mark = "…"
-	if len(reason) <= hostabi.MaxReasonBytes {
-		return reason
+	if len(text) <= most {
+		return text
 	}
-	return strings.ToValidUTF8(reason[:hostabi.MaxReasonBytes-len(mark)], "") + mark
+	return strings.ToValidUTF8(text[:most-len(mark)], "") + mark
 }
 
 type answer struct {
@@ -139,7 +140,7 @@ func (s *Schema) Problems(settings []byte) (problem string) {
 	if err != nil {
 		return "settings are not JSON: " + err.Error()
 	}
-	return problems(s.compiled.Validate(value), "settings")
+	return problems(s.compiled.Validate(value), "settings", s.document)
 }
 
 // ProblemsOfRequest returns what is wrong with the settings in a request document.
@@ -158,8 +159,8 @@ func (s *Schema) ProblemsOfRequest(request []byte) (string, error) {
 	return s.Problems(r.Policy.Settings), nil
 }
 
-// problems describes the first problems that a validation found.
-func problems(err error, root string) string {
+// problems describes the first problems that a validation by a schema found. The schema, nil if it is unknown, says what to write instead.
+func problems(err error, root string, schema any) string {
 	invalid := (*jsonschema.ValidationError)(nil)
 	switch {
 	case err == nil:
@@ -168,7 +169,7 @@ func problems(err error, root string) string {
 		return err.Error()
 	}
 	var all []string
-	collect(invalid, root, &all)
+	collect(invalid, root, schema, &all)
 	slices.Sort(all)
 	all = slices.Compact(all)
 	if more := len(all) - maxProblems; more > 0 {
@@ -178,18 +179,33 @@ func problems(err error, root string) string {
 }
 
 // collect collects the problems without a cause that is more precise.
-func collect(e *jsonschema.ValidationError, root string, all *[]string) {
+func collect(e *jsonschema.ValidationError, root string, schema any, all *[]string) {
 	if len(e.Causes) != 0 {
 		for _, cause := range e.Causes {
-			collect(cause, root, all)
+			collect(cause, root, schema, all)
 		}
 		return
 	}
-	if _, ok := e.ErrorKind.(*kind.FalseSchema); ok && len(e.InstanceLocation) != 0 {
-		*all = append(*all, pathOf(root, e.InstanceLocation)+": not allowed")
-		return
+	path, about := pathOf(root, e.InstanceLocation), describe(schema, e.SchemaURL)
+	switch of := e.ErrorKind.(type) {
+	case *kind.FalseSchema:
+		if len(e.InstanceLocation) != 0 {
+			*all = append(*all, path+": not allowed")
+			return
+		}
+	case *kind.AdditionalProperties:
+		if len(about.fields) != 0 {
+			for _, name := range of.Properties {
+				*all = append(*all, fmt.Sprintf("unknown setting %s: use %s", strings.Join(append(slices.Clone(e.InstanceLocation), name), "."), strings.Join(about.fields, ", ")))
+			}
+			return
+		}
 	}
-	*all = append(*all, pathOf(root, e.InstanceLocation)+": "+e.ErrorKind.LocalizedString(message.NewPrinter(language.AmericanEnglish)))
+	problem := path + ": " + e.ErrorKind.LocalizedString(message.NewPrinter(language.AmericanEnglish))
+	if about.description != "" {
+		problem += " (" + about.description + ")"
+	}
+	*all = append(*all, problem)
 }
 
 func pathOf(root string, location []string) string {

@@ -29,7 +29,7 @@ func TestProblems_SayWhereAndWhat(t *testing.T) {
 		`null`:                             {"settings: got null, want object"},
 		`{"size": 0}`:                      {"settings.size: minimum: got 0, want 1"},
 		`{"size": "x"}`:                    {"settings.size: got string, want integer"},
-		`{"size": 1, "sise": 1}`:           {"settings: additional properties 'sise' not allowed"},
+		`{"size": 1, "sise": 1}`:           {"unknown setting sise: use mode, names, size"},
 		`{"size": 1, "mode": "No"}`:        {"settings.mode: value must be one of 'Keep', 'Wait'"},
 		`{"size": 1, "names": ["a", "B"]}`: {"settings.names.1: 'B' does not match pattern"},
 		`{"size": 0, "mode": "No"}`:        {"settings.mode: ", "settings.size: ", "; "},
@@ -43,6 +43,30 @@ func TestProblems_SayWhereAndWhat(t *testing.T) {
 			if !strings.Contains(got, part) {
 				t.Errorf("%s: %q, want %q", text, got, part)
 			}
+		}
+	}
+}
+
+// The description of a field says what to write instead; one of the whole schema says nothing about a field.
+func TestProblems_HaveTheDescriptionOfTheField(t *testing.T) {
+	s := parse(t, `{"description": "Settings of p.", "additionalProperties": false, "properties": {
+	  "after": {"type": "string", "pattern": "^[0-9]+s$", "description": "A duration, such as 90s."},
+	  "kinds": {"items": {"minLength": 2}, "description": "Kinds."},
+	  "a/b~c": {"allOf": [{"type": "string", "description": "A name."}]},
+	  "rules": {"items": {"additionalProperties": false, "properties": {"to": {}}}},
+	  "shared": {"$ref": "#/$defs/size"}, "plain": {"type": "string"}, "long": {"type": "string", "description": "`+strings.Repeat("é", 700)+`"}},
+	  "$defs": {"size": {"type": "integer", "description": "A size, in bytes."}}}`)
+	for text, want := range map[string]string{
+		`{"after": "7d"}`:          `settings.after: '7d' does not match pattern '^[0-9]+s$' (A duration, such as 90s.)`,
+		`{"kinds": ["ab", "c"]}`:   `settings.kinds.1: minLength: got 1, want 2 (Kinds.)`,
+		`{"a/b~c": 1}`:             `settings.a/b~c: got number, want string (A name.)`,
+		`{"rules": [{"from": 1}]}`: `unknown setting rules.0.from: use to`,
+		`{"shared": "x"}`:          `settings.shared: got string, want integer (A size, in bytes.)`,
+		`{"plain": 1}`:             `settings.plain: got number, want string`,
+		`{"long": 1}`:              `settings.long: got number, want string (` + strings.Repeat("é", 118) + `…)`,
+	} {
+		if got := s.Problems([]byte(text)); got != want {
+			t.Errorf("%s: %q, want %q", text, got, want)
 		}
 	}
 }

@@ -1,4 +1,16 @@
 # An object can be deleted only with the approval of another user.
+
+# METADATA
+# scope: package
+# schemas:
+#   - input.policy.settings:
+#       type: object
+#       properties:
+#         atMost:
+#           type: string
+#           pattern: '^([0-9]{1,9}([.][0-9]{1,9})?(h|m|s|ms))+$'
+#           description: "How long from now an approval may last, such as 90m or 12h, at most 720h. If absent, 24h."
+#       additionalProperties: false
 package gleaner
 
 import data.gleaner.sdk.clock

@@ -1,4 +1,21 @@
 # A foreground deletion deletes dependents that block it first, and others after the owner.
+
+# METADATA
+# scope: package
+# schemas:
+#   - input.policy.settings:
+#       type: object
+#       properties:
+#         owners:
+#           type: array
+#           minItems: 1
+#           items: {type: string, pattern: '^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Z][A-Za-z0-9]*$'}
+#           description: "Kinds of owners to wait for, as Kind or group/Kind, such as apps/StatefulSet. If absent, all kinds."
+#         recheck:
+#           type: string
+#           pattern: '^([0-9]{1,9}([.][0-9]{1,9})?(h|m|s|ms))+$'
+#           description: "Interval of evaluations of a waiting object, such as 90s or 1h30m, at most 720h. If absent, 1m."
+#       additionalProperties: false
 package gleaner
 
 import data.gleaner.sdk.kinds

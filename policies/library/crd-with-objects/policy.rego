@@ -1,4 +1,17 @@
 # A CustomResourceDefinition with objects can't be deleted.
+
+# METADATA
+# scope: package
+# schemas:
+#   - input.policy.settings:
+#       type: object
+#       properties:
+#         exempt:
+#           type: array
+#           minItems: 1
+#           items: {type: string, pattern: '^[a-z0-9.-]+$'}
+#           description: "Names of CustomResourceDefinitions that may be deleted with their objects, such as widgets.example.com. If absent, none."
+#       additionalProperties: false
 package gleaner
 
 import data.gleaner.sdk.kinds

@@ -1,5 +1,26 @@
 # An owner that receives external traffic is deleted in the foreground: its dependents
 # are deleted first.
+
+# METADATA
+# scope: package
+# schemas:
+#   - input.policy.settings:
+#       type: object
+#       properties:
+#         kinds:
+#           type: array
+#           minItems: 1
+#           items: {type: string, pattern: '^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Z][A-Za-z0-9]*$'}
+#           description: "Kinds of objects that receive external traffic, as Kind or group/Kind. If absent, networking.k8s.io/Ingress and gateway.networking.k8s.io/Gateway."
+#         dependents:
+#           type: array
+#           minItems: 1
+#           items: {type: string, pattern: '^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Z][A-Za-z0-9]*$'}
+#           description: "Kinds of dependents, as Kind or group/Kind: an owner with a dependent of one of them is deleted in the foreground. If absent, none."
+#         loadBalancers:
+#           type: boolean
+#           description: "Whether Services of type LoadBalancer are deleted in the foreground. If absent, true."
+#       additionalProperties: false
 package gleaner
 
 import data.gleaner.sdk.kinds

@@ -1,4 +1,29 @@
 # An object is deleted only some time after its last owner is gone.
+
+# METADATA
+# scope: package
+# schemas:
+#   - input.policy.settings:
+#       type: object
+#       properties:
+#         after:
+#           type: string
+#           pattern: '^([0-9]{1,9}([.][0-9]{1,9})?(h|m|s|ms))+$'
+#           description: "How long an object is kept after its last owner is gone, such as 90s or 1h30m, at most 720h. If absent, 1h."
+#         byKind:
+#           type: object
+#           patternProperties: {'^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Z][A-Za-z0-9]*$': {type: string, pattern: '^([0-9]{1,9}([.][0-9]{1,9})?(h|m|s|ms))+$'}}
+#           additionalProperties: false
+#           description: "Durations by kind, as Kind or group/Kind, such as {PersistentVolumeClaim: 168h}, instead of after. If absent, after applies to all kinds."
+#         annotation:
+#           type: string
+#           pattern: '^[A-Za-z0-9._/-]+$'
+#           description: "Key of an annotation with the duration for one object, instead of byKind and after. If absent, annotations do not matter."
+#         foreground:
+#           type: string
+#           enum: [Delay, Abstain]
+#           description: "While an owner in foreground deletion waits for the object: Delay keeps it for the same time, Abstain leaves it to other policies. If absent, Delay."
+#       additionalProperties: false
 package gleaner
 
 import data.gleaner.sdk.kinds

@@ -1,4 +1,17 @@
 # An object that others use can't be deleted.
+
+# METADATA
+# scope: package
+# schemas:
+#   - input.policy.settings:
+#       type: object
+#       properties:
+#         kinds:
+#           type: array
+#           minItems: 1
+#           items: {type: string, enum: [PersistentVolumeClaim, ConfigMap, Secret, storage.k8s.io/StorageClass]}
+#           description: "Kinds that are protected. If absent, all of these."
+#       additionalProperties: false
 package gleaner
 
 import data.gleaner.sdk.kinds

@@ -1,4 +1,21 @@
 # An object that contains data is kept when its last owner is deleted.
+
+# METADATA
+# scope: package
+# schemas:
+#   - input.policy.settings:
+#       type: object
+#       properties:
+#         kinds:
+#           type: array
+#           minItems: 1
+#           items: {type: string, pattern: '^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Z][A-Za-z0-9]*$'}
+#           description: "Kinds that contain data, as Kind or group/Kind. If absent, PersistentVolumeClaim and snapshot.storage.k8s.io/VolumeSnapshot."
+#         unless:
+#           type: object
+#           additionalProperties: {type: string}
+#           description: "Labels, such as {data: scratch}: an object with one of them is left to other policies. If absent, labels do not matter."
+#       additionalProperties: false
 package gleaner
 
 import data.gleaner.sdk.kinds

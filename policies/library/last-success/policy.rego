@@ -1,4 +1,16 @@
 # Retention never removes the newest of similar objects that has succeeded.
+
+# METADATA
+# scope: package
+# schemas:
+#   - input.policy.settings:
+#       type: object
+#       properties:
+#         label:
+#           type: string
+#           pattern: '^[A-Za-z0-9._/-]+$'
+#           description: "Key of a label, such as velero.io/schedule-name: objects with the same value are similar. If absent, objects with the same controller are."
+#       additionalProperties: false
 package gleaner
 
 import data.gleaner.sdk.kinds

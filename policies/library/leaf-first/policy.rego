@@ -1,4 +1,22 @@
 # An object is deleted after everything that depends on it, whether it blocks the deletion or not.
+
+# METADATA
+# scope: package
+# schemas:
+#   - input.policy.settings:
+#       type: object
+#       properties:
+#         first:
+#           type: array
+#           minItems: 1
+#           items: {type: string, pattern: '^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Z][A-Za-z0-9]*$'}
+#           description: "Kinds of dependents to delete before all others, as Kind or group/Kind, such as apps/StatefulSet. If absent, none."
+#         last:
+#           type: array
+#           minItems: 1
+#           items: {type: string, pattern: '^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Z][A-Za-z0-9]*$'}
+#           description: "Kinds of dependents to delete after all others, as Kind or group/Kind, such as PersistentVolumeClaim. If absent, none."
+#       additionalProperties: false
 package gleaner
 
 import data.gleaner.sdk.kinds

@@ -1,4 +1,17 @@
 # An object on which a user has a lien can't be deleted.
+
+# METADATA
+# scope: package
+# schemas:
+#   - input.policy.settings:
+#       type: object
+#       properties:
+#         overriddenBy:
+#           type: array
+#           minItems: 1
+#           items: {type: string, minLength: 1}
+#           description: "Groups whose members may delete objects regardless of liens, such as oncall. If absent, none."
+#       additionalProperties: false
 package gleaner
 
 import data.gleaner.sdk.clock

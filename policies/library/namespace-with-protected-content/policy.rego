@@ -1,4 +1,23 @@
 # A namespace with protected objects can't be deleted.
+
+# METADATA
+# scope: package
+# schemas:
+#   - input.policy.settings:
+#       type: object
+#       properties:
+#         content:
+#           type: array
+#           minItems: 1
+#           maxItems: 64
+#           uniqueItems: true
+#           items: {type: string, maxLength: 63, pattern: '^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[a-z0-9-]+/[A-Z][A-Za-z0-9]*$'}
+#           description: "Kinds that are protected, as version/Kind or group/version/Kind, such as apps/v1/StatefulSet. If absent, v1/PersistentVolumeClaim."
+#         selector:
+#           type: string
+#           minLength: 1
+#           description: "Label selector of the objects that are protected, such as data=precious. If absent, all objects of these kinds are."
+#       additionalProperties: false
 package gleaner
 
 import data.gleaner.sdk.kinds

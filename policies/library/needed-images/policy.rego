@@ -1,4 +1,22 @@
 # Images that workloads have in the template of their Pods stay on the nodes.
+
+# METADATA
+# scope: package
+# schemas:
+#   - input.policy.settings:
+#       type: object
+#       properties:
+#         kinds:
+#           type: array
+#           minItems: 1
+#           items: {type: string, pattern: '^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Z][A-Za-z0-9]*$'}
+#           description: "Kinds of workloads that keep their images, as Kind or group/Kind. If absent, CronJobs, Jobs, Deployments, StatefulSets, DaemonSets, ReplicaSets and ReplicationControllers."
+#         namespaces:
+#           type: array
+#           minItems: 1
+#           items: {type: string, pattern: '^[a-z0-9-]+$'}
+#           description: "Names of the namespaces of these workloads. If absent, all namespaces."
+#       additionalProperties: false
 package gleaner
 
 import data.gleaner.sdk.kinds
@@ -20,6 +38,6 @@ needed := sort([sprintf("%s %s/%s", [workload.kind, workload.namespace, workload
 
 default_kinds := ["batch/CronJob", "batch/Job", "apps/Deployment", "apps/StatefulSet", "apps/DaemonSet", "apps/ReplicaSet", "ReplicationController"]
 
-in_namespace(name) if not settings.all.namespaces
+in_namespace(_) if not settings.all.namespaces
 
 in_namespace(name) if name in settings.all.namespaces

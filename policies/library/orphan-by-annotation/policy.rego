@@ -1,5 +1,21 @@
 # An annotation keeps an object when its last owner is deleted; on an owner that is being
 # deleted, it keeps the dependents.
+
+# METADATA
+# scope: package
+# schemas:
+#   - input.policy.settings:
+#       type: object
+#       properties:
+#         annotation:
+#           type: string
+#           pattern: '^[A-Za-z0-9._/-]+$'
+#           description: "Key of the annotation. If absent, orphan-on-owner-deletion."
+#         value:
+#           type: string
+#           minLength: 1
+#           description: "Value that the annotation must have: a string, so put true in quotes. If absent, true."
+#       additionalProperties: false
 package gleaner
 
 import data.gleaner.sdk.meta

@@ -1,4 +1,29 @@
 # No objects are collected in a namespace with a label.
+
+# METADATA
+# scope: package
+# schemas:
+#   - input.policy.settings:
+#       type: object
+#       properties:
+#         label:
+#           type: string
+#           pattern: '^[A-Za-z0-9._/-]+$'
+#           description: "Key of a label of the namespace. If absent, protect-from-gc."
+#         values:
+#           type: array
+#           minItems: 1
+#           items: {type: string, minLength: 1}
+#           description: "Values of the label that protect: strings, so put true in quotes. If absent, only true."
+#         decision:
+#           type: string
+#           enum: [Orphan, Wait]
+#           description: "Orphan keeps an object for good, without its dangling owner references; Wait keeps it as long as the namespace has the label. If absent, Orphan."
+#         recheck:
+#           type: string
+#           pattern: '^([0-9]{1,9}([.][0-9]{1,9})?(h|m|s|ms))+$'
+#           description: "Interval of evaluations of an object that waits, such as 90s or 1h30m, at most 720h. If absent, 5m."
+#       additionalProperties: false
 package gleaner
 
 import data.gleaner.sdk.settings

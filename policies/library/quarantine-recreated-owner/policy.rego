@@ -1,5 +1,21 @@
 # An object is kept while an owner with the same name and another UID exists, for example
 # after a backup is restored and the owners were recreated.
+
+# METADATA
+# scope: package
+# schemas:
+#   - input.policy.settings:
+#       type: object
+#       properties:
+#         for:
+#           type: string
+#           pattern: '^([0-9]{1,9}([.][0-9]{1,9})?(h|m|s|ms))+$'
+#           description: "How long an object is kept, from when it was first seen without an owner, such as 72h, at most 720h. If absent, there is no limit."
+#         recheck:
+#           type: string
+#           pattern: '^([0-9]{1,9}([.][0-9]{1,9})?(h|m|s|ms))+$'
+#           description: "Interval of evaluations of a kept object, such as 90s or 1h30m, at most 720h. If absent, 5m."
+#       additionalProperties: false
 package gleaner
 
 import data.gleaner.sdk.clock
