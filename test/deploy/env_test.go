@@ -3,6 +3,7 @@ package deploy
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,6 +26,17 @@ type env struct {
 func newEnv(t *testing.T, admin *rest.Config) *env {
 	t.Helper()
 	return &env{T: t, kube: kubernetes.NewForConfigOrDie(admin), ns: devtest.Namespace(t, admin)}
+}
+
+// hasMutatingPolicies reports whether the API server has MutatingAdmissionPolicies, as Kubernetes 1.36 and later. In others, the webhook of a
+// companion adds holds when objects are created.
+func hasMutatingPolicies(w *env) bool {
+	w.Helper()
+	list, err := w.kube.Discovery().ServerResourcesForGroupVersion("admissionregistration.k8s.io/v1")
+	if err != nil {
+		w.Fatal(err)
+	}
+	return slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Kind == "MutatingAdmissionPolicy" })
 }
 
 // createBoundAccount creates a service account and binds a ClusterRole to it, if not "".

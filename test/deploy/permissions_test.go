@@ -19,6 +19,7 @@ import (
 
 	"github.com/gleaner-dev/gleaner/devcluster"
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
+	"github.com/gleaner-dev/gleaner/operator/admission"
 	"github.com/gleaner-dev/gleaner/test/pins"
 	"github.com/gleaner-dev/gleaner/test/program"
 )
@@ -32,9 +33,9 @@ func TestG71_PrintedPermissions_AreSufficientAndUsed(t *testing.T) {
 			o := p.startOperator()
 			p.exercisePolicies()
 			p.exerciseAuthorization(o)
-			p.finish()
+			p.finish(mode)
 			o.stop()
-			p.compareCalls(rights)
+			p.compareCalls(rights, p.unusedPermissions())
 		})
 	}
 }
@@ -208,29 +209,48 @@ func (p *permissionsEnv) exerciseAuthorization(o *operator) {
 }
 
 // finish changes the policies, repairs what was broken, and removes everything.
-func (p *permissionsEnv) finish() {
+func (p *permissionsEnv) finish(mode string) {
 	p.Helper()
-	kubectl(p.T, p.cluster, "label", "configmap", "gleaner-holds", "-n", namespace, "app.kubernetes.io/managed-by-")
-	kubectl(p.T, p.cluster, "label", "mutatingadmissionpolicybinding", "gleaner-hold-frees", "app.kubernetes.io/managed-by-")
+	var adding string // what adds holds when objects are created
+	switch {
+	case hasMutatingPolicies(p.env):
+		adding = "mutatingadmissionpolicybinding/gleaner-hold-frees"
+		kubectl(p.T, p.cluster, "label", "configmap", "gleaner-holds", "-n", namespace, "app.kubernetes.io/managed-by-")
+	case mode == "companion":
+		adding = "mutatingwebhookconfiguration/" + admission.ConfigurationName
+	}
+	if adding != "" {
+		kubectl(p.T, p.cluster, "label", adding, "app.kubernetes.io/managed-by-")
+	}
 	kubectl(p.T, p.cluster, "patch", "clustergcpolicy", "frees", "--type=merge", "-p", `{"spec":{"objectSelector":{"matchLabels":{"a":"b"}}}}`)
 	devtest.Eventually(p, timeout, func() error {
-		out, err := p.cluster.Kubectl(p.Context(), "get", "mutatingadmissionpolicybinding,mutatingadmissionpolicy", "-o", "yaml")
-		if err == nil && !strings.Contains(out, "a: b") {
-			err = errors.New("admission policy is not updated")
+		out, err := p.cluster.Kubectl(p.Context(), "get", p.mutating(), "-o", "yaml")
+		if err == nil && adding != "" && !strings.Contains(out, "a: b") {
+			err = errors.New("what adds holds is not updated")
 		}
 		return err
 	})
-	p.waitForField("mutatingadmissionpolicybinding/gleaner-hold-frees", "{.metadata.labels}", "gleaner")
+	if adding != "" {
+		p.waitForField(adding, "{.metadata.labels}", "gleaner")
+	}
 	kubectl(p.T, p.cluster, "delete", "clustergcpolicy/frees", "clusterfinalizer/done", "--timeout="+timeout.String())
 	kubectl(p.T, p.cluster, "delete", "-n", p.ns, "gcpolicy/keeping", "finalizers.gleaner.dev/done", "--timeout="+timeout.String())
 	devtest.Eventually(p, timeout, func() error {
-		out, err := p.cluster.Kubectl(p.Context(), "get", "mutatingadmissionpolicy,mutatingadmissionpolicybinding,validatingwebhookconfiguration", "-o", "name")
+		out, err := p.cluster.Kubectl(p.Context(), "get", p.mutating()+",validatingwebhookconfiguration", "-o", "name")
 		const ofManifests = "validatingwebhookconfiguration.admissionregistration.k8s.io/gleaner-validation"
 		if left := strings.TrimSpace(out); err == nil && left != "" && left != ofManifests {
 			err = fmt.Errorf("%s still exists", left)
 		}
 		return err
 	})
+}
+
+// mutating returns the types that add something to objects when they are created, for kubectl.
+func (p *permissionsEnv) mutating() string {
+	if hasMutatingPolicies(p.env) {
+		return "mutatingadmissionpolicy,mutatingadmissionpolicybinding,mutatingwebhookconfiguration"
+	}
+	return "mutatingwebhookconfiguration"
 }
 
 // call is a request of the operator from the audit log.
@@ -264,22 +284,29 @@ func (p *permissionsEnv) auditedCalls() []call {
 	return all
 }
 
-// unusedPermissions are permissions that are needed only in situations other than these.
-var unusedPermissions = []string{
-	"patch /events",     // a repeated event
-	"patch /configmaps", // the canary, if no collector deletes it
+// unusedPermissions returns the permissions that are needed only in situations other than these.
+func (p *permissionsEnv) unusedPermissions() []string {
+	unused := []string{
+		"patch /events",     // a repeated event
+		"patch /configmaps", // the canary, if no collector deletes it
 
-	// Required by an admission plugin that is not enabled here: tested in test/integration/policies.
-	"update */*/finalizers",
-
-	// An API server without MutatingAdmissionPolicies.
-	"create admissionregistration.k8s.io/mutatingwebhookconfigurations",
-	"update admissionregistration.k8s.io/mutatingwebhookconfigurations",
-	"delete admissionregistration.k8s.io/mutatingwebhookconfigurations",
+		// Required by an admission plugin that is not enabled here: tested in test/integration/policies.
+		"update */*/finalizers",
+	}
+	other := []string{"mutatingwebhookconfigurations"} // an API server without MutatingAdmissionPolicies
+	if !hasMutatingPolicies(p.env) {
+		other = append(other, "mutatingadmissionpolicies", "mutatingadmissionpolicybindings")
+	}
+	for _, resource := range other {
+		for _, verb := range []string{"create", "update", "delete"} {
+			unused = append(unused, verb+" admissionregistration.k8s.io/"+resource)
+		}
+	}
+	return unused
 }
 
 // compareCalls compares the permissions with the requests.
-func (p *permissionsEnv) compareCalls(roles []rbacv1.Role) {
+func (p *permissionsEnv) compareCalls(roles []rbacv1.Role, unused []string) {
 	p.Helper()
 	calls := p.auditedCalls()
 	for _, c := range calls {
@@ -293,7 +320,7 @@ func (p *permissionsEnv) compareCalls(roles []rbacv1.Role) {
 				for _, resource := range rule.Resources {
 					for _, verb := range rule.Verbs {
 						right := verb + " " + group + "/" + resource
-						if !slices.Contains(unusedPermissions, right) && !slices.ContainsFunc(calls, func(c call) bool { return c.uses(role.Namespace, group, resource, verb) }) {
+						if !slices.Contains(unused, right) && !slices.ContainsFunc(calls, func(c call) bool { return c.uses(role.Namespace, group, resource, verb) }) {
 							p.Errorf("operator has unused permission to %s in %q", right, role.Namespace)
 						}
 					}

@@ -290,7 +290,9 @@ func (u *upgradeEnv) removeInWrongOrder(before []string) {
 	}
 	u.waitForObject(u.configMap("dependent"), func(live *corev1.ConfigMap) bool { return live == nil })
 	u.expectNoHolds()
-	kubectl(u.T, u.cluster, "delete", "mutatingadmissionpolicies,mutatingadmissionpolicybindings", "-l", "app.kubernetes.io/managed-by=gleaner")
+	if hasMutatingPolicies(u.env) {
+		kubectl(u.T, u.cluster, "delete", "mutatingadmissionpolicies,mutatingadmissionpolicybindings", "-l", "app.kubernetes.io/managed-by=gleaner")
+	}
 	kubectl(u.T, u.cluster, "delete", "-k", companion, "--ignore-not-found", "--timeout", timeout.String())
 	u.expectObjects(before)
 }

@@ -91,7 +91,12 @@ func (w *env) createWorkload() workload {
 // createWorkloadWith creates a Deployment whose Pods have a grace period of their own, in seconds.
 func (w *env) createWorkloadWith(gracePeriodSeconds int64) workload {
 	w.Helper()
-	deployment, err := w.kube.AppsV1().Deployments(w.ns).Create(w.Context(), w.deployment("web", gracePeriodSeconds), metav1.CreateOptions{})
+	return w.createWorkloadOf(w.deployment("web", gracePeriodSeconds))
+}
+
+func (w *env) createWorkloadOf(wanted *appsv1.Deployment) workload {
+	w.Helper()
+	deployment, err := w.kube.AppsV1().Deployments(w.ns).Create(w.Context(), wanted, metav1.CreateOptions{})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -185,9 +190,15 @@ type deletion struct {
 	RequestObject metav1.DeleteOptions
 }
 
-// deletions returns the requests to delete Pods of this namespace. The log has them a
-// moment after their responses.
+// deletions returns the requests to delete Pods of this namespace.
 func (w *env) deletions() []deletion {
+	w.Helper()
+	return w.deletionsUntil(replicas)
+}
+
+// deletionsUntil returns the requests to delete Pods of this namespace, once the kubelet has deleted a number of Pods. The log has them a
+// moment after their responses.
+func (w *env) deletionsUntil(pods int) []deletion {
 	w.Helper()
 	var found []deletion
 	devtest.Eventually(w, timeout, func() error {
@@ -210,7 +221,7 @@ func (w *env) deletions() []deletion {
 				ended++
 			}
 		}
-		if ended < replicas {
+		if ended < pods {
 			return errors.New("log lacks the final deletion of some Pods")
 		}
 		return nil
