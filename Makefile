@@ -42,7 +42,7 @@ LONG := ./test/deploy ./test/archive ./test/faults ./test/differential ./test/no
 RELEASE := ./test/attacks ./test/soak
 
 # The first to be tested, since they mostly wait, and take longest.
-SLOWEST := ./test/docs ./test/deploy
+SLOWEST := ./test/docs ./test/deploy ./test/node
 
 # Nested modules with tests; ./test/examples runs those of examples.
 UNIT_MODULES    := sdk/go
