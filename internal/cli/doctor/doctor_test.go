@@ -6,6 +6,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -112,7 +115,7 @@ func TestClock_UnknownClockIsNoFinding(t *testing.T) {
 }
 
 func TestServer_UntestedVersionIsWarning(t *testing.T) {
-	for version, want := range map[string]Severity{"v1.35.9": Warning, "v1.36.0": OK, "v1.37.9-eks-1234": OK, "v1.38.0": Warning, "v1.40.1-eks-1234": Warning} {
+	for version, want := range map[string]Severity{"v1.32.9": Warning, "v1.33.0": OK, "v1.34.4": Warning, "v1.35.9": OK, "v1.36.0": OK, "v1.37.9-eks-1234": OK, "v1.38.0": Warning, "v1.40.1-eks-1234": Warning} {
 		wantFindings(t, checkerAt(t, served{"/version": map[string]string{"gitVersion": version}}).server(t.Context()), version, want)
 	}
 	wantFindings(t, checkerAt(t, nil).server(t.Context()), "can't read the version", Problem)
@@ -144,7 +147,28 @@ func TestServer_NewestTestedVersionIsThatOfTheTests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := fmt.Sprintf("\tk8s.io/kubernetes v1.%d.", newestTested); !strings.Contains(string(mod), want) {
-		t.Errorf("control planes of tests have another version than 1.%d", newestTested)
+	newest := testedMinors[len(testedMinors)-1]
+	if want := fmt.Sprintf("\tk8s.io/kubernetes v1.%d.", newest); !strings.Contains(string(mod), want) {
+		t.Errorf("control planes of tests have another version than 1.%d", newest)
+	}
+}
+
+// docs/install.md has a row for each version, such as "| 1.36.3 | … | pass".
+func TestServer_TestedVersionsAreThoseOfTheDocumentation(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/install.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var passed []uint
+	for _, row := range regexp.MustCompile(`(?m)^\| 1\.(\d+)\.\d+ \|.*\| pass`).FindAllStringSubmatch(string(text), -1) {
+		minor, err := strconv.ParseUint(row[1], 10, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		passed = append(passed, uint(minor))
+	}
+	slices.Sort(passed)
+	if !slices.Equal(passed, testedMinors) {
+		t.Errorf("docs/install.md says that versions %v passed, and gleaner doctor %v", passed, testedMinors)
 	}
 }

@@ -16,24 +16,24 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// minVersion is the first supported version of Kubernetes: with comparable resourceVersions and
-// v1 mutating admission policies.
-var minVersion = version.MustParseGeneric("1.36.0")
-
-// newestTested is the newest minor version of Kubernetes that this version of Gleaner was tested with.
-const newestTested = 37
+// testedMinors are the minor versions of Kubernetes 1 that passed the suites of "make test-versions", sorted: docs/install.md has the results.
+var testedMinors = []uint{33, 35, 36, 37}
 
 func (p *checker) server(context.Context) []Finding {
 	info, err := p.kube.Discovery().ServerVersion()
 	if err != nil {
 		return []Finding{problem("check --kubeconfig and that the server is running", "can't read the version of the API server: %v", err)}
 	}
+	oldest, newest := testedMinors[0], testedMinors[len(testedMinors)-1]
 	v, err := version.ParseGeneric(info.GitVersion)
-	if err == nil && v.LessThan(minVersion) {
-		return []Finding{warning("upgrade it: Gleaner is tested with "+minVersion.String()+" and later", "the API server is Kubernetes %s", info.GitVersion)}
-	}
-	if err == nil && v.Minor() > newestTested {
-		return []Finding{warning("see whether there is a newer version of Gleaner", "the API server is Kubernetes %s: this version of Gleaner was tested with 1.%d and earlier", info.GitVersion, newestTested)}
+	switch {
+	case err != nil: // of another kind of API server
+	case v.Minor() < oldest:
+		return []Finding{warning(fmt.Sprintf("upgrade it: Gleaner is tested with 1.%d and later", oldest), "the API server is Kubernetes %s", info.GitVersion)}
+	case v.Minor() > newest:
+		return []Finding{warning("see whether there is a newer version of Gleaner", "the API server is Kubernetes %s: this version of Gleaner was tested with 1.%d and earlier", info.GitVersion, newest)}
+	case !slices.Contains(testedMinors, v.Minor()):
+		return []Finding{warning(fmt.Sprintf("upgrade it, or run make test-versions VERSIONS=1.%d", v.Minor()), "the API server is Kubernetes %s: this version of Gleaner was not tested with 1.%d", info.GitVersion, v.Minor())}
 	}
 	return ok("Kubernetes %s", info.GitVersion)
 }
