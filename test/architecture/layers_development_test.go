@@ -55,7 +55,7 @@ var developmentLayers = map[string]layer{
 	"tools/image": {internal: []string{"policies/source/oci"}, external: []string{"github.com/google/go-containerregistry/pkg/v1"}},
 	"tools/build": {internal: []string{"devcluster/gobuild"}},
 	"tools/release": {external: []string{
-		"github.com/CycloneDX/cyclonedx-go", "github.com/CycloneDX/cyclonedx-gomod/pkg/generate/bin", "github.com/rs/zerolog", "helm.sh/helm/v4/pkg/chart/v2/loader", "k8s.io/apimachinery", "sigs.k8s.io/krew/pkg/index",
+		"github.com/CycloneDX/cyclonedx-go", "github.com/CycloneDX/cyclonedx-gomod/pkg/generate/bin", "github.com/rs/zerolog", "helm.sh/helm/v4/pkg/chart/v2/loader", "helm.sh/helm/v4/pkg/registry", "k8s.io/apimachinery", "sigs.k8s.io/krew/pkg/index",
 		"sigs.k8s.io/kustomize/api", "sigs.k8s.io/kustomize/kyaml/filesys", "sigs.k8s.io/yaml",
 	}},
 	"tools/setup": {internal: []string{"devcluster", "devcluster/node", "devcluster/s3server"}},
