@@ -295,6 +295,42 @@ func TestWrite_StatusIsOfTheSpecThatIsInForce(t *testing.T) {
 	}
 }
 
+// A snapshot may be of a list that was read before the last write, and published after it: then the status that was read says what is to be
+// written now, but the API server has another one.
+func TestWrite_AfterAListThatWasReadBefore_IsNotLost(t *testing.T) {
+	made := &v1alpha1.GCPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p", UID: "u", Generation: 1},
+		Spec: policysettest.Keeping(nil, policysettest.ConfigMaps()...), Status: v1alpha1.GCPolicyStatus{Held: 1}}
+	api := fake.NewClientBuilder().WithScheme(policysettest.Scheme(t)).WithStatusSubresource(made).WithObjects(made).Build()
+	w := NewWriter(Options{Client: api, Events: record.NewFakeRecorder(10)})
+	read := func() *v1alpha1.GCPolicy {
+		o := &v1alpha1.GCPolicy{}
+		if err := api.Get(t.Context(), client.ObjectKeyFromObject(made), o); err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	write := func(of *v1alpha1.GCPolicy, held int64, reason string) {
+		w.write(t.Context(), of, "GCPolicy", func(o client.Object) { policyStatus(o).Held, policyStatus(o).Reason = held, reason })
+	}
+	first, second := read(), read()
+	write(first, 2, "Loading")
+	write(second, 1, "")
+	if live := read(); live.Status.Held != 1 || live.Status.Reason != "" {
+		t.Errorf("after a list from before: %+v", live.Status)
+	}
+
+	// A later list has what others have written.
+	other := read()
+	other.Status.Held = 7
+	if err := api.Status().Update(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	write(read(), 1, "")
+	if live := read(); live.Status.Held != 1 {
+		t.Errorf("after a write of another client: %+v", live.Status)
+	}
+}
+
 func TestSummary_IsTheReasonOfWhatIsWrong(t *testing.T) {
 	is := func(kind string, status metav1.ConditionStatus, reason string) metav1.Condition {
 		return metav1.Condition{Type: kind, Status: status, Reason: reason}

@@ -112,11 +112,6 @@ type Writer struct {
 	since    time.Time // when that became so
 }
 
-// statusCopy is a resource with the status that was written last.
-type statusCopy struct {
-	read, written client.Object
-}
-
 // NewWriter returns a Writer.
 func NewWriter(o Options) *Writer {
 	return &Writer{options: o, progress: make(chan struct{}, 1), copies: map[types.UID]statusCopy{}}
@@ -298,43 +293,9 @@ func (w *Writer) reportFinalizers(ctx context.Context, s *policyset.Snapshot, v 
 	}
 }
 
-// copyOf returns the resource with the status that was written last.
-func (w *Writer) copyOf(read client.Object) client.Object {
-	c, ok := w.copies[read.GetUID()]
-	if !ok || c.read != read {
-		c = statusCopy{read, read.DeepCopyObject().(client.Object)}
-		w.copies[read.GetUID()] = c
-	}
-	return c.written
-}
-
-func (w *Writer) forgetCopies(s *policyset.Snapshot) {
-	exists := map[types.UID]bool{}
-	for _, m := range s.Modules {
-		exists[m.Object.GetUID()] = true
-	}
-	for _, p := range s.Policies {
-		exists[p.Object.GetUID()] = true
-	}
-	for _, f := range s.Finalizers {
-		exists[f.Object.GetUID()] = true
-	}
-	for _, a := range s.Archives {
-		exists[a.Object.GetUID()] = true
-	}
-	for _, r := range s.Retentions {
-		exists[r.Object.GetUID()] = true
-	}
-	for uid := range w.copies {
-		if !exists[uid] {
-			delete(w.copies, uid)
-		}
-	}
-}
-
 // write writes an object's status, if describing changes it, and events about conditions
 // that have changed. The response is not used: it may be of a later generation than the
-// snapshot has.
+// snapshot has. Its version is: see copyOf.
 func (w *Writer) write(ctx context.Context, read client.Object, kind string, describe func(client.Object)) {
 	o := w.copyOf(read)
 	before := o.DeepCopyObject().(client.Object)
@@ -342,13 +303,15 @@ func (w *Writer) write(ctx context.Context, read client.Object, kind string, des
 	if equality.Semantic.DeepEqual(before, o) {
 		return
 	}
-	if err := w.options.Client.Status().Patch(ctx, o.DeepCopyObject().(client.Object), client.MergeFrom(before)); err != nil {
+	patched := o.DeepCopyObject().(client.Object)
+	if err := w.options.Client.Status().Patch(ctx, patched, client.MergeFrom(before)); err != nil {
 		delete(w.copies, read.GetUID()) // it was not written
 		if !apierrors.IsNotFound(err) && ctx.Err() == nil {
 			w.options.Log.Error(err, "Could not write the status", "kind", kind, "namespace", o.GetNamespace(), "name", o.GetName())
 		}
 		return
 	}
+	w.copies[read.GetUID()] = statusCopy{read, o, patched.GetResourceVersion()}
 	w.announce(o, kind, *conditionsOf(before), *conditionsOf(o))
 }
 
