@@ -195,8 +195,12 @@ func collect(e *jsonschema.ValidationError, root string, schema any, all *[]stri
 		}
 	case *kind.AdditionalProperties:
 		if len(about.fields) != 0 {
-			for _, name := range of.Properties {
-				*all = append(*all, fmt.Sprintf("unknown setting %s: use %s", strings.Join(append(slices.Clone(e.InstanceLocation), name), "."), strings.Join(about.fields, ", ")))
+			known := shorten(strings.Join(about.fields, ", "), maxDescription)
+			for _, name := range of.Properties[:min(len(of.Properties), maxProblems)] {
+				*all = append(*all, fmt.Sprintf("unknown setting %s: use %s", shorten(strings.Join(append(slices.Clone(e.InstanceLocation), name), "."), maxDescription), known))
+			}
+			if more := len(of.Properties) - maxProblems; more > 0 {
+				*all = append(*all, fmt.Sprintf("%s: %d more unknown settings", path, more))
 			}
 			return
 		}

@@ -1,6 +1,7 @@
 package settings_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -80,6 +81,19 @@ func TestProblems_AreBounded(t *testing.T) {
 	got := s.Problems([]byte("{" + strings.Join(fields, ",") + "}"))
 	if n := strings.Count(got, ";"); n != 5 || !strings.HasSuffix(got, "and 21 more") {
 		t.Errorf("got %q", got)
+	}
+}
+
+func TestProblems_OfManyUnknownSettingsWithLongNames_AreBounded(t *testing.T) {
+	long := strings.Repeat("f", 50_000)
+	s := parse(t, `{"additionalProperties": false, "properties": {"`+long+`": {}}}`)
+	var fields []string
+	for i := range 20_000 {
+		fields = append(fields, fmt.Sprintf(`"%s%d": 1`, strings.Repeat("u", i%2*1000), i))
+	}
+	got := s.Problems([]byte("{" + strings.Join(fields, ",") + "}"))
+	if !strings.Contains(got, "19995 more unknown settings") || len(got) > 4000 {
+		t.Errorf("%d bytes: %.300q", len(got), got)
 	}
 }
 
