@@ -26,8 +26,8 @@ const (
 )
 
 // EraseNamespace deletes a namespace and all objects in it from etcd, with two or three requests. The API server and
-// its watchers see them go; finalizers and admission are not asked. It is for the end of a test: the namespace controller sends
-// two requests for each type of object, about 130, and takes most of a short test's processor time.
+// its watchers see them go; finalizers and admission are not asked. It is for the end of a test: to delete a namespace, the namespace
+// controller sends two requests for each type of object, about 130.
 func (c *Cluster) EraseNamespace(ctx context.Context, name string) error {
 	if name == "" || strings.Contains(name, "/") {
 		return fmt.Errorf("erase namespace %q: give the name of a namespace", name)

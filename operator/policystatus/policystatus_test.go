@@ -295,8 +295,7 @@ func TestWrite_StatusIsOfTheSpecThatIsInForce(t *testing.T) {
 	}
 }
 
-// A snapshot may be of a list that was read before the last write, and published after it: then the status that was read says what is to be
-// written now, but the API server has another one.
+// If a list is read before the last write and published after it, its status is outdated, even if it equals what is to be written now.
 func TestWrite_AfterAListThatWasReadBefore_IsNotLost(t *testing.T) {
 	made := &v1alpha1.GCPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p", UID: "u", Generation: 1},
 		Spec: policysettest.Keeping(nil, policysettest.ConfigMaps()...), Status: v1alpha1.GCPolicyStatus{Held: 1}}
