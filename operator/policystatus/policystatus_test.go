@@ -1,6 +1,8 @@
 package policystatus
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/gleaner-dev/gleaner/crds/v1alpha1"
 	"github.com/gleaner-dev/gleaner/operator/admission"
@@ -299,7 +302,14 @@ func TestWrite_StatusIsOfTheSpecThatIsInForce(t *testing.T) {
 func TestWrite_AfterAListThatWasReadBefore_IsNotLost(t *testing.T) {
 	made := &v1alpha1.GCPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p", UID: "u", Generation: 1},
 		Spec: policysettest.Keeping(nil, policysettest.ConfigMaps()...), Status: v1alpha1.GCPolicyStatus{Held: 1}}
-	api := fake.NewClientBuilder().WithScheme(policysettest.Scheme(t)).WithStatusSubresource(made).WithObjects(made).Build()
+	var fails error
+	api := fake.NewClientBuilder().WithScheme(policysettest.Scheme(t)).WithStatusSubresource(made).WithObjects(made).
+		WithInterceptorFuncs(interceptor.Funcs{SubResourcePatch: func(ctx context.Context, c client.Client, name string, o client.Object, patch client.Patch, with ...client.SubResourcePatchOption) error {
+			if fails != nil {
+				return fails
+			}
+			return c.SubResource(name).Patch(ctx, o, patch, with...)
+		}}).Build()
 	w := NewWriter(Options{Client: api, Events: record.NewFakeRecorder(10)})
 	read := func() *v1alpha1.GCPolicy {
 		o := &v1alpha1.GCPolicy{}
@@ -311,11 +321,21 @@ func TestWrite_AfterAListThatWasReadBefore_IsNotLost(t *testing.T) {
 	write := func(of *v1alpha1.GCPolicy, held int64, reason string) {
 		w.write(t.Context(), of, "GCPolicy", func(o client.Object) { policyStatus(o).Held, policyStatus(o).Reason = held, reason })
 	}
-	first, second := read(), read()
+	first, second, third := read(), read(), read()
 	write(first, 2, "Loading")
 	write(second, 1, "")
 	if live := read(); live.Status.Held != 1 || live.Status.Reason != "" {
 		t.Errorf("after a list from before: %+v", live.Status)
+	}
+
+	// Also if a write failed meanwhile.
+	write(second, 3, "Loading")
+	fails = errors.New("the server is down")
+	write(second, 4, "")
+	fails = nil
+	write(third, 1, "")
+	if live := read(); live.Status.Held != 1 || live.Status.Reason != "" {
+		t.Errorf("after a failed write, and a list from before: %+v", live.Status)
 	}
 
 	// A later list has what others have written.
