@@ -173,6 +173,7 @@ var replacements = []struct {
 	what *regexp.Regexp
 	by   string
 }{
+	{regexp.MustCompile(`(\r\x1b\[K[^\r\n\x1b]*)*\r\x1b\[K`), ""}, // progress that a slow command shows, and erases
 	{regexp.MustCompile(`\r\n`), "\n"},
 	{regexp.MustCompile(`\x1b`), "ESC"},
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`), "TIME"},
