@@ -25,7 +25,7 @@ PACKAGES := ./... $(MODULE)/hostabi/...
 EXAMPLES := $(patsubst %/go.mod,%,$(wildcard examples/*/go.mod))
 
 # What tests need and the product does not, kept out of its dependencies.
-ASIDE := test/s3 test/prometheus test/kubelet test/browser test/chart tools/release
+ASIDE := test/s3 test/prometheus test/kubelet test/browser test/chart test/cosign tools/release
 
 # Test lanes: each package with tests is in exactly one, which a test in ./test checks. In a lane,
 # the slowest packages come first.
@@ -41,6 +41,10 @@ CLUSTER := ./test/docs ./test/process ./test/integration/policies ./cmd/gleaner 
 LONG := ./test/deploy ./test/archive ./test/faults ./test/differential ./test/node ./devcluster/node
 RELEASE := ./test/attacks ./test/soak
 
+# Packages with tests that do less with "go test -short", as "make test" and "make test-all" run it: "make test-release"
+# runs all of them, and COMPANION.
+SHORTENED := ./test/docs ./test/faults ./test/archive
+
 # The first to be tested, since they mostly wait, and take longest.
 SLOWEST := ./test/docs ./test/deploy ./test/node
 
@@ -48,6 +52,7 @@ SLOWEST := ./test/docs ./test/deploy ./test/node
 UNIT_MODULES    := sdk/go
 CLUSTER_MODULES := test/prometheus
 LONG_MODULES    := test/kubelet test/chart tools/release
+RELEASE_MODULES := test/cosign
 
 # Packages tested at the same time: those with a control plane mostly wait.
 PARALLEL ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) * 3 / 2)))
@@ -201,7 +206,7 @@ test: announce-test$(ALL) setup $(if $(LANE),build) $(TESTSUM) ## run the tests 
 	$(TEST) events$(ALL)
 
 .PHONY: test-all
-test-all: ## the same with LANE=all, as CI does: also the race detector, companion mode, faults, attacks and releases (more than an hour)
+test-all: ## the same with LANE=all, as CI does: also the race detector, companion mode, nodes, faults and releases (an hour)
 	@$(MAKE) --no-print-directory test LANE=all
 
 # What gotestsum shows, as JSON.
@@ -213,7 +218,7 @@ events-unit:
 
 .PHONY: events
 events:
-	failed=0; go test -json -p $(PARALLEL) -timeout 20m $(UNIT) $(CLUSTER) || failed=1; \
+	failed=0; go test -json -short -p $(PARALLEL) -timeout 20m $(UNIT) $(CLUSTER) || failed=1; \
 	$(call in-modules,$(UNIT_MODULES) $(CLUSTER_MODULES)) exit $$failed
 
 # "make lint" runs vet: "go test" would do it again, and for what is compiled for the race detector
@@ -230,6 +235,7 @@ COMPILE := env $${race:+CGO_ENABLED=1} GOGC=400 go list -export -deps -test -f '
 # is there. Control planes compete for the processors already: "make test-release" is for them. What takes
 # flags, and mostly waits, is tested after the others, and beside it one package at a time under the race detector, and nested modules.
 .PHONY: events-all
+events-all: TESTALL += -short
 events-all:
 	failed=0; work=$$(mktemp -d); trap 'rm -rf "$$work"' EXIT; \
 	go list $(UNIT) >"$$work/unit"; go list $(LOCKED) | grep -xF -f "$$work/unit" >"$$work/raced"; go list $(DIFFERENTIAL) >"$$work/beside"; \
@@ -260,7 +266,7 @@ events-version:
 	$(TESTALL) -count=1 -timeout 60m $(COMPANION) -companion | sed 's|\("Package":"[^"]*\)"|\1 -companion"|' || failed=1; exit $$failed
 
 .PHONY: test-release
-test-release: setup build $(TESTSUM) ## run what takes too long for each change: attacks, a soak of 3 minutes, more differential scripts, all tests in companion mode, suites under the race detector
+test-release: setup build $(TESTSUM) lint-aside ## run what takes too long for each change: attacks, a soak of 3 minutes, all documents, signatures of cosign, more differential scripts, all tests in companion mode, suites under the race detector
 	$(TEST) events-release
 
 # One at a time: more control planes under the detector wait for each other until their time is up.
@@ -271,7 +277,9 @@ events-release:
 	$(RACED) -p 1 -timeout 30m $(RACES) || failed=1; \
 	$(TESTALL) -timeout 30m $(COMPANION) -companion | sed 's|\("Package":"[^"]*\)"|\1 -companion"|' || failed=1; \
 	$(TESTALL) -timeout 30m $(DIFFERENTIAL) -scripts $(MANYSCRIPTS) || failed=1; \
-	$(TESTALL) -p 1 -timeout 30m $(RELEASE) || failed=1; exit $$failed
+	$(TESTALL) -p 1 -timeout 30m $(RELEASE) || failed=1; \
+	$(TESTALL) -p 1 -timeout 45m $(SHORTENED) || failed=1; \
+	$(call in-modules,$(RELEASE_MODULES)) exit $$failed
 
 # A test that fails now and then fails more often while it competes for the processors.
 COUNT ?= 20
@@ -302,13 +310,19 @@ portable:
 	cd sdk/go && GOWORK=off GOOS=wasip1 GOARCH=wasm go build -o /dev/null ./...
 
 .PHONY: lint
-lint: $(LINT) ## run golangci-lint at the version of tools/go.mod
+lint: lint-product lint-aside ## run golangci-lint at the version of tools/go.mod
+
+# CI runs the first one for each change, and "make test-release" the other one: it reads the dependencies of other projects.
+.PHONY: lint-product
+lint-product: $(LINT)
 	@GOGC=400 go list -export -deps -test $(PACKAGES) >/dev/null || true # the linter would do it with the compiler's usual settings
 	$(LINT) run ./...
 	cd hostabi && $(LINT) run --config ../.golangci.yml ./...
-	cd devcluster/binaries && GOWORK=off $(LINT) run --config ../../.golangci.yml ./...
-	cd sdk/go && GOWORK=off $(LINT) run --config ../../.golangci.yml ./...
-	for folder in $(EXAMPLES) $(ASIDE); do (cd $$folder && GOWORK=off $(LINT) run --config ../../.golangci.yml ./...); done
+	for folder in devcluster/binaries sdk/go $(EXAMPLES); do (cd $$folder && GOWORK=off $(LINT) run --config ../../.golangci.yml ./...); done
+
+.PHONY: lint-aside
+lint-aside: $(LINT)
+	for folder in $(ASIDE); do (cd $$folder && GOWORK=off $(LINT) run --config ../../.golangci.yml ./...); done
 
 .PHONY: fmt
 fmt: ## format all Go files

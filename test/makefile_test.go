@@ -1,6 +1,7 @@
 package test
 
 import (
+	"bytes"
 	"io/fs"
 	"maps"
 	"os"
@@ -47,7 +48,7 @@ func TestMake_FuzzesAllTargets(t *testing.T) {
 
 // TestMake_LanesHaveAllPackages keeps a package from being tested in no lane, or in two.
 func TestMake_LanesHaveAllPackages(t *testing.T) {
-	modules := slices.Concat(makeList(t, "UNIT_MODULES"), makeList(t, "CLUSTER_MODULES"), makeList(t, "LONG_MODULES"))
+	modules := slices.Concat(makeList(t, "UNIT_MODULES"), makeList(t, "CLUSTER_MODULES"), makeList(t, "LONG_MODULES"), makeList(t, "RELEASE_MODULES"))
 	lanes := slices.Concat(makeList(t, "UNIT"), makeList(t, "CLUSTER"), makeList(t, "LONG"), makeList(t, "RELEASE"))
 	for i, pattern := range lanes {
 		lanes[i] = strings.TrimPrefix(strings.TrimPrefix(pattern, "$(MODULE)/"), "./")
@@ -111,4 +112,29 @@ func testedFolders(t *testing.T) map[string]bool {
 		t.Fatal(err)
 	}
 	return folders
+}
+
+// TestMake_ReleaseRunsInFullWhatIsShortened keeps a test that does less with -short from doing it always.
+func TestMake_ReleaseRunsInFullWhatIsShortened(t *testing.T) {
+	var want []string
+	for folder := range testedFolders(t) {
+		files, err := filepath.Glob("../" + folder + "/*_test.go")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if bytes.Contains(text, []byte("\tif testing.Short()")) {
+				want = append(want, "./"+folder)
+			}
+		}
+	}
+	slices.Sort(want)
+	got := slices.Sorted(slices.Values(slices.Concat(makeList(t, "SHORTENED"), makeList(t, "COMPANION"))))
+	if d := diff.Diff(slices.Compact(want), got); d != "" {
+		t.Errorf("SHORTENED and COMPANION in the Makefile (-code +lists):\n%s", d)
+	}
 }

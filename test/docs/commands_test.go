@@ -22,12 +22,15 @@ import (
 
 // TestCommands runs the commands in the documents, in sequence. Most documents share a control
 // plane, so each must clean up: the README and the tutorials by their own
-// commands, and the others by their setting.
+// commands, and the others by their setting. With -short, only the README and the tutorials are run.
 func TestCommands(t *testing.T) {
 	if _, err := devcluster.Build(t.Context(), os.Stderr); err != nil { // takes minutes, the first time
 		t.Fatal(err)
 	}
 	for _, name := range documents(t) {
+		if testing.Short() && rank(name) == other {
+			continue
+		}
 		blocks, err := readDocument(t, name).blocks()
 		if err != nil {
 			t.Error(err)
@@ -87,18 +90,26 @@ func documents(t *testing.T) []string {
 	if len(files) < 40 {
 		t.Fatalf("only %d documents are found", len(files))
 	}
-	rank := func(f string) int {
-		switch {
-		case f == "README.md":
-			return 0
-		case strings.HasPrefix(f, "docs/tutorials/"):
-			return 1
-		default:
-			return 2
-		}
-	}
 	slices.SortFunc(files, func(a, b string) int { return cmp.Or(rank(a)-rank(b), strings.Compare(a, b)) })
 	return files
+}
+
+// The order in which documents are run.
+const (
+	readme = iota
+	tutorial
+	other
+)
+
+func rank(name string) int {
+	switch {
+	case name == "README.md":
+		return readme
+	case strings.HasPrefix(name, "docs/tutorials/"):
+		return tutorial
+	default:
+		return other
+	}
 }
 
 // generated matches the pages with usage lines of commands, which are not run. Tests of

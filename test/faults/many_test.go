@@ -10,11 +10,13 @@ import (
 	"github.com/gleaner-dev/gleaner/devcluster/devtest"
 )
 
-const dependents = 10_000
-
 // A namespace with ten thousand dependents of one owner is collected, and does
-// not delay another namespace (3.12).
+// not delay another namespace (3.12). With -short, it has two thousand.
 func Test3_12_TenThousandDependents_OfOneOwner(t *testing.T) {
+	dependents := 10_000
+	if testing.Short() {
+		dependents = 2_000
+	}
 	w := newEnv(t)
 	other := newEnvOn(t, w.testbed)
 	owner, live := w.create(objectSpec{name: "owner"}), w.create(objectSpec{name: "live"})
