@@ -147,6 +147,8 @@ var exceptions = []exception{
 		&runner{"cmd/gleaner/module_new_rust_test.go", []string{`"module", "build"`}}},
 	{"sdk/rust/README.md", "cargo build --release --target wasm32-unknown-unknown", "it needs Rust",
 		&runner{"policies/policytest/rust_test.go", []string{`"--release", "--target", "wasm32-unknown-unknown"`}}},
+	{"examples/backup-before-delete/README.md", "gleaner module build rust -o deploy/module.wasm", "it needs Rust",
+		&runner{"test/examples/rust_test.go", []string{`"build", folder, "-o", target`, `"cargo", "test"`}}},
 	{"examples/assemblyscript/README.md", "cd examples/assemblyscript && npm ci && npm run build", "it needs npm",
 		&runner{"policies/policytest/guest_test.go", []string{"func TestAssemblyScriptModule_PassesCases("}}},
 	{"examples/bucket-finalizer/README.md", "kubectl create secret generic bucket-credentials -n gleaner-examples --from-literal=accessKeyID=… --from-literal=secretAccessKey=…",

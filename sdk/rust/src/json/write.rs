@@ -46,6 +46,8 @@ fn write_string(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
             '\n' => "\\n",
             '\r' => "\\r",
             '\t' => "\\t",
+            '\u{8}' => "\\b",
+            '\u{c}' => "\\f",
             c if c < ' ' => "",
             _ => continue,
         };
