@@ -42,7 +42,8 @@ func moduleBuild() *cobra.Command {
 			"accept it; and print its digest, which policies and finalizers need. A directory with a Cargo.toml has a module\n" +
 			"in Rust, others with Go files have one in Go. A Rego module is only checked.\n" +
 			"If DIR contains " + schemaFile + ", the module carries that JSON Schema of its settings.\n" +
-			"Builds are reproducible: the same sources and compiler produce the same file on any machine.",
+			"Builds are reproducible: the same sources and compiler produce the same file on any machine. In Rust, crates that\n" +
+			"are not published have to be in the folder of the module for that.",
 		Example: `  gleaner module build bucket-cleaner
   gleaner module build bucket-cleaner --tinygo -o small.wasm.gz`,
 		Args: atMostOneDirectory,
