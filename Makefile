@@ -43,7 +43,7 @@ RELEASE := ./test/attacks ./test/soak
 
 # Packages with tests that do less with "go test -short", as "make test" and "make test-all" run it: "make test-release"
 # runs all of them, and COMPANION.
-SHORTENED := ./test/docs ./test/faults ./test/archive
+SHORTENED := ./test/docs ./test/faults ./test/archive ./test/node
 
 # The first to be tested, since they mostly wait, and take longest.
 SLOWEST := ./test/docs ./test/deploy ./test/node

@@ -34,6 +34,14 @@ func runCompanion(t *testing.T) *env {
 	return w
 }
 
+// notShort skips a disruption with -short, which is tested in primary mode then.
+func notShort(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("tested in primary mode only, with -short")
+	}
+}
+
 // restartControllerManager restarts the controller manager with other controllers. It may be called in a cleanup.
 func restartControllerManager(t *testing.T, controllers ...string) {
 	t.Helper()

@@ -38,6 +38,7 @@ func TestDrain_Primary_ReplacesPodsOneByOne_AndKeepsTheirOwners(t *testing.T) {
 }
 
 func TestDrain_Companion_ReplacesPodsOneByOne_AndKeepsTheirOwners(t *testing.T) {
+	notShort(t)
 	runCompanion(t).testDrain(collectorUser)
 }
 
@@ -46,6 +47,7 @@ func TestNodeDeletion_Primary_CollectsWhatTheNodeOwns_AndItsPods(t *testing.T) {
 }
 
 func TestNodeDeletion_Companion_CollectsWhatTheNodeOwns_AndItsPods(t *testing.T) {
+	notShort(t)
 	runCompanion(t).testNodeDeletion()
 }
 

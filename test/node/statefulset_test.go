@@ -24,6 +24,7 @@ func TestStatefulSet_Primary_ItsClaimsGoAfterTheContainersThatUseThem(t *testing
 }
 
 func TestStatefulSet_Companion_ItsClaimsGoAfterTheContainersThatUseThem(t *testing.T) {
+	notShort(t)
 	runCompanion(t).testClaims()
 }
 
