@@ -16,24 +16,22 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// testedMinors are the minor versions of Kubernetes 1 that passed the suites of "make test-versions", sorted: docs/install.md has the results.
-var testedMinors = []uint{33, 35, 36, 37}
+// The first and the last minor version of Kubernetes 1 that passed the suites of "make test-versions", as those between
+// them did: docs/install.md has the results.
+const oldestTested, newestTested uint = 33, 37
 
 func (p *checker) server(context.Context) []Finding {
 	info, err := p.kube.Discovery().ServerVersion()
 	if err != nil {
 		return []Finding{problem("check --kubeconfig and that the server is running", "can't read the version of the API server: %v", err)}
 	}
-	oldest, newest := testedMinors[0], testedMinors[len(testedMinors)-1]
 	v, err := version.ParseGeneric(info.GitVersion)
 	switch {
 	case err != nil: // of another kind of API server
-	case v.Minor() < oldest:
-		return []Finding{warning(fmt.Sprintf("upgrade it: Gleaner is tested with 1.%d and later", oldest), "the API server is Kubernetes %s", info.GitVersion)}
-	case v.Minor() > newest:
-		return []Finding{warning("see whether there is a newer version of Gleaner", "the API server is Kubernetes %s: this version of Gleaner was tested with 1.%d and earlier", info.GitVersion, newest)}
-	case !slices.Contains(testedMinors, v.Minor()):
-		return []Finding{warning(fmt.Sprintf("upgrade it, or run make test-versions VERSIONS=1.%d", v.Minor()), "the API server is Kubernetes %s: this version of Gleaner was not tested with 1.%d", info.GitVersion, v.Minor())}
+	case v.Minor() < oldestTested:
+		return []Finding{warning(fmt.Sprintf("upgrade it: Gleaner is tested with 1.%d and later", oldestTested), "the API server is Kubernetes %s", info.GitVersion)}
+	case v.Minor() > newestTested:
+		return []Finding{warning("see whether there is a newer version of Gleaner", "the API server is Kubernetes %s: this version of Gleaner was tested with 1.%d and earlier", info.GitVersion, newestTested)}
 	}
 	return ok("Kubernetes %s", info.GitVersion)
 }
