@@ -33,7 +33,7 @@ ASIDE := test/s3 test/prometheus test/kubelet test/browser test/chart test/cosig
 #   CLUSTER  what to see pass before a pull request        make test, test-all
 #   LONG     installation, nodes, archive, faults          make test-all, which is what CI runs, and which
 #                                                          tests COMPANION once more, in companion mode
-#   RELEASE  attacks, soak                                 make test-release, each night and before a release
+#   RELEASE  attacks, soak, cosign                         make test-release, each night and before a release
 UNIT := ./cmd/gleaner-dev ./crds/... ./devcluster/child ./devcluster/download ./devcluster/freeport ./devcluster/gobuild ./internal/... ./operator/... ./policies/... ./sdk/rust/... \
 	./test ./test/architecture ./test/attacks/payload ./test/bench ./test/pins ./test/reference $(MODULE)/hostabi/...
 CLUSTER := ./test/docs ./test/process ./test/integration/policies ./cmd/gleaner ./test/inspect ./test/examples ./test/integration/preview \
@@ -266,8 +266,9 @@ events-version:
 	$(TESTALL) -count=1 -timeout 60m $(COMPANION) -companion | sed 's|\("Package":"[^"]*\)"|\1 -companion"|' || failed=1; exit $$failed
 
 .PHONY: test-release
-test-release: setup build $(TESTSUM) lint-aside ## run what takes too long for each change: attacks, a soak of 3 minutes, all documents, signatures of cosign, more differential scripts, all tests in companion mode, suites under the race detector
+test-release: setup build $(TESTSUM) ## run what takes too long for each change: attacks, a soak of 3 minutes, all documents, signatures of cosign, more differential scripts, all tests in companion mode, suites under the race detector
 	$(TEST) events-release
+	@$(MAKE) --no-print-directory lint-aside
 
 # One at a time: more control planes under the detector wait for each other until their time is up.
 .PHONY: events-release
