@@ -298,7 +298,7 @@ func TestWrite_StatusIsOfTheSpecThatIsInForce(t *testing.T) {
 	}
 }
 
-// If a list is read before the last write and published after it, its status is outdated, even if it equals what is to be written now.
+// If a list was read before the last write, its status is outdated, even if it equals the status to write.
 func TestWrite_AfterAListThatWasReadBefore_IsNotLost(t *testing.T) {
 	made := &v1alpha1.GCPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p", UID: "u", Generation: 1},
 		Spec: policysettest.Keeping(nil, policysettest.ConfigMaps()...), Status: v1alpha1.GCPolicyStatus{Held: 1}}

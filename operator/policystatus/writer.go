@@ -305,7 +305,7 @@ func (w *Writer) write(ctx context.Context, read client.Object, kind string, des
 	}
 	patched := o.DeepCopyObject().(client.Object)
 	if err := w.options.Client.Status().Patch(ctx, patched, client.MergeFrom(before)); err != nil {
-		w.copies[read.GetUID()] = statusCopy{read, before, w.copies[read.GetUID()].version} // it was not written
+		w.copies[read.GetUID()] = statusCopy{read, before, w.copies[read.GetUID()].version} // as far as is known
 		if !apierrors.IsNotFound(err) && ctx.Err() == nil {
 			w.options.Log.Error(err, "Could not write the status", "kind", kind, "namespace", o.GetNamespace(), "name", o.GetName())
 		}

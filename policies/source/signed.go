@@ -83,7 +83,7 @@ func VerifyImage(ctx context.Context, repository *oci.Repository, r oci.Referenc
 func rejectSignature(r *signature.RejectedError, skipped int) *Error {
 	e := errorf(InvalidSignature, "%v: sign it with a trusted key or identity, or correct the trusted signers", r)
 	if len(r.Reasons) == 0 {
-		e = errorf(NotSigned, "%v: sign it with gleaner module push --sign-key, or with cosign sign of version 3", r)
+		e = errorf(NotSigned, "%v: sign it with gleaner module push --sign-key, or with cosign sign (cosign 3 or later)", r)
 		e.Temporary = true // images are signed after they are pushed
 	}
 	if skipped != 0 {

@@ -21,7 +21,7 @@ import (
 // gleaner is the program that the tests share.
 var gleaner program.Gleaner
 
-// asCosign is set in the environment of this test binary if it is to be cosign.
+// If the environment variable asCosign is set, this test binary runs cosign.
 const asCosign = "GLEANER_TEST_RUN_COSIGN"
 
 func TestMain(m *testing.M) {

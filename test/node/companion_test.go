@@ -34,11 +34,11 @@ func runCompanion(t *testing.T) *env {
 	return w
 }
 
-// notShort skips a disruption with -short, which is tested in primary mode then.
+// With -short, notShort skips the test of a disruption: it is tested in primary mode.
 func notShort(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("tested in primary mode only, with -short")
+		t.Skip("with -short, this is tested in primary mode only: make test-release runs it")
 	}
 }
 
