@@ -56,7 +56,8 @@ func main() {
 }
 
 func run(chromium string, in io.Reader, out io.Writer) error {
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.IgnoreCertErrors, chromedp.WindowSize(1400, 900))
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.IgnoreCertErrors, chromedp.WindowSize(1400, 900),
+		chromedp.Flag("allow-pre-commit-input", true)) // otherwise, Chromium ignores a click before it has painted a new page
 	allocated, endAll := chromedp.NewExecAllocator(context.Background(), options...)
 	defer endAll()
 	var said messages
