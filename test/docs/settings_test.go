@@ -93,6 +93,50 @@ kubectl delete finalizers.gleaner.dev,services --all -n shop
 kubectl delete clusterfinalizer remove-bucket
 kubectl delete namespace shop`,
 	},
+	"docs/howto/undo-a-deletion.md": {
+		before: checkFunction + `kubectl create namespace shop
+kubectl apply -f - <<'END'
+apiVersion: gleaner.dev/v1alpha1
+kind: ArchivePolicy
+metadata: {name: all, namespace: shop}
+spec:
+  resources: [{apiGroups: [apps], resources: [deployments, replicasets]}]
+  ttl: 24h
+END
+kubectl wait --for=condition=Archiving archivepolicy/all -n shop
+kubectl create deployment web --image=nginx -n shop
+until [ -n "$(kubectl get replicasets -n shop -o name)" ]; do sleep 0.5; done
+kubectl delete deployment web -n shop
+until [ -z "$(kubectl get replicasets -n shop -o name)" ]; do sleep 0.5; done`,
+		replace: []string{"gleaner archive diff ", "check gleaner archive diff "}, // what the API server sets is different
+		after: `until kubectl get replicasets -n shop -o name | grep replicaset.apps/web-; do sleep 0.5; done
+kubectl delete archivepolicy all -n shop
+kubectl delete namespace shop`,
+	},
+	"docs/howto/backtest-a-policy.md": {
+		before: checkFunction + `kubectl create namespace shop
+kubectl create configmap owner -n shop
+uid=$(kubectl get configmap owner -n shop -o jsonpath={.metadata.uid})
+kubectl apply -f - <<END
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: data, namespace: shop, ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: owner, uid: $uid}]}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+END
+kubectl delete configmap owner -n shop
+until [ -z "$(kubectl get pvc data -n shop --ignore-not-found -o name)" ]; do sleep 0.5; done
+cat >policy.yaml <<'END'
+apiVersion: gleaner.dev/v1alpha1
+kind: ClusterGCPolicy
+metadata: {name: keep-volumes}
+spec:
+  resources: [{apiGroups: [""], resources: [persistentvolumeclaims]}]
+  fixed: {collect: {decision: Orphan}}
+END`,
+		replace: []string{"gleaner replay -f policy.yaml --since 24h", "check gleaner replay -f policy.yaml --since 24h | tee replay.txt"},
+		after: `grep 'PersistentVolumeClaim shop/data .*KeptByPolicy by ClusterGCPolicy keep-volumes' replay.txt
+kubectl delete namespace shop`,
+	},
 	"docs/howto/follow-a-deletion.md": {after: "kubectl delete namespace shop"},
 	"docs/howto/limit-deletions.md": {
 		before: `kubectl create namespace shop

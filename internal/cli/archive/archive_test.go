@@ -216,8 +216,13 @@ func TestPrune_RemovesOnlyWhatWasConfirmed(t *testing.T) {
 		return strings.Join(strings.Fields(out), " ")
 	}
 	const all = "namespace/shop secret/password configmap/b configmap/a configmap/a"
-	for _, args := range []string{"--before 1h --dry-run", "--before 1h", "--uid u-older", "--max-bytes 1", "--max-bytes 1 --dry-run --yes", "--expired --yes"} {
+	for _, args := range []string{"--before 1h --dry-run", "--max-bytes 1 --dry-run --yes", "--expired --yes"} {
 		if out, code := s.run(strings.Fields("prune " + args)...); code != 0 || left() != all {
+			t.Errorf("%s: exit code %d, left %s\n%s", args, code, left(), out)
+		}
+	}
+	for _, args := range []string{"--before 1h", "--uid u-older", "--max-bytes 1"} { // without an answer
+		if out, code := s.run(strings.Fields("prune " + args)...); code != exit.CodeFailure || left() != all || !strings.Contains(out, "use --yes") {
 			t.Errorf("%s: exit code %d, left %s\n%s", args, code, left(), out)
 		}
 	}

@@ -52,6 +52,13 @@ until it is started again, and holds the objects that it can't archive.` + exitC
 	return cmd
 }
 
+// nothingRemoved is what follows from a no.
+const nothingRemoved = "Nothing was removed."
+
+func (o *pruneOptions) prompt(in io.Reader, out io.Writer) printer.Prompt {
+	return printer.Prompt{In: in, Out: out, Yes: o.yes}
+}
+
 func (o *pruneOptions) run(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
 	given := 0
 	for _, is := range []bool{o.before != "", o.uid != "", o.maxBytes != "", o.expired} {
@@ -90,9 +97,9 @@ func (o *pruneOptions) remove(ctx context.Context, s selection, in io.Reader, ou
 		return err
 	}
 	o.warnIfShared(out)
-	if !o.yes && !printer.Confirm(in, out, fmt.Sprintf("Remove %s, which can't be restored then?", printer.Count(len(found), "entry", "entries"))) {
-		printer.Fprintln(out, "Nothing was removed.")
-		return nil
+	question := fmt.Sprintf("Remove %s, which can't be restored then?", printer.Count(len(found), "entry", "entries"))
+	if confirmed, err := o.prompt(in, out).Confirm(question, nothingRemoved); err != nil || !confirmed {
+		return err
 	}
 	store, err := o.archive.OpenStore(ctx)
 	if err != nil {
@@ -159,9 +166,8 @@ func (o *pruneOptions) expire(ctx context.Context, args []string, in io.Reader, 
 	if o.dryRun {
 		return nil
 	}
-	if !o.yes && !printer.Confirm(in, out, question) {
-		printer.Fprintln(out, "Nothing was removed.")
-		return nil
+	if confirmed, err := o.prompt(in, out).Confirm(question, nothingRemoved); err != nil || !confirmed {
+		return err
 	}
 	store, err := o.archive.OpenStore(ctx)
 	if err != nil {

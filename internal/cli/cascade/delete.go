@@ -165,7 +165,7 @@ func (o *deleteOptions) confirmed(targets []target, affected int, unread []strin
 	if len(unread) != 0 {
 		number = fmt.Sprintf("Not all types can be read, so %s or more will be deleted.", printer.Count(affected, "object", "objects"))
 	}
-	return printer.Confirm(s.in, s.out, fmt.Sprintf("Delete %s? %s", joinNames(targets), number))
+	return printer.Prompt{In: s.in, Out: s.out}.Confirmed(fmt.Sprintf("Delete %s? %s", joinNames(targets), number))
 }
 
 // delete sends the requests, and returns the objects that are being deleted or gone. Each object must still be the

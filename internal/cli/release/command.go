@@ -22,6 +22,7 @@ import (
 	"github.com/gleaner-dev/gleaner/internal/cli/exit"
 	"github.com/gleaner-dev/gleaner/internal/cli/finalizers"
 	"github.com/gleaner-dev/gleaner/internal/cli/kubectl"
+	"github.com/gleaner-dev/gleaner/internal/cli/printer"
 	"github.com/gleaner-dev/gleaner/operator/graph"
 	"github.com/gleaner-dev/gleaner/operator/release"
 	"github.com/gleaner-dev/gleaner/policies"
@@ -65,7 +66,7 @@ archivepolicy/NAME and clusterarchivepolicy/NAME remove the finalizer of that re
 being deleted. Objects that are not being deleted keep
 their finalizer, unless it belongs to such a resource and --live is set.
 
-Exit codes: 0 on success, also if there was nothing to remove or it was not confirmed; 1 for an error, such as an object that
+Exit codes: 0 on success, also if there was nothing to remove or the answer was no; 1 for an error, such as an object that
 does not exist; 2 for an invalid command line.`
 
 // Command returns the command gleaner release.
@@ -145,6 +146,8 @@ type releaseRun struct {
 	gleaner client.Reader
 	*release.Releaser
 }
+
+func (s *releaseRun) prompt() printer.Prompt { return printer.Prompt{In: s.in, Out: s.out, Yes: s.yes} }
 
 func (s *releaseRun) run(ctx context.Context) error {
 	if err := s.connect(ctx); err != nil {

@@ -207,9 +207,9 @@ func (s *releaseRun) releaseFinalizer(ctx context.Context, t target) error {
 		printer.Fprintf(s.out, "Some types could not be searched: %v\n", err)
 	}
 	t.warn(s.out, taken)
-	if !s.yes && !printer.Confirm(s.in, s.out, fmt.Sprintf("Remove %s from %s?", t.finalizer, printer.Count(len(taken), "object", "objects"))) {
-		printer.Fprintln(s.out, "Nothing was released.")
-		return nil
+	question := fmt.Sprintf("Remove %s from %s?", t.finalizer, printer.Count(len(taken), "object", "objects"))
+	if confirmed, err := s.prompt().Confirm(question, "Nothing was released."); err != nil || !confirmed {
+		return err
 	}
 	released, err := s.releaseAll(ctx, taken)
 	printer.Fprintln(s.out, releaseSummary(released))

@@ -58,9 +58,8 @@ func (s *releaseRun) releaseHolds(ctx context.Context, where release.Selection) 
 	if slices.ContainsFunc(held, isUnarchived) {
 		printer.Fprintf(s.out, archiveWarning)
 	}
-	if !s.yes && !printer.Confirm(s.in, s.out, confirmationPrompt(held, admissions)) {
-		printer.Fprintln(s.out, "Nothing was released.")
-		return nil
+	if confirmed, err := s.prompt().Confirm(confirmationPrompt(held, admissions), "Nothing was released."); err != nil || !confirmed {
+		return err
 	}
 	removed := s.removeAll(ctx, admissions)
 	return errors.Join(removed, s.sweep(ctx, where, held))

@@ -16,7 +16,7 @@ func TestHostileReport_IsEscaped(t *testing.T) {
 		printHeld(out, held)
 		printertest.Filled[target]().warn(out, held)
 		target{finalizer: printertest.Hostile, owner: printertest.Hostile}.warn(out, held)
-		printer.Confirm(strings.NewReader("n"), out, printertest.Hostile)
-		return nil
+		_, err := printer.Prompt{In: strings.NewReader("n"), Out: out}.Confirm(printertest.Hostile, "Nothing was released.")
+		return err
 	})
 }

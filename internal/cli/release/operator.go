@@ -42,9 +42,8 @@ func (s *releaseRun) stop(ctx context.Context) (bool, error) {
 	if err := s.checkStoppable(ctx); err != nil {
 		return false, err
 	}
-	if !s.yes && !printer.Confirm(s.in, s.out, fmt.Sprintf("Stop the operator, deployment %s?", deployment)) {
-		printer.Fprintln(s.out, "The operator was not stopped, and nothing was released.")
-		return false, nil
+	if confirmed, err := s.prompt().Confirm(fmt.Sprintf("Stop the operator, deployment %s?", deployment), "The operator was not stopped, and nothing was released."); err != nil || !confirmed {
+		return false, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()

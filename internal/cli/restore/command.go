@@ -72,7 +72,7 @@ it. Entries of objects that you may not get are not read through the operator, a
 
 const exitCodes = `
 
-Exit codes: 0 on success, also if there was nothing to restore or it was not confirmed; 1 for an error, if an object could not be
+Exit codes: 0 on success, also if there was nothing to restore or the answer was no; 1 for an error, if an object could not be
 restored, or if the command was interrupted; 2 for an invalid command line; 3 if there are conflicts and nothing was written.`
 
 // Command returns the command gleaner restore.

@@ -126,7 +126,7 @@ func versionsOf(objects []*unstructured.Unstructured, namespace string) map[rest
 }
 
 // approve prints what is to be done. It is done if nothing is left to do, because of conflicts or
-// since it was not confirmed.
+// since the answer was no.
 func (r *run) approve(report *Report) (done bool, err error) {
 	to := r.out
 	if r.Output != "" {
@@ -147,11 +147,9 @@ func (r *run) approve(report *Report) (done bool, err error) {
 	if r.Output != "" && !r.yes {
 		report.printPlan(to)
 	}
-	if !r.yes && !printer.Confirm(r.in, to, fmt.Sprintf("Restore %s?", printer.Count(len(report.Planned), "object", "objects"))) {
-		printer.Fprintln(to, "Nothing was restored.")
-		return true, nil
-	}
-	return false, nil
+	question := fmt.Sprintf("Restore %s?", printer.Count(len(report.Planned), "object", "objects"))
+	confirmed, err := printer.Prompt{In: r.in, Out: to, Yes: r.yes}.Confirm(question, "Nothing was restored.")
+	return !confirmed, err
 }
 
 // execute carries out a plan.

@@ -83,8 +83,8 @@ func TestRestore_DryRunsWriteNothing(t *testing.T) {
 			t.Errorf("%s: exit code %d\n%s", mode, code, out)
 		}
 	}
-	if out, code := e.run("configmap/root", "-n", e.Namespace); code != 0 || !strings.Contains(out, "Nothing was restored.") || e.Read(root) != nil {
-		t.Errorf("without confirmation: exit code %d\n%s", code, out)
+	if out, code := e.run("configmap/root", "-n", e.Namespace); code != 1 || !strings.Contains(out, "the prompt was not answered, so nothing was done") || e.Read(root) != nil {
+		t.Errorf("without an answer: exit code %d\n%s", code, out)
 	}
 }
 
