@@ -217,6 +217,17 @@ func stopOnCleanup(t *testing.T, c *devcluster.Cluster) {
 	})
 }
 
+// In tests, a component uses one processor, since there are many.
+func TestProcessors_AreThoseOfTheOptions(t *testing.T) {
+	metrics, err := clientFor(t, devtest.Shared(t).RESTConfig()).CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(metrics), "\ngo_sched_gomaxprocs_threads 1\n") {
+		t.Error("the API server uses other processors than one")
+	}
+}
+
 func clientFor(t *testing.T, cfg *rest.Config) kubernetes.Interface {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(cfg)

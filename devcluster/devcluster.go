@@ -77,6 +77,10 @@ type Options struct {
 	// source. The zero value builds them.
 	Download download.Source
 
+	// Processors is how many processors each component uses at once, as GOMAXPROCS. 0 means all: one component is
+	// faster then, and several control planes at the same time take more processor time for the same work.
+	Processors int
+
 	// Progress receives one line per step. Nil means silence.
 	Progress io.Writer
 }

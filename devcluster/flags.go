@@ -98,5 +98,7 @@ func (c *Cluster) command(name, path string, flags, more []string) command {
 		args: slices.Concat(flags, more),
 		log:  c.files.log(name),
 		home: c.files.root,
+
+		processors: c.opts.Processors,
 	}
 }

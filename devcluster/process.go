@@ -20,6 +20,7 @@ type command struct {
 	home string // working folder
 
 	namespaces bool // of its own: see Program
+	processors int  // 0: all
 }
 
 // process is one running component.
@@ -42,6 +43,9 @@ func launch(c command) (*process, error) {
 	// Not the caller's environment: etcd takes settings from ETCD_ variables,
 	// and a proxy is of no use on loopback.
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + c.home}
+	if c.processors > 0 {
+		cmd.Env = append(cmd.Env, fmt.Sprintf("GOMAXPROCS=%d", c.processors))
+	}
 	cmd.Stdout, cmd.Stderr = log, log
 	detach(cmd)
 	if c.namespaces {

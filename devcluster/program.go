@@ -26,7 +26,7 @@ type Process struct{ process *process }
 // no more than PATH and HOME.
 func (c *Cluster) Run(program Program) (*Process, error) {
 	cmd := c.command(program.Name, program.Path, program.Args, nil)
-	cmd.namespaces = program.Namespaces
+	cmd.namespaces, cmd.processors = program.Namespaces, 0 // it is not a component
 	p, err := c.run(cmd, 0)
 	if err != nil {
 		return nil, err

@@ -14,6 +14,7 @@
 package devtest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -96,13 +97,20 @@ func Shared(t testing.TB) *devcluster.Cluster {
 	shared.once.Do(func() {
 		// The first build takes minutes and should not look like a test that hangs.
 		if _, shared.err = devcluster.Build(t.Context(), os.Stderr); shared.err == nil {
-			shared.cluster, shared.err = devcluster.Start(t.Context(), shared.opts)
+			shared.cluster, shared.err = devcluster.Start(t.Context(), forTests(shared.opts))
 		}
 	})
 	if shared.err != nil {
 		t.Fatal(shared.err)
 	}
 	return shared.cluster
+}
+
+// forTests has each component use one processor, unless the options say otherwise: there are many
+// components at the same time, and each takes a sixth less processor time then.
+func forTests(o devcluster.Options) devcluster.Options {
+	o.Processors = cmp.Or(o.Processors, 1)
+	return o
 }
 
 // Start starts a control plane of the test's own, which ends with the test.
@@ -112,7 +120,7 @@ func Start(t testing.TB, opts devcluster.Options) *devcluster.Cluster {
 	if _, err := devcluster.Build(t.Context(), os.Stderr); err != nil {
 		t.Fatal(err)
 	}
-	cluster, err := devcluster.Start(t.Context(), opts)
+	cluster, err := devcluster.Start(t.Context(), forTests(opts))
 	if err != nil {
 		t.Fatal(err)
 	}
