@@ -108,7 +108,11 @@ kubectl create deployment web --image=nginx -n shop
 until [ -n "$(kubectl get replicasets -n shop -o name)" ]; do sleep 0.5; done
 kubectl delete deployment web -n shop
 until [ -z "$(kubectl get replicasets -n shop -o name)" ]; do sleep 0.5; done`,
-		replace: []string{"gleaner archive diff ", "check gleaner archive diff "}, // what the API server sets is different
+		replace: []string{
+			"gleaner restore deployment/web -n shop --dry-run", "gleaner restore deployment/web -n shop --dry-run",
+			"gleaner restore deployment/web -n shop", "gleaner restore deployment/web -n shop --yes",
+			"gleaner archive diff ", "check gleaner archive diff ", // what the API server sets is different
+		},
 		after: `until kubectl get replicasets -n shop -o name | grep replicaset.apps/web-; do sleep 0.5; done
 kubectl delete archivepolicy all -n shop
 kubectl delete namespace shop`,
